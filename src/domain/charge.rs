@@ -4,10 +4,10 @@ use chrono::{DateTime, Utc};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::{
+    customer::BillingDetails,
     ids::{ChargeId, OrderId, PaymentIntentId, PaymentMethodId},
     metadata::Metadata,
     money::Money,
-    payment_method::BillingDetails,
     test_cards::{Decision, Decline, TestCard},
 };
 

@@ -116,3 +116,42 @@ impl CustomerDetails {
         }
     }
 }
+
+/// Who the bill goes to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BillingDetails {
+    /// Where they live.
+    pub address: Address,
+    /// As it was sent.
+    pub email: Option<String>,
+    /// As it was sent.
+    pub name: Option<String>,
+    /// As it was sent.
+    pub phone: Option<String>,
+}
+
+/// What an update does to billing details.
+#[derive(Debug, Clone)]
+pub struct BillingChange {
+    /// See [`BillingDetails::address`].
+    pub address: Change<Address>,
+    /// See [`BillingDetails::email`].
+    pub email: Change<String>,
+    /// See [`BillingDetails::name`].
+    pub name: Change<String>,
+    /// See [`BillingDetails::phone`].
+    pub phone: Change<String>,
+}
+
+impl BillingDetails {
+    /// The details after the change.
+    #[must_use]
+    pub fn changed(self, change: BillingChange) -> Self {
+        Self {
+            address: change.address.apply(Some(self.address)).unwrap_or_default(),
+            email: change.email.apply(self.email),
+            name: change.name.apply(self.name),
+            phone: change.phone.apply(self.phone),
+        }
+    }
+}

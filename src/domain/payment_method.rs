@@ -6,24 +6,11 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::{
     charge::{Card, KeptCard},
-    customer::Address,
+    customer::{BillingChange, BillingDetails},
     ids::{CustomerId, PaymentMethodId},
     metadata::Metadata,
     test_cards::{Authentication, TestCard},
 };
-
-/// Who the bill goes to.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct BillingDetails {
-    /// Where they live.
-    pub address: Address,
-    /// As it was sent.
-    pub email: Option<String>,
-    /// As it was sent.
-    pub name: Option<String>,
-    /// As it was sent.
-    pub phone: Option<String>,
-}
 
 /// Whether a shop may show the method to its customer again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
@@ -110,32 +97,6 @@ pub struct PaymentMethodChange {
     pub exp_year: Option<i16>,
     /// Whether a shop may show it again.
     pub allow_redisplay: Option<AllowRedisplay>,
-}
-
-/// What an update does to billing details.
-#[derive(Debug, Clone)]
-pub struct BillingChange {
-    /// See [`BillingDetails::address`].
-    pub address: Change<Address>,
-    /// See [`BillingDetails::email`].
-    pub email: Change<String>,
-    /// See [`BillingDetails::name`].
-    pub name: Change<String>,
-    /// See [`BillingDetails::phone`].
-    pub phone: Change<String>,
-}
-
-impl BillingDetails {
-    /// The details after the change.
-    #[must_use]
-    pub fn changed(self, change: BillingChange) -> Self {
-        Self {
-            address: change.address.apply(Some(self.address)).unwrap_or_default(),
-            email: change.email.apply(self.email),
-            name: change.name.apply(self.name),
-            phone: change.phone.apply(self.phone),
-        }
-    }
 }
 
 /// Why a payment method can't be used, attached, changed or detached.

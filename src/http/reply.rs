@@ -18,7 +18,7 @@ use super::{
     error::HttpError,
     faults::{Fault, before_the_work, lost},
     request::MutatingRequest,
-    request_log::About,
+    request_log::AboutResource,
 };
 use crate::{
     commands::{NO_PROCESSOR, Origin},
@@ -117,7 +117,9 @@ fn answer(app: &App, outcome: Outcome, dialect: Dialect) -> Result<HttpResponse,
             if app.request_log.is_some()
                 && let Some(resource) = &record.reply.resource_id
             {
-                reply.extensions_mut().insert(About(resource.clone()));
+                reply
+                    .extensions_mut()
+                    .insert(AboutResource(resource.clone()));
             }
             Ok(reply)
         }

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The id of what a stored reply is about, in the reply's extensions.
-pub(super) struct About(pub(super) String);
+pub(super) struct AboutResource(pub(super) String);
 
 /// Begins the entry of a request, if there is a log.
 pub(super) fn begin(request: &ServiceRequest, id: RequestId) -> Option<Entry> {
@@ -56,7 +56,9 @@ fn is_loggable(path: &str) -> bool {
 /// The request has its reply, which says this outcome.
 pub(super) fn answered<B>(entry: &Entry, response: &HttpResponse<B>, outcome: LoggedOutcome) {
     let extensions = response.extensions();
-    let about = extensions.get::<About>().map(|about| about.0.clone());
+    let about = extensions
+        .get::<AboutResource>()
+        .map(|about| about.0.clone());
     entry.end(response.status().as_u16(), outcome, about);
 }
 

@@ -11,7 +11,7 @@ use super::{
     columns::{all_written, column},
     money::money,
     operations::OpenWork,
-    people::BillingDetails,
+    people::StoredBillingDetails,
     unknown::unknown,
 };
 use crate::domain::{
@@ -45,7 +45,7 @@ struct ChargeRow {
     order_id: Option<Uuid>,
     payment_intent_id: Option<Uuid>,
     payment_method_id: Option<Uuid>,
-    billing_details: Option<Json<BillingDetails>>,
+    billing_details: Option<Json<StoredBillingDetails>>,
     card_fingerprint: Option<String>,
     card_has_cvc: Option<bool>,
     is_authenticated: Option<bool>,
@@ -113,7 +113,7 @@ macro_rules! charge_rows {
                   status, card_brand, card_last4, card_exp_month, card_exp_year, customer,
                   description, statement_descriptor, receipt_email, failure_code, decline_code,
                   failure_message, order_id, payment_intent_id, payment_method_id,
-                  billing_details AS "billing_details: Json<BillingDetails>", card_fingerprint,
+                  billing_details AS "billing_details: Json<StoredBillingDetails>", card_fingerprint,
                   card_has_cvc, is_authenticated, statement_descriptor_suffix,
                   metadata AS "metadata: Json<Metadata>", created_at
                   "#
@@ -202,7 +202,7 @@ pub async fn insert_of_intent(
         decline.map(|decline| decline.message),
         of.intent.0,
         of.method.0,
-        Json(BillingDetails::from(of.billing.clone())) as _,
+        Json(StoredBillingDetails::from(of.billing.clone())) as _,
         of.fingerprint,
         of.has_cvc,
         of.is_authenticated,

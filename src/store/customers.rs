@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
-use super::people::{Address, Shipping};
+use super::people::{StoredAddress, StoredShipping};
 use crate::domain::{
     customer::{Customer, CustomerDetails},
     ids::{AccountId, CustomerId, PaymentMethodId},
@@ -16,7 +16,7 @@ use crate::domain::{
 
 struct CustomerRow {
     id: Uuid,
-    address: Option<Json<Address>>,
+    address: Option<Json<StoredAddress>>,
     created_at: DateTime<Utc>,
     default_payment_method_id: Option<Uuid>,
     deleted: bool,
@@ -26,7 +26,7 @@ struct CustomerRow {
     name: Option<String>,
     phone: Option<String>,
     preferred_locales: Vec<String>,
-    shipping: Option<Json<Shipping>>,
+    shipping: Option<Json<StoredShipping>>,
 }
 
 impl From<CustomerRow> for Customer {
@@ -57,10 +57,10 @@ macro_rules! customer_rows {
             CustomerRow,
             $before
                 + r#"
-                  id, address AS "address: Json<Address>", created_at, default_payment_method_id,
+                  id, address AS "address: Json<StoredAddress>", created_at, default_payment_method_id,
                   deleted_at IS NOT NULL AS "deleted!", description, email,
                   metadata AS "metadata: Json<Metadata>", name, phone, preferred_locales,
-                  shipping AS "shipping: Json<Shipping>"
+                  shipping AS "shipping: Json<StoredShipping>"
                   "#
                 + $after $(+ $more)*,
             $($argument),+
@@ -86,7 +86,9 @@ pub async fn insert(
         "",
         account_id.0,
         id.0,
-        details.address.map(|address| Json(Address::from(address))) as _,
+        details
+            .address
+            .map(|address| Json(StoredAddress::from(address))) as _,
         details.description,
         details.email,
         Json(details.metadata) as _,
@@ -95,7 +97,7 @@ pub async fn insert(
         &details.preferred_locales,
         details
             .shipping
-            .map(|shipping| Json(Shipping::from(shipping))) as _,
+            .map(|shipping| Json(StoredShipping::from(shipping))) as _,
     )
     .fetch_one(tx)
     .await?;
@@ -174,7 +176,9 @@ pub async fn update(
         "",
         account_id.0,
         customer.id.0,
-        details.address.map(|address| Json(Address::from(address))) as _,
+        details
+            .address
+            .map(|address| Json(StoredAddress::from(address))) as _,
         customer.default_payment_method.map(|method| method.0),
         details.description,
         details.email,
@@ -184,7 +188,7 @@ pub async fn update(
         &details.preferred_locales,
         details
             .shipping
-            .map(|shipping| Json(Shipping::from(shipping))) as _,
+            .map(|shipping| Json(StoredShipping::from(shipping))) as _,
     )
     .fetch_one(tx)
     .await?;

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::{
     columns::{all_written, column},
     money::money,
-    people::Shipping,
+    people::StoredShipping,
     unknown::{named, named_if_any},
 };
 use crate::domain::{
@@ -48,7 +48,7 @@ struct PaymentIntentRow {
     request_three_d_secure: String,
     return_url: Option<String>,
     setup_future_usage: Option<String>,
-    shipping: Option<Json<Shipping>>,
+    shipping: Option<Json<StoredShipping>>,
     statement_descriptor_suffix: Option<String>,
     status: String,
     status_before: Option<String>,
@@ -133,7 +133,7 @@ macro_rules! intent_rows {
                   last_payment_error::text AS last_payment_error, latest_charge_id,
                   metadata AS "metadata: Json<Metadata>", payment_method_id, receipt_email,
                   request_three_d_secure, return_url, setup_future_usage,
-                  shipping AS "shipping: Json<Shipping>", statement_descriptor_suffix, status,
+                  shipping AS "shipping: Json<StoredShipping>", statement_descriptor_suffix, status,
                   status_before
                   "#
                 + $after $(+ $more)*,
@@ -164,7 +164,7 @@ pub async fn insert_all(
 ) -> Result<DateTime<Utc>, sqlx::Error> {
     let shipping = |intent: &PaymentIntent| {
         let shipping = intent.terms.shipping.clone();
-        shipping.map(|shipping| Json(Shipping::from(shipping)))
+        shipping.map(|shipping| Json(StoredShipping::from(shipping)))
     };
     let written = sqlx::query_scalar!(
         "
@@ -342,7 +342,7 @@ pub async fn update(
         terms
             .shipping
             .clone()
-            .map(|shipping| Json(Shipping::from(shipping))) as _,
+            .map(|shipping| Json(StoredShipping::from(shipping))) as _,
         terms.statement_descriptor_suffix,
         intent.status.as_str(),
         intent.status_before.map(IntentStatus::as_str),

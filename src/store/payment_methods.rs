@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
-use super::{people::BillingDetails, unknown::unknown};
+use super::{people::StoredBillingDetails, unknown::unknown};
 use crate::domain::{
     charge::KeptCard,
     ids::{AccountId, CustomerId, PaymentMethodId},
@@ -19,7 +19,7 @@ use crate::domain::{
 struct PaymentMethodRow {
     id: Uuid,
     allow_redisplay: String,
-    billing_details: Json<BillingDetails>,
+    billing_details: Json<StoredBillingDetails>,
     card_brand: String,
     card_exp_month: i16,
     card_exp_year: i16,
@@ -74,7 +74,7 @@ macro_rules! method_rows {
             PaymentMethodRow,
             $before
                 + r#"
-                  id, allow_redisplay, billing_details AS "billing_details: Json<BillingDetails>",
+                  id, allow_redisplay, billing_details AS "billing_details: Json<StoredBillingDetails>",
                   card_brand, card_exp_month, card_exp_year, card_fingerprint, card_has_cvc,
                   card_last4, card_token, created_at, customer_id,
                   detached_at IS NOT NULL AS "is_detached!", is_set_up,
@@ -106,7 +106,7 @@ pub async fn insert(
         account_id.0,
         id.0,
         new.allow_redisplay.as_str(),
-        Json(BillingDetails::from(new.billing.clone())) as _,
+        Json(StoredBillingDetails::from(new.billing.clone())) as _,
         new.card.card.brand,
         new.card.exp_month,
         new.card.exp_year,
@@ -205,7 +205,7 @@ pub async fn update(
         account_id.0,
         method.id.0,
         method.allow_redisplay.as_str(),
-        Json(BillingDetails::from(method.billing.clone())) as _,
+        Json(StoredBillingDetails::from(method.billing.clone())) as _,
         method.card.exp_month,
         method.card.exp_year,
         Json(&method.metadata) as _,

@@ -4,11 +4,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::{customer, payment_method};
+use crate::domain::customer::{Address, BillingDetails, Shipping};
 
 /// An address as a column holds it.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Address {
+pub(super) struct StoredAddress {
     city: Option<String>,
     country: Option<String>,
     line1: Option<String>,
@@ -17,8 +17,8 @@ pub(super) struct Address {
     state: Option<String>,
 }
 
-impl From<customer::Address> for Address {
-    fn from(address: customer::Address) -> Self {
+impl From<Address> for StoredAddress {
+    fn from(address: Address) -> Self {
         Self {
             city: address.city,
             country: address.country,
@@ -30,8 +30,8 @@ impl From<customer::Address> for Address {
     }
 }
 
-impl From<Address> for customer::Address {
-    fn from(address: Address) -> Self {
+impl From<StoredAddress> for Address {
+    fn from(address: StoredAddress) -> Self {
         Self {
             city: address.city,
             country: address.country,
@@ -45,16 +45,16 @@ impl From<Address> for customer::Address {
 
 /// Where goods go, as a column holds it.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Shipping {
-    address: Address,
+pub(super) struct StoredShipping {
+    address: StoredAddress,
     carrier: Option<String>,
     name: Option<String>,
     phone: Option<String>,
     tracking_number: Option<String>,
 }
 
-impl From<customer::Shipping> for Shipping {
-    fn from(shipping: customer::Shipping) -> Self {
+impl From<Shipping> for StoredShipping {
+    fn from(shipping: Shipping) -> Self {
         Self {
             address: shipping.address.into(),
             carrier: shipping.carrier,
@@ -65,8 +65,8 @@ impl From<customer::Shipping> for Shipping {
     }
 }
 
-impl From<Shipping> for customer::Shipping {
-    fn from(shipping: Shipping) -> Self {
+impl From<StoredShipping> for Shipping {
+    fn from(shipping: StoredShipping) -> Self {
         Self {
             address: shipping.address.into(),
             carrier: shipping.carrier,
@@ -79,15 +79,15 @@ impl From<Shipping> for customer::Shipping {
 
 /// Who a bill goes to, as a column holds it.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct BillingDetails {
-    address: Address,
+pub(super) struct StoredBillingDetails {
+    address: StoredAddress,
     email: Option<String>,
     name: Option<String>,
     phone: Option<String>,
 }
 
-impl From<payment_method::BillingDetails> for BillingDetails {
-    fn from(billing: payment_method::BillingDetails) -> Self {
+impl From<BillingDetails> for StoredBillingDetails {
+    fn from(billing: BillingDetails) -> Self {
         Self {
             address: billing.address.into(),
             email: billing.email,
@@ -97,8 +97,8 @@ impl From<payment_method::BillingDetails> for BillingDetails {
     }
 }
 
-impl From<BillingDetails> for payment_method::BillingDetails {
-    fn from(billing: BillingDetails) -> Self {
+impl From<StoredBillingDetails> for BillingDetails {
+    fn from(billing: StoredBillingDetails) -> Self {
         Self {
             address: billing.address.into(),
             email: billing.email,

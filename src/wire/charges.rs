@@ -10,7 +10,9 @@ pub use super::views::charges::ChargeView;
 use super::{
     error::{ApiError, ErrorCode},
     metadata::MetadataParam,
-    parameter::{Amount, Description, ExpandCharge, Reference, StatementDescriptor},
+    parameter::{
+        Amount, Description, ExpandCharge, ExpandNewCharge, Reference, StatementDescriptor,
+    },
     source::SourceParam,
 };
 use crate::domain::{
@@ -40,7 +42,7 @@ parameters! {
         /// Where the receipt goes.
         receipt_email: Option<Email>,
         metadata: MetadataParam,
-        expand: Expand<ExpandCharge>,
+        expand: Expand<ExpandNewCharge>,
     }
     example {
         "amount": 2000, "currency": "usd", "source": "tok_visa", "description": "Two mugs",

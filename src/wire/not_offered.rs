@@ -17,7 +17,6 @@ const PARAMETERS: &[(&str, &[&str])] = &[
             "destination",
             "fraud_details",
             "on_behalf_of",
-            "payment_intent",
             "radar_options",
             "shipping",
             "source[address_city]",

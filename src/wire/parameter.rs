@@ -192,6 +192,9 @@ expandable! {
         "balance_transaction", "customer", "payment_intent", "payment_intent.payment_method",
         "refunds", "refunds.data.balance_transaction"
     ]: "Shows this member of the charge whole.";
+    pub ExpandNewCharge, ExpandNewCharges = [
+        "balance_transaction", "refunds", "refunds.data.balance_transaction"
+    ]: "Shows this member of a new charge whole. Its customer is your own reference, and it has no intent.";
     pub ExpandRefund, ExpandRefunds = ["balance_transaction", "charge", "payment_intent"]:
         "Shows this member of the refund whole.";
     pub ExpandOrder, ExpandOrders = ["charge"]: "Shows this member of the order whole.";

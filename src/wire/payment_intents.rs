@@ -362,6 +362,7 @@ impl ConfirmPaymentIntentParams {
 pub fn must_be_possible(
     confirmation: Confirmation,
     terms: &IntentTerms,
+    is_authenticated: bool,
     return_url: Option<&str>,
 ) -> Result<(), ApiError> {
     if confirmation.off_session && terms.setup_future_usage.is_some() {
@@ -370,7 +371,11 @@ pub fn must_be_possible(
         let error = ApiError::new(ErrorCode::ParameterInvalid, message);
         return Err(error.with_param("setup_future_usage".to_owned()));
     }
-    must_have_return_url(terms.automatic_payment_methods, return_url)
+    // A holder who has authenticated is sent nowhere any more.
+    match is_authenticated {
+        true => Ok(()),
+        false => must_have_return_url(terms.automatic_payment_methods, return_url),
+    }
 }
 
 /// Stripe refuses it for cards.

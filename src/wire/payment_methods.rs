@@ -21,11 +21,10 @@ use super::{
 };
 use crate::domain::{
     charge::Card,
+    customer::BillingDetails,
     ids::{CustomerId, PaymentMethodId},
     metadata::{Metadata, MetadataChange},
-    payment_method::{
-        AllowRedisplay, BillingDetails, NewPaymentMethod, PaymentMethodChange, PaymentMethodRefusal,
-    },
+    payment_method::{AllowRedisplay, NewPaymentMethod, PaymentMethodChange, PaymentMethodRefusal},
     test_cards::{self, TOKEN_EXPIRY, TestCard},
 };
 

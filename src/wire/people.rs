@@ -7,10 +7,7 @@ use charge_once_strict_params::{
 use utoipa::openapi::ObjectBuilder;
 
 use super::charges::Email;
-use crate::domain::{
-    customer::{Address, Shipping},
-    payment_method::BillingChange,
-};
+use crate::domain::customer::{Address, BillingChange, Shipping};
 
 /// The name of a person or a company.
 pub type PersonName = Text<256>;

@@ -12,10 +12,13 @@ use utoipa::{
     openapi::{OneOfBuilder, RefOr, Schema},
 };
 
-use super::card::{CardNumber, CardObject, Cvc, ExpiryMonth, ExpiryYear};
+use super::{
+    card::{CardNumber, CardObject, Cvc, ExpiryMonth, ExpiryYear},
+    error::ErrorCode,
+};
 use crate::domain::{
     charge::Card,
-    test_cards::{self, LOST_REPLY, TEST_CARDS, TOKEN_EXPIRY},
+    test_cards::{self, Authentication, LOST_REPLY, TEST_CARDS, TOKEN_EXPIRY},
 };
 
 /// The fields that may hold a card number: a test card's.
@@ -47,6 +50,26 @@ impl Parameter for SourceParam {
     const NULLABLE: bool = true;
 
     fn read(field: &mut Field<'_, '_>) -> Result<Card, Error> {
+        let card = Self::given(field)?;
+        match card.card.authentication {
+            Authentication::Never => Ok(card),
+            Authentication::Always | Authentication::UntilSetUp | Authentication::OnSession => {
+                let param = field.fields.param(field.name);
+                Err(ErrorCode::AuthenticationRequired.as_refusal_of(param))
+            }
+        }
+    }
+
+    fn schema(about: String) -> RefOr<Schema> {
+        let default = format!("A test token, or a test card. Default: {DEFAULT_SOURCE}.");
+        described(described(reference::<Self>(), default), about)
+    }
+}
+
+impl SourceParam {
+    /// The card, whether or not its holder must authenticate. A charge by itself has no way to ask
+    /// for that.
+    fn given(field: &mut Field<'_, '_>) -> Result<Card, Error> {
         let unknown = field.invalid("Must be a test token such as tok_visa.");
         let (exp_month, exp_year) = TOKEN_EXPIRY;
         let by_token = match field.fields.is_granted(LOST_REPLIES) {
@@ -67,11 +90,6 @@ impl Parameter for SourceParam {
             exp_month,
             exp_year,
         })
-    }
-
-    fn schema(about: String) -> RefOr<Schema> {
-        let default = format!("A test token, or a test card. Default: {DEFAULT_SOURCE}.");
-        described(described(reference::<Self>(), default), about)
     }
 }
 

@@ -233,16 +233,11 @@ impl Idempotency {
             };
             let begun = self.pool.admit.begin(&request, was_in_use);
             let goes_on = begun.is_ok() || !was_in_use;
-            let ended = match begun {
-                Ok(begun) => {
-                    let work = lead(self.clone(), request.clone(), leadership);
-                    self.in_a_task(work, Some(begun)).await
-                }
-                Err(refusal) => {
-                    let work = Box::pin(async move { leadership.conclude(refusal.await) });
-                    self.in_a_task(work, None).await
-                }
+            let (work, held): (Answering, _) = match begun {
+                Ok(held) => (lead(self.clone(), request.clone(), leadership), Some(held)),
+                Err(no) => (Box::pin(async move { leadership.conclude(no.await) }), None),
             };
+            let ended = self.in_a_task(work, held).await;
             let again = Instant::now() + jittered(RECLAIM_PAUSE);
             let waits = goes_on && matches!(ended, Outcome::InUse) && again < patience;
             if !waits || !self.in_flight.pause(again).await {

@@ -47,7 +47,7 @@ pub struct CancelIntent {
 }
 
 /// A cancellation that may be made, of an intent that this transaction has locked.
-struct Decided {
+struct DecidedCancellation {
     intent: PaymentIntent,
     reason: Option<CancellationReason>,
     /// Releases what was promised.
@@ -56,7 +56,11 @@ struct Decided {
 }
 
 impl CancelIntent {
-    async fn decide(&self, tx: &mut PgConnection, mode: Mode) -> Result<Decided, Rejection> {
+    async fn decide(
+        &self,
+        tx: &mut PgConnection,
+        mode: Mode,
+    ) -> Result<DecidedCancellation, Rejection> {
         let params: CancelPaymentIntentParams = checked(&self.params)?;
         let intent = lock_settled(tx, self.origin.account, &self.id, mode).await?;
         intent
@@ -66,7 +70,7 @@ impl CancelIntent {
             true => Some(self.release(tx, &intent, mode).await?),
             false => None,
         };
-        Ok(Decided {
+        Ok(DecidedCancellation {
             intent,
             reason: params.cancellation_reason,
             refund,
@@ -95,7 +99,7 @@ impl CancelIntent {
 
 impl Command for CancelIntent {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let Decided {
+        let DecidedCancellation {
             intent,
             reason,
             refund,
@@ -111,7 +115,7 @@ impl Begin for CancelIntent {
         tx: &mut PgConnection,
         operation: Uuid,
     ) -> Result<BeginOutcome, Rejection> {
-        let Decided {
+        let DecidedCancellation {
             mut intent,
             reason,
             refund,

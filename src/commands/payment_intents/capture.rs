@@ -47,14 +47,18 @@ pub struct CaptureIntent {
 }
 
 /// A capture that may be made, of an intent and a charge that this transaction has locked.
-struct Decided {
+struct DecidedIntentCapture {
     intent: PaymentIntent,
     request: CaptureRequest,
     expand: Expansion,
 }
 
 impl CaptureIntent {
-    async fn decide(&self, tx: &mut PgConnection, mode: Mode) -> Result<Decided, Rejection> {
+    async fn decide(
+        &self,
+        tx: &mut PgConnection,
+        mode: Mode,
+    ) -> Result<DecidedIntentCapture, Rejection> {
         let params: CapturePaymentIntentParams = checked(&self.params)?;
         let account = self.origin.account;
         let before = lock_settled(tx, account, &self.id, mode).await?;
@@ -71,7 +75,7 @@ impl CaptureIntent {
         if intent != before {
             intent = store::payment_intents::update(tx, account, &intent).await?;
         }
-        Ok(Decided {
+        Ok(DecidedIntentCapture {
             intent,
             request: CaptureRequest { charge, amount },
             expand: params.expand,
@@ -100,7 +104,7 @@ fn refuse(intent: &PaymentIntent, refused: IntentCaptureRefusal) -> Rejection {
 
 impl Command for CaptureIntent {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let Decided {
+        let DecidedIntentCapture {
             intent,
             request,
             expand,

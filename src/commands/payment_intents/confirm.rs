@@ -59,9 +59,10 @@ impl ConfirmIntent {
         let refuse = |status| unexpected(&before, "confirm", status);
         before.must_be_confirmable().map_err(refuse)?;
         let mut intent = before.clone().updated(params.change()).map_err(refuse)?;
+        let is_authenticated = intent.is_authenticated;
         let terms = &mut intent.terms;
         terms.request_three_d_secure = three_d_secure.unwrap_or(terms.request_three_d_secure);
-        must_be_possible(confirmation, terms, return_url.as_deref())?;
+        must_be_possible(confirmation, terms, is_authenticated, return_url.as_deref())?;
         let method = match (given, terms.payment_method) {
             (Some(given), _) => take(origin, tx, given).await?,
             (None, Some(id)) => lock(origin, tx, Some(id), "payment_method").await?,

@@ -109,7 +109,7 @@ pub struct CreateIntent {
 }
 
 /// An intent that was written, with the confirmation that follows.
-struct Written {
+struct BegunIntent {
     intent: PaymentIntent,
     method: Option<PaymentMethod>,
     confirmation: Option<Confirmation>,
@@ -118,7 +118,7 @@ struct Written {
 }
 
 impl CreateIntent {
-    async fn write(&self, tx: &mut PgConnection) -> Result<Written, Rejection> {
+    async fn write(&self, tx: &mut PgConnection) -> Result<BegunIntent, Rejection> {
         let mut params: CreatePaymentIntentParams = checked(&self.params)?;
         let confirmation = params.confirmation()?;
         let (return_url, expand) = (params.return_url.take(), params.expand.clone());
@@ -136,7 +136,7 @@ impl CreateIntent {
         // Without the method's id, which its lock is waited for.
         let terms = params.terms(customer, None)?;
         if let Some(confirmation) = confirmation {
-            must_be_possible(confirmation, &terms, return_url.as_deref())?;
+            must_be_possible(confirmation, &terms, false, return_url.as_deref())?;
         }
         let method = match given {
             None => None,
@@ -151,7 +151,7 @@ impl CreateIntent {
         };
         // The time is the transaction's, which the row has.
         let intent = begun(terms, DateTime::UNIX_EPOCH);
-        Ok(Written {
+        Ok(BegunIntent {
             intent: store::payment_intents::insert(tx, account, intent).await?,
             method,
             confirmation,
@@ -162,7 +162,7 @@ impl CreateIntent {
 
     /// What follows the writing: the reply of an intent that waits, or the card that is to be asked.
     async fn follow(&self, tx: &mut PgConnection) -> Result<Followed, Rejection> {
-        let Written {
+        let BegunIntent {
             intent,
             method,
             confirmation,

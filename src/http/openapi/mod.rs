@@ -30,10 +30,10 @@ use crate::{
         metadata::MetadataParam,
         orders::ItemParams,
         parameter::{
-            ExpandCharge, ExpandCharges, ExpandCustomer, ExpandCustomers, ExpandOrder,
-            ExpandOrders, ExpandPaymentIntent, ExpandPaymentIntents, ExpandPaymentMethod,
-            ExpandPaymentMethods, ExpandRefund, ExpandRefunds, ExpandSetupIntent,
-            ExpandSetupIntents,
+            ExpandCharge, ExpandCharges, ExpandCustomer, ExpandCustomers, ExpandNewCharge,
+            ExpandOrder, ExpandOrders, ExpandPaymentIntent, ExpandPaymentIntents,
+            ExpandPaymentMethod, ExpandPaymentMethods, ExpandRefund, ExpandRefunds,
+            ExpandSetupIntent, ExpandSetupIntents,
         },
         payment_intents::{
             CardOptionsParams, ParcelParams, PaymentIntentView, PaymentMethodOptionsParams,
@@ -110,7 +110,8 @@ use crate::{
     components(schemas(
         Envelope<'static>, AddressParams, AutomaticMethodsParams, BillingDetailsParams,
         CardByTokenParams, CardChangeParams, CardOptionsParams, CardParams, EnabledEvent,
-        EventType, ExpandCharge, ExpandCharges, ExpandCustomer, ExpandCustomers, ExpandOrder,
+        EventType, ExpandCharge, ExpandCharges, ExpandCustomer, ExpandCustomers, ExpandNewCharge,
+        ExpandOrder,
         ExpandOrders, ExpandPaymentIntent, ExpandPaymentIntents, ExpandPaymentMethod,
         ExpandPaymentMethods, ExpandRefund, ExpandRefunds, ExpandSetupIntent,
         ExpandSetupIntents, Expandable<AnyCustomerView>,

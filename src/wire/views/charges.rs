@@ -35,6 +35,9 @@ pub struct ChargeView {
     /// Minor units given back so far.
     #[schema(example = 0)]
     pub amount_refunded: i64,
+    /// Always null: there are no platforms here.
+    #[schema(required = true, value_type = Option<String>)]
+    pub application_fee_amount: (),
     /// Always null: there is no ledger of balances here.
     #[schema(required = true, value_type = Option<String>)]
     pub balance_transaction: (),
@@ -93,6 +96,9 @@ pub struct ChargeView {
     /// Where the receipt goes.
     #[schema(required = true)]
     pub receipt_email: Option<String>,
+    /// Always null: receipts have no page here.
+    #[schema(required = true, value_type = Option<String>)]
+    pub receipt_url: (),
     /// Whether all of it was given back, or released.
     #[schema(example = false)]
     pub refunded: bool,
@@ -105,8 +111,8 @@ pub struct ChargeView {
     /// On the card statement.
     #[schema(required = true)]
     pub statement_descriptor: Option<String>,
-    /// Behind the seller's name on the card statement. Only of an intent's charge.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Behind the seller's name on the card statement. Null unless an intent made the charge.
+    #[schema(required = true)]
     pub statement_descriptor_suffix: Option<String>,
     /// `succeeded`, `pending` or `failed`.
     #[schema(example = "succeeded")]
@@ -301,6 +307,7 @@ impl From<&Charge> for ChargeView {
             amount: charge.amount.minor_units,
             amount_captured: charge.amount_captured,
             amount_refunded: charge.amount_refunded,
+            application_fee_amount: (),
             balance_transaction: (),
             billing_details: match by_intent {
                 Some(of) => ChargeBillingDetails::OfMethod(Box::new((&of.billing).into())),
@@ -330,6 +337,7 @@ impl From<&Charge> for ChargeView {
                 method_type: "card",
             },
             receipt_email: charge.receipt_email.clone(),
+            receipt_url: (),
             refunded: charge.is_refunded(),
             refunds: None,
             source: by_intent.is_none().then(|| charge.into()),

@@ -2,10 +2,7 @@
 
 use serde::Serialize;
 
-use crate::domain::{
-    customer::{Address, Shipping},
-    payment_method::BillingDetails,
-};
+use crate::domain::customer::{Address, BillingDetails, Shipping};
 
 /// An address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]

@@ -123,7 +123,6 @@ async fn a_word_in_the_place_of_an_id_is_no_id() {
         ("/checkouts/search", "co_"),
         ("/setup_intents/search", "seti_"),
         ("/events/search", "evt_"),
-        ("/payment_intents/search", "pi_"),
         ("/payment_methods/search", "pm_"),
         ("/webhook_endpoints/search", "we_"),
     ] {

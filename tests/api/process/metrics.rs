@@ -141,10 +141,7 @@ impl World {
         let page = &confirmed["next_action"]["redirect_to_url"]["url"];
         let page = url::Url::parse(page.as_str().unwrap()).unwrap();
         let page = format!("http://{}{}", self.server.client.address, page.path());
-        let form = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none());
-        let form = form.build().unwrap().post(page).body("outcome=complete");
-        let form = form.header("content-type", "application/x-www-form-urlencoded");
-        assert_eq!(form.send().await.unwrap().status(), 303);
+        assert_eq!(press(&page, "complete").await.status, 303);
     }
 
     /// What else is counted.

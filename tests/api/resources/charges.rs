@@ -35,7 +35,7 @@ async fn a_charge_has_exactly_the_documented_members_and_defaults() {
     });
     let expected = json!({
         "id": null, "object": "charge", "amount": 2000, "amount_captured": 2000,
-        "amount_refunded": 0, "balance_transaction": null, "billing_details": {},
+        "amount_refunded": 0, "application_fee_amount": null, "balance_transaction": null, "billing_details": {},
         "captured": true, "created": null, "currency": "usd", "customer": null,
         "description": null, "disputed": false, "failure_code": null, "failure_message": null,
         "invoice": null, "livemode": false, "metadata": {}, "order": null,

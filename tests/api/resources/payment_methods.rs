@@ -28,7 +28,11 @@ async fn create(client: &Client, card: Value) -> Answer {
 }
 
 fn refusal(code: &str, param: &str) -> (u16, String, Option<String>) {
-    let status = if code == "resource_missing" { 404 } else { 400 };
+    let status = match code {
+        "resource_missing" => 404,
+        "invalid_number" | "invalid_expiry_month" => 402,
+        _ => 400,
+    };
     (status, code.to_owned(), Some(param.to_owned()))
 }
 
@@ -175,7 +179,7 @@ async fn wrong_parameters_are_stored_refusals_that_name_the_field() {
         ),
         (
             card("number", json!("1234")),
-            "parameter_invalid",
+            "invalid_number",
             "card[number]",
         ),
         (
@@ -643,7 +647,7 @@ async fn an_update_changes_what_it_names_while_the_method_is_attached() {
     for (body, code, param) in [
         (
             json!({"card": {"exp_month": 13}}),
-            "parameter_invalid",
+            "invalid_expiry_month",
             "card[exp_month]",
         ),
         (
