@@ -18,6 +18,7 @@ use crate::support::{
     harness::{
         API_KEY, Answer, Client, TestDatabase, TestServer, another_charge, charge, eventually,
     },
+    holder_pages::press,
     metrics::{Scrape, reaches},
     processor::Processor,
     program::{data_dir, printed_by, program, run, scratch, text},
