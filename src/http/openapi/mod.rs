@@ -23,9 +23,10 @@ use crate::{
     domain::event::EventType,
     wire::{
         checkouts::ItemWithSkuParams,
-        customers::{InvoiceSettingsParams, Locale},
+        customers::{AnyCustomerView, InvoiceSettingsParams, Locale},
         error::Envelope,
         intent_parameters::AutomaticMethodsParams,
+        list::Expandable,
         metadata::MetadataParam,
         orders::ItemParams,
         parameter::{
@@ -35,8 +36,10 @@ use crate::{
             ExpandSetupIntents,
         },
         payment_intent_params::{CardOptionsParams, ParcelParams, PaymentMethodOptionsParams},
+        payment_intents::PaymentIntentView,
         payment_methods::{
             CardByTokenParams, CardChangeParams, MethodCard, PaymentMethodDataParams,
+            PaymentMethodView,
         },
         people::{AddressParams, BillingDetailsParams, ShippingParams},
         source::{CardParams, SourceParam, TestToken},
@@ -107,6 +110,7 @@ use crate::{
         EventType, ExpandCharge, ExpandCharges, ExpandCustomer, ExpandCustomers, ExpandOrder,
         ExpandOrders, ExpandPaymentIntent, ExpandPaymentIntents, ExpandPaymentMethod,
         ExpandPaymentMethods, ExpandRefund, ExpandRefunds, ExpandSetupIntent, ExpandSetupIntents,
+        Expandable<AnyCustomerView>, Expandable<PaymentIntentView>, Expandable<PaymentMethodView>,
         InvoiceSettingsParams, ItemParams, ItemWithSkuParams, Locale, MetadataParam, MethodCard,
         ParcelParams, PaymentMethodDataParams, PaymentMethodOptionsParams, ShippingParams,
         SourceParam, TestToken,
