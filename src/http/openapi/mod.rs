@@ -43,7 +43,6 @@ use crate::{
             PaymentMethodView,
         },
         people::{AddressParams, BillingDetailsParams, ShippingParams},
-        setup_intents::SetupIntentView,
         source::{CardParams, SourceParam, TestToken},
         webhook_endpoints::EnabledEvent,
     },
