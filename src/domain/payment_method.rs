@@ -1,6 +1,5 @@
 //! A payment method: a card that is kept to be charged, and who may charge it.
 
-use charge_once_strict_params::Change;
 use chrono::{DateTime, Utc};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 

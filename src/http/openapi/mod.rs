@@ -117,7 +117,7 @@ use crate::{
         Expandable<PaymentIntentView>, Expandable<PaymentMethodView>, InvoiceSettingsParams,
         ItemParams, ItemWithSkuParams, Locale, MetadataParam, MethodCard, ParcelParams,
         PaymentIntentView, PaymentMethodDataParams, PaymentMethodOptionsParams,
-        SetupIntentView, ShippingParams, SourceParam, TestToken,
+        ShippingParams, SourceParam, TestToken,
     )),
     tags(
         (name = "Charges"), (name = "Refunds"), (name = "Orders"), (name = "Checkouts"),
