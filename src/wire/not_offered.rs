@@ -35,7 +35,7 @@ const PARAMETERS: &[(&str, &[&str])] = &[
             "transfer_group",
         ],
     ),
-    ("events", &["delivery_success", "types"]),
+    ("events", &["delivery_success"]),
     (
         "refunds",
         &[
@@ -43,12 +43,11 @@ const PARAMETERS: &[(&str, &[&str])] = &[
             "customer",
             "instructions_email",
             "origin",
-            "payment_intent",
             "refund_application_fee",
             "reverse_transfer",
         ],
     ),
-    ("webhook_endpoints", &["api_version", "connect"]),
+    ("webhook_endpoints", &["connect"]),
 ];
 
 /// Paths. Each stands for the paths that begin like it, and any segment may be in the place of

@@ -7,7 +7,7 @@ use utoipa::{
     openapi::{OpenApi, RefOr, example::Example},
 };
 
-use crate::domain::test_cards::{Decision, TEST_CARDS, TestCard};
+use crate::domain::test_cards::{Authentication, Decision, DeclineCode, TEST_CARDS, TestCard};
 
 /// Adds the examples to the operations that take a card.
 pub(super) struct CardExamples;
@@ -41,13 +41,16 @@ fn example(card: &TestCard, mut body: Value) -> Example {
         members.insert("source".to_owned(), card.token().into());
     }
     Example::builder()
-        .summary(format!("{}: {}", card.token(), answer(card.decision)))
+        .summary(format!("{}: {}", card.token(), answer(card)))
         .value(Some(body))
         .build()
 }
 
-fn answer(decision: Decision) -> String {
-    match decision {
+fn answer(card: &TestCard) -> String {
+    if card.authentication != Authentication::Never {
+        return format!("402 {}", DeclineCode::AuthenticationRequired.as_str());
+    }
+    match card.decision {
         Decision::Approve => "succeeds".to_owned(),
         Decision::ApproveSlowly => "succeeds after two seconds".to_owned(),
         Decision::Outage => "503, the processor is down".to_owned(),

@@ -44,7 +44,7 @@ async fn a_charge_has_exactly_the_documented_members_and_defaults() {
             "seller_message": "Payment complete.", "type": "authorized",
         },
         "paid": true, "payment_intent": null, "payment_method": null,
-        "payment_method_details": {"card": card, "type": "card"}, "receipt_email": null,
+        "payment_method_details": {"card": card, "type": "card"}, "receipt_email": null, "receipt_url": null, "statement_descriptor_suffix": null,
         "refunded": false,
         "source": {
             "id": null, "object": "card", "brand": "visa", "last4": "4242", "exp_month": 12,
