@@ -6,8 +6,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::{
-    history::TAG,
-    requests::{Known, Verb, add, currency, one_of},
+    history::{Request, TAG},
+    requests::{Expected, Known, Verb, add, currency, one_of},
 };
 
 /// Test cards. Each use of one makes a payment method of its own.
@@ -42,6 +42,22 @@ pub(crate) const OF_A_WISH: [Verb; 5] = [
     Verb::CancelIntent,
     Verb::UpdateIntent,
 ];
+
+/// Verbs that meet at one payment method of a customer.
+pub(crate) const OF_A_CARD: [Verb; 3] =
+    [Verb::DetachMethod, Verb::CreateIntent, Verb::CreateIntent];
+
+/// Whether a request for an intent leads to a promise, or to a wish.
+pub(crate) fn suits(request: &Request, is_promise: bool) -> bool {
+    let text = |name| request.parameters.get(name).and_then(Value::as_str);
+    let is_confirmed = request.parameters.get("confirm").is_some();
+    let is_good = text("payment_method").is_some_and(|card| GOOD.contains(&card));
+    let suits = match is_promise {
+        true => is_confirmed && is_good && text("capture_method") == Some("manual"),
+        false => !is_confirmed,
+    };
+    suits && request.expected == Expected::Any
+}
 
 /// The method, the path without its prefix, and the parameters. `None`: the verb needs an object,
 /// or is about something else.

@@ -127,9 +127,10 @@ impl Load {
                 10..14 => self.look(random).await,
                 14..30 => self.contend(random).await,
                 30..34 => self.share_names(random).await,
-                34..44 => self.meet(random).await,
-                44..50 => self.authenticate(random).await,
-                50 => self.delete_customer(random).await,
+                34..43 => self.meet(random).await,
+                43..46 => self.take_card_away(random).await,
+                46..51 => self.authenticate(random).await,
+                51 => self.delete_customer(random).await,
                 _ => self.begin(random).await,
             }
         }

@@ -281,6 +281,7 @@ pub(crate) async fn at_any_moment(
     let now: DateTime<Utc> = sqlx::query_scalar("SELECT now()")
         .fetch_one(&mut *snapshot)
         .await?;
+    intents::declines_are_there(&mut snapshot, history, now).await?;
     let recently = now - RECENT;
     rows::are_what_was_asked_for(&mut snapshot, history, accounts, Some(recently)).await?;
     intents::no_detached_method_pays(&mut snapshot, history, Some(recently)).await?;

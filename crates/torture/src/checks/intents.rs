@@ -68,7 +68,23 @@ pub(super) async fn are_as_told(
             history.violate_about("G2", what, &told.id);
         }
     }
-    declines_are_there(session, history).await
+    let now = Utc::now();
+    declines_are_there(session, history, now).await?;
+    for row in sqlx::query(SILENT).fetch_all(session).await? {
+        let intent = ids::public("pi", row.get(0));
+        let keys = history.keys_about([&*intent]);
+        let is_updated = keys.iter().any(|key| {
+            let key = lock(key);
+            key.variants
+                .iter()
+                .any(|one| one.verb == Verb::UpdateIntent)
+        });
+        if !is_updated {
+            let what = format!("{intent} was declined, and doesn't say why");
+            history.violate_at("G2", what, keys);
+        }
+    }
+    Ok(())
 }
 
 /// Whether what was told to be `told` may be `is` now.
@@ -117,19 +133,19 @@ fn told(verb: Verb, attempt: &Attempt, stored: &Stored) -> Option<Told> {
     })
 }
 
-/// Each decline that a client was told of has left a failed charge and an event, and its intent
-/// says why, unless an update has cleared that.
-async fn declines_are_there(
+/// Each decline that a client was told of before `until` has left a failed charge and an event.
+pub(super) async fn declines_are_there(
     session: &mut PgConnection,
     history: &History,
+    until: DateTime<Utc>,
 ) -> Result<(), sqlx::Error> {
     let failed = sqlx::query(DECLINES).fetch_all(&mut *session).await?;
     let of_row = |row: &PgRow| (ids::public("pi", row.get(1)), ids::public("ch", row.get(0)));
     let failed: HashSet<(String, String)> = failed.iter().map(of_row).collect();
-    let told = sqlx::query_scalar(TOLD_DECLINES).fetch_all(&mut *session);
+    let told = sqlx::query_scalar(TOLD_DECLINES).fetch_all(session);
     let told: HashSet<String> = told.await?.into_iter().collect();
     for key in history.keys() {
-        for decline in declines(&lock(&key)) {
+        for decline in declines(&lock(&key), until) {
             let (intent, charge) = &decline;
             let (is_there, is_told) = (failed.contains(&decline), told.contains(charge));
             if !is_there || !is_told {
@@ -141,33 +157,19 @@ async fn declines_are_there(
             }
         }
     }
-    for row in sqlx::query(SILENT).fetch_all(&mut *session).await? {
-        let intent = ids::public("pi", row.get(0));
-        let keys = history.keys_about([&*intent]);
-        let is_updated = keys.iter().any(|key| {
-            let key = lock(key);
-            key.variants
-                .iter()
-                .any(|one| one.verb == Verb::UpdateIntent)
-        });
-        if !is_updated {
-            let what = format!("{intent} was declined, and doesn't say why");
-            history.violate_at("G2", what, keys);
-        }
-    }
     Ok(())
 }
 
 /// The declines that a key's answers tell of: the intent and the failed charge.
-fn declines(key: &KeyHistory) -> HashSet<(String, String)> {
+fn declines(key: &KeyHistory, until: DateTime<Utc>) -> HashSet<(String, String)> {
     let text = |stored: &Stored, path| {
         let value = stored.body.pointer(path).and_then(Value::as_str);
         value.map(str::to_owned)
     };
-    let declines = key.answers().filter_map(|(_, _, stored)| {
+    let declines = key.answers().filter_map(|(_, attempt, stored)| {
         let intent = text(stored, "/error/payment_intent/id")?;
         let charge = text(stored, "/error/charge")?;
-        (stored.status == 402).then_some((intent, charge))
+        (stored.status == 402 && attempt.ended < until).then_some((intent, charge))
     });
     declines.collect()
 }

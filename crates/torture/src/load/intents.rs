@@ -14,10 +14,13 @@ use super::{Load, RECENT, REMEMBERED_KEYS, choose, keep};
 use crate::{
     client::Account,
     history::{Reply, Told, lock},
-    intents::{OF_A_PROMISE, OF_A_WISH},
+    intents::{OF_A_CARD, OF_A_PROMISE, OF_A_WISH, suits},
     requests::{Known, Verb},
     world::PUBLIC_URL,
 };
+
+/// How many intents are made up to have one that verbs can meet at: one in six suits.
+const BEGIN_ATTEMPTS: usize = 40;
 
 /// How often a request without a key is sent before its client gives up. Each attempt waits for
 /// seconds where the service doesn't answer.
@@ -110,10 +113,14 @@ impl Load {
     /// Several verbs at one intent, each under a key of its own, and the holder of its card on the
     /// page, all at once.
     pub(super) async fn meet(&self, random: &mut ChaCha12Rng) {
+        let is_promise = random.random_ratio(1, 2);
+        if random.random_ratio(3, 4) {
+            self.begin_for_meeting(is_promise, random).await;
+        }
         let (verbs, intent): (&[Verb], _) = {
             let intents = &mut lock(&self.objects).intents;
             // The newest one, on which most of them can still do what they ask for.
-            match random.random_ratio(1, 2) {
+            match is_promise {
                 true => (&OF_A_PROMISE, intents.promised.pop_back()),
                 false => (&OF_A_WISH, intents.wished.pop_back()),
             }
@@ -124,29 +131,60 @@ impl Load {
             let mut pages = objects.intents.challenged.iter();
             pages.find(|(known, _)| known.id == intent.id).cloned()
         };
+        let mut other = ChaCha12Rng::seed_from_u64(random.random());
+        let answering = async {
+            if let Some((intent, path)) = page {
+                self.answer_page(intent, &path, &mut other).await;
+            }
+        };
+        tokio::join!(self.all_at_once(verbs, &intent, random), answering);
+    }
+
+    /// A card is taken from its customer while it pays, and is to pay once more afterwards.
+    pub(super) async fn take_card_away(&self, random: &mut ChaCha12Rng) {
+        let kept = choose(&lock(&self.objects).intents.kept, None, random);
+        let Some(method) = kept else { return };
+        self.all_at_once(&OF_A_CARD, &method, random).await;
+        self.all_at_once(&[Verb::CreateIntent], &method, random)
+            .await;
+    }
+
+    /// Requests about one object, each under a key of its own.
+    async fn all_at_once(&self, verbs: &[Verb], object: &Known, random: &mut ChaCha12Rng) {
         let mut keys = Vec::new();
         for verb in verbs {
             let tag = format!("{:x}-{}", self.seed, self.number());
-            if let Some(mut request) = verb.request(random, &tag, Some(&intent)) {
+            if let Some(mut request) = verb.request(random, &tag, Some(object)) {
                 request.wait = None;
                 let name = format!("key-{tag}");
-                keys.push(self.history.add(intent.account, name, vec![request]));
+                keys.push(self.history.add(object.account, name, vec![request]));
             }
         }
         let driving = keys.iter().map(|key| {
             let mut random = ChaCha12Rng::seed_from_u64(random.random());
             async move { self.drive(key, 0, &mut random, false).await }
         });
-        let driving = join_all(driving.collect::<Vec<_>>());
-        let answering = async {
-            if let Some((intent, path)) = page {
-                self.answer_page(intent, &path, random).await;
-            }
-        };
-        tokio::join!(driving, answering);
+        join_all(driving.collect::<Vec<_>>()).await;
         let mut objects = lock(&self.objects);
         for key in keys {
             keep(&mut objects.answered, key, REMEMBERED_KEYS);
+        }
+    }
+
+    /// A new intent that verbs are to meet at.
+    async fn begin_for_meeting(&self, is_promise: bool, random: &mut ChaCha12Rng) {
+        let account = random.random_range(0..self.accounts.len());
+        for _ in 0..BEGIN_ATTEMPTS {
+            let tag = format!("{:x}-{}", self.seed, self.number());
+            let request = Verb::CreateIntent.request(random, &tag, None);
+            let Some(request) = request.filter(|request| suits(request, is_promise)) else {
+                continue;
+            };
+            let key = self
+                .history
+                .add(account, format!("key-{tag}"), vec![request]);
+            self.drive(&key, 0, random, false).await;
+            break;
         }
     }
 
