@@ -30,10 +30,11 @@ use crate::{
         intent_parameters::wrong_client_secret,
         list::List,
         parameter::{ExpandSetupIntent, ExpandSetupIntents},
-        setup_intents::{
+        setup_intent_params::{
             CancelSetupIntentParams, ConfirmSetupIntentParams, CreateSetupIntentParams,
-            SetupIntentView, UpdateSetupIntentParams,
+            UpdateSetupIntentParams,
         },
+        setup_intents::SetupIntentView,
     },
 };
 

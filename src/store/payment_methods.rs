@@ -186,13 +186,18 @@ pub async fn update(
     account_id: AccountId,
     method: PaymentMethod,
 ) -> Result<PaymentMethod, sqlx::Error> {
+    let fate = match method.attachment {
+        Attachment::New | Attachment::To(_) => None,
+        Attachment::UsedUp => Some("used_up"),
+        Attachment::Detached => Some("detached"),
+    };
     method_rows!(
         "
         UPDATE payment_methods
            SET allow_redisplay = $3, billing_details = $4, card_exp_month = $5,
                card_exp_year = $6, metadata = $7, is_set_up = $8, customer_id = $9,
-               used_up_at = CASE WHEN $10 THEN coalesce(used_up_at, now()) END,
-               detached_at = CASE WHEN $11 THEN coalesce(detached_at, now()) END
+               used_up_at = CASE $10::text WHEN 'used_up' THEN coalesce(used_up_at, now()) END,
+               detached_at = CASE $10::text WHEN 'detached' THEN coalesce(detached_at, now()) END
          WHERE account_id = $1 AND id = $2
         RETURNING",
         "",
@@ -205,8 +210,7 @@ pub async fn update(
         Json(&method.metadata) as _,
         method.set_up,
         method.customer().map(|customer| customer.0),
-        method.attachment == Attachment::UsedUp,
-        method.attachment == Attachment::Detached,
+        fate,
     )
     .fetch_one(tx)
     .await?

@@ -25,6 +25,7 @@ pub mod payment_intents;
 pub mod payment_methods;
 pub mod people;
 pub mod refunds;
+pub mod setup_intent_params;
 pub mod setup_intents;
 pub mod source;
 pub mod test_accounts;

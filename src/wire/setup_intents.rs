@@ -1,99 +1,19 @@
-//! Setup intents as clients send and see them.
+//! Setup intents as clients see them; `setup_intent_params.rs` has what they send.
 
-use charge_once_strict_params::{Change, Expand, Nested, parameters};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{
     customers::AnyCustomerView,
-    intent_parameters::{AutomaticMethodsParams, MethodTypes, ReturnUrl, UseStripeSdk},
     list::Expandable,
-    metadata::MetadataParam,
-    parameter::{Description, ExpandSetupIntent, IdOf},
     payment_intents::{AutomaticPaymentMethods, NextAction},
-    payment_methods::{MethodReference, PaymentMethodData, PaymentMethodView},
+    payment_methods::PaymentMethodView,
 };
 use crate::domain::{
-    ids::CustomerId,
-    metadata::{Metadata, MetadataChange},
-    payment_intent::{FutureUsage, ThreeDSecure},
+    metadata::Metadata,
+    payment_intent::ThreeDSecure,
     setup_intent::{SetupCancellationReason, SetupIntent},
 };
-
-parameters! {
-    /// The parameters of a new setup intent.
-    pub struct CreateSetupIntentParams as "CreateSetupIntent" {
-        /// How methods are chosen. Default: automatically, and a card's holder may be sent to
-        /// another page.
-        automatic_payment_methods: Option<Nested<AutomaticMethodsParams>>,
-        /// Whether the method is tried at once.
-        confirm: Option<bool>,
-        /// Who gets the method: cus_…
-        customer: Option<IdOf<CustomerId>>,
-        /// For people.
-        description: Option<Description>,
-        metadata: MetadataParam,
-        /// What is set up.
-        payment_method: Option<MethodReference>,
-        /// What is set up, where it is no payment method yet.
-        payment_method_data: Option<PaymentMethodData>,
-        /// Types of methods, in the place of automatic_payment_methods. Only card is simulated here.
-        payment_method_types: Option<MethodTypes>,
-        /// Where the card's holder returns to, with confirm=true: an http or https URL, or the URL of
-        /// an app.
-        return_url: Option<ReturnUrl>,
-        /// What the method is for: off_session or on_session. Default: off_session.
-        usage: Option<FutureUsage>,
-        /// Always false.
-        use_stripe_sdk: UseStripeSdk,
-        expand: Expand<ExpandSetupIntent>,
-    }
-    example {
-        "payment_method": "pm_card_visa", "confirm": true, "usage": "off_session",
-        "return_url": "https://example.com/return",
-    }
-}
-
-parameters! {
-    /// What may change of a setup intent.
-    pub struct UpdateSetupIntentParams as "UpdateSetupIntent" {
-        /// Who gets the method: cus_…
-        customer: Change<IdOf<CustomerId>>,
-        /// For people.
-        description: Change<Description>,
-        metadata: MetadataChange,
-        /// What is set up.
-        payment_method: Change<MethodReference>,
-        expand: Expand<ExpandSetupIntent>,
-    }
-    example {"payment_method": "pm_card_mastercard"}
-}
-
-parameters! {
-    /// How a setup intent is confirmed.
-    pub struct ConfirmSetupIntentParams as "ConfirmSetupIntent" {
-        /// What is set up. Default: what the setup intent has.
-        payment_method: Option<MethodReference>,
-        /// What is set up, where it is no payment method yet.
-        payment_method_data: Option<PaymentMethodData>,
-        /// Where the card's holder returns to: an http or https URL, or the URL of an app.
-        return_url: Option<ReturnUrl>,
-        /// Always false.
-        use_stripe_sdk: UseStripeSdk,
-        expand: Expand<ExpandSetupIntent>,
-    }
-    example {"payment_method": "pm_card_visa", "return_url": "https://example.com/return"}
-}
-
-parameters! {
-    /// Why a setup intent is canceled.
-    pub struct CancelSetupIntentParams as "CancelSetupIntent" {
-        /// abandoned, requested_by_customer or duplicate.
-        cancellation_reason: Option<SetupCancellationReason>,
-        expand: Expand<ExpandSetupIntent>,
-    }
-    example {"cancellation_reason": "requested_by_customer"}
-}
 
 /// A setup intent, as clients see it. The members and their order are Stripe's.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]

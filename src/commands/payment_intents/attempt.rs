@@ -110,7 +110,7 @@ impl Attempt {
 
     /// Writes down what the processor is to be asked. The charge is pending meanwhile, and the
     /// intent is processing.
-    pub(super) async fn begin(
+    pub(super) async fn write_down(
         self,
         origin: &Origin,
         tx: &mut PgConnection,

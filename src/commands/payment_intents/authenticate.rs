@@ -136,7 +136,7 @@ impl Begin for AuthenticateIntent {
     ) -> Result<BeginOutcome, Rejection> {
         match self.answer(tx).await? {
             Answered::Landed(reply) => Ok(BeginOutcome::Replied(reply)),
-            Answered::Asks(attempt, _) => attempt.begin(&self.origin, tx, operation).await,
+            Answered::Asks(attempt, _) => attempt.write_down(&self.origin, tx, operation).await,
         }
     }
 }

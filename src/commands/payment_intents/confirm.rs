@@ -99,7 +99,7 @@ impl Begin for ConfirmIntent {
     ) -> Result<BeginOutcome, Rejection> {
         match self.follow(tx, Mode::Phases).await? {
             Followed::Replied(reply) => Ok(BeginOutcome::Replied(reply)),
-            Followed::Asks(attempt) => attempt.begin(&self.origin, tx, operation).await,
+            Followed::Asks(attempt) => attempt.write_down(&self.origin, tx, operation).await,
         }
     }
 }

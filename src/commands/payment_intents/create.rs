@@ -206,7 +206,7 @@ impl Begin for CreateIntent {
     ) -> Result<BeginOutcome, Rejection> {
         match self.follow(tx).await? {
             Followed::Replied(reply) => Ok(BeginOutcome::Replied(reply)),
-            Followed::Asks(attempt) => attempt.begin(&self.origin, tx, operation).await,
+            Followed::Asks(attempt) => attempt.write_down(&self.origin, tx, operation).await,
         }
     }
 }

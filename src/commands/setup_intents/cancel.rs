@@ -16,7 +16,7 @@ use crate::commands::{
 use crate::{
     domain::{event::EventType, setup_intent::UnexpectedSetupStatus},
     idempotency::{Command, Rejection, Reply},
-    wire::setup_intents::CancelSetupIntentParams,
+    wire::setup_intent_params::CancelSetupIntentParams,
 };
 
 /// Cancels a setup intent.

@@ -22,7 +22,7 @@ use crate::commands::{
 use crate::{
     domain::setup_intent::UnexpectedSetupStatus,
     idempotency::{Command, Rejection, Reply},
-    wire::{payment_methods::GivenMethod, setup_intents::ConfirmSetupIntentParams},
+    wire::{payment_methods::GivenMethod, setup_intent_params::ConfirmSetupIntentParams},
 };
 
 /// Confirms a setup intent.

@@ -34,7 +34,8 @@ use crate::{
     wire::{
         intent_parameters::{chosen_methods, nothing_to_confirm, without_confirm},
         payment_methods::{GivenMethod, refused},
-        setup_intents::{CreateSetupIntentParams, SetupIntentView},
+        setup_intent_params::CreateSetupIntentParams,
+        setup_intents::SetupIntentView,
     },
 };
 

@@ -23,7 +23,9 @@ use crate::{
     },
     idempotency::{Command, Rejection, Reply},
     store,
-    wire::{error::ApiError, payment_methods::refused, setup_intents::UpdateSetupIntentParams},
+    wire::{
+        error::ApiError, payment_methods::refused, setup_intent_params::UpdateSetupIntentParams,
+    },
 };
 
 /// Updates a setup intent.

@@ -5,11 +5,11 @@
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use super::*;
-use crate::domain::{
+use super::super::{
     payment_method::sample as method,
     test_cards::{Decline, PROCESSING_ERROR},
 };
+use super::*;
 
 const DECLINE: Decline = PROCESSING_ERROR;
 const METHOD: PaymentMethodId = PaymentMethodId(Uuid::from_u128(1));

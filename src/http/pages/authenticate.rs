@@ -24,10 +24,10 @@ use utoipa::openapi::ObjectBuilder;
 use super::layout::LAYOUT;
 use crate::{
     commands::{AuthenticateIntent, AuthenticateSetup, NO_PROCESSOR, Origin},
-    database::PgConnection,
+    database::{PgConnection, Reading},
     domain::{
         charge::KeptCard,
-        ids::{AccountId, PaymentIntentId, PaymentMethodId, SetupIntentId},
+        ids::{AccountId, PaymentIntentId, SetupIntentId},
         money::Money,
         payment_intent::HolderPage,
     },
@@ -105,57 +105,53 @@ struct OpenPage {
 }
 
 /// Finds the page, if its intent waits for it. Takes no lock.
-async fn find(
-    connection: &mut PgConnection,
+fn find<'c>(
+    connection: &'c mut PgConnection,
     account: AccountId,
     intent: HolderIntent,
-    token: &str,
-) -> Result<Option<OpenPage>, sqlx::Error> {
-    let found = match intent {
-        HolderIntent::Payment(id) => store::payment_intents::find(&mut *connection, account, id)
-            .await?
-            .filter(|intent| intent.may_authenticate())
-            .map(|intent| {
-                let terms = intent.terms;
-                (intent.holder_page, terms.payment_method, Some(terms.amount))
-            }),
-        HolderIntent::Setup(id) => store::setup_intents::find(&mut *connection, account, id)
-            .await?
-            .map(|setup| (setup.holder_page, setup.terms.payment_method, None)),
-    };
-    let Some((Some(page), Some(method), amount)) = found else {
-        return Ok(None);
-    };
-    if !page.opens_with(token) {
-        return Ok(None);
-    }
-    let Some(card) = card(&mut *connection, account, method).await? else {
-        return Ok(None);
-    };
-    let mut names = names_of_accounts(connection, &[account.0]).await?;
-    Ok(Some(OpenPage {
-        merchant: names.remove(&account.0).unwrap_or_default(),
-        amount,
-        card,
-        page,
-    }))
-}
-
-async fn card(
-    connection: &mut PgConnection,
-    account: AccountId,
-    method: PaymentMethodId,
-) -> Result<Option<KeptCard>, sqlx::Error> {
-    let found = store::payment_methods::find(connection, account, method).await?;
-    Ok(found.map(|method| method.card))
+    token: String,
+) -> Reading<'c, Option<OpenPage>> {
+    Box::pin(async move {
+        let found = match intent {
+            HolderIntent::Payment(id) => {
+                store::payment_intents::find(&mut *connection, account, id)
+                    .await?
+                    .filter(|intent| intent.may_authenticate())
+                    .map(|intent| {
+                        let terms = intent.terms;
+                        (intent.holder_page, terms.payment_method, Some(terms.amount))
+                    })
+            }
+            HolderIntent::Setup(id) => store::setup_intents::find(&mut *connection, account, id)
+                .await?
+                .map(|setup| (setup.holder_page, setup.terms.payment_method, None)),
+        };
+        let Some((Some(page), Some(method), amount)) = found else {
+            return Ok(None);
+        };
+        if !page.opens_with(&token) {
+            return Ok(None);
+        }
+        let found = store::payment_methods::find(&mut *connection, account, method).await?;
+        let Some(method) = found else {
+            return Ok(None);
+        };
+        let mut names = names_of_accounts(connection, &[account.0]).await?;
+        Ok(Some(OpenPage {
+            merchant: names.remove(&account.0).unwrap_or_default(),
+            amount,
+            card: method.card,
+            page,
+        }))
+    })
 }
 
 /// As [`find`]. Strangers ask, so it is no account's share of the connections that is used.
 async fn look_up(app: &App, asked: &PageAddress) -> Result<Option<OpenPage>, HttpError> {
     let (account, intent, token) = (asked.account, asked.intent, asked.token.clone());
-    let found = app.database.snapshot(move |connection| {
-        Box::pin(async move { find(connection, account, intent, &token).await })
-    });
+    let found = app
+        .database
+        .snapshot(move |connection| find(connection, account, intent, token));
     found.await.map_err(HttpError::failed_without_key)
 }
 

@@ -3,7 +3,10 @@
 use std::process::Command;
 
 use charge_once::{
-    domain::ids::{AccountId, ChargeId, CheckoutId, EventId, OrderId, RefundId, WebhookDeliveryId},
+    domain::ids::{
+        AccountId, ChargeId, CheckoutId, EventId, OrderId, PaymentIntentId, RefundId,
+        WebhookDeliveryId,
+    },
     store::invariants::{INVARIANTS, Invariant},
 };
 use serde_json::{Value, json};
@@ -14,6 +17,7 @@ use crate::support::{
     checkouts::{checkout, checkout_of, stock},
     documents::read,
     harness::{Client, TestDatabase, TestServer, eventually},
+    intents::standing,
     program::{printed_by, run, text},
     records::{refuse_to_remove_events, with_old_rows},
     world::World,
@@ -182,6 +186,27 @@ async fn each_invariant_finds_what_was_planted_by_hand() {
     planted.push(("orders_charged_once", shown));
     planted.push(("charges_pay_their_order", second));
 
+    let shown = standing(client, "succeeded").await;
+    let id = PaymentIntentId::parse(&shown).unwrap().0;
+    let keep = "UPDATE charges SET amount_captured = amount_captured - 1
+                 WHERE payment_intent_id = $1";
+    by_id(keep, id).await;
+    planted.push(("intents_show_their_money", shown));
+
+    let unpaid = standing(client, "requires_payment_method").await;
+    let (_, stray) = charge("key-stray").await;
+    let link = "UPDATE charges SET payment_intent_id = $1, payment_method_id = gen_random_uuid()
+                 WHERE id = (SELECT id FROM charges ORDER BY id DESC LIMIT 1)";
+    by_id(link, PaymentIntentId::parse(&unpaid).unwrap().0).await;
+    planted.push(("charges_pay_their_intent", stray));
+
+    let shown = standing(client, "requires_payment_method").await;
+    let id = PaymentIntentId::parse(&shown).unwrap().0;
+    let stuck = "UPDATE payment_intents SET status = 'processing', status_before = status
+                  WHERE id = $1";
+    by_id(stuck, id).await;
+    planted.push(("processing_intents_in_flight", shown));
+
     let shown = checked_out(client, 2).await;
     let id = CheckoutId::parse(&shown).unwrap().0;
     let reopen = "UPDATE orders SET status = 'open', charge_id = NULL
@@ -250,6 +275,11 @@ async fn each_invariant_finds_what_was_planted_by_hand() {
             "orders_told_once",
             "order.created",
             paid_order(client).await,
+        ),
+        (
+            "intents_told_once",
+            "payment_intent.created",
+            standing(client, "canceled").await,
         ),
         (
             "checkouts_told_once",

@@ -116,7 +116,7 @@ async fn what_can_not_be_expanded_is_refused_by_its_index() {
     let charge = client.charge("key-1").await.id();
     let refusals: Vec<Answer> = vec![
         client
-            .get(&format!("/charges/{charge}?expand[]=customer"))
+            .get(&format!("/charges/{charge}?expand[]=order"))
             .await,
         client.get("/charges?expand[]=refunds").await,
         client.get("/refunds?expand[]=charge").await,
@@ -142,7 +142,7 @@ async fn what_can_not_be_expanded_is_refused_by_its_index() {
     }
     let second = client
         .get(&format!(
-            "/charges/{charge}?expand[]=refunds&expand[]=customer"
+            "/charges/{charge}?expand[]=refunds&expand[]=order"
         ))
         .await;
     assert_eq!(second.refusal().2, Some("expand[1]".into()));

@@ -278,7 +278,7 @@ async fn an_intent_that_is_declined_when_it_is_created_exists() {
         again.assert_replays(&declined);
     }
     let known = client.get("/idempotency-keys/key-1").await.json();
-    assert_eq!(known["resource_id"], id, "{known}");
+    assert_eq!(known["resource"], id, "{known}");
     let rows = "SELECT count(*) FROM payment_intents";
     assert_eq!(server.database.count(rows).await, 1);
     assert_eq!(server.database.charges().await, 1);
@@ -523,6 +523,26 @@ async fn a_holder_authenticates_once_and_the_card_is_charged_or_fails() {
     act(client, &waiting, "", json!({"amount": 2100})).await;
     assert_eq!(press(&page, "complete").await.status, 410);
     assert_eq!(of(waiting).await["status"], "requires_confirmation");
+}
+
+#[tokio::test]
+async fn a_holder_returns_to_the_shop_which_is_told_of_the_intent() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let back = json!({"return_url": "https://example.com/done?cart=1"});
+    let waiting = paid_with(client, "pm_card_authenticationRequired", back).await;
+    let page = &waiting.json()["next_action"]["redirect_to_url"];
+    assert_eq!(page["return_url"], "https://example.com/done?cart=1");
+    let landed = press(&page_of(&waiting), "complete").await;
+    let secret = waiting.json()["client_secret"].clone();
+    let told = format!(
+        "https://example.com/done?cart=1&payment_intent={}&payment_intent_client_secret={}\
+         &redirect_status=succeeded",
+        waiting.id(),
+        secret.as_str().unwrap()
+    );
+    assert_eq!(landed.status, 303);
+    assert_eq!(landed.header("location"), Some(told.as_str()));
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Setup intents: a card is made ready, once, and whoever is refused sees how it stands.
+//! Setup intents: a card is made ready, once, and a request that is refused sees how it stands.
 
 use serde_json::{Value, json};
 

@@ -86,7 +86,7 @@ pub async fn with_ids(client: &Client, path: &str, example: &Value) -> (String, 
             client.post("/payment_intents", &key(), &intent).await.id()
         }
         (true, "setup_intents") => {
-            let setup = json!({"payment_method": "pm_card_visa"});
+            let setup = json!({"payment_method": "pm_card_visa", "payment_method_types": ["card"]});
             client.post("/setup_intents", &key(), &setup).await.id()
         }
         (true, "webhook_endpoints") => {
