@@ -14,8 +14,10 @@ pub fn is_publishable(key: &str) -> bool {
 }
 
 /// How secrets begin that people paste into the wrong place: API keys of this service and of
-/// Stripe's, and the secrets of webhooks.
-const SECRET_PREFIXES: [&str; 5] = [PREFIX, "sk_live_", "rk_test_", "rk_live_", "whsec_"];
+/// Stripe's, the secrets of webhooks, and what follows the id in the secret of an intent.
+const SECRET_PREFIXES: [&str; 6] = [
+    PREFIX, "sk_live_", "rk_test_", "rk_live_", "whsec_", "_secret_",
+];
 
 /// Whether a text holds what may be an API key or another secret.
 pub fn holds_secret(text: &str) -> bool {

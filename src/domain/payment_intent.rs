@@ -240,6 +240,8 @@ pub struct IntentChange {
     pub description: Change<String>,
     /// See [`IntentTerms::payment_method`].
     pub payment_method: Change<PaymentMethodId>,
+    /// The client names `card` as the only type of method.
+    pub names_card: bool,
     /// See [`IntentTerms::receipt_email`].
     pub receipt_email: Change<String>,
     /// See [`IntentTerms::setup_future_usage`].
@@ -250,15 +252,16 @@ pub struct IntentChange {
     pub statement_descriptor_suffix: Change<String>,
 }
 
-impl IntentChange {
-    /// Whether it changes what would be charged.
-    fn touches_the_payment(&self) -> bool {
-        self.amount.is_some()
-            || self.currency.is_some()
-            || self.capture_method.is_some()
-            || self.customer != Change::Keep
-            || self.payment_method != Change::Keep
-            || self.setup_future_usage != Change::Keep
+impl IntentTerms {
+    /// What a card's holder authenticates for.
+    fn payment(&self) -> impl PartialEq + use<> {
+        (
+            self.amount,
+            self.automatic_payment_methods,
+            self.capture_method,
+            self.customer,
+            self.setup_future_usage,
+        )
     }
 }
 
@@ -336,20 +339,13 @@ impl PaymentIntent {
     /// A new method is to be confirmed, and so is what a holder was authenticating for, if it
     /// changed. The last error is forgotten in any case.
     pub fn updated(mut self, change: IntentChange) -> Result<Self, UnexpectedStatus> {
-        if change.touches_the_payment() {
-            if !self.status.is_unpaid() {
-                return Err(UnexpectedStatus(self.status));
-            }
-            self.is_authenticated = false;
-            self.holder_page = None;
-            let method = change.payment_method.apply(self.terms.payment_method);
-            self.terms.payment_method = method;
-            self.status = match method {
-                Some(_) => IntentStatus::RequiresConfirmation,
-                None => IntentStatus::RequiresPaymentMethod,
-            };
-        }
+        let before = self.terms.payment();
+        let has_another_method = change.payment_method != Change::Keep;
         let terms = &mut self.terms;
+        terms.payment_method = change.payment_method.apply(terms.payment_method);
+        if change.names_card {
+            terms.automatic_payment_methods = None;
+        }
         let amount = &mut terms.amount;
         amount.minor_units = change.amount.unwrap_or(amount.minor_units);
         amount.currency = change.currency.unwrap_or(amount.currency);
@@ -362,6 +358,15 @@ impl PaymentIntent {
         terms.statement_descriptor_suffix = change
             .statement_descriptor_suffix
             .apply(terms.statement_descriptor_suffix.take());
+        if has_another_method || self.terms.payment() != before {
+            self.must_be_confirmable()?;
+            self.is_authenticated = false;
+            self.holder_page = None;
+            self.status = match self.terms.payment_method {
+                Some(_) => IntentStatus::RequiresConfirmation,
+                None => IntentStatus::RequiresPaymentMethod,
+            };
+        }
         self.last_payment_error = None;
         Ok(self)
     }

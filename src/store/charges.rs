@@ -272,6 +272,26 @@ pub async fn insert_all(
     all_written(&written, rows.len())
 }
 
+/// Whether a processor across a network is being asked about this method. Takes no lock: call it
+/// under the method's, in a statement of its own.
+pub async fn is_pending_with(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    method: PaymentMethodId,
+) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"
+        SELECT EXISTS (SELECT FROM charges
+                        WHERE account_id = $1 AND payment_method_id = $2
+                          AND status = 'pending') AS "exists!"
+        "#,
+        account_id.0,
+        method.0,
+    )
+    .fetch_one(tx)
+    .await
+}
+
 /// Writes the answer of `processor` about a pending charge; `capture` is whether it was asked to
 /// take the money at once. Fails if the charge is not pending. Locks the charge.
 pub async fn complete(

@@ -313,7 +313,8 @@ pub async fn update(
                receipt_email = $19, request_three_d_secure = $20, return_url = $21,
                setup_future_usage = $22, shipping = $23, statement_descriptor_suffix = $24,
                status = $25, status_before = $26,
-               released = released OR ($6 AND $9::uuid IS NOT NULL)
+               released = released OR ($6 AND $9::uuid IS NOT NULL),
+               automatic_payment_methods = $27
          WHERE account_id = $1 AND id = $2
         RETURNING",
         "",
@@ -346,6 +347,7 @@ pub async fn update(
         terms.statement_descriptor_suffix,
         intent.status.as_str(),
         intent.status_before.map(IntentStatus::as_str),
+        terms.automatic_payment_methods.map(AllowRedirects::as_str),
     )
     .fetch_one(tx)
     .await?

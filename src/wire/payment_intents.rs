@@ -297,7 +297,7 @@ impl UpdatePaymentIntentParams {
         GivenMethod::of(self.payment_method.take(), self.payment_method_data.take())
     }
 
-    /// What it changes, but for metadata and types of methods.
+    /// What it changes, but for metadata.
     pub fn change(
         self,
         customer: Change<CustomerId>,
@@ -310,6 +310,7 @@ impl UpdatePaymentIntentParams {
             customer,
             description: self.description,
             payment_method: method.map_or(Change::Keep, Change::Set),
+            names_card: self.payment_method_types.is_some(),
             receipt_email: self.receipt_email,
             setup_future_usage: self.setup_future_usage,
             shipping: self.shipping.map(Shipping::from),
@@ -349,6 +350,7 @@ impl ConfirmPaymentIntentParams {
             customer: Change::Keep,
             description: Change::Keep,
             payment_method: Change::Keep,
+            names_card: false,
             receipt_email: set(self.receipt_email),
             setup_future_usage: set(self.setup_future_usage),
             shipping: set(self.shipping.map(Shipping::from)),

@@ -25,7 +25,7 @@ use crate::{
         payment_intent::{
             Confirmation, FutureUsage, HolderPage, IntentStatus, NextStep, PaymentIntent,
         },
-        payment_method::PaymentMethod,
+        payment_method::{Attachment, PaymentMethod},
         test_cards::AUTHENTICATION_REQUIRED,
     },
     idempotency::{BeginOutcome, Failure, Rejection, Reply},
@@ -116,6 +116,7 @@ impl Attempt {
         tx: &mut PgConnection,
         operation: Uuid,
     ) -> Result<BeginOutcome, Rejection> {
+        self.must_be_free(origin, tx).await?;
         let charge = self.write_charge(origin, tx, None).await?;
         let ask = Ask::Authorize(CardAuthorization::of(charge.id, &self.new_charge()));
         let Self {
@@ -132,6 +133,18 @@ impl Attempt {
             ..Effect::of(verb, ask)
         };
         origin.begin_effect(tx, operation, effect).await
+    }
+
+    /// A method without a customer pays once. While the processor is asked about it for another
+    /// intent, it is not known whether it has.
+    async fn must_be_free(&self, origin: &Origin, tx: &mut PgConnection) -> Result<(), Rejection> {
+        let method = &self.method;
+        let pays_once = method.attachment == Attachment::New;
+        if pays_once && store::charges::is_pending_with(tx, origin.account, method.id).await? {
+            let busy = "another payment with this method has no answer yet";
+            return Err(Rejection::Failed(Failure::busy(busy)));
+        }
+        Ok(())
     }
 
     fn new_charge(&self) -> NewCharge {

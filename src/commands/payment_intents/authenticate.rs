@@ -21,7 +21,7 @@ use crate::{
     domain::{
         ids::PaymentIntentId,
         operation::Verb,
-        payment_intent::{ConfirmationMethod, HolderPage, PaymentIntent},
+        payment_intent::{ConfirmationMethod, HolderPage, IntentStatus, PaymentIntent},
     },
     idempotency::{Begin, BeginOutcome, Command, Failure, Rejection, Reply},
     store,
@@ -57,6 +57,11 @@ impl AuthenticateIntent {
     async fn answer(&self, tx: &mut PgConnection) -> Result<Answered, Rejection> {
         let origin = &self.origin;
         let intent = lock(tx, origin.account, Some(self.id)).await?;
+        if intent.status == IntentStatus::Processing {
+            // If the processor is never asked, the page is awaited again.
+            let busy = "the processor is asked about the intent";
+            return Err(Rejection::Failed(Failure::busy(busy)));
+        }
         let page = intent.holder_page.clone();
         let awaited = page.filter(|page| intent.may_authenticate() && page.opens_with(&self.token));
         let (Some(page), Some(method)) = (awaited, intent.terms.payment_method) else {

@@ -20,7 +20,7 @@ use crate::commands::{
 use crate::{
     domain::{
         ids::{CustomerId, PaymentIntentId, PaymentMethodId},
-        payment_intent::PaymentIntent,
+        payment_intent::{IntentStatus, PaymentIntent},
         payment_method::PaymentMethod,
     },
     idempotency::{Command, Rejection, Reply},
@@ -48,9 +48,13 @@ impl Command for UpdateIntent {
         let given = params.given()?;
         let account = self.origin.account;
         let before = lock(tx, account, PaymentIntentId::parse(&self.id)).await?;
-        if given.is_some() || params.touches_the_payment() {
-            // Whichever server began what is unfinished, this one only waits for it.
+        let touches_the_payment = given.is_some() || params.touches_the_payment();
+        if touches_the_payment || before.status == IntentStatus::Processing {
+            // Whichever server began what is unfinished, this one only waits for it. A new intent is
+            // forgotten if its processor was never asked, and so would be what changed of it.
             must_be_settled(tx, account, &before, Mode::Phases).await?;
+        }
+        if touches_the_payment {
             let refuse = |status| unexpected(&before, "change the payment of", status);
             before.must_be_confirmable().map_err(refuse)?;
         }
@@ -62,15 +66,11 @@ impl Command for UpdateIntent {
         let method = self.method(tx, &before, given, customer.clone()).await?;
         let expand = params.expand.clone();
         let metadata = params.metadata.clone().apply(before.terms.metadata.clone());
-        let named_types = params.payment_method_types.is_some();
         let mut intent = before
             .clone()
             .updated(params.change(customer, method))
             .map_err(|status| unexpected(&before, "change the payment of", status))?;
         intent.terms.metadata = metadata.map_err(ApiError::from)?;
-        if named_types {
-            intent.terms.automatic_payment_methods = None;
-        }
         if intent != before {
             intent = store::payment_intents::update(tx, account, &intent).await?;
         }

@@ -53,6 +53,7 @@ fn nothing() -> IntentChange {
         customer: Change::Keep,
         description: Change::Keep,
         payment_method: Change::Keep,
+        names_card: false,
         receipt_email: Change::Keep,
         setup_future_usage: Change::Keep,
         shipping: Change::Keep,

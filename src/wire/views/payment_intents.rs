@@ -13,8 +13,8 @@ use crate::{
     domain::{
         metadata::Metadata,
         payment_intent::{
-            AllowRedirects, CancellationReason, FutureUsage, HolderPage, PaymentIntent,
-            ThreeDSecure,
+            AllowRedirects, CancellationReason, FutureUsage, HolderPage, IntentStatus,
+            PaymentIntent, ThreeDSecure,
         },
     },
     wire::list::Expandable,
@@ -248,6 +248,9 @@ impl PaymentMethodOptions {
 impl From<&PaymentIntent> for PaymentIntentView {
     fn from(intent: &PaymentIntent) -> Self {
         let terms = &intent.terms;
+        // While the processor is asked, the page is kept for the case that it never was.
+        let is_awaited = intent.status == IntentStatus::RequiresAction;
+        let page = intent.holder_page.as_ref().filter(|_| is_awaited);
         let error = intent.last_payment_error.clone();
         Self {
             id: intent.id.to_string(),
@@ -283,7 +286,7 @@ impl From<&PaymentIntent> for PaymentIntentView {
                 .map(|charge| Expandable::Id(charge.to_string())),
             livemode: false,
             metadata: terms.metadata.clone(),
-            next_action: intent.holder_page.as_ref().map(NextAction::from),
+            next_action: page.map(NextAction::from),
             on_behalf_of: (),
             payment_method: terms
                 .payment_method

@@ -41,7 +41,7 @@ async fn a_confirmation_without_an_answer_leaves_the_intent_processing_and_a_ret
     assert_eq!(pending["status"], "pending");
     assert_eq!(events(&client).await, ["payment_intent.created"]);
 
-    // No other request decides meanwhile, and nothing is stored; but what doesn't touch the money may change.
+    // No other request decides meanwhile, and nothing is stored.
     let records = world.database.records().await;
     let refund = json!({"payment_intent": id});
     for (path, body) in [
@@ -49,6 +49,7 @@ async fn a_confirmation_without_an_answer_leaves_the_intent_processing_and_a_ret
         (path(&id, "capture"), json!({})),
         (path(&id, "cancel"), json!({})),
         (path(&id, ""), json!({"amount": 1})),
+        (path(&id, ""), json!({"metadata": {"seen": "yes"}})),
         ("/refunds".to_owned(), refund),
     ] {
         let busy = client.post(&path, "key-2", &body).await;
@@ -59,13 +60,9 @@ async fn a_confirmation_without_an_answer_leaves_the_intent_processing_and_a_ret
         );
     }
     assert_eq!(world.database.records().await, records);
-    let update = json!({"metadata": {"seen": "yes"}});
-    assert_eq!(act(&client, &id, "", update).await.status, 200);
-
     let answer = world.until_definite(&confirm, &body).await;
     assert_eq!(answer.status, 200, "{}", answer.json());
     assert_eq!(answer.json()["status"], "succeeded");
-    assert_eq!(answer.json()["metadata"]["seen"], "yes");
     client
         .post(&confirm, "key-1", &body)
         .await
@@ -165,6 +162,30 @@ async fn what_was_never_asked_leaves_the_intent_as_it_was_and_a_new_one_does_not
         assert_eq!(done.status, 200, "{verb}: {}", done.json());
     }
     assert_eq!(world.in_flight().await, 0);
+}
+
+#[tokio::test]
+async fn a_method_without_a_customer_pays_once_while_an_answer_is_out() {
+    let world = World::new().await;
+    let client = world.client();
+    let method = json!({"type": "card", "card": {"token": "tok_visa"}});
+    let method = client.post_new("/payment_methods", &method).await.id();
+    let body = json!({"payment_method": method});
+    let (first, second) = (
+        create(&client, json!({})).await.id(),
+        create(&client, json!({})).await.id(),
+    );
+    lose_the_answer(&world).await;
+    let first = path(&first, "confirm");
+    assert_eq!(client.post(&first, "key-1", &body).await.status, 503);
+    let other = path(&second, "confirm");
+    let busy = client.post(&other, "key-2", &body).await;
+    assert_eq!(busy.code(), "resource_busy");
+    assert_eq!(world.until_definite(&first, &body).await.status, 200);
+    let used = client.post(&other, "key-2", &body).await;
+    assert_eq!(used.code(), "payment_method_unexpected_state");
+    assert_eq!(world.processor.lines().await, 1);
+    world.assert_the_ledgers_agree("one method").await;
 }
 
 #[tokio::test]

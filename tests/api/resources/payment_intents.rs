@@ -506,7 +506,9 @@ async fn a_holder_authenticates_once_and_the_card_is_charged_or_fails() {
         assert_eq!(press(&page, other).await.status, 200);
         assert_eq!(of(waiting.id()).await, intent);
         if status == "requires_confirmation" {
-            let paid = act(client, &waiting.id(), "confirm", json!({})).await;
+            // What is said again changes nothing, so the holder is not asked again.
+            let again = json!({"capture_method": intent["capture_method"]});
+            let paid = act(client, &waiting.id(), "confirm", again).await;
             assert_eq!(ended(&paid), "succeeded", "{}", paid.json());
             let charge = format!(
                 "/charges/{}",
@@ -517,7 +519,16 @@ async fn a_holder_authenticates_once_and_the_card_is_charged_or_fails() {
             assert_eq!(secure["result"], "authenticated");
         }
     }
-    // What is not waited for any more.
+    // What is not waited for any more: what a holder would authenticate for has changed.
+    let automatic = json!({"amount": 5, "currency": "usd"});
+    let automatic = client.post_new("/payment_intents", &automatic).await;
+    assert!(automatic.json()["automatic_payment_methods"].is_object());
+    let types = json!({"payment_method_types": ["card"]});
+    act(client, &automatic.id(), "", types).await;
+    assert_eq!(
+        of(automatic.id()).await["automatic_payment_methods"],
+        Value::Null
+    );
     let waiting = standing(client, "requires_action").await;
     let page = page_of(&client.get(&path(&waiting, "")).await);
     act(client, &waiting, "", json!({"amount": 2100})).await;
