@@ -83,11 +83,9 @@ impl IntoParams for MutatingHeaders {
                 "The version of Stripe's API that your SDK is made for. The events of this request \
                  name it.\nObjects look the same in each version.",
                 Required::False,
-                nullable(
-                    text()
-                        .pattern(Some(format!("^{API_VERSION_PATTERN}( *;.*)?$")))
-                        .into(),
-                ),
+                text()
+                    .pattern(Some(format!("^{API_VERSION_PATTERN}( *;.*)?$")))
+                    .into(),
             ),
             (
                 "Prefer",

@@ -80,7 +80,7 @@ pub async fn create(
 }
 
 errors! {
-    UpdatePaymentIntentErrors: Mutating [
+    UpdatePaymentIntentErrors: Charging [
         AmountTooLarge, PaymentIntentUnexpectedState, PaymentMethodUnexpectedState, ResourceMissing
     ]
 }

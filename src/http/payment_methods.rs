@@ -35,7 +35,7 @@ use crate::{
 };
 
 errors! {
-    CreatePaymentMethodErrors: Mutating [ParameterMissing]
+    CreatePaymentMethodErrors: Charging [ParameterMissing]
 }
 
 /// Create a payment method
@@ -64,7 +64,7 @@ pub async fn create(
 }
 
 errors! {
-    UpdatePaymentMethodErrors: Mutating [PaymentMethodUnexpectedState, ResourceMissing]
+    UpdatePaymentMethodErrors: Charging [PaymentMethodUnexpectedState, ResourceMissing]
 }
 
 /// Update a payment method

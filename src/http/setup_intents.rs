@@ -74,7 +74,7 @@ pub async fn create(
 }
 
 errors! {
-    UpdateSetupIntentErrors: Mutating [
+    UpdateSetupIntentErrors: Charging [
         PaymentMethodUnexpectedState, ResourceMissing, SetupIntentUnexpectedState
     ]
 }

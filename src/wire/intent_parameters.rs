@@ -168,10 +168,10 @@ impl Parameter for UseStripeSdk {
     }
 
     fn schema(about: String) -> RefOr<Schema> {
-        let only_false = ObjectBuilder::new()
-            .schema_type(Type::Boolean)
-            .enum_values(Some([false]));
-        described(only_false.into(), about)
+        described(
+            ObjectBuilder::new().schema_type(Type::Boolean).into(),
+            about,
+        )
     }
 }
 

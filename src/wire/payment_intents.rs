@@ -418,7 +418,6 @@ impl ValueKind for FinalCapture {
     fn schema() -> RefOr<Schema> {
         ObjectBuilder::new()
             .schema_type(Type::Boolean)
-            .enum_values(Some([true]))
             .description(Some("What isn't taken is released."))
             .into()
     }

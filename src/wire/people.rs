@@ -11,6 +11,8 @@ use crate::domain::customer::{Address, BillingChange, Shipping};
 
 /// The name of a person or a company.
 pub type PersonName = Text<256>;
+/// As [`PersonName`], where one must be there.
+pub type RequiredName = Text<256, 1>;
 /// A telephone number, in any notation.
 pub type Phone = Text<50>;
 /// The longest e-mail address of a person, in characters: as in Stripe's API.
@@ -76,7 +78,7 @@ parameters! {
         /// Where they go.
         address: Nested<AddressParams>,
         /// Who gets them.
-        name: PersonName,
+        name: RequiredName,
         /// For the carrier.
         phone: Option<Phone>,
     }

@@ -43,13 +43,19 @@ STATE = {
 
 # Parameters whose value depends on what exists, or on another one: a cursor must be an object of the list, only
 # one cursor may be given, a client_order_id may belong to an order with other content, and a customer's default
-# payment method must be theirs. A list is asked for one type of event or for several, and for one second or for
+# payment method must be theirs. Two parameters exclude each other, and some are only for a confirmation. A list
+# is asked for one type of event or for several, and for one second or for
 # an interval.
 FITTING = {
     "starting_after",
     "ending_before",
     "client_order_id",
     "invoice_settings[default_payment_method]",
+    "client_secret",
+    "payment_method_data",
+    "return_url",
+    "use_stripe_sdk",
+    "final_capture",
     "types",
     "created",
 }
@@ -247,6 +253,10 @@ def is_refused_for_a_reason(case, response, error, sent):
     return (
         code in STATE
         or (code == "parameter_invalid" and param in FITTING)
+        # One of two parameters must be there.
+        or (code == "parameter_missing" and (case.path, param) == ("/refunds", "charge"))
+        # An address without parts is none.
+        or (code == "parameter_missing" and param == "shipping[address]")
         # A declined charge has no money to capture or refund.
         or (code == "parameter_invalid" and (case.path, param) in OF_FAILED_CHARGES)
         # The number of endpoints is limited.

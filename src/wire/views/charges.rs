@@ -121,6 +121,7 @@ pub struct ChargeView {
 
 /// An object without members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Empty {}
 
 /// Who the bill of a charge goes to.
@@ -157,7 +158,8 @@ pub struct ChargeOutcome {
 /// How the charge was paid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 pub struct PaymentMethodDetails {
-    /// The card.
+    /// The card. What only some charges show of it is not required.
+    #[schema(value_type = MethodCardDetails)]
     pub card: ChargedCard,
     /// Always `card`.
     #[serde(rename = "type")]
@@ -166,27 +168,22 @@ pub struct PaymentMethodDetails {
 }
 
 /// All that is kept of a card.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CardDetails {
     /// `visa`, `mastercard` or `amex`.
-    #[schema(example = "visa")]
     pub brand: String,
     /// 1 to 12.
-    #[schema(example = 12)]
     pub exp_month: i16,
     /// Four digits.
-    #[schema(example = 2099)]
     pub exp_year: i16,
     /// Always `credit`, as the test cards are.
-    #[schema(example = "credit")]
     pub funding: &'static str,
     /// The last four digits of the number.
-    #[schema(example = "4242")]
     pub last4: String,
 }
 
 /// The card of a charge.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum ChargedCard {
     /// A payment method's.
@@ -197,16 +194,19 @@ pub enum ChargedCard {
 
 /// What a charge shows of a payment method's card.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = CardDetails)]
 pub struct MethodCardDetails {
     /// Minor units that were promised.
+    #[schema(required = false)]
     pub amount_authorized: i64,
     /// `visa`, `mastercard`, `amex` or `discover`.
     #[schema(example = "visa")]
     pub brand: String,
     /// What was compared with the bank's records.
+    #[schema(required = false)]
     pub checks: CardChecks,
     /// Always `US`, as the test cards are.
-    #[schema(example = "US")]
+    #[schema(example = "US", required = false)]
     pub country: &'static str,
     /// 1 to 12.
     #[schema(example = 12)]
@@ -215,6 +215,7 @@ pub struct MethodCardDetails {
     #[schema(example = 2099)]
     pub exp_year: i16,
     /// Equal for two charges of the same card.
+    #[schema(required = false)]
     pub fingerprint: String,
     /// Always `credit`, as the test cards are.
     #[schema(example = "credit")]
@@ -223,13 +224,13 @@ pub struct MethodCardDetails {
     #[schema(example = "4242")]
     pub last4: String,
     /// As `brand`.
-    #[schema(example = "visa")]
+    #[schema(example = "visa", required = false)]
     pub network: String,
     /// How its holder authenticated, if that happened.
-    #[schema(required = true)]
+    #[schema(required = false)]
     pub three_d_secure: Option<ThreeDSecureResult>,
     /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
+    #[schema(required = false, value_type = Option<String>)]
     pub wallet: (),
 }
 
