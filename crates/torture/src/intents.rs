@@ -180,12 +180,9 @@ fn new_intent(random: &mut ChaCha12Rng, tagged: Value, method: Option<&Known>) -
     let token = || card(random).to_owned();
     let id = method.map_or_else(token, |method| method.id.clone());
     let confirms = random.random_ratio(2, 3);
-    add(
-        &mut body,
-        "payment_method",
-        confirms || random.random_ratio(1, 2),
-        id,
-    );
+    // What it is about is always named: another account's is then refused.
+    let names_one = confirms || method.is_some() || random.random_ratio(1, 2);
+    add(&mut body, "payment_method", names_one, id);
     if let Some(customer) = method.and_then(|method| method.customer.clone()) {
         add(&mut body, "customer", true, customer);
     }
