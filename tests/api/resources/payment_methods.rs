@@ -317,8 +317,8 @@ async fn a_card_number_is_taken_in_its_field_alone_and_stored_nowhere() {
     let body = json!({"payment_method_data": {"card": {"number": "5555555555554444"}}});
     let refused = client.post_new("/payment_methods", &body).await;
     assert_ne!(refused.code(), "card_number_forbidden");
-    let tables = "SELECT string_agg(format('SELECT count(*) FROM %I AS row WHERE row::text LIKE ''%%5555%%''
-                                               OR row::text LIKE ''%%4111%%''', relname), ' UNION ALL ')
+    let tables = "SELECT string_agg(format('SELECT count(*) FROM %I AS row WHERE row::text LIKE ''%%55555555%%''
+                                               OR row::text LIKE ''%%41111111%%''', relname), ' UNION ALL ')
                     FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'";
     let pool = &server.database.pool;
     let sql: String = sqlx::query_scalar(tables).fetch_one(pool).await.unwrap();
