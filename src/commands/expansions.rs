@@ -116,51 +116,124 @@ by_id! {
     methods_by_id: PaymentMethodId, payment_methods, PaymentMethod;
 }
 
-impl Shown for Charge {
-    type View = ChargeView;
-    const COLLECTION: &'static str = "charges";
+/// Makes nouns visible, each as a view in a collection: `Noun as View in "collection" { … }`. A line
+/// `member: function, reference;` says which function finds the objects that this member can show
+/// whole, and what refers to them. `with` names a function that shows more.
+macro_rules! shown {
+    ($($object:ident as $view:ident in $collection:literal $(with $more:ident)? {
+        $($member:ident: $by_id:ident, $reference:expr;)*
+    })+) => {$(
+        impl Shown for $object {
+            type View = $view;
+            const COLLECTION: &'static str = $collection;
 
-    fn views<'a>(
-        connection: &'a mut PgConnection,
-        audience: Audience,
-        charges: &'a [Self],
-        expand: &'a Expansion,
-    ) -> Views<'a, ChargeView> {
-        Box::pin(async move {
-            let mut views: Vec<ChargeView> = charges.iter().map(ChargeView::from).collect();
-            if expand.under("refunds").is_some() {
-                let ids: Vec<ChargeId> = charges.iter().map(|charge| charge.id).collect();
-                let most = EXPANDED_REFUNDS_MAX;
-                let refunds =
-                    store::refunds::newest_of_each(connection, audience.account, &ids, most)
-                        .await?;
-                for (view, id) in views.iter_mut().zip(&ids) {
-                    view.refunds = Some(refunds_of(*id, refunds.get(id), audience));
-                }
+            fn views<'a>(
+                connection: &'a mut PgConnection,
+                audience: Audience,
+                objects: &'a [Self],
+                expand: &'a Expansion,
+            ) -> Views<'a, $view> {
+                Box::pin(async move {
+                    let mut views: Vec<$view> = objects.iter().map($view::from).collect();
+                    $($more(connection, audience, objects, expand, &mut views).await?;)?
+                    $(if let Some(expand) = expand.under(stringify!($member)) {
+                        let ids = objects.iter().filter_map($reference);
+                        let whole = $by_id(connection, audience, ids, &expand).await?;
+                        for view in &mut views {
+                            fill(&mut view.$member, &whole);
+                        }
+                    })*
+                    Ok(views)
+                })
             }
-            if let Some(expand) = expand.under("customer") {
-                let ids = charges
-                    .iter()
-                    .filter_map(|charge| charge.customer.as_deref());
-                let ids = ids.filter_map(CustomerId::parse);
-                let customers = customers_by_id(connection, audience, ids, &expand).await?;
-                for view in &mut views {
-                    fill(&mut view.customer, &customers);
-                }
-            }
-            if let Some(expand) = expand.under("payment_intent") {
-                let ids = charges
-                    .iter()
-                    .filter_map(|charge| charge.by_intent.as_ref());
-                let ids = ids.map(|of| of.intent);
-                let intents = intents_by_id(connection, audience, ids, &expand).await?;
-                for view in &mut views {
-                    fill(&mut view.payment_intent, &intents);
-                }
-            }
-            Ok(views)
-        })
+        }
+    )+};
+}
+
+shown! {
+    Charge as ChargeView in "charges" with show_refunds {
+        customer: customers_by_id, |charge| CustomerId::parse(charge.customer.as_deref()?);
+        payment_intent: intents_by_id, |charge| Some(charge.by_intent.as_ref()?.intent);
     }
+    Refund as RefundView in "refunds" with show_charge {
+        payment_intent: intents_by_id, |refund| refund.intent;
+    }
+    Order as OrderView in "orders" {
+        charge: charges_by_id, |order| order.charge;
+    }
+    Customer as AnyCustomerView in "customers" with show_default_method {}
+    PaymentMethod as PaymentMethodView in "payment_methods" {
+        customer: customers_by_id, PaymentMethod::customer;
+    }
+    PaymentIntent as PaymentIntentView in "payment_intents" {
+        customer: customers_by_id, |intent| intent.terms.customer;
+        latest_charge: charges_by_id, |intent| intent.latest_charge;
+        payment_method: methods_by_id, |intent| intent.terms.payment_method;
+    }
+    SetupIntent as SetupIntentView in "setup_intents" {
+        customer: customers_by_id, |setup| setup.terms.customer;
+        payment_method: methods_by_id, |setup| setup.terms.payment_method;
+    }
+}
+
+/// The newest refunds of each charge.
+async fn show_refunds(
+    connection: &mut PgConnection,
+    audience: Audience,
+    charges: &[Charge],
+    expand: &Expansion,
+    views: &mut [ChargeView],
+) -> Result<(), sqlx::Error> {
+    if expand.under("refunds").is_some() {
+        let ids: Vec<ChargeId> = charges.iter().map(|charge| charge.id).collect();
+        let (account, most) = (audience.account, EXPANDED_REFUNDS_MAX);
+        let refunds = store::refunds::newest_of_each(connection, account, &ids, most).await?;
+        for (view, id) in views.iter_mut().zip(&ids) {
+            view.refunds = Some(refunds_of(*id, refunds.get(id), audience));
+        }
+    }
+    Ok(())
+}
+
+/// The charge of each refund, which always has one.
+async fn show_charge(
+    connection: &mut PgConnection,
+    audience: Audience,
+    refunds: &[Refund],
+    expand: &Expansion,
+    views: &mut [RefundView],
+) -> Result<(), sqlx::Error> {
+    if let Some(expand) = expand.under("charge") {
+        let ids = refunds.iter().map(|refund| refund.charge);
+        let charges = charges_by_id(connection, audience, ids, &expand).await?;
+        for (view, refund) in views.iter_mut().zip(refunds) {
+            if let Some(charge) = charges.get(&refund.charge.to_string()) {
+                view.charge = Expandable::Object(Box::new(charge.clone()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The default method of each customer who was not deleted.
+async fn show_default_method(
+    connection: &mut PgConnection,
+    audience: Audience,
+    customers: &[Customer],
+    expand: &Expansion,
+    views: &mut [AnyCustomerView],
+) -> Result<(), sqlx::Error> {
+    let settings = expand.under("invoice_settings");
+    if let Some(expand) = settings.and_then(|of| of.under("default_payment_method")) {
+        let ids = customers.iter().filter_map(|of| of.default_payment_method);
+        let methods = methods_by_id(connection, audience, ids, &expand).await?;
+        for view in views {
+            if let AnyCustomerView::Customer(view) = view {
+                fill(&mut view.invoice_settings.default_payment_method, &methods);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The list in the member `refunds` of a charge.
@@ -175,187 +248,4 @@ pub(super) fn refunds_of(
         Some(listed) => (&listed.data[..], listed.has_more),
     };
     List::new(data.iter().map(RefundView::from).collect(), has_more, url)
-}
-
-impl Shown for Refund {
-    type View = RefundView;
-    const COLLECTION: &'static str = "refunds";
-
-    fn views<'a>(
-        connection: &'a mut PgConnection,
-        audience: Audience,
-        refunds: &'a [Self],
-        expand: &'a Expansion,
-    ) -> Views<'a, RefundView> {
-        Box::pin(async move {
-            let mut views: Vec<RefundView> = refunds.iter().map(RefundView::from).collect();
-            if let Some(expand) = expand.under("charge") {
-                let ids = refunds.iter().map(|refund| refund.charge);
-                let charges = charges_by_id(connection, audience, ids, &expand).await?;
-                for (view, refund) in views.iter_mut().zip(refunds) {
-                    if let Some(charge) = charges.get(&refund.charge.to_string()) {
-                        view.charge = Expandable::Object(Box::new(charge.clone()));
-                    }
-                }
-            }
-            if let Some(expand) = expand.under("payment_intent") {
-                let ids = refunds.iter().filter_map(|refund| refund.intent);
-                let intents = intents_by_id(connection, audience, ids, &expand).await?;
-                for view in &mut views {
-                    fill(&mut view.payment_intent, &intents);
-                }
-            }
-            Ok(views)
-        })
-    }
-}
-
-impl Shown for Order {
-    type View = OrderView;
-    const COLLECTION: &'static str = "orders";
-
-    fn views<'a>(
-        connection: &'a mut PgConnection,
-        audience: Audience,
-        orders: &'a [Self],
-        expand: &'a Expansion,
-    ) -> Views<'a, OrderView> {
-        Box::pin(async move {
-            let mut views: Vec<OrderView> = orders.iter().map(OrderView::from).collect();
-            if let Some(expand) = expand.under("charge") {
-                let ids = orders.iter().filter_map(|order| order.charge);
-                let charges = charges_by_id(connection, audience, ids, &expand).await?;
-                for view in &mut views {
-                    fill(&mut view.charge, &charges);
-                }
-            }
-            Ok(views)
-        })
-    }
-}
-
-impl Shown for Customer {
-    type View = AnyCustomerView;
-    const COLLECTION: &'static str = "customers";
-
-    fn views<'a>(
-        connection: &'a mut PgConnection,
-        audience: Audience,
-        customers: &'a [Self],
-        expand: &'a Expansion,
-    ) -> Views<'a, AnyCustomerView> {
-        Box::pin(async move {
-            let mut views: Vec<AnyCustomerView> =
-                customers.iter().map(AnyCustomerView::from).collect();
-            let settings = expand.under("invoice_settings");
-            if let Some(expand) = settings.and_then(|of| of.under("default_payment_method")) {
-                let ids = customers.iter().filter_map(|of| of.default_payment_method);
-                let methods = methods_by_id(connection, audience, ids, &expand).await?;
-                for view in &mut views {
-                    if let AnyCustomerView::Customer(view) = view {
-                        fill(&mut view.invoice_settings.default_payment_method, &methods);
-                    }
-                }
-            }
-            Ok(views)
-        })
-    }
-}
-
-impl Shown for PaymentMethod {
-    type View = PaymentMethodView;
-    const COLLECTION: &'static str = "payment_methods";
-
-    fn views<'a>(
-        connection: &'a mut PgConnection,
-        audience: Audience,
-        methods: &'a [Self],
-        expand: &'a Expansion,
-    ) -> Views<'a, PaymentMethodView> {
-        Box::pin(async move {
-            let mut views: Vec<PaymentMethodView> =
-                methods.iter().map(PaymentMethodView::from).collect();
-            if let Some(expand) = expand.under("customer") {
-                let ids = methods.iter().filter_map(PaymentMethod::customer);
-                let customers = customers_by_id(connection, audience, ids, &expand).await?;
-                for view in &mut views {
-                    fill(&mut view.customer, &customers);
-                }
-            }
-            Ok(views)
-        })
-    }
-}
-
-impl Shown for PaymentIntent {
-    type View = PaymentIntentView;
-    const COLLECTION: &'static str = "payment_intents";
-
-    fn views<'a>(
-        connection: &'a mut PgConnection,
-        audience: Audience,
-        intents: &'a [Self],
-        expand: &'a Expansion,
-    ) -> Views<'a, PaymentIntentView> {
-        Box::pin(async move {
-            let mut views: Vec<PaymentIntentView> =
-                intents.iter().map(PaymentIntentView::from).collect();
-            if let Some(expand) = expand.under("customer") {
-                let ids = intents.iter().filter_map(|intent| intent.terms.customer);
-                let customers = customers_by_id(connection, audience, ids, &expand).await?;
-                for view in &mut views {
-                    fill(&mut view.customer, &customers);
-                }
-            }
-            if let Some(expand) = expand.under("latest_charge") {
-                let ids = intents.iter().filter_map(|intent| intent.latest_charge);
-                let charges = charges_by_id(connection, audience, ids, &expand).await?;
-                for view in &mut views {
-                    fill(&mut view.latest_charge, &charges);
-                }
-            }
-            if let Some(expand) = expand.under("payment_method") {
-                let ids = intents
-                    .iter()
-                    .filter_map(|intent| intent.terms.payment_method);
-                let methods = methods_by_id(connection, audience, ids, &expand).await?;
-                for view in &mut views {
-                    fill(&mut view.payment_method, &methods);
-                }
-            }
-            Ok(views)
-        })
-    }
-}
-
-impl Shown for SetupIntent {
-    type View = SetupIntentView;
-    const COLLECTION: &'static str = "setup_intents";
-
-    fn views<'a>(
-        connection: &'a mut PgConnection,
-        audience: Audience,
-        setups: &'a [Self],
-        expand: &'a Expansion,
-    ) -> Views<'a, SetupIntentView> {
-        Box::pin(async move {
-            let mut views: Vec<SetupIntentView> =
-                setups.iter().map(SetupIntentView::from).collect();
-            if let Some(expand) = expand.under("customer") {
-                let ids = setups.iter().filter_map(|setup| setup.terms.customer);
-                let customers = customers_by_id(connection, audience, ids, &expand).await?;
-                for view in &mut views {
-                    fill(&mut view.customer, &customers);
-                }
-            }
-            if let Some(expand) = expand.under("payment_method") {
-                let ids = setups.iter().filter_map(|setup| setup.terms.payment_method);
-                let methods = methods_by_id(connection, audience, ids, &expand).await?;
-                for view in &mut views {
-                    fill(&mut view.payment_method, &methods);
-                }
-            }
-            Ok(views)
-        })
-    }
 }

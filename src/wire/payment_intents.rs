@@ -252,12 +252,8 @@ impl CreatePaymentIntentParams {
         GivenMethod::of(self.payment_method.take(), self.payment_method_data.take())
     }
 
-    /// What is to be paid, by `customer` and with `method`. Refuses two ways to choose methods.
-    pub fn terms(
-        self,
-        customer: Option<CustomerId>,
-        method: Option<PaymentMethodId>,
-    ) -> Result<IntentTerms, ApiError> {
+    /// What is to be paid, by `customer`; a method comes later. Refuses two ways to choose methods.
+    pub fn terms(self, customer: Option<CustomerId>) -> Result<IntentTerms, ApiError> {
         let automatic_payment_methods =
             chosen_methods(self.automatic_payment_methods, self.payment_method_types)?;
         Ok(IntentTerms {
@@ -271,7 +267,7 @@ impl CreatePaymentIntentParams {
             customer,
             description: self.description,
             metadata: self.metadata,
-            payment_method: method,
+            payment_method: None,
             receipt_email: self.receipt_email,
             request_three_d_secure: three_d_secure(self.payment_method_options).unwrap_or_default(),
             setup_future_usage: self.setup_future_usage,

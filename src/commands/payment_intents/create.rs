@@ -75,7 +75,7 @@ impl Decide for BeginIntent {
             return Err(Rejection::Failed(Failure::unavailable(cause)));
         }
         params.confirmation()?;
-        let intent = begun(params.terms(None, None)?, now);
+        let intent = begun(params.terms(None)?, now);
         // Nothing of it is there that could be expanded.
         let view = PaymentIntentView::from(&intent);
         let id = view.id.clone();
@@ -134,7 +134,7 @@ impl CreateIntent {
             Some(id) => Some(find_customer(tx, account, id, "customer").await?.id),
         };
         // Without the method's id, which its lock is waited for.
-        let terms = params.terms(customer, None)?;
+        let terms = params.terms(customer)?;
         if let Some(confirmation) = confirmation {
             must_be_possible(confirmation, &terms, false, return_url.as_deref())?;
         }

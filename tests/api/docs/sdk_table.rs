@@ -35,7 +35,7 @@ fn is_offered(cell: &str) -> bool {
     match cell {
         "yes" | "yes, always empty" => true,
         // Stripe has no such verb, or charge-once has none.
-        "–" | "no" | "not yet" => false,
+        "–" | "no" => false,
         other => panic!("the table says {other:?}"),
     }
 }
