@@ -17,6 +17,7 @@ mod mutation;
 mod values;
 
 use std::{
+    cell::Cell,
     env,
     time::{Duration, Instant},
 };
@@ -30,6 +31,9 @@ use proptest::{
 /// some milliseconds without optimization; only an algorithm that isn't linear takes longer.
 const INPUT_LIMIT: Duration = Duration::from_secs(2);
 
+/// The fewest inputs that a target gets, however short its time is and however busy the machine.
+const INPUTS_MIN: u32 = 64;
+
 /// Gives a target inputs until its time is over. Fails with the smallest input that fails.
 fn fuzz<S: Strategy>(inputs: &S, target: impl Fn(S::Value) -> Result<(), TestCaseError>) {
     let seconds = env::var("FUZZ_SECONDS")
@@ -41,9 +45,11 @@ fn fuzz<S: Strategy>(inputs: &S, target: impl Fn(S::Value) -> Result<(), TestCas
         failure_persistence: None,
         ..Config::default()
     };
-    let mut runner = TestRunner::new(config);
-    while Instant::now() < until {
-        let run = runner.run(inputs, |input| {
+    let tried = Cell::new(0_u32);
+    while Instant::now() < until || tried.get() < INPUTS_MIN {
+        // A runner counts its successes, and gives no input after `cases` of them.
+        let run = TestRunner::new(config.clone()).run(inputs, |input| {
+            tried.set(tried.get().saturating_add(1));
             let began = Instant::now();
             target(input)?;
             let took = began.elapsed();
@@ -56,4 +62,5 @@ fn fuzz<S: Strategy>(inputs: &S, target: impl Fn(S::Value) -> Result<(), TestCas
             panic!("{failure}");
         }
     }
+    println!("{} inputs", tried.get());
 }
