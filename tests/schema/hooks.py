@@ -255,6 +255,8 @@ def is_refused_for_a_reason(case, response, error, sent):
         or (code == "parameter_invalid" and param in FITTING)
         # One of two parameters must be there.
         or (code == "parameter_missing" and (case.path, param) == ("/refunds", "charge"))
+        # It must be there if the intent's methods are chosen automatically.
+        or (code == "parameter_missing" and param == "return_url")
         # An address without parts is none.
         or (code == "parameter_missing" and param == "shipping[address]")
         # A declined charge has no money to capture or refund.
