@@ -1,12 +1,15 @@
 //! `/charges`
 
-use actix_web::{HttpRequest, HttpResponse, web};
-use charge_once_pages::{AN_OBJECT, Listed, PageQuery};
+use actix_web::{
+    HttpRequest, HttpResponse,
+    web::{Data, Path},
+};
+use charge_once_pages::PageQuery;
 use charge_once_strict_params::{Expand, parameters};
 
 use super::{
     app::App,
-    error::HttpError,
+    error::{HttpError, HttpResult},
     error_responses::errors,
     list,
     parameters::MutatingHeaders,
@@ -14,14 +17,8 @@ use super::{
     request::{Caller, MutatingRequest, path_id, query_params},
 };
 use crate::{
-    commands::{
-        CaptureCharge, CreateCharge, UpdateCharge,
-        expansions::{Shown, view},
-    },
-    domain::{
-        charge::Charge,
-        ids::{ChargeId, OrderId, PaymentIntentId},
-    },
+    commands::{CaptureCharge, CreateCharge, UpdateCharge},
+    domain::ids::{ChargeId, OrderId, PaymentIntentId},
     store::{self, charges::ChargeFilter},
     wire::{
         charges::{CaptureChargeParams, ChargeView, CreateChargeParams, UpdateChargeParams},
@@ -47,10 +44,7 @@ errors! {
         CreateChargeErrors,
     ),
 )]
-pub async fn create(
-    app: web::Data<App>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     let (app, slow_lane) = (&**app, app.slow_lane.clone());
     run(app, request, |request, origin, params| async move {
         let command = CreateCharge {
@@ -85,11 +79,7 @@ errors! {
         UpdateChargeErrors,
     ),
 )]
-pub async fn update(
-    app: web::Data<App>,
-    id: web::Path<String>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
         app.idempotency
@@ -121,11 +111,7 @@ errors! {
         CaptureChargeErrors,
     ),
 )]
-pub async fn capture(
-    app: web::Data<App>,
-    id: web::Path<String>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn capture(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
         app.run_with_processor(request, CaptureCharge { origin, id, params })
@@ -157,25 +143,14 @@ errors! {
         RetrieveChargeErrors,
     ),
 )]
-pub async fn retrieve(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     let expand = query_params::<RetrieveChargeQuery>(&request)?.expand;
-    let id = path_id(&request, ChargeId::parse, ChargeId::PREFIX)?;
-    let (account, audience) = (caller.account, caller.audience());
-    let charge = app
-        .snapshot(account, move |connection| {
-            Box::pin(async move {
-                let found = store::charges::find(&mut *connection, account, id).await?;
-                let Some(charge) = found else { return Ok(None) };
-                view(connection, audience, &charge, &expand).await.map(Some)
-            })
-        })
-        .await?
-        .ok_or_else(|| HttpError::missing_id(ChargeId::PREFIX))?;
-    Ok(HttpResponse::Ok().json(charge))
+    let id = path_id::<ChargeId>(&request)?;
+    let found = list::shown(&app, caller, expand, move |connection| {
+        Box::pin(store::charges::find(connection, caller.account, id))
+    });
+    let shown = found.await?.ok_or_else(HttpError::missing_id::<ChargeId>)?;
+    Ok(HttpResponse::Ok().json(shown))
 }
 
 parameters! {
@@ -205,31 +180,16 @@ errors! {
         ListChargesErrors,
     ),
 )]
-pub async fn list(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
-    let (page, query) =
-        list::query::<ListChargesQuery>(&request, |text| ChargeId::parse(text).map(|id| id.0))?;
-    let expand = query.expand;
+pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
+    let (page, query) = list::query::<ChargeId, ListChargesQuery>(&request)?;
     let filter = ChargeFilter {
         customer: query.customer,
         order: query.order,
         intent: query.payment_intent,
     };
-    let (account, audience, cursor) = (caller.account, caller.audience(), page.cursor);
-    let listed = app
-        .snapshot(account, move |connection| {
-            Box::pin(async move {
-                let found = store::charges::list(&mut *connection, account, &page, &filter).await?;
-                let Some(Listed { data, has_more }) = found else {
-                    return Ok(None);
-                };
-                let data = Charge::views(connection, audience, &data, &expand).await?;
-                Ok(Some(Listed { data, has_more }))
-            })
-        })
-        .await?;
-    list::reply(audience.dialect, "/charges", &cursor, AN_OBJECT, listed)
+    let account = caller.account;
+    let listed = list::shown_page(&app, caller, page, query.expand, move |connection, page| {
+        Box::pin(store::charges::list(connection, account, page, filter))
+    });
+    list::reply(caller.dialect, "/charges", listed.await?)
 }

@@ -1,12 +1,12 @@
 //! `/events`
 
-use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web::{HttpRequest, HttpResponse, web::Data};
 use charge_once_pages::{AN_OBJECT, PageQuery};
 use charge_once_strict_params::parameters;
 
 use super::{
     app::App,
-    error::HttpError,
+    error::{HttpError, HttpResult},
     error_responses::errors,
     list,
     request::{Caller, no_query, path_id},
@@ -34,20 +34,16 @@ errors! {
         RetrieveEventErrors,
     ),
 )]
-pub async fn retrieve(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     no_query(&request)?;
-    let id = path_id(&request, EventId::parse, EventId::PREFIX)?;
+    let id = path_id::<EventId>(&request)?;
     let account = caller.account;
     let event = app
         .read(account, move |connection| {
             Box::pin(events::find(connection, account.0, id.0))
         })
         .await?
-        .ok_or_else(|| HttpError::missing_id(EventId::PREFIX))?;
+        .ok_or_else(HttpError::missing_id::<EventId>)?;
     Ok(HttpResponse::Ok().json(EventView::from(event)))
 }
 
@@ -78,13 +74,8 @@ errors! {
         ListEventsErrors,
     ),
 )]
-pub async fn list(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
-    let (page, query) =
-        list::query::<ListEventsQuery>(&request, |text| EventId::parse(text).map(|id| id.0))?;
+pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
+    let (page, query) = list::query::<EventId, ListEventsQuery>(&request)?;
     if query.r#type.is_some() && query.types.is_some() {
         let message = "Must not be combined with type.";
         let refusal = ApiError::new(ErrorCode::ParameterInvalid, message);
@@ -101,6 +92,6 @@ pub async fn list(
             })
         })
         .await?;
-    let views = listed.map(|page| page.map(EventView::from));
-    list::reply(caller.dialect, "/events", &cursor, AN_OBJECT, views)
+    let listed = listed.ok_or_else(|| cursor.unknown(AN_OBJECT))?;
+    list::reply(caller.dialect, "/events", listed.map(EventView::from))
 }

@@ -1,12 +1,15 @@
 //! `/orders`
 
-use actix_web::{HttpRequest, HttpResponse, web};
-use charge_once_pages::{AN_OBJECT, Listed, PageQuery};
+use actix_web::{
+    HttpRequest, HttpResponse,
+    web::{Data, Path},
+};
+use charge_once_pages::PageQuery;
 use charge_once_strict_params::{Expand, parameters};
 
 use super::{
     app::App,
-    error::HttpError,
+    error::{HttpError, HttpResult},
     error_responses::errors,
     list,
     parameters::MutatingHeaders,
@@ -14,11 +17,8 @@ use super::{
     request::{Caller, MutatingRequest, path_id, query_params},
 };
 use crate::{
-    commands::{
-        CancelOrder, CreateOrder, PayOrder, UpdateOrder,
-        expansions::{Shown, view},
-    },
-    domain::{ids::OrderId, order::Order},
+    commands::{CancelOrder, CreateOrder, PayOrder, UpdateOrder},
+    domain::ids::OrderId,
     store::{self, orders::OrderFilter},
     wire::{
         list::List,
@@ -52,10 +52,7 @@ errors! {
         CreateOrderErrors,
     ),
 )]
-pub async fn create(
-    app: web::Data<App>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     run(&app, request, |request, origin, params| {
         app.batches.run(request, CreateOrder { origin, params })
     })
@@ -81,11 +78,7 @@ errors! {
         UpdateOrderErrors,
     ),
 )]
-pub async fn update(
-    app: web::Data<App>,
-    id: web::Path<String>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
         app.idempotency
@@ -113,11 +106,7 @@ errors! {
         PayOrderErrors,
     ),
 )]
-pub async fn pay(
-    app: web::Data<App>,
-    id: web::Path<String>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn pay(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let (id, slow_lane) = (id.into_inner(), app.slow_lane.clone());
     run(&app, request, |request, origin, params| {
         app.run_with_processor(
@@ -152,11 +141,7 @@ errors! {
         CancelOrderErrors,
     ),
 )]
-pub async fn cancel(
-    app: web::Data<App>,
-    id: web::Path<String>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn cancel(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
         app.run_with_processor(request, CancelOrder { origin, id, params })
@@ -188,25 +173,14 @@ errors! {
         RetrieveOrderErrors,
     ),
 )]
-pub async fn retrieve(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     let expand = query_params::<ExpandOrderQuery>(&request)?.expand;
-    let id = path_id(&request, OrderId::parse, OrderId::PREFIX)?;
-    let (account, audience) = (caller.account, caller.audience());
-    let order = app
-        .snapshot(account, move |connection| {
-            Box::pin(async move {
-                let found = store::orders::find(&mut *connection, account, id).await?;
-                let Some(order) = found else { return Ok(None) };
-                view(connection, audience, &order, &expand).await.map(Some)
-            })
-        })
-        .await?
-        .ok_or_else(|| HttpError::missing_id(OrderId::PREFIX))?;
-    Ok(HttpResponse::Ok().json(order))
+    let id = path_id::<OrderId>(&request)?;
+    let found = list::shown(&app, caller, expand, move |connection| {
+        Box::pin(store::orders::find(connection, caller.account, id))
+    });
+    let shown = found.await?.ok_or_else(HttpError::missing_id::<OrderId>)?;
+    Ok(HttpResponse::Ok().json(shown))
 }
 
 parameters! {
@@ -234,30 +208,15 @@ errors! {
         ListOrdersErrors,
     ),
 )]
-pub async fn list(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
-    let (page, query) =
-        list::query::<ListOrdersQuery>(&request, |text| OrderId::parse(text).map(|id| id.0))?;
-    let expand = query.expand;
+pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
+    let (page, query) = list::query::<OrderId, ListOrdersQuery>(&request)?;
     let filter = OrderFilter {
         customer: query.customer,
         client_order_id: query.client_order_id,
     };
-    let (account, audience, cursor) = (caller.account, caller.audience(), page.cursor);
-    let listed = app
-        .snapshot(account, move |connection| {
-            Box::pin(async move {
-                let found = store::orders::list(&mut *connection, account, &page, &filter).await?;
-                let Some(Listed { data, has_more }) = found else {
-                    return Ok(None);
-                };
-                let data = Order::views(connection, audience, &data, &expand).await?;
-                Ok(Some(Listed { data, has_more }))
-            })
-        })
-        .await?;
-    list::reply(caller.dialect, "/orders", &cursor, AN_OBJECT, listed)
+    let account = caller.account;
+    let listed = list::shown_page(&app, caller, page, query.expand, move |connection, page| {
+        Box::pin(store::orders::list(connection, account, page, filter))
+    });
+    list::reply(caller.dialect, "/orders", listed.await?)
 }

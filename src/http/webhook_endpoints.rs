@@ -1,11 +1,14 @@
 //! `/webhook_endpoints`
 
-use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web::{
+    HttpRequest, HttpResponse,
+    web::{Data, Path},
+};
 use charge_once_pages::{AN_OBJECT, PageQuery};
 
 use super::{
     app::App,
-    error::HttpError,
+    error::{HttpError, HttpResult},
     error_responses::errors,
     list,
     parameters::MutatingHeaders,
@@ -43,10 +46,7 @@ errors! {
         CreateWebhookEndpointErrors,
     ),
 )]
-pub async fn create(
-    app: web::Data<App>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     run(&app, request, |request, origin, params| {
         app.idempotency
             .run(request, CreateWebhookEndpoint { origin, params })
@@ -76,11 +76,7 @@ errors! {
         UpdateWebhookEndpointErrors,
     ),
 )]
-pub async fn update(
-    app: web::Data<App>,
-    id: web::Path<String>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
         let command = UpdateWebhookEndpoint { origin, id, params };
@@ -106,13 +102,9 @@ errors! {
         DeleteWebhookEndpointErrors,
     ),
 )]
-pub async fn delete(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn delete(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     no_query(&request)?;
-    let (account, id) = (caller.account, endpoint_id(&request)?);
+    let (account, id) = (caller.account, path_id::<WebhookEndpointId>(&request)?);
     let deleted = app
         .write(account, move |tx| {
             Box::pin(endpoints::delete(tx, account.0, id.0))
@@ -121,7 +113,7 @@ pub async fn delete(
     if deleted {
         Ok(HttpResponse::Ok().json(DeletedWebhookEndpointView::new(id.to_string())))
     } else {
-        Err(HttpError::missing_id(WebhookEndpointId::PREFIX))
+        Err(HttpError::missing_id::<WebhookEndpointId>())
     }
 }
 
@@ -141,19 +133,15 @@ errors! {
         RetrieveWebhookEndpointErrors,
     ),
 )]
-pub async fn retrieve(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     no_query(&request)?;
-    let (account, id) = (caller.account, endpoint_id(&request)?);
+    let (account, id) = (caller.account, path_id::<WebhookEndpointId>(&request)?);
     let endpoint = app
         .read(account, move |connection| {
             Box::pin(endpoints::find(connection, account.0, id.0))
         })
         .await?
-        .ok_or_else(|| HttpError::missing_id(WebhookEndpointId::PREFIX))?;
+        .ok_or_else(HttpError::missing_id::<WebhookEndpointId>)?;
     Ok(HttpResponse::Ok().json(WebhookEndpointView::from(&endpoint)))
 }
 
@@ -170,14 +158,8 @@ errors! {
         ListWebhookEndpointsErrors,
     ),
 )]
-pub async fn list(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
-    let (page, ()) = list::query(&request, |text| {
-        WebhookEndpointId::parse(text).map(|id| id.0)
-    })?;
+pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
+    let (page, ()) = list::query::<WebhookEndpointId, _>(&request)?;
     let (account, cursor) = (caller.account, page.cursor);
     let listed = app
         .read(account, move |connection| {
@@ -187,14 +169,9 @@ pub async fn list(
             })
         })
         .await?;
-    let views = listed.map(|page| page.map(|endpoint| WebhookEndpointView::from(&endpoint)));
-    list::reply(
-        caller.dialect,
-        "/webhook_endpoints",
-        &cursor,
-        AN_OBJECT,
-        views,
-    )
+    let listed = listed.ok_or_else(|| cursor.unknown(AN_OBJECT))?;
+    let views = listed.map(|endpoint| WebhookEndpointView::from(&endpoint));
+    list::reply(caller.dialect, "/webhook_endpoints", views)
 }
 
 errors! {
@@ -216,20 +193,14 @@ errors! {
         ListWebhookDeliveriesErrors,
     ),
 )]
-pub async fn list_deliveries(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
-    let (account, id) = (caller.account, endpoint_id(&request)?);
+pub async fn list_deliveries(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
+    let (account, id) = (caller.account, path_id::<WebhookEndpointId>(&request)?);
     app.read(account, move |connection| {
         Box::pin(endpoints::find(connection, account.0, id.0))
     })
     .await?
-    .ok_or_else(|| HttpError::missing_id(WebhookEndpointId::PREFIX))?;
-    let (page, ()) = list::query(&request, |text| {
-        WebhookDeliveryId::parse(text).map(|id| id.0)
-    })?;
+    .ok_or_else(HttpError::missing_id::<WebhookEndpointId>)?;
+    let (page, ()) = list::query::<WebhookDeliveryId, _>(&request)?;
     let cursor = page.cursor;
     let listed = app
         .read(account, move |connection| {
@@ -241,10 +212,7 @@ pub async fn list_deliveries(
         })
         .await?;
     let path = format!("/webhook_endpoints/{id}/deliveries");
-    let views = listed.map(|page| page.map(|delivery| WebhookDeliveryView::from(&delivery)));
-    list::reply(caller.dialect, &path, &cursor, AN_OBJECT, views)
-}
-
-fn endpoint_id(request: &HttpRequest) -> Result<WebhookEndpointId, HttpError> {
-    path_id(request, WebhookEndpointId::parse, WebhookEndpointId::PREFIX)
+    let listed = listed.ok_or_else(|| cursor.unknown(AN_OBJECT))?;
+    let views = listed.map(|delivery| WebhookDeliveryView::from(&delivery));
+    list::reply(caller.dialect, &path, views)
 }

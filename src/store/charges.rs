@@ -466,7 +466,7 @@ pub async fn list(
     connection: &mut PgConnection,
     account_id: AccountId,
     page: &Page,
-    filter: &ChargeFilter,
+    filter: ChargeFilter,
 ) -> Result<Option<Listed<Charge>>, sqlx::Error> {
     if let Some(&cursor) = page.cursor.key()
         && find(&mut *connection, account_id, ChargeId(cursor))

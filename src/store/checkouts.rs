@@ -381,7 +381,7 @@ pub async fn list(
     connection: &mut PgConnection,
     account_id: AccountId,
     page: &Page,
-    customer: Option<&str>,
+    customer: Option<String>,
 ) -> Result<Option<Listed<Checkout>>, sqlx::Error> {
     if let Some(&cursor) = page.cursor.key()
         && find(&mut *connection, account_id, CheckoutId(cursor))
@@ -395,7 +395,7 @@ pub async fn list(
             page_rows!(checkout_rows, "checkouts", (connection, account_id, page), $filter $(, $value)*)
         };
     }
-    let rows = match customer {
+    let rows = match customer.as_deref() {
         None => rows!(""),
         Some(customer) => rows!("AND customer = $7", customer),
     };

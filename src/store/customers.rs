@@ -203,7 +203,7 @@ pub async fn list(
     connection: &mut PgConnection,
     account_id: AccountId,
     page: &Page,
-    email: Option<&str>,
+    email: Option<String>,
 ) -> Result<Option<Listed<Customer>>, sqlx::Error> {
     if let Some(&cursor) = page.cursor.key()
         && find(&mut *connection, account_id, CustomerId(cursor))
@@ -217,7 +217,7 @@ pub async fn list(
             page_rows!(customer_rows, "customers", (connection, account_id, page), $filter $(, $value)*)
         };
     }
-    let rows = match email {
+    let rows = match email.as_deref() {
         None => rows!("AND deleted_at IS NULL"),
         Some(email) => rows!("AND deleted_at IS NULL AND email = $7", email),
     };

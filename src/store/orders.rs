@@ -294,7 +294,7 @@ pub async fn list(
     connection: &mut PgConnection,
     account_id: AccountId,
     page: &Page,
-    filter: &OrderFilter,
+    filter: OrderFilter,
 ) -> Result<Option<Listed<Order>>, sqlx::Error> {
     if let Some(&cursor) = page.cursor.key()
         && find(&mut *connection, account_id, OrderId(cursor))

@@ -273,7 +273,7 @@ pub async fn list(
     connection: &mut PgConnection,
     account_id: AccountId,
     page: &Page,
-    filter: &RefundFilter,
+    filter: RefundFilter,
 ) -> Result<Option<Listed<Refund>>, sqlx::Error> {
     if let Some(&cursor) = page.cursor.key()
         && find(&mut *connection, account_id, RefundId(cursor))

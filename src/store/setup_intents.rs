@@ -163,7 +163,7 @@ pub async fn update(
 }
 
 /// What a list of setup intents is narrowed down to; all of it must fit.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Default)]
 pub struct SetupFilter {
     /// Those of a customer.
     pub customer: Option<CustomerId>,
