@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     commands::{
-        BeginIntent, CancelIntent, CaptureIntent, ConfirmIntent, CreateIntent, UpdateIntent,
+        CancelIntent, CaptureIntent, ConfirmIntent, CreateBareIntent, CreateIntent, UpdateIntent,
     },
     domain::ids::{CustomerId, PaymentIntentId},
     store,
@@ -60,8 +60,8 @@ errors! {
 pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     let app = &**app;
     run(app, request, |request, origin, params| async move {
-        if BeginIntent::can_run(&params) {
-            let command = BeginIntent { origin, params };
+        if CreateBareIntent::can_run(&params) {
+            let command = CreateBareIntent { origin, params };
             return app.batches.run(request, command).await;
         }
         let command = CreateIntent {
