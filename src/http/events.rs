@@ -64,8 +64,7 @@ errors! {
 
 /// List events
 ///
-/// Every change of a charge, a refund or an order writes one, in the transaction that makes it. A
-/// replay writes none.
+/// A change of an object writes one, in the transaction that makes it. A replay writes none.
 #[utoipa::path(
     get, path = "/events", tag = "Events", operation_id = "listEvents",
     params(PageQuery, ListEventsQuery),

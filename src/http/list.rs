@@ -1,4 +1,4 @@
-//! Lists: the page that a query asks for, and its reply.
+//! What reads answer: an object, or the page of a list that a query asks for.
 
 use actix_web::{HttpRequest, HttpResponse};
 use charge_once_pages::{AN_OBJECT, Cursor, Listed, Page, PageQuery};
