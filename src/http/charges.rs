@@ -27,9 +27,7 @@ use crate::{
     },
 };
 
-errors! {
-    CreateChargeErrors: Charging [ParameterMissing, AmountTooLarge]
-}
+errors! { CreateChargeErrors: Charging [ParameterMissing, AmountTooLarge] }
 
 /// Charge a card
 #[utoipa::path(
@@ -60,19 +58,14 @@ pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     .await
 }
 
-errors! {
-    UpdateChargeErrors: Mutating [ResourceMissing]
-}
+errors! { UpdateChargeErrors: Mutating [ResourceMissing] }
 
 /// Update a charge
 ///
 /// Names of metadata that the request doesn't mention stay; an empty value unsets.
 #[utoipa::path(
     post, path = "/charges/{id}", tag = "Charges", operation_id = "updateCharge",
-    params(
-        ("id" = String, Path, description = "The charge's id: ch_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The charge's id: ch_…"), MutatingHeaders),
     request_body = UpdateChargeParams,
     responses(
         (status = 200, description = "The charge.", body = ChargeView),
@@ -101,10 +94,7 @@ errors! {
 /// Once only.
 #[utoipa::path(
     post, path = "/charges/{id}/capture", tag = "Charges", operation_id = "captureCharge",
-    params(
-        ("id" = String, Path, description = "The charge's id: ch_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The charge's id: ch_…"), MutatingHeaders),
     request_body = CaptureChargeParams,
     responses(
         (status = 200, description = "The charge.", body = ChargeView),
@@ -127,17 +117,12 @@ parameters! {
     }
 }
 
-errors! {
-    RetrieveChargeErrors: Reading [ResourceMissing]
-}
+errors! { RetrieveChargeErrors: Reading [ResourceMissing] }
 
 /// Retrieve a charge
 #[utoipa::path(
     get, path = "/charges/{id}", tag = "Charges", operation_id = "retrieveCharge",
-    params(
-        ("id" = String, Path, description = "The charge's id: ch_…"),
-        RetrieveChargeQuery,
-    ),
+    params(("id" = String, Path, description = "The charge's id: ch_…"), RetrieveChargeQuery),
     responses(
         (status = 200, description = "The charge.", body = ChargeView),
         RetrieveChargeErrors,
@@ -167,9 +152,7 @@ parameters! {
     }
 }
 
-errors! {
-    ListChargesErrors: Reading []
-}
+errors! { ListChargesErrors: Reading [] }
 
 /// List charges
 #[utoipa::path(

@@ -24,9 +24,7 @@ use crate::{
     },
 };
 
-errors! {
-    CreateCheckoutErrors: Charging [ParameterMissing, AmountTooLarge, OutOfStock]
-}
+errors! { CreateCheckoutErrors: Charging [ParameterMissing, AmountTooLarge, OutOfStock] }
 
 /// Create a checkout
 ///
@@ -51,9 +49,7 @@ pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     .await
 }
 
-errors! {
-    RetrieveCheckoutErrors: Reading [ResourceMissing]
-}
+errors! { RetrieveCheckoutErrors: Reading [ResourceMissing] }
 
 /// Retrieve a checkout
 ///
@@ -87,9 +83,7 @@ parameters! {
     }
 }
 
-errors! {
-    ListCheckoutsErrors: Reading []
-}
+errors! { ListCheckoutsErrors: Reading [] }
 
 /// List checkouts
 #[utoipa::path(

@@ -58,19 +58,14 @@ pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     .await
 }
 
-errors! {
-    UpdateCustomerErrors: Mutating [ParameterMissing, ResourceMissing]
-}
+errors! { UpdateCustomerErrors: Mutating [ParameterMissing, ResourceMissing] }
 
 /// Update a customer
 ///
 /// What the request doesn't mention stays; an empty value unsets.
 #[utoipa::path(
     post, path = "/customers/{id}", tag = "Customers", operation_id = "updateCustomer",
-    params(
-        ("id" = String, Path, description = "The customer's id: cus_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The customer's id: cus_…"), MutatingHeaders),
     request_body = UpdateCustomerParams,
     responses(
         (status = 200, description = "The customer.", body = CustomerView),
@@ -86,9 +81,7 @@ pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) 
     .await
 }
 
-errors! {
-    DeleteCustomerErrors: Reading [ResourceMissing]
-}
+errors! { DeleteCustomerErrors: Reading [ResourceMissing] }
 
 /// Delete a customer
 ///
@@ -126,19 +119,14 @@ parameters! {
     }
 }
 
-errors! {
-    RetrieveCustomerErrors: Reading [ResourceMissing]
-}
+errors! { RetrieveCustomerErrors: Reading [ResourceMissing] }
 
 /// Retrieve a customer
 ///
 /// Of one who was deleted, only the id is left.
 #[utoipa::path(
     get, path = "/customers/{id}", tag = "Customers", operation_id = "retrieveCustomer",
-    params(
-        ("id" = String, Path, description = "The customer's id: cus_…"),
-        ExpandCustomerQuery,
-    ),
+    params(("id" = String, Path, description = "The customer's id: cus_…"), ExpandCustomerQuery),
     responses(
         (status = 200, description = "The customer, or what is left.", body = AnyCustomerView),
         RetrieveCustomerErrors,
@@ -166,9 +154,7 @@ parameters! {
     }
 }
 
-errors! {
-    ListCustomersErrors: Reading []
-}
+errors! { ListCustomersErrors: Reading [] }
 
 /// List customers
 ///

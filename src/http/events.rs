@@ -21,9 +21,7 @@ use crate::{
     },
 };
 
-errors! {
-    RetrieveEventErrors: Reading [ResourceMissing]
-}
+errors! { RetrieveEventErrors: Reading [ResourceMissing] }
 
 /// Retrieve an event
 #[utoipa::path(
@@ -58,9 +56,7 @@ parameters! {
     }
 }
 
-errors! {
-    ListEventsErrors: Reading []
-}
+errors! { ListEventsErrors: Reading [] }
 
 /// List events
 ///

@@ -17,9 +17,7 @@ pub async fn livez() -> HttpResponse {
     HttpResponse::Ok().json(json!({"status": "alive"}))
 }
 
-errors! {
-    ReadyzErrors: Open [ServiceUnavailable]
-}
+errors! { ReadyzErrors: Open [ServiceUnavailable] }
 
 /// This replica can serve: not stopping, the database in reach, the schema current.
 /// `failing_workers` names those of its workers that have failed within the last minute or so. A

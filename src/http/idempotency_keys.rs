@@ -96,9 +96,7 @@ impl From<Step> for KeyObject {
     }
 }
 
-errors! {
-    RetrieveIdempotencyKeyErrors: Reading [ResourceMissing]
-}
+errors! { RetrieveIdempotencyKeyErrors: Reading [ResourceMissing] }
 
 /// Look an idempotency key up, by path
 #[utoipa::path(
@@ -126,9 +124,7 @@ parameters! {
     }
 }
 
-errors! {
-    LookUpIdempotencyKeyErrors: Reading [ParameterMissing, ResourceMissing]
-}
+errors! { LookUpIdempotencyKeyErrors: Reading [ParameterMissing, ResourceMissing] }
 
 /// Look an idempotency key up, by query
 ///

@@ -24,9 +24,7 @@ use crate::{
     },
 };
 
-errors! {
-    SetInventoryErrors: Mutating [ParameterMissing, ResourceMissing]
-}
+errors! { SetInventoryErrors: Mutating [ParameterMissing, ResourceMissing] }
 
 /// Set a level of inventory
 ///
@@ -63,9 +61,7 @@ pub async fn set(app: Data<App>, head: HttpRequest, request: MutatingRequest) ->
     .await
 }
 
-errors! {
-    RetrieveInventoryErrors: Reading [ResourceMissing]
-}
+errors! { RetrieveInventoryErrors: Reading [ResourceMissing] }
 
 /// Retrieve a level of inventory
 #[utoipa::path(
@@ -106,9 +102,7 @@ parameters! {
     }
 }
 
-errors! {
-    ListInventoryErrors: Reading []
-}
+errors! { ListInventoryErrors: Reading [] }
 
 /// List the inventory
 ///

@@ -136,9 +136,7 @@ impl PartialSchema for InvoicePayment {
 
 impl ToSchema for InvoicePayment {}
 
-errors! {
-    ListInvoicePaymentsErrors: Reading []
-}
+errors! { ListInvoicePaymentsErrors: Reading [] }
 
 /// List payments of invoices
 ///

@@ -29,9 +29,7 @@ use crate::{
     },
 };
 
-errors! {
-    CreateOrderErrors: Mutating [ParameterMissing, AmountTooLarge]
-}
+errors! { CreateOrderErrors: Mutating [ParameterMissing, AmountTooLarge] }
 
 /// Create an order
 #[utoipa::path(
@@ -59,19 +57,14 @@ pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     .await
 }
 
-errors! {
-    UpdateOrderErrors: Mutating [ResourceMissing]
-}
+errors! { UpdateOrderErrors: Mutating [ResourceMissing] }
 
 /// Update an order
 ///
 /// Names of metadata that the request doesn't mention stay; an empty value unsets.
 #[utoipa::path(
     post, path = "/orders/{id}", tag = "Orders", operation_id = "updateOrder",
-    params(
-        ("id" = String, Path, description = "The order's id: or_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The order's id: or_…"), MutatingHeaders),
     request_body = UpdateOrderParams,
     responses(
         (status = 200, description = "The order.", body = OrderView),
@@ -96,10 +89,7 @@ errors! {
 /// Makes the one charge for it. A decline leaves the order open; another attempt needs a new key.
 #[utoipa::path(
     post, path = "/orders/{id}/pay", tag = "Orders", operation_id = "payOrder",
-    params(
-        ("id" = String, Path, description = "The order's id: or_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The order's id: or_…"), MutatingHeaders),
     request_body = PayOrderParams,
     responses(
         (status = 200, description = "The order, paid.", body = OrderView),
@@ -131,10 +121,7 @@ errors! {
 /// Closes an open order for good.
 #[utoipa::path(
     post, path = "/orders/{id}/cancel", tag = "Orders", operation_id = "cancelOrder",
-    params(
-        ("id" = String, Path, description = "The order's id: or_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The order's id: or_…"), MutatingHeaders),
     request_body = CancelOrderParams,
     responses(
         (status = 200, description = "The order, canceled.", body = OrderView),
@@ -157,17 +144,12 @@ parameters! {
     }
 }
 
-errors! {
-    RetrieveOrderErrors: Reading [ResourceMissing]
-}
+errors! { RetrieveOrderErrors: Reading [ResourceMissing] }
 
 /// Retrieve an order
 #[utoipa::path(
     get, path = "/orders/{id}", tag = "Orders", operation_id = "retrieveOrder",
-    params(
-        ("id" = String, Path, description = "The order's id: or_…"),
-        ExpandOrderQuery,
-    ),
+    params(("id" = String, Path, description = "The order's id: or_…"), ExpandOrderQuery),
     responses(
         (status = 200, description = "The order.", body = OrderView),
         RetrieveOrderErrors,
@@ -195,9 +177,7 @@ parameters! {
     }
 }
 
-errors! {
-    ListOrdersErrors: Reading []
-}
+errors! { ListOrdersErrors: Reading [] }
 
 /// List orders
 #[utoipa::path(

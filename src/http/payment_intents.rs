@@ -88,10 +88,7 @@ errors! {
 #[utoipa::path(
     post, path = "/payment_intents/{id}", tag = "Payment intents",
     operation_id = "updatePaymentIntent",
-    params(
-        ("id" = String, Path, description = "The payment intent's id: pi_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The payment intent's id: pi_…"), MutatingHeaders),
     request_body = UpdatePaymentIntentParams,
     responses(
         (status = 200, description = "The payment intent.", body = PaymentIntentView),
@@ -121,10 +118,7 @@ errors! {
 #[utoipa::path(
     post, path = "/payment_intents/{id}/confirm", tag = "Payment intents",
     operation_id = "confirmPaymentIntent",
-    params(
-        ("id" = String, Path, description = "The payment intent's id: pi_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The payment intent's id: pi_…"), MutatingHeaders),
     request_body = ConfirmPaymentIntentParams,
     responses(
         (status = 200, description = "The payment intent.", body = PaymentIntentView),
@@ -159,10 +153,7 @@ errors! {
 #[utoipa::path(
     post, path = "/payment_intents/{id}/capture", tag = "Payment intents",
     operation_id = "capturePaymentIntent",
-    params(
-        ("id" = String, Path, description = "The payment intent's id: pi_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The payment intent's id: pi_…"), MutatingHeaders),
     request_body = CapturePaymentIntentParams,
     responses(
         (status = 200, description = "The payment intent.", body = PaymentIntentView),
@@ -177,9 +168,7 @@ pub async fn capture(app: Data<App>, id: Path<String>, request: MutatingRequest)
     .await
 }
 
-errors! {
-    CancelPaymentIntentErrors: Mutating [PaymentIntentUnexpectedState, ResourceMissing]
-}
+errors! { CancelPaymentIntentErrors: Mutating [PaymentIntentUnexpectedState, ResourceMissing] }
 
 /// Cancel a payment intent
 ///
@@ -188,10 +177,7 @@ errors! {
 #[utoipa::path(
     post, path = "/payment_intents/{id}/cancel", tag = "Payment intents",
     operation_id = "cancelPaymentIntent",
-    params(
-        ("id" = String, Path, description = "The payment intent's id: pi_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The payment intent's id: pi_…"), MutatingHeaders),
     request_body = CancelPaymentIntentParams,
     responses(
         (status = 200, description = "The payment intent.", body = PaymentIntentView),
@@ -216,9 +202,7 @@ parameters! {
     }
 }
 
-errors! {
-    RetrievePaymentIntentErrors: Reading [ResourceMissing]
-}
+errors! { RetrievePaymentIntentErrors: Reading [ResourceMissing] }
 
 /// Retrieve a payment intent
 #[utoipa::path(
@@ -260,9 +244,7 @@ parameters! {
     }
 }
 
-errors! {
-    ListPaymentIntentsErrors: Reading []
-}
+errors! { ListPaymentIntentsErrors: Reading [] }
 
 /// List payment intents
 #[utoipa::path(

@@ -32,9 +32,7 @@ use crate::{
     },
 };
 
-errors! {
-    CreatePaymentMethodErrors: Charging [ParameterMissing]
-}
+errors! { CreatePaymentMethodErrors: Charging [ParameterMissing] }
 
 /// Create a payment method
 ///
@@ -58,9 +56,7 @@ pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     .await
 }
 
-errors! {
-    UpdatePaymentMethodErrors: Charging [PaymentMethodUnexpectedState, ResourceMissing]
-}
+errors! { UpdatePaymentMethodErrors: Charging [PaymentMethodUnexpectedState, ResourceMissing] }
 
 /// Update a payment method
 ///
@@ -68,10 +64,7 @@ errors! {
 #[utoipa::path(
     post, path = "/payment_methods/{id}", tag = "Payment methods",
     operation_id = "updatePaymentMethod",
-    params(
-        ("id" = String, Path, description = "The payment method's id: pm_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The payment method's id: pm_…"), MutatingHeaders),
     request_body = UpdatePaymentMethodParams,
     responses(
         (status = 200, description = "The payment method.", body = PaymentMethodView),
@@ -101,10 +94,7 @@ errors! {
 #[utoipa::path(
     post, path = "/payment_methods/{id}/attach", tag = "Payment methods",
     operation_id = "attachPaymentMethod",
-    params(
-        ("id" = String, Path, description = "The payment method's id: pm_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The payment method's id: pm_…"), MutatingHeaders),
     request_body = AttachPaymentMethodParams,
     responses(
         (status = 200, description = "The payment method.", body = PaymentMethodView),
@@ -120,9 +110,7 @@ pub async fn attach(app: Data<App>, id: Path<String>, request: MutatingRequest) 
     .await
 }
 
-errors! {
-    DetachPaymentMethodErrors: Mutating [PaymentMethodUnexpectedState, ResourceMissing]
-}
+errors! { DetachPaymentMethodErrors: Mutating [PaymentMethodUnexpectedState, ResourceMissing] }
 
 /// Detach a payment method from its customer
 ///
@@ -130,10 +118,7 @@ errors! {
 #[utoipa::path(
     post, path = "/payment_methods/{id}/detach", tag = "Payment methods",
     operation_id = "detachPaymentMethod",
-    params(
-        ("id" = String, Path, description = "The payment method's id: pm_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The payment method's id: pm_…"), MutatingHeaders),
     request_body = DetachPaymentMethodParams,
     responses(
         (status = 200, description = "The payment method.", body = PaymentMethodView),
@@ -157,9 +142,7 @@ parameters! {
     }
 }
 
-errors! {
-    RetrievePaymentMethodErrors: Reading [ResourceMissing]
-}
+errors! { RetrievePaymentMethodErrors: Reading [ResourceMissing] }
 
 /// Retrieve a payment method
 #[utoipa::path(
@@ -180,9 +163,7 @@ pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> H
     one(&app, caller, id, None, expand).await
 }
 
-errors! {
-    RetrievePaymentMethodOfCustomerErrors: Reading [ResourceMissing]
-}
+errors! { RetrievePaymentMethodOfCustomerErrors: Reading [ResourceMissing] }
 
 /// Retrieve a payment method of a customer
 #[utoipa::path(
@@ -242,9 +223,7 @@ parameters! {
     }
 }
 
-errors! {
-    ListPaymentMethodsErrors: Reading [ParameterMissing]
-}
+errors! { ListPaymentMethodsErrors: Reading [ParameterMissing] }
 
 /// List payment methods
 ///
@@ -280,9 +259,7 @@ parameters! {
     }
 }
 
-errors! {
-    ListPaymentMethodsOfCustomerErrors: Reading [ResourceMissing]
-}
+errors! { ListPaymentMethodsOfCustomerErrors: Reading [ResourceMissing] }
 
 /// List the payment methods of a customer
 #[utoipa::path(

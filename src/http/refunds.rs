@@ -54,19 +54,14 @@ pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     .await
 }
 
-errors! {
-    UpdateRefundErrors: Mutating [ResourceMissing]
-}
+errors! { UpdateRefundErrors: Mutating [ResourceMissing] }
 
 /// Update a refund
 ///
 /// Names of metadata that the request doesn't mention stay; an empty value unsets.
 #[utoipa::path(
     post, path = "/refunds/{id}", tag = "Refunds", operation_id = "updateRefund",
-    params(
-        ("id" = String, Path, description = "The refund's id: re_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The refund's id: re_…"), MutatingHeaders),
     request_body = UpdateRefundParams,
     responses(
         (status = 200, description = "The refund.", body = RefundView),
@@ -90,17 +85,12 @@ parameters! {
     }
 }
 
-errors! {
-    RetrieveRefundErrors: Reading [ResourceMissing]
-}
+errors! { RetrieveRefundErrors: Reading [ResourceMissing] }
 
 /// Retrieve a refund
 #[utoipa::path(
     get, path = "/refunds/{id}", tag = "Refunds", operation_id = "retrieveRefund",
-    params(
-        ("id" = String, Path, description = "The refund's id: re_…"),
-        ExpandRefundQuery,
-    ),
+    params(("id" = String, Path, description = "The refund's id: re_…"), ExpandRefundQuery),
     responses(
         (status = 200, description = "The refund.", body = RefundView),
         RetrieveRefundErrors,
@@ -128,9 +118,7 @@ parameters! {
     }
 }
 
-errors! {
-    ListRefundsErrors: Reading []
-}
+errors! { ListRefundsErrors: Reading [] }
 
 /// List refunds
 #[utoipa::path(
@@ -158,9 +146,7 @@ parameters! {
     }
 }
 
-errors! {
-    ListRefundsOfChargeErrors: Reading [ResourceMissing]
-}
+errors! { ListRefundsOfChargeErrors: Reading [ResourceMissing] }
 
 /// List the refunds of a charge
 #[utoipa::path(

@@ -78,10 +78,7 @@ errors! {
 /// is to be confirmed again. Names of metadata that the request doesn't mention stay.
 #[utoipa::path(
     post, path = "/setup_intents/{id}", tag = "Setup intents", operation_id = "updateSetupIntent",
-    params(
-        ("id" = String, Path, description = "The setup intent's id: seti_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The setup intent's id: seti_…"), MutatingHeaders),
     request_body = UpdateSetupIntentParams,
     responses(
         (status = 200, description = "The setup intent.", body = SetupIntentView),
@@ -110,10 +107,7 @@ errors! {
 #[utoipa::path(
     post, path = "/setup_intents/{id}/confirm", tag = "Setup intents",
     operation_id = "confirmSetupIntent",
-    params(
-        ("id" = String, Path, description = "The setup intent's id: seti_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The setup intent's id: seti_…"), MutatingHeaders),
     request_body = ConfirmSetupIntentParams,
     responses(
         (status = 200, description = "The setup intent.", body = SetupIntentView),
@@ -135,9 +129,7 @@ pub async fn confirm(app: Data<App>, id: Path<String>, request: MutatingRequest)
     .await
 }
 
-errors! {
-    CancelSetupIntentErrors: Mutating [ResourceMissing, SetupIntentUnexpectedState]
-}
+errors! { CancelSetupIntentErrors: Mutating [ResourceMissing, SetupIntentUnexpectedState] }
 
 /// Cancel a setup intent
 ///
@@ -145,10 +137,7 @@ errors! {
 #[utoipa::path(
     post, path = "/setup_intents/{id}/cancel", tag = "Setup intents",
     operation_id = "cancelSetupIntent",
-    params(
-        ("id" = String, Path, description = "The setup intent's id: seti_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The setup intent's id: seti_…"), MutatingHeaders),
     request_body = CancelSetupIntentParams,
     responses(
         (status = 200, description = "The setup intent.", body = SetupIntentView),
@@ -174,9 +163,7 @@ parameters! {
     }
 }
 
-errors! {
-    RetrieveSetupIntentErrors: Reading [ResourceMissing]
-}
+errors! { RetrieveSetupIntentErrors: Reading [ResourceMissing] }
 
 /// Retrieve a setup intent
 #[utoipa::path(
@@ -218,9 +205,7 @@ parameters! {
     }
 }
 
-errors! {
-    ListSetupIntentsErrors: Reading []
-}
+errors! { ListSetupIntentsErrors: Reading [] }
 
 /// List setup intents
 #[utoipa::path(

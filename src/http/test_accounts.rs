@@ -19,9 +19,7 @@ use crate::{
     },
 };
 
-errors! {
-    CreateTestAccountErrors: Mutating []
-}
+errors! { CreateTestAccountErrors: Mutating [] }
 
 /// Create a test account
 ///
@@ -51,9 +49,7 @@ pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     .await
 }
 
-errors! {
-    ExpireKeysErrors: Mutating []
-}
+errors! { ExpireKeysErrors: Mutating [] }
 
 /// Let keys expire
 ///

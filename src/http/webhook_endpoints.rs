@@ -29,9 +29,7 @@ use crate::{
     },
 };
 
-errors! {
-    CreateWebhookEndpointErrors: Mutating [ParameterMissing]
-}
+errors! { CreateWebhookEndpointErrors: Mutating [ParameterMissing] }
 
 /// Create a webhook endpoint
 ///
@@ -54,9 +52,7 @@ pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     .await
 }
 
-errors! {
-    UpdateWebhookEndpointErrors: Mutating [ResourceMissing]
-}
+errors! { UpdateWebhookEndpointErrors: Mutating [ResourceMissing] }
 
 /// Update a webhook endpoint
 ///
@@ -66,10 +62,7 @@ errors! {
 #[utoipa::path(
     post, path = "/webhook_endpoints/{id}", tag = "Webhooks",
     operation_id = "updateWebhookEndpoint",
-    params(
-        ("id" = String, Path, description = "The endpoint's id: we_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The endpoint's id: we_…"), MutatingHeaders),
     request_body = UpdateWebhookEndpointParams,
     responses(
         (status = 200, description = "The endpoint, without its secret.", body = WebhookEndpointView),
@@ -85,9 +78,7 @@ pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) 
     .await
 }
 
-errors! {
-    DeleteWebhookEndpointErrors: Reading [ResourceMissing]
-}
+errors! { DeleteWebhookEndpointErrors: Reading [ResourceMissing] }
 
 /// Delete a webhook endpoint
 ///
@@ -117,9 +108,7 @@ pub async fn delete(app: Data<App>, caller: Caller, request: HttpRequest) -> Htt
     }
 }
 
-errors! {
-    RetrieveWebhookEndpointErrors: Reading [ResourceMissing]
-}
+errors! { RetrieveWebhookEndpointErrors: Reading [ResourceMissing] }
 
 /// Retrieve a webhook endpoint
 ///
@@ -145,9 +134,7 @@ pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> H
     Ok(HttpResponse::Ok().json(WebhookEndpointView::from(&endpoint)))
 }
 
-errors! {
-    ListWebhookEndpointsErrors: Reading []
-}
+errors! { ListWebhookEndpointsErrors: Reading [] }
 
 /// List webhook endpoints
 #[utoipa::path(
@@ -174,9 +161,7 @@ pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpR
     list::reply(caller.dialect, "/webhook_endpoints", views)
 }
 
-errors! {
-    ListWebhookDeliveriesErrors: Reading [ResourceMissing]
-}
+errors! { ListWebhookDeliveriesErrors: Reading [ResourceMissing] }
 
 /// List the deliveries to a webhook endpoint
 ///
@@ -184,10 +169,7 @@ errors! {
 #[utoipa::path(
     get, path = "/webhook_endpoints/{id}/deliveries", tag = "Webhooks",
     operation_id = "listWebhookDeliveries",
-    params(
-        ("id" = String, Path, description = "The endpoint's id: we_…"),
-        PageQuery,
-    ),
+    params(("id" = String, Path, description = "The endpoint's id: we_…"), PageQuery),
     responses(
         (status = 200, description = "A page, newest first.", body = List<WebhookDeliveryView>),
         ListWebhookDeliveriesErrors,

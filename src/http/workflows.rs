@@ -40,9 +40,7 @@ parameters! {
     }
 }
 
-errors! {
-    ListWorkflowErrors: Reading []
-}
+errors! { ListWorkflowErrors: Reading [] }
 
 /// List a workflow, by path
 ///
@@ -68,9 +66,7 @@ pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpR
     page(&app, caller, &last_segment(&request), query).await
 }
 
-errors! {
-    LookUpWorkflowErrors: Reading [ParameterMissing]
-}
+errors! { LookUpWorkflowErrors: Reading [ParameterMissing] }
 
 /// List a workflow, by query
 ///
