@@ -20,7 +20,7 @@ use charge_once_console::{
     Refusal, Server, Story, WebhookEndpoint, routes,
 };
 use charge_once_edge::read_body;
-use charge_once_pages::{self as pages, Cursor, Page};
+use charge_once_pages::{Cursor, Page};
 use charge_once_request_log::{self as request_log, COUNTED_MAX, LoggedRequest, count_replays};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -46,7 +46,6 @@ use crate::{
     store::{
         self,
         key_story::{self, KeyStory},
-        setup_intents::SetupFilter,
     },
     webhooks::{self, Slice, deliveries, endpoints, events},
     wire::{
@@ -329,76 +328,61 @@ async fn list(
     kind: Kind,
     page: &Page,
 ) -> Result<Option<Listed>, sqlx::Error> {
+    macro_rules! all {
+        ($store:ident, $line:expr) => {{
+            let found = store::$store::list(connection, account, page, Default::default()).await?;
+            found.map(|found| Listed {
+                lines: found.data.iter().map($line).collect(),
+                has_more: found.has_more,
+            })
+        }};
+    }
     Ok(match kind {
-        Kind::Charges => {
-            let filter = store::charges::ChargeFilter::default();
-            let found = store::charges::list(connection, account, page, &filter).await?;
-            listed(found, |one| {
-                let state = match one.amount_refunded {
-                    1.. => "refunded",
-                    _ => one.status.as_str(),
-                };
-                line(one.id, one.created_at, one.amount, state)
-            })
-        }
-        Kind::PaymentIntents => {
-            let found = store::payment_intents::list(connection, account, page, None).await?;
-            listed(found, |one| {
-                line(
-                    one.id,
-                    one.created_at,
-                    one.terms.amount,
-                    one.status.as_str(),
-                )
-            })
-        }
-        Kind::Customers => {
-            let found = store::customers::list(connection, account, page, None).await?;
-            listed(found, |one| {
-                let about = one.details.email.clone().unwrap_or_default();
-                line_about(one.id, one.created_at, about, "exists")
-            })
-        }
+        Kind::Charges => all!(charges, |one| {
+            let state = match one.amount_refunded {
+                1.. => "refunded",
+                _ => one.status.as_str(),
+            };
+            line(one.id, one.created_at, one.amount, state)
+        }),
+        Kind::PaymentIntents => all!(payment_intents, |one| {
+            let (amount, state) = (one.terms.amount, one.status.as_str());
+            line(one.id, one.created_at, amount, state)
+        }),
+        Kind::Customers => all!(customers, |one| {
+            let about = one.details.email.clone().unwrap_or_default();
+            line_about(one.id, one.created_at, about, "exists")
+        }),
         // They are listed by customer, and here through their customers' events.
         Kind::PaymentMethods => None,
-        Kind::SetupIntents => {
-            let filter = SetupFilter {
-                customer: None,
-                payment_method: None,
-            };
-            let found = store::setup_intents::list(connection, account, page, filter).await?;
-            listed(found, |one| {
-                let about = one.terms.usage.as_str().to_owned();
-                line_about(one.id, one.created_at, about, one.status.as_str())
-            })
-        }
+        Kind::SetupIntents => all!(setup_intents, |one| {
+            let about = one.terms.usage.as_str().to_owned();
+            line_about(one.id, one.created_at, about, one.status.as_str())
+        }),
         Kind::Orders => {
-            let filter = store::orders::OrderFilter::default();
-            let found = store::orders::list(connection, account, page, &filter).await?;
-            listed(found, |one| {
-                line(one.id, one.created_at, one.amount, one.status.as_str())
-            })
+            all!(orders, |one| line(
+                one.id,
+                one.created_at,
+                one.amount,
+                one.status.as_str()
+            ))
         }
         Kind::Refunds => {
-            let filter = store::refunds::RefundFilter::default();
-            let found = store::refunds::list(connection, account, page, &filter).await?;
-            listed(found, |one| {
-                line(one.id, one.created_at, one.amount, one.status.as_str())
-            })
+            all!(refunds, |one| line(
+                one.id,
+                one.created_at,
+                one.amount,
+                one.status.as_str()
+            ))
         }
         Kind::Checkouts => {
-            let found = store::checkouts::list(connection, account, page, None).await?;
-            listed(found, |one| {
-                line(one.id, one.created_at, one.amount, one.status.as_str())
-            })
+            all!(checkouts, |one| line(
+                one.id,
+                one.created_at,
+                one.amount,
+                one.status.as_str()
+            ))
         }
-    })
-}
-
-fn listed<T>(found: Option<pages::Listed<T>>, line: impl Fn(&T) -> Line) -> Option<Listed> {
-    found.map(|found| Listed {
-        lines: found.data.iter().map(line).collect(),
-        has_more: found.has_more,
     })
 }
 
@@ -428,32 +412,20 @@ async fn find(
     kind: Kind,
     id: Uuid,
 ) -> Result<Option<Vec<u8>>, sqlx::Error> {
+    macro_rules! shown {
+        ($store:ident, $id:ident, $view:ident) => {{
+            let found = store::$store::find(connection, account, $id(id)).await?;
+            found.map(|object| json(&$view::from(&object)))
+        }};
+    }
     Ok(match kind {
-        Kind::Charges => store::charges::find(connection, account, ChargeId(id))
-            .await?
-            .map(|charge| json(&ChargeView::from(&charge))),
-        Kind::PaymentIntents => {
-            store::payment_intents::find(connection, account, PaymentIntentId(id))
-                .await?
-                .map(|intent| json(&PaymentIntentView::from(&intent)))
-        }
-        Kind::Customers => store::customers::find(connection, account, CustomerId(id))
-            .await?
-            .map(|customer| json(&AnyCustomerView::from(&customer))),
-        Kind::PaymentMethods => {
-            store::payment_methods::find(connection, account, PaymentMethodId(id))
-                .await?
-                .map(|method| json(&PaymentMethodView::from(&method)))
-        }
-        Kind::SetupIntents => store::setup_intents::find(connection, account, SetupIntentId(id))
-            .await?
-            .map(|setup| json(&SetupIntentView::from(&setup))),
-        Kind::Orders => store::orders::find(connection, account, OrderId(id))
-            .await?
-            .map(|order| json(&OrderView::from(&order))),
-        Kind::Refunds => store::refunds::find(connection, account, RefundId(id))
-            .await?
-            .map(|refund| json(&RefundView::from(&refund))),
+        Kind::Charges => shown!(charges, ChargeId, ChargeView),
+        Kind::PaymentIntents => shown!(payment_intents, PaymentIntentId, PaymentIntentView),
+        Kind::Customers => shown!(customers, CustomerId, AnyCustomerView),
+        Kind::PaymentMethods => shown!(payment_methods, PaymentMethodId, PaymentMethodView),
+        Kind::SetupIntents => shown!(setup_intents, SetupIntentId, SetupIntentView),
+        Kind::Orders => shown!(orders, OrderId, OrderView),
+        Kind::Refunds => shown!(refunds, RefundId, RefundView),
         Kind::Checkouts => store::checkouts::find(connection, account, CheckoutId(id))
             .await?
             .map(|run| json(&CheckoutView::from(&run.checkout))),

@@ -280,7 +280,7 @@ fn metrics(listeners: &Listeners) -> std::io::Result<Metrics> {
     }
 }
 
-/// New charges and orders, which share transactions or are batches of one.
+/// New charges, orders and bare payment intents, which share transactions or are batches of one.
 fn batches(
     idempotency: &Idempotency,
     config: &Config,

@@ -1,4 +1,5 @@
-//! What new charges, orders and payment intents write: the rows of many requests, in one statement for each table.
+//! What new charges, orders and bare payment intents write: the rows of many requests, in one
+//! statement for each table.
 
 use sqlx::PgConnection;
 

@@ -45,7 +45,7 @@ pub(super) fn holder_page(
 }
 
 /// Where a holder goes from here, as the shop's page is told.
-pub(super) struct Landing {
+pub(super) struct ReturnToShop {
     /// `payment_intent` or `setup_intent`.
     pub(super) kind: &'static str,
     /// The intent's id.
@@ -56,7 +56,7 @@ pub(super) struct Landing {
     pub(super) has_succeeded: bool,
 }
 
-impl Landing {
+impl ReturnToShop {
     /// The reply to the page's form. It is stored, so every later one leads to the same place.
     pub(super) fn of(self, page: &HolderPage) -> Result<Reply, Rejection> {
         let mut headers = Vec::new();
@@ -107,7 +107,7 @@ mod tests {
             url: String::new(),
             return_url: return_url.map(str::to_owned),
         };
-        let landing = Landing {
+        let landing = ReturnToShop {
             kind: "setup_intent",
             id: "seti_1".to_owned(),
             client_secret: "seti_1_secret_2".to_owned(),

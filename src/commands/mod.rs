@@ -8,7 +8,7 @@
 //!
 //! | shape | function | verbs |
 //! |---|---|---|
-//! | decides without reading | `decide` | new charges, new orders, new payment intents that stand alone |
+//! | decides without reading | `decide` | new charges, orders and bare payment intents |
 //! | reads, locks, decides | `execute` | every other verb, and each step of a checkout |
 //! | in phases | `begin`, `complete`, `release` | checkouts; what moves money, with `PROCESSOR_URL` |
 //!
@@ -46,7 +46,7 @@ pub use mode::NO_PROCESSOR;
 pub use orders::{CancelOrder, CreateOrder, PayOrder, UpdateOrder};
 pub use origin::Origin;
 pub use payment_intents::{
-    AuthenticateIntent, BeginIntent, CancelIntent, CaptureIntent, ConfirmIntent, CreateIntent,
+    AuthenticateIntent, CancelIntent, CaptureIntent, ConfirmIntent, CreateBareIntent, CreateIntent,
     UpdateIntent,
 };
 pub use payment_methods::{

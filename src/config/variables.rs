@@ -74,9 +74,10 @@ variables! {
     POOL_CONNECTIONS: u32 = "10", |text| number(text, 2..=1000),
         "Size of the connection pool; 2 to 1000.";
     BATCH: bool = "on", |text| one_of(text, &[("on", true), ("off", false)]),
-        "Whether new charges and orders share transactions: on or off.";
+        "Whether new charges, orders and bare payment intents share transactions: on or off. An intent is bare \
+         if it names no customer and no method, and confirms nothing.";
     BATCH_CONNECTIONS: u32 = "2", |text| number(text, 1..=100),
-        "Connections for the transactions that new charges and orders share, beside the pool; 1 to 100.";
+        "Connections for the transactions that these share, beside the pool; 1 to 100.";
     REPLAY_CACHE: Option<NonZeroU64> = "32MiB", replay_cache,
         "Memory for stored replies, such as 256MiB, so that a replay needs no SQL statement; at most 64GiB. \
          0 keeps none.";

@@ -12,6 +12,18 @@ use uuid::Uuid;
 /// Characters of an id after its prefix and the underscore: 128 bits, five in each.
 pub const ID_CHARS: usize = 26;
 
+/// An id of any kind, for code that serves several.
+pub trait ObjectId: Copy {
+    /// What every such id begins with, before the underscore.
+    const PREFIX: &'static str;
+
+    /// `None` for anything that is not such an id.
+    fn parse(text: &str) -> Option<Self>;
+
+    /// The id without its kind.
+    fn uuid(self) -> Uuid;
+}
+
 macro_rules! ids {
     ($($name:ident, $prefix_type:ident, $prefix:literal, $what:literal;)+) => {$(
         #[doc = concat!("The id of ", $what, ": `", $prefix, "_` and 26 characters.")]
@@ -32,6 +44,18 @@ macro_rules! ids {
             /// `None` for anything that is not such an id.
             pub fn parse(text: &str) -> Option<Self> {
                 text.parse::<TypeSafeId<$prefix_type>>().ok().map(|id| Self(id.uuid()))
+            }
+        }
+
+        impl ObjectId for $name {
+            const PREFIX: &'static str = Self::PREFIX;
+
+            fn parse(text: &str) -> Option<Self> {
+                Self::parse(text)
+            }
+
+            fn uuid(self) -> Uuid {
+                self.0
             }
         }
 

@@ -23,7 +23,7 @@ use crate::{
 pub struct App {
     /// The one way to write, but for a DELETE.
     pub idempotency: Idempotency,
-    /// The way to create charges and orders.
+    /// The way to create charges, orders and bare payment intents.
     pub batches: Batches<Creation>,
     /// Stored replies in memory, if there is room for any.
     pub replay_cache: Option<ReplayCache>,

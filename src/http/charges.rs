@@ -1,12 +1,15 @@
 //! `/charges`
 
-use actix_web::{HttpRequest, HttpResponse, web};
-use charge_once_pages::{AN_OBJECT, Listed, PageQuery};
+use actix_web::{
+    HttpRequest, HttpResponse,
+    web::{Data, Path},
+};
+use charge_once_pages::PageQuery;
 use charge_once_strict_params::{Expand, parameters};
 
 use super::{
     app::App,
-    error::HttpError,
+    error::{HttpError, HttpResult},
     error_responses::errors,
     list,
     parameters::MutatingHeaders,
@@ -14,14 +17,8 @@ use super::{
     request::{Caller, MutatingRequest, path_id, query_params},
 };
 use crate::{
-    commands::{
-        CaptureCharge, CreateCharge, UpdateCharge,
-        expansions::{Shown, view},
-    },
-    domain::{
-        charge::Charge,
-        ids::{ChargeId, OrderId, PaymentIntentId},
-    },
+    commands::{CaptureCharge, CreateCharge, UpdateCharge},
+    domain::ids::{ChargeId, OrderId, PaymentIntentId},
     store::{self, charges::ChargeFilter},
     wire::{
         charges::{CaptureChargeParams, ChargeView, CreateChargeParams, UpdateChargeParams},
@@ -30,9 +27,7 @@ use crate::{
     },
 };
 
-errors! {
-    CreateChargeErrors: Charging [ParameterMissing, AmountTooLarge]
-}
+errors! { CreateChargeErrors: Charging [ParameterMissing, AmountTooLarge] }
 
 /// Charge a card
 #[utoipa::path(
@@ -47,10 +42,7 @@ errors! {
         CreateChargeErrors,
     ),
 )]
-pub async fn create(
-    app: web::Data<App>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     let (app, slow_lane) = (&**app, app.slow_lane.clone());
     run(app, request, |request, origin, params| async move {
         let command = CreateCharge {
@@ -66,30 +58,21 @@ pub async fn create(
     .await
 }
 
-errors! {
-    UpdateChargeErrors: Mutating [ResourceMissing]
-}
+errors! { UpdateChargeErrors: Mutating [ResourceMissing] }
 
 /// Update a charge
 ///
 /// Names of metadata that the request doesn't mention stay; an empty value unsets.
 #[utoipa::path(
     post, path = "/charges/{id}", tag = "Charges", operation_id = "updateCharge",
-    params(
-        ("id" = String, Path, description = "The charge's id: ch_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The charge's id: ch_…"), MutatingHeaders),
     request_body = UpdateChargeParams,
     responses(
         (status = 200, description = "The charge.", body = ChargeView),
         UpdateChargeErrors,
     ),
 )]
-pub async fn update(
-    app: web::Data<App>,
-    id: web::Path<String>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
         app.idempotency
@@ -111,21 +94,14 @@ errors! {
 /// Once only.
 #[utoipa::path(
     post, path = "/charges/{id}/capture", tag = "Charges", operation_id = "captureCharge",
-    params(
-        ("id" = String, Path, description = "The charge's id: ch_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The charge's id: ch_…"), MutatingHeaders),
     request_body = CaptureChargeParams,
     responses(
         (status = 200, description = "The charge.", body = ChargeView),
         CaptureChargeErrors,
     ),
 )]
-pub async fn capture(
-    app: web::Data<App>,
-    id: web::Path<String>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn capture(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
         app.run_with_processor(request, CaptureCharge { origin, id, params })
@@ -141,41 +117,25 @@ parameters! {
     }
 }
 
-errors! {
-    RetrieveChargeErrors: Reading [ResourceMissing]
-}
+errors! { RetrieveChargeErrors: Reading [ResourceMissing] }
 
 /// Retrieve a charge
 #[utoipa::path(
     get, path = "/charges/{id}", tag = "Charges", operation_id = "retrieveCharge",
-    params(
-        ("id" = String, Path, description = "The charge's id: ch_…"),
-        RetrieveChargeQuery,
-    ),
+    params(("id" = String, Path, description = "The charge's id: ch_…"), RetrieveChargeQuery),
     responses(
         (status = 200, description = "The charge.", body = ChargeView),
         RetrieveChargeErrors,
     ),
 )]
-pub async fn retrieve(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     let expand = query_params::<RetrieveChargeQuery>(&request)?.expand;
-    let id = path_id(&request, ChargeId::parse, ChargeId::PREFIX)?;
-    let (account, audience) = (caller.account, caller.audience());
-    let charge = app
-        .snapshot(account, move |connection| {
-            Box::pin(async move {
-                let found = store::charges::find(&mut *connection, account, id).await?;
-                let Some(charge) = found else { return Ok(None) };
-                view(connection, audience, &charge, &expand).await.map(Some)
-            })
-        })
-        .await?
-        .ok_or_else(|| HttpError::missing_id(ChargeId::PREFIX))?;
-    Ok(HttpResponse::Ok().json(charge))
+    let id = path_id::<ChargeId>(&request)?;
+    let found = list::shown(&app, caller, expand, move |connection| {
+        Box::pin(store::charges::find(connection, caller.account, id))
+    });
+    let shown = found.await?.ok_or_else(HttpError::missing_id::<ChargeId>)?;
+    Ok(HttpResponse::Ok().json(shown))
 }
 
 parameters! {
@@ -192,9 +152,7 @@ parameters! {
     }
 }
 
-errors! {
-    ListChargesErrors: Reading []
-}
+errors! { ListChargesErrors: Reading [] }
 
 /// List charges
 #[utoipa::path(
@@ -205,31 +163,16 @@ errors! {
         ListChargesErrors,
     ),
 )]
-pub async fn list(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
-    let (page, query) =
-        list::query::<ListChargesQuery>(&request, |text| ChargeId::parse(text).map(|id| id.0))?;
-    let expand = query.expand;
+pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
+    let (page, query) = list::query::<ChargeId, ListChargesQuery>(&request)?;
     let filter = ChargeFilter {
         customer: query.customer,
         order: query.order,
         intent: query.payment_intent,
     };
-    let (account, audience, cursor) = (caller.account, caller.audience(), page.cursor);
-    let listed = app
-        .snapshot(account, move |connection| {
-            Box::pin(async move {
-                let found = store::charges::list(&mut *connection, account, &page, &filter).await?;
-                let Some(Listed { data, has_more }) = found else {
-                    return Ok(None);
-                };
-                let data = Charge::views(connection, audience, &data, &expand).await?;
-                Ok(Some(Listed { data, has_more }))
-            })
-        })
-        .await?;
-    list::reply(audience.dialect, "/charges", &cursor, AN_OBJECT, listed)
+    let account = caller.account;
+    let listed = list::shown_page(&app, caller, page, query.expand, move |connection, page| {
+        Box::pin(store::charges::list(connection, account, page, filter))
+    });
+    list::reply(caller.dialect, "/charges", listed.await?)
 }

@@ -1,12 +1,12 @@
 //! `/checkouts`
 
-use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web::{HttpRequest, HttpResponse, web::Data};
 use charge_once_pages::{AN_OBJECT, PageQuery};
 use charge_once_strict_params::parameters;
 
 use super::{
     app::App,
-    error::HttpError,
+    error::{HttpError, HttpResult},
     error_responses::errors,
     list,
     parameters::MutatingHeaders,
@@ -24,9 +24,7 @@ use crate::{
     },
 };
 
-errors! {
-    CreateCheckoutErrors: Charging [ParameterMissing, AmountTooLarge, OutOfStock]
-}
+errors! { CreateCheckoutErrors: Charging [ParameterMissing, AmountTooLarge, OutOfStock] }
 
 /// Create a checkout
 ///
@@ -43,10 +41,7 @@ errors! {
         CreateCheckoutErrors,
     ),
 )]
-pub async fn create(
-    app: web::Data<App>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     run(&app, request, |request, origin, params| {
         app.checkouts
             .run(request, CreateCheckout { origin, params })
@@ -54,9 +49,7 @@ pub async fn create(
     .await
 }
 
-errors! {
-    RetrieveCheckoutErrors: Reading [ResourceMissing]
-}
+errors! { RetrieveCheckoutErrors: Reading [ResourceMissing] }
 
 /// Retrieve a checkout
 ///
@@ -69,20 +62,16 @@ errors! {
         RetrieveCheckoutErrors,
     ),
 )]
-pub async fn retrieve(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     no_query(&request)?;
-    let id = path_id(&request, CheckoutId::parse, CheckoutId::PREFIX)?;
+    let id = path_id::<CheckoutId>(&request)?;
     let account = caller.account;
     let run = app
         .read(account, move |connection| {
             Box::pin(store::checkouts::find(connection, account, id))
         })
         .await?
-        .ok_or_else(|| HttpError::missing_id(CheckoutId::PREFIX))?;
+        .ok_or_else(HttpError::missing_id::<CheckoutId>)?;
     Ok(HttpResponse::Ok().json(CheckoutView::from(&run.checkout)))
 }
 
@@ -94,9 +83,7 @@ parameters! {
     }
 }
 
-errors! {
-    ListCheckoutsErrors: Reading []
-}
+errors! { ListCheckoutsErrors: Reading [] }
 
 /// List checkouts
 #[utoipa::path(
@@ -107,22 +94,17 @@ errors! {
         ListCheckoutsErrors,
     ),
 )]
-pub async fn list(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
-    let (page, query) =
-        list::query::<ListCheckoutsQuery>(&request, |text| CheckoutId::parse(text).map(|id| id.0))?;
-    let customer = query.customer;
+pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
+    let (page, ListCheckoutsQuery { customer }) = list::query::<CheckoutId, _>(&request)?;
     let (account, cursor) = (caller.account, page.cursor);
     let listed = app
         .snapshot(account, move |connection| {
-            Box::pin(async move {
-                store::checkouts::list(connection, account, &page, customer.as_deref()).await
-            })
+            Box::pin(
+                async move { store::checkouts::list(connection, account, &page, customer).await },
+            )
         })
         .await?;
-    let views = listed.map(|page| page.map(|checkout| CheckoutView::from(&checkout)));
-    list::reply(caller.dialect, "/checkouts", &cursor, AN_OBJECT, views)
+    let listed = listed.ok_or_else(|| cursor.unknown(AN_OBJECT))?;
+    let views = listed.map(|checkout| CheckoutView::from(&checkout));
+    list::reply(caller.dialect, "/checkouts", views)
 }

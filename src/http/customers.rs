@@ -1,12 +1,15 @@
 //! `/customers`
 
-use actix_web::{HttpRequest, HttpResponse, web};
-use charge_once_pages::{AN_OBJECT, Listed, PageQuery};
+use actix_web::{
+    HttpRequest, HttpResponse,
+    web::{Data, Path},
+};
+use charge_once_pages::PageQuery;
 use charge_once_strict_params::{Expand, Text, parameters};
 
 use super::{
     app::App,
-    error::HttpError,
+    error::{HttpError, HttpResult},
     error_responses::errors,
     list,
     parameters::MutatingHeaders,
@@ -14,11 +17,8 @@ use super::{
     request::{Caller, MutatingRequest, no_query, path_id, query_params},
 };
 use crate::{
-    commands::{
-        CreateCustomer, UpdateCustomer, delete_customer,
-        expansions::{Shown, view},
-    },
-    domain::{customer::Customer, ids::CustomerId},
+    commands::{CreateCustomer, UpdateCustomer, delete_customer},
+    domain::ids::CustomerId,
     store,
     wire::{
         customers::{
@@ -50,10 +50,7 @@ errors! {
         CreateCustomerErrors,
     ),
 )]
-pub async fn create(
-    app: web::Data<App>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     run(&app, request, |request, origin, params| {
         app.idempotency
             .run(request, CreateCustomer { origin, params })
@@ -61,30 +58,21 @@ pub async fn create(
     .await
 }
 
-errors! {
-    UpdateCustomerErrors: Mutating [ParameterMissing, ResourceMissing]
-}
+errors! { UpdateCustomerErrors: Mutating [ParameterMissing, ResourceMissing] }
 
 /// Update a customer
 ///
 /// What the request doesn't mention stays; an empty value unsets.
 #[utoipa::path(
     post, path = "/customers/{id}", tag = "Customers", operation_id = "updateCustomer",
-    params(
-        ("id" = String, Path, description = "The customer's id: cus_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The customer's id: cus_…"), MutatingHeaders),
     request_body = UpdateCustomerParams,
     responses(
         (status = 200, description = "The customer.", body = CustomerView),
         UpdateCustomerErrors,
     ),
 )]
-pub async fn update(
-    app: web::Data<App>,
-    id: web::Path<String>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
         app.idempotency
@@ -93,9 +81,7 @@ pub async fn update(
     .await
 }
 
-errors! {
-    DeleteCustomerErrors: Reading [ResourceMissing]
-}
+errors! { DeleteCustomerErrors: Reading [ResourceMissing] }
 
 /// Delete a customer
 ///
@@ -109,13 +95,9 @@ errors! {
         DeleteCustomerErrors,
     ),
 )]
-pub async fn delete(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn delete(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     no_query(&request)?;
-    let id = customer_id(&request)?;
+    let id = path_id::<CustomerId>(&request)?;
     let origin = caller.origin_without_key(&request)?;
     let deleted = app
         .write(caller.account, move |tx| {
@@ -123,7 +105,7 @@ pub async fn delete(
         })
         .await?;
     if !deleted {
-        return Err(HttpError::missing_id(CustomerId::PREFIX));
+        return Err(HttpError::missing_id::<CustomerId>());
     }
     app.wake_webhooks.notify_one();
     Ok(HttpResponse::Ok().json(DeletedCustomerView::of(id)))
@@ -137,47 +119,29 @@ parameters! {
     }
 }
 
-errors! {
-    RetrieveCustomerErrors: Reading [ResourceMissing]
-}
+errors! { RetrieveCustomerErrors: Reading [ResourceMissing] }
 
 /// Retrieve a customer
 ///
 /// Of one who was deleted, only the id is left.
 #[utoipa::path(
     get, path = "/customers/{id}", tag = "Customers", operation_id = "retrieveCustomer",
-    params(
-        ("id" = String, Path, description = "The customer's id: cus_…"),
-        ExpandCustomerQuery,
-    ),
+    params(("id" = String, Path, description = "The customer's id: cus_…"), ExpandCustomerQuery),
     responses(
         (status = 200, description = "The customer, or what is left.", body = AnyCustomerView),
         RetrieveCustomerErrors,
     ),
 )]
-pub async fn retrieve(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     let expand = query_params::<ExpandCustomerQuery>(&request)?.expand;
-    let id = customer_id(&request)?;
-    let (account, audience) = (caller.account, caller.audience());
-    let customer = app
-        .snapshot(account, move |connection| {
-            Box::pin(async move {
-                let found = store::customers::find(&mut *connection, account, id).await?;
-                let Some(customer) = found else {
-                    return Ok(None);
-                };
-                view(connection, audience, &customer, &expand)
-                    .await
-                    .map(Some)
-            })
-        })
+    let id = path_id::<CustomerId>(&request)?;
+    let found = list::shown(&app, caller, expand, move |connection| {
+        Box::pin(store::customers::find(connection, caller.account, id))
+    });
+    let shown = found
         .await?
-        .ok_or_else(|| HttpError::missing_id(CustomerId::PREFIX))?;
-    Ok(HttpResponse::Ok().json(customer))
+        .ok_or_else(HttpError::missing_id::<CustomerId>)?;
+    Ok(HttpResponse::Ok().json(shown))
 }
 
 parameters! {
@@ -190,9 +154,7 @@ parameters! {
     }
 }
 
-errors! {
-    ListCustomersErrors: Reading []
-}
+errors! { ListCustomersErrors: Reading [] }
 
 /// List customers
 ///
@@ -205,31 +167,11 @@ errors! {
         ListCustomersErrors,
     ),
 )]
-pub async fn list(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
-    let (page, query) =
-        list::query::<ListCustomersQuery>(&request, |text| CustomerId::parse(text).map(|id| id.0))?;
-    let ListCustomersQuery { email, expand } = query;
-    let (account, audience, cursor) = (caller.account, caller.audience(), page.cursor);
-    let listed = app
-        .snapshot(account, move |connection| {
-            Box::pin(async move {
-                let email = email.as_deref();
-                let found = store::customers::list(&mut *connection, account, &page, email).await?;
-                let Some(Listed { data, has_more }) = found else {
-                    return Ok(None);
-                };
-                let data = Customer::views(connection, audience, &data, &expand).await?;
-                Ok(Some(Listed { data, has_more }))
-            })
-        })
-        .await?;
-    list::reply(caller.dialect, "/customers", &cursor, AN_OBJECT, listed)
-}
-
-fn customer_id(request: &HttpRequest) -> Result<CustomerId, HttpError> {
-    path_id(request, CustomerId::parse, CustomerId::PREFIX)
+pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
+    let (page, ListCustomersQuery { email, expand }) = list::query::<CustomerId, _>(&request)?;
+    let account = caller.account;
+    let listed = list::shown_page(&app, caller, page, expand, move |connection, page| {
+        Box::pin(store::customers::list(connection, account, page, email))
+    });
+    list::reply(caller.dialect, "/customers", listed.await?)
 }

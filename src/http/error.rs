@@ -10,6 +10,7 @@ use actix_web::{
 };
 
 use crate::{
+    domain::ids::ObjectId,
     idempotency::{Failure, FailureKind},
     wire::{
         dialect::Dialect,
@@ -29,6 +30,9 @@ pub(super) const FAULT: &str = "fault";
 const ANOTHER_PROCESSOR: &str = "This server is not set up for the card processor that the request \
      is about, so retrying does not help until its operator has changed that. No outcome was stored \
      for the key. After that, retry with the same key, and only with the same key.";
+
+/// What a handler answers.
+pub type HttpResult = Result<HttpResponse, HttpError>;
 
 /// An error to answer with, not stored under any key.
 #[derive(Debug)]
@@ -108,9 +112,9 @@ impl HttpError {
         Self::failed(kind)
     }
 
-    /// The account has no object with the id in the path, whose kind begins with `prefix`.
-    pub fn missing_id(prefix: &str) -> Self {
-        ApiError::missing("id", prefix).into()
+    /// The account has no object with the id in the path.
+    pub fn missing_id<Id: ObjectId>() -> Self {
+        ApiError::missing("id", Id::PREFIX).into()
     }
 
     /// The account has no such object.

@@ -1,12 +1,12 @@
 //! `/events`
 
-use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web::{HttpRequest, HttpResponse, web::Data};
 use charge_once_pages::{AN_OBJECT, PageQuery};
 use charge_once_strict_params::parameters;
 
 use super::{
     app::App,
-    error::HttpError,
+    error::{HttpError, HttpResult},
     error_responses::errors,
     list,
     request::{Caller, no_query, path_id},
@@ -21,9 +21,7 @@ use crate::{
     },
 };
 
-errors! {
-    RetrieveEventErrors: Reading [ResourceMissing]
-}
+errors! { RetrieveEventErrors: Reading [ResourceMissing] }
 
 /// Retrieve an event
 #[utoipa::path(
@@ -34,20 +32,16 @@ errors! {
         RetrieveEventErrors,
     ),
 )]
-pub async fn retrieve(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     no_query(&request)?;
-    let id = path_id(&request, EventId::parse, EventId::PREFIX)?;
+    let id = path_id::<EventId>(&request)?;
     let account = caller.account;
     let event = app
         .read(account, move |connection| {
             Box::pin(events::find(connection, account.0, id.0))
         })
         .await?
-        .ok_or_else(|| HttpError::missing_id(EventId::PREFIX))?;
+        .ok_or_else(HttpError::missing_id::<EventId>)?;
     Ok(HttpResponse::Ok().json(EventView::from(event)))
 }
 
@@ -62,14 +56,11 @@ parameters! {
     }
 }
 
-errors! {
-    ListEventsErrors: Reading []
-}
+errors! { ListEventsErrors: Reading [] }
 
 /// List events
 ///
-/// Every change of a charge, a refund or an order writes one, in the transaction that makes it. A
-/// replay writes none.
+/// A change of an object writes one, in the transaction that makes it. A replay writes none.
 #[utoipa::path(
     get, path = "/events", tag = "Events", operation_id = "listEvents",
     params(PageQuery, ListEventsQuery),
@@ -78,13 +69,8 @@ errors! {
         ListEventsErrors,
     ),
 )]
-pub async fn list(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
-    let (page, query) =
-        list::query::<ListEventsQuery>(&request, |text| EventId::parse(text).map(|id| id.0))?;
+pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
+    let (page, query) = list::query::<EventId, ListEventsQuery>(&request)?;
     if query.r#type.is_some() && query.types.is_some() {
         let message = "Must not be combined with type.";
         let refusal = ApiError::new(ErrorCode::ParameterInvalid, message);
@@ -101,6 +87,6 @@ pub async fn list(
             })
         })
         .await?;
-    let views = listed.map(|page| page.map(EventView::from));
-    list::reply(caller.dialect, "/events", &cursor, AN_OBJECT, views)
+    let listed = listed.ok_or_else(|| cursor.unknown(AN_OBJECT))?;
+    list::reply(caller.dialect, "/events", listed.map(EventView::from))
 }

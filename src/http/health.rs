@@ -1,9 +1,9 @@
 //! Whether the process lives, and whether it can serve.
 
-use actix_web::{HttpResponse, web};
+use actix_web::{HttpResponse, web::Data};
 use serde_json::json;
 
-use super::{app::App, error::HttpError, error_responses::errors};
+use super::{app::App, error::HttpResult, error_responses::errors};
 use crate::wire::error::{ApiError, ErrorCode};
 
 /// The process answers. Asks no database: a database that is down must not get every replica
@@ -17,9 +17,7 @@ pub async fn livez() -> HttpResponse {
     HttpResponse::Ok().json(json!({"status": "alive"}))
 }
 
-errors! {
-    ReadyzErrors: Open [ServiceUnavailable]
-}
+errors! { ReadyzErrors: Open [ServiceUnavailable] }
 
 /// This replica can serve: not stopping, the database in reach, the schema current.
 /// `failing_workers` names those of its workers that have failed within the last minute or so. A
@@ -30,7 +28,7 @@ errors! {
     servers((url = "/")),
     responses((status = 200, description = "Ready."), ReadyzErrors),
 )]
-pub async fn readyz(app: web::Data<App>) -> Result<HttpResponse, HttpError> {
+pub async fn readyz(app: Data<App>) -> HttpResult {
     match not_ready(&app).await {
         None => Ok(
             HttpResponse::Ok().json(match &*app.failing_workers.names() {

@@ -1,13 +1,13 @@
 //! `/idempotency-keys`: what is known about a key.
 
-use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web::{HttpRequest, HttpResponse, web::Data};
 use charge_once_edge::last_segment;
 use charge_once_strict_params::parameters;
 use serde::Serialize;
 
 use super::{
     app::App,
-    error::HttpError,
+    error::{HttpError, HttpResult},
     error_responses::errors,
     parameters::KeyText,
     request::{Caller, no_query, query_params},
@@ -96,9 +96,7 @@ impl From<Step> for KeyObject {
     }
 }
 
-errors! {
-    RetrieveIdempotencyKeyErrors: Reading [ResourceMissing]
-}
+errors! { RetrieveIdempotencyKeyErrors: Reading [ResourceMissing] }
 
 /// Look an idempotency key up, by path
 #[utoipa::path(
@@ -113,11 +111,7 @@ errors! {
         RetrieveIdempotencyKeyErrors,
     ),
 )]
-pub async fn retrieve(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     no_query(&request)?;
     inspect(&app, caller, &last_segment(&request), "key").await
 }
@@ -130,9 +124,7 @@ parameters! {
     }
 }
 
-errors! {
-    LookUpIdempotencyKeyErrors: Reading [ParameterMissing, ResourceMissing]
-}
+errors! { LookUpIdempotencyKeyErrors: Reading [ParameterMissing, ResourceMissing] }
 
 /// Look an idempotency key up, by query
 ///
@@ -146,21 +138,12 @@ errors! {
         LookUpIdempotencyKeyErrors,
     ),
 )]
-pub async fn look_up(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn look_up(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     let KeyQuery { key } = query_params(&request)?;
     inspect(&app, caller, key.as_bytes(), "key").await
 }
 
-async fn inspect(
-    app: &App,
-    caller: Caller,
-    key: &[u8],
-    param: &str,
-) -> Result<HttpResponse, HttpError> {
+async fn inspect(app: &App, caller: Caller, key: &[u8], param: &str) -> HttpResult {
     let key = IdempotencyKey::parse(key).map_err(|error| {
         ApiError::new(ErrorCode::ParameterInvalid, error.to_string()).with_param(param.to_owned())
     })?;

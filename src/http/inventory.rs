@@ -1,13 +1,13 @@
 //! `/inventory`
 
-use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web::{HttpRequest, HttpResponse, web::Data};
 use charge_once_edge::last_segment;
 use charge_once_pages::{Cursor, LIMIT_DEFAULT, Limit, NamePage};
 use charge_once_strict_params::{Text, parameters};
 
 use super::{
     app::App,
-    error::HttpError,
+    error::{HttpError, HttpResult},
     error_responses::errors,
     list,
     parameters::MutatingHeaders,
@@ -24,9 +24,7 @@ use crate::{
     },
 };
 
-errors! {
-    SetInventoryErrors: Mutating [ParameterMissing, ResourceMissing]
-}
+errors! { SetInventoryErrors: Mutating [ParameterMissing, ResourceMissing] }
 
 /// Set a level of inventory
 ///
@@ -48,11 +46,7 @@ errors! {
         SetInventoryErrors,
     ),
 )]
-pub async fn set(
-    app: web::Data<App>,
-    head: HttpRequest,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn set(app: Data<App>, head: HttpRequest, request: MutatingRequest) -> HttpResult {
     let sku = last_segment(&head);
     run(&app, request, |request, origin, params| {
         app.idempotency.run(
@@ -67,9 +61,7 @@ pub async fn set(
     .await
 }
 
-errors! {
-    RetrieveInventoryErrors: Reading [ResourceMissing]
-}
+errors! { RetrieveInventoryErrors: Reading [ResourceMissing] }
 
 /// Retrieve a level of inventory
 #[utoipa::path(
@@ -84,11 +76,7 @@ errors! {
         RetrieveInventoryErrors,
     ),
 )]
-pub async fn retrieve(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     no_query(&request)?;
     let segment = last_segment(&request);
     let sku = sku(&segment).ok_or_else(|| HttpError::missing("sku"))?;
@@ -114,9 +102,7 @@ parameters! {
     }
 }
 
-errors! {
-    ListInventoryErrors: Reading []
-}
+errors! { ListInventoryErrors: Reading [] }
 
 /// List the inventory
 ///
@@ -129,11 +115,7 @@ errors! {
         ListInventoryErrors,
     ),
 )]
-pub async fn list(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     let query = query_params::<LevelsQuery>(&request)?;
     let page = NamePage {
         limit: query.limit,
@@ -145,12 +127,7 @@ pub async fn list(
             Box::pin(async move { store::inventory::list(connection, account, &page).await })
         })
         .await?;
-    let views = listed.map(|page| page.map(|inventory| InventoryView::from(&inventory)));
-    list::reply(
-        caller.dialect,
-        "/inventory",
-        &cursor,
-        "the sku of a level",
-        views,
-    )
+    let listed = listed.ok_or_else(|| cursor.unknown("the sku of a level"))?;
+    let views = listed.map(|inventory| InventoryView::from(&inventory));
+    list::reply(caller.dialect, "/inventory", views)
 }

@@ -3,8 +3,8 @@
 //! charge-once has no invoices. But the gem `pay` (pay-rails) asks for the invoice of every charge,
 //! and can't be used where that is an error.
 
-use actix_web::{HttpRequest, HttpResponse};
-use charge_once_pages::{AN_OBJECT, Listed, PageQuery};
+use actix_web::HttpRequest;
+use charge_once_pages::{Listed, PageQuery};
 use charge_once_strict_params::{
     EXPAND_MAX, Error, Field, Parameter, ParameterSet, TextKind, TextOrFields, parameters,
     schema::{object, text},
@@ -15,7 +15,12 @@ use utoipa::{
     openapi::{ArrayBuilder, ObjectBuilder, RefOr, Schema, path::Parameter as QueryParameter},
 };
 
-use super::{error::HttpError, error_responses::errors, list, request::Caller};
+use super::{
+    error::HttpResult,
+    error_responses::errors,
+    list,
+    request::{Caller, query_params},
+};
 use crate::wire::{list::List, parameter::Reference};
 
 parameters! {
@@ -131,9 +136,7 @@ impl PartialSchema for InvoicePayment {
 
 impl ToSchema for InvoicePayment {}
 
-errors! {
-    ListInvoicePaymentsErrors: Reading []
-}
+errors! { ListInvoicePaymentsErrors: Reading [] }
 
 /// List payments of invoices
 ///
@@ -147,19 +150,13 @@ errors! {
         ListInvoicePaymentsErrors,
     ),
 )]
-pub async fn list(caller: Caller, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+pub async fn list(caller: Caller, request: HttpRequest) -> HttpResult {
+    let (page, _): (PageQuery, ListInvoicePaymentsQuery) = query_params(&request)?;
     // No cursor names an object of this list.
-    let (page, _) = list::query::<ListInvoicePaymentsQuery>(&request, |_| None)?;
+    page.page(|_| None)?;
     let nothing = Listed {
         data: Vec::<InvoicePayment>::new(),
         has_more: false,
     };
-    let (dialect, cursor) = (caller.dialect, page.cursor);
-    list::reply(
-        dialect,
-        "/invoice_payments",
-        &cursor,
-        AN_OBJECT,
-        Some(nothing),
-    )
+    list::reply(caller.dialect, "/invoice_payments", nothing)
 }

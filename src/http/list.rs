@@ -1,24 +1,72 @@
-//! Lists: the page that a query asks for, and its reply.
+//! What reads answer: an object, or the page of a list that a query asks for.
 
 use actix_web::{HttpRequest, HttpResponse};
-use charge_once_pages::{Cursor, Listed, Page, PageQuery};
-use charge_once_strict_params::ParameterSet;
+use charge_once_pages::{AN_OBJECT, Cursor, Listed, Page, PageQuery};
+use charge_once_strict_params::{Expansion, ParameterSet};
 use serde::Serialize;
-use uuid::Uuid;
 
-use super::{error::HttpError, request::query_params};
+use super::{
+    app::App,
+    error::{HttpError, HttpResult},
+    request::{Caller, query_params},
+};
 use crate::{
+    commands::expansions::{Shown, view},
+    database::{PgConnection, Reading},
+    domain::ids::ObjectId,
     webhooks::Slice,
     wire::{dialect::Dialect, list::List},
 };
 
-/// Reads the page of a list, and the parameters `Q` that the list has besides.
-pub(super) fn query<Q: ParameterSet>(
+/// Reads the page of a list of objects with such ids, and the parameters `Q` that the list has
+/// besides.
+pub(super) fn query<Id: ObjectId, Q: ParameterSet>(
     request: &HttpRequest,
-    parse_id: impl Fn(&str) -> Option<Uuid>,
 ) -> Result<(Page, Q), HttpError> {
     let (page, query): (PageQuery, Q) = query_params(request)?;
-    Ok((page.page(parse_id)?, query))
+    Ok((page.page(|text| Id::parse(text).map(Id::uuid))?, query))
+}
+
+/// The object that `find` finds, as the caller sees it, with what `expand` names shown whole.
+pub(super) async fn shown<T: Shown + 'static>(
+    app: &App,
+    caller: Caller,
+    expand: Expansion,
+    find: impl for<'c> FnOnce(&'c mut PgConnection) -> Reading<'c, Option<T>> + Send + 'static,
+) -> Result<Option<T::View>, HttpError> {
+    app.snapshot(caller.account, move |connection| {
+        Box::pin(async move {
+            let Some(object) = find(&mut *connection).await? else {
+                return Ok(None);
+            };
+            let shown = view(connection, caller.audience(), &object, &expand);
+            shown.await.map(Some)
+        })
+    })
+    .await
+}
+
+/// The page that `list` reads, as the caller sees it, with what `expand` names shown whole.
+pub(super) async fn shown_page<T: Shown + 'static>(
+    app: &App,
+    caller: Caller,
+    page: Page,
+    expand: Expansion,
+    list: impl for<'c> FnOnce(&'c mut PgConnection, &'c Page) -> Reading<'c, Option<Listed<T>>>
+    + Send
+    + 'static,
+) -> Result<Listed<T::View>, HttpError> {
+    let cursor = page.cursor;
+    let listed = app.snapshot(caller.account, move |connection| {
+        Box::pin(async move {
+            let Some(Listed { data, has_more }) = list(&mut *connection, &page).await? else {
+                return Ok(None);
+            };
+            let data = T::views(connection, caller.audience(), &data, &expand).await?;
+            Ok(Some(Listed { data, has_more }))
+        })
+    });
+    Ok(listed.await?.ok_or_else(|| cursor.unknown(AN_OBJECT))?)
 }
 
 /// The page, as the lists of `crates/webhooks` are read.
@@ -34,16 +82,8 @@ pub(super) fn slice(page: &Page) -> Slice {
     }
 }
 
-/// The reply with one page of the list at `path`. `listed` is `None` where the cursor names
-/// nothing, and `what` says what it should name.
-pub fn reply<K, T: Serialize>(
-    dialect: Dialect,
-    path: &str,
-    cursor: &Cursor<K>,
-    what: &str,
-    listed: Option<Listed<T>>,
-) -> Result<HttpResponse, HttpError> {
-    let Listed { data, has_more } = listed.ok_or_else(|| cursor.unknown(what))?;
+/// The reply with one page of the list at `path`.
+pub fn reply<T: Serialize>(dialect: Dialect, path: &str, listed: Listed<T>) -> HttpResult {
     let url = format!("{}{path}", dialect.prefix());
-    Ok(HttpResponse::Ok().json(List::new(data, has_more, url)))
+    Ok(HttpResponse::Ok().json(List::new(listed.data, listed.has_more, url)))
 }

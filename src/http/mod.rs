@@ -39,7 +39,7 @@ pub mod workflows;
 
 use actix_web::{
     HttpResponse, Resource, Route, guard,
-    web::{self, ServiceConfig},
+    web::{self, ServiceConfig, delete, post, put},
 };
 use charge_once_openapi::served::show;
 
@@ -47,29 +47,45 @@ pub use self::app::App;
 use self::error::HttpError;
 use crate::wire::not_offered;
 
+/// Serves resources: `"/path": method handler, method handler;`.
+macro_rules! resources {
+    ($to:ident: $($path:literal: $verb:ident $handler:path $(, $verbs:ident $more:path)*;)+) => {
+        $($to.service(
+            allow($path, concat!(allowed!($verb) $(, ", ", allowed!($verbs))*))
+                .route($verb().to($handler))
+                $(.route($verbs().to($more)))*
+        );)+
+    };
+}
+
+/// What the header `Allow` calls them.
+#[rustfmt::skip]
+macro_rules! allowed {
+    (get) => { "GET, HEAD" };
+    (post) => { "POST" };
+    (put) => { "PUT" };
+    (delete) => { "DELETE" };
+}
+
 /// Every route but the console's. The API is served twice, at the root and under `/v1`, by the same
 /// handlers. The routes for tests of retries exist `with_faults` only.
 pub fn routes(config: &mut ServiceConfig, with_faults: bool) {
     let api = |config: &mut ServiceConfig| api(config, with_faults);
+    resources! { config:
+        "/": get pages::home::show;
+        "/livez": get health::livez;
+        "/readyz": get health::readyz;
+        "/errors": get pages::errors::show;
+        "/authenticate/{account}/{intent}/{token}":
+            get pages::authenticate::show, post pages::authenticate::end;
+        "/style.css": get pages::layout::style;
+        "/favicon.svg": get pages::layout::favicon;
+        "/favicon.ico": get pages::layout::favicon;
+        "/swagger-ui": get swagger_ui::redirect;
+        "/swagger-ui/{file:.*}": get swagger_ui::file;
+        "/openapi.json": get show;
+    }
     config
-        .service(allow("/", "GET, HEAD").route(get().to(pages::home::show)))
-        .service(allow("/livez", "GET, HEAD").route(get().to(health::livez)))
-        .service(allow("/readyz", "GET, HEAD").route(get().to(health::readyz)))
-        .service(allow("/errors", "GET, HEAD").route(get().to(pages::errors::show)))
-        .service(
-            allow(
-                "/authenticate/{account}/{intent}/{token}",
-                "GET, HEAD, POST",
-            )
-            .route(web::post().to(pages::authenticate::end))
-            .route(get().to(pages::authenticate::show)),
-        )
-        .service(allow("/style.css", "GET, HEAD").route(get().to(pages::layout::style)))
-        .service(allow("/favicon.svg", "GET, HEAD").route(get().to(pages::layout::favicon)))
-        .service(allow("/favicon.ico", "GET, HEAD").route(get().to(pages::layout::favicon)))
-        .service(allow("/swagger-ui", "GET, HEAD").route(get().to(swagger_ui::redirect)))
-        .service(allow("/swagger-ui/{file:.*}", "GET, HEAD").route(get().to(swagger_ui::file)))
-        .service(allow("/openapi.json", "GET, HEAD").route(get().to(show)))
         .service(web::scope("/v1").configure(api))
         .configure(api)
         .default_service(web::to(not_found::route_not_found));
@@ -78,7 +94,10 @@ pub fn routes(config: &mut ServiceConfig, with_faults: bool) {
 /// The API itself.
 fn api(config: &mut ServiceConfig, with_faults: bool) {
     if with_faults {
-        config.configure(tests);
+        resources! { config:
+            "/test/accounts": post test_accounts::create;
+            "/test/expire_keys": post test_accounts::expire_keys;
+        }
     }
     // Before the routes of single objects: "search" is no id.
     for resource in not_offered::SEARCHED {
@@ -86,200 +105,63 @@ fn api(config: &mut ServiceConfig, with_faults: bool) {
         let search = search.guard(guard::Any(guard::Get()).or(guard::Head()));
         config.service(search.default_service(web::to(not_found::route_not_found)));
     }
-    config
-        .configure(payments)
-        .configure(intents)
-        .configure(people)
-        .configure(setups)
-        .configure(records)
-        .default_service(web::to(not_found::route_not_found));
-}
+    resources! { config:
+        // What is sold, charged and given back.
+        "/charges": get charges::list, post charges::create;
+        "/charges/{id}": get charges::retrieve, post charges::update;
+        "/charges/{id}/capture": post charges::capture;
+        "/charges/{id}/refunds": get refunds::list_of_charge;
+        "/refunds": get refunds::list, post refunds::create;
+        "/refunds/{id}": get refunds::retrieve, post refunds::update;
+        "/orders": get orders::list, post orders::create;
+        "/orders/{id}": get orders::retrieve, post orders::update;
+        "/orders/{id}/pay": post orders::pay;
+        "/orders/{id}/cancel": post orders::cancel;
+        "/checkouts": get checkouts::list, post checkouts::create;
+        "/checkouts/{id}": get checkouts::retrieve;
+        "/inventory": get inventory::list;
+        "/inventory/{sku}": get inventory::retrieve, put inventory::set;
 
-/// What is sold, charged and given back.
-fn payments(config: &mut ServiceConfig) {
-    config
-        .service(
-            allow("/charges", "GET, HEAD, POST")
-                .route(web::post().to(charges::create))
-                .route(get().to(charges::list)),
-        )
-        .service(
-            allow("/charges/{id}", "GET, HEAD, POST")
-                .route(web::post().to(charges::update))
-                .route(get().to(charges::retrieve)),
-        )
-        .service(allow("/charges/{id}/capture", "POST").route(web::post().to(charges::capture)))
-        .service(
-            allow("/charges/{id}/refunds", "GET, HEAD").route(get().to(refunds::list_of_charge)),
-        )
-        .service(
-            allow("/refunds", "GET, HEAD, POST")
-                .route(web::post().to(refunds::create))
-                .route(get().to(refunds::list)),
-        )
-        .service(
-            allow("/refunds/{id}", "GET, HEAD, POST")
-                .route(web::post().to(refunds::update))
-                .route(get().to(refunds::retrieve)),
-        )
-        .service(
-            allow("/orders", "GET, HEAD, POST")
-                .route(web::post().to(orders::create))
-                .route(get().to(orders::list)),
-        )
-        .service(
-            allow("/orders/{id}", "GET, HEAD, POST")
-                .route(web::post().to(orders::update))
-                .route(get().to(orders::retrieve)),
-        )
-        .service(allow("/orders/{id}/pay", "POST").route(web::post().to(orders::pay)))
-        .service(allow("/orders/{id}/cancel", "POST").route(web::post().to(orders::cancel)))
-        .service(
-            allow("/checkouts", "GET, HEAD, POST")
-                .route(web::post().to(checkouts::create))
-                .route(get().to(checkouts::list)),
-        )
-        .service(allow("/checkouts/{id}", "GET, HEAD").route(get().to(checkouts::retrieve)))
-        .service(allow("/inventory", "GET, HEAD").route(get().to(inventory::list)))
-        .service(
-            allow("/inventory/{sku}", "GET, HEAD, PUT")
-                .route(web::put().to(inventory::set))
-                .route(get().to(inventory::retrieve)),
-        );
-}
+        // Payments through as many cards as they take.
+        "/payment_intents": get payment_intents::list, post payment_intents::create;
+        "/payment_intents/{id}": get payment_intents::retrieve, post payment_intents::update;
+        "/payment_intents/{id}/confirm": post payment_intents::confirm;
+        "/payment_intents/{id}/capture": post payment_intents::capture;
+        "/payment_intents/{id}/cancel": post payment_intents::cancel;
 
-/// Payments through as many cards as they take.
-fn intents(config: &mut ServiceConfig) {
-    config
-        .service(
-            allow("/payment_intents", "GET, HEAD, POST")
-                .route(web::post().to(payment_intents::create))
-                .route(get().to(payment_intents::list)),
-        )
-        .service(
-            allow("/payment_intents/{id}", "GET, HEAD, POST")
-                .route(web::post().to(payment_intents::update))
-                .route(get().to(payment_intents::retrieve)),
-        )
-        .service(
-            allow("/payment_intents/{id}/confirm", "POST")
-                .route(web::post().to(payment_intents::confirm)),
-        )
-        .service(
-            allow("/payment_intents/{id}/capture", "POST")
-                .route(web::post().to(payment_intents::capture)),
-        )
-        .service(
-            allow("/payment_intents/{id}/cancel", "POST")
-                .route(web::post().to(payment_intents::cancel)),
-        );
-}
+        // Who pays, and with what.
+        "/customers": get customers::list, post customers::create;
+        "/customers/{id}":
+            get customers::retrieve, post customers::update, delete customers::delete;
+        "/customers/{id}/payment_methods": get payment_methods::list_of_customer;
+        "/customers/{id}/payment_methods/{payment_method}":
+            get payment_methods::retrieve_of_customer;
+        "/payment_methods": get payment_methods::list, post payment_methods::create;
+        "/payment_methods/{id}": get payment_methods::retrieve, post payment_methods::update;
+        "/payment_methods/{id}/attach": post payment_methods::attach;
+        "/payment_methods/{id}/detach": post payment_methods::detach;
 
-/// Who pays, and with what.
-fn people(config: &mut ServiceConfig) {
-    config
-        .service(
-            allow("/customers", "GET, HEAD, POST")
-                .route(web::post().to(customers::create))
-                .route(get().to(customers::list)),
-        )
-        .service(
-            allow("/customers/{id}", "GET, HEAD, POST, DELETE")
-                .route(web::post().to(customers::update))
-                .route(web::delete().to(customers::delete))
-                .route(get().to(customers::retrieve)),
-        )
-        .service(
-            allow("/customers/{id}/payment_methods", "GET, HEAD")
-                .route(get().to(payment_methods::list_of_customer)),
-        )
-        .service(
-            allow(
-                "/customers/{id}/payment_methods/{payment_method}",
-                "GET, HEAD",
-            )
-            .route(get().to(payment_methods::retrieve_of_customer)),
-        )
-        .service(
-            allow("/payment_methods", "GET, HEAD, POST")
-                .route(web::post().to(payment_methods::create))
-                .route(get().to(payment_methods::list)),
-        )
-        .service(
-            allow("/payment_methods/{id}", "GET, HEAD, POST")
-                .route(web::post().to(payment_methods::update))
-                .route(get().to(payment_methods::retrieve)),
-        )
-        .service(
-            allow("/payment_methods/{id}/attach", "POST")
-                .route(web::post().to(payment_methods::attach)),
-        )
-        .service(
-            allow("/payment_methods/{id}/detach", "POST")
-                .route(web::post().to(payment_methods::detach)),
-        );
-}
+        // What makes a card ready for later payments.
+        "/setup_intents": get setup_intents::list, post setup_intents::create;
+        "/setup_intents/{id}": get setup_intents::retrieve, post setup_intents::update;
+        "/setup_intents/{id}/confirm": post setup_intents::confirm;
+        "/setup_intents/{id}/cancel": post setup_intents::cancel;
 
-/// What makes a card ready for later payments.
-fn setups(config: &mut ServiceConfig) {
-    config
-        .service(
-            allow("/setup_intents", "GET, HEAD, POST")
-                .route(web::post().to(setup_intents::create))
-                .route(get().to(setup_intents::list)),
-        )
-        .service(
-            allow("/setup_intents/{id}", "GET, HEAD, POST")
-                .route(web::post().to(setup_intents::update))
-                .route(get().to(setup_intents::retrieve)),
-        )
-        .service(
-            allow("/setup_intents/{id}/confirm", "POST")
-                .route(web::post().to(setup_intents::confirm)),
-        )
-        .service(
-            allow("/setup_intents/{id}/cancel", "POST")
-                .route(web::post().to(setup_intents::cancel)),
-        );
-}
-
-/// Events and their webhooks, idempotency keys, and workflows.
-fn records(config: &mut ServiceConfig) {
-    config
-        .service(allow("/invoice_payments", "GET, HEAD").route(get().to(invoice_payments::list)))
-        .service(allow("/events", "GET, HEAD").route(get().to(events::list)))
-        .service(allow("/events/{id}", "GET, HEAD").route(get().to(events::retrieve)))
-        .service(
-            allow("/webhook_endpoints", "GET, HEAD, POST")
-                .route(web::post().to(webhook_endpoints::create))
-                .route(get().to(webhook_endpoints::list)),
-        )
-        .service(
-            allow("/webhook_endpoints/{id}", "GET, HEAD, POST, DELETE")
-                .route(web::post().to(webhook_endpoints::update))
-                .route(web::delete().to(webhook_endpoints::delete))
-                .route(get().to(webhook_endpoints::retrieve)),
-        )
-        .service(
-            allow("/webhook_endpoints/{id}/deliveries", "GET, HEAD")
-                .route(get().to(webhook_endpoints::list_deliveries)),
-        )
-        .service(allow("/idempotency-keys", "GET, HEAD").route(get().to(idempotency_keys::look_up)))
-        .service(
-            allow("/idempotency-keys/{key}", "GET, HEAD")
-                .route(get().to(idempotency_keys::retrieve)),
-        )
-        .service(allow("/workflows", "GET, HEAD").route(get().to(workflows::look_up)))
-        .service(allow("/workflows/{name}", "GET, HEAD").route(get().to(workflows::list)));
-}
-
-/// For tests of retries.
-fn tests(config: &mut ServiceConfig) {
-    config
-        .service(allow("/test/accounts", "POST").route(web::post().to(test_accounts::create)))
-        .service(
-            allow("/test/expire_keys", "POST").route(web::post().to(test_accounts::expire_keys)),
-        );
+        // Events and their webhooks, idempotency keys, and workflows.
+        "/invoice_payments": get invoice_payments::list;
+        "/events": get events::list;
+        "/events/{id}": get events::retrieve;
+        "/webhook_endpoints": get webhook_endpoints::list, post webhook_endpoints::create;
+        "/webhook_endpoints/{id}":
+            get webhook_endpoints::retrieve, post webhook_endpoints::update,
+            delete webhook_endpoints::delete;
+        "/webhook_endpoints/{id}/deliveries": get webhook_endpoints::list_deliveries;
+        "/idempotency-keys": get idempotency_keys::look_up;
+        "/idempotency-keys/{key}": get idempotency_keys::retrieve;
+        "/workflows": get workflows::look_up;
+        "/workflows/{name}": get workflows::list;
+    }
+    config.default_service(web::to(not_found::route_not_found));
 }
 
 /// A resource that answers methods it doesn't have with 405 and `Allow` (RFC 9110, 15.5.6).

@@ -2,11 +2,11 @@
 
 use std::sync::LazyLock;
 
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::HttpRequest;
 use charge_once_edge::{KnownRoute, KnownRoutes};
 use utoipa::openapi::path::PathItem;
 
-use super::{error::HttpError, openapi, request::below_prefix};
+use super::{error::HttpResult, openapi, request::below_prefix};
 use crate::wire::{
     error::{ApiError, ErrorCode},
     not_offered,
@@ -39,7 +39,7 @@ fn methods(item: &PathItem) -> String {
 
 /// Answers 404. The message says what of Stripe's is not offered, or names the nearest route by its
 /// pattern: the path may hold anything.
-pub(super) async fn route_not_found(request: HttpRequest) -> Result<HttpResponse, HttpError> {
+pub(super) async fn route_not_found(request: HttpRequest) -> HttpResult {
     let path = below_prefix(request.path());
     if let Some(message) = not_offered::path(path, |pattern| KNOWN_ROUTES.has(pattern)) {
         return Err(ApiError::new(ErrorCode::RouteNotFound, message).into());

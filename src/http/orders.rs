@@ -1,12 +1,15 @@
 //! `/orders`
 
-use actix_web::{HttpRequest, HttpResponse, web};
-use charge_once_pages::{AN_OBJECT, Listed, PageQuery};
+use actix_web::{
+    HttpRequest, HttpResponse,
+    web::{Data, Path},
+};
+use charge_once_pages::PageQuery;
 use charge_once_strict_params::{Expand, parameters};
 
 use super::{
     app::App,
-    error::HttpError,
+    error::{HttpError, HttpResult},
     error_responses::errors,
     list,
     parameters::MutatingHeaders,
@@ -14,11 +17,8 @@ use super::{
     request::{Caller, MutatingRequest, path_id, query_params},
 };
 use crate::{
-    commands::{
-        CancelOrder, CreateOrder, PayOrder, UpdateOrder,
-        expansions::{Shown, view},
-    },
-    domain::{ids::OrderId, order::Order},
+    commands::{CancelOrder, CreateOrder, PayOrder, UpdateOrder},
+    domain::ids::OrderId,
     store::{self, orders::OrderFilter},
     wire::{
         list::List,
@@ -29,9 +29,7 @@ use crate::{
     },
 };
 
-errors! {
-    CreateOrderErrors: Mutating [ParameterMissing, AmountTooLarge]
-}
+errors! { CreateOrderErrors: Mutating [ParameterMissing, AmountTooLarge] }
 
 /// Create an order
 #[utoipa::path(
@@ -52,40 +50,28 @@ errors! {
         CreateOrderErrors,
     ),
 )]
-pub async fn create(
-    app: web::Data<App>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     run(&app, request, |request, origin, params| {
         app.batches.run(request, CreateOrder { origin, params })
     })
     .await
 }
 
-errors! {
-    UpdateOrderErrors: Mutating [ResourceMissing]
-}
+errors! { UpdateOrderErrors: Mutating [ResourceMissing] }
 
 /// Update an order
 ///
 /// Names of metadata that the request doesn't mention stay; an empty value unsets.
 #[utoipa::path(
     post, path = "/orders/{id}", tag = "Orders", operation_id = "updateOrder",
-    params(
-        ("id" = String, Path, description = "The order's id: or_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The order's id: or_…"), MutatingHeaders),
     request_body = UpdateOrderParams,
     responses(
         (status = 200, description = "The order.", body = OrderView),
         UpdateOrderErrors,
     ),
 )]
-pub async fn update(
-    app: web::Data<App>,
-    id: web::Path<String>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
         app.idempotency
@@ -103,21 +89,14 @@ errors! {
 /// Makes the one charge for it. A decline leaves the order open; another attempt needs a new key.
 #[utoipa::path(
     post, path = "/orders/{id}/pay", tag = "Orders", operation_id = "payOrder",
-    params(
-        ("id" = String, Path, description = "The order's id: or_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The order's id: or_…"), MutatingHeaders),
     request_body = PayOrderParams,
     responses(
         (status = 200, description = "The order, paid.", body = OrderView),
         PayOrderErrors,
     ),
 )]
-pub async fn pay(
-    app: web::Data<App>,
-    id: web::Path<String>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn pay(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let (id, slow_lane) = (id.into_inner(), app.slow_lane.clone());
     run(&app, request, |request, origin, params| {
         app.run_with_processor(
@@ -142,21 +121,14 @@ errors! {
 /// Closes an open order for good.
 #[utoipa::path(
     post, path = "/orders/{id}/cancel", tag = "Orders", operation_id = "cancelOrder",
-    params(
-        ("id" = String, Path, description = "The order's id: or_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The order's id: or_…"), MutatingHeaders),
     request_body = CancelOrderParams,
     responses(
         (status = 200, description = "The order, canceled.", body = OrderView),
         CancelOrderErrors,
     ),
 )]
-pub async fn cancel(
-    app: web::Data<App>,
-    id: web::Path<String>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn cancel(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
         app.run_with_processor(request, CancelOrder { origin, id, params })
@@ -172,41 +144,25 @@ parameters! {
     }
 }
 
-errors! {
-    RetrieveOrderErrors: Reading [ResourceMissing]
-}
+errors! { RetrieveOrderErrors: Reading [ResourceMissing] }
 
 /// Retrieve an order
 #[utoipa::path(
     get, path = "/orders/{id}", tag = "Orders", operation_id = "retrieveOrder",
-    params(
-        ("id" = String, Path, description = "The order's id: or_…"),
-        ExpandOrderQuery,
-    ),
+    params(("id" = String, Path, description = "The order's id: or_…"), ExpandOrderQuery),
     responses(
         (status = 200, description = "The order.", body = OrderView),
         RetrieveOrderErrors,
     ),
 )]
-pub async fn retrieve(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     let expand = query_params::<ExpandOrderQuery>(&request)?.expand;
-    let id = path_id(&request, OrderId::parse, OrderId::PREFIX)?;
-    let (account, audience) = (caller.account, caller.audience());
-    let order = app
-        .snapshot(account, move |connection| {
-            Box::pin(async move {
-                let found = store::orders::find(&mut *connection, account, id).await?;
-                let Some(order) = found else { return Ok(None) };
-                view(connection, audience, &order, &expand).await.map(Some)
-            })
-        })
-        .await?
-        .ok_or_else(|| HttpError::missing_id(OrderId::PREFIX))?;
-    Ok(HttpResponse::Ok().json(order))
+    let id = path_id::<OrderId>(&request)?;
+    let found = list::shown(&app, caller, expand, move |connection| {
+        Box::pin(store::orders::find(connection, caller.account, id))
+    });
+    let shown = found.await?.ok_or_else(HttpError::missing_id::<OrderId>)?;
+    Ok(HttpResponse::Ok().json(shown))
 }
 
 parameters! {
@@ -221,9 +177,7 @@ parameters! {
     }
 }
 
-errors! {
-    ListOrdersErrors: Reading []
-}
+errors! { ListOrdersErrors: Reading [] }
 
 /// List orders
 #[utoipa::path(
@@ -234,30 +188,15 @@ errors! {
         ListOrdersErrors,
     ),
 )]
-pub async fn list(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
-    let (page, query) =
-        list::query::<ListOrdersQuery>(&request, |text| OrderId::parse(text).map(|id| id.0))?;
-    let expand = query.expand;
+pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
+    let (page, query) = list::query::<OrderId, ListOrdersQuery>(&request)?;
     let filter = OrderFilter {
         customer: query.customer,
         client_order_id: query.client_order_id,
     };
-    let (account, audience, cursor) = (caller.account, caller.audience(), page.cursor);
-    let listed = app
-        .snapshot(account, move |connection| {
-            Box::pin(async move {
-                let found = store::orders::list(&mut *connection, account, &page, &filter).await?;
-                let Some(Listed { data, has_more }) = found else {
-                    return Ok(None);
-                };
-                let data = Order::views(connection, audience, &data, &expand).await?;
-                Ok(Some(Listed { data, has_more }))
-            })
-        })
-        .await?;
-    list::reply(caller.dialect, "/orders", &cursor, AN_OBJECT, listed)
+    let account = caller.account;
+    let listed = list::shown_page(&app, caller, page, query.expand, move |connection, page| {
+        Box::pin(store::orders::list(connection, account, page, filter))
+    });
+    list::reply(caller.dialect, "/orders", listed.await?)
 }

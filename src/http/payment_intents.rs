@@ -1,12 +1,15 @@
 //! `/payment_intents`
 
-use actix_web::{HttpRequest, HttpResponse, web};
-use charge_once_pages::{AN_OBJECT, Listed, PageQuery};
+use actix_web::{
+    HttpRequest, HttpResponse,
+    web::{Data, Path},
+};
+use charge_once_pages::PageQuery;
 use charge_once_strict_params::{Expand, Text, parameters};
 
 use super::{
     app::App,
-    error::HttpError,
+    error::HttpResult,
     error_responses::errors,
     list,
     parameters::MutatingHeaders,
@@ -15,13 +18,9 @@ use super::{
 };
 use crate::{
     commands::{
-        BeginIntent, CancelIntent, CaptureIntent, ConfirmIntent, CreateIntent, UpdateIntent,
-        expansions::{Shown, view},
+        CancelIntent, CaptureIntent, ConfirmIntent, CreateBareIntent, CreateIntent, UpdateIntent,
     },
-    domain::{
-        ids::{CustomerId, PaymentIntentId},
-        payment_intent::PaymentIntent,
-    },
+    domain::ids::{CustomerId, PaymentIntentId},
     store,
     wire::{
         error::ApiError,
@@ -58,14 +57,11 @@ errors! {
         CreatePaymentIntentErrors,
     ),
 )]
-pub async fn create(
-    app: web::Data<App>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     let app = &**app;
     run(app, request, |request, origin, params| async move {
-        if BeginIntent::can_run(&params) {
-            let command = BeginIntent { origin, params };
+        if CreateBareIntent::can_run(&params) {
+            let command = CreateBareIntent { origin, params };
             return app.batches.run(request, command).await;
         }
         let command = CreateIntent {
@@ -92,21 +88,14 @@ errors! {
 #[utoipa::path(
     post, path = "/payment_intents/{id}", tag = "Payment intents",
     operation_id = "updatePaymentIntent",
-    params(
-        ("id" = String, Path, description = "The payment intent's id: pi_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The payment intent's id: pi_…"), MutatingHeaders),
     request_body = UpdatePaymentIntentParams,
     responses(
         (status = 200, description = "The payment intent.", body = PaymentIntentView),
         UpdatePaymentIntentErrors,
     ),
 )]
-pub async fn update(
-    app: web::Data<App>,
-    id: web::Path<String>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
         app.idempotency
@@ -129,21 +118,14 @@ errors! {
 #[utoipa::path(
     post, path = "/payment_intents/{id}/confirm", tag = "Payment intents",
     operation_id = "confirmPaymentIntent",
-    params(
-        ("id" = String, Path, description = "The payment intent's id: pi_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The payment intent's id: pi_…"), MutatingHeaders),
     request_body = ConfirmPaymentIntentParams,
     responses(
         (status = 200, description = "The payment intent.", body = PaymentIntentView),
         ConfirmPaymentIntentErrors,
     ),
 )]
-pub async fn confirm(
-    app: web::Data<App>,
-    id: web::Path<String>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn confirm(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
         let command = ConfirmIntent {
@@ -171,21 +153,14 @@ errors! {
 #[utoipa::path(
     post, path = "/payment_intents/{id}/capture", tag = "Payment intents",
     operation_id = "capturePaymentIntent",
-    params(
-        ("id" = String, Path, description = "The payment intent's id: pi_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The payment intent's id: pi_…"), MutatingHeaders),
     request_body = CapturePaymentIntentParams,
     responses(
         (status = 200, description = "The payment intent.", body = PaymentIntentView),
         CapturePaymentIntentErrors,
     ),
 )]
-pub async fn capture(
-    app: web::Data<App>,
-    id: web::Path<String>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn capture(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
         app.run_with_processor(request, CaptureIntent { origin, id, params })
@@ -193,9 +168,7 @@ pub async fn capture(
     .await
 }
 
-errors! {
-    CancelPaymentIntentErrors: Mutating [PaymentIntentUnexpectedState, ResourceMissing]
-}
+errors! { CancelPaymentIntentErrors: Mutating [PaymentIntentUnexpectedState, ResourceMissing] }
 
 /// Cancel a payment intent
 ///
@@ -204,21 +177,14 @@ errors! {
 #[utoipa::path(
     post, path = "/payment_intents/{id}/cancel", tag = "Payment intents",
     operation_id = "cancelPaymentIntent",
-    params(
-        ("id" = String, Path, description = "The payment intent's id: pi_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The payment intent's id: pi_…"), MutatingHeaders),
     request_body = CancelPaymentIntentParams,
     responses(
         (status = 200, description = "The payment intent.", body = PaymentIntentView),
         CancelPaymentIntentErrors,
     ),
 )]
-pub async fn cancel(
-    app: web::Data<App>,
-    id: web::Path<String>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn cancel(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
         app.run_with_processor(request, CancelIntent { origin, id, params })
@@ -236,9 +202,7 @@ parameters! {
     }
 }
 
-errors! {
-    RetrievePaymentIntentErrors: Reading [ResourceMissing]
-}
+errors! { RetrievePaymentIntentErrors: Reading [ResourceMissing] }
 
 /// Retrieve a payment intent
 #[utoipa::path(
@@ -253,27 +217,14 @@ errors! {
         RetrievePaymentIntentErrors,
     ),
 )]
-pub async fn retrieve(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     let query = query_params::<RetrievePaymentIntentQuery>(&request)?;
     let missing = || ApiError::missing("intent", PaymentIntentId::PREFIX);
     let id = PaymentIntentId::parse(request.match_info().query("id")).ok_or_else(missing)?;
-    let (account, audience) = (caller.account, caller.audience());
-    let shown = app
-        .snapshot(account, move |connection| {
-            Box::pin(async move {
-                let found = store::payment_intents::find(&mut *connection, account, id).await?;
-                let Some(intent) = found else { return Ok(None) };
-                view(connection, audience, &intent, &query.expand)
-                    .await
-                    .map(Some)
-            })
-        })
-        .await?
-        .ok_or_else(missing)?;
+    let found = list::shown(&app, caller, query.expand, move |connection| {
+        Box::pin(store::payment_intents::find(connection, caller.account, id))
+    });
+    let shown = found.await?.ok_or_else(missing)?;
     if query
         .client_secret
         .is_some_and(|secret| secret != shown.client_secret)
@@ -293,9 +244,7 @@ parameters! {
     }
 }
 
-errors! {
-    ListPaymentIntentsErrors: Reading []
-}
+errors! { ListPaymentIntentsErrors: Reading [] }
 
 /// List payment intents
 #[utoipa::path(
@@ -307,33 +256,14 @@ errors! {
         ListPaymentIntentsErrors,
     ),
 )]
-pub async fn list(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     let (page, ListPaymentIntentsQuery { customer, expand }) =
-        list::query(&request, |text| PaymentIntentId::parse(text).map(|id| id.0))?;
-    let (account, audience, cursor) = (caller.account, caller.audience(), page.cursor);
-    let listed = app
-        .snapshot(account, move |connection| {
-            Box::pin(async move {
-                let found =
-                    store::payment_intents::list(&mut *connection, account, &page, customer)
-                        .await?;
-                let Some(Listed { data, has_more }) = found else {
-                    return Ok(None);
-                };
-                let data = PaymentIntent::views(connection, audience, &data, &expand).await?;
-                Ok(Some(Listed { data, has_more }))
-            })
-        })
-        .await?;
-    list::reply(
-        caller.dialect,
-        "/payment_intents",
-        &cursor,
-        AN_OBJECT,
-        listed,
-    )
+        list::query::<PaymentIntentId, _>(&request)?;
+    let account = caller.account;
+    let listed = list::shown_page(&app, caller, page, expand, move |connection, page| {
+        Box::pin(store::payment_intents::list(
+            connection, account, page, customer,
+        ))
+    });
+    list::reply(caller.dialect, "/payment_intents", listed.await?)
 }

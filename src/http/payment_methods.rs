@@ -1,13 +1,15 @@
 //! `/payment_methods`, and `/customers/{id}/payment_methods`
 
-use actix_web::{HttpRequest, HttpResponse, web};
-use charge_once_pages::{AN_OBJECT, Listed, Page, PageQuery};
+use actix_web::{
+    HttpRequest, HttpResponse,
+    web::{Data, Path},
+};
+use charge_once_pages::{Page, PageQuery};
 use charge_once_strict_params::{Expand, Expansion, parameters};
-use uuid::Uuid;
 
 use super::{
     app::App,
-    error::HttpError,
+    error::{HttpError, HttpResult},
     error_responses::errors,
     list,
     parameters::MutatingHeaders,
@@ -17,12 +19,8 @@ use super::{
 use crate::{
     commands::{
         AttachPaymentMethod, CreatePaymentMethod, DetachPaymentMethod, UpdatePaymentMethod,
-        expansions::{Shown, view},
     },
-    domain::{
-        ids::{CustomerId, PaymentMethodId},
-        payment_method::PaymentMethod,
-    },
+    domain::ids::{CustomerId, PaymentMethodId},
     store,
     wire::{
         list::List,
@@ -34,9 +32,7 @@ use crate::{
     },
 };
 
-errors! {
-    CreatePaymentMethodErrors: Charging [ParameterMissing]
-}
+errors! { CreatePaymentMethodErrors: Charging [ParameterMissing] }
 
 /// Create a payment method
 ///
@@ -52,10 +48,7 @@ errors! {
         CreatePaymentMethodErrors,
     ),
 )]
-pub async fn create(
-    app: web::Data<App>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     run(&app, request, |request, origin, params| {
         app.idempotency
             .run(request, CreatePaymentMethod { origin, params })
@@ -63,9 +56,7 @@ pub async fn create(
     .await
 }
 
-errors! {
-    UpdatePaymentMethodErrors: Charging [PaymentMethodUnexpectedState, ResourceMissing]
-}
+errors! { UpdatePaymentMethodErrors: Charging [PaymentMethodUnexpectedState, ResourceMissing] }
 
 /// Update a payment method
 ///
@@ -73,21 +64,14 @@ errors! {
 #[utoipa::path(
     post, path = "/payment_methods/{id}", tag = "Payment methods",
     operation_id = "updatePaymentMethod",
-    params(
-        ("id" = String, Path, description = "The payment method's id: pm_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The payment method's id: pm_…"), MutatingHeaders),
     request_body = UpdatePaymentMethodParams,
     responses(
         (status = 200, description = "The payment method.", body = PaymentMethodView),
         UpdatePaymentMethodErrors,
     ),
 )]
-pub async fn update(
-    app: web::Data<App>,
-    id: web::Path<String>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
         app.idempotency
@@ -110,21 +94,14 @@ errors! {
 #[utoipa::path(
     post, path = "/payment_methods/{id}/attach", tag = "Payment methods",
     operation_id = "attachPaymentMethod",
-    params(
-        ("id" = String, Path, description = "The payment method's id: pm_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The payment method's id: pm_…"), MutatingHeaders),
     request_body = AttachPaymentMethodParams,
     responses(
         (status = 200, description = "The payment method.", body = PaymentMethodView),
         AttachPaymentMethodErrors,
     ),
 )]
-pub async fn attach(
-    app: web::Data<App>,
-    id: web::Path<String>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn attach(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
         app.idempotency
@@ -133,9 +110,7 @@ pub async fn attach(
     .await
 }
 
-errors! {
-    DetachPaymentMethodErrors: Mutating [PaymentMethodUnexpectedState, ResourceMissing]
-}
+errors! { DetachPaymentMethodErrors: Mutating [PaymentMethodUnexpectedState, ResourceMissing] }
 
 /// Detach a payment method from its customer
 ///
@@ -143,21 +118,14 @@ errors! {
 #[utoipa::path(
     post, path = "/payment_methods/{id}/detach", tag = "Payment methods",
     operation_id = "detachPaymentMethod",
-    params(
-        ("id" = String, Path, description = "The payment method's id: pm_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The payment method's id: pm_…"), MutatingHeaders),
     request_body = DetachPaymentMethodParams,
     responses(
         (status = 200, description = "The payment method.", body = PaymentMethodView),
         DetachPaymentMethodErrors,
     ),
 )]
-pub async fn detach(
-    app: web::Data<App>,
-    id: web::Path<String>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn detach(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
         app.idempotency
@@ -174,9 +142,7 @@ parameters! {
     }
 }
 
-errors! {
-    RetrievePaymentMethodErrors: Reading [ResourceMissing]
-}
+errors! { RetrievePaymentMethodErrors: Reading [ResourceMissing] }
 
 /// Retrieve a payment method
 #[utoipa::path(
@@ -191,19 +157,13 @@ errors! {
         RetrievePaymentMethodErrors,
     ),
 )]
-pub async fn retrieve(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     let expand = query_params::<ExpandPaymentMethodQuery>(&request)?.expand;
-    let id = path_id(&request, PaymentMethodId::parse, PaymentMethodId::PREFIX)?;
+    let id = path_id::<PaymentMethodId>(&request)?;
     one(&app, caller, id, None, expand).await
 }
 
-errors! {
-    RetrievePaymentMethodOfCustomerErrors: Reading [ResourceMissing]
-}
+errors! { RetrievePaymentMethodOfCustomerErrors: Reading [ResourceMissing] }
 
 /// Retrieve a payment method of a customer
 #[utoipa::path(
@@ -220,14 +180,14 @@ errors! {
     ),
 )]
 pub async fn retrieve_of_customer(
-    app: web::Data<App>,
+    app: Data<App>,
     caller: Caller,
     request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
+) -> HttpResult {
     let expand = query_params::<ExpandPaymentMethodQuery>(&request)?.expand;
-    let customer = path_id(&request, CustomerId::parse, CustomerId::PREFIX)?;
+    let customer = path_id::<CustomerId>(&request)?;
     let id = PaymentMethodId::parse(request.match_info().query("payment_method"));
-    let id = id.ok_or_else(|| HttpError::missing_id(PaymentMethodId::PREFIX))?;
+    let id = id.ok_or_else(HttpError::missing_id::<PaymentMethodId>)?;
     one(&app, caller, id, Some(customer), expand).await
 }
 
@@ -238,20 +198,17 @@ async fn one(
     id: PaymentMethodId,
     of: Option<CustomerId>,
     expand: Expansion,
-) -> Result<HttpResponse, HttpError> {
-    let (account, audience) = (caller.account, caller.audience());
-    let method = app
-        .snapshot(account, move |connection| {
-            Box::pin(async move {
-                let found = store::payment_methods::find(&mut *connection, account, id).await?;
-                let found = found.filter(|method| of.is_none() || method.customer() == of);
-                let Some(method) = found else { return Ok(None) };
-                view(connection, audience, &method, &expand).await.map(Some)
-            })
+) -> HttpResult {
+    let found = list::shown(app, caller, expand, move |connection| {
+        Box::pin(async move {
+            let found = store::payment_methods::find(connection, caller.account, id).await?;
+            Ok(found.filter(|method| of.is_none() || method.customer() == of))
         })
+    });
+    let shown = found
         .await?
-        .ok_or_else(|| HttpError::missing_id(PaymentMethodId::PREFIX))?;
-    Ok(HttpResponse::Ok().json(method))
+        .ok_or_else(HttpError::missing_id::<PaymentMethodId>)?;
+    Ok(HttpResponse::Ok().json(shown))
 }
 
 parameters! {
@@ -266,9 +223,7 @@ parameters! {
     }
 }
 
-errors! {
-    ListPaymentMethodsErrors: Reading [ParameterMissing]
-}
+errors! { ListPaymentMethodsErrors: Reading [ParameterMissing] }
 
 /// List payment methods
 ///
@@ -281,19 +236,15 @@ errors! {
         ListPaymentMethodsErrors,
     ),
 )]
-pub async fn list(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
-    let (page, query) = list::query::<ListPaymentMethodsQuery>(&request, method_id)?;
+pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
+    let (page, query) = list::query::<PaymentMethodId, ListPaymentMethodsQuery>(&request)?;
     reply(
         &app,
         caller,
+        "/payment_methods",
         page,
         query.customer,
         query.expand,
-        "/payment_methods",
     )
     .await
 }
@@ -308,9 +259,7 @@ parameters! {
     }
 }
 
-errors! {
-    ListPaymentMethodsOfCustomerErrors: Reading [ResourceMissing]
-}
+errors! { ListPaymentMethodsOfCustomerErrors: Reading [ResourceMissing] }
 
 /// List the payment methods of a customer
 #[utoipa::path(
@@ -326,51 +275,35 @@ errors! {
         ListPaymentMethodsOfCustomerErrors,
     ),
 )]
-pub async fn list_of_customer(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
-    let id = path_id(&request, CustomerId::parse, CustomerId::PREFIX)?;
+pub async fn list_of_customer(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
+    let id = path_id::<CustomerId>(&request)?;
     let account = caller.account;
     app.read(account, move |connection| {
         Box::pin(store::customers::find(connection, account, id))
     })
     .await?
     .filter(|customer| !customer.deleted)
-    .ok_or_else(|| HttpError::missing_id(CustomerId::PREFIX))?;
-    let (page, query) = list::query::<ListPaymentMethodsOfCustomerQuery>(&request, method_id)?;
+    .ok_or_else(HttpError::missing_id::<CustomerId>)?;
+    let (page, query) =
+        list::query::<PaymentMethodId, ListPaymentMethodsOfCustomerQuery>(&request)?;
     let path = format!("/customers/{id}/payment_methods");
-    reply(&app, caller, page, id, query.expand, &path).await
-}
-
-fn method_id(text: &str) -> Option<Uuid> {
-    PaymentMethodId::parse(text).map(|id| id.0)
+    reply(&app, caller, &path, page, id, query.expand).await
 }
 
 /// One page of the list at `path`.
 async fn reply(
     app: &App,
     caller: Caller,
+    path: &str,
     page: Page,
     customer: CustomerId,
     expand: Expansion,
-    path: &str,
-) -> Result<HttpResponse, HttpError> {
-    let (account, audience, cursor) = (caller.account, caller.audience(), page.cursor);
-    let listed = app
-        .snapshot(account, move |connection| {
-            Box::pin(async move {
-                let found =
-                    store::payment_methods::list(&mut *connection, account, &page, customer)
-                        .await?;
-                let Some(Listed { data, has_more }) = found else {
-                    return Ok(None);
-                };
-                let data = PaymentMethod::views(connection, audience, &data, &expand).await?;
-                Ok(Some(Listed { data, has_more }))
-            })
-        })
-        .await?;
-    list::reply(caller.dialect, path, &cursor, AN_OBJECT, listed)
+) -> HttpResult {
+    let account = caller.account;
+    let listed = list::shown_page(app, caller, page, expand, move |connection, page| {
+        Box::pin(store::payment_methods::list(
+            connection, account, page, customer,
+        ))
+    });
+    list::reply(caller.dialect, path, listed.await?)
 }

@@ -1,13 +1,15 @@
 //! `/refunds`
 
-use actix_web::{HttpRequest, HttpResponse, web};
-use charge_once_pages::{AN_OBJECT, Listed, Page, PageQuery};
-use charge_once_strict_params::{Expand, parameters};
-use uuid::Uuid;
+use actix_web::{
+    HttpRequest, HttpResponse,
+    web::{Data, Path},
+};
+use charge_once_pages::{Page, PageQuery};
+use charge_once_strict_params::{Expand, Expansion, parameters};
 
 use super::{
     app::App,
-    error::HttpError,
+    error::{HttpError, HttpResult},
     error_responses::errors,
     list,
     parameters::MutatingHeaders,
@@ -15,14 +17,8 @@ use super::{
     request::{Caller, MutatingRequest, path_id, query_params},
 };
 use crate::{
-    commands::{
-        CreateRefund, UpdateRefund,
-        expansions::{Shown, view},
-    },
-    domain::{
-        ids::{ChargeId, PaymentIntentId, RefundId},
-        refund::Refund,
-    },
+    commands::{CreateRefund, UpdateRefund},
+    domain::ids::{ChargeId, PaymentIntentId, RefundId},
     store::{self, refunds::RefundFilter},
     wire::{
         list::List,
@@ -51,40 +47,28 @@ errors! {
         CreateRefundErrors,
     ),
 )]
-pub async fn create(
-    app: web::Data<App>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     run(&app, request, |request, origin, params| {
         app.run_with_processor(request, CreateRefund { origin, params })
     })
     .await
 }
 
-errors! {
-    UpdateRefundErrors: Mutating [ResourceMissing]
-}
+errors! { UpdateRefundErrors: Mutating [ResourceMissing] }
 
 /// Update a refund
 ///
 /// Names of metadata that the request doesn't mention stay; an empty value unsets.
 #[utoipa::path(
     post, path = "/refunds/{id}", tag = "Refunds", operation_id = "updateRefund",
-    params(
-        ("id" = String, Path, description = "The refund's id: re_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The refund's id: re_…"), MutatingHeaders),
     request_body = UpdateRefundParams,
     responses(
         (status = 200, description = "The refund.", body = RefundView),
         UpdateRefundErrors,
     ),
 )]
-pub async fn update(
-    app: web::Data<App>,
-    id: web::Path<String>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
         app.idempotency
@@ -101,41 +85,25 @@ parameters! {
     }
 }
 
-errors! {
-    RetrieveRefundErrors: Reading [ResourceMissing]
-}
+errors! { RetrieveRefundErrors: Reading [ResourceMissing] }
 
 /// Retrieve a refund
 #[utoipa::path(
     get, path = "/refunds/{id}", tag = "Refunds", operation_id = "retrieveRefund",
-    params(
-        ("id" = String, Path, description = "The refund's id: re_…"),
-        ExpandRefundQuery,
-    ),
+    params(("id" = String, Path, description = "The refund's id: re_…"), ExpandRefundQuery),
     responses(
         (status = 200, description = "The refund.", body = RefundView),
         RetrieveRefundErrors,
     ),
 )]
-pub async fn retrieve(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     let expand = query_params::<ExpandRefundQuery>(&request)?.expand;
-    let id = path_id(&request, RefundId::parse, RefundId::PREFIX)?;
-    let (account, audience) = (caller.account, caller.audience());
-    let refund = app
-        .snapshot(account, move |connection| {
-            Box::pin(async move {
-                let found = store::refunds::find(&mut *connection, account, id).await?;
-                let Some(refund) = found else { return Ok(None) };
-                view(connection, audience, &refund, &expand).await.map(Some)
-            })
-        })
-        .await?
-        .ok_or_else(|| HttpError::missing_id(RefundId::PREFIX))?;
-    Ok(HttpResponse::Ok().json(refund))
+    let id = path_id::<RefundId>(&request)?;
+    let found = list::shown(&app, caller, expand, move |connection| {
+        Box::pin(store::refunds::find(connection, caller.account, id))
+    });
+    let shown = found.await?.ok_or_else(HttpError::missing_id::<RefundId>)?;
+    Ok(HttpResponse::Ok().json(shown))
 }
 
 parameters! {
@@ -150,9 +118,7 @@ parameters! {
     }
 }
 
-errors! {
-    ListRefundsErrors: Reading []
-}
+errors! { ListRefundsErrors: Reading [] }
 
 /// List refunds
 #[utoipa::path(
@@ -163,13 +129,13 @@ errors! {
         ListRefundsErrors,
     ),
 )]
-pub async fn list(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
-    let (page, query) = list::query::<ListRefundsQuery>(&request, refund_id)?;
-    reply(&app, caller, page, query, "/refunds").await
+pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
+    let (page, query) = list::query::<RefundId, ListRefundsQuery>(&request)?;
+    let filter = RefundFilter {
+        charge: query.charge,
+        intent: query.payment_intent,
+    };
+    reply(&app, caller, "/refunds", page, filter, query.expand).await
 }
 
 parameters! {
@@ -180,9 +146,7 @@ parameters! {
     }
 }
 
-errors! {
-    ListRefundsOfChargeErrors: Reading [ResourceMissing]
-}
+errors! { ListRefundsOfChargeErrors: Reading [ResourceMissing] }
 
 /// List the refunds of a charge
 #[utoipa::path(
@@ -197,58 +161,35 @@ errors! {
         ListRefundsOfChargeErrors,
     ),
 )]
-pub async fn list_of_charge(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
-    let id = path_id(&request, ChargeId::parse, ChargeId::PREFIX)?;
+pub async fn list_of_charge(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
+    let id = path_id::<ChargeId>(&request)?;
     let account = caller.account;
     app.read(account, move |connection| {
         Box::pin(store::charges::find(connection, account, id))
     })
     .await?
-    .ok_or_else(|| HttpError::missing_id(ChargeId::PREFIX))?;
-    let (page, query) = list::query::<ListRefundsOfChargeQuery>(&request, refund_id)?;
-    let query = ListRefundsQuery {
+    .ok_or_else(HttpError::missing_id::<ChargeId>)?;
+    let (page, query) = list::query::<RefundId, ListRefundsOfChargeQuery>(&request)?;
+    let filter = RefundFilter {
         charge: Some(id),
-        payment_intent: None,
-        expand: query.expand,
+        intent: None,
     };
     let path = format!("/charges/{id}/refunds");
-    reply(&app, caller, page, query, &path).await
-}
-
-fn refund_id(text: &str) -> Option<Uuid> {
-    RefundId::parse(text).map(|id| id.0)
+    reply(&app, caller, &path, page, filter, query.expand).await
 }
 
 /// One page of the list at `path`.
 async fn reply(
     app: &App,
     caller: Caller,
-    page: Page,
-    query: ListRefundsQuery,
     path: &str,
-) -> Result<HttpResponse, HttpError> {
-    let ListRefundsQuery {
-        charge,
-        payment_intent: intent,
-        expand,
-    } = query;
-    let (account, audience) = (caller.account, caller.audience());
-    let (cursor, filter) = (page.cursor, RefundFilter { charge, intent });
-    let listed = app
-        .snapshot(account, move |connection| {
-            Box::pin(async move {
-                let found = store::refunds::list(&mut *connection, account, &page, &filter).await?;
-                let Some(Listed { data, has_more }) = found else {
-                    return Ok(None);
-                };
-                let data = Refund::views(connection, audience, &data, &expand).await?;
-                Ok(Some(Listed { data, has_more }))
-            })
-        })
-        .await?;
-    list::reply(caller.dialect, path, &cursor, AN_OBJECT, listed)
+    page: Page,
+    filter: RefundFilter,
+    expand: Expansion,
+) -> HttpResult {
+    let account = caller.account;
+    let listed = list::shown_page(app, caller, page, expand, move |connection, page| {
+        Box::pin(store::refunds::list(connection, account, page, filter))
+    });
+    list::reply(caller.dialect, path, listed.await?)
 }

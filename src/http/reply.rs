@@ -15,7 +15,7 @@ use chrono::SecondsFormat;
 
 use super::{
     app::App,
-    error::HttpError,
+    error::{HttpError, HttpResult},
     faults::{Fault, before_the_work, lost},
     request::MutatingRequest,
     request_log::AboutResource,
@@ -39,7 +39,7 @@ pub async fn run<F: Future<Output = Outcome>>(
     app: &App,
     request: MutatingRequest,
     by: impl FnOnce(Request, Origin, Params) -> F,
-) -> Result<HttpResponse, HttpError> {
+) -> HttpResult {
     let MutatingRequest {
         origin,
         params,
@@ -108,7 +108,7 @@ fn refuse_new_work_when_stopping(app: &App) -> Result<(), HttpError> {
     Ok(())
 }
 
-fn answer(app: &App, outcome: Outcome, dialect: Dialect) -> Result<HttpResponse, HttpError> {
+fn answer(app: &App, outcome: Outcome, dialect: Dialect) -> HttpResult {
     match outcome {
         Outcome::Stored {
             record, replayed, ..
@@ -137,7 +137,7 @@ fn answer(app: &App, outcome: Outcome, dialect: Dialect) -> Result<HttpResponse,
 }
 
 /// Status, body bytes and every header of the record, repeated names included.
-pub fn render(record: &Record, replayed: bool) -> Result<HttpResponse, HttpError> {
+pub fn render(record: &Record, replayed: bool) -> HttpResult {
     let unreadable =
         || HttpError::failed_without_key(Failure::internal("a stored reply can't be rendered"));
     let status = StatusCode::from_u16(record.reply.status).map_err(|_| unreadable())?;

@@ -32,7 +32,7 @@ use crate::{
     domain::{
         account::Account,
         api_key::holds_secret,
-        ids::{AccountId, RequestId},
+        ids::{AccountId, ObjectId, RequestId},
         order::ITEM_TEXT_MAX_CHARS,
     },
     idempotency::{
@@ -433,13 +433,9 @@ fn storable_path(request: &HttpRequest) -> Option<Cow<'_, str>> {
 }
 
 /// The id that the path names as `{id}`. 404 for text that is no id of that kind.
-pub fn path_id<T>(
-    request: &HttpRequest,
-    parse: impl Fn(&str) -> Option<T>,
-    prefix: &str,
-) -> Result<T, HttpError> {
-    let id = parse(request.match_info().query("id"));
-    id.ok_or_else(|| HttpError::missing_id(prefix))
+pub fn path_id<Id: ObjectId>(request: &HttpRequest) -> Result<Id, HttpError> {
+    let id = Id::parse(request.match_info().query("id"));
+    id.ok_or_else(HttpError::missing_id::<Id>)
 }
 
 /// The request's own id, as the outermost middleware made it.

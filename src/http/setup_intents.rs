@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use actix_web::{HttpRequest, HttpResponse, web};
-use charge_once_pages::{AN_OBJECT, Listed, PageQuery};
+use actix_web::{
+    HttpRequest, HttpResponse,
+    web::{Data, Path},
+};
+use charge_once_pages::PageQuery;
 use charge_once_strict_params::{Expand, Text, parameters};
-use uuid::Uuid;
 
 use super::{
     app::App,
-    error::HttpError,
+    error::{HttpError, HttpResult},
     error_responses::errors,
     list,
     parameters::MutatingHeaders,
@@ -17,14 +19,8 @@ use super::{
     request::{Caller, MutatingRequest, path_id, query_params},
 };
 use crate::{
-    commands::{
-        CancelSetupIntent, ConfirmSetupIntent, CreateSetupIntent, UpdateSetupIntent,
-        expansions::{Shown, view},
-    },
-    domain::{
-        ids::{CustomerId, PaymentMethodId, SetupIntentId},
-        setup_intent::SetupIntent,
-    },
+    commands::{CancelSetupIntent, ConfirmSetupIntent, CreateSetupIntent, UpdateSetupIntent},
+    domain::ids::{CustomerId, PaymentMethodId, SetupIntentId},
     store::{self, setup_intents::SetupFilter},
     wire::{
         intent_parameters::wrong_client_secret,
@@ -57,10 +53,7 @@ errors! {
         CreateSetupIntentErrors,
     ),
 )]
-pub async fn create(
-    app: web::Data<App>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     run(&app, request, |request, origin, params| {
         let public_url = Arc::clone(&app.public_url);
         let command = CreateSetupIntent {
@@ -85,21 +78,14 @@ errors! {
 /// is to be confirmed again. Names of metadata that the request doesn't mention stay.
 #[utoipa::path(
     post, path = "/setup_intents/{id}", tag = "Setup intents", operation_id = "updateSetupIntent",
-    params(
-        ("id" = String, Path, description = "The setup intent's id: seti_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The setup intent's id: seti_…"), MutatingHeaders),
     request_body = UpdateSetupIntentParams,
     responses(
         (status = 200, description = "The setup intent.", body = SetupIntentView),
         UpdateSetupIntentErrors,
     ),
 )]
-pub async fn update(
-    app: web::Data<App>,
-    id: web::Path<String>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
         app.idempotency
@@ -121,21 +107,14 @@ errors! {
 #[utoipa::path(
     post, path = "/setup_intents/{id}/confirm", tag = "Setup intents",
     operation_id = "confirmSetupIntent",
-    params(
-        ("id" = String, Path, description = "The setup intent's id: seti_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The setup intent's id: seti_…"), MutatingHeaders),
     request_body = ConfirmSetupIntentParams,
     responses(
         (status = 200, description = "The setup intent.", body = SetupIntentView),
         ConfirmSetupIntentErrors,
     ),
 )]
-pub async fn confirm(
-    app: web::Data<App>,
-    id: web::Path<String>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn confirm(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
         let public_url = Arc::clone(&app.public_url);
@@ -150,9 +129,7 @@ pub async fn confirm(
     .await
 }
 
-errors! {
-    CancelSetupIntentErrors: Mutating [ResourceMissing, SetupIntentUnexpectedState]
-}
+errors! { CancelSetupIntentErrors: Mutating [ResourceMissing, SetupIntentUnexpectedState] }
 
 /// Cancel a setup intent
 ///
@@ -160,21 +137,14 @@ errors! {
 #[utoipa::path(
     post, path = "/setup_intents/{id}/cancel", tag = "Setup intents",
     operation_id = "cancelSetupIntent",
-    params(
-        ("id" = String, Path, description = "The setup intent's id: seti_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The setup intent's id: seti_…"), MutatingHeaders),
     request_body = CancelSetupIntentParams,
     responses(
         (status = 200, description = "The setup intent.", body = SetupIntentView),
         CancelSetupIntentErrors,
     ),
 )]
-pub async fn cancel(
-    app: web::Data<App>,
-    id: web::Path<String>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn cancel(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
         app.idempotency
@@ -193,9 +163,7 @@ parameters! {
     }
 }
 
-errors! {
-    RetrieveSetupIntentErrors: Reading [ResourceMissing]
-}
+errors! { RetrieveSetupIntentErrors: Reading [ResourceMissing] }
 
 /// Retrieve a setup intent
 #[utoipa::path(
@@ -209,26 +177,15 @@ errors! {
         RetrieveSetupIntentErrors,
     ),
 )]
-pub async fn retrieve(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     let query = query_params::<RetrieveSetupIntentQuery>(&request)?;
-    let id = path_id(&request, SetupIntentId::parse, SetupIntentId::PREFIX)?;
-    let (account, audience) = (caller.account, caller.audience());
-    let setup = app
-        .snapshot(account, move |connection| {
-            Box::pin(async move {
-                let found = store::setup_intents::find(&mut *connection, account, id).await?;
-                let Some(setup) = found else { return Ok(None) };
-                view(connection, audience, &setup, &query.expand)
-                    .await
-                    .map(Some)
-            })
-        })
+    let id = path_id::<SetupIntentId>(&request)?;
+    let found = list::shown(&app, caller, query.expand, move |connection| {
+        Box::pin(store::setup_intents::find(connection, caller.account, id))
+    });
+    let setup = found
         .await?
-        .ok_or_else(|| HttpError::missing_id(SetupIntentId::PREFIX))?;
+        .ok_or_else(HttpError::missing_id::<SetupIntentId>)?;
     let secret = query.client_secret;
     if secret.is_some_and(|secret| secret != setup.client_secret) {
         return Err(wrong_client_secret().into());
@@ -248,9 +205,7 @@ parameters! {
     }
 }
 
-errors! {
-    ListSetupIntentsErrors: Reading []
-}
+errors! { ListSetupIntentsErrors: Reading [] }
 
 /// List setup intents
 #[utoipa::path(
@@ -261,34 +216,17 @@ errors! {
         ListSetupIntentsErrors,
     ),
 )]
-pub async fn list(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
-    let (page, query) = list::query::<ListSetupIntentsQuery>(&request, setup_intent_id)?;
+pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
+    let (page, query) = list::query::<SetupIntentId, ListSetupIntentsQuery>(&request)?;
     let filter = SetupFilter {
         customer: query.customer,
         payment_method: query.payment_method,
     };
-    let (account, audience) = (caller.account, caller.audience());
-    let cursor = page.cursor;
-    let listed = app
-        .snapshot(account, move |connection| {
-            Box::pin(async move {
-                let found =
-                    store::setup_intents::list(&mut *connection, account, &page, filter).await?;
-                let Some(Listed { data, has_more }) = found else {
-                    return Ok(None);
-                };
-                let data = SetupIntent::views(connection, audience, &data, &query.expand).await?;
-                Ok(Some(Listed { data, has_more }))
-            })
-        })
-        .await?;
-    list::reply(caller.dialect, "/setup_intents", &cursor, AN_OBJECT, listed)
-}
-
-fn setup_intent_id(text: &str) -> Option<Uuid> {
-    SetupIntentId::parse(text).map(|id| id.0)
+    let account = caller.account;
+    let listed = list::shown_page(&app, caller, page, query.expand, move |connection, page| {
+        Box::pin(store::setup_intents::list(
+            connection, account, page, filter,
+        ))
+    });
+    list::reply(caller.dialect, "/setup_intents", listed.await?)
 }

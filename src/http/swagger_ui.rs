@@ -1,9 +1,12 @@
 //! Swagger UI, compiled in.
 
-use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web::{HttpRequest, HttpResponse, web::Data};
 use charge_once_edge::{swagger_ui, swagger_ui_redirect};
 
-use super::{app::App, error::HttpError};
+use super::{
+    app::App,
+    error::{HttpError, HttpResult},
+};
 use crate::{
     idempotency::Failure,
     wire::error::{ApiError, ErrorCode},
@@ -13,10 +16,7 @@ use crate::{
 const INITIALIZER: &str = include_str!("swagger_ui/initializer.js");
 
 /// A file of Swagger UI.
-pub(super) async fn file(
-    app: web::Data<App>,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
+pub(super) async fn file(app: Data<App>, request: HttpRequest) -> HttpResult {
     let initializer = || format!("const HAS_CONSOLE = {};\n{INITIALIZER}", app.has_console);
     swagger_ui(request.match_info().query("file"), initializer)
         .map_err(|error| HttpError::failed_without_key(Failure::internal(error)))?

@@ -1,10 +1,10 @@
 //! `/test`: for tests of a client's retries, on servers with `FAULTS`.
 
-use actix_web::{HttpResponse, web};
+use actix_web::web::Data;
 
 use super::{
     app::App,
-    error::HttpError,
+    error::{HttpError, HttpResult},
     error_responses::errors,
     faults::for_test_accounts_only,
     parameters::MutatingHeaders,
@@ -19,9 +19,7 @@ use crate::{
     },
 };
 
-errors! {
-    CreateTestAccountErrors: Mutating []
-}
+errors! { CreateTestAccountErrors: Mutating [] }
 
 /// Create a test account
 ///
@@ -36,10 +34,7 @@ errors! {
         CreateTestAccountErrors,
     ),
 )]
-pub async fn create(
-    app: web::Data<App>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     must_be_allowed(request.testing)?;
     if !request.testing.makes_accounts {
         let message =
@@ -54,9 +49,7 @@ pub async fn create(
     .await
 }
 
-errors! {
-    ExpireKeysErrors: Mutating []
-}
+errors! { ExpireKeysErrors: Mutating [] }
 
 /// Let keys expire
 ///
@@ -70,10 +63,7 @@ errors! {
         ExpireKeysErrors,
     ),
 )]
-pub async fn expire_keys(
-    app: web::Data<App>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn expire_keys(app: Data<App>, request: MutatingRequest) -> HttpResult {
     must_be_allowed(request.testing)?;
     run(&app, request, |request, origin, params| {
         app.idempotency.run(request, ExpireKeys { origin, params })

@@ -1,11 +1,14 @@
 //! `/webhook_endpoints`
 
-use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web::{
+    HttpRequest, HttpResponse,
+    web::{Data, Path},
+};
 use charge_once_pages::{AN_OBJECT, PageQuery};
 
 use super::{
     app::App,
-    error::HttpError,
+    error::{HttpError, HttpResult},
     error_responses::errors,
     list,
     parameters::MutatingHeaders,
@@ -26,9 +29,7 @@ use crate::{
     },
 };
 
-errors! {
-    CreateWebhookEndpointErrors: Mutating [ParameterMissing]
-}
+errors! { CreateWebhookEndpointErrors: Mutating [ParameterMissing] }
 
 /// Create a webhook endpoint
 ///
@@ -43,10 +44,7 @@ errors! {
         CreateWebhookEndpointErrors,
     ),
 )]
-pub async fn create(
-    app: web::Data<App>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     run(&app, request, |request, origin, params| {
         app.idempotency
             .run(request, CreateWebhookEndpoint { origin, params })
@@ -54,9 +52,7 @@ pub async fn create(
     .await
 }
 
-errors! {
-    UpdateWebhookEndpointErrors: Mutating [ResourceMissing]
-}
+errors! { UpdateWebhookEndpointErrors: Mutating [ResourceMissing] }
 
 /// Update a webhook endpoint
 ///
@@ -66,21 +62,14 @@ errors! {
 #[utoipa::path(
     post, path = "/webhook_endpoints/{id}", tag = "Webhooks",
     operation_id = "updateWebhookEndpoint",
-    params(
-        ("id" = String, Path, description = "The endpoint's id: we_…"),
-        MutatingHeaders,
-    ),
+    params(("id" = String, Path, description = "The endpoint's id: we_…"), MutatingHeaders),
     request_body = UpdateWebhookEndpointParams,
     responses(
         (status = 200, description = "The endpoint, without its secret.", body = WebhookEndpointView),
         UpdateWebhookEndpointErrors,
     ),
 )]
-pub async fn update(
-    app: web::Data<App>,
-    id: web::Path<String>,
-    request: MutatingRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
         let command = UpdateWebhookEndpoint { origin, id, params };
@@ -89,9 +78,7 @@ pub async fn update(
     .await
 }
 
-errors! {
-    DeleteWebhookEndpointErrors: Reading [ResourceMissing]
-}
+errors! { DeleteWebhookEndpointErrors: Reading [ResourceMissing] }
 
 /// Delete a webhook endpoint
 ///
@@ -106,13 +93,9 @@ errors! {
         DeleteWebhookEndpointErrors,
     ),
 )]
-pub async fn delete(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn delete(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     no_query(&request)?;
-    let (account, id) = (caller.account, endpoint_id(&request)?);
+    let (account, id) = (caller.account, path_id::<WebhookEndpointId>(&request)?);
     let deleted = app
         .write(account, move |tx| {
             Box::pin(endpoints::delete(tx, account.0, id.0))
@@ -121,13 +104,11 @@ pub async fn delete(
     if deleted {
         Ok(HttpResponse::Ok().json(DeletedWebhookEndpointView::new(id.to_string())))
     } else {
-        Err(HttpError::missing_id(WebhookEndpointId::PREFIX))
+        Err(HttpError::missing_id::<WebhookEndpointId>())
     }
 }
 
-errors! {
-    RetrieveWebhookEndpointErrors: Reading [ResourceMissing]
-}
+errors! { RetrieveWebhookEndpointErrors: Reading [ResourceMissing] }
 
 /// Retrieve a webhook endpoint
 ///
@@ -141,25 +122,19 @@ errors! {
         RetrieveWebhookEndpointErrors,
     ),
 )]
-pub async fn retrieve(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     no_query(&request)?;
-    let (account, id) = (caller.account, endpoint_id(&request)?);
+    let (account, id) = (caller.account, path_id::<WebhookEndpointId>(&request)?);
     let endpoint = app
         .read(account, move |connection| {
             Box::pin(endpoints::find(connection, account.0, id.0))
         })
         .await?
-        .ok_or_else(|| HttpError::missing_id(WebhookEndpointId::PREFIX))?;
+        .ok_or_else(HttpError::missing_id::<WebhookEndpointId>)?;
     Ok(HttpResponse::Ok().json(WebhookEndpointView::from(&endpoint)))
 }
 
-errors! {
-    ListWebhookEndpointsErrors: Reading []
-}
+errors! { ListWebhookEndpointsErrors: Reading [] }
 
 /// List webhook endpoints
 #[utoipa::path(
@@ -170,14 +145,8 @@ errors! {
         ListWebhookEndpointsErrors,
     ),
 )]
-pub async fn list(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
-    let (page, ()) = list::query(&request, |text| {
-        WebhookEndpointId::parse(text).map(|id| id.0)
-    })?;
+pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
+    let (page, ()) = list::query::<WebhookEndpointId, _>(&request)?;
     let (account, cursor) = (caller.account, page.cursor);
     let listed = app
         .read(account, move |connection| {
@@ -187,19 +156,12 @@ pub async fn list(
             })
         })
         .await?;
-    let views = listed.map(|page| page.map(|endpoint| WebhookEndpointView::from(&endpoint)));
-    list::reply(
-        caller.dialect,
-        "/webhook_endpoints",
-        &cursor,
-        AN_OBJECT,
-        views,
-    )
+    let listed = listed.ok_or_else(|| cursor.unknown(AN_OBJECT))?;
+    let views = listed.map(|endpoint| WebhookEndpointView::from(&endpoint));
+    list::reply(caller.dialect, "/webhook_endpoints", views)
 }
 
-errors! {
-    ListWebhookDeliveriesErrors: Reading [ResourceMissing]
-}
+errors! { ListWebhookDeliveriesErrors: Reading [ResourceMissing] }
 
 /// List the deliveries to a webhook endpoint
 ///
@@ -207,29 +169,20 @@ errors! {
 #[utoipa::path(
     get, path = "/webhook_endpoints/{id}/deliveries", tag = "Webhooks",
     operation_id = "listWebhookDeliveries",
-    params(
-        ("id" = String, Path, description = "The endpoint's id: we_…"),
-        PageQuery,
-    ),
+    params(("id" = String, Path, description = "The endpoint's id: we_…"), PageQuery),
     responses(
         (status = 200, description = "A page, newest first.", body = List<WebhookDeliveryView>),
         ListWebhookDeliveriesErrors,
     ),
 )]
-pub async fn list_deliveries(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
-    let (account, id) = (caller.account, endpoint_id(&request)?);
+pub async fn list_deliveries(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
+    let (account, id) = (caller.account, path_id::<WebhookEndpointId>(&request)?);
     app.read(account, move |connection| {
         Box::pin(endpoints::find(connection, account.0, id.0))
     })
     .await?
-    .ok_or_else(|| HttpError::missing_id(WebhookEndpointId::PREFIX))?;
-    let (page, ()) = list::query(&request, |text| {
-        WebhookDeliveryId::parse(text).map(|id| id.0)
-    })?;
+    .ok_or_else(HttpError::missing_id::<WebhookEndpointId>)?;
+    let (page, ()) = list::query::<WebhookDeliveryId, _>(&request)?;
     let cursor = page.cursor;
     let listed = app
         .read(account, move |connection| {
@@ -241,10 +194,7 @@ pub async fn list_deliveries(
         })
         .await?;
     let path = format!("/webhook_endpoints/{id}/deliveries");
-    let views = listed.map(|page| page.map(|delivery| WebhookDeliveryView::from(&delivery)));
-    list::reply(caller.dialect, &path, &cursor, AN_OBJECT, views)
-}
-
-fn endpoint_id(request: &HttpRequest) -> Result<WebhookEndpointId, HttpError> {
-    path_id(request, WebhookEndpointId::parse, WebhookEndpointId::PREFIX)
+    let listed = listed.ok_or_else(|| cursor.unknown(AN_OBJECT))?;
+    let views = listed.map(|delivery| WebhookDeliveryView::from(&delivery));
+    list::reply(caller.dialect, &path, views)
 }

@@ -1,13 +1,13 @@
 //! `/workflows`: the requests that a client has linked, so that it finds out where to go on.
 
-use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web::{HttpRequest, HttpResponse, web::Data};
 use charge_once_edge::{encode_segment, last_segment};
 use charge_once_pages::{LIMIT_MAX, Limit, STARTING_AFTER};
 use charge_once_strict_params::{Error, card_numbers::holds_card_number, parameters};
 
 use super::{
     app::App,
-    error::HttpError,
+    error::{HttpError, HttpResult},
     error_responses::errors,
     idempotency_keys::KeyObject,
     parameters::KeyText,
@@ -40,9 +40,7 @@ parameters! {
     }
 }
 
-errors! {
-    ListWorkflowErrors: Reading []
-}
+errors! { ListWorkflowErrors: Reading [] }
 
 /// List a workflow, by path
 ///
@@ -63,18 +61,12 @@ errors! {
         ListWorkflowErrors,
     ),
 )]
-pub async fn list(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     let query = query_params(&request)?;
     page(&app, caller, &last_segment(&request), query).await
 }
 
-errors! {
-    LookUpWorkflowErrors: Reading [ParameterMissing]
-}
+errors! { LookUpWorkflowErrors: Reading [ParameterMissing] }
 
 /// List a workflow, by query
 ///
@@ -87,21 +79,12 @@ errors! {
         LookUpWorkflowErrors,
     ),
 )]
-pub async fn look_up(
-    app: web::Data<App>,
-    caller: Caller,
-    request: HttpRequest,
-) -> Result<HttpResponse, HttpError> {
+pub async fn look_up(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     let (WorkflowQuery { name }, query) = query_params(&request)?;
     page(&app, caller, name.as_bytes(), query).await
 }
 
-async fn page(
-    app: &App,
-    caller: Caller,
-    name: &[u8],
-    query: StepsQuery,
-) -> Result<HttpResponse, HttpError> {
+async fn page(app: &App, caller: Caller, name: &[u8], query: StepsQuery) -> HttpResult {
     let name = WorkflowName::parse(name).map_err(|error| {
         ApiError::new(ErrorCode::ParameterInvalid, error.to_string()).with_param("name".to_owned())
     })?;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use charge_once_pages::{Listed, Page, in_order_of};
+use charge_once_pages::{Listed, Page};
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
@@ -12,6 +12,7 @@ use super::{
     money::money,
     operations::OpenWork,
     people::StoredBillingDetails,
+    reads::{page_rows, reads_by_id},
     unknown::unknown,
 };
 use crate::domain::{
@@ -347,40 +348,11 @@ pub async fn delete_pending(
     Ok(())
 }
 
-/// One charge of the account. Takes no lock.
-pub async fn find(
-    connection: &mut PgConnection,
-    account_id: AccountId,
-    id: ChargeId,
-) -> Result<Option<Charge>, sqlx::Error> {
-    charge_rows!(
-        "SELECT",
-        "FROM charges WHERE account_id = $1 AND id = $2",
-        account_id.0,
-        id.0,
-    )
-    .fetch_optional(connection)
-    .await?
-    .map(Charge::try_from)
-    .transpose()
-}
-
-/// Reads and locks it, so that no other transaction changes it until this one ends.
-pub async fn lock(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: ChargeId,
-) -> Result<Option<Charge>, sqlx::Error> {
-    charge_rows!(
-        "SELECT",
-        "FROM charges WHERE account_id = $1 AND id = $2 FOR NO KEY UPDATE",
-        account_id.0,
-        id.0,
-    )
-    .fetch_optional(tx)
-    .await?
-    .map(Charge::try_from)
-    .transpose()
+reads_by_id! {
+    charge_rows, "charges", ChargeId => Charge;
+    /// An intent's lock comes before, those of its method and its customer after it.
+    lock;
+    find_all;
 }
 
 /// What a charge is tied to, besides what a client sees of it.
@@ -478,25 +450,6 @@ pub async fn update(
     .try_into()
 }
 
-/// Those of the account's charges that `ids` name. Takes no lock.
-pub async fn find_all(
-    connection: &mut PgConnection,
-    account_id: AccountId,
-    ids: &[ChargeId],
-) -> Result<HashMap<ChargeId, Charge>, sqlx::Error> {
-    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-    let rows = charge_rows!(
-        "SELECT",
-        "FROM charges WHERE account_id = $1 AND id = ANY($2)",
-        account_id.0,
-        &ids,
-    )
-    .fetch_all(connection)
-    .await?;
-    let by_id = |row: ChargeRow| Charge::try_from(row).map(|charge| (charge.id, charge));
-    rows.into_iter().map(by_id).collect()
-}
-
 /// What a list of charges is narrowed down to.
 #[derive(Debug, Default)]
 pub struct ChargeFilter {
@@ -513,7 +466,7 @@ pub async fn list(
     connection: &mut PgConnection,
     account_id: AccountId,
     page: &Page,
-    filter: &ChargeFilter,
+    filter: ChargeFilter,
 ) -> Result<Option<Listed<Charge>>, sqlx::Error> {
     if let Some(&cursor) = page.cursor.key()
         && find(&mut *connection, account_id, ChargeId(cursor))
@@ -522,60 +475,25 @@ pub async fn list(
     {
         return Ok(None);
     }
-    // Statements that differ in their order and filter: each walks an index of its own and stops.
-    // With a filter as a parameter that may be NULL, PostgreSQL's plan for any values would walk
-    // the primary key through everything that doesn't match.
     macro_rules! rows {
-        ($order:tt, $filter:tt) => {
-            charge_rows!(
-                "SELECT",
-                "
-                  FROM charges
-                 WHERE account_id = $1
-                   AND id < $2
-                   AND id > $3
-                   AND ($4::timestamptz IS NULL OR created_at >= $4)
-                   AND ($5::timestamptz IS NULL OR created_at < $5)
-                   "
-                    + $filter
-                    + " ORDER BY id "
-                    + $order
-                    + " LIMIT $9",
-                account_id.0,
-                page.below(),
-                page.above(),
-                page.created_from,
-                page.created_before,
-                filter.customer,
-                filter.order.map(|order| order.0),
-                filter.intent.map(|intent| intent.0),
-                page.rows(),
-            )
-            .fetch_all(connection)
-            .await?
+        ($filter:tt $(, $value:expr)*) => {
+            page_rows!(charge_rows, "charges", (connection, account_id, page), $filter $(, $value)*)
         };
     }
-    let rows = match (&filter.customer, filter.order, filter.intent) {
-        (None, None, None) => in_order_of!(
-            page,
-            rows,
-            "AND $6::text IS NULL AND $7::uuid IS NULL AND $8::uuid IS NULL"
+    let rows = match (filter.customer.as_deref(), filter.order, filter.intent) {
+        (None, None, None) => rows!(""),
+        (Some(customer), None, None) => rows!("AND customer = $7", customer),
+        (customer, Some(order), None) => rows!(
+            "AND order_id = $7 AND ($8::text IS NULL OR customer = $8)",
+            order.0,
+            customer
         ),
-        (Some(_), None, None) => in_order_of!(
-            page,
-            rows,
-            "AND customer = $6 AND $7::uuid IS NULL AND $8::uuid IS NULL"
-        ),
-        (_, Some(_), None) => in_order_of!(
-            page,
-            rows,
-            "AND ($6::text IS NULL OR customer = $6) AND order_id = $7 AND $8::uuid IS NULL"
-        ),
-        (_, _, Some(_)) => in_order_of!(
-            page,
-            rows,
-            "AND ($6::text IS NULL OR customer = $6) AND ($7::uuid IS NULL OR order_id = $7)
-             AND payment_intent_id = $8"
+        (customer, order, Some(intent)) => rows!(
+            "AND payment_intent_id = $7 AND ($8::text IS NULL OR customer = $8)
+             AND ($9::uuid IS NULL OR order_id = $9)",
+            intent.0,
+            customer,
+            order.map(|order| order.0)
         ),
     };
     let charges: Result<_, _> = rows.into_iter().map(Charge::try_from).collect();

@@ -2,7 +2,7 @@
 //!
 //! A step is concluded in the transaction that runs it, under the checkout's lock: [`lock`] first.
 
-use charge_once_pages::{Listed, Page, in_order_of};
+use charge_once_pages::{Listed, Page};
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use sqlx::{PgConnection, types::Json};
@@ -12,6 +12,7 @@ use super::{
     checkout_steps,
     items::{self, StoredItem},
     money::money,
+    reads::page_rows,
     unknown::unknown,
 };
 use crate::domain::{
@@ -380,7 +381,7 @@ pub async fn list(
     connection: &mut PgConnection,
     account_id: AccountId,
     page: &Page,
-    customer: Option<&str>,
+    customer: Option<String>,
 ) -> Result<Option<Listed<Checkout>>, sqlx::Error> {
     if let Some(&cursor) = page.cursor.key()
         && find(&mut *connection, account_id, CheckoutId(cursor))
@@ -389,40 +390,14 @@ pub async fn list(
     {
         return Ok(None);
     }
-    // Statements that differ in their order and filter: each walks an index of its own and stops.
-    // With a filter as a parameter that may be NULL, PostgreSQL's plan for any values would walk
-    // the primary key through everything that doesn't match.
     macro_rules! rows {
-        ($order:tt, $filter:tt) => {
-            checkout_rows!(
-                "SELECT",
-                "
-                  FROM checkouts
-                 WHERE account_id = $1
-                   AND id < $2
-                   AND id > $3
-                   AND ($4::timestamptz IS NULL OR created_at >= $4)
-                   AND ($5::timestamptz IS NULL OR created_at < $5)
-                   "
-                    + $filter
-                    + " ORDER BY id "
-                    + $order
-                    + " LIMIT $7",
-                account_id.0,
-                page.below(),
-                page.above(),
-                page.created_from,
-                page.created_before,
-                customer,
-                page.rows(),
-            )
-            .fetch_all(connection)
-            .await?
+        ($filter:tt $(, $value:expr)*) => {
+            page_rows!(checkout_rows, "checkouts", (connection, account_id, page), $filter $(, $value)*)
         };
     }
-    let rows = match customer {
-        None => in_order_of!(page, rows, "AND $6::text IS NULL"),
-        Some(_) => in_order_of!(page, rows, "AND customer = $6"),
+    let rows = match customer.as_deref() {
+        None => rows!(""),
+        Some(customer) => rows!("AND customer = $7", customer),
     };
     let runs: Result<Vec<CheckoutRun>, _> = rows.into_iter().map(CheckoutRun::try_from).collect();
     let checkouts = runs?.into_iter().map(|run| run.checkout).collect();

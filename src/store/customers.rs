@@ -2,12 +2,15 @@
 
 use std::collections::HashMap;
 
-use charge_once_pages::{Listed, Page, in_order_of};
+use charge_once_pages::{Listed, Page};
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
-use super::people::{StoredAddress, StoredShipping};
+use super::{
+    people::{StoredAddress, StoredShipping},
+    reads::{page_rows, reads_by_id},
+};
 use crate::domain::{
     customer::{Customer, CustomerDetails},
     ids::{AccountId, CustomerId, PaymentMethodId},
@@ -29,9 +32,11 @@ struct CustomerRow {
     shipping: Option<Json<StoredShipping>>,
 }
 
-impl From<CustomerRow> for Customer {
-    fn from(row: CustomerRow) -> Self {
-        Self {
+impl TryFrom<CustomerRow> for Customer {
+    type Error = sqlx::Error;
+
+    fn try_from(row: CustomerRow) -> Result<Self, sqlx::Error> {
+        Ok(Self {
             id: CustomerId(row.id),
             details: CustomerDetails {
                 address: row.address.map(|address| address.0.into()),
@@ -46,7 +51,7 @@ impl From<CustomerRow> for Customer {
             default_payment_method: row.default_payment_method_id.map(PaymentMethodId),
             created_at: row.created_at,
             deleted: row.deleted,
-        }
+        })
     }
 }
 
@@ -76,7 +81,7 @@ pub async fn insert(
     details: &CustomerDetails,
 ) -> Result<Customer, sqlx::Error> {
     let details = details.clone();
-    let row = customer_rows!(
+    customer_rows!(
         "
         INSERT INTO customers
                (account_id, id, address, description, email, metadata, name, phone,
@@ -100,62 +105,15 @@ pub async fn insert(
             .map(|shipping| Json(StoredShipping::from(shipping))) as _,
     )
     .fetch_one(tx)
-    .await?;
-    Ok(row.into())
+    .await?
+    .try_into()
 }
 
-/// One customer of the account, a deleted one included. Takes no lock.
-pub async fn find(
-    connection: &mut PgConnection,
-    account_id: AccountId,
-    id: CustomerId,
-) -> Result<Option<Customer>, sqlx::Error> {
-    let row = customer_rows!(
-        "SELECT",
-        "FROM customers WHERE account_id = $1 AND id = $2",
-        account_id.0,
-        id.0,
-    )
-    .fetch_optional(connection)
-    .await?;
-    Ok(row.map(Customer::from))
-}
-
-/// Reads and locks it, so that no other transaction changes it until this one ends. Others may go
-/// on naming it.
-pub async fn lock(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: CustomerId,
-) -> Result<Option<Customer>, sqlx::Error> {
-    let row = customer_rows!(
-        "SELECT",
-        "FROM customers WHERE account_id = $1 AND id = $2 FOR NO KEY UPDATE",
-        account_id.0,
-        id.0,
-    )
-    .fetch_optional(tx)
-    .await?;
-    Ok(row.map(Customer::from))
-}
-
-/// Those of the account's customers that `ids` name. Takes no lock.
-pub async fn find_all(
-    connection: &mut PgConnection,
-    account_id: AccountId,
-    ids: &[CustomerId],
-) -> Result<HashMap<CustomerId, Customer>, sqlx::Error> {
-    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-    let rows = customer_rows!(
-        "SELECT",
-        "FROM customers WHERE account_id = $1 AND id = ANY($2)",
-        account_id.0,
-        &ids,
-    )
-    .fetch_all(connection)
-    .await?;
-    let customers = rows.into_iter().map(Customer::from);
-    Ok(customers.map(|customer| (customer.id, customer)).collect())
+reads_by_id! {
+    customer_rows, "customers", CustomerId => Customer;
+    /// A deleted customer is found, too. No other lock is taken after this one.
+    lock;
+    find_all;
 }
 
 /// Writes what a client may change of a customer, as it is in `customer`. The caller holds its
@@ -166,7 +124,7 @@ pub async fn update(
     customer: Customer,
 ) -> Result<Customer, sqlx::Error> {
     let details = customer.details;
-    let row = customer_rows!(
+    customer_rows!(
         "
         UPDATE customers
            SET address = $3, default_payment_method_id = $4, description = $5, email = $6,
@@ -191,8 +149,8 @@ pub async fn update(
             .map(|shipping| Json(StoredShipping::from(shipping))) as _,
     )
     .fetch_one(tx)
-    .await?;
-    Ok(row.into())
+    .await?
+    .try_into()
 }
 
 /// Deletes a customer but for its id; `None` if there is none, or it was deleted before. Locks it.
@@ -201,7 +159,7 @@ pub async fn delete(
     account_id: AccountId,
     id: CustomerId,
 ) -> Result<Option<Customer>, sqlx::Error> {
-    let row = customer_rows!(
+    customer_rows!(
         "
         UPDATE customers
            SET deleted_at = now(), default_payment_method_id = NULL
@@ -212,8 +170,9 @@ pub async fn delete(
         id.0,
     )
     .fetch_optional(tx)
-    .await?;
-    Ok(row.map(Customer::from))
+    .await?
+    .map(Customer::try_from)
+    .transpose()
 }
 
 /// Takes a method away as its customer's default, if it was that. Locks the customer.
@@ -244,7 +203,7 @@ pub async fn list(
     connection: &mut PgConnection,
     account_id: AccountId,
     page: &Page,
-    email: Option<&str>,
+    email: Option<String>,
 ) -> Result<Option<Listed<Customer>>, sqlx::Error> {
     if let Some(&cursor) = page.cursor.key()
         && find(&mut *connection, account_id, CustomerId(cursor))
@@ -253,41 +212,15 @@ pub async fn list(
     {
         return Ok(None);
     }
-    // As in the list of charges, each filter is a statement of its own, with its own index.
     macro_rules! rows {
-        ($order:tt, $filter:tt) => {
-            customer_rows!(
-                "SELECT",
-                "
-                  FROM customers
-                 WHERE account_id = $1
-                   AND id < $2
-                   AND id > $3
-                   AND ($4::timestamptz IS NULL OR created_at >= $4)
-                   AND ($5::timestamptz IS NULL OR created_at < $5)
-                   AND deleted_at IS NULL
-                   "
-                    + $filter
-                    + " ORDER BY id "
-                    + $order
-                    + " LIMIT $7",
-                account_id.0,
-                page.below(),
-                page.above(),
-                page.created_from,
-                page.created_before,
-                email,
-                page.rows(),
-            )
-            .fetch_all(connection)
-            .await?
+        ($filter:tt $(, $value:expr)*) => {
+            page_rows!(customer_rows, "customers", (connection, account_id, page), $filter $(, $value)*)
         };
     }
-    let rows = match email {
-        None => in_order_of!(page, rows, "AND $6::text IS NULL"),
-        Some(_) => in_order_of!(page, rows, "AND email = $6"),
+    let rows = match email.as_deref() {
+        None => rows!("AND deleted_at IS NULL"),
+        Some(email) => rows!("AND deleted_at IS NULL AND email = $7", email),
     };
-    Ok(Some(
-        page.cut(rows.into_iter().map(Customer::from).collect()),
-    ))
+    let customers: Result<_, _> = rows.into_iter().map(Customer::try_from).collect();
+    Ok(Some(page.cut(customers?)))
 }

@@ -24,6 +24,7 @@ pub mod orders;
 pub mod payment_intents;
 pub mod payment_methods;
 mod people;
+mod reads;
 pub mod refunds;
 pub mod setup_intents;
 pub mod slow_card;

@@ -1,6 +1,6 @@
 //! The table `orders`.
 
-use charge_once_pages::{Listed, Page, in_order_of};
+use charge_once_pages::{Listed, Page};
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
@@ -10,6 +10,7 @@ use super::{
     items::{self, StoredItem},
     money::money,
     operations::OpenWork,
+    reads::{page_rows, reads_by_id},
     unknown::unknown,
 };
 use crate::domain::{
@@ -155,40 +156,9 @@ pub async fn find_by_client_order_id(
     Ok(found.map(|found| (OrderId(found.id), found.same_content)))
 }
 
-/// One order of the account. Takes no lock.
-pub async fn find(
-    connection: &mut PgConnection,
-    account_id: AccountId,
-    id: OrderId,
-) -> Result<Option<Order>, sqlx::Error> {
-    order_rows!(
-        "SELECT",
-        "FROM orders WHERE account_id = $1 AND id = $2",
-        account_id.0,
-        id.0,
-    )
-    .fetch_optional(connection)
-    .await?
-    .map(Order::try_from)
-    .transpose()
-}
-
-/// Reads and locks it, so that no other transaction changes it until this one ends.
-pub async fn lock(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: OrderId,
-) -> Result<Option<Order>, sqlx::Error> {
-    order_rows!(
-        "SELECT",
-        "FROM orders WHERE account_id = $1 AND id = $2 FOR NO KEY UPDATE",
-        account_id.0,
-        id.0,
-    )
-    .fetch_optional(tx)
-    .await?
-    .map(Order::try_from)
-    .transpose()
+reads_by_id! {
+    order_rows, "orders", OrderId => Order;
+    lock;
 }
 
 /// What is unfinished about this order: a payment, or the checkout that made it. Takes no lock.
@@ -324,7 +294,7 @@ pub async fn list(
     connection: &mut PgConnection,
     account_id: AccountId,
     page: &Page,
-    filter: &OrderFilter,
+    filter: OrderFilter,
 ) -> Result<Option<Listed<Order>>, sqlx::Error> {
     if let Some(&cursor) = page.cursor.key()
         && find(&mut *connection, account_id, OrderId(cursor))
@@ -333,48 +303,20 @@ pub async fn list(
     {
         return Ok(None);
     }
-    // Statements that differ in their order and filter: each walks an index of its own and stops.
-    // With a filter as a parameter that may be NULL, PostgreSQL's plan for any values would walk
-    // the primary key through everything that doesn't match.
     macro_rules! rows {
-        ($order:tt, $filter:tt) => {
-            order_rows!(
-                "SELECT",
-                "
-                  FROM orders
-                 WHERE account_id = $1
-                   AND id < $2
-                   AND id > $3
-                   AND ($4::timestamptz IS NULL OR created_at >= $4)
-                   AND ($5::timestamptz IS NULL OR created_at < $5)
-                   "
-                    + $filter
-                    + " ORDER BY id "
-                    + $order
-                    + " LIMIT $8",
-                account_id.0,
-                page.below(),
-                page.above(),
-                page.created_from,
-                page.created_before,
-                filter.customer,
-                filter.client_order_id,
-                page.rows(),
-            )
-            .fetch_all(connection)
-            .await?
+        ($filter:tt $(, $value:expr)*) => {
+            page_rows!(order_rows, "orders", (connection, account_id, page), $filter $(, $value)*)
         };
     }
-    let rows = match (&filter.customer, &filter.client_order_id) {
-        (None, None) => in_order_of!(page, rows, "AND $6::text IS NULL AND $7::text IS NULL"),
-        (Some(_), None) => in_order_of!(page, rows, "AND customer = $6 AND $7::text IS NULL"),
-        (_, Some(_)) => {
-            in_order_of!(
-                page,
-                rows,
-                "AND ($6::text IS NULL OR customer = $6) AND client_order_id = $7"
-            )
-        }
+    let client_order_id = filter.client_order_id.as_deref();
+    let rows = match (filter.customer.as_deref(), client_order_id) {
+        (None, None) => rows!(""),
+        (Some(customer), None) => rows!("AND customer = $7", customer),
+        (customer, Some(client_order_id)) => rows!(
+            "AND client_order_id = $7 AND ($8::text IS NULL OR customer = $8)",
+            client_order_id,
+            customer
+        ),
     };
     let orders: Result<_, _> = rows.into_iter().map(Order::try_from).collect();
     Ok(Some(page.cut(orders?)))

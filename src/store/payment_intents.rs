@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use charge_once_pages::{Listed, Page, in_order_of};
+use charge_once_pages::{Listed, Page};
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
@@ -11,6 +11,7 @@ use super::{
     columns::{all_written, column},
     money::money,
     people::StoredShipping,
+    reads::{page_rows, reads_by_id},
     unknown::{named, named_if_any},
 };
 use crate::domain::{
@@ -230,61 +231,11 @@ pub async fn insert_all(
     all_written(&written, rows.len())
 }
 
-/// One intent of the account. Takes no lock.
-pub async fn find(
-    connection: &mut PgConnection,
-    account_id: AccountId,
-    id: PaymentIntentId,
-) -> Result<Option<PaymentIntent>, sqlx::Error> {
-    intent_rows!(
-        "SELECT",
-        "FROM payment_intents WHERE account_id = $1 AND id = $2",
-        account_id.0,
-        id.0,
-    )
-    .fetch_optional(connection)
-    .await?
-    .map(PaymentIntent::try_from)
-    .transpose()
-}
-
-/// Reads and locks it, so that no other transaction changes it until this one ends. It is the first
-/// lock of each verb: intent, charge, method, customer.
-pub async fn lock(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: PaymentIntentId,
-) -> Result<Option<PaymentIntent>, sqlx::Error> {
-    intent_rows!(
-        "SELECT",
-        "FROM payment_intents WHERE account_id = $1 AND id = $2 FOR NO KEY UPDATE",
-        account_id.0,
-        id.0,
-    )
-    .fetch_optional(tx)
-    .await?
-    .map(PaymentIntent::try_from)
-    .transpose()
-}
-
-/// Those of the account's intents that `ids` name. Takes no lock.
-pub async fn find_all(
-    connection: &mut PgConnection,
-    account_id: AccountId,
-    ids: &[PaymentIntentId],
-) -> Result<HashMap<PaymentIntentId, PaymentIntent>, sqlx::Error> {
-    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-    let rows = intent_rows!(
-        "SELECT",
-        "FROM payment_intents WHERE account_id = $1 AND id = ANY($2)",
-        account_id.0,
-        &ids,
-    )
-    .fetch_all(connection)
-    .await?;
-    let by_id =
-        |row: PaymentIntentRow| PaymentIntent::try_from(row).map(|intent| (intent.id, intent));
-    rows.into_iter().map(by_id).collect()
+reads_by_id! {
+    intent_rows, "payment_intents", PaymentIntentId => PaymentIntent;
+    /// It is the first lock of each verb: intent, charge, method, customer.
+    lock;
+    find_all;
 }
 
 /// Writes what changes of an intent, as it is in `intent`. The caller holds its lock, so that no
@@ -416,38 +367,14 @@ pub async fn list(
     {
         return Ok(None);
     }
-    // As in the list of charges, each filter is a statement of its own, with its own index.
     macro_rules! rows {
-        ($order:tt, $filter:tt) => {
-            intent_rows!(
-                "SELECT",
-                "
-                  FROM payment_intents
-                 WHERE account_id = $1
-                   AND id < $2
-                   AND id > $3
-                   AND ($4::timestamptz IS NULL OR created_at >= $4)
-                   AND ($5::timestamptz IS NULL OR created_at < $5)
-                   "
-                    + $filter
-                    + " ORDER BY id "
-                    + $order
-                    + " LIMIT $7",
-                account_id.0,
-                page.below(),
-                page.above(),
-                page.created_from,
-                page.created_before,
-                customer.map(|customer| customer.0),
-                page.rows(),
-            )
-            .fetch_all(connection)
-            .await?
+        ($filter:tt $(, $value:expr)*) => {
+            page_rows!(intent_rows, "payment_intents", (connection, account_id, page), $filter $(, $value)*)
         };
     }
     let rows = match customer {
-        None => in_order_of!(page, rows, "AND $6::uuid IS NULL"),
-        Some(_) => in_order_of!(page, rows, "AND customer_id = $6"),
+        None => rows!(""),
+        Some(customer) => rows!("AND customer_id = $7", customer.0),
     };
     let intents: Result<_, _> = rows.into_iter().map(PaymentIntent::try_from).collect();
     Ok(Some(page.cut(intents?)))

@@ -2,12 +2,16 @@
 
 use std::collections::HashMap;
 
-use charge_once_pages::{Listed, Page, in_order_of};
+use charge_once_pages::{Listed, Page};
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
-use super::{people::StoredBillingDetails, unknown::unknown};
+use super::{
+    people::StoredBillingDetails,
+    reads::{page_rows, reads_by_id},
+    unknown::unknown,
+};
 use crate::domain::{
     charge::KeptCard,
     ids::{AccountId, CustomerId, PaymentMethodId},
@@ -121,61 +125,11 @@ pub async fn insert(
     .try_into()
 }
 
-/// One method of the account. Takes no lock.
-pub async fn find(
-    connection: &mut PgConnection,
-    account_id: AccountId,
-    id: PaymentMethodId,
-) -> Result<Option<PaymentMethod>, sqlx::Error> {
-    method_rows!(
-        "SELECT",
-        "FROM payment_methods WHERE account_id = $1 AND id = $2",
-        account_id.0,
-        id.0,
-    )
-    .fetch_optional(connection)
-    .await?
-    .map(PaymentMethod::try_from)
-    .transpose()
-}
-
-/// Reads and locks it, so that no other transaction changes, uses or detaches it until this one
-/// ends. The lock of an intent's row comes before, that of a customer's after it.
-pub async fn lock(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: PaymentMethodId,
-) -> Result<Option<PaymentMethod>, sqlx::Error> {
-    method_rows!(
-        "SELECT",
-        "FROM payment_methods WHERE account_id = $1 AND id = $2 FOR NO KEY UPDATE",
-        account_id.0,
-        id.0,
-    )
-    .fetch_optional(tx)
-    .await?
-    .map(PaymentMethod::try_from)
-    .transpose()
-}
-
-/// Those of the account's methods that `ids` name. Takes no lock.
-pub async fn find_all(
-    connection: &mut PgConnection,
-    account_id: AccountId,
-    ids: &[PaymentMethodId],
-) -> Result<HashMap<PaymentMethodId, PaymentMethod>, sqlx::Error> {
-    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-    let rows = method_rows!(
-        "SELECT",
-        "FROM payment_methods WHERE account_id = $1 AND id = ANY($2)",
-        account_id.0,
-        &ids,
-    )
-    .fetch_all(connection)
-    .await?;
-    let by_id =
-        |row: PaymentMethodRow| PaymentMethod::try_from(row).map(|method| (method.id, method));
-    rows.into_iter().map(by_id).collect()
+reads_by_id! {
+    method_rows, "payment_methods", PaymentMethodId => PaymentMethod;
+    /// The lock of an intent's row comes before, that of a customer's after it.
+    lock;
+    find_all;
 }
 
 /// Writes what changes of a method, as it is in `method`: what a client may change, who may use it,
@@ -277,34 +231,13 @@ pub async fn list(
     {
         return Ok(None);
     }
-    macro_rules! rows {
-        ($order:tt) => {
-            method_rows!(
-                "SELECT",
-                "
-                  FROM payment_methods
-                 WHERE account_id = $1
-                   AND customer_id = $2
-                   AND id < $3
-                   AND id > $4
-                   AND ($5::timestamptz IS NULL OR created_at >= $5)
-                   AND ($6::timestamptz IS NULL OR created_at < $6)
-                 ORDER BY id "
-                    + $order
-                    + " LIMIT $7",
-                account_id.0,
-                customer.0,
-                page.below(),
-                page.above(),
-                page.created_from,
-                page.created_before,
-                page.rows(),
-            )
-            .fetch_all(connection)
-            .await?
-        };
-    }
-    let rows = in_order_of!(page, rows);
+    let rows = page_rows!(
+        method_rows,
+        "payment_methods",
+        (connection, account_id, page),
+        "AND customer_id = $7",
+        customer.0,
+    );
     let methods: Result<_, _> = rows.into_iter().map(PaymentMethod::try_from).collect();
     Ok(Some(page.cut(methods?)))
 }

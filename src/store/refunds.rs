@@ -2,12 +2,16 @@
 
 use std::collections::HashMap;
 
-use charge_once_pages::{Listed, Page, in_order_of};
+use charge_once_pages::{Listed, Page};
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
-use super::{money::money, unknown::unknown};
+use super::{
+    money::money,
+    reads::{page_rows, reads_by_id},
+    unknown::unknown,
+};
 use crate::domain::{
     ids::{AccountId, ChargeId, PaymentIntentId, RefundId},
     metadata::Metadata,
@@ -180,40 +184,9 @@ pub async fn delete_pending(
     Ok(())
 }
 
-/// One refund of the account. Takes no lock.
-pub async fn find(
-    connection: &mut PgConnection,
-    account_id: AccountId,
-    id: RefundId,
-) -> Result<Option<Refund>, sqlx::Error> {
-    refund_rows!(
-        "SELECT",
-        "FROM refunds WHERE account_id = $1 AND id = $2",
-        account_id.0,
-        id.0,
-    )
-    .fetch_optional(connection)
-    .await?
-    .map(Refund::try_from)
-    .transpose()
-}
-
-/// Reads and locks it, so that no other transaction changes it until this one ends.
-pub async fn lock(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: RefundId,
-) -> Result<Option<Refund>, sqlx::Error> {
-    refund_rows!(
-        "SELECT",
-        "FROM refunds WHERE account_id = $1 AND id = $2 FOR NO KEY UPDATE",
-        account_id.0,
-        id.0,
-    )
-    .fetch_optional(tx)
-    .await?
-    .map(Refund::try_from)
-    .transpose()
+reads_by_id! {
+    refund_rows, "refunds", RefundId => Refund;
+    lock;
 }
 
 /// Writes what a client may change of a refund, as it is in `refund`. The caller holds its lock, so
@@ -300,7 +273,7 @@ pub async fn list(
     connection: &mut PgConnection,
     account_id: AccountId,
     page: &Page,
-    filter: &RefundFilter,
+    filter: RefundFilter,
 ) -> Result<Option<Listed<Refund>>, sqlx::Error> {
     if let Some(&cursor) = page.cursor.key()
         && find(&mut *connection, account_id, RefundId(cursor))
@@ -309,48 +282,19 @@ pub async fn list(
     {
         return Ok(None);
     }
-    // Statements that differ in their order and filter: each walks an index of its own and stops.
-    // With a filter as a parameter that may be NULL, PostgreSQL's plan for any values would walk
-    // the primary key through everything that doesn't match.
     macro_rules! rows {
-        ($order:tt, $filter:tt) => {
-            refund_rows!(
-                "SELECT",
-                "
-                  FROM refunds
-                 WHERE account_id = $1
-                   AND id < $2
-                   AND id > $3
-                   AND ($4::timestamptz IS NULL OR created_at >= $4)
-                   AND ($5::timestamptz IS NULL OR created_at < $5)
-                   "
-                    + $filter
-                    + " ORDER BY id "
-                    + $order
-                    + " LIMIT $8",
-                account_id.0,
-                page.below(),
-                page.above(),
-                page.created_from,
-                page.created_before,
-                filter.charge.map(|charge| charge.0),
-                filter.intent.map(|intent| intent.0),
-                page.rows(),
-            )
-            .fetch_all(connection)
-            .await?
+        ($filter:tt $(, $value:expr)*) => {
+            page_rows!(refund_rows, "refunds", (connection, account_id, page), $filter $(, $value)*)
         };
     }
     let rows = match (filter.charge, filter.intent) {
-        (None, None) => {
-            in_order_of!(page, rows, "AND $6::uuid IS NULL AND $7::uuid IS NULL")
-        }
-        (Some(_), None) => in_order_of!(page, rows, "AND charge_id = $6 AND $7::uuid IS NULL"),
+        (None, None) => rows!(""),
+        (Some(charge), None) => rows!("AND charge_id = $7", charge.0),
         // Its charges are few, and so are their refunds.
-        (_, Some(_)) => in_order_of!(
-            page,
-            rows,
-            "AND payment_intent_id = $7 AND ($6::uuid IS NULL OR charge_id = $6)"
+        (charge, Some(intent)) => rows!(
+            "AND payment_intent_id = $7 AND ($8::uuid IS NULL OR charge_id = $8)",
+            intent.0,
+            charge.map(|charge| charge.0)
         ),
     };
     let refunds: Result<_, _> = rows.into_iter().map(Refund::try_from).collect();

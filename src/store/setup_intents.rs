@@ -1,11 +1,14 @@
 //! The table `setup_intents`.
 
-use charge_once_pages::{Listed, Page, in_order_of};
+use charge_once_pages::{Listed, Page};
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
-use super::unknown::{named, named_if_any};
+use super::{
+    reads::{page_rows, reads_by_id},
+    unknown::{named, named_if_any},
+};
 use crate::domain::{
     ids::{AccountId, CustomerId, PaymentMethodId, SetupIntentId},
     metadata::Metadata,
@@ -116,41 +119,10 @@ pub async fn insert(
     .try_into()
 }
 
-/// One setup intent of the account. Takes no lock.
-pub async fn find(
-    connection: &mut PgConnection,
-    account_id: AccountId,
-    id: SetupIntentId,
-) -> Result<Option<SetupIntent>, sqlx::Error> {
-    setup_rows!(
-        "SELECT",
-        "FROM setup_intents WHERE account_id = $1 AND id = $2",
-        account_id.0,
-        id.0,
-    )
-    .fetch_optional(connection)
-    .await?
-    .map(SetupIntent::try_from)
-    .transpose()
-}
-
-/// Reads and locks it, so that no other transaction changes it until this one ends. The locks of its
-/// method and its customer come after it.
-pub async fn lock(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: SetupIntentId,
-) -> Result<Option<SetupIntent>, sqlx::Error> {
-    setup_rows!(
-        "SELECT",
-        "FROM setup_intents WHERE account_id = $1 AND id = $2 FOR NO KEY UPDATE",
-        account_id.0,
-        id.0,
-    )
-    .fetch_optional(tx)
-    .await?
-    .map(SetupIntent::try_from)
-    .transpose()
+reads_by_id! {
+    setup_rows, "setup_intents", SetupIntentId => SetupIntent;
+    /// The locks of its method and its customer come after it.
+    lock;
 }
 
 /// Writes what changes of a setup intent, as it is in `setup`. The caller holds its lock, so that no
@@ -191,7 +163,7 @@ pub async fn update(
 }
 
 /// What a list of setup intents is narrowed down to; all of it must fit.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Default)]
 pub struct SetupFilter {
     /// Those of a customer.
     pub customer: Option<CustomerId>,
@@ -213,45 +185,18 @@ pub async fn list(
     {
         return Ok(None);
     }
-    let customer = filter.customer.map(|customer| customer.0);
-    let method = filter.payment_method.map(|method| method.0);
-    // As in the list of charges, each filter is a statement of its own, with its own index.
     macro_rules! rows {
-        ($order:tt, $filter:tt) => {
-            setup_rows!(
-                "SELECT",
-                "
-                  FROM setup_intents
-                 WHERE account_id = $1
-                   AND id < $2
-                   AND id > $3
-                   AND ($4::timestamptz IS NULL OR created_at >= $4)
-                   AND ($5::timestamptz IS NULL OR created_at < $5)
-                   "
-                    + $filter
-                    + " ORDER BY id "
-                    + $order
-                    + " LIMIT $8",
-                account_id.0,
-                page.below(),
-                page.above(),
-                page.created_from,
-                page.created_before,
-                customer,
-                method,
-                page.rows(),
-            )
-            .fetch_all(connection)
-            .await?
+        ($filter:tt $(, $value:expr)*) => {
+            page_rows!(setup_rows, "setup_intents", (connection, account_id, page), $filter $(, $value)*)
         };
     }
-    let rows = match (method, customer) {
-        (None, None) => in_order_of!(page, rows, "AND $6::uuid IS NULL AND $7::uuid IS NULL"),
-        (None, Some(_)) => in_order_of!(page, rows, "AND customer_id = $6 AND $7::uuid IS NULL"),
-        (Some(_), _) => in_order_of!(
-            page,
-            rows,
-            "AND payment_method_id = $7 AND ($6::uuid IS NULL OR customer_id = $6)"
+    let rows = match (filter.payment_method, filter.customer) {
+        (None, None) => rows!(""),
+        (None, Some(customer)) => rows!("AND customer_id = $7", customer.0),
+        (Some(method), customer) => rows!(
+            "AND payment_method_id = $7 AND ($8::uuid IS NULL OR customer_id = $8)",
+            method.0,
+            customer.map(|customer| customer.0)
         ),
     };
     let setups: Result<_, _> = rows.into_iter().map(SetupIntent::try_from).collect();

@@ -157,7 +157,7 @@ pub struct EventView {
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 #[schema(as = EventData)]
 pub struct EventDataView {
-    /// The charge, refund, order or checkout as it was right after the change.
+    /// What the type names, such as the charge of `charge.succeeded`, as it was right after the change.
     #[serde(serialize_with = "as_it_was_shown")]
     #[schema(value_type = Object)]
     pub object: String,

@@ -217,7 +217,7 @@ fn three_d_secure(options: Option<PaymentMethodOptionsParams>) -> Option<ThreeDS
 impl CreatePaymentIntentParams {
     /// Whether its terms are all that there is to it: it names nothing that exists, makes nothing
     /// else, and asks no card.
-    pub fn stands_alone(&self) -> bool {
+    pub fn is_bare(&self) -> bool {
         self.confirm != Some(true)
             && self.customer.is_none()
             && self.payment_method.is_none()

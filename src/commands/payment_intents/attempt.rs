@@ -40,7 +40,7 @@ use crate::{
 };
 
 /// A confirmation of an intent with a method; this transaction has locked both.
-pub(super) struct Attempt {
+pub(super) struct PaymentAttempt {
     /// Which verb confirms.
     pub verb: Verb,
     /// As the request has changed it.
@@ -52,14 +52,14 @@ pub(super) struct Attempt {
 }
 
 /// What follows a confirmation.
-pub(super) enum Followed {
+pub(super) enum ConfirmOutcome {
     /// It has ended: the holder is to authenticate, or the card can't be charged.
     Replied(Reply),
     /// The card is to be asked.
-    Asks(Box<Attempt>),
+    Asks(Box<PaymentAttempt>),
 }
 
-impl Attempt {
+impl PaymentAttempt {
     /// Decides, and does what needs no answer of a card. `page` is where the holder would
     /// authenticate.
     pub(super) async fn confirm(
@@ -68,7 +68,7 @@ impl Attempt {
         tx: &mut PgConnection,
         confirmation: Confirmation,
         page: HolderPage,
-    ) -> Result<Followed, Rejection> {
+    ) -> Result<ConfirmOutcome, Rejection> {
         let customer = self.intent.terms.customer;
         self.method.may_pay_for(customer).map_err(refused)?;
         let step = self
@@ -76,7 +76,7 @@ impl Attempt {
             .confirm(&self.method, confirmation)
             .map_err(|status| unexpected(&self.intent, "confirm", status))?;
         let reply = match step {
-            NextStep::Charge => return Ok(Followed::Asks(Box::new(self))),
+            NextStep::Charge => return Ok(ConfirmOutcome::Asks(Box::new(self))),
             NextStep::Authenticate => self.challenge(origin, tx, page).await?,
             NextStep::DeclineOffSession => {
                 let said = Authorization::Declined(AUTHENTICATION_REQUIRED);
@@ -93,7 +93,7 @@ impl Attempt {
                 self.fail(origin, tx, error, Vec::new()).await?
             }
         };
-        Ok(Followed::Replied(reply))
+        Ok(ConfirmOutcome::Replied(reply))
     }
 
     /// Asks the simulated card, and writes down what it says.

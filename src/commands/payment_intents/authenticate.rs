@@ -11,10 +11,10 @@ use charge_once_strict_params::Expansion;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{attempt::Attempt, found::lock};
+use super::{attempt::PaymentAttempt, found::lock};
 use crate::commands::{
     Origin, SlowLane,
-    holder_pages::{Landing, no_longer_needed},
+    holder_pages::{ReturnToShop, no_longer_needed},
     payment_methods::given,
 };
 use crate::{
@@ -46,15 +46,15 @@ pub struct AuthenticateIntent {
 }
 
 /// What follows the form.
-enum Answered {
+enum FormOutcome {
     /// It has ended.
     Landed(Reply),
     /// The card is to be asked.
-    Asks(Box<Attempt>, HolderPage),
+    Asks(Box<PaymentAttempt>, HolderPage),
 }
 
 impl AuthenticateIntent {
-    async fn answer(&self, tx: &mut PgConnection) -> Result<Answered, Rejection> {
+    async fn answer(&self, tx: &mut PgConnection) -> Result<FormOutcome, Rejection> {
         let origin = &self.origin;
         let intent = lock(tx, origin.account, Some(self.id)).await?;
         if intent.status == IntentStatus::Processing {
@@ -65,12 +65,12 @@ impl AuthenticateIntent {
         let page = intent.holder_page.clone();
         let awaited = page.filter(|page| intent.may_authenticate() && page.opens_with(&self.token));
         let (Some(page), Some(method)) = (awaited, intent.terms.payment_method) else {
-            return Ok(Answered::Landed(no_longer_needed(self.id)));
+            return Ok(FormOutcome::Landed(no_longer_needed(self.id)));
         };
         let method = given::lock(origin, tx, Some(method), "payment_method").await?;
         let customer = intent.terms.customer;
         let is_manual = intent.terms.confirmation_method == ConfirmationMethod::Manual;
-        let attempt = Attempt {
+        let attempt = PaymentAttempt {
             verb: Verb::AuthenticateIntent,
             intent,
             method,
@@ -85,14 +85,14 @@ impl AuthenticateIntent {
         if let Some(error) = error {
             let intent = attempt.intent.clone();
             attempt.fail(origin, tx, error, Vec::new()).await?;
-            return Ok(Answered::Landed(landing(&intent, &page, false)?));
+            return Ok(FormOutcome::Landed(landing(&intent, &page, false)?));
         }
         if is_manual {
             let intent = attempt.intent.authenticated();
             let intent = store::payment_intents::update(tx, origin.account, &intent).await?;
-            return Ok(Answered::Landed(landing(&intent, &page, true)?));
+            return Ok(FormOutcome::Landed(landing(&intent, &page, true)?));
         }
-        Ok(Answered::Asks(Box::new(attempt), page))
+        Ok(FormOutcome::Asks(Box::new(attempt), page))
     }
 }
 
@@ -111,7 +111,7 @@ pub(super) fn landing(
     page: &HolderPage,
     has_succeeded: bool,
 ) -> Result<Reply, Rejection> {
-    let landing = Landing {
+    let landing = ReturnToShop {
         kind: "payment_intent",
         id: intent.id.to_string(),
         client_secret: intent.client_secret.clone(),
@@ -123,8 +123,8 @@ pub(super) fn landing(
 impl Command for AuthenticateIntent {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         match self.answer(tx).await? {
-            Answered::Landed(reply) => Ok(reply),
-            Answered::Asks(attempt, page) => {
+            FormOutcome::Landed(reply) => Ok(reply),
+            FormOutcome::Asks(attempt, page) => {
                 let intent = attempt.intent.clone();
                 let reply = attempt.charge(&self.origin, tx, &self.slow_lane).await?;
                 landing(&intent, &page, reply.status < 300)
@@ -140,8 +140,8 @@ impl Begin for AuthenticateIntent {
         operation: Uuid,
     ) -> Result<BeginOutcome, Rejection> {
         match self.answer(tx).await? {
-            Answered::Landed(reply) => Ok(BeginOutcome::Replied(reply)),
-            Answered::Asks(attempt, _) => attempt.write_down(&self.origin, tx, operation).await,
+            FormOutcome::Landed(reply) => Ok(BeginOutcome::Replied(reply)),
+            FormOutcome::Asks(attempt, _) => attempt.write_down(&self.origin, tx, operation).await,
         }
     }
 }

@@ -18,7 +18,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{
-    attempt::{Attempt, Followed},
+    attempt::{ConfirmOutcome, PaymentAttempt},
     found::{lock_settled, refusal, unexpected},
 };
 use crate::commands::{
@@ -49,7 +49,7 @@ pub struct ConfirmIntent {
 }
 
 impl ConfirmIntent {
-    async fn follow(&self, tx: &mut PgConnection, mode: Mode) -> Result<Followed, Rejection> {
+    async fn follow(&self, tx: &mut PgConnection, mode: Mode) -> Result<ConfirmOutcome, Rejection> {
         let mut params: ConfirmPaymentIntentParams = checked(&self.params)?;
         let confirmation = params.confirmation();
         let (return_url, expand) = (params.return_url.take(), params.expand.clone());
@@ -73,7 +73,7 @@ impl ConfirmIntent {
             }
         };
         let page = holder_page(&self.public_url, origin.account, intent.id, return_url);
-        let attempt = Attempt {
+        let attempt = PaymentAttempt {
             verb: Verb::ConfirmIntent,
             intent,
             method,
@@ -86,8 +86,10 @@ impl ConfirmIntent {
 impl Command for ConfirmIntent {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         match self.follow(tx, Mode::OneTransaction).await? {
-            Followed::Replied(reply) => Ok(reply),
-            Followed::Asks(attempt) => attempt.charge(&self.origin, tx, &self.slow_lane).await,
+            ConfirmOutcome::Replied(reply) => Ok(reply),
+            ConfirmOutcome::Asks(attempt) => {
+                attempt.charge(&self.origin, tx, &self.slow_lane).await
+            }
         }
     }
 }
@@ -99,8 +101,8 @@ impl Begin for ConfirmIntent {
         operation: Uuid,
     ) -> Result<BeginOutcome, Rejection> {
         match self.follow(tx, Mode::Phases).await? {
-            Followed::Replied(reply) => Ok(BeginOutcome::Replied(reply)),
-            Followed::Asks(attempt) => attempt.write_down(&self.origin, tx, operation).await,
+            ConfirmOutcome::Replied(reply) => Ok(BeginOutcome::Replied(reply)),
+            ConfirmOutcome::Asks(attempt) => attempt.write_down(&self.origin, tx, operation).await,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `POST /payment_intents`: begin a payment, and confirm it at once if the client says so.
 //!
-//! [`BeginIntent`] decides without reading, and [`CreateIntent`] is for intents that name a customer
-//! or a method, or that are confirmed at once.
+//! [`CreateBareIntent`] decides without reading. [`CreateIntent`] is for intents that name a customer or
+//! a method, or that are confirmed at once.
 //!
 //! Locks    the method, then the customer that it is attached to
 //! Writes   one intent; a new method, if its card comes with the request; of a confirmation, what
@@ -13,12 +13,12 @@
 
 use std::sync::Arc;
 
-use charge_once_strict_params::{Expansion, Params};
+use charge_once_strict_params::Params;
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::attempt::{Attempt, Followed};
+use super::attempt::{ConfirmOutcome, PaymentAttempt};
 use crate::commands::{
     Creation, Origin, SlowLane,
     creation::NewObject,
@@ -31,8 +31,7 @@ use crate::{
         event::EventType,
         ids::PaymentIntentId,
         operation::Verb,
-        payment_intent::{Confirmation, IntentTerms, PaymentIntent},
-        payment_method::PaymentMethod,
+        payment_intent::{IntentTerms, PaymentIntent},
     },
     idempotency::{Begin, BeginOutcome, Command, Decide, Decision, Failure, Rejection, Reply},
     store,
@@ -49,28 +48,28 @@ fn begun(terms: IntentTerms, now: DateTime<Utc>) -> PaymentIntent {
     PaymentIntent::begun(id, client_secret(id), terms, now)
 }
 
-/// Begins a payment that stands alone: no row decides about it, and no other is made.
-pub struct BeginIntent {
+/// Creates an intent that no other row decides about, and that makes no other row: it names no
+/// customer and no method, and confirms nothing.
+pub struct CreateBareIntent {
     /// The request's origin.
     pub origin: Origin,
     /// As decoded; checked here, so that a wrong one is a stored refusal.
     pub params: Params,
 }
 
-impl BeginIntent {
-    /// Whether this shape can run the request: it names no customer and no method, and confirms
-    /// nothing. A wrong request is refused in the other shape.
+impl CreateBareIntent {
+    /// Whether the request asks for such an intent. A wrong request is refused in the other shape.
     pub fn can_run(params: &Params) -> bool {
-        checked::<CreatePaymentIntentParams>(params).is_ok_and(|params| params.stands_alone())
+        checked::<CreatePaymentIntentParams>(params).is_ok_and(|params| params.is_bare())
     }
 }
 
-impl Decide for BeginIntent {
+impl Decide for CreateBareIntent {
     type Rows = Creation;
 
     fn decide(&self, now: DateTime<Utc>) -> Result<Decision<Creation>, Rejection> {
         let params: CreatePaymentIntentParams = checked(&self.params)?;
-        if !params.stands_alone() {
+        if !params.is_bare() {
             let cause = "whether its customer and its method are there is to be read";
             return Err(Rejection::Failed(Failure::unavailable(cause)));
         }
@@ -96,7 +95,7 @@ impl Decide for BeginIntent {
     }
 }
 
-/// Begins a payment that names or makes something else, or that is confirmed at once.
+/// Creates any other intent, and confirms it at once if the client says so.
 pub struct CreateIntent {
     /// The request's origin.
     pub origin: Origin,
@@ -108,17 +107,9 @@ pub struct CreateIntent {
     pub public_url: Arc<str>,
 }
 
-/// An intent that was written, with the confirmation that follows.
-struct BegunIntent {
-    intent: PaymentIntent,
-    method: Option<PaymentMethod>,
-    confirmation: Option<Confirmation>,
-    return_url: Option<String>,
-    expand: Expansion,
-}
-
 impl CreateIntent {
-    async fn write(&self, tx: &mut PgConnection) -> Result<BegunIntent, Rejection> {
+    /// Writes the intent. What follows is the reply, or the card that is to be asked.
+    async fn follow(&self, tx: &mut PgConnection) -> Result<ConfirmOutcome, Rejection> {
         let mut params: CreatePaymentIntentParams = checked(&self.params)?;
         let confirmation = params.confirmation()?;
         let (return_url, expand) = (params.return_url.take(), params.expand.clone());
@@ -128,57 +119,36 @@ impl CreateIntent {
             let error = ApiError::new(ErrorCode::ParameterMissing, message);
             return Err(error.with_param("payment_method".to_owned()).into());
         }
-        let account = self.origin.account;
+        let (origin, account) = (&self.origin, self.origin.account);
         let customer = match params.customer.take() {
             None => None,
             Some(id) => Some(find_customer(tx, account, id, "customer").await?.id),
         };
         // Without the method's id, which its lock is waited for.
-        let terms = params.terms(customer)?;
+        let mut terms = params.terms(customer)?;
         if let Some(confirmation) = confirmation {
             must_be_possible(confirmation, &terms, false, return_url.as_deref())?;
         }
         let method = match given {
             None => None,
-            Some(given) => Some(take(&self.origin, tx, given).await?),
+            Some(given) => Some(take(origin, tx, given).await?),
         };
         if let Some(method) = &method {
             method.may_pay_for(customer).map_err(refused)?;
+            terms.payment_method = Some(method.id);
         }
-        let terms = IntentTerms {
-            payment_method: method.as_ref().map(|method| method.id),
-            ..terms
-        };
         // The time is the transaction's, which the row has.
         let intent = begun(terms, DateTime::UNIX_EPOCH);
-        Ok(BegunIntent {
-            intent: store::payment_intents::insert(tx, account, intent).await?,
-            method,
-            confirmation,
-            return_url,
-            expand,
-        })
-    }
-
-    /// What follows the writing: the reply of an intent that waits, or the card that is to be asked.
-    async fn follow(&self, tx: &mut PgConnection) -> Result<Followed, Rejection> {
-        let BegunIntent {
-            intent,
-            method,
-            confirmation,
-            return_url,
-            expand,
-        } = self.write(tx).await?;
-        let origin = &self.origin;
+        let intent = store::payment_intents::insert(tx, account, intent).await?;
         let (Some(method), Some(confirmation)) = (method, confirmation) else {
             let view = PaymentIntentView::from(&intent);
             let event_type = EventType::PaymentIntentCreated;
             origin.emit(tx, event_type, &view).await?;
             let reply = origin.show(tx, CREATED, view.id, &intent, &expand).await?;
-            return Ok(Followed::Replied(reply));
+            return Ok(ConfirmOutcome::Replied(reply));
         };
-        let page = holder_page(&self.public_url, origin.account, intent.id, return_url);
-        let attempt = Attempt {
+        let page = holder_page(&self.public_url, account, intent.id, return_url);
+        let attempt = PaymentAttempt {
             verb: Verb::CreateIntent,
             intent,
             method,
@@ -191,8 +161,10 @@ impl CreateIntent {
 impl Command for CreateIntent {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         match self.follow(tx).await? {
-            Followed::Replied(reply) => Ok(reply),
-            Followed::Asks(attempt) => attempt.charge(&self.origin, tx, &self.slow_lane).await,
+            ConfirmOutcome::Replied(reply) => Ok(reply),
+            ConfirmOutcome::Asks(attempt) => {
+                attempt.charge(&self.origin, tx, &self.slow_lane).await
+            }
         }
     }
 }
@@ -204,8 +176,8 @@ impl Begin for CreateIntent {
         operation: Uuid,
     ) -> Result<BeginOutcome, Rejection> {
         match self.follow(tx).await? {
-            Followed::Replied(reply) => Ok(BeginOutcome::Replied(reply)),
-            Followed::Asks(attempt) => attempt.write_down(&self.origin, tx, operation).await,
+            ConfirmOutcome::Replied(reply) => Ok(BeginOutcome::Replied(reply)),
+            ConfirmOutcome::Asks(attempt) => attempt.write_down(&self.origin, tx, operation).await,
         }
     }
 }

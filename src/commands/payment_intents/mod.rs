@@ -14,7 +14,7 @@ pub use authenticate::AuthenticateIntent;
 pub use cancel::CancelIntent;
 pub use capture::CaptureIntent;
 pub use confirm::ConfirmIntent;
-pub use create::{BeginIntent, CreateIntent};
+pub use create::{CreateBareIntent, CreateIntent};
 pub use update::UpdateIntent;
 
 pub(super) use found::charge_of;

@@ -6,7 +6,7 @@ use charge_once_strict_params::Expansion;
 use sqlx::PgConnection;
 
 use super::{
-    attempt::Attempt,
+    attempt::PaymentAttempt,
     authenticate::{landing, page_of},
     cancel, capture,
     found::{lock, whole},
@@ -67,7 +67,7 @@ async fn confirmed(
     let method = given::lock(origin, tx, Some(method), "payment_method").await?;
     let verb = operation.effect.verb;
     let asked = intent.clone();
-    let attempt = Attempt {
+    let attempt = PaymentAttempt {
         verb,
         intent,
         method,

@@ -113,10 +113,8 @@ pub(in crate::commands) async fn attach_to(
     if let Some(decline) = method.test_card.early_decline() {
         return Err(declined(decline, &method)?.into());
     }
-    match room_for_one_more(origin, tx, customer).await? {
-        Room::Some => {}
-        Room::NoCustomer => return Err(missing("customer", CustomerId::PREFIX)),
-        Room::None => return Err(too_many_methods().into()),
+    if let Some(refusal) = refusal_of_one_more(origin, tx, customer).await? {
+        return Err(refusal.into());
     }
     let attached = PaymentMethod {
         attachment: Attachment::To(customer),
@@ -138,9 +136,9 @@ pub(in crate::commands) async fn mark_used(
         return Ok(method);
     }
     let keep = match keep {
-        Some(customer) => match room_for_one_more(origin, tx, customer).await? {
-            Room::Some => Some(customer),
-            Room::NoCustomer | Room::None => None,
+        Some(customer) => match refusal_of_one_more(origin, tx, customer).await? {
+            None => Some(customer),
+            Some(_) => None,
         },
         None => None,
     };
@@ -154,28 +152,19 @@ pub(in crate::commands) async fn mark_used(
     }
 }
 
-/// Whether a customer may have another method.
-enum Room {
-    Some,
-    None,
-    NoCustomer,
-}
-
-/// Locks the customer, so that the answer stays true until the transaction ends.
-async fn room_for_one_more(
+/// Why a customer can't have another method: it was deleted, or has no room. Locks the customer, so
+/// that the answer stays true until the transaction ends.
+async fn refusal_of_one_more(
     origin: &Origin,
     tx: &mut PgConnection,
     customer: CustomerId,
-) -> Result<Room, sqlx::Error> {
+) -> Result<Option<ApiError>, sqlx::Error> {
     let found = store::customers::lock(tx, origin.account, customer).await?;
     if found.is_none_or(|customer| customer.deleted) {
-        return Ok(Room::NoCustomer);
+        return Ok(Some(ApiError::missing("customer", CustomerId::PREFIX)));
     }
     let count = store::payment_methods::count(tx, origin.account, customer).await?;
-    Ok(match count < METHODS_OF_A_CUSTOMER_MAX {
-        true => Room::Some,
-        false => Room::None,
-    })
+    Ok((count >= METHODS_OF_A_CUSTOMER_MAX).then(too_many_methods))
 }
 
 async fn write_attached(

@@ -46,14 +46,13 @@ pub struct CreateRefund {
     pub params: Params,
 }
 
-/// A refund that was written, of a charge that this transaction has locked.
-struct Written {
-    refund: Refund,
-    expand: Expansion,
-}
-
 impl CreateRefund {
-    async fn write(&self, tx: &mut PgConnection, mode: Mode) -> Result<Written, Rejection> {
+    /// Locks the charge, and writes the refund. The reply shows whole what the second value names.
+    async fn write(
+        &self,
+        tx: &mut PgConnection,
+        mode: Mode,
+    ) -> Result<(Refund, Expansion), Rejection> {
         let params: CreateRefundParams = checked(&self.params)?;
         let account = self.origin.account;
         let (charge_id, param) = self
@@ -79,10 +78,7 @@ impl CreateRefund {
         };
         let id = RefundId(Uuid::now_v7());
         let refund = store::refunds::insert(tx, account, id, &new, mode.of_refund()).await?;
-        Ok(Written {
-            refund,
-            expand: params.expand,
-        })
+        Ok((refund, params.expand))
     }
 
     /// The charge to give back, and the parameter that names it. An intent is locked before its
@@ -119,8 +115,8 @@ impl CreateRefund {
 
 impl Command for CreateRefund {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let written = self.write(tx, Mode::OneTransaction).await?;
-        refunded(&self.origin, tx, &written.refund, &written.expand).await
+        let (refund, expand) = self.write(tx, Mode::OneTransaction).await?;
+        refunded(&self.origin, tx, &refund, &expand).await
     }
 }
 
@@ -130,10 +126,10 @@ impl Begin for CreateRefund {
         tx: &mut PgConnection,
         operation: Uuid,
     ) -> Result<BeginOutcome, Rejection> {
-        let written = self.write(tx, Mode::Phases).await?;
-        let ask = Ask::Refund(RefundRequest::of(&written.refund));
+        let (refund, expand) = self.write(tx, Mode::Phases).await?;
+        let ask = Ask::Refund(RefundRequest::of(&refund));
         let effect = Effect {
-            expand: written.expand,
+            expand,
             ..Effect::of(Verb::CreateRefund, ask)
         };
         self.origin.begin_effect(tx, operation, effect).await

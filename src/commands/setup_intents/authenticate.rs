@@ -10,7 +10,7 @@ use sqlx::PgConnection;
 use super::attempt::{fail, succeed};
 use crate::commands::{
     Origin,
-    holder_pages::{Landing, no_longer_needed},
+    holder_pages::{ReturnToShop, no_longer_needed},
     payment_methods::given,
 };
 use crate::{
@@ -52,7 +52,7 @@ impl Command for AuthenticateSetup {
         let method = setup.terms.payment_method;
         let method = given::lock(origin, tx, method, "payment_method").await?;
         let setup = self.end(tx, setup, method).await?;
-        let landing = Landing {
+        let landing = ReturnToShop {
             kind: "setup_intent",
             id: setup.id.to_string(),
             has_succeeded: setup.status == SetupStatus::Succeeded,

@@ -199,7 +199,7 @@ pub struct MethodCardDetails {
     /// Minor units that were promised.
     #[schema(required = false)]
     pub amount_authorized: i64,
-    /// `visa`, `mastercard`, `amex` or `discover`.
+    /// `visa`, `mastercard` or `amex`.
     #[schema(example = "visa")]
     pub brand: String,
     /// What was compared with the bank's records.

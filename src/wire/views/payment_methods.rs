@@ -50,7 +50,7 @@ pub struct PaymentMethodView {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[schema(as = PaymentMethodCard)]
 pub struct MethodCardView {
-    /// `visa`, `mastercard`, `amex` or `discover`.
+    /// `visa`, `mastercard` or `amex`.
     #[schema(example = "visa")]
     pub brand: String,
     /// What was compared with the bank's records.
