@@ -14,7 +14,7 @@ use super::{
     list,
     parameters::MutatingHeaders,
     reply::run,
-    request::{Caller, MutatingRequest, path_id, query_params},
+    request::{Caller, MutatingRequest, query_params},
 };
 use crate::{
     commands::{
@@ -27,6 +27,7 @@ use crate::{
     },
     store::{self, setup_intents::SetupFilter},
     wire::{
+        error::ApiError,
         intent_parameters::wrong_client_secret,
         list::List,
         parameter::{ExpandSetupIntent, ExpandSetupIntents},
@@ -215,7 +216,8 @@ pub async fn retrieve(
     request: HttpRequest,
 ) -> Result<HttpResponse, HttpError> {
     let query = query_params::<RetrieveSetupIntentQuery>(&request)?;
-    let id = path_id(&request, SetupIntentId::parse, SetupIntentId::PREFIX)?;
+    let missing = || ApiError::missing("intent", SetupIntentId::PREFIX);
+    let id = SetupIntentId::parse(request.match_info().query("id")).ok_or_else(missing)?;
     let (account, audience) = (caller.account, caller.audience());
     let setup = app
         .snapshot(account, move |connection| {
@@ -228,7 +230,7 @@ pub async fn retrieve(
             })
         })
         .await?
-        .ok_or_else(|| HttpError::missing_id(SetupIntentId::PREFIX))?;
+        .ok_or_else(missing)?;
     let secret = query.client_secret;
     if secret.is_some_and(|secret| secret != setup.client_secret) {
         return Err(wrong_client_secret().into());

@@ -14,7 +14,7 @@ use crate::commands::{
     Origin, SlowLane,
     card_answers::authorize,
     payment_methods::given::mark_used,
-    replies::{CREATED, OK, error_reply},
+    replies::{CREATED, OK, STORED_DECLINE, error_reply},
 };
 use crate::{
     domain::{
@@ -109,7 +109,7 @@ impl Attempt {
     }
 
     /// Writes down what the processor is to be asked. The charge is pending meanwhile, and the
-    /// intent is processing.
+    /// intent is processing, and as the request has changed it.
     pub(super) async fn write_down(
         self,
         origin: &Origin,
@@ -125,6 +125,7 @@ impl Attempt {
             expand,
             ..
         } = self;
+        store::payment_intents::remember(tx, origin.account, intent.id).await?;
         let intent = intent.processing(charge.id);
         let intent = store::payment_intents::update(tx, origin.account, &intent).await?;
         let effect = Effect {
@@ -280,6 +281,7 @@ impl Attempt {
         events.push(origin.event(EventType::PaymentIntentPaymentFailed, &view)?);
         webhooks::emit(tx, &events).await?;
         error.about.payment_intent = Some(whole(&intent)?);
+        error.message.push_str(STORED_DECLINE);
         let mut reply = error_reply(&error)?;
         reply.resource_id = Some(view.id);
         Ok(reply)
