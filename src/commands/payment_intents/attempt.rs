@@ -23,7 +23,8 @@ use crate::{
         ids::ChargeId,
         operation::{Ask, CardAuthorization, Effect, Verb},
         payment_intent::{
-            Confirmation, FutureUsage, HolderPage, IntentStatus, NextStep, PaymentIntent,
+            Confirmation, FutureUsage, HolderPage, IntentStatus, IntentTerms, NextStep,
+            PaymentIntent,
         },
         payment_method::{Attachment, PaymentMethod},
         test_cards::AUTHENTICATION_REQUIRED,
@@ -208,7 +209,7 @@ impl Attempt {
         let intent = intent.answered(method.id, charge.id, said, None);
         let kept_for = intent.keeps_method_for();
         let method = mark_used(origin, tx, method, kept_for).await?;
-        if intent.terms.setup_future_usage == Some(FutureUsage::OffSession) && !method.set_up {
+        if sets_up(&intent.terms) && !method.set_up {
             let set_up = PaymentMethod {
                 set_up: true,
                 ..method
@@ -300,6 +301,11 @@ impl Attempt {
         let view = PaymentIntentView::from(&unconfirmed);
         Ok(vec![origin.event(EventType::PaymentIntentCreated, &view)?])
     }
+}
+
+/// Whether a payment by these terms makes its method ready for payments without its holder.
+pub(super) fn sets_up(terms: &IntentTerms) -> bool {
+    terms.setup_future_usage == Some(FutureUsage::OffSession)
 }
 
 fn status_of(verb: Verb) -> u16 {

@@ -6,7 +6,7 @@ use charge_once_strict_params::Expansion;
 use sqlx::PgConnection;
 
 use super::{
-    attempt::Attempt,
+    attempt::{Attempt, sets_up},
     authenticate::{landing, page_of},
     cancel, capture,
     found::{lock, whole},
@@ -63,7 +63,7 @@ async fn confirmed(
     let (charge, said) = record_answer(tx, operation, authorization, answer).await?;
     let lost = || Rejection::Failed(Failure::internal("an intent's charge has no method"));
     let method = charge.by_intent.as_ref().ok_or_else(lost)?.method;
-    let method = given::lock(origin, tx, Some(method), "payment_method").await?;
+    let method = given::lock_to_pay(origin, tx, Some(method), sets_up(&intent.terms)).await?;
     let verb = operation.effect.verb;
     let asked = intent.clone();
     let attempt = Attempt {

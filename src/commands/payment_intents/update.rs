@@ -92,7 +92,7 @@ impl UpdateIntent {
         let fits = |method: &PaymentMethod| method.may_pay_for(customer).map_err(refused);
         match (given, before.terms.payment_method) {
             (Some(given), _) => {
-                let method = take(&self.origin, tx, given).await?;
+                let method = take(&self.origin, tx, given, false).await?;
                 fits(&method)?;
                 Ok(Some(method.id))
             }
