@@ -20,6 +20,9 @@ pub(super) const CREATED: u16 = 201;
 pub(super) const STORED_REFUSAL: &str = " This answer is kept under the idempotency key: send a corrected \
                               request with a new key.";
 
+/// Ends the message of an intent's decline. The intent itself keeps the message without it.
+pub(super) const STORED_DECLINE: &str = " Another attempt needs a new idempotency key.";
+
 /// The parameters of a command, or the refusal of a wrong one.
 pub(super) fn checked<P: ParameterSet>(params: &Params) -> Result<P, Rejection> {
     P::parse(params).map_err(|error| ApiError::from(error).into())

@@ -72,12 +72,19 @@ impl ApiKeys {
     /// Counts the request of a client for a page that isn't there, as one with an API key that is no
     /// one's, or refuses it.
     pub fn check_stranger(&self, client: Option<IpAddr>) -> Result<(), HttpError> {
-        if client.is_none_or(|client| self.keys.may_fail(client)) {
-            return Ok(());
+        match client.is_none_or(|client| self.keys.may_fail(client)) {
+            true => Ok(()),
+            false => Err(too_many_guesses()),
         }
-        let message = "Too many requests for pages that don't exist came from this address. Retry after \
-                       Retry-After.";
-        Err(ApiError::new(ErrorCode::RateLimited, message).into())
+    }
+
+    /// Refuses the request of a client for any page, while it has to wait because of such requests.
+    /// Comes before the page is looked up, and counts nothing: the page may be there.
+    pub fn check_waiting(&self, client: Option<IpAddr>) -> Result<(), HttpError> {
+        match client.is_some_and(|client| self.keys.must_wait(client)) {
+            true => Err(too_many_guesses()),
+            false => Ok(()),
+        }
     }
 
     /// Counts a request of `account`, or refuses it.
@@ -87,6 +94,12 @@ impl ApiKeys {
         }
         Err(ApiError::explained(ErrorCode::RateLimited).into())
     }
+}
+
+fn too_many_guesses() -> HttpError {
+    let message = "Too many requests for pages that don't exist came from this address. Retry after \
+                   Retry-After.";
+    ApiError::new(ErrorCode::RateLimited, message).into()
 }
 
 /// Where keys are looked up.

@@ -227,6 +227,7 @@ impl MutatingRequest {
                     Dialect::Ietf => Duration::ZERO,
                     Dialect::Stripe => app.in_flight_wait_v1,
                 }),
+                is_step: false,
             },
             testing,
             observation,

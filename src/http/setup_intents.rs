@@ -11,18 +11,19 @@ use charge_once_strict_params::{Expand, Text, parameters};
 
 use super::{
     app::App,
-    error::{HttpError, HttpResult},
+    error::HttpResult,
     error_responses::errors,
     list,
     parameters::MutatingHeaders,
     reply::run,
-    request::{Caller, MutatingRequest, path_id, query_params},
+    request::{Caller, MutatingRequest, query_params},
 };
 use crate::{
     commands::{CancelSetupIntent, ConfirmSetupIntent, CreateSetupIntent, UpdateSetupIntent},
     domain::ids::{CustomerId, PaymentMethodId, SetupIntentId},
     store::{self, setup_intents::SetupFilter},
     wire::{
+        error::ApiError,
         intent_parameters::wrong_client_secret,
         list::List,
         parameter::{ExpandSetupIntent, ExpandSetupIntents},
@@ -179,13 +180,12 @@ errors! { RetrieveSetupIntentErrors: Reading [ResourceMissing] }
 )]
 pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     let query = query_params::<RetrieveSetupIntentQuery>(&request)?;
-    let id = path_id::<SetupIntentId>(&request)?;
+    let missing = || ApiError::missing("intent", SetupIntentId::PREFIX);
+    let id = SetupIntentId::parse(request.match_info().query("id")).ok_or_else(missing)?;
     let found = list::shown(&app, caller, query.expand, move |connection| {
         Box::pin(store::setup_intents::find(connection, caller.account, id))
     });
-    let setup = found
-        .await?
-        .ok_or_else(HttpError::missing_id::<SetupIntentId>)?;
+    let setup = found.await?.ok_or_else(missing)?;
     let secret = query.client_secret;
     if secret.is_some_and(|secret| secret != setup.client_secret) {
         return Err(wrong_client_secret().into());

@@ -397,7 +397,7 @@ pub async fn links(
     })
 }
 
-/// Takes `amount` of what was promised. Locks the charge.
+/// Takes `amount` of what was promised, under another `suffix` if one is given. Locks the charge.
 ///
 /// `a_released_charge_is_never_captured` and `a_capture_never_exceeds_the_charge` refuse what a
 /// caller let through; `None` if it was captured before.
@@ -406,17 +406,20 @@ pub async fn capture(
     account_id: AccountId,
     id: ChargeId,
     amount: i64,
+    suffix: Option<&str>,
 ) -> Result<Option<Charge>, sqlx::Error> {
     charge_rows!(
         "
         UPDATE charges
-           SET captured = true, amount_captured = $3
+           SET captured = true, amount_captured = $3,
+               statement_descriptor_suffix = coalesce($4, statement_descriptor_suffix)
          WHERE account_id = $1 AND id = $2 AND NOT captured
         RETURNING",
         "",
         account_id.0,
         id.0,
         amount,
+        suffix,
     )
     .fetch_optional(tx)
     .await?

@@ -16,6 +16,20 @@ pub struct KeyStory {
     pub events: Vec<Happened>,
 }
 
+/// Whether a request has a record under a key, finished or not. Takes no lock.
+pub async fn has_begun(
+    connection: &mut PgConnection,
+    account: AccountId,
+    key: &str,
+) -> Result<bool, sqlx::Error> {
+    let record = sqlx::query!(
+        "SELECT key FROM idempotency_keys WHERE account_id = $1 AND key = $2",
+        account.0,
+        key,
+    );
+    Ok(record.fetch_optional(connection).await?.is_some())
+}
+
 /// Reads the story of a key: at most `requests_max` requests, and the events of the one that
 /// executed. That is `executed`, a `req_…`, or the first one that is left of the log. Takes no
 /// lock.

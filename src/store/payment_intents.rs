@@ -265,7 +265,9 @@ pub async fn update(
                setup_future_usage = $22, shipping = $23, statement_descriptor_suffix = $24,
                status = $25, status_before = $26,
                released = released OR ($6 AND $9::uuid IS NOT NULL),
-               automatic_payment_methods = $27
+               automatic_payment_methods = $27,
+               before_operation = CASE WHEN $25 IN ('processing', 'requires_capture')
+                                       THEN before_operation END
          WHERE account_id = $1 AND id = $2
         RETURNING",
         "",
@@ -305,9 +307,9 @@ pub async fn update(
     .try_into()
 }
 
-/// Makes an intent whose processor was never asked what it was before, and forgets its pending
-/// charge, which is deleted already. Fails if it isn't processing. Locks it.
-pub async fn resume(
+/// Keeps all that a confirmation, a capture or a cancellation may change of an intent before the
+/// processor is asked, as it is now. The caller holds its lock, and has changed nothing yet.
+pub async fn remember(
     tx: &mut PgConnection,
     account_id: AccountId,
     id: PaymentIntentId,
@@ -315,21 +317,61 @@ pub async fn resume(
     sqlx::query!(
         "
         UPDATE payment_intents
-           SET status = status_before, status_before = NULL,
-               latest_charge_id = (SELECT charge.id
-                                     FROM charges AS charge
-                                    WHERE charge.account_id = $1 AND charge.payment_intent_id = $2
-                                    ORDER BY charge.id DESC
-                                    LIMIT 1)
-         WHERE account_id = $1 AND id = $2 AND status = 'processing'
-        RETURNING id
+           SET before_operation = json_build_object(
+               'cancellation_reason', cancellation_reason,
+               'capture_method', capture_method,
+               'holder_page_url', holder_page_url,
+               'is_authenticated', is_authenticated,
+               'last_payment_error', last_payment_error,
+               'latest_charge_id', latest_charge_id,
+               'metadata', metadata,
+               'receipt_email', receipt_email,
+               'request_three_d_secure', request_three_d_secure,
+               'return_url', return_url,
+               'setup_future_usage', setup_future_usage,
+               'shipping', shipping,
+               'statement_descriptor_suffix', statement_descriptor_suffix,
+               'status', status)
+         WHERE account_id = $1 AND id = $2
         ",
         account_id.0,
         id.0,
     )
-    .fetch_one(tx)
+    .execute(tx)
     .await?;
     Ok(())
+}
+
+/// Makes an intent what it was when [`remember`] kept it, for an operation that was never executed.
+/// Fails if nothing is kept of it. Locks it.
+pub async fn restore(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: PaymentIntentId,
+) -> Result<PaymentIntent, sqlx::Error> {
+    intent_rows!(
+        "
+        UPDATE payment_intents
+           SET (cancellation_reason, capture_method, holder_page_url, is_authenticated,
+                last_payment_error, latest_charge_id, metadata, receipt_email,
+                request_three_d_secure, return_url, setup_future_usage, shipping,
+                statement_descriptor_suffix, status)
+               = (SELECT kept.cancellation_reason, kept.capture_method, kept.holder_page_url,
+                         kept.is_authenticated, kept.last_payment_error, kept.latest_charge_id,
+                         kept.metadata, kept.receipt_email, kept.request_three_d_secure,
+                         kept.return_url, kept.setup_future_usage, kept.shipping,
+                         kept.statement_descriptor_suffix, kept.status
+                    FROM json_populate_record(NULL::payment_intents, before_operation) AS kept),
+               status_before = NULL, before_operation = NULL
+         WHERE account_id = $1 AND id = $2 AND before_operation IS NOT NULL
+        RETURNING",
+        "",
+        account_id.0,
+        id.0,
+    )
+    .fetch_one(tx)
+    .await?
+    .try_into()
 }
 
 /// Forgets a new intent whose processor was never asked; fails if it isn't processing. Locks it.

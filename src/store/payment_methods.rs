@@ -132,10 +132,32 @@ reads_by_id! {
     find_all;
 }
 
+/// Reads and locks a customer's method, so that no other transaction changes or detaches it until
+/// this one ends, and others share the lock. `None` if it is no customer's. A transaction that shares
+/// the lock must not change the method: two that did would each wait for the other one.
+pub async fn share(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: PaymentMethodId,
+) -> Result<Option<PaymentMethod>, sqlx::Error> {
+    method_rows!(
+        "SELECT",
+        "FROM payment_methods
+          WHERE account_id = $1 AND id = $2 AND customer_id IS NOT NULL FOR SHARE",
+        account_id.0,
+        id.0,
+    )
+    .fetch_optional(tx)
+    .await?
+    .map(PaymentMethod::try_from)
+    .transpose()
+}
+
 /// Writes what changes of a method, as it is in `method`: what a client may change, who may use it,
 /// and whether it is set up. The caller holds its lock, so that no change in between is lost.
 ///
-/// `a_payment_method_has_one_fate` refuses an attachment that a caller without the lock would lose.
+/// Only a detachment removes a customer, and nothing removes the other ends or makes a method less
+/// ready. So `a_payment_method_has_one_fate` refuses the second of two ends that race without the lock.
 pub async fn update(
     tx: &mut PgConnection,
     account_id: AccountId,
@@ -150,9 +172,11 @@ pub async fn update(
         "
         UPDATE payment_methods
            SET allow_redisplay = $3, billing_details = $4, card_exp_month = $5,
-               card_exp_year = $6, metadata = $7, is_set_up = $8, customer_id = $9,
-               used_up_at = CASE $10::text WHEN 'used_up' THEN coalesce(used_up_at, now()) END,
-               detached_at = CASE $10::text WHEN 'detached' THEN coalesce(detached_at, now()) END
+               card_exp_year = $6, metadata = $7, is_set_up = is_set_up OR $8,
+               customer_id = CASE WHEN $10::text IS DISTINCT FROM 'detached'
+                                  THEN coalesce($9, customer_id) END,
+               used_up_at = coalesce(used_up_at, CASE WHEN $10 = 'used_up' THEN now() END),
+               detached_at = coalesce(detached_at, CASE WHEN $10 = 'detached' THEN now() END)
          WHERE account_id = $1 AND id = $2
         RETURNING",
         "",

@@ -48,7 +48,8 @@ impl TryFrom<RefundRow> for Refund {
     }
 }
 
-/// `query_as!` with the columns of [`RefundRow`] between the two parts of a statement.
+/// `query_as!` with the columns of [`RefundRow`] between the two parts of a statement. A refund's
+/// intent is that of its charge: the release before, which may run beside this one, knows no intents.
 macro_rules! refund_rows {
     ($before:tt, $after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
         sqlx::query_as!(
@@ -56,7 +57,12 @@ macro_rules! refund_rows {
             $before
                 + r#"
                   id, amount, charge_id, created_at, currency,
-                  metadata AS "metadata: Json<Metadata>", payment_intent_id, reason, status
+                  metadata AS "metadata: Json<Metadata>",
+                  (SELECT charges.payment_intent_id
+                     FROM charges
+                    WHERE charges.account_id = refunds.account_id
+                      AND charges.id = refunds.charge_id) AS payment_intent_id,
+                  reason, status
                   "#
                 + $after $(+ $more)*,
             $($argument),+
@@ -82,12 +88,11 @@ pub async fn insert(
             UPDATE charges
                SET amount_refunded = amount_refunded + $4, released = NOT captured
              WHERE account_id = $1 AND id = $3
-            RETURNING id, currency, payment_intent_id
+            RETURNING id, currency
         )
         INSERT INTO refunds
-               (account_id, id, charge_id, amount, currency, reason, status, metadata,
-                payment_intent_id)
-        SELECT $1, $2, charge.id, $4, charge.currency, $5, $7, $6, charge.payment_intent_id
+               (account_id, id, charge_id, amount, currency, reason, status, metadata)
+        SELECT $1, $2, charge.id, $4, charge.currency, $5, $7, $6
           FROM charge
         RETURNING",
         "",
@@ -138,8 +143,8 @@ pub async fn fail(
             UPDATE refunds
                SET status = 'failed'
              WHERE account_id = $1 AND id = $2 AND status = 'pending'
-            RETURNING id, amount, charge_id, created_at, currency, metadata, payment_intent_id,
-                      reason, status
+            RETURNING account_id, id, amount, charge_id, created_at, currency, metadata, reason,
+                      status
         ), charge AS (
             UPDATE charges
                SET amount_refunded = amount_refunded - failed.amount, released = false
@@ -147,7 +152,7 @@ pub async fn fail(
              WHERE charges.account_id = $1 AND charges.id = failed.charge_id
         )
         SELECT",
-        "FROM failed",
+        "FROM failed AS refunds",
         account_id.0,
         id.0,
     )
@@ -290,9 +295,12 @@ pub async fn list(
     let rows = match (filter.charge, filter.intent) {
         (None, None) => rows!(""),
         (Some(charge), None) => rows!("AND charge_id = $7", charge.0),
-        // Its charges are few, and so are their refunds.
+        // One of its charges promised money, and no other has refunds.
         (charge, Some(intent)) => rows!(
-            "AND payment_intent_id = $7 AND ($8::uuid IS NULL OR charge_id = $8)",
+            "AND charge_id = (SELECT intent.charge_id
+                                FROM payment_intents AS intent
+                               WHERE intent.account_id = $1 AND intent.id = $7)
+             AND ($8::uuid IS NULL OR charge_id = $8)",
             intent.0,
             charge.map(|charge| charge.0)
         ),

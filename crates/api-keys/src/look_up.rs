@@ -27,7 +27,11 @@ const REFUSED_FOR: Duration = Duration::from_secs(2);
 /// the same, but does not queue with those that are unknown.
 const KNOWN_FOR: Duration = Duration::from_secs(3600);
 
-/// Keys in each of the three memories; a hash and an id each.
+/// How long an address that met its limit is refused without a look-up, where a caller asks that
+/// first: for as long as it is told to wait.
+const WAITS_FOR: Duration = Duration::from_secs(1);
+
+/// Entries in each of the memories; a hash and an id each, or an address.
 const KEYS_MAX: u64 = 10_000;
 
 /// Failures in a second, and in a burst, of one address. A client with a wrong setting stays below
@@ -86,6 +90,7 @@ pub struct ApiKeys<D: Database> {
     known: Cache<KeyHash, Account>,
     unknown: UnknownKeys<D::Error>,
     failed: RateLimit<IpAddr>,
+    waiting: Cache<IpAddr, ()>,
 }
 
 impl<D: Database> ApiKeys<D> {
@@ -108,6 +113,10 @@ impl<D: Database> ApiKeys<D> {
             known: Cache::builder()
                 .max_capacity(KEYS_MAX)
                 .time_to_idle(KNOWN_FOR)
+                .build(),
+            waiting: Cache::builder()
+                .max_capacity(KEYS_MAX)
+                .time_to_live(WAITS_FOR)
                 .build(),
         }
     }
@@ -146,7 +155,18 @@ impl<D: Database> ApiKeys<D> {
     /// Counts a look-up that found nothing, of a key or of anything else that a client must know.
     /// `false`: so many came from its address that it is to be told 429.
     pub fn may_fail(&self, client: IpAddr) -> bool {
-        self.failed.has_room(network(client))
+        let network = network(client);
+        let has_room = self.failed.has_room(network);
+        if !has_room {
+            self.waiting.insert(network, ());
+        }
+        has_room
+    }
+
+    /// Whether it was told so within the last second. A caller that looks up what only strangers
+    /// ask for asks this first, and looks nothing up for them.
+    pub fn must_wait(&self, client: IpAddr) -> bool {
+        self.waiting.contains_key(&network(client))
     }
 
     async fn find(&self, key: &str) -> Result<Option<Account>, Refusal<D::Error>> {

@@ -78,11 +78,6 @@ impl IdempotencyKey {
         Ok(Self(bare.iter().copied().map(char::from).collect()))
     }
 
-    /// Whether no client can send it: it begins with a comma.
-    pub fn is_reserved(&self) -> bool {
-        self.0.starts_with(',')
-    }
-
     /// The key without quotes.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -266,7 +266,7 @@ impl Idempotency {
 fn conclude(request: &Request, leadership: &Leadership, conclusion: Outcome) -> Outcome {
     // The request that a step belongs to fails with it, and is logged.
     if let Outcome::Failed(failure) = &conclusion
-        && !request.key.is_reserved()
+        && !request.is_step
     {
         failure.log(&request.request_id);
     }

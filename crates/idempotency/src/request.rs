@@ -27,6 +27,9 @@ pub struct Request {
     pub request_id: String,
     /// How long a duplicate waits for the one in flight before it is told that the key is in use.
     pub wait: Duration,
+    /// Whether it belongs to a larger request, which has begun. Then it is neither counted nor
+    /// refused where requests are, and the larger request tells why it failed.
+    pub is_step: bool,
 }
 
 impl Request {
@@ -42,6 +45,7 @@ impl Request {
             label: None,
             request_id: format!("req_{}", Uuid::now_v7().simple()),
             wait: Duration::ZERO,
+            is_step: false,
         }
     }
 

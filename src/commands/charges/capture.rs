@@ -118,7 +118,7 @@ async fn capture(
     CaptureRequest { charge, amount }: CaptureRequest,
     expand: &Expansion,
 ) -> Result<Reply, Rejection> {
-    let charge = store::charges::capture(tx, origin.account, charge, amount)
+    let charge = store::charges::capture(tx, origin.account, charge, amount, None)
         .await?
         .ok_or_else(|| refused(ChargeRefusal::AlreadyCaptured, "id"))?;
     let before = ChargeView::from(&charge.before_capture());

@@ -37,7 +37,7 @@ impl Command for CreateCustomer {
         let default = default_of(params.invoice_settings.as_ref());
         let expand = std::mem::take(&mut params.expand);
         let method = match params.payment_method {
-            Some(named) => Some(take(origin, tx, named.into()).await?),
+            Some(named) => Some(take(origin, tx, named.into(), true).await?),
             None => None,
         };
         let id = CustomerId(Uuid::now_v7());

@@ -14,7 +14,7 @@ use crate::commands::{
     Origin, SlowLane,
     card_answers::authorize,
     payment_methods::given::mark_used,
-    replies::{CREATED, OK, error_reply},
+    replies::{CREATED, OK, STORED_DECLINE, error_reply},
 };
 use crate::{
     domain::{
@@ -23,7 +23,8 @@ use crate::{
         ids::ChargeId,
         operation::{Ask, CardAuthorization, Effect, Verb},
         payment_intent::{
-            Confirmation, FutureUsage, HolderPage, IntentStatus, NextStep, PaymentIntent,
+            Confirmation, FutureUsage, HolderPage, IntentStatus, IntentTerms, NextStep,
+            PaymentIntent,
         },
         payment_method::{Attachment, PaymentMethod},
         test_cards::AUTHENTICATION_REQUIRED,
@@ -109,7 +110,7 @@ impl PaymentAttempt {
     }
 
     /// Writes down what the processor is to be asked. The charge is pending meanwhile, and the
-    /// intent is processing.
+    /// intent is processing, and as the request has changed it.
     pub(super) async fn write_down(
         self,
         origin: &Origin,
@@ -125,6 +126,7 @@ impl PaymentAttempt {
             expand,
             ..
         } = self;
+        store::payment_intents::remember(tx, origin.account, intent.id).await?;
         let intent = intent.processing(charge.id);
         let intent = store::payment_intents::update(tx, origin.account, &intent).await?;
         let effect = Effect {
@@ -207,7 +209,7 @@ impl PaymentAttempt {
         let intent = intent.answered(method.id, charge.id, said, None);
         let kept_for = intent.keeps_method_for();
         let method = mark_used(origin, tx, method, kept_for).await?;
-        if intent.terms.setup_future_usage == Some(FutureUsage::OffSession) && !method.set_up {
+        if sets_up(&intent.terms) && !method.set_up {
             let set_up = PaymentMethod {
                 set_up: true,
                 ..method
@@ -280,6 +282,7 @@ impl PaymentAttempt {
         events.push(origin.event(EventType::PaymentIntentPaymentFailed, &view)?);
         webhooks::emit(tx, &events).await?;
         error.about.payment_intent = Some(whole(&intent)?);
+        error.message.push_str(STORED_DECLINE);
         let mut reply = error_reply(&error)?;
         reply.resource_id = Some(view.id);
         Ok(reply)
@@ -298,6 +301,11 @@ impl PaymentAttempt {
         let view = PaymentIntentView::from(&unconfirmed);
         Ok(vec![origin.event(EventType::PaymentIntentCreated, &view)?])
     }
+}
+
+/// Whether a payment by these terms makes its method ready for payments without its holder.
+pub(super) fn sets_up(terms: &IntentTerms) -> bool {
+    terms.setup_future_usage == Some(FutureUsage::OffSession)
 }
 
 fn status_of(verb: Verb) -> u16 {

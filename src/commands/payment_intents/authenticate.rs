@@ -11,7 +11,10 @@ use charge_once_strict_params::Expansion;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{attempt::PaymentAttempt, found::lock};
+use super::{
+    attempt::{PaymentAttempt, sets_up},
+    found::lock,
+};
 use crate::commands::{
     Origin, SlowLane,
     holder_pages::{ReturnToShop, no_longer_needed},
@@ -67,7 +70,8 @@ impl AuthenticateIntent {
         let (Some(page), Some(method)) = (awaited, intent.terms.payment_method) else {
             return Ok(FormOutcome::Landed(no_longer_needed(self.id)));
         };
-        let method = given::lock(origin, tx, Some(method), "payment_method").await?;
+        let sets_up = sets_up(&intent.terms);
+        let method = given::lock_to_pay(origin, tx, Some(method), sets_up).await?;
         let customer = intent.terms.customer;
         let is_manual = intent.terms.confirmation_method == ConfirmationMethod::Manual;
         let attempt = PaymentAttempt {

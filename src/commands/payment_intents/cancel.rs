@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::{
     found::{lock, lock_charge, lock_settled, unexpected},
-    phases::{declined_by_processor, keep_promise},
+    phases::declined_by_processor,
 };
 use crate::commands::{
     Origin,
@@ -87,7 +87,7 @@ impl CancelIntent {
     ) -> Result<Refund, Rejection> {
         let charge = lock_charge(tx, &self.origin, intent, mode).await?;
         let new = NewRefund {
-            charge,
+            charge: charge.id,
             amount: intent.amount_capturable,
             reason: None,
             metadata: Metadata::new(),
@@ -126,6 +126,7 @@ impl Begin for CancelIntent {
             let reply = cancel(origin, tx, intent, reason, None, &expand).await?;
             return Ok(BeginOutcome::Replied(reply));
         };
+        store::payment_intents::remember(tx, origin.account, intent.id).await?;
         // It is shown when the intent is canceled.
         intent.cancellation_reason = reason;
         store::payment_intents::update(tx, origin.account, &intent).await?;
@@ -154,10 +155,7 @@ pub(super) async fn complete(
             let reason = intent.cancellation_reason;
             cancel(origin, tx, intent, reason, Some(&refund), expand).await
         }
-        Err(decline) => {
-            let intent = keep_promise(tx, origin.account, intent).await?;
-            declined_by_processor(&intent, request.charge, decline)
-        }
+        Err(decline) => declined_by_processor(origin, tx, intent.id, request.charge, decline).await,
     }
 }
 

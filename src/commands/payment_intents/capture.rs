@@ -1,8 +1,7 @@
 //! `POST /payment_intents/{id}/capture`: take what was promised, once; the rest is released.
 //!
 //! Locks    the intent, then its charge
-//! Writes   the captured amount, on both; metadata and the descriptor of the intent, which stay if a
-//!          processor across a network was never asked
+//! Writes   the captured amount and the descriptor, on both; metadata of the intent
 //! Emits    charge.captured, payment_intent.succeeded
 //! Refuses  an intent of which nothing is promised, or was taken; more than was promised
 //! Fails    while another operation on the charge has no outcome; if another processor authorized it
@@ -22,6 +21,7 @@ use crate::commands::{
 };
 use crate::{
     domain::{
+        charge::Charge,
         event::EventType,
         ids::PaymentIntentId,
         operation::{Answer, Ask, CaptureRequest, Effect, Verb},
@@ -49,7 +49,8 @@ pub struct CaptureIntent {
 /// A capture that may be made, of an intent and a charge that this transaction has locked.
 struct DecidedIntentCapture {
     intent: PaymentIntent,
-    request: CaptureRequest,
+    charge: Charge,
+    amount: i64,
     expand: Expansion,
 }
 
@@ -72,12 +73,16 @@ impl CaptureIntent {
         if let Some(suffix) = params.statement_descriptor_suffix {
             intent.terms.statement_descriptor_suffix = Some(suffix);
         }
+        if mode == Mode::Phases {
+            store::payment_intents::remember(tx, account, intent.id).await?;
+        }
         if intent != before {
             intent = store::payment_intents::update(tx, account, &intent).await?;
         }
         Ok(DecidedIntentCapture {
             intent,
-            request: CaptureRequest { charge, amount },
+            charge,
+            amount,
             expand: params.expand,
         })
     }
@@ -106,10 +111,11 @@ impl Command for CaptureIntent {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         let DecidedIntentCapture {
             intent,
-            request,
+            charge,
+            amount,
             expand,
         } = self.decide(tx, Mode::OneTransaction).await?;
-        capture(&self.origin, tx, intent, request, &expand).await
+        capture(&self.origin, tx, intent, charge, amount, &expand).await
     }
 }
 
@@ -120,7 +126,10 @@ impl Begin for CaptureIntent {
         operation: Uuid,
     ) -> Result<BeginOutcome, Rejection> {
         let decided = self.decide(tx, Mode::Phases).await?;
-        let ask = Ask::Capture(decided.request);
+        let ask = Ask::Capture(CaptureRequest {
+            charge: decided.charge.id,
+            amount: decided.amount,
+        });
         let effect = Effect {
             intent: Some(decided.intent.id),
             expand: decided.expand,
@@ -141,28 +150,37 @@ pub(super) async fn complete(
 ) -> Result<Reply, Rejection> {
     let intent = lock(tx, origin.account, Some(intent)).await?;
     match answer {
-        Answer::Done => capture(origin, tx, intent, request, expand).await,
-        Answer::Declined(decline) => declined_by_processor(&intent, request.charge, decline),
+        Answer::Done => {
+            let gone = || Rejection::Failed(Failure::internal("a charge is gone"));
+            let charge = store::charges::lock(tx, origin.account, request.charge).await?;
+            let (charge, amount) = (charge.ok_or_else(gone)?, request.amount);
+            capture(origin, tx, intent, charge, amount, expand).await
+        }
+        Answer::Declined(decline) => {
+            declined_by_processor(origin, tx, intent.id, request.charge, decline).await
+        }
     }
 }
 
-/// Takes the money, and reports it in events and in the reply.
+/// Takes the money, and reports it in events and in the reply. `before` is locked.
 async fn capture(
     origin: &Origin,
     tx: &mut PgConnection,
     intent: PaymentIntent,
-    CaptureRequest { charge, amount }: CaptureRequest,
+    before: Charge,
+    amount: i64,
     expand: &Expansion,
 ) -> Result<Reply, Rejection> {
     let twice = || Rejection::Failed(Failure::internal("an intent's charge was captured before"));
-    let captured = store::charges::capture(tx, origin.account, charge, amount).await?;
+    let suffix = intent.terms.statement_descriptor_suffix.as_deref();
+    let captured = store::charges::capture(tx, origin.account, before.id, amount, suffix).await?;
     let charge = captured.ok_or_else(twice)?;
     let intent = intent.captured(amount);
     let intent = store::payment_intents::update(tx, origin.account, &intent).await?;
     let view = PaymentIntentView::from(&intent);
-    let before = ChargeView::from(&charge.before_capture());
+    let (before, charge) = (ChargeView::from(&before), ChargeView::from(&charge));
     origin
-        .emit_change(tx, EventType::ChargeCaptured, &before, &(&charge).into())
+        .emit_change(tx, EventType::ChargeCaptured, &before, &charge)
         .await?;
     origin
         .emit(tx, EventType::PaymentIntentSucceeded, &view)

@@ -18,14 +18,14 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{
-    attempt::{ConfirmOutcome, PaymentAttempt},
+    attempt::{ConfirmOutcome, PaymentAttempt, sets_up},
     found::{lock_settled, refusal, unexpected},
 };
 use crate::commands::{
     Origin, SlowLane,
     holder_pages::holder_page,
     mode::Mode,
-    payment_methods::given::{lock, take},
+    payment_methods::given::{lock_to_pay, take},
     replies::checked,
 };
 use crate::{
@@ -64,8 +64,8 @@ impl ConfirmIntent {
         terms.request_three_d_secure = three_d_secure.unwrap_or(terms.request_three_d_secure);
         must_be_possible(confirmation, terms, is_authenticated, return_url.as_deref())?;
         let method = match (given, terms.payment_method) {
-            (Some(given), _) => take(origin, tx, given).await?,
-            (None, Some(id)) => lock(origin, tx, Some(id), "payment_method").await?,
+            (Some(given), _) => take(origin, tx, given, sets_up(terms)).await?,
+            (None, Some(id)) => lock_to_pay(origin, tx, Some(id), sets_up(terms)).await?,
             (None, None) => {
                 let message = "You cannot confirm this PaymentIntent because it's missing a \
                                payment method. Send payment_method or payment_method_data.";

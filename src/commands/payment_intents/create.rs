@@ -18,7 +18,7 @@ use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::attempt::{ConfirmOutcome, PaymentAttempt};
+use super::attempt::{ConfirmOutcome, PaymentAttempt, sets_up};
 use crate::commands::{
     Creation, Origin, SlowLane,
     creation::NewObject,
@@ -131,7 +131,7 @@ impl CreateIntent {
         }
         let method = match given {
             None => None,
-            Some(given) => Some(take(origin, tx, given).await?),
+            Some(given) => Some(take(origin, tx, given, sets_up(&terms)).await?),
         };
         if let Some(method) = &method {
             method.may_pay_for(customer).map_err(refused)?;

@@ -13,6 +13,7 @@ use crate::commands::{
 };
 use crate::{
     domain::{
+        charge::Charge,
         ids::{AccountId, ChargeId, PaymentIntentId},
         payment_intent::{IntentStatus, PaymentIntent, UnexpectedStatus},
     },
@@ -79,12 +80,12 @@ pub(super) async fn lock_charge(
     origin: &Origin,
     intent: &PaymentIntent,
     mode: Mode,
-) -> Result<ChargeId, Rejection> {
+) -> Result<Charge, Rejection> {
     let lost = || Rejection::Failed(Failure::internal("an intent's charge is gone"));
     let charge = intent.charge.ok_or_else(lost)?;
     let found = store::charges::lock(tx, origin.account, charge).await?;
-    let charge = found.ok_or_else(lost)?.id;
-    must_be_free(tx, origin.account, charge, mode).await?;
+    let charge = found.ok_or_else(lost)?;
+    must_be_free(tx, origin.account, charge.id, mode).await?;
     Ok(charge)
 }
 

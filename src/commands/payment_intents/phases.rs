@@ -6,7 +6,7 @@ use charge_once_strict_params::Expansion;
 use sqlx::PgConnection;
 
 use super::{
-    attempt::PaymentAttempt,
+    attempt::{PaymentAttempt, sets_up},
     authenticate::{landing, page_of},
     cancel, capture,
     found::{lock, whole},
@@ -16,18 +16,17 @@ use crate::commands::{
     charges::create::{record_answer, release as release_charge},
     payment_methods::given,
     refunds::create as refunds,
-    replies::error_reply,
+    replies::{STORED_DECLINE, error_reply},
 };
 use crate::{
     domain::{
-        ids::{AccountId, ChargeId, PaymentIntentId},
+        ids::{ChargeId, PaymentIntentId},
         operation::{Answer, Ask, CardAuthorization, Operation, Verb},
-        payment_intent::PaymentIntent,
         test_cards::Decline,
     },
     idempotency::{Failure, Rejection, Reply},
     store,
-    wire::error::ApiError,
+    wire::{error::ApiError, payment_methods::PaymentMethodView},
 };
 
 /// Writes down the processor's answer about an intent.
@@ -64,7 +63,7 @@ async fn confirmed(
     let (charge, said) = record_answer(tx, operation, authorization, answer).await?;
     let lost = || Rejection::Failed(Failure::internal("an intent's charge has no method"));
     let method = charge.by_intent.as_ref().ok_or_else(lost)?.method;
-    let method = given::lock(origin, tx, Some(method), "payment_method").await?;
+    let method = given::lock_to_pay(origin, tx, Some(method), sets_up(&intent.terms)).await?;
     let verb = operation.effect.verb;
     let asked = intent.clone();
     let attempt = PaymentAttempt {
@@ -80,55 +79,47 @@ async fn confirmed(
     Ok(reply)
 }
 
-/// Undoes what a verb reserved for an instruction that was never executed: the intent is as it was
-/// before, and a new one is forgotten. What a confirmation or a capture says of the intent itself,
-/// such as its metadata, stays.
+/// Undoes what a verb wrote for an instruction that was never executed: the intent is as it was
+/// before, and a new one is forgotten.
 pub(in crate::commands) async fn release(
     tx: &mut PgConnection,
     operation: &Operation,
     intent: PaymentIntentId,
 ) -> Result<(), Rejection> {
     let account = operation.account;
-    let locked = lock(tx, account, Some(intent)).await?;
+    lock(tx, account, Some(intent)).await?;
     match &operation.effect.ask {
-        Ask::Authorize(authorization) => {
-            release_charge(tx, account, authorization).await?;
-            match operation.effect.verb == Verb::CreateIntent {
-                true => store::payment_intents::delete_processing(tx, account, intent).await?,
-                false => store::payment_intents::resume(tx, account, intent).await?,
-            }
-        }
-        Ask::Refund(request) => {
-            refunds::release(tx, account, request).await?;
-            keep_promise(tx, account, locked).await?;
-        }
+        Ask::Authorize(authorization) => release_charge(tx, account, authorization).await?,
+        Ask::Refund(request) => refunds::release(tx, account, request).await?,
         // A capture reserves nothing.
         Ask::Capture(_) => {}
+    }
+    if operation.effect.verb == Verb::CreateIntent {
+        store::payment_intents::delete_processing(tx, account, intent).await?;
+    } else {
+        store::payment_intents::restore(tx, account, intent).await?;
     }
     Ok(())
 }
 
-/// Forgets why an intent was to be canceled that is not.
-pub(super) async fn keep_promise(
+/// The processor's definite no about the promised money of an intent, which is as it was before.
+pub(super) async fn declined_by_processor(
+    origin: &Origin,
     tx: &mut PgConnection,
-    account: AccountId,
-    intent: PaymentIntent,
-) -> Result<PaymentIntent, sqlx::Error> {
-    let kept = PaymentIntent {
-        cancellation_reason: None,
-        ..intent
-    };
-    store::payment_intents::update(tx, account, &kept).await
-}
-
-/// The processor's definite no about the money of an intent, which stays as it was.
-pub(super) fn declined_by_processor(
-    intent: &PaymentIntent,
+    intent: PaymentIntentId,
     charge: ChargeId,
     decline: Decline,
 ) -> Result<Reply, Rejection> {
+    let intent = store::payment_intents::restore(tx, origin.account, intent).await?;
     let mut error = ApiError::declined(decline, charge.to_string());
-    error.about.payment_intent = Some(whole(intent)?);
+    error.message.push_str(STORED_DECLINE);
+    if let Some(method) = intent.terms.payment_method
+        && let Some(method) = store::payment_methods::find(tx, origin.account, method).await?
+    {
+        let method = serde_json::to_string(&PaymentMethodView::from(&method));
+        error.about.payment_method = Some(method.map_err(Failure::internal)?);
+    }
+    error.about.payment_intent = Some(whole(&intent)?);
     let mut reply = error_reply(&error)?;
     reply.resource_id = Some(intent.id.to_string());
     Ok(reply)

@@ -5,7 +5,7 @@
 //! Emits    nothing: Stripe has no event for it
 //! Refuses  a change of the payment when its money was promised, or it was canceled; a customer or a
 //!          method that isn't there; a method that may not be used for it
-//! Fails    a change of the payment while an answer about it is out
+//! Fails    while an answer about the intent is out
 
 use charge_once_strict_params::{Change, Params};
 use sqlx::PgConnection;
@@ -20,7 +20,7 @@ use crate::commands::{
 use crate::{
     domain::{
         ids::{CustomerId, PaymentIntentId, PaymentMethodId},
-        payment_intent::{IntentStatus, PaymentIntent},
+        payment_intent::PaymentIntent,
         payment_method::PaymentMethod,
     },
     idempotency::{Command, Rejection, Reply},
@@ -49,11 +49,9 @@ impl Command for UpdateIntent {
         let account = self.origin.account;
         let before = lock(tx, account, PaymentIntentId::parse(&self.id)).await?;
         let touches_the_payment = given.is_some() || params.touches_the_payment();
-        if touches_the_payment || before.status == IntentStatus::Processing {
-            // Whichever server began what is unfinished, this one only waits for it. A new intent is
-            // forgotten if its processor was never asked, and so would be what changed of it.
-            must_be_settled(tx, account, &before, Mode::Phases).await?;
-        }
+        // Whichever server began what is unfinished, this one only waits for it. If its processor was
+        // never asked, the intent is made what it was, and this update would be undone with it.
+        must_be_settled(tx, account, &before, Mode::Phases).await?;
         if touches_the_payment {
             let refuse = |status| unexpected(&before, "change the payment of", status);
             before.must_be_confirmable().map_err(refuse)?;
@@ -94,7 +92,7 @@ impl UpdateIntent {
         let fits = |method: &PaymentMethod| method.may_pay_for(customer).map_err(refused);
         match (given, before.terms.payment_method) {
             (Some(given), _) => {
-                let method = take(&self.origin, tx, given).await?;
+                let method = take(&self.origin, tx, given, false).await?;
                 fits(&method)?;
                 Ok(Some(method.id))
             }

@@ -32,16 +32,35 @@ const FINGERPRINT_TAG: &[u8] = b"charge-once card v1";
 /// As long as Stripe's.
 const FINGERPRINT_CHARS: usize = 16;
 
-/// The method that a request gives: an existing one, which is locked from now on, or a new one.
+/// The method that a request gives: an existing one, which is locked as by [`lock_to_pay`] from now
+/// on, or a new one.
 pub(in crate::commands) async fn take(
     origin: &Origin,
     tx: &mut PgConnection,
     given: GivenMethod,
+    changes_it: bool,
 ) -> Result<PaymentMethod, Rejection> {
     match given {
         GivenMethod::New(new) => Ok(keep(origin, tx, &new).await?),
-        GivenMethod::Existing(id) => lock(origin, tx, id, "payment_method").await,
+        GivenMethod::Existing(id) => lock_to_pay(origin, tx, id, changes_it).await,
     }
+}
+
+/// Reads and locks the method of a payment. A customer's method stays what it is, unless this
+/// payment `changes_it`. So such payments share its lock, and only a detachment and what else changes
+/// it wait for them. A new method pays once: its payments wait for each other.
+pub(in crate::commands) async fn lock_to_pay(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    id: Option<PaymentMethodId>,
+    changes_it: bool,
+) -> Result<PaymentMethod, Rejection> {
+    if let Some(id) = id.filter(|_| !changes_it)
+        && let Some(attached) = store::payment_methods::share(tx, origin.account, id).await?
+    {
+        return Ok(attached);
+    }
+    lock(origin, tx, id, "payment_method").await
 }
 
 /// Reads and locks the method that `param` names.

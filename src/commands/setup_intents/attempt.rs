@@ -8,7 +8,7 @@ use crate::commands::{
     Origin, expansions,
     holder_pages::holder_page,
     payment_methods::given::{attach_to, declined},
-    replies::{error_reply, missing},
+    replies::{STORED_DECLINE, error_reply, missing},
 };
 use crate::{
     domain::{
@@ -93,6 +93,7 @@ impl SetupAttempt<'_> {
         let mut error = declined(decline, method)?;
         let setup = fail(self.origin, tx, setup, &error).await?;
         error.about.setup_intent = Some(whole(self.origin, tx, &setup, self.expand).await?);
+        error.message.push_str(STORED_DECLINE);
         let mut reply = error_reply(&error)?;
         reply.resource_id = Some(setup.id.to_string());
         Ok(reply)
@@ -105,7 +106,7 @@ pub(super) async fn lock(
     tx: &mut PgConnection,
     id: &str,
 ) -> Result<SetupIntent, Rejection> {
-    let none = || missing("id", SetupIntentId::PREFIX);
+    let none = || missing("intent", SetupIntentId::PREFIX);
     let id = SetupIntentId::parse(id).ok_or_else(none)?;
     let found = store::setup_intents::lock(tx, origin.account, id).await?;
     found.ok_or_else(none)

@@ -49,7 +49,7 @@ impl Command for ConfirmSetupIntent {
             return Err(unconfirmable(origin, tx, &setup, status).await);
         }
         let method = match (given, setup.terms.payment_method) {
-            (Some(given), _) => given::take(origin, tx, given).await?,
+            (Some(given), _) => given::take(origin, tx, given, true).await?,
             (None, Some(id)) => given::lock(origin, tx, Some(id), "payment_method").await?,
             (None, None) => {
                 let status = UnexpectedSetupStatus(setup.status);

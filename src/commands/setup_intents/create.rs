@@ -63,7 +63,7 @@ impl Command for CreateSetupIntent {
         let automatic_payment_methods = chosen_methods(methods.0, methods.1)?;
         let given = GivenMethod::of(params.payment_method, params.payment_method_data)?;
         let method = match given {
-            Some(given) => Some(take(origin, tx, given).await?),
+            Some(given) => Some(take(origin, tx, given, true).await?),
             None if confirm => return Err(nothing_to_confirm().into()),
             None => None,
         };

@@ -44,7 +44,7 @@ impl Command for UpdateSetupIntent {
         let method = match update.payment_method {
             Change::Keep => Change::Keep,
             Change::Unset => Change::Unset,
-            Change::Set(named) => Change::Set(take(origin, tx, named.into()).await?),
+            Change::Set(named) => Change::Set(take(origin, tx, named.into(), true).await?),
         };
         let customer = match update.customer {
             Change::Keep => Change::Keep,

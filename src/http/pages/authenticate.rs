@@ -37,7 +37,7 @@ use crate::{
         error::HttpError,
         request::{before_work, client_of, request_id},
     },
-    idempotency::{Failure, FailureKind, IdempotencyKey, Inspected, Outcome, Record, Request},
+    idempotency::{Failure, FailureKind, Outcome, Record, Request},
     store,
     telemetry::traces,
     wire::dialect::Dialect,
@@ -90,9 +90,24 @@ impl PageAddress {
         };
         let path = format!("/authenticate/{id}/{hash}");
         let wait = app.in_flight_wait_v1;
-        Request::reserved(self.account.0, path, request_id, wait)
-            .map_err(|error| HttpError::failed_without_key(Failure::internal(error)))
+        let request = Request::reserved(self.account.0, path, request_id, wait)
+            .map_err(|error| HttpError::failed_without_key(Failure::internal(error)))?;
+        Ok(Request {
+            // No request of the account has begun that it would be a step of.
+            is_step: false,
+            ..request
+        })
     }
+}
+
+/// What a path names.
+enum FoundPage {
+    /// A page that is waited for.
+    Open(OpenPage),
+    /// A page that was answered, or whose answer is being written.
+    Answered,
+    /// No page, or one that is not needed any more.
+    None,
 }
 
 /// A page that is waited for.
@@ -146,12 +161,31 @@ fn find<'c>(
     })
 }
 
-/// As [`find`]. Strangers ask, so it is no account's share of the connections that is used.
-async fn look_up(app: &App, asked: &PageAddress) -> Result<Option<OpenPage>, HttpError> {
+/// Finds what `asked` names, whose form is the request `work`. Strangers ask, so it is no account's
+/// share of the connections that is used, and no connection at all for an address that guesses.
+///
+/// One snapshot: a page stops being open in the transaction that stores its answer.
+async fn look_up(
+    app: &App,
+    request: &HttpRequest,
+    asked: &PageAddress,
+    work: &Request,
+) -> Result<FoundPage, HttpError> {
+    app.api_keys.check_waiting(client_of(request))?;
     let (account, intent, token) = (asked.account, asked.intent, asked.token.clone());
-    let found = app
-        .database
-        .snapshot(move |connection| find(connection, account, intent, token));
+    let key = work.key.as_str().to_owned();
+    let found = app.database.snapshot(move |connection| {
+        Box::pin(async move {
+            if let Some(page) = find(&mut *connection, account, intent, token).await? {
+                return Ok(FoundPage::Open(page));
+            }
+            let is_answered = store::key_story::has_begun(connection, account, &key).await?;
+            Ok(match is_answered {
+                true => FoundPage::Answered,
+                false => FoundPage::None,
+            })
+        })
+    });
     found.await.map_err(HttpError::failed_without_key)
 }
 
@@ -160,18 +194,19 @@ pub(in crate::http) async fn show(
     app: web::Data<App>,
     request: HttpRequest,
 ) -> Result<HttpResponse, HttpError> {
-    let found = match PageAddress::of(&request) {
-        Some(asked) => look_up(&app, &asked).await?,
-        None => None,
+    let Some(asked) = PageAddress::of(&request) else {
+        return gone(&app, &request);
     };
-    let Some(OpenPage {
+    let work = asked.request(request_id(&request), &app)?;
+    let OpenPage {
         merchant,
         amount,
         card,
         page,
-    }) = found
-    else {
-        return gone(&app, &request);
+    } = match look_up(&app, &request, &asked, &work).await? {
+        FoundPage::Open(page) => page,
+        FoundPage::Answered => return Ok(not_needed()),
+        FoundPage::None => return gone(&app, &request),
     };
     let title = match amount {
         Some(_) => "Authenticate a payment",
@@ -237,8 +272,7 @@ pub(in crate::http) async fn end(
         return gone(&app, &request);
     };
     let work = asked.request(request_id(&request), &app)?;
-    let is_open = look_up(&app, &asked).await?.is_some();
-    if !is_open && !was_answered(&app, &asked, &work.key).await? {
+    if let FoundPage::None = look_up(&app, &request, &asked, &work).await? {
         return gone(&app, &request);
     }
     if *app.stopping.borrow() {
@@ -247,17 +281,6 @@ pub(in crate::http) async fn end(
     let ended = run(&app, asked, work, outcome).await;
     app.wake_webhooks.notify_one();
     Ok(land(&*answered(ended)?))
-}
-
-/// Whether an earlier answer is stored, or is being written.
-async fn was_answered(
-    app: &App,
-    asked: &PageAddress,
-    key: &IdempotencyKey,
-) -> Result<bool, HttpError> {
-    let found = app.idempotency.inspect(asked.account.0, key.clone()).await;
-    let found = found.map_err(HttpError::failed_without_key)?;
-    Ok(!matches!(found, Inspected::Nothing))
 }
 
 /// Ends the wait at most once. The intent's state is the guard, so an answer that comes when the
@@ -299,7 +322,7 @@ fn answered(outcome: Outcome) -> Result<Arc<Record>, HttpError> {
     match outcome {
         Outcome::Stored { record, .. } => Ok(record),
         Outcome::InUse => Err(HttpError::failed(FailureKind::Busy)),
-        Outcome::Failed(failure) => Err(HttpError::failed_without_key(failure)),
+        Outcome::Failed(failure) => Err(HttpError::failed(failure.kind)),
         Outcome::Unfinished => Err(HttpError::failed_without_key(Failure::unsupported(
             format!("a holder's answer waits for a processor across a network, and {NO_PROCESSOR}"),
         ))),
@@ -322,8 +345,8 @@ fn land(record: &Record) -> HttpResponse {
     }
 }
 
-/// An address that leads to no page, or to one that isn't waited for. One that asks for many of them
-/// is told to wait.
+/// An address that leads to no page, or to one that isn't waited for. A client that asks for many of
+/// them is told to wait, and nothing is looked up for it until then.
 fn gone(app: &App, request: &HttpRequest) -> Result<HttpResponse, HttpError> {
     app.api_keys.check_stranger(client_of(request))?;
     Ok(not_needed())

@@ -398,6 +398,7 @@ async fn a_checkout_that_begins_too_late_to_be_run_leaves_nothing() {
         path: "/checkouts".to_owned(),
         request_id: "req_1".to_owned(),
         wait: Duration::ZERO,
+        is_step: false,
         label: None,
     };
     let Value::Object(tree) = checkout() else {

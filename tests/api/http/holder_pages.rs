@@ -222,7 +222,7 @@ async fn only_a_small_form_with_one_of_two_words_is_an_answer() {
 }
 
 #[tokio::test]
-async fn an_address_that_guesses_pages_is_told_to_wait_and_opens_its_own_meanwhile() {
+async fn an_address_that_guesses_pages_is_told_to_wait_and_opens_its_own_afterwards() {
     let server = TestServer::start().await;
     let url = page_of(&waiting(&server.client, None).await);
     let guess = format!("{url}x");
@@ -233,8 +233,36 @@ async fn an_address_that_guesses_pages_is_told_to_wait_and_opens_its_own_meanwhi
         limited.is_some_and(|answer| answer.header("retry-after") == Some("1"))
     })
     .await;
-    assert_eq!(open(&url).await.status, 200);
+    eventually("it has waited", || async { open(&url).await.status == 200 }).await;
     assert_eq!(press(&url, "complete").await.status, 200);
+}
+
+#[tokio::test]
+async fn a_guess_claims_nothing_and_is_not_looked_up_while_its_address_has_to_wait() {
+    let server = TestServer::start().await;
+    let url = page_of(&waiting(&server.client, None).await);
+    let guess = format!("{url}x");
+    let mut lock = server.database.pool.begin().await.unwrap();
+    // It lets what reads pass, and what claims a key wait.
+    sqlx::raw_sql("LOCK TABLE idempotency_keys IN SHARE MODE")
+        .execute(&mut *lock)
+        .await
+        .unwrap();
+    assert_eq!(press(&guess, "complete").await.status, 410);
+    sqlx::raw_sql("LOCK TABLE setup_intents IN ACCESS EXCLUSIVE MODE")
+        .execute(&mut *lock)
+        .await
+        .unwrap();
+    let (page, _) = url.split_once("acct_").unwrap();
+    let nowhere = format!("{page}nobody/nothing/none");
+    eventually("a guess is refused without a look-up", || async {
+        // Nothing has to be looked up for these.
+        futures_util::future::join_all((0..50).map(|_| open(&nowhere))).await;
+        let answers = futures_util::future::join(open(&guess), press(&guess, "fail")).await;
+        answers.0.status == 429 && answers.1.status == 429
+    })
+    .await;
+    lock.rollback().await.unwrap();
 }
 
 /// What the console shows of requests and keys, where it holds a text.

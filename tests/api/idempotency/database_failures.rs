@@ -98,6 +98,7 @@ fn request(key: &str) -> Request {
         label: None,
         request_id: "req_test".to_owned(),
         wait: Duration::ZERO,
+        is_step: false,
     }
 }
 

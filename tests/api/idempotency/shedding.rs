@@ -12,6 +12,7 @@ use crate::support::{
         Answer, Client, FORGETFUL, LOCK_WAITS, PATIENT, ServerProcess, TestDatabase, TestServer,
         another_charge, charge, eventually,
     },
+    holder_pages::{page_of, press},
     metrics::Scrape,
     pause_point::{PausePoint, Stage},
     postgres_proxy::{NetworkFault, PostgresProxy},
@@ -116,6 +117,26 @@ async fn beyond_the_limits_requests_are_refused_at_once_while_replays_and_reads_
         assert_eq!(server.database.charges().await, 7);
         assert_eq!(server.database.records().await, 7);
     }
+}
+
+#[tokio::test]
+async fn beyond_the_limits_the_answer_of_a_card_s_holder_is_refused_and_may_be_sent_again() {
+    let database = TestDatabase::create().await;
+    let mut pause = PausePoint::at(Stage::Executing, &database, STUCK).await;
+    let variables = with(&[("IN_PROGRESS_LIMIT_PER_ACCOUNT", "1")]);
+    let server = TestServer::start_on(database, &variables).await;
+    let body = json!({
+        "payment_method": "pm_card_threeDSecure2Required", "confirm": true,
+        "payment_method_types": ["card"],
+    });
+    let page = page_of(&server.client.post_new("/setup_intents", &body).await);
+    let stuck = send_stuck(&server.client, "stuck-1");
+    pause.is_reached().await;
+    let refused = press(&page, "complete").await;
+    assert_eq!(refused.code(), "service_unavailable");
+    pause.release().await;
+    assert_eq!(stuck.await.unwrap().status, 201);
+    assert_eq!(press(&page, "complete").await.status, 200);
 }
 
 /// A client that lost many replies asks for all of them again.

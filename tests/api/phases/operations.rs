@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::support::{
     harness::{API_KEY, TestDatabase, eventually},
+    intents::{retrieve, standing},
     world::World,
 };
 
@@ -160,6 +161,39 @@ async fn a_person_s_word_is_an_answer_like_the_processor_s_and_is_kept() {
         assert!(answer.is_replay());
         assert_eq!(world.processor.lines().await, 0);
         assert_eq!(words(&world.database).await, word(said));
+    }
+}
+
+#[tokio::test]
+async fn an_intent_whose_capture_or_cancellation_is_declined_is_as_it_was_and_told_whole() {
+    let world = World::new().await;
+    let client = world.client();
+    let id = standing(&client, "requires_capture").await;
+    let before = retrieve(&client, &id).await;
+    for (verb, body) in [
+        (
+            "capture",
+            json!({"metadata": {"shipped": "yes"}, "statement_descriptor_suffix": "SPRING"}),
+        ),
+        ("cancel", json!({"cancellation_reason": "abandoned"})),
+    ] {
+        let fault = json!({"fault": "drop_before"});
+        world.processor.set_fault(fault).await;
+        let path = format!("/payment_intents/{id}/{verb}");
+        assert_eq!(client.post(&path, verb, &body).await.status, 503);
+        let operation = a_day_later(&world).await;
+        resolved(&resolve(&world, operation, "declined"));
+        let declined = client.post(&path, verb, &body).await;
+        assert_eq!(declined.status, 402, "{verb}");
+        let error = &declined.json()["error"];
+        assert_eq!(error["payment_intent"], before, "{verb}");
+        assert_eq!(error["payment_method"]["id"], before["payment_method"]);
+        let message = error["message"].as_str().unwrap();
+        assert!(
+            message.ends_with("needs a new idempotency key."),
+            "{message}"
+        );
+        assert_eq!(retrieve(&client, &id).await, before, "{verb}");
     }
 }
 

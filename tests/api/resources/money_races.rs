@@ -181,7 +181,8 @@ fn release(tx: &mut PgConnection, target: Target) -> Doing<'_> {
 
 fn capture_a_quarter(tx: &mut PgConnection, target: Target) -> Doing<'_> {
     Box::pin(async move {
-        let captured = store::charges::capture(tx, target.account, target.charge, 500).await?;
+        let captured =
+            store::charges::capture(tx, target.account, target.charge, 500, None).await?;
         captured.map(|_| ()).ok_or(sqlx::Error::RowNotFound)
     })
 }

@@ -226,7 +226,6 @@ async fn a_decline_is_kept_and_another_card_pays_under_another_key() {
         "type",
         "code",
         "decline_code",
-        "message",
         "charge",
         "doc_url",
         "payment_method",
@@ -234,6 +233,9 @@ async fn a_decline_is_kept_and_another_card_pays_under_another_key() {
         assert_eq!(last[member], error[member], "{member}");
     }
     assert_eq!(last.get("payment_intent"), None);
+    let message = last["message"].as_str().unwrap();
+    let told = format!("{message} Another attempt needs a new idempotency key.");
+    assert_eq!(error["message"], told);
 
     // The same key never charges again, though its request would succeed by now.
     let paid = act(
@@ -319,7 +321,10 @@ async fn a_capture_takes_a_part_once_and_the_next_key_reads_that_it_succeeded() 
             Some("amount_to_capture".into())
         )
     );
-    let part = json!({"amount_to_capture": 1500, "metadata": {"shipped": "yes"}});
+    let part = json!({
+        "amount_to_capture": 1500, "metadata": {"shipped": "yes"},
+        "statement_descriptor_suffix": "SPRING",
+    });
     let captured = act(client, &id, "capture", part).await;
     assert_eq!(captured.status, 200, "{}", captured.json());
     let intent = captured.json();
@@ -334,6 +339,12 @@ async fn a_capture_takes_a_part_once_and_the_next_key_reads_that_it_succeeded() 
     assert_eq!(intent["metadata"]["shipped"], "yes");
     let taken = client.get(&format!("/charges/{charge}")).await.json();
     assert_eq!(taken["amount_captured"], 1500);
+    assert_eq!(taken["statement_descriptor_suffix"], "SPRING");
+    let told = client.get("/events?type=charge.captured").await.json();
+    assert_eq!(
+        told["data"][0]["data"]["previous_attributes"],
+        json!({"amount_captured": 0, "captured": false, "statement_descriptor_suffix": null})
+    );
     // As a client does that lost the reply, and made another key.
     let again = act(client, &id, "capture", json!({})).await;
     assert_eq!(again.code(), "payment_intent_unexpected_state");

@@ -1,11 +1,19 @@
 //! Customers and payment methods that several requests want at once, on two replicas.
 
+use charge_once::{
+    domain::{
+        ids::{AccountId, CustomerId, PaymentMethodId},
+        payment_method::{Attachment, PaymentMethod},
+    },
+    store,
+};
 use futures_util::future::{join, join_all};
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{
-    harness::{Answer, Client, PATIENT, ServerProcess, TestDatabase, TestServer},
+    harness::{Answer, Client, PATIENT, ServerProcess, TestDatabase, TestServer, eventually},
+    intents::{paid_with, terms_with},
     racers::{all_at_once, until_definite},
     resources::{attached, customer, method},
 };
@@ -206,6 +214,85 @@ async fn a_customer_has_five_hundred_methods_at_most_however_many_race() {
     assert_eq!(gone.status, 200, "{}", gone.json());
     let detached = "SELECT count(*) FROM events WHERE type = 'payment_method.detached'";
     assert_eq!(replicas.count(detached).await, 500);
+}
+
+#[tokio::test]
+async fn payments_of_a_customer_s_method_share_it_and_its_detachment_waits_for_them() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let owner = customer(client).await;
+    let method = attached(client, "pm_card_visa", &owner).await;
+    // As a payment does that has not ended.
+    let mut payment = server.database.pool.begin().await.unwrap();
+    sqlx::query("SELECT id FROM payment_methods FOR SHARE")
+        .fetch_all(&mut *payment)
+        .await
+        .unwrap();
+    let paid = paid_with(client, &method, json!({"customer": owner})).await;
+    assert_eq!(paid.json()["status"], "succeeded", "{}", paid.json());
+    let detach = format!("/payment_methods/{method}/detach");
+    let busy = client.post_new(&detach, &json!({})).await;
+    assert_eq!(busy.code(), "resource_busy");
+    payment.rollback().await.unwrap();
+    assert_eq!(client.post_new(&detach, &json!({})).await.status, 200);
+}
+
+/// Of two that shared its lock and then changed it, each would wait for the other one.
+#[tokio::test]
+async fn a_payment_that_changes_a_customer_s_method_waits_before_it_reads_it() {
+    let server = TestServer::start().await;
+    let client = server.client.clone();
+    let owner = customer(&client).await;
+    let method = attached(&client, "pm_card_visa", &owner).await;
+    let mut payment = server.database.pool.begin().await.unwrap();
+    sqlx::query("SELECT id FROM payment_methods FOR SHARE")
+        .fetch_all(&mut *payment)
+        .await
+        .unwrap();
+    let body = terms_with(json!({
+        "customer": owner, "payment_method": method, "confirm": true,
+        "setup_future_usage": "off_session",
+    }));
+    let paying =
+        tokio::spawn(async move { until_definite(&client, "/payment_intents", &body).await });
+    let waits = "SELECT count(*) FROM pg_stat_activity
+                  WHERE datname = current_database() AND wait_event_type = 'Lock'
+                    AND query LIKE '%FROM payment_methods%FOR NO KEY UPDATE%'";
+    eventually("it waits for the other payment", || async {
+        server.database.count(waits).await == 1
+    })
+    .await;
+    payment.rollback().await.unwrap();
+    let paid = paying.await.unwrap();
+    assert_eq!(paid.status, 201, "{}", paid.json());
+}
+
+/// By what each read before the other one, the method would have one end.
+#[tokio::test]
+async fn an_end_of_a_method_stays_when_another_one_comes_that_never_locked_it() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let owner = CustomerId::parse(&customer(client).await).unwrap();
+    let pool = &server.database.pool;
+    let account = sqlx::query_scalar("SELECT id FROM accounts LIMIT 1");
+    let account = AccountId(account.fetch_one(pool).await.unwrap());
+    let mut connection = pool.acquire().await.unwrap();
+    let (used_up, to_owner) = (Attachment::UsedUp, Attachment::To(owner));
+    for (first, second) in [(used_up, to_owner), (to_owner, used_up)] {
+        let id = PaymentMethodId::parse(&method(client, "tok_visa").await).unwrap();
+        let read = store::payment_methods::find(&mut connection, account, id).await;
+        let read = read.unwrap().unwrap();
+        let end = |attachment| PaymentMethod {
+            attachment,
+            ..read.clone()
+        };
+        store::payment_methods::update(&mut connection, account, end(first))
+            .await
+            .unwrap();
+        let refused = store::payment_methods::update(&mut connection, account, end(second)).await;
+        let refused = refused.unwrap_err().into_database_error().unwrap();
+        assert_eq!(refused.constraint(), Some("a_payment_method_has_one_fate"));
+    }
 }
 
 #[tokio::test]

@@ -181,6 +181,11 @@ async fn a_decline_stays_with_the_reason_and_another_card_succeeds_under_another
     );
     let mut told = error.clone();
     told.as_object_mut().unwrap().remove("setup_intent");
+    let kept = setup["last_setup_error"]["message"].clone();
+    let message = kept.as_str().unwrap();
+    let message = format!("{message} Another attempt needs a new idempotency key.");
+    assert_eq!(told["message"], message);
+    told["message"] = kept;
     assert_eq!(setup["last_setup_error"], told);
     assert_eq!(told["payment_method"]["card"]["last4"], "0002");
 
@@ -557,7 +562,7 @@ async fn wrong_parameters_are_refused_and_begin_nothing() {
         let foreign = verb(&stranger, &begun, path, json!({})).await;
         assert_eq!(
             foreign.refusal(),
-            (404, "resource_missing".into(), Some("id".into()))
+            (404, "resource_missing".into(), Some("intent".into()))
         );
     }
     let rows = "SELECT count(*) FROM setup_intents";

@@ -139,6 +139,7 @@ pub fn request(content: &str, wait: Duration) -> Request {
         label: None,
         request_id: format!("req_{}", Uuid::now_v7().simple()),
         wait,
+        is_step: false,
     }
 }
 

@@ -173,7 +173,7 @@ impl From<Admission> for Connections {
 
 impl Admit for Admission {
     fn begin(&self, request: &Request, was_in_use: bool) -> Result<Held, Answering> {
-        if request.key.is_reserved() {
+        if request.is_step {
             return Ok(Box::new(()));
         }
         match self.in_progress.take(request.account_id, self.limits) {

@@ -33,7 +33,9 @@ const ROWS: [(&str, &str); 8] = [
     (
         "re",
         "SELECT account_id, metadata ->> 'torture', id, jsonb_build_object(
-                'amount', amount, 'charge', charge_id, 'payment_intent', payment_intent_id,
+                'amount', amount, 'charge', charge_id, 'payment_intent',
+                (SELECT payment_intent_id FROM charges
+                  WHERE charges.account_id = refunds.account_id AND charges.id = charge_id),
                 'reason', reason, 'note', metadata ->> 'note')
            FROM refunds
           WHERE metadata ? 'torture' AND ($1::timestamptz IS NULL OR created_at >= $1)",
