@@ -210,8 +210,11 @@ async fn a_server_that_begins_to_forget_is_written_to_again_when_it_keeps_what_i
         };
         assert_eq!(client.charge("before").await.status, 201);
         set("off").await;
-        eventually("the charge is refused", || async {
-            client.charge("key-1").await.status == 503
+        // A session reads the settings again before its next statement, or a moment later.
+        let attempts = AtomicUsize::new(0);
+        eventually("a charge is refused", || async {
+            let key = format!("key-1-{}", attempts.fetch_add(1, Ordering::Relaxed));
+            client.charge(&key).await.status == 503
         })
         .await;
         let charges = database.charges().await;
