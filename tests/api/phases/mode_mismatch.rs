@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use crate::support::{
     harness::{Answer, ServerProcess, TestDatabase, charge},
+    intents::{path, standing},
     processor::{Processor, REMEDY},
 };
 
@@ -39,6 +40,10 @@ async fn a_retry_is_not_advised_where_the_process_is_set_up_for_another_processo
         let mut body = charge();
         body["capture"] = false.into();
         let id = server.client.post("/charges", "key-1", &body).await.id();
+        let captured = standing(&server.client, "requires_capture").await;
+        let canceled = standing(&server.client, "requires_capture").await;
+        let refunded = standing(&server.client, "succeeded").await;
+        let records = database.records().await;
         drop(server);
 
         let mut log = tempfile::NamedTempFile::new().unwrap();
@@ -46,12 +51,18 @@ async fn a_retry_is_not_advised_where_the_process_is_set_up_for_another_processo
         let requests = [
             (format!("/charges/{id}/capture"), json!({})),
             ("/refunds".to_owned(), json!({"charge": id})),
+            (path(&captured, "capture"), json!({})),
+            (path(&canceled, "cancel"), json!({})),
+            (
+                "/v1/refunds".to_owned(),
+                json!({"payment_intent": refunded}),
+            ),
         ];
         for (path, body) in &requests {
             let answer = server.client.post(path, path, body).await;
             assert_no_retry_helps(&answer, path);
         }
-        assert_eq!(database.records().await, 1, "the charge's");
+        assert_eq!(database.records().await, records, "of what was made");
         drop(server);
         let mut text = String::new();
         log.read_to_string(&mut text).unwrap();
@@ -59,7 +70,7 @@ async fn a_retry_is_not_advised_where_the_process_is_set_up_for_another_processo
             [] => REMEDY,
             _ => "send the request to a server without it",
         };
-        assert_eq!(text.matches(remedy).count(), 2, "{text}");
+        assert_eq!(text.matches(remedy).count(), requests.len(), "{text}");
 
         // The same keys are free for the server that can.
         let server = ServerProcess::start(&database, made_with);

@@ -7,6 +7,7 @@ use crate::support::{
     harness::{Answer, eventually},
     holder_pages::{open, page_of, press},
     intents::{act, create, events, paid_with, path, retrieve, standing, terms_with},
+    racers::{all_at_once, until_definite},
     world::World,
 };
 
@@ -281,4 +282,123 @@ async fn an_intent_tells_the_same_events_and_replies_in_both_modes() {
         told.push((statuses, events(client).await));
     }
     assert_eq!(told[0], told[1]);
+}
+
+#[tokio::test]
+async fn the_reconciler_and_retries_at_once_end_a_verb_once() {
+    for (verb, status, ended) in [
+        (
+            "confirm",
+            "requires_confirmation",
+            "payment_intent.succeeded",
+        ),
+        ("capture", "requires_capture", "payment_intent.succeeded"),
+        ("cancel", "requires_capture", "payment_intent.canceled"),
+    ] {
+        let world = World::new().await;
+        let client = world.client();
+        let id = standing(&client, status).await;
+        let asked = world.processor.lines().await;
+        lose_the_answer(&world).await;
+        let (path, nothing) = (path(&id, verb), json!({}));
+        assert_eq!(client.post(&path, "key-1", &nothing).await.status, 503);
+        world.the_lease_runs_out().await;
+        let answers = all_at_once(20, |_| {
+            let (client, path) = (client.clone(), path.clone());
+            async move {
+                loop {
+                    let answer = client.post(&path, "key-1", &json!({})).await;
+                    if ![409, 503].contains(&answer.status.as_u16()) {
+                        return answer;
+                    }
+                }
+            }
+        })
+        .await;
+        for answer in &answers {
+            assert_eq!(answer.status, 200, "{verb}: {}", answer.json());
+            assert_eq!(answer.body, answers[0].body, "{verb}");
+        }
+        assert_eq!(retrieve(&client, &id).await, answers[0].json());
+        assert_eq!(world.processor.lines().await, asked + 1, "{verb}");
+        let told = events(&client).await;
+        assert_eq!(told.iter().filter(|told| *told == ended).count(), 1);
+        world.assert_the_ledgers_agree(verb).await;
+    }
+}
+
+#[tokio::test]
+async fn of_two_verbs_under_two_keys_at_once_the_processor_is_asked_for_one() {
+    let world = World::new().await;
+    let client = world.client();
+    let nothing = json!({});
+    for _ in 0..10 {
+        for (status, one, other) in [
+            ("requires_confirmation", "confirm", "confirm"),
+            ("requires_confirmation", "confirm", "cancel"),
+            ("requires_capture", "capture", "capture"),
+            ("requires_capture", "capture", "cancel"),
+        ] {
+            let id = standing(&client, status).await;
+            let (one, other) = (path(&id, one), path(&id, other));
+            let (first, second) = tokio::join!(
+                until_definite(&client, &one, &nothing),
+                until_definite(&client, &other, &nothing),
+            );
+            let (done, refused) = match first.status.is_success() {
+                true => (first, second),
+                false => (second, first),
+            };
+            assert_eq!(done.status, 200, "{one} {other}: {}", done.json());
+            assert_eq!(refused.code(), "payment_intent_unexpected_state");
+            let seen = &refused.json()["error"]["payment_intent"];
+            assert_eq!(*seen, retrieve(&client, &id).await);
+        }
+    }
+    world.assert_the_ledgers_agree("two verbs").await;
+}
+
+#[tokio::test]
+async fn a_holder_who_answers_while_a_confirmation_is_in_doubt_charges_nothing_more() {
+    let world = World::new().await;
+    let client = world.client();
+    let waiting = paid_with(&client, "pm_card_authenticationRequired", json!({})).await;
+    let (id, page) = (waiting.id(), page_of(&waiting));
+    lose_the_answer(&world).await;
+    let (confirm, visa) = (path(&id, "confirm"), json!({"payment_method": VISA}));
+    assert_eq!(client.post(&confirm, "key-1", &visa).await.status, 503);
+    for outcome in ["complete", "fail"] {
+        assert!(!press(&page, outcome).await.status.is_success());
+    }
+    assert_eq!(retrieve(&client, &id).await["status"], "processing");
+    let answer = world.until_definite(&confirm, &visa).await;
+    assert_eq!(answer.json()["status"], "succeeded", "{}", answer.json());
+    assert_eq!(press(&page, "complete").await.status, 410);
+    assert_eq!(retrieve(&client, &id).await, answer.json());
+    assert_eq!(world.processor.lines().await, 1);
+    world.assert_the_ledgers_agree("in doubt").await;
+}
+
+#[tokio::test]
+async fn a_refund_by_intent_waits_for_one_by_charge_that_is_in_doubt_and_the_other_way_around() {
+    let world = World::new().await;
+    let client = world.client();
+    for by_intent in [true, false] {
+        let id = standing(&client, "succeeded").await;
+        let charge = retrieve(&client, &id).await["latest_charge"].clone();
+        let mut bodies = [json!({"payment_intent": id}), json!({"charge": charge})];
+        if !by_intent {
+            bodies.reverse();
+        }
+        lose_the_answer(&world).await;
+        let key = format!("refund-{by_intent}");
+        assert_eq!(client.post("/refunds", &key, &bodies[0]).await.status, 503);
+        let busy = client.post_new("/refunds", &bodies[1]).await;
+        assert_eq!(busy.code(), "resource_busy", "{by_intent}");
+        world.the_lease_runs_out().await;
+        let spent = until_definite(&client, "/refunds", &bodies[1]).await;
+        assert_eq!(spent.code(), "charge_already_refunded");
+        assert_eq!(client.post("/refunds", &key, &bodies[0]).await.status, 201);
+    }
+    world.assert_the_ledgers_agree("refunds").await;
 }

@@ -7,6 +7,7 @@ mod customers;
 mod event_versions;
 mod events;
 mod expansions;
+mod intent_guards;
 mod inventory;
 mod inventory_lists;
 mod inventory_races;

@@ -20,7 +20,7 @@ use crate::support::{
     harness::{Answer, Client, TestDatabase, TestServer, eventually},
     holder_pages::{page_of, press},
     intents::{act, create, paid_with, path, retrieve, standing},
-    racers::until_definite,
+    racers::{all_at_once, until_definite},
 };
 
 /// How often each pair races.
@@ -238,6 +238,156 @@ async fn a_method_that_two_intents_use_at_once_pays_for_one() {
         };
         assert_eq!(refused.code(), "payment_method_unexpected_state");
     }
+    replicas.no_money_is_lost().await;
+}
+
+#[tokio::test]
+async fn what_is_charged_is_what_an_intent_says_however_an_update_races() {
+    let replicas = Replicas::start().await;
+    let client = replicas.client();
+    let (nothing, more) = (
+        json!({}),
+        json!({"amount": 3000, "metadata": {"seen": "yes"}}),
+    );
+    for _ in 0..RACES {
+        let id = standing(client, "requires_confirmation").await;
+        let (confirm, update) = (path(&id, "confirm"), path(&id, ""));
+        let (paid, updated) = replicas.race((&confirm, &nothing), (&update, &more)).await;
+        assert_eq!(paid.json()["status"], "succeeded", "{}", paid.json());
+        let amount = match updated.status.is_success() {
+            true => 3000,
+            false => {
+                assert_eq!(seen(&updated), "succeeded");
+                2000
+            }
+        };
+        let intent = retrieve(client, &id).await;
+        assert_eq!(
+            json!([intent["amount"], intent["amount_received"]]),
+            json!([amount, amount])
+        );
+    }
+    replicas.no_money_is_lost().await;
+}
+
+#[tokio::test]
+async fn a_capture_and_an_update_of_words_at_once_both_happen() {
+    let replicas = Replicas::start().await;
+    let client = replicas.client();
+    let (part, words) = (
+        json!({"amount_to_capture": 1500}),
+        json!({"metadata": {"seen": "yes"}}),
+    );
+    for _ in 0..RACES {
+        let id = standing(client, "requires_capture").await;
+        let (capture, update) = (path(&id, "capture"), path(&id, ""));
+        let (captured, updated) = replicas.race((&capture, &part), (&update, &words)).await;
+        assert_eq!(captured.status, 200, "{}", captured.json());
+        assert_eq!(updated.status, 200, "{}", updated.json());
+        let intent = retrieve(client, &id).await;
+        assert_eq!(
+            json!([
+                intent["status"],
+                intent["amount_received"],
+                intent["metadata"]["seen"]
+            ]),
+            json!(["succeeded", 1500, "yes"])
+        );
+    }
+    replicas.no_money_is_lost().await;
+}
+
+#[tokio::test]
+async fn of_fifty_answers_of_a_holder_at_once_the_first_decides() {
+    let replicas = Replicas::start().await;
+    let client = replicas.client();
+    let (own, elsewhere) = (
+        client.address.to_string(),
+        replicas.other.client.address.to_string(),
+    );
+    let card = "pm_card_authenticationRequired";
+    let back = json!({"return_url": "https://shop.example/done"});
+    let waiting = paid_with(client, card, back).await;
+    let page = page_of(&waiting);
+    let answers = all_at_once(50, |number| {
+        let page = match number % 2 {
+            0 => page.clone(),
+            _ => page.replace(&own, &elsewhere),
+        };
+        let outcome = if number % 4 < 2 { "complete" } else { "fail" };
+        async move {
+            loop {
+                let landed = press(&page, outcome).await;
+                if ![409, 503].contains(&landed.status.as_u16()) {
+                    return landed;
+                }
+            }
+        }
+    })
+    .await;
+    let intent = retrieve(client, &waiting.id()).await;
+    let (told, charges) = match intent["status"].as_str().unwrap() {
+        "succeeded" => ("redirect_status=succeeded", 1),
+        _ => ("redirect_status=failed", 0),
+    };
+    for landed in &answers {
+        let place = landed.header("location").unwrap();
+        assert!(place.ends_with(told), "{place}");
+    }
+    assert_eq!(replicas.database.charges().await, charges);
+    replicas.no_money_is_lost().await;
+}
+
+#[tokio::test]
+async fn of_an_authentication_and_a_confirmation_at_once_one_charges() {
+    let replicas = Replicas::start().await;
+    let client = replicas.client();
+    let visa = json!({"payment_method": "pm_card_visa"});
+    for _ in 0..RACES {
+        let card = "pm_card_authenticationRequired";
+        let waiting = paid_with(client, card, json!({})).await;
+        let (confirm, page) = (path(&waiting.id(), "confirm"), page_of(&waiting));
+        let (pressed, confirmed) = tokio::join!(
+            press(&page, "complete"),
+            until_definite(&replicas.other.client, &confirm, &visa),
+        );
+        match confirmed.status.is_success() {
+            true => assert_eq!(pressed.status, 410),
+            false => {
+                assert_eq!(pressed.status, 200);
+                assert_eq!(seen(&confirmed), "succeeded");
+            }
+        }
+        assert_eq!(retrieve(client, &waiting.id()).await["status"], "succeeded");
+    }
+    replicas.no_money_is_lost().await;
+    assert_eq!(replicas.database.charges().await, RACES as i64);
+}
+
+#[tokio::test]
+async fn fifty_refunds_by_intent_and_by_charge_give_back_no_more_than_was_captured() {
+    let replicas = Replicas::start().await;
+    let client = replicas.client();
+    let paid = paid_with(client, "pm_card_visa", json!({})).await;
+    let charge = paid.json()["latest_charge"].clone();
+    let bodies = [
+        json!({"payment_intent": paid.id(), "amount": 300}),
+        json!({"charge": charge, "amount": 300}),
+    ];
+    let answers = all_at_once(50, |number| {
+        let replica = [&replicas.one, &replicas.other][number / 2 % 2];
+        let (client, body) = (replica.client.clone(), bodies[number % 2].clone());
+        async move { until_definite(&client, "/refunds", &body).await }
+    })
+    .await;
+    let (given, refused): (Vec<_>, Vec<_>) =
+        answers.iter().partition(|answer| answer.status == 201);
+    assert_eq!(given.len(), 6);
+    for answer in refused {
+        assert_eq!(answer.code(), "refund_amount_too_large");
+    }
+    let sums = "SELECT sum(amount)::bigint FROM refunds";
+    assert_eq!(replicas.database.count(sums).await, 1800);
     replicas.no_money_is_lost().await;
 }
 
