@@ -75,6 +75,9 @@ pub(super) async fn must_be_settled(
 }
 
 /// Locks the charge that promised an intent's money, about which nothing is unfinished.
+///
+/// The intent's lock keeps the money still. An update of the charge's own words takes only this
+/// one, and an event shows all of the charge.
 pub(super) async fn lock_charge(
     tx: &mut PgConnection,
     origin: &Origin,

@@ -446,6 +446,31 @@ async fn a_customer_who_is_deleted_while_the_holder_is_away_gets_no_card() {
 }
 
 #[tokio::test]
+async fn a_method_that_another_customer_gets_while_the_holder_is_away_is_not_set_up() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let waiting = json!({"customer": customer(client).await, "confirm": true,
+        "payment_method_types": ["card"], "payment_method": "pm_card_authenticationRequiredOnSetup"});
+    let waiting = create(client, waiting).await;
+    let method = waiting.json()["payment_method"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let other = json!({"customer": customer(client).await});
+    let attach = format!("/payment_methods/{method}/attach");
+    assert_eq!(client.post_new(&attach, &other).await.status, 200);
+    assert_eq!(press(&page_of(&waiting), "complete").await.status, 200);
+    let setup = retrieve(client, &waiting.id()).await;
+    assert_eq!(setup["status"], "requires_payment_method");
+    let off = json!({
+        "amount": 2000, "currency": "usd", "payment_method_types": ["card"], "confirm": true,
+        "off_session": true, "customer": other["customer"], "payment_method": method,
+    });
+    let off = client.post_new("/payment_intents", &off).await;
+    assert_eq!(off.code(), "authentication_required");
+}
+
+#[tokio::test]
 async fn wrong_parameters_are_refused_and_begin_nothing() {
     let server = TestServer::start().await;
     let client = &server.client;
