@@ -122,6 +122,11 @@ impl PaymentMethod {
         }
     }
 
+    /// Whether nothing pays with it any more.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.attachment, Attachment::UsedUp | Attachment::Detached)
+    }
+
     /// Whether something that is paid by `customer`, or by a stranger, may be paid with it.
     pub fn may_pay_for(&self, customer: Option<CustomerId>) -> Result<(), PaymentMethodRefusal> {
         match (self.attachment, customer) {

@@ -69,10 +69,9 @@ impl ApiKeys {
             .map_err(|refusal| refused(refusal, key))
     }
 
-    /// Counts the request of a client for a page that isn't there, as one with an API key that is no
-    /// one's, or refuses it.
+    /// Counts the request of a client for a page that isn't there, or refuses it.
     pub fn check_stranger(&self, client: Option<IpAddr>) -> Result<(), HttpError> {
-        match client.is_none_or(|client| self.keys.may_fail(client)) {
+        match client.is_none_or(|client| self.keys.may_guess(client)) {
             true => Ok(()),
             false => Err(too_many_guesses()),
         }

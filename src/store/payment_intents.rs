@@ -266,7 +266,8 @@ pub async fn update(
                status = $25, status_before = $26,
                released = released OR ($6 AND $9::uuid IS NOT NULL),
                automatic_payment_methods = $27,
-               before_operation = CASE WHEN $25 IN ('processing', 'requires_capture')
+               before_operation = CASE WHEN $25 = 'processing'
+                                         OR $25 = 'requires_capture' AND status = $25
                                        THEN before_operation END
          WHERE account_id = $1 AND id = $2
         RETURNING",
@@ -361,7 +362,7 @@ pub async fn restore(
                          kept.metadata, kept.receipt_email, kept.request_three_d_secure,
                          kept.return_url, kept.setup_future_usage, kept.shipping,
                          kept.statement_descriptor_suffix, kept.status
-                    FROM json_populate_record(NULL::payment_intents, before_operation) AS kept),
+                    FROM json_populate_record(payment_intents, before_operation) AS kept),
                status_before = NULL, before_operation = NULL
          WHERE account_id = $1 AND id = $2 AND before_operation IS NOT NULL
         RETURNING",

@@ -90,6 +90,7 @@ pub struct ApiKeys<D: Database> {
     known: Cache<KeyHash, Account>,
     unknown: UnknownKeys<D::Error>,
     failed: RateLimit<IpAddr>,
+    guessed: RateLimit<IpAddr>,
     waiting: Cache<IpAddr, ()>,
 }
 
@@ -99,6 +100,7 @@ impl<D: Database> ApiKeys<D> {
     pub fn of(database: D, shape: KeyShape, limits_failures: bool) -> Self {
         Self {
             failed: RateLimit::new(limits_failures.then_some(FAILURES)),
+            guessed: RateLimit::new(limits_failures.then_some(FAILURES)),
             unknown: UnknownKeys::of(database.clone()),
             database,
             shape,
@@ -147,16 +149,17 @@ impl<D: Database> ApiKeys<D> {
         let found = self.find(key).await?;
         // Only now: an account's key is never refused for what its address did before.
         found.ok_or_else(|| match client {
-            Some(client) if !self.may_fail(client) => Refusal::TooMany,
+            Some(client) if !self.failed.has_room(network(client)) => Refusal::TooMany,
             Some(_) | None => Refusal::Invalid,
         })
     }
 
-    /// Counts a look-up that found nothing, of a key or of anything else that a client must know.
-    /// `false`: so many came from its address that it is to be told 429.
-    pub fn may_fail(&self, client: IpAddr) -> bool {
+    /// Counts a look-up that found nothing, of anything but a key that a client must know. `false`: so
+    /// many came from its address that it is to be told 429, and must wait for a second. What keys
+    /// that are no one's did from its address doesn't count.
+    pub fn may_guess(&self, client: IpAddr) -> bool {
         let network = network(client);
-        let has_room = self.failed.has_room(network);
+        let has_room = self.guessed.has_room(network);
         if !has_room {
             self.waiting.insert(network, ());
         }

@@ -55,10 +55,16 @@ pub(in crate::commands) async fn lock_to_pay(
     id: Option<PaymentMethodId>,
     changes_it: bool,
 ) -> Result<PaymentMethod, Rejection> {
-    if let Some(id) = id.filter(|_| !changes_it)
-        && let Some(attached) = store::payment_methods::share(tx, origin.account, id).await?
-    {
-        return Ok(attached);
+    if let Some(id) = id.filter(|_| !changes_it) {
+        if let Some(attached) = store::payment_methods::share(tx, origin.account, id).await? {
+            return Ok(attached);
+        }
+        // A row that was detached while `share` waited for it stays locked, shared with all that waited
+        // too. None of them may ask for more. It ended for good, so reading it is enough.
+        let found = store::payment_methods::find(tx, origin.account, id).await?;
+        if let Some(ended) = found.filter(PaymentMethod::has_ended) {
+            return Ok(ended);
+        }
     }
     lock(origin, tx, id, "payment_method").await
 }

@@ -237,6 +237,42 @@ async fn payments_of_a_customer_s_method_share_it_and_its_detachment_waits_for_t
     assert_eq!(client.post_new(&detach, &json!({})).await.status, 200);
 }
 
+/// A row that no longer fits when its lock is had stays locked, so payments that waited for the
+/// detachment share it, and must not ask for more.
+#[tokio::test]
+async fn a_payment_that_waited_for_a_detachment_waits_for_no_other_that_did() {
+    let server = TestServer::start().await;
+    let (client, pool) = (server.client.clone(), server.database.pool.clone());
+    let owner = customer(&client).await;
+    let method = attached(&client, "pm_card_visa", &owner).await;
+    let mut detachment = pool.begin().await.unwrap();
+    sqlx::query("UPDATE payment_methods SET customer_id = NULL, detached_at = now()")
+        .execute(&mut *detachment)
+        .await
+        .unwrap();
+    let mut other = pool.begin().await.unwrap();
+    let sharing = tokio::spawn(async move {
+        let share = "SELECT id FROM payment_methods WHERE customer_id IS NOT NULL FOR SHARE";
+        let rows = sqlx::query(share).fetch_all(&mut *other).await.unwrap();
+        assert!(rows.is_empty());
+        other
+    });
+    let paying =
+        tokio::spawn(async move { paid_with(&client, &method, json!({"customer": owner})).await });
+    let waits = "SELECT count(*) FROM pg_stat_activity
+                  WHERE datname = current_database() AND wait_event_type = 'Lock'
+                    AND query LIKE '%FROM payment_methods%FOR SHARE%'";
+    eventually("both wait for the detachment", || async {
+        server.database.count(waits).await == 2
+    })
+    .await;
+    detachment.commit().await.unwrap();
+    let other = sharing.await.unwrap();
+    let refused = paying.await.unwrap();
+    assert_eq!(refused.code(), "payment_method_unexpected_state");
+    other.rollback().await.unwrap();
+}
+
 /// Of two that shared its lock and then changed it, each would wait for the other one.
 #[tokio::test]
 async fn a_payment_that_changes_a_customer_s_method_waits_before_it_reads_it() {
