@@ -22,7 +22,7 @@ const elsewhere = [];
 async function open(options) {
   const context = await browser.newContext(options);
   const page = await context.newPage();
-  page.setDefaultTimeout(30_000);
+  page.setDefaultTimeout(90_000);
   page.on('pageerror', (error) => errors.push(error.message));
   // What the policy refuses, and what is not there.
   page.on('console', (message) => {

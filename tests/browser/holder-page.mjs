@@ -59,7 +59,7 @@ async function visit(colorScheme, width, [button, status]) {
   const what = `${status} at ${width}, ${colorScheme}`;
   const context = await browser.newContext({ colorScheme, viewport: { width, height: 740 } });
   const page = await context.newPage();
-  page.setDefaultTimeout(30_000);
+  page.setDefaultTimeout(90_000);
   page.on('console', (message) => {
     // The shop has no icon, and the page is asked for once more when it is void.
     const isOwn = message.location().url.startsWith(url);

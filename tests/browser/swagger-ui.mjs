@@ -11,7 +11,7 @@ const { CHARGE_ONCE_URL: url, DEV_API_KEY: apiKey, CHROMIUM, SCREENSHOT } = proc
 
 const browser = await launch(CHROMIUM);
 const page = await browser.newPage({ viewport: { width: 1280, height: 1400 } });
-page.setDefaultTimeout(30_000);
+page.setDefaultTimeout(90_000);
 
 const errors = [];
 page.on('pageerror', (error) => errors.push(error.message));
@@ -137,7 +137,7 @@ try {
 
   // From the charge to its story, and from the charge's page back to the operation that retrieves it.
   const visit = await browser.newPage();
-  visit.setDefaultTimeout(30_000);
+  visit.setDefaultTimeout(90_000);
   await visit.goto(`${url}/console/keys/${firstKey}`);
   await visit.getByLabel('API key').fill(apiKey);
   await visit.getByRole('button', { name: 'Sign in' }).click();
