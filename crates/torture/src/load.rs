@@ -128,9 +128,10 @@ impl Load {
                 14..30 => self.contend(random).await,
                 30..34 => self.share_names(random).await,
                 34..43 => self.meet(random).await,
-                43..46 => self.take_card_away(random).await,
-                46..51 => self.authenticate(random).await,
-                51 => self.delete_customer(random).await,
+                43..47 => self.refund_at_once(random).await,
+                47..50 => self.take_card_away(random).await,
+                50..55 => self.authenticate(random).await,
+                55 => self.delete_customer(random).await,
                 _ => self.begin(random).await,
             }
         }

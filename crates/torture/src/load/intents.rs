@@ -140,6 +140,15 @@ impl Load {
         tokio::join!(self.all_at_once(verbs, &intent, random), answering);
     }
 
+    /// Refunds of one charge, whose sum each of them has to know.
+    pub(super) async fn refund_at_once(&self, random: &mut ChaCha12Rng) {
+        let charge = lock(&self.objects).captured.back().cloned();
+        if let Some(charge) = charge {
+            self.all_at_once(&[Verb::CreateRefund; 3], &charge, random)
+                .await;
+        }
+    }
+
     /// A card is taken from its customer while it pays, and is to pay once more afterwards.
     pub(super) async fn take_card_away(&self, random: &mut ChaCha12Rng) {
         let kept = choose(&lock(&self.objects).intents.kept, None, random);
