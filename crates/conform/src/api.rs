@@ -3,7 +3,10 @@
 use std::{
     net::SocketAddr,
     process::Stdio,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -38,6 +41,8 @@ pub(crate) struct Api {
     pub(crate) crash: Option<Crash>,
     http: Client,
     numbers: AtomicU32,
+    /// Requests whose effects were as many as is right, with what is counted then.
+    counted: Mutex<Vec<(Ask, u64)>>,
 }
 
 /// A request under a key. Every attempt sends the same.
@@ -115,6 +120,7 @@ impl Api {
             crash,
             http,
             numbers: AtomicU32::new(rand::random::<u32>() >> 1),
+            counted: Mutex::default(),
         })
     }
 
@@ -353,6 +359,21 @@ impl Api {
         })
     }
 
+    /// Counts the effects of earlier checks' requests again. Returns how many requests that were.
+    pub(crate) async fn recount(&self) -> Result<usize, Flaw> {
+        let counted = std::mem::take(&mut *lock(&self.counted));
+        for (ask, right) in &counted {
+            let now = self.count(ask).await?;
+            if now > *right {
+                return Err(Flaw::Violated(format!(
+                    "an effect of {} came after its check: {now} now, and {right} is right",
+                    unique(ask.number)
+                )));
+            }
+        }
+        Ok(counted.len())
+    }
+
     async fn count_all(&self, asks: &[Ask]) -> Result<Vec<u64>, Flaw> {
         let counts = join_all(asks.iter().map(|ask| self.count(ask))).await;
         counts.into_iter().collect()
@@ -400,6 +421,11 @@ impl Api {
 /// So that a service which answers 409 at once is not asked more often than a client would.
 const BETWEEN_RETRIES: Duration = Duration::from_millis(50);
 
+/// Locks whatever a panic left.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 struct Rendered {
     method: Method,
     url: Url,
@@ -442,7 +468,17 @@ impl Tally<'_> {
                 "the replies are right; effects aren't counted, the config has no [count]"
                     .to_owned(),
             )),
-            Some(made) if made == expected => Ok(()),
+            Some(made) if made == expected => {
+                let count = self.api.config.count.as_ref();
+                if let (Some(ask), Some(true)) =
+                    (self.asks.first(), count.map(Count::is_of_one_request))
+                {
+                    let before = self.before.iter().flatten().next().copied();
+                    let right = before.unwrap_or_default() + expected;
+                    lock(&self.api.counted).push((ask.clone(), right));
+                }
+                Ok(())
+            }
             Some(made) => Err(Flaw::Violated(format!(
                 "{made} effects, and {expected} is right"
             ))),

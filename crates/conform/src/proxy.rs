@@ -50,6 +50,7 @@ async fn lose_the_reply(mut client: TcpStream, target: SocketAddr, cut: CutAt) {
         return;
     };
     let mut buffer = vec![0; 16 * 1024];
+    let mut first = [0];
     let mut end = None;
     loop {
         let waits = async {
@@ -72,7 +73,7 @@ async fn lose_the_reply(mut client: TcpStream, target: SocketAddr, cut: CutAt) {
                 }
             }
             // Either the first byte of a reply, or the service has closed the connection.
-            _ = server.readable() => return,
+            _ = server.peek(&mut first) => return,
             () = waits => return,
         }
     }

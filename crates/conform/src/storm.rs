@@ -6,7 +6,7 @@
 use std::{
     fmt::Write,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
@@ -17,7 +17,7 @@ use rand::seq::SliceRandom;
 use tokio::sync::watch;
 
 use crate::{
-    api::{Api, Ask, Crash, Reply, execute},
+    api::{Api, Ask, Crash, Reply, execute, lock},
     checks::{Flaw, Seen},
     proxy::{CutAt, Proxy},
 };
@@ -38,14 +38,10 @@ struct KeyHistory {
 }
 
 impl KeyHistory {
-    fn visits(&self) -> MutexGuard<'_, Vec<Visit>> {
-        self.visits.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The history as a text: what was sent when, and what came back.
     fn describe(&self) -> String {
         let mut text = String::new();
-        for visit in self.visits().iter() {
+        for visit in lock(&self.visits).iter() {
             let answer = visit.answer.as_ref().map(ToString::to_string);
             let _ = write!(
                 text,
@@ -142,7 +138,7 @@ async fn storm(api: &Api, crash: Option<&Crash>) -> Seen {
         for (variant, ask) in key.variants.iter().enumerate() {
             let at = began.elapsed();
             let answer = api.settle(ask).await?;
-            key.visits().push(Visit {
+            lock(&key.visits).push(Visit {
                 variant,
                 began: at,
                 ended: began.elapsed(),
@@ -191,7 +187,7 @@ async fn visit(
         }
         None => Some(api.settle(ask).await?),
     };
-    key.visits().push(Visit {
+    lock(&key.visits).push(Visit {
         variant,
         began,
         ended: storm_began.elapsed(),
@@ -228,7 +224,7 @@ fn judge(api: &Api, keys: &[KeyHistory], made: Option<Vec<u64>>) -> Result<(), F
 }
 
 fn judge_key(reuse: &[u16], key: &KeyHistory, made: Option<&[u64]>) -> Result<(), String> {
-    let visits = key.visits();
+    let visits = lock(&key.visits);
     let answers = visits
         .iter()
         .filter_map(|visit| Some((visit.variant, visit.answer.as_ref()?)));

@@ -106,6 +106,7 @@ async fn check_then_act_is_found_by_racers() {
         "second_replica",
         "expiry",
         "storm",
+        "late_effects",
     ];
     is_found("check-then-act", "racers", &others).await;
 }

@@ -88,8 +88,8 @@ struct Database {
 struct Server {
     mistake: Mistake,
     database: Arc<Mutex<Database>>,
-    /// How many requests are between two steps that ought to be one.
-    between: watch::Sender<usize>,
+    /// How many requests have got between two steps that ought to be one.
+    arrivals: watch::Sender<usize>,
 }
 
 /// How long a request stays between two steps, unless another one gets there. Wide, so that the
@@ -110,13 +110,12 @@ impl Server {
         self.database.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for another request between the same two steps, or for the window to end.
+    /// Waits for the next request to get between the same two steps, or for the window to end.
     async fn window(&self) {
-        let mut others = self.between.subscribe();
-        self.between.send_modify(|between| *between += 1);
-        let _ = tokio::time::timeout(WINDOW, others.wait_for(|between| *between > 1)).await;
-        self.between
-            .send_modify(|between| *between = between.saturating_sub(1));
+        let mut others = self.arrivals.subscribe();
+        self.arrivals.send_modify(|arrivals| *arrivals += 1);
+        let own = *others.borrow_and_update();
+        let _ = tokio::time::timeout(WINDOW, others.wait_for(|arrivals| *arrivals > own)).await;
     }
 
     async fn answer(self, account: String, scope: (String, String), body: Value) -> Answer {
@@ -343,7 +342,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let server = Server {
         mistake,
         database: Arc::default(),
-        between: watch::Sender::new(0),
+        arrivals: watch::Sender::new(0),
     };
     let app = Router::new()
         .route("/effects", get(list).post(create))

@@ -134,13 +134,15 @@ pub(super) async fn lost_reply(api: &Api) -> Seen {
     Ok(format!("{} replies lost, one effect each", 2 * cuts.len()))
 }
 
-/// Writes to a connection of its own, and closes it.
-async fn write_and_go(api: &Api, bytes: &[u8]) -> Result<(), Flaw> {
+/// Writes to a connection of its own, and closes it a little later.
+async fn write_and_go(api: &Api, bytes: &[u8], stays: Duration) -> Result<(), Flaw> {
     let target = api.plain_address().await?;
     let writing = async {
         let mut connection = TcpStream::connect(target).await?;
         connection.write_all(bytes).await?;
-        connection.flush().await
+        connection.flush().await?;
+        tokio::time::sleep(stays).await;
+        Ok(())
     };
     let written: std::io::Result<()> = writing.await;
     written.map_err(|error| Flaw::Unknown(format!("the request can't be sent: {error}")))
@@ -155,7 +157,7 @@ pub(super) async fn cut_request(api: &Api) -> Seen {
     }
     let tally = api.tally(&[&ask]).await?;
     let half = whole.get(..whole.len() - length / 2).unwrap_or(&whole);
-    write_and_go(api, half).await?;
+    write_and_go(api, half, Duration::ZERO).await?;
     let answer = api.settle(&ask).await?;
     if !answer.is_success() {
         let what = format!("after half of it, the whole request got {answer}");
@@ -166,21 +168,23 @@ pub(super) async fn cut_request(api: &Api) -> Seen {
 }
 
 pub(super) async fn disconnect(api: &Api) -> Seen {
-    const CLIENTS: usize = 5;
+    /// How long the clients stay, in milliseconds.
+    const STAY: [u64; 5] = [0, 1, 5, 20, 50];
     let ask = api.effect();
     let bytes = api.bytes(&ask)?;
     let tally = api.tally(&[&ask]).await?;
-    for _ in 0..CLIENTS {
-        write_and_go(api, &bytes).await?;
+    for stays in STAY {
+        write_and_go(api, &bytes, Duration::from_millis(stays)).await?;
     }
+    let clients = STAY.len();
     let answer = api.settle(&ask).await?;
     if !answer.is_success() {
-        let what = format!("after {CLIENTS} clients had gone, a retry got {answer}");
+        let what = format!("after {clients} clients had gone, a retry got {answer}");
         return Err(Flaw::Violated(what));
     }
     same(&answer, &api.send(&ask).await?)?;
     tally.expect(1).await?;
-    Ok(format!("{CLIENTS} clients went, one effect"))
+    Ok(format!("{clients} clients went, one effect"))
 }
 
 pub(super) async fn expiry(api: &Api) -> Seen {
@@ -202,4 +206,15 @@ pub(super) async fn expiry(api: &Api) -> Seen {
     race(api, &ask).await?;
     tally.expect(2).await?;
     Ok("one effect before, one after".to_owned())
+}
+
+pub(super) async fn late_effects(api: &Api) -> Seen {
+    match api.recount().await? {
+        0 => Err(Flaw::Unknown(
+            "no effects of single requests were counted".to_owned(),
+        )),
+        requests => Ok(format!(
+            "{requests} requests have as many effects as before"
+        )),
+    }
 }

@@ -328,6 +328,15 @@ pub const CHECKS: &[Check] = &[
         mend: ONE_TRANSACTION,
         run: |api| Box::pin(storm::with_crashes(api)),
     },
+    Check {
+        name: "late_effects",
+        rule: "no effect of an earlier check comes after its requests were answered",
+        source: "draft 2.6, charge-once",
+        severity: Severity::Must,
+        cost: "a request that its client has given up does its work after the retry has done it",
+        mend: CLAIM,
+        run: |api| Box::pin(faults::late_effects(api)),
+    },
 ];
 
 /// The beginning of a body, on one line.
