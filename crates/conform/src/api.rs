@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures_util::future::join_all;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use reqwest::{
     Client, Method, Url,
     header::{CONTENT_TYPE, HOST},
@@ -374,9 +374,21 @@ impl Api {
         Ok(counted.len())
     }
 
+    /// Of each request, or one number where all effects are counted.
     async fn count_all(&self, asks: &[Ask]) -> Result<Vec<u64>, Flaw> {
-        let counts = join_all(asks.iter().map(|ask| self.count(ask))).await;
-        counts.into_iter().collect()
+        /// Commands and lists at once.
+        const COUNTED_AT_ONCE: usize = 4;
+        let is_of_one = self
+            .config
+            .count
+            .as_ref()
+            .is_some_and(Count::is_of_one_request);
+        let counted = if is_of_one { asks.len() } else { 1 };
+        let counts = asks.iter().take(counted).map(|ask| self.count(ask));
+        stream::iter(counts)
+            .buffered(COUNTED_AT_ONCE)
+            .try_collect()
+            .await
     }
 
     async fn count(&self, ask: &Ask) -> Result<u64, Flaw> {
