@@ -12,8 +12,8 @@ use std::{
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use reqwest::{
-    Client, Method, Url,
-    header::{CONTENT_TYPE, HOST},
+    Body, Client, Method, Request, Url,
+    header::{CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue},
     redirect::Policy,
 };
 use serde_json::Value;
@@ -23,6 +23,17 @@ use crate::{
     checks::{Flaw, quoted},
     config::{Config, ConfigError, Count, Template, fill, unique},
 };
+
+/// Where the service runs.
+#[derive(Debug, Clone)]
+pub struct Service {
+    /// Its URL, below which all paths are.
+    pub url: Url,
+    /// Other processes on the same database.
+    pub replicas: Vec<Url>,
+    /// How its process at `url` is killed.
+    pub crash: Option<Crash>,
+}
 
 /// Commands that end the service and start it again.
 #[derive(Debug, Clone)]
@@ -36,9 +47,7 @@ pub struct Crash {
 #[derive(Debug)]
 pub(crate) struct Api {
     pub(crate) config: Config,
-    /// The service, and perhaps another replica of it.
-    pub(crate) urls: Vec<Url>,
-    pub(crate) crash: Option<Crash>,
+    pub(crate) service: Service,
     http: Client,
     numbers: AtomicU32,
     /// Requests whose effects were as many as is right, with what is counted then.
@@ -58,11 +67,10 @@ pub(crate) struct Ask {
     pub(crate) is_respelled: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
-    /// Names in lower case.
-    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
 }
 
@@ -76,9 +84,7 @@ impl Reply {
     }
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let mut headers = self.headers.iter();
-        let found = headers.find(|(header, _)| header.eq_ignore_ascii_case(name));
-        found.map(|(_, value)| &**value)
+        self.headers.get(name)?.to_str().ok()
     }
 
     pub(crate) fn is_same_outcome(&self, other: &Self) -> bool {
@@ -98,11 +104,7 @@ impl std::fmt::Display for Reply {
 }
 
 impl Api {
-    pub(crate) fn new(
-        config: Config,
-        urls: Vec<Url>,
-        crash: Option<Crash>,
-    ) -> Result<Self, ConfigError> {
+    pub(crate) fn new(config: Config, service: Service) -> Result<Self, ConfigError> {
         // Another part of the process may have chosen a provider before.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = Client::builder()
@@ -116,8 +118,7 @@ impl Api {
             .map_err(|error| ConfigError(error.to_string()))?;
         Ok(Self {
             config,
-            urls,
-            crash,
+            service,
             http,
             numbers: AtomicU32::new(rand::random::<u32>() >> 1),
             counted: Mutex::default(),
@@ -154,136 +155,121 @@ impl Api {
         format!("conform-{:032x}", rand::random::<u128>())
     }
 
-    pub(crate) fn url(&self) -> Result<&Url, Flaw> {
-        let first = self.urls.first();
-        first.ok_or_else(|| Flaw::Unknown("there is no URL".to_owned()))
+    pub(crate) fn url(&self) -> &Url {
+        &self.service.url
+    }
+
+    /// The URL of each replica in turn, without an end.
+    pub(crate) fn each_url(&self) -> impl Iterator<Item = &Url> {
+        let service = &self.service;
+        std::iter::once(&service.url)
+            .chain(&service.replicas)
+            .cycle()
     }
 
     /// Makes one attempt. An error says why there was no reply.
     pub(crate) async fn attempt(&self, ask: &Ask, url: &Url) -> Result<Reply, String> {
-        self.attempt_through(ask, url, None).await
+        self.exchange(self.request(ask, url)?).await
     }
 
     /// As `attempt`, by way of a proxy.
     pub(crate) async fn attempt_through(
         &self,
         ask: &Ask,
-        url: &Url,
-        proxy: Option<SocketAddr>,
+        proxy: SocketAddr,
     ) -> Result<Reply, String> {
-        let rendered = self.render(ask, url);
-        let mut target = rendered.url;
-        if let Some(proxy) = proxy {
-            let authority = authority(&target);
-            let _ = target.set_ip_host(proxy.ip());
-            let _ = target.set_port(Some(proxy.port()));
-            return self
-                .exchange(
-                    rendered.method,
-                    target,
-                    Some(authority),
-                    rendered.headers,
-                    rendered.body,
-                )
-                .await;
-        }
-        self.exchange(
-            rendered.method,
-            target,
-            None,
-            rendered.headers,
-            rendered.body,
-        )
-        .await
+        let mut request = self.request(ask, self.url())?;
+        let host = HeaderValue::try_from(authority(self.url()));
+        request
+            .headers_mut()
+            .insert(HOST, host.map_err(|error| error.to_string())?);
+        let _ = request.url_mut().set_ip_host(proxy.ip());
+        let _ = request.url_mut().set_port(Some(proxy.port()));
+        self.exchange(request).await
     }
 
-    async fn exchange(
-        &self,
-        method: Method,
-        url: Url,
-        host: Option<String>,
-        headers: Vec<(String, String)>,
-        body: String,
-    ) -> Result<Reply, String> {
-        let mut sending = self.http.request(method, url).body(body);
-        if let Some(host) = host {
-            sending = sending.header(HOST, host);
-        }
-        for (name, value) in headers {
-            sending = sending.header(name, value.as_bytes());
-        }
-        let response = sending.send().await.map_err(|error| why(&error))?;
-        let status = response.status().as_u16();
-        let headers = response.headers().iter().map(|(name, value)| {
-            let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
-            (name.as_str().to_owned(), value)
-        });
-        let headers = headers.collect();
-        let body = response.bytes().await.map_err(|error| why(&error))?;
+    async fn exchange(&self, request: Request) -> Result<Reply, String> {
+        let response = self
+            .http
+            .execute(request)
+            .await
+            .map_err(|error| why(&error))?;
         Ok(Reply {
-            status,
-            headers,
-            body: body.to_vec(),
+            status: response.status().as_u16(),
+            headers: response.headers().clone(),
+            body: response
+                .bytes()
+                .await
+                .map_err(|error| why(&error))?
+                .to_vec(),
         })
     }
 
-    fn render(&self, ask: &Ask, url: &Url) -> Rendered {
+    fn request(&self, ask: &Ask, url: &Url) -> Result<Request, String> {
         let filled = |text: &str| fill(text, ask.number, &ask.credential);
         let template = &ask.template;
+        let method = template.method.as_deref().unwrap_or("POST");
+        let method = Method::from_bytes(method.as_bytes()).map_err(|error| error.to_string())?;
         let path = filled(template.path.as_deref().unwrap_or("/"));
-        let mut headers: Vec<(String, String)> = template
-            .headers
-            .iter()
-            .map(|(name, value)| (name.clone(), filled(value)))
-            .collect();
-        let names_type = headers
-            .iter()
-            .any(|(name, _)| name.eq_ignore_ascii_case(CONTENT_TYPE.as_str()));
+        let mut request = Request::new(method, below(url, &path));
         let media_type = match (&template.json, &template.form) {
             (Some(_), _) => Some("application/json"),
             (None, Some(_)) => Some("application/x-www-form-urlencoded"),
             (None, None) => None,
         };
-        if let Some(media_type) = media_type.filter(|_| !names_type) {
-            headers.push((CONTENT_TYPE.to_string(), media_type.to_owned()));
+        let headers = request.headers_mut();
+        if let Some(media_type) = media_type {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
         }
-        let name = &self.config.promises.key_header;
-        headers.extend(ask.keys.iter().map(|key| (name.clone(), key.clone())));
-        let mut body = filled(template.body().unwrap_or_default());
-        if ask.is_respelled {
-            body = respelled(&body);
+        let key_header = &self.config.promises.key_header;
+        let keys = ask.keys.iter().map(|key| (key_header, key.clone()));
+        let others = template
+            .headers
+            .iter()
+            .map(|(name, value)| (name, filled(value)));
+        for (name, value) in others.chain(keys) {
+            let name = HeaderName::try_from(name).map_err(|error| error.to_string())?;
+            let value = HeaderValue::from_bytes(value.as_bytes());
+            let value = value.map_err(|error| error.to_string())?;
+            // Two keys are two headers.
+            if ask.keys.len() > 1 {
+                headers.append(name, value);
+            } else {
+                headers.insert(name, value);
+            }
         }
-        let method = template.method.as_deref().unwrap_or("POST");
-        Rendered {
-            method: Method::from_bytes(method.as_bytes()).unwrap_or(Method::POST),
-            url: below(url, &path),
-            headers,
-            body,
-        }
+        let body = filled(template.body().unwrap_or_default());
+        let body = if ask.is_respelled {
+            respelled(&body)
+        } else {
+            body
+        };
+        *request.body_mut() = Some(body.into());
+        Ok(request)
     }
 
     /// The request as HTTP/1.1 writes it, for connections that end in the middle of it.
     pub(crate) fn bytes(&self, ask: &Ask) -> Result<Vec<u8>, Flaw> {
-        let Rendered {
-            method,
-            url,
-            headers,
-            body,
-        } = self.render(ask, self.url()?);
-        let query = url.query().map(|query| format!("?{query}"));
-        let query = query.unwrap_or_default();
-        let (path, host, length) = (url.path(), authority(&url), body.len());
-        let mut text = format!("{method} {path}{query} HTTP/1.1\r\nHost: {host}\r\n");
-        for (name, value) in headers {
-            text.push_str(&format!("{name}: {value}\r\n"));
+        let request = self.request(ask, self.url()).map_err(Flaw::Unknown)?;
+        let (url, method) = (request.url(), request.method());
+        let target = url
+            .query()
+            .map_or_else(String::new, |query| format!("?{query}"));
+        let target = format!("{}{target}", url.path());
+        let mut bytes =
+            format!("{method} {target} HTTP/1.1\r\nHost: {}\r\n", authority(url)).into_bytes();
+        for (name, value) in request.headers() {
+            bytes.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
         }
-        text.push_str(&format!("Content-Length: {length}\r\n\r\n{body}"));
-        Ok(text.into_bytes())
+        let body = request.body().and_then(Body::as_bytes).unwrap_or_default();
+        bytes.extend(format!("Content-Length: {}\r\n\r\n", body.len()).bytes());
+        bytes.extend(body);
+        Ok(bytes)
     }
 
     /// Where connections can be cut. TLS hides what a connection carries, so it is plain HTTP only.
     pub(crate) async fn plain_address(&self) -> Result<SocketAddr, Flaw> {
-        let url = self.url()?;
+        let url = self.url();
         let unknown = |what: &str| Flaw::Unknown(what.to_owned());
         if url.scheme() != "http" {
             return Err(unknown(
@@ -300,7 +286,7 @@ impl Api {
 
     /// Makes one attempt and expects a reply.
     pub(crate) async fn send(&self, ask: &Ask) -> Result<Reply, Flaw> {
-        let reply = self.attempt(ask, self.url()?).await;
+        let reply = self.attempt(ask, self.url()).await;
         reply.map_err(|error| Flaw::Unknown(format!("no reply: {error}")))
     }
 
@@ -317,16 +303,12 @@ impl Api {
     /// Retries until there is an answer that stays, as a client does.
     pub(crate) async fn settle(&self, ask: &Ask) -> Result<Reply, Flaw> {
         let began = Instant::now();
-        let mut attempts = 0_usize;
-        loop {
-            let url = self.urls.get(attempts % self.urls.len().max(1));
-            let url = url.map_or_else(|| self.url(), Ok)?;
+        for (attempts, url) in (1..).zip(self.each_url()) {
             let last = match self.attempt(ask, url).await {
                 Ok(reply) if reply.is_definite() || self.is_marked(&reply) => return Ok(reply),
                 Ok(reply) => reply.to_string(),
                 Err(error) => error,
             };
-            attempts += 1;
             if began.elapsed() > self.config.load.patience() {
                 let seconds = self.config.load.patience_seconds;
                 return Err(Flaw::Violated(format!(
@@ -336,6 +318,7 @@ impl Api {
             }
             tokio::time::sleep(BETWEEN_RETRIES).await;
         }
+        Err(Flaw::Unknown("there is no URL".to_owned()))
     }
 
     /// Whether the reply says that it is a replay.
@@ -397,7 +380,7 @@ impl Api {
         match &self.config.count {
             None => Err(failed("the config has no [count]".to_owned())),
             Some(Count::Command { command }) => {
-                let printed = print_of(&filled(command)).await.map_err(failed)?;
+                let printed = shell(&filled(command), true).await.map_err(failed)?;
                 let number = printed.trim().parse();
                 number.map_err(|_| failed(format!("the command printed {printed:?}")))
             }
@@ -406,12 +389,17 @@ impl Api {
                 items,
                 unique: pointer,
             }) => {
-                let url = below(self.url()?, &filled(list));
-                let headers = self.config.effect.headers.iter();
-                let headers = headers.map(|(name, value)| (name.clone(), filled(value)));
-                let asking =
-                    self.exchange(Method::GET, url, None, headers.collect(), String::new());
-                let reply = asking.await.map_err(failed)?;
+                let listing = Ask {
+                    template: Template {
+                        method: Some("GET".to_owned()),
+                        path: Some(list.clone()),
+                        headers: self.config.effect.headers.clone(),
+                        ..Template::default()
+                    },
+                    keys: Vec::new(),
+                    ..ask.clone()
+                };
+                let reply = self.attempt(&listing, self.url()).await.map_err(failed)?;
                 let list = serde_json::from_slice::<Value>(&reply.body).ok();
                 let found = list.as_ref().and_then(|list| list.pointer(items));
                 match (found, pointer) {
@@ -436,13 +424,6 @@ const BETWEEN_RETRIES: Duration = Duration::from_millis(50);
 /// Locks whatever a panic left.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-struct Rendered {
-    method: Method,
-    url: Url,
-    headers: Vec<(String, String)>,
-    body: String,
 }
 
 fn is_of(value: &Value, number: u32) -> bool {
@@ -501,38 +482,25 @@ impl Tally<'_> {
 /// How long a command may run.
 const COMMAND_LIMIT: Duration = Duration::from_secs(120);
 
-fn shell(command: &str) -> Command {
+/// Runs a command of the shell. Returns what it printed, if it is read, or why it failed. A process
+/// that the command leaves behind may keep an output open that is not read.
+pub(crate) async fn shell(command: &str, reads: bool) -> Result<String, String> {
+    let stdout = if reads { Stdio::piped() } else { Stdio::null() };
     let mut shell = Command::new("sh");
-    shell.args(["-c", command]).stdin(Stdio::null());
-    shell.kill_on_drop(true);
     shell
-}
-
-/// Runs a command of the shell. Returns what it printed, or why it failed.
-async fn print_of(command: &str) -> Result<String, String> {
-    let ended = tokio::time::timeout(COMMAND_LIMIT, shell(command).output()).await;
-    let ended = ended.map_err(|_| format!("`{command}` ran for too long"))?;
-    let output = ended.map_err(|error| format!("`{command}`: {error}"))?;
-    if output.status.success() {
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-    } else {
-        let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        Err(format!("`{command}` failed: {}", error.trim()))
+        .args(["-c", command])
+        .stdin(Stdio::null())
+        .stdout(stdout)
+        .kill_on_drop(true);
+    let running = async { shell.spawn()?.wait_with_output().await };
+    let ended = tokio::time::timeout(COMMAND_LIMIT, running).await;
+    let failed = |what: String| format!("`{command}` failed: {what}");
+    match ended {
+        Err(_) => Err(failed("it ran for too long".to_owned())),
+        Ok(Err(error)) => Err(failed(error.to_string())),
+        Ok(Ok(output)) if !output.status.success() => Err(failed(output.status.to_string())),
+        Ok(Ok(output)) => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
     }
-}
-
-/// Runs a command of the shell that may leave a process behind, which keeps its output open.
-pub(crate) async fn execute(command: &str) -> Result<(), Flaw> {
-    let mut shell = shell(command);
-    shell.stdout(Stdio::null());
-    let ended = tokio::time::timeout(COMMAND_LIMIT, shell.status()).await;
-    let what = match ended {
-        Ok(Ok(status)) if status.success() => return Ok(()),
-        Ok(Ok(status)) => status.to_string(),
-        Ok(Err(error)) => error.to_string(),
-        Err(_) => "it ran for too long".to_owned(),
-    };
-    Err(Flaw::Unknown(format!("`{command}` failed: {what}")))
 }
 
 /// The URL of a path with a query below the URL of the service.

@@ -16,88 +16,66 @@ use tokio::net::lookup_host;
 #[error("{0}")]
 pub struct ConfigError(pub String);
 
-/// The whole file.
+/// The whole file. `presets/api.toml` explains it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// A request that makes one effect.
-    pub effect: Template,
-    /// Another request that makes another effect. Like all that follow, it says what differs from
-    /// `effect`.
-    pub other: Option<Template>,
-    /// A request that a rule of the API refuses with 4xx, such as a card that is declined.
-    pub refused: Option<Template>,
-    /// A request that takes a second or longer.
-    pub slow: Option<Template>,
-    /// A request that fails with 5xx the first time, and succeeds when it is repeated.
-    pub server_error: Option<Template>,
-    /// A request that changes what `effect` has made. It may hold `{{reply./id}}`: what a JSON pointer
-    /// finds in the reply to `effect`.
-    pub change: Option<Template>,
-    /// A request, under a key of its own, that lets all completed keys of the account expire.
-    pub expire: Option<Template>,
-    /// Who sends the requests.
+    pub(crate) effect: Template,
+    // Each says what differs from `effect`.
+    pub(crate) other: Option<Template>,
+    pub(crate) refused: Option<Template>,
+    pub(crate) slow: Option<Template>,
+    pub(crate) server_error: Option<Template>,
+    pub(crate) change: Option<Template>,
+    pub(crate) expire: Option<Template>,
     #[serde(default)]
-    pub accounts: Accounts,
-    /// How effects are counted.
-    pub count: Option<Count>,
-    /// What the API promises.
+    pub(crate) accounts: Accounts,
+    pub(crate) count: Option<Count>,
     #[serde(default)]
-    pub promises: Promises,
-    /// How much is sent.
+    pub(crate) promises: Promises,
     #[serde(default)]
-    pub load: Load,
+    pub(crate) load: Load,
 }
 
-/// A request with placeholders: `{{unique}}`, `{{number}}` and `{{credential}}`.
+/// A request with placeholders.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Template {
-    /// POST, if it is left out.
-    pub method: Option<String>,
+pub(crate) struct Template {
+    pub(crate) method: Option<String>,
     /// Below the URL that the program is given.
-    pub path: Option<String>,
-    /// Added to those of `effect`.
+    pub(crate) path: Option<String>,
     #[serde(default)]
-    pub headers: BTreeMap<String, String>,
-    /// A body that is sent as `application/json`.
-    pub json: Option<String>,
-    /// A body that is sent as `application/x-www-form-urlencoded`.
-    pub form: Option<String>,
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) json: Option<String>,
+    pub(crate) form: Option<String>,
 }
 
 /// Values of `{{credential}}`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Accounts {
-    /// The account that is tested.
-    pub credential: String,
-    /// Another credential of the same account.
-    pub rotated: Option<String>,
-    /// A credential of another account.
-    pub other: Option<String>,
-    /// A credential that is refused before the key is looked at.
-    pub wrong: Option<String>,
+pub(crate) struct Accounts {
+    pub(crate) credential: String,
+    /// Of the same account.
+    pub(crate) rotated: Option<String>,
+    /// Of another account.
+    pub(crate) other: Option<String>,
+    /// Refused before the key is looked at.
+    pub(crate) wrong: Option<String>,
 }
 
 /// One of two ways to count effects.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, untagged)]
-pub enum Count {
-    /// A resource of the API.
+pub(crate) enum Count {
+    /// A resource of the API, in which a JSON pointer finds an array or a number. `unique` is a
+    /// pointer in each element to what tells whose effect it is.
     List {
-        /// Its path, with placeholders.
         list: String,
-        /// A JSON pointer to an array, whose elements are counted, or to a number.
         #[serde(default)]
         items: String,
-        /// In each element, a JSON pointer to the `{{unique}}` or the `{{number}}` of the request
-        /// that made it. Other elements are not counted.
         unique: Option<String>,
     },
-    /// A command of the shell that prints a number.
     Command {
-        /// The command, with placeholders.
         command: String,
     },
 }
@@ -113,16 +91,16 @@ impl Count {
     }
 }
 
-/// How a request is treated whose key was used with another path or query, or whose JSON was
-/// written in another way.
+/// What a request is whose key was used with another path or query, or whose JSON was written in
+/// another way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Difference {
-    /// It is another request: refused like another body.
+pub(crate) enum Difference {
+    /// Another request: refused like another body.
     Refused,
-    /// It is the same request: replayed.
+    /// The same request: replayed.
     Same,
-    /// The key is a new one there.
+    /// One with a key of its own.
     Separate,
     /// Nothing is promised.
     Open,
@@ -131,47 +109,34 @@ pub enum Difference {
 /// What a duplicate gets while the first request executes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum InFlight {
-    /// 409.
+pub(crate) enum InFlight {
     Conflict,
-    /// It waits, and gets the answer of the first request. 409 if that takes long.
+    /// The answer of the first request. 409 if that takes long.
     Waits,
 }
 
 /// What the API promises where specifications differ. The defaults are those of the IETF draft.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Promises {
-    /// The header that carries the key.
-    pub key_header: String,
-    /// Whether a request without a key is refused.
-    pub key_required: bool,
-    /// The longest key that is accepted.
-    pub key_length_max: usize,
+pub(crate) struct Promises {
+    pub(crate) key_header: String,
+    pub(crate) key_required: bool,
+    pub(crate) key_length_max: usize,
     /// Whether a key is a string of RFC 8941, so that `"key"` is the key `key`.
-    pub key_quoted: bool,
-    /// The statuses with which a key is refused that was used for another body.
-    pub reuse: Vec<u16>,
-    /// The same key and body on another path.
-    pub other_path: Difference,
-    /// The path for that.
-    pub other_path_is: Option<String>,
-    /// The same key and body with another query.
-    pub other_query: Difference,
-    /// The same JSON in another order of members, with other whitespace.
-    pub other_spelling: Difference,
-    /// A duplicate while the first request executes.
-    pub in_flight: InFlight,
-    /// Whether a refusal (4xx) of a request that began to execute is stored and replayed.
-    pub refusal_stored: bool,
+    pub(crate) key_quoted: bool,
+    pub(crate) reuse: Vec<u16>,
+    pub(crate) other_path: Difference,
+    pub(crate) other_path_is: Option<String>,
+    pub(crate) other_query: Difference,
+    pub(crate) other_spelling: Difference,
+    pub(crate) in_flight: InFlight,
+    pub(crate) refusal_stored: bool,
     /// Whether a retry after 5xx executes. Otherwise the 5xx is replayed.
-    pub server_error_retried: bool,
-    /// The header that marks a replay.
-    pub replay_header: Option<String>,
+    pub(crate) server_error_retried: bool,
+    pub(crate) replay_header: Option<String>,
     /// Headers that differ from delivery to delivery, besides those of HTTP itself.
-    pub delivery_headers: Vec<String>,
-    /// How long a key is kept.
-    pub retention_seconds: u64,
+    pub(crate) delivery_headers: Vec<String>,
+    pub(crate) retention_seconds: u64,
 }
 
 impl Default for Promises {
@@ -199,13 +164,13 @@ impl Default for Promises {
 /// Bounds of what is sent.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Load {
-    /// Requests at once, 2 to 64.
-    pub clients: usize,
-    /// Keys of the storm, 2 to 1000.
-    pub keys: usize,
-    /// How long a retry may go on without a definite answer, in seconds, 1 to 300.
-    pub patience_seconds: u64,
+pub(crate) struct Load {
+    /// Requests at once.
+    pub(crate) clients: usize,
+    /// Keys of the storm.
+    pub(crate) keys: usize,
+    /// How long a retry may go on without a definite answer.
+    pub(crate) patience_seconds: u64,
 }
 
 impl Default for Load {
@@ -262,47 +227,51 @@ impl Config {
     }
 
     fn validate(&self) -> Result<(), ConfigError> {
-        let Load {
-            clients,
-            keys,
-            patience_seconds,
-        } = self.load;
-        let wrong = |place: &str, what: &str| Err(ConfigError(format!("{place}: {what}")));
-        if !(2..=64).contains(&clients) {
-            return wrong("load.clients", "2 to 64");
-        }
-        if !(2..=1000).contains(&keys) {
-            return wrong("load.keys", "2 to 1000");
-        }
-        if !(1..=300).contains(&patience_seconds) {
-            return wrong("load.patience_seconds", "1 to 300");
-        }
-        if HeaderName::try_from(&self.promises.key_header).is_err() {
-            return wrong("promises.key_header", "not the name of a header");
-        }
-        if self.promises.reuse.iter().any(|s| !(400..500).contains(s)) {
-            return wrong("promises.reuse", "a list of statuses from 400 to 499");
-        }
-        if let Some(Count::List { items, unique, .. }) = &self.count {
-            for pointer in [Some(items), unique.as_ref()].into_iter().flatten() {
-                if !pointer.is_empty() && !pointer.starts_with('/') {
-                    return wrong("count", "a JSON pointer begins with /");
-                }
+        let (load, promises) = (&self.load, &self.promises);
+        let pointers = match &self.count {
+            Some(Count::List { items, unique, .. }) => {
+                [items.as_str(), unique.as_deref().unwrap_or("")]
             }
-        }
-        if self.effect.path.is_none() {
-            return wrong("effect.path", "missing");
-        }
-        if self
-            .other
-            .as_ref()
-            .is_some_and(|other| other.body().is_none())
-        {
-            return wrong("other", "it needs a body that differs: json or form");
+            Some(Count::Command { .. }) | None => [""; 2],
+        };
+        let is_pointer = |text: &str| text.is_empty() || text.starts_with('/');
+        let other = self.other.as_ref();
+        for (holds, what) in [
+            ((2..=64).contains(&load.clients), "load.clients: 2 to 64"),
+            ((2..=1000).contains(&load.keys), "load.keys: 2 to 1000"),
+            (
+                (1..=300).contains(&load.patience_seconds),
+                "load.patience_seconds: 1 to 300",
+            ),
+            (
+                (40..=8000).contains(&promises.key_length_max),
+                "promises.key_length_max: 40 to 8000",
+            ),
+            (
+                HeaderName::try_from(&promises.key_header).is_ok(),
+                "promises.key_header: no name of a header",
+            ),
+            (
+                promises.reuse.iter().all(|s| (400..500).contains(s)),
+                "promises.reuse: statuses from 400 to 499",
+            ),
+            (
+                pointers.into_iter().all(is_pointer),
+                "count: a JSON pointer begins with /",
+            ),
+            (self.effect.path.is_some(), "effect.path: missing"),
+            (
+                other.is_none_or(|other| other.body().is_some()),
+                "other: it needs a body that differs: json or form",
+            ),
+        ] {
+            if !holds {
+                return Err(ConfigError(what.to_owned()));
+            }
         }
         let templates = [
             ("effect", Some(&self.effect)),
-            ("other", self.other.as_ref()),
+            ("other", other),
             ("refused", self.refused.as_ref()),
             ("slow", self.slow.as_ref()),
             ("server_error", self.server_error.as_ref()),
@@ -310,8 +279,8 @@ impl Config {
             ("expire", self.expire.as_ref()),
         ];
         for (name, template) in templates {
-            if let Some(template) = template {
-                template.validate(name)?;
+            if let Some(what) = template.and_then(Template::mistake) {
+                return Err(ConfigError(format!("{name}.{what}")));
             }
         }
         Ok(())
@@ -319,35 +288,31 @@ impl Config {
 }
 
 impl Template {
-    fn validate(&self, name: &str) -> Result<(), ConfigError> {
-        let wrong = |what: String| Err(ConfigError(format!("{name}.{what}")));
-        if let Some(method) = &self.method
-            && Method::from_bytes(method.as_bytes()).is_err()
-        {
-            return wrong(format!("method: {method} is none"));
+    fn mistake(&self) -> Option<String> {
+        let method = self.method.as_deref().unwrap_or("POST");
+        if Method::from_bytes(method.as_bytes()).is_err() {
+            return Some(format!("method: {method} is none"));
         }
         if self
             .path
             .as_ref()
             .is_some_and(|path| !path.starts_with('/'))
         {
-            return wrong("path: it begins with /".to_owned());
+            return Some("path: it begins with /".to_owned());
         }
         if self.json.is_some() && self.form.is_some() {
-            return wrong("json: there is a form too".to_owned());
+            return Some("json: there is a form too".to_owned());
         }
-        for (header, value) in &self.headers {
-            if HeaderName::try_from(header).is_err() || HeaderValue::try_from(value).is_err() {
-                return wrong(format!("headers: {header} can't be sent"));
-            }
+        let mut headers = self.headers.iter();
+        let is_wrong = |(name, value): &(&String, &String)| {
+            HeaderName::try_from(*name).is_err() || HeaderValue::try_from(*value).is_err()
+        };
+        if let Some((name, _)) = headers.find(is_wrong) {
+            return Some(format!("headers: {name} can't be sent"));
         }
-        if let Some(json) = &self.json {
-            let filled = fill(json, 1, "");
-            if let Err(error) = serde_json::from_str::<Value>(&filled) {
-                return wrong(format!("json: {error}"));
-            }
-        }
-        Ok(())
+        let json = fill(self.json.as_ref()?, 1, "");
+        let error = serde_json::from_str::<Value>(&json).err()?;
+        Some(format!("json: {error}"))
     }
 
     pub(crate) fn body(&self) -> Option<&str> {

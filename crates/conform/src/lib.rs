@@ -20,12 +20,9 @@ mod storm;
 
 use std::time::{Duration, Instant};
 
-pub use api::Crash;
+pub use api::{Crash, Service};
 pub use checks::{CHECKS, Check, Severity};
-pub use config::{
-    Accounts, Config, ConfigError, Count, Difference, InFlight, Load, Promises, Template, init,
-    target,
-};
+pub use config::{Config, ConfigError, init, target};
 pub use report::{Finding, Outcome, Report};
 pub use reqwest::Url;
 
@@ -44,8 +41,7 @@ const CHECK_LIMIT: Duration = Duration::from_secs(900);
 /// checked.
 pub async fn run(
     config: Config,
-    urls: Vec<Url>,
-    crash: Option<Crash>,
+    service: Service,
     only: &[String],
     mut progress: impl FnMut(usize, usize, &str),
 ) -> Result<Report, ConfigError> {
@@ -55,7 +51,7 @@ pub async fn run(
     }
     let is_wanted = |check: &&Check| only.is_empty() || only.iter().any(|n| n == check.name);
     let wanted: Vec<&Check> = CHECKS.iter().filter(is_wanted).collect();
-    let api = Api::new(config, urls, crash)?;
+    let api = Api::new(config, service)?;
     probe(&api).await?;
     let mut findings = Vec::new();
     for (number, check) in wanted.iter().enumerate() {

@@ -8,7 +8,7 @@ use std::{
     process::ExitCode,
 };
 
-use charge_once_conform::{CHECKS, Config, ConfigError, Crash, Report, init, run, target};
+use charge_once_conform::{CHECKS, Config, ConfigError, Crash, Report, Service, init, run, target};
 use clap::Parser;
 
 /// Tries to make an HTTP API do the same thing twice under one idempotency key.
@@ -82,15 +82,19 @@ async fn conform(arguments: Arguments) -> Result<ExitCode, ConfigError> {
     let text = std::fs::read_to_string(&path);
     let text = text.map_err(|error| ConfigError(format!("{}: {error}", path.display())))?;
     let config = Config::from_toml(&text)?;
-    let mut urls = Vec::new();
-    for url in std::iter::once(&url).chain(&arguments.replica) {
-        urls.push(target(url, arguments.i_own_this).await?);
+    let mut replicas = Vec::new();
+    for replica in &arguments.replica {
+        replicas.push(target(replica, arguments.i_own_this).await?);
     }
     let commands = arguments.kill.zip(arguments.start);
-    let crash = commands.map(|(kill, start)| Crash { kill, start });
+    let service = Service {
+        url: target(&url, arguments.i_own_this).await?,
+        replicas,
+        crash: commands.map(|(kill, start)| Crash { kill, start }),
+    };
 
     let shows_progress = std::io::stderr().is_terminal();
-    let report = run(config, urls, crash, &arguments.only, |number, all, name| {
+    let report = run(config, service, &arguments.only, |number, all, name| {
         if shows_progress {
             let _ = write!(std::io::stderr(), "\r\x1b[K{number}/{all} {name} ");
         }

@@ -17,7 +17,7 @@ use rand::seq::SliceRandom;
 use tokio::sync::watch;
 
 use crate::{
-    api::{Api, Ask, Crash, Reply, execute, lock},
+    api::{Api, Ask, Crash, Reply, lock, shell},
     checks::{Flaw, Seen},
     proxy::{CutAt, Proxy},
 };
@@ -63,7 +63,7 @@ pub(crate) async fn calm(api: &Api) -> Seen {
 
 /// With `--kill` and `--start`, twice.
 pub(crate) async fn with_crashes(api: &Api) -> Seen {
-    let crash = api.crash.as_ref();
+    let crash = api.service.crash.as_ref();
     let crash = crash.ok_or_else(|| Flaw::Unknown("no commands: --kill and --start".to_owned()))?;
     storm(api, Some(crash)).await
 }
@@ -124,8 +124,8 @@ async fn storm(api: &Api, crash: Option<&Crash>) -> Seen {
             {
                 break;
             }
-            execute(&crash.kill).await?;
-            execute(&crash.start).await?;
+            shell(&crash.kill, false).await.map_err(Flaw::Unknown)?;
+            shell(&crash.start, false).await.map_err(Flaw::Unknown)?;
         }
         Ok::<_, Flaw>(2)
     };
@@ -181,8 +181,7 @@ async fn visit(
     let loses = rand::random::<u32>() as usize % 4;
     let answer = match proxies.get(loses) {
         Some(proxy) => {
-            let through = Some(proxy.address);
-            let _ = api.attempt_through(ask, api.url()?, through).await;
+            let _ = api.attempt_through(ask, proxy.address).await;
             None
         }
         None => Some(api.settle(ask).await?),

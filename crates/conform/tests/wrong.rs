@@ -12,7 +12,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use charge_once_conform::{Config, Crash, Outcome, Report, Url, run};
+use charge_once_conform::{Config, Crash, Outcome, Report, Service, Url, run};
 
 /// The example beside this test.
 fn program() -> PathBuf {
@@ -59,10 +59,12 @@ fn config() -> Config {
 async fn report_on(mistake: &str) -> Report {
     let server = Wrong::start(mistake, "127.0.0.1:0");
     let replica = server.url.replace("127.0.0.1", "localhost");
-    let urls = [&server.url, &replica].map(|url| Url::parse(url).unwrap());
-    run(config(), urls.to_vec(), None, &[], |_, _, _| {})
-        .await
-        .unwrap()
+    let service = Service {
+        url: Url::parse(&server.url).unwrap(),
+        replicas: vec![Url::parse(&replica).unwrap()],
+        crash: None,
+    };
+    run(config(), service, &[], |_, _, _| {}).await.unwrap()
 }
 
 fn names(report: &Report, outcome: Outcome) -> Vec<&'static str> {
@@ -159,13 +161,16 @@ async fn a_memory_that_a_crash_empties_is_found() {
     let kill = format!("kill -9 $(cat {pid_file})");
     let shell = |command: &str| Command::new("sh").args(["-c", command]).status().unwrap();
     assert!(shell(&start).success());
-    let crash = Crash {
-        kill: kill.clone(),
-        start,
+    let service = Service {
+        url: Url::parse(&format!("http://{address}")).unwrap(),
+        replicas: Vec::new(),
+        crash: Some(Crash {
+            kill: kill.clone(),
+            start,
+        }),
     };
-    let url = Url::parse(&format!("http://{address}")).unwrap();
     let only = ["crash".to_owned()];
-    let report = run(config(), vec![url], Some(crash), &only, |_, _, _| {}).await;
+    let report = run(config(), service, &only, |_, _, _| {}).await;
     shell(&kill);
     let _ = std::fs::remove_file(pid);
     let report = report.unwrap();

@@ -15,7 +15,7 @@ use crate::{
 /// Sends the request from all clients at once, to each replica in turn. Each gets the one answer,
 /// or 409 and the answer later. Returns the answer, and how many got 409.
 async fn race(api: &Api, ask: &Ask) -> Result<(Reply, usize), Flaw> {
-    let targets = api.urls.iter().cycle().take(api.config.load.clients);
+    let targets = api.each_url().take(api.config.load.clients);
     let attempts = join_all(targets.map(|url| api.attempt(ask, url))).await;
     let answer = api.settle(ask).await?;
     let mut conflicts = 0;
@@ -54,12 +54,12 @@ pub(super) async fn racers(api: &Api) -> Seen {
 }
 
 pub(super) async fn second_replica(api: &Api) -> Seen {
-    let (Ok(url), Some(replica)) = (api.url(), api.urls.get(1)) else {
+    let Some(replica) = api.service.replicas.first() else {
         return Err(Flaw::Unknown("no second URL: --replica".to_owned()));
     };
     let ask = api.effect();
     let tally = api.tally(&[&ask]).await?;
-    let first = api.attempt(&ask, url).await.map_err(Flaw::Unknown)?;
+    let first = api.executed(&ask).await?;
     let second = api.attempt(&ask, replica).await.map_err(Flaw::Unknown)?;
     same(&first, &second)?;
     tally.expect(1).await?;
@@ -78,11 +78,12 @@ pub(super) async fn in_flight(api: &Api) -> Seen {
     };
     let duplicate = async {
         tokio::time::sleep(HEAD_START).await;
-        api.send(&ask).await
+        let sent = began.elapsed();
+        api.send(&ask).await.map(|duplicate| (duplicate, sent))
     };
     let (first, duplicate) = join(first, duplicate).await;
-    let ((first, took), duplicate) = (first?, duplicate?);
-    if !first.is_success() || took < 2 * HEAD_START {
+    let ((first, took), (duplicate, sent)) = (first?, duplicate?);
+    if !first.is_success() || took < sent + HEAD_START {
         let what = format!("[slow] was not slow: {first} after {} ms", took.as_millis());
         return Err(Flaw::Unknown(what));
     }
@@ -118,8 +119,7 @@ pub(super) async fn lost_reply(api: &Api) -> Seen {
         let ask = api.effect();
         let tally = api.tally(&[&ask]).await?;
         for _ in 0..2 {
-            let through = Some(proxy.address);
-            if let Ok(reply) = api.attempt_through(&ask, api.url()?, through).await {
+            if let Ok(reply) = api.attempt_through(&ask, proxy.address).await {
                 return Err(Flaw::Unknown(format!("the proxy let through {reply}")));
             }
         }

@@ -73,8 +73,11 @@ fn lasting_headers(api: &Api, reply: &Reply) -> Vec<(String, String)> {
             && !promises.replay_header.as_deref().is_some_and(is)
             && !name.contains("ratelimit")
     };
-    let headers = reply.headers.iter().filter(|(name, _)| is_lasting(name));
-    let mut headers: Vec<_> = headers.cloned().collect();
+    let headers = reply.headers.iter().map(|(name, value)| {
+        let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+        (name.to_string(), value)
+    });
+    let mut headers: Vec<_> = headers.filter(|(name, _)| is_lasting(name)).collect();
     headers.sort();
     headers
 }
