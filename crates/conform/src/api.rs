@@ -21,7 +21,7 @@ use tokio::process::Command;
 
 use crate::{
     checks::{Flaw, quoted},
-    config::{Config, ConfigError, Count, Template, fill, unique},
+    config::{Config, ConfigError, Count, Template, addresses_of, fill, unique},
 };
 
 /// Where the service runs.
@@ -179,29 +179,20 @@ impl Api {
         proxy: SocketAddr,
     ) -> Result<Reply, String> {
         let mut request = self.request(ask, self.url())?;
-        let host = HeaderValue::try_from(authority(self.url()));
-        request
-            .headers_mut()
-            .insert(HOST, host.map_err(|error| error.to_string())?);
+        let host = HeaderValue::try_from(authority(self.url())).map_err(text_of)?;
+        request.headers_mut().insert(HOST, host);
         let _ = request.url_mut().set_ip_host(proxy.ip());
         let _ = request.url_mut().set_port(Some(proxy.port()));
         self.exchange(request).await
     }
 
     async fn exchange(&self, request: Request) -> Result<Reply, String> {
-        let response = self
-            .http
-            .execute(request)
-            .await
-            .map_err(|error| why(&error))?;
+        let executing = self.http.execute(request);
+        let response = executing.await.map_err(why)?;
         Ok(Reply {
             status: response.status().as_u16(),
             headers: response.headers().clone(),
-            body: response
-                .bytes()
-                .await
-                .map_err(|error| why(&error))?
-                .to_vec(),
+            body: response.bytes().await.map_err(why)?.to_vec(),
         })
     }
 
@@ -209,7 +200,7 @@ impl Api {
         let filled = |text: &str| fill(text, ask.number, &ask.credential);
         let template = &ask.template;
         let method = template.method.as_deref().unwrap_or("POST");
-        let method = Method::from_bytes(method.as_bytes()).map_err(|error| error.to_string())?;
+        let method = Method::from_bytes(method.as_bytes()).map_err(text_of)?;
         let path = filled(template.path.as_deref().unwrap_or("/"));
         let mut request = Request::new(method, below(url, &path));
         let media_type = match (&template.json, &template.form) {
@@ -221,22 +212,14 @@ impl Api {
         if let Some(media_type) = media_type {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
         }
-        let key_header = &self.config.promises.key_header;
-        let keys = ask.keys.iter().map(|key| (key_header, key.clone()));
-        let others = template
-            .headers
-            .iter()
-            .map(|(name, value)| (name, filled(value)));
-        for (name, value) in others.chain(keys) {
-            let name = HeaderName::try_from(name).map_err(|error| error.to_string())?;
-            let value = HeaderValue::from_bytes(value.as_bytes());
-            let value = value.map_err(|error| error.to_string())?;
-            // Two keys are two headers.
-            if ask.keys.len() > 1 {
-                headers.append(name, value);
-            } else {
-                headers.insert(name, value);
-            }
+        let value = |text: &str| HeaderValue::from_bytes(text.as_bytes()).map_err(text_of);
+        for (name, text) in &template.headers {
+            let name = HeaderName::try_from(name).map_err(text_of)?;
+            headers.insert(name, value(&filled(text))?);
+        }
+        let name = HeaderName::try_from(&self.config.promises.key_header).map_err(text_of)?;
+        for key in &ask.keys {
+            headers.append(name.clone(), value(key)?);
         }
         let body = filled(template.body().unwrap_or_default());
         let body = if ask.is_respelled {
@@ -276,12 +259,9 @@ impl Api {
                 "connections are cut on http:// only: test behind what ends TLS",
             ));
         }
-        let host = url.host_str().unwrap_or_default();
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        let port = url.port_or_known_default().unwrap_or(80);
-        let found = tokio::net::lookup_host((host, port)).await;
-        let address = found.ok().and_then(|mut addresses| addresses.next());
-        address.ok_or_else(|| unknown("the host has no address"))
+        let addresses = addresses_of(url).await.map_err(Flaw::Unknown)?;
+        let first = addresses.first().copied();
+        first.ok_or_else(|| unknown("the host has no address"))
     }
 
     /// Makes one attempt and expects a reply.
@@ -357,16 +337,21 @@ impl Api {
         Ok(counted.len())
     }
 
+    /// Whether the effects of one request are counted, and not all that there are.
+    pub(crate) fn counts_one_request(&self) -> bool {
+        let count = self.config.count.as_ref();
+        count.is_some_and(Count::is_of_one_request)
+    }
+
     /// Of each request, or one number where all effects are counted.
     async fn count_all(&self, asks: &[Ask]) -> Result<Vec<u64>, Flaw> {
         /// Commands and lists at once.
         const COUNTED_AT_ONCE: usize = 4;
-        let is_of_one = self
-            .config
-            .count
-            .as_ref()
-            .is_some_and(Count::is_of_one_request);
-        let counted = if is_of_one { asks.len() } else { 1 };
+        let counted = if self.counts_one_request() {
+            asks.len()
+        } else {
+            1
+        };
         let counts = asks.iter().take(counted).map(|ask| self.count(ask));
         stream::iter(counts)
             .buffered(COUNTED_AT_ONCE)
@@ -407,7 +392,10 @@ impl Api {
                         let values = elements.iter().filter_map(|one| one.pointer(pointer));
                         Ok(values.filter(|value| is_of(value, ask.number)).count() as u64)
                     }
-                    (Some(Value::Array(elements)), None) => Ok(elements.len() as u64),
+                    // It would not grow when the list shows as much as it can.
+                    (Some(Value::Array(_)), None) => {
+                        Err(failed("a list needs count.unique".to_owned()))
+                    }
                     (Some(Value::Number(number)), None) => number
                         .as_u64()
                         .ok_or_else(|| failed(format!("{number} is no count"))),
@@ -443,41 +431,48 @@ pub(crate) struct Tally<'a> {
 }
 
 impl Tally<'_> {
-    /// The effects of each request since. `None`: they can't be counted.
-    pub(crate) async fn made(&self) -> Result<Option<Vec<u64>>, Flaw> {
+    /// The effects of each request since. `None`: they can't be counted. A list may lag, so as long
+    /// as there are fewer than these, they are counted again.
+    pub(crate) async fn made(&self, expected: u64) -> Result<Option<Vec<u64>>, Flaw> {
         let Some(before) = &self.before else {
             return Ok(None);
         };
-        let now = self.api.count_all(&self.asks).await?;
-        let pairs = now.into_iter().zip(before);
-        Ok(Some(pairs.map(|(now, b)| now.saturating_sub(*b)).collect()))
+        let began = Instant::now();
+        loop {
+            let now = self.api.count_all(&self.asks).await?;
+            let pairs = now.into_iter().zip(before);
+            let made: Vec<u64> = pairs.map(|(now, b)| now.saturating_sub(*b)).collect();
+            let lacks = made.iter().sum::<u64>() < expected;
+            if !lacks || began.elapsed() > self.api.config.load.patience() {
+                return Ok(Some(made));
+            }
+            tokio::time::sleep(BETWEEN_RETRIES).await;
+        }
     }
 
     /// Expects so many effects of the first request.
     pub(crate) async fn expect(&self, expected: u64) -> Result<(), Flaw> {
-        let made = self.made().await?;
+        let made = self.made(expected).await?;
         match made.and_then(|made| made.first().copied()) {
-            None => Err(Flaw::Unknown(
-                "the replies are right; effects aren't counted, the config has no [count]"
-                    .to_owned(),
-            )),
-            Some(made) if made == expected => {
-                let count = self.api.config.count.as_ref();
-                if let (Some(ask), Some(true)) =
-                    (self.asks.first(), count.map(Count::is_of_one_request))
-                {
+            None => Err(Flaw::Unknown(UNCOUNTED.to_owned())),
+            Some(made) if made != expected => Err(Flaw::Violated(format!(
+                "{made} effects, and {expected} is right"
+            ))),
+            Some(made) => {
+                if let Some(ask) = self.asks.first().filter(|_| self.api.counts_one_request()) {
                     let before = self.before.iter().flatten().next().copied();
-                    let right = before.unwrap_or_default() + expected;
+                    let right = before.unwrap_or_default() + made;
                     lock(&self.api.counted).push((ask.clone(), right));
                 }
                 Ok(())
             }
-            Some(made) => Err(Flaw::Violated(format!(
-                "{made} effects, and {expected} is right"
-            ))),
         }
     }
 }
+
+/// What was seen where only replies can be compared.
+pub(crate) const UNCOUNTED: &str =
+    "the replies are right; effects aren't counted, the config has no [count]";
 
 /// How long a command may run.
 const COMMAND_LIMIT: Duration = Duration::from_secs(120);
@@ -538,8 +533,14 @@ fn respelled(body: &str) -> String {
     }
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "`map_err` passes it")]
+fn text_of(error: impl ToString) -> String {
+    error.to_string()
+}
+
 /// Why there was no reply, without the URL.
-fn why(error: &reqwest::Error) -> String {
+#[allow(clippy::needless_pass_by_value, reason = "`map_err` passes it")]
+fn why(error: reqwest::Error) -> String {
     let kind = if error.is_timeout() {
         "no answer in time"
     } else if error.is_connect() {

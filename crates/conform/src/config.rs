@@ -1,7 +1,11 @@
 //! What the API under test is: the requests to send, how their effects are counted, and what the
 //! API promises where specifications differ. A TOML file, `--init` writes one.
 
-use std::{collections::BTreeMap, net::IpAddr, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use reqwest::{
     Method, Url,
@@ -410,14 +414,7 @@ pub async fn target(url: &str, is_own: bool) -> Result<Url, ConfigError> {
     if is_own {
         return Ok(parsed);
     }
-    let host = parsed.host_str().unwrap_or_default();
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let port = parsed.port_or_known_default().unwrap_or(80);
-    let found = lookup_host((host, port)).await;
-    let addresses: Vec<_> = found.map_err(|error| wrong(&error.to_string()))?.collect();
-    if addresses.is_empty() {
-        return Err(wrong("the host has no address"));
-    }
+    let addresses = addresses_of(&parsed).await.map_err(|what| wrong(&what))?;
     match addresses.iter().find(|address| !is_near(address.ip())) {
         None => Ok(parsed),
         Some(address) => Err(wrong(&format!(
@@ -426,6 +423,19 @@ pub async fn target(url: &str, is_own: bool) -> Result<Url, ConfigError> {
             address.ip()
         ))),
     }
+}
+
+/// At least one address.
+pub(crate) async fn addresses_of(url: &Url) -> Result<Vec<SocketAddr>, String> {
+    let host = url.host_str().unwrap_or_default();
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let port = url.port_or_known_default().unwrap_or(80);
+    let found = lookup_host((host, port)).await;
+    let addresses: Vec<_> = found.map_err(|error| error.to_string())?.collect();
+    if addresses.is_empty() {
+        return Err("the host has no address".to_owned());
+    }
+    Ok(addresses)
 }
 
 /// Whether the address is of this machine, or of a private network.

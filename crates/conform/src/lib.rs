@@ -50,7 +50,7 @@ pub async fn run(
         return Err(ConfigError(format!("there is no check {unknown}")));
     }
     let is_wanted = |check: &&Check| only.is_empty() || only.iter().any(|n| n == check.name);
-    let wanted: Vec<&Check> = CHECKS.iter().filter(is_wanted).collect();
+    let wanted: Vec<&'static Check> = CHECKS.iter().filter(is_wanted).collect();
     let api = Api::new(config, service)?;
     probe(&api).await?;
     let mut findings = Vec::new();
@@ -72,7 +72,7 @@ async fn probe(api: &Api) -> Result<(), ConfigError> {
     let seen = async {
         let tally = api.tally(&[&ask]).await?;
         api.executed(&ask).await?;
-        match tally.made().await?.and_then(|made| made.first().copied()) {
+        match tally.made(1).await?.and_then(|made| made.first().copied()) {
             None | Some(1) => Ok(()),
             Some(made) => Err(Flaw::Unknown(format!(
                 "one request was sent, and [count] counted {made} effects"

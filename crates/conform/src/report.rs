@@ -12,62 +12,60 @@ use crate::checks::{Check, Flaw, Seen, Severity};
 pub enum Outcome {
     /// The rule holds, as far as it was tried.
     Holds,
-    /// The rule is broken.
-    Violated,
+    /// An effect can happen twice, be lost, or be of another client.
+    ViolatesMust,
+    /// Clients can't know what happened, or a mistake of theirs stays hidden.
+    ViolatesShould,
     /// The config doesn't have what the check needs, or the API promises nothing.
     NotKnown,
+}
+
+impl Outcome {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::ViolatesMust => "VIOLATES A MUST",
+            Self::ViolatesShould => "violates a SHOULD",
+            Self::NotKnown => "not known",
+        }
+    }
+
+    /// Whether the rule is broken.
+    #[must_use]
+    pub fn is_violation(self) -> bool {
+        matches!(self, Self::ViolatesMust | Self::ViolatesShould)
+    }
 }
 
 /// One check and what it saw.
 #[derive(Debug, Clone, Serialize)]
 pub struct Finding {
-    /// The check's name.
-    pub name: &'static str,
-    /// What must hold.
-    pub rule: &'static str,
-    /// Who says so.
-    pub source: &'static str,
-    /// How much the rule weighs, or, if it is broken, what was seen.
-    pub severity: Severity,
+    /// The check.
+    #[serde(flatten)]
+    pub check: &'static Check,
     /// How it ended.
     pub outcome: Outcome,
     /// What was seen.
     pub seen: String,
-    /// What a violation can cost.
-    pub cost: &'static str,
-    /// How to mend it.
-    pub mend: &'static str,
     /// How long the check took.
-    pub milliseconds: u64,
+    pub milliseconds: u128,
 }
 
 impl Finding {
-    pub(crate) fn new(check: &Check, seen: Seen, took: Duration) -> Self {
-        let (outcome, severity, seen) = match seen {
-            Ok(seen) => (Outcome::Holds, check.severity, seen),
-            Err(Flaw::Violated(seen)) => (Outcome::Violated, check.severity, seen),
-            Err(Flaw::Lesser(seen)) => (Outcome::Violated, Severity::Should, seen),
-            Err(Flaw::Unknown(seen)) => (Outcome::NotKnown, check.severity, seen),
+    pub(crate) fn new(check: &'static Check, seen: Seen, took: Duration) -> Self {
+        let (outcome, seen) = match (seen, check.severity) {
+            (Ok(seen), _) => (Outcome::Holds, seen),
+            (Err(Flaw::Violated(seen)), Severity::Must) => (Outcome::ViolatesMust, seen),
+            (Err(Flaw::Violated(seen)), Severity::Should) | (Err(Flaw::Lesser(seen)), _) => {
+                (Outcome::ViolatesShould, seen)
+            }
+            (Err(Flaw::Unknown(seen)), _) => (Outcome::NotKnown, seen),
         };
         Self {
-            name: check.name,
-            rule: check.rule,
-            source: check.source,
-            severity,
+            check,
             outcome,
             seen,
-            cost: check.cost,
-            mend: check.mend,
-            milliseconds: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-        }
-    }
-
-    fn verdict(&self) -> &'static str {
-        match (self.outcome, self.severity) {
-            (Outcome::Holds, _) => "holds",
-            (Outcome::Violated, Severity::Must) => "VIOLATES A MUST",
-            (Outcome::Violated, Severity::Should) => "violates a SHOULD",
-            (Outcome::NotKnown, _) => "not known",
+            milliseconds: took.as_millis(),
         }
     }
 }
@@ -89,48 +87,69 @@ pub struct Report {
 }
 
 impl Report {
-    /// The findings that ended so.
-    pub fn ended(&self, outcome: Outcome) -> impl Iterator<Item = &Finding> {
-        self.findings.iter().filter(move |f| f.outcome == outcome)
+    /// The findings whose outcome is one of these.
+    fn ended(&self, outcome: impl Fn(Outcome) -> bool) -> impl Iterator<Item = &Finding> {
+        self.findings
+            .iter()
+            .filter(move |finding| outcome(finding.outcome))
+    }
+
+    /// The names of the checks that ended so.
+    #[must_use]
+    pub fn names(&self, outcome: impl Fn(Outcome) -> bool) -> Vec<&'static str> {
+        self.ended(outcome)
+            .map(|finding| finding.check.name)
+            .collect()
     }
 
     /// Whether a MUST is violated.
     #[must_use]
     pub fn violates_a_must(&self) -> bool {
-        self.ended(Outcome::Violated)
-            .any(|finding| finding.severity == Severity::Must)
+        self.ended(|outcome| outcome == Outcome::ViolatesMust)
+            .next()
+            .is_some()
     }
 
     /// A line for each check, and then what is wrong, what it can cost, and how to mend it.
     #[must_use]
     pub fn table(&self) -> String {
         let mut text = String::new();
-        for finding in &self.findings {
-            let seen = finding.seen.lines().next().unwrap_or_default();
+        for Finding {
+            check,
+            outcome,
+            seen,
+            ..
+        } in &self.findings
+        {
+            let seen = seen.lines().next().unwrap_or_default();
             let seen: String = seen.chars().take(100).collect();
-            let (name, verdict) = (finding.name, finding.verdict());
-            let _ = writeln!(text, "{name:<18} {verdict:<17} {seen}");
+            let _ = writeln!(text, "{:<18} {:<17} {seen}", check.name, outcome.words());
         }
-        for finding in self.ended(Outcome::Violated) {
-            let Finding {
+        for Finding {
+            check,
+            outcome,
+            seen,
+            ..
+        } in self.ended(Outcome::is_violation)
+        {
+            let Check {
                 name,
                 rule,
                 source,
-                seen,
                 cost,
                 mend,
                 ..
-            } = finding;
-            let verdict = finding.verdict();
+            } = check;
+            let outcome = outcome.words();
             let _ = write!(
                 text,
-                "\n{name} {verdict}: {rule}\n  seen    {seen}\n  cost    {cost}\n  mend    {mend}\n  \
+                "\n{name} {outcome}: {rule}\n  seen    {seen}\n  cost    {cost}\n  mend    {mend}\n  \
                  source  {source}\n"
             );
         }
-        let count = |outcome| self.ended(outcome).count();
-        let (holds, violated) = (count(Outcome::Holds), count(Outcome::Violated));
-        let unknown = count(Outcome::NotKnown);
+        let violated = self.ended(Outcome::is_violation).count();
+        let unknown = self.ended(|outcome| outcome == Outcome::NotKnown).count();
+        let holds = self.findings.len() - violated - unknown;
         let _ = writeln!(
             text,
             "\n{holds} hold, {violated} violated, {unknown} not known"
@@ -154,32 +173,35 @@ impl Report {
     /// violated SHOULD passes, with what was seen as its output.
     #[must_use]
     pub fn junit(&self) -> String {
-        let failures = self
-            .ended(Outcome::Violated)
-            .filter(|finding| finding.severity == Severity::Must)
-            .count();
-        let (tests, skipped) = (self.findings.len(), self.ended(Outcome::NotKnown).count());
+        let count = |outcome| self.ended(|one| one == outcome).count();
         let mut xml = format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"charge-once-conform\" \
-             tests=\"{tests}\" failures=\"{failures}\" skipped=\"{skipped}\">\n"
+             tests=\"{}\" failures=\"{}\" skipped=\"{}\">\n",
+            self.findings.len(),
+            count(Outcome::ViolatesMust),
+            count(Outcome::NotKnown)
         );
-        for finding in &self.findings {
-            let (seconds, thousandths) = (finding.milliseconds / 1000, finding.milliseconds % 1000);
-            let (name, rule, seen) = (finding.name, escape(finding.rule), escape(&finding.seen));
-            let body = match (finding.outcome, finding.severity) {
-                (Outcome::Violated, Severity::Must) => {
-                    format!("<failure message=\"{rule}\">{seen}</failure>")
-                }
-                (Outcome::NotKnown, _) => format!("<skipped message=\"{seen}\"/>"),
-                (Outcome::Holds, _) | (Outcome::Violated, Severity::Should) => {
-                    let verdict = finding.verdict();
-                    format!("<system-out>{verdict}: {seen}</system-out>")
+        for Finding {
+            check,
+            outcome,
+            seen,
+            milliseconds,
+        } in &self.findings
+        {
+            let (rule, seen) = (escape(check.rule), escape(seen));
+            let body = match outcome {
+                Outcome::ViolatesMust => format!("<failure message=\"{rule}\">{seen}</failure>"),
+                Outcome::NotKnown => format!("<skipped message=\"{seen}\"/>"),
+                Outcome::Holds | Outcome::ViolatesShould => {
+                    format!("<system-out>{}: {seen}</system-out>", outcome.words())
                 }
             };
+            let (seconds, thousandths) = (milliseconds / 1000, milliseconds % 1000);
             let _ = writeln!(
                 xml,
-                "  <testcase classname=\"conform\" name=\"{name}\" \
-                 time=\"{seconds}.{thousandths:03}\">{body}</testcase>"
+                "  <testcase classname=\"conform\" name=\"{}\" \
+                 time=\"{seconds}.{thousandths:03}\">{body}</testcase>",
+                check.name
             );
         }
         xml.push_str("</testsuite>\n");

@@ -17,7 +17,7 @@ use rand::seq::SliceRandom;
 use tokio::sync::watch;
 
 use crate::{
-    api::{Api, Ask, Crash, Reply, lock, shell},
+    api::{Api, Ask, Crash, Reply, UNCOUNTED, lock, shell},
     checks::{Flaw, Seen},
     proxy::{CutAt, Proxy},
 };
@@ -146,7 +146,7 @@ async fn storm(api: &Api, crash: Option<&Crash>) -> Seen {
             });
         }
     }
-    judge(api, &keys, tally.made().await?)?;
+    judge(api, &keys, tally.made(keys.len() as u64).await?)?;
     let (keys, visits) = (keys.len(), plan.len());
     Ok(format!(
         "{keys} keys, {visits} requests, {crashes} crashes: one effect and one answer each"
@@ -198,8 +198,7 @@ async fn visit(
 /// What must hold of each key: one request has the effect and one answer, and the other one is
 /// refused every time.
 fn judge(api: &Api, keys: &[KeyHistory], made: Option<Vec<u64>>) -> Result<(), Flaw> {
-    let count = api.config.count.as_ref();
-    let is_of_one = count.is_some_and(|count| count.is_of_one_request());
+    let is_of_one = api.counts_one_request();
     let mut of_each = made.iter().flatten();
     for key in keys {
         let key_made: Vec<u64> = of_each.by_ref().take(key.variants.len()).copied().collect();
@@ -210,9 +209,7 @@ fn judge(api: &Api, keys: &[KeyHistory], made: Option<Vec<u64>>) -> Result<(), F
         }
     }
     match made {
-        None => Err(Flaw::Unknown(
-            "the answers are right; effects aren't counted, the config has no [count]".to_owned(),
-        )),
+        None => Err(Flaw::Unknown(UNCOUNTED.to_owned())),
         // It counts all effects, whichever request they are of.
         Some(made) if !is_of_one && made.first() != Some(&(keys.len() as u64)) => {
             let (made, keys) = (made.first().copied().unwrap_or_default(), keys.len());

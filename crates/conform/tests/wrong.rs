@@ -2,6 +2,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::indexing_slicing,
     reason = "a test may stop at the first surprise"
 )]
 
@@ -67,21 +68,17 @@ async fn report_on(mistake: &str) -> Report {
     run(config(), service, &[], |_, _, _| {}).await.unwrap()
 }
 
-fn names(report: &Report, outcome: Outcome) -> Vec<&'static str> {
-    report.ended(outcome).map(|finding| finding.name).collect()
-}
-
 #[tokio::test]
 async fn no_check_fires_on_a_right_server() {
     let report = report_on("none").await;
     assert_eq!(
-        names(&report, Outcome::Violated),
+        report.names(Outcome::is_violation),
         [""; 0],
         "{}",
         report.table()
     );
     assert_eq!(
-        names(&report, Outcome::NotKnown),
+        report.names(|outcome| outcome == Outcome::NotKnown),
         ["crash"],
         "{}",
         report.table()
@@ -91,7 +88,7 @@ async fn no_check_fires_on_a_right_server() {
 /// Expects the check that is meant for the mistake, and no others than those in which it shows too.
 async fn is_found(mistake: &str, meant: &str, others: &[&str]) {
     let report = report_on(mistake).await;
-    let violated = names(&report, Outcome::Violated);
+    let violated = report.names(Outcome::is_violation);
     assert!(report.violates_a_must(), "{}", report.table());
     assert!(violated.contains(&meant), "{}", report.table());
     let is_known = |name: &&&str| **name != meant && !others.contains(name);
@@ -145,6 +142,50 @@ async fn a_scope_of_api_keys_is_found_by_a_rotated_credential() {
     is_found("scope-by-api-key", "rotated_credential", &[]).await;
 }
 
+#[test]
+fn the_program_says_in_its_exit_code_what_it_found() {
+    let server = Wrong::start("no-fingerprint", "127.0.0.1:0");
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/wrong/api.toml");
+    let junit = std::env::temp_dir().join(format!("conform-{}.xml", server.process.id()));
+    let conform = |url: &str, arguments: &[&str]| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_charge-once-conform"));
+        program.args([url, "--config", config]).args(arguments);
+        let output = program.output().unwrap();
+        let printed = String::from_utf8(output.stdout).unwrap();
+        (
+            output.status.code(),
+            printed,
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (code, table, _) = conform(&server.url, &["--only", "key_required"]);
+    assert_eq!(code, Some(0), "{table}");
+
+    let junit_path = junit.to_str().unwrap();
+    let options = ["--only", "reuse_body", "--json", "--junit", junit_path];
+    let (code, json, _) = conform(&server.url, &options);
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(code, Some(1), "{json}");
+    assert_eq!(report["findings"][0]["outcome"], "violates_must", "{json}");
+    let xml = std::fs::read_to_string(&junit).unwrap();
+    assert!(xml.contains(r#"failures="1""#), "{xml}");
+    std::fs::remove_file(junit).unwrap();
+
+    for (url, arguments, complaint) in [
+        ("http://192.0.2.1", &[][..], "--i-own-this"),
+        (&server.url, &["--only", "races"], "there is no check races"),
+        (
+            &format!("{}/elsewhere", server.url),
+            &[],
+            "[effect] does not work",
+        ),
+    ] {
+        let (code, _, error) = conform(url, arguments);
+        assert_eq!(code, Some(2), "{error}");
+        assert!(error.contains(complaint), "{error}");
+    }
+}
+
 /// It is right in all else, and keeps its keys in memory.
 #[tokio::test]
 async fn a_memory_that_a_crash_empties_is_found() {
@@ -175,7 +216,7 @@ async fn a_memory_that_a_crash_empties_is_found() {
     let _ = std::fs::remove_file(pid);
     let report = report.unwrap();
     assert_eq!(
-        names(&report, Outcome::Violated),
+        report.names(Outcome::is_violation),
         ["crash"],
         "{}",
         report.table()

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Sends the request from all clients at once, to each replica in turn. Each gets the one answer,
-/// or 409 and the answer later. Returns the answer, and how many got 409.
+/// or is told to come again and gets it later. Returns the answer, and how many got 409.
 async fn race(api: &Api, ask: &Ask) -> Result<(Reply, usize), Flaw> {
     let targets = api.each_url().take(api.config.load.clients);
     let attempts = join_all(targets.map(|url| api.attempt(ask, url))).await;
@@ -22,6 +22,7 @@ async fn race(api: &Api, ask: &Ask) -> Result<(Reply, usize), Flaw> {
     for attempt in attempts {
         match attempt {
             Ok(reply) if reply.status == 409 => conflicts += 1,
+            Ok(reply) if reply.status == 429 => {}
             Ok(reply) => same(&answer, &reply)?,
             Err(error) => return Err(Flaw::Violated(format!("a racer got no reply: {error}"))),
         }
