@@ -22,6 +22,7 @@ COPY Cargo.toml Cargo.lock ./
 COPY crates/api-keys/Cargo.toml crates/api-keys/
 COPY crates/bench/Cargo.toml crates/bench/
 COPY crates/client/Cargo.toml crates/client/
+COPY crates/conform/Cargo.toml crates/conform/
 COPY crates/connections/Cargo.toml crates/connections/
 COPY crates/console/Cargo.toml crates/console/
 COPY crates/database/Cargo.toml crates/database/

@@ -18,6 +18,7 @@ const NOWHERE: &str = "postgres://nowhere.invalid/nothing";
 
 /// Crates that ask no database.
 const WITHOUT_DATABASE: &[&str] = &[
+    "conform",
     "connections",
     "edge",
     "faults",

@@ -1,0 +1,579 @@
+//! The API under test: how it is asked, what it answers, and how many effects it has made.
+
+use std::{
+    net::SocketAddr,
+    process::Stdio,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use reqwest::{
+    Body, Client, Method, Request, Url,
+    header::{CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue},
+    redirect::Policy,
+};
+use serde_json::Value;
+use tokio::process::Command;
+
+use crate::{
+    checks::{Flaw, quoted},
+    config::{Config, ConfigError, Count, Template, addresses_of, fill, unique},
+};
+
+/// Where the service runs.
+#[derive(Debug, Clone)]
+pub struct Service {
+    /// Its URL, below which all paths are.
+    pub url: Url,
+    /// Other processes on the same database.
+    pub replicas: Vec<Url>,
+    /// How its process at `url` is killed.
+    pub crash: Option<Crash>,
+}
+
+/// Commands that end the service and start it again.
+#[derive(Debug, Clone)]
+pub struct Crash {
+    /// Ends it as a crash does: `kill -9`.
+    pub kill: String,
+    /// Starts it, and returns.
+    pub start: String,
+}
+
+#[derive(Debug)]
+pub(crate) struct Api {
+    pub(crate) config: Config,
+    pub(crate) service: Service,
+    http: Client,
+    numbers: AtomicU32,
+    /// Requests whose effects were as many as is right, with what is counted then.
+    counted: Mutex<Vec<(Ask, u64)>>,
+}
+
+/// A request under a key. Every attempt sends the same.
+#[derive(Debug, Clone)]
+pub(crate) struct Ask {
+    pub(crate) template: Template,
+    /// What tells it from all other requests.
+    pub(crate) number: u32,
+    pub(crate) credential: String,
+    /// Usually one. Each is sent as a header of its own.
+    pub(crate) keys: Vec<String>,
+    /// Its JSON in another order of members, with other whitespace.
+    pub(crate) is_respelled: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Reply {
+    pub(crate) fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    pub(crate) fn is_refusal(&self) -> bool {
+        (400..500).contains(&self.status)
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    pub(crate) fn is_same_outcome(&self, other: &Self) -> bool {
+        self.status == other.status && self.body == other.body
+    }
+
+    /// Neither "try again" nor "in use": an answer that stays.
+    fn is_definite(&self) -> bool {
+        self.status < 500 && !matches!(self.status, 408 | 409 | 425 | 429)
+    }
+}
+
+impl std::fmt::Display for Reply {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.status, quoted(&self.body))
+    }
+}
+
+impl Api {
+    pub(crate) fn new(config: Config, service: Service) -> Result<Self, ConfigError> {
+        // Another part of the process may have chosen a provider before.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let http = Client::builder()
+            .no_proxy()
+            .redirect(Policy::none())
+            // A connection for each request: one that an earlier check has cut must fail no later
+            // one.
+            .pool_max_idle_per_host(0)
+            .timeout(config.load.patience() + Duration::from_secs(5))
+            .build()
+            .map_err(|error| ConfigError(error.to_string()))?;
+        Ok(Self {
+            config,
+            service,
+            http,
+            numbers: AtomicU32::new(rand::random::<u32>() >> 1),
+            counted: Mutex::default(),
+        })
+    }
+
+    /// The request of a template, new, under a new key.
+    pub(crate) fn ask(&self, template: &Template) -> Ask {
+        let number = (self.numbers.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff).max(1);
+        Ask {
+            template: template.over(&self.config.effect),
+            number,
+            credential: self.config.accounts.credential.clone(),
+            keys: vec![self.key()],
+            is_respelled: false,
+        }
+    }
+
+    pub(crate) fn effect(&self) -> Ask {
+        self.ask(&self.config.effect)
+    }
+
+    /// Another request under the same key.
+    pub(crate) fn rival(&self, ask: &Ask) -> Result<Ask, Flaw> {
+        let other = given(self.config.other.as_ref(), "other")?;
+        let keys = ask.keys.clone();
+        Ok(Ask {
+            keys,
+            ..self.ask(other)
+        })
+    }
+
+    pub(crate) fn key(&self) -> String {
+        format!("conform-{:032x}", rand::random::<u128>())
+    }
+
+    pub(crate) fn url(&self) -> &Url {
+        &self.service.url
+    }
+
+    /// The URL of each replica in turn, without an end.
+    pub(crate) fn each_url(&self) -> impl Iterator<Item = &Url> {
+        let service = &self.service;
+        std::iter::once(&service.url)
+            .chain(&service.replicas)
+            .cycle()
+    }
+
+    /// Makes one attempt. An error says why there was no reply.
+    pub(crate) async fn attempt(&self, ask: &Ask, url: &Url) -> Result<Reply, String> {
+        self.exchange(self.request(ask, url)?).await
+    }
+
+    /// As `attempt`, by way of a proxy.
+    pub(crate) async fn attempt_through(
+        &self,
+        ask: &Ask,
+        proxy: SocketAddr,
+    ) -> Result<Reply, String> {
+        let mut request = self.request(ask, self.url())?;
+        let host = HeaderValue::try_from(authority(self.url())).map_err(text_of)?;
+        request.headers_mut().insert(HOST, host);
+        let _ = request.url_mut().set_ip_host(proxy.ip());
+        let _ = request.url_mut().set_port(Some(proxy.port()));
+        self.exchange(request).await
+    }
+
+    async fn exchange(&self, request: Request) -> Result<Reply, String> {
+        let executing = self.http.execute(request);
+        let response = executing.await.map_err(why)?;
+        Ok(Reply {
+            status: response.status().as_u16(),
+            headers: response.headers().clone(),
+            body: response.bytes().await.map_err(why)?.to_vec(),
+        })
+    }
+
+    fn request(&self, ask: &Ask, url: &Url) -> Result<Request, String> {
+        let filled = |text: &str| fill(text, ask.number, &ask.credential);
+        let template = &ask.template;
+        let method = template.method.as_deref().unwrap_or("POST");
+        let method = Method::from_bytes(method.as_bytes()).map_err(text_of)?;
+        let path = filled(template.path.as_deref().unwrap_or("/"));
+        let mut request = Request::new(method, below(url, &path));
+        let media_type = match (&template.json, &template.form) {
+            (Some(_), _) => Some("application/json"),
+            (None, Some(_)) => Some("application/x-www-form-urlencoded"),
+            (None, None) => None,
+        };
+        let headers = request.headers_mut();
+        if let Some(media_type) = media_type {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
+        }
+        let value = |text: &str| HeaderValue::from_bytes(text.as_bytes()).map_err(text_of);
+        for (name, text) in &template.headers {
+            let name = HeaderName::try_from(name).map_err(text_of)?;
+            headers.insert(name, value(&filled(text))?);
+        }
+        let name = HeaderName::try_from(&self.config.promises.key_header).map_err(text_of)?;
+        for key in &ask.keys {
+            headers.append(name.clone(), value(key)?);
+        }
+        let body = filled(template.body().unwrap_or_default());
+        let body = if ask.is_respelled {
+            respelled(&body)
+        } else {
+            body
+        };
+        *request.body_mut() = Some(body.into());
+        Ok(request)
+    }
+
+    /// The request as HTTP/1.1 writes it, for connections that end in the middle of it.
+    pub(crate) fn bytes(&self, ask: &Ask) -> Result<Vec<u8>, Flaw> {
+        let request = self.request(ask, self.url()).map_err(Flaw::Unknown)?;
+        let (url, method) = (request.url(), request.method());
+        let target = url
+            .query()
+            .map_or_else(String::new, |query| format!("?{query}"));
+        let target = format!("{}{target}", url.path());
+        let mut bytes =
+            format!("{method} {target} HTTP/1.1\r\nHost: {}\r\n", authority(url)).into_bytes();
+        for (name, value) in request.headers() {
+            bytes.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
+        }
+        let body = request.body().and_then(Body::as_bytes).unwrap_or_default();
+        bytes.extend(format!("Content-Length: {}\r\n\r\n", body.len()).bytes());
+        bytes.extend(body);
+        Ok(bytes)
+    }
+
+    /// Where connections can be cut. TLS hides what a connection carries, so it is plain HTTP only.
+    pub(crate) async fn plain_address(&self) -> Result<SocketAddr, Flaw> {
+        let url = self.url();
+        let unknown = |what: &str| Flaw::Unknown(what.to_owned());
+        if url.scheme() != "http" {
+            return Err(unknown(
+                "connections are cut on http:// only: test behind what ends TLS",
+            ));
+        }
+        let addresses = addresses_of(url).await.map_err(Flaw::Unknown)?;
+        let first = addresses.first().copied();
+        first.ok_or_else(|| unknown("the host has no address"))
+    }
+
+    /// Makes one attempt and expects a reply.
+    pub(crate) async fn send(&self, ask: &Ask) -> Result<Reply, Flaw> {
+        let reply = self.attempt(ask, self.url()).await;
+        reply.map_err(|error| Flaw::Unknown(format!("no reply: {error}")))
+    }
+
+    /// Makes the first attempt, which must succeed.
+    pub(crate) async fn executed(&self, ask: &Ask) -> Result<Reply, Flaw> {
+        let reply = self.send(ask).await?;
+        if reply.is_success() {
+            Ok(reply)
+        } else {
+            Err(Flaw::Unknown(format!("a new request got {reply}")))
+        }
+    }
+
+    /// Retries until there is an answer that stays, as a client does.
+    pub(crate) async fn settle(&self, ask: &Ask) -> Result<Reply, Flaw> {
+        let began = Instant::now();
+        for (attempts, url) in (1..).zip(self.each_url()) {
+            let last = match self.attempt(ask, url).await {
+                Ok(reply) if reply.is_definite() || self.is_marked(&reply) => return Ok(reply),
+                Ok(reply) => reply.to_string(),
+                Err(error) => error,
+            };
+            if began.elapsed() > self.config.load.patience() {
+                let seconds = self.config.load.patience_seconds;
+                return Err(Flaw::Violated(format!(
+                    "{attempts} retries within {seconds} s got no answer that stays, the last one: \
+                     {last}"
+                )));
+            }
+            tokio::time::sleep(BETWEEN_RETRIES).await;
+        }
+        Err(Flaw::Unknown("there is no URL".to_owned()))
+    }
+
+    /// Whether the reply says that it is a replay.
+    pub(crate) fn is_marked(&self, reply: &Reply) -> bool {
+        let name = self.config.promises.replay_header.as_deref();
+        name.and_then(|name| reply.header(name))
+            .is_some_and(|value| value.eq_ignore_ascii_case("true"))
+    }
+
+    /// Begins to count the effects of some requests.
+    pub(crate) async fn tally<'a>(&'a self, asks: &[&Ask]) -> Result<Tally<'a>, Flaw> {
+        let asks: Vec<Ask> = asks.iter().map(|&ask| ask.clone()).collect();
+        let before = match &self.config.count {
+            Some(_) => Some(self.count_all(&asks).await?),
+            None => None,
+        };
+        Ok(Tally {
+            api: self,
+            asks,
+            before,
+        })
+    }
+
+    /// Counts the effects of earlier checks' requests again. Returns how many requests that were.
+    pub(crate) async fn recount(&self) -> Result<usize, Flaw> {
+        let counted = std::mem::take(&mut *lock(&self.counted));
+        for (ask, right) in &counted {
+            let now = self.count(ask).await?;
+            if now > *right {
+                return Err(Flaw::Violated(format!(
+                    "an effect of {} came after its check: {now} now, and {right} is right",
+                    unique(ask.number)
+                )));
+            }
+        }
+        Ok(counted.len())
+    }
+
+    /// Whether the effects of one request are counted, and not all that there are.
+    pub(crate) fn counts_one_request(&self) -> bool {
+        let count = self.config.count.as_ref();
+        count.is_some_and(Count::is_of_one_request)
+    }
+
+    /// Of each request, or one number where all effects are counted.
+    async fn count_all(&self, asks: &[Ask]) -> Result<Vec<u64>, Flaw> {
+        /// Commands and lists at once.
+        const COUNTED_AT_ONCE: usize = 4;
+        let counted = if self.counts_one_request() {
+            asks.len()
+        } else {
+            1
+        };
+        let counts = asks.iter().take(counted).map(|ask| self.count(ask));
+        stream::iter(counts)
+            .buffered(COUNTED_AT_ONCE)
+            .try_collect()
+            .await
+    }
+
+    async fn count(&self, ask: &Ask) -> Result<u64, Flaw> {
+        let failed = |what: String| Flaw::Unknown(format!("effects can't be counted: {what}"));
+        let filled = |text: &str| fill(text, ask.number, &ask.credential);
+        match &self.config.count {
+            None => Err(failed("the config has no [count]".to_owned())),
+            Some(Count::Command { command }) => {
+                let printed = shell(&filled(command), true).await.map_err(failed)?;
+                let number = printed.trim().parse();
+                number.map_err(|_| failed(format!("the command printed {printed:?}")))
+            }
+            Some(Count::List {
+                list,
+                items,
+                unique: pointer,
+            }) => {
+                let listing = Ask {
+                    template: Template {
+                        method: Some("GET".to_owned()),
+                        path: Some(list.clone()),
+                        headers: self.config.effect.headers.clone(),
+                        ..Template::default()
+                    },
+                    keys: Vec::new(),
+                    ..ask.clone()
+                };
+                let reply = self.attempt(&listing, self.url()).await.map_err(failed)?;
+                let list = serde_json::from_slice::<Value>(&reply.body).ok();
+                let found = list.as_ref().and_then(|list| list.pointer(items));
+                match (found, pointer) {
+                    (Some(Value::Array(elements)), Some(pointer)) => {
+                        let values = elements.iter().filter_map(|one| one.pointer(pointer));
+                        Ok(values.filter(|value| is_of(value, ask.number)).count() as u64)
+                    }
+                    // It would not grow when the list shows as much as it can.
+                    (Some(Value::Array(_)), None) => {
+                        Err(failed("a list needs count.unique".to_owned()))
+                    }
+                    (Some(Value::Number(number)), None) => number
+                        .as_u64()
+                        .ok_or_else(|| failed(format!("{number} is no count"))),
+                    _ => Err(failed(format!("the list got {reply}"))),
+                }
+            }
+        }
+    }
+}
+
+/// So that a service which answers 409 at once is not asked more often than a client would.
+const BETWEEN_RETRIES: Duration = Duration::from_millis(50);
+
+/// Locks whatever a panic left.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn is_of(value: &Value, number: u32) -> bool {
+    value.as_str() == Some(&unique(number)) || value.as_u64() == Some(u64::from(number))
+}
+
+/// A part of the config that a check needs.
+pub(crate) fn given<'a, T>(part: Option<&'a T>, name: &str) -> Result<&'a T, Flaw> {
+    part.ok_or_else(|| Flaw::Unknown(format!("the config has no {name}")))
+}
+
+/// Effects since some moment.
+pub(crate) struct Tally<'a> {
+    api: &'a Api,
+    asks: Vec<Ask>,
+    before: Option<Vec<u64>>,
+}
+
+impl Tally<'_> {
+    /// The effects of each request since. `None`: they can't be counted. A list may lag, so as long
+    /// as there are fewer than these, they are counted again.
+    pub(crate) async fn made(&self, expected: u64) -> Result<Option<Vec<u64>>, Flaw> {
+        let Some(before) = &self.before else {
+            return Ok(None);
+        };
+        let began = Instant::now();
+        loop {
+            let now = self.api.count_all(&self.asks).await?;
+            let pairs = now.into_iter().zip(before);
+            let made: Vec<u64> = pairs.map(|(now, b)| now.saturating_sub(*b)).collect();
+            let lacks = made.iter().sum::<u64>() < expected;
+            if !lacks || began.elapsed() > self.api.config.load.patience() {
+                return Ok(Some(made));
+            }
+            tokio::time::sleep(BETWEEN_RETRIES).await;
+        }
+    }
+
+    /// Expects so many effects of the first request.
+    pub(crate) async fn expect(&self, expected: u64) -> Result<(), Flaw> {
+        let made = self.made(expected).await?;
+        match made.and_then(|made| made.first().copied()) {
+            None => Err(Flaw::Unknown(UNCOUNTED.to_owned())),
+            Some(made) if made != expected => Err(Flaw::Violated(format!(
+                "{made} effects, and {expected} is right"
+            ))),
+            Some(made) => {
+                if let Some(ask) = self.asks.first().filter(|_| self.api.counts_one_request()) {
+                    let before = self.before.iter().flatten().next().copied();
+                    let right = before.unwrap_or_default() + made;
+                    lock(&self.api.counted).push((ask.clone(), right));
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// What was seen where only replies can be compared.
+pub(crate) const UNCOUNTED: &str =
+    "the replies are right; effects aren't counted, the config has no [count]";
+
+/// How long a command may run.
+const COMMAND_LIMIT: Duration = Duration::from_secs(120);
+
+/// Runs a command of the shell. Returns what it printed, if it is read, or why it failed. A process
+/// that the command leaves behind may keep an output open that is not read.
+pub(crate) async fn shell(command: &str, reads: bool) -> Result<String, String> {
+    let stdout = if reads { Stdio::piped() } else { Stdio::null() };
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", command])
+        .stdin(Stdio::null())
+        .stdout(stdout)
+        .kill_on_drop(true);
+    let running = async { shell.spawn()?.wait_with_output().await };
+    let ended = tokio::time::timeout(COMMAND_LIMIT, running).await;
+    let failed = |what: String| format!("`{command}` failed: {what}");
+    match ended {
+        Err(_) => Err(failed("it ran for too long".to_owned())),
+        Ok(Err(error)) => Err(failed(error.to_string())),
+        Ok(Ok(output)) if !output.status.success() => Err(failed(output.status.to_string())),
+        Ok(Ok(output)) => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+    }
+}
+
+/// The URL of a path with a query below the URL of the service.
+fn below(base: &Url, path: &str) -> Url {
+    let (path, query) = match path.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (path, None),
+    };
+    let mut url = base.clone();
+    url.set_path(&format!("{}{path}", base.path().trim_end_matches('/')));
+    url.set_query(query);
+    url
+}
+
+fn authority(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    match url.port() {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    }
+}
+
+/// The same JSON: members in reverse order, on lines of their own.
+fn respelled(body: &str) -> String {
+    match serde_json::from_str::<Value>(body) {
+        Ok(Value::Object(members)) => {
+            let reversed = members.iter().rev().map(|(name, value)| {
+                let name = Value::String(name.clone());
+                format!("{name} : {value}")
+            });
+            format!("{{\n  {}\n}}", reversed.collect::<Vec<_>>().join(",\n  "))
+        }
+        Ok(other) => format!(" {other} "),
+        Err(_) => body.to_owned(),
+    }
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "`map_err` passes it")]
+fn text_of(error: impl ToString) -> String {
+    error.to_string()
+}
+
+/// Why there was no reply, without the URL.
+#[allow(clippy::needless_pass_by_value, reason = "`map_err` passes it")]
+fn why(error: reqwest::Error) -> String {
+    let kind = if error.is_timeout() {
+        "no answer in time"
+    } else if error.is_connect() {
+        "no connection"
+    } else {
+        "the connection ended"
+    };
+    kind.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_below_the_url_of_the_service() -> Result<(), Box<dyn std::error::Error>> {
+        for (base, path, whole) in [
+            ("http://h", "/a", "http://h/a"),
+            ("http://h/v1", "/a?b=c", "http://h/v1/a?b=c"),
+            ("http://h:1/v1/", "/a", "http://h:1/v1/a"),
+        ] {
+            assert_eq!(below(&Url::parse(base)?, path).as_str(), whole);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn json_is_respelled_with_the_same_meaning() {
+        let text = r#"{"a":{"c":1},"b":[1,2]}"#;
+        let again = respelled(text);
+        assert_ne!(text, again);
+        let read = |text: &str| serde_json::from_str::<Value>(text).ok();
+        assert_eq!(read(text), read(&again));
+        assert!(again.find("\"b\"") < again.find("\"a\""));
+    }
+}

@@ -1,0 +1,265 @@
+//! What a retry gets, and what is a retry.
+
+use super::{Flaw, Seen, refused, same};
+use crate::{
+    api::{Api, Ask, Reply, given},
+    config::{Difference, fill_from},
+};
+
+pub(super) async fn equal(api: &Api) -> Seen {
+    let ask = api.effect();
+    let tally = api.tally(&[&ask]).await?;
+    let first = api.executed(&ask).await?;
+    same(&first, &api.send(&ask).await?)?;
+    let mut seen = format!("{} and {} bytes, twice", first.status, first.body.len());
+    if let Some(change) = &api.config.change {
+        let mut changing = api.ask(change);
+        fill_from(&mut changing.template, &first.body);
+        api.executed(&changing).await?;
+        same(&first, &api.send(&ask).await?)?;
+        seen.push_str(", also after [change]");
+    }
+    tally.expect(1).await?;
+    Ok(seen)
+}
+
+/// Headers about a delivery or a connection, not about the outcome.
+const DELIVERY_HEADERS: [&str; 14] = [
+    "age",
+    "connection",
+    "content-length",
+    "date",
+    "keep-alive",
+    "preference-applied",
+    "server",
+    "server-timing",
+    "set-cookie",
+    "traceparent",
+    "tracestate",
+    "transfer-encoding",
+    "vary",
+    "via",
+];
+
+pub(super) async fn headers(api: &Api) -> Seen {
+    let ask = api.effect();
+    let first = lasting_headers(api, &api.executed(&ask).await?);
+    let retry = lasting_headers(api, &api.send(&ask).await?);
+    let differing = |these: &[(String, String)], those: &[(String, String)]| {
+        let missing = these.iter().filter(|header| !those.contains(header));
+        missing
+            .map(|(name, value)| format!("{name}: {value}"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    if first == retry {
+        return Ok(format!("{} headers, twice", first.len()));
+    }
+    Err(Flaw::Violated(format!(
+        "only in the first reply: [{}]; only in the retry's: [{}]",
+        differing(&first, &retry),
+        differing(&retry, &first)
+    )))
+}
+
+fn lasting_headers(api: &Api, reply: &Reply) -> Vec<(String, String)> {
+    let promises = &api.config.promises;
+    let is_lasting = |name: &str| {
+        let mut of_api = promises.delivery_headers.iter().map(String::as_str);
+        let is = |other: &str| name.eq_ignore_ascii_case(other);
+        !DELIVERY_HEADERS.iter().any(|header| is(header))
+            && !of_api.any(is)
+            && !is(&promises.key_header)
+            && !promises.replay_header.as_deref().is_some_and(is)
+            && !name.contains("ratelimit")
+    };
+    let headers = reply.headers.iter().map(|(name, value)| {
+        let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+        (name.to_string(), value)
+    });
+    let mut headers: Vec<_> = headers.filter(|(name, _)| is_lasting(name)).collect();
+    headers.sort();
+    headers
+}
+
+pub(super) async fn marked(api: &Api) -> Seen {
+    let name = given(
+        api.config.promises.replay_header.as_ref(),
+        "promises.replay_header",
+    )?;
+    let ask = api.effect();
+    if api.is_marked(&api.executed(&ask).await?) {
+        return Err(Flaw::Violated(format!("{name}: true on the first reply")));
+    }
+    if !api.is_marked(&api.send(&ask).await?) {
+        return Err(Flaw::Violated(format!("no {name}: true on a replay")));
+    }
+    Ok(format!("{name}: true on the replay only"))
+}
+
+pub(super) async fn reuse_body(api: &Api) -> Seen {
+    let ask = api.effect();
+    let first = api.executed(&ask).await?;
+    let rival = api.rival(&ask)?;
+    let reply = refused(api, &rival).await?;
+    same(&first, &api.send(&ask).await?)?;
+    let promised = &api.config.promises.reuse;
+    if promised.contains(&reply.status) {
+        Ok(format!("{}, and no effect", reply.status))
+    } else {
+        let what = format!("refused, but {promised:?} is promised: {reply}");
+        Err(Flaw::Lesser(what))
+    }
+}
+
+pub(super) async fn reuse_path(api: &Api) -> Seen {
+    let promises = &api.config.promises;
+    let path = given(promises.other_path_is.as_ref(), "promises.other_path_is")?;
+    let ask = api.effect();
+    let first = api.executed(&ask).await?;
+    let mut elsewhere = ask;
+    elsewhere.template.path = Some(path.clone());
+    judge(api, promises.other_path, &first, &elsewhere).await
+}
+
+pub(super) async fn reuse_query(api: &Api) -> Seen {
+    let ask = api.effect();
+    let first = api.executed(&ask).await?;
+    let mut queried = ask;
+    if let Some(path) = &mut queried.template.path {
+        path.push(if path.contains('?') { '&' } else { '?' });
+        path.push_str("conform=1");
+    }
+    judge(api, api.config.promises.other_query, &first, &queried).await
+}
+
+pub(super) async fn respelled(api: &Api) -> Seen {
+    given(api.config.effect.json.as_ref(), "effect.json")?;
+    let ask = api.effect();
+    let first = api.executed(&ask).await?;
+    let respelled = Ask {
+        is_respelled: true,
+        ..ask
+    };
+    judge(api, api.config.promises.other_spelling, &first, &respelled).await
+}
+
+/// Sends the request that differs, and compares its reply with the promise.
+async fn judge(api: &Api, promised: Difference, first: &Reply, differing: &Ask) -> Seen {
+    let reply = api.send(differing).await?;
+    let is_replay = reply.is_same_outcome(first) || api.is_marked(&reply);
+    let is_reuse = api.config.promises.reuse.contains(&reply.status);
+    let holds = match promised {
+        Difference::Open => {
+            let what = format!("nothing is promised; it got {reply}");
+            return Err(Flaw::Unknown(what));
+        }
+        Difference::Refused => reply.is_refusal() && !is_replay,
+        Difference::Same => is_replay,
+        Difference::Separate => !is_replay && !is_reuse && reply.status < 500,
+    };
+    if holds {
+        Ok(format!("as promised: {}", reply.status))
+    } else {
+        let what = format!("{promised:?} is promised, and it got {reply}");
+        Err(Flaw::Violated(what))
+    }
+}
+
+pub(super) async fn two_accounts(api: &Api) -> Seen {
+    let other = given(api.config.accounts.other.as_ref(), "accounts.other")?;
+    let ask = api.effect();
+    api.executed(&ask).await?;
+    let of_other = Ask {
+        credential: other.clone(),
+        ..ask
+    };
+    let tally = api.tally(&[&of_other]).await?;
+    let reply = api.send(&of_other).await?;
+    if api.is_marked(&reply) {
+        let what = format!("the other account got a replay: {reply}");
+        return Err(Flaw::Violated(what));
+    }
+    if !reply.is_success() {
+        return Err(Flaw::Violated(format!("the other account got {reply}")));
+    }
+    tally.expect(1).await?;
+    Ok("an effect of its own".to_owned())
+}
+
+pub(super) async fn rotated_credential(api: &Api) -> Seen {
+    let rotated = given(api.config.accounts.rotated.as_ref(), "accounts.rotated")?;
+    let ask = api.effect();
+    let tally = api.tally(&[&ask]).await?;
+    let first = api.executed(&ask).await?;
+    let with_rotated = Ask {
+        credential: rotated.clone(),
+        ..ask.clone()
+    };
+    same(&first, &api.send(&with_rotated).await?)?;
+    tally.expect(1).await?;
+    Ok("the first answer, and one effect".to_owned())
+}
+
+pub(super) async fn refusal_stored(api: &Api) -> Seen {
+    if !api.config.promises.refusal_stored {
+        let what = "refusals are not kept, says promises.refusal_stored";
+        return Err(Flaw::Unknown(what.to_owned()));
+    }
+    let ask = api.ask(given(api.config.refused.as_ref(), "[refused]")?);
+    let first = api.send(&ask).await?;
+    if !first.is_refusal() {
+        let what = format!("[refused] is not refused: {first}");
+        return Err(Flaw::Unknown(what));
+    }
+    let retry = api.send(&ask).await?;
+    same(&first, &retry)?;
+    if api.config.promises.replay_header.is_some() && !api.is_marked(&retry) {
+        let what = format!("the same answer, but not marked as a replay: {retry}");
+        return Err(Flaw::Lesser(what));
+    }
+    Ok(format!("{}, twice", first.status))
+}
+
+pub(super) async fn refusal_before_key(api: &Api) -> Seen {
+    let wrong = given(api.config.accounts.wrong.as_ref(), "accounts.wrong")?;
+    let ask = api.effect();
+    let tally = api.tally(&[&ask]).await?;
+    let with_wrong = Ask {
+        credential: wrong.clone(),
+        ..ask.clone()
+    };
+    let refusal = api.send(&with_wrong).await?;
+    if !matches!(refusal.status, 401 | 403) {
+        let what = format!("accounts.wrong is not refused with 401 or 403: {refusal}");
+        return Err(Flaw::Unknown(what));
+    }
+    let reply = api.send(&ask).await?;
+    if !reply.is_success() || api.is_marked(&reply) {
+        let what = format!("after {}, the right request got {reply}", refusal.status);
+        return Err(Flaw::Violated(what));
+    }
+    tally.expect(1).await?;
+    Ok(format!("{}, then {}", refusal.status, reply.status))
+}
+
+pub(super) async fn server_error(api: &Api) -> Seen {
+    if !api.config.promises.server_error_retried {
+        let what = "5xx are kept, says promises.server_error_retried";
+        return Err(Flaw::Unknown(what.to_owned()));
+    }
+    let ask = api.ask(given(api.config.server_error.as_ref(), "[server_error]")?);
+    let tally = api.tally(&[&ask]).await?;
+    let first = api.send(&ask).await?;
+    if first.status < 500 {
+        let what = format!("[server_error] does not fail with 5xx: {first}");
+        return Err(Flaw::Unknown(what));
+    }
+    let retry = api.settle(&ask).await?;
+    if !retry.is_success() {
+        let what = format!("first {first}, and the retry got {retry}");
+        return Err(Flaw::Violated(what));
+    }
+    tally.expect(1).await?;
+    Ok(format!("{}, then {}", first.status, retry.status))
+}

@@ -1,0 +1,499 @@
+//! What the API under test is: the requests to send, how their effects are counted, and what the
+//! API promises where specifications differ. A TOML file, `--init` writes one.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use reqwest::{
+    Method, Url,
+    header::{HeaderName, HeaderValue},
+};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::net::lookup_host;
+
+/// Why nothing can be checked: the program exits with 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(pub String);
+
+/// The whole file. `presets/api.toml` explains it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    pub(crate) effect: Template,
+    // Each says what differs from `effect`.
+    pub(crate) other: Option<Template>,
+    pub(crate) refused: Option<Template>,
+    pub(crate) slow: Option<Template>,
+    pub(crate) server_error: Option<Template>,
+    pub(crate) change: Option<Template>,
+    pub(crate) expire: Option<Template>,
+    #[serde(default)]
+    pub(crate) accounts: Accounts,
+    pub(crate) count: Option<Count>,
+    #[serde(default)]
+    pub(crate) promises: Promises,
+    #[serde(default)]
+    pub(crate) load: Load,
+}
+
+/// A request with placeholders.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Template {
+    pub(crate) method: Option<String>,
+    /// Below the URL that the program is given.
+    pub(crate) path: Option<String>,
+    #[serde(default)]
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) json: Option<String>,
+    pub(crate) form: Option<String>,
+}
+
+/// Values of `{{credential}}`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Accounts {
+    pub(crate) credential: String,
+    /// Of the same account.
+    pub(crate) rotated: Option<String>,
+    /// Of another account.
+    pub(crate) other: Option<String>,
+    /// Refused before the key is looked at.
+    pub(crate) wrong: Option<String>,
+}
+
+/// One of two ways to count effects.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, untagged)]
+pub(crate) enum Count {
+    /// A resource of the API, in which a JSON pointer finds an array or a number. `unique` is a
+    /// pointer in each element to what tells whose effect it is.
+    List {
+        list: String,
+        #[serde(default)]
+        items: String,
+        unique: Option<String>,
+    },
+    Command {
+        command: String,
+    },
+}
+
+impl Count {
+    /// Whether it counts the effects of one request, and not all that there are.
+    pub(crate) fn is_of_one_request(&self) -> bool {
+        let names_one = |text: &str| text.contains("{{unique}}") || text.contains("{{number}}");
+        match self {
+            Self::List { list, unique, .. } => unique.is_some() || names_one(list),
+            Self::Command { command } => names_one(command),
+        }
+    }
+}
+
+/// What a request is whose key was used with another path or query, or whose JSON was written in
+/// another way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Difference {
+    /// Another request: refused like another body.
+    Refused,
+    /// The same request: replayed.
+    Same,
+    /// One with a key of its own.
+    Separate,
+    /// Nothing is promised.
+    Open,
+}
+
+/// What a duplicate gets while the first request executes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum InFlight {
+    Conflict,
+    /// The answer of the first request. 409 if that takes long.
+    Waits,
+}
+
+/// What the API promises where specifications differ. The defaults are those of the IETF draft.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Promises {
+    pub(crate) key_header: String,
+    pub(crate) key_required: bool,
+    pub(crate) key_length_max: usize,
+    /// Whether a key is a string of RFC 8941, so that `"key"` is the key `key`.
+    pub(crate) key_quoted: bool,
+    pub(crate) reuse: Vec<u16>,
+    pub(crate) other_path: Difference,
+    pub(crate) other_path_is: Option<String>,
+    pub(crate) other_query: Difference,
+    pub(crate) other_spelling: Difference,
+    pub(crate) in_flight: InFlight,
+    pub(crate) refusal_stored: bool,
+    /// Whether a retry after 5xx executes. Otherwise the 5xx is replayed.
+    pub(crate) server_error_retried: bool,
+    pub(crate) replay_header: Option<String>,
+    /// Headers that differ from delivery to delivery, besides those of HTTP itself.
+    pub(crate) delivery_headers: Vec<String>,
+    pub(crate) retention_seconds: u64,
+}
+
+impl Default for Promises {
+    fn default() -> Self {
+        Self {
+            key_header: "Idempotency-Key".to_owned(),
+            key_required: true,
+            key_length_max: 255,
+            key_quoted: true,
+            reuse: vec![422],
+            other_path: Difference::Open,
+            other_path_is: None,
+            other_query: Difference::Open,
+            other_spelling: Difference::Open,
+            in_flight: InFlight::Conflict,
+            refusal_stored: true,
+            server_error_retried: true,
+            replay_header: None,
+            delivery_headers: Vec::new(),
+            retention_seconds: 86_400,
+        }
+    }
+}
+
+/// Bounds of what is sent.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Load {
+    /// Requests at once.
+    pub(crate) clients: usize,
+    /// Keys of the storm.
+    pub(crate) keys: usize,
+    /// How long a retry may go on without a definite answer.
+    pub(crate) patience_seconds: u64,
+}
+
+impl Default for Load {
+    fn default() -> Self {
+        Self {
+            clients: 16,
+            keys: 40,
+            patience_seconds: 15,
+        }
+    }
+}
+
+impl Load {
+    pub(crate) fn patience(&self) -> Duration {
+        Duration::from_secs(self.patience_seconds)
+    }
+}
+
+/// The promises of a specification, with their sources, as part of a file.
+fn preset(name: &str) -> Option<&'static str> {
+    match name {
+        "ietf" => Some(include_str!("presets/ietf.toml")),
+        "stripe" => Some(include_str!("presets/stripe.toml")),
+        "acp" => Some(include_str!("presets/acp.toml")),
+        _ => None,
+    }
+}
+
+/// The text that `--init` writes: a whole file with comments.
+///
+/// # Errors
+///
+/// If there is no such preset.
+pub fn init(name: &str) -> Result<String, ConfigError> {
+    let promises = preset(name).ok_or_else(|| {
+        ConfigError(format!(
+            "there is no preset {name}: it is ietf, stripe or acp"
+        ))
+    })?;
+    Ok(format!("{}\n{promises}", include_str!("presets/api.toml")))
+}
+
+impl Config {
+    /// Reads a file. `{{env.NAME}}` is replaced by a variable of the environment first.
+    ///
+    /// # Errors
+    ///
+    /// If it can't be used. The message names the place.
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        let text = with_environment(text)?;
+        let config: Self = toml::from_str(&text).map_err(|error| ConfigError(error.to_string()))?;
+        config.validate()?;
+        Ok(config)
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        let (load, promises) = (&self.load, &self.promises);
+        let pointers = match &self.count {
+            Some(Count::List { items, unique, .. }) => {
+                [items.as_str(), unique.as_deref().unwrap_or("")]
+            }
+            Some(Count::Command { .. }) | None => [""; 2],
+        };
+        let is_pointer = |text: &str| text.is_empty() || text.starts_with('/');
+        let other = self.other.as_ref();
+        for (holds, what) in [
+            ((2..=64).contains(&load.clients), "load.clients: 2 to 64"),
+            ((2..=1000).contains(&load.keys), "load.keys: 2 to 1000"),
+            (
+                (1..=300).contains(&load.patience_seconds),
+                "load.patience_seconds: 1 to 300",
+            ),
+            (
+                (40..=8000).contains(&promises.key_length_max),
+                "promises.key_length_max: 40 to 8000",
+            ),
+            (
+                HeaderName::try_from(&promises.key_header).is_ok(),
+                "promises.key_header: no name of a header",
+            ),
+            (
+                promises.reuse.iter().all(|s| (400..500).contains(s)),
+                "promises.reuse: statuses from 400 to 499",
+            ),
+            (
+                pointers.into_iter().all(is_pointer),
+                "count: a JSON pointer begins with /",
+            ),
+            (self.effect.path.is_some(), "effect.path: missing"),
+            (
+                other.is_none_or(|other| other.body().is_some()),
+                "other: it needs a body that differs: json or form",
+            ),
+        ] {
+            if !holds {
+                return Err(ConfigError(what.to_owned()));
+            }
+        }
+        let templates = [
+            ("effect", Some(&self.effect)),
+            ("other", other),
+            ("refused", self.refused.as_ref()),
+            ("slow", self.slow.as_ref()),
+            ("server_error", self.server_error.as_ref()),
+            ("change", self.change.as_ref()),
+            ("expire", self.expire.as_ref()),
+        ];
+        for (name, template) in templates {
+            if let Some(what) = template.and_then(Template::mistake) {
+                return Err(ConfigError(format!("{name}.{what}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Template {
+    fn mistake(&self) -> Option<String> {
+        let method = self.method.as_deref().unwrap_or("POST");
+        if Method::from_bytes(method.as_bytes()).is_err() {
+            return Some(format!("method: {method} is none"));
+        }
+        if self
+            .path
+            .as_ref()
+            .is_some_and(|path| !path.starts_with('/'))
+        {
+            return Some("path: it begins with /".to_owned());
+        }
+        if self.json.is_some() && self.form.is_some() {
+            return Some("json: there is a form too".to_owned());
+        }
+        let mut headers = self.headers.iter();
+        let is_wrong = |(name, value): &(&String, &String)| {
+            HeaderName::try_from(*name).is_err() || HeaderValue::try_from(*value).is_err()
+        };
+        if let Some((name, _)) = headers.find(is_wrong) {
+            return Some(format!("headers: {name} can't be sent"));
+        }
+        let json = fill(self.json.as_ref()?, 1, "");
+        let error = serde_json::from_str::<Value>(&json).err()?;
+        Some(format!("json: {error}"))
+    }
+
+    pub(crate) fn body(&self) -> Option<&str> {
+        self.json.as_deref().or(self.form.as_deref())
+    }
+
+    /// This request where it says something, and `base` where it doesn't. A request with another
+    /// path has the body that it says, or none.
+    pub(crate) fn over(&self, base: &Self) -> Self {
+        let mut headers = base.headers.clone();
+        headers.extend(self.headers.clone());
+        let has_body = self.body().is_some() || self.path.is_some();
+        let body = if has_body { self } else { base };
+        Self {
+            method: self.method.clone().or_else(|| base.method.clone()),
+            path: self.path.clone().or_else(|| base.path.clone()),
+            headers,
+            json: body.json.clone(),
+            form: body.form.clone(),
+        }
+    }
+}
+
+/// Replaces the placeholders.
+pub(crate) fn fill(text: &str, number: u32, credential: &str) -> String {
+    text.replace("{{unique}}", &unique(number))
+        .replace("{{number}}", &number.to_string())
+        .replace("{{credential}}", credential)
+}
+
+/// Replaces `{{reply./pointer}}` in a request by what the reply holds there.
+pub(crate) fn fill_from(template: &mut Template, reply: &[u8]) {
+    let reply: Value = serde_json::from_slice(reply).unwrap_or_default();
+    let texts = [&mut template.path, &mut template.json, &mut template.form];
+    for text in texts.into_iter().flatten() {
+        while let Some((before, pointer, after)) = placeholder(text, "{{reply.") {
+            let value = match reply.pointer(pointer) {
+                Some(Value::String(value)) => value.clone(),
+                Some(value) => value.to_string(),
+                None => String::new(),
+            };
+            *text = format!("{before}{value}{after}");
+        }
+    }
+}
+
+pub(crate) fn unique(number: u32) -> String {
+    format!("conform-{number}")
+}
+
+/// Replaces `{{env.NAME}}`, except in comments.
+fn with_environment(text: &str) -> Result<String, ConfigError> {
+    let mut filled = String::new();
+    for line in text.lines() {
+        let mut rest = line;
+        while let Some((before, name, after)) = placeholder(rest, "{{env.")
+            && !line.starts_with('#')
+        {
+            let value = std::env::var(name);
+            let value = value.map_err(|_| ConfigError(format!("the environment has no {name}")))?;
+            if value.contains(['"', '\'', '\\', '\n']) {
+                let what =
+                    format!("the variable {name} holds a quote, a backslash or a line break");
+                return Err(ConfigError(what));
+            }
+            filled.push_str(before);
+            filled.push_str(&value);
+            rest = after;
+        }
+        filled.push_str(rest);
+        filled.push('\n');
+    }
+    Ok(filled)
+}
+
+/// What is before a placeholder, its name, and what is after it.
+fn placeholder<'a>(text: &'a str, begin: &str) -> Option<(&'a str, &'a str, &'a str)> {
+    let (before, rest) = text.split_once(begin)?;
+    let (name, after) = rest.split_once("}}")?;
+    Some((before, name, after))
+}
+
+/// Parses the URL. Refuses an address that is neither loopback nor private: the checks cut
+/// connections, repeat requests, and make effects.
+///
+/// # Errors
+///
+/// If it is not a URL of HTTP, has no address, or has a public one that `is_own` does not allow.
+pub async fn target(url: &str, is_own: bool) -> Result<Url, ConfigError> {
+    let wrong = |what: &str| ConfigError(format!("{url}: {what}"));
+    let parsed = Url::parse(url).map_err(|error| wrong(&error.to_string()))?;
+    if !matches!(parsed.scheme(), "http" | "https") {
+        return Err(wrong("neither http:// nor https://"));
+    }
+    if is_own {
+        return Ok(parsed);
+    }
+    let addresses = addresses_of(&parsed).await.map_err(|what| wrong(&what))?;
+    match addresses.iter().find(|address| !is_near(address.ip())) {
+        None => Ok(parsed),
+        Some(address) => Err(wrong(&format!(
+            "{} is a public address, and the checks make effects, repeat requests and cut \
+             connections there. If the service is yours, add --i-own-this",
+            address.ip()
+        ))),
+    }
+}
+
+/// At least one address.
+pub(crate) async fn addresses_of(url: &Url) -> Result<Vec<SocketAddr>, String> {
+    let host = url.host_str().unwrap_or_default();
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let port = url.port_or_known_default().unwrap_or(80);
+    let found = lookup_host((host, port)).await;
+    let addresses: Vec<_> = found.map_err(|error| error.to_string())?.collect();
+    if addresses.is_empty() {
+        return Err("the host has no address".to_owned());
+    }
+    Ok(addresses)
+}
+
+/// Whether the address is of this machine, or of a private network.
+fn is_near(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => v4.is_loopback() || v4.is_private() || v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unique_local() || v6.is_unicast_link_local(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+    use super::*;
+
+    #[test]
+    fn every_preset_is_a_file_that_can_be_read() {
+        for name in ["ietf", "stripe", "acp"] {
+            Config::from_toml(&init(name).unwrap()).unwrap();
+        }
+        assert!(init("http").is_err());
+    }
+
+    #[test]
+    fn a_mistake_is_named() {
+        for (text, named) in [
+            ("[effect]\nmethod = 'POST'", "effect.path: missing"),
+            ("[effect]\npath = 'x'", "effect.path: it begins with /"),
+            ("[effect]\npath = '/x'\njson = '{'", "effect.json: EOF"),
+            ("[effect]\npath = '/x'\nbody = ''", "unknown field `body`"),
+            ("[effect]\npath = '/x'\n[other]", "other: it needs a body"),
+            ("[effect]\npath = '/{{env.NO_SUCH}}'", "no NO_SUCH"),
+            ("[effect]\npath = '/x'\n[load]\nkeys = 1", "load.keys: 2 to"),
+        ] {
+            let error = Config::from_toml(text).unwrap_err().to_string();
+            assert!(error.contains(named), "{text}: {error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_public_address_is_refused_unless_it_is_ones_own() {
+        for near in [
+            "127.0.0.1:1",
+            "[::1]",
+            "10.1.2.3",
+            "192.168.0.1",
+            "[fd00::1]",
+        ] {
+            target(&format!("http://{near}/v1"), false).await.unwrap();
+        }
+        for far in [
+            "http://192.0.2.1",
+            "https://[2001:db8::1]",
+            "ftp://127.0.0.1",
+        ] {
+            assert!(target(far, false).await.is_err(), "{far}");
+        }
+        target("http://192.0.2.1", true).await.unwrap();
+    }
+}

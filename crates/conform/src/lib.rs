@@ -1,0 +1,86 @@
+//! Tries to make any HTTP API do the same thing twice under one idempotency key.
+//!
+//! ```text
+//! config.rs   what the API is: requests, how effects are counted, what it promises
+//! api.rs      sends requests, retries them, counts effects
+//! proxy.rs    loses replies
+//! checks/     the table of checks; each is a short function that reads like its rule
+//! storm.rs    many clients at once, and what must hold of all that they were told
+//! report.rs   a table for people, JSON, JUnit XML
+//! ```
+//!
+//! A check says *holds*, *violated*, or *not known* if the config doesn't have what it needs.
+
+mod api;
+mod checks;
+mod config;
+mod proxy;
+mod report;
+mod storm;
+
+use std::time::{Duration, Instant};
+
+pub use api::{Crash, Service};
+pub use checks::{CHECKS, Check, Severity};
+pub use config::{Config, ConfigError, init, target};
+pub use report::{Finding, Outcome, Report};
+pub use reqwest::Url;
+
+use api::Api;
+use checks::Flaw;
+
+/// No check takes longer. With the bounds of the load it ends long before.
+const CHECK_LIMIT: Duration = Duration::from_secs(900);
+
+/// Runs the checks, one after the other. `only`: those of these names, or all if it is empty.
+/// `progress` is told what begins: its number, how many there are, its name.
+///
+/// # Errors
+///
+/// If the request that makes an effect doesn't, or its effect isn't counted: nothing could be
+/// checked.
+pub async fn run(
+    config: Config,
+    service: Service,
+    only: &[String],
+    mut progress: impl FnMut(usize, usize, &str),
+) -> Result<Report, ConfigError> {
+    let is_known = |name: &String| CHECKS.iter().any(|check| check.name == name);
+    if let Some(unknown) = only.iter().find(|name| !is_known(name)) {
+        return Err(ConfigError(format!("there is no check {unknown}")));
+    }
+    let is_wanted = |check: &&Check| only.is_empty() || only.iter().any(|n| n == check.name);
+    let wanted: Vec<&'static Check> = CHECKS.iter().filter(is_wanted).collect();
+    let api = Api::new(config, service)?;
+    probe(&api).await?;
+    let mut findings = Vec::new();
+    for (number, check) in wanted.iter().enumerate() {
+        progress(number + 1, wanted.len(), check.name);
+        let began = Instant::now();
+        let running = tokio::time::timeout(CHECK_LIMIT, (check.run)(&api));
+        let seen = running
+            .await
+            .unwrap_or_else(|_| Err(Flaw::Unknown("the check did not end in time".to_owned())));
+        findings.push(Finding::new(check, seen, began.elapsed()));
+    }
+    Ok(Report { findings })
+}
+
+/// Whether the config describes an API that works at all.
+async fn probe(api: &Api) -> Result<(), ConfigError> {
+    let ask = api.effect();
+    let seen = async {
+        let tally = api.tally(&[&ask]).await?;
+        api.executed(&ask).await?;
+        match tally.made(1).await?.and_then(|made| made.first().copied()) {
+            None | Some(1) => Ok(()),
+            Some(made) => Err(Flaw::Unknown(format!(
+                "one request was sent, and [count] counted {made} effects"
+            ))),
+        }
+    };
+    seen.await.map_err(|flaw: Flaw| {
+        let what = flaw.seen();
+        ConfigError(format!("the request of [effect] does not work: {what}"))
+    })
+}

@@ -1,0 +1,224 @@
+//! Each wrong server is found by the check that is meant for it, and a right one by none.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test may stop at the first surprise"
+)]
+
+use std::{
+    io::{BufRead, BufReader},
+    net::TcpListener,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+};
+
+use charge_once_conform::{Config, Crash, Outcome, Report, Service, Url, run};
+
+/// The example beside this test.
+fn program() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let folder = test.parent().unwrap().parent().unwrap();
+    folder.join("examples").join("wrong")
+}
+
+/// A server with a mistake; killed when dropped.
+struct Wrong {
+    url: String,
+    process: Child,
+}
+
+impl Wrong {
+    fn start(mistake: &str, address: &str) -> Self {
+        let mut starting = Command::new(program());
+        starting.args([mistake, address]).stdout(Stdio::piped());
+        let mut process = starting.spawn().expect("`cargo test` builds examples");
+        let mut line = String::new();
+        let mut output = BufReader::new(process.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
+        let url = line
+            .trim()
+            .strip_prefix("listening on ")
+            .unwrap()
+            .to_owned();
+        Self { url, process }
+    }
+}
+
+impl Drop for Wrong {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn config() -> Config {
+    Config::from_toml(include_str!("../wrong/api.toml")).unwrap()
+}
+
+/// Runs all checks, with a second address of the same server as its replica.
+async fn report_on(mistake: &str) -> Report {
+    let server = Wrong::start(mistake, "127.0.0.1:0");
+    let replica = server.url.replace("127.0.0.1", "localhost");
+    let service = Service {
+        url: Url::parse(&server.url).unwrap(),
+        replicas: vec![Url::parse(&replica).unwrap()],
+        crash: None,
+    };
+    run(config(), service, &[], |_, _, _| {}).await.unwrap()
+}
+
+#[tokio::test]
+async fn no_check_fires_on_a_right_server() {
+    let report = report_on("none").await;
+    assert_eq!(
+        report.names(Outcome::is_violation),
+        [""; 0],
+        "{}",
+        report.table()
+    );
+    assert_eq!(
+        report.names(|outcome| outcome == Outcome::NotKnown),
+        ["crash"],
+        "{}",
+        report.table()
+    );
+}
+
+/// Expects the check that is meant for the mistake, and no others than those in which it shows too.
+async fn is_found(mistake: &str, meant: &str, others: &[&str]) {
+    let report = report_on(mistake).await;
+    let violated = report.names(Outcome::is_violation);
+    assert!(report.violates_a_must(), "{}", report.table());
+    assert!(violated.contains(&meant), "{}", report.table());
+    let is_known = |name: &&&str| **name != meant && !others.contains(name);
+    let strange: Vec<_> = violated.iter().filter(is_known).collect();
+    assert!(strange.is_empty(), "{strange:?}: {}", report.table());
+}
+
+#[tokio::test]
+async fn check_then_act_is_found_by_racers() {
+    let others = [
+        "in_flight",
+        "lost_reply",
+        "disconnect",
+        "second_replica",
+        "expiry",
+        "storm",
+        "late_effects",
+    ];
+    is_found("check-then-act", "racers", &others).await;
+}
+
+#[tokio::test]
+async fn a_second_transaction_is_found_by_lost_replies() {
+    is_found("second-transaction", "lost_reply", &["disconnect", "storm"]).await;
+}
+
+#[tokio::test]
+async fn a_lease_as_long_as_the_retention_is_found_by_lost_replies() {
+    let others = ["disconnect", "storm", "server_error"];
+    is_found("lease-as-long-as-retention", "lost_reply", &others).await;
+}
+
+#[tokio::test]
+async fn frozen_statuses_are_found_by_a_server_error() {
+    is_found("every-status-frozen", "server_error", &[]).await;
+}
+
+#[tokio::test]
+async fn a_missing_fingerprint_is_found_by_reuse() {
+    let others = ["reuse_query", "storm"];
+    is_found("no-fingerprint", "reuse_body", &others).await;
+}
+
+#[tokio::test]
+async fn a_reply_that_is_rendered_afresh_is_found_by_the_replay() {
+    is_found("rendered-afresh", "replay_equal", &[]).await;
+}
+
+#[tokio::test]
+async fn a_scope_of_api_keys_is_found_by_a_rotated_credential() {
+    is_found("scope-by-api-key", "rotated_credential", &[]).await;
+}
+
+#[test]
+fn the_program_says_in_its_exit_code_what_it_found() {
+    let server = Wrong::start("no-fingerprint", "127.0.0.1:0");
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/wrong/api.toml");
+    let junit = std::env::temp_dir().join(format!("conform-{}.xml", server.process.id()));
+    let conform = |url: &str, arguments: &[&str]| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_charge-once-conform"));
+        program.args([url, "--config", config]).args(arguments);
+        let output = program.output().unwrap();
+        let printed = String::from_utf8(output.stdout).unwrap();
+        (
+            output.status.code(),
+            printed,
+            String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (code, table, _) = conform(&server.url, &["--only", "key_required"]);
+    assert_eq!(code, Some(0), "{table}");
+
+    let junit_path = junit.to_str().unwrap();
+    let options = ["--only", "reuse_body", "--json", "--junit", junit_path];
+    let (code, json, _) = conform(&server.url, &options);
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(code, Some(1), "{json}");
+    assert_eq!(report["findings"][0]["outcome"], "violates_must", "{json}");
+    let xml = std::fs::read_to_string(&junit).unwrap();
+    assert!(xml.contains(r#"failures="1""#), "{xml}");
+    std::fs::remove_file(junit).unwrap();
+
+    for (url, arguments, complaint) in [
+        ("http://192.0.2.1", &[][..], "--i-own-this"),
+        (&server.url, &["--only", "races"], "there is no check races"),
+        (
+            &format!("{}/elsewhere", server.url),
+            &[],
+            "[effect] does not work",
+        ),
+    ] {
+        let (code, _, error) = conform(url, arguments);
+        assert_eq!(code, Some(2), "{error}");
+        assert!(error.contains(complaint), "{error}");
+    }
+}
+
+/// It is right in all else, and keeps its keys in memory.
+#[tokio::test]
+async fn a_memory_that_a_crash_empties_is_found() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let pid = std::env::temp_dir().join(format!("conform-wrong-{}.pid", address.replace(':', "-")));
+    let (program, pid_file) = (program(), pid.display());
+    // The shell goes on when the server listens.
+    let start = format!(
+        "{{ {} none {address} & echo $! >{pid_file}; }} | head -n 1",
+        program.display()
+    );
+    let kill = format!("kill -9 $(cat {pid_file})");
+    let shell = |command: &str| Command::new("sh").args(["-c", command]).status().unwrap();
+    assert!(shell(&start).success());
+    let service = Service {
+        url: Url::parse(&format!("http://{address}")).unwrap(),
+        replicas: Vec::new(),
+        crash: Some(Crash {
+            kill: kill.clone(),
+            start,
+        }),
+    };
+    let only = ["crash".to_owned()];
+    let report = run(config(), service, &only, |_, _, _| {}).await;
+    shell(&kill);
+    let _ = std::fs::remove_file(pid);
+    let report = report.unwrap();
+    assert_eq!(
+        report.names(Outcome::is_violation),
+        ["crash"],
+        "{}",
+        report.table()
+    );
+}

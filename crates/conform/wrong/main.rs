@@ -1,0 +1,356 @@
+//! A server that makes one of seven mistakes with idempotency keys, or none, to try
+//! `charge-once-conform` on. It keeps everything in memory.
+//!
+//! ```sh
+//! cargo run --example wrong -- check-then-act
+//! ```
+//!
+//! `POST /effects` makes an effect, and `GET /effects` lists the account's. [`Mistake`] is where the
+//! mistakes are; search for it to see each. All the rest is right.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::{Path, State},
+    http::{HeaderMap, Response, Uri},
+    routing::{get, post},
+};
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, sync::watch};
+
+/// What is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mistake {
+    None,
+    /// Looks the key up, and inserts it when the work is done.
+    CheckThenAct,
+    /// Commits the effect, and then the key's record.
+    SecondTransaction,
+    /// A key whose request has ended without an outcome stays in use until its retention ends.
+    LeaseAsLongAsRetention,
+    /// Stores 5xx.
+    EveryStatusFrozen,
+    /// Compares no bodies.
+    NoFingerprint,
+    /// Keeps the effect's id, and renders the effect as it is now.
+    RenderedAfresh,
+    /// Takes the API key for the account.
+    ScopeByApiKey,
+}
+
+impl Mistake {
+    fn of_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "none" => Self::None,
+            "check-then-act" => Self::CheckThenAct,
+            "second-transaction" => Self::SecondTransaction,
+            "lease-as-long-as-retention" => Self::LeaseAsLongAsRetention,
+            "every-status-frozen" => Self::EveryStatusFrozen,
+            "no-fingerprint" => Self::NoFingerprint,
+            "rendered-afresh" => Self::RenderedAfresh,
+            "scope-by-api-key" => Self::ScopeByApiKey,
+            _ => return None,
+        })
+    }
+}
+
+/// What one key has come to.
+#[derive(Clone)]
+struct Record {
+    /// Of the first request. Equal JSON is equal, however it is written.
+    body: Value,
+    /// `None`: in flight.
+    reply: Option<(u16, Value)>,
+}
+
+struct Effect {
+    account: String,
+    number: u64,
+    status: &'static str,
+}
+
+/// The "database". One lock is one transaction.
+#[derive(Default)]
+struct Database {
+    records: HashMap<(String, String), Record>,
+    effects: Vec<Effect>,
+    /// Numbers of requests that have failed once.
+    failed: HashSet<u64>,
+}
+
+#[derive(Clone)]
+struct Server {
+    mistake: Mistake,
+    database: Arc<Mutex<Database>>,
+    /// How many requests have got between two steps that ought to be one.
+    arrivals: watch::Sender<usize>,
+}
+
+/// How long a request stays between two steps, unless another one gets there. Wide, so that the
+/// mistake is seen every time.
+const WINDOW: Duration = Duration::from_millis(200);
+/// How long a slow effect takes.
+const SLOW: Duration = Duration::from_millis(1500);
+
+/// A reply, and whether it is a replay.
+type Answer = (u16, Value, bool);
+
+fn refusal(status: u16, error: &str) -> Answer {
+    (status, json!({ "error": error }), false)
+}
+
+impl Server {
+    fn database(&self) -> MutexGuard<'_, Database> {
+        self.database.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the next request to get between the same two steps, or for the window to end.
+    async fn window(&self) {
+        let mut others = self.arrivals.subscribe();
+        self.arrivals.send_modify(|arrivals| *arrivals += 1);
+        let own = *others.borrow_and_update();
+        let _ = tokio::time::timeout(WINDOW, others.wait_for(|arrivals| *arrivals > own)).await;
+    }
+
+    async fn answer(self, account: String, scope: (String, String), body: Value) -> Answer {
+        if let Some(answer) = self.known(&scope, &body) {
+            return answer;
+        }
+        let _claim = if self.mistake == Mistake::CheckThenAct {
+            self.window().await;
+            None
+        } else {
+            match self.claim(&scope, &body) {
+                Ok(claim) => Some(claim),
+                Err(answer) => return answer,
+            }
+        };
+        if self.mistake == Mistake::LeaseAsLongAsRetention {
+            self.window().await;
+        }
+        if body.pointer("/slow").is_some() {
+            tokio::time::sleep(SLOW).await;
+        }
+        let (status, reply) = self.work(account, &body);
+        if self.mistake == Mistake::SecondTransaction {
+            self.window().await;
+        }
+        if status < 500 || self.mistake == Mistake::EveryStatusFrozen {
+            let reply = Some((status, reply.clone()));
+            let record = Record { body, reply };
+            self.database().records.insert(scope, record);
+        }
+        (status, reply, false)
+    }
+
+    /// Claims the key, or says what became of it.
+    fn claim(&self, scope: &(String, String), body: &Value) -> Result<Claim, Answer> {
+        let mut database = self.database();
+        // Since the look-up, another request may have claimed it.
+        if database.records.contains_key(scope) {
+            drop(database);
+            return Err(self.known(scope, body).unwrap_or_else(in_use));
+        }
+        let record = Record {
+            body: body.clone(),
+            reply: None,
+        };
+        database.records.insert(scope.clone(), record);
+        Ok(Claim {
+            server: self.clone(),
+            scope: scope.clone(),
+        })
+    }
+
+    /// Makes the effect, unless the request asks for something else.
+    fn work(&self, account: String, body: &Value) -> (u16, Value) {
+        let mut database = self.database();
+        let asks = |member: &str| body.get(member).is_some();
+        let Some(number) = body.get("number").and_then(Value::as_u64) else {
+            return (400, json!({ "error": "number_missing" }));
+        };
+        if asks("declined") {
+            return (402, json!({ "error": "declined" }));
+        }
+        if asks("fails_once") && database.failed.insert(number) {
+            return (503, json!({ "error": "try_again" }));
+        }
+        let id = database.effects.len();
+        let status = "made";
+        database.effects.push(Effect {
+            account,
+            number,
+            status,
+        });
+        (201, effect(id, number, status))
+    }
+
+    /// What is known of the key, if anything is.
+    fn known(&self, scope: &(String, String), body: &Value) -> Option<Answer> {
+        let database = self.database();
+        let record = database.records.get(scope)?;
+        if record.body != *body && self.mistake != Mistake::NoFingerprint {
+            return Some(refusal(422, "key_reused"));
+        }
+        let Some((status, reply)) = record.reply.clone() else {
+            return Some(in_use());
+        };
+        let id = reply.get("id").and_then(Value::as_u64);
+        let id = id.and_then(|id| usize::try_from(id).ok());
+        match id.and_then(|id| Some((id, database.effects.get(id)?))) {
+            Some((id, now)) if self.mistake == Mistake::RenderedAfresh => {
+                Some((status, effect(id, now.number, now.status), true))
+            }
+            _ => Some((status, reply, true)),
+        }
+    }
+}
+
+fn in_use() -> Answer {
+    refusal(409, "key_in_use")
+}
+
+fn effect(id: usize, number: u64, status: &str) -> Value {
+    json!({ "id": id, "number": number, "status": status })
+}
+
+/// Frees the key when its request ends without an outcome: it failed, or its client has gone.
+struct Claim {
+    server: Server,
+    scope: (String, String),
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut database = self.server.database();
+        let record = database.records.get(&self.scope);
+        let is_open = record.is_some_and(|record| record.reply.is_none());
+        if is_open && self.server.mistake != Mistake::LeaseAsLongAsRetention {
+            database.records.remove(&self.scope);
+        }
+    }
+}
+
+/// The account of an API key: `alice-1` and `alice-2` are both alice's.
+fn account(headers: &HeaderMap) -> Option<(String, String)> {
+    let secret = headers.get("authorization")?.to_str().ok()?;
+    let secret = secret.strip_prefix("Bearer ")?.to_owned();
+    let (account, _) = secret.split_once('-')?;
+    matches!(account, "alice" | "bob").then(|| (account.to_owned(), secret.clone()))
+}
+
+/// One key of 1 to 255 visible characters, bare or as one quoted string.
+fn key(headers: &HeaderMap) -> Option<String> {
+    let mut values = headers.get_all("idempotency-key").iter();
+    let value = values.next()?.to_str().ok()?;
+    let bare = match value.strip_prefix('"') {
+        Some(rest) => rest.strip_suffix('"')?,
+        None => value,
+    };
+    let is_visible = |c: char| c.is_ascii_graphic() && c != '"' && c != '\\';
+    let is_key = (1..=255).contains(&bare.len()) && bare.chars().all(is_visible);
+    (is_key && values.next().is_none()).then(|| bare.to_owned())
+}
+
+fn render((status, body, is_replay): Answer) -> Response<Body> {
+    let mut response = Response::builder().status(status);
+    response = response.header("content-type", "application/json");
+    if is_replay {
+        response = response.header("idempotent-replayed", "true");
+    }
+    if status == 409 {
+        response = response.header("retry-after", "1");
+    }
+    response
+        .body(Body::from(body.to_string()))
+        .unwrap_or_default()
+}
+
+async fn create(
+    State(server): State<Server>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response<Body> {
+    let Some((account, secret)) = account(&headers) else {
+        return render(refusal(401, "secret_invalid"));
+    };
+    let Some(key) = key(&headers) else {
+        return render(refusal(400, "key_invalid"));
+    };
+    let tenant = if server.mistake == Mistake::ScopeByApiKey {
+        secret
+    } else {
+        account.clone()
+    };
+    // The query is part of what a key is for.
+    let body = match uri.query() {
+        Some(query) => Ok(json!(query)),
+        None => serde_json::from_slice(&body),
+    };
+    let Ok(body) = body else {
+        return render(refusal(400, "body_invalid"));
+    };
+    let mistake = server.mistake;
+    let answering = server.answer(account, (tenant, key), body);
+    let is_canceled_with_its_client = matches!(
+        mistake,
+        Mistake::SecondTransaction | Mistake::LeaseAsLongAsRetention
+    );
+    if is_canceled_with_its_client {
+        return render(answering.await);
+    }
+    let answer = tokio::spawn(answering).await;
+    render(answer.unwrap_or_else(|_| refusal(500, "internal")))
+}
+
+async fn list(State(server): State<Server>, headers: HeaderMap) -> Response<Body> {
+    let account = account(&headers).map(|(account, _)| account);
+    let database = server.database();
+    let effects = database.effects.iter().enumerate();
+    let own = effects.filter(|(_, one)| Some(&one.account) == account.as_ref());
+    let shown = own.map(|(id, one)| effect(id, one.number, one.status));
+    render((200, json!({ "data": shown.collect::<Vec<_>>() }), false))
+}
+
+async fn change(State(server): State<Server>, Path(id): Path<usize>) -> Response<Body> {
+    if let Some(effect) = server.database().effects.get_mut(id) {
+        effect.status = "changed";
+    }
+    render((200, json!({}), false))
+}
+
+async fn expire(State(server): State<Server>) -> Response<Body> {
+    let mut database = server.database();
+    database.records.retain(|_, record| record.reply.is_none());
+    render((200, json!({}), false))
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let name = arguments.next().unwrap_or_default();
+    let mistake =
+        Mistake::of_name(&name).ok_or("name a mistake, such as check-then-act, or none")?;
+    let address = arguments.next().unwrap_or_else(|| "127.0.0.1:0".to_owned());
+    let server = Server {
+        mistake,
+        database: Arc::default(),
+        arrivals: watch::Sender::new(0),
+    };
+    let app = Router::new()
+        .route("/effects", get(list).post(create))
+        .route("/effects/{id}/change", post(change))
+        .route("/expire", post(expire))
+        .with_state(server);
+    let listener = TcpListener::bind(address).await?;
+    println!("listening on http://{}", listener.local_addr()?);
+    axum::serve(listener, app).await?;
+    Ok(())
+}
