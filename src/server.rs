@@ -343,7 +343,7 @@ async fn apps(
     Ok(apps)
 }
 
-/// What is the same for all databases.
+/// What all databases have in common.
 struct Shared {
     api_keys: ApiKeys,
     hosts: Hosts,

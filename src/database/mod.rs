@@ -61,7 +61,7 @@ pub const SCHEMA: Schema = match SHARD_SCHEMA {
     [] => &[],
 };
 
-/// The same for a database that is one of several.
+/// Those of a database that is one of several.
 pub const SHARD_SCHEMA: &[MigrationSet] = &[
     MigrationSet {
         migrator: &idempotency::MIGRATIONS,

@@ -19,7 +19,7 @@ use super::{
     app::{App, Apps},
     error::HttpError,
     pages::authenticate,
-    request::{before_work, too_slow},
+    request::{before_work, client_of, too_slow},
 };
 
 /// The `App` of each database, as handlers extract it. One of these for each worker thread.
@@ -65,7 +65,10 @@ pub async fn at_home<B: MessageBody + 'static>(
 
 async fn home_of(app: &App, request: &ServiceRequest) -> Result<Option<usize>, HttpError> {
     match authenticate::account_in(request.path()) {
-        Some(account) => app.api_keys.home_of(account).await,
+        Some(account) => {
+            app.api_keys.check_waiting(client_of(request.request()))?;
+            app.api_keys.home_of(account).await
+        }
         None => app.api_keys.home_of_request(request.headers()).await,
     }
 }

@@ -100,7 +100,8 @@ pub enum StartError {
     },
     /// A database that has another name for good.
     #[error(
-        "SHARD_URLS, or DATABASE_URL for the shard main, leads to the database of the shard {found}. A shard          keeps its name and its database"
+        "SHARD_URLS, or DATABASE_URL for the shard main, leads to the database of the shard {found}. A shard \
+         keeps its name and its database"
     )]
     AnotherShard {
         /// Its name.
@@ -108,7 +109,8 @@ pub enum StartError {
     },
     /// A database with accounts that may be another shard's, too.
     #[error(
-        "this database has accounts, but only an empty one becomes a shard: a copy of another shard would          serve the same accounts a second time"
+        "this database has accounts, but only an empty one becomes a shard: a copy of another shard would \
+         serve the same accounts a second time"
     )]
     ShardNotEmpty,
     /// Not migrated, and not allowed to.

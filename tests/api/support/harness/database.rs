@@ -30,8 +30,8 @@ async fn start_postgres() -> Throwaway {
         true => sharding::second(&template),
         false => String::new(),
     };
-    let database = database::connect(&template, &config(&[("SHARD_URLS", &shards)]));
-    let database = database.await.unwrap();
+    let settings = config(&[("SHARD_URLS", &shards)]);
+    let database = database::connect(&template, &settings).await.unwrap();
     if sharding::is_wanted() {
         database.pool().close().await;
         sharding::start_for_the_run(&postgres, TEMPLATE).await;
