@@ -38,11 +38,11 @@ use crate::{
         test_cards::TEST_CARDS,
     },
     http::{
-        App, allow,
+        App, Apps, allow,
         error::HttpError,
         request::{authenticate, before_work},
     },
-    idempotency::IdempotencyKey,
+    idempotency::{FailureKind, IdempotencyKey},
     store::{
         self,
         key_story::{self, KeyStory},
@@ -71,9 +71,9 @@ pub struct Pages {
 
 impl Pages {
     /// Of the server that listens on `address` and takes requests to `host`.
-    pub fn of(app: App, address: SocketAddr, host: &str) -> Result<Self, PlaygroundError> {
+    pub fn of(apps: Apps, address: SocketAddr, host: &str) -> Result<Self, PlaygroundError> {
         let tokens = TEST_CARDS.iter().flat_map(|card| card.tokens);
-        let server: Arc<dyn Server> = Arc::new(app);
+        let server: Arc<dyn Server> = Arc::new(AccountPages(apps));
         Ok(Self {
             console: Data::new(Console::new(address, host, tokens.copied().collect())?),
             server: server.into(),
@@ -98,11 +98,34 @@ impl From<HttpError> for Refusal {
     }
 }
 
-impl Server for App {
+/// An account's pages are made of what its own database has.
+struct AccountPages(Apps);
+
+impl AccountPages {
+    async fn of(&self, account: AccountId) -> Result<&App, Refusal> {
+        let home = match &*self.0 {
+            [_] => Some(0),
+            [first, ..] => first.api_keys.home_of(account).await?,
+            [] => None,
+        };
+        let app = home.and_then(|home| self.0.get(home));
+        let gone = || HttpError::failed(FailureKind::Unavailable);
+        Ok(app.ok_or_else(gone)?)
+    }
+
+    /// For what is the same in all of them.
+    fn any(&self) -> Result<&App, Refusal> {
+        let first = self.0.first();
+        Ok(first.ok_or_else(|| HttpError::failed(FailureKind::Internal))?)
+    }
+}
+
+impl Server for AccountPages {
     fn account_of<'a>(&'a self, api_key: &'a str, client: Option<IpAddr>) -> Answer<'a, Account> {
         Box::pin(async move {
-            let account = authenticate(self, api_key, client).await?;
-            let faults = self.faults.as_ref();
+            let app = self.any()?;
+            let account = authenticate(app, api_key, client).await?;
+            let faults = app.faults.as_ref();
             Ok(Account {
                 id: account.id.0,
                 may_lose_replies: faults.is_some_and(|faults| faults.act_on(account)),
@@ -117,7 +140,7 @@ impl Server for App {
         limit: usize,
     ) -> Answer<'a, Bytes> {
         Box::pin(async move {
-            let body = read_body(headers, payload, limit, before_work(self)).await;
+            let body = read_body(headers, payload, limit, before_work(self.any()?)).await;
             Ok(body.map_err(HttpError::from)?)
         })
     }
@@ -133,22 +156,25 @@ impl Server for App {
             let Some(below) = below(before, |id| Some(RequestId::parse(id)?.0)) else {
                 return Ok(None);
             };
-            let requests = self.snapshot(account, move |connection| {
-                Box::pin(async move {
-                    let limit = rows(limit);
-                    let log = request_log::list(connection, account.0, below, limit).await?;
-                    let keys = log.iter().filter_map(|one| one.idempotency_key.clone());
-                    let keys: HashSet<_> = keys.collect();
-                    let keys: Vec<_> = keys.into_iter().collect();
-                    let replays = count_replays(connection, account.0, &keys).await?;
-                    let requests = log.into_iter().map(|one| {
-                        let key = one.idempotency_key.as_ref();
-                        let count = key.and_then(|key| replays.get(key)).copied();
-                        logged(one, count.unwrap_or(0))
-                    });
-                    Ok(requests.collect())
-                })
-            });
+            let requests = self
+                .of(account)
+                .await?
+                .snapshot(account, move |connection| {
+                    Box::pin(async move {
+                        let limit = rows(limit);
+                        let log = request_log::list(connection, account.0, below, limit).await?;
+                        let keys = log.iter().filter_map(|one| one.idempotency_key.clone());
+                        let keys: HashSet<_> = keys.collect();
+                        let keys: Vec<_> = keys.into_iter().collect();
+                        let replays = count_replays(connection, account.0, &keys).await?;
+                        let requests = log.into_iter().map(|one| {
+                            let key = one.idempotency_key.as_ref();
+                            let count = key.and_then(|key| replays.get(key)).copied();
+                            logged(one, count.unwrap_or(0))
+                        });
+                        Ok(requests.collect())
+                    })
+                });
             Ok(Some(requests.await?))
         })
     }
@@ -156,11 +182,12 @@ impl Server for App {
     fn story(&self, account: Uuid, key: IdempotencyKey, requests_max: usize) -> Answer<'_, Story> {
         let text = key.as_str().to_owned();
         Box::pin(async move {
-            let found = self.idempotency.inspect(account, key).await;
+            let account = AccountId(account);
+            let app = self.of(account).await?;
+            let found = app.idempotency.inspect(account.0, key).await;
             let found = found.map_err(HttpError::failed_without_key)?;
             let first = found.request();
-            let account = AccountId(account);
-            let reading = self.snapshot(account, move |connection| {
+            let reading = app.snapshot(account, move |connection| {
                 Box::pin(async move {
                     let executed = first.as_ref().map(|first| &*first.request_id);
                     let max = rows(requests_max);
@@ -178,12 +205,13 @@ impl Server for App {
 
     fn in_flight(&self, account: Uuid, keys_max: usize) -> Answer<'_, InFlight> {
         Box::pin(async move {
-            let mut here = self.idempotency.in_flight_here(account);
+            let app = self.of(AccountId(account)).await?;
+            let mut here = app.idempotency.in_flight_here(account);
             for (_, request) in &mut here {
                 let id = RequestId::parse(&request.request_id);
                 request.created_at = request.created_at.or(id.map(RequestId::made_at));
             }
-            let leased = self.idempotency.leased_keys(account, keys_max).await;
+            let leased = app.idempotency.leased_keys(account, keys_max).await;
             Ok((here, leased.map_err(HttpError::failed_without_key)?))
         })
     }
@@ -210,7 +238,7 @@ impl Server for App {
                 created_from: None,
                 created_before: None,
             };
-            let listed = self.read(account, move |connection| {
+            let listed = self.of(account).await?.read(account, move |connection| {
                 Box::pin(async move { list(connection, account, kind, &page).await })
             });
             Ok(listed.await?)
@@ -223,18 +251,21 @@ impl Server for App {
             let Some(id) = parse(kind, id) else {
                 return Ok(None);
             };
-            let found = self.snapshot(account, move |connection| {
-                Box::pin(async move {
-                    let Some(json) = find(&mut *connection, account, kind, id).await? else {
-                        return Ok(None);
-                    };
-                    let of = parent(kind);
-                    let events =
-                        events::list_of_object(connection, account.0, id, &name, of).await?;
-                    let events = events.into_iter().map(happened).collect();
-                    Ok(Some(Object { json, events }))
-                })
-            });
+            let found = self
+                .of(account)
+                .await?
+                .snapshot(account, move |connection| {
+                    Box::pin(async move {
+                        let Some(json) = find(&mut *connection, account, kind, id).await? else {
+                            return Ok(None);
+                        };
+                        let of = parent(kind);
+                        let events =
+                            events::list_of_object(connection, account.0, id, &name, of).await?;
+                        let events = events.into_iter().map(happened).collect();
+                        Ok(Some(Object { json, events }))
+                    })
+                });
             Ok(found.await?)
         })
     }
@@ -250,7 +281,7 @@ impl Server for App {
             let Some(below) = below(before, |id| Some(WebhookDeliveryId::parse(id)?.0)) else {
                 return Ok(None);
             };
-            let reading = self.read(account, move |connection| {
+            let reading = self.of(account).await?.read(account, move |connection| {
                 let limit = rows(limit);
                 Box::pin(deliveries::list_of_account(
                     connection, account.0, below, limit,
@@ -263,7 +294,7 @@ impl Server for App {
     fn webhook_endpoints(&self, account: Uuid) -> Answer<'_, Vec<WebhookEndpoint>> {
         let account = AccountId(account);
         Box::pin(async move {
-            let reading = self.read(account, move |connection| {
+            let reading = self.of(account).await?.read(account, move |connection| {
                 let all = Slice::newest(ENDPOINTS_MAX);
                 Box::pin(async move { endpoints::list(connection, account.0, &all).await })
             });
@@ -278,12 +309,13 @@ impl Server for App {
             let Some(id) = WebhookDeliveryId::parse(id) else {
                 return Ok(None);
             };
-            let retrying = self.write(account, move |tx| {
+            let app = self.of(account).await?;
+            let retrying = app.write(account, move |tx| {
                 Box::pin(webhooks::retry_now(tx, account.0, id.0))
             });
             let is_due = retrying.await?;
             if is_due == Some(true) {
-                self.wake_webhooks.notify_one();
+                app.wake_webhooks.notify_one();
             }
             Ok(is_due)
         })

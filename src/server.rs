@@ -6,6 +6,7 @@
 use std::{
     future::Future,
     net::{SocketAddr, TcpListener},
+    rc::Rc,
     sync::Arc,
     time::Duration,
 };
@@ -17,9 +18,9 @@ use actix_web::{
     web,
 };
 use charge_once_connections::{self as connections, Files, Hosts, connections_per_worker};
-use charge_once_request_log::{self as request_log, RequestLog, Writing};
+use charge_once_request_log::{self as request_log, Writing};
 use charge_once_supervisor::{Failing, Supervisor};
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, join_all};
 use tokio::{
     sync::watch,
     task::JoinHandle,
@@ -31,13 +32,14 @@ use crate::{
     commands::{CheckoutPhases, CheckoutSteps, Creation, NetworkPhases, ProcessorEffect, SlowLane},
     config::Config,
     console::Pages,
-    database::{Database, ReadError, Readiness},
+    database::{Database, ReadError, Readiness, Shards},
     http::{
-        self, App,
+        self, App, Apps,
         api_keys::ApiKeys,
         faults::Faults,
         middleware::{allowed_host, outermost},
         openapi,
+        shards::{Homes, at_home},
     },
     idempotency::{
         BatchSettings, Batches, COMPLETION_RESERVE, ExternalEffect, Idempotency, LeaseSettings,
@@ -46,8 +48,12 @@ use crate::{
     processor::{HttpProcessor, HttpProcessorError},
     store,
     telemetry::{
-        RequestSpan, metrics::Metrics, observer::CheckoutsObserver, requests::Routes,
-        scrape::Scrape, traces,
+        RequestSpan,
+        metrics::Metrics,
+        observer::CheckoutsObserver,
+        requests::Routes,
+        scrape::{Scrape, ScrapedDatabase},
+        traces,
     },
     webhooks::{SENDS_MAX, TlsError, Worker},
     workers::{
@@ -97,81 +103,264 @@ impl From<TcpListener> for Listeners {
     }
 }
 
-/// Serves on the listeners until `stop` resolves and the requests in flight have finished.
+/// Serves on the listeners until `stop` resolves and the requests in flight have finished. Workers
+/// run beside the requests, unless the configuration leaves them to other processes.
 pub async fn serve(
     listeners: impl Into<Listeners>,
-    database: Database,
+    databases: impl Into<Shards>,
     config: &Config,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    let listeners = listeners.into();
-    let metrics = metrics(&listeners)?;
-    let (stopping, is_stopping) = watch::channel(false);
-    let supervisor = supervisor(metrics.clone(), is_stopping);
-    let database = database.admitting(config.in_progress, Arc::new(metrics.clone()));
-    let address = listeners.api.local_addr()?;
-    let (request_log, logging) = config
-        .console
-        .then(|| {
-            let deadline = config.timeouts.database_deadline;
-            request_log::start(database.options().clone(), deadline, |worker| {
-                supervisor.spawn("request_log", move || worker.clone().run())
-            })
-        })
-        .unzip();
-    let failing = supervisor.failing();
-    let app = app(
-        database,
-        config,
-        &metrics,
-        address,
-        request_log,
-        failing,
-        &stopping,
-    )
-    .await?;
-    let reconcilers = reconcilers(&app, &supervisor);
-    let scraped = listeners.metrics;
-    let scraped =
-        scraped.map(|listener| serve_metrics(listener, &app, &metrics, &supervisor, config));
-    let scraped = scraped.transpose()?;
-    let webhooks = deliver(&app, &metrics, &supervisor, config)?;
-    let sweep = sweep(&app, config, &metrics, &supervisor);
-    let idempotency = app.idempotency.clone();
-
-    let server = http_server(listeners.api, app, metrics, config)?;
+    let Listeners { api, metrics } = listeners.into();
+    let address = api.local_addr()?;
+    let mut process = Process::start(databases.into(), metrics, config, address).await?;
+    process.log_requests(config);
+    if config.background {
+        process.work(config)?;
+    }
+    let apps = process.apps();
+    let server = http_server(api, &apps, process.metrics.clone(), config)?;
     let handle = server.handle();
     let mut server = tokio::spawn(server);
 
-    let limit = config.drain_timeout;
-    let Some(drained) = serve_until(stop, &mut server, &stopping, &idempotency, limit).await?
-    else {
-        return Ok(());
-    };
-    let running = Running {
-        handle,
-        server,
-        webhooks,
-        request_log: logging,
-        sweep,
-        reconcilers,
-    };
-    running.end(drained).await?;
-    if let Some(scraped) = scraped {
-        scraped.stop(false).await;
+    tokio::select! {
+        ended = &mut server => {
+            ended.map_err(std::io::Error::other)??;
+            return Ok(());
+        }
+        () = stop => {}
     }
+    let drained = process.drain(config.drain_timeout).await;
+    let ended = last_moment(drained);
+    let closing = async {
+        handle.stop(true).await;
+        server.await
+    };
+    match timeout_at(ended, closing).await {
+        Ok(closed) => closed.map_err(std::io::Error::other)??,
+        Err(_) => tracing::warn!("connections were open at the drain limit"),
+    }
+    process.end(drained, ended).await;
     Ok(())
 }
 
-/// What requests work with.
-async fn app(
-    database: Database,
+/// Does the work of servers beside requests until `stop` resolves, for servers that leave it to
+/// other processes.
+pub async fn work(
+    metrics: Option<TcpListener>,
+    databases: impl Into<Shards>,
+    config: &Config,
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let address = config.bind_address;
+    let mut process = Process::start(databases.into(), metrics, config, address).await?;
+    process.work(config)?;
+    stop.await;
+    let drained = process.drain(config.drain_timeout).await;
+    process.end(drained, last_moment(drained)).await;
+    Ok(())
+}
+
+/// The drain limit, or [`LAST_REPLIES`] from now if that is later. systemd and Kubernetes kill a
+/// process that takes much longer.
+fn last_moment(drained: Instant) -> Instant {
+    drained.max(Instant::now() + LAST_REPLIES)
+}
+
+/// What a process has, whether it serves or only works beside those that do.
+struct Process {
+    sites: Vec<Site>,
+    metrics: Metrics,
+    scraped: Option<ServerHandle>,
+    supervisor: Supervisor,
+    stopping: watch::Sender<bool>,
+}
+
+/// One database: what its requests work with, and what works beside them.
+struct Site {
+    app: App,
+    request_log: Option<Writing>,
+    workers: Option<Workers>,
+}
+
+/// What works beside the requests of one database.
+struct Workers {
+    webhooks: JoinHandle<()>,
+    sweep: JoinHandle<()>,
+    reconcilers: Vec<JoinHandle<()>>,
+}
+
+impl Process {
+    async fn start(
+        databases: Shards,
+        scraped: Option<TcpListener>,
+        config: &Config,
+        address: SocketAddr,
+    ) -> Result<Self, ServeError> {
+        let metrics = metrics(scraped.as_ref())?;
+        let (stopping, is_stopping) = watch::channel(false);
+        let supervisor = supervisor(metrics.clone(), is_stopping);
+        let apps = apps(
+            &databases,
+            config,
+            &metrics,
+            address,
+            &supervisor,
+            &stopping,
+        )
+        .await?;
+        let scraped =
+            scraped.map(|listener| serve_metrics(listener, &apps, &metrics, &supervisor, config));
+        let sites = apps.into_iter().map(|app| Site {
+            app,
+            request_log: None,
+            workers: None,
+        });
+        Ok(Self {
+            sites: sites.collect(),
+            metrics,
+            scraped: scraped.transpose()?,
+            supervisor,
+            stopping,
+        })
+    }
+
+    /// Logs requests from now on, each in the database of its account.
+    fn log_requests(&mut self, config: &Config) {
+        let deadline = config.timeouts.database_deadline;
+        let supervisor = &self.supervisor;
+        for site in self.sites.iter_mut().filter(|_| config.console) {
+            let options = site.app.database.options().clone();
+            let (log, writing) = request_log::start(options, deadline, |worker| {
+                supervisor.spawn("request_log", move || worker.clone().run())
+            });
+            site.app.request_log = Some(log);
+            site.request_log = Some(writing);
+        }
+    }
+
+    /// Starts what works beside requests.
+    fn work(&mut self, config: &Config) -> Result<(), TlsError> {
+        let (metrics, supervisor) = (&self.metrics, &self.supervisor);
+        for Site { app, workers, .. } in &mut self.sites {
+            *workers = Some(Workers {
+                reconcilers: reconcilers(app, supervisor),
+                webhooks: deliver(app, metrics, supervisor, config)?,
+                sweep: sweep(app, config, metrics, supervisor),
+            });
+        }
+        Ok(())
+    }
+
+    fn apps(&self) -> Apps {
+        let apps = self.sites.iter();
+        apps.map(|site| web::Data::new(site.app.clone())).collect()
+    }
+
+    /// Waits until no request executes, for `limit` at most. Returns when that is.
+    async fn drain(&self, limit: Duration) -> Instant {
+        tracing::info!("stopping: finishing what is in flight");
+        self.stopping.send_replace(true);
+        let drained = Instant::now() + limit;
+        let each = self.sites.iter();
+        join_all(each.map(|site| drain(&site.app.idempotency, drained))).await;
+        drained
+    }
+
+    /// Ends all of it by `drained` or `ended`.
+    async fn end(self, drained: Instant, ended: Instant) {
+        let sites = self.sites.into_iter();
+        join_all(sites.map(|site| site.end(drained, ended))).await;
+        if let Some(scraped) = self.scraped {
+            scraped.stop(false).await;
+        }
+    }
+}
+
+impl Site {
+    async fn end(self, drained: Instant, ended: Instant) {
+        // The webhook worker has been finishing since the requests began to drain.
+        let (webhooks, others) = match self.workers {
+            None => (None, None),
+            Some(workers) => (
+                Some(workers.webhooks),
+                Some((workers.sweep, workers.reconcilers)),
+            ),
+        };
+        if let Some(mut webhooks) = webhooks
+            && timeout_at(drained, &mut webhooks).await.is_err()
+        {
+            tracing::warn!("still sending webhooks at the drain limit; they will be sent again");
+            webhooks.abort();
+        }
+        if let Some(request_log) = self.request_log {
+            request_log.end(ended).await;
+        }
+        let Some((sweep, reconcilers)) = others else {
+            return;
+        };
+        let workers = async {
+            let _ = sweep.await;
+            for reconciler in reconcilers {
+                let _ = reconciler.await;
+            }
+        };
+        if timeout_at(ended, workers).await.is_err() {
+            tracing::warn!(
+                "still sweeping or recovering at the drain limit; another process goes on with it"
+            );
+        }
+    }
+}
+
+/// What requests work with, for each database.
+async fn apps(
+    shards: &Shards,
     config: &Config,
     metrics: &Metrics,
     address: SocketAddr,
-    request_log: Option<RequestLog>,
-    failing_workers: Failing,
+    supervisor: &Supervisor,
     stopping: &watch::Sender<bool>,
+) -> Result<Vec<App>, ServeError> {
+    let observer = Arc::new(metrics.clone());
+    let admitting = |database: Database| database.admitting(config.in_progress, observer.clone());
+    let databases: Vec<_> = shards.databases().into_iter().map(admitting).collect();
+    let names = shards.iter().map(|shard| Arc::clone(&shard.name));
+    let readiness = databases.iter().cloned().map(Readiness::of);
+    let shared = Shared {
+        api_keys: ApiKeys::of(databases.clone(), config.rate_limit),
+        hosts: Hosts::of(address, &config.allowed_hosts),
+        readiness: names.zip(readiness).collect(),
+        public_url: config.public_url(address).into(),
+        faults: faults(&databases, config).await?,
+        failing_workers: supervisor.failing(),
+        stopping: stopping.subscribe(),
+    };
+    let mut apps = Vec::new();
+    for (number, database) in databases.into_iter().enumerate() {
+        apps.push(app(number, database, &shared, config, metrics).await?);
+    }
+    Ok(apps)
+}
+
+/// What all databases have in common.
+struct Shared {
+    api_keys: ApiKeys,
+    hosts: Hosts,
+    readiness: Arc<[(Arc<str>, Readiness)]>,
+    public_url: Arc<str>,
+    faults: Option<Faults>,
+    failing_workers: Failing,
+    stopping: watch::Receiver<bool>,
+}
+
+/// What the requests of one database work with.
+async fn app(
+    number: usize,
+    database: Database,
+    shared: &Shared,
+    config: &Config,
+    metrics: &Metrics,
 ) -> Result<App, ServeError> {
     let observer = Arc::new(metrics.clone());
     let settings = Settings {
@@ -195,76 +384,31 @@ async fn app(
     let checkouts =
         checkouts(&idempotency, steps, config, metrics).map_err(ServeError::Settings)?;
     Ok(App {
+        number,
         batches: batches(&idempotency, config, observer.clone()),
         replay_cache: config
             .replay_cache
             .map(|bytes| ReplayCache::new(&idempotency, bytes).observed_by(observer)),
         idempotency,
-        api_keys: ApiKeys::of(database.clone(), config.rate_limit),
-        hosts: Hosts::of(address, &config.allowed_hosts),
-        readiness: Readiness::of(database.clone()),
+        api_keys: shared.api_keys.clone(),
+        hosts: shared.hosts.clone(),
+        readiness: Arc::clone(&shared.readiness),
         slow_lane,
         phases,
         checkouts,
         timeouts: config.timeouts,
-        public_url: config.public_url(address).into(),
+        public_url: Arc::clone(&shared.public_url),
         body_limit: config.body_limit,
         in_flight_wait_v1: config.in_flight_wait_v1,
         wake_webhooks: Arc::default(),
         webhooks_allow_private: config.webhooks.allow_private,
-        faults: faults(&database, config).await?,
+        faults: shared.faults.clone(),
         has_console: config.console,
-        request_log,
-        stopping: stopping.subscribe(),
-        failing_workers,
+        request_log: None,
+        stopping: shared.stopping.clone(),
+        failing_workers: shared.failing_workers.clone(),
         database,
     })
-}
-
-/// What runs until the requests are drained.
-struct Running {
-    handle: ServerHandle,
-    server: JoinHandle<std::io::Result<()>>,
-    webhooks: JoinHandle<()>,
-    request_log: Option<Writing>,
-    sweep: JoinHandle<()>,
-    reconcilers: Vec<JoinHandle<()>>,
-}
-
-impl Running {
-    /// Ends all of it by `drained`, the drain limit, or [`LAST_REPLIES`] from now if that is later.
-    /// systemd and Kubernetes kill a process that takes much longer.
-    async fn end(mut self, drained: Instant) -> std::io::Result<()> {
-        let ended = drained.max(Instant::now() + LAST_REPLIES);
-        let closing = async {
-            self.handle.stop(true).await;
-            self.server.await
-        };
-        match timeout_at(ended, closing).await {
-            Ok(closed) => closed.map_err(std::io::Error::other)??,
-            Err(_) => tracing::warn!("connections were open at the drain limit"),
-        }
-        // The webhook worker has been finishing since the requests began to drain.
-        if timeout_at(drained, &mut self.webhooks).await.is_err() {
-            tracing::warn!("still sending webhooks at the drain limit; they will be sent again");
-            self.webhooks.abort();
-        }
-        if let Some(request_log) = self.request_log {
-            request_log.end(ended).await;
-        }
-        let workers = async {
-            let _ = self.sweep.await;
-            for reconciler in self.reconcilers {
-                let _ = reconciler.await;
-            }
-        };
-        if timeout_at(ended, workers).await.is_err() {
-            tracing::warn!(
-                "still sweeping or recovering at the drain limit; another process goes on with it"
-            );
-        }
-        Ok(())
-    }
 }
 
 /// Keeps workers at work, and counts those that fail.
@@ -273,8 +417,8 @@ fn supervisor(metrics: Metrics, stopping: watch::Receiver<bool>) -> Supervisor {
 }
 
 /// Counts only where metrics can be asked for.
-fn metrics(listeners: &Listeners) -> std::io::Result<Metrics> {
-    match listeners.metrics {
+fn metrics(scraped: Option<&TcpListener>) -> std::io::Result<Metrics> {
+    match scraped {
         None => Ok(Metrics::off()),
         Some(_) => Metrics::on(&PHASE_KINDS).map_err(std::io::Error::other),
     }
@@ -293,51 +437,36 @@ fn batches(
     Batches::observed(idempotency, settings, observer)
 }
 
-/// Serves until `stop` resolves, and then finishes what is in flight, for `limit` at most, until
-/// the moment that is returned. `None`: the server has ended by itself.
-async fn serve_until(
-    stop: impl Future<Output = ()>,
-    server: &mut JoinHandle<std::io::Result<()>>,
-    stopping: &watch::Sender<bool>,
-    idempotency: &Idempotency,
-    limit: Duration,
-) -> Result<Option<Instant>, ServeError> {
-    tokio::select! {
-        ended = server => {
-            ended.map_err(std::io::Error::other)??;
-            return Ok(None);
-        }
-        () = stop => {}
-    }
-    tracing::info!("stopping: finishing what is in flight");
-    stopping.send_replace(true);
-    let drained = Instant::now() + limit;
-    drain(idempotency, drained).await;
-    Ok(Some(drained))
-}
-
-/// Serves `/metrics`, and reads what it tells of the database.
+/// Serves `/metrics`, and reads what it tells of the databases.
 fn serve_metrics(
     listener: TcpListener,
-    app: &App,
+    apps: &[App],
     metrics: &Metrics,
     supervisor: &Supervisor,
     config: &Config,
 ) -> std::io::Result<ServerHandle> {
-    let batches = app.batches.clone();
+    let of_database = |app: &App| {
+        let batches = app.batches.clone();
+        ScrapedDatabase {
+            idempotency: app.idempotency.clone(),
+            batch_waiting: Arc::new(move || batches.waiting()),
+            replay_cache: app.replay_cache.clone(),
+            database: app.database.clone(),
+        }
+    };
     let scrape = Scrape {
         metrics: metrics.clone(),
-        idempotency: app.idempotency.clone(),
-        batch_waiting: Arc::new(move || batches.waiting()),
-        replay_cache: app.replay_cache.clone(),
-        database: app.database.clone(),
+        databases: apps.iter().map(of_database).collect(),
     };
-    let (database, stopping) = (app.database.clone(), app.stopping.clone());
+    let databases: Vec<_> = apps.iter().map(|app| app.database.clone()).collect();
+    let stopping = apps.iter().map(|app| app.stopping.clone()).next();
     let (metrics, deadline) = (metrics.clone(), config.timeouts.database_deadline);
-    supervisor.spawn("database_metrics", move || {
-        let (database, metrics) = (database.clone(), metrics.clone());
-        workers::database_metrics::run(database, metrics, deadline, stopping.clone())
-    });
+    if let Some(stopping) = stopping {
+        supervisor.spawn("database_metrics", move || {
+            let (databases, metrics) = (databases.clone(), metrics.clone());
+            workers::database_metrics::run(databases, metrics, deadline, stopping.clone())
+        });
+    }
     let server = charge_once_prometheus::server(
         listener,
         move || scrape.render(),
@@ -407,7 +536,7 @@ fn phases(
 }
 
 /// Faults on demand, where they are allowed: for test accounts, and for the account of DEV_API_KEY.
-async fn faults(database: &Database, config: &Config) -> Result<Option<Faults>, ServeError> {
+async fn faults(databases: &[Database], config: &Config) -> Result<Option<Faults>, ServeError> {
     if !config.faults {
         return Ok(None);
     }
@@ -415,11 +544,14 @@ async fn faults(database: &Database, config: &Config) -> Result<Option<Faults>, 
     let Some(key) = &config.dev_api_key else {
         return Ok(Some(Faults::new(None)));
     };
-    let key = key.clone();
-    let found = database.read(move |connection| {
-        Box::pin(async move { charge_once_api_keys::find_account(connection, &key).await })
-    });
-    let account = found.await.map_err(ServeError::Faults)?;
+    let mut account = None;
+    for database in databases {
+        let key = key.clone();
+        let found = database.read(move |connection| {
+            Box::pin(async move { charge_once_api_keys::find_account(connection, &key).await })
+        });
+        account = account.or(found.await.map_err(ServeError::Faults)?);
+    }
     Ok(Some(Faults::new(account.map(Into::into))))
 }
 
@@ -485,7 +617,7 @@ fn sweep(app: &App, config: &Config, metrics: &Metrics, supervisor: &Supervisor)
 /// Sets up the HTTP server with its limits and layers, the outermost layer last.
 fn http_server(
     listener: TcpListener,
-    app: App,
+    apps: &Apps,
     metrics: Metrics,
     config: &Config,
 ) -> std::io::Result<Server> {
@@ -501,20 +633,27 @@ fn http_server(
         connections_per_worker: connections_per_worker(&files),
         drain_timeout: config.drain_timeout,
     };
-    let with_faults = app.faults.is_some();
+    let with_faults = config.faults;
     let address = listener.local_addr()?;
     let console = config
         .console
-        .then(|| Pages::of(app.clone(), address, &config.own_host()))
+        .then(|| Pages::of(Arc::clone(apps), address, &config.own_host()))
         .transpose()
         .map_err(std::io::Error::other)?;
-    let data = web::Data::new(app);
+    let apps = Arc::clone(apps);
     let document = web::Data::new(openapi::served()?);
     let app = move || {
         ActixApp::new()
-            .app_data(data.clone())
+            .configure(|services| {
+                // The one for requests without an account.
+                if let Some(first) = apps.first() {
+                    services.app_data(first.clone());
+                }
+            })
+            .app_data(Rc::new(Homes::of(&apps)))
             .app_data(Routes::new(metrics.clone()))
             .app_data(document.clone())
+            .wrap(from_fn(at_home))
             .wrap(from_fn(allowed_host))
             .wrap(TracingLogger::<RequestSpan>::new())
             .wrap(from_fn(outermost))

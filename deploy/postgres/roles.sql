@@ -85,6 +85,10 @@ WITH rights (role, tables, verb, columns, but) AS (
     ('app', '{charges,checkouts,customers,idempotency_keys,idempotency_leases,inventory,operations,orders,
               payment_intents,payment_methods,refunds,setup_intents,webhook_deliveries,webhook_endpoints}',
      'INSERT, UPDATE, DELETE', NULL, NULL),
+    -- Of several databases, each knows which one it is.
+    ('app', '{shard,shard_migrations}', 'SELECT', NULL, NULL),
+    ('sweeper', '{shard,shard_migrations}', 'SELECT', NULL, NULL),
+    ('reader', '{shard,shard_migrations}', 'SELECT', NULL, NULL),
     ('app', '{accounts,api_keys,charges,checkout_steps,checkouts,customers,events,idempotency_keys,
               idempotency_leases,inventory,last_check,manual_resolutions,operations,orders,payment_intents,
               payment_methods,refunds,request_log,setup_intents,webhook_deliveries,webhook_endpoints,

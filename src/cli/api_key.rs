@@ -2,16 +2,19 @@
 //!
 //! Promise: a key is random, shown once, and stored as its hash.
 
-use std::io::IsTerminal;
+use std::{io::IsTerminal, sync::Arc};
 
 use charge_once_api_keys::{self as api_keys, ListedKey};
 use serde_json::json;
 use sqlx::Connection;
 
-use super::{BoxError, print, say, session};
+use super::{
+    BoxError, print, say,
+    session::{self, OnlyShard},
+};
 use crate::{
     config::{Config, DEFAULT_DEV_API_KEY},
-    database::Database,
+    database::{Database, Shard, Shards, StartError, shards::Reached},
     domain::{api_key::API_KEY, ids::AccountId},
 };
 
@@ -29,12 +32,19 @@ pub enum ApiKeyCommand {
         /// The account of the key; it is created if it doesn't exist.
         #[arg(long)]
         account: String,
+        /// Where a new account is to live, if there are several databases. Without it, it lives where the
+        /// fewest do.
+        #[command(flatten)]
+        only: OnlyShard,
     },
     /// Lists all keys, without their secret parts.
     List {
         /// Prints one JSON document.
         #[arg(long)]
         json: bool,
+        /// Which database, where there are several.
+        #[command(flatten)]
+        only: OnlyShard,
     },
     /// Revokes a key, read from standard input so that it stays out of the shell's history.
     Revoke,
@@ -43,27 +53,42 @@ pub enum ApiKeyCommand {
 pub(super) fn run(command: ApiKeyCommand) -> Result<(), BoxError> {
     let config = Config::from_env()?;
     match command {
-        ApiKeyCommand::Create { account } => {
+        ApiKeyCommand::Create { account, only } => {
             if account.is_empty() || account.chars().count() > ACCOUNT_MAX_CHARS {
                 return Err("--account must have 1 to 100 characters".into());
             }
-            session::once(&config, async |database| {
-                let key = create_key(database, &account).await?;
+            session::once(&config, &OnlyShard::default(), async |reached| {
+                let shard = place(reached, &account, &only).await?;
+                let key = create_key(&shard.database, &account).await?;
+                if !config.shards.is_empty() {
+                    say(&format!("the account lives in the shard {}", shard.name));
+                }
                 print(&format!(
                     "{key}\nIt is shown only now: only its hash is stored."
                 ))
             })
         }
-        ApiKeyCommand::List { json } => {
-            session::once(&config, async move |database| list(database, json).await)
+        ApiKeyCommand::List { json, only } => {
+            only.prints_one(&config, json)?;
+            session::each(&config, &only, async |database| list(database, json).await)
         }
         ApiKeyCommand::Revoke => {
             let key = read_key()?;
-            session::once(&config, async |database| {
-                if revoke_key(database, &key).await? {
-                    print("Revoked. Servers stop accepting it within 5 seconds.")
-                } else {
-                    Err("there is no such key, or it was revoked before".into())
+            session::once(&config, &OnlyShard::default(), async |reached| {
+                let (shards, unreached) = split(reached)?;
+                let mut revoked = false;
+                for shard in shards.iter() {
+                    revoked |= revoke_key(&shard.database, &key).await?;
+                }
+                match (revoked, unreached.join(", ")) {
+                    (true, _) => print("Revoked. Servers stop accepting it within 5 seconds."),
+                    (false, none) if none.is_empty() => {
+                        Err("there is no such key, or it was revoked before".into())
+                    }
+                    (false, unreached) => Err(format!(
+                        "nothing was revoked: the key may be one of {unreached}, which can't be reached"
+                    )
+                    .into()),
                 }
             })
         }
@@ -130,28 +155,121 @@ pub async fn ensure_dev_key(database: &Database, key: &str) -> Result<(), Accoun
     Ok(connection.close().await?)
 }
 
+/// As [`ensure_dev_key`], in the shard where the account lives. A new one lives in the first.
+pub(super) async fn ensure_dev_key_in(shards: &Shards, key: &str) -> Result<(), BoxError> {
+    let home = match find_account(shards, DEV_ACCOUNT).await? {
+        Some((home, _)) => Some(home),
+        None => shards.first(),
+    };
+    for shard in shards.iter() {
+        let is_home = home.is_some_and(|home| home.name == shard.name);
+        if is_home {
+            ensure_dev_key(&shard.database, key).await?;
+        } else if has_key(&shard.database, key).await? {
+            return Err(AccountsError::KeyTaken.into());
+        }
+    }
+    Ok(())
+}
+
 /// Whether a request with `key` would be served.
-pub(super) async fn is_valid(database: &Database, key: &str) -> Result<bool, AccountsError> {
+pub(super) async fn is_valid(shards: &Shards, key: &str) -> Result<bool, AccountsError> {
+    for shard in shards.iter() {
+        if has_key(&shard.database, key).await? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+async fn has_key(database: &Database, key: &str) -> Result<bool, AccountsError> {
     let mut connection = database.connect_aside().await?;
     let found = api_keys::find_account(&mut connection, key).await?;
     connection.close().await?;
     Ok(found.is_some())
 }
 
-/// The account with this name, or else with this id, for the option `--account`.
-pub(super) async fn account_named(database: &Database, name: &str) -> Result<AccountId, BoxError> {
-    let wanted = name.to_owned();
-    let find = database.read(move |connection| {
-        Box::pin(async move { api_keys::find_account_by_name(connection, &wanted).await })
-    });
-    let found = find
-        .await?
-        .map(AccountId)
-        .or_else(|| AccountId::parse(name));
-    found.ok_or_else(|| {
-        let names = "`charge-once api-key list` shows the names";
-        format!("--account: there is no account {name:?}; {names}").into()
-    })
+/// The shards that can be used, and the names of the others, each of which is told why. Fails if
+/// there are none.
+pub(super) fn split(reached: Vec<Reached>) -> Result<(Shards, Vec<Arc<str>>), StartError> {
+    let is_one = reached.len() == 1;
+    let (mut shards, mut unreached) = (Vec::new(), Vec::new());
+    for (name, database) in reached {
+        match database {
+            Ok(database) => shards.push(Shard { name, database }),
+            Err(error) if is_one => return Err(error),
+            Err(error) => {
+                say(&format!("shard {name}: {error}"));
+                unreached.push(name);
+            }
+        }
+    }
+    Ok((shards.into(), unreached))
+}
+
+/// The account with this name, or else with this id, and where it lives.
+pub(super) async fn find_account<'s>(
+    shards: &'s Shards,
+    name: &str,
+) -> Result<Option<(&'s Shard, AccountId)>, BoxError> {
+    let id = AccountId::parse(name);
+    for shard in shards.iter() {
+        let wanted = name.to_owned();
+        let find = shard.database.read(move |connection| {
+            Box::pin(async move {
+                let named = api_keys::find_account_by_name(connection, &wanted).await?;
+                let Some(id) = id.filter(|_| named.is_none()) else {
+                    return Ok(named);
+                };
+                let found = api_keys::names_of_accounts(connection, &[id.0]).await?;
+                Ok(found.into_keys().next())
+            })
+        });
+        if let Some(found) = find.await? {
+            return Ok(Some((shard, AccountId(found))));
+        }
+    }
+    Ok(None)
+}
+
+/// For the option `--account`.
+pub(super) fn no_account(name: &str) -> BoxError {
+    let names = "`charge-once api-key list` shows the names";
+    format!("--account: there is no account {name:?}; {names}").into()
+}
+
+/// The shard in which an account lives, or is to live. A name belongs to one account in all of
+/// them, so a new one is made only while all of them can be asked.
+async fn place(reached: Vec<Reached>, name: &str, only: &OnlyShard) -> Result<Shard, BoxError> {
+    let (shards, unreached) = split(reached)?;
+    if let Some((home, _)) = find_account(&shards, name).await? {
+        return match only.allows(&home.name) {
+            true => Ok(home.clone()),
+            false => Err(format!(
+                "--shard: the account {name:?} lives in the shard {}",
+                home.name
+            )
+            .into()),
+        };
+    }
+    if !unreached.is_empty() {
+        let unreached = unreached.join(", ");
+        return Err(
+            format!("the account {name:?} may live in {unreached}, so none is made").into(),
+        );
+    }
+    let mut fewest: Option<(i64, &Shard)> = None;
+    for shard in shards.iter().filter(|shard| only.allows(&shard.name)) {
+        let counting = shard
+            .database
+            .read(|connection| Box::pin(api_keys::count_accounts(connection)));
+        let accounts = counting.await?;
+        if fewest.is_none_or(|(least, _)| accounts < least) {
+            fewest = Some((accounts, shard));
+        }
+    }
+    let (_, shard) = fewest.ok_or("--shard: SHARD_URLS names no such database")?;
+    Ok(shard.clone())
 }
 
 /// Every key with its account. Only hashes of the keys are stored.

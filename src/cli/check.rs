@@ -13,7 +13,10 @@ use std::{
 use serde_json::{Value, json};
 use sqlx::Connection;
 
-use super::{BoxError, aside, print, say, session};
+use super::{
+    BoxError, aside, print, say,
+    session::{self, OnlyShard},
+};
 use crate::{
     database::Database,
     store::{
@@ -37,6 +40,8 @@ pub struct CheckArguments {
     /// How long all of it may take, from 1s to 24h.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = aside::limit)]
     timeout: Duration,
+    #[command(flatten)]
+    only: OnlyShard,
 }
 
 /// What came of one invariant.
@@ -57,25 +62,34 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
 fn check(arguments: &CheckArguments) -> Result<u8, BoxError> {
     let config = aside::config()?;
     let kept = config.retention.events;
-    let mut checked = Vec::new();
-    session::once(&config, async |database| {
-        checked = check_all(database, arguments.timeout, kept).await?;
+    arguments.only.prints_one(&config, arguments.json)?;
+    let mut code = 0;
+    session::each(&config, &arguments.only, async |database| {
+        let checked = check_all(database, arguments.timeout, kept).await?;
         record(database, &checked, config.timeouts.database_deadline).await;
+        if tell(&checked, arguments.json)? > 0 {
+            code = VIOLATED;
+        }
         Ok(())
     })?;
+    Ok(code)
+}
+
+/// Prints what was found, and returns how many invariants do not hold.
+fn tell(checked: &[Checked], json: bool) -> Result<usize, BoxError> {
     let violated = checked.iter().filter(|one| !one.holds()).count();
-    if arguments.json {
-        print(&as_json(&checked).to_string())?;
-    } else {
-        for one in &checked {
-            show(one)?;
-        }
-        print(&match violated {
-            0 => format!("All {} invariants hold.", checked.len()),
-            _ => format!("{violated} of {} invariants do not hold.", checked.len()),
-        })?;
+    if json {
+        print(&as_json(checked).to_string())?;
+        return Ok(violated);
     }
-    Ok(if violated == 0 { 0 } else { VIOLATED })
+    for one in checked {
+        show(one)?;
+    }
+    print(&match violated {
+        0 => format!("All {} invariants hold.", checked.len()),
+        _ => format!("{violated} of {} invariants do not hold.", checked.len()),
+    })?;
+    Ok(violated)
 }
 
 async fn check_all(

@@ -3,6 +3,7 @@
 /// Where the API's database is. Every command that works on it reads these.
 const DATABASE: &[&str] = &[
     "DATABASE_URL",
+    "SHARD_URLS",
     "DATA_DIR",
     "PG_BIN_DIR",
     "MIGRATE_ON_START",
@@ -58,6 +59,10 @@ pub(super) fn reads(command: &str, variable: &str) -> bool {
     match command.split(' ').next().unwrap_or_default() {
         "charge-once" => true,
         "serve" => !is_in(&[SIMULATOR_ONLY]),
+        "work" => {
+            let is_of_requests = matches!(variable, "BIND_ADDRESS" | "BACKGROUND" | "DEV_API_KEY");
+            !is_of_requests && !is_in(&[SIMULATOR_ONLY])
+        }
         "processor" => is_in(&[SIMULATOR_ONLY, SIMULATOR_TOO, LOGS]),
         "migrate" => variable != "MIGRATE_ON_START" && is_in(&[DATABASE, LOGS]),
         "api-key" => is_in(&[DATABASE, LOGS]),

@@ -6,7 +6,10 @@
 use clap::ArgGroup;
 use serde_json::{Map, Value, json};
 
-use super::{BoxError, api_key::account_named, aside, print, say, session};
+use super::{
+    BoxError, aside, print, say,
+    session::{self, OnlyShard},
+};
 use crate::{
     config::Config,
     database::{Database, PgConnection},
@@ -57,6 +60,8 @@ pub enum KeysCommand {
         /// Prints one JSON document.
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        only: OnlyShard,
     },
 }
 
@@ -71,8 +76,7 @@ pub(super) fn run(command: KeysCommand) -> Result<(), BoxError> {
             let key =
                 parsed.map_err(|error| format!("KEY can't be an idempotency key: {error}"))?;
             let config = aside::config()?;
-            session::once(&config, async |database| {
-                let account = account_named(database, &account).await?;
+            session::for_account(&config, &account, async |database, account| {
                 let story = Story::read(database, &config, account, key).await?;
                 if json {
                     print(&story.as_json().to_string())
@@ -86,18 +90,24 @@ pub(super) fn run(command: KeysCommand) -> Result<(), BoxError> {
             in_doubt,
             account,
             json,
-        } => session::once(&aside::config()?, async |database| {
-            let account = match account {
-                Some(account) => Some(account_named(database, &account).await?),
-                None => None,
-            };
-            let wanted = WantedKeys {
-                account_id: account.map(|account| account.0),
+            only,
+        } => {
+            let config = aside::config()?;
+            let wanted = |account_id| WantedKeys {
+                account_id,
                 key: None,
                 in_doubt,
             };
-            list(database, wanted, json).await
-        }),
+            let Some(account) = account else {
+                only.prints_one(&config, json)?;
+                return session::each(&config, &only, async |database| {
+                    list(database, wanted(None), json).await
+                });
+            };
+            session::for_account(&config, &account, async |database, account| {
+                list(database, wanted(Some(account.0)), json).await
+            })
+        }
     }
 }
 

@@ -1,12 +1,24 @@
 //! `charge-once migrate`: brings the schema up to date, where servers must not do it themselves.
 
-use super::{BoxError, print, session};
+use super::{
+    BoxError, print,
+    session::{self, OnlyShard},
+};
 use crate::config::Config;
 
-pub(super) fn run() -> Result<(), BoxError> {
+/// Which databases are migrated.
+#[derive(Debug, clap::Args)]
+pub struct MigrateArguments {
+    #[command(flatten)]
+    only: OnlyShard,
+}
+
+pub(super) fn run(arguments: &MigrateArguments) -> Result<(), BoxError> {
     let config = Config {
         migrate_on_start: true,
         ..Config::from_env()?
     };
-    session::once(&config, async |_| print("The schema is current."))
+    session::each(&config, &arguments.only, async |_| {
+        print("The schema is current.")
+    })
 }

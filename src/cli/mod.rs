@@ -44,10 +44,13 @@ struct CommandLine {
 pub enum Command {
     /// Serves the API (the default).
     Serve,
+    /// Does the work beside requests for servers with BACKGROUND=off: sweeps, webhooks, and what clients
+    /// never retry.
+    Work,
     /// Serves the card processor's simulator, with its own database; see docs/processor.md.
     Processor,
     /// Migrates the database schema.
-    Migrate,
+    Migrate(migrate::MigrateArguments),
     /// Removes expired idempotency keys once, and prints how many there were.
     Sweep(sweep::SweepArguments),
     /// Checks everything that must always hold, in the rows of all accounts, and prints what does
@@ -99,8 +102,9 @@ pub fn parse() -> Command {
 pub fn run(command: Command) -> Result<ExitCode, BoxError> {
     match command {
         Command::Serve => serve::run(),
+        Command::Work => serve::work(),
         Command::Processor => processor::run(),
-        Command::Migrate => migrate::run(),
+        Command::Migrate(arguments) => migrate::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Keys(command) => keys::run(command),
         Command::ApiKey(command) => api_key::run(command),

@@ -11,7 +11,10 @@ use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{BoxError, print, say, session};
+use super::{
+    BoxError, print, say,
+    session::{self, OnlyShard},
+};
 use crate::{
     commands::{ProcessorEffect, RefundedElsewhere},
     config::Config,
@@ -76,6 +79,9 @@ pub enum OperationsCommand {
         /// Prints one JSON document.
         #[arg(long)]
         json: bool,
+        /// Which database, where there are several.
+        #[command(flatten)]
+        only: OnlyShard,
     },
     /// Resolves one that is at least an hour old, after you have asked the processor's operator for
     /// its outcome.
@@ -110,8 +116,9 @@ pub enum OperationOutcome {
 pub(super) fn run(command: OperationsCommand) -> Result<(), BoxError> {
     let config = Config::from_env()?;
     match command {
-        OperationsCommand::List { json } => {
-            session::once(&config, async move |database| show(database, json).await)
+        OperationsCommand::List { json, only } => {
+            only.prints_one(&config, json)?;
+            session::each(&config, &only, async |database| show(database, json).await)
         }
         OperationsCommand::Resolve { id, outcome, by } => {
             if by.trim().is_empty() || by.chars().count() > NAME_MAX_CHARS {
@@ -122,15 +129,22 @@ pub(super) fn run(command: OperationsCommand) -> Result<(), BoxError> {
                 OperationOutcome::Declined => Resolution::Declined,
                 OperationOutcome::NotExecuted => Resolution::NotExecuted,
             };
-            session::once(&config, async |database| {
-                if resolve(database, &config, id, Statement { word, by }).await? {
-                    print("Resolved. A retry with its idempotency key is answered by it.")
-                } else {
-                    let why = "there is no such operation in flight any more, another process is at \
+            let mut is_resolved = false;
+            let ended = session::each(&config, &OnlyShard::default(), async |database| {
+                let by = by.clone();
+                // One shard at most has it.
+                is_resolved =
+                    is_resolved || resolve(database, &config, id, Statement { word, by }).await?;
+                Ok(())
+            });
+            if is_resolved {
+                return print("Resolved. A retry with its idempotency key is answered by it.");
+            }
+            ended.and_then(|()| {
+                let why = "there is no such operation in flight any more, another process is at \
                                work on it, or a later refund of its checkout waits for an answer: \
                                `charge-once operations list` shows what waits";
-                    Err(why.into())
-                }
+                Err(why.into())
             })
         }
     }

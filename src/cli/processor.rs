@@ -20,7 +20,7 @@ use tracing_actix_web::TracingLogger;
 use super::{BoxError, listen, print, reachable, session};
 use crate::{
     config::Config,
-    database::{Database, PROCESSOR_SCHEMA},
+    database::{Database, PROCESSOR_SCHEMA, WhenRefused},
     server::ServeError,
     telemetry::RequestSpan,
 };
@@ -48,7 +48,9 @@ pub(super) fn run() -> Result<(), BoxError> {
         ))?;
         serve(listener, database, &config, stop).await
     };
-    session::serve(&config, &settings.database, PROCESSOR_SCHEMA, work)
+    let database = config.database_settings(PROCESSOR_SCHEMA);
+    let connect = async |url: &str| Database::connect(url, database, WhenRefused::TryAgain).await;
+    session::serve(&config, &settings.database, connect, work)
 }
 
 /// Serves until `stop` resolves and what was in flight has finished.

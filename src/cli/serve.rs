@@ -7,7 +7,7 @@ use charge_once_connections::is_loopback_address;
 use super::{BoxError, api_key, listen, print, reachable, session};
 use crate::{
     config::{Config, ConfigError, DEFAULT_DEV_API_KEY},
-    database::SCHEMA,
+    database::{Shards, connect_all},
     server::{self, Listeners},
 };
 
@@ -25,19 +25,39 @@ pub(super) fn run() -> Result<(), BoxError> {
             Some(address) => Some(listen("METRICS_ADDRESS", address)?),
         },
     };
-    let work = async |database, stop| {
+    let work = async |shards: Shards, stop| {
         if let Some(key) = &config.dev_api_key {
-            api_key::ensure_dev_key(&database, key).await?;
+            api_key::ensure_dev_key_in(&shards, key).await?;
         }
-        if is_for_strangers && api_key::is_valid(&database, DEFAULT_DEV_API_KEY).await? {
+        if is_for_strangers && api_key::is_valid(&shards, DEFAULT_DEV_API_KEY).await? {
             return Err(public_key_in_database().into());
         }
         let scraped = listeners.metrics.as_ref().map(TcpListener::local_addr);
         let scraped = scraped.transpose()?;
         print(&banner(listeners.api.local_addr()?, scraped, &config))?;
-        Ok(server::serve(listeners, database, &config, stop).await?)
+        Ok(server::serve(listeners, shards, &config, stop).await?)
     };
-    session::serve(&config, &config.database, SCHEMA, work)
+    let connect = async |url: &str| connect_all(url, &config).await;
+    session::serve(&config, &config.database, connect, work)
+}
+
+/// `charge-once work`: what servers with `BACKGROUND=off` leave to it.
+pub(super) fn work() -> Result<(), BoxError> {
+    let config = Config::from_env()?;
+    let scraped = config
+        .metrics_address
+        .map(|address| listen("METRICS_ADDRESS", address));
+    let scraped = scraped.transpose()?;
+    let connect = async |url: &str| connect_all(url, &config).await;
+    session::serve(&config, &config.database, connect, async |shards, stop| {
+        let names: Vec<_> = shards.iter().map(|shard| &*shard.name).collect();
+        print(&format!(
+            "charge-once {} works beside servers: {}",
+            crate::VERSION,
+            names.join(", ")
+        ))?;
+        Ok(server::work(scraped, shards, &config, stop).await?)
+    })
 }
 
 /// Everyone knows the default key, so it is served beyond this machine only where that is wanted.

@@ -8,10 +8,14 @@ use std::time::Duration;
 use charge_once_developer::{service::Stop, stop_signal};
 use charge_once_embedded_postgres::Settings;
 
-use super::BoxError;
+use super::{BoxError, api_key, say};
 use crate::{
     config::{Config, DatabaseLocation, Traces},
-    database::{Database, SCHEMA, Schema, WhenRefused},
+    database::{
+        Database, StartError, WhenRefused,
+        shards::{self, Reached},
+    },
+    domain::ids::AccountId,
     telemetry,
 };
 
@@ -23,20 +27,17 @@ const STOPPED_EARLY: &str = "stopped before it was done";
 const LAST_TASKS: Duration = Duration::from_secs(1);
 
 /// Runs a server, which returns once it has stopped. A private PostgreSQL is made if need be.
-pub(super) fn serve(
+pub(super) fn serve<T>(
     config: &Config,
     location: &DatabaseLocation,
-    schema: Schema,
-    work: impl AsyncFnOnce(Database, Stop) -> Result<(), BoxError>,
+    connect: impl AsyncFnOnce(&str) -> Result<T, StartError>,
+    work: impl AsyncFnOnce(T, Stop) -> Result<(), BoxError>,
 ) -> Result<(), BoxError> {
-    let settings = config.database_settings(schema);
     block_on(config, config.traces.as_ref(), async |mut stop| {
         location
             .run(async |url| {
                 tokio::select! {
-                    connected = Database::connect(&url, settings, WhenRefused::TryAgain) => {
-                        work(connected?, stop).await
-                    }
+                    connected = connect(&url) => work(connected?, stop).await,
                     // A requested stop is a success.
                     () = &mut stop => Ok(()),
                 }
@@ -45,23 +46,105 @@ pub(super) fn serve(
     })
 }
 
-/// Does one thing in the database of a server, which need not be running now.
+/// Which of several databases a command works on.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct OnlyShard {
+    /// Only this database, where there are several: its name in SHARD_URLS, or main.
+    #[arg(long, value_name = "NAME")]
+    shard: Option<String>,
+}
+
+impl OnlyShard {
+    /// Refuses to print several documents in place of one.
+    pub(super) fn prints_one(&self, config: &Config, json: bool) -> Result<(), BoxError> {
+        if json && self.shard.is_none() && !config.shards.is_empty() {
+            return Err("--json is about one database: name it with --shard".into());
+        }
+        Ok(())
+    }
+
+    /// Whether the command may choose this one.
+    pub(super) fn allows(&self, name: &str) -> bool {
+        self.shard.as_deref().is_none_or(|only| only == name)
+    }
+}
+
+/// Does one thing in each database of a server, which need not be running now. Where there are
+/// several, each is named, and what fails in one hinders no other, but is a failure in the end.
+pub(super) fn each(
+    config: &Config,
+    only: &OnlyShard,
+    mut work: impl AsyncFnMut(&Database) -> Result<(), BoxError>,
+) -> Result<(), BoxError> {
+    once(config, only, async |reached| {
+        let (mut failed, all) = (Vec::new(), reached.len());
+        for (name, database) in reached {
+            if config.shards.is_empty() {
+                return work(&database?).await;
+            }
+            say(&format!("shard {name}:"));
+            let worked = match database {
+                Ok(database) => work(&database).await,
+                Err(error) => Err(error.into()),
+            };
+            if let Err(error) = worked {
+                say(&format!("shard {name}: {error}"));
+                failed.push(name);
+            }
+        }
+        match &*failed {
+            [] => Ok(()),
+            failed => Err(format!(
+                "it failed in {} of {all} shards: {}",
+                failed.len(),
+                failed.join(", ")
+            )
+            .into()),
+        }
+    })
+}
+
+/// Does one thing for the account with this name, or else with this id, in its database.
+pub(super) fn for_account(
+    config: &Config,
+    name: &str,
+    work: impl AsyncFnOnce(&Database, AccountId) -> Result<(), BoxError>,
+) -> Result<(), BoxError> {
+    once(config, &OnlyShard::default(), async |reached| {
+        let (shards, failed) = api_key::split(reached)?;
+        match api_key::find_account(&shards, name).await? {
+            Some((shard, account)) => work(&shard.database, account).await,
+            None if failed.is_empty() => Err(api_key::no_account(name)),
+            None => Err(format!(
+                "no shard that can be reached has the account {name:?}, but it may live in {}",
+                failed.join(", ")
+            )
+            .into()),
+        }
+    })
+}
+
+/// Does one thing with all databases of a server that `only` allows.
 pub(super) fn once(
     config: &Config,
-    work: impl AsyncFnOnce(&Database) -> Result<(), BoxError>,
+    only: &OnlyShard,
+    work: impl AsyncFnOnce(Vec<Reached>) -> Result<(), BoxError>,
 ) -> Result<(), BoxError> {
     if let DatabaseLocation::Embedded(settings) = &config.database {
         refuse_an_empty_folder(settings)?;
     }
-    let settings = config.database_settings(SCHEMA);
+    let settings = config.database_settings(config.schema());
     block_on(config, None, async |stop| {
         config
             .database
             .run(async |url| {
+                let mut wanted = shards::all(&url, &config.shards);
+                wanted.retain(|shard| only.allows(&shard.name));
+                if wanted.is_empty() {
+                    return Err("--shard: SHARD_URLS names no such database".into());
+                }
                 let work = async {
-                    let refused = WhenRefused::GiveUp;
-                    let database = Database::connect(&url, settings, refused).await?;
-                    work(&database).await
+                    work(shards::reach(&wanted, settings, WhenRefused::GiveUp).await).await
                 };
                 tokio::select! {
                     done = work => done,

@@ -6,7 +6,10 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::{BoxError, aside, print, say, session};
+use super::{
+    BoxError, aside, print, say,
+    session::{self, OnlyShard},
+};
 use crate::{
     config::Config,
     store::sweepable::{self, Kept, Sweepable},
@@ -29,6 +32,8 @@ pub struct SweepArguments {
     #[arg(long, value_name = "DURATION", default_value = "10m", requires = "dry_run",
           value_parser = aside::limit)]
     timeout: Duration,
+    #[command(flatten)]
+    only: OnlyShard,
 }
 
 pub(super) fn run(arguments: &SweepArguments) -> Result<(), BoxError> {
@@ -37,7 +42,8 @@ pub(super) fn run(arguments: &SweepArguments) -> Result<(), BoxError> {
     }
     let config = Config::from_env()?;
     let json = arguments.json;
-    session::once(&config.clone(), async move |database| {
+    arguments.only.prints_one(&config, json)?;
+    session::each(&config, &arguments.only, async |database| {
         // A person waits for it: no rests.
         let mut sweep = Sweep::new(database.clone(), &config, 0);
         let tell = |line: &str| match json {
@@ -110,7 +116,8 @@ fn count(arguments: &SweepArguments) -> Result<(), BoxError> {
         operations: config.retention.operations,
         requests: config.retention.request_log,
     };
-    session::once(&config, async |database| {
+    arguments.only.prints_one(&config, arguments.json)?;
+    session::each(&config, &arguments.only, async |database| {
         let counting = aside::look(database, arguments.timeout, async |snapshot| {
             Ok(sweepable::count(snapshot, kept).await?)
         });

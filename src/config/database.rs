@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
+use charge_once_database::shards::ShardUrl;
 use charge_once_embedded_postgres::{DatabaseLocation, Settings};
 use charge_once_settings::{Optional, Setting, Source};
 
 use super::variables::{
     DATA_DIR, DATABASE_URL, DEV_API_KEY, PG_BIN_DIR, PROCESSOR_DATA_DIR, PROCESSOR_DATABASE_URL,
+    SHARD_URLS,
 };
 use crate::database::embedded;
 
@@ -16,6 +18,16 @@ pub const DEFAULT_DEV_API_KEY: &str = "sk_test_charge_once_dev";
 /// The API's: `DATABASE_URL`, or a private one in `DATA_DIR`.
 pub(super) fn location(source: &Source<'_>) -> DatabaseLocation {
     read(source, &DATABASE_URL, &DATA_DIR, embedded::settings)
+}
+
+/// The databases beside it.
+pub(super) fn shards(source: &Source<'_>, first: &DatabaseLocation) -> Vec<ShardUrl> {
+    let shards = source.optional(&SHARD_URLS).unwrap_or_default();
+    if let (DatabaseLocation::Embedded(_), [_, ..]) = (first, &*shards) {
+        let expected = "unset where DATABASE_URL is: a private PostgreSQL is no shard";
+        source.bad(SHARD_URLS.name, expected);
+    }
+    shards
 }
 
 /// The one of `charge-once processor`.

@@ -19,6 +19,7 @@ use std::{
 };
 
 use charge_once_connections::{ConnectionTimeouts, Host, is_loopback_address};
+pub use charge_once_database::shards::ShardUrl;
 pub use charge_once_embedded_postgres::DatabaseLocation;
 use charge_once_settings::Source;
 pub use charge_once_settings::{ConfigError, ConfigErrors};
@@ -27,8 +28,8 @@ pub use charge_once_traces::{Log, Settings as Traces};
 use self::{
     processor::Calls,
     variables::{
-        ALLOW_PUBLIC_DEV_KEY, ALLOWED_HOSTS, BATCH, BATCH_CONNECTIONS, BIND_ADDRESS, BODY_LIMIT,
-        CONSOLE, DRAIN_TIMEOUT, EXPIRY_SWEEP_INTERVAL, FAULTS, IN_FLIGHT_WAIT_V1,
+        ALLOW_PUBLIC_DEV_KEY, ALLOWED_HOSTS, BACKGROUND, BATCH, BATCH_CONNECTIONS, BIND_ADDRESS,
+        BODY_LIMIT, CONSOLE, DRAIN_TIMEOUT, EXPIRY_SWEEP_INTERVAL, FAULTS, IN_FLIGHT_WAIT_V1,
         KEEP_ALIVE_TIMEOUT, LOG_FORMAT, METRICS_ADDRESS, MIGRATE_ON_START, POOL_CONNECTIONS,
         PROCESSOR_URL, PUBLIC_URL, RATE_LIMIT, REPLAY_CACHE, REPLY_WRITE_TIMEOUT,
         REQUEST_HEAD_TIMEOUT, RUST_LOG, TRACES, WORKERS,
@@ -58,6 +59,8 @@ pub struct Config {
     pub metrics_address: Option<SocketAddr>,
     /// `DATABASE_URL` or `DATA_DIR`
     pub database: DatabaseLocation,
+    /// `SHARD_URLS`
+    pub shards: Vec<ShardUrl>,
     /// The dev account's key, if there is to be one.
     pub dev_api_key: Option<String>,
     /// `ALLOW_PUBLIC_DEV_KEY`
@@ -92,6 +95,8 @@ pub struct Config {
     pub in_progress: InProgressLimits,
     /// `WORKERS`; 0 of it is one for each core.
     pub workers: usize,
+    /// `BACKGROUND`
+    pub background: bool,
     /// `MIGRATE_ON_START`
     pub migrate_on_start: bool,
     /// `DRAIN_TIMEOUT`
@@ -122,9 +127,10 @@ impl Config {
         Self::read(&lookup, std::iter::empty())
     }
 
-    /// Connections to the database that requests use at most.
+    /// Connections to all databases that requests use at most.
     pub fn database_connections(&self) -> u32 {
-        self.pool_connections + self.batch_connections
+        let databases = u32::try_from(1 + self.shards.len()).unwrap_or(u32::MAX);
+        (self.pool_connections + self.batch_connections).saturating_mul(databases)
     }
 
     /// A host that a server takes, for requests from its own machine.
@@ -160,6 +166,7 @@ impl Config {
         let public_url = source.optional(&PUBLIC_URL);
         let metrics_address = source.optional(&METRICS_ADDRESS);
         let database = database::location(&source);
+        let shards = database::shards(&source, &database);
         let dev_api_key = database::dev_api_key(&source, &database);
         let pool_connections = source.read(&POOL_CONNECTIONS);
         let batch_connections = source.read(&BATCH_CONNECTIONS);
@@ -171,6 +178,7 @@ impl Config {
             public_url,
             metrics_address,
             database,
+            shards,
             dev_api_key,
             allow_public_dev_key: source.read(&ALLOW_PUBLIC_DEV_KEY),
             idempotency_ttl: timeouts::idempotency_ttl(&source),
@@ -196,6 +204,7 @@ impl Config {
             rate_limit: source.read(&RATE_LIMIT),
             in_progress: in_progress::limits(&source, pool_connections),
             workers: source.read(&WORKERS),
+            background: source.read(&BACKGROUND),
             migrate_on_start: source.read(&MIGRATE_ON_START),
             drain_timeout: source.read(&DRAIN_TIMEOUT),
             webhooks: Webhooks::read(&source),

@@ -4,6 +4,7 @@
 use std::{num::NonZeroU64, thread::available_parallelism, time::Duration};
 
 use bytesize::ByteSize;
+use charge_once_database::shards::{ShardUrl, parse_shard_urls};
 use charge_once_settings::values::{Parsed, count, duration, number, one_of};
 use reqwest::Url;
 
@@ -62,6 +63,14 @@ pub(super) fn public_url(text: &str) -> Parsed<String> {
         }
         Ok(_) | Err(_) => Err(expected.to_owned()),
     }
+}
+
+pub(super) fn shard_urls(text: &str) -> Parsed<Vec<ShardUrl>> {
+    parse_shard_urls(text).ok_or_else(|| {
+        "at most 31 of name=postgres://user:password@host/database, where each name has 1 to 32 of a-z, 0-9, \
+         - and _, and none is main or given twice"
+            .to_owned()
+    })
 }
 
 pub(super) fn api_key(text: &str) -> Parsed<String> {

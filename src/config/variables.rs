@@ -9,6 +9,7 @@ use std::{
 };
 
 use charge_once_connections::{Host, parse_hosts as hosts};
+use charge_once_database::shards::ShardUrl;
 use charge_once_settings::{values::*, variables};
 use charge_once_traces::variables::*;
 
@@ -30,6 +31,10 @@ variables! {
     DATABASE_URL: String, postgres_url,
         "PostgreSQL 15 or later, as postgres://user:password@host/database. Unset: \
          charge-once runs a private PostgreSQL in DATA_DIR.";
+    SHARD_URLS: Vec<ShardUrl>, shard_urls,
+        "More databases beside DATABASE_URL, as name=url with commas or line breaks between them. Each account \
+         lives in one of them; DATABASE_URL is the shard main. Every process needs all of them. Unset: \
+         one database. See docs/scale.md.";
     DATA_DIR: PathBuf = "./.charge-once", path,
         "Folder of the private PostgreSQL's data.";
     PG_BIN_DIR: PathBuf, path,
@@ -123,6 +128,9 @@ variables! {
          most 1h.";
     WORKERS: usize = "0", workers,
         "HTTP worker threads, at most 512; 0 means one for each core.";
+    BACKGROUND: bool = "on", |text| one_of(text, &[("on", true), ("off", false)]),
+        "Whether a server also does the work beside requests: sweeps, webhooks, and what it continues for \
+         clients that never retry; on or off. Off: run `charge-once work` beside the servers.";
     MIGRATE_ON_START: bool = "true", truth,
         "Migrates the schema at the start. A lock in the database makes this safe with \
          several replicas.";

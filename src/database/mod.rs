@@ -7,7 +7,8 @@ use std::sync::LazyLock;
 
 pub use charge_once_database::{
     Baseline, CLOCKS_APART_MAX, Database, MigrationSet, ReadError, Readiness, Reading, Schema,
-    Settings, StartError, WhenRefused, WriteError, Writing, migrations,
+    Settings, StartError, Unfit, WhenRefused, WriteError, Writing, migrations,
+    shards::{self, Shard, Shards},
 };
 use charge_once_processor::service;
 pub use sqlx::PgConnection;
@@ -55,7 +56,13 @@ const fn of_crate(migrator: &'static LazyLock<Migrator>, table: &'static str) ->
 }
 
 /// The tables of the API: first those of its crates, then its own, whose keys may lead to them.
-pub const SCHEMA: Schema = &[
+pub const SCHEMA: Schema = match SHARD_SCHEMA {
+    [schema @ .., _] => schema,
+    [] => &[],
+};
+
+/// Those of a database that is one of several.
+pub const SHARD_SCHEMA: &[MigrationSet] = &[
     MigrationSet {
         migrator: &idempotency::MIGRATIONS,
         table: idempotency::MIGRATIONS_TABLE,
@@ -79,6 +86,7 @@ pub const SCHEMA: Schema = &[
         table: APPLICATION_MIGRATIONS_TABLE,
         baseline: of_release_0_2(111, APPLICATION_MIGRATIONS_TABLE, API_OF_RELEASE_0_2),
     },
+    shards::SHARD_MIGRATIONS,
 ];
 
 /// The tables of the card processor's simulator, in a database of its own.
@@ -93,6 +101,14 @@ pub const PROCESSOR_SCHEMA: Schema = &[MigrationSet {
 }];
 
 impl Config {
+    /// What each database of the API must have.
+    pub fn schema(&self) -> Schema {
+        match &*self.shards {
+            [] => SCHEMA,
+            [_, ..] => SHARD_SCHEMA,
+        }
+    }
+
     /// How this configuration uses a database with this schema.
     pub fn database_settings(&self, schema: Schema) -> Settings {
         let timeouts = &self.timeouts;
@@ -110,5 +126,12 @@ impl Config {
 
 /// Connects to the API's database, which may be starting.
 pub async fn connect(url: &str, config: &Config) -> Result<Database, StartError> {
-    Database::connect(url, config.database_settings(SCHEMA), WhenRefused::TryAgain).await
+    let settings = config.database_settings(config.schema());
+    Database::connect(url, settings, WhenRefused::TryAgain).await
+}
+
+/// Connects to the API's database and to those of `SHARD_URLS`, which may be starting.
+pub async fn connect_all(url: &str, config: &Config) -> Result<Shards, StartError> {
+    let settings = config.database_settings(config.schema());
+    Shards::connect(url, &config.shards, settings, WhenRefused::TryAgain).await
 }

@@ -9,6 +9,8 @@ pub struct Account {
     pub id: AccountId,
     /// Whether it was made for a test, and ends by itself.
     pub is_test: bool,
+    /// Which of the service's databases it lives in, counted from 0.
+    pub database: usize,
 }
 
 impl From<charge_once_api_keys::Account> for Account {
@@ -16,6 +18,7 @@ impl From<charge_once_api_keys::Account> for Account {
         Self {
             id: AccountId(found.id),
             is_test: found.is_test,
+            database: found.database,
         }
     }
 }

@@ -4,10 +4,11 @@
 //! working within [`charge_once_api_keys::REMEMBERED_FOR`], and so does a key of a test account
 //! that has ended.
 
-use std::{collections::HashMap, net::IpAddr, num::NonZeroU32};
+use std::{collections::HashMap, net::IpAddr, num::NonZeroU32, sync::Arc};
 
 use actix_web::http::header::{AUTHORIZATION, HeaderMap};
-use charge_once_api_keys::{self as api_keys, KeyHash, RateLimit, Refusal};
+use charge_once_api_keys::{self as api_keys, KeyHash, RateLimit, Refusal, names_of_accounts};
+use futures_util::{StreamExt, stream::FuturesUnordered};
 
 use super::error::HttpError;
 use crate::{
@@ -24,19 +25,58 @@ use crate::{
 /// Looks API keys up, and counts requests. Cheap to clone; all clones share the memory.
 #[derive(Clone)]
 pub struct ApiKeys {
+    databases: Arc<[Database]>,
     keys: api_keys::ApiKeys<Accounts>,
     rate_limit: RateLimit<AccountId>,
 }
 
 impl ApiKeys {
-    /// Looks API keys up in `database`. Without a `rate_limit` for accounts, requests with unknown
-    /// keys have no limit either. Panics outside a Tokio runtime.
-    pub fn of(database: Database, rate_limit: Option<NonZeroU32>) -> Self {
+    /// Looks API keys up in all `databases`. Without a `rate_limit` for accounts, requests with
+    /// unknown keys have no limit either. Panics outside a Tokio runtime.
+    pub fn of(databases: Vec<Database>, rate_limit: Option<NonZeroU32>) -> Self {
         let limits_failures = rate_limit.is_some();
+        let accounts = databases.iter().cloned().map(Accounts).collect();
         Self {
-            keys: api_keys::ApiKeys::of(Accounts(database), API_KEY, limits_failures),
+            databases: databases.into(),
+            keys: api_keys::ApiKeys::of_several(accounts, API_KEY, limits_failures),
             rate_limit: RateLimit::new(rate_limit),
         }
+    }
+
+    /// The database of the account that a request speaks for, by its `Authorization`. `None`: it
+    /// speaks for no account, and is refused where it must.
+    pub async fn home_of_request(&self, headers: &HeaderMap) -> Result<Option<usize>, HttpError> {
+        let found = self.keys.find_of(authorization(headers)).await;
+        let found = found.map_err(|refusal| refused(refusal, ""))?;
+        Ok(found.map(|account| account.database))
+    }
+
+    /// The database in which an account lives. `None`: there is no such account.
+    pub async fn home_of(&self, account: AccountId) -> Result<Option<usize>, HttpError> {
+        if let [_] = *self.databases {
+            return Ok(Some(0));
+        }
+        if let Some(home) = self.keys.home_of(account.0) {
+            return Ok(Some(home));
+        }
+        let databases = self.databases.iter().enumerate();
+        let mut asked: FuturesUnordered<_> = databases
+            .map(|(number, database)| async move {
+                let found = database.read(move |connection| {
+                    Box::pin(async move { names_of_accounts(connection, &[account.0]).await })
+                });
+                (number, found.await.map(|names| !names.is_empty()))
+            })
+            .collect();
+        let mut failed = None;
+        while let Some((number, lives_there)) = asked.next().await {
+            match lives_there {
+                Ok(true) => return Ok(Some(number)),
+                Ok(false) => {}
+                Err(error) => failed = Some(HttpError::failed_without_key(error)),
+            }
+        }
+        failed.map_or(Ok(None), Err)
     }
 
     /// The account that a request speaks for, by its `Authorization`.
@@ -45,9 +85,7 @@ impl ApiKeys {
         headers: &HeaderMap,
         client: Option<IpAddr>,
     ) -> Result<Account, HttpError> {
-        let values = headers.get_all(AUTHORIZATION);
-        let values = values.map(|value| value.to_str().unwrap_or_default());
-        let found = self.keys.authenticate(values, client).await;
+        let found = self.keys.authenticate(authorization(headers), client).await;
         found.map(Account::from).map_err(|refusal| {
             let given = headers
                 .get(AUTHORIZATION)
@@ -99,6 +137,11 @@ fn too_many_guesses() -> HttpError {
     let message = "Too many requests for pages that don't exist came from this address. Retry after \
                    Retry-After.";
     ApiError::new(ErrorCode::RateLimited, message).into()
+}
+
+fn authorization(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(AUTHORIZATION);
+    values.map(|value| value.to_str().unwrap_or_default())
 }
 
 /// Where keys are looked up.

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use actix_web::web::Data;
 use charge_once_connections::Hosts;
 use charge_once_request_log::RequestLog;
 use charge_once_supervisor::Failing;
@@ -18,9 +19,15 @@ use crate::{
     },
 };
 
+/// What handlers work with: one for each database. A handler gets the one of the database in which
+/// the account of its request lives, and the first one for a request without an account.
+pub type Apps = Arc<[Data<App>]>;
+
 /// What handlers work with. Cheap to clone; one for all worker threads.
 #[derive(Clone)]
 pub struct App {
+    /// Which of the service's databases it works with, counted from 0.
+    pub number: usize,
     /// The one way to write, but for a DELETE.
     pub idempotency: Idempotency,
     /// The way to create charges, orders and bare payment intents.
@@ -33,8 +40,8 @@ pub struct App {
     pub api_keys: ApiKeys,
     /// By which names clients may call this server.
     pub hosts: Hosts,
-    /// What is known of the database, for probes.
-    pub readiness: Readiness,
+    /// What is known of all databases, by their names, for probes.
+    pub readiness: Arc<[(Arc<str>, Readiness)]>,
     /// For `tok_slow`, where the processor is simulated in this process.
     pub slow_lane: SlowLane,
     /// The way to ask a card processor across a network, if there is one.

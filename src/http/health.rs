@@ -1,7 +1,8 @@
 //! Whether the process lives, and whether it can serve.
 
 use actix_web::{HttpResponse, web::Data};
-use serde_json::json;
+use futures_util::future::join_all;
+use serde_json::{Map, Value, json};
 
 use super::{app::App, error::HttpResult, error_responses::errors};
 use crate::wire::error::{ApiError, ErrorCode};
@@ -19,7 +20,8 @@ pub async fn livez() -> HttpResponse {
 
 errors! { ReadyzErrors: Open [ServiceUnavailable] }
 
-/// This replica can serve: not stopping, the database in reach, the schema current.
+/// This replica can serve: not stopping, the database in reach, the schema current. Of several
+/// databases one is enough: `unfit_shards` names the others, whose accounts get 503.
 /// `failing_workers` names those of its workers that have failed within the last minute or so. A
 /// replica is ready without them: what one of them meets in the database is met by those of all
 /// replicas.
@@ -29,22 +31,37 @@ errors! { ReadyzErrors: Open [ServiceUnavailable] }
     responses((status = 200, description = "Ready."), ReadyzErrors),
 )]
 pub async fn readyz(app: Data<App>) -> HttpResult {
-    match not_ready(&app).await {
-        None => Ok(
-            HttpResponse::Ok().json(match &*app.failing_workers.names() {
-                [] => json!({"status": "ready"}),
-                failing => json!({"status": "ready", "failing_workers": failing}),
-            }),
-        ),
-        Some(reason) => Err(ApiError::new(ErrorCode::ServiceUnavailable, reason).into()),
+    match readiness(&app).await {
+        Ok(unfit) => {
+            let mut status = Map::from_iter([("status".to_owned(), "ready".into())]);
+            let failing = app.failing_workers.names();
+            if !failing.is_empty() {
+                status.insert("failing_workers".to_owned(), failing.into());
+            }
+            if !unfit.is_empty() {
+                let unfit = unfit.into_iter().collect::<Value>();
+                status.insert("unfit_shards".to_owned(), unfit);
+            }
+            Ok(HttpResponse::Ok().json(status))
+        }
+        Err(reason) => Err(ApiError::new(ErrorCode::ServiceUnavailable, reason).into()),
     }
 }
 
-/// Why this replica can't serve; `None` if it can.
-pub(super) async fn not_ready(app: &App) -> Option<String> {
+/// Why this replica can't serve, or the shards that it can't serve from, each with the reason.
+pub(super) async fn readiness(app: &App) -> Result<Vec<(String, String)>, String> {
     if *app.stopping.borrow() {
-        return Some("This replica is stopping.".to_owned());
+        return Err("This replica is stopping.".to_owned());
     }
-    let found = app.readiness.check().await;
-    found.err().map(|unfit| unfit.to_string())
+    let looks = app.readiness.iter().map(async |(name, readiness)| {
+        let unfit = readiness.check().await.err()?;
+        Some((name.to_string(), unfit.to_string()))
+    });
+    let found = join_all(looks).await;
+    let databases = found.len();
+    let unfit: Vec<_> = found.into_iter().flatten().collect();
+    match &*unfit {
+        [(_, reason), ..] if unfit.len() == databases => Err(reason.clone()),
+        _ => Ok(unfit),
+    }
 }

@@ -32,6 +32,7 @@ mod reply_headers;
 pub mod request;
 mod request_log;
 pub mod setup_intents;
+pub mod shards;
 mod swagger_ui;
 pub mod test_accounts;
 pub mod webhook_endpoints;
@@ -43,7 +44,7 @@ use actix_web::{
 };
 use charge_once_openapi::served::show;
 
-pub use self::app::App;
+pub use self::app::{App, Apps};
 use self::error::HttpError;
 use crate::wire::not_offered;
 

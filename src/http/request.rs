@@ -36,8 +36,8 @@ use crate::{
         order::ITEM_TEXT_MAX_CHARS,
     },
     idempotency::{
-        Failure, Fingerprint, FingerprintInput, HeaderError, IdempotencyKey, Parameters, Request,
-        WorkflowName,
+        Failure, FailureKind, Fingerprint, FingerprintInput, HeaderError, IdempotencyKey,
+        Parameters, Request, WorkflowName,
     },
     telemetry::{requests::Observation, traces},
     wire::{
@@ -90,6 +90,10 @@ async fn caller(app: &App, request: &HttpRequest, until: Instant) -> Result<Acco
     let account = tokio::time::timeout_at(until, look_up)
         .await
         .map_err(|_| too_slow())??;
+    // It was found only now, or it moves: `shards::at_home` had another answer a moment ago.
+    if account.database != app.number {
+        return Err(HttpError::failed(FailureKind::Unavailable));
+    }
     tracing::Span::current().record("account", tracing::field::display(account.id));
     request_log::authenticated(request, account.id);
     app.api_keys.check_rate(account.id)?;
@@ -276,7 +280,7 @@ pub fn client_of(request: &HttpRequest) -> Option<IpAddr> {
     request.peer_addr().map(|address| address.ip())
 }
 
-fn too_slow() -> HttpError {
+pub(super) fn too_slow() -> HttpError {
     HttpError::failed_without_key(Failure::unavailable(
         "the look-up of the API key takes too long",
     ))

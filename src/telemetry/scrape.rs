@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use charge_once_prometheus::value;
+use sqlx::PgPool;
 
 use super::metrics::Metrics;
 use crate::{
@@ -17,6 +18,13 @@ use crate::{
 pub struct Scrape {
     /// What is counted all the time.
     pub metrics: Metrics,
+    /// All databases.
+    pub databases: Arc<[ScrapedDatabase]>,
+}
+
+/// What is looked at of one database.
+#[derive(Clone)]
+pub struct ScrapedDatabase {
     /// Knows what is in flight.
     pub idempotency: Idempotency,
     /// How many requests wait for a batch now.
@@ -28,27 +36,30 @@ pub struct Scrape {
 }
 
 impl Scrape {
-    /// All metrics as Prometheus reads them.
+    /// All metrics as Prometheus reads them. Those of several databases are added up.
     pub fn render(&self) -> String {
-        let Self {
-            metrics,
-            idempotency,
-            batch_waiting,
-            replay_cache,
-            database,
-        } = self;
-        let in_flight = idempotency.in_flight_counts();
-        metrics.keys_in_flight.set(value(in_flight.keys));
-        metrics.waiters.set(value(in_flight.waiters));
-        metrics.batch_waiting.set(value(batch_waiting()));
-        if let Some(replay_cache) = replay_cache {
-            let bytes = usize::try_from(replay_cache.bytes()).unwrap_or(usize::MAX);
-            metrics.cache_bytes.set(value(bytes));
+        let (metrics, databases) = (&self.metrics, &self.databases);
+        let sum = |of: &dyn Fn(&ScrapedDatabase) -> usize| value(databases.iter().map(of).sum());
+        let in_flight = |one: &ScrapedDatabase| one.idempotency.in_flight_counts();
+        metrics.keys_in_flight.set(sum(&|one| in_flight(one).keys));
+        metrics.waiters.set(sum(&|one| in_flight(one).waiters));
+        metrics.batch_waiting.set(sum(&|one| (one.batch_waiting)()));
+        if databases.iter().any(|one| one.replay_cache.is_some()) {
+            metrics.cache_bytes.set(sum(&|one| {
+                let bytes = one.replay_cache.as_ref().map(ReplayCache::bytes);
+                usize::try_from(bytes.unwrap_or_default()).unwrap_or(usize::MAX)
+            }));
         }
-        let pool = database.pool();
-        metrics.pool_max.set(pool.options().get_max_connections());
-        metrics.pool_open.set(pool.size());
-        metrics.pool_idle.set(value(pool.num_idle()));
+        let connections = |of: &dyn Fn(&PgPool) -> u32| {
+            let each = databases.iter().map(|one| of(one.database.pool()));
+            each.sum::<u32>()
+        };
+        let max = connections(&|pool| pool.options().get_max_connections());
+        metrics.pool_max.set(max);
+        metrics.pool_open.set(connections(&PgPool::size));
+        metrics
+            .pool_idle
+            .set(sum(&|one| one.database.pool().num_idle()));
         metrics.registry.render()
     }
 }

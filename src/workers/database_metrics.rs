@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use charge_once_prometheus::{Gauge, set_to_now, value};
 use chrono::{DateTime, Utc};
+use futures_util::future::join_all;
 use sqlx::PgConnection;
 use tokio::{
     sync::watch,
@@ -17,8 +18,8 @@ use tokio::{
 use crate::{
     commands::CheckoutSteps,
     database::Database,
-    idempotency::{self, ExternalEffect},
-    store,
+    idempotency::{self, ExternalEffect, Leased},
+    store::{self, last_check::LastCheck},
     telemetry::metrics::Metrics,
     webhooks,
 };
@@ -37,27 +38,97 @@ const ENDPOINTS_MAX: i32 = 1_000;
 
 /// Reads until `stopping`. Each look has the deadline.
 pub async fn run(
-    database: Database,
+    databases: Vec<Database>,
     metrics: Metrics,
     deadline: Duration,
     mut stopping: watch::Receiver<bool>,
 ) {
     let mut ticks = tokio::time::interval(READ_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut connection = None;
+    let mut looked: Vec<_> = databases.into_iter().map(|one| (one, None)).collect();
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
             _ = stopping.wait_for(|stopping| *stopping) => return,
         }
         metrics.registry.tidy_up();
-        // Taken out, so that a connection in doubt is closed and not used again.
-        let looking = look(&database, connection.take(), &metrics);
-        match timeout(deadline, looking).await {
-            Ok(Ok(clean)) => connection = Some(clean),
-            Ok(Err(error)) => tracing::warn!(%error, "metrics can't be read from the database"),
-            Err(_) => tracing::warn!("metrics were not read from the database in time"),
+        // Those that don't answer all take their time at once.
+        let looks = looked.iter_mut().map(async |(database, connection)| {
+            // Taken out, so that a connection in doubt is closed and not used again.
+            let looking = look(database, connection.take(), &metrics);
+            match timeout(deadline, looking).await {
+                Ok(Ok((clean, seen))) => {
+                    *connection = Some(clean);
+                    return Some(seen);
+                }
+                Ok(Err(error)) => tracing::warn!(%error, "metrics can't be read from the database"),
+                Err(_) => tracing::warn!("metrics were not read from the database in time"),
+            }
+            None
+        });
+        let seen: Vec<_> = join_all(looks).await;
+        let is_whole = seen.iter().all(Option::is_some);
+        // Half of a sum would look like an improvement.
+        if is_whole && let Some(seen) = seen.into_iter().flatten().reduce(Seen::and) {
+            seen.show(&metrics);
         }
+    }
+}
+
+/// What was seen in a database, or in several.
+struct Seen {
+    expired: Duration,
+    /// As they are in [`Metrics`].
+    phases: Vec<Leased>,
+    refused: i64,
+    due: i64,
+    longest_due: Duration,
+    last_check: Option<LastCheck>,
+}
+
+impl Seen {
+    /// Both together: the sums, the oldest, and the check that is longer ago.
+    fn and(self, other: Self) -> Self {
+        let phases = self.phases.into_iter().zip(other.phases);
+        let phases = phases.map(|(one, other)| Leased {
+            running: one.running + other.running,
+            waiting: one.waiting + other.waiting,
+            in_doubt: one.in_doubt + other.in_doubt,
+            oldest: one.oldest.into_iter().chain(other.oldest).min(),
+        });
+        let last_check = self.last_check.zip(other.last_check);
+        Self {
+            expired: self.expired.max(other.expired),
+            phases: phases.collect(),
+            refused: self.refused + other.refused,
+            due: self.due + other.due,
+            longest_due: self.longest_due.max(other.longest_due),
+            last_check: last_check.map(|(one, other)| LastCheck {
+                violations: one.violations.saturating_add(other.violations),
+                finished_at: one.finished_at.min(other.finished_at),
+            }),
+        }
+    }
+
+    fn show(self, metrics: &Metrics) {
+        metrics.oldest_expired.set(self.expired);
+        for ((kind, handles), leased) in metrics.phases.iter().zip(self.phases) {
+            set(&handles.running, leased.running);
+            set(&handles.waiting, leased.waiting);
+            set(&handles.in_doubt, leased.in_doubt);
+            handles.oldest.set(age(leased.oldest));
+            if *kind == CheckoutSteps::KIND {
+                let in_progress = leased.running + leased.waiting;
+                set(&metrics.checkouts_in_progress, in_progress);
+            }
+        }
+        set(&metrics.checkouts_refund_refused, self.refused);
+        set(&metrics.webhooks_due, self.due);
+        metrics.webhooks_oldest_due.set(self.longest_due);
+        if let Some(last) = self.last_check {
+            metrics.show_last_check(last.violations, last.finished_at);
+        }
+        set_to_now(&metrics.read_success);
     }
 }
 
@@ -66,37 +137,29 @@ async fn look(
     database: &Database,
     connection: Option<PgConnection>,
     metrics: &Metrics,
-) -> Result<PgConnection, sqlx::Error> {
+) -> Result<(PgConnection, Seen), sqlx::Error> {
     let mut connection = match connection {
         Some(connection) => connection,
         None => database.connect_aside().await?,
     };
     let expired = idempotency::oldest_expired(&mut connection).await?;
-    metrics.oldest_expired.set(expired.unwrap_or_default());
-    for (kind, handles) in &metrics.phases {
-        let leased = idempotency::leased(&mut connection, kind, PHASES_MAX).await?;
-        set(&handles.running, leased.running);
-        set(&handles.waiting, leased.waiting);
-        set(&handles.in_doubt, leased.in_doubt);
-        handles.oldest.set(age(leased.oldest));
-        if *kind == CheckoutSteps::KIND {
-            set(
-                &metrics.checkouts_in_progress,
-                leased.running + leased.waiting,
-            );
-        }
+    let mut phases = Vec::new();
+    for (kind, _) in &metrics.phases {
+        phases.push(idempotency::leased(&mut connection, kind, PHASES_MAX).await?);
     }
     let refused = store::checkouts::count_refused_refunds(&mut connection, PHASES_MAX).await?;
-    set(&metrics.checkouts_refund_refused, refused);
     let due = webhooks::count_due(&mut connection, DELIVERIES_MAX).await?;
-    set(&metrics.webhooks_due, due);
-    let longest = webhooks::longest_due(&mut connection, ENDPOINTS_MAX).await?;
-    metrics.webhooks_oldest_due.set(longest.unwrap_or_default());
-    if let Some(last) = store::last_check::find(&mut connection).await? {
-        metrics.show_last_check(last.violations, last.finished_at);
-    }
-    set_to_now(&metrics.read_success);
-    Ok(connection)
+    let longest_due = webhooks::longest_due(&mut connection, ENDPOINTS_MAX).await?;
+    let last_check = store::last_check::find(&mut connection).await?;
+    let seen = Seen {
+        expired: expired.unwrap_or_default(),
+        phases,
+        refused,
+        due,
+        longest_due: longest_due.unwrap_or_default(),
+        last_check,
+    };
+    Ok((connection, seen))
 }
 
 fn set(gauge: &Gauge, count: i64) {

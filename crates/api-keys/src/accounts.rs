@@ -72,6 +72,19 @@ pub async fn lock_account(tx: &mut PgConnection, id: Uuid) -> Result<(), sqlx::E
     Ok(())
 }
 
+/// How many accounts are open that are no test accounts. Takes no lock.
+pub async fn count_accounts(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"
+        SELECT count(*) AS "count!"
+          FROM accounts
+         WHERE closed_at IS NULL AND test_until IS NULL
+        "#,
+    )
+    .fetch_one(connection)
+    .await
+}
+
 /// How many test accounts there are that are not closed, at most `up_to`. Takes no lock.
 pub async fn count_test_accounts(
     connection: &mut PgConnection,

@@ -19,6 +19,8 @@ pub struct Account {
     pub id: Uuid,
     /// Whether it was made for a test, and ends by itself.
     pub is_test: bool,
+    /// Which database has it, of those that [`ApiKeys`](crate::ApiKeys) looks in: 0 is the first.
+    pub database: usize,
 }
 
 /// An API key as it is listed: its text is a line for people, and its JSON is for programs.
@@ -81,6 +83,7 @@ pub async fn find_accounts(
         let account = Account {
             id: row.id,
             is_test: row.is_test,
+            database: 0,
         };
         (row.hash, account)
     });

@@ -9,8 +9,10 @@ use std::{
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
+use futures_util::{StreamExt, stream::FuturesUnordered};
 use moka::sync::Cache;
 use sqlx::PgPool;
+use uuid::Uuid;
 
 use crate::{
     Account, KeyHash, KeyShape, RateLimit, find_accounts, hash, unknown_keys::UnknownKeys,
@@ -31,7 +33,7 @@ const KNOWN_FOR: Duration = Duration::from_secs(3600);
 /// first: for as long as it is told to wait.
 const WAITS_FOR: Duration = Duration::from_secs(1);
 
-/// Entries in each of the memories; a hash and an id each, or an address.
+/// Entries in each of the memories; a hash or an id each, or both, or an address.
 const KEYS_MAX: u64 = 10_000;
 
 /// Failures in a second, and in a burst, of one address. A client with a wrong setting stays below
@@ -83,12 +85,13 @@ pub enum Refusal<E> {
 /// Looks API keys up. Cheap to clone; all clones share the memory.
 #[derive(Clone)]
 pub struct ApiKeys<D: Database> {
-    database: D,
+    databases: Vec<D>,
     shape: KeyShape,
     remembered: Cache<KeyHash, Account>,
     refused: Cache<KeyHash, ()>,
     known: Cache<KeyHash, Account>,
-    unknown: UnknownKeys<D::Error>,
+    homes: Cache<Uuid, usize>,
+    unknown: Vec<UnknownKeys<D::Error>>,
     failed: RateLimit<IpAddr>,
     guessed: RateLimit<IpAddr>,
     waiting: Cache<IpAddr, ()>,
@@ -98,11 +101,18 @@ impl<D: Database> ApiKeys<D> {
     /// Looks keys of this shape up in `database`. With `limits_failures`, 20 keys in a second that
     /// are no one's may come from one address. Panics outside a Tokio runtime.
     pub fn of(database: D, shape: KeyShape, limits_failures: bool) -> Self {
+        Self::of_several(vec![database], shape, limits_failures)
+    }
+
+    /// Looks keys up as [`ApiKeys::of`] does, in several databases, of which each has accounts of
+    /// its own with their keys. A key that one of them has is found while others are down, and a key
+    /// is refused as no one's only when all of them have said so. Panics outside a Tokio runtime.
+    pub fn of_several(databases: Vec<D>, shape: KeyShape, limits_failures: bool) -> Self {
         Self {
             failed: RateLimit::new(limits_failures.then_some(FAILURES)),
             guessed: RateLimit::new(limits_failures.then_some(FAILURES)),
-            unknown: UnknownKeys::of(database.clone()),
-            database,
+            unknown: databases.iter().cloned().map(UnknownKeys::of).collect(),
+            databases,
             shape,
             remembered: Cache::builder()
                 .max_capacity(KEYS_MAX)
@@ -120,6 +130,10 @@ impl<D: Database> ApiKeys<D> {
                 .max_capacity(KEYS_MAX)
                 .time_to_live(WAITS_FOR)
                 .build(),
+            homes: Cache::builder()
+                .max_capacity(KEYS_MAX)
+                .time_to_live(REMEMBERED_FOR)
+                .build(),
         }
     }
 
@@ -131,13 +145,19 @@ impl<D: Database> ApiKeys<D> {
         authorization: impl IntoIterator<Item = &'a str>,
         client: Option<IpAddr>,
     ) -> Result<Account, Refusal<D::Error>> {
-        let mut values = authorization.into_iter();
-        let value = values.next().ok_or(Refusal::Missing)?;
-        let key = match values.next() {
-            None => key_of(value),
-            Some(_) => None,
-        };
-        self.account_of(&key.ok_or(Refusal::Invalid)?, client).await
+        self.account_of(&only_key(authorization)?, client).await
+    }
+
+    /// The account that a request speaks for, as [`ApiKeys::authenticate`] finds it, if it is known
+    /// to speak for one. A failure is not counted: the request is authenticated later.
+    pub async fn find_of<'a>(
+        &self,
+        authorization: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Option<Account>, Refusal<D::Error>> {
+        match only_key::<D::Error>(authorization) {
+            Ok(key) => self.find(&key).await,
+            Err(_) => Ok(None),
+        }
     }
 
     /// The account that an API key speaks for, wherever it was given. `client` is who sent it.
@@ -152,6 +172,11 @@ impl<D: Database> ApiKeys<D> {
             Some(client) if !self.failed.has_room(network(client)) => Refusal::TooMany,
             Some(_) | None => Refusal::Invalid,
         })
+    }
+
+    /// The database of an account that a key was found for within [`REMEMBERED_FOR`].
+    pub fn home_of(&self, account: Uuid) -> Option<usize> {
+        self.homes.get(&account)
     }
 
     /// Counts a look-up that found nothing, of anything but a key that a client must know. `false`: so
@@ -183,21 +208,57 @@ impl<D: Database> ApiKeys<D> {
         if self.refused.contains_key(&hash) {
             return Ok(None);
         }
-        let found = match self.known.get(&hash) {
-            Some(account) => {
-                let found = self.database.find(vec![hash], Some(account)).await;
-                found.map_err(Refusal::LookUp)?.remove(&hash)
-            }
-            None => self.unknown.find_account(hash).await?,
-        };
+        let mut found = None;
+        let known = self.known.get(&hash);
+        if let Some(account) = known
+            && let Some(database) = self.databases.get(account.database)
+        {
+            let asked = database.find(vec![hash], Some(account)).await;
+            found = asked.map_err(Refusal::LookUp)?.remove(&hash);
+            found = found.map(|found| Account {
+                database: account.database,
+                ..found
+            });
+        }
+        if found.is_none() && (known.is_none() || self.databases.len() > 1) {
+            found = self.ask_all(hash).await?;
+        }
         if let Some(account) = found {
             self.remembered.insert(hash, account);
+            self.homes.insert(account.id, account.database);
             self.known.insert(hash, account);
         } else {
             self.known.invalidate(&hash);
             self.refused.insert(hash, ());
         }
         Ok(found)
+    }
+
+    /// Asks all databases at once. The first one that has the key is enough.
+    async fn ask_all(&self, hash: KeyHash) -> Result<Option<Account>, Refusal<D::Error>> {
+        let asked = self.unknown.iter().enumerate();
+        let mut answers: FuturesUnordered<_> = asked
+            .map(|(database, keys)| async move { (database, keys.find_account(hash).await) })
+            .collect();
+        let mut failed = None;
+        while let Some((database, answer)) = answers.next().await {
+            match answer {
+                Ok(Some(found)) => return Ok(Some(Account { database, ..found })),
+                Ok(None) => {}
+                Err(refusal) => failed = Some(refusal),
+            }
+        }
+        failed.map_or(Ok(None), Err)
+    }
+}
+
+/// The key of a request with one `Authorization` header.
+fn only_key<'a, E>(values: impl IntoIterator<Item = &'a str>) -> Result<String, Refusal<E>> {
+    let mut values = values.into_iter();
+    let value = values.next().ok_or(Refusal::Missing)?;
+    match values.next() {
+        None => key_of(value).ok_or(Refusal::Invalid),
+        Some(_) => Err(Refusal::Invalid),
     }
 }
 
@@ -234,8 +295,6 @@ fn network(address: IpAddr) -> IpAddr {
 mod tests {
     use std::sync::Mutex;
 
-    use uuid::Uuid;
-
     use super::*;
     use crate::unknown_keys::{BATCH_KEYS, PAUSE};
 
@@ -244,6 +303,7 @@ mod tests {
     const ACCOUNT: Account = Account {
         id: Uuid::from_u128(7),
         is_test: false,
+        database: 0,
     };
 
     /// Knows one key, and how many each statement asked for.
@@ -339,6 +399,56 @@ mod tests {
         let most = began.elapsed().as_millis() / PAUSE.as_millis() + 1;
         assert!(statements < BATCH_KEYS, "{statements}");
         assert!(statements as u128 <= most, "{statements}, {most}");
+    }
+
+    /// One of two databases.
+    #[derive(Clone)]
+    struct OneOfTwo {
+        is_down: bool,
+        has_key: bool,
+    }
+
+    impl Database for OneOfTwo {
+        type Error = &'static str;
+
+        async fn find(
+            &self,
+            hashes: Vec<KeyHash>,
+            _: Option<Account>,
+        ) -> Result<HashMap<KeyHash, Account>, Self::Error> {
+            if self.is_down {
+                return Err("down");
+            }
+            let found = hashes.into_iter().filter(|_| self.has_key);
+            Ok(found.map(|hash| (hash, ACCOUNT)).collect())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_key_is_no_one_s_only_when_each_database_says_so() {
+        let database = |is_down, has_key| OneOfTwo { is_down, has_key };
+        let theirs = Account {
+            database: 1,
+            ..ACCOUNT
+        };
+        for (first, second, expected) in [
+            (database(false, false), database(false, true), Ok(theirs)),
+            (database(true, false), database(false, true), Ok(theirs)),
+            (database(false, true), database(true, false), Ok(ACCOUNT)),
+            (
+                database(false, false),
+                database(false, false),
+                Err(Refusal::Invalid),
+            ),
+            (
+                database(true, false),
+                database(false, false),
+                Err(Refusal::LookUp("down")),
+            ),
+        ] {
+            let keys = ApiKeys::of_several(vec![first, second], SHAPE, false);
+            assert_eq!(keys.account_of(KEY, None).await, expected);
+        }
     }
 
     #[tokio::test]

@@ -89,6 +89,30 @@ pub enum StartError {
         "the database is a standby, which can't be written to. Set DATABASE_URL to the primary"
     )]
     Standby,
+    /// One of several databases can't be used.
+    #[error("the shard {name}: {error}")]
+    OfShard {
+        /// Its name.
+        name: String,
+        /// Why.
+        #[source]
+        error: Box<StartError>,
+    },
+    /// A database that has another name for good.
+    #[error(
+        "SHARD_URLS, or DATABASE_URL for the shard main, leads to the database of the shard {found}. A shard \
+         keeps its name and its database"
+    )]
+    AnotherShard {
+        /// Its name.
+        found: String,
+    },
+    /// A database with accounts that may be another shard's, too.
+    #[error(
+        "this database has accounts, but only an empty one becomes a shard: a copy of another shard would \
+         serve the same accounts a second time"
+    )]
+    ShardNotEmpty,
     /// Not migrated, and not allowed to.
     #[error("the schema is not current: run `charge-once migrate`, or set MIGRATE_ON_START=true")]
     SchemaNotCurrent,

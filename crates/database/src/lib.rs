@@ -6,6 +6,7 @@ mod look;
 pub mod migrations;
 mod pooler;
 mod readiness;
+pub mod shards;
 
 use std::{io::ErrorKind, pin::Pin, str::FromStr, sync::Arc, time::Duration};
 

@@ -63,6 +63,11 @@ impl Entry {
         });
     }
 
+    /// The request is logged in another log than the one in which its entry began.
+    pub fn moves_to(&self, log: &RequestLog) {
+        self.lock().log = log.clone();
+    }
+
     /// The request has this idempotency key, which may be kept.
     pub fn has_key(&self, key: &str) {
         if let Some(request) = &mut self.lock().request {

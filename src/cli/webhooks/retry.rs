@@ -6,11 +6,7 @@
 use chrono::Utc;
 
 use crate::{
-    cli::{
-        BoxError,
-        api_key::{DEV_ACCOUNT, account_named},
-        print, say, session,
-    },
+    cli::{BoxError, api_key::DEV_ACCOUNT, print, say, session},
     config::Config,
     database::Database,
     domain::ids::{AccountId, WebhookDeliveryId, WebhookEndpointId},
@@ -57,13 +53,14 @@ fn endpoint_id(text: &str) -> Result<WebhookEndpointId, &'static str> {
 
 pub(super) fn run(arguments: &RetryArguments) -> Result<(), BoxError> {
     let config = Config::from_env()?;
-    session::once(&config, async |database| {
-        let account = account_named(database, &arguments.account).await?;
-        match arguments.endpoint {
+    session::for_account(
+        &config,
+        &arguments.account,
+        async |database, account| match arguments.endpoint {
             Some(endpoint) => retry_endpoint(database, account, endpoint, arguments.pending).await,
             None => retry_each(database, account, arguments).await,
-        }
-    })
+        },
+    )
 }
 
 /// Those that were named. All are tried, and the command fails if one of them isn't sent again.

@@ -110,6 +110,12 @@ enum FoundPage {
     None,
 }
 
+/// The account of the page that a path leads to, if it leads to one.
+pub(in crate::http) fn account_in(path: &str) -> Option<AccountId> {
+    let (account, _) = path.strip_prefix("/authenticate/")?.split_once('/')?;
+    AccountId::parse(account)
+}
+
 /// A page that is waited for.
 struct OpenPage {
     merchant: String,

@@ -6,7 +6,7 @@ use maud::html;
 use serde_json::json;
 
 use super::layout::LAYOUT;
-use crate::http::{app::App, health::not_ready};
+use crate::http::{app::App, health::readiness};
 
 /// HTML where the request accepts it, which browsers do; JSON for everything else.
 pub(in crate::http) async fn show(app: web::Data<App>, request: HttpRequest) -> HttpResponse {
@@ -20,15 +20,19 @@ pub(in crate::http) async fn show(app: web::Data<App>, request: HttpRequest) -> 
                 "errors": "/errors",
             }));
     }
-    let status = not_ready(&app).await;
+    let status = readiness(&app).await;
     let body = html! {
         h1 { "charge-once" }
         p { "A payments API in which a retried request never charges twice." }
         p {
             "Version " (env!("CARGO_PKG_VERSION")) ". "
             @match status {
-                None => "Ready to serve.",
-                Some(reason) => { "Not ready: " (reason) }
+                Ok(unfit) if unfit.is_empty() => "Ready to serve.",
+                Ok(unfit) => {
+                    "Ready to serve, but for the accounts of these shards: "
+                    @for (name, reason) in unfit { (name) " (" (reason) ") " }
+                }
+                Err(reason) => { "Not ready: " (reason) }
             }
         }
         ul {

@@ -7,6 +7,7 @@ mod locks;
 mod neighbors;
 mod plans;
 mod retention;
+mod shards;
 pub mod statements;
 mod strangers;
 mod tables;

@@ -26,6 +26,7 @@ pub mod racers;
 pub mod records;
 pub mod resources;
 pub mod roles;
+pub mod sharding;
 pub mod webhook_receiver;
 pub mod webhooks;
 pub mod wire;

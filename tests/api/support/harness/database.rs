@@ -13,7 +13,7 @@ use tokio::sync::OnceCell;
 use uuid::Uuid;
 
 use super::{API_KEY, config, eventually};
-use crate::support::pgbouncer;
+use crate::support::{pgbouncer, sharding};
 
 /// The migrated database that others are copied from.
 const TEMPLATE: &str = "template_charge_once";
@@ -26,7 +26,20 @@ async fn start_postgres() -> Throwaway {
     let postgres = Throwaway::start("charge_once").await.unwrap();
     let template = postgres.create_database(TEMPLATE, "template0").await;
     let template = template.unwrap();
+    let shards = match sharding::is_wanted() {
+        true => sharding::second(&template),
+        false => String::new(),
+    };
+    let settings = config(&[("SHARD_URLS", &shards)]);
+    let database = database::connect(&template, &settings).await.unwrap();
+    if sharding::is_wanted() {
+        database.pool().close().await;
+        sharding::start_for_the_run(&postgres, TEMPLATE).await;
+    }
     let database = database::connect(&template, &config(&[])).await.unwrap();
+    if sharding::is_wanted() {
+        sharding::name(database.pool(), sharding::SECOND).await;
+    }
     ensure_dev_key(&database, API_KEY).await.unwrap();
     if through_pgbouncer {
         pgbouncer::start_for_the_run(&template, database.pool()).await;
@@ -43,13 +56,18 @@ pub struct TestDatabase {
     pub url: String,
     /// For looking at rows and holding locks, beside the server's own pool.
     pub pool: PgPool,
+    /// Whether it has what a server makes of it, and nothing else.
+    pub is_from_template: bool,
     /// Shared by all clones.
     end: Arc<End>,
 }
 
 impl TestDatabase {
     pub async fn create() -> Self {
-        Self::create_from(TEMPLATE).await
+        Self {
+            is_from_template: true,
+            ..Self::create_from(TEMPLATE).await
+        }
     }
 
     /// Without the service's tables: for another program.
@@ -71,7 +89,12 @@ impl TestDatabase {
             url: url.clone(),
             broken: OnceLock::new(),
         });
-        Self { url, pool, end }
+        Self {
+            url,
+            pool,
+            is_from_template: false,
+            end,
+        }
     }
 
     /// The test changes rows as no program does, so the invariants need not hold at its end.

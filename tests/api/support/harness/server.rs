@@ -15,7 +15,7 @@ use tempfile::tempfile;
 use tokio::sync::oneshot;
 
 use super::{API_KEY, Client, TestDatabase, config, shortcuts};
-use crate::support::pgbouncer;
+use crate::support::{pgbouncer, sharding};
 
 /// The server inside the test's process.
 pub struct TestServer {
@@ -81,8 +81,19 @@ impl TestServer {
         url: &str,
         variables: &[(&str, &str)],
     ) -> Self {
-        let config = config(variables);
-        let connected = database::connect(url, &config).await.unwrap();
+        let sharded = sharding::of_server(&database, url, variables);
+        let (config, connected) = match sharded {
+            None => {
+                let config = config(variables);
+                let connected = database::connect_all(url, &config).await;
+                (config, connected.unwrap())
+            }
+            Some((first, shards)) => {
+                let config = config(&[&[("SHARD_URLS", &*shards)], variables].concat());
+                let connected = database::connect_all(&first, &config).await;
+                (config, connected.unwrap())
+            }
+        };
         let client = Client::new(listeners.api.local_addr().unwrap());
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(async move {
@@ -239,9 +250,13 @@ fn spawn(
     database: &TestDatabase,
     variables: &[(&str, &str)],
 ) -> Child {
+    let url = pgbouncer::url_for(&database.url, variables);
+    match sharding::of_server(database, &url, variables) {
+        None => command.env("DATABASE_URL", url),
+        Some((first, shards)) => command.env("DATABASE_URL", first).env("SHARD_URLS", shards),
+    };
     command
         .env("BIND_ADDRESS", "127.0.0.1:0")
-        .env("DATABASE_URL", pgbouncer::url_for(&database.url, variables))
         .env("DEV_API_KEY", API_KEY)
         .envs(shortcuts())
         .env("RUST_LOG", "warn")

@@ -1,0 +1,74 @@
+//! Which database a request works with, where a service has several.
+//!
+//! Promise: a handler's `App` is that of the database in which the request's account lives, or the
+//! request is refused: by `request::caller`, or by the database itself, which has no such account.
+
+use std::rc::Rc;
+
+use actix_web::{
+    Error, HttpMessage,
+    body::MessageBody,
+    dev::{Extensions, ServiceRequest, ServiceResponse},
+    middleware::Next,
+    web::Data,
+};
+use charge_once_request_log::Entry;
+use tokio::time::timeout_at;
+
+use super::{
+    app::{App, Apps},
+    error::HttpError,
+    pages::authenticate,
+    request::{before_work, client_of, too_slow},
+};
+
+/// The `App` of each database, as handlers extract it. One of these for each worker thread.
+pub struct Homes(Vec<(Data<App>, Rc<Extensions>)>);
+
+impl Homes {
+    /// Of all databases.
+    pub fn of(apps: &Apps) -> Self {
+        let homes = apps.iter().map(|app| {
+            let mut data = Extensions::new();
+            data.insert(Data::clone(app));
+            (Data::clone(app), Rc::new(data))
+        });
+        Self(homes.collect())
+    }
+}
+
+/// Gives the handler the `App` of its request's account. The handler authenticates the request
+/// itself, from memory. With one database, this does nothing.
+pub async fn at_home<B: MessageBody + 'static>(
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<B>, Error> {
+    let mut request = request;
+    let homes = request.app_data::<Rc<Homes>>().map(Rc::clone);
+    if let Some(homes) = homes
+        && let [(first, _), _, ..] = &*homes.0
+    {
+        let finding = home_of(first, &request);
+        let found = timeout_at(before_work(first), finding).await;
+        let home = found.map_err(|_| too_slow())??;
+        if let Some((app, data)) = home.and_then(|home| homes.0.get(home)) {
+            if let Some(entry) = request.extensions().get::<Entry>()
+                && let Some(log) = &app.request_log
+            {
+                entry.moves_to(log);
+            }
+            request.add_data_container(Rc::clone(data));
+        }
+    }
+    next.call(request).await
+}
+
+async fn home_of(app: &App, request: &ServiceRequest) -> Result<Option<usize>, HttpError> {
+    match authenticate::account_in(request.path()) {
+        Some(account) => {
+            app.api_keys.check_waiting(client_of(request.request()))?;
+            app.api_keys.home_of(account).await
+        }
+        None => app.api_keys.home_of_request(request.headers()).await,
+    }
+}
