@@ -213,6 +213,8 @@ pub(super) async fn find_account<'s>(
     name: &str,
 ) -> Result<Option<(&'s Shard, AccountId)>, BoxError> {
     let id = AccountId::parse(name);
+    // What is asked of it then finds nothing, if there is no such account.
+    let is_only = shards.len() == 1;
     for shard in shards.iter() {
         let wanted = name.to_owned();
         let find = shard.database.read(move |connection| {
@@ -221,6 +223,9 @@ pub(super) async fn find_account<'s>(
                 let Some(id) = id.filter(|_| named.is_none()) else {
                     return Ok(named);
                 };
+                if is_only {
+                    return Ok(Some(id.0));
+                }
                 let found = api_keys::names_of_accounts(connection, &[id.0]).await?;
                 Ok(found.into_keys().next())
             })
