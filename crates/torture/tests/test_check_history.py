@@ -1,6 +1,6 @@
 """check_history.py finds nothing in a small right history, and what is wrong in each wrong one.
 
-    python3 -m unittest discover crates/torture/tests
+    python3 crates/torture/tests/test_check_history.py
 """
 
 import copy
@@ -10,6 +10,8 @@ import sys
 import tempfile
 import unittest
 
+# No file of bytecode beside the sources.
+sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 from check_history import Run, public_id  # noqa: E402
 

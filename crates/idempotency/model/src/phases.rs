@@ -670,13 +670,13 @@ impl PhasesModel {
         for (message, sent) in state.messages.iter().enumerate() {
             let Some(sent) = sent else { continue };
             let begun = state.operations[usize::from(sent.asks_under)];
-            // It declines only the first operation: which one it is makes no difference.
+            // It declines the first operation only, to keep the model small.
             let is_new = begun.is_some_and(|begun| begun.at_processor == AtProcessor::Unknown)
                 && sent.asks_under == 0;
             for is_done in [true, false] {
                 for is_lost in [false, true] {
                     let is_possible = is_done || is_new;
-                    // The loss of an answer that nobody waits for changes nothing.
+                    // The loss of an answer that no process waits for changes nothing.
                     let can_lose = state.faults_left > 0 && sent.awaited_by.is_some();
                     if is_possible && (!is_lost || can_lose) {
                         actions.push(PhasesAction::Delivered {
