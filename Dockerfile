@@ -31,6 +31,7 @@ COPY crates/edge/Cargo.toml crates/edge/
 COPY crates/embedded-postgres/Cargo.toml crates/embedded-postgres/
 COPY crates/faults/Cargo.toml crates/faults/
 COPY crates/idempotency/Cargo.toml crates/idempotency/
+COPY crates/idempotency/model/Cargo.toml crates/idempotency/model/
 COPY crates/openapi/Cargo.toml crates/openapi/
 COPY crates/pages/Cargo.toml crates/pages/
 COPY crates/processor/Cargo.toml crates/processor/

@@ -67,7 +67,8 @@ torture: ## run load and faults, and check what must hold: SECONDS=60 SEED=1 PRO
 	$(if $(TORTURE),,cargo build --locked --bin charge-once --bin torture)
 	@CHARGE_ONCE=$(or $(CHARGE_ONCE),$(CARGO_TARGET_DIR)/debug/charge-once) \
 	  $(or $(TORTURE),$(CARGO_TARGET_DIR)/debug/torture) \
-	  --seconds $(SECONDS) --seed $(SEED) $(addprefix --profile ,$(PROFILE))
+	  --seconds $(SECONDS) --seed $(SEED) $(addprefix --profile ,$(PROFILE)) \
+	  $(addprefix --histories ,$(HISTORIES))
 
 .PHONY: fuzz
 fuzz: ## give random bytes to everything that reads what strangers write: SECONDS=60 for each target

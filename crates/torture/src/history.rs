@@ -323,6 +323,7 @@ struct HistoryState {
     /// Rule and text of each of them.
     known_violations: HashSet<(&'static str, String)>,
     told: Vec<Told>,
+    reads: Vec<Read>,
     worst_stall: Duration,
     most_used: Usage,
     attempts: u64,
@@ -342,6 +343,16 @@ pub(crate) struct Looks {
 pub(crate) struct Told {
     pub(crate) id: String,
     pub(crate) state: String,
+    pub(crate) at: DateTime<Utc>,
+}
+
+/// An object that was read, with the answer: 200, or 404.
+#[derive(Debug, Clone)]
+pub(crate) struct Read {
+    pub(crate) reader: usize,
+    pub(crate) owner: usize,
+    pub(crate) object: String,
+    pub(crate) status: u16,
     pub(crate) at: DateTime<Utc>,
 }
 
@@ -518,6 +529,16 @@ impl History {
     /// What requests without a key were told.
     pub(crate) fn told(&self) -> Vec<Told> {
         lock(&self.inner).told.clone()
+    }
+
+    /// Notes what the read of an object was answered with.
+    pub(crate) fn saw(&self, read: Read) {
+        lock(&self.inner).reads.push(read);
+    }
+
+    /// What reads were answered with.
+    pub(crate) fn reads(&self) -> Vec<Read> {
+        lock(&self.inner).reads.clone()
     }
 
     /// Notes how long a client waited for an answer.

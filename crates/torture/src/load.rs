@@ -22,7 +22,7 @@ use tokio::{sync::watch, task::JoinSet, time::Instant};
 
 use crate::{
     client::{Account, Client},
-    history::{Attempt, History, Request, SharedKey, Verdict, lock},
+    history::{Attempt, History, Read, Request, SharedKey, Verdict, lock},
     requests::{Expected, Known, SLOW, VISA, Verb},
 };
 
@@ -330,6 +330,13 @@ impl Load {
             return;
         };
         let (id, status) = (&object.id, reply.status);
+        self.history.saw(Read {
+            reader,
+            owner: object.account,
+            object: id.clone(),
+            status,
+            at: Utc::now(),
+        });
         match (reader == object.account, status) {
             (true, 200) | (false, 404) => {}
             (true, _) => {

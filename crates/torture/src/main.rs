@@ -10,6 +10,7 @@ mod cluster;
 mod history;
 mod ids;
 mod intents;
+mod jsonl;
 mod load;
 mod metrics;
 mod nemesis;
@@ -80,6 +81,10 @@ struct Arguments {
     /// Where the data and the logs are while it runs.
     #[arg(long, default_value = "/tmp/charge-once-torture")]
     folder: PathBuf,
+    /// Where the history of each profile and its final tables are written, in place of those of the
+    /// run before. Unless given, `histories` in the folder, and nowhere with --discard.
+    #[arg(long)]
+    histories: Option<PathBuf>,
     /// Stops at the first violation.
     #[arg(long)]
     fail_fast: bool,
@@ -169,6 +174,12 @@ async fn run(
     );
     history.checked("not every fault could be ended", world.heal().await);
     let Recovered { after, probe } = check(&world, &load, &history, seed).await;
+    let histories = arguments.histories.clone();
+    let by_default = (!arguments.discard).then(|| arguments.folder.join("histories"));
+    if let Some(histories) = histories.or(by_default) {
+        let written = jsonl::write(&histories, &world, &history, &faults, seed).await;
+        history.checked("the history could not be written", written);
+    }
     let totals = history.totals();
     let is_bad = !totals.violations.is_empty();
     let is_kept = is_bad && !arguments.discard;

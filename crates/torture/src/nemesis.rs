@@ -2,9 +2,10 @@
 //!
 //! Promise: each fault ends, and [`World::heal`] ends all of them.
 
-use std::{collections::BTreeMap, ops::RangeInclusive, sync::Mutex, time::Duration};
+use std::{ops::RangeInclusive, sync::Mutex, time::Duration};
 
 use charge_once_client::transport::http_client_builder;
+use chrono::{DateTime, Utc};
 use nix::sys::signal::Signal;
 use rand::{
     RngExt, SeedableRng,
@@ -69,8 +70,15 @@ enum Kind {
     LateRefusals,
 }
 
-/// How many faults of each kind there were.
-pub(crate) type Faults = BTreeMap<String, u64>;
+/// A fault that was made.
+pub(crate) struct FaultMade {
+    pub(crate) name: String,
+    pub(crate) began: DateTime<Utc>,
+    pub(crate) ended: DateTime<Utc>,
+}
+
+/// The faults of a run.
+pub(crate) type Faults = Vec<FaultMade>;
 
 /// Faults of networks and sessions, which may meet any other fault.
 const OVERLAPPING: [(Kind, usize); 6] = [
@@ -106,8 +114,10 @@ async fn deal(
         deck.shuffle(random);
         for kind in &deck {
             // A fault that can't be made in this profile takes no time.
+            let began = Utc::now();
             if let Some(name) = strike(world, *kind, random).await {
-                *history::lock(faults).entry(name).or_default() += 1;
+                let ended = Utc::now();
+                history::lock(faults).push(FaultMade { name, began, ended });
                 pause(random, *between.start(), *between.end()).await;
             }
         }

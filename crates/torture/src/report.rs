@@ -43,7 +43,11 @@ pub(crate) struct Report<'a> {
 impl Report<'_> {
     pub(crate) fn print(&self, kept: Option<&Path>) {
         let Self { totals, faults, .. } = self;
-        let made: u64 = faults.values().sum();
+        let made = faults.len();
+        let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
+        for fault in *faults {
+            *kinds.entry(&fault.name).or_default() += 1;
+        }
         println!("profile        {}, seed {}", self.profile, self.seed);
         println!("took           {:.0} s", self.took.as_secs_f32());
         println!(
@@ -54,8 +58,8 @@ impl Report<'_> {
         for (outcome, count) in &totals.outcomes {
             println!("  {count:>8}  {outcome}");
         }
-        println!("faults         {made} of {} kinds", faults.len());
-        for (fault, count) in *faults {
+        println!("faults         {made} of {} kinds", kinds.len());
+        for (fault, count) in kinds {
             println!("  {count:>8}  {fault}");
         }
         println!(

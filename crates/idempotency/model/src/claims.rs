@@ -1,0 +1,920 @@
+//! One transaction per key: claim, `take_over` at expiry, batches, the sweep, and what a crash or a
+//! lost acknowledgment leaves behind.
+//!
+//! A step is one statement of `claim.rs`, `transaction.rs`, `batch/transaction.rs` or `expiry.rs`.
+//! PostgreSQL does what it promises: an insert waits for another transaction's row of the same key,
+//! each statement sees what is committed when it begins, and a COMMIT is whole or nothing.
+
+use stateright::{Model, Property};
+
+use crate::{Bounds, NAMES, Protocol, fingerprint_name, key_name};
+
+const KEYS: usize = 2;
+
+/// How long a record lives, in ticks of the database's clock.
+const RETENTION: u8 = 2;
+
+/// When the clock stops: two windows of a key, and the beginning of a third.
+const LAST_TICK: u8 = 4;
+
+/// How often a transaction that met a vanished record begins again.
+const ATTEMPTS_MAX: u8 = 2;
+
+/// What the model can do without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClaimGuard {
+    /// `insert`: the unique index decides. Without it, a claim looks for a committed row, and writes
+    /// its own where it saw none.
+    UniqueIndex,
+    /// `claim`: a row that the insert met is read in a new statement. Without it, the claim goes on
+    /// as it meant to, because the key was free a statement ago.
+    ReadAfterConflict,
+    /// `take_over`: only a record that is still expired. Without it, a racer that waited for the row
+    /// takes the record of the one that it waited for.
+    ConditionalTakeover,
+    /// `sweep_batch`: one statement finds, locks and deletes. Without it, the sweep deletes the keys
+    /// that it found, whatever they are by then.
+    SweepPredicate,
+    /// Expiry is judged by the transaction's `now()`. Without it, by the clock of the process, and
+    /// that of B is a tick ahead.
+    DatabaseClock,
+    /// Effect and record commit together. Without it, the record follows in a second transaction.
+    OneTransaction,
+    /// A client is answered after COMMIT. Without it, when COMMIT is sent.
+    AnswerAfterCommit,
+    /// A COMMIT without an answer is unknown. Without it, the work runs again, under a fresh key.
+    UnknownCommit,
+    /// A record answers its own request only.
+    Fingerprint,
+    /// A replay is the stored bytes. Without it, it is rendered from what is true now.
+    StoredBytes,
+    /// A batch writes the rows of members whose keys were free. Without it, of all members.
+    WinnersOnly,
+    /// PostgreSQL ends the session of a machine that vanished (`IDLE_IN_TRANSACTION_TIMEOUT`).
+    IdleInTransactionTimeout,
+}
+
+impl ClaimGuard {
+    const ALL: [Self; 12] = [
+        Self::UniqueIndex,
+        Self::ReadAfterConflict,
+        Self::ConditionalTakeover,
+        Self::SweepPredicate,
+        Self::DatabaseClock,
+        Self::OneTransaction,
+        Self::AnswerAfterCommit,
+        Self::UnknownCommit,
+        Self::Fingerprint,
+        Self::StoredBytes,
+        Self::WinnersOnly,
+        Self::IdleInTransactionTimeout,
+    ];
+}
+
+/// The model.
+#[derive(Debug, Clone, Copy)]
+pub struct Claims {
+    without: Option<ClaimGuard>,
+    bounds: Bounds,
+}
+
+/// A completed row of `idempotency_keys`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct StoredRow {
+    fingerprint: u8,
+    execution: u8,
+    expires_at: u8,
+}
+
+/// How far a member of a transaction is. A request alone is its transaction's only member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum MemberState {
+    ToInsert,
+    /// The insert met a row.
+    ToRead,
+    /// The row was expired.
+    ToTakeOver,
+    /// The key is this transaction's.
+    Mine,
+    /// A guard is missing: it executes though the key is not its own.
+    Unclaimed,
+    /// The batch has nothing to do for it.
+    Lost,
+    Committed {
+        execution: u8,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct ClaimingMember {
+    key: u8,
+    fingerprint: u8,
+    state: MemberState,
+}
+
+/// A transaction, as PostgreSQL knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Transaction {
+    now: u8,
+    attempts_left: u8,
+    members: [Option<ClaimingMember>; 2],
+}
+
+impl Transaction {
+    fn of(now: u8, members: [Option<ClaimingMember>; 2]) -> Self {
+        Self {
+            now,
+            attempts_left: ATTEMPTS_MAX,
+            members,
+        }
+    }
+
+    fn is_batch(&self) -> bool {
+        self.members[1].is_some()
+    }
+
+    fn first(&self, state: MemberState) -> Option<usize> {
+        let is_wanted = |one: &Option<ClaimingMember>| one.is_some_and(|one| one.state == state);
+        self.members.iter().position(is_wanted)
+    }
+
+    fn has(&self, state: MemberState) -> bool {
+        self.first(state).is_some()
+    }
+
+    fn holds(&self, key: u8) -> bool {
+        let mut members = self.members.iter().flatten();
+        members.any(|one| one.key == key && one.state == MemberState::Mine)
+    }
+
+    fn set(&mut self, index: usize, state: MemberState) {
+        if let Some(member) = &mut self.members[index] {
+            member.state = state;
+        }
+    }
+
+    /// Its next statement, in words.
+    fn next_statement(&self) -> &'static str {
+        if self.has(MemberState::ToInsert) {
+            "claim, INSERT … ON CONFLICT DO NOTHING"
+        } else if self.has(MemberState::ToRead) {
+            "claim, reads the row that its insert met"
+        } else if self.has(MemberState::ToTakeOver) {
+            "take_over, UPDATE … WHERE expires_at <= now()"
+        } else {
+            "work, save, and COMMIT is sent"
+        }
+    }
+
+    /// The key that its next statement may have to wait for.
+    fn wanted_key(&self) -> Option<u8> {
+        let index = self.first(MemberState::ToInsert);
+        let index = index.or_else(|| match self.has(MemberState::ToRead) {
+            true => None,
+            false => self.first(MemberState::ToTakeOver),
+        })?;
+        self.members[index].map(|member| member.key)
+    }
+}
+
+/// What a process does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Worker {
+    Idle,
+    Running(Transaction),
+    /// COMMIT is sent.
+    Committing(Transaction),
+    /// COMMIT is executed, and its acknowledgment on the way.
+    Committed(Transaction),
+}
+
+/// A transaction that PostgreSQL still has, and no process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Orphan {
+    transaction: Transaction,
+    /// A COMMIT is on its way.
+    is_committing: bool,
+}
+
+/// What a client was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct ToldAnswer {
+    execution: u8,
+    /// The bytes, as far as they can differ: how many effects there were when they were rendered.
+    bytes: u8,
+    expires_at: u8,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum BrokenClaim {
+    EffectAgain,
+    AnotherAnswer,
+}
+
+/// A state of [`Claims`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ClaimsState {
+    clock: u8,
+    rows: [Option<StoredRow>; KEYS],
+    workers: [Worker; 2],
+    orphans: [Option<Orphan>; 2],
+    sweep: Option<u8>,
+    effects: u8,
+    /// Until when the window of each key's last effect is open.
+    windows: [u8; KEYS],
+    told: [Option<ToldAnswer>; KEYS],
+    has_arrived: [bool; KEYS],
+    requests_left: u8,
+    faults_left: u8,
+    broken: Option<BrokenClaim>,
+}
+
+/// A step of [`Claims`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClaimsAction {
+    /// A request comes to a process, which begins its transaction.
+    Arrives {
+        /// The process.
+        process: usize,
+        /// Its key.
+        key: u8,
+        /// Its fingerprint.
+        fingerprint: u8,
+    },
+    /// Two requests come to a process, which begins one transaction for both.
+    Batch {
+        /// The process.
+        process: usize,
+        /// Their fingerprints, by key.
+        fingerprints: [u8; KEYS],
+    },
+    /// The next statement of a process.
+    Statement(usize),
+    /// The statement has waited too long for another transaction.
+    LockTimeout(usize),
+    /// PostgreSQL executes a COMMIT.
+    Commits(usize),
+    /// The process hears of it, and answers.
+    Acknowledged(usize),
+    /// The connection breaks between COMMIT and its acknowledgment.
+    LosesAcknowledgment(usize),
+    /// The process dies.
+    Crashes(usize),
+    /// A COMMIT of a process that is gone arrives.
+    OrphanCommits(usize),
+    /// PostgreSQL ends a session whose process is gone.
+    OrphanRollsBack(usize),
+    /// The sweep finds and locks an expired record.
+    SweepLocks(u8),
+    /// The sweep deletes it and commits.
+    SweepCommits,
+    /// The sweep dies.
+    SweepDies,
+    /// Time goes on.
+    Tick,
+}
+
+impl Claims {
+    fn lacks(&self, guard: ClaimGuard) -> bool {
+        self.without == Some(guard)
+    }
+
+    /// Whether another transaction has the key's row, or its place in the index, for itself.
+    fn is_locked(&self, state: &ClaimsState, key: u8, by_other_than: usize) -> bool {
+        let of_worker = |index: usize| match state.workers[index] {
+            Worker::Running(tx) | Worker::Committing(tx) => tx.holds(key),
+            Worker::Idle | Worker::Committed(_) => false,
+        };
+        let sweep = state.sweep == Some(key) && !self.lacks(ClaimGuard::SweepPredicate);
+        let mut orphans = state.orphans.iter().flatten();
+        (0..2).any(|index| index != by_other_than && of_worker(index))
+            || orphans.any(|orphan| orphan.transaction.holds(key))
+            || sweep
+    }
+
+    /// Whether the next statement of a process waits for another transaction.
+    fn waits(&self, state: &ClaimsState, process: usize, tx: &Transaction) -> bool {
+        let looks_only = self.lacks(ClaimGuard::UniqueIndex) && tx.has(MemberState::ToInsert);
+        let wanted = tx.wanted_key().filter(|_| !looks_only);
+        wanted.is_some_and(|key| self.is_locked(state, key, process))
+    }
+
+    /// What a process takes for the transaction's `now()`.
+    fn judged_at(&self, tx: &Transaction, process: usize) -> u8 {
+        let is_ahead = self.lacks(ClaimGuard::DatabaseClock) && process == 1;
+        tx.now + u8::from(is_ahead)
+    }
+
+    fn insert(&self, state: &ClaimsState, tx: &mut Transaction, index: usize) {
+        let Some(member) = tx.members[index] else {
+            return;
+        };
+        let is_free = state.rows[usize::from(member.key)].is_none();
+        let met = match self.lacks(ClaimGuard::ReadAfterConflict) {
+            true => MemberState::Unclaimed,
+            false => MemberState::ToRead,
+        };
+        let claimed = match self.lacks(ClaimGuard::UniqueIndex) {
+            true => MemberState::Unclaimed,
+            false => MemberState::Mine,
+        };
+        tx.set(index, if is_free { claimed } else { met });
+    }
+
+    /// `read_all` of the members whose inserts met a row. `false`: a record vanished, which a
+    /// request alone begins afresh for.
+    fn read(&self, state: &mut ClaimsState, tx: &mut Transaction, process: usize) -> bool {
+        while let Some(index) = tx.first(MemberState::ToRead) {
+            let Some(member) = tx.members[index] else {
+                return true;
+            };
+            let Some(row) = state.rows[usize::from(member.key)] else {
+                if !tx.is_batch() {
+                    return false;
+                }
+                tx.set(index, MemberState::Lost);
+                continue;
+            };
+            if row.expires_at <= self.judged_at(tx, process) {
+                let next = match tx.is_batch() {
+                    true => MemberState::Lost,
+                    false => MemberState::ToTakeOver,
+                };
+                tx.set(index, next);
+                continue;
+            }
+            let is_its_own = row.fingerprint == member.fingerprint;
+            if is_its_own || self.lacks(ClaimGuard::Fingerprint) {
+                let bytes = match self.lacks(ClaimGuard::StoredBytes) {
+                    true => state.effects,
+                    false => row.execution,
+                };
+                self.tell(state, member, row.execution, bytes, row.expires_at);
+                if !is_its_own {
+                    state.broken = Some(BrokenClaim::AnotherAnswer);
+                }
+            }
+            tx.set(index, MemberState::Lost);
+        }
+        true
+    }
+
+    /// `false`: the record is no longer expired, or gone.
+    fn take_over(
+        &self,
+        state: &ClaimsState,
+        tx: &mut Transaction,
+        index: usize,
+        process: usize,
+    ) -> bool {
+        let Some(member) = tx.members[index] else {
+            return true;
+        };
+        let judged_at = self.judged_at(tx, process);
+        let row = state.rows[usize::from(member.key)];
+        let is_expired = row.is_some_and(|row| row.expires_at <= judged_at);
+        let is_taken = is_expired || (row.is_some() && self.lacks(ClaimGuard::ConditionalTakeover));
+        tx.set(index, MemberState::Mine);
+        is_taken
+    }
+
+    /// The next statement of a transaction: what the process is, after it.
+    fn statement(&self, state: &mut ClaimsState, mut tx: Transaction, process: usize) -> Worker {
+        let goes_on = if let Some(index) = tx.first(MemberState::ToInsert) {
+            self.insert(state, &mut tx, index);
+            true
+        } else if tx.has(MemberState::ToRead) {
+            self.read(state, &mut tx, process)
+        } else if let Some(index) = tx.first(MemberState::ToTakeOver) {
+            self.take_over(state, &mut tx, index, process)
+        } else {
+            // Work, save, and COMMIT is sent.
+            if self.lacks(ClaimGuard::AnswerAfterCommit) {
+                for member in tx.members.into_iter().flatten() {
+                    let (execution, expires_at) = (state.effects + 1, tx.now + RETENTION);
+                    self.tell(state, member, execution, execution, expires_at);
+                }
+            }
+            return Worker::Committing(tx);
+        };
+        if !goes_on {
+            // `Claim::Vanished`: begin afresh.
+            let mut afresh = Transaction::of(state.clock, tx.members);
+            afresh.set(0, MemberState::ToInsert);
+            afresh.attempts_left = tx.attempts_left.saturating_sub(1);
+            return match tx.attempts_left {
+                0 => Worker::Idle,
+                _ => Worker::Running(afresh),
+            };
+        }
+        let is_lost = |one: &ClaimingMember| one.state == MemberState::Lost;
+        match tx.members.iter().flatten().all(is_lost) {
+            true => Worker::Idle,
+            false => Worker::Running(tx),
+        }
+    }
+
+    /// PostgreSQL executes a COMMIT.
+    fn commit(&self, state: &mut ClaimsState, tx: &mut Transaction) {
+        for index in 0..tx.members.len() {
+            let Some(member) = tx.members[index] else {
+                continue;
+            };
+            let is_won = matches!(member.state, MemberState::Mine | MemberState::Unclaimed);
+            let is_written = is_won || self.lacks(ClaimGuard::WinnersOnly);
+            if !is_written {
+                continue;
+            }
+            let key = usize::from(member.key);
+            state.effects += 1;
+            if state.windows[key] > state.clock {
+                state.broken = Some(BrokenClaim::EffectAgain);
+            }
+            state.windows[key] = tx.now + RETENTION;
+            if is_won {
+                let execution = state.effects;
+                tx.set(index, MemberState::Committed { execution });
+                if !self.lacks(ClaimGuard::OneTransaction) {
+                    Self::record(state, member, execution, tx.now);
+                }
+            }
+        }
+    }
+
+    fn record(state: &mut ClaimsState, member: ClaimingMember, execution: u8, now: u8) {
+        state.rows[usize::from(member.key)] = Some(StoredRow {
+            fingerprint: member.fingerprint,
+            execution,
+            expires_at: now + RETENTION,
+        });
+    }
+
+    /// The process hears that its COMMIT was executed, and answers its clients.
+    fn answer(&self, state: &mut ClaimsState, tx: &Transaction) {
+        for member in tx.members.into_iter().flatten() {
+            let MemberState::Committed { execution } = member.state else {
+                continue;
+            };
+            if self.lacks(ClaimGuard::OneTransaction) {
+                Self::record(state, member, execution, tx.now);
+            }
+            if !self.lacks(ClaimGuard::AnswerAfterCommit) {
+                self.tell(state, member, execution, execution, tx.now + RETENTION);
+            }
+        }
+    }
+
+    /// An answer that is lost counts as told: its client asks again, which is another request.
+    fn tell(
+        &self,
+        state: &mut ClaimsState,
+        member: ClaimingMember,
+        execution: u8,
+        bytes: u8,
+        expires_at: u8,
+    ) {
+        // Its window is over, and another one may be open.
+        if expires_at <= state.clock {
+            return;
+        }
+        let told = &mut state.told[usize::from(member.key)];
+        let answer = ToldAnswer {
+            execution,
+            bytes,
+            expires_at,
+        };
+        if told.is_some_and(|told| told.expires_at > state.clock && told != answer) {
+            state.broken = Some(BrokenClaim::AnotherAnswer);
+        }
+        *told = Some(answer);
+    }
+
+    /// The process gives a transaction up, and PostgreSQL doesn't know yet.
+    fn leave_behind(state: &mut ClaimsState, transaction: Transaction, is_committing: bool) {
+        let holds = (0..2).any(|key| transaction.holds(key));
+        let free = state.orphans.iter_mut().find(|orphan| orphan.is_none());
+        if let Some(free) = free.filter(|_| holds || is_committing) {
+            *free = Some(Orphan {
+                transaction,
+                is_committing,
+            });
+        }
+    }
+
+    /// No answer to COMMIT: the outcome is unknown, and the client gets 503.
+    fn lose_acknowledgment(&self, state: &mut ClaimsState, process: usize) {
+        let mut unknown = match state.workers[process] {
+            Worker::Committing(tx) => {
+                Self::leave_behind(state, tx, true);
+                tx
+            }
+            Worker::Committed(tx) | Worker::Running(tx) => tx,
+            Worker::Idle => return,
+        };
+        state.workers[process] = Worker::Idle;
+        if self.lacks(ClaimGuard::UnknownCommit) {
+            for index in 0..unknown.members.len() {
+                unknown.set(index, MemberState::Unclaimed);
+            }
+            unknown.now = state.clock;
+            state.workers[process] = Worker::Running(unknown);
+        }
+    }
+
+    fn crash(state: &mut ClaimsState, process: usize) {
+        match state.workers[process] {
+            Worker::Running(tx) => Self::leave_behind(state, tx, false),
+            Worker::Committing(tx) => Self::leave_behind(state, tx, true),
+            Worker::Idle | Worker::Committed(_) => {}
+        }
+        state.workers[process] = Worker::Idle;
+    }
+
+    /// Transactions are short against the retention: none lasts for longer than a tick.
+    fn may_tick(state: &ClaimsState) -> bool {
+        let is_young = |tx: &Transaction| tx.now >= state.clock;
+        let workers = state.workers.iter().all(|worker| match worker {
+            Worker::Running(tx) | Worker::Committing(tx) => is_young(tx),
+            Worker::Idle | Worker::Committed(_) => true,
+        });
+        let mut orphans = state.orphans.iter().flatten();
+        state.clock < LAST_TICK && workers && orphans.all(|orphan| is_young(&orphan.transaction))
+    }
+
+    fn arrivals(state: &ClaimsState, process: usize, actions: &mut Vec<ClaimsAction>) {
+        // Keys and fingerprints have no order: the first key that is used is called 1, and the first
+        // request with a key x.
+        let fingerprints = |key: u8| 0..=u8::from(state.has_arrived[usize::from(key)]);
+        if state.requests_left >= 1 {
+            for key in 0..=u8::from(state.has_arrived[0]) {
+                for fingerprint in fingerprints(key) {
+                    actions.push(ClaimsAction::Arrives {
+                        process,
+                        key,
+                        fingerprint,
+                    });
+                }
+            }
+        }
+        if state.requests_left >= 2 {
+            for first in fingerprints(0) {
+                for second in fingerprints(1) {
+                    actions.push(ClaimsAction::Batch {
+                        process,
+                        fingerprints: [first, second],
+                    });
+                }
+            }
+        }
+    }
+
+    fn arrive(state: &mut ClaimsState, process: usize, requests: [Option<(u8, u8)>; 2]) {
+        let members = requests.map(|request| {
+            let (key, fingerprint) = request?;
+            state.has_arrived[usize::from(key)] = true;
+            state.requests_left -= 1;
+            Some(ClaimingMember {
+                key,
+                fingerprint,
+                state: MemberState::ToInsert,
+            })
+        });
+        state.workers[process] = Worker::Running(Transaction::of(state.clock, members));
+    }
+
+    /// What a client was told of a key is recorded, unless a transaction has it now.
+    fn is_kept(&self, state: &ClaimsState, key: u8) -> bool {
+        let row = state.rows[usize::from(key)];
+        state.told[usize::from(key)].is_none_or(|told| {
+            told.expires_at <= state.clock
+                || row.is_some_and(|row| row.execution == told.execution)
+                || self.is_locked(state, key, 2)
+        })
+    }
+
+    /// Whether no transaction is open, or something can still happen.
+    fn goes_on(&self, state: &ClaimsState) -> bool {
+        let is_idle = |worker: &Worker| *worker == Worker::Idle;
+        let is_at_rest = state.workers.iter().all(is_idle)
+            && state.orphans.iter().all(Option::is_none)
+            && state.sweep.is_none();
+        let mut actions = Vec::new();
+        is_at_rest || {
+            self.actions(state, &mut actions);
+            !actions.is_empty()
+        }
+    }
+}
+
+impl Model for Claims {
+    type State = ClaimsState;
+    type Action = ClaimsAction;
+
+    fn init_states(&self) -> Vec<ClaimsState> {
+        vec![ClaimsState {
+            clock: 0,
+            rows: [None; KEYS],
+            workers: [Worker::Idle; 2],
+            orphans: [None; 2],
+            sweep: None,
+            effects: 0,
+            windows: [0; KEYS],
+            told: [None; KEYS],
+            has_arrived: [false; KEYS],
+            requests_left: self.bounds.requests,
+            faults_left: self.bounds.faults,
+            broken: None,
+        }]
+    }
+
+    fn actions(&self, state: &ClaimsState, actions: &mut Vec<ClaimsAction>) {
+        for process in 0..2 {
+            match &state.workers[process] {
+                // The processes are alike, unless B's clock errs: the first request arrives at A.
+                Worker::Idle if process == 0 || state.has_arrived[0] => {
+                    Self::arrivals(state, process, actions);
+                }
+                Worker::Idle => {}
+                Worker::Running(tx) => actions.push(match self.waits(state, process, tx) {
+                    true => ClaimsAction::LockTimeout(process),
+                    false => ClaimsAction::Statement(process),
+                }),
+                Worker::Committing(_) => actions.push(ClaimsAction::Commits(process)),
+                Worker::Committed(_) => actions.push(ClaimsAction::Acknowledged(process)),
+            }
+            if state.faults_left > 0 && state.workers[process] != Worker::Idle {
+                actions.push(ClaimsAction::Crashes(process));
+                if !matches!(state.workers[process], Worker::Running(_)) {
+                    actions.push(ClaimsAction::LosesAcknowledgment(process));
+                }
+            }
+        }
+        for (index, orphan) in state.orphans.iter().enumerate() {
+            let Some(orphan) = orphan else { continue };
+            if orphan.is_committing {
+                actions.push(ClaimsAction::OrphanCommits(index));
+            }
+            if !self.lacks(ClaimGuard::IdleInTransactionTimeout) {
+                actions.push(ClaimsAction::OrphanRollsBack(index));
+            }
+        }
+        for key in 0..2 {
+            let row = state.rows[usize::from(key)];
+            let is_expired = row.is_some_and(|row| row.expires_at <= state.clock);
+            // `SKIP LOCKED`
+            if is_expired && state.sweep.is_none() && !self.is_locked(state, key, 2) {
+                actions.push(ClaimsAction::SweepLocks(key));
+            }
+        }
+        if let Some(key) = state.sweep {
+            // With the guard, the sweep's own lock is the only one.
+            let waits = self.lacks(ClaimGuard::SweepPredicate) && self.is_locked(state, key, 2);
+            if !waits {
+                actions.push(ClaimsAction::SweepCommits);
+            }
+            actions.push(ClaimsAction::SweepDies);
+        }
+        if Self::may_tick(state) {
+            actions.push(ClaimsAction::Tick);
+        }
+    }
+
+    fn next_state(&self, before: &ClaimsState, action: ClaimsAction) -> Option<ClaimsState> {
+        let mut state = before.clone();
+        match action {
+            ClaimsAction::Arrives {
+                process,
+                key,
+                fingerprint,
+            } => Self::arrive(&mut state, process, [Some((key, fingerprint)), None]),
+            ClaimsAction::Batch {
+                process,
+                fingerprints: [first, second],
+            } => Self::arrive(&mut state, process, [Some((0, first)), Some((1, second))]),
+            ClaimsAction::Statement(process) => {
+                let Worker::Running(tx) = state.workers[process] else {
+                    return None;
+                };
+                state.workers[process] = self.statement(&mut state, tx, process);
+            }
+            // `Claim::HeldElsewhere`: ROLLBACK, and 409. The members of a batch run alone, which
+            // is as if they arrived again.
+            ClaimsAction::LockTimeout(process) => state.workers[process] = Worker::Idle,
+            ClaimsAction::Commits(process) => {
+                let Worker::Committing(mut tx) = state.workers[process] else {
+                    return None;
+                };
+                self.commit(&mut state, &mut tx);
+                state.workers[process] = Worker::Committed(tx);
+            }
+            ClaimsAction::Acknowledged(process) => {
+                let Worker::Committed(tx) = state.workers[process] else {
+                    return None;
+                };
+                state.workers[process] = Worker::Idle;
+                self.answer(&mut state, &tx);
+            }
+            ClaimsAction::LosesAcknowledgment(process) => {
+                state.faults_left -= 1;
+                self.lose_acknowledgment(&mut state, process);
+            }
+            ClaimsAction::Crashes(process) => {
+                state.faults_left -= 1;
+                Self::crash(&mut state, process);
+            }
+            ClaimsAction::OrphanCommits(index) => {
+                let mut orphan = state.orphans[index].take()?;
+                self.commit(&mut state, &mut orphan.transaction);
+            }
+            ClaimsAction::OrphanRollsBack(index) => state.orphans[index] = None,
+            ClaimsAction::SweepLocks(key) => state.sweep = Some(key),
+            ClaimsAction::SweepCommits => state.rows[usize::from(state.sweep.take()?)] = None,
+            ClaimsAction::SweepDies => state.sweep = None,
+            ClaimsAction::Tick => state.clock += 1,
+        }
+        state.orphans.sort_by_key(Option::is_none);
+        Some(state)
+    }
+
+    fn within_boundary(&self, state: &ClaimsState) -> bool {
+        state.effects <= self.bounds.requests + 1
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(
+                "at most one effect per window",
+                |_: &Self, state: &ClaimsState| state.broken != Some(BrokenClaim::EffectAgain),
+            ),
+            Property::always("one answer per window", |_: &Self, state: &ClaimsState| {
+                state.broken != Some(BrokenClaim::AnotherAnswer)
+            }),
+            Property::always(
+                "nothing acknowledged is lost",
+                |model: &Self, state: &ClaimsState| (0..2).all(|key| model.is_kept(state, key)),
+            ),
+            Property::always("every key ends", |model: &Self, state: &ClaimsState| {
+                model.goes_on(state)
+            }),
+            Property::sometimes(
+                "an expired record is taken over",
+                |_: &Self, state: &ClaimsState| {
+                    state.workers.iter().any(|worker| match worker {
+                        Worker::Running(tx) => (0..2u8)
+                            .any(|key| tx.holds(key) && state.rows[usize::from(key)].is_some()),
+                        Worker::Idle | Worker::Committing(_) | Worker::Committed(_) => false,
+                    })
+                },
+            ),
+            Property::sometimes("a record vanishes", |_: &Self, state: &ClaimsState| {
+                state.workers.iter().any(|worker| match worker {
+                    Worker::Running(tx) => tx.attempts_left < ATTEMPTS_MAX,
+                    Worker::Idle | Worker::Committing(_) | Worker::Committed(_) => false,
+                })
+            }),
+            Property::sometimes(
+                "a batch wins one key only",
+                |_: &Self, state: &ClaimsState| {
+                    state.workers.iter().any(|worker| match worker {
+                        Worker::Committing(tx) => tx.has(MemberState::Lost),
+                        Worker::Idle | Worker::Running(_) | Worker::Committed(_) => false,
+                    })
+                },
+            ),
+            Property::sometimes(
+                "an unknown COMMIT is told of",
+                |_: &Self, state: &ClaimsState| {
+                    // Its process is gone, and the retry was answered with what it had stored.
+                    state.effects == 1 && state.faults_left == 0 && state.told[0].is_some()
+                },
+            ),
+            Property::sometimes(
+                "a key is used in three windows",
+                |_: &Self, state: &ClaimsState| {
+                    state.rows[0]
+                        .is_some_and(|row| row.execution == 3 && row.expires_at > 2 * RETENTION)
+                },
+            ),
+        ]
+    }
+}
+
+impl Protocol for Claims {
+    type Guard = ClaimGuard;
+
+    const GUARDS: &[ClaimGuard] = &ClaimGuard::ALL;
+    const NARROW: &[Bounds] = &[Bounds {
+        requests: 3,
+        faults: 2,
+    }];
+    const WIDE: &[Bounds] = &[Bounds {
+        requests: 4,
+        faults: 1,
+    }];
+
+    fn within(bounds: Bounds, without: Option<ClaimGuard>) -> Self {
+        Self { without, bounds }
+    }
+
+    fn words(state: &ClaimsState, action: &ClaimsAction) -> String {
+        let name = |process: &usize| NAMES[*process];
+        match action {
+            ClaimsAction::Arrives {
+                process,
+                key,
+                fingerprint,
+            } => format!(
+                "request {} with {} arrives at {}, which begins",
+                fingerprint_name(*fingerprint),
+                key_name(*key),
+                name(process)
+            ),
+            ClaimsAction::Batch {
+                process,
+                fingerprints: [first, second],
+            } => format!(
+                "requests {} with key 1 and {} with key 2 arrive at {}, which begins a batch",
+                fingerprint_name(*first),
+                fingerprint_name(*second),
+                name(process)
+            ),
+            ClaimsAction::Statement(process) => match &state.workers[*process] {
+                Worker::Running(tx) => format!("{}: {}", name(process), tx.next_statement()),
+                Worker::Idle | Worker::Committing(_) | Worker::Committed(_) => String::new(),
+            },
+            ClaimsAction::LockTimeout(process) => {
+                format!("{}: lock_timeout, held elsewhere", name(process))
+            }
+            ClaimsAction::Commits(process) => {
+                format!("PostgreSQL executes the COMMIT of {}", name(process))
+            }
+            ClaimsAction::Acknowledged(process) => {
+                format!("{} hears of its COMMIT, and answers", name(process))
+            }
+            ClaimsAction::LosesAcknowledgment(process) => {
+                format!("{} gets no answer to its COMMIT: unknown", name(process))
+            }
+            ClaimsAction::Crashes(process) => {
+                format!("{} dies, and is started again", name(process))
+            }
+            ClaimsAction::OrphanCommits(_) => {
+                "PostgreSQL executes the COMMIT that was on its way".to_owned()
+            }
+            ClaimsAction::OrphanRollsBack(_) => {
+                "PostgreSQL rolls back what was left behind".to_owned()
+            }
+            ClaimsAction::SweepLocks(key) => format!("the sweep finds {} expired", key_name(*key)),
+            ClaimsAction::SweepCommits => "the sweep deletes what it found".to_owned(),
+            ClaimsAction::SweepDies => "the sweep dies".to_owned(),
+            ClaimsAction::Tick => "the clock goes on".to_owned(),
+        }
+    }
+
+    fn facts(state: &ClaimsState) -> Vec<String> {
+        let mut facts = vec![format!("the clock shows {}", state.clock)];
+        for key in 0..2u8 {
+            let index = usize::from(key);
+            let name = key_name(key);
+            facts.push(match state.rows[index] {
+                Some(row) => format!(
+                    "{name} is recorded: execution {} of request {}, until {}",
+                    row.execution,
+                    fingerprint_name(row.fingerprint),
+                    row.expires_at
+                ),
+                None => format!("{name} has no record"),
+            });
+            if let Some(told) = state.told[index] {
+                facts.push(format!(
+                    "a client was told of {name}: execution {}, bytes {}",
+                    told.execution, told.bytes
+                ));
+            }
+        }
+        facts.push(format!("effects committed: {}", state.effects));
+        for (worker, name) in state.workers.iter().zip(NAMES) {
+            let (what, tx) = match worker {
+                Worker::Idle => {
+                    facts.push(format!("{name} is idle"));
+                    continue;
+                }
+                Worker::Running(tx) => ("is in a transaction", tx),
+                Worker::Committing(tx) => ("has sent COMMIT", tx),
+                Worker::Committed(tx) => ("has committed", tx),
+            };
+            let members = tx.members.iter().flatten();
+            let members = members.map(|one| format!("{} {:?}", key_name(one.key), one.state));
+            let members: Vec<_> = members.collect();
+            facts.push(format!(
+                "{name} {what}, now() = {}: {}",
+                tx.now,
+                members.join(", ")
+            ));
+        }
+        facts.extend(state.broken.map(|broken| match broken {
+            BrokenClaim::EffectAgain => "broken: two effects in one window".to_owned(),
+            BrokenClaim::AnotherAnswer => "broken: two answers in one window".to_owned(),
+        }));
+        facts
+    }
+}

@@ -1,0 +1,92 @@
+//! The protocol holds, and doesn't without any one of its guards.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test may stop at the first surprise"
+)]
+
+use std::path::Path;
+
+use charge_once_idempotency_model::{
+    Protocol, claims::Claims, counterexample, explore, phases::PhasesModel,
+    replay_cache::ReplayCacheModel,
+};
+
+/// Explores a model whole.
+fn holds<P: Protocol>() {
+    for bounds in P::NARROW {
+        let found = explore(P::within(*bounds, None), 2);
+        println!("{bounds:?}: {} states in {:?}", found.states, found.took);
+        assert!(found.holds(), "{found:#?}");
+    }
+}
+
+/// Takes the guards out, one after the other, and prints the steps that break a property then.
+fn needs_its_guards<P: Protocol>() {
+    for guard in P::GUARDS {
+        let Some((property, steps)) = counterexample::<P>(*guard) else {
+            panic!("nothing happens without {guard:?}");
+        };
+        println!("without {guard:?}: {property}\n{steps}");
+    }
+}
+
+#[test]
+fn one_transaction_per_key_holds_in_every_state() {
+    holds::<Claims>();
+}
+
+#[test]
+fn one_transaction_per_key_needs_each_of_its_guards() {
+    needs_its_guards::<Claims>();
+}
+
+#[test]
+fn phases_hold_in_every_state() {
+    holds::<PhasesModel>();
+}
+
+#[test]
+fn phases_need_each_of_their_guards() {
+    needs_its_guards::<PhasesModel>();
+}
+
+#[test]
+fn the_replay_cache_holds_in_every_state() {
+    holds::<ReplayCacheModel>();
+}
+
+#[test]
+fn the_replay_cache_needs_each_of_its_guards() {
+    needs_its_guards::<ReplayCacheModel>();
+}
+
+/// The page that explains the models shows one counterexample, and names every guard.
+#[test]
+fn the_page_shows_what_the_checker_finds() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/model.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let fence = PhasesModel::GUARDS.first().unwrap();
+    let (_, steps) = counterexample::<PhasesModel>(*fence).unwrap();
+    assert!(page.contains(&steps), "docs/model.md lacks:\n{steps}");
+    let names = [
+        Claims::GUARDS
+            .iter()
+            .map(|guard| format!("{guard:?}"))
+            .collect::<Vec<_>>(),
+        PhasesModel::GUARDS
+            .iter()
+            .map(|guard| format!("{guard:?}"))
+            .collect(),
+        ReplayCacheModel::GUARDS
+            .iter()
+            .map(|guard| format!("{guard:?}"))
+            .collect(),
+    ];
+    for name in names.concat() {
+        assert!(
+            page.contains(&format!("`{name}`")),
+            "docs/model.md lacks {name}"
+        );
+    }
+}
