@@ -110,24 +110,22 @@ async fn storm(api: &Api, crash: Option<&Crash>) -> Seen {
     };
     let clients = join_all((0..load.clients).map(|_| client()));
     let crashes = async {
-        let Some(crash) = crash else {
-            return Ok(0);
-        };
+        let mut crashes = 0;
         let mut progress = done.subscribe();
         for third in [1, 2] {
             let reached = plan.len() * third / 3;
             let waiting = progress.wait_for(|done| *done >= reached);
-            // A client that gives up ends the storm, and no crash is waited for.
-            if tokio::time::timeout(load.patience() * 4, waiting)
-                .await
-                .is_err()
+            // A client that gives up ends the storm, and then no crash is waited for.
+            let waiting = tokio::time::timeout(load.patience() * 4, waiting);
+            if let Some(crash) = crash
+                && waiting.await.is_ok()
             {
-                break;
+                shell(&crash.kill, false).await.map_err(Flaw::Unknown)?;
+                shell(&crash.start, false).await.map_err(Flaw::Unknown)?;
+                crashes += 1;
             }
-            shell(&crash.kill, false).await.map_err(Flaw::Unknown)?;
-            shell(&crash.start, false).await.map_err(Flaw::Unknown)?;
         }
-        Ok::<_, Flaw>(2)
+        Ok::<usize, Flaw>(crashes)
     };
     let (clients, crashes) = join(clients, crashes).await;
     let crashes = crashes?;
