@@ -624,7 +624,11 @@ fn http_server(
     let files = Files {
         workers: config.workers,
         shared: config.database_connections(),
-        background: SENDS_MAX,
+        background: match config.background {
+            // Each database has a worker of its own.
+            true => SENDS_MAX * apps.len(),
+            false => 0,
+        },
         per_request: u32::from(config.processor.is_some()),
     };
     let settings = connections::Settings {

@@ -59,6 +59,9 @@ pub(super) fn run(command: ApiKeyCommand) -> Result<(), BoxError> {
             }
             session::once(&config, &OnlyShard::default(), async |reached| {
                 let shard = place(reached, &account, &only).await?;
+                if config.shards.is_empty() {
+                    shard.database.ensure_is_only().await?;
+                }
                 let key = create_key(&shard.database, &account).await?;
                 if !config.shards.is_empty() {
                     say(&format!("the account lives in the shard {}", shard.name));
@@ -75,10 +78,17 @@ pub(super) fn run(command: ApiKeyCommand) -> Result<(), BoxError> {
         ApiKeyCommand::Revoke => {
             let key = read_key()?;
             session::once(&config, &OnlyShard::default(), async |reached| {
-                let (shards, unreached) = split(reached)?;
+                let (shards, mut unreached) = split(reached)?;
                 let mut revoked = false;
                 for shard in shards.iter() {
-                    revoked |= revoke_key(&shard.database, &key).await?;
+                    match revoke_key(&shard.database, &key).await {
+                        Ok(is_there) => revoked |= is_there,
+                        Err(error) if shards.len() == 1 => return Err(error.into()),
+                        Err(error) => {
+                            say(&format!("shard {}: {error}", shard.name));
+                            unreached.push(Arc::clone(&shard.name));
+                        }
+                    }
                 }
                 match (revoked, unreached.join(", ")) {
                     (true, _) => print("Revoked. Servers stop accepting it within 5 seconds."),

@@ -26,6 +26,9 @@ pub(super) fn run() -> Result<(), BoxError> {
         },
     };
     let work = async |shards: Shards, stop| {
+        if let [only] = &*shards {
+            only.database.ensure_is_only().await?;
+        }
         if let Some(key) = &config.dev_api_key {
             api_key::ensure_dev_key_in(&shards, key).await?;
         }

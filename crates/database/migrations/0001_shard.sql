@@ -17,8 +17,9 @@ CREATE TABLE shard (
 
 COMMENT ON TABLE shard IS 'Which of several databases this one is.';
 
--- A key can't be claimed for an account that lives elsewhere, whatever a program believes. Each write of a
--- client claims a key, so no other table needs the check. It takes no lock: a foreign key would lock the
+-- A key can't be claimed for an account that lives elsewhere, whatever a program believes: neither a new one
+-- nor an expired one, whose fingerprint a claim replaces. Each request with a key claims it, so no other table
+-- needs the check. It takes no lock: a foreign key would lock the
 -- account's row in each transaction (crates/api-keys/migrations/0001_api_keys.sql says what that costs).
 CREATE FUNCTION the_account_lives_here() RETURNS trigger
     LANGUAGE plpgsql
@@ -33,5 +34,5 @@ END
 $$;
 
 CREATE TRIGGER a_key_is_claimed_where_its_account_lives
-    AFTER INSERT ON idempotency_keys
+    AFTER INSERT OR UPDATE OF fingerprint ON idempotency_keys
     FOR EACH ROW EXECUTE FUNCTION the_account_lives_here();

@@ -84,6 +84,28 @@ pub enum StartError {
         /// The release that can be taken over.
         release: &'static str,
     },
+    /// A server that knows one database of several would let accounts be made twice.
+    #[error(
+        "the database is the shard {name} of a service with several. Set SHARD_URLS as its other servers \
+         have it"
+    )]
+    OneOfSeveral {
+        /// The shard's name.
+        name: String,
+    },
+    /// A shard that was restored from before an account moved, for instance.
+    #[error(
+        "the account {account} lives in the shards {first} and {second}: a request could have its effect \
+         in both. Remove it from the one that isn't its home; docs/scale.md says how an account moves"
+    )]
+    AccountTwice {
+        /// The account's id.
+        account: uuid::Uuid,
+        /// One shard.
+        first: String,
+        /// The other one.
+        second: String,
+    },
     /// A server that can't be written to.
     #[error(
         "the database is a standby, which can't be written to. Set DATABASE_URL to the primary"

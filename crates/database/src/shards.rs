@@ -4,10 +4,15 @@
 //! shard's, or a copy of one, is refused at the start, and PostgreSQL refuses to claim a key for an
 //! account that lives elsewhere (`migrations/0001_shard.sql`).
 
-use std::{fmt, sync::Arc, sync::LazyLock};
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, LazyLock},
+};
 
 use futures_util::future::join_all;
 use sqlx::{Connection, PgConnection, migrate::Migrator};
+use uuid::Uuid;
 
 use super::{Database, MigrationSet, Settings, StartError, WhenRefused};
 
@@ -137,7 +142,9 @@ impl Shards {
                 error: Box::new(error),
             }),
         });
-        shards.collect::<Result<_, _>>().map(Self)
+        let shards: Vec<Shard> = shards.collect::<Result<_, _>>()?;
+        ensure_apart(&shards).await?;
+        Ok(Self(shards))
     }
 
     /// The databases alone.
@@ -179,7 +186,59 @@ pub async fn reach(
     .await
 }
 
+/// Refuses an account that lives in two shards.
+async fn ensure_apart(shards: &[Shard]) -> Result<(), StartError> {
+    if shards.len() < 2 {
+        return Ok(());
+    }
+    let mut homes: HashMap<Uuid, &str> = HashMap::new();
+    for shard in shards {
+        for account in shard.database.open_accounts().await? {
+            if let Some(first) = homes.insert(account, &shard.name) {
+                return Err(StartError::AccountTwice {
+                    account,
+                    first: first.to_owned(),
+                    second: shard.name.to_string(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
 impl Database {
+    async fn open_accounts(&self) -> Result<Vec<Uuid>, StartError> {
+        let listing = async {
+            let mut connection = self.connect_aside().await?;
+            let accounts = "SELECT id FROM accounts WHERE closed_at IS NULL";
+            let accounts = sqlx::query_scalar(accounts);
+            let accounts = accounts.fetch_all(&mut connection).await?;
+            connection.close().await?;
+            Ok(accounts)
+        };
+        listing.await.map_err(StartError::Unreachable)
+    }
+
+    /// Refuses a database that is one of several, for a process that knows no others. It would find
+    /// no key of the other accounts, and could make one of them a second time.
+    pub async fn ensure_is_only(&self) -> Result<(), StartError> {
+        let looking = async {
+            let mut connection = self.connect_aside().await?;
+            let is_one = sqlx::query_scalar("SELECT to_regclass('shard') IS NOT NULL");
+            let mut name: Option<String> = None;
+            if is_one.fetch_one(&mut connection).await? {
+                let found = sqlx::query_scalar("SELECT name FROM shard");
+                name = found.fetch_optional(&mut connection).await?;
+            }
+            connection.close().await?;
+            Ok(name)
+        };
+        match looking.await.map_err(StartError::Unreachable)? {
+            Some(name) => Err(StartError::OneOfSeveral { name }),
+            None => Ok(()),
+        }
+    }
+
     /// Refuses another shard, and a database that should become one and has accounts. `may_name`:
     /// one that has no name yet gets it.
     async fn ensure_is_shard(&self, name: &str, may_name: bool) -> Result<(), StartError> {
