@@ -1,7 +1,7 @@
 //! A whole run in which each server has two databases: `TEST_SHARDS=2`.
 //!
-//! The test's own one is the second, in which its account lives. All tests share the first one, which
-//! has no account.
+//! The test's own one is the second, in which its account lives. All tests share the first one,
+//! which has no account.
 
 use std::sync::OnceLock;
 
