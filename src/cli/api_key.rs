@@ -59,7 +59,8 @@ pub(super) fn run(command: ApiKeyCommand) -> Result<(), BoxError> {
             }
             session::once(&config, &OnlyShard::default(), async |reached| {
                 let shard = place(reached, &account, &only).await?;
-                if config.shards.is_empty() {
+                let only = Shards::from(shard.database.clone());
+                if config.shards.is_empty() && find_account(&only, &account).await?.is_none() {
                     shard.database.ensure_is_only().await?;
                 }
                 let key = create_key(&shard.database, &account).await?;

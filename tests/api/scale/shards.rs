@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::support::{
     harness::{ALONE, Client, ServerProcess, TestDatabase, TestServer, charge, config, eventually},
     postgres_proxy::{NetworkFault, PostgresProxy},
-    program::{Run, printed_by, program, run, run_to_end},
+    program::{Run, printed_by, program, run, run_to_end, text},
     racers::all_at_once,
     sharding::{SECOND, second},
     webhook_receiver::Receiver,
@@ -73,6 +73,46 @@ impl Two {
 async fn account_of(pool: &PgPool, name: &str) -> Uuid {
     let found = sqlx::query_scalar("SELECT id FROM accounts WHERE name = $1").bind(name);
     found.fetch_one(pool).await.unwrap()
+}
+
+/// Its keys would be tried in another database, too, whose account of this name has other keys.
+#[tokio::test]
+async fn a_program_that_knows_one_database_of_several_serves_nothing_and_makes_no_account() {
+    let two = Two::prepared().await;
+    for arguments in [&["serve"][..], &["api-key", "create", "--account", "twice"]] {
+        let output = run(
+            arguments,
+            &[
+                ("DATABASE_URL", &two.other.url),
+                ("BIND_ADDRESS", "127.0.0.1:0"),
+            ],
+        );
+        let said = text(&output.stderr);
+        assert!(!output.status.success(), "{said}");
+        assert!(said.contains("is the shard b of a service"), "{said}");
+    }
+}
+
+/// As after a restore of one database from before an account moved.
+#[tokio::test]
+async fn an_account_that_lives_twice_is_refused_at_the_start() {
+    let two = Two::prepared().await;
+    two.key_of_other("shop").await;
+    let account = account_of(&two.other.pool, "shop").await;
+    let again = sqlx::query("INSERT INTO accounts (id, name) VALUES ($1, 'shop')");
+    let again = again.bind(account).execute(&two.first.pool).await;
+    again.unwrap();
+    let output = run(
+        &["serve"],
+        &[
+            ("DATABASE_URL", &two.first.url),
+            ("SHARD_URLS", &two.shards),
+            ("BIND_ADDRESS", "127.0.0.1:0"),
+        ],
+    );
+    let said = text(&output.stderr);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("lives in the shards main and b"), "{said}");
 }
 
 #[tokio::test]
