@@ -54,6 +54,7 @@ FITTING = {
     "client_secret",
     "payment_method_data",
     "return_url",
+    "off_session",
     "use_stripe_sdk",
     "final_capture",
     "types",
@@ -257,6 +258,8 @@ def is_refused_for_a_reason(case, response, error, sent):
         or (code == "parameter_missing" and (case.path, param) == ("/refunds", "charge"))
         # It must be there if the intent's methods are chosen automatically.
         or (code == "parameter_missing" and param == "return_url")
+        # A confirmation needs a method.
+        or (code == "parameter_missing" and (case.path, param) == ("/setup_intents", "payment_method"))
         # An address without parts is none.
         or (code == "parameter_missing" and param == "shipping[address]")
         # A declined charge has no money to capture or refund.
