@@ -59,10 +59,6 @@ pub(super) fn run(command: ApiKeyCommand) -> Result<(), BoxError> {
             }
             session::once(&config, &OnlyShard::default(), async |reached| {
                 let shard = place(reached, &account, &only).await?;
-                let only = Shards::from(shard.database.clone());
-                if config.shards.is_empty() && find_account(&only, &account).await?.is_none() {
-                    shard.database.ensure_is_only().await?;
-                }
                 let key = create_key(&shard.database, &account).await?;
                 if !config.shards.is_empty() {
                     say(&format!("the account lives in the shard {}", shard.name));
@@ -273,6 +269,9 @@ async fn place(reached: Vec<Reached>, name: &str, only: &OnlyShard) -> Result<Sh
         return Err(
             format!("the account {name:?} may live in {unreached}, so none is made").into(),
         );
+    }
+    if let [only] = &*shards {
+        only.database.ensure_is_only().await?;
     }
     let mut fewest: Option<(i64, &Shard)> = None;
     for shard in shards.iter().filter(|shard| only.allows(&shard.name)) {

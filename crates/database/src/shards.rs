@@ -207,33 +207,17 @@ async fn ensure_apart(shards: &[Shard]) -> Result<(), StartError> {
 }
 
 impl Database {
-    async fn open_accounts(&self) -> Result<Vec<Uuid>, StartError> {
-        let listing = async {
-            let mut connection = self.connect_aside().await?;
-            let accounts = "SELECT id FROM accounts WHERE closed_at IS NULL";
-            let accounts = sqlx::query_scalar(accounts);
-            let accounts = accounts.fetch_all(&mut connection).await?;
-            connection.close().await?;
-            Ok(accounts)
-        };
-        listing.await.map_err(StartError::Unreachable)
-    }
-
     /// Refuses a database that is one of several, for a process that knows no others. It would find
     /// no key of the other accounts, and could make one of them a second time.
     pub async fn ensure_is_only(&self) -> Result<(), StartError> {
-        let looking = async {
-            let mut connection = self.connect_aside().await?;
-            let is_one = sqlx::query_scalar("SELECT to_regclass('shard') IS NOT NULL");
-            let mut name: Option<String> = None;
-            if is_one.fetch_one(&mut connection).await? {
-                let found = sqlx::query_scalar("SELECT name FROM shard");
-                name = found.fetch_optional(&mut connection).await?;
+        let name = self.ask_aside(async |connection| {
+            let is_shard = sqlx::query_scalar("SELECT to_regclass('shard') IS NOT NULL");
+            match is_shard.fetch_one(&mut *connection).await? {
+                true => shard_name(connection).await,
+                false => Ok(None),
             }
-            connection.close().await?;
-            Ok(name)
-        };
-        match looking.await.map_err(StartError::Unreachable)? {
+        });
+        match name.await? {
             Some(name) => Err(StartError::OneOfSeveral { name }),
             None => Ok(()),
         }
@@ -242,23 +226,48 @@ impl Database {
     /// Refuses another shard, and a database that should become one and has accounts. `may_name`:
     /// one that has no name yet gets it.
     async fn ensure_is_shard(&self, name: &str, may_name: bool) -> Result<(), StartError> {
-        let naming = async {
-            let mut connection = self.connect_aside().await?;
+        let found = self.ask_aside(async |connection| {
             if may_name {
-                take_name(&mut connection, name).await?;
+                take_name(connection, name).await?;
             }
-            let found = sqlx::query_scalar("SELECT name FROM shard");
-            let found: Option<String> = found.fetch_optional(&mut connection).await?;
-            connection.close().await?;
-            Ok(found)
-        };
-        match naming.await.map_err(StartError::Unreachable)? {
+            shard_name(connection).await
+        });
+        match found.await? {
             Some(found) if found == name => Ok(()),
             Some(found) => Err(StartError::AnotherShard { found }),
             None if may_name => Err(StartError::ShardNotEmpty),
             None => Err(StartError::SchemaNotCurrent),
         }
     }
+
+    /// The accounts that live here and are open.
+    async fn open_accounts(&self) -> Result<Vec<Uuid>, StartError> {
+        self.ask_aside(async |connection| {
+            let accounts = sqlx::query_scalar("SELECT id FROM accounts WHERE closed_at IS NULL");
+            accounts.fetch_all(connection).await
+        })
+        .await
+    }
+
+    /// Asks something at the start, on a connection beside the pool.
+    async fn ask_aside<T>(
+        &self,
+        ask: impl AsyncFnOnce(&mut PgConnection) -> Result<T, sqlx::Error>,
+    ) -> Result<T, StartError> {
+        let asking = async {
+            let mut connection = self.connect_aside().await?;
+            let answer = ask(&mut connection).await?;
+            connection.close().await?;
+            Ok(answer)
+        };
+        asking.await.map_err(StartError::Unreachable)
+    }
+}
+
+/// `None`: the database has no name yet.
+async fn shard_name(connection: &mut PgConnection) -> Result<Option<String>, sqlx::Error> {
+    let name = sqlx::query_scalar("SELECT name FROM shard");
+    name.fetch_optional(connection).await
 }
 
 /// Names a database that has no name: the first shard, which may have been the only database for

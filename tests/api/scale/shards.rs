@@ -164,10 +164,30 @@ async fn the_database_refuses_a_key_of_an_account_that_lives_elsewhere() {
         let claim = AssertSqlSafe(claim.clone());
         async move { sqlx::raw_sql(claim).execute(&pool).await }
     };
-    let refused = claimed(two.other.pool.clone()).await.unwrap_err();
-    let refused = refused.into_database_error().unwrap();
-    assert_eq!(refused.code().as_deref(), Some("57P03"), "{refused}");
-    assert!(refused.message().contains("does not live in this shard"));
+    let refuses = |refused: sqlx::Error| {
+        let refused = refused.into_database_error().unwrap();
+        assert_eq!(refused.code().as_deref(), Some("57P03"), "{refused}");
+        assert!(refused.message().contains("does not live in this shard"));
+    };
+    refuses(claimed(two.other.pool.clone()).await.unwrap_err());
+
+    // A key that was left behind is not taken over either.
+    let left = format!("SET LOCAL session_replication_role = replica; {claim}");
+    sqlx::raw_sql(AssertSqlSafe(left))
+        .execute(&two.other.pool)
+        .await
+        .unwrap();
+    let take_over = "UPDATE idempotency_keys SET fingerprint = sha256('y'), request_id = 'req_2'";
+    refuses(
+        sqlx::query(take_over)
+            .execute(&two.other.pool)
+            .await
+            .unwrap_err(),
+    );
+    sqlx::query("DELETE FROM idempotency_keys")
+        .execute(&two.other.pool)
+        .await
+        .unwrap();
 
     // A program that believes in the wrong database: it has the account's key there, and not the
     // account's row.
