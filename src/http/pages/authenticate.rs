@@ -168,7 +168,8 @@ fn find<'c>(
 }
 
 /// Finds what `asked` names, whose form is the request `work`. Strangers ask, so it is no account's
-/// share of the connections that is used, and no connection at all for an address that guesses.
+/// share of the connections that is used, and no connection while an address has to wait for what it
+/// guessed.
 ///
 /// One snapshot: a page stops being open in the transaction that stores its answer.
 async fn look_up(
