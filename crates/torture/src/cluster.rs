@@ -1,7 +1,8 @@
 //! PostgreSQL and its disk: a private server whose data is on a small filesystem that can be
 //! filled.
 //!
-//! Promise: PostgreSQL is started again whenever it ends, so that every fault of it passes.
+//! Promise: PostgreSQL is started again whenever it ends, so that every fault of it passes. With a
+//! standby, all that leads to it leads to the present primary.
 
 use std::{
     fs::{self, File},
@@ -28,6 +29,8 @@ use sqlx::{
 };
 use tokio::{sync::oneshot, task::JoinHandle};
 
+use crate::pair::{PRIMARY, Pair, Standby};
+
 /// The filesystem's size: an hour of load fits, with PostgreSQL's log of a gigabyte.
 const DISK_SIZE: &str = "size=3g,mode=755";
 
@@ -49,6 +52,9 @@ pub(crate) struct Cluster {
     socket: PathBuf,
     stop: Option<oneshot::Sender<()>>,
     watch: Option<JoinHandle<EmbeddedPostgres>>,
+    /// With its data, and its socket.
+    home: PathBuf,
+    pair: Option<Pair>,
     /// Dropped after PostgreSQL has ended.
     disk: Disk,
 }
@@ -114,6 +120,8 @@ impl Cluster {
             socket,
             stop: Some(stop),
             watch: Some(watch),
+            home: folder.join("data"),
+            pair: None,
             disk,
         };
         let create = format!("CREATE DATABASE {PROCESSOR_DATABASE}");
@@ -123,6 +131,39 @@ impl Cluster {
             .await?;
         admin.close().await?;
         Ok(cluster)
+    }
+
+    /// Gives it a standby. Nothing must use it meanwhile.
+    pub(crate) async fn pair_up(&mut self, standby: Standby) -> anyhow::Result<()> {
+        let postmaster = self.postmaster().context("PostgreSQL doesn't run")?;
+        let program = fs::read_link(format!("/proc/{postmaster}/exe"))?;
+        let programs = program.parent().context("a folder of programs")?;
+        self.end_watched().await?;
+        let pair = Pair::start(&self.disk.folder, programs.to_owned(), standby).await?;
+        self.pair = Some(pair);
+        self.home = self.disk.folder.join(PRIMARY);
+        let sockets = self.home.join("run");
+        self.socket = sockets.join(format!(".s.PGSQL.{}", self.options.get_port()));
+        self.options = self.options.clone().socket(sockets);
+        Ok(())
+    }
+
+    /// The primary and its standby.
+    pub(crate) fn pair(&self) -> Option<&Pair> {
+        self.pair.as_ref()
+    }
+
+    /// The folder of the socket of the server that has this database.
+    pub(crate) fn sockets(&self, database: &str) -> PathBuf {
+        match &self.pair {
+            Some(_) if database == PROCESSOR_DATABASE => self.disk.folder.join("processor/run"),
+            _ => self.home.join("run"),
+        }
+    }
+
+    fn options_of(&self, database: &str) -> PgConnectOptions {
+        let options = self.options.clone().socket(self.sockets(database));
+        options.database(database).application_name("torture")
     }
 
     /// PostgreSQL's socket, for proxies.
@@ -136,23 +177,20 @@ impl Cluster {
 
     /// A session that no proxy is in the way of.
     pub(crate) async fn connect(&self, database: &str) -> Result<PgConnection, sqlx::Error> {
-        let options = self.options.clone().database(database);
-        let options = options.application_name("torture");
-        options.connect().await
+        self.options_of(database).connect().await
     }
 
     /// Sessions for the checks, which no proxy is in the way of.
     pub(crate) fn pool(&self, database: &str) -> sqlx::PgPool {
-        let options = self.options.clone().database(database);
         PgPoolOptions::new()
             .max_connections(2)
             .acquire_timeout(Duration::from_secs(5))
-            .connect_lazy_with(options.application_name("torture"))
+            .connect_lazy_with(self.options_of(database))
     }
 
     /// The process that all others of PostgreSQL are children of.
     fn postmaster(&self) -> Option<Pid> {
-        let file = self.disk.folder.join("data/pgdata/postmaster.pid");
+        let file = self.home.join("pgdata/postmaster.pid");
         let content = fs::read_to_string(file).ok()?;
         let pid = content.lines().next()?.trim().parse().ok()?;
         Some(Pid::from_raw(pid))
@@ -189,6 +227,14 @@ impl Cluster {
     /// Stops PostgreSQL. Removes the data unless it is to be kept.
     pub(crate) async fn stop(mut self, keep: bool) -> anyhow::Result<()> {
         self.disk.is_kept = keep;
+        if let Some(pair) = &self.pair {
+            pair.stop().await;
+        }
+        self.end_watched().await
+    }
+
+    /// Stops the one that is watched.
+    async fn end_watched(&mut self) -> anyhow::Result<()> {
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());
         }
@@ -247,7 +293,7 @@ impl Drop for Ballast {
 }
 
 /// The processes whose parent is `parent`, by the kernel's word.
-fn children_of(parent: Pid) -> Vec<Pid> {
+pub(crate) fn children_of(parent: Pid) -> Vec<Pid> {
     let Ok(processes) = fs::read_dir("/proc") else {
         return Vec::new();
     };

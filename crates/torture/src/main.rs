@@ -7,6 +7,7 @@
 mod checks;
 mod client;
 mod cluster;
+mod failover;
 mod history;
 mod ids;
 mod intents;
@@ -14,6 +15,7 @@ mod jsonl;
 mod load;
 mod metrics;
 mod nemesis;
+mod pair;
 mod profile;
 mod proxy;
 mod replica;
@@ -48,6 +50,7 @@ use crate::{
     history::History,
     load::Load,
     nemesis::Faults,
+    pair::Standby,
     profile::Profile,
     report::Report,
     world::World,
@@ -72,7 +75,8 @@ struct Arguments {
     /// Drives data and faults. Random unless given; the report shows it.
     #[arg(long)]
     seed: Option<u64>,
-    /// transaction, processor, expiry or processor-expiry; all of them unless given.
+    /// transaction, processor, expiry, processor-expiry or failover; all of them unless given.
+    /// failover-async only if it is given: it finds violations.
     #[arg(long)]
     profile: Vec<String>,
     /// The program under test.
@@ -107,7 +111,8 @@ fn main() -> anyhow::Result<ExitCode> {
 
 async fn run_all(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let seed = arguments.seed.unwrap_or_else(rand::random);
-    let profiles = Profile::all();
+    let profiles = Profile::all().into_iter().chain(failover::profiles());
+    let profiles: Vec<_> = profiles.collect();
     for name in &arguments.profile {
         if !profiles.iter().any(|profile| profile.name == name) {
             bail!("there is no profile {name}");
@@ -117,7 +122,11 @@ async fn run_all(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut violations = 0;
     for (stream, profile) in (0..).zip(profiles) {
         let chosen = &arguments.profile;
-        if !chosen.is_empty() && !chosen.iter().any(|name| name == profile.name) {
+        let is_chosen = match chosen.as_slice() {
+            [] => profile.standby != Some(Standby::Asynchronous),
+            chosen => chosen.iter().any(|name| name == profile.name),
+        };
+        if !is_chosen {
             continue;
         }
         // Each profile has faults of its own.
@@ -146,7 +155,7 @@ async fn run(
     random: &mut ChaCha12Rng,
     interrupts: watch::Receiver<u32>,
 ) -> anyhow::Result<usize> {
-    let name = profile.name;
+    let (name, standby) = (profile.name, profile.standby);
     let folder = arguments
         .folder
         .join(format!("{name}-{}", std::process::id()));
@@ -185,6 +194,7 @@ async fn run(
     let is_kept = is_bad && !arguments.discard;
     Report {
         profile: name,
+        standby,
         seed,
         took: began.elapsed(),
         found_after: found_after.or(is_bad.then(|| began.elapsed())),

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::{
     cluster::DATABASE,
-    history,
+    failover, history,
     proxy::{NetworkFault, Proxy},
     world::{LEASE, Replica, World},
 };
@@ -68,6 +68,8 @@ enum Kind {
     ProcessorFaults,
     Partition,
     LateRefusals,
+    FailOver,
+    LoseStandby,
 }
 
 /// A fault that was made.
@@ -90,11 +92,21 @@ const OVERLAPPING: [(Kind, usize); 6] = [
     (Kind::Partition, 3),
 ];
 
+/// Faults of a PostgreSQL with a standby. They may meet any other fault.
+const FAILOVERS: [(Kind, usize); 2] = [(Kind::FailOver, 3), (Kind::LoseStandby, 2)];
+
 /// Makes faults until it is dropped: those of the whole deck one after the other, and beside them
 /// those that may overlap.
 pub(crate) async fn rage(world: &World, random: &mut ChaCha12Rng, faults: &Mutex<Faults>) {
     let mut second = ChaCha12Rng::from_rng(random);
+    let third = world.cluster.pair().map(|_| ChaCha12Rng::from_rng(random));
+    let failing_over = async {
+        if let Some(mut third) = third {
+            deal(world, &FAILOVERS, 2_000..=6_000, &mut third, faults).await;
+        }
+    };
     tokio::join!(
+        failing_over,
         deal(world, &DECK, 200..=900, random, faults),
         deal(world, &OVERLAPPING, 1_000..=4_000, &mut second, faults),
     );
@@ -216,10 +228,12 @@ async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<S
         Kind::ProcessorFaults => processor_faults(world, random).await,
         Kind::Partition => partition(world, replica, random).await,
         Kind::LateRefusals => late_refusals(world, replica, random).await,
+        Kind::FailOver => failover::fail_over(world, random).await,
+        Kind::LoseStandby => failover::lose_standby(world, random).await,
     }
 }
 
-async fn pause(random: &mut ChaCha12Rng, from: u64, to: u64) {
+pub(crate) async fn pause(random: &mut ChaCha12Rng, from: u64, to: u64) {
     sleep(Duration::from_millis(random.random_range(from..=to))).await;
 }
 
@@ -340,7 +354,7 @@ async fn take_connections(world: &World, random: &mut ChaCha12Rng) -> usize {
     count
 }
 
-async fn session(world: &World) -> Option<PgConnection> {
+pub(crate) async fn session(world: &World) -> Option<PgConnection> {
     let connecting = world.cluster.connect(DATABASE);
     timeout(Duration::from_secs(2), connecting).await.ok()?.ok()
 }
@@ -526,7 +540,8 @@ pub(crate) struct Sessions {
 pub(crate) async fn sessions(world: &World) -> Option<Sessions> {
     let mut session = session(world).await?;
     let counted = sqlx::query(
-        "SELECT count(*),
+        // PostgreSQL keeps a session whose COMMIT waits for the standby, though its client is gone.
+        "SELECT count(*) FILTER (WHERE wait_event IS DISTINCT FROM 'SyncRep'),
                 count(*) FILTER (WHERE state LIKE 'idle in transaction%'
                                    AND state_change < now() - interval '1 second'),
                 (SELECT count(*) FROM pg_locks WHERE NOT granted)

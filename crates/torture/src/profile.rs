@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::pair::Standby;
+
 /// A set-up that finds its own kind of defect.
 #[derive(Debug, Clone)]
 pub(crate) struct Profile {
@@ -13,9 +15,11 @@ pub(crate) struct Profile {
     pub(crate) retention: Duration,
     /// How far the last replica's clock is ahead, by `faketime`.
     pub(crate) clock_offset: Option<Duration>,
+    /// Whether PostgreSQL has a standby, and which kind.
+    pub(crate) standby: Option<Standby>,
 }
 
-const DAY: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const DAY: Duration = Duration::from_secs(24 * 3600);
 
 impl Profile {
     /// All profiles, by name.
@@ -27,6 +31,7 @@ impl Profile {
                 has_processor: false,
                 retention: DAY,
                 clock_offset: None,
+                standby: None,
             },
             Self {
                 name: "processor",
@@ -34,6 +39,7 @@ impl Profile {
                 has_processor: true,
                 retention: DAY,
                 clock_offset: None,
+                standby: None,
             },
             Self {
                 name: "expiry",
@@ -41,6 +47,7 @@ impl Profile {
                 has_processor: false,
                 retention: Duration::from_secs(5),
                 clock_offset: Some(Duration::from_secs(20)),
+                standby: None,
             },
             Self {
                 name: "processor-expiry",
@@ -48,6 +55,7 @@ impl Profile {
                 has_processor: true,
                 retention: Duration::from_secs(5),
                 clock_offset: None,
+                standby: None,
             },
         ]
     }

@@ -12,6 +12,7 @@ use std::{
 use crate::{
     history::{SharedKey, Totals, Violation, lock},
     nemesis::Faults,
+    pair::Standby,
 };
 
 /// How many violations are shown whole.
@@ -26,6 +27,7 @@ const SHOWN_ATTEMPTS: usize = 20;
 /// The figures of a run.
 pub(crate) struct Report<'a> {
     pub(crate) profile: &'static str,
+    pub(crate) standby: Option<Standby>,
     pub(crate) seed: u64,
     pub(crate) took: Duration,
     /// From the start to the first violation that a check saw.
@@ -49,6 +51,13 @@ impl Report<'_> {
             *kinds.entry(&fault.name).or_default() += 1;
         }
         println!("profile        {}, seed {}", self.profile, self.seed);
+        match self.standby {
+            Some(Standby::Synchronous) => println!("standby        synchronous"),
+            Some(Standby::Asynchronous) => println!(
+                "standby        asynchronous: a failover loses what was acknowledged and is not on it"
+            ),
+            None => {}
+        }
         println!("took           {:.0} s", self.took.as_secs_f32());
         println!(
             "keys           {}, {} attempts",

@@ -83,14 +83,15 @@ impl World {
         profile: Profile,
         folder: &Path,
     ) -> anyhow::Result<Self> {
-        let cluster = Cluster::start(&folder.join("postgres")).await?;
+        let mut cluster = Cluster::start(&folder.join("postgres")).await?;
+        if let Some(standby) = profile.standby {
+            cluster.pair_up(standby).await?;
+        }
         let logs = folder.join("logs");
         std::fs::create_dir_all(&logs)?;
         let url = |database: &str| {
-            let socket = cluster.socket();
-            let directory = socket.parent().map(|path| path.display().to_string());
-            let directory = directory.unwrap_or_default();
-            format!("postgres://{DATABASE}@localhost/{database}?host={directory}&sslmode=disable")
+            let folder = cluster.sockets(database).display().to_string();
+            format!("postgres://{DATABASE}@localhost/{database}?host={folder}&sslmode=disable")
         };
         let direct = vec![("DATABASE_URL".to_owned(), url(DATABASE))];
         run(program, &["migrate"], &direct).await?;
@@ -175,7 +176,10 @@ impl World {
     /// one can't, the others do all the same.
     pub(crate) async fn heal(&self) -> anyhow::Result<()> {
         self.cluster.signal_all(Signal::SIGCONT);
-        let mut healed = Ok(());
+        let mut healed = match self.cluster.pair() {
+            Some(pair) => pair.heal().await,
+            None => Ok(()),
+        };
         if let Some(processor) = &self.processor {
             processor.signal(Signal::SIGCONT).await;
             healed = healed.and(processor.restart().await);
