@@ -16,7 +16,6 @@ use tracing::{
     Dispatch, Event, Level, Metadata, Subscriber, dispatcher,
     level_filters::LevelFilter,
     span::{Attributes, Id, Record},
-    subscriber::Interest,
 };
 
 /// Runs what commits, and fails where PostgreSQL answers with a warning, whatever it says: servers
@@ -55,22 +54,9 @@ static WARNINGS: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Warnings));
 /// Takes the warnings of PostgreSQL. sqlx hands them to nothing but a subscriber.
 struct Warnings;
 
-impl Warnings {
-    fn is_one(metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "sqlx::postgres::notice" && *metadata.level() <= Level::WARN
-    }
-}
-
 impl Subscriber for Warnings {
-    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        match Self::is_one(metadata) {
-            true => Interest::always(),
-            false => Interest::never(),
-        }
-    }
-
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        Self::is_one(metadata)
+        metadata.target() == "sqlx::postgres::notice" && *metadata.level() <= Level::WARN
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
