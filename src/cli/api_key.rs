@@ -16,6 +16,7 @@ use crate::{
     config::{Config, DEFAULT_DEV_API_KEY},
     database::{Database, Shard, Shards, StartError, shards::Reached},
     domain::{api_key::API_KEY, ids::AccountId},
+    idempotency::acknowledged,
 };
 
 /// The account of the embedded mode.
@@ -141,7 +142,8 @@ pub enum AccountsError {
 /// be shown again.
 pub async fn create_key(database: &Database, name: &str) -> Result<String, AccountsError> {
     let mut connection = database.connect_aside().await?;
-    let key = api_keys::create_key(&mut connection, name, API_KEY).await?;
+    let creating = api_keys::create_key(&mut connection, name, API_KEY);
+    let key = acknowledged(creating).await?;
     connection.close().await?;
     Ok(key)
 }
@@ -151,7 +153,8 @@ pub async fn create_key(database: &Database, name: &str) -> Result<String, Accou
 pub async fn ensure_dev_key(database: &Database, key: &str) -> Result<(), AccountsError> {
     let mut connection = database.connect_aside().await?;
     let public = DEFAULT_DEV_API_KEY;
-    let taken_up = api_keys::take_up_dev_key(&mut connection, DEV_ACCOUNT, key, public).await?;
+    let taking_up = api_keys::take_up_dev_key(&mut connection, DEV_ACCOUNT, key, public);
+    let taken_up = acknowledged(taking_up).await?;
     let revoked = taken_up.ok_or(AccountsError::KeyTaken)?;
     if revoked > 0 {
         tracing::warn!(
@@ -296,5 +299,6 @@ pub async fn list_keys(database: &Database) -> Result<Vec<ListedKey>, AccountsEr
 /// Revokes a key. `false` if there is none, or if it was revoked before.
 pub async fn revoke_key(database: &Database, key: &str) -> Result<bool, AccountsError> {
     let mut connection = database.connect_aside().await?;
-    Ok(api_keys::revoke_key(&mut connection, key).await?)
+    let revoking = api_keys::revoke_key(&mut connection, key);
+    Ok(acknowledged(revoking).await?)
 }

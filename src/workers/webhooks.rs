@@ -8,6 +8,7 @@ use tracing::{Span, field::Empty};
 use crate::{
     config::Config,
     domain::ids::{AccountId, EventId, WebhookDeliveryId, WebhookEndpointId},
+    idempotency::acknowledged,
     telemetry::{
         metrics::Metrics,
         traces::{self, TARGET},
@@ -30,6 +31,7 @@ pub fn sender_settings() -> Settings {
         signature_header: "stripe-signature",
         standard_id: |event| EventId(event.id).to_string(),
         traceparent: traces::traceparent,
+        commit: |tx| Box::pin(acknowledged(tx.commit())),
         ..Settings::default()
     }
 }

@@ -152,6 +152,7 @@ async fn transaction(
     if saved.rows_affected() != 1 {
         return Err(sqlx::Error::RowNotFound);
     }
+    // With a synchronous standby, it must not be answered with a warning: see `acknowledged`.
     tx.commit().await?;
     Ok(reply)
 }

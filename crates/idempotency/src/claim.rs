@@ -5,10 +5,13 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use sqlx::{PgConnection, postgres::types::PgInterval};
+use sqlx::{PgConnection, Postgres, Transaction, postgres::types::PgInterval};
 use uuid::Uuid;
 
-use crate::{Record, Reply, Request, acknowledged, connection::begin, reply::sqlstate};
+use crate::{
+    Failure, GuardedConnection, Record, Reply, Request, acknowledged::commit, connection::begin,
+    reply::sqlstate,
+};
 
 /// How long a claim waits for another replica's transaction on the same key: what finishes inside
 /// it is replayed instead of refused.
@@ -63,6 +66,31 @@ impl Claim {
             Self::Vanished => "vanished",
         }
     }
+
+    /// Whether it is what a committed row says. This server alone may have that row: the session has
+    /// ended whose COMMIT waited for a synchronous standby. Nothing is answered before [`Claim::end`].
+    pub(crate) fn is_read(&self) -> bool {
+        matches!(self, Self::Completed(_) | Self::Unfinished(_))
+    }
+
+    /// Ends the transaction of a claim that keeps nothing. Its COMMIT waits for what it has read.
+    pub(crate) async fn end(&self, tx: Transaction<'_, Postgres>) -> Result<(), Failure> {
+        match self.is_read() {
+            true => commit(tx).await,
+            false => Ok(tx.rollback().await?),
+        }
+    }
+
+    /// Gives the connection back, and fails where it waited for the whole table.
+    pub(crate) async fn release(self, mut connection: GuardedConnection) -> Result<Self, Failure> {
+        let is_held = matches!(self, Self::HeldElsewhere);
+        let is_table_locked = is_held && is_table_locked(&mut connection).await?;
+        connection.release();
+        match is_table_locked {
+            true => Err(Failure::unavailable(TABLE_IS_LOCKED)),
+            false => Ok(self),
+        }
+    }
 }
 
 /// Claims the key of `request` in the transaction `tx`.
@@ -98,13 +126,13 @@ fn is_lock_wait_over(error: &sqlx::Error) -> bool {
 }
 
 /// The cause where [`is_table_locked`].
-pub(crate) const TABLE_IS_LOCKED: &str =
+const TABLE_IS_LOCKED: &str =
     "another session locks the whole table idempotency_keys, as a migration does";
 
 /// Whether another session has, or waits for, a lock on the whole table that no claim passes. A
 /// claim whose wait is over then says nothing about its key. The connection must be in no
 /// transaction.
-pub(crate) async fn is_table_locked(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+async fn is_table_locked(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
     let lock_as_a_claim_does =
         "BEGIN; LOCK TABLE idempotency_keys IN ROW EXCLUSIVE MODE NOWAIT; ROLLBACK";
     match sqlx::raw_sql(lock_as_a_claim_does)
@@ -167,10 +195,6 @@ pub(crate) async fn read(
 }
 
 /// Reads the rows of several requests, as [`read`] does, by account and key.
-///
-/// A row can be seen before a synchronous standby has it: its COMMIT was still waiting when its
-/// session or the server ended. So the read leaves a trace in the log, behind the row, which the end
-/// of this transaction waits for. Nothing may be answered before.
 pub(crate) async fn read_all(
     tx: &mut PgConnection,
     requests: &[&Request],
@@ -185,11 +209,7 @@ pub(crate) async fn read_all(
         SELECT record.account_id, record.key, request_id, method, path, fingerprint_version,
                fingerprint, created_at, expires_at, status,
                headers AS "headers: sqlx::types::Json<Vec<(String, String)>>", body, resource_id,
-               label, (status IS NOT NULL AND expires_at <= now()) AS "expired!",
-               CASE WHEN current_setting('synchronous_standby_names') <> ''
-                     AND NOT pg_is_in_recovery()
-                    THEN pg_logical_emit_message(true, 'idempotency', ''::text) IS NOT NULL
-               END AS is_traced
+               label, (status IS NOT NULL AND expires_at <= now()) AS "expired!"
           FROM UNNEST($1::uuid[], $2::text[]) AS wanted (account_id, key)
           JOIN idempotency_keys AS record
             ON record.account_id = wanted.account_id AND record.key = wanted.key
@@ -197,8 +217,8 @@ pub(crate) async fn read_all(
         &accounts,
         &keys as _,
     )
-    .fetch_all(tx);
-    let rows = acknowledged(rows).await?;
+    .fetch_all(tx)
+    .await?;
     let found = rows.into_iter().map(|row| {
         let id = (row.account_id, row.key);
         let record = Record {

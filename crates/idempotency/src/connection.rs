@@ -49,6 +49,8 @@ impl Default for SessionLimits {
 /// is on disk when it is acknowledged, a new statement sees what has been committed, and no wait is
 /// endless.
 pub fn pin_session(options: PgConnectOptions, limits: SessionLimits) -> PgConnectOptions {
+    // Transactions of requests set it themselves.
+    let options = options.options([("client_min_messages", "warning")]);
     options.options(pinned_settings(limits))
 }
 
@@ -71,7 +73,9 @@ pub fn pinned_settings(limits: SessionLimits) -> [(&'static str, String); 6] {
 /// Opens a transaction with what the promise rests on, whatever the session's defaults are: a
 /// connection pooler may drop what [`pin_session`] asks for. On a server that may forget what it
 /// acknowledges it fails: its settings can change at any time, and `synchronous_commit` has no
-/// value for that.
+/// value for that. With a synchronous standby, even a transaction that only reads leaves a trace in
+/// the log, so that its COMMIT waits until the standby has what was read. A COMMIT whose wait is
+/// broken off is told from others by a warning.
 /// `columns` are read with it, since a second SELECT costs as much as one: they begin with a comma.
 macro_rules! begin {
     ($(columns $columns:literal)? $($more:literal)?) => {
@@ -80,7 +84,10 @@ macro_rules! begin {
              SELECT set_config('synchronous_commit', \
                  CASE WHEN current_setting('fsync') = 'on' \
                        AND current_setting('full_page_writes') = 'on' \
-                      THEN 'on' ELSE 'nothing is kept: fsync or full_page_writes is off' END, true)",
+                      THEN 'on' ELSE 'nothing is kept: fsync or full_page_writes is off' END, true), \
+                 set_config('client_min_messages', 'warning', true), \
+                 CASE WHEN current_setting('synchronous_standby_names') <> '' \
+                      THEN pg_logical_emit_message(true, 'idempotency', ''::text) END",
             $($columns,)?
             $($more)?
         )
@@ -89,11 +96,8 @@ macro_rules! begin {
 pub(crate) use begin;
 
 /// Opens a transaction as every request with a key does, for writes without one: it is durable, or
-/// it fails. Where it changes nothing, because an earlier one did, its COMMIT waits for a synchronous
-/// standby all the same: it has left a trace in the log.
-pub const BEGIN_DURABLE: &str = begin!(columns
-    ", CASE WHEN current_setting('synchronous_standby_names') <> '' AND NOT pg_is_in_recovery() \
-            THEN pg_logical_emit_message(true, 'idempotency', ''::text) END");
+/// it fails.
+pub const BEGIN_DURABLE: &str = begin!();
 
 /// How long a clean connection may take to answer the pool's ping before it is given up. The pool
 /// sets no limit: on a socket that died silently its slot would be lost until TCP gives up.

@@ -215,25 +215,14 @@ impl Idempotency {
 
     async fn probe(&self, probe: &Request) -> Result<Claim, Failure> {
         let mut connection = self.pool.acquire(probe.account_id).await?;
-        let committed = match claim::read(&mut connection, probe).await? {
-            Some(Found::Completed(record)) => Some(Claim::Completed(record)),
-            Some(Found::Unfinished(record)) => Some(Claim::Unfinished(record)),
-            Some(Found::Expired) | None => None,
-        };
-        if let Some(found) = committed {
-            connection.release();
-            return Ok(found);
-        }
         let mut tx = connection.open(claim::BEGIN_BRIEFLY).await?;
-        let found = claim::claim(&mut tx, probe, self.retention).await?;
-        tx.rollback().await?;
-        let is_held = matches!(found, Claim::HeldElsewhere);
-        let is_table_locked = is_held && claim::is_table_locked(&mut connection).await?;
-        connection.release();
-        if is_table_locked {
-            return Err(Failure::unavailable(claim::TABLE_IS_LOCKED));
-        }
-        Ok(found)
+        let found = match claim::read(&mut tx, probe).await? {
+            Some(Found::Completed(record)) => Claim::Completed(record),
+            Some(Found::Unfinished(record)) => Claim::Unfinished(record),
+            Some(Found::Expired) | None => claim::claim(&mut tx, probe, self.retention).await?,
+        };
+        found.end(tx).await?;
+        found.release(connection).await
     }
 }
 

@@ -18,7 +18,8 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{
     Command, Failure, GuardedConnection, Idempotency, Outcome, Record, Rejection, Reply, Request,
-    RunAgain, acknowledged,
+    RunAgain,
+    acknowledged::commit,
     claim::{self, Claim, ROW_LOCK_PAUSE, ROW_LOCK_WAIT},
     in_flight::Leadership,
     jittered, reply,
@@ -155,19 +156,9 @@ impl Idempotency {
         let began = Instant::now();
         let (mut tx, claimed) = self.claim(&mut connection, request).await?;
         if !matches!(claimed, Claim::Mine) {
-            if let Claim::Completed(_) | Claim::Unfinished(_) = claimed {
-                // The record may be on this server only: COMMIT waits for a synchronous standby.
-                let committed = acknowledged(tx.commit()).await;
-                committed.map_err(Failure::of_commit)?;
-            } else {
-                tx.rollback().await?;
-            }
-            let is_held = matches!(claimed, Claim::HeldElsewhere);
-            let is_table_locked = is_held && claim::is_table_locked(&mut connection).await?;
-            connection.release();
-            if is_table_locked {
-                return Err(Failure::unavailable(claim::TABLE_IS_LOCKED));
-            }
+            committing.store(claimed.is_read(), Ordering::Relaxed);
+            claimed.end(tx).await?;
+            let claimed = claimed.release(connection).await?;
             return Ok(answer(request, claimed)?.map(TxOutcome::Concluded));
         }
 
@@ -208,8 +199,8 @@ impl Idempotency {
 
         committing.store(true, Ordering::Relaxed);
         let how = |committed: &Result<_, _>| committed.is_ok().then_some("committed");
-        let committed = trace::step(trace_span!("commit"), acknowledged(tx.commit()), how).await;
-        committed.map_err(Failure::of_commit)?;
+        let committed = trace::step(trace_span!("commit"), commit(tx), how).await;
+        committed?;
         connection.release();
         Ok(Some(outcome))
     }

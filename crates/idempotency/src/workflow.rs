@@ -8,7 +8,9 @@ use chrono::{DateTime, Utc};
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
-use crate::{Failure, Idempotency, IdempotencyKey, KnownOutcome, KnownRequest};
+use crate::{
+    Failure, Idempotency, IdempotencyKey, KnownOutcome, KnownRequest, acknowledged::commit,
+};
 
 /// Everything that is read of a workflow is of one moment.
 const BEGIN_SNAPSHOT: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY";
@@ -90,7 +92,7 @@ impl Idempotency {
             let name = name.as_str();
             let after = after.as_ref().map(IdempotencyKey::as_str);
             let steps = read(&mut tx, account_id, name, after, limit, in_flight).await?;
-            tx.commit().await?;
+            commit(tx).await?;
             connection.release();
             Ok(steps)
         })

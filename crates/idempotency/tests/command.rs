@@ -255,7 +255,8 @@ impl Command for ShowTransaction {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         let show = "SELECT concat_ws(' / ', current_setting('synchronous_commit'), \
                     current_setting('transaction_isolation'), \
-                    current_setting('transaction_read_only'))";
+                    current_setting('transaction_read_only'), \
+                    current_setting('client_min_messages'))";
         let shown: String = sqlx::query_scalar(show).fetch_one(tx).await?;
         Ok(Reply::raw_json(200, shown))
     }
@@ -272,12 +273,13 @@ async fn a_transaction_is_durable_whatever_the_session_defaults_are(
         ("synchronous_commit", "off"),
         ("default_transaction_isolation", "serializable"),
         ("default_transaction_read_only", "on"),
+        ("client_min_messages", "error"),
     ]);
     let pool = options.connect_with(unpinned).await.unwrap();
     let idempotency = Idempotency::new(pool, Settings::default()).unwrap();
     let show = request(Uuid::now_v7(), "one", "/settings", "{}");
     let (record, _) = stored(idempotency.run(show, ShowTransaction).await);
-    assert_eq!(record.reply.body, b"on / read committed / off");
+    assert_eq!(record.reply.body, b"on / read committed / off / warning");
 }
 
 #[sqlx::test(migrations = false)]

@@ -41,7 +41,7 @@ pub use queue::{
 };
 pub use secret::Secret;
 pub use sender::{Message, Sender, TlsError};
-pub use settings::Settings;
+pub use settings::{Commit, Settings};
 pub use slice::Slice;
 pub use turns::SENDS_MAX;
 pub use url::{UrlRefusal, check_url, literal_address};

@@ -1,8 +1,15 @@
 //! How webhooks are sent.
 
-use std::time::Duration;
+use std::{pin::Pin, time::Duration};
+
+use sqlx::{Postgres, Transaction};
 
 use crate::{Event, Pauses};
+
+/// Commits a transaction, or fails where its outcome is not known.
+pub type Commit = for<'c> fn(
+    Transaction<'c, Postgres>,
+) -> Pin<Box<dyn Future<Output = Result<(), sqlx::Error>> + Send + 'c>>;
 
 /// How webhooks are sent.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +33,9 @@ pub struct Settings {
     pub standard_id: fn(&Event) -> String,
     /// The value of `traceparent` for what is sent in the current span, if there is a trace.
     pub traceparent: fn() -> Option<String>,
+    /// Commits what the worker has claimed. Nothing is sent if it fails: of what a synchronous standby
+    /// may lack, no receiver is told.
+    pub commit: Commit,
 }
 
 impl Default for Settings {
@@ -43,6 +53,7 @@ impl Default for Settings {
             signature_header: "stripe-signature",
             standard_id: |event| event.id.to_string(),
             traceparent: || None,
+            commit: |tx| Box::pin(tx.commit()),
         }
     }
 }

@@ -325,6 +325,7 @@ impl Delivering {
             lease,
             &turns,
             self.worker.body,
+            self.worker.settings.commit,
         );
         let claimed = self.within_deadline(marked).await;
         self.settle(&turns, claimed.as_deref().unwrap_or_default());

@@ -109,6 +109,7 @@ const LOCAL: Settings = Settings {
     signature_header: "outbox-signature",
     standard_id: |event| event.id.to_string(),
     traceparent: || None,
+    commit: |tx| Box::pin(tx.commit()),
 };
 
 async fn statuses(pool: &PgPool) -> Vec<(String, i32)> {
@@ -167,6 +168,37 @@ async fn what_is_not_acknowledged_is_sent_again(pool: PgPool) {
     let body = |request: &str| request.split("\r\n\r\n").nth(1).map(str::to_owned);
     assert_eq!(body(&first), body(&second));
     eventually(&pool, &[("succeeded", 2)]).await;
+}
+
+#[sqlx::test(migrations = false)]
+async fn nothing_is_sent_while_it_is_not_known_that_its_claim_is_committed(pool: PgPool) {
+    let listener = endpoint(&pool).await;
+    commit(&pool, booked("1A")).await;
+    let warned = Settings {
+        commit: |tx| {
+            Box::pin(async {
+                tx.commit().await?;
+                Err(sqlx::Error::Protocol("a standby may lack it".to_owned()))
+            })
+        },
+        ..LOCAL
+    };
+    let (stop, stopping) = watch::channel(false);
+    let wake = Arc::new(Notify::new());
+    let connect = (*pool.connect_options()).clone();
+    let worker = Worker::new(connect, warned, body).unwrap();
+    let working = tokio::spawn(worker.woken_by(Arc::clone(&wake)).run(stopping));
+    wake.notify_one();
+    let claimed = async {
+        let claims = "SELECT count(claim) FROM webhook_deliveries";
+        while sqlx::query_scalar(claims).fetch_one(&pool).await.unwrap() != 1_i64 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, claimed).await.unwrap();
+    stop.send_replace(true);
+    timeout(PATIENCE, working).await.unwrap().unwrap();
+    assert!(timeout(Duration::ZERO, listener.accept()).await.is_err());
 }
 
 #[sqlx::test(migrations = false)]

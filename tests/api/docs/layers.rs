@@ -216,6 +216,7 @@ fn inside_a_transaction_nothing_is_awaited_but_sql() {
 fn the_idempotency_core_names_no_add_on() {
     let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/idempotency/src");
     let files: Vec<_> = [
+        "acknowledged.rs",
         "admit.rs",
         "claim.rs",
         "connection.rs",
@@ -252,9 +253,18 @@ fn the_idempotency_core_names_no_add_on() {
     );
 }
 
+/// A COMMIT whose wait for a standby was broken off is answered "ok", with a warning.
+#[test]
+fn the_idempotency_crate_hears_what_a_commit_is_answered_with() {
+    let mut files =
+        rust_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/idempotency/src"));
+    files.retain(|file| !file.ends_with("acknowledged.rs"));
+    assert_files_name_none_of(&files, &[".commit()"]);
+}
+
 /// Lines that the crate compiles without a feature, with their comments. When a change makes them
 /// fewer, lower it.
-const CORE_LINES_MAX: usize = 1_991;
+const CORE_LINES_MAX: usize = 2_024;
 
 /// The lines of a file that hold code or a comment, without its own tests and without what a cargo
 /// feature compiles.

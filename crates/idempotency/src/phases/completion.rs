@@ -13,7 +13,8 @@ use super::{
     LeasedOperation, Phases, in_doubt, lease,
 };
 use crate::{
-    Failure, FailureKind, RunAgain, acknowledged,
+    Failure, FailureKind, RunAgain,
+    acknowledged::commit,
     connection::begin,
     reply,
     trace::{self, trace_span},
@@ -165,8 +166,7 @@ impl<E: ExternalEffect> Phases<E> {
                 CompletionOutcome::Failed(in_doubt(failure.clone()))
             }
         };
-        let committed = acknowledged(tx.commit()).await;
-        committed.map_err(Failure::of_commit)?;
+        commit(tx).await?;
         connection.release();
         Ok(completed)
     }

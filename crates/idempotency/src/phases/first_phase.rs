@@ -20,7 +20,9 @@ use super::{
     lease::{self, Lease},
 };
 use crate::{
-    Failure, Outcome, Rejection, Reply, Request, acknowledged, conclude,
+    Failure, Outcome, Rejection, Reply, Request,
+    acknowledged::commit,
+    conclude,
     connection::BEGIN_DURABLE,
     in_flight::Leadership,
     transaction::{TxOutcome, Work},
@@ -137,8 +139,7 @@ impl<E: ExternalEffect> Phases<E> {
                 }
             }
         };
-        let committed = acknowledged(tx.commit()).await;
-        committed.map_err(Failure::of_commit)?;
+        commit(tx).await?;
         connection.release();
         Ok(taken)
     }

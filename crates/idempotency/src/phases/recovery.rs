@@ -14,7 +14,8 @@ use super::{
     lease::{self, Lease, TakenOperation},
 };
 use crate::{
-    Failure, FailureKind, NO_ACCOUNT, acknowledged,
+    Failure, FailureKind, NO_ACCOUNT,
+    acknowledged::commit,
     connection::BEGIN_DURABLE,
     trace::{self, trace_span},
 };
@@ -133,8 +134,7 @@ impl<E: ExternalEffect> Phases<E> {
                 Some(self.read(&mut tx, lease, until).await?)
             }
         };
-        let committed = acknowledged(tx.commit()).await;
-        committed.map_err(Failure::of_commit)?;
+        commit(tx).await?;
         connection.release();
         Ok(leased)
     }
@@ -155,8 +155,7 @@ impl<E: ExternalEffect> Phases<E> {
         if let Some(taken) = &taken {
             self.turn.was(taken.account_id);
         }
-        let committed = acknowledged(tx.commit()).await;
-        committed.map_err(Failure::of_commit)?;
+        commit(tx).await?;
         connection.release();
         Ok(taken.map(|taken| {
             let until = taken.leased_until;
@@ -173,8 +172,7 @@ impl<E: ExternalEffect> Phases<E> {
         let mut connection = self.idempotency.pool.acquire(NO_ACCOUNT).await?;
         let mut tx = connection.open(BEGIN_DURABLE).await?;
         let leased = self.read(&mut tx, lease, leased_until).await?;
-        let committed = acknowledged(tx.commit()).await;
-        committed.map_err(Failure::of_commit)?;
+        commit(tx).await?;
         connection.release();
         Ok(leased)
     }
@@ -186,8 +184,7 @@ impl<E: ExternalEffect> Phases<E> {
         if lease::hold(&mut tx, lease).await? {
             lease::give_back(&mut tx, lease).await?;
         }
-        let committed = acknowledged(tx.commit()).await;
-        committed.map_err(Failure::of_commit)?;
+        commit(tx).await?;
         connection.release();
         Ok(())
     }

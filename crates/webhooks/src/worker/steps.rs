@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::Body;
 use crate::{
-    Claimed, ReadyEndpoint, Turn,
+    Claimed, Commit, ReadyEndpoint, Turn,
     queue::{self, Ended, lock_uncanceled, mark_canceled},
 };
 
@@ -87,6 +87,7 @@ pub(super) async fn mark_and_claim(
     lease: Duration,
     turns: &[Turn],
     body: Body,
+    commit: Commit,
 ) -> Result<Vec<(Claimed, Option<Vec<u8>>)>, sqlx::Error> {
     let mut tx = connection.begin().await?;
     if !ended.is_empty() {
@@ -101,7 +102,7 @@ pub(super) async fn mark_and_claim(
     if !turns.is_empty() {
         claimed = queue::claim(&mut tx, claim, lease, turns, ROWS_AT_ONCE).await?;
     }
-    tx.commit().await?;
+    commit(tx).await?;
     let with_body = |one: Claimed| {
         let is_sent = one.is_due && !one.is_disabled;
         let written = is_sent.then(|| body(&one.event)).transpose();
