@@ -152,7 +152,7 @@ struct Night {
 impl Night {
     async fn begin(folder: &Path) -> Self {
         let processor = Processor::start().await;
-        let database = TestDatabase::create().await;
+        let database = TestDatabase::create_unsharded().await;
         let api_key = api_key_of(&database, "shop").await;
         let url = processor.url();
         let variables = quick_but(&[

@@ -157,7 +157,7 @@ async fn an_unreachable_database_is_told_at_once() {
 
 #[tokio::test]
 async fn what_is_printed_can_not_take_over_the_terminal() {
-    let database = TestDatabase::create().await;
+    let database = TestDatabase::create_unsharded().await;
     let variables = [("DATABASE_URL", database.url.as_str())];
     let name = "shop\u{1b}[31m\u{9b}2J";
     printed_by(&["api-key", "create", "--account", name], &variables);
