@@ -15,6 +15,7 @@ mod openapi;
 pub mod operations;
 mod processor;
 mod serve;
+mod server_check;
 mod session;
 mod sweep;
 mod webhooks;
@@ -58,6 +59,7 @@ pub enum Command {
     ///
     /// The exit code is 0 if everything holds, 1 if something does not, and 2 if that is not known.
     /// EVENT_RETENTION must be as the servers have it, because older events are not missed.
+    /// With --server, it checks the settings of the PostgreSQL server instead.
     Check(check::CheckArguments),
     /// Shows what is known of an idempotency key, and lists those in flight.
     #[command(subcommand)]

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod checklist;
 mod errors;
 mod fitness;
 mod look;
@@ -74,8 +75,20 @@ impl Settings {
 pub enum WhenRefused {
     /// A server may be started together with its database, which doesn't listen yet.
     TryAgain,
+    /// The database is being made, and may have no name yet: it is waited for as long as this.
+    WaitFor(Duration),
     /// A command works on the database of a running server.
     GiveUp,
+}
+
+impl WhenRefused {
+    /// How long a first connection is waited for.
+    fn limit(self) -> Duration {
+        match self {
+            Self::WaitFor(limit) => limit,
+            Self::TryAgain | Self::GiveUp => FIRST_CONNECTION_LIMIT,
+        }
+    }
 }
 
 /// The pool, and how to make connections beside it. Cheap to clone.
@@ -117,7 +130,7 @@ impl Database {
             runtime: Handle::current(),
             schema: settings.schema,
         };
-        let until = Instant::now() + FIRST_CONNECTION_LIMIT;
+        let until = Instant::now() + when_refused.limit();
         loop {
             match database.prepare(&settings, when_refused, until).await {
                 Ok(()) => return Ok(database),
@@ -140,11 +153,11 @@ impl Database {
         when_refused: WhenRefused,
         until: Instant,
     ) -> Result<(), StartError> {
-        let mut connection = self.first_connection(when_refused, until).await?;
+        let mut connection = first_connection(&self.options, when_refused, until).await?;
         let limits = settings.session_limits();
         let looking = pooler::ensure_own_session(&mut connection, &self.options, limits);
         let looked = tokio::time::timeout_at(until, looking).await;
-        looked.unwrap_or(Err(StartError::silent()))?;
+        looked.unwrap_or(Err(StartError::silent(when_refused.limit())))?;
         let is_standby = fitness::is_standby(&mut connection).await;
         if is_standby.map_err(StartError::Unreachable)? {
             return Err(StartError::Standby);
@@ -345,48 +358,56 @@ impl Database {
             Err(_) => Err(WriteError::Panicked),
         }
     }
+}
 
-    /// Waits for a database that is starting, and logs at once why there is something to wait for.
-    async fn first_connection(
-        &self,
-        when_refused: WhenRefused,
-        until: Instant,
-    ) -> Result<PgConnection, StartError> {
-        let limit = FIRST_CONNECTION_LIMIT;
-        let mut is_told = false;
-        loop {
-            let error = match tokio::time::timeout_at(until, self.connect_aside()).await {
-                Ok(Ok(connection)) => return Ok(connection),
-                Ok(Err(error)) => error,
-                Err(_) => return Err(StartError::silent()),
-            };
-            let is_late = Instant::now() + FIRST_CONNECTION_PAUSE >= until;
-            if is_late || !may_be_starting(&error, when_refused) {
-                return Err(StartError::of_connection(error));
-            }
-            if !is_told {
-                tracing::warn!(%error, ?limit, "the database doesn't answer yet; trying again");
-                is_told = true;
-            }
-            tokio::time::sleep(FIRST_CONNECTION_PAUSE).await;
+/// Waits for a database that is starting, and logs at once why there is something to wait for.
+async fn first_connection(
+    options: &PgConnectOptions,
+    when_refused: WhenRefused,
+    until: Instant,
+) -> Result<PgConnection, StartError> {
+    let limit = when_refused.limit();
+    let mut is_told = false;
+    loop {
+        let connecting = PgConnection::connect_with(options);
+        let error = match tokio::time::timeout_at(until, connecting).await {
+            Ok(Ok(connection)) => return Ok(connection),
+            Ok(Err(error)) => error,
+            Err(_) => return Err(StartError::silent(limit)),
+        };
+        let is_late = Instant::now() + FIRST_CONNECTION_PAUSE >= until;
+        if is_late || !may_be_starting(&error, when_refused) {
+            return Err(StartError::of_connection(error));
         }
+        if !is_told {
+            tracing::warn!(%error, ?limit, "the database doesn't answer yet; trying again");
+            is_told = true;
+        }
+        tokio::time::sleep(FIRST_CONNECTION_PAUSE).await;
     }
 }
 
 /// Whether a database that fails like this may answer in a moment.
 fn may_be_starting(error: &sqlx::Error, when_refused: WhenRefused) -> bool {
-    if let sqlx::Error::Io(error) = error {
-        return when_refused == WhenRefused::TryAgain
-            && matches!(
-                error.kind(),
-                ErrorKind::ConnectionRefused
-                    | ErrorKind::ConnectionReset
-                    | ErrorKind::ConnectionAborted
-                    | ErrorKind::BrokenPipe
-                    | ErrorKind::UnexpectedEof
-            );
+    let sqlx::Error::Io(error) = error else {
+        return is_restarting(error);
+    };
+    match when_refused {
+        WhenRefused::GiveUp => false,
+        WhenRefused::TryAgain => matches!(
+            error.kind(),
+            ErrorKind::ConnectionRefused
+                | ErrorKind::ConnectionReset
+                | ErrorKind::ConnectionAborted
+                | ErrorKind::BrokenPipe
+                | ErrorKind::UnexpectedEof
+        ),
+        // A name that nothing knows yet has no kind of its own. A certificate that isn't trusted is
+        // `InvalidData`, and a file that `sslrootcert` names wrongly is `NotFound`.
+        WhenRefused::WaitFor(_) => {
+            !matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::NotFound)
+        }
     }
-    is_restarting(error)
 }
 
 /// Whether PostgreSQL said that it stops or starts: admin_shutdown, crash_shutdown or
@@ -425,9 +446,9 @@ async fn warn_of_changed_locale(connection: &mut PgConnection) -> Result<(), Sta
         tracing::warn!(
             %made_with,
             %now,
-            "the locale of the database {database} comes from another version of the C library, so that indexes on \
-             text may miss what they hold: run REINDEX DATABASE {database} and then ALTER DATABASE {database} \
-             REFRESH COLLATION VERSION; docs/deployment.md says more"
+            "the locale of the database {database} comes from another version of the C library, so that {}; \
+             docs/deployment.md says more",
+            fitness::sort_again(&database)
         );
     }
     Ok(())

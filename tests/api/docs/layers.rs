@@ -589,10 +589,14 @@ fn the_version_is_the_same_everywhere() {
     for (file, line) in [
         ("Dockerfile", format!("\nARG VERSION={version}\n")),
         (
-            "deploy/kubernetes/kustomization.yaml",
+            "deploy/kubernetes/image/kustomization.yaml",
             format!("newTag: \"{version}\"\n"),
         ),
         ("CHANGELOG.md", format!("\n## [{version}] - ")),
+        (
+            "docs/deployment.md",
+            format!("registry.example.com/charge-once:{version}\n"),
+        ),
         ("docs/releasing.md", format!(" v{version}\n")),
         ("docs/releasing.md", format!(" charge-once:{version} .\n")),
         (
