@@ -46,6 +46,10 @@ generate: ## write .sqlx/, openapi/openapi.json and the tables in docs/configura
 	@scripts/openapi
 	@scripts/config-table
 
+.PHONY: book
+book: ## build docs/ as a book with search, and check its links
+	@scripts/book
+
 .PHONY: sdk-test
 sdk-test: ## test the server with Stripe's SDKs for Python and Node
 	@scripts/install-postgres

@@ -117,6 +117,27 @@ fn every_relative_link_leads_somewhere() {
     }
 }
 
+/// `make book` builds a book of these pages. One that the table of contents lacks would not be in it.
+#[test]
+fn the_book_has_each_page_of_docs_once() {
+    let mut pages: Vec<String> = links(&read("docs/SUMMARY.md"))
+        .into_iter()
+        .map(|(_, page)| page)
+        .collect();
+    pages.sort();
+    let named = pages.len();
+    pages.dedup();
+    assert_eq!(pages.len(), named, "a page is in the book twice");
+    for page in files_below("docs") {
+        let page = page.strip_prefix("docs/").unwrap();
+        let is_page = page.ends_with(".md") && page != "SUMMARY.md";
+        assert!(
+            !is_page || pages.iter().any(|named| named == page),
+            "docs/SUMMARY.md lacks {page}"
+        );
+    }
+}
+
 /// Every `code span` of a document's prose.
 fn code_spans(prose: &str) -> Vec<&str> {
     prose
