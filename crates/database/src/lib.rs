@@ -13,7 +13,7 @@ use std::{io::ErrorKind, pin::Pin, str::FromStr, sync::Arc, time::Duration};
 
 use charge_once_idempotency::{
     self as idempotency, Admission, AdmissionObserver, BEGIN_DURABLE, Connections,
-    InProgressLimits, NO_ACCOUNT, SessionLimits,
+    InProgressLimits, NO_ACCOUNT, SessionLimits, acknowledged,
 };
 pub use sqlx::PgConnection;
 use sqlx::{
@@ -164,6 +164,7 @@ impl Database {
         }
         ensure_durable(&mut connection).await?;
         ensure_clocks_agree(&mut connection).await?;
+        warn_of_asynchronous_standby(&mut connection).await?;
         warn_of_changed_locale(&mut connection).await?;
         if settings.migrate {
             self.migrate_on(&mut connection).await?;
@@ -345,7 +346,8 @@ impl Database {
             let begun = connection.begin_with(BEGIN_DURABLE).await;
             let mut tx = begun.map_err(WriteError::Begin)?;
             let value = write(&mut tx).await?;
-            tx.commit().await.map_err(WriteError::Commit)?;
+            let committed = acknowledged(tx.commit()).await;
+            committed.map_err(WriteError::Commit)?;
             connection.release();
             Ok(value)
         };
@@ -433,6 +435,19 @@ async fn ensure_clocks_agree(connection: &mut PgConnection) -> Result<(), StartE
         return Err(StartError::ClocksApart {
             seconds: apart.num_seconds(),
         });
+    }
+    Ok(())
+}
+
+/// A standby may be for reading only, so the start goes on.
+async fn warn_of_asynchronous_standby(connection: &mut PgConnection) -> Result<(), StartError> {
+    let waits = fitness::standby_is_asynchronous(connection).await;
+    if waits.map_err(StartError::Unreachable)? {
+        tracing::warn!(
+            "a standby follows the database, and synchronous_standby_names is empty: a failover to it can \
+             lose charges that were acknowledged, and the records of their keys. If it may take over, set \
+             synchronous_standby_names on the server; docs/deployment.md says how"
+        );
     }
     Ok(())
 }
