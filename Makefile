@@ -40,7 +40,7 @@ check: ## run everything that CI runs: a quarter of an hour once the dependencie
 	@bash .ci/run
 
 .PHONY: generate
-generate: ## write .sqlx/, openapi/openapi.json and the table in docs/configuration.md from the code
+generate: ## write .sqlx/, openapi/openapi.json and the tables in docs/configuration.md from the code
 	@scripts/install-postgres
 	@scripts/sqlx-prepare
 	@scripts/openapi

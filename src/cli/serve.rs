@@ -83,14 +83,15 @@ fn public_key_in_database() -> String {
     )
 }
 
-/// What a person needs to make the first charge. It ends up in logs, so it shows no key but the
-/// public one.
+/// What a person needs to make the first charge, to see what became of it, and to go on. It ends up in
+/// logs, so it shows no key but the public one.
 fn banner(address: SocketAddr, scraped: Option<SocketAddr>, config: &Config) -> String {
     let url = reachable(address);
-    let mut text = format!(
-        "charge-once {} serves {url}\n  Swagger UI  {url}/swagger-ui/\n",
-        crate::VERSION,
-    );
+    let mut text = format!("charge-once {} serves {url}\n", crate::VERSION);
+    if config.console {
+        text.push_str(&format!("  Console     {url}/console\n"));
+    }
+    text.push_str(&format!("  Swagger UI  {url}/swagger-ui/\n"));
     if let Some(scraped) = scraped {
         text.push_str(&format!("  Metrics     {}/metrics\n", reachable(scraped)));
     }
@@ -104,11 +105,21 @@ fn banner(address: SocketAddr, scraped: Option<SocketAddr>, config: &Config) -> 
             return text;
         }
     };
+    let charge = |idempotency_key: &str, card: &str| {
+        format!(
+            "curl -i {url}/charges -u \"{key}:\" -H 'Idempotency-Key: {idempotency_key}' \
+             -d amount=2000 -d currency=usd -d source={card}\n"
+        )
+    };
     text.push_str(&format!(
-        "  API key     {shown}\n\nCharge a test card; run it twice and it still charges once:\n\n\
-         curl -i {url}/charges -H \"Authorization: Bearer {key}\" \
-         -H 'Idempotency-Key: my-first-charge' -H 'Content-Type: application/json' \
-         -d '{{\"amount\":2000,\"currency\":\"usd\",\"source\":\"tok_visa\"}}'\n"
+        "  API key     {shown}\n\nCharge a test card; run it twice and it still charges once:\n\n{}",
+        charge("my-first-charge", "tok_visa")
     ));
+    if config.faults {
+        text.push_str(&format!(
+            "\nLose the reply of a charge; run it again and read that reply, of one charge:\n\n{}",
+            charge("my-first-retry", "tok_lostReply")
+        ));
+    }
     text
 }

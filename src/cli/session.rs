@@ -13,7 +13,7 @@ use crate::{
     config::{Config, DatabaseLocation, Traces},
     database::{
         Database, StartError, WhenRefused,
-        shards::{self, Reached},
+        shards::{self, Reached, ShardUrl},
     },
     domain::ids::AccountId,
     telemetry,
@@ -74,9 +74,21 @@ impl OnlyShard {
 pub(super) fn each(
     config: &Config,
     only: &OnlyShard,
+    work: impl AsyncFnMut(&Database) -> Result<(), BoxError>,
+) -> Result<(), BoxError> {
+    each_when(config, only, WhenRefused::GiveUp, work)
+}
+
+/// As [`each`], for databases that may be starting.
+pub(super) fn each_when(
+    config: &Config,
+    only: &OnlyShard,
+    when_refused: WhenRefused,
     mut work: impl AsyncFnMut(&Database) -> Result<(), BoxError>,
 ) -> Result<(), BoxError> {
-    once(config, only, async |reached| {
+    at(config, only, async |wanted| {
+        let settings = config.database_settings(config.schema());
+        let reached = shards::reach(&wanted, settings, when_refused).await;
         let (mut failed, all) = (Vec::new(), reached.len());
         for (name, database) in reached {
             if config.shards.is_empty() {
@@ -130,10 +142,21 @@ pub(super) fn once(
     only: &OnlyShard,
     work: impl AsyncFnOnce(Vec<Reached>) -> Result<(), BoxError>,
 ) -> Result<(), BoxError> {
+    at(config, only, async |wanted| {
+        let settings = config.database_settings(config.schema());
+        work(shards::reach(&wanted, settings, WhenRefused::GiveUp).await).await
+    })
+}
+
+/// Does one thing with where all databases of a server are that `only` allows.
+pub(super) fn at(
+    config: &Config,
+    only: &OnlyShard,
+    work: impl AsyncFnOnce(Vec<ShardUrl>) -> Result<(), BoxError>,
+) -> Result<(), BoxError> {
     if let DatabaseLocation::Embedded(settings) = &config.database {
         refuse_an_empty_folder(settings)?;
     }
-    let settings = config.database_settings(config.schema());
     block_on(config, None, async |stop| {
         config
             .database
@@ -143,11 +166,8 @@ pub(super) fn once(
                 if wanted.is_empty() {
                     return Err("--shard: SHARD_URLS names no such database".into());
                 }
-                let work = async {
-                    work(shards::reach(&wanted, settings, WhenRefused::GiveUp).await).await
-                };
                 tokio::select! {
-                    done = work => done,
+                    done = work(wanted) => done,
                     () = stop => Err(STOPPED_EARLY.into()),
                 }
             })

@@ -46,6 +46,9 @@ pub use self::{
     webhooks::Webhooks,
 };
 
+/// Connections of a process's workers to one database, at most.
+const WORKER_CONNECTIONS: u32 = 6;
+
 /// The whole configuration, checked.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -131,6 +134,11 @@ impl Config {
     pub fn database_connections(&self) -> u32 {
         let databases = u32::try_from(1 + self.shards.len()).unwrap_or(u32::MAX);
         (self.pool_connections + self.batch_connections).saturating_mul(databases)
+    }
+
+    /// Connections to one database that a process takes at most.
+    pub fn connections_per_database(&self) -> u32 {
+        self.pool_connections + self.batch_connections + WORKER_CONNECTIONS
     }
 
     /// A host that a server takes, for requests from its own machine.

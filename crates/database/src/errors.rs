@@ -1,8 +1,8 @@
 //! Why the database can't be used: at the start, by a read, and by a write.
 
-use charge_once_idempotency::Failure;
+use std::time::Duration;
 
-use super::FIRST_CONNECTION_LIMIT;
+use charge_once_idempotency::Failure;
 
 /// Why the database can't be used at the start. Messages are for the person who starts it.
 #[derive(Debug, thiserror::Error)]
@@ -153,9 +153,9 @@ impl StartError {
     }
 
     /// No answer for as long as a start waits.
-    pub(super) fn silent() -> Self {
+    pub(super) fn silent(limit: Duration) -> Self {
         Self::Silent {
-            seconds: FIRST_CONNECTION_LIMIT.as_secs(),
+            seconds: limit.as_secs(),
         }
     }
 }

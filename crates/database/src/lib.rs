@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod checklist;
 mod errors;
 mod fitness;
 mod look;
@@ -12,7 +13,7 @@ use std::{io::ErrorKind, pin::Pin, str::FromStr, sync::Arc, time::Duration};
 
 use charge_once_idempotency::{
     self as idempotency, Admission, AdmissionObserver, BEGIN_DURABLE, Connections,
-    InProgressLimits, NO_ACCOUNT, SessionLimits,
+    InProgressLimits, NO_ACCOUNT, SessionLimits, acknowledged,
 };
 pub use sqlx::PgConnection;
 use sqlx::{
@@ -74,8 +75,20 @@ impl Settings {
 pub enum WhenRefused {
     /// A server may be started together with its database, which doesn't listen yet.
     TryAgain,
+    /// The database is being made, and may have no name yet: it is waited for as long as this.
+    WaitFor(Duration),
     /// A command works on the database of a running server.
     GiveUp,
+}
+
+impl WhenRefused {
+    /// How long a first connection is waited for.
+    fn limit(self) -> Duration {
+        match self {
+            Self::WaitFor(limit) => limit,
+            Self::TryAgain | Self::GiveUp => FIRST_CONNECTION_LIMIT,
+        }
+    }
 }
 
 /// The pool, and how to make connections beside it. Cheap to clone.
@@ -117,7 +130,7 @@ impl Database {
             runtime: Handle::current(),
             schema: settings.schema,
         };
-        let until = Instant::now() + FIRST_CONNECTION_LIMIT;
+        let until = Instant::now() + when_refused.limit();
         loop {
             match database.prepare(&settings, when_refused, until).await {
                 Ok(()) => return Ok(database),
@@ -140,17 +153,18 @@ impl Database {
         when_refused: WhenRefused,
         until: Instant,
     ) -> Result<(), StartError> {
-        let mut connection = self.first_connection(when_refused, until).await?;
+        let mut connection = first_connection(&self.options, when_refused, until).await?;
         let limits = settings.session_limits();
         let looking = pooler::ensure_own_session(&mut connection, &self.options, limits);
         let looked = tokio::time::timeout_at(until, looking).await;
-        looked.unwrap_or(Err(StartError::silent()))?;
+        looked.unwrap_or(Err(StartError::silent(when_refused.limit())))?;
         let is_standby = fitness::is_standby(&mut connection).await;
         if is_standby.map_err(StartError::Unreachable)? {
             return Err(StartError::Standby);
         }
         ensure_durable(&mut connection).await?;
         ensure_clocks_agree(&mut connection).await?;
+        warn_of_asynchronous_standby(&mut connection).await?;
         warn_of_changed_locale(&mut connection).await?;
         if settings.migrate {
             self.migrate_on(&mut connection).await?;
@@ -332,7 +346,8 @@ impl Database {
             let begun = connection.begin_with(BEGIN_DURABLE).await;
             let mut tx = begun.map_err(WriteError::Begin)?;
             let value = write(&mut tx).await?;
-            tx.commit().await.map_err(WriteError::Commit)?;
+            let committed = acknowledged(tx.commit()).await;
+            committed.map_err(WriteError::Commit)?;
             connection.release();
             Ok(value)
         };
@@ -345,48 +360,56 @@ impl Database {
             Err(_) => Err(WriteError::Panicked),
         }
     }
+}
 
-    /// Waits for a database that is starting, and logs at once why there is something to wait for.
-    async fn first_connection(
-        &self,
-        when_refused: WhenRefused,
-        until: Instant,
-    ) -> Result<PgConnection, StartError> {
-        let limit = FIRST_CONNECTION_LIMIT;
-        let mut is_told = false;
-        loop {
-            let error = match tokio::time::timeout_at(until, self.connect_aside()).await {
-                Ok(Ok(connection)) => return Ok(connection),
-                Ok(Err(error)) => error,
-                Err(_) => return Err(StartError::silent()),
-            };
-            let is_late = Instant::now() + FIRST_CONNECTION_PAUSE >= until;
-            if is_late || !may_be_starting(&error, when_refused) {
-                return Err(StartError::of_connection(error));
-            }
-            if !is_told {
-                tracing::warn!(%error, ?limit, "the database doesn't answer yet; trying again");
-                is_told = true;
-            }
-            tokio::time::sleep(FIRST_CONNECTION_PAUSE).await;
+/// Waits for a database that is starting, and logs at once why there is something to wait for.
+async fn first_connection(
+    options: &PgConnectOptions,
+    when_refused: WhenRefused,
+    until: Instant,
+) -> Result<PgConnection, StartError> {
+    let limit = when_refused.limit();
+    let mut is_told = false;
+    loop {
+        let connecting = PgConnection::connect_with(options);
+        let error = match tokio::time::timeout_at(until, connecting).await {
+            Ok(Ok(connection)) => return Ok(connection),
+            Ok(Err(error)) => error,
+            Err(_) => return Err(StartError::silent(limit)),
+        };
+        let is_late = Instant::now() + FIRST_CONNECTION_PAUSE >= until;
+        if is_late || !may_be_starting(&error, when_refused) {
+            return Err(StartError::of_connection(error));
         }
+        if !is_told {
+            tracing::warn!(%error, ?limit, "the database doesn't answer yet; trying again");
+            is_told = true;
+        }
+        tokio::time::sleep(FIRST_CONNECTION_PAUSE).await;
     }
 }
 
 /// Whether a database that fails like this may answer in a moment.
 fn may_be_starting(error: &sqlx::Error, when_refused: WhenRefused) -> bool {
-    if let sqlx::Error::Io(error) = error {
-        return when_refused == WhenRefused::TryAgain
-            && matches!(
-                error.kind(),
-                ErrorKind::ConnectionRefused
-                    | ErrorKind::ConnectionReset
-                    | ErrorKind::ConnectionAborted
-                    | ErrorKind::BrokenPipe
-                    | ErrorKind::UnexpectedEof
-            );
+    let sqlx::Error::Io(error) = error else {
+        return is_restarting(error);
+    };
+    match when_refused {
+        WhenRefused::GiveUp => false,
+        WhenRefused::TryAgain => matches!(
+            error.kind(),
+            ErrorKind::ConnectionRefused
+                | ErrorKind::ConnectionReset
+                | ErrorKind::ConnectionAborted
+                | ErrorKind::BrokenPipe
+                | ErrorKind::UnexpectedEof
+        ),
+        // A name that nothing knows yet has no kind of its own. A certificate that isn't trusted is
+        // `InvalidData`, and a file that `sslrootcert` names wrongly is `NotFound`.
+        WhenRefused::WaitFor(_) => {
+            !matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::NotFound)
+        }
     }
-    is_restarting(error)
 }
 
 /// Whether PostgreSQL said that it stops or starts: admin_shutdown, crash_shutdown or
@@ -416,6 +439,19 @@ async fn ensure_clocks_agree(connection: &mut PgConnection) -> Result<(), StartE
     Ok(())
 }
 
+/// A standby may be for reading only, so the start goes on.
+async fn warn_of_asynchronous_standby(connection: &mut PgConnection) -> Result<(), StartError> {
+    let waits = fitness::standby_is_asynchronous(connection).await;
+    if waits.map_err(StartError::Unreachable)? {
+        tracing::warn!(
+            "a standby follows the database, and synchronous_standby_names is empty: a failover to it can \
+             lose charges that were acknowledged, and the records of their keys. If it may take over, set \
+             synchronous_standby_names on the server; docs/deployment.md says how"
+        );
+    }
+    Ok(())
+}
+
 /// The indexes of this program are sorted by bytes, but the ones of earlier releases were not, and
 /// others in the database may not be.
 async fn warn_of_changed_locale(connection: &mut PgConnection) -> Result<(), StartError> {
@@ -425,9 +461,9 @@ async fn warn_of_changed_locale(connection: &mut PgConnection) -> Result<(), Sta
         tracing::warn!(
             %made_with,
             %now,
-            "the locale of the database {database} comes from another version of the C library, so that indexes on \
-             text may miss what they hold: run REINDEX DATABASE {database} and then ALTER DATABASE {database} \
-             REFRESH COLLATION VERSION; docs/deployment.md says more"
+            "the locale of the database {database} comes from another version of the C library, so that {}; \
+             docs/deployment.md says more",
+            fitness::sort_again(&database)
         );
     }
     Ok(())

@@ -8,7 +8,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use sqlx::{PgConnection, postgres::types::PgInterval};
 use uuid::Uuid;
 
-use crate::{Record, Reply, Request, connection::begin, reply::sqlstate};
+use crate::{Record, Reply, Request, acknowledged, connection::begin, reply::sqlstate};
 
 /// How long a claim waits for another replica's transaction on the same key: what finishes inside
 /// it is replayed instead of refused.
@@ -167,6 +167,10 @@ pub(crate) async fn read(
 }
 
 /// Reads the rows of several requests, as [`read`] does, by account and key.
+///
+/// A row can be seen before a synchronous standby has it: its COMMIT was still waiting when its
+/// session or the server ended. So the read leaves a trace in the log, behind the row, which the end
+/// of this transaction waits for. Nothing may be answered before.
 pub(crate) async fn read_all(
     tx: &mut PgConnection,
     requests: &[&Request],
@@ -181,7 +185,11 @@ pub(crate) async fn read_all(
         SELECT record.account_id, record.key, request_id, method, path, fingerprint_version,
                fingerprint, created_at, expires_at, status,
                headers AS "headers: sqlx::types::Json<Vec<(String, String)>>", body, resource_id,
-               label, (status IS NOT NULL AND expires_at <= now()) AS "expired!"
+               label, (status IS NOT NULL AND expires_at <= now()) AS "expired!",
+               CASE WHEN current_setting('synchronous_standby_names') <> ''
+                     AND NOT pg_is_in_recovery()
+                    THEN pg_logical_emit_message(true, 'idempotency', ''::text) IS NOT NULL
+               END AS is_traced
           FROM UNNEST($1::uuid[], $2::text[]) AS wanted (account_id, key)
           JOIN idempotency_keys AS record
             ON record.account_id = wanted.account_id AND record.key = wanted.key
@@ -189,8 +197,8 @@ pub(crate) async fn read_all(
         &accounts,
         &keys as _,
     )
-    .fetch_all(tx)
-    .await?;
+    .fetch_all(tx);
+    let rows = acknowledged(rows).await?;
     let found = rows.into_iter().map(|row| {
         let id = (row.account_id, row.key);
         let record = Record {

@@ -89,8 +89,11 @@ macro_rules! begin {
 pub(crate) use begin;
 
 /// Opens a transaction as every request with a key does, for writes without one: it is durable, or
-/// it fails.
-pub const BEGIN_DURABLE: &str = begin!();
+/// it fails. Where it changes nothing, because an earlier one did, its COMMIT waits for a synchronous
+/// standby all the same: it has left a trace in the log.
+pub const BEGIN_DURABLE: &str = begin!(columns
+    ", CASE WHEN current_setting('synchronous_standby_names') <> '' AND NOT pg_is_in_recovery() \
+            THEN pg_logical_emit_message(true, 'idempotency', ''::text) END");
 
 /// How long a clean connection may take to answer the pool's ping before it is given up. The pool
 /// sets no limit: on a socket that died silently its slot would be lost until TCP gives up.

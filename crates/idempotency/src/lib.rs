@@ -14,6 +14,7 @@
 #[doc = include_str!("../ADD-ONS.md")]
 pub mod add_ons {}
 
+mod acknowledged;
 mod admit;
 mod claim;
 mod connection;
@@ -65,6 +66,7 @@ pub use migrations::{MIGRATIONS, MIGRATIONS_TABLE, migrate};
 pub use reply::{Failure, FailureKind, Record, Rejection, Reply, RunAgain};
 pub use request::{Outcome, Request, Settings};
 
+pub use acknowledged::acknowledged;
 pub use claim::{CLAIM_WAIT, ROW_LOCK_WAIT};
 pub use connection::{
     BEGIN_DURABLE, Connections, GuardedConnection, NO_ACCOUNT, SessionLimits, pin_session,

@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{
     Command, Failure, GuardedConnection, Idempotency, Outcome, Record, Rejection, Reply, Request,
-    RunAgain,
+    RunAgain, acknowledged,
     claim::{self, Claim, ROW_LOCK_PAUSE, ROW_LOCK_WAIT},
     in_flight::Leadership,
     jittered, reply,
@@ -155,7 +155,13 @@ impl Idempotency {
         let began = Instant::now();
         let (mut tx, claimed) = self.claim(&mut connection, request).await?;
         if !matches!(claimed, Claim::Mine) {
-            tx.rollback().await?;
+            if let Claim::Completed(_) | Claim::Unfinished(_) = claimed {
+                // The record may be on this server only: COMMIT waits for a synchronous standby.
+                let committed = acknowledged(tx.commit()).await;
+                committed.map_err(Failure::of_commit)?;
+            } else {
+                tx.rollback().await?;
+            }
             let is_held = matches!(claimed, Claim::HeldElsewhere);
             let is_table_locked = is_held && claim::is_table_locked(&mut connection).await?;
             connection.release();
@@ -202,7 +208,7 @@ impl Idempotency {
 
         committing.store(true, Ordering::Relaxed);
         let how = |committed: &Result<_, _>| committed.is_ok().then_some("committed");
-        let committed = trace::step(trace_span!("commit"), tx.commit(), how).await;
+        let committed = trace::step(trace_span!("commit"), acknowledged(tx.commit()), how).await;
         committed.map_err(Failure::of_commit)?;
         connection.release();
         Ok(Some(outcome))

@@ -7,6 +7,8 @@ use std::time::Duration;
 pub(crate) struct Profile {
     pub(crate) name: &'static str,
     pub(crate) replicas: usize,
+    /// The databases beside the first one, by the names of their shards.
+    pub(crate) shards: &'static [&'static str],
     /// Whether charges go to the processor's simulator across a network.
     pub(crate) has_processor: bool,
     /// `IDEMPOTENCY_TTL`
@@ -19,11 +21,12 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 
 impl Profile {
     /// All profiles, by name.
-    pub(crate) fn all() -> [Self; 4] {
+    pub(crate) fn all() -> [Self; 5] {
         [
             Self {
                 name: "transaction",
                 replicas: 2,
+                shards: &[],
                 has_processor: false,
                 retention: DAY,
                 clock_offset: None,
@@ -31,6 +34,7 @@ impl Profile {
             Self {
                 name: "processor",
                 replicas: 2,
+                shards: &[],
                 has_processor: true,
                 retention: DAY,
                 clock_offset: None,
@@ -38,6 +42,7 @@ impl Profile {
             Self {
                 name: "expiry",
                 replicas: 3,
+                shards: &[],
                 has_processor: false,
                 retention: Duration::from_secs(5),
                 clock_offset: Some(Duration::from_secs(20)),
@@ -45,8 +50,17 @@ impl Profile {
             Self {
                 name: "processor-expiry",
                 replicas: 3,
+                shards: &[],
                 has_processor: true,
                 retention: Duration::from_secs(5),
+                clock_offset: None,
+            },
+            Self {
+                name: "shards",
+                replicas: 2,
+                shards: &["b"],
+                has_processor: false,
+                retention: DAY,
                 clock_offset: None,
             },
         ]

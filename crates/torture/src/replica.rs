@@ -49,7 +49,7 @@ pub(crate) struct Launch {
 pub(crate) struct Process {
     pub(crate) name: String,
     pub(crate) address: SocketAddr,
-    launch: Launch,
+    pub(crate) launch: Launch,
     child: Mutex<Option<Child>>,
     /// How it ended when it should not have.
     ends: std::sync::Mutex<Vec<String>>,
@@ -88,9 +88,13 @@ impl Process {
         Ok(process)
     }
 
-    /// Whether it answers 200 at `/readyz` now.
+    /// Whether it answers 200 at `/readyz` now, or where it tells of its metrics if it has no API.
     pub(crate) async fn is_ready(&self) -> bool {
-        let url = format!("http://{}/readyz", self.address);
+        let path = match self.launch.arguments.first().map(String::as_str) {
+            Some("work") => "metrics",
+            _ => "readyz",
+        };
+        let url = format!("http://{}/{path}", self.address);
         let limited = http_client_builder().map(|builder| builder.timeout(READY_ATTEMPT));
         let Some(client) = limited.ok().and_then(|builder| builder.build().ok()) else {
             return false;

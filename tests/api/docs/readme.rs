@@ -7,7 +7,7 @@ use std::{
 };
 
 use charge_once::config;
-use charge_once_settings::{Variable, markdown_table};
+use charge_once_settings::{Variable, markdown_tables};
 
 use crate::support::documents::{blocks, documents, files_below, prose, read, root};
 
@@ -24,23 +24,29 @@ fn the_readme_is_short() {
 }
 
 #[test]
-fn the_table_of_variables_is_the_code_s() {
+fn the_tables_of_variables_are_the_code_s() {
     let document = read("docs/configuration.md");
     let (_, rest) = document.split_once("<!-- config:begin -->\n").unwrap();
     let (table, _) = rest.split_once("<!-- config:end -->").unwrap();
-    assert_eq!(table, markdown_table(config::VARIABLES));
+    assert_eq!(table, markdown_tables(config::VARIABLES));
 }
 
 #[test]
 fn env_example_describes_every_variable_and_sets_none() {
     let example = read(".env.example");
     let mut expected = String::new();
+    let mut shown = "";
     for Variable {
+        topic,
         name,
         default,
         about,
     } in config::VARIABLES
     {
+        if *topic != shown {
+            expected.push_str(&format!("\n## {topic}\n"));
+            shown = topic;
+        }
         let default = default.unwrap_or_default();
         expected.push_str(&format!("\n# {about}\n#{name}={default}\n"));
     }

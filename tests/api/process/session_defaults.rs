@@ -30,7 +30,7 @@ use crate::support::{
     harness::{
         API_KEY, Answer, Client, ServerProcess, TestDatabase, TestServer, config, eventually,
     },
-    program::{scratch, signal},
+    program::{Run, run, scratch, signal},
     wire::error,
 };
 
@@ -270,6 +270,10 @@ async fn a_standby_is_named_by_readiness_and_refused_at_the_start() {
         message.contains("Set DATABASE_URL to the primary"),
         "{message}"
     );
+    let variables = [("DATABASE_URL", &*server.database.url)];
+    let looked = Run::of(run(&["check", "--server"], &variables));
+    assert_eq!(looked.code, Some(1), "{looked:?}");
+    assert!(looked.stdout.contains("not ok   recovery: a standby\n"));
     signal(&standby, Signal::SIGINT);
     standby.wait().unwrap();
 }
@@ -289,12 +293,19 @@ async fn a_server_that_forgets_what_it_acknowledged_is_refused_at_the_start() {
         })
         .await;
         let refused = database::connect(&url, &config(&[])).await;
+        let looked = Run::of(run(&["check", "--server"], &[("DATABASE_URL", &url)]));
         signal(&forgetful, Signal::SIGINT);
         forgetful.wait().unwrap();
         let message = refused.expect_err("the start is refused").to_string();
         assert!(message.contains(careless), "{message}");
         let remedy = format!("Set {} on the server", careless.replace("off", "on"));
         assert!(message.contains(&remedy), "{message}");
+        let line = format!(
+            "not ok   {}\n         {message}\n",
+            careless.replace('=', ": ")
+        );
+        assert_eq!(looked.code, Some(1), "{looked:?}");
+        assert!(looked.stdout.contains(&line), "{line}{}", looked.stdout);
     }
 }
 

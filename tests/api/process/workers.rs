@@ -82,7 +82,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Saboteur {
 
 #[tokio::test]
 async fn every_worker_that_panics_is_named_and_works_again() {
-    let database = TestDatabase::create().await;
+    let database = TestDatabase::create_unsharded().await;
     let before = TestServer::start_on(database, &[]).await;
     let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 5}]});
     assert_eq!(before.client.post_new("/orders", &order).await.status, 201);

@@ -25,7 +25,7 @@ struct Two {
 
 impl Two {
     async fn prepared() -> Self {
-        let first = TestDatabase::create().await;
+        let first = TestDatabase::create_unsharded().await;
         let other = TestDatabase::create_empty().await;
         let shards = second(&other.url);
         let two = Self {
@@ -350,7 +350,7 @@ async fn a_database_is_the_shard_that_it_was_at_first() {
         told.contains("leads to the database of the shard main"),
         "{told}"
     );
-    let has_accounts = TestDatabase::create().await;
+    let has_accounts = TestDatabase::create_unsharded().await;
     let told = refused(
         &two.first.url,
         &format!("{},c={}", two.shards, has_accounts.url),

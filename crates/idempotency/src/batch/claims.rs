@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, Row as _, postgres::types::PgInterval};
 use uuid::Uuid;
 
-use crate::{Reply, Request, connection::begin};
+use crate::{Reply, Request, acknowledged, connection::begin};
 
 /// The session of batches. Statements are planned once: whatever their arrays hold, the plan is the
 /// same.
@@ -58,7 +58,8 @@ pub(super) async fn now(tx: &mut PgConnection) -> Result<DateTime<Utc>, sqlx::Er
 
 /// Commits what [`begin`] began.
 pub(super) async fn commit(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    sqlx::raw_sql(COMMIT).execute(connection).await.map(drop)
+    let committing = sqlx::raw_sql(COMMIT).execute(connection);
+    acknowledged(committing).await.map(drop)
 }
 
 /// Ends what [`begin`] began, without a trace.

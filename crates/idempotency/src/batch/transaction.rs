@@ -124,12 +124,12 @@ impl Batch {
         let (idempotency, observer) = (&self.idempotency, &*self.observer);
         let connection = &mut detached.connection;
         let preparing = prepare(idempotency, observer, connection, now, members);
-        let won = match timeout_at(prepared_by, preparing).await {
-            Ok(Ok(won)) if won.is_empty() => {
+        let answered = match timeout_at(prepared_by, preparing).await {
+            Ok(Ok(answered)) if answered.is_empty() => {
                 *committed = true;
                 return rolled_back(detached).await;
             }
-            Ok(Ok(won)) => won,
+            Ok(Ok(answered)) => answered,
             Ok(Err(error)) if is_of_its_members(&error) => {
                 tracing::debug!(%error, "a batch failed; its requests run alone");
                 return rolled_back(detached).await;
@@ -146,18 +146,18 @@ impl Batch {
         let unknown = match timeout_at(committed_by, committing).await {
             Ok(Ok(())) => {
                 *committed = true;
-                conclude(won);
+                conclude(answered);
                 return Some(detached.into());
             }
             Ok(Err(error)) if is_rolled_back(&error) => {
                 // They need not wait for the rollback to run alone.
-                drop(won);
+                drop(answered);
                 return rolled_back(detached).await;
             }
             Ok(Err(error)) => Failure::of_commit(error),
             Err(_) => Failure::deadline(true),
         };
-        for (member, _) in won {
+        for (member, _) in answered {
             member.conclude(Outcome::Failed(unknown.clone()));
         }
         None
@@ -185,15 +185,15 @@ impl Batch {
     }
 }
 
-/// Everything but COMMIT. Returns the members whose keys were free, with their records; the others
-/// have their answer, or run alone.
+/// Everything but COMMIT. Returns the members that it answers, with their outcomes: those whose keys
+/// were free, and those whose keys have records. The others run alone.
 async fn prepare<R: Rows>(
     idempotency: &Idempotency,
     observer: &dyn BatchObserver,
     tx: &mut PgConnection,
     now: DateTime<Utc>,
     members: Vec<Member<R>>,
-) -> Result<Vec<(Member<R>, Record)>, sqlx::Error> {
+) -> Result<Vec<(Member<R>, Outcome)>, sqlx::Error> {
     let mut decided = Vec::new();
     let mut ids = HashSet::new();
     for member in members {
@@ -233,26 +233,31 @@ async fn prepare<R: Rows>(
     let mut claimed = trace::step(trace_span!("claim"), claimed, how).await?;
     observer.claimed_batch(decided.len(), since.elapsed());
 
-    let (mut won, mut lost, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut answered, mut lost, mut rows) = (Vec::new(), Vec::new(), Vec::new());
     for Decided { member, decision } in decided {
         match claimed.remove(&claims::id(&member.request)) {
             Some(expires_at) => {
                 member.leadership.executing();
                 rows.extend(decision.rows);
                 let record = record(&member.request, decision.reply, now, expires_at);
-                won.push((member, record));
+                let outcome = Outcome::Stored {
+                    record: Arc::new(record),
+                    replayed: false,
+                    taken_over: false,
+                };
+                answered.push((member, outcome));
             }
             None => lost.push(member),
         }
     }
     if !lost.is_empty() {
-        answer_lost(tx, lost).await?;
+        answered.extend(answers_of_lost(tx, lost).await?);
     }
     if !rows.is_empty() {
         let how = |written: &Result<(), _>| written.is_ok().then_some("replied");
         trace::step(trace_span!("work"), R::write(tx, rows), how).await?;
     }
-    Ok(won)
+    Ok(answered)
 }
 
 /// Runs one request as a batch, on a connection of the pool. `Ok`: the member has its answer, or
@@ -290,8 +295,8 @@ async fn run_one_on<R: Rows>(
     let begun = claims::begin(&mut connection).instrument(trace_span!("begin"));
     let now = begun.await.map_err(Failure::of_begin)?;
     let prepared = prepare(idempotency, observer, &mut connection, now, vec![member]).await;
-    let won = match prepared.map_err(Failure::from) {
-        Ok(won) if !won.is_empty() => won,
+    let answered = match prepared.map_err(Failure::from) {
+        Ok(answered) if !answered.is_empty() => answered,
         prepared => {
             let is_rolled_back = claims::rollback(&mut connection).await.is_ok();
             let failure = prepared.err();
@@ -312,18 +317,14 @@ async fn run_one_on<R: Rows>(
     );
     committed.await.map_err(Failure::of_commit)?;
     connection.release();
-    conclude(won);
+    conclude(answered);
     Ok(())
 }
 
 /// Answers members whose outcomes are committed.
-fn conclude<R>(won: Vec<(Member<R>, Record)>) {
-    for (member, record) in won {
-        member.conclude(Outcome::Stored {
-            record: Arc::new(record),
-            replayed: false,
-            taken_over: false,
-        });
+fn conclude<R>(answered: Vec<(Member<R>, Outcome)>) {
+    for (member, outcome) in answered {
+        member.conclude(outcome);
     }
 }
 
@@ -359,21 +360,25 @@ fn is_of_its_members(error: &sqlx::Error) -> bool {
         .is_some_and(|code| code == "55P03" || code.starts_with("23") || code.starts_with("40"))
 }
 
-/// Answers members whose keys have rows. A record that is expired, unfinished, or gone since is
-/// left to the request alone.
-async fn answer_lost<R>(tx: &mut PgConnection, lost: Vec<Member<R>>) -> Result<(), sqlx::Error> {
+/// What members are answered whose keys have rows. A record that is expired, unfinished, or gone
+/// since is left to the request alone.
+async fn answers_of_lost<R>(
+    tx: &mut PgConnection,
+    lost: Vec<Member<R>>,
+) -> Result<Vec<(Member<R>, Outcome)>, sqlx::Error> {
     let requests: Vec<_> = lost.iter().map(|member| &member.request).collect();
     let mut found = claim::read_all(tx, &requests).await?;
+    let mut answered = Vec::new();
     for member in lost {
         match found.remove(&claims::id(&member.request)) {
             Some(Found::Completed(record)) => {
                 let compared = compare(&member.request, record);
-                member.conclude(compared.unwrap_or_else(Outcome::Failed));
+                answered.push((member, compared.unwrap_or_else(Outcome::Failed)));
             }
             Some(Found::Expired | Found::Unfinished(_)) | None => member.end(Ended::Undecided),
         }
     }
-    Ok(())
+    Ok(answered)
 }
 
 /// The record that was written for a request, as it would be read.

@@ -13,7 +13,7 @@ use super::{
     LeasedOperation, Phases, in_doubt, lease,
 };
 use crate::{
-    Failure, FailureKind, RunAgain,
+    Failure, FailureKind, RunAgain, acknowledged,
     connection::begin,
     reply,
     trace::{self, trace_span},
@@ -165,7 +165,8 @@ impl<E: ExternalEffect> Phases<E> {
                 CompletionOutcome::Failed(in_doubt(failure.clone()))
             }
         };
-        tx.commit().await.map_err(Failure::of_commit)?;
+        let committed = acknowledged(tx.commit()).await;
+        committed.map_err(Failure::of_commit)?;
         connection.release();
         Ok(completed)
     }

@@ -20,7 +20,7 @@ use super::{
     lease::{self, Lease},
 };
 use crate::{
-    Failure, Outcome, Rejection, Reply, Request, conclude,
+    Failure, Outcome, Rejection, Reply, Request, acknowledged, conclude,
     connection::BEGIN_DURABLE,
     in_flight::Leadership,
     transaction::{TxOutcome, Work},
@@ -137,7 +137,8 @@ impl<E: ExternalEffect> Phases<E> {
                 }
             }
         };
-        tx.commit().await.map_err(Failure::of_commit)?;
+        let committed = acknowledged(tx.commit()).await;
+        committed.map_err(Failure::of_commit)?;
         connection.release();
         Ok(taken)
     }

@@ -14,7 +14,7 @@ use super::{
     lease::{self, Lease, TakenOperation},
 };
 use crate::{
-    Failure, FailureKind, NO_ACCOUNT,
+    Failure, FailureKind, NO_ACCOUNT, acknowledged,
     connection::BEGIN_DURABLE,
     trace::{self, trace_span},
 };
@@ -133,7 +133,8 @@ impl<E: ExternalEffect> Phases<E> {
                 Some(self.read(&mut tx, lease, until).await?)
             }
         };
-        tx.commit().await.map_err(Failure::of_commit)?;
+        let committed = acknowledged(tx.commit()).await;
+        committed.map_err(Failure::of_commit)?;
         connection.release();
         Ok(leased)
     }
@@ -154,7 +155,8 @@ impl<E: ExternalEffect> Phases<E> {
         if let Some(taken) = &taken {
             self.turn.was(taken.account_id);
         }
-        tx.commit().await.map_err(Failure::of_commit)?;
+        let committed = acknowledged(tx.commit()).await;
+        committed.map_err(Failure::of_commit)?;
         connection.release();
         Ok(taken.map(|taken| {
             let until = taken.leased_until;
@@ -171,7 +173,8 @@ impl<E: ExternalEffect> Phases<E> {
         let mut connection = self.idempotency.pool.acquire(NO_ACCOUNT).await?;
         let mut tx = connection.open(BEGIN_DURABLE).await?;
         let leased = self.read(&mut tx, lease, leased_until).await?;
-        tx.commit().await.map_err(Failure::of_commit)?;
+        let committed = acknowledged(tx.commit()).await;
+        committed.map_err(Failure::of_commit)?;
         connection.release();
         Ok(leased)
     }
@@ -183,7 +186,8 @@ impl<E: ExternalEffect> Phases<E> {
         if lease::hold(&mut tx, lease).await? {
             lease::give_back(&mut tx, lease).await?;
         }
-        tx.commit().await.map_err(Failure::of_commit)?;
+        let committed = acknowledged(tx.commit()).await;
+        committed.map_err(Failure::of_commit)?;
         connection.release();
         Ok(())
     }
