@@ -57,6 +57,8 @@ def preprocess():
         if not path or urlsplit(target).scheme:
             return target
         file = in_repository(path, beside=source)
+        if not (root / file).exists():
+            sys.exit(f"{source} links to {target}, which doesn't exist")
         page = pages[source]["path"]
         if file in pages:
             place = pages[file]["path"]
