@@ -3,9 +3,10 @@ variables, volumes and user, on a root that can't be written to, until its probe
 
     rehearse.py FOLDER PROGRAM POSTGRES ROLES SANDBOX PRODUCTION
 
-FOLDER is empty and every user can enter it, PROGRAM is charge-once, POSTGRES the folder of PostgreSQL's programs, ROLES deploy/postgres/roles.sql, and the
-others are what kustomize prints. It needs root, in namespaces of its own for processes, mounts and network
-(scripts/deploy-check): ports and names are those of the manifests, and all that was started ends with it.
+FOLDER is empty and every user can enter it, PROGRAM is charge-once, POSTGRES the folder of PostgreSQL's programs,
+ROLES deploy/postgres/roles.sql, and the others are what kustomize prints. It needs root, in namespaces of its own
+for processes, mounts and network (scripts/deploy-check): ports and names are those of the manifests, and all that
+was started ends with it.
 
 PostgreSQL runs from POSTGRES in place of an image. What Kubernetes itself does is not tried: scheduling,
 storage, policies of the network, the Ingress.
@@ -257,8 +258,9 @@ class Postgres(contextlib.AbstractContextManager):
             access = "local all all trust\nhostssl all all 127.0.0.1/32 scram-sha-256\n"
             (data / "pg_hba.conf").write_text(access, encoding="ascii")
         self.control = ("pg_ctl", "--pgdata", data, "--silent", "--wait")
-        # As the image does, before it listens.
-        self.run("postgres", "--single", "-D", data, "template1", told=f'CREATE DATABASE "{owner}"\n')
+        # As the image does, before it listens. The cluster is temporary, so this need not be synced.
+        self.run("postgres", "--single", "-D", data, "-c", "fsync=off", "template1",
+                 told=f'CREATE DATABASE "{owner}"\n')
         self.run(*self.control, "--log", data / "log", "--options", options, "start")
 
     def run(self, program: str, *arguments, environment=None, told="") -> None:
