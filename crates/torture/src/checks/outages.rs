@@ -150,7 +150,7 @@ impl Clients<'_> {
         let new_keys = self.new_keys().await;
         let new_keys = history.checked("no API key was made", new_keys);
         let before = Times::of(self.ask("before", UNDISTURBED).await);
-        let (meanwhile, ()) = tokio::join!(self.ask("meanwhile", DOWN), async {
+        let (meanwhile, ()) = tokio::join!(self.ask("during", DOWN), async {
             if !self.take_down(way).await {
                 history.violate("error", format!("the shard {shard} was not taken down"));
             }
@@ -169,7 +169,7 @@ impl Clients<'_> {
             meanwhile,
         };
         if outage.meanwhile.p99 > limit {
-            history.violate("G8", format!("an outage was noticed elsewhere: {outage}"));
+            history.violate("G8", format!("other accounts became slow: outage {outage}"));
         }
         outage
     }
@@ -188,7 +188,8 @@ impl Clients<'_> {
     async fn use_new_keys(&self, keys: &[Account]) {
         for account in keys {
             for replica in 0..self.load.client.replicas() {
-                self.read(account, replica, "with a new API key").await;
+                self.read(account, replica, "with a new API key, during")
+                    .await;
             }
         }
     }
@@ -310,14 +311,14 @@ impl Clients<'_> {
     async fn read(&self, account: &Account, replica: usize, when: &str) {
         let list = self.load.client.get(account, "/charges?limit=3", replica);
         if list.await.is_none() {
-            let what = self.noticed(when, "a list of charges has no answer");
+            let what = self.noticed(when, "a list has no answer");
             self.load.history.violate("G8", what);
         }
     }
 
     fn noticed(&self, when: &str, what: &str) -> String {
         let shard = self.world.name_of(self.database);
-        format!("an outage of the shard {shard} was noticed elsewhere, {when}: {what}")
+        format!("a request of another account, {when} an outage of the shard {shard}: {what}")
     }
 
     /// `false`: it wasn't.
