@@ -103,7 +103,7 @@ fn page(status: StatusCode, problem: Option<&str>, next: Option<&str>) -> HttpRe
         @if let Some(problem) = problem {
             p #problem .problem role="alert" { (problem) }
         }
-        form method="post" action=(PATH) {
+        form .sign-in method="post" action=(PATH) {
             label for="api_key" { "API key" }
             input #api_key name="api_key" type="password" autocomplete="current-password" required
                 aria-describedby=[problem.map(|_| "problem")] spellcheck="false" autofocus;
