@@ -2,8 +2,6 @@
 
 use std::net::{SocketAddr, TcpListener};
 
-use charge_once_connections::is_loopback_address;
-
 use super::{BoxError, api_key, listen, print, reachable, session};
 use crate::{
     config::{Config, ConfigError, DEFAULT_DEV_API_KEY},
@@ -13,9 +11,8 @@ use crate::{
 
 pub(super) fn run() -> Result<(), BoxError> {
     let config = Config::from_env()?;
-    let is_for_strangers =
-        !config.allow_public_dev_key && !is_loopback_address(config.bind_address);
-    if is_for_strangers && config.dev_api_key.as_deref() == Some(DEFAULT_DEV_API_KEY) {
+    let refused_key = config.refused_key();
+    if refused_key.is_some() && config.dev_api_key.as_deref() == refused_key {
         return Err(public_key_for_strangers().into());
     }
     let listeners = Listeners {
@@ -32,7 +29,9 @@ pub(super) fn run() -> Result<(), BoxError> {
         if let Some(key) = &config.dev_api_key {
             api_key::ensure_dev_key_in(&shards, key).await?;
         }
-        if is_for_strangers && api_key::is_valid(&shards, DEFAULT_DEV_API_KEY).await? {
+        if let Some(key) = refused_key
+            && api_key::is_valid(&shards, key).await?
+        {
             return Err(public_key_in_database().into());
         }
         let scraped = listeners.metrics.as_ref().map(TcpListener::local_addr);
@@ -53,12 +52,16 @@ pub(super) fn work() -> Result<(), BoxError> {
     let scraped = scraped.transpose()?;
     let connect = async |url: &str| connect_all(url, &config).await;
     session::serve(&config, &config.database, connect, async |shards, stop| {
+        let version = crate::VERSION;
         let names: Vec<_> = shards.iter().map(|shard| &*shard.name).collect();
-        print(&format!(
-            "charge-once {} works beside servers: {}",
-            crate::VERSION,
-            names.join(", ")
-        ))?;
+        print(&match &*names {
+            // It may be any of several, and doesn't know.
+            [_] => format!("charge-once {version} works beside servers"),
+            names => format!(
+                "charge-once {version} works beside servers: {}",
+                names.join(", ")
+            ),
+        })?;
         Ok(server::work(scraped, shards, &config, stop).await?)
     })
 }

@@ -63,6 +63,16 @@ impl OnlyShard {
         Ok(())
     }
 
+    /// For the option `--account`.
+    fn has_no_account(&self, name: &str) -> BoxError {
+        let names = "`charge-once api-key list` shows the names";
+        match &self.shard {
+            None => format!("--account: there is no account {name:?}; {names}"),
+            Some(shard) => format!("--account: the shard {shard} has no account {name:?}; {names}"),
+        }
+        .into()
+    }
+
     /// Whether the command may choose this one.
     pub(super) fn allows(&self, name: &str) -> bool {
         self.shard.as_deref().is_none_or(|only| only == name)
@@ -117,16 +127,24 @@ pub(super) fn each_when(
 }
 
 /// Does one thing for the account with this name, or else with this id, in its database.
+/// Where there are several, `only` says in which it must live.
 pub(super) fn for_account(
     config: &Config,
     name: &str,
+    only: &OnlyShard,
     work: impl AsyncFnOnce(&Database, AccountId) -> Result<(), BoxError>,
 ) -> Result<(), BoxError> {
-    once(config, &OnlyShard::default(), async |reached| {
+    once(config, only, async |reached| {
         let (shards, failed) = api_key::split(reached)?;
-        match api_key::find_account(&shards, name).await? {
+        let found = api_key::find_account(&shards, name).await?;
+        // What is asked of the only database finds nothing, if there is no account with this id.
+        let of_only = || {
+            let only = shards.first().filter(|_| config.shards.is_empty());
+            only.zip(AccountId::parse(name))
+        };
+        match found.or_else(of_only) {
             Some((shard, account)) => work(&shard.database, account).await,
-            None if failed.is_empty() => Err(api_key::no_account(name)),
+            None if failed.is_empty() => Err(only.has_no_account(name)),
             None => Err(format!(
                 "no shard that can be reached has the account {name:?}, but it may live in {}",
                 failed.join(", ")

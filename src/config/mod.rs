@@ -162,6 +162,13 @@ impl Config {
         format!("http://{address}")
     }
 
+    /// The API key that everyone knows, where strangers would reach the server with it.
+    pub fn refused_key(&self) -> Option<&'static str> {
+        let is_for_strangers =
+            !self.allow_public_dev_key && !is_loopback_address(self.bind_address);
+        is_for_strangers.then_some(DEFAULT_DEV_API_KEY)
+    }
+
     /// Reads every variable before it gives up, so that every error is recorded.
     fn read(
         lookup: &dyn Fn(&str) -> Option<String>,

@@ -64,9 +64,10 @@ pub async fn checklist(
     when_refused: WhenRefused,
 ) -> Result<Vec<Finding>, StartError> {
     let own = PgConnectOptions::from_str(url).map_err(StartError::Url)?;
-    let until = Instant::now() + when_refused.limit();
+    let limit = when_refused.limit();
+    let until = Instant::now() + limit;
     let options = pin_session(own.clone(), settings.session_limits());
-    let connection = first_connection(&options, when_refused, until).await?;
+    let connection = first_connection(&options, when_refused, until, limit).await?;
     let mut list = Checklist {
         connection,
         options,
@@ -76,7 +77,7 @@ pub async fn checklist(
     };
     match timeout_at(until, list.look(i64::from(connections))).await {
         Ok(looked) => looked.map_err(StartError::Unreachable)?,
-        Err(_) => return Err(StartError::silent(when_refused.limit())),
+        Err(_) => return Err(StartError::silent(limit)),
     }
     // All is seen: whether the end of the session is answered tells nothing.
     let _ = list.connection.close().await;

@@ -29,6 +29,10 @@ pub enum Unfit {
     /// This machine's clock and the database's are further apart than [`CLOCKS_APART_MAX`].
     #[error("This machine's clock and the database's are too far apart.")]
     ClocksApart,
+    /// One of several databases was down when this process started, and is not used before it has
+    /// passed the checks of a start.
+    #[error("The database has not passed the checks of a start yet. The log says why.")]
+    NotChecked,
 }
 
 /// Whether the server is a standby.

@@ -20,7 +20,7 @@ use sqlx::{
     ConnectOptions, Connection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
-use tokio::{runtime::Handle, time::Instant};
+use tokio::{runtime::Handle, sync::watch, time::Instant};
 use tracing::Instrument;
 use uuid::Uuid;
 
@@ -97,9 +97,10 @@ pub struct Database {
     pool: Connections,
     account: Uuid,
     options: PgConnectOptions,
-    deadline: Duration,
+    settings: Settings,
     runtime: Handle,
-    schema: Schema,
+    /// Whether it has passed the checks of a start.
+    is_checked: Arc<watch::Sender<bool>>,
 }
 
 /// A read: borrows the connection for as long as its future runs.
@@ -116,24 +117,54 @@ impl Database {
         settings: Settings,
         when_refused: WhenRefused,
     ) -> Result<Self, StartError> {
+        let database = Self::unchecked(url, settings)?;
+        database
+            .pass_checks(when_refused, FIRST_CONNECTION_LIMIT)
+            .await?;
+        database.is_checked.send_replace(true);
+        Ok(database)
+    }
+
+    /// Connects to nothing yet. Nothing is read and written before it has passed its checks.
+    fn unchecked(url: &str, settings: Settings) -> Result<Self, StartError> {
         let options = PgConnectOptions::from_str(url).map_err(StartError::Url)?;
         let options = pin_session(options, settings.session_limits());
         let pool = PgPoolOptions::new()
             .max_connections(settings.pool_connections)
             .acquire_timeout(settings.pool_wait)
             .connect_lazy_with(options.clone());
-        let database = Self {
+        Ok(Self {
             pool: pool.into(),
             account: NO_ACCOUNT,
             options,
-            deadline: settings.deadline,
+            settings,
             runtime: Handle::current(),
-            schema: settings.schema,
-        };
-        let until = Instant::now() + when_refused.limit();
+            is_checked: Arc::default(),
+        })
+    }
+
+    /// Whether it has passed the checks of a start. Until then, reads and writes fail.
+    pub fn is_checked(&self) -> bool {
+        *self.is_checked.borrow()
+    }
+
+    /// Waits until it has.
+    pub async fn checked(&self) {
+        // The sender is this database's.
+        let _ = self.is_checked.subscribe().wait_for(|is| *is).await;
+    }
+
+    /// Makes the checks of a start that concern this database alone. Waits for a first connection
+    /// for as long as `limit`.
+    async fn pass_checks(
+        &self,
+        when_refused: WhenRefused,
+        limit: Duration,
+    ) -> Result<(), StartError> {
+        let until = Instant::now() + limit;
         loop {
-            match database.prepare(&settings, when_refused, until).await {
-                Ok(()) => return Ok(database),
+            match self.prepare(when_refused, until, limit).await {
+                Ok(()) => return Ok(()),
                 // The database was restarted in between, or the network broke.
                 Err(StartError::Unreachable(error))
                     if Instant::now() + FIRST_CONNECTION_PAUSE < until
@@ -149,30 +180,21 @@ impl Database {
 
     async fn prepare(
         &self,
-        settings: &Settings,
         when_refused: WhenRefused,
         until: Instant,
+        limit: Duration,
     ) -> Result<(), StartError> {
-        let mut connection = first_connection(&self.options, when_refused, until).await?;
-        let limits = settings.session_limits();
+        let mut connection = first_connection(&self.options, when_refused, until, limit).await?;
+        let limits = self.settings.session_limits();
         let looking = pooler::ensure_own_session(&mut connection, &self.options, limits);
         let looked = tokio::time::timeout_at(until, looking).await;
-        looked.unwrap_or(Err(StartError::silent(when_refused.limit())))?;
-        let is_standby = fitness::is_standby(&mut connection).await;
-        if is_standby.map_err(StartError::Unreachable)? {
-            return Err(StartError::Standby);
-        }
-        ensure_durable(&mut connection).await?;
-        ensure_clocks_agree(&mut connection).await?;
-        warn_of_asynchronous_standby(&mut connection).await?;
-        warn_of_changed_locale(&mut connection).await?;
-        if settings.migrate {
+        looked.unwrap_or(Err(StartError::silent(limit)))?;
+        in_time(ensure_fit(&mut connection)).await?;
+        if self.settings.migrate {
             self.migrate_on(&mut connection).await?;
         }
-        let is_current = fitness::schema_is_current(&mut connection, self.schema).await;
-        if !is_current.map_err(StartError::Unreachable)? {
-            return Err(StartError::SchemaNotCurrent);
-        }
+        let schema = self.settings.schema;
+        in_time(ensure_schema_is_current(&mut connection, schema)).await?;
         // All is done: whether the end of the session is answered tells nothing.
         let _ = connection.close().await;
         Ok(())
@@ -253,7 +275,7 @@ impl Database {
                 .await
                 .map_err(StartError::Unreachable)?;
         }
-        for set in self.schema {
+        for set in self.settings.schema {
             migrations::adopt(set, connection).await?;
             migrations::apply(set.migrator, connection).await?;
         }
@@ -267,8 +289,8 @@ impl Database {
     /// Whether a replica can serve from this database now. What holds at the start may change long
     /// after it: a failover leads to a standby, a setting is changed, a clock goes wrong.
     pub async fn check(&self) -> Result<(), Unfit> {
-        let schema = self.schema;
-        let looking = self.read(move |connection| {
+        let schema = self.settings.schema;
+        let looking = self.read_unchecked(move |connection| {
             Box::pin(async move {
                 if fitness::is_standby(connection).await? {
                     return Ok(Err(Unfit::Standby));
@@ -284,7 +306,8 @@ impl Database {
                 Ok(agree.then_some(()).ok_or(Unfit::ClocksApart))
             })
         });
-        looking.await.unwrap_or(Err(Unfit::Unreachable))
+        looking.await.unwrap_or(Err(Unfit::Unreachable))?;
+        self.is_checked().then_some(()).ok_or(Unfit::NotChecked)
     }
 
     /// Runs a read of several statements as [`Database::read`] does; all of them see one moment.
@@ -312,7 +335,18 @@ impl Database {
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut PgConnection) -> Reading<'c, T> + Send + 'static,
     {
-        let (pool, account, deadline) = (self.pool.clone(), self.account, self.deadline);
+        match self.is_checked() {
+            true => self.read_unchecked(read).await,
+            false => Err(ReadError::NotChecked),
+        }
+    }
+
+    async fn read_unchecked<T, F>(&self, read: F) -> Result<T, ReadError>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut PgConnection) -> Reading<'c, T> + Send + 'static,
+    {
+        let (pool, account) = (self.pool.clone(), self.account);
         let reading = async move {
             let mut connection = pool.acquire(account).await?;
             let value = read(&mut connection).await?;
@@ -323,7 +357,7 @@ impl Database {
         // that opened it, and a worker's ends with the worker.
         let task = self
             .runtime
-            .spawn(tokio::time::timeout(deadline, reading).in_current_span());
+            .spawn(tokio::time::timeout(self.settings.deadline, reading).in_current_span());
         match task.await {
             Ok(Ok(outcome)) => outcome.map_err(ReadError::Database),
             Ok(Err(_)) => Err(ReadError::Deadline),
@@ -340,7 +374,10 @@ impl Database {
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut PgConnection) -> Writing<'c, T> + Send + 'static,
     {
-        let (pool, account, deadline) = (self.pool.clone(), self.account, self.deadline);
+        if !self.is_checked() {
+            return Err(WriteError::NotChecked);
+        }
+        let (pool, account) = (self.pool.clone(), self.account);
         let writing = async move {
             let mut connection = pool.acquire(account).await?;
             let begun = connection.begin_with(BEGIN_DURABLE).await;
@@ -353,7 +390,7 @@ impl Database {
         };
         let task = self
             .runtime
-            .spawn(tokio::time::timeout(deadline, writing).in_current_span());
+            .spawn(tokio::time::timeout(self.settings.deadline, writing).in_current_span());
         match task.await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => Err(WriteError::Deadline),
@@ -367,8 +404,8 @@ async fn first_connection(
     options: &PgConnectOptions,
     when_refused: WhenRefused,
     until: Instant,
+    limit: Duration,
 ) -> Result<PgConnection, StartError> {
-    let limit = when_refused.limit();
     let mut is_told = false;
     loop {
         let connecting = PgConnection::connect_with(options);
@@ -426,6 +463,34 @@ fn pin_session(options: PgConnectOptions, limits: SessionLimits) -> PgConnectOpt
     idempotency::pin_session(options, limits)
         .application_name("charge-once")
         .options([("TimeZone", "UTC")])
+}
+
+/// Bounds a check of a start: the network may break at any moment, and says nothing then.
+async fn in_time<T>(check: impl Future<Output = Result<T, StartError>>) -> Result<T, StartError> {
+    let checked = tokio::time::timeout(FIRST_CONNECTION_LIMIT, check).await;
+    checked.unwrap_or(Err(StartError::silent(FIRST_CONNECTION_LIMIT)))
+}
+
+async fn ensure_fit(connection: &mut PgConnection) -> Result<(), StartError> {
+    let is_standby = fitness::is_standby(connection).await;
+    if is_standby.map_err(StartError::Unreachable)? {
+        return Err(StartError::Standby);
+    }
+    ensure_durable(connection).await?;
+    ensure_clocks_agree(connection).await?;
+    warn_of_asynchronous_standby(connection).await?;
+    warn_of_changed_locale(connection).await
+}
+
+async fn ensure_schema_is_current(
+    connection: &mut PgConnection,
+    schema: Schema,
+) -> Result<(), StartError> {
+    let is_current = fitness::schema_is_current(connection, schema).await;
+    match is_current.map_err(StartError::Unreachable)? {
+        true => Ok(()),
+        false => Err(StartError::SchemaNotCurrent),
+    }
 }
 
 async fn ensure_clocks_agree(connection: &mut PgConnection) -> Result<(), StartError> {

@@ -35,7 +35,7 @@ use crate::{
         app::App,
         body::{decode, encoding},
         error::HttpError,
-        request::{before_work, client_of, request_id},
+        request::{client_of, request_id, work_begins},
     },
     idempotency::{Failure, FailureKind, Outcome, Record, Request},
     store,
@@ -273,7 +273,13 @@ pub(in crate::http) async fn end(
     payload: web::Payload,
 ) -> Result<HttpResponse, HttpError> {
     let headers = request.headers();
-    let bytes = read_body(headers, payload, FORM_MAX_BYTES, before_work(&app)).await?;
+    let bytes = read_body(
+        headers,
+        payload,
+        FORM_MAX_BYTES,
+        work_begins(&app, &request),
+    )
+    .await?;
     let AnswerParams { outcome } = AnswerParams::parse(&decode(encoding(headers)?, &bytes)?)?;
     let Some(asked) = PageAddress::of(&request) else {
         return gone(&app, &request);

@@ -44,7 +44,7 @@ pub(in crate::http) async fn show(app: web::Data<App>, request: HttpRequest) -> 
                 Ok(unfit) if unfit.is_empty() => "Ready to serve.",
                 Ok(unfit) => {
                     "Ready to serve, but for the accounts of these shards: "
-                    @for (name, reason) in unfit { (name) " (" (reason) ") " }
+                    @for (name, reason) in unfit { (name) " (" (reason.to_string()) ") " }
                 }
                 Err(reason) => { "Not ready: " (reason) }
             }

@@ -167,9 +167,13 @@ fn every_worker_is_started_by_the_supervisor() {
     for path in ["src/server.rs", "src/workers"] {
         sources(&root.join(path), &mut files);
     }
-    // What a worker itself runs side by side, and the two HTTP servers, which watch over their
-    // threads.
-    let others = ["recovering.spawn(recover(", "tokio::spawn(server)"];
+    // What a worker itself runs side by side, the two HTTP servers, which watch over their threads,
+    // and what ends once the databases are served that were down at the start.
+    let others = [
+        "recovering.spawn(recover(",
+        "tokio::spawn(server)",
+        "tokio::spawn(opening)",
+    ];
     let mut supervised = BTreeSet::new();
     for (file, code) in files {
         for line in code.lines().filter(|line| line.contains("spawn(")) {
