@@ -638,7 +638,7 @@ fn line(id: impl ToString, created_at: DateTime<Utc>, amount: Money, state: &str
 }
 
 fn event_line(event: webhooks::Event) -> Line {
-    let object: Option<Named> = serde_json::from_str(&event.object).ok();
+    let object: Option<EventObject> = serde_json::from_str(&event.object).ok();
     let about = object.and_then(|object| object.id).unwrap_or_default();
     let id = EventId(event.id);
     line_about(id, event.created_at, about, &event.event_type)
@@ -656,7 +656,7 @@ fn level(inventory: &Inventory) -> Line {
 
 /// The id of an object in an event.
 #[derive(Deserialize)]
-struct Named {
+struct EventObject {
     id: Option<String>,
 }
 

@@ -223,7 +223,7 @@ fn shown(reply: &Received, count: usize, is_open: bool) -> Markup {
     }
 }
 
-/// The commands that send the same, for a shell.
+/// The curl commands that send these requests.
 fn curl(sent: &Sent<'_>) -> String {
     let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
     let header = |text: &str| format!("  -H {} \\\n", quoted(text));
