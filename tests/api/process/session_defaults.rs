@@ -309,6 +309,47 @@ async fn a_server_that_forgets_what_it_acknowledged_is_refused_at_the_start() {
     }
 }
 
+/// A session that follows the log, as a standby's does.
+#[tokio::test]
+async fn a_standby_that_no_commit_waits_for_is_advised_against() {
+    let folder = scratch();
+    let (postgres, program) = start_in(folder.path()).await;
+    let url = postgres.url();
+    postgres.stop().await.unwrap();
+    for (setting, line) in [
+        (
+            "synchronous_standby_names=",
+            "advice   synchronous_standby_names: \"\", with 1 standbys connected\n",
+        ),
+        (
+            "synchronous_standby_names=*",
+            "ok       synchronous_standby_names: \"*\", with 1 standbys connected\n",
+        ),
+    ] {
+        let mut server = start_again(folder.path(), &program, setting);
+        eventually("the server answers", || async {
+            sqlx::PgConnection::connect(&url).await.is_ok()
+        })
+        .await;
+        let mut follower = Command::new(program.with_file_name("pg_receivewal"))
+            .args(["--no-loop", "--directory"])
+            .arg(folder.path())
+            .args(["--dbname", &url])
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        eventually(line, || async {
+            let looked = Run::of(run(&["check", "--server"], &[("DATABASE_URL", &url)]));
+            looked.stdout.contains(line)
+        })
+        .await;
+        signal(&follower, Signal::SIGINT);
+        follower.wait().unwrap();
+        signal(&server, Signal::SIGINT);
+        server.wait().unwrap();
+    }
+}
+
 /// A network that cuts the first connections after so many bytes of PostgreSQL's, and no later one.
 async fn flaky_network(socket: PathBuf, lengths: &'static [u64]) -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
