@@ -227,7 +227,7 @@ pub(in crate::http) async fn show(
             }
         }
         p { "Card: " (card.brand) " ending in " (card.last4) }
-        form .actions method="post" {
+        form method="post" {
             button name="outcome" value="complete" { "Complete authentication" }
             button .quiet name="outcome" value="fail" { "Fail authentication" }
         }
