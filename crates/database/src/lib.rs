@@ -70,7 +70,7 @@ impl Settings {
 }
 
 /// What a refused connection means to the program that starts. A PostgreSQL that answers that it is
-/// starting is waited for in any case.
+/// starting, or that it has no connection left, is waited for in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenRefused {
     /// A server may be started together with its database, which doesn't listen yet.
@@ -449,13 +449,13 @@ fn may_be_starting(error: &sqlx::Error, when_refused: WhenRefused) -> bool {
     }
 }
 
-/// Whether PostgreSQL said that it stops or starts: admin_shutdown, crash_shutdown or
-/// cannot_connect_now.
+/// Whether PostgreSQL said that it stops or starts, or that others have all connections:
+/// admin_shutdown, crash_shutdown, cannot_connect_now or too_many_connections.
 fn is_restarting(error: &sqlx::Error) -> bool {
     error
         .as_database_error()
         .and_then(|error| error.code())
-        .is_some_and(|code| matches!(&*code, "57P01" | "57P02" | "57P03"))
+        .is_some_and(|code| matches!(&*code, "57P01" | "57P02" | "57P03" | "53300"))
 }
 
 /// Pins what the promise rests on, and this program's name and time zone.

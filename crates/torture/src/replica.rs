@@ -8,7 +8,7 @@ use std::{
     io::{BufRead, BufReader},
     net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{ExitStatus, Stdio},
     sync::atomic::{AtomicU16, Ordering},
     time::Duration,
 };
@@ -109,7 +109,7 @@ impl Process {
         if let Some(running) = child.as_mut() {
             match running.try_wait()? {
                 None => return Ok(()),
-                Some(status) => lock(&self.ends).push(status.to_string()),
+                Some(status) => self.ended(status),
             }
         }
         let Launch {
@@ -148,7 +148,7 @@ impl Process {
             return false;
         };
         if let Ok(Some(status)) = running.try_wait() {
-            lock(&self.ends).push(status.to_string());
+            self.ended(status);
             return false;
         }
         running.kill().await.is_ok()
@@ -179,6 +179,14 @@ impl Process {
             lock(&self.ends).push(format!("not within {STOP_LIMIT:?} of SIGTERM"));
         }
         self.restart().await
+    }
+
+    /// Notes an end, with the last line of its log.
+    fn ended(&self, status: ExitStatus) {
+        let log = fs::read(&self.launch.log).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let last = log.lines().next_back().unwrap_or_default();
+        lock(&self.ends).push(format!("{status}: {last}"));
     }
 
     /// How it ended, each time that no fault and no [`Process::stop`] ended it.

@@ -19,7 +19,7 @@ use charge_once_embedded_postgres::EmbeddedPostgres;
 use nix::sys::signal::Signal;
 use reqwest::Method;
 use serde_json::json;
-use sqlx::{Connection, postgres::PgConnectOptions};
+use sqlx::{AssertSqlSafe, Connection, postgres::PgConnectOptions};
 use tempfile::NamedTempFile;
 use tokio::{
     io::AsyncReadExt,
@@ -389,4 +389,38 @@ async fn a_start_outlives_connections_that_break() {
     let url = format!("postgres://charge_once@127.0.0.1:{port}/{name}?sslmode=disable");
     database::connect(&url, &config(&[])).await.unwrap();
     assert!(accepted.load(Ordering::SeqCst) > lengths.len());
+}
+
+/// Other programs have all that PostgreSQL allows, and give some back.
+#[tokio::test]
+async fn a_start_waits_until_a_connection_is_free() {
+    let database = TestDatabase::create().await;
+    let options: PgConnectOptions = database.url.parse().unwrap();
+    let socket = options.get_socket().unwrap();
+    let socket = socket.join(format!(".s.PGSQL.{}", options.get_port()));
+    let (port, accepted) = flaky_network(socket, &[]).await;
+    let name = options.get_database().unwrap();
+    let role = format!("crowded_out_{name}");
+    let alter = async |statement: String| {
+        let statement = AssertSqlSafe(statement);
+        sqlx::raw_sql(statement)
+            .execute(&database.pool)
+            .await
+            .unwrap();
+    };
+    alter(format!(
+        "CREATE ROLE {role} LOGIN CONNECTION LIMIT 0; GRANT charge_once TO {role}"
+    ))
+    .await;
+    let url = format!("postgres://{role}@127.0.0.1:{port}/{name}?sslmode=disable");
+    let settings = config(&[]);
+    let (started, ()) = tokio::join!(database::connect(&url, &settings), async {
+        eventually("it tries again", || async {
+            accepted.load(Ordering::SeqCst) > 1
+        })
+        .await;
+        alter(format!("ALTER ROLE {role} CONNECTION LIMIT 50")).await;
+    });
+    started.unwrap().pool().close().await;
+    alter(format!("DROP ROLE {role}")).await;
 }
