@@ -120,19 +120,6 @@ pub(super) async fn schema_is_current(
     Ok(true)
 }
 
-/// Whether a standby follows this server that no COMMIT waits for. Any role sees how many there are,
-/// and only some see more of them.
-pub(super) async fn standby_is_asynchronous(
-    connection: &mut PgConnection,
-) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar(
-        "SELECT current_setting('synchronous_standby_names') = ''
-                AND EXISTS (SELECT FROM pg_stat_replication)",
-    )
-    .fetch_one(connection)
-    .await
-}
-
 /// Where another C library sorts text than the one by which the database was made: its name, and
 /// the two versions. PostgreSQL knows no version of the locale C, which always sorts alike, and
 /// none of some systems.

@@ -506,8 +506,9 @@ async fn ensure_clocks_agree(connection: &mut PgConnection) -> Result<(), StartE
 
 /// A standby may be for reading only, so the start goes on.
 async fn warn_of_asynchronous_standby(connection: &mut PgConnection) -> Result<(), StartError> {
-    let waits = fitness::standby_is_asynchronous(connection).await;
-    if waits.map_err(StartError::Unreachable)? {
+    let standbys = fitness::standbys(connection).await;
+    let (standbys, waited_for) = standbys.map_err(StartError::Unreachable)?;
+    if standbys > 0 && waited_for.is_empty() {
         tracing::warn!(
             "a standby follows the database, and synchronous_standby_names is empty: a failover to it can \
              lose charges that were acknowledged, and the records of their keys. If it may take over, set \
