@@ -40,11 +40,15 @@ check: ## run everything that CI runs: a quarter of an hour once the dependencie
 	@bash .ci/run
 
 .PHONY: generate
-generate: ## write .sqlx/, openapi/openapi.json and the table in docs/configuration.md from the code
+generate: ## write .sqlx/, openapi/openapi.json and the tables in docs/configuration.md from the code
 	@scripts/install-postgres
 	@scripts/sqlx-prepare
 	@scripts/openapi
 	@scripts/config-table
+
+.PHONY: book
+book: ## build docs/ as a book with search, and check its links
+	@scripts/book
 
 .PHONY: sdk-test
 sdk-test: ## test the server with Stripe's SDKs for Python and Node

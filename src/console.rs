@@ -17,24 +17,28 @@ use actix_web::{
 pub use charge_once_console::PlaygroundError;
 use charge_once_console::{
     Account, Answer, Console, Delivery, Happened, InFlight, Kind, Line, Listed, Logged, Object,
-    Refusal, Server, Story, WebhookEndpoint, routes,
+    Refusal, Searched, Server, Story, Wanted, WantedOutcome, WebhookEndpoint, routes,
 };
 use charge_once_edge::read_body;
-use charge_once_pages::{Cursor, Page};
-use charge_once_request_log::{self as request_log, COUNTED_MAX, LoggedRequest, count_replays};
+use charge_once_pages::{Cursor, NamePage, Page};
+use charge_once_request_log::{
+    self as request_log, COUNTED_MAX, LoggedOutcome, LoggedRequest, RequestFilter, count_replays,
+};
 use chrono::{DateTime, Utc};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
     database::PgConnection,
     domain::{
+        checkout::CheckoutRun,
         ids::{
             AccountId, ChargeId, CheckoutId, CustomerId, EventId, OrderId, PaymentIntentId,
             PaymentMethodId, RefundId, RequestId, SetupIntentId, WebhookDeliveryId,
             WebhookEndpointId,
         },
-        money::Money,
+        inventory::{Inventory, sku},
+        money::{Currency, Money},
         test_cards::TEST_CARDS,
     },
     http::{
@@ -42,7 +46,7 @@ use crate::{
         error::HttpError,
         request::{authenticate, before_work},
     },
-    idempotency::{FailureKind, IdempotencyKey},
+    idempotency::{FailureKind, IdempotencyKey, Steps, WorkflowName},
     store::{
         self,
         key_story::{self, KeyStory},
@@ -52,7 +56,8 @@ use crate::{
         charges::ChargeView,
         checkouts::CheckoutView,
         customers::AnyCustomerView,
-        events::key_of_client,
+        events::{EventView, key_of_client},
+        inventory::InventoryView,
         orders::OrderView,
         payment_intents::PaymentIntentView,
         payment_methods::PaymentMethodView,
@@ -61,6 +66,9 @@ use crate::{
         webhook_endpoints::{ENDPOINTS_MAX, WebhookEndpointView},
     },
 };
+
+/// Deliveries of a story, an event or an endpoint that are shown.
+const STORY_DELIVERIES_MAX: i64 = 200;
 
 /// The pages of a server. Cheap to clone.
 #[derive(Clone)]
@@ -120,6 +128,47 @@ impl AccountPages {
     }
 }
 
+/// The inventory, which is known by names and not by ids.
+impl AccountPages {
+    async fn levels(
+        &self,
+        account: AccountId,
+        after: Option<String>,
+        limit: i64,
+    ) -> Result<Option<Listed>, Refusal> {
+        // No level has a name that is no sku.
+        if after
+            .as_ref()
+            .is_some_and(|name| sku(name.as_bytes()).is_none())
+        {
+            return Ok(None);
+        }
+        let cursor = after.map_or(Cursor::Start, Cursor::StartingAfter);
+        let page = NamePage { limit, cursor };
+        let listed = self.of(account).await?.read(account, move |connection| {
+            Box::pin(async move { store::inventory::list(connection, account, &page).await })
+        });
+        Ok(listed.await?.map(|found| Listed {
+            lines: found.data.iter().map(level).collect(),
+            has_more: found.has_more,
+        }))
+    }
+
+    async fn level(&self, account: AccountId, name: &str) -> Result<Option<Object>, Refusal> {
+        let Some(name) = sku(name.as_bytes()).map(str::to_owned) else {
+            return Ok(None);
+        };
+        let found = self.of(account).await?.read(account, move |connection| {
+            Box::pin(async move { store::inventory::find(connection, account, &name).await })
+        });
+        Ok(found.await?.map(|inventory| Object {
+            json: json(&InventoryView::from(&inventory)),
+            events: Vec::new(),
+            deliveries: Vec::new(),
+        }))
+    }
+}
+
 impl Server for AccountPages {
     fn account_of<'a>(&'a self, api_key: &'a str, client: Option<IpAddr>) -> Answer<'a, Account> {
         Box::pin(async move {
@@ -148,34 +197,23 @@ impl Server for AccountPages {
     fn requests<'a>(
         &'a self,
         account: Uuid,
+        wanted: &'a Wanted,
         before: Option<&'a str>,
         limit: usize,
-    ) -> Answer<'a, Option<Vec<Logged>>> {
+    ) -> Answer<'a, Option<Searched>> {
         let account = AccountId(account);
         Box::pin(async move {
             let Some(below) = below(before, |id| Some(RequestId::parse(id)?.0)) else {
                 return Ok(None);
             };
-            let requests = self
+            let filter = filter(wanted);
+            let found = self
                 .of(account)
                 .await?
                 .snapshot(account, move |connection| {
-                    Box::pin(async move {
-                        let limit = rows(limit);
-                        let log = request_log::list(connection, account.0, below, limit).await?;
-                        let keys = log.iter().filter_map(|one| one.idempotency_key.clone());
-                        let keys: HashSet<_> = keys.collect();
-                        let keys: Vec<_> = keys.into_iter().collect();
-                        let replays = count_replays(connection, account.0, &keys).await?;
-                        let requests = log.into_iter().map(|one| {
-                            let key = one.idempotency_key.as_ref();
-                            let count = key.and_then(|key| replays.get(key)).copied();
-                            logged(one, count.unwrap_or(0))
-                        });
-                        Ok(requests.collect())
-                    })
+                    Box::pin(search(connection, account, filter, below, limit))
                 });
-            Ok(Some(requests.await?))
+            Ok(Some(found.await?))
         })
     }
 
@@ -191,16 +229,48 @@ impl Server for AccountPages {
                 Box::pin(async move {
                     let executed = first.as_ref().map(|first| &*first.request_id);
                     let max = rows(requests_max);
-                    key_story::read(connection, account, &text, executed, max).await
+                    let story =
+                        key_story::read(&mut *connection, account, &text, executed, max).await?;
+                    let events: Vec<_> = story.events.iter().map(|event| event.id).collect();
+                    let deliveries = deliveries_of(connection, account, &events).await?;
+                    Ok((story, deliveries))
                 })
             });
-            let KeyStory { requests, events } = reading.await?;
+            let (KeyStory { requests, events }, deliveries) = reading.await?;
             Ok(Story {
                 found,
                 requests: requests.into_iter().map(|one| logged(one, 0)).collect(),
                 events: events.into_iter().map(happened).collect(),
+                deliveries,
             })
         })
+    }
+
+    fn workflow<'a>(
+        &'a self,
+        account: Uuid,
+        name: WorkflowName,
+        after: Option<IdempotencyKey>,
+        limit: usize,
+    ) -> Answer<'a, Option<Steps>> {
+        Box::pin(async move {
+            let app = self.of(AccountId(account)).await?;
+            let found = app.idempotency.workflow(account, name, after, limit).await;
+            Ok(found.map_err(HttpError::failed_without_key)?)
+        })
+    }
+
+    fn number(&self, member: &str, value: i64, currency: Option<&str>) -> Option<String> {
+        let is_amount =
+            member == "amount" || member.starts_with("amount_") || member.ends_with("_amount");
+        let currency = currency
+            .filter(|_| is_amount)
+            .and_then(Currency::of_stored)?;
+        let amount = Money {
+            minor_units: value,
+            currency,
+        };
+        Some(amount.to_string())
     }
 
     fn in_flight(&self, account: Uuid, keys_max: usize) -> Answer<'_, InFlight> {
@@ -225,6 +295,12 @@ impl Server for AccountPages {
     ) -> Answer<'a, Option<Listed>> {
         let account = AccountId(account);
         Box::pin(async move {
+            if kind == Kind::Inventory {
+                let levels = self
+                    .levels(account, after.map(str::to_owned), limit)
+                    .await?;
+                return Ok(levels);
+            }
             let cursor = match after {
                 None => Cursor::Start,
                 Some(id) => match parse(kind, id) {
@@ -248,6 +324,9 @@ impl Server for AccountPages {
     fn object<'a>(&'a self, account: Uuid, kind: Kind, id: &'a str) -> Answer<'a, Option<Object>> {
         let (account, name) = (AccountId(account), id.to_owned());
         Box::pin(async move {
+            if kind == Kind::Inventory {
+                return self.level(account, &name).await;
+            }
             let Some(id) = parse(kind, id) else {
                 return Ok(None);
             };
@@ -255,16 +334,7 @@ impl Server for AccountPages {
                 .of(account)
                 .await?
                 .snapshot(account, move |connection| {
-                    Box::pin(async move {
-                        let Some(json) = find(&mut *connection, account, kind, id).await? else {
-                            return Ok(None);
-                        };
-                        let of = parent(kind);
-                        let events =
-                            events::list_of_object(connection, account.0, id, &name, of).await?;
-                        let events = events.into_iter().map(happened).collect();
-                        Ok(Some(Object { json, events }))
-                    })
+                    Box::pin(async move { read_object(connection, account, kind, id, &name).await })
                 });
             Ok(found.await?)
         })
@@ -341,17 +411,146 @@ fn parse(kind: Kind, id: &str) -> Option<Uuid> {
         Kind::Orders => OrderId::parse(id)?.0,
         Kind::Refunds => RefundId::parse(id)?.0,
         Kind::Checkouts => CheckoutId::parse(id)?.0,
+        Kind::Events => EventId::parse(id)?.0,
+        Kind::WebhookEndpoints => WebhookEndpointId::parse(id)?.0,
+        Kind::Inventory => return None,
     })
 }
 
 /// The member of other objects' events that names such an object.
 fn parent(kind: Kind) -> &'static str {
     match kind {
-        Kind::Charges | Kind::Orders | Kind::Refunds | Kind::Checkouts => "charge",
+        Kind::Charges
+        | Kind::Orders
+        | Kind::Refunds
+        | Kind::Checkouts
+        | Kind::Inventory
+        | Kind::Events
+        | Kind::WebhookEndpoints => "charge",
         Kind::PaymentIntents => "payment_intent",
         Kind::Customers => "customer",
         Kind::PaymentMethods | Kind::SetupIntents => "payment_method",
     }
+}
+
+/// What the log is searched for.
+fn filter(wanted: &Wanted) -> RequestFilter {
+    let named = |name: &str| name.parse().into_iter().collect();
+    let outcomes = match wanted.outcome {
+        Some(WantedOutcome::Any) => None,
+        Some(WantedOutcome::One(name)) => Some(named(name)),
+        None => Some(
+            LoggedOutcome::ALL
+                .iter()
+                .copied()
+                .filter(|one| *one != LoggedOutcome::Read)
+                .collect(),
+        ),
+    };
+    RequestFilter {
+        outcomes,
+        status: wanted.status,
+        path: wanted.path.clone(),
+        idempotency_key: wanted.key.clone(),
+        resource_id: wanted.object.clone(),
+    }
+}
+
+/// Requests of the log, with the replays of their keys.
+async fn search(
+    connection: &mut PgConnection,
+    account: AccountId,
+    filter: RequestFilter,
+    below: Uuid,
+    limit: usize,
+) -> Result<Searched, sqlx::Error> {
+    let account = account.0;
+    let log = request_log::list(&mut *connection, account, &filter, below, rows(limit)).await?;
+    let ended_at = match log.len() < limit {
+        true => request_log::searched_to(&mut *connection, account, below).await?,
+        false => None,
+    };
+    let keys = log.iter().filter_map(|one| one.idempotency_key.clone());
+    let keys: HashSet<_> = keys.collect();
+    let keys: Vec<_> = keys.into_iter().collect();
+    let replays = count_replays(connection, account, &keys).await?;
+    let requests = log.into_iter().map(|one| {
+        let key = one.idempotency_key.as_ref();
+        let count = key.and_then(|key| replays.get(key)).copied();
+        logged(one, count.unwrap_or(0))
+    });
+    Ok(Searched {
+        requests: requests.collect(),
+        ended_at: ended_at.map(|id| RequestId(id).to_string()),
+    })
+}
+
+/// The deliveries of events that happened one after the other, the oldest first: among the last
+/// ones of the account when the last of these events happened. A delivery's id begins with the
+/// millisecond of its event's.
+async fn deliveries_of(
+    connection: &mut PgConnection,
+    account: AccountId,
+    events: &[Uuid],
+) -> Result<Vec<Delivery>, sqlx::Error> {
+    let Some(last) = events.iter().max() else {
+        return Ok(Vec::new());
+    };
+    // Greater than each id of this millisecond.
+    let below = Uuid::from_u128(last.as_u128() | (u128::MAX >> 48));
+    let found = deliveries::list_of_account(connection, account.0, below, STORY_DELIVERIES_MAX);
+    let mut found = found.await?;
+    found.retain(|delivery| events.contains(&delivery.event_id));
+    found.reverse();
+    Ok(found.into_iter().map(delivery).collect())
+}
+
+/// An object with what happened to it, and what was sent of that.
+async fn read_object(
+    connection: &mut PgConnection,
+    account: AccountId,
+    kind: Kind,
+    id: Uuid,
+    name: &str,
+) -> Result<Option<Object>, sqlx::Error> {
+    let Some((json, key)) = find(&mut *connection, account, kind, id).await? else {
+        return Ok(None);
+    };
+    let events = match (kind, key) {
+        (Kind::Events | Kind::WebhookEndpoints, _) => Vec::new(),
+        // Its steps are other objects' events.
+        (_, Some(key)) => events::list_of_key(&mut *connection, account.0, id, &key).await?,
+        (_, None) => {
+            let of = parent(kind);
+            events::list_of_object(&mut *connection, account.0, id, name, of).await?
+        }
+    };
+    let deliveries = match kind {
+        Kind::Events => deliveries_of(connection, account, &[id]).await?,
+        Kind::WebhookEndpoints => {
+            let newest = Slice::newest(STORY_DELIVERIES_MAX);
+            let found = deliveries::list(connection, account.0, id, &newest).await?;
+            found
+                .unwrap_or_default()
+                .into_iter()
+                .map(delivery)
+                .collect()
+        }
+        Kind::Charges
+        | Kind::PaymentIntents
+        | Kind::Customers
+        | Kind::PaymentMethods
+        | Kind::SetupIntents
+        | Kind::Orders
+        | Kind::Refunds
+        | Kind::Checkouts
+        | Kind::Inventory => Vec::new(),
+    };
+    Ok(Some(Object {
+        json,
+        events: events.into_iter().map(happened).collect(),
+        deliveries,
+    }))
 }
 
 async fn list(
@@ -385,8 +584,24 @@ async fn list(
             let about = one.details.email.clone().unwrap_or_default();
             line_about(one.id, one.created_at, about, "exists")
         }),
-        // They are listed by customer, and here through their customers' events.
-        Kind::PaymentMethods => None,
+        Kind::Events => {
+            let slice = Slice {
+                cursor: page.cursor.key().copied(),
+                below: page.below(),
+                ..Slice::newest(page.rows())
+            };
+            let found = events::list(connection, account.0, &slice, None).await?;
+            found.map(|found| {
+                let found = page.cut(found);
+                Listed {
+                    lines: found.data.into_iter().map(event_line).collect(),
+                    has_more: found.has_more,
+                }
+            })
+        }
+        // Payment methods are listed by customer, and here through their customers' events;
+        // endpoints with their deliveries, and levels of the inventory by name.
+        Kind::PaymentMethods | Kind::WebhookEndpoints | Kind::Inventory => None,
         Kind::SetupIntents => all!(setup_intents, |one| {
             let about = one.terms.usage.as_str().to_owned();
             line_about(one.id, one.created_at, about, one.status.as_str())
@@ -418,36 +633,53 @@ async fn list(
     })
 }
 
-fn line(id: impl ToString, created_at: DateTime<Utc>, amount: Money, state: &'static str) -> Line {
-    let about = format!("{} {}", amount.minor_units, amount.currency);
-    line_about(id, created_at, about, state)
+fn line(id: impl ToString, created_at: DateTime<Utc>, amount: Money, state: &str) -> Line {
+    line_about(id, created_at, amount.to_string(), state)
 }
 
-fn line_about(
-    id: impl ToString,
-    created_at: DateTime<Utc>,
-    about: String,
-    state: &'static str,
-) -> Line {
+fn event_line(event: webhooks::Event) -> Line {
+    let object: Option<EventObject> = serde_json::from_str(&event.object).ok();
+    let about = object.and_then(|object| object.id).unwrap_or_default();
+    let id = EventId(event.id);
+    line_about(id, event.created_at, about, &event.event_type)
+}
+
+fn level(inventory: &Inventory) -> Line {
+    let state = if inventory.quantity > 0 {
+        "in stock"
+    } else {
+        "sold out"
+    };
+    let quantity = inventory.quantity.to_string();
+    line_about(&inventory.sku, inventory.updated_at, quantity, state)
+}
+
+/// The id of an object in an event.
+#[derive(Deserialize)]
+struct EventObject {
+    id: Option<String>,
+}
+
+fn line_about(id: impl ToString, created_at: DateTime<Utc>, about: String, state: &str) -> Line {
     Line {
         id: id.to_string(),
         created_at,
         about,
-        state,
+        state: state.to_owned(),
     }
 }
 
-/// An object as the API shows it.
+/// An object as the API shows it. Of one that takes several steps, the key of its request too.
 async fn find(
     connection: &mut PgConnection,
     account: AccountId,
     kind: Kind,
     id: Uuid,
-) -> Result<Option<Vec<u8>>, sqlx::Error> {
+) -> Result<Option<(Vec<u8>, Option<String>)>, sqlx::Error> {
     macro_rules! shown {
         ($store:ident, $id:ident, $view:ident) => {{
             let found = store::$store::find(connection, account, $id(id)).await?;
-            found.map(|object| json(&$view::from(&object)))
+            found.map(|object| (json(&$view::from(&object)), None))
         }};
     }
     Ok(match kind {
@@ -458,9 +690,25 @@ async fn find(
         Kind::SetupIntents => shown!(setup_intents, SetupIntentId, SetupIntentView),
         Kind::Orders => shown!(orders, OrderId, OrderView),
         Kind::Refunds => shown!(refunds, RefundId, RefundView),
-        Kind::Checkouts => store::checkouts::find(connection, account, CheckoutId(id))
-            .await?
-            .map(|run| json(&CheckoutView::from(&run.checkout))),
+        Kind::Checkouts => {
+            let found = store::checkouts::find(connection, account, CheckoutId(id)).await?;
+            let shown = |run: CheckoutRun| {
+                (
+                    json(&CheckoutView::from(&run.checkout)),
+                    Some(run.idempotency_key),
+                )
+            };
+            found.map(shown)
+        }
+        Kind::Events => {
+            let found = events::find(connection, account.0, id).await?;
+            found.map(|event| (json(&EventView::from(event)), None))
+        }
+        Kind::WebhookEndpoints => {
+            let found = endpoints::find(connection, account.0, id).await?;
+            found.map(|endpoint| (json(&WebhookEndpointView::from(&endpoint)), None))
+        }
+        Kind::Inventory => None,
     })
 }
 
@@ -481,6 +729,7 @@ fn logged(request: LoggedRequest, replays: i64) -> Logged {
         status: request.status,
         outcome: request.outcome.as_str(),
         duration: request.duration,
+        resource_id: request.resource_id,
         replays: format!("{replays}{more}"),
     }
 }

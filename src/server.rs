@@ -113,7 +113,9 @@ pub async fn serve(
 ) -> Result<(), ServeError> {
     let Listeners { api, metrics } = listeners.into();
     let address = api.local_addr()?;
-    let mut process = Process::start(databases.into(), metrics, config, address).await?;
+    let databases = databases.into();
+    let mut process = Process::start(databases.clone(), metrics, config, address).await?;
+    process.open_late(databases, config.refused_key());
     process.log_requests(config);
     if config.background {
         process.work(config)?;
@@ -153,7 +155,9 @@ pub async fn work(
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let address = config.bind_address;
-    let mut process = Process::start(databases.into(), metrics, config, address).await?;
+    let databases = databases.into();
+    let mut process = Process::start(databases.clone(), metrics, config, address).await?;
+    process.open_late(databases, None);
     process.work(config)?;
     stop.await;
     let drained = process.drain(config.drain_timeout).await;
@@ -223,6 +227,14 @@ impl Process {
             supervisor,
             stopping,
         })
+    }
+
+    /// Databases that were down at the start are served later. This ends when all are: it is no
+    /// worker that the supervisor would begin again.
+    fn open_late(&self, databases: Shards, refused_key: Option<&'static str>) {
+        let stopping = self.stopping.subscribe();
+        let opening = workers::late_shards::run(databases, refused_key, stopping);
+        tokio::spawn(opening);
     }
 
     /// Logs requests from now on, each in the database of its account.
@@ -545,7 +557,8 @@ async fn faults(databases: &[Database], config: &Config) -> Result<Option<Faults
         return Ok(Some(Faults::new(None)));
     };
     let mut account = None;
-    for database in databases {
+    // One that is down at the start is asked for it at the next one.
+    for database in databases.iter().filter(|database| database.is_checked()) {
         let key = key.clone();
         let found = database.read(move |connection| {
             Box::pin(async move { charge_once_api_keys::find_account(connection, &key).await })
@@ -584,10 +597,31 @@ fn reconciling<E: ExternalEffect>(
     phases: &Phases<E>,
 ) -> impl Fn() -> BoxFuture<'static, ()> + Send + 'static {
     let (phases, stopping) = (phases.clone(), app.stopping.clone());
-    let wake = Arc::clone(&app.wake_webhooks);
+    let (database, wake) = (app.database.clone(), Arc::clone(&app.wake_webhooks));
     move || {
         let (phases, wake) = (phases.clone(), Arc::clone(&wake));
-        Box::pin(phases.reconcile(move || wake.notify_one(), stopping.clone()))
+        let reconciling = phases.reconcile(move || wake.notify_one(), stopping.clone());
+        Box::pin(when_checked(
+            database.clone(),
+            stopping.clone(),
+            reconciling,
+        ))
+    }
+}
+
+/// Works on a database once it has passed the checks of a start.
+async fn when_checked(
+    database: Database,
+    mut stopping: watch::Receiver<bool>,
+    work: impl Future<Output = ()>,
+) {
+    let is_checked = tokio::select! {
+        biased;
+        () = database.checked() => true,
+        _ = stopping.wait_for(|stopping| *stopping) => false,
+    };
+    if is_checked {
+        work.await;
     }
 }
 
@@ -601,16 +635,25 @@ fn deliver(
     let worker = Worker::new(connect, worker_settings(config), body)?
         .observed_by(Arc::new(metrics.clone()))
         .woken_by(Arc::clone(&app.wake_webhooks));
-    let stopping = app.stopping.clone();
-    Ok(supervisor.spawn("webhooks", move || worker.clone().run(stopping.clone())))
+    let (database, stopping) = (app.database.clone(), app.stopping.clone());
+    Ok(supervisor.spawn("webhooks", move || {
+        let delivering = worker.clone().run(stopping.clone());
+        when_checked(database.clone(), stopping.clone(), delivering)
+    }))
 }
 
 fn sweep(app: &App, config: &Config, metrics: &Metrics, supervisor: &Supervisor) -> JoinHandle<()> {
     let (database, config) = (app.database.clone(), config.clone());
     let (metrics, stopping) = (metrics.clone(), app.stopping.clone());
     supervisor.spawn("expiry_sweep", move || {
-        let (database, config) = (database.clone(), config.clone());
-        workers::expiry_sweep::run(database, config, metrics.clone(), stopping.clone())
+        let (database, stopping) = (database.clone(), stopping.clone());
+        let sweeping = workers::expiry_sweep::run(
+            database.clone(),
+            config.clone(),
+            metrics.clone(),
+            stopping.clone(),
+        );
+        when_checked(database, stopping, sweeping)
     })
 }
 

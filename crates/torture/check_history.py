@@ -66,10 +66,12 @@ class Run:
     """A history and a dump, and what is wrong with them."""
     def __init__(self, history, dump):
         self.found, self.lines, self.tables = {}, defaultdict(list), defaultdict(list)
+        self.shards = defaultdict(set)
         for line in lines(history):
             self.lines[line["event"]].append(line)
         for line in lines(dump):
             self.tables[line["table"]].append(line["row"])
+            self.shards[line["row"].get("account_id", line["row"].get("id"))].add(line.get("shard"))
         [self.run] = self.lines["run"]
         self.retention = timedelta(seconds=self.run["retention"])
         self.expires = self.retention < timedelta(days=1)
@@ -277,6 +279,7 @@ class Run:
             own = read["account"] == read["owner"]
             if read["status"] != (200 if own else 404):
                 self.violate("G2" if own else "G6", f"{read['account']} read {read['object']}: {read['status']}")
+        self.once("G6", {name: len(self.shards[id]) for id, name in self.names.items()}, "lives in a shard")
 
 
 def main(arguments):

@@ -59,8 +59,11 @@ pub(super) fn run(command: ApiKeyCommand) -> Result<(), BoxError> {
                 return Err("--account must have 1 to 100 characters".into());
             }
             session::once(&config, &OnlyShard::default(), async |reached| {
-                let shard = place(reached, &account, &only).await?;
+                let (shards, unreached) = split(reached)?;
+                let turn = shards.take_turn().await?;
+                let shard = place(&shards, unreached, &account, &only).await?;
                 let key = create_key(&shard.database, &account).await?;
+                drop(turn);
                 if !config.shards.is_empty() {
                     say(&format!("the account lives in the shard {}", shard.name));
                 }
@@ -165,8 +168,17 @@ pub async fn ensure_dev_key(database: &Database, key: &str) -> Result<(), Accoun
     Ok(connection.close().await?)
 }
 
-/// As [`ensure_dev_key`], in the shard where the account lives. A new one lives in the first.
+/// As [`ensure_dev_key`], in the shard where the account lives. A new one lives in the first. Does
+/// nothing while one is down: the account, or another one with this key, may live there.
 pub(super) async fn ensure_dev_key_in(shards: &Shards, key: &str) -> Result<(), BoxError> {
+    if let Some(Shard { name, .. }) = shards.unchecked().next() {
+        tracing::warn!(
+            shard = %name,
+            "a shard is down: DEV_API_KEY is as it was, and read again at the next start"
+        );
+        return Ok(());
+    }
+    let turn = shards.take_turn().await?;
     let home = match find_account(shards, DEV_ACCOUNT).await? {
         Some((home, _)) => Some(home),
         None => shards.first(),
@@ -179,12 +191,14 @@ pub(super) async fn ensure_dev_key_in(shards: &Shards, key: &str) -> Result<(), 
             return Err(AccountsError::KeyTaken.into());
         }
     }
+    drop(turn);
     Ok(())
 }
 
 /// Whether a request with `key` would be served.
 pub(super) async fn is_valid(shards: &Shards, key: &str) -> Result<bool, AccountsError> {
-    for shard in shards.iter() {
+    let served = |shard: &&Shard| shard.database.is_checked();
+    for shard in shards.iter().filter(served) {
         if has_key(&shard.database, key).await? {
             return Ok(true);
         }
@@ -223,8 +237,6 @@ pub(super) async fn find_account<'s>(
     name: &str,
 ) -> Result<Option<(&'s Shard, AccountId)>, BoxError> {
     let id = AccountId::parse(name);
-    // What is asked of it then finds nothing, if there is no such account.
-    let is_only = shards.len() == 1;
     for shard in shards.iter() {
         let wanted = name.to_owned();
         let find = shard.database.read(move |connection| {
@@ -233,9 +245,6 @@ pub(super) async fn find_account<'s>(
                 let Some(id) = id.filter(|_| named.is_none()) else {
                     return Ok(named);
                 };
-                if is_only {
-                    return Ok(Some(id.0));
-                }
                 let found = api_keys::names_of_accounts(connection, &[id.0]).await?;
                 Ok(found.into_keys().next())
             })
@@ -247,17 +256,15 @@ pub(super) async fn find_account<'s>(
     Ok(None)
 }
 
-/// For the option `--account`.
-pub(super) fn no_account(name: &str) -> BoxError {
-    let names = "`charge-once api-key list` shows the names";
-    format!("--account: there is no account {name:?}; {names}").into()
-}
-
 /// The shard in which an account lives, or is to live. A name belongs to one account in all of
 /// them, so a new one is made only while all of them can be asked.
-async fn place(reached: Vec<Reached>, name: &str, only: &OnlyShard) -> Result<Shard, BoxError> {
-    let (shards, unreached) = split(reached)?;
-    if let Some((home, _)) = find_account(&shards, name).await? {
+async fn place(
+    shards: &Shards,
+    unreached: Vec<Arc<str>>,
+    name: &str,
+    only: &OnlyShard,
+) -> Result<Shard, BoxError> {
+    if let Some((home, _)) = find_account(shards, name).await? {
         return match only.allows(&home.name) {
             true => Ok(home.clone()),
             false => Err(format!(
@@ -273,7 +280,7 @@ async fn place(reached: Vec<Reached>, name: &str, only: &OnlyShard) -> Result<Sh
             format!("the account {name:?} may live in {unreached}, so none is made").into(),
         );
     }
-    if let [only] = &*shards {
+    if let [only] = &**shards {
         only.database.ensure_is_only().await?;
     }
     let mut fewest: Option<(i64, &Shard)> = None;

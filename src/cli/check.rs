@@ -1,4 +1,5 @@
 //! `charge-once check`: whether everything that must always hold does, in the rows of all accounts.
+//! With `--server`, what is looked at is the PostgreSQL server instead (`server_check.rs`).
 //!
 //! Promise: it reads in one snapshot, beside a running server and its requests. "It holds" is said
 //! of all invariants or of none: where one could not be checked, that is an error. Afterwards it
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use sqlx::Connection;
 
 use super::{
-    BoxError, aside, print, say,
+    BoxError, aside, print, say, server_check,
     session::{self, OnlyShard},
 };
 use crate::{
@@ -25,7 +26,7 @@ use crate::{
     },
 };
 
-/// The exit code if something doesn't hold.
+/// The exit code if something doesn't hold, or if a server must be changed.
 const VIOLATED: u8 = 1;
 
 /// The exit code if something could not be checked.
@@ -40,6 +41,13 @@ pub struct CheckArguments {
     /// How long all of it may take, from 1s to 24h.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = aside::limit)]
     timeout: Duration,
+    /// Looks at the settings of the PostgreSQL server instead, as the role that serves, and says
+    /// what to change.
+    #[arg(long, conflicts_with = "timeout")]
+    server: bool,
+    /// With --server: how long to wait until all is as it must be, from 1s to 24h.
+    #[arg(long, value_name = "DURATION", requires = "server", value_parser = aside::limit)]
+    wait: Option<Duration>,
     #[command(flatten)]
     only: OnlyShard,
 }
@@ -61,6 +69,11 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
 
 fn check(arguments: &CheckArguments) -> Result<u8, BoxError> {
     let config = aside::config()?;
+    if arguments.server {
+        let are_fit =
+            server_check::are_fit(&config, &arguments.only, arguments.json, arguments.wait)?;
+        return Ok(if are_fit { 0 } else { VIOLATED });
+    }
     let kept = config.retention.events;
     arguments.only.prints_one(&config, arguments.json)?;
     let mut code = 0;

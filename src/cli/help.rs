@@ -12,6 +12,13 @@ const DATABASE: &[&str] = &[
     "DATABASE_DEADLINE",
 ];
 
+/// What a server takes of PostgreSQL, beside that.
+const OF_A_SERVER: &[&str] = &[
+    "POOL_CONNECTIONS",
+    "BATCH_CONNECTIONS",
+    "IDLE_IN_TRANSACTION_TIMEOUT",
+];
+
 /// How long rows are kept.
 const RETENTION: &[&str] = &[
     "EVENT_RETENTION",
@@ -70,8 +77,8 @@ pub(super) fn reads(command: &str, variable: &str) -> bool {
         "sweep" => is_in(&[DATABASE, RETENTION, LOGS]),
         // These migrate nothing.
         "check" => {
-            let is_kept = variable == "EVENT_RETENTION" || is_in(&[DATABASE, LOGS]);
-            is_kept && variable != "MIGRATE_ON_START"
+            let is_own = variable == "EVENT_RETENTION" || is_in(&[DATABASE, OF_A_SERVER, LOGS]);
+            is_own && variable != "MIGRATE_ON_START"
         }
         "keys" => variable != "MIGRATE_ON_START" && is_in(&[DATABASE, LOGS]),
         "operations" => variable == "IDEMPOTENCY_TTL" || is_in(&[DATABASE, PROCESSOR_CALLS, LOGS]),
@@ -93,6 +100,7 @@ mod tests {
     fn every_name_is_a_variable_and_every_variable_is_read_by_a_command() {
         for list in [
             DATABASE,
+            OF_A_SERVER,
             RETENTION,
             PROCESSOR_CALLS,
             SIMULATOR_ONLY,

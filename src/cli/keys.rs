@@ -76,14 +76,19 @@ pub(super) fn run(command: KeysCommand) -> Result<(), BoxError> {
             let key =
                 parsed.map_err(|error| format!("KEY can't be an idempotency key: {error}"))?;
             let config = aside::config()?;
-            session::for_account(&config, &account, async |database, account| {
-                let story = Story::read(database, &config, account, key).await?;
-                if json {
-                    print(&story.as_json().to_string())
-                } else {
-                    story.show()
-                }
-            })
+            session::for_account(
+                &config,
+                &account,
+                &OnlyShard::default(),
+                async |database, account| {
+                    let story = Story::read(database, &config, account, key).await?;
+                    if json {
+                        print(&story.as_json().to_string())
+                    } else {
+                        story.show()
+                    }
+                },
+            )
         }
         KeysCommand::List {
             in_flight: _,
@@ -104,7 +109,7 @@ pub(super) fn run(command: KeysCommand) -> Result<(), BoxError> {
                     list(database, wanted(None), json).await
                 });
             };
-            session::for_account(&config, &account, async |database, account| {
+            session::for_account(&config, &account, &only, async |database, account| {
                 list(database, wanted(Some(account.0)), json).await
             })
         }

@@ -15,6 +15,7 @@ mod openapi;
 pub mod operations;
 mod processor;
 mod serve;
+mod server_check;
 mod session;
 mod sweep;
 mod webhooks;
@@ -25,7 +26,7 @@ pub use charge_once_developer::{BoxError, print, say};
 use charge_once_developer::{completions, pay, seed, trigger};
 use charge_once_settings::{
     address::{listen, reachable},
-    markdown_table, with_variables,
+    markdown_tables, with_variables,
 };
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -58,6 +59,7 @@ pub enum Command {
     ///
     /// The exit code is 0 if everything holds, 1 if something does not, and 2 if that is not known.
     /// EVENT_RETENTION must be as the servers have it, because older events are not missed.
+    /// With --server, it checks the settings of the PostgreSQL server instead.
     Check(check::CheckArguments),
     /// Shows what is known of an idempotency key, and lists those in flight.
     #[command(subcommand)]
@@ -70,7 +72,7 @@ pub enum Command {
     Operations(operations::OperationsCommand),
     /// Prints the OpenAPI document.
     Openapi,
-    /// Prints the table of environment variables in Markdown.
+    /// Prints the tables of environment variables in Markdown.
     ConfigTable,
     /// Prints what a shell needs to complete commands and options.
     Completions(completions::CompletionsArguments),
@@ -110,7 +112,7 @@ pub fn run(command: Command) -> Result<ExitCode, BoxError> {
         Command::ApiKey(command) => api_key::run(command),
         Command::Operations(command) => operations::run(command),
         Command::Openapi => openapi::run(),
-        Command::ConfigTable => print(markdown_table(VARIABLES).trim_end()),
+        Command::ConfigTable => print(markdown_tables(VARIABLES).trim_end()),
         Command::Healthcheck(arguments) => healthcheck::run(&arguments),
         Command::Webhooks(command) => webhooks::run(command),
         Command::Trigger(arguments) => trigger::run(&arguments),

@@ -2,8 +2,6 @@
 
 use std::net::{SocketAddr, TcpListener};
 
-use charge_once_connections::is_loopback_address;
-
 use super::{BoxError, api_key, listen, print, reachable, session};
 use crate::{
     config::{Config, ConfigError, DEFAULT_DEV_API_KEY},
@@ -13,9 +11,8 @@ use crate::{
 
 pub(super) fn run() -> Result<(), BoxError> {
     let config = Config::from_env()?;
-    let is_for_strangers =
-        !config.allow_public_dev_key && !is_loopback_address(config.bind_address);
-    if is_for_strangers && config.dev_api_key.as_deref() == Some(DEFAULT_DEV_API_KEY) {
+    let refused_key = config.refused_key();
+    if refused_key.is_some() && config.dev_api_key.as_deref() == refused_key {
         return Err(public_key_for_strangers().into());
     }
     let listeners = Listeners {
@@ -32,7 +29,9 @@ pub(super) fn run() -> Result<(), BoxError> {
         if let Some(key) = &config.dev_api_key {
             api_key::ensure_dev_key_in(&shards, key).await?;
         }
-        if is_for_strangers && api_key::is_valid(&shards, DEFAULT_DEV_API_KEY).await? {
+        if let Some(key) = refused_key
+            && api_key::is_valid(&shards, key).await?
+        {
             return Err(public_key_in_database().into());
         }
         let scraped = listeners.metrics.as_ref().map(TcpListener::local_addr);
@@ -53,12 +52,16 @@ pub(super) fn work() -> Result<(), BoxError> {
     let scraped = scraped.transpose()?;
     let connect = async |url: &str| connect_all(url, &config).await;
     session::serve(&config, &config.database, connect, async |shards, stop| {
+        let version = crate::VERSION;
         let names: Vec<_> = shards.iter().map(|shard| &*shard.name).collect();
-        print(&format!(
-            "charge-once {} works beside servers: {}",
-            crate::VERSION,
-            names.join(", ")
-        ))?;
+        print(&match &*names {
+            // It may be any of several, and doesn't know.
+            [_] => format!("charge-once {version} works beside servers"),
+            names => format!(
+                "charge-once {version} works beside servers: {}",
+                names.join(", ")
+            ),
+        })?;
         Ok(server::work(scraped, shards, &config, stop).await?)
     })
 }
@@ -83,14 +86,15 @@ fn public_key_in_database() -> String {
     )
 }
 
-/// What a person needs to make the first charge. It ends up in logs, so it shows no key but the
-/// public one.
+/// What a person needs to make the first charge, to see what became of it, and to go on. It ends up in
+/// logs, so it shows no key but the public one.
 fn banner(address: SocketAddr, scraped: Option<SocketAddr>, config: &Config) -> String {
     let url = reachable(address);
-    let mut text = format!(
-        "charge-once {} serves {url}\n  Swagger UI  {url}/swagger-ui/\n",
-        crate::VERSION,
-    );
+    let mut text = format!("charge-once {} serves {url}\n", crate::VERSION);
+    if config.console {
+        text.push_str(&format!("  Console     {url}/console\n"));
+    }
+    text.push_str(&format!("  Swagger UI  {url}/swagger-ui/\n"));
     if let Some(scraped) = scraped {
         text.push_str(&format!("  Metrics     {}/metrics\n", reachable(scraped)));
     }
@@ -104,11 +108,21 @@ fn banner(address: SocketAddr, scraped: Option<SocketAddr>, config: &Config) -> 
             return text;
         }
     };
+    let charge = |idempotency_key: &str, card: &str| {
+        format!(
+            "curl -i {url}/charges -u \"{key}:\" -H 'Idempotency-Key: {idempotency_key}' \
+             -d amount=2000 -d currency=usd -d source={card}\n"
+        )
+    };
     text.push_str(&format!(
-        "  API key     {shown}\n\nCharge a test card; run it twice and it still charges once:\n\n\
-         curl -i {url}/charges -H \"Authorization: Bearer {key}\" \
-         -H 'Idempotency-Key: my-first-charge' -H 'Content-Type: application/json' \
-         -d '{{\"amount\":2000,\"currency\":\"usd\",\"source\":\"tok_visa\"}}'\n"
+        "  API key     {shown}\n\nCharge a test card; run it twice and it still charges once:\n\n{}",
+        charge("my-first-charge", "tok_visa")
     ));
+    if config.faults {
+        text.push_str(&format!(
+            "\nLose the reply of a charge; run it again and read that reply, of one charge:\n\n{}",
+            charge("my-first-retry", "tok_lostReply")
+        ));
+    }
     text
 }

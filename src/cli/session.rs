@@ -13,7 +13,7 @@ use crate::{
     config::{Config, DatabaseLocation, Traces},
     database::{
         Database, StartError, WhenRefused,
-        shards::{self, Reached},
+        shards::{self, Reached, ShardUrl},
     },
     domain::ids::AccountId,
     telemetry,
@@ -63,6 +63,16 @@ impl OnlyShard {
         Ok(())
     }
 
+    /// For the option `--account`.
+    fn has_no_account(&self, name: &str) -> BoxError {
+        let names = "`charge-once api-key list` shows the names";
+        match &self.shard {
+            None => format!("--account: there is no account {name:?}; {names}"),
+            Some(shard) => format!("--account: the shard {shard} has no account {name:?}; {names}"),
+        }
+        .into()
+    }
+
     /// Whether the command may choose this one.
     pub(super) fn allows(&self, name: &str) -> bool {
         self.shard.as_deref().is_none_or(|only| only == name)
@@ -74,9 +84,21 @@ impl OnlyShard {
 pub(super) fn each(
     config: &Config,
     only: &OnlyShard,
+    work: impl AsyncFnMut(&Database) -> Result<(), BoxError>,
+) -> Result<(), BoxError> {
+    each_when(config, only, WhenRefused::GiveUp, work)
+}
+
+/// As [`each`], for databases that may be starting.
+pub(super) fn each_when(
+    config: &Config,
+    only: &OnlyShard,
+    when_refused: WhenRefused,
     mut work: impl AsyncFnMut(&Database) -> Result<(), BoxError>,
 ) -> Result<(), BoxError> {
-    once(config, only, async |reached| {
+    at(config, only, async |wanted| {
+        let settings = config.database_settings(config.schema());
+        let reached = shards::reach(&wanted, settings, when_refused).await;
         let (mut failed, all) = (Vec::new(), reached.len());
         for (name, database) in reached {
             if config.shards.is_empty() {
@@ -105,16 +127,24 @@ pub(super) fn each(
 }
 
 /// Does one thing for the account with this name, or else with this id, in its database.
+/// Where there are several, `only` says in which it must live.
 pub(super) fn for_account(
     config: &Config,
     name: &str,
+    only: &OnlyShard,
     work: impl AsyncFnOnce(&Database, AccountId) -> Result<(), BoxError>,
 ) -> Result<(), BoxError> {
-    once(config, &OnlyShard::default(), async |reached| {
+    once(config, only, async |reached| {
         let (shards, failed) = api_key::split(reached)?;
-        match api_key::find_account(&shards, name).await? {
+        let found = api_key::find_account(&shards, name).await?;
+        // What is asked of the only database finds nothing, if there is no account with this id.
+        let of_only = || {
+            let only = shards.first().filter(|_| config.shards.is_empty());
+            only.zip(AccountId::parse(name))
+        };
+        match found.or_else(of_only) {
             Some((shard, account)) => work(&shard.database, account).await,
-            None if failed.is_empty() => Err(api_key::no_account(name)),
+            None if failed.is_empty() => Err(only.has_no_account(name)),
             None => Err(format!(
                 "no shard that can be reached has the account {name:?}, but it may live in {}",
                 failed.join(", ")
@@ -130,10 +160,21 @@ pub(super) fn once(
     only: &OnlyShard,
     work: impl AsyncFnOnce(Vec<Reached>) -> Result<(), BoxError>,
 ) -> Result<(), BoxError> {
+    at(config, only, async |wanted| {
+        let settings = config.database_settings(config.schema());
+        work(shards::reach(&wanted, settings, WhenRefused::GiveUp).await).await
+    })
+}
+
+/// Does one thing with where all databases of a server are that `only` allows.
+pub(super) fn at(
+    config: &Config,
+    only: &OnlyShard,
+    work: impl AsyncFnOnce(Vec<ShardUrl>) -> Result<(), BoxError>,
+) -> Result<(), BoxError> {
     if let DatabaseLocation::Embedded(settings) = &config.database {
         refuse_an_empty_folder(settings)?;
     }
-    let settings = config.database_settings(config.schema());
     block_on(config, None, async |stop| {
         config
             .database
@@ -143,11 +184,8 @@ pub(super) fn once(
                 if wanted.is_empty() {
                     return Err("--shard: SHARD_URLS names no such database".into());
                 }
-                let work = async {
-                    work(shards::reach(&wanted, settings, WhenRefused::GiveUp).await).await
-                };
                 tokio::select! {
-                    done = work => done,
+                    done = work(wanted) => done,
                     () = stop => Err(STOPPED_EARLY.into()),
                 }
             })

@@ -46,6 +46,9 @@ pub use self::{
     webhooks::Webhooks,
 };
 
+/// Connections of a process's workers to one database, at most.
+const WORKER_CONNECTIONS: u32 = 6;
+
 /// The whole configuration, checked.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -133,6 +136,11 @@ impl Config {
         (self.pool_connections + self.batch_connections).saturating_mul(databases)
     }
 
+    /// Connections to one database that a process takes at most.
+    pub fn connections_per_database(&self) -> u32 {
+        self.pool_connections + self.batch_connections + WORKER_CONNECTIONS
+    }
+
     /// A host that a server takes, for requests from its own machine.
     pub fn own_host(&self) -> String {
         let listed = self.allowed_hosts.first();
@@ -152,6 +160,13 @@ impl Config {
             return format!("http://{}:{}", self.own_host(), address.port());
         }
         format!("http://{address}")
+    }
+
+    /// The API key that everyone knows, where strangers would reach the server with it.
+    pub fn refused_key(&self) -> Option<&'static str> {
+        let is_for_strangers =
+            !self.allow_public_dev_key && !is_loopback_address(self.bind_address);
+        is_for_strangers.then_some(DEFAULT_DEV_API_KEY)
     }
 
     /// Reads every variable before it gives up, so that every error is recorded.

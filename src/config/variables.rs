@@ -1,5 +1,5 @@
-//! Every environment variable, declared once: its name, its default, which values it takes, and
-//! what it is. `crates/settings` makes `--help` and the table in the documentation from this list.
+//! Every environment variable, declared once, by topic: its name, its default, which values it takes,
+//! and what it is. `crates/settings` makes `--help` and the tables in the documentation from this list.
 
 use std::{
     net::SocketAddr,
@@ -16,6 +16,7 @@ use charge_once_traces::variables::*;
 use super::values::*;
 
 variables! {
+    "Where it listens":
     BIND_ADDRESS: SocketAddr = "127.0.0.1:8080", address,
         "Address and port to listen on; localhost is 127.0.0.1.";
     ALLOWED_HOSTS: Vec<Host>, hosts,
@@ -28,6 +29,8 @@ variables! {
     METRICS_ADDRESS: SocketAddr, address,
         "Address and port where /metrics is served for Prometheus, such as 127.0.0.1:9090. It asks for no \
          API key, so choose an address that clients can't reach. Unset: nothing is counted.";
+
+    "The database":
     DATABASE_URL: String, postgres_url,
         "PostgreSQL 15 or later, as postgres://user:password@host/database. Unset: \
          charge-once runs a private PostgreSQL in DATA_DIR.";
@@ -40,6 +43,11 @@ variables! {
     PG_BIN_DIR: PathBuf, path,
         "Folder of PostgreSQL's programs (initdb, postgres), if charge-once does not find \
          them.";
+    MIGRATE_ON_START: bool = "true", truth,
+        "Migrates the schema at the start. A lock in the database makes this safe with \
+         several replicas.";
+
+    "Trying it out":
     DEV_API_KEY: String, api_key,
         "An API key for the account dev: sk_test_ and at least 8 more characters. Another value revokes the \
          key of the value before. Unset: sk_test_charge_once_dev with the private PostgreSQL, none with \
@@ -47,10 +55,29 @@ variables! {
     ALLOW_PUBLIC_DEV_KEY: bool = "false", truth,
         "Allows the public key sk_test_charge_once_dev where BIND_ADDRESS is more than this machine's: true or \
          false. Where strangers reach the server, they can use it.";
+    CONSOLE: bool = "false", truth,
+        "Serves the console at /console, and logs requests for it: true or false. For development: \
+         an API key of an account opens the pages about that account.";
+    FAULTS: bool = "false", truth,
+        "Lets clients ask for faults, to test their retries: test accounts and the account of DEV_API_KEY \
+         only, and never together with PROCESSOR_URL. docs/testing.md lists them.";
+
+    "Idempotency keys":
     IDEMPOTENCY_TTL: Duration = "24h", days_400,
         "How long a key and its outcome are kept after the key's first use; 60s to 400d.";
     ALLOW_SHORT_TTL: bool = "false", truth,
         "Allows IDEMPOTENCY_TTL below 60s, for tests and demonstrations.";
+    IDEMPOTENCY_LEASE: Duration = "30s", duration,
+        "How long a process holds the key of a request of several transactions, which is a checkout, or a \
+         payment with PROCESSOR_URL. Then another process may continue the request. Longer than \
+         PROCESSOR_TIMEOUT, DATABASE_DEADLINE and 5s together.";
+    IN_FLIGHT_WAIT_V1: Duration = "10s", in_flight_wait,
+        "How long a duplicate under /v1 waits for the first request's reply; at most 30s.";
+    REPLAY_CACHE: Option<NonZeroU64> = "32MiB", replay_cache,
+        "Memory for stored replies, such as 256MiB, so that a replay needs no SQL statement; at most 64GiB. \
+         0 keeps none.";
+
+    "The card processor":
     PROCESSOR_URL: ProcessorUrl, processor_url,
         "The card processor, as http://host:port or https://…. Unset: this process simulates \
          it, and every payment is one transaction.";
@@ -60,10 +87,11 @@ variables! {
          address changes. Unset: scheme, host and port of PROCESSOR_URL.";
     PROCESSOR_TIMEOUT: Duration = "10s", duration,
         "Longest time for one call to the card processor at PROCESSOR_URL.";
-    IDEMPOTENCY_LEASE: Duration = "30s", duration,
-        "How long a process holds the key of a request of several transactions, which is a checkout, or a \
-         payment with PROCESSOR_URL. Then another process may continue the request. Longer than \
-         PROCESSOR_TIMEOUT, DATABASE_DEADLINE and 5s together.";
+    PROCESSOR_KEY_WINDOW: Duration = "24h", days_400,
+        "How long the processor remembers a key; also used by `charge-once processor`. A processor that has \
+         forgotten a key would execute the instruction again, so charge-once stops sending it before that.";
+
+    "How long rows are kept":
     EXPIRY_SWEEP_INTERVAL: Duration = "60s", duration,
         "Pause between two sweeps of expired keys.";
     EVENT_RETENTION: Option<Duration> = "30d", retention,
@@ -74,20 +102,17 @@ variables! {
          keeps them for good.";
     REQUEST_LOG_RETENTION: Option<Duration> = "24h", retention,
         "How long the console's log of requests is kept; 1h to 400d, and 0s keeps it for good.";
-    IN_FLIGHT_WAIT_V1: Duration = "10s", in_flight_wait,
-        "How long a duplicate under /v1 waits for the first request's reply; at most 30s.";
+
+    "Connections and transactions":
     POOL_CONNECTIONS: u32 = "10", |text| number(text, 2..=1000),
         "Size of the connection pool; 2 to 1000.";
+    POOL_WAIT: Duration = "1s", duration,
+        "Longest wait for a pooled connection, then 503.";
     BATCH: bool = "on", |text| one_of(text, &[("on", true), ("off", false)]),
         "Whether new charges, orders and bare payment intents share transactions: on or off. An intent is bare \
          if it names no customer and no method, and confirms nothing.";
     BATCH_CONNECTIONS: u32 = "2", |text| number(text, 1..=100),
         "Connections for the transactions that these share, beside the pool; 1 to 100.";
-    REPLAY_CACHE: Option<NonZeroU64> = "32MiB", replay_cache,
-        "Memory for stored replies, such as 256MiB, so that a replay needs no SQL statement; at most 64GiB. \
-         0 keeps none.";
-    POOL_WAIT: Duration = "1s", duration,
-        "Longest wait for a pooled connection, then 503.";
     STATEMENT_TIMEOUT: Duration = "3s", duration,
         "Longest time one SQL statement may take. The test card tok_slow waits in a statement for two \
          seconds, and for two thirds of this time at most.";
@@ -97,6 +122,8 @@ variables! {
         "Longest time from BEGIN to COMMIT, then 503; at most 30s.";
     IDLE_IN_TRANSACTION_TIMEOUT: Duration = "6s", duration,
         "Time after which PostgreSQL ends a transaction whose client is gone.";
+
+    "Requests":
     REQUEST_TIMEOUT: Duration = "8s", duration,
         "Longest time for a request of one transaction. Waiting for another request with the \
          same key comes on top. Looking up the API key and reading the body share the time \
@@ -126,16 +153,17 @@ variables! {
     REPLY_WRITE_TIMEOUT: Duration = "60s", |text| at_most(text, "1h"),
         "How long a client may take to read a reply that does not fit into the connection's buffers; at \
          most 1h.";
+
+    "The process":
     WORKERS: usize = "0", workers,
         "HTTP worker threads, at most 512; 0 means one for each core.";
     BACKGROUND: bool = "on", |text| one_of(text, &[("on", true), ("off", false)]),
         "Whether a server also does the work beside requests: sweeps, webhooks, and what it continues for \
          clients that never retry; on or off. Off: run `charge-once work` beside the servers.";
-    MIGRATE_ON_START: bool = "true", truth,
-        "Migrates the schema at the start. A lock in the database makes this safe with \
-         several replicas.";
     DRAIN_TIMEOUT: Duration = "20s", duration,
         "How long requests in flight may take to finish after SIGTERM.";
+
+    "Webhooks":
     WEBHOOK_ALLOW_PRIVATE: bool = "false", truth,
         "Allows webhooks to private and local addresses, for development. In production this \
          would open a way into your network.";
@@ -151,6 +179,8 @@ variables! {
     WEBHOOK_POLL_INTERVAL: Duration = "1s", duration,
         "How often each replica looks for webhooks that are due again, or that another replica left. It sends \
          its own at once.";
+
+    "The simulator of the card processor":
     PROCESSOR_BIND_ADDRESS: SocketAddr = "127.0.0.1:8081", address,
         "Address and port that `charge-once processor` listens on.";
     PROCESSOR_DATABASE_URL: String, postgres_url,
@@ -158,15 +188,8 @@ variables! {
          private PostgreSQL in PROCESSOR_DATA_DIR.";
     PROCESSOR_DATA_DIR: PathBuf = "./.charge-once-processor", path,
         "Folder of the data of the private PostgreSQL of `charge-once processor`.";
-    PROCESSOR_KEY_WINDOW: Duration = "24h", days_400,
-        "How long the processor remembers a key; also used by `charge-once processor`. A processor that has \
-         forgotten a key would execute the instruction again, so charge-once stops sending it before that.";
-    FAULTS: bool = "false", truth,
-        "Lets clients ask for faults, to test their retries: test accounts and the account of DEV_API_KEY \
-         only, and never together with PROCESSOR_URL. docs/testing.md lists them.";
-    CONSOLE: bool = "false", truth,
-        "Serves the console at /console, and logs requests for it: true or false. For development: \
-         an API key of an account opens the pages about that account.";
+
+    "Traces":
     OTEL_EXPORTER_OTLP_ENDPOINT: String, collector,
         "Where `serve` sends traces: a collector of OpenTelemetry, such as http://127.0.0.1:4318, which takes \
          them at /v1/traces below. Unset: no trace is made or sent.";
@@ -185,6 +208,8 @@ variables! {
          parentbased_ in front, a caller that sends traceparent decides about its own requests.";
     OTEL_TRACES_SAMPLER_ARG: f64 = "1.0", share,
         "The share of traceidratio, from 0 to 1.";
+
+    "Logs":
     LOG_FORMAT: bool, |text| one_of(text, &[("pretty", false), ("json", true)]),
         "pretty or json. Unset: pretty on a terminal, else json.";
     RUST_LOG: String = "info", |text| log_filter(text, "charge_once"),

@@ -15,6 +15,21 @@ pub struct Money {
     pub currency: Currency,
 }
 
+/// As people write it: 20.00 USD.
+impl fmt::Display for Money {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let decimals = self.currency.decimals();
+        let sign = if self.minor_units < 0 { "-" } else { "" };
+        let units = self.minor_units.unsigned_abs();
+        let mut digits = format!("{units:0>width$}", width = decimals + 1);
+        if decimals > 0 {
+            digits.insert(digits.len() - decimals, '.');
+        }
+        let code = self.currency.to_string().to_uppercase();
+        write!(f, "{sign}{digits} {code}")
+    }
+}
+
 /// An ISO 4217 currency, shown as three lower-case letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Currency(iso_currency::Currency);
@@ -70,6 +85,26 @@ mod tests {
             "xau", "xxx", "xts", "che", "uyi", "zzz", "", "us", "usdx", "€€", "dem", "vef",
         ] {
             assert_eq!(Currency::parse(code), None, "{code}");
+        }
+    }
+
+    #[test]
+    fn an_amount_has_the_decimals_of_its_currency() {
+        for (minor_units, currency, expected) in [
+            (2000, "usd", "20.00 USD"),
+            (5, "eur", "0.05 EUR"),
+            (-5, "eur", "-0.05 EUR"),
+            (2000, "jpy", "2000 JPY"),
+            (1, "kwd", "0.001 KWD"),
+        ] {
+            let amount = Currency::parse(currency).map(|currency| Money {
+                minor_units,
+                currency,
+            });
+            assert_eq!(
+                amount.map(|amount| amount.to_string()).as_deref(),
+                Some(expected)
+            );
         }
     }
 

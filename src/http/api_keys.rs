@@ -9,6 +9,7 @@ use std::{collections::HashMap, net::IpAddr, num::NonZeroU32, sync::Arc};
 use actix_web::http::header::{AUTHORIZATION, HeaderMap};
 use charge_once_api_keys::{self as api_keys, KeyHash, RateLimit, Refusal, names_of_accounts};
 use futures_util::{StreamExt, stream::FuturesUnordered};
+use tokio::time::Instant;
 
 use super::error::HttpError;
 use crate::{
@@ -44,9 +45,16 @@ impl ApiKeys {
     }
 
     /// The database of the account that a request speaks for, by its `Authorization`. `None`: it
-    /// speaks for no account, and is refused where it must.
-    pub async fn home_of_request(&self, headers: &HeaderMap) -> Result<Option<usize>, HttpError> {
-        let found = self.keys.find_of(authorization(headers)).await;
+    /// speaks for no account, and is refused where it must. `client` is who sent it. Gives up at
+    /// `until`: a look-up that takes longer leaves the work too little time.
+    pub async fn home_of_request(
+        &self,
+        headers: &HeaderMap,
+        client: Option<IpAddr>,
+        until: Instant,
+    ) -> Result<Option<usize>, HttpError> {
+        let found = self.keys.find_of(authorization(headers), client, until);
+        let found = found.await;
         let found = found.map_err(|refusal| refused(refusal, ""))?;
         Ok(found.map(|account| account.database))
     }
@@ -79,14 +87,17 @@ impl ApiKeys {
         failed.map_or(Ok(None), Err)
     }
 
-    /// The account that a request speaks for, by its `Authorization`.
+    /// The account that a request speaks for, by its `Authorization`. Gives up at `until`.
     pub async fn authenticate(
         &self,
         headers: &HeaderMap,
         client: Option<IpAddr>,
+        until: Instant,
     ) -> Result<Account, HttpError> {
-        let found = self.keys.authenticate(authorization(headers), client).await;
-        found.map(Account::from).map_err(|refusal| {
+        let found = self
+            .keys
+            .authenticate(authorization(headers), client, until);
+        found.await.map(Account::from).map_err(|refusal| {
             let given = headers
                 .get(AUTHORIZATION)
                 .and_then(|value| value.to_str().ok());
@@ -96,12 +107,14 @@ impl ApiKeys {
     }
 
     /// The account that an API key speaks for, wherever it was given. `client` is who sent it.
+    /// Gives up at `until`.
     pub async fn account_of(
         &self,
         key: &str,
         client: Option<IpAddr>,
+        until: Instant,
     ) -> Result<Account, HttpError> {
-        let found = self.keys.account_of(key, client).await;
+        let found = self.keys.account_of(key, client, until).await;
         found
             .map(Account::from)
             .map_err(|refusal| refused(refusal, key))
@@ -131,6 +144,13 @@ impl ApiKeys {
         }
         Err(ApiError::explained(ErrorCode::RateLimited).into())
     }
+}
+
+/// Nothing is known of the account of a request in time.
+pub(super) fn too_slow() -> HttpError {
+    HttpError::failed_without_key(Failure::unavailable(
+        "the look-up of the API key takes too long",
+    ))
 }
 
 fn too_many_guesses() -> HttpError {
@@ -178,10 +198,11 @@ fn refused(refusal: Refusal<Failure>, key: &str) -> HttpError {
         Refusal::Invalid => ApiError::explained(ErrorCode::ApiKeyInvalid).into(),
         Refusal::TooMany => ApiError::new(
             ErrorCode::RateLimited,
-            "Too many requests with an API key that doesn't exist or was revoked came from this address. Check the \
+            "Too many requests with an API key that no account is known to have came from this address. Check the \
              key, and retry after Retry-After. Nothing was done.",
         )
         .into(),
+        Refusal::TooSlow => too_slow(),
         Refusal::LookUp(failure) => HttpError::failed_without_key(failure),
         Refusal::Ended => HttpError::failed_without_key(Failure::internal(
             "the task that looks API keys up has ended",

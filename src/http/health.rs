@@ -1,11 +1,21 @@
 //! Whether the process lives, and whether it can serve.
 
+use std::{collections::BTreeMap, time::Duration};
+
 use actix_web::{HttpResponse, web::Data};
-use futures_util::future::join_all;
+use futures_util::{StreamExt, stream::FuturesUnordered};
 use serde_json::{Map, Value, json};
+use tokio::time::{Instant, timeout_at};
 
 use super::{app::App, error::HttpResult, error_responses::errors};
-use crate::wire::error::{ApiError, ErrorCode};
+use crate::{
+    database::Unfit,
+    wire::error::{ApiError, ErrorCode},
+};
+
+/// How long a probe waits for a database that says nothing, once another one is fit: probes give up
+/// after a second or more.
+const SILENT_SHARD_LIMIT: Duration = Duration::from_millis(500);
 
 /// The process answers. Asks no database: a database that is down must not get every replica
 /// restarted.
@@ -39,7 +49,9 @@ pub async fn readyz(app: Data<App>) -> HttpResult {
                 status.insert("failing_workers".to_owned(), failing.into());
             }
             if !unfit.is_empty() {
-                let unfit = unfit.into_iter().collect::<Value>();
+                let unfit = unfit.into_iter();
+                let unfit = unfit.map(|(name, reason)| (name, reason.to_string()));
+                let unfit = unfit.collect::<Value>();
                 status.insert("unfit_shards".to_owned(), unfit);
             }
             Ok(HttpResponse::Ok().json(status))
@@ -49,19 +61,31 @@ pub async fn readyz(app: Data<App>) -> HttpResult {
 }
 
 /// Why this replica can't serve, or the shards that it can't serve from, each with the reason.
-pub(super) async fn readiness(app: &App) -> Result<Vec<(String, String)>, String> {
+pub(super) async fn readiness(app: &App) -> Result<BTreeMap<String, Unfit>, String> {
     if *app.stopping.borrow() {
         return Err("This replica is stopping.".to_owned());
     }
-    let looks = app.readiness.iter().map(async |(name, readiness)| {
-        let unfit = readiness.check().await.err()?;
-        Some((name.to_string(), unfit.to_string()))
-    });
-    let found = join_all(looks).await;
-    let databases = found.len();
-    let unfit: Vec<_> = found.into_iter().flatten().collect();
-    match &*unfit {
-        [(_, reason), ..] if unfit.len() == databases => Err(reason.clone()),
-        _ => Ok(unfit),
+    let looks = app.readiness.iter();
+    let mut looks: FuturesUnordered<_> = looks
+        .map(async |(name, readiness)| (name.to_string(), readiness.check().await))
+        .collect();
+    // Until it has answered.
+    let silent = |(name, _): &(_, _)| (ToString::to_string(name), Unfit::Unreachable);
+    let mut unfit: BTreeMap<_, _> = app.readiness.iter().map(silent).collect();
+    let until = Instant::now() + SILENT_SHARD_LIMIT;
+    loop {
+        let is_one_fit = unfit.len() < app.readiness.len();
+        let look = match is_one_fit {
+            true => timeout_at(until, looks.next()).await.ok().flatten(),
+            false => looks.next().await,
+        };
+        match look {
+            Some((name, Ok(()))) => _ = unfit.remove(&name),
+            Some((name, Err(reason))) => _ = unfit.insert(name, reason),
+            None if is_one_fit => return Ok(unfit),
+            None => break,
+        }
     }
+    let reason = unfit.into_values().next().unwrap_or(Unfit::Unreachable);
+    Err(reason.to_string())
 }

@@ -16,6 +16,7 @@ use actix_web::{
     middleware::Next,
     web,
 };
+use charge_once_connections::NoReply;
 use charge_once_edge as edge;
 use charge_once_request_log::LoggedOutcome;
 use charge_once_strict_params::card_numbers::holds_card_number;
@@ -88,7 +89,9 @@ pub async fn outermost<B: MessageBody + 'static>(
     if let Some(observation) = observation {
         observation.answered(response.status().as_u16(), outcome.as_str());
     }
-    if let Some(entry) = entry {
+    // The entry of a request that gets no reply is dropped with the request, and says so.
+    let is_sent = !response.response().extensions().contains::<NoReply>();
+    if let Some(entry) = entry.filter(|_| is_sent) {
         request_log::answered(&entry, response.response(), outcome);
     }
     stamp(response.headers_mut(), request_id, echoes);

@@ -82,14 +82,11 @@ impl Caller {
     }
 }
 
-/// The account that sends a request. Gives up at `until`: a look-up that takes longer leaves the
-/// work too little time.
-async fn caller(app: &App, request: &HttpRequest, until: Instant) -> Result<Account, HttpError> {
-    let client = client_of(request);
-    let look_up = app.api_keys.authenticate(request.headers(), client);
-    let account = tokio::time::timeout_at(until, look_up)
-        .await
-        .map_err(|_| too_slow())??;
+/// The account that sends a request.
+async fn caller(app: &App, request: &HttpRequest) -> Result<Account, HttpError> {
+    let (client, until) = (client_of(request), work_begins(app, request));
+    let look_up = app.api_keys.authenticate(request.headers(), client, until);
+    let account = look_up.await?;
     // It was found only now, or it moves: `shards::at_home` had another answer a moment ago.
     if account.database != app.number {
         return Err(HttpError::failed(FailureKind::Unavailable));
@@ -115,7 +112,7 @@ impl FromRequest for Caller {
         let request = request.clone();
         Box::pin(async move {
             let app = app(&request)?;
-            let account = caller(app, &request, before_work(app)).await?;
+            let account = caller(app, &request).await?;
             Ok(Self {
                 account: account.id,
                 dialect: Dialect::of_path(routed_path(&request)),
@@ -178,15 +175,14 @@ impl MutatingRequest {
         request: &HttpRequest,
         payload: web::Payload,
     ) -> Result<Self, HttpError> {
-        let until = before_work(app);
-        let account = caller(app, request, until).await?;
+        let account = caller(app, request).await?;
         let dialect = Dialect::of_path(routed_path(request));
         let Some(decoded_path) = storable_path(request) else {
             return Err(ApiError::explained(ErrorCode::RouteNotFound).into());
         };
         let headers = request.headers();
         let encoding = body::encoding(headers)?;
-        let bytes = read_body(headers, payload, app.body_limit, until).await?;
+        let bytes = read_body(headers, payload, app.body_limit, work_begins(app, request)).await?;
         let key = idempotency_key(request)?;
         request_log::has_key(request, &key);
         let observation = Observation::of(request);
@@ -267,10 +263,8 @@ pub async fn authenticate(
     api_key: &str,
     client: Option<IpAddr>,
 ) -> Result<Account, HttpError> {
-    let look_up = app.api_keys.account_of(api_key, client);
-    let account = tokio::time::timeout_at(before_work(app), look_up)
-        .await
-        .map_err(|_| too_slow())??;
+    let look_up = app.api_keys.account_of(api_key, client, before_work(app));
+    let account = look_up.await?;
     app.api_keys.check_rate(account.id)?;
     Ok(account)
 }
@@ -280,16 +274,25 @@ pub fn client_of(request: &HttpRequest) -> Option<IpAddr> {
     request.peer_addr().map(|address| address.ip())
 }
 
-pub(super) fn too_slow() -> HttpError {
-    HttpError::failed_without_key(Failure::unavailable(
-        "the look-up of the API key takes too long",
-    ))
-}
-
 /// When the work of a request that begins now must begin at the latest, so that it can end within
 /// the request's time.
 pub fn before_work(app: &App) -> Instant {
     Instant::now() + app.timeouts.before_work()
+}
+
+/// When the work of a request must begin, noted in the request by the first that asks.
+struct WorkBegins(Instant);
+
+/// As [`before_work`], and the same moment for all who ask about this request: what looks for its
+/// database, and what reads its API key and its body, share the time.
+pub(super) fn work_begins(app: &App, request: &HttpRequest) -> Instant {
+    let mut extensions = request.extensions_mut();
+    if let Some(WorkBegins(until)) = extensions.get() {
+        return *until;
+    }
+    let until = before_work(app);
+    extensions.insert(WorkBegins(until));
+    until
 }
 
 /// The parameters of a read, from its query.

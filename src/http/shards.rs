@@ -12,14 +12,16 @@ use actix_web::{
     middleware::Next,
     web::Data,
 };
+use charge_once_edge::routed_path;
 use charge_once_request_log::Entry;
 use tokio::time::timeout_at;
 
 use super::{
+    api_keys::too_slow,
     app::{App, Apps},
     error::HttpError,
     pages::authenticate,
-    request::{before_work, client_of, too_slow},
+    request::{client_of, work_begins},
 };
 
 /// The `App` of each database, as handlers extract it. One of these for each worker thread.
@@ -48,9 +50,7 @@ pub async fn at_home<B: MessageBody + 'static>(
     if let Some(homes) = homes
         && let [(first, _), _, ..] = &*homes.0
     {
-        let finding = home_of(first, &request);
-        let found = timeout_at(before_work(first), finding).await;
-        let home = found.map_err(|_| too_slow())??;
+        let home = home_of(first, &request).await?;
         if let Some((app, data)) = home.and_then(|home| homes.0.get(home)) {
             if let Some(entry) = request.extensions().get::<Entry>()
                 && let Some(log) = &app.request_log
@@ -68,17 +68,22 @@ async fn home_of(app: &App, request: &ServiceRequest) -> Result<Option<usize>, H
     if matches!(request.path(), "/livez" | "/readyz") {
         return Ok(None);
     }
-    match authenticate::account_in(request.path()) {
+    let (client, until) = (
+        client_of(request.request()),
+        work_begins(app, request.request()),
+    );
+    match authenticate::account_in(routed_path(request.request())) {
         Some(account) => {
-            let client = client_of(request.request());
             app.api_keys.check_waiting(client)?;
-            let found = app.api_keys.home_of(account).await;
-            if found.is_err() {
-                // An account that no database in reach has may be made up.
-                app.api_keys.check_stranger(client)?;
-            }
-            found
+            // While a database is down, its accounts can't be told from made-up ones, and are not
+            // counted: behind a proxy, all holders are one address. Such a look-up has no more than a
+            // stranger's share of the connections.
+            let finding = timeout_at(until, app.api_keys.home_of(account));
+            finding.await.map_err(|_| too_slow())?
         }
-        None => app.api_keys.home_of_request(request.headers()).await,
+        None => {
+            let keys = &app.api_keys;
+            keys.home_of_request(request.headers(), client, until).await
+        }
     }
 }

@@ -150,7 +150,9 @@ error_codes! {
     ResourceMissing = "resource_missing", 404, InvalidRequest:
         "This account has no such object.";
     RouteNotFound = "route_not_found", 404, InvalidRequest:
-        "There is nothing at this path. The message says so if Stripe has something there.";
+        "There is nothing at this path. The message says so if Stripe has something there. Of Stripe's resources, \
+         there are charges, customers, events, payment_intents, payment_methods, refunds, setup_intents and \
+         webhook_endpoints.";
     MethodNotAllowed = "method_not_allowed", 405, InvalidRequest:
         "The path exists, but not with this method; the Allow header lists those it has.";
     RequestTimeout = "request_timeout", 408, InvalidRequest:

@@ -119,6 +119,7 @@ const PATHS: &[&str] = &[
     "accounts",
     "apple_pay/domains",
     "application_fees",
+    "apps/installs",
     "apps/secrets",
     "balance",
     "balance_settings",
@@ -127,12 +128,14 @@ const PATHS: &[&str] = &[
     "billing/credit_balance_summary",
     "billing/credit_balance_transactions",
     "billing/credit_grants",
+    "billing/feedback_options",
     "billing/meter_event_adjustments",
     "billing/meter_events",
     "billing/meters",
     "billing_portal/configurations",
     "billing_portal/sessions",
     "charges/{id}/dispute",
+    "charges/{id}/refunds/{id}",
     "checkout/sessions",
     "climate/orders",
     "climate/products",
@@ -179,6 +182,7 @@ const PATHS: &[&str] = &[
     "issuing/transactions",
     "mandates",
     "payment_attempt_records",
+    "payment_intents/{id}/amount_details_line_items",
     "payment_intents/{id}/apply_customer_balance",
     "payment_intents/{id}/increment_authorization",
     "payment_intents/{id}/verify_microdeposits",
@@ -189,10 +193,12 @@ const PATHS: &[&str] = &[
     "payouts",
     "plans",
     "prices",
+    "product_catalog",
     "products",
     "promotion_codes",
     "quotes",
     "radar/early_fraud_warnings",
+    "radar/payment_evaluations",
     "radar/value_list_items",
     "radar/value_lists",
     "refunds/{id}/cancel",
@@ -207,7 +213,9 @@ const PATHS: &[&str] = &[
     "subscription_items",
     "subscription_schedules",
     "subscriptions",
+    "tax/associations",
     "tax/calculations",
+    "tax/locations",
     "tax/registrations",
     "tax/settings",
     "tax/transactions",
@@ -217,12 +225,19 @@ const PATHS: &[&str] = &[
     "terminal/configurations",
     "terminal/connection_tokens",
     "terminal/locations",
+    "terminal/onboarding_links",
     "terminal/readers",
     "test_helpers",
+    "three_d_secure",
     "tokens",
     "topups",
     "transfers",
     "treasury",
+    "v2/billing",
+    "v2/commerce",
+    "v2/core",
+    "v2/money_management",
+    "v2/test_helpers",
 ];
 
 /// Resources that Stripe searches at `/search`, which would else be the id of one.
@@ -265,7 +280,8 @@ pub fn path(path: &str, is_offered: impl Fn(&str) -> bool) -> Option<String> {
     }
     let mut known = PATHS.iter().filter(|pattern| begins_like(path, pattern));
     let missing = known.find(|pattern| !is_offered(&format!("/{pattern}")))?;
-    let name = match missing.contains('{') {
+    let is_no_name = missing.contains('{') || missing.starts_with("v2/");
+    let name = match is_no_name {
         true => format!("/{missing}"),
         false => missing.replace(['/', '_'], " "),
     };
@@ -303,6 +319,7 @@ mod tests {
             ("/subscriptions/search", doesnt("subscriptions")),
             ("/tax_ids", doesnt("tax ids")),
             ("/checkout/sessions/cs_1", doesnt("checkout sessions")),
+            ("/v2/core/event_destinations", doesnt("/v2/core")),
             ("/refunds/re_1/cancel", doesnt("/refunds/{id}/cancel")),
             (
                 "/payment_intents/pi_1/increment_authorization",

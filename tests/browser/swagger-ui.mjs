@@ -4,13 +4,15 @@
 
 import assert from 'node:assert/strict';
 import { launch } from './launch.mjs';
+import { PHONE, assertFits } from './look.mjs';
 
 const FORM = 'application/x-www-form-urlencoded';
 
 const { CHARGE_ONCE_URL: url, DEV_API_KEY: apiKey, CHROMIUM, SCREENSHOT } = process.env;
 
 const browser = await launch(CHROMIUM);
-const page = await browser.newPage({ viewport: { width: 1280, height: 1400 } });
+const TALL = { width: 1280, height: 1400 };
+const page = await browser.newPage({ viewport: TALL });
 page.setDefaultTimeout(90_000);
 
 const errors = [];
@@ -72,7 +74,15 @@ try {
   const height = await page.evaluate(() => document.documentElement.scrollHeight);
   assert.ok(height <= 1600, `the page is ${height} pixels high`);
 
+  // No bar for another document, and on a phone, nothing is wider than the screen.
+  assert.equal(await page.locator('.topbar').count(), 0);
+  await page.setViewportSize(PHONE);
+  await assertFits(page, 'Swagger UI on a phone');
+  await page.screenshot({ path: SCREENSHOT.replace('.png', '-phone.png') });
+  await page.setViewportSize(TALL);
+
   await page.locator('.auth-wrapper .authorize').click();
+  assert.equal(await page.locator('.auth-container').count(), 1, 'more forms than one for the API key');
   await page.locator('.modal-ux').getByText('sk_test_').first().waitFor();
   const bearer = page.locator('.auth-container', { has: page.locator('#auth-bearer-value') });
   await bearer.locator('#auth-bearer-value').fill(apiKey);
@@ -90,6 +100,7 @@ try {
   assert.match(first.body.id, /^ch_/);
   assert.equal(first.body.status, 'succeeded');
   assert.equal(first.headers['idempotent-replayed'], undefined);
+  assert.equal(await charges.locator('.replayed').count(), 0);
 
   // A second click is what a retry looks like from here: the key is still the same.
   await charges.locator('.btn-clear').click();
@@ -97,7 +108,8 @@ try {
   assert.equal(second.headers['idempotent-replayed'], 'true');
   assert.deepEqual(second.body, first.body);
   assert.equal(await story(charges), `/console/keys/${firstKey}`);
-  await charges.getByText('idempotent-replayed: true').first().scrollIntoViewIfNeeded();
+  // Its headers say so below the fold, and a badge above the reply.
+  await charges.locator('.replayed').scrollIntoViewIfNeeded();
   await page.screenshot({ path: SCREENSHOT });
 
   // Another card is another operation: choosing one makes a fresh key, by itself.

@@ -12,6 +12,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use moka::sync::Cache;
 use sqlx::PgPool;
+use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 use crate::{
@@ -78,6 +79,8 @@ pub enum Refusal<E> {
     TooMany,
     /// The key could not be looked up: nothing is known of it. 503.
     LookUp(E),
+    /// Nor was there an answer in time. 503.
+    TooSlow,
     /// The task that looks keys up has ended, with its runtime or by a panic. 500.
     Ended,
 }
@@ -106,7 +109,9 @@ impl<D: Database> ApiKeys<D> {
 
     /// Looks keys up as [`ApiKeys::of`] does, in several databases, of which each has accounts of
     /// its own with their keys. A key that one of them has is found while others are down, and a key
-    /// is refused as no one's only when all of them have said so. Panics outside a Tokio runtime.
+    /// is refused as no one's only when all of them have said so. While one is down, a key that the
+    /// others don't have counts as a failure, or it could be guessed without a limit meanwhile.
+    /// Panics outside a Tokio runtime.
     pub fn of_several(databases: Vec<D>, shape: KeyShape, limits_failures: bool) -> Self {
         Self {
             failed: RateLimit::new(limits_failures.then_some(FAILURES)),
@@ -139,39 +144,51 @@ impl<D: Database> ApiKeys<D> {
 
     /// The account that a request speaks for, by `Authorization: Bearer` (RFC 6750) or Basic (RFC
     /// 7617) with the key as the user name and an empty password. `authorization`: the values of
-    /// all such headers, where one that is no text is empty. `client` is who sent it.
+    /// all such headers, where one that is no text is empty. `client` is who sent it. Gives up at
+    /// `until`.
     pub async fn authenticate<'a>(
         &self,
         authorization: impl IntoIterator<Item = &'a str>,
         client: Option<IpAddr>,
+        until: Instant,
     ) -> Result<Account, Refusal<D::Error>> {
-        self.account_of(&only_key(authorization)?, client).await
+        self.account_of(&only_key(authorization)?, client, until)
+            .await
     }
 
     /// The account that a request speaks for, as [`ApiKeys::authenticate`] finds it, if it is known
-    /// to speak for one. A failure is not counted: the request is authenticated later.
+    /// to speak for one. That it is no one's is not counted: the request is authenticated later.
     pub async fn find_of<'a>(
         &self,
         authorization: impl IntoIterator<Item = &'a str>,
+        client: Option<IpAddr>,
+        until: Instant,
     ) -> Result<Option<Account>, Refusal<D::Error>> {
         match only_key::<D::Error>(authorization) {
-            Ok(key) => self.find(&key).await,
+            Ok(key) => self.find(&key, client, until).await,
             Err(_) => Ok(None),
         }
     }
 
     /// The account that an API key speaks for, wherever it was given. `client` is who sent it.
+    /// Gives up at `until`.
     pub async fn account_of(
         &self,
         key: &str,
         client: Option<IpAddr>,
+        until: Instant,
     ) -> Result<Account, Refusal<D::Error>> {
-        let found = self.find(key).await?;
+        let found = self.find(key, client, until).await?;
         // Only now: an account's key is never refused for what its address did before.
-        found.ok_or_else(|| match client {
+        found.ok_or_else(|| self.counted(client, Refusal::Invalid))
+    }
+
+    /// Counts a failure of a client, and returns what it is told.
+    fn counted(&self, client: Option<IpAddr>, refusal: Refusal<D::Error>) -> Refusal<D::Error> {
+        match client {
             Some(client) if !self.failed.has_room(network(client)) => Refusal::TooMany,
-            Some(_) | None => Refusal::Invalid,
-        })
+            Some(_) | None => refusal,
+        }
     }
 
     /// The database of an account that a key was found for within [`REMEMBERED_FOR`].
@@ -197,7 +214,12 @@ impl<D: Database> ApiKeys<D> {
         self.waiting.contains_key(&network(client))
     }
 
-    async fn find(&self, key: &str) -> Result<Option<Account>, Refusal<D::Error>> {
+    async fn find(
+        &self,
+        key: &str,
+        client: Option<IpAddr>,
+        until: Instant,
+    ) -> Result<Option<Account>, Refusal<D::Error>> {
         if !self.shape.fits(key) {
             return Ok(None);
         }
@@ -213,7 +235,8 @@ impl<D: Database> ApiKeys<D> {
         if let Some(account) = known
             && let Some(database) = self.databases.get(account.database)
         {
-            let asked = database.find(vec![hash], Some(account)).await;
+            let asked = timeout_at(until, database.find(vec![hash], Some(account))).await;
+            let asked = asked.map_err(|_| Refusal::TooSlow)?;
             found = asked.map_err(Refusal::LookUp)?.remove(&hash);
             found = found.map(|found| Account {
                 database: account.database,
@@ -221,7 +244,7 @@ impl<D: Database> ApiKeys<D> {
             });
         }
         if found.is_none() && (known.is_none() || self.databases.len() > 1) {
-            found = self.ask_all(hash).await?;
+            found = self.ask_all(hash, client, until).await?;
         }
         if let Some(account) = found {
             self.remembered.insert(hash, account);
@@ -235,20 +258,37 @@ impl<D: Database> ApiKeys<D> {
     }
 
     /// Asks all databases at once. The first one that has the key is enough.
-    async fn ask_all(&self, hash: KeyHash) -> Result<Option<Account>, Refusal<D::Error>> {
+    async fn ask_all(
+        &self,
+        hash: KeyHash,
+        client: Option<IpAddr>,
+        until: Instant,
+    ) -> Result<Option<Account>, Refusal<D::Error>> {
         let asked = self.unknown.iter().enumerate();
         let mut answers: FuturesUnordered<_> = asked
             .map(|(database, keys)| async move { (database, keys.find_account(hash).await) })
             .collect();
-        let mut failed = None;
-        while let Some((database, answer)) = answers.next().await {
-            match answer {
-                Ok(Some(found)) => return Ok(Some(Account { database, ..found })),
-                Ok(None) => {}
-                Err(refusal) => failed = Some(refusal),
+        let (mut failed, mut is_a_guess) = (None, false);
+        while !answers.is_empty() {
+            match timeout_at(until, answers.next()).await {
+                Ok(Some((database, Ok(Some(found))))) => {
+                    return Ok(Some(Account { database, ..found }));
+                }
+                Ok(Some((_, Ok(None)))) => is_a_guess = true,
+                Ok(Some((_, Err(refusal)))) => failed = Some(refusal),
+                Ok(None) => break,
+                Err(_) => {
+                    failed = Some(Refusal::TooSlow);
+                    break;
+                }
             }
         }
-        failed.map_or(Ok(None), Err)
+        match failed {
+            None => Ok(None),
+            Some(refusal) if is_a_guess => Err(self.counted(client, refusal)),
+            // All are down, and a client that has the key of an account is told so.
+            Some(refusal) => Err(refusal),
+        }
     }
 }
 
@@ -293,13 +333,21 @@ fn network(address: IpAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use std::sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    };
 
     use super::*;
     use crate::unknown_keys::{BATCH_KEYS, PAUSE};
 
     const SHAPE: KeyShape = KeyShape::with_prefix("sk_test_");
     const KEY: &str = "sk_test_12345678";
+    /// Far enough away.
+    fn later() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
     const ACCOUNT: Account = Account {
         id: Uuid::from_u128(7),
         is_test: false,
@@ -352,7 +400,10 @@ mod tests {
             format!("bearer   {KEY} "),
             basic(&format!("{KEY}:")),
         ] {
-            assert_eq!(keys.authenticate([&*good], None).await, Ok(ACCOUNT));
+            assert_eq!(
+                keys.authenticate([&*good], None, later()).await,
+                Ok(ACCOUNT)
+            );
         }
         let bad = [
             String::new(),
@@ -363,12 +414,15 @@ mod tests {
             "Basic ?".to_owned(),
         ];
         for bad in &bad {
-            let refused = keys.authenticate([&**bad], None).await;
+            let refused = keys.authenticate([&**bad], None, later()).await;
             assert_eq!(refused, Err(Refusal::Invalid), "{bad}");
         }
-        assert_eq!(keys.authenticate([], None).await, Err(Refusal::Missing));
+        assert_eq!(
+            keys.authenticate([], None, later()).await,
+            Err(Refusal::Missing)
+        );
         let twice = format!("Bearer {KEY}");
-        let refused = keys.authenticate([&*twice, &*twice], None).await;
+        let refused = keys.authenticate([&*twice, &*twice], None, later()).await;
         assert_eq!(refused, Err(Refusal::Invalid));
     }
 
@@ -378,8 +432,8 @@ mod tests {
         let keys = ApiKeys::of(database.clone(), SHAPE, false);
         let began = std::time::Instant::now();
         for _ in 0..3 {
-            assert_eq!(keys.account_of(KEY, None).await, Ok(ACCOUNT));
-            let refused = keys.account_of("sk_test_stranger", None).await;
+            assert_eq!(keys.account_of(KEY, None, later()).await, Ok(ACCOUNT));
+            let refused = keys.account_of("sk_test_stranger", None, later()).await;
             assert_eq!(refused, Err(Refusal::Invalid));
         }
         if began.elapsed() < REFUSED_FOR {
@@ -390,7 +444,7 @@ mod tests {
         for number in 0..2 * BATCH_KEYS {
             let keys = keys.clone();
             let stranger = format!("sk_test_stranger_{number}");
-            waiting.spawn(async move { keys.account_of(&stranger, None).await });
+            waiting.spawn(async move { keys.account_of(&stranger, None, later()).await });
         }
         while let Some(refused) = waiting.join_next().await {
             assert!(matches!(refused, Ok(Err(Refusal::Invalid))), "{refused:?}");
@@ -404,8 +458,15 @@ mod tests {
     /// One of two databases.
     #[derive(Clone)]
     struct OneOfTwo {
-        is_down: bool,
+        is_down: Arc<AtomicBool>,
         has_key: bool,
+    }
+
+    impl OneOfTwo {
+        fn new(is_down: bool, has_key: bool) -> Self {
+            let is_down = Arc::new(is_down.into());
+            Self { is_down, has_key }
+        }
     }
 
     impl Database for OneOfTwo {
@@ -416,7 +477,7 @@ mod tests {
             hashes: Vec<KeyHash>,
             _: Option<Account>,
         ) -> Result<HashMap<KeyHash, Account>, Self::Error> {
-            if self.is_down {
+            if self.is_down.load(Ordering::SeqCst) {
                 return Err("down");
             }
             let found = hashes.into_iter().filter(|_| self.has_key);
@@ -426,7 +487,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_key_is_no_one_s_only_when_each_database_says_so() {
-        let database = |is_down, has_key| OneOfTwo { is_down, has_key };
+        let database = OneOfTwo::new;
         let theirs = Account {
             database: 1,
             ..ACCOUNT
@@ -447,7 +508,7 @@ mod tests {
             ),
         ] {
             let keys = ApiKeys::of_several(vec![first, second], SHAPE, false);
-            assert_eq!(keys.account_of(KEY, None).await, expected);
+            assert_eq!(keys.account_of(KEY, None, later()).await, expected);
         }
     }
 
@@ -461,10 +522,37 @@ mod tests {
             let keys = ApiKeys::of(Asked::default(), SHAPE, limits_failures);
             let mut last = Ok(ACCOUNT);
             for _ in 0..1000 {
-                last = keys.account_of("guess", client).await;
+                last = keys.account_of("guess", client, later()).await;
             }
             assert_eq!(last, expected);
-            assert_eq!(keys.account_of(KEY, client).await, Ok(ACCOUNT));
+            assert_eq!(keys.account_of(KEY, client, later()).await, Ok(ACCOUNT));
         }
+    }
+
+    #[tokio::test]
+    async fn while_a_database_is_down_guesses_are_counted_and_its_accounts_are_not_refused() {
+        let client = Some(IpAddr::from([192, 0, 2, 7]));
+        let (up, other) = (OneOfTwo::new(false, false), OneOfTwo::new(false, true));
+        let down = Arc::clone(&other.is_down);
+        let keys = ApiKeys::of_several(vec![up.clone(), other], SHAPE, true);
+        assert!(keys.account_of(KEY, client, later()).await.is_ok());
+        down.store(true, Ordering::SeqCst);
+        keys.remembered.invalidate_all();
+        let guess = async |number: usize| {
+            let guess = format!("sk_test_a_guess_{number}");
+            keys.account_of(&guess, client, later()).await
+        };
+        assert_eq!(guess(0).await, Err(Refusal::LookUp("down")));
+        let mut refused = 0;
+        for number in 1..100 {
+            refused += usize::from(guess(number).await == Err(Refusal::TooMany));
+        }
+        assert!(refused > 0);
+        let known = keys.account_of(KEY, client, later()).await;
+        assert_eq!(known, Err(Refusal::LookUp("down")));
+
+        // Nothing tells a guess from a key while none of them answers.
+        up.is_down.store(true, Ordering::SeqCst);
+        assert_eq!(guess(100).await, Err(Refusal::LookUp("down")));
     }
 }

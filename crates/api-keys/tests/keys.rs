@@ -7,6 +7,7 @@ use charge_once_api_keys::{
     insert_key, insert_test_account, list_keys, migrate, revoke_key, take_up_dev_key,
 };
 use sqlx::{PgConnection, PgPool, pool::PoolConnection};
+use tokio::time::{Duration, Instant};
 use uuid::Uuid;
 
 const SHAPE: KeyShape = KeyShape::with_prefix("sk_test_");
@@ -27,13 +28,17 @@ async fn a_key_speaks_for_its_account_until_it_is_revoked(pool: PgPool) {
     let key = create_key(&mut connection, "shop", SHAPE).await.unwrap();
     let account = ensure_account(&mut connection, "shop").await.unwrap();
     let keys = ApiKeys::of(pool.clone(), SHAPE, true);
-    assert_eq!(keys.account_of(&key, None).await.unwrap().id, account);
+    let until = Instant::now() + Duration::from_secs(60);
+    assert_eq!(
+        keys.account_of(&key, None, until).await.unwrap().id,
+        account
+    );
     assert!(!insert_key(&mut connection, account, &key).await.unwrap());
 
     assert!(revoke_key(&mut connection, &key).await.unwrap());
     assert!(!revoke_key(&mut connection, &key).await.unwrap());
     let fresh = ApiKeys::of(pool.clone(), SHAPE, true);
-    let refused = fresh.account_of(&key, None).await;
+    let refused = fresh.account_of(&key, None, until).await;
     assert!(matches!(refused, Err(Refusal::Invalid)), "{refused:?}");
 
     let listed = list_keys(&mut connection).await.unwrap();

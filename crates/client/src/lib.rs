@@ -1,24 +1,4 @@
-//! The client's half of the promise.
-//!
-//! Promise: an operation has its key before it is first sent, and is sent again only under that key
-//! and byte for byte; with a [`KeyStore`] also by a process that is started after this one was
-//! killed. No call makes a second key for anything. What isn't known is said to be unknown.
-//!
-//! ```no_run
-//! # async fn pay() -> Result<(), charge_once_client::Error> {
-//! use charge_once_client::{Client, FileKeyStore, NewCharge};
-//!
-//! let client = Client::builder("http://127.0.0.1:8080", "sk_test_charge_once_dev")
-//!     .key_store(FileKeyStore::open("payments-in-progress")?)
-//!     .build()?;
-//! for resumed in client.resume().await? {
-//!     // What an earlier process began has an outcome now, or a person must look at it.
-//! }
-//! let payment = client.create_charge(&NewCharge::new(2000, "usd"))?;
-//! let charge = payment.send().await?;
-//! # Ok(())
-//! # }
-//! ```
+#![doc = include_str!("../README.md")]
 
 mod calls;
 mod error;

@@ -7,7 +7,7 @@ use super::{
     Delivery, Server, WebhookEndpoint,
     error::ConsoleError,
     form::Form,
-    layout::{self, Section, state, table, time},
+    layout::{self, Section, resource, shortened, state, table, time},
     query_value,
     visitor::Visitor,
 };
@@ -32,41 +32,56 @@ pub(super) async fn show(
     };
     let older = deliveries.len() > PAGE_ROWS;
     let shown = deliveries.get(..PAGE_ROWS).unwrap_or(&deliveries);
+    let body = html! {
+        h1 { "Webhooks" }
+        @if let Some(problem) = retried(&request) { p .says role="status" { (problem) } }
+        @if !endpoints.is_empty() {
+            h2 { "Endpoints" }
+            (table("Webhook endpoints", &["Endpoint", "URL", "State", "Events"], &html! {
+                @for one in &endpoints { (endpoint(one)) }
+            }))
+        }
+        h2 { "Deliveries" }
+        (deliveries_table(shown))
+        @if let (true, Some(last)) = (older, shown.last()) {
+            p { a href={ "/console/deliveries?before=" (last.id) } { "Older deliveries" } }
+        }
+    };
+    Ok(layout::page("Webhooks", Some(Section::Webhooks), &body))
+}
+
+/// Deliveries, each with a button that makes it due, unless it was delivered.
+pub(super) fn deliveries_table(deliveries: &[Delivery]) -> Markup {
     let columns = [
         "Created (UTC)",
         "Event",
         "Endpoint",
         "State",
-        "Attempts",
-        "Last answer",
+        "Answers",
         "Next attempt (UTC)",
         "Action",
     ];
-    let body = html! {
-        h1 { "Webhook deliveries" }
-        @if let Some(problem) = retried(&request) { p role="status" { (problem) } }
-        @if !endpoints.is_empty() {
-            (table("Webhook endpoints", &["Endpoint", "URL", "State", "Events"], &html! {
-                @for one in &endpoints { (endpoint(one)) }
-            }))
-        }
-        @if shown.is_empty() {
+    html! {
+        @if deliveries.is_empty() {
             p {
                 "There is none. Make a webhook endpoint with " code { "POST /webhook_endpoints" }
-                ", and events are sent to it."
+                ", and events are sent to it from then on. Or let "
+                code { "charge-once webhooks listen" } " show them in a terminal."
             }
         } @else {
-            (table("Webhook deliveries", &columns, &html! { @for one in shown { (row(one)) } }))
+            (table("Webhook deliveries", &columns, &html! { @for one in deliveries { (row(one)) } }))
         }
-        @if let (true, Some(last)) = (older, shown.last()) {
-            p { a href={ "/console/deliveries?before=" (last.id) } { "Older deliveries" } }
+    }
+}
+
+/// How often it was tried, and what the last attempt got.
+pub(super) fn answers(delivery: &Delivery) -> Markup {
+    html! {
+        @if let Some(answer) = &delivery.last_answer {
+            @if delivery.attempts > 1 { (delivery.attempts) " attempts, the last: " }
+            (answer)
         }
-    };
-    Ok(layout::page(
-        "Webhook deliveries",
-        Some(Section::Deliveries),
-        &body,
-    ))
+    }
 }
 
 /// Makes a delivery due now.
@@ -99,7 +114,7 @@ fn retried(request: &HttpRequest) -> Option<&'static str> {
 fn endpoint(endpoint: &WebhookEndpoint) -> Markup {
     html! {
         tr {
-            td { code { (endpoint.id) } }
+            td { (resource(&endpoint.id)) }
             td .wide { (endpoint.url) }
             td { (state(endpoint.status)) }
             td .wide {
@@ -113,14 +128,16 @@ fn endpoint(endpoint: &WebhookEndpoint) -> Markup {
 }
 
 fn row(delivery: &Delivery) -> Markup {
+    let link = |path: &str, id: &str, shown: Markup| {
+        html! { a href={ "/console/" (path) "/" (id) } title=(id) { (shown) } }
+    };
     html! {
         tr {
             td { (time(delivery.created_at)) }
-            td { (delivery.event_type) br; code { (delivery.event) } }
-            td { code { (delivery.endpoint) } }
+            td { (link("events", &delivery.event, html! { (delivery.event_type) })) }
+            td .mono { (link("webhook_endpoints", &delivery.endpoint, html! { (shortened(&delivery.endpoint)) })) }
             td { (state(delivery.status)) }
-            td .number { (delivery.attempts) }
-            td .wide { @if let Some(answer) = &delivery.last_answer { (answer) } }
+            td .wide { (answers(delivery)) }
             td { @if let Some(at) = delivery.next_attempt_at { (time(at)) } }
             td {
                 @if delivery.status != "succeeded" {

@@ -77,6 +77,12 @@ impl ResponseError for ConsoleError {
         let body = html! {
             h1 { (title) }
             p { (self) }
+            @if let Self::Missing = self {
+                p {
+                    "Compare the id with the one that the API answered, and sign in with an API key of the \
+                     account that made it. Keys go when they expire, and rows of the log after a day."
+                }
+            }
             p { a href="/console" { "Back to the console" } }
         };
         layout::bare_page(status, title, &body)

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use super::{
     Server,
     error::ConsoleError,
-    layout::{self, Section, key_path, resource, state, table, time},
+    layout::{self, Section, key_link, resource, short, state, table, time},
     visitor::Visitor,
 };
 
@@ -44,7 +44,10 @@ pub(super) async fn show(
              retry with the same key is safe at any time."
         }
         @if leased.is_empty() && here.is_empty() {
-            p { "There is none." }
+            p {
+                "There is none. A charge with the card " code { "tok_slow" } " is in flight for a moment: send one \
+                 in the playground, and open this page meanwhile."
+            }
         } @else {
             (table("Keys in flight", &columns, &rows))
         }
@@ -56,8 +59,8 @@ fn row(key: &str, request: &KnownRequest, now: DateTime<Utc>) -> Markup {
     let since = request.created_at;
     html! {
         tr {
-            td .wide { a href=(key_path(key)) { (key) } }
-            td { (request.method) " " (request.path) }
+            td { (key_link(key)) }
+            td { (request.method) " " (short(&request.path)) }
             td { (state("pending")) }
             td { @if let Some(since) = since { (time(since)) } }
             td .number { @if let Some(since) = since { (lasted(since, now)) } }
@@ -91,8 +94,8 @@ fn leased_row(one: &LeasedKey, now: DateTime<Utc>) -> Markup {
     let since = one.request.created_at;
     html! {
         tr {
-            td .wide { a href=(key_path(&one.key)) { (one.key) } }
-            td { (one.request.method) " " (one.request.path) }
+            td { (key_link(&one.key)) }
+            td { (one.request.method) " " (short(&one.request.path)) }
             td { (state(word)) }
             td { @if let Some(since) = since { (time(since)) } }
             td .number { @if let Some(since) = since { (lasted(since, now)) } }

@@ -1,17 +1,19 @@
-//! One key's story: its first request, what is stored, and what came of every request with it.
+//! One key's story: its requests as bars in time, and what was committed under it.
 
 use actix_web::{HttpRequest, HttpResponse, web};
 use charge_once_idempotency::{IdempotencyKey, Inspected, KnownRequest, Record, Reply};
+use chrono::{DateTime, Utc};
 use maud::{Markup, html};
-use percent_encoding::percent_decode_str;
 
 use super::{
-    Happened, Logged, Server, Story,
+    Delivery, Happened, Logged, Server, Story,
+    deliveries::answers,
     error::ConsoleError,
-    layout::{self, resource, state, table, time},
+    last_segment,
+    layout::{self, Section, encoded, folded, heading, mood, resource, short, state, table, time},
     masked,
-    objects::happened_table,
-    requests::milliseconds,
+    requests::{outcome, took},
+    timeline::{Axis, Span},
     visitor::Visitor,
 };
 
@@ -27,56 +29,104 @@ pub(super) async fn show(
     visitor: Visitor,
     request: HttpRequest,
 ) -> Result<HttpResponse, ConsoleError> {
-    // As it was sent: the router's own text is decoded but for `%`, `/` and `+`.
-    let segment = request.uri().path().rsplit('/').next().unwrap_or_default();
-    let key: Vec<u8> = percent_decode_str(segment).collect();
-    let key = IdempotencyKey::parse(&key).map_err(|_| ConsoleError::Missing)?;
+    let key = IdempotencyKey::parse(&last_segment(&request)).map_err(|_| ConsoleError::Missing)?;
     let text = key.as_str().to_owned();
+    let story = server.story(visitor.account, key, REQUESTS_MAX).await?;
     let Story {
-        found,
-        requests,
-        events,
-    } = server.story(visitor.account, key, REQUESTS_MAX).await?;
+        found, requests, ..
+    } = &story;
     if requests.is_empty() && matches!(found, Inspected::Nothing) {
         return Err(ConsoleError::Missing);
     }
+    let leader = found.request().map(|first| first.request_id);
     let body = html! {
         h1 { "The story of " code { (text) } }
-        p .says { (summary(&found, &requests)) }
-        (what_is_stored(&found))
+        p .says { (summary(found, requests)) }
         h2 { "Requests with this key" }
         @if requests.is_empty() {
             p { "None is in the log. It keeps requests for a day unless it was told otherwise." }
         } @else {
-            (table("Requests with this key", &REQUEST_COLUMNS, &html! {
-                @for request in &requests { (row(request)) }
-            }))
+            (picture(requests, leader.as_deref()))
         }
-        h2 { "Events" }
-        (told(&events))
-        @if let Inspected::Completed(record) = &found { (stored_reply(record)) }
+        h2 { "Committed under this key" }
+        (committed(&story, &text))
+        (facts(found))
+        @if let Inspected::Completed(record) = found { (stored_reply(record)) }
     };
-    Ok(layout::page("The story of a key", None, &body))
+    Ok(layout::page(
+        "The story of a key",
+        Some(Section::Requests),
+        &body,
+    ))
 }
 
-const REQUEST_COLUMNS: [&str; 6] = [
-    "Time (UTC)",
-    "Request",
-    "Path",
-    "Status",
-    "Outcome",
-    "Milliseconds",
-];
+/// The requests as bars.
+fn picture(requests: &[Logged], leader: Option<&str>) -> Markup {
+    let span = |request: &Logged| -> Span {
+        let from = request.came_at.timestamp_micros();
+        let took = i64::try_from(request.duration.as_micros()).unwrap_or(i64::MAX);
+        (from, from.saturating_add(took))
+    };
+    let spans: Vec<_> = requests.iter().map(span).collect();
+    let axis = Axis::of(&spans);
+    let led = requests.iter().find(|one| Some(one.id.as_str()) == leader);
+    let led = led.map(span);
+    let rows = html! {
+        @for (request, span) in requests.iter().zip(spans) {
+            @let is_leader = Some(request.id.as_str()) == leader;
+            @let waited = led.filter(|led| !is_leader && waits(request, span, *led)).map(|led| led.1);
+            tr {
+                td { (time(request.came_at)) }
+                td .picture { (axis.bar(span, waited, mood(outcome(request)))) }
+                td { (role(request, is_leader, waited.is_some())) }
+                td { @if let Some(status) = request.status { (status) } }
+                td .number { (took(request)) }
+                td { (request.method) " " (short(&request.path)) }
+                td .mono { (short(&request.id)) }
+            }
+        }
+    };
+    html! {
+        div .scroll tabindex="0" role="region" aria-label="Requests with this key" {
+            table {
+                thead {
+                    tr {
+                        th scope="col" { (heading("Time (UTC)")) }
+                        th scope="col" { (axis.heading()) }
+                        th scope="col" { "What it did" }
+                        th scope="col" { "Status" }
+                        th scope="col" { "ms" }
+                        th scope="col" { "Path" }
+                        th scope="col" { "Request" }
+                    }
+                }
+                tbody { (rows) }
+            }
+        }
+    }
+}
+
+/// Whether a duplicate came while the leader was at work, and got its reply.
+fn waits(request: &Logged, span: Span, led: Span) -> bool {
+    request.outcome == "replayed" && span.0 < led.1
+}
+
+/// What a request did, in words.
+fn role(request: &Logged, is_leader: bool, waited: bool) -> Markup {
+    let outcome = outcome(request);
+    match outcome {
+        "unanswered" if is_leader => html! { "led, and its reply was " (state("lost")) },
+        "unanswered" => html! { "got no reply: " (state("lost")) },
+        _ if is_leader => html! { "led: " (state(outcome)) },
+        "replayed" if waited => html! { "waited, then " (state(outcome)) },
+        "in_use" => html! { "came too early: " (state(outcome)) },
+        _ => state(outcome),
+    }
+}
 
 fn summary(found: &Inspected, requests: &[Logged]) -> String {
-    let count = |outcome| requests.iter().filter(|one| one.outcome == outcome).count();
-    let (replays, reuses) = (count("replayed"), count("reused"));
-    let tail = format!(
-        "{} got the stored reply again. Refused as reuses of the key: {reuses}.",
-        many(replays, "retry", "retries"),
-    );
     match found {
-        Inspected::Completed(record) => format!("{} {tail}", ended(&record.reply)),
+        Inspected::Completed(record) => format!("{}{}", ended(&record.reply), counts(requests)),
         Inspected::InFlight(_) => {
             "In flight: the first request has not ended. A retry with this key is safe.".to_owned()
         }
@@ -85,6 +135,40 @@ fn summary(found: &Inspected, requests: &[Logged]) -> String {
                 .to_owned()
         }
     }
+}
+
+/// What came of the other requests; nothing of what there was none of.
+fn counts(requests: &[Logged]) -> String {
+    let told = [
+        (
+            "replayed",
+            "retry got the stored reply again.",
+            "retries got the stored reply again.",
+        ),
+        (
+            "reused",
+            "reuse of the key was refused.",
+            "reuses of the key were refused.",
+        ),
+        ("in_use", "retry came too early.", "retries came too early."),
+        (
+            "unanswered",
+            "request got no reply.",
+            "requests got no reply.",
+        ),
+    ];
+    let told = told.map(|(outcome, one, more)| {
+        match requests
+            .iter()
+            .filter(|request| request.outcome == outcome)
+            .count()
+        {
+            0 => String::new(),
+            1 => format!(" 1 {one}"),
+            count => format!(" {count} {more}"),
+        }
+    });
+    told.concat()
 }
 
 /// What the stored reply says of the execution.
@@ -100,32 +184,92 @@ fn ended(reply: &Reply) -> &'static str {
     }
 }
 
-fn many(count: usize, one: &str, more: &str) -> String {
-    let noun = if count == 1 { one } else { more };
-    format!("{count} {noun}")
-}
-
-fn what_is_stored(found: &Inspected) -> Markup {
-    match found {
-        Inspected::Completed(record) => completed(record),
-        Inspected::InFlight(Some(request)) => in_flight(request),
-        Inspected::InFlight(None) => html! {
-            p { "Another process works on it. Nothing of it is committed yet." }
-        },
-        Inspected::Nothing => html! {},
+/// The key with its reply, what it is about, and what was told of that, in one list.
+fn committed(story: &Story, key: &str) -> Markup {
+    let Story {
+        found,
+        events,
+        deliveries,
+        ..
+    } = story;
+    let first = found.request();
+    let made = first
+        .as_ref()
+        .and_then(|first| first.resource_id.as_deref());
+    let row = |what: &str, which: Markup, word: Markup, at: Option<DateTime<Utc>>| {
+        html! {
+            tr {
+                td { (what) }
+                td { (which) }
+                td { (word) }
+                td { @if let Some(at) = at { (time(at)) } }
+            }
+        }
+    };
+    let stored = match found {
+        Inspected::Completed(record) => html! { "its reply: " (record.reply.status) },
+        Inspected::InFlight(_) => state("pending"),
+        Inspected::Nothing => html! { "nothing" },
+    };
+    let at = first.as_ref().and_then(|first| first.created_at);
+    let rows = html! {
+        (row("Key", html! { span .mono { (short(key)) } }, stored, at))
+        @if let Some(id) = made { (row("Object", resource(id), html! {}, None)) }
+        @for event in events {
+            @let which = html! {
+                (resource(&event.id)) @if let Some(id) = &event.object_id { " of " (resource(id)) }
+            };
+            (row("Event", which, html! { (event.event_type) }, Some(event.created_at)))
+            @for delivery in deliveries.iter().filter(|one| one.event == event.id) {
+                @let which = html! { span .mono { (short(&delivery.id)) } " to " (resource(&delivery.endpoint)) };
+                (row("Delivery", which, delivered(delivery), Some(delivery.created_at)))
+            }
+        }
+    };
+    html! {
+        (table("Committed under this key", &["What", "Which", "State", "Time (UTC)"], &rows))
+        @if events.is_empty() {
+            p { "No event among the thousand that followed the first request." }
+        }
     }
 }
 
-fn completed(record: &Record) -> Markup {
+fn delivered(delivery: &Delivery) -> Markup {
+    html! { (state(delivery.status)) " " (answers(delivery)) }
+}
+
+/// What else is stored of a key.
+fn facts(found: &Inspected) -> Markup {
+    let Some(first) = found.request() else {
+        return match found {
+            Inspected::InFlight(None) => html! {
+                p { "Another process works on it. Nothing of it is committed yet." }
+            },
+            Inspected::InFlight(Some(_)) | Inspected::Completed(_) | Inspected::Nothing => html! {},
+        };
+    };
+    let KnownRequest {
+        method,
+        path,
+        request_id,
+        ..
+    } = &first;
     html! {
+        h2 { "The key" }
         dl {
-            dt { "State" } dd { (state("completed")) }
-            dt { "First request" } dd { (record.method) " " (record.path) ", " code { (record.request_id) } }
-            dt { "First use (UTC)" } dd { (time(record.created_at)) }
-            dt { "Expires (UTC)" } dd { (time(record.expires_at)) }
-            dt { "Fingerprint" } dd { (fingerprint(&record.fingerprint)) }
-            @if let Some(id) = &record.reply.resource_id { dt { "About" } dd { (resource(id)) } }
-            @if let Some(name) = &record.label { dt { "Workflow" } dd { (name) } }
+            dt { "First request" } dd { (method) " " (path) ", " code { (request_id) } }
+            @if let Some(at) = first.created_at { dt { (heading("First use (UTC)")) } dd { (time(at)) } }
+            @if let Some(outcome) = first.outcome {
+                dt { (heading("Expires (UTC)")) } dd { (time(outcome.expires_at)) }
+            }
+            dt { "Fingerprint" } dd { (fingerprint(&first.fingerprint)) }
+            @if let Some(name) = &first.label {
+                dt { "Workflow" }
+                dd { a href={ "/console/workflows?name=" (encoded(name)) } { (name) } }
+            }
+        }
+        @if matches!(found, Inspected::InFlight(_)) {
+            p { a href="/console/in-flight" { "How long, and why" } }
         }
     }
 }
@@ -140,23 +284,9 @@ fn stored_reply(record: &Record) -> Markup {
             @for (name, value) in &reply.headers { "\n" (name) ": " (value) }
         }
         @match masked::pretty(&reply.body) {
-            Some(body) => { pre role="group" tabindex="0" aria-label="Body of the stored reply" { (body) } }
+            Some(body) => (folded("Body of the stored reply", &body)),
             None => { p { (reply.body.len()) " bytes that are not JSON, and not shown." } }
         }
-    }
-}
-
-fn in_flight(request: &KnownRequest) -> Markup {
-    html! {
-        dl {
-            dt { "State" } dd { (state("pending")) }
-            dt { "First request" } dd { (request.method) " " (request.path) ", " code { (request.request_id) } }
-            @if let Some(at) = request.created_at { dt { "First use (UTC)" } dd { (time(at)) } }
-            dt { "Fingerprint" } dd { (fingerprint(&request.fingerprint)) }
-            @if let Some(id) = &request.resource_id { dt { "About" } dd { (resource(id)) } }
-            @if let Some(name) = &request.label { dt { "Workflow" } dd { (name) } }
-        }
-        p { a href="/console/in-flight" { "How long, and why" } }
     }
 }
 
@@ -165,25 +295,22 @@ fn fingerprint(bytes: &[u8]) -> Markup {
     html! { code { (digits.get(..FINGERPRINT_DIGITS).unwrap_or_default()) "…" } }
 }
 
-fn row(request: &Logged) -> Markup {
-    html! {
-        tr {
-            td { (time(request.came_at)) }
-            td { code { (request.id) } }
-            td .wide { (request.method) " " (request.path) }
-            td { @if let Some(status) = request.status { (status) } }
-            td { (state(request.outcome)) }
-            td .number { (milliseconds(request)) }
+/// What happened, in the order it happened.
+pub(super) fn happened_table(events: &[Happened]) -> Markup {
+    let rows = html! {
+        @for event in events {
+            tr {
+                td { (time(event.created_at)) }
+                td { (event.event_type) }
+                td { @if let Some(id) = &event.object_id { (resource(id)) } }
+                td { (resource(&event.id)) }
+                td { @if let Some(key) = &event.idempotency_key { (layout::key_link(key)) } }
+            }
         }
-    }
-}
-
-fn told(events: &[Happened]) -> Markup {
-    html! {
-        @if events.is_empty() {
-            p { "None among the thousand events that followed the first request." }
-        } @else {
-            (happened_table(events))
-        }
-    }
+    };
+    table(
+        "Events",
+        &["Time (UTC)", "Type", "About", "Event", "Key"],
+        &rows,
+    )
 }

@@ -1,5 +1,7 @@
 //! What the pages of the console have in common.
 
+use std::borrow::Cow;
+
 use actix_web::{
     HttpResponse,
     http::{
@@ -13,6 +15,8 @@ use actix_web::{
 use chrono::{DateTime, SecondsFormat, Utc};
 use maud::{DOCTYPE, Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::{Kind, noun::Noun};
 
 /// Nothing but this service's own files, and forms to itself only.
 const POLICY: &str = "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; \
@@ -32,62 +36,83 @@ const IN_A_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
+/// Longest text that stands whole in a line of a table, in characters. Of a longer one, so many are
+/// left of its beginning and its end.
+const WHOLE_MAX: usize = 26;
+const HEAD: usize = 14;
+const TAIL: usize = 8;
+
 /// The pages that every page links to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Section {
-    /// The requests that came, the newest first.
-    Requests,
-    /// The list of charges.
-    Charges,
-    /// The list of payment intents.
-    PaymentIntents,
-    /// The list of customers.
-    Customers,
-    /// The list of setup intents.
-    SetupIntents,
-    /// The list of orders.
-    Orders,
-    /// The list of refunds.
-    Refunds,
-    /// The list of checkouts.
-    Checkouts,
-    /// Deliveries of webhooks.
-    Deliveries,
-    /// Keys that have no outcome yet.
-    InFlight,
     /// The page that sends requests.
     Playground,
+    /// The requests that came, the newest first.
+    Requests,
+    /// The list of a kind, or one of its objects.
+    Objects(Kind),
+    /// Webhook endpoints and deliveries.
+    Webhooks,
+    /// Requests that belong together.
+    Workflows,
+    /// Keys that have no outcome yet.
+    InFlight,
 }
 
 impl Section {
-    const ALL: &'static [Self] = &[
-        Self::Requests,
+    const BAR: &'static [Self] = &[
         Self::Playground,
-        Self::Charges,
-        Self::PaymentIntents,
-        Self::Customers,
-        Self::SetupIntents,
-        Self::Orders,
-        Self::Refunds,
-        Self::Checkouts,
-        Self::Deliveries,
+        Self::Requests,
+        Self::Objects(Kind::Charges),
+        Self::Objects(Kind::Events),
+        Self::Webhooks,
+        Self::Workflows,
         Self::InFlight,
     ];
 
     /// Its title and its path.
-    pub(super) fn link(self) -> (&'static str, &'static str) {
+    fn link(self) -> (&'static str, &'static str) {
         match self {
-            Self::Requests => ("Requests", "/console"),
-            Self::Charges => ("Charges", "/console/charges"),
-            Self::PaymentIntents => ("Payment intents", "/console/payment_intents"),
-            Self::Customers => ("Customers", "/console/customers"),
-            Self::SetupIntents => ("Setup intents", "/console/setup_intents"),
-            Self::Orders => ("Orders", "/console/orders"),
-            Self::Refunds => ("Refunds", "/console/refunds"),
-            Self::Checkouts => ("Checkouts", "/console/checkouts"),
-            Self::Deliveries => ("Webhooks", "/console/deliveries"),
-            Self::InFlight => ("In flight", "/console/in-flight"),
             Self::Playground => ("Playground", "/console/playground"),
+            Self::Requests => ("Requests", "/console"),
+            Self::Objects(Kind::Events) => ("Events", "/console/events"),
+            Self::Objects(_) => ("Objects", "/console/charges"),
+            Self::Webhooks => ("Webhooks", "/console/deliveries"),
+            Self::Workflows => ("Workflows", "/console/workflows"),
+            Self::InFlight => ("In flight", "/console/in-flight"),
+        }
+    }
+
+    /// The kind whose list is linked beside those of the others.
+    fn kind(self) -> Option<Kind> {
+        match self {
+            Self::Objects(Kind::Events) => None,
+            Self::Objects(Kind::PaymentMethods) => Some(Kind::Customers),
+            Self::Objects(kind) => Some(kind),
+            Self::Playground
+            | Self::Requests
+            | Self::Webhooks
+            | Self::Workflows
+            | Self::InFlight => None,
+        }
+    }
+}
+
+/// The lists of objects, in a line of their own.
+fn kinds(current: Kind) -> Markup {
+    html! {
+        nav .kinds aria-label="Objects" {
+            ul {
+                @for kind in Kind::ALL {
+                    @let noun = Noun::of(*kind);
+                    @if noun.about.is_some() && *kind != Kind::Events {
+                        li {
+                            a href={ "/console/" (noun.path) }
+                                aria-current=[(*kind == current).then_some("page")] { (noun.many) }
+                        }
+                    }
+                }
+            }
         }
     }
 }
@@ -104,14 +129,13 @@ pub(super) fn page_with_status(
     section: Option<Section>,
     body: &Markup,
 ) -> HttpResponse {
+    let current = section.map(|section| section.link().1);
     let bar = html! {
         nav aria-label="Console" {
             ul {
-                @for one in Section::ALL {
+                @for one in Section::BAR {
                     @let (name, path) = one.link();
-                    li {
-                        a href=(path) aria-current=[(section == Some(*one)).then_some("page")] { (name) }
-                    }
+                    li { a href=(path) aria-current=[(current == Some(path)).then_some("page")] { (name) } }
                 }
                 li { a href="/swagger-ui/" { "Swagger UI" } }
             }
@@ -120,7 +144,12 @@ pub(super) fn page_with_status(
             button type="submit" .quiet { "Sign out" }
         }
     };
-    html_page(status, title, &bar, body)
+    let kind = section.and_then(Section::kind);
+    let body = html! {
+        @if let Some(kind) = kind { (kinds(kind)) }
+        (body)
+    };
+    html_page(status, title, &bar, &body)
 }
 
 /// A page without a session.
@@ -134,7 +163,7 @@ fn html_page(status: StatusCode, title: &str, bar: &Markup, body: &Markup) -> Ht
         html lang="en" {
             head {
                 meta charset="utf-8";
-                meta name="viewport" content="width=device-width";
+                meta name="viewport" content="width=device-width, initial-scale=1";
                 title { (title) " · charge-once" }
                 link rel="icon" href="/favicon.svg" type="image/svg+xml";
                 link rel="stylesheet" href="/console/style.css";
@@ -181,19 +210,31 @@ pub(super) fn add_header(response: &mut HttpResponse, name: HeaderName, value: &
     }
 }
 
-/// A table that scrolls by itself where it is wider than the screen, with the keyboard too.
+/// A table that scrolls by itself where it is wider than the screen, with the keyboard too. The name
+/// of a column of times ends with [`UTC`].
 pub(super) fn table(label: &str, columns: &[&str], rows: &Markup) -> Markup {
     html! {
         div .scroll tabindex="0" role="region" aria-label=(label) {
             table {
-                thead { tr { @for column in columns { th scope="col" { (column) } } } }
+                thead { tr { @for column in columns { th scope="col" { (heading(column)) } } } }
                 tbody { (rows) }
             }
         }
     }
 }
 
-/// A moment, to the millisecond.
+/// What stands behind the name of a time. The script writes the zone of the person there.
+pub(super) const UTC: &str = " (UTC)";
+
+/// A name, of a time too.
+pub(super) fn heading(name: &str) -> Markup {
+    match name.strip_suffix(UTC) {
+        Some(name) => html! { (name) " " span .zone { "(UTC)" } },
+        None => html! { (name) },
+    }
+}
+
+/// A moment, to the millisecond. The script shows it in the zone of the person.
 pub(super) fn time(at: DateTime<Utc>) -> Markup {
     html! {
         time datetime=(at.to_rfc3339_opts(SecondsFormat::Millis, true)) {
@@ -202,23 +243,61 @@ pub(super) fn time(at: DateTime<Utc>) -> Markup {
     }
 }
 
+/// A moment that is known to the second.
+pub(super) fn second(at: DateTime<Utc>) -> Markup {
+    html! {
+        time datetime=(at.to_rfc3339_opts(SecondsFormat::Secs, true)) { (at.format("%Y-%m-%d %H:%M:%S")) }
+    }
+}
+
 /// A word for a state, colored by whether it is good news. The word says it as well.
 pub(super) fn state(word: &str) -> Markup {
-    let kind = match word {
-        "executed" | "replayed" | "succeeded" | "paid" | "completed" => "good",
-        "failed" | "reused" | "in doubt" | "unanswered" | "requires_payment_method" => "bad",
+    html! { span class={ "state " (mood(word)) } { (word.replace('_', " ")) } }
+}
+
+/// Whether a state is good news.
+pub(super) fn mood(word: &str) -> &'static str {
+    match word {
+        "executed" | "replayed" | "succeeded" | "paid" | "completed" | "done" | "enabled" => "good",
+        "failed" | "reused" | "in doubt" | "unanswered" | "lost" | "requires_payment_method" => {
+            "bad"
+        }
         "refused"
+        | "declined"
         | "in_use"
         | "pending"
         | "in_progress"
         | "authorized"
         | "processing"
+        | "disabled"
         | "requires_action"
         | "requires_capture"
         | "requires_confirmation" => "warn",
         _ => "plain",
-    };
-    html! { span class={ "state " (kind) } { (word.replace('_', " ")) } }
+    }
+}
+
+/// A text for a line of a table: of a long one, its beginning and its end.
+pub(super) fn shortened(text: &str) -> Cow<'_, str> {
+    let count = text.chars().count();
+    if count <= WHOLE_MAX {
+        return Cow::Borrowed(text);
+    }
+    let head = text.chars().take(HEAD);
+    let tail = text.chars().skip(count - TAIL);
+    Cow::Owned(head.chain(['…']).chain(tail).collect())
+}
+
+/// As [`shortened`], with the whole text in the title.
+pub(super) fn short(text: &str) -> Markup {
+    let shown = shortened(text);
+    html! { span title=[(shown != text).then_some(text)] { (shown) } }
+}
+
+/// A key, which leads to its story.
+pub(super) fn key_link(key: &str) -> Markup {
+    let shown = shortened(key);
+    html! { a .mono href=(key_path(key)) title=[(shown != key).then_some(key)] { (shown) } }
 }
 
 /// The story of a key.
@@ -233,18 +312,26 @@ pub(super) fn encoded(text: &str) -> String {
 
 /// The id of an object, which leads to its page if it has one.
 pub(super) fn resource(id: &str) -> Markup {
-    let list = match id.split_once('_') {
-        Some(("ch", _)) => "charges",
-        Some(("or", _)) => "orders",
-        Some(("re", _)) => "refunds",
-        Some(("co", _)) => "checkouts",
-        Some(("pi", _)) => "payment_intents",
-        Some(("cus", _)) => "customers",
-        Some(("pm", _)) => "payment_methods",
-        Some(("seti", _)) => "setup_intents",
-        _ => return html! { code { (id) } },
-    };
-    html! { a href={ "/console/" (list) "/" (id) } { (id) } }
+    let prefix = id.split_once('_').map(|(prefix, _)| prefix);
+    let kind = Kind::ALL
+        .iter()
+        .find(|kind| Some(Noun::of(**kind).prefix) == prefix);
+    match kind {
+        Some(kind) => {
+            html! { a .mono href={ "/console/" (Noun::of(*kind).path) "/" (id) } { (id) } }
+        }
+        None => html! { code { (id) } },
+    }
+}
+
+/// JSON, folded away.
+pub(super) fn folded(title: &str, json: &str) -> Markup {
+    html! {
+        details {
+            summary { (title) }
+            pre role="group" tabindex="0" aria-label=(title) { (json) }
+        }
+    }
 }
 
 /// The style of the pages.
@@ -261,4 +348,20 @@ pub(super) async fn script() -> HttpResponse {
         .content_type("text/javascript; charset=utf-8")
         .insert_header((CACHE_CONTROL, AN_HOUR))
         .body(include_str!("script.js"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_keeps_its_beginning_and_its_end() {
+        let whole = "checkout-7";
+        assert_eq!(shortened(whole), whole);
+        assert_eq!(
+            shortened("playground-ec268329-28b8-47b6-b5d9-836cea1053ff"),
+            "playground-ec2…ea1053ff"
+        );
+        assert_eq!(shortened(&"é".repeat(40)).chars().count(), HEAD + 1 + TAIL);
+    }
 }

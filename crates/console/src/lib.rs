@@ -2,18 +2,24 @@
 
 mod deliveries;
 mod error;
+mod exchanges;
 mod form;
 mod in_flight;
 mod keys;
 mod layout;
 mod masked;
+mod members;
+mod noun;
 mod objects;
 mod playground;
 mod requests;
 mod server;
 mod session;
 mod sign_in;
+mod steps;
+mod timeline;
 mod visitor;
+mod workflows;
 
 use std::net::SocketAddr;
 
@@ -21,13 +27,14 @@ use actix_web::{
     HttpRequest, Resource, Route, guard,
     web::{self, ServiceConfig},
 };
+use percent_encoding::percent_decode_str;
 
-use self::{playground::Playground, session::Sessions};
+use self::{noun::Noun, playground::Playground, session::Sessions};
 pub use self::{
     playground::PlaygroundError,
     server::{
-        Account, Answer, Delivery, Happened, InFlight, Kind, Line, Listed, Logged, Object, Refusal,
-        Server, Story, WebhookEndpoint,
+        Account, Answer, Delivery, Happened, InFlight, Kind, Line, Listed, Logged, OUTCOMES,
+        Object, Refusal, Searched, Server, Story, Wanted, WantedOutcome, WebhookEndpoint,
     },
 };
 
@@ -66,6 +73,7 @@ pub fn routes(config: &mut ServiceConfig, allow: fn(&'static str, &'static str) 
             allow("/console/deliveries/{id}/retry", "POST")
                 .route(web::post().to(deliveries::retry)),
         )
+        .service(allow("/console/workflows", READ).route(get().to(workflows::show)))
         .service(allow("/console/in-flight", READ).route(get().to(in_flight::show)))
         .service(
             allow("/console/playground", "GET, HEAD, POST")
@@ -80,36 +88,39 @@ pub fn routes(config: &mut ServiceConfig, allow: fn(&'static str, &'static str) 
         .service(allow("/console/sign-out", "POST").route(web::post().to(sign_in::sign_out)))
         .service(allow("/console/style.css", READ).route(get().to(layout::style)))
         .service(allow("/console/script.js", READ).route(get().to(layout::script)));
-    for (kind, path) in [
-        (Kind::Charges, "/console/charges"),
-        (Kind::PaymentIntents, "/console/payment_intents"),
-        (Kind::Customers, "/console/customers"),
-        (Kind::SetupIntents, "/console/setup_intents"),
-        (Kind::Orders, "/console/orders"),
-        (Kind::Refunds, "/console/refunds"),
-        (Kind::Checkouts, "/console/checkouts"),
-    ] {
-        let show = move |server, visitor, request| objects::list(kind, server, visitor, request);
-        config.service(allow(path, READ).route(get().to(show)));
+    /// What a resource takes is a path that lives as long as the program.
+    macro_rules! paths {
+        ($($kind:ident $path:literal;)+) => {
+            [$((Kind::$kind, concat!("/console/", $path), concat!("/console/", $path, "/{id}"))),+]
+        };
     }
-    for (kind, path) in [
-        (Kind::Charges, "/console/charges/{id}"),
-        (Kind::PaymentIntents, "/console/payment_intents/{id}"),
-        (Kind::Customers, "/console/customers/{id}"),
-        (Kind::PaymentMethods, "/console/payment_methods/{id}"),
-        (Kind::SetupIntents, "/console/setup_intents/{id}"),
-        (Kind::Orders, "/console/orders/{id}"),
-        (Kind::Refunds, "/console/refunds/{id}"),
-        (Kind::Checkouts, "/console/checkouts/{id}"),
-    ] {
+    let paths = paths! {
+        Charges "charges"; PaymentIntents "payment_intents"; Customers "customers";
+        PaymentMethods "payment_methods"; SetupIntents "setup_intents"; Orders "orders";
+        Refunds "refunds"; Checkouts "checkouts"; Inventory "inventory"; Events "events";
+        WebhookEndpoints "webhook_endpoints";
+    };
+    for (kind, list, one) in paths {
+        if Noun::of(kind).about.is_some() {
+            let show =
+                move |server, visitor, request| objects::list(kind, server, visitor, request);
+            config.service(allow(list, READ).route(get().to(show)));
+        }
         let show = move |server, visitor, request| objects::one(kind, server, visitor, request);
-        config.service(allow(path, READ).route(get().to(show)));
+        config.service(allow(one, READ).route(get().to(show)));
     }
 }
 
 /// GET, and HEAD with it.
 fn get() -> Route {
     web::route().guard(guard::Any(guard::Get()).or(guard::Head()))
+}
+
+/// The last segment of a path as it was sent: the router's own text is decoded but for `%`, `/` and
+/// `+`.
+fn last_segment(request: &HttpRequest) -> Vec<u8> {
+    let segment = request.uri().path().rsplit('/').next().unwrap_or_default();
+    percent_decode_str(segment).collect()
 }
 
 /// A member of the query, decoded; of several, the first.

@@ -19,18 +19,59 @@ const MASK: &str = "••••••••";
 
 /// The text, indented; `None` if it is not JSON.
 pub(super) fn pretty(json: &[u8]) -> Option<String> {
-    let shown: Shown = serde_json::from_slice(json).ok()?;
-    serde_json::to_string_pretty(&shown).ok()
+    Shown::parse(json)?.pretty()
 }
 
 /// A JSON value whose members keep their order.
-enum Shown {
+pub(super) enum Shown {
     Null,
     Truth(bool),
     Number(serde_json::Number),
     Text(String),
     List(Vec<Shown>),
     Object(Vec<(String, Shown)>),
+}
+
+impl Shown {
+    /// `None` if it is not JSON.
+    pub(super) fn parse(json: &[u8]) -> Option<Self> {
+        serde_json::from_slice(json).ok()
+    }
+
+    /// As text, indented.
+    pub(super) fn pretty(&self) -> Option<String> {
+        serde_json::to_string_pretty(self).ok()
+    }
+
+    /// A member of an object.
+    pub(super) fn member(&self, name: &str) -> Option<&Self> {
+        let Self::Object(members) = self else {
+            return None;
+        };
+        let found = members.iter().find(|(member, _)| member == name);
+        found.map(|(_, value)| value)
+    }
+
+    /// A member that is text.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        match self.member(name)? {
+            Self::Text(text) => Some(text),
+            Self::Null | Self::Truth(_) | Self::Number(_) | Self::List(_) | Self::Object(_) => None,
+        }
+    }
+
+    /// A member that is a whole number.
+    pub(super) fn number(&self, name: &str) -> Option<i64> {
+        match self.member(name)? {
+            Self::Number(number) => number.as_i64(),
+            Self::Null | Self::Truth(_) | Self::Text(_) | Self::List(_) | Self::Object(_) => None,
+        }
+    }
+}
+
+/// Whether the value of such a member is shown to no page.
+pub(super) fn is_secret(name: &str) -> bool {
+    SECRETS.contains(&name)
 }
 
 impl Serialize for Shown {
@@ -44,8 +85,7 @@ impl Serialize for Shown {
             Self::Object(members) => {
                 let mut object = to.serialize_map(Some(members.len()))?;
                 for (name, value) in members {
-                    let is_secret = SECRETS.contains(&name.as_str());
-                    if is_secret && !matches!(value, Self::Null) {
+                    if is_secret(name) && !matches!(value, Self::Null) {
                         object.serialize_entry(name, MASK)?;
                     } else {
                         object.serialize_entry(name, value)?;

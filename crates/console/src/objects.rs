@@ -4,10 +4,16 @@ use actix_web::{HttpRequest, HttpResponse, web};
 use maud::{Markup, html};
 
 use super::{
-    Happened, Kind, Listed, Object, Server,
+    Kind, Listed, Object, Server,
+    deliveries::deliveries_table,
     error::ConsoleError,
-    layout::{self, Section, key_path, resource, state, table, time},
-    masked, query_value,
+    keys::happened_table,
+    last_segment,
+    layout::{self, Section, encoded, folded, key_link, resource, state, table, time},
+    masked::Shown,
+    members::Members,
+    noun::Noun,
+    query_value, steps,
     visitor::Visitor,
 };
 
@@ -26,40 +32,64 @@ pub(super) async fn list(
     let Listed { lines, has_more } = listed.await?.ok_or(ConsoleError::Unreadable(
         "The list has no object with such an id.",
     ))?;
-    let section = section(kind);
-    let (title, path) = section.link();
-    let about = match kind {
-        Kind::Customers => "E-mail address",
-        Kind::SetupIntents => "For payments",
-        Kind::Charges
-        | Kind::PaymentIntents
-        | Kind::PaymentMethods
-        | Kind::Orders
-        | Kind::Refunds
-        | Kind::Checkouts => "Minor units",
+    let noun = Noun::of(kind);
+    let (title, path) = (noun.many, format!("/console/{}", noun.path));
+    let is_inventory = kind == Kind::Inventory;
+    let named = if is_inventory { "Sku" } else { "Id" };
+    let moment = if is_inventory {
+        "Changed (UTC)"
+    } else {
+        "Created (UTC)"
+    };
+    let word = if kind == Kind::Events {
+        "Type"
+    } else {
+        "State"
     };
     let rows = html! {
         @for line in &lines {
             tr {
                 td { (time(line.created_at)) }
-                td { a href={ (path) "/" (line.id) } { (line.id) } }
-                td .wide { (line.about) }
-                td { (state(line.state)) }
+                td .number[noun.about == Some("Amount")] {
+                    @if kind == Kind::Events { (resource(&line.about)) } @else { (line.about) }
+                }
+                td { @if kind == Kind::Events { (line.state) } @else { (state(&line.state)) } }
+                td { a .mono href={ (path) "/" (encoded(&line.id)) } { (line.id) } }
             }
         }
     };
+    let columns = [moment, noun.about.unwrap_or_default(), word, named];
     let body = html! {
         h1 { (title) }
         @if lines.is_empty() {
-            p { "There is none." }
+            (nothing(kind))
         } @else {
-            (table(title, &["Created (UTC)", "Id", about, "State"], &rows))
+            (table(title, &columns, &rows))
         }
         @if let (true, Some(last)) = (has_more, lines.last()) {
-            p { a href={ (path) "?after=" (last.id) } { "Older ones" } }
+            p { a href={ (path) "?after=" (encoded(&last.id)) } { "More" } }
         }
     };
-    Ok(layout::page(title, Some(section), &body))
+    Ok(layout::page(title, Some(Section::Objects(kind)), &body))
+}
+
+/// What makes one, where there is none.
+fn nothing(kind: Kind) -> Markup {
+    let noun = Noun::of(kind);
+    html! {
+        p {
+            "There is none yet. "
+            @if kind == Kind::Charges {
+                a href="/console/playground" { "Charge a test card" } ", and it appears here."
+            } @else if kind == Kind::Events {
+                "Each change of an object makes one."
+            } @else {
+                "Make one with "
+                code { @if kind == Kind::Inventory { "PUT" } @else { "POST" } " /" (noun.path) }
+                ", in " a href={ "/swagger-ui/#/" (noun.many) } { "Swagger UI" } " for example."
+            }
+        }
+    }
 }
 
 /// One object.
@@ -69,76 +99,59 @@ pub(super) async fn one(
     visitor: Visitor,
     request: HttpRequest,
 ) -> Result<HttpResponse, ConsoleError> {
-    let id = request.match_info().query("id");
-    let found = server.object(visitor.account, kind, id).await?;
-    let Object { json, events } = found.ok_or(ConsoleError::Missing)?;
-    let shown = masked::pretty(&json).ok_or(ConsoleError::Missing)?;
+    let id = String::from_utf8(last_segment(&request)).map_err(|_| ConsoleError::Missing)?;
+    let found = server.object(visitor.account, kind, &id).await?;
+    let Object {
+        json,
+        events,
+        deliveries,
+    } = found.ok_or(ConsoleError::Missing)?;
+    let object = Shown::parse(&json).ok_or(ConsoleError::Missing)?;
+    let noun = Noun::of(kind);
     // The first event tells of its making, unless the object is older than events are kept.
     let key = events
         .first()
         .and_then(|event| event.idempotency_key.as_deref());
+    let amount = object.number("amount");
+    let amount = amount.and_then(|amount| server.number("amount", amount, object.text("currency")));
+    let members = Members {
+        server: &**server,
+        elsewhere: &["amount", "currency", "status", steps::MEMBER],
+    };
+    let is_endpoint = kind == Kind::WebhookEndpoints;
+    let section = if is_endpoint {
+        Section::Webhooks
+    } else {
+        Section::Objects(kind)
+    };
     let body = html! {
-        h1 { code { (id) } }
+        h1 {
+            (noun.one)
+            @if let Some(amount) = &amount { " of " (amount) }
+            @if let (Kind::Events, Some(event_type)) = (kind, object.text("type")) { " " (event_type) }
+            @if let Some(status) = object.text("status") { " " (state(status)) }
+        }
+        p { code { (id) } }
         @if let Some(key) = key {
-            p { "Made or first changed under the key " a href=(key_path(key)) { (key) } "." }
+            p { "Made or first changed under the key " (key_link(key)) "." }
         }
-        p { a href=(swagger_ui(kind)) { "Retrieve it in Swagger UI" } }
-        pre role="group" tabindex="0" aria-label="As the API shows it" { (shown) }
-        h2 { "Events" }
-        @if events.is_empty() {
-            p { "None among those around its creation, and none among the newest." }
-        } @else {
-            (happened_table(&events))
+        (steps::line(&object, &events))
+        (members.of(&object))
+        @if is_endpoint || !deliveries.is_empty() {
+            h2 { "Deliveries" }
+            (deliveries_table(&deliveries))
         }
-    };
-    Ok(layout::page(id, Some(section(kind)), &body))
-}
-
-fn section(kind: Kind) -> Section {
-    match kind {
-        Kind::Charges => Section::Charges,
-        Kind::PaymentIntents => Section::PaymentIntents,
-        Kind::Customers | Kind::PaymentMethods => Section::Customers,
-        Kind::SetupIntents => Section::SetupIntents,
-        Kind::Orders => Section::Orders,
-        Kind::Refunds => Section::Refunds,
-        Kind::Checkouts => Section::Checkouts,
-    }
-}
-
-/// The operation in Swagger UI that retrieves such an object.
-fn swagger_ui(kind: Kind) -> String {
-    let (tag, operation) = match kind {
-        Kind::Charges => ("Charges", "retrieveCharge"),
-        Kind::PaymentIntents => ("Payment intents", "retrievePaymentIntent"),
-        Kind::Customers => ("Customers", "retrieveCustomer"),
-        Kind::PaymentMethods => ("Payment methods", "retrievePaymentMethod"),
-        Kind::SetupIntents => ("Setup intents", "retrieveSetupIntent"),
-        Kind::Orders => ("Orders", "retrieveOrder"),
-        Kind::Refunds => ("Refunds", "retrieveRefund"),
-        Kind::Checkouts => ("Checkouts", "retrieveCheckout"),
-    };
-    format!("/swagger-ui/#/{tag}/{operation}")
-}
-
-/// What happened, in the order it happened.
-pub(super) fn happened_table(events: &[Happened]) -> Markup {
-    let rows = html! {
-        @for event in events {
-            tr {
-                td { (time(event.created_at)) }
-                td { (event.event_type) }
-                td { code { (event.id) } }
-                td { @if let Some(id) = &event.object_id { (resource(id)) } }
-                td .wide {
-                    @if let Some(key) = &event.idempotency_key { a href=(key_path(key)) { (key) } }
-                }
+        @if !matches!(kind, Kind::Events | Kind::WebhookEndpoints | Kind::Inventory) {
+            h2 { "Events" }
+            @if events.is_empty() {
+                p { "None among those around its creation, and none among the newest." }
+            } @else {
+                (happened_table(&events))
             }
         }
+        h2 { "As the API shows it" }
+        p { a href=(noun.swagger_ui()) { "Retrieve it in Swagger UI" } }
+        @if let Some(json) = object.pretty() { (folded("JSON", &json)) }
     };
-    table(
-        "Events",
-        &["Time (UTC)", "Type", "Event", "About", "Key"],
-        &rows,
-    )
+    Ok(layout::page(&id, Some(section), &body))
 }

@@ -4,12 +4,11 @@
 //! at once and their time are bounded.
 
 use std::{
-    collections::BTreeSet,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     time::{Duration, Instant},
 };
 
-use actix_web::{HttpResponse, web};
+use actix_web::{HttpResponse, http::StatusCode, web};
 use charge_once_client::transport::{TlsError, http_client_builder};
 use charge_once_idempotency::IdempotencyKey;
 use charge_once_strict_params::card_numbers::holds_card_number;
@@ -22,14 +21,14 @@ use uuid::Uuid;
 use super::{
     Console,
     error::ConsoleError,
+    exchanges::{Exchange, Received, Sent, results},
     form::Form,
-    layout::{self, Section, key_path},
-    masked,
+    layout::{self, Section},
     visitor::Visitor,
 };
 
 /// Duplicates of a race: more than the pool has connections.
-const RACERS: usize = 20;
+pub(super) const RACERS: usize = 20;
 
 /// Actions at once, of all sessions. Each sends at most [`RACERS`] requests.
 const ACTIONS_MAX: usize = 4;
@@ -38,10 +37,10 @@ const ACTIONS_MAX: usize = 4;
 const EXCHANGE_LIMIT: Duration = Duration::from_secs(20);
 
 /// The fault by which the first reply of a new charge gets lost.
-const LOST: &str = "reply_lost";
+pub(super) const LOST: &str = "reply_lost";
 
 /// How long a racer waits for the first one's reply instead of getting 409.
-const RACER_WAIT: &str = "wait=10";
+pub(super) const RACER_WAIT: &str = "wait=10";
 
 /// How the playground reaches this server.
 #[derive(Debug)]
@@ -95,7 +94,7 @@ pub enum PlaygroundError {
 
 /// The buttons of the form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Action {
+pub(super) enum Action {
     /// A new charge, with a fresh key.
     Send,
     /// The same charge again, with its key.
@@ -128,25 +127,27 @@ struct Charge {
     source: &'static str,
 }
 
+/// What is wrong with a form: a field, and what it must be.
+type Problem = (&'static str, &'static str);
+
 impl Charge {
-    fn of_form(form: &Form, cards: &[&'static str]) -> Result<Self, ConsoleError> {
+    fn of_form(form: &Form, cards: &[&'static str]) -> Result<Self, Problem> {
+        const AMOUNT: &str = "The amount must be a whole number of minor units, such as 2000.";
         let digits = form.field("amount");
         let amount = digits.parse().ok().filter(|_| digits.len() <= 12);
-        let amount = amount.ok_or(ConsoleError::Unreadable(
-            "The amount must be a whole number of minor units, such as 2000.",
-        ))?;
         let currency = form.field("currency").to_ascii_lowercase();
         if currency.len() != 3 || !currency.bytes().all(|byte| byte.is_ascii_lowercase()) {
-            return Err(ConsoleError::Unreadable(
+            return Err((
+                "currency",
                 "The currency must be three letters, such as usd.",
             ));
         }
         let source = form.field("source");
         let source = cards.iter().copied().find(|known| *known == source);
         Ok(Self {
-            amount,
+            amount: amount.ok_or(("amount", AMOUNT))?,
             currency,
-            source: source.ok_or(ConsoleError::Unreadable("Choose one of the test cards."))?,
+            source: source.ok_or(("source", "Choose one of the test cards."))?,
         })
     }
 
@@ -157,34 +158,46 @@ impl Charge {
     }
 }
 
-impl Default for Charge {
-    fn default() -> Self {
+/// What the form shows.
+struct Filled {
+    amount: String,
+    currency: String,
+    source: String,
+    key: String,
+    problem: Option<Problem>,
+}
+
+impl Filled {
+    /// As it was sent, but for what may be the number of a card.
+    fn of(form: &Form) -> Self {
+        let text = |name| {
+            let field = Some(form.field(name)).filter(|text| !holds_card_number(text));
+            field.unwrap_or_default().to_owned()
+        };
         Self {
-            amount: 2000,
+            amount: text("amount"),
+            currency: text("currency"),
+            source: text("source"),
+            key: text("key"),
+            problem: None,
+        }
+    }
+
+    fn first() -> Self {
+        Self {
+            amount: "2000".to_owned(),
             currency: "usd".to_owned(),
-            source: "tok_visa",
+            source: "tok_visa".to_owned(),
+            key: String::new(),
+            problem: None,
         }
     }
 }
 
-/// One request, and what it got.
-struct Exchange {
-    /// `None`: it got no reply.
-    reply: Option<Received>,
-    milliseconds: u128,
-}
-
-struct Received {
-    status: u16,
-    is_replay: bool,
-    original: String,
-    body: Vec<u8>,
-}
-
 /// The form.
 pub(super) async fn show(console: web::Data<Console>, visitor: Visitor) -> HttpResponse {
-    let playground = &console.playground;
-    page(playground, &visitor, &Charge::default(), None, &html! {})
+    let (status, filled) = (StatusCode::OK, Filled::first());
+    page(&console.playground, &visitor, status, &filled, &html! {})
 }
 
 /// Sends what the form asks for, and shows what came back.
@@ -196,7 +209,15 @@ pub(super) async fn act(
     let unknown = ConsoleError::Unreadable("The playground knows no such action.");
     let action = Action::parse(form.field("action")).ok_or(unknown)?;
     let playground = &console.playground;
-    let charge = Charge::of_form(&form, &playground.cards)?;
+    let mut filled = Filled::of(&form);
+    let charge = match Charge::of_form(&form, &playground.cards) {
+        Ok(charge) => charge,
+        Err(problem) => {
+            filled.problem = Some(problem);
+            let status = StatusCode::BAD_REQUEST;
+            return Ok(page(playground, &visitor, status, &filled, &html! {}));
+        }
+    };
     let key = match action {
         Action::Lose if !visitor.may_lose_replies => {
             return Err(ConsoleError::Unreadable(
@@ -212,14 +233,22 @@ pub(super) async fn act(
         .free
         .try_acquire()
         .map_err(|_| ConsoleError::Busy)?;
-    let send = |fault| playground.send(&visitor.api_key, &key, &body, fault);
+    let first = Instant::now();
+    let send = |fault| playground.send(&visitor.api_key, &key, &body, fault, first);
     let exchanges = match action {
         Action::Send | Action::Retry | Action::Change => vec![send(None).await],
         Action::Race => join_all((0..RACERS).map(|_| send(None))).await,
         Action::Lose => vec![send(Some(LOST)).await, send(None).await],
     };
-    let shown = results(action, &key, &exchanges);
-    Ok(page(playground, &visitor, &charge, Some(&key), &shown))
+    let sent = Sent {
+        action,
+        host: &playground.host,
+        key: &key,
+        body: &body,
+    };
+    let shown = results(&sent, &exchanges);
+    filled.key.clone_from(&key);
+    Ok(page(playground, &visitor, StatusCode::OK, &filled, &shown))
 }
 
 /// The key of the charge that was sent before.
@@ -239,15 +268,17 @@ impl Playground {
         key: &str,
         body: &Value,
         fault: Option<&'static str>,
+        first: Instant,
     ) -> Exchange {
-        let began = Instant::now();
+        let since = || i64::try_from(first.elapsed().as_micros()).unwrap_or(i64::MAX);
+        let began = since();
         let reply = self.exchange(api_key, key, body, fault).await;
         if let (Err(error), None) = (&reply, fault) {
             tracing::warn!(error = %error.to_string(), "the playground got no reply from this server");
         }
         Exchange {
             reply: reply.ok(),
-            milliseconds: began.elapsed().as_millis(),
+            span: (began, since()),
         }
     }
 
@@ -286,93 +317,12 @@ impl Playground {
     }
 }
 
-/// What happened, in one sentence.
-fn sentence(action: Action, exchanges: &[Exchange]) -> String {
-    let replies: Vec<_> = exchanges
-        .iter()
-        .filter_map(|one| one.reply.as_ref())
-        .collect();
-    let Some(first) = replies.first() else {
-        return "No reply came. A retry with the same key is safe.".to_owned();
-    };
-    let made: BTreeSet<_> = replies.iter().filter_map(|one| charge_id(one)).collect();
-    let bodies: BTreeSet<_> = replies.iter().map(|one| &one.body).collect();
-    let charges = match made.len() {
-        1 => "1 charge".to_owned(),
-        count => format!("{count} charges"),
-    };
-    match (action, first.status, first.is_replay) {
-        (Action::Race, _, _) => {
-            let same = match bodies.len() {
-                1 => "all the same bytes".to_owned(),
-                count => format!("{count} different bodies"),
-            };
-            format!("{charges}, {} replies, {same}", replies.len())
-        }
-        (Action::Lose, _, true) => {
-            format!(
-                "The first reply was lost. The retry got it, and nothing was executed again: {charges}."
-            )
-        }
-        (_, _, true) => "Nothing was executed again: the stored reply came back.".to_owned(),
-        (_, 201, false) => format!("Executed: {charges}."),
-        (_, 402, false) => {
-            "Executed: the card was declined, and the failed charge is kept.".to_owned()
-        }
-        (Action::Change, 400..=499, false) => {
-            "Refused: the key belongs to another request, and nothing was charged.".to_owned()
-        }
-        (_, 500.., _) => "Not executed, or not known: retry with the same key.".to_owned(),
-        (_, status, _) => format!("Refused with {status}, and nothing was charged."),
-    }
-}
-
-/// The charge of a reply: the object itself, or the one that a decline names.
-fn charge_id(received: &Received) -> Option<String> {
-    let body: Value = serde_json::from_slice(&received.body).ok()?;
-    let id = body.get("id").or_else(|| body.get("error")?.get("charge"));
-    id.and_then(Value::as_str).map(str::to_owned)
-}
-
-fn results(action: Action, key: &str, exchanges: &[Exchange]) -> Markup {
-    html! {
-        h2 #result { "What happened" }
-        p .says role="status" { (sentence(action, exchanges)) }
-        p { a href=(key_path(key)) { "The story of this key" } }
-        ol .exchanges {
-            @for exchange in exchanges {
-                li { (shown(exchange)) }
-            }
-        }
-    }
-}
-
-fn shown(exchange: &Exchange) -> Markup {
-    let Some(reply) = &exchange.reply else {
-        return html! { "No reply after " (exchange.milliseconds) " ms" };
-    };
-    html! {
-        details {
-            summary {
-                strong { (reply.status) }
-                @if reply.is_replay { ", " code { "Idempotent-Replayed: true" } }
-                ", " (exchange.milliseconds) " ms"
-            }
-            @if !reply.original.is_empty() {
-                p { code { "Original-Request: " (reply.original) } }
-            }
-            @if let Some(body) = masked::pretty(&reply.body) {
-                pre role="group" tabindex="0" aria-label="Body of the reply" { (body) }
-            }
-        }
-    }
-}
-
+/// The form, and what came of it.
 fn page(
     playground: &Playground,
     visitor: &Visitor,
-    charge: &Charge,
-    key: Option<&str>,
+    status: StatusCode,
+    filled: &Filled,
     results: &Markup,
 ) -> HttpResponse {
     let body = html! {
@@ -382,31 +332,14 @@ fn page(
             code { "Idempotency-Key" } ". Charge a card, and try to charge it twice."
         }
         form method="post" action="/console/playground" data-progress="Sending…" {
-            div .fields {
-                div {
-                    label for="amount" { "Amount in minor units" }
-                    input #amount name="amount" inputmode="numeric" required value=(charge.amount);
-                }
-                div {
-                    label for="currency" { "Currency" }
-                    input #currency name="currency" required maxlength="3" value=(charge.currency);
-                }
-                div {
-                    label for="source" { "Test card" }
-                    select #source name="source" {
-                        @for source in &playground.cards {
-                            option value=(source) selected[*source == charge.source] { (source) }
-                        }
-                    }
-                }
-            }
-            @if let Some(key) = key {
-                input type="hidden" name="key" value=(key);
-                p { "Key: " code { (key) } }
+            (fields(playground, filled))
+            @if !filled.key.is_empty() {
+                input type="hidden" name="key" value=(filled.key);
+                p { "Key: " code { (filled.key) } }
             }
             div .actions {
                 button type="submit" name="action" value="send" { "Send a charge" }
-                @if key.is_some() {
+                @if !filled.key.is_empty() {
                     button type="submit" name="action" value="retry" .quiet { "Retry it with the same key" }
                     button type="submit" name="action" value="change" .quiet {
                         "Change the amount, same key"
@@ -424,5 +357,48 @@ fn page(
         }
         (results)
     };
-    layout::page("Playground", Some(Section::Playground), &body)
+    layout::page_with_status(status, "Playground", Some(Section::Playground), &body)
+}
+
+/// The fields; the one at fault says so, and has what it must be below it.
+fn fields(playground: &Playground, filled: &Filled) -> Markup {
+    let problem = |field| {
+        let problem = filled.problem.filter(|(at_fault, _)| *at_fault == field);
+        problem.map(|(_, message)| message)
+    };
+    let invalid = |field| problem(field).map(|_| "true");
+    let below = |field| {
+        html! {
+            @if let Some(message) = problem(field) {
+                p .problem id={ (field) "-problem" } role="alert" { (message) }
+            }
+        }
+    };
+    html! {
+        div .fields {
+            div {
+                label for="amount" { "Amount in minor units" }
+                input #amount name="amount" inputmode="numeric" required maxlength="12" value=(filled.amount)
+                    aria-invalid=[invalid("amount")]
+                    aria-describedby=[problem("amount").map(|_| "amount-problem")];
+                (below("amount"))
+            }
+            div {
+                label for="currency" { "Currency" }
+                input #currency name="currency" required maxlength="3" value=(filled.currency)
+                    aria-invalid=[invalid("currency")]
+                    aria-describedby=[problem("currency").map(|_| "currency-problem")];
+                (below("currency"))
+            }
+            div {
+                label for="source" { "Test card" }
+                select #source name="source" {
+                    @for source in &playground.cards {
+                        option value=(source) selected[*source == filled.source] { (source) }
+                    }
+                }
+                (below("source"))
+            }
+        }
+    }
 }

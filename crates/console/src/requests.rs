@@ -1,18 +1,123 @@
-//! The requests of an account, the newest first.
+//! The requests of an account, the newest first, and those of them that are looked for.
 
 use actix_web::{HttpRequest, HttpResponse, web};
 use maud::{Markup, html};
 
 use super::{
-    Logged, Server,
+    Logged, OUTCOMES, Searched, Server, Wanted, WantedOutcome,
     error::ConsoleError,
-    layout::{self, Section, key_path, state, table, time},
+    layout::{self, Section, key_link, resource, short, state, table, time},
     query_value,
+    timeline::milliseconds,
     visitor::Visitor,
 };
 
 /// Requests on a page.
 const PAGE_ROWS: usize = 50;
+
+/// Longest text that is looked for, in bytes.
+const SOUGHT_MAX: usize = 255;
+
+/// The form, as the address has it.
+struct Filter {
+    outcome: String,
+    status: String,
+    path: String,
+    key: String,
+    object: String,
+}
+
+impl Filter {
+    fn of(request: &HttpRequest) -> Self {
+        let value = |name| {
+            query_value(request, name)
+                .unwrap_or_default()
+                .trim()
+                .to_owned()
+        };
+        Self {
+            outcome: value("outcome"),
+            status: value("status"),
+            path: value("path"),
+            key: value("key"),
+            object: value("object"),
+        }
+    }
+
+    fn wanted(&self) -> Result<Wanted, ConsoleError> {
+        let outcome = match self.outcome.as_str() {
+            "" => None,
+            "any" => Some(WantedOutcome::Any),
+            name => {
+                let known = OUTCOMES.into_iter().find(|known| *known == name);
+                let unknown = ConsoleError::Unreadable("No request ends with such an outcome.");
+                Some(WantedOutcome::One(known.ok_or(unknown)?))
+            }
+        };
+        let status = match self.status.as_str() {
+            "" => None,
+            text => Some(statuses(text).ok_or(ConsoleError::Unreadable(
+                "A status is three digits such as 402, or a class of them such as 4xx.",
+            ))?),
+        };
+        let sought = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let texts = [&self.path, &self.key, &self.object];
+        if texts
+            .iter()
+            .any(|text| text.len() > SOUGHT_MAX || text.contains('\0'))
+        {
+            return Err(ConsoleError::Unreadable(
+                "A path, a key or an id that is looked for has at most 255 bytes, and no NUL.",
+            ));
+        }
+        Ok(Wanted {
+            outcome,
+            status,
+            path: sought(&self.path),
+            key: sought(&self.key),
+            object: sought(&self.object),
+        })
+    }
+
+    /// The address of a page of these requests: `path`, the filter, and where the page begins.
+    fn address(&self, path: &str, before: Option<&str>) -> String {
+        let members = [
+            ("outcome", self.outcome.as_str()),
+            ("status", &self.status),
+            ("path", &self.path),
+            ("key", &self.key),
+            ("object", &self.object),
+            ("before", before.unwrap_or_default()),
+        ];
+        let used = members.iter().filter(|(_, value)| !value.is_empty());
+        let query = form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(used)
+            .finish();
+        if query.is_empty() {
+            path.to_owned()
+        } else {
+            format!("{path}?{query}")
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.address("", None).is_empty()
+    }
+}
+
+/// `402`, or `4xx`.
+fn statuses(text: &str) -> Option<(u16, u16)> {
+    let class = text.strip_suffix("xx").filter(|class| class.len() == 1);
+    if let Some(class) = class {
+        let class: u16 = class.parse().ok().filter(|class| (1..=5).contains(class))?;
+        return Some((class * 100, class * 100 + 99));
+    }
+    let status = text
+        .parse()
+        .ok()
+        .filter(|status| (100..=599).contains(status))?;
+    Some((status, status))
+}
 
 /// A page of requests, before the one that the address names.
 pub(super) async fn show(
@@ -21,17 +126,19 @@ pub(super) async fn show(
     request: HttpRequest,
 ) -> Result<HttpResponse, ConsoleError> {
     let before = query_value(&request, "before");
-    let rows = rows(&server, &visitor, before.as_deref()).await?;
+    let filter = Filter::of(&request);
+    let rows = rows(&server, &visitor, &filter, before.as_deref()).await?;
     let body = html! {
         h1 { "Requests" }
         p {
-            "Every authenticated request of this account, the newest first. Choose a key to see all that \
-             happened under it. The log may miss requests, because no request waits for it."
+            "Requests of this account, the newest first. A key leads to its story. The log may miss \
+             requests, because no request waits for it."
         }
+        (form(&filter))
         @if before.is_none() {
-            div #live data-live="/console/live" { (rows) }
+            div #live data-live=(filter.address("/console/live", None)) { (rows) }
         } @else {
-            p { a href="/console" { "Back to the newest" } }
+            p { a href=(filter.address("/console", None)) { "Back to the newest" } }
             (rows)
         }
     };
@@ -42,43 +149,90 @@ pub(super) async fn show(
 pub(super) async fn live(
     server: web::Data<dyn Server>,
     visitor: Visitor,
+    request: HttpRequest,
 ) -> Result<HttpResponse, ConsoleError> {
-    Ok(layout::fragment(rows(&server, &visitor, None).await?))
+    let filter = Filter::of(&request);
+    Ok(layout::fragment(
+        rows(&server, &visitor, &filter, None).await?,
+    ))
+}
+
+fn form(filter: &Filter) -> Markup {
+    let text = |name: &str, label: &str, value: &str, example: &str| {
+        html! {
+            div {
+                label for=(name) { (label) }
+                input id=(name) name=(name) value=(value) placeholder=(example) maxlength=(SOUGHT_MAX)
+                    spellcheck="false" autocomplete="off";
+            }
+        }
+    };
+    html! {
+        form .filter method="get" action="/console" role="search" {
+            div {
+                label for="outcome" { "Outcome" }
+                select #outcome name="outcome" {
+                    option value="" { "all but reads" }
+                    option value="any" selected[filter.outcome == "any"] { "all" }
+                    @for outcome in OUTCOMES {
+                        option value=(outcome) selected[filter.outcome == outcome] {
+                            (outcome.replace('_', " "))
+                        }
+                    }
+                }
+            }
+            (text("status", "Status", &filter.status, "402 or 4xx"))
+            (text("path", "Path", &filter.path, "/refunds"))
+            (text("key", "Key", &filter.key, "a part of it"))
+            (text("object", "Object", &filter.object, "ch_…"))
+            div .actions {
+                button type="submit" { "Filter" }
+                @if !filter.is_empty() { a href="/console" { "Show all" } }
+            }
+        }
+    }
 }
 
 async fn rows(
     server: &web::Data<dyn Server>,
     visitor: &Visitor,
+    filter: &Filter,
     before: Option<&str>,
 ) -> Result<Markup, ConsoleError> {
-    let requests = server.requests(visitor.account, before, PAGE_ROWS + 1);
-    let requests = requests
+    let wanted = filter.wanted()?;
+    let found = server.requests(visitor.account, &wanted, before, PAGE_ROWS + 1);
+    let Searched { requests, ended_at } = found
         .await?
         .ok_or(ConsoleError::Unreadable("No request has such an id."))?;
-    if requests.is_empty() {
-        return Ok(html! {
-            p { "No request yet. Send one, and it appears here." }
-        });
-    }
-    let older = requests
-        .get(PAGE_ROWS..)
-        .is_some_and(|more| !more.is_empty());
     let shown = requests.get(..PAGE_ROWS).unwrap_or(&requests);
+    let is_full = requests.len() > PAGE_ROWS;
+    let last = shown
+        .last()
+        .filter(|_| is_full)
+        .map(|last| last.id.as_str());
     let rows = html! { @for request in shown { (row(request)) } };
     let columns = [
         "Time (UTC)",
-        "Method",
-        "Path",
-        "Key",
-        "Status",
         "Outcome",
+        "Request",
+        "Key",
         "Replays",
-        "Milliseconds",
+        "About",
+        "ms",
     ];
     Ok(html! {
-        (table("Requests", &columns, &rows))
-        @if let (true, Some(last)) = (older, shown.last()) {
-            p { a href={ "/console?before=" (last.id) } { "Older requests" } }
+        @if !shown.is_empty() {
+            (table("Requests", &columns, &rows))
+        } @else if filter.is_empty() && ended_at.is_none() {
+            p {
+                "No request yet, but for reads. " a href="/console/playground" { "Send one" }
+                ", or send one with curl, and it appears here."
+            }
+        } @else {
+            p { "No request fits, among those that were searched. Reads are found only if you ask for them." }
+        }
+        @if let Some(last) = last.or(ended_at.as_deref()) {
+            p { a href=(filter.address("/console", Some(last))) { "Older requests" } }
         }
     })
 }
@@ -88,19 +242,39 @@ fn row(request: &Logged) -> Markup {
     html! {
         tr {
             td { (time(request.came_at)) }
-            td { (request.method) }
-            td .wide { (request.path) }
-            td .wide { @if let Some(key) = key { a href=(key_path(key)) { (key) } } }
-            td { @if let Some(status) = request.status { (status) } }
-            td { (state(request.outcome)) }
-            td { @if key.is_some() { (request.replays) } }
-            td .number { (milliseconds(request)) }
+            td { (state(outcome(request))) @if let Some(status) = request.status { " " (status) } }
+            td { (request.method) " " (short(&request.path)) }
+            td { @if let Some(key) = key { (key_link(key)) } }
+            td .number { @if key.is_some() && request.replays != "0" { (request.replays) } }
+            td { @if let Some(id) = &request.resource_id { (resource(id)) } }
+            td .number { (took(request)) }
         }
     }
 }
 
+/// What became of a request, in a word: a declined card has executed, and moved no money.
+pub(super) fn outcome(request: &Logged) -> &'static str {
+    match (request.outcome, request.status) {
+        ("executed", Some(402)) => "declined",
+        (outcome, _) => outcome,
+    }
+}
+
 /// How long a request took.
-pub(super) fn milliseconds(request: &Logged) -> String {
-    let micros = request.duration.as_micros();
-    format!("{}.{}", micros / 1000, micros % 1000 / 100)
+pub(super) fn took(request: &Logged) -> String {
+    milliseconds(i64::try_from(request.duration.as_micros()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::statuses;
+
+    #[test]
+    fn a_status_is_a_number_or_a_class() {
+        assert_eq!(statuses("402"), Some((402, 402)));
+        assert_eq!(statuses("4xx"), Some((400, 499)));
+        for wrong in ["", "4", "44xx", "9xx", "xx", "600", "-1", "4x", "402 "] {
+            assert_eq!(statuses(wrong), None, "{wrong}");
+        }
+    }
 }

@@ -1,6 +1,32 @@
-// Keeps a part of the page current. The pages work without it.
+// Shows times in the zone of the person, and keeps a part of the page current. The pages work without it, in UTC.
 
 const PAUSE = 2000;
+
+const zone = new Intl.DateTimeFormat(undefined, { timeZoneName: 'short' })
+  .formatToParts()
+  .find((part) => part.type === 'timeZoneName').value;
+const two = (number) => String(number).padStart(2, '0');
+
+function localize(part) {
+  const today = new Date().toDateString();
+  for (const time of part.querySelectorAll('time:not([title])')) {
+    const at = new Date(time.dateTime);
+    const clock = [at.getHours(), at.getMinutes(), at.getSeconds()].map(two).join(':');
+    const date = [at.getFullYear(), two(at.getMonth() + 1), two(at.getDate())].join('-');
+    // Some are known to the second only.
+    const [milliseconds = ''] = time.dateTime.match(/\.\d+/) ?? [];
+    time.title = `${time.dateTime} (UTC), ${date} ${clock} (${zone})`;
+    time.textContent = `${at.toDateString() === today ? '' : `${date} `}${clock}${milliseconds}`;
+  }
+  for (const name of part.querySelectorAll('.zone')) name.textContent = `(${zone})`;
+}
+
+localize(document);
+
+// On a phone, the page that is open may be at the end of the bar.
+for (const link of document.querySelectorAll('nav a[aria-current]')) {
+  link.scrollIntoView({ block: 'nearest', inline: 'center' });
+}
 
 const live = document.querySelector('[data-live]');
 
@@ -21,7 +47,9 @@ if (live) {
     const isRead = live.contains(document.activeElement);
     if (!box.checked || isRead || document.hidden) return;
     const reply = await fetch(live.dataset.live, { redirect: 'error' });
-    if (reply.ok) live.innerHTML = await reply.text();
+    if (!reply.ok) return;
+    live.innerHTML = await reply.text();
+    localize(live);
   };
 
   const goOn = () => {

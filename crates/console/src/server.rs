@@ -6,7 +6,9 @@ use actix_web::{
     http::{StatusCode, header::HeaderMap},
     web::{Bytes, Payload},
 };
-use charge_once_idempotency::{IdempotencyKey, Inspected, KnownRequest, LeasedKey};
+use charge_once_idempotency::{
+    IdempotencyKey, Inspected, KnownRequest, LeasedKey, Steps, WorkflowName,
+};
 use chrono::{DateTime, Utc};
 use futures_util::future::LocalBoxFuture;
 use uuid::Uuid;
@@ -27,21 +29,38 @@ pub trait Server: Send + Sync {
         limit: usize,
     ) -> Answer<'a, Bytes>;
 
-    /// Requests before the one with this id, the newest first. `None`: no request has such an id.
+    /// Requests before the one with this id that are wanted, the newest first. `None`: no request
+    /// has such an id.
     fn requests<'a>(
         &'a self,
         account: Uuid,
+        wanted: &'a Wanted,
         before: Option<&'a str>,
         limit: usize,
-    ) -> Answer<'a, Option<Vec<Logged>>>;
+    ) -> Answer<'a, Option<Searched>>;
 
     /// All that is known of a key, with its last requests.
     fn story(&self, account: Uuid, key: IdempotencyKey, requests_max: usize) -> Answer<'_, Story>;
 
+    /// Requests of a workflow after the one with this key, in the order of their first use. `None`:
+    /// the workflow has no such key.
+    fn workflow<'a>(
+        &'a self,
+        account: Uuid,
+        name: WorkflowName,
+        after: Option<IdempotencyKey>,
+        limit: usize,
+    ) -> Answer<'a, Option<Steps>>;
+
+    /// A number as people read it, by the name of its member: of an amount, money. `currency` is
+    /// the one of the object that has it. `None`: it is read as it is.
+    fn number(&self, member: &str, value: i64, currency: Option<&str>) -> Option<String>;
+
     /// Keys that this process works on, and keys with leases.
     fn in_flight(&self, account: Uuid, keys_max: usize) -> Answer<'_, InFlight>;
 
-    /// Objects after the one with this id, the newest first. `None`: the list has no such object.
+    /// Objects after the one with this id or name, in the order of their list: the newest first, or
+    /// by name. `None`: the list has no such object.
     fn objects<'a>(
         &'a self,
         account: Uuid,
@@ -91,6 +110,52 @@ pub struct Account {
     pub may_lose_replies: bool,
 }
 
+/// Which requests are looked for. What is `None` excludes none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// How they ended; `None`: all that are no reads.
+    pub outcome: Option<WantedOutcome>,
+    /// The status of the reply lies between these two.
+    pub status: Option<(u16, u16)>,
+    /// A part of the path.
+    pub path: Option<String>,
+    /// A part of the key.
+    pub key: Option<String>,
+    /// The id of what the reply is about.
+    pub object: Option<String>,
+}
+
+/// Requests that ended so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WantedOutcome {
+    /// Reads too.
+    Any,
+    /// This one, one of [`OUTCOMES`].
+    One(&'static str),
+}
+
+/// How a request may have ended.
+pub const OUTCOMES: [&str; 8] = [
+    "executed",
+    "replayed",
+    "refused",
+    "reused",
+    "in_use",
+    "failed",
+    "unanswered",
+    "read",
+];
+
+/// What a search of the log found.
+#[derive(Debug)]
+pub struct Searched {
+    /// The newest first.
+    pub requests: Vec<Logged>,
+    /// Where the search ended before it had found as many as were asked for, if older requests are
+    /// left.
+    pub ended_at: Option<String>,
+}
+
 /// A request of the log.
 #[derive(Debug)]
 pub struct Logged {
@@ -110,6 +175,8 @@ pub struct Logged {
     pub outcome: &'static str,
     /// Until the reply.
     pub duration: Duration,
+    /// The id of what the reply is about.
+    pub resource_id: Option<String>,
     /// How many requests with its key were replays, as a page shows it.
     pub replays: String,
 }
@@ -123,6 +190,8 @@ pub struct Story {
     pub requests: Vec<Logged>,
     /// What happened under it.
     pub events: Vec<Happened>,
+    /// Deliveries of these events.
+    pub deliveries: Vec<Delivery>,
 }
 
 /// What happened.
@@ -159,6 +228,29 @@ pub enum Kind {
     Refunds,
     /// An order and its payment at once.
     Checkouts,
+    /// What there is to sell, by its stock-keeping unit.
+    Inventory,
+    /// What happened.
+    Events,
+    /// Where events are sent. They are listed with their deliveries.
+    WebhookEndpoints,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: &'static [Self] = &[
+        Self::Charges,
+        Self::PaymentIntents,
+        Self::Customers,
+        Self::PaymentMethods,
+        Self::SetupIntents,
+        Self::Orders,
+        Self::Refunds,
+        Self::Checkouts,
+        Self::Inventory,
+        Self::Events,
+        Self::WebhookEndpoints,
+    ];
 }
 
 /// A part of a list.
@@ -173,14 +265,14 @@ pub struct Listed {
 /// An object in a list.
 #[derive(Debug)]
 pub struct Line {
-    /// `ch_…`, `or_…` …
+    /// `ch_…`, `or_…` …, or a name.
     pub id: String,
-    /// When it was made.
+    /// When it was made, or last changed.
     pub created_at: DateTime<Utc>,
-    /// What it is about: money in minor units, an e-mail address …
+    /// What it is about: money, an e-mail address, an id …
     pub about: String,
     /// A word.
-    pub state: &'static str,
+    pub state: String,
 }
 
 /// An object by itself.
@@ -190,6 +282,8 @@ pub struct Object {
     pub json: Vec<u8>,
     /// What happened to it.
     pub events: Vec<Happened>,
+    /// Deliveries of it, or to it.
+    pub deliveries: Vec<Delivery>,
 }
 
 /// Where events are sent.

@@ -30,10 +30,13 @@ const NEXT: &str = "next";
 
 /// The page that a request asks for, if a person can be sent there after signing in.
 pub(super) fn wanted(request: &HttpRequest) -> Option<String> {
-    let path = request.path();
     // A part of a page, which is asked for by its script.
-    let is_page = request.method() == Method::GET && path != "/console/live";
-    (is_page && path != START).then(|| path.to_owned())
+    let is_page = request.method() == Method::GET && request.path() != "/console/live";
+    // The filter of a list is a part of what was asked for.
+    let asked = request.uri().path_and_query().map(|asked| asked.as_str());
+    asked
+        .filter(|asked| is_page && *asked != START)
+        .map(str::to_owned)
 }
 
 /// Where a session begins that leads to the page at `path`.
@@ -44,7 +47,8 @@ pub(super) fn path_for(path: &str) -> String {
 /// A page of the console, and never one of another site, whatever the address or the form says.
 fn next(wanted: &str) -> Option<&str> {
     let is_path = wanted.bytes().all(|byte| byte.is_ascii_graphic());
-    (is_path && wanted.starts_with("/console/")).then_some(wanted)
+    let is_own = wanted.starts_with("/console/") || wanted.starts_with("/console?");
+    (is_path && is_own).then_some(wanted)
 }
 
 /// The form.
@@ -103,7 +107,7 @@ fn page(status: StatusCode, problem: Option<&str>, next: Option<&str>) -> HttpRe
         @if let Some(problem) = problem {
             p #problem .problem role="alert" { (problem) }
         }
-        form method="post" action=(PATH) {
+        form .sign-in method="post" action=(PATH) {
             label for="api_key" { "API key" }
             input #api_key name="api_key" type="password" autocomplete="current-password" required
                 aria-describedby=[problem.map(|_| "problem")] spellcheck="false" autofocus;

@@ -1,8 +1,8 @@
 //! Why the database can't be used: at the start, by a read, and by a write.
 
-use charge_once_idempotency::Failure;
+use std::time::Duration;
 
-use super::FIRST_CONNECTION_LIMIT;
+use charge_once_idempotency::Failure;
 
 /// Why the database can't be used at the start. Messages are for the person who starts it.
 #[derive(Debug, thiserror::Error)]
@@ -141,6 +141,14 @@ pub enum StartError {
 }
 
 impl StartError {
+    /// Of this one of several databases.
+    pub(super) fn of_shard(self, name: &str) -> Self {
+        Self::OfShard {
+            name: name.to_owned(),
+            error: Box::new(self),
+        }
+    }
+
     /// Why there is no connection.
     pub(super) fn of_connection(error: sqlx::Error) -> Self {
         let is_refused = error
@@ -153,10 +161,22 @@ impl StartError {
     }
 
     /// No answer for as long as a start waits.
-    pub(super) fn silent() -> Self {
+    pub(super) fn silent(limit: Duration) -> Self {
         Self::Silent {
-            seconds: FIRST_CONNECTION_LIMIT.as_secs(),
+            seconds: limit.as_secs(),
         }
+    }
+
+    /// Whether the database is down, and may be what it should be when it is up again. Everything
+    /// else is a mistake that a person must mend.
+    pub(super) fn is_outage(&self) -> bool {
+        let Self::Unreachable(error) = self else {
+            return matches!(self, Self::Silent { .. } | Self::Standby);
+        };
+        // Or PostgreSQL says that it stops, starts, or has no connection left.
+        let code = error.as_database_error().and_then(|error| error.code());
+        matches!(error, sqlx::Error::Io(_))
+            || code.is_some_and(|code| code.starts_with("57P") || code.starts_with("53"))
     }
 }
 
@@ -168,6 +188,9 @@ pub enum ReadError {
         "the database doesn't answer this: {0}. DATABASE_URL must be the servers', with a role that may read it"
     )]
     Database(#[source] sqlx::Error),
+    /// It was down when this process started.
+    #[error("the database has not passed the checks of a start yet")]
+    NotChecked,
     /// No answer in time.
     #[error("the database deadline is over")]
     Deadline,
@@ -180,7 +203,7 @@ impl From<ReadError> for Failure {
     fn from(error: ReadError) -> Self {
         match error {
             ReadError::Database(error) => error.into(),
-            ReadError::Deadline => Self::unavailable(error),
+            ReadError::NotChecked | ReadError::Deadline => Self::unavailable(error),
             ReadError::Panicked => Self::internal(error),
         }
     }
@@ -194,6 +217,9 @@ pub enum WriteError {
         "the database doesn't store this: {0}. DATABASE_URL must be the servers', with a role that may write it"
     )]
     Database(#[from] sqlx::Error),
+    /// Nothing was begun: the database was down when this process started.
+    #[error("the database has not passed the checks of a start yet")]
+    NotChecked,
     /// Nothing was begun: the server can't be written to now, or must not be.
     #[error("no transaction can begin: {0}")]
     Begin(#[source] sqlx::Error),
@@ -212,9 +238,10 @@ impl From<WriteError> for Failure {
     fn from(error: WriteError) -> Self {
         match error {
             WriteError::Database(error) => error.into(),
-            WriteError::Begin(_) | WriteError::Commit(_) | WriteError::Deadline => {
-                Self::unavailable(error)
-            }
+            WriteError::NotChecked
+            | WriteError::Begin(_)
+            | WriteError::Commit(_)
+            | WriteError::Deadline => Self::unavailable(error),
             WriteError::Panicked => Self::internal(error),
         }
     }

@@ -29,6 +29,10 @@ pub enum Unfit {
     /// This machine's clock and the database's are further apart than [`CLOCKS_APART_MAX`].
     #[error("This machine's clock and the database's are too far apart.")]
     ClocksApart,
+    /// One of several databases was down when this process started, and is not used before it has
+    /// passed the checks of a start.
+    #[error("The database has not passed the checks of a start yet. The log says why.")]
+    NotChecked,
 }
 
 /// Whether the server is a standby.
@@ -45,20 +49,47 @@ const DURABLE: [&str; 2] = [
     "full_page_writes",
 ];
 
-/// The first of them that isn't on, and what it is.
+/// Each of them, what it is, and whether that is on.
+pub(super) async fn durability(
+    connection: &mut PgConnection,
+) -> Result<Vec<(&'static str, String, bool)>, sqlx::Error> {
+    let mut settings = Vec::new();
+    for setting in DURABLE {
+        let found = current_setting(connection, setting).await?;
+        let is_on = found == "on";
+        settings.push((setting, found, is_on));
+    }
+    Ok(settings)
+}
+
+/// What a setting of the session is.
+pub(super) async fn current_setting(
+    connection: &mut PgConnection,
+    name: &str,
+) -> Result<String, sqlx::Error> {
+    sqlx::query_scalar("SELECT current_setting($1)")
+        .bind(name)
+        .fetch_one(connection)
+        .await
+}
+
+/// The first setting that makes the server forget, and what it is.
 pub(super) async fn forgetful_setting(
     connection: &mut PgConnection,
 ) -> Result<Option<(&'static str, String)>, sqlx::Error> {
-    for setting in DURABLE {
-        let found: String = sqlx::query_scalar("SELECT current_setting($1)")
-            .bind(setting)
-            .fetch_one(&mut *connection)
-            .await?;
-        if found != "on" {
-            return Ok(Some((setting, found)));
-        }
-    }
-    Ok(None)
+    let settings = durability(connection).await?.into_iter();
+    let mut forgetful = settings.filter(|(_, _, is_on)| !is_on);
+    Ok(forgetful.next().map(|(setting, found, _)| (setting, found)))
+}
+
+/// How many receive the log, and which of them a COMMIT waits for. Not only standbys do: so do
+/// subscribers of a publication, a backup, and an archive.
+pub(super) async fn standbys(connection: &mut PgConnection) -> Result<(i64, String), sqlx::Error> {
+    sqlx::query_as(
+        "SELECT count(*), current_setting('synchronous_standby_names') FROM pg_stat_replication",
+    )
+    .fetch_one(connection)
+    .await
 }
 
 /// Whether every migration of this build is applied. Newer ones are fine: a release being rolled
@@ -90,19 +121,6 @@ pub(super) async fn schema_is_current(
     Ok(true)
 }
 
-/// Whether a standby follows this server that no COMMIT waits for. Any role sees how many there are,
-/// and only some see more of them.
-pub(super) async fn standby_is_asynchronous(
-    connection: &mut PgConnection,
-) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar(
-        "SELECT current_setting('synchronous_standby_names') = ''
-                AND EXISTS (SELECT FROM pg_stat_replication)",
-    )
-    .fetch_one(connection)
-    .await
-}
-
 /// Where another C library sorts text than the one by which the database was made: its name, and
 /// the two versions. PostgreSQL knows no version of the locale C, which always sorts alike, and
 /// none of some systems.
@@ -117,6 +135,14 @@ pub(super) async fn changed_locale(
     )
     .fetch_optional(connection)
     .await
+}
+
+/// What to do about a changed locale, and why.
+pub(super) fn sort_again(database: &str) -> String {
+    format!(
+        "indexes on text may miss what they hold: run REINDEX DATABASE {database} and then ALTER DATABASE {database} \
+         REFRESH COLLATION VERSION"
+    )
 }
 
 /// How far the two clocks may be apart.

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod checklist;
 mod errors;
 mod fitness;
 mod look;
@@ -19,7 +20,7 @@ use sqlx::{
     ConnectOptions, Connection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
-use tokio::{runtime::Handle, time::Instant};
+use tokio::{runtime::Handle, sync::watch, time::Instant};
 use tracing::Instrument;
 use uuid::Uuid;
 
@@ -69,13 +70,25 @@ impl Settings {
 }
 
 /// What a refused connection means to the program that starts. A PostgreSQL that answers that it is
-/// starting is waited for in any case.
+/// starting, or that it has no connection left, is waited for in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenRefused {
     /// A server may be started together with its database, which doesn't listen yet.
     TryAgain,
+    /// The database is being made, and may have no name yet: it is waited for as long as this.
+    WaitFor(Duration),
     /// A command works on the database of a running server.
     GiveUp,
+}
+
+impl WhenRefused {
+    /// How long a first connection is waited for.
+    fn limit(self) -> Duration {
+        match self {
+            Self::WaitFor(limit) => limit,
+            Self::TryAgain | Self::GiveUp => FIRST_CONNECTION_LIMIT,
+        }
+    }
 }
 
 /// The pool, and how to make connections beside it. Cheap to clone.
@@ -84,9 +97,10 @@ pub struct Database {
     pool: Connections,
     account: Uuid,
     options: PgConnectOptions,
-    deadline: Duration,
+    settings: Settings,
     runtime: Handle,
-    schema: Schema,
+    /// Whether it has passed the checks of a start.
+    is_checked: Arc<watch::Sender<bool>>,
 }
 
 /// A read: borrows the connection for as long as its future runs.
@@ -103,24 +117,54 @@ impl Database {
         settings: Settings,
         when_refused: WhenRefused,
     ) -> Result<Self, StartError> {
+        let database = Self::unchecked(url, settings)?;
+        database
+            .pass_checks(when_refused, FIRST_CONNECTION_LIMIT)
+            .await?;
+        database.is_checked.send_replace(true);
+        Ok(database)
+    }
+
+    /// Connects to nothing yet. Nothing is read and written before it has passed its checks.
+    fn unchecked(url: &str, settings: Settings) -> Result<Self, StartError> {
         let options = PgConnectOptions::from_str(url).map_err(StartError::Url)?;
         let options = pin_session(options, settings.session_limits());
         let pool = PgPoolOptions::new()
             .max_connections(settings.pool_connections)
             .acquire_timeout(settings.pool_wait)
             .connect_lazy_with(options.clone());
-        let database = Self {
+        Ok(Self {
             pool: pool.into(),
             account: NO_ACCOUNT,
             options,
-            deadline: settings.deadline,
+            settings,
             runtime: Handle::current(),
-            schema: settings.schema,
-        };
-        let until = Instant::now() + FIRST_CONNECTION_LIMIT;
+            is_checked: Arc::default(),
+        })
+    }
+
+    /// Whether it has passed the checks of a start. Until then, reads and writes fail.
+    pub fn is_checked(&self) -> bool {
+        *self.is_checked.borrow()
+    }
+
+    /// Waits until it has.
+    pub async fn checked(&self) {
+        // The sender is this database's.
+        let _ = self.is_checked.subscribe().wait_for(|is| *is).await;
+    }
+
+    /// Makes the checks of a start that concern this database alone. Waits for a first connection
+    /// for as long as `limit`.
+    async fn pass_checks(
+        &self,
+        when_refused: WhenRefused,
+        limit: Duration,
+    ) -> Result<(), StartError> {
+        let until = Instant::now() + limit;
         loop {
-            match database.prepare(&settings, when_refused, until).await {
-                Ok(()) => return Ok(database),
+            match self.prepare(when_refused, until, limit).await {
+                Ok(()) => return Ok(()),
                 // The database was restarted in between, or the network broke.
                 Err(StartError::Unreachable(error))
                     if Instant::now() + FIRST_CONNECTION_PAUSE < until
@@ -136,30 +180,21 @@ impl Database {
 
     async fn prepare(
         &self,
-        settings: &Settings,
         when_refused: WhenRefused,
         until: Instant,
+        limit: Duration,
     ) -> Result<(), StartError> {
-        let mut connection = self.first_connection(when_refused, until).await?;
-        let limits = settings.session_limits();
+        let mut connection = first_connection(&self.options, when_refused, until, limit).await?;
+        let limits = self.settings.session_limits();
         let looking = pooler::ensure_own_session(&mut connection, &self.options, limits);
         let looked = tokio::time::timeout_at(until, looking).await;
-        looked.unwrap_or(Err(StartError::silent()))?;
-        let is_standby = fitness::is_standby(&mut connection).await;
-        if is_standby.map_err(StartError::Unreachable)? {
-            return Err(StartError::Standby);
-        }
-        ensure_durable(&mut connection).await?;
-        ensure_clocks_agree(&mut connection).await?;
-        warn_of_asynchronous_standby(&mut connection).await?;
-        warn_of_changed_locale(&mut connection).await?;
-        if settings.migrate {
+        looked.unwrap_or(Err(StartError::silent(limit)))?;
+        in_time(ensure_fit(&mut connection)).await?;
+        if self.settings.migrate {
             self.migrate_on(&mut connection).await?;
         }
-        let is_current = fitness::schema_is_current(&mut connection, self.schema).await;
-        if !is_current.map_err(StartError::Unreachable)? {
-            return Err(StartError::SchemaNotCurrent);
-        }
+        let schema = self.settings.schema;
+        in_time(ensure_schema_is_current(&mut connection, schema)).await?;
         // All is done: whether the end of the session is answered tells nothing.
         let _ = connection.close().await;
         Ok(())
@@ -240,7 +275,7 @@ impl Database {
                 .await
                 .map_err(StartError::Unreachable)?;
         }
-        for set in self.schema {
+        for set in self.settings.schema {
             migrations::adopt(set, connection).await?;
             migrations::apply(set.migrator, connection).await?;
         }
@@ -254,8 +289,8 @@ impl Database {
     /// Whether a replica can serve from this database now. What holds at the start may change long
     /// after it: a failover leads to a standby, a setting is changed, a clock goes wrong.
     pub async fn check(&self) -> Result<(), Unfit> {
-        let schema = self.schema;
-        let looking = self.read(move |connection| {
+        let schema = self.settings.schema;
+        let looking = self.read_unchecked(move |connection| {
             Box::pin(async move {
                 if fitness::is_standby(connection).await? {
                     return Ok(Err(Unfit::Standby));
@@ -271,7 +306,8 @@ impl Database {
                 Ok(agree.then_some(()).ok_or(Unfit::ClocksApart))
             })
         });
-        looking.await.unwrap_or(Err(Unfit::Unreachable))
+        looking.await.unwrap_or(Err(Unfit::Unreachable))?;
+        self.is_checked().then_some(()).ok_or(Unfit::NotChecked)
     }
 
     /// Runs a read of several statements as [`Database::read`] does; all of them see one moment.
@@ -299,7 +335,18 @@ impl Database {
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut PgConnection) -> Reading<'c, T> + Send + 'static,
     {
-        let (pool, account, deadline) = (self.pool.clone(), self.account, self.deadline);
+        match self.is_checked() {
+            true => self.read_unchecked(read).await,
+            false => Err(ReadError::NotChecked),
+        }
+    }
+
+    async fn read_unchecked<T, F>(&self, read: F) -> Result<T, ReadError>
+    where
+        T: Send + 'static,
+        F: for<'c> FnOnce(&'c mut PgConnection) -> Reading<'c, T> + Send + 'static,
+    {
+        let (pool, account) = (self.pool.clone(), self.account);
         let reading = async move {
             let mut connection = pool.acquire(account).await?;
             let value = read(&mut connection).await?;
@@ -310,7 +357,7 @@ impl Database {
         // that opened it, and a worker's ends with the worker.
         let task = self
             .runtime
-            .spawn(tokio::time::timeout(deadline, reading).in_current_span());
+            .spawn(tokio::time::timeout(self.settings.deadline, reading).in_current_span());
         match task.await {
             Ok(Ok(outcome)) => outcome.map_err(ReadError::Database),
             Ok(Err(_)) => Err(ReadError::Deadline),
@@ -327,7 +374,10 @@ impl Database {
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut PgConnection) -> Writing<'c, T> + Send + 'static,
     {
-        let (pool, account, deadline) = (self.pool.clone(), self.account, self.deadline);
+        if !self.is_checked() {
+            return Err(WriteError::NotChecked);
+        }
+        let (pool, account) = (self.pool.clone(), self.account);
         let writing = async move {
             let mut connection = pool.acquire(account).await?;
             let begun = connection.begin_with(BEGIN_DURABLE).await;
@@ -340,64 +390,72 @@ impl Database {
         };
         let task = self
             .runtime
-            .spawn(tokio::time::timeout(deadline, writing).in_current_span());
+            .spawn(tokio::time::timeout(self.settings.deadline, writing).in_current_span());
         match task.await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => Err(WriteError::Deadline),
             Err(_) => Err(WriteError::Panicked),
         }
     }
+}
 
-    /// Waits for a database that is starting, and logs at once why there is something to wait for.
-    async fn first_connection(
-        &self,
-        when_refused: WhenRefused,
-        until: Instant,
-    ) -> Result<PgConnection, StartError> {
-        let limit = FIRST_CONNECTION_LIMIT;
-        let mut is_told = false;
-        loop {
-            let error = match tokio::time::timeout_at(until, self.connect_aside()).await {
-                Ok(Ok(connection)) => return Ok(connection),
-                Ok(Err(error)) => error,
-                Err(_) => return Err(StartError::silent()),
-            };
-            let is_late = Instant::now() + FIRST_CONNECTION_PAUSE >= until;
-            if is_late || !may_be_starting(&error, when_refused) {
-                return Err(StartError::of_connection(error));
-            }
-            if !is_told {
-                tracing::warn!(%error, ?limit, "the database doesn't answer yet; trying again");
-                is_told = true;
-            }
-            tokio::time::sleep(FIRST_CONNECTION_PAUSE).await;
+/// Waits for a database that is starting, and logs at once why there is something to wait for.
+async fn first_connection(
+    options: &PgConnectOptions,
+    when_refused: WhenRefused,
+    until: Instant,
+    limit: Duration,
+) -> Result<PgConnection, StartError> {
+    let mut is_told = false;
+    loop {
+        let connecting = PgConnection::connect_with(options);
+        let error = match tokio::time::timeout_at(until, connecting).await {
+            Ok(Ok(connection)) => return Ok(connection),
+            Ok(Err(error)) => error,
+            Err(_) => return Err(StartError::silent(limit)),
+        };
+        let is_late = Instant::now() + FIRST_CONNECTION_PAUSE >= until;
+        if is_late || !may_be_starting(&error, when_refused) {
+            return Err(StartError::of_connection(error));
         }
+        if !is_told {
+            tracing::warn!(%error, ?limit, "the database doesn't answer yet; trying again");
+            is_told = true;
+        }
+        tokio::time::sleep(FIRST_CONNECTION_PAUSE).await;
     }
 }
 
 /// Whether a database that fails like this may answer in a moment.
 fn may_be_starting(error: &sqlx::Error, when_refused: WhenRefused) -> bool {
-    if let sqlx::Error::Io(error) = error {
-        return when_refused == WhenRefused::TryAgain
-            && matches!(
-                error.kind(),
-                ErrorKind::ConnectionRefused
-                    | ErrorKind::ConnectionReset
-                    | ErrorKind::ConnectionAborted
-                    | ErrorKind::BrokenPipe
-                    | ErrorKind::UnexpectedEof
-            );
+    let sqlx::Error::Io(error) = error else {
+        return is_restarting(error);
+    };
+    match when_refused {
+        WhenRefused::GiveUp => false,
+        WhenRefused::TryAgain => matches!(
+            error.kind(),
+            ErrorKind::ConnectionRefused
+                | ErrorKind::ConnectionReset
+                | ErrorKind::ConnectionAborted
+                | ErrorKind::BrokenPipe
+                | ErrorKind::UnexpectedEof
+        ),
+        // A name that nothing knows yet has no kind of its own. A certificate that isn't trusted is
+        // `InvalidData`, and a file that `sslrootcert` names wrongly is `NotFound`.
+        WhenRefused::WaitFor(_) => {
+            !matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::NotFound)
+        }
     }
-    is_restarting(error)
 }
 
-/// Whether PostgreSQL said that it stops or starts: admin_shutdown, crash_shutdown or
-/// cannot_connect_now.
+/// Whether PostgreSQL said that it stops or starts, or that others have all connections:
+/// admin_shutdown, crash_shutdown, cannot_connect_now or too_many_connections.
 fn is_restarting(error: &sqlx::Error) -> bool {
     error
         .as_database_error()
         .and_then(|error| error.code())
-        .is_some_and(|code| matches!(&*code, "57P01" | "57P02" | "57P03"))
+        .is_some_and(|code| matches!(&*code, "57P01" | "57P02" | "57P03" | "53300"))
 }
 
 /// Pins what the promise rests on, and this program's name and time zone.
@@ -405,6 +463,34 @@ fn pin_session(options: PgConnectOptions, limits: SessionLimits) -> PgConnectOpt
     idempotency::pin_session(options, limits)
         .application_name("charge-once")
         .options([("TimeZone", "UTC")])
+}
+
+/// Bounds a check of a start: the network may break at any moment, and says nothing then.
+async fn in_time<T>(check: impl Future<Output = Result<T, StartError>>) -> Result<T, StartError> {
+    let checked = tokio::time::timeout(FIRST_CONNECTION_LIMIT, check).await;
+    checked.unwrap_or(Err(StartError::silent(FIRST_CONNECTION_LIMIT)))
+}
+
+async fn ensure_fit(connection: &mut PgConnection) -> Result<(), StartError> {
+    let is_standby = fitness::is_standby(connection).await;
+    if is_standby.map_err(StartError::Unreachable)? {
+        return Err(StartError::Standby);
+    }
+    ensure_durable(connection).await?;
+    ensure_clocks_agree(connection).await?;
+    warn_of_asynchronous_standby(connection).await?;
+    warn_of_changed_locale(connection).await
+}
+
+async fn ensure_schema_is_current(
+    connection: &mut PgConnection,
+    schema: Schema,
+) -> Result<(), StartError> {
+    let is_current = fitness::schema_is_current(connection, schema).await;
+    match is_current.map_err(StartError::Unreachable)? {
+        true => Ok(()),
+        false => Err(StartError::SchemaNotCurrent),
+    }
 }
 
 async fn ensure_clocks_agree(connection: &mut PgConnection) -> Result<(), StartError> {
@@ -420,12 +506,14 @@ async fn ensure_clocks_agree(connection: &mut PgConnection) -> Result<(), StartE
 
 /// A standby may be for reading only, so the start goes on.
 async fn warn_of_asynchronous_standby(connection: &mut PgConnection) -> Result<(), StartError> {
-    let waits = fitness::standby_is_asynchronous(connection).await;
-    if waits.map_err(StartError::Unreachable)? {
+    let standbys = fitness::standbys(connection).await;
+    let (standbys, waited_for) = standbys.map_err(StartError::Unreachable)?;
+    if standbys > 0 && waited_for.is_empty() {
         tracing::warn!(
-            "a standby follows the database, and synchronous_standby_names is empty: a failover to it can \
-             lose charges that were acknowledged, and the records of their keys. If it may take over, set \
-             synchronous_standby_names on the server; docs/deployment.md says how"
+            "something receives the log of the database, as a standby does, and synchronous_standby_names is \
+             empty: a failover to a standby can lose charges that were acknowledged, and the records of their \
+             keys. If one may take over, set synchronous_standby_names on the server; docs/deployment.md says \
+             how"
         );
     }
     Ok(())
@@ -440,9 +528,9 @@ async fn warn_of_changed_locale(connection: &mut PgConnection) -> Result<(), Sta
         tracing::warn!(
             %made_with,
             %now,
-            "the locale of the database {database} comes from another version of the C library, so that indexes on \
-             text may miss what they hold: run REINDEX DATABASE {database} and then ALTER DATABASE {database} \
-             REFRESH COLLATION VERSION; docs/deployment.md says more"
+            "the locale of the database {database} comes from another version of the C library, so that {}; \
+             docs/deployment.md says more",
+            fitness::sort_again(&database)
         );
     }
     Ok(())

@@ -101,7 +101,9 @@ pub async fn adopt(set: &MigrationSet, connection: &mut PgConnection) -> Result<
     }
     // All of it or nothing: a half of the baseline would be taken for a start that was interrupted.
     let mut tx = connection.begin().await.map_err(MigrateError::from)?;
-    set.migrator.skip(&mut *tx, Some(baseline.last)).await?;
+    // As `skip` does, whose future can't be shown to be `Send`.
+    let skip = set.migrator.run_direct(Some(baseline.last), &mut *tx, true);
+    skip.await?;
     tx.commit().await.map_err(MigrateError::from)?;
     let (table, release) = (set.table, baseline.release);
     tracing::info!(
@@ -124,7 +126,9 @@ pub async fn apply(
     take_turn(connection).await?;
     let mut retries = retries();
     loop {
-        let error = match migrations.run(&mut *connection).await {
+        // As `run` does, whose future can't be shown to be `Send`.
+        let run = migrations.run_direct(None, &mut *connection, false);
+        let error = match run.await {
             Err(error) if is_lock_timeout(&error) => error,
             outcome => return outcome,
         };

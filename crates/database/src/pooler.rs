@@ -34,17 +34,22 @@ pub(super) async fn ensure_own_session(
     if dropped.is_empty() {
         return Ok(());
     }
-    let role = options.get_username().replace('"', "\"\"");
     let statements = dropped
         .iter()
-        .map(|(name, needed)| format!("ALTER ROLE \"{role}\" SET {name} = '{needed}';"));
+        .map(|(name, needed)| set_for_the_role(options, name, needed));
     Err(StartError::NotPinned {
         remedy: statements.collect::<Vec<_>>().join(" "),
     })
 }
 
+/// The statement that gives the role's sessions a setting.
+pub(super) fn set_for_the_role(options: &PgConnectOptions, name: &str, needed: &str) -> String {
+    let role = options.get_username().replace('"', "\"\"");
+    format!("ALTER ROLE \"{role}\" SET {name} = '{needed}';")
+}
+
 /// Marks the session, and looks whether others see the mark, or this connection does not.
-async fn is_own_session(
+pub(super) async fn is_own_session(
     connection: &mut PgConnection,
     options: &PgConnectOptions,
 ) -> Result<bool, sqlx::Error> {
@@ -80,7 +85,7 @@ async fn mark_of(connection: &mut PgConnection) -> Result<Option<String>, sqlx::
 }
 
 /// The pinned settings that the session doesn't have, with the values that it should.
-async fn dropped_settings(
+pub(super) async fn dropped_settings(
     connection: &mut PgConnection,
     limits: SessionLimits,
 ) -> Result<Vec<(&'static str, String)>, sqlx::Error> {

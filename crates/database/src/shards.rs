@@ -8,19 +8,30 @@ use std::{
     collections::HashMap,
     fmt,
     sync::{Arc, LazyLock},
+    time::Duration,
 };
 
 use futures_util::future::join_all;
 use sqlx::{Connection, PgConnection, migrate::Migrator};
+use tokio::sync::{Mutex, MutexGuard};
 use uuid::Uuid;
 
-use super::{Database, MigrationSet, Settings, StartError, WhenRefused};
+use super::{
+    Database, FIRST_CONNECTION_LIMIT, MigrationSet, Reading, Settings, StartError, WhenRefused,
+    in_time,
+};
 
 /// The shard that was there before there were others.
 pub const FIRST_SHARD: &str = "main";
 
 /// Most shards, the first one included: each has pools and workers in every process.
 pub const SHARDS_MAX: usize = 32;
+
+/// How long a start waits for one of several databases, as long as it can serve from another.
+const ONE_OF_SEVERAL_LIMIT: Duration = Duration::from_secs(3);
+
+/// What those wait for that make accounts, in the first shard: "accounts" in ASCII.
+const NAMES_LOCK: i64 = i64::from_be_bytes(*b"accounts");
 
 /// Longest name of a shard.
 const NAME_MAX_CHARS: usize = 32;
@@ -96,19 +107,24 @@ pub struct Shard {
 
 /// All databases of a service, in the order of its configuration.
 #[derive(Debug, Clone)]
-pub struct Shards(Vec<Shard>);
+pub struct Shards {
+    all: Vec<Shard>,
+    /// Held while one is compared with those that are served, and becomes one of them.
+    turn: Arc<Mutex<()>>,
+}
 
 impl From<Database> for Shards {
     /// The only one.
     fn from(database: Database) -> Self {
         let name = FIRST_SHARD.into();
-        Self(vec![Shard { name, database }])
+        vec![Shard { name, database }].into()
     }
 }
 
 impl From<Vec<Shard>> for Shards {
-    fn from(shards: Vec<Shard>) -> Self {
-        Self(shards)
+    fn from(all: Vec<Shard>) -> Self {
+        let turn = Arc::default();
+        Self { all, turn }
     }
 }
 
@@ -116,40 +132,143 @@ impl std::ops::Deref for Shards {
     type Target = [Shard];
 
     fn deref(&self) -> &[Shard] {
-        &self.0
+        &self.all
     }
 }
 
 /// A shard by its name, or why it can't be used.
 pub type Reached = (Arc<str>, Result<Database, StartError>);
 
+/// A database that has passed its checks. While this is held, no other one is compared.
+#[derive(Debug)]
+pub struct FitShard<'s> {
+    shard: &'s Shard,
+    _turn: MutexGuard<'s, ()>,
+}
+
+impl FitShard<'_> {
+    /// From now on, it is read and written.
+    pub fn open(self) {
+        self.shard.database.is_checked.send_replace(true);
+    }
+}
+
 impl Shards {
-    /// Connects to all of them, or fails.
+    /// Connects to all of them. One that is down is left out, as long as there is another one:
+    /// nothing is read and written there before [`Shards::check`] finds it fit. Fails if one is not
+    /// what it should be.
     pub async fn connect(
         first: &str,
         others: &[ShardUrl],
         settings: Settings,
         when_refused: WhenRefused,
     ) -> Result<Self, StartError> {
-        let reached = reach(&all(first, others), settings, when_refused)
-            .await
-            .into_iter();
-        let shards = reached.map(|(name, reached)| match reached {
-            Ok(database) => Ok(Shard { name, database }),
-            Err(error) if others.is_empty() => Err(error),
-            Err(error) => Err(StartError::OfShard {
-                name: name.to_string(),
-                error: Box::new(error),
-            }),
-        });
-        let shards: Vec<Shard> = shards.collect::<Result<_, _>>()?;
-        ensure_apart(&shards).await?;
-        Ok(Self(shards))
+        if others.is_empty() {
+            return Ok(Database::connect(first, settings, when_refused)
+                .await?
+                .into());
+        }
+        let each = all(first, others)
+            .into_iter()
+            .map(|ShardUrl { name, url }| {
+                let database = Database::unchecked(&url, settings);
+                let database = database.map_err(|error| error.of_shard(&name))?;
+                let name = name.into();
+                Ok(Shard { name, database })
+            });
+        let shards: Self = each.collect::<Result<Vec<_>, StartError>>()?.into();
+        let mut found = shards.pass_checks(when_refused, ONE_OF_SEVERAL_LIMIT).await;
+        if found.iter().all(Result::is_err) {
+            found = shards
+                .pass_checks(when_refused, FIRST_CONNECTION_LIMIT)
+                .await;
+        }
+        let is_none_up = found.iter().all(Result::is_err);
+        let mut fit = Vec::new();
+        for (shard, found) in shards.iter().zip(found) {
+            match found {
+                Ok(()) => fit.push(shard),
+                Err(error) if is_none_up || !error.is_outage() => {
+                    return Err(error.of_shard(&shard.name));
+                }
+                Err(error) => tracing::error!(
+                    shard = %shard.name,
+                    %error,
+                    "a shard is down: its accounts get 503 until it has passed the checks of a start"
+                ),
+            }
+        }
+        ensure_apart(&fit).await?;
+        for shard in fit {
+            shard.database.is_checked.send_replace(true);
+        }
+        Ok(shards)
+    }
+
+    async fn pass_checks(
+        &self,
+        when_refused: WhenRefused,
+        limit: Duration,
+    ) -> Vec<Result<(), StartError>> {
+        let checks = self.iter();
+        join_all(checks.map(|shard| shard.pass_checks(when_refused, limit))).await
+    }
+
+    /// Makes the checks of a start for one that was down then, and compares it with those that are
+    /// served.
+    pub async fn check<'s>(&'s self, shard: &'s Shard) -> Result<FitShard<'s>, StartError> {
+        let checking = shard.pass_checks(WhenRefused::GiveUp, ONE_OF_SEVERAL_LIMIT);
+        checking.await?;
+        let turn = self.turn.lock().await;
+        let served = self.iter().filter(|one| one.database.is_checked());
+        ensure_apart(&served.chain([shard]).collect::<Vec<_>>()).await?;
+        Ok(FitShard { shard, _turn: turn })
+    }
+
+    /// Those that have not passed the checks of a start.
+    pub fn unchecked(&self) -> impl Iterator<Item = &Shard> {
+        self.iter().filter(|shard| !shard.database.is_checked())
+    }
+
+    /// Takes the turn of those that make accounts, until the connection is closed: a name belongs to
+    /// one account in all databases, and no constraint sees more than one of them.
+    pub async fn take_turn(&self) -> Result<Option<PgConnection>, StartError> {
+        let [Shard { database, .. }, _, ..] = &**self else {
+            return Ok(None);
+        };
+        let taking = async {
+            let mut connection = database.connect_aside().await?;
+            let take = sqlx::query("SELECT pg_advisory_lock($1)").bind(NAMES_LOCK);
+            take.execute(&mut connection).await?;
+            Ok(Some(connection))
+        };
+        taking.await.map_err(StartError::Unreachable)
     }
 
     /// The databases alone.
     pub fn databases(&self) -> Vec<Database> {
         self.iter().map(|shard| shard.database.clone()).collect()
+    }
+}
+
+impl Shard {
+    /// The checks of a start that concern this database alone. Where the schema is that of shards,
+    /// it must be the one that it is taken for.
+    async fn pass_checks(
+        &self,
+        when_refused: WhenRefused,
+        limit: Duration,
+    ) -> Result<(), StartError> {
+        let Self { name, database } = self;
+        database.pass_checks(when_refused, limit).await?;
+        let Settings {
+            schema, migrate, ..
+        } = database.settings;
+        let is_shard = schema.iter().any(|set| set.table == SHARD_MIGRATIONS.table);
+        match is_shard {
+            true => database.ensure_is_shard(name, migrate).await,
+            false => Ok(()),
+        }
     }
 }
 
@@ -169,25 +288,27 @@ pub async fn reach(
     settings: Settings,
     when_refused: WhenRefused,
 ) -> Vec<Reached> {
-    let are_shards = settings
-        .schema
-        .iter()
-        .any(|set| set.table == SHARD_MIGRATIONS.table);
     join_all(shards.iter().map(async |ShardUrl { name, url }| {
+        let name: Arc<str> = name.as_str().into();
         let reaching = async {
-            let database = Database::connect(url, settings, when_refused).await?;
-            if are_shards {
-                database.ensure_is_shard(name, settings.migrate).await?;
-            }
-            Ok(database)
+            let shard = Shard {
+                name: Arc::clone(&name),
+                database: Database::unchecked(url, settings)?,
+            };
+            shard
+                .pass_checks(when_refused, FIRST_CONNECTION_LIMIT)
+                .await?;
+            shard.database.is_checked.send_replace(true);
+            Ok(shard.database)
         };
-        (name.as_str().into(), reaching.await)
+        let reached = reaching.await;
+        (name, reached)
     }))
     .await
 }
 
 /// Refuses an account that lives in two shards.
-async fn ensure_apart(shards: &[Shard]) -> Result<(), StartError> {
+async fn ensure_apart(shards: &[&Shard]) -> Result<(), StartError> {
     if shards.len() < 2 {
         return Ok(());
     }
@@ -210,12 +331,14 @@ impl Database {
     /// Refuses a database that is one of several, for a process that knows no others. It would find
     /// no key of the other accounts, and could make one of them a second time.
     pub async fn ensure_is_only(&self) -> Result<(), StartError> {
-        let name = self.ask_aside(async |connection| {
-            let is_shard = sqlx::query_scalar("SELECT to_regclass('shard') IS NOT NULL");
-            match is_shard.fetch_one(&mut *connection).await? {
-                true => shard_name(connection).await,
-                false => Ok(None),
-            }
+        let name = self.ask_aside(|connection| {
+            Box::pin(async move {
+                let is_shard = sqlx::query_scalar("SELECT to_regclass('shard') IS NOT NULL");
+                match is_shard.fetch_one(&mut *connection).await? {
+                    true => shard_name(connection).await,
+                    false => Ok(None),
+                }
+            })
         });
         match name.await? {
             Some(name) => Err(StartError::OneOfSeveral { name }),
@@ -226,11 +349,14 @@ impl Database {
     /// Refuses another shard, and a database that should become one and has accounts. `may_name`:
     /// one that has no name yet gets it.
     async fn ensure_is_shard(&self, name: &str, may_name: bool) -> Result<(), StartError> {
-        let found = self.ask_aside(async |connection| {
-            if may_name {
-                take_name(connection, name).await?;
-            }
-            shard_name(connection).await
+        let wanted = name.to_owned();
+        let found = self.ask_aside(move |connection| {
+            Box::pin(async move {
+                if may_name {
+                    take_name(connection, &wanted).await?;
+                }
+                shard_name(connection).await
+            })
         });
         match found.await? {
             Some(found) if found == name => Ok(()),
@@ -242,9 +368,9 @@ impl Database {
 
     /// The accounts that live here and are open.
     async fn open_accounts(&self) -> Result<Vec<Uuid>, StartError> {
-        self.ask_aside(async |connection| {
+        self.ask_aside(|connection| {
             let accounts = sqlx::query_scalar("SELECT id FROM accounts WHERE closed_at IS NULL");
-            accounts.fetch_all(connection).await
+            Box::pin(accounts.fetch_all(connection))
         })
         .await
     }
@@ -252,7 +378,7 @@ impl Database {
     /// Asks something at the start, on a connection beside the pool.
     async fn ask_aside<T>(
         &self,
-        ask: impl AsyncFnOnce(&mut PgConnection) -> Result<T, sqlx::Error>,
+        ask: impl for<'c> FnOnce(&'c mut PgConnection) -> Reading<'c, T>,
     ) -> Result<T, StartError> {
         let asking = async {
             let mut connection = self.connect_aside().await?;
@@ -260,7 +386,7 @@ impl Database {
             connection.close().await?;
             Ok(answer)
         };
-        asking.await.map_err(StartError::Unreachable)
+        in_time(async { asking.await.map_err(StartError::Unreachable) }).await
     }
 }
 

@@ -38,7 +38,7 @@ impl Layout {
             html lang="en" {
                 head {
                     meta charset="utf-8";
-                    meta name="viewport" content="width=device-width";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
                     title { (title) }
                     link rel="icon" href=(self.icon) type="image/svg+xml";
                     link rel="stylesheet" href=(self.style);

@@ -44,6 +44,7 @@ pub fn swagger_ui(
             Cow::Owned(bytes) => Bytes::from(bytes),
         };
         if found.content_type == ContentType::html().essence_str() {
+            let bytes = fitted(&bytes);
             return HttpResponse::Ok()
                 .content_type(found.content_type)
                 .insert_header((CONTENT_SECURITY_POLICY, POLICY))
@@ -51,6 +52,13 @@ pub fn swagger_ui(
         }
         file(&found.content_type, bytes)
     }))
+}
+
+/// The library's page, as wide as the screen that it is on.
+fn fitted(page: &[u8]) -> String {
+    const VIEWPORT: &str = r#"<head>
+    <meta name="viewport" content="width=device-width, initial-scale=1">"#;
+    String::from_utf8_lossy(page).replacen("<head>", VIEWPORT, 1)
 }
 
 /// To the page at `path`, which ends with a slash: without it, the page's relative files would be
@@ -64,7 +72,7 @@ pub fn swagger_ui_redirect(path: &str) -> HttpResponse {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-    use actix_web::http::header::CACHE_CONTROL;
+    use actix_web::{body::MessageBody, http::header::CACHE_CONTROL};
 
     use super::*;
 
@@ -73,6 +81,9 @@ mod tests {
         let get = |path| swagger_ui(path, || "start()".to_owned()).unwrap();
         let page = get("").unwrap();
         assert!(page.headers().contains_key(CONTENT_SECURITY_POLICY));
+        let page = page.into_body().try_into_bytes().unwrap();
+        let page = String::from_utf8_lossy(&page).into_owned();
+        assert!(page.contains("<meta name=\"viewport\""), "{page}");
         let script = get("swagger-ui-bundle.js").unwrap();
         assert!(script.headers().contains_key(CACHE_CONTROL));
         let initializer = get("swagger-initializer.js").unwrap();

@@ -16,7 +16,10 @@ use sqlx::{
 
 pub use entry::{Entry, PATH_MAX_BYTES};
 pub use logged::{LoggedOutcome, LoggedRequest};
-pub use table::{COUNTED_MAX, count_replays, delete_requests, list, list_of_key, old_requests};
+pub use table::{
+    COUNTED_MAX, RequestFilter, SEARCHED_MAX, count_replays, delete_requests, list, list_of_key,
+    old_requests, searched_to,
+};
 pub use worker::{BATCH_ROWS, QUEUED_MAX, RequestLog, Worker, Writing, start};
 
 /// Where the migrations of this crate are counted, apart from the application's.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use strum::{EnumString, IntoStaticStr};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use uuid::Uuid;
 
 /// An authenticated request that ended.
@@ -31,7 +31,7 @@ pub struct LoggedRequest {
 }
 
 /// How a request ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum LoggedOutcome {
     /// It did what it asked for.
@@ -53,6 +53,9 @@ pub enum LoggedOutcome {
 }
 
 impl LoggedOutcome {
+    /// All of them.
+    pub const ALL: &'static [Self] = <Self as VariantArray>::VARIANTS;
+
     /// What a reply's status tells: `Executed`, `Refused`, `Failed` or `Read`. An application that
     /// knows more of the reply says one of the others itself.
     pub fn of(method: &str, status: u16) -> Self {

@@ -5,11 +5,14 @@ use std::{collections::HashMap, time::Duration};
 use sqlx::{PgConnection, postgres::types::PgInterval};
 use uuid::Uuid;
 
-use crate::LoggedRequest;
+use crate::{LoggedOutcome, LoggedRequest};
 
 /// Requests of one key that its replays are counted among, the last ones. The statement has the
 /// number a second time.
 pub const COUNTED_MAX: i64 = 100;
+
+/// Requests that one search of the log looks at. The statements have the number themselves.
+pub const SEARCHED_MAX: i64 = 20_000;
 
 struct Row {
     id: Uuid,
@@ -104,22 +107,87 @@ pub(crate) async fn insert(
     Ok(())
 }
 
-/// The account's requests before the one with the id `below`, at most `limit`, newest first. Takes
-/// no lock.
+/// Which requests are looked for. What is `None` excludes none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RequestFilter {
+    /// How they ended: one of these.
+    pub outcomes: Option<Vec<LoggedOutcome>>,
+    /// The status of the reply lies between these two.
+    pub status: Option<(u16, u16)>,
+    /// A part of the path.
+    pub path: Option<String>,
+    /// A part of the key.
+    pub idempotency_key: Option<String>,
+    /// The id of what the reply is about.
+    pub resource_id: Option<String>,
+}
+
+/// The account's requests before the one with the id `below` that are looked for, at most `limit`,
+/// newest first. Looks at the next [`SEARCHED_MAX`] only: [`searched_to`] says where the search
+/// goes on. Takes no lock.
 pub async fn list(
     connection: &mut PgConnection,
     account_id: Uuid,
+    filter: &RequestFilter,
     below: Uuid,
     limit: i64,
 ) -> Result<Vec<LoggedRequest>, sqlx::Error> {
+    let names = |outcomes: &Vec<LoggedOutcome>| -> Vec<String> {
+        outcomes.iter().map(|one| one.as_str().to_owned()).collect()
+    };
+    let outcomes = filter.outcomes.as_ref().map(names);
+    let (from, to) = filter.status.unzip();
+    let status = |status: Option<u16>| status.and_then(|status| i16::try_from(status).ok());
     let rows = rows!(
-        "FROM request_log WHERE account_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3",
+        "
+          FROM (SELECT *
+                  FROM request_log
+                 WHERE account_id = $1 AND id < $2
+                 ORDER BY id DESC
+                 LIMIT 20000) AS searched
+         WHERE ($4::text[] IS NULL OR outcome = ANY($4))
+           AND ($5::smallint IS NULL OR status BETWEEN $5 AND $6::smallint)
+           AND ($7::text IS NULL OR strpos(coalesce(path, route), $7) > 0)
+           AND ($8::text IS NULL OR strpos(idempotency_key, $8) > 0)
+           AND ($9::text IS NULL OR resource_id = $9)
+         ORDER BY id DESC
+         LIMIT $3
+        ",
         account_id,
         below,
         limit,
+        outcomes.as_deref() as _,
+        status(from),
+        status(to),
+        filter.path.as_deref(),
+        filter.idempotency_key.as_deref(),
+        filter.resource_id.as_deref(),
     );
     let rows = rows.fetch_all(connection).await?;
     rows.into_iter().map(LoggedRequest::try_from).collect()
+}
+
+/// Where [`list`] ended its search of what is before the one with the id `below`; `None` if it came
+/// to the end. Takes no lock.
+pub async fn searched_to(
+    connection: &mut PgConnection,
+    account_id: Uuid,
+    below: Uuid,
+) -> Result<Option<Uuid>, sqlx::Error> {
+    sqlx::query_scalar!(
+        "
+        SELECT id
+          FROM request_log
+         WHERE account_id = $1 AND id < $2
+         ORDER BY id DESC
+        OFFSET 19999
+         LIMIT 1
+        ",
+        account_id,
+        below,
+    )
+    .fetch_optional(connection)
+    .await
 }
 
 /// The last requests with a key, at most `limit`, newest first. Takes no lock.

@@ -16,6 +16,8 @@ pub use self::source::{ConfigError, ConfigErrors, Source};
 /// One environment variable, for people.
 #[derive(Debug)]
 pub struct Variable {
+    /// What it is about, as its neighbors are: a heading.
+    pub topic: &'static str,
     /// Its name.
     pub name: &'static str,
     /// The value it has when it is unset or empty; `None` if that is a state of its own.
@@ -44,22 +46,26 @@ pub struct Optional<T> {
     pub parse: fn(&str) -> Result<T, String>,
 }
 
+/// `"Topic":`, and then the variables of this topic, each as
 /// `NAME: type = "default", function of its value, "what it is";`. One without a default may be
 /// unset. Each becomes a constant, a [`Setting`] or an [`Optional`], and all of them are
 /// `VARIABLES`.
 #[macro_export]
 macro_rules! variables {
-    ($($name:ident: $type:ty $(= $default:literal)?, $parse:expr, $about:literal;)+) => {
-        $($crate::variables! { @const $name: $type, $parse $(, $default)? })+
+    ($($topic:literal:
+        $($name:ident: $type:ty $(= $default:literal)?, $parse:expr, $about:literal;)+
+    )+) => {
+        $($($crate::variables! { @const $name: $type, $parse $(, $default)? })+)+
 
         /// Every variable that is read.
-        pub const VARIABLES: &[$crate::Variable] = &[$(
+        pub const VARIABLES: &[$crate::Variable] = &[$($(
             $crate::Variable {
+                topic: $topic,
                 name: stringify!($name),
                 default: $crate::variables!(@default $($default)?),
                 about: $about,
             },
-        )+];
+        )+)+];
     };
     (@const $name:ident: $type:ty, $parse:expr, $default:literal) => {
         pub(crate) const $name: $crate::Setting<$type> = $crate::Setting {
@@ -78,32 +84,43 @@ macro_rules! variables {
     (@default $default:literal) => { Some($default) };
 }
 
-/// The table for the documentation, in Markdown.
-pub fn markdown_table(variables: &[Variable]) -> String {
-    let mut table = String::from("| variable | default | what it is |\n|---|---|---|\n");
-    for Variable {
-        name,
-        default,
-        about,
-    } in variables
-    {
-        let default = default.map_or("(unset)".to_owned(), |default| format!("`{default}`"));
+/// The tables for the documentation, in Markdown: one below the heading of each topic.
+pub fn markdown_tables(variables: &[Variable]) -> String {
+    let mut text = String::new();
+    for of_topic in variables.chunk_by(|one, next| one.topic == next.topic) {
+        let topic = of_topic.first().map_or("", |first| first.topic);
+        let gap = if text.is_empty() { "" } else { "\n" };
         // Writing to a String can't fail.
-        let _ = writeln!(table, "| `{name}` | {default} | {about} |");
+        let _ = write!(
+            text,
+            "{gap}## {topic}\n\n| variable | default | what it is |\n|---|---|---|\n"
+        );
+        for variable in of_topic {
+            let Variable { name, about, .. } = variable;
+            let default = variable
+                .default
+                .map_or("(unset)".to_owned(), |default| format!("`{default}`"));
+            let _ = writeln!(text, "| `{name}` | {default} | {about} |");
+        }
     }
-    table
+    text
 }
 
-/// Describes the variables that `is_shown` for `--help`.
+/// Describes the variables that `is_shown` for `--help`, by their topics.
 pub fn help_text(variables: &[Variable], is_shown: impl Fn(&str) -> bool) -> String {
     let mut text = String::from("Environment variables:\n");
-    for Variable {
-        name,
-        default,
-        about,
-    } in variables.iter().filter(|variable| is_shown(variable.name))
-    {
-        let default = default.map_or(String::new(), |default| format!(" [default: {default}]"));
+    let mut shown = "";
+    for variable in variables.iter().filter(|variable| is_shown(variable.name)) {
+        let Variable {
+            topic, name, about, ..
+        } = variable;
+        if *topic != shown {
+            let _ = writeln!(text, "\n{topic}:");
+            shown = topic;
+        }
+        let default = variable
+            .default
+            .map_or(String::new(), |default| format!(" [default: {default}]"));
         let _ = writeln!(text, "  {name}{default}\n      {about}");
     }
     text

@@ -66,6 +66,7 @@ mod tests {
 
     const fn variable(name: &'static str) -> Variable {
         Variable {
+            topic: "",
             name,
             default: None,
             about: "",

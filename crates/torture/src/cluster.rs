@@ -1,12 +1,14 @@
 //! PostgreSQL and its disk: a private server whose data is on a small filesystem that can be
 //! filled.
 //!
-//! Promise: PostgreSQL is started again whenever it ends, so that every fault of it passes. With a
-//! standby, all that leads to it leads to the present primary.
+//! Promise: PostgreSQL is started again whenever it ends, so that every fault of it passes. Only one
+//! that was taken down stays so until it is brought up. With a standby, all that leads to PostgreSQL
+//! leads to the present primary.
 
 use std::{
     fs::{self, File},
     io::{Seek, SeekFrom, Write},
+    net::SocketAddr,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::Duration,
@@ -27,7 +29,11 @@ use sqlx::{
     AssertSqlSafe, ConnectOptions, Connection, PgConnection,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
-use tokio::{sync::oneshot, task::JoinHandle};
+use tokio::{
+    sync::watch,
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
 
 use crate::pair::{PRIMARY, Pair, Standby};
 
@@ -43,20 +49,33 @@ pub(crate) const PROCESSOR_DATABASE: &str = "processor";
 /// How many bytes of a full disk are written and not only reserved.
 const WRITTEN: u64 = 64 << 20;
 
-/// How long PostgreSQL may take to end when a run is given up.
+/// How long PostgreSQL may take to end where it is not asked to end in good order.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
 /// A PostgreSQL that is watched and started again.
 pub(crate) struct Cluster {
     options: PgConnectOptions,
     socket: PathBuf,
-    stop: Option<oneshot::Sender<()>>,
+    wanted: watch::Sender<Wanted>,
+    /// Whether the watch starts nothing now.
+    rests: watch::Receiver<bool>,
     watch: Option<JoinHandle<EmbeddedPostgres>>,
     /// With its data, and its socket.
     home: PathBuf,
     pair: Option<Pair>,
     /// Dropped after PostgreSQL has ended.
     disk: Disk,
+}
+
+/// What the watch has to see to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// PostgreSQL is started again when it has ended.
+    Running,
+    /// It stays ended.
+    Down,
+    /// The watch ends.
+    Ended,
 }
 
 /// The folder with PostgreSQL's data, removed when it is dropped.
@@ -99,26 +118,21 @@ impl Cluster {
     /// Starts PostgreSQL below `folder`, which must not exist.
     pub(crate) async fn start(folder: &Path) -> anyhow::Result<Self> {
         let disk = Disk::mount(folder)?;
-        let mut postgres =
+        let postgres =
             EmbeddedPostgres::start(Settings::new(DATABASE, folder.join("data"))).await?;
         let options = postgres.connect_options();
         let socket = options
             .get_socket()
             .context("PostgreSQL listens on no socket")?
             .join(format!(".s.PGSQL.{}", options.get_port()));
-        let (stop, stopped) = oneshot::channel();
-        let watch = tokio::spawn(async move {
-            postgres
-                .keep_running(async {
-                    let _ = stopped.await;
-                })
-                .await;
-            postgres
-        });
+        let (wanted, told) = watch::channel(Wanted::Running);
+        let (resting, rests) = watch::channel(false);
+        let watch = tokio::spawn(watch_over(postgres, told, resting));
         let cluster = Self {
             options: options.disable_statement_logging(),
             socket,
-            stop: Some(stop),
+            wanted,
+            rests,
             watch: Some(watch),
             home: folder.join("data"),
             pair: None,
@@ -154,7 +168,7 @@ impl Cluster {
     }
 
     /// The folder of the socket of the server that has this database.
-    pub(crate) fn sockets(&self, database: &str) -> PathBuf {
+    fn sockets(&self, database: &str) -> PathBuf {
         match &self.pair {
             Some(_) if database == PROCESSOR_DATABASE => self.disk.folder.join("processor/run"),
             _ => self.home.join("run"),
@@ -164,6 +178,12 @@ impl Cluster {
     fn options_of(&self, database: &str) -> PgConnectOptions {
         let options = self.options.clone().socket(self.sockets(database));
         options.database(database).application_name("torture")
+    }
+
+    /// A database, where no proxy is in the way.
+    pub(crate) fn url(&self, database: &str) -> String {
+        let folder = self.sockets(database).display().to_string();
+        format!("postgres://{DATABASE}@localhost/{database}?host={folder}&sslmode=disable")
     }
 
     /// PostgreSQL's socket, for proxies.
@@ -203,6 +223,28 @@ impl Cluster {
         postmaster.is_some_and(|postmaster| kill(postmaster, Signal::SIGQUIT).is_ok())
     }
 
+    /// Stops PostgreSQL immediately and leaves it so. `false`: it doesn't run, or doesn't end.
+    pub(crate) async fn take_down(&self) -> bool {
+        self.wanted.send_replace(Wanted::Down);
+        // A start that has begun would bring it back.
+        let mut rests = self.rests.clone();
+        let rested = timeout(END_LIMIT, rests.wait_for(|rests| *rests)).await;
+        let is_stopped = self.stop_immediately();
+        let until = Instant::now() + END_LIMIT;
+        while self.postmaster().is_some_and(is_alive) {
+            if Instant::now() > until {
+                return false;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+        is_stopped && rested.is_ok_and(|rested| rested.is_ok())
+    }
+
+    /// Has PostgreSQL started again, soon.
+    pub(crate) fn bring_up(&self) {
+        self.wanted.send_replace(Wanted::Running);
+    }
+
     /// Sends a signal to PostgreSQL's main process and to all of its children. `false`: it doesn't
     /// run.
     pub(crate) fn signal_all(&self, signal: Signal) -> bool {
@@ -235,13 +277,32 @@ impl Cluster {
 
     /// Stops the one that is watched.
     async fn end_watched(&mut self) -> anyhow::Result<()> {
-        if let Some(stop) = self.stop.take() {
-            let _ = stop.send(());
-        }
+        self.wanted.send_replace(Wanted::Ended);
         if let Some(watch) = self.watch.take() {
             watch.await?.stop().await?;
         }
         Ok(())
+    }
+}
+
+/// Starts PostgreSQL again when it has ended, as long as that is wanted.
+async fn watch_over(
+    mut postgres: EmbeddedPostgres,
+    mut wanted: watch::Receiver<Wanted>,
+    resting: watch::Sender<bool>,
+) -> EmbeddedPostgres {
+    loop {
+        let mut told = wanted.clone();
+        let other = async {
+            let _ = told.wait_for(|wanted| *wanted != Wanted::Running).await;
+        };
+        postgres.keep_running(other).await;
+        resting.send_replace(true);
+        let next = wanted.wait_for(|wanted| *wanted != Wanted::Down).await;
+        if !next.is_ok_and(|next| *next == Wanted::Running) {
+            return postgres;
+        }
+        resting.send_replace(false);
     }
 }
 
@@ -290,6 +351,11 @@ impl Drop for Ballast {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
+}
+
+/// The API's database, behind the proxy at this address.
+pub(crate) fn url_at(proxy: SocketAddr) -> String {
+    format!("postgres://{DATABASE}@{proxy}/{DATABASE}?sslmode=disable")
 }
 
 /// The processes whose parent is `parent`, by the kernel's word.

@@ -21,6 +21,7 @@ pub(crate) fn profiles() -> [Profile; 2] {
     let with = |name, standby, has_processor| Profile {
         name,
         replicas: 2,
+        shards: &[],
         has_processor,
         retention: DAY,
         clock_offset: None,
@@ -157,7 +158,7 @@ const END: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 /// Ends waits for the standby, several times.
 async fn end_waits(world: &World, how: &'static str, random: &mut ChaCha12Rng) {
     for _ in 0..random.random_range(1..5) {
-        if let Some(mut session) = session(world).await {
+        if let Some(mut session) = session(&world.cluster).await {
             let ended = sqlx::query(how).bind(DATABASE).execute(&mut session);
             let _ = tokio::time::timeout(Duration::from_secs(2), ended).await;
         }

@@ -310,6 +310,8 @@ pub(crate) type SharedKey = Arc<Mutex<KeyHistory>>;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct History {
     inner: Arc<Mutex<HistoryState>>,
+    /// Only the keys of these accounts, and what was told of their objects.
+    only: Option<Arc<[usize]>>,
 }
 
 #[derive(Debug, Default)]
@@ -341,6 +343,7 @@ pub(crate) struct Looks {
 /// What a client was told of an object: one of the states that checks compare with its row.
 #[derive(Debug, Clone)]
 pub(crate) struct Told {
+    pub(crate) account: usize,
     pub(crate) id: String,
     pub(crate) state: String,
     pub(crate) at: DateTime<Utc>,
@@ -451,7 +454,25 @@ impl History {
     }
 
     pub(crate) fn keys(&self) -> Vec<SharedKey> {
-        lock(&self.inner).keys.clone()
+        let mut keys = lock(&self.inner).keys.clone();
+        if self.only.is_some() {
+            keys.retain(|key| self.is_about(lock(key).account));
+        }
+        keys
+    }
+
+    /// The same history, of which only these accounts are looked at.
+    pub(crate) fn of_accounts(&self, accounts: Arc<[usize]>) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+            only: Some(accounts),
+        }
+    }
+
+    /// Whether it is looked at what this account did.
+    pub(crate) fn is_about(&self, account: usize) -> bool {
+        let only = self.only.as_ref();
+        only.is_none_or(|only| only.contains(&account))
     }
 
     /// Records an attempt, and a violation if it contradicts an earlier one.
@@ -528,7 +549,9 @@ impl History {
 
     /// What requests without a key were told.
     pub(crate) fn told(&self) -> Vec<Told> {
-        lock(&self.inner).told.clone()
+        let mut told = lock(&self.inner).told.clone();
+        told.retain(|told| self.is_about(told.account));
+        told
     }
 
     /// Notes what the read of an object was answered with.

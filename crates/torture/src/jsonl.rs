@@ -16,10 +16,11 @@ use serde_json::{Value, json};
 use sqlx::PgPool;
 
 use crate::{
-    cluster::{DATABASE, PROCESSOR_DATABASE},
+    cluster::PROCESSOR_DATABASE,
     history::{Attempt, History, KeyHistory, Request, TAG, Verdict, lock},
     nemesis::Faults,
     requests::{Expected, INITIAL_STOCK, SCARCE, STOCKED},
+    shards::Home,
     world::World,
 };
 
@@ -104,12 +105,13 @@ pub(crate) async fn write(
     file.flush()?;
 
     let mut file = create("dump")?;
-    let ours = world.cluster.pool(DATABASE);
-    dump(&mut file, &ours, &TABLES).await?;
-    ours.close().await;
+    for Home { name, pool, .. } in world.homes(history) {
+        dump(&mut file, &pool, &TABLES, name).await?;
+        pool.close().await;
+    }
     if world.profile.has_processor {
         let theirs = world.cluster.pool(PROCESSOR_DATABASE);
-        dump(&mut file, &theirs, &PROCESSORS).await?;
+        dump(&mut file, &theirs, &PROCESSORS, None).await?;
         theirs.close().await;
     }
     file.flush()?;
@@ -120,11 +122,16 @@ async fn dump(
     file: &mut impl Write,
     pool: &PgPool,
     tables: &[(&str, &'static str)],
+    shard: Option<&str>,
 ) -> anyhow::Result<()> {
     for (table, query) in tables {
         let rows: Vec<Value> = sqlx::query_scalar(*query).fetch_all(pool).await?;
         for row in rows {
-            writeln!(file, "{}", json!({ "table": table, "row": row }))?;
+            let mut line = json!({ "table": table, "row": row });
+            if let (Some(line), Some(shard)) = (line.as_object_mut(), shard) {
+                line.insert("shard".to_owned(), shard.into());
+            }
+            writeln!(file, "{line}")?;
         }
     }
     Ok(())

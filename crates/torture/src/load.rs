@@ -366,6 +366,16 @@ impl Load {
         self.drive_to(Some(replica), key, 0, random, false).await;
     }
 
+    /// Sends a key's first request to one replica, once.
+    pub(crate) async fn drive_once_at(
+        &self,
+        replica: usize,
+        key: &SharedKey,
+        random: &mut ChaCha12Rng,
+    ) {
+        self.drive_to(Some(replica), key, 0, random, true).await;
+    }
+
     async fn drive_to(
         &self,
         replica: Option<usize>,

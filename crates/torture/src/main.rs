@@ -21,6 +21,7 @@ mod proxy;
 mod replica;
 mod report;
 mod requests;
+mod shards;
 mod webhooks;
 mod world;
 
@@ -53,6 +54,7 @@ use crate::{
     pair::Standby,
     profile::Profile,
     report::Report,
+    shards::Home,
     world::World,
 };
 
@@ -75,7 +77,7 @@ struct Arguments {
     /// Drives data and faults. Random unless given; the report shows it.
     #[arg(long)]
     seed: Option<u64>,
-    /// transaction, processor, expiry, processor-expiry or failover; all of them unless given.
+    /// transaction, processor, expiry, processor-expiry, shards or failover; all of them unless given.
     /// failover-async only if it is given: it finds violations.
     #[arg(long)]
     profile: Vec<String>,
@@ -182,7 +184,11 @@ async fn run(
         began.elapsed().as_secs()
     );
     history.checked("not every fault could be ended", world.heal().await);
-    let Recovered { after, probe } = check(&world, &load, &history, seed).await;
+    let Recovered {
+        after,
+        probe,
+        outages,
+    } = check(&world, &load, &history, seed).await;
     let histories = arguments.histories.clone();
     let by_default = (!arguments.discard).then(|| arguments.folder.join("histories"));
     if let Some(histories) = histories.or(by_default) {
@@ -202,10 +208,14 @@ async fn run(
         faults: &faults,
         recovery: after,
         probe,
+        outages: &outages,
         deliveries: world.received.deliveries(),
         evidence: evidence::rows(&world, &totals.violations).await,
     }
     .print(is_kept.then_some(&*folder));
+    for shard in world.shards {
+        shard.cluster.stop(is_kept).await?;
+    }
     world.cluster.stop(is_kept).await?;
     if !is_kept {
         let _ = std::fs::remove_dir_all(&folder);
@@ -283,6 +293,7 @@ async fn watch_over(
 ) {
     let pool = world.cluster.pool(DATABASE);
     let processors = world.cluster.pool(PROCESSOR_DATABASE);
+    let homes = world.homes(&load.history);
     let name = world.profile.name;
     let mut seconds = tokio::time::interval(Duration::from_secs(1));
     let (mut checked, mut last_made) = (Instant::now(), Instant::now());
@@ -299,8 +310,12 @@ async fn watch_over(
         }
         checked = Instant::now();
         let checking = async {
-            let accounts = database::account_ids(&pool, &load.accounts).await?;
-            database::at_any_moment(&pool, &load.history, &accounts, &world.profile).await?;
+            let accounts = database::account_ids(&homes, &load.accounts).await?;
+            for home in &homes {
+                let Home { pool, history, .. } = home;
+                database::at_any_moment(pool, history, &accounts, &world.profile).await?;
+                home.is_no_other_account_s(&accounts).await?;
+            }
             match world.profile.has_processor {
                 true => processor::double_charges(&pool, &processors, &load.history).await,
                 false => Ok(()),
@@ -332,35 +347,39 @@ async fn watch_over(
 
 /// The checks at the end. One that fails keeps no other from being made.
 async fn check(world: &World, load: &Arc<Load>, history: &History, seed: u64) -> Recovered {
-    let pool = world.cluster.pool(DATABASE);
-    let recovered = recovery::recover(world, load, &pool, seed).await;
+    let homes = world.homes(history);
+    let recovered = recovery::recover(world, load, &homes, seed).await;
     if !recovery::usage(world, history).await {
         let what = "not every replica's memory and file descriptors could be read at the end";
         history.violate("error", what.to_owned());
     }
     recovery::processes_lived(world, history);
-    for replica in &world.replicas {
+    for process in world.processes() {
         // Only a process without a request in flight ends at once and in good order.
-        if !replica.process.stop().await {
-            history.violate(
-                "G8",
-                format!("{} did not end in good order", replica.process.name),
-            );
+        if !process.stop().await {
+            let what = format!("{} did not end in good order", process.name);
+            history.violate("G8", what);
         }
     }
-    let accounts = database::account_ids(&pool, &world.accounts).await;
-    if let Some(accounts) = history.checked("the accounts could not be read", accounts) {
+    let accounts = database::account_ids(&homes, &world.accounts).await;
+    let accounts = history.checked("the accounts could not be read", accounts);
+    for (home, accounts) in homes
+        .iter()
+        .flat_map(|home| accounts.iter().map(move |all| (home, all)))
+    {
+        let Home { pool, history, .. } = home;
         let what = "the database could not be asked at the end";
         let profile = &world.profile;
         history.checked(
             what,
-            database::at_any_moment(&pool, history, &accounts, profile).await,
+            database::at_any_moment(pool, history, accounts, profile).await,
         );
         history.checked(
             what,
-            database::at_the_end(&pool, history, &accounts, profile).await,
+            database::at_the_end(pool, history, accounts, profile).await,
         );
-        let deliveries = recovery::deliveries(world, &pool, &accounts, history).await;
+        history.checked(what, home.is_no_other_account_s(accounts).await);
+        let deliveries = recovery::deliveries(world, pool, accounts, history).await;
         history.checked("the deliveries could not be read", deliveries);
     }
     // The program's own check, which knows nothing of what the clients were told.
@@ -374,12 +393,18 @@ async fn check(world: &World, load: &Arc<Load>, history: &History, seed: u64) ->
         history.violate_of_row("check", line, &names);
     }
     if let Some(processor) = &world.processor {
-        let theirs = world.cluster.pool(PROCESSOR_DATABASE);
-        let compared = processor::ledgers(&pool, &theirs, history).await;
+        let (ours, theirs) = (
+            world.cluster.pool(DATABASE),
+            world.cluster.pool(PROCESSOR_DATABASE),
+        );
+        let compared = processor::ledgers(&ours, &theirs, history).await;
         history.checked("the processor's ledger could not be compared", compared);
+        ours.close().await;
         theirs.close().await;
         processor.stop().await;
     }
-    pool.close().await;
+    for home in homes {
+        home.pool.close().await;
+    }
     recovered
 }

@@ -17,11 +17,13 @@ use sqlx::{Connection, PgConnection, Row};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::{
-    cluster::DATABASE,
+    cluster::{Cluster, DATABASE},
     failover, history,
     proxy::{NetworkFault, Proxy},
     world::{LEASE, Replica, World},
 };
+
+mod shards;
 
 /// A deck of faults. The first deal has each kind once, in an order by chance. Later ones have each
 /// kind as often as it says here. A run that ends before the first deal lacks some kinds.
@@ -96,7 +98,7 @@ const OVERLAPPING: [(Kind, usize); 6] = [
 const FAILOVERS: [(Kind, usize); 2] = [(Kind::FailOver, 3), (Kind::LoseStandby, 2)];
 
 /// Makes faults until it is dropped: those of the whole deck one after the other, and beside them
-/// those that may overlap.
+/// those that may overlap, and those of shards.
 pub(crate) async fn rage(world: &World, random: &mut ChaCha12Rng, faults: &Mutex<Faults>) {
     let mut second = ChaCha12Rng::from_rng(random);
     let third = world.cluster.pair().map(|_| ChaCha12Rng::from_rng(random));
@@ -105,10 +107,12 @@ pub(crate) async fn rage(world: &World, random: &mut ChaCha12Rng, faults: &Mutex
             deal(world, &FAILOVERS, 2_000..=6_000, &mut third, faults).await;
         }
     };
+    let mut fourth = ChaCha12Rng::from_rng(random);
     tokio::join!(
         failing_over,
         deal(world, &DECK, 200..=900, random, faults),
         deal(world, &OVERLAPPING, 1_000..=4_000, &mut second, faults),
+        shards::rage(world, &mut fourth, faults),
     );
 }
 
@@ -143,6 +147,7 @@ async fn deal(
 /// Makes one fault and ends it. `None`: it can't be made here, was not made, or nothing met it.
 async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<String> {
     let replica = world.replicas.choose(random)?;
+    let cluster = *world.clusters().choose(random)?;
     match kind {
         Kind::KillReplica => {
             let is_killed = replica.process.kill().await;
@@ -172,18 +177,18 @@ async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<S
         Kind::LateHolder => late_holder(world, replica, random).await,
         Kind::RefusedTakeover => refused_takeover(world, replica, random).await,
         Kind::StopPostgres => {
-            let is_stopped = world.cluster.signal_all(Signal::SIGSTOP);
+            let is_stopped = cluster.signal_all(Signal::SIGSTOP);
             pause(random, 200, 4_000).await;
-            world.cluster.signal_all(Signal::SIGCONT);
+            cluster.signal_all(Signal::SIGCONT);
             is_stopped.then(|| "SIGSTOP of PostgreSQL".to_owned())
         }
         Kind::RestartPostgres => {
-            let is_stopped = world.cluster.stop_immediately();
+            let is_stopped = cluster.stop_immediately();
             pause(random, 1_000, 3_000).await;
             is_stopped.then(|| "immediate restart of PostgreSQL".to_owned())
         }
         Kind::EndSessions => {
-            let ended = end_sessions(world, random).await;
+            let ended = end_sessions(cluster, random).await;
             (ended > 0).then(|| "pg_terminate_backend".to_owned())
         }
         Kind::ClientNetwork => {
@@ -193,7 +198,9 @@ async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<S
         }
         Kind::DatabaseNetwork => {
             let fault = network_fault(random);
-            let is_met = inject(vec![&replica.database], fault, random).await;
+            let networks: Vec<_> = replica.databases().collect();
+            let network = *networks.choose(random)?;
+            let is_met = inject(vec![network], fault, random).await;
             is_met.then(|| format!("database's network: {}", name_of(fault)))
         }
         Kind::LostCommits => {
@@ -201,27 +208,26 @@ async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<S
                 true => NetworkFault::LosesAnswersToCommit,
                 false => NetworkFault::LosesCommits,
             };
-            // Every replica's, because a COMMIT passes on each for a moment only.
-            let networks = world.replicas.iter().map(|one| &one.database).collect();
-            let is_met = inject(networks, fault, random).await;
+            // All of them, because a COMMIT passes on each for a moment only.
+            let is_met = inject(world.networks_to_databases(), fault, random).await;
             is_met.then(|| format!("database's network: {}", name_of(fault)))
         }
         Kind::LockRows => {
-            lock(world, &ROWS, random).await?;
+            lock(cluster, &ROWS, random).await?;
             Some("locked rows".to_owned())
         }
         Kind::LockTable => {
-            lock(world, &TABLES, random).await?;
+            lock(cluster, &TABLES, random).await?;
             Some("locked table".to_owned())
         }
         Kind::FullDisk => {
-            let ballast = world.cluster.fill_disk().await.ok()?;
+            let ballast = cluster.fill_disk().await.ok()?;
             pause(random, 500, 2_500).await;
             drop(ballast);
             Some("full disk".to_owned())
         }
         Kind::NoConnections => {
-            let taken = take_connections(world, random).await;
+            let taken = take_connections(cluster, random).await;
             (taken > 0).then(|| "connection limit".to_owned())
         }
         Kind::ProcessorNetwork => processor_network(world, replica, random).await,
@@ -278,9 +284,9 @@ async fn inject(networks: Vec<&Proxy>, fault: NetworkFault, random: &mut ChaCha1
 }
 
 /// Ends some sessions of the replicas, in the middle of whatever they do. Returns how many.
-async fn end_sessions(world: &World, random: &mut ChaCha12Rng) -> u64 {
+async fn end_sessions(cluster: &Cluster, random: &mut ChaCha12Rng) -> u64 {
     let mut ended = 0;
-    let Some(mut session) = session(world).await else {
+    let Some(mut session) = session(cluster).await else {
         return ended;
     };
     for _ in 0..random.random_range(1..6) {
@@ -318,8 +324,8 @@ const TABLES: [&str; 5] = [
 ];
 
 /// Takes one of these locks for a while.
-async fn lock(world: &World, locks: &[&'static str], random: &mut ChaCha12Rng) -> Option<()> {
-    let mut session = session(world).await?;
+async fn lock(cluster: &Cluster, locks: &[&'static str], random: &mut ChaCha12Rng) -> Option<()> {
+    let mut session = session(cluster).await?;
     let mut tx = session.begin().await.ok()?;
     let lock = *locks.choose(random)?;
     let lock = sqlx::query(lock).execute(&mut *tx);
@@ -330,20 +336,20 @@ async fn lock(world: &World, locks: &[&'static str], random: &mut ChaCha12Rng) -
 
 /// Takes every connection that PostgreSQL has left, ends the replicas' own, so that they need new
 /// ones, and takes those that this frees. Returns how many it took.
-async fn take_connections(world: &World, random: &mut ChaCha12Rng) -> usize {
-    let Some(mut first) = session(world).await else {
+async fn take_connections(cluster: &Cluster, random: &mut ChaCha12Rng) -> usize {
+    let Some(mut first) = session(cluster).await else {
         return 0;
     };
     let mut taken = Vec::new();
     for _ in 0..3 {
-        while let Ok(session) = world.cluster.connect("postgres").await {
+        while let Ok(session) = cluster.connect("postgres").await {
             taken.push(session);
         }
         let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
                     WHERE datname = $1 AND application_name <> 'torture'";
         let _ = sqlx::query(end).bind(DATABASE).execute(&mut first).await;
     }
-    while let Ok(session) = world.cluster.connect("postgres").await {
+    while let Ok(session) = cluster.connect("postgres").await {
         taken.push(session);
     }
     let count = taken.len();
@@ -354,8 +360,8 @@ async fn take_connections(world: &World, random: &mut ChaCha12Rng) -> usize {
     count
 }
 
-pub(crate) async fn session(world: &World) -> Option<PgConnection> {
-    let connecting = world.cluster.connect(DATABASE);
+pub(crate) async fn session(cluster: &Cluster) -> Option<PgConnection> {
+    let connecting = cluster.connect(DATABASE);
     timeout(Duration::from_secs(2), connecting).await.ok()?.ok()
 }
 
@@ -526,8 +532,8 @@ pub(crate) async fn set_fault(world: &World, fault: &str, count: u32) -> Option<
     Some(())
 }
 
-/// The replicas' sessions.
-#[derive(Debug)]
+/// The sessions of the processes under test.
+#[derive(Debug, Default)]
 pub(crate) struct Sessions {
     pub(crate) all: i64,
     /// Idle inside a transaction for more than a second.
@@ -536,9 +542,21 @@ pub(crate) struct Sessions {
     pub(crate) waiting: i64,
 }
 
-/// What PostgreSQL says about the replicas' sessions. `None`: it can't be asked.
+/// What PostgreSQL says about the replicas' sessions, of all databases together. `None`: one can't
+/// be asked.
 pub(crate) async fn sessions(world: &World) -> Option<Sessions> {
-    let mut session = session(world).await?;
+    let mut sessions = Sessions::default();
+    for cluster in world.clusters() {
+        let found = sessions_in(cluster).await?;
+        sessions.all += found.all;
+        sessions.idle += found.idle;
+        sessions.waiting += found.waiting;
+    }
+    Some(sessions)
+}
+
+async fn sessions_in(cluster: &Cluster) -> Option<Sessions> {
+    let mut session = session(cluster).await?;
     let counted = sqlx::query(
         // PostgreSQL keeps a session whose COMMIT waits for the standby, though its client is gone.
         "SELECT count(*) FILTER (WHERE wait_event IS DISTINCT FROM 'SyncRep'),

@@ -9,6 +9,8 @@ use crate::pair::Standby;
 pub(crate) struct Profile {
     pub(crate) name: &'static str,
     pub(crate) replicas: usize,
+    /// The databases beside the first one, by the names of their shards.
+    pub(crate) shards: &'static [&'static str],
     /// Whether charges go to the processor's simulator across a network.
     pub(crate) has_processor: bool,
     /// `IDEMPOTENCY_TTL`
@@ -23,11 +25,12 @@ pub(crate) const DAY: Duration = Duration::from_secs(24 * 3600);
 
 impl Profile {
     /// All profiles, by name.
-    pub(crate) fn all() -> [Self; 4] {
+    pub(crate) fn all() -> [Self; 5] {
         [
             Self {
                 name: "transaction",
                 replicas: 2,
+                shards: &[],
                 has_processor: false,
                 retention: DAY,
                 clock_offset: None,
@@ -36,6 +39,7 @@ impl Profile {
             Self {
                 name: "processor",
                 replicas: 2,
+                shards: &[],
                 has_processor: true,
                 retention: DAY,
                 clock_offset: None,
@@ -44,6 +48,7 @@ impl Profile {
             Self {
                 name: "expiry",
                 replicas: 3,
+                shards: &[],
                 has_processor: false,
                 retention: Duration::from_secs(5),
                 clock_offset: Some(Duration::from_secs(20)),
@@ -52,8 +57,18 @@ impl Profile {
             Self {
                 name: "processor-expiry",
                 replicas: 3,
+                shards: &[],
                 has_processor: true,
                 retention: Duration::from_secs(5),
+                clock_offset: None,
+                standby: None,
+            },
+            Self {
+                name: "shards",
+                replicas: 2,
+                shards: &["b"],
+                has_processor: false,
+                retention: DAY,
                 clock_offset: None,
                 standby: None,
             },

@@ -8,7 +8,7 @@ use std::{
     io::{BufRead, BufReader},
     net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{ExitStatus, Stdio},
     sync::atomic::{AtomicU16, Ordering},
     time::Duration,
 };
@@ -49,7 +49,7 @@ pub(crate) struct Launch {
 pub(crate) struct Process {
     pub(crate) name: String,
     pub(crate) address: SocketAddr,
-    launch: Launch,
+    pub(crate) launch: Launch,
     child: Mutex<Option<Child>>,
     /// How it ended when it should not have.
     ends: std::sync::Mutex<Vec<String>>,
@@ -88,9 +88,13 @@ impl Process {
         Ok(process)
     }
 
-    /// Whether it answers 200 at `/readyz` now.
+    /// Whether it answers 200 at `/readyz` now, or where it tells of its metrics if it has no API.
     pub(crate) async fn is_ready(&self) -> bool {
-        let url = format!("http://{}/readyz", self.address);
+        let path = match self.launch.arguments.first().map(String::as_str) {
+            Some("work") => "metrics",
+            _ => "readyz",
+        };
+        let url = format!("http://{}/{path}", self.address);
         let limited = http_client_builder().map(|builder| builder.timeout(READY_ATTEMPT));
         let Some(client) = limited.ok().and_then(|builder| builder.build().ok()) else {
             return false;
@@ -105,7 +109,7 @@ impl Process {
         if let Some(running) = child.as_mut() {
             match running.try_wait()? {
                 None => return Ok(()),
-                Some(status) => lock(&self.ends).push(status.to_string()),
+                Some(status) => self.ended(status),
             }
         }
         let Launch {
@@ -144,7 +148,7 @@ impl Process {
             return false;
         };
         if let Ok(Some(status)) = running.try_wait() {
-            lock(&self.ends).push(status.to_string());
+            self.ended(status);
             return false;
         }
         running.kill().await.is_ok()
@@ -175,6 +179,14 @@ impl Process {
             lock(&self.ends).push(format!("not within {STOP_LIMIT:?} of SIGTERM"));
         }
         self.restart().await
+    }
+
+    /// Notes an end, with the last line of its log.
+    fn ended(&self, status: ExitStatus) {
+        let log = fs::read(&self.launch.log).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let last = log.lines().next_back().unwrap_or_default();
+        lock(&self.ends).push(format!("{status}: {last}"));
     }
 
     /// How it ended, each time that no fault and no [`Process::stop`] ended it.

@@ -10,6 +10,7 @@ use std::{
 };
 
 use crate::{
+    checks::outages::Outage,
     history::{SharedKey, Totals, Violation, lock},
     nemesis::Faults,
     pair::Standby,
@@ -37,6 +38,7 @@ pub(crate) struct Report<'a> {
     /// From the last fault until everything was back to normal.
     pub(crate) recovery: Duration,
     pub(crate) probe: Duration,
+    pub(crate) outages: &'a [Outage],
     pub(crate) deliveries: u64,
     /// What the database holds of the keys of each violation that is shown.
     pub(crate) evidence: Vec<String>,
@@ -81,6 +83,9 @@ impl Report<'_> {
             "afterwards     99 % of charges within {} ms",
             self.probe.as_millis()
         );
+        for outage in self.outages {
+            println!("outage         {outage}");
+        }
         println!("webhooks       {} attempts received", self.deliveries);
         println!(
             "replicas       at most {} MiB and {} file descriptors",

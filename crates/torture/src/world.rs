@@ -16,11 +16,12 @@ use tokio::{process::Command, time::Instant};
 
 use crate::{
     client::{Account, Client},
-    cluster::{Cluster, DATABASE, PROCESSOR_DATABASE},
+    cluster::{Cluster, DATABASE, PROCESSOR_DATABASE, url_at},
     profile::Profile,
     proxy::{NetworkFault, Proxy, Target},
     replica::{Launch, Process, lasting_address},
     requests::{INITIAL_STOCK, SCARCE, SOLD_OUT, STOCKED},
+    shards::{self, Shard, Worker},
     webhooks::Received,
 };
 
@@ -60,6 +61,8 @@ pub(crate) struct Replica {
     pub(crate) clients: Proxy,
     /// Between it and PostgreSQL.
     pub(crate) database: Proxy,
+    /// Between it and the other databases.
+    pub(crate) shards: Vec<Proxy>,
     /// Between it and the processor.
     pub(crate) processor: Option<Proxy>,
 }
@@ -68,16 +71,21 @@ pub(crate) struct Replica {
 pub(crate) struct World {
     pub(crate) profile: Profile,
     pub(crate) cluster: Cluster,
+    /// The databases beside the first one.
+    pub(crate) shards: Vec<Shard>,
     pub(crate) replicas: Vec<Replica>,
+    /// What works beside them where there are several databases, one for each.
+    pub(crate) workers: Vec<Worker>,
     pub(crate) processor: Option<Process>,
     pub(crate) accounts: Vec<Account>,
     pub(crate) received: Received,
     /// The program, and how its commands reach the database.
-    commands: (PathBuf, Vec<(String, String)>),
+    pub(crate) commands: (PathBuf, Vec<(String, String)>),
 }
 
 impl World {
-    /// Starts everything, with two accounts that have stock and want events.
+    /// Starts everything, with two accounts that have stock and want events. Where there are
+    /// several databases, each has one of the accounts.
     pub(crate) async fn start(
         program: &Path,
         profile: Profile,
@@ -89,34 +97,39 @@ impl World {
         }
         let logs = folder.join("logs");
         std::fs::create_dir_all(&logs)?;
-        let url = |database: &str| {
-            let folder = cluster.sockets(database).display().to_string();
-            format!("postgres://{DATABASE}@localhost/{database}?host={folder}&sslmode=disable")
-        };
-        let direct = vec![("DATABASE_URL".to_owned(), url(DATABASE))];
+        let shards = Shard::start_all(&profile, folder).await?;
+        let mut direct = vec![("DATABASE_URL".to_owned(), cluster.url(DATABASE))];
+        direct.extend(shards::direct(&shards));
         run(program, &["migrate"], &direct).await?;
         let mut accounts = Vec::new();
-        for name in ["alice", "bob"] {
-            let output = run(program, &["api-key", "create", "--account", name], &direct).await?;
+        for (number, name) in ["alice", "bob"].into_iter().enumerate() {
+            let mut create = vec!["api-key", "create", "--account", name];
+            create.extend(shards::home(&shards, number));
+            let output = run(program, &create, &direct).await?;
             let api_key = output.lines().next().context("an API key")?.to_owned();
             let name = name.to_owned();
             accounts.push(Account { name, api_key });
         }
         let processor = match profile.has_processor {
-            true => Some(start_processor(program, url(PROCESSOR_DATABASE), &logs).await?),
+            true => Some(start_processor(program, cluster.url(PROCESSOR_DATABASE), &logs).await?),
             false => None,
         };
         let mut replicas = Vec::new();
         for number in 0..profile.replicas {
             let processor = processor.as_ref().map(|processor| processor.address);
-            let replica = start_replica(program, &profile, number, &cluster, processor, &logs);
+            let replica = start_replica(
+                program, &profile, number, &cluster, &shards, processor, &logs,
+            );
             replicas.push(replica.await?);
         }
+        let workers = Worker::start_all(&cluster, &shards, &replicas, &logs).await?;
         let received = Received::default();
         let world = Self {
             profile,
             cluster,
+            shards,
             replicas,
+            workers,
             processor,
             accounts,
             received,
@@ -193,14 +206,14 @@ impl World {
             replica.process.signal(Signal::SIGCONT).await;
             healed = healed.and(replica.process.restart().await);
         }
-        healed
+        healed.and(self.heal_shards().await)
     }
 
     /// Waits until every replica is ready. `false`: one isn't, in time.
     pub(crate) async fn are_ready(&self, until: Instant) -> bool {
-        for replica in &self.replicas {
-            while !replica.process.is_ready().await {
-                if Instant::now() > until || replica.process.restart().await.is_err() {
+        for process in self.processes() {
+            while !process.is_ready().await {
+                if Instant::now() > until || process.restart().await.is_err() {
                     return false;
                 }
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -234,19 +247,18 @@ async fn start_replica(
     profile: &Profile,
     number: usize,
     cluster: &Cluster,
+    shards: &[Shard],
     processor: Option<SocketAddr>,
     logs: &Path,
 ) -> anyhow::Result<Replica> {
     let database = Proxy::start(Target::Unix(cluster.socket())).await?;
+    let networks = shards::networks(shards).await?;
     let processor = match processor {
         Some(address) => Some((Proxy::start(Target::Tcp(address)).await?, address)),
         None => None,
     };
     let (address, metrics) = (lasting_address()?, lasting_address()?);
-    let url = format!(
-        "postgres://{DATABASE}@{}/{DATABASE}?sslmode=disable",
-        database.address
-    );
+    let url = url_at(database.address);
     let retention = format!("{}s", profile.retention.as_secs());
     let pool = POOL_CONNECTIONS.to_string();
     let mut settings = variables(&[
@@ -282,6 +294,7 @@ async fn start_replica(
         ("LOG_FORMAT", "json"),
         ("RUST_LOG", "warn"),
     ]);
+    settings.extend(shards::behind(shards, &networks));
     if let Some((proxy, address)) = &processor {
         // All replicas ask one processor, each through a network of its own.
         settings.extend(variables(&[
@@ -310,6 +323,7 @@ async fn start_replica(
         process: Process::start(&name, address, launch).await?,
         metrics,
         database,
+        shards: networks,
         processor: processor.map(|(proxy, _)| proxy),
     })
 }
@@ -335,7 +349,7 @@ fn variables(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 /// Runs a command of the program to its end, and returns what it prints.
-async fn run(
+pub(crate) async fn run(
     program: &Path,
     arguments: &[&str],
     variables: &[(String, String)],

@@ -47,7 +47,7 @@ def rules(history, dump):
     """The rules that a history and a dump break."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [pathlib.Path(folder) / name for name in ("history", "dump")]
-        rows = [{"table": table, "row": row} for table, row in dump]
+        rows = [dict(zip(("table", "row", "shard"), line)) for line in dump]
         for path, lines in zip(paths, (history, rows)):
             path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         run = Run(*paths)
@@ -80,6 +80,10 @@ class WrongHistories(unittest.TestCase):
     def test_an_object_of_another_account(self):
         """As bugs/20-read-forgets-the-account makes it."""
         self.history[4]["status"] = 200
+        self.assert_breaks("G6")
+
+    def test_an_account_with_rows_in_two_databases(self):
+        self.dump = [(*line, "b" if line[0] == "events" else "main") for line in self.dump]
         self.assert_breaks("G6")
 
     def test_an_answer_that_left_nothing(self):

@@ -6,7 +6,12 @@
 use chrono::Utc;
 
 use crate::{
-    cli::{BoxError, api_key::DEV_ACCOUNT, print, say, session},
+    cli::{
+        BoxError,
+        api_key::DEV_ACCOUNT,
+        print, say,
+        session::{self, OnlyShard},
+    },
     config::Config,
     database::Database,
     domain::ids::{AccountId, WebhookDeliveryId, WebhookEndpointId},
@@ -56,6 +61,7 @@ pub(super) fn run(arguments: &RetryArguments) -> Result<(), BoxError> {
     session::for_account(
         &config,
         &arguments.account,
+        &OnlyShard::default(),
         async |database, account| match arguments.endpoint {
             Some(endpoint) => retry_endpoint(database, account, endpoint, arguments.pending).await,
             None => retry_each(database, account, arguments).await,

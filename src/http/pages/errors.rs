@@ -1,13 +1,16 @@
 //! `/errors`: every error code, for people. `doc_url` and `Link` point here.
 
-use actix_web::HttpResponse;
+use actix_web::{HttpResponse, web};
 use maud::html;
 
-use super::layout::LAYOUT;
-use crate::wire::{dialect::Dialect, error::ErrorCode};
+use super::layout::{LAYOUT, framed};
+use crate::{
+    http::app::App,
+    wire::{dialect::Dialect, error::ErrorCode},
+};
 
 /// The page, made from the one table of codes.
-pub(in crate::http) async fn show() -> HttpResponse {
+pub(in crate::http) async fn show(app: web::Data<App>) -> HttpResponse {
     let body = html! {
         h1 { "Errors" }
         p {
@@ -19,19 +22,16 @@ pub(in crate::http) async fn show() -> HttpResponse {
             "."
         }
         @for code in ErrorCode::ALL {
-            h2 id=(code.as_str()) { (code.as_str()) }
-            p {
-                small {
-                    (code.status())
-                    @if *code == ErrorCode::IdempotencyKeyReused {
-                        ", under /v1 " (Dialect::Stripe.key_reused_status())
-                    }
-                    " · " (code.error_type().as_str())
+            h2 .code id=(code.as_str()) { (code.as_str()) }
+            p .quiet {
+                (code.status())
+                @if *code == ErrorCode::IdempotencyKeyReused {
+                    ", under /v1 " (Dialect::Stripe.key_reused_status())
                 }
+                " · " (code.error_type().as_str())
             }
             p { (code.explanation()) }
         }
-        p { a href="/" { "charge-once" } }
     };
-    LAYOUT.page("Errors · charge-once", &body)
+    LAYOUT.page("Errors · charge-once", &framed(app.has_console, &body))
 }

@@ -5,7 +5,7 @@ use charge_once_edge::accepts_html;
 use maud::html;
 use serde_json::json;
 
-use super::layout::LAYOUT;
+use super::layout::{LAYOUT, framed};
 use crate::http::{app::App, health::readiness};
 
 /// HTML where the request accepts it, which browsers do; JSON for everything else.
@@ -23,31 +23,32 @@ pub(in crate::http) async fn show(app: web::Data<App>, request: HttpRequest) -> 
     let status = readiness(&app).await;
     let body = html! {
         h1 { "charge-once" }
-        p { "A payments API in which a retried request never charges twice." }
-        p {
-            "Version " (env!("CARGO_PKG_VERSION")) ". "
-            @match status {
-                Ok(unfit) if unfit.is_empty() => "Ready to serve.",
-                Ok(unfit) => {
-                    "Ready to serve, but for the accounts of these shards: "
-                    @for (name, reason) in unfit { (name) " (" (reason) ") " }
-                }
-                Err(reason) => { "Not ready: " (reason) }
-            }
-        }
-        ul {
+        p .lead { "A payments API in which a retried request never charges twice." }
+        ul .cards {
             @if app.has_console {
-                li { a href="/console" { "Console" } ": what became of each request, and a playground" }
+                li { a href="/console/playground" { "Playground" } p { "Charge a card, and try to charge it twice." } }
+                li { a href="/console" { "Console" } p { "What became of each request, and of each key." } }
             }
-            li { a href="/swagger-ui/" { "Swagger UI" } ": try every endpoint from the browser" }
-            li { a href="/openapi.json" { "openapi.json" } ": the OpenAPI document" }
-            li { a href="/errors" { "Errors" } ": every error code, and what to do" }
-            li { a href="/readyz" { "readyz" } ": whether this replica can serve, for probes" }
+            li { a href="/swagger-ui/" { "Swagger UI" } p { "Try every endpoint from the browser." } }
+            li { a href="/openapi.json" { "openapi.json" } p { "The OpenAPI document." } }
+            li { a href="/errors" { "Errors" } p { "Every error code, and what to do." } }
+            li { a href="/readyz" { "readyz" } p { "Whether this replica can serve, for probes." } }
         }
         p {
             "Every POST and PUT needs an " code { "Idempotency-Key" } ". Send a request twice with "
             "the same key, and it is answered twice and executed once."
         }
+        p .quiet {
+            "Version " (env!("CARGO_PKG_VERSION")) ". "
+            @match status {
+                Ok(unfit) if unfit.is_empty() => "Ready to serve.",
+                Ok(unfit) => {
+                    "Ready to serve, but for the accounts of these shards: "
+                    @for (name, reason) in unfit { (name) " (" (reason.to_string()) ") " }
+                }
+                Err(reason) => { "Not ready: " (reason) }
+            }
+        }
     };
-    LAYOUT.page("charge-once", &body)
+    LAYOUT.page("charge-once", &framed(app.has_console, &body))
 }

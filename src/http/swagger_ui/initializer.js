@@ -22,6 +22,9 @@ const chosen = new Map();
 function prepare(openapi) {
   // There is nothing to try of a webhook, and Swagger UI shows all of them beside the tags.
   delete openapi.webhooks;
+  // One form for the API key. Basic authentication, with the same key, is for other clients.
+  delete openapi.components.securitySchemes.basic;
+  openapi.security = openapi.security.filter((scheme) => !scheme.basic);
   for (const [path, item] of Object.entries(openapi.paths)) {
     for (const [method, operation] of Object.entries(item)) {
       for (const parameter of operation.parameters ?? []) {
@@ -69,27 +72,52 @@ const FreshKeys = () => ({
   },
 });
 
-// Above each reply, what became of its key, in the console. The reply names the key of its own request, while
-// the form may hold another one by now. Only a stored outcome names the request that executed, and only a
-// stored outcome has a story for sure.
+// Above each reply: whether it is a replay, which its headers say far below, and what became of its key, in the
+// console. The reply names the key of its own request, while the form may hold another one by now. Only a stored
+// outcome names the request that executed, and only a stored outcome has a story for sure.
 const Stories = () => ({
   wrapComponents: {
     liveResponse: (Original, { React }) => (props) => {
-      const reply = React.createElement(Original, props);
+      const { createElement } = React;
+      const reply = createElement(Original, props);
       const headers = props.response?.get('headers')?.toJS() ?? {};
+      const parts = [];
+      if (headers['idempotent-replayed'] === 'true') {
+        const says = 'Replayed: nothing was executed again';
+        parts.push(createElement('strong', { key: 'replayed', className: 'replayed' }, says));
+      }
       const key = headers['original-request'] && headers['idempotency-key']?.replaceAll('"', '');
-      if (!key) return reply;
-      const href = `/console/keys/${encodeURIComponent(key)}`;
-      const link = React.createElement('a', { className: 'key-story', href }, `The story of ${key}`);
-      return React.createElement('div', null, React.createElement('p', null, link), reply);
+      if (HAS_CONSOLE && key) {
+        const href = `/console/keys/${encodeURIComponent(key)}`;
+        parts.push(createElement('a', { key: 'story', className: 'key-story', href }, `The story of ${key}`));
+      }
+      if (parts.length === 0) return reply;
+      return createElement('div', null, createElement('p', { className: 'became' }, parts), reply);
     },
   },
 });
 
+// What the library's style lacks.
+const sheet = new CSSStyleSheet();
+sheet.replaceSync(`
+  .swagger-ui .became { display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; overflow-wrap: anywhere; }
+  .swagger-ui .replayed { padding: 0.1rem 0.6rem; border-radius: 1rem; background: #0a6330; color: #fff; }
+  html.dark-mode body { background: #1c2022; }
+  .to-console { margin: 0; padding: 0.75rem 1rem; font-family: sans-serif; }
+  html.dark-mode .to-console a { color: #8ab8ff; }
+  @media (max-width: 40rem) {
+    #swagger-ui { overflow-x: clip; }
+    .swagger-ui .wrapper { padding: 0 0.5rem; }
+    .swagger-ui .opblock-tag, .swagger-ui .opblock-summary-path { overflow-wrap: anywhere; }
+    .swagger-ui table { display: block; overflow-x: auto; }
+  }
+`);
+document.adoptedStyleSheets = [sheet];
+
 // The server says in front of this file whether it has a console.
 if (HAS_CONSOLE) {
   const bar = document.createElement('p');
-  bar.style.cssText = 'margin: 0.5rem 1rem; font-family: sans-serif';
+  bar.className = 'to-console';
   const link = document.createElement('a');
   link.href = '/console';
   link.textContent = 'Console: what became of each request';
@@ -97,14 +125,21 @@ if (HAS_CONSOLE) {
   document.body.prepend(bar);
 }
 
+// As the person's system is, and as it changes.
+const dark = matchMedia('(prefers-color-scheme: dark)');
+const follow = () => document.documentElement.classList.toggle('dark-mode', dark.matches);
+dark.addEventListener('change', follow);
+follow();
+
 window.onload = async () => {
   const reply = await fetch('/openapi.json');
   window.ui = SwaggerUIBundle({
     spec: prepare(await reply.json()),
     dom_id: '#swagger-ui',
-    layout: 'StandaloneLayout',
-    presets: [SwaggerUIBundle.presets.apis, SwaggerUIStandalonePreset],
-    plugins: [SwaggerUIBundle.plugins.DownloadUrl, FreshKeys, ...(HAS_CONSOLE ? [Stories] : [])],
+    // Without the bar in which another document could be opened.
+    layout: 'BaseLayout',
+    presets: [SwaggerUIBundle.presets.apis],
+    plugins: [FreshKeys, Stories],
     deepLinking: true,
     docExpansion: 'none',
     defaultModelsExpandDepth: 0,

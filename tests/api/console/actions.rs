@@ -158,7 +158,7 @@ async fn the_playground_charges_once_and_shows_what_a_retry_and_a_change_get() {
         changed.contains("the key belongs to another request"),
         "{changed}"
     );
-    assert!(changed.contains("<strong>422</strong>"), "{changed}");
+    assert!(changed.contains("The reply: 422"), "{changed}");
     for page in [&sent, &retried, &changed] {
         assert!(!page.contains(API_KEY) && !page.contains("4242424242424242"));
     }
@@ -174,8 +174,21 @@ async fn twenty_duplicates_at_once_make_one_charge_and_get_the_same_bytes() {
         raced.contains("1 charge, 20 replies, all the same bytes"),
         "{raced}"
     );
-    assert_eq!(raced.matches("<summary><strong>201</strong>").count(), 20);
-    assert_eq!(raced.matches("Idempotent-Replayed: true").count(), 19);
+    // Twenty bars on one axis, and one of them won.
+    assert_eq!(raced.matches("<svg class=\"bar\"").count(), 20);
+    assert_eq!(
+        raced
+            .matches("won: <span class=\"state good\">executed<")
+            .count(),
+        1
+    );
+    assert_eq!(raced.matches(">replayed<").count(), 19);
+    assert!(raced.contains("The reply: 201, 20 times"), "{raced}");
+    assert!(
+        raced.contains("for i in $(seq 20); do\ncurl -s "),
+        "{raced}"
+    );
+    assert!(!raced.contains(API_KEY), "{raced}");
     assert_eq!(server.database.charges().await, 1);
     let story = visit
         .page(&format!("/console/keys/{}", key_of(&raced)))
@@ -207,13 +220,69 @@ async fn the_playground_sends_nothing_that_its_form_does_not_have() {
         fields.push((name, wrong));
         let answer = visit.post("/console/playground", &fields).await;
         assert_eq!(answer.status, 400, "{name}");
-        assert!(wrong.is_empty() || !text(&answer).contains(wrong), "{name}");
+        let is_kept = wrong == "two";
+        let is_shown = !wrong.is_empty() && text(&answer).contains(wrong);
+        assert_eq!(is_shown, is_kept, "{name}");
     }
     let page = visit.page("/console/playground").await;
     assert!(page.contains("tok_outage") && !page.contains("Retry it with the same key"));
     let foreign = Answer::of(visit.form("/console/playground", &right)).await;
     assert_eq!(foreign.status, 403);
     assert_eq!(server.database.charges().await, 0);
+}
+
+#[tokio::test]
+async fn a_wrong_field_keeps_the_form_and_is_named() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let visit = Visit::begin(&server).await;
+    for (name, wrong, says) in [
+        ("amount", "abc", "The amount must be a whole number"),
+        ("currency", "dollars", "The currency must be three letters"),
+        ("source", "tok_gold", "Choose one of the test cards."),
+    ] {
+        let mut fields = vec![
+            ("action", "retry"),
+            ("amount", "777"),
+            ("currency", "eur"),
+            ("source", "tok_amex"),
+            ("key", "key-1"),
+        ];
+        fields.retain(|(field, _)| *field != name);
+        fields.push((name, wrong));
+        let answer = visit.post("/console/playground", &fields).await;
+        assert_eq!(answer.status, 400, "{name}");
+        let page = text(&answer);
+        let problem = format!("<p class=\"problem\" id=\"{name}-problem\" role=\"alert\">{says}");
+        assert!(page.contains(&problem), "{page}");
+        assert_eq!(key_of(&page), "key-1");
+        for (field, value) in [("amount", "777"), ("currency", "eur"), ("amount", "abc")] {
+            let value = format!("value=\"{value}\"");
+            let is_kept = (field == name) == (field == "amount" && value.contains("abc"));
+            assert_eq!(page.contains(&value), is_kept, "{name}, {field}: {page}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_race_in_which_the_card_is_declined_is_no_success() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let visit = Visit::begin(&server).await;
+    let fields = [
+        ("action", "race"),
+        ("amount", "2000"),
+        ("currency", "usd"),
+        ("source", "tok_chargeDeclined"),
+    ];
+    let raced = text(&visit.post("/console/playground", &fields).await);
+    let says = "<p class=\"says warn\" role=\"status\">No charge is known: 20 replies with 402, all the \
+                same bytes.</p>";
+    assert!(raced.contains(says), "{raced}");
+    assert_eq!(
+        raced
+            .matches("<span class=\"state warn\">declined<")
+            .count(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -226,7 +295,11 @@ async fn the_playground_loses_a_reply_and_its_retry_charges_nothing_again() {
     let says =
         "The first reply was lost. The retry got it, and nothing was executed again: 1 charge.";
     assert!(lost.contains(says), "{lost}");
-    assert!(lost.contains("No reply after "), "{lost}");
+    assert!(
+        lost.contains(">lost<") && lost.contains("<td>none</td>"),
+        "{lost}"
+    );
+    assert!(lost.contains("Fault: reply_lost"), "{lost}");
     let charges = "SELECT count(*) FROM charges";
     assert_eq!(server.database.count(charges).await, 1);
 }

@@ -21,6 +21,11 @@ const PAGES: &[&str] = &[
     "/console/orders",
     "/console/refunds",
     "/console/checkouts",
+    "/console/inventory",
+    "/console/events",
+    "/console/workflows",
+    "/console/workflows?name=order-7",
+    "/console?outcome=any&status=2xx&path=/charges&key=dev&object=ch_1",
     "/console/deliveries",
     "/console/in-flight",
     "/console/playground",
@@ -47,17 +52,91 @@ async fn requests_are_listed_the_newest_first_with_the_replays_of_their_keys() {
     server.client.charge("key/1?").await;
     server.client.get("/charges").await;
     log_holds(&server, 4).await;
-    for path in ["/console", "/console/live"] {
+    // Reads are shown to who asks for them: a terminal that listens for webhooks sends many.
+    for (path, reads) in [
+        ("/console", 0),
+        ("/console/live", 0),
+        ("/console?outcome=any", 1),
+        ("/console/live?outcome=any", 1),
+    ] {
         let page = visit.page(path).await;
         let rows: Vec<_> = page.split("<tr>").skip(2).collect();
-        assert_eq!(rows.len(), 4, "{page}");
-        assert!(rows[0].contains("GET") && rows[0].contains("read"));
-        assert!(rows[3].contains("executed") && rows[1].contains("replayed"));
-        let link = "<a href=\"/console/keys/key%2F1%3F\">key/1?</a>";
-        assert!(
-            rows[3].contains(link) && rows[3].contains("<td>2</td>"),
-            "{}",
-            rows[3]
+        assert_eq!(rows.len(), 3 + reads, "{page}");
+        let is_read = rows[0].contains("GET") && rows[0].contains("read");
+        assert_eq!(is_read, reads == 1, "{page}");
+        let first = rows.last().unwrap();
+        assert!(first.contains("executed") && rows[rows.len() - 2].contains("replayed"));
+        let link = "<a class=\"mono\" href=\"/console/keys/key%2F1%3F\">key/1?</a>";
+        let is_counted = first.contains("<td class=\"number\">2</td>");
+        assert!(first.contains(link) && is_counted, "{first}");
+    }
+}
+
+#[tokio::test]
+async fn the_address_says_which_requests_are_shown() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let client = &server.client;
+    let long = "checkout-0193f456789abcdef0123456789abcdef-7";
+    let charge = client.charge(long).await.id();
+    let declined = json!({"amount": 500, "currency": "usd", "source": "tok_chargeDeclined"});
+    client.post("/charges", "key-2", &declined).await;
+    client
+        .post("/refunds", "key-3", &json!({"charge": charge}))
+        .await;
+    client.post("/orders", "key-4", &json!({})).await;
+    client.get("/charges").await;
+    log_holds(&server, 5).await;
+    let visit = Visit::begin(&server).await;
+    for (query, keys) in [
+        ("", &["key-4", "key-3", "key-2", long][..]),
+        ("status=402", &["key-2"]),
+        ("status=4xx", &["key-4", "key-2"]),
+        ("outcome=refused", &["key-4"]),
+        ("path=/refunds", &["key-3"]),
+        ("key=key-", &["key-4", "key-3", "key-2"]),
+        (&format!("object={charge}"), &[long]),
+        ("outcome=executed&status=2xx&path=/charges", &[long]),
+        ("outcome=replayed", &[]),
+    ] {
+        for path in ["/console", "/console/live"] {
+            let page = visit.page(&format!("{path}?{query}")).await;
+            let stories = page.split("href=\"/console/keys/").skip(1);
+            let shown: Vec<_> = stories
+                .map(|rest| rest.split('"').next().unwrap())
+                .collect();
+            assert_eq!(shown, keys, "{query}: {page}");
+        }
+    }
+    let page = visit.page("/console?status=4xx&path=%2Forders").await;
+    for part in [
+        "name=\"status\" value=\"4xx\"",
+        "name=\"path\" value=\"/orders\"",
+        "data-live=\"/console/live?status=4xx&amp;path=%2Forders\"",
+        "href=\"/console\">Show all</a>",
+    ] {
+        assert!(page.contains(part), "{part} in {page}");
+    }
+    // A declined card is no success, and a long key is one line.
+    let page = visit.page("/console").await;
+    assert!(
+        page.contains("<span class=\"state warn\">declined</span> 402"),
+        "{page}"
+    );
+    let link = format!("title=\"{long}\">checkout-0193f…abcdef-7</a>");
+    assert!(page.contains(&link), "{page}");
+    let none = visit.page("/console?outcome=replayed").await;
+    assert!(none.contains("No request fits"), "{none}");
+    for wrong in [
+        "outcome=x",
+        "status=x",
+        "status=600",
+        "path=%00",
+        "object=%00",
+    ] {
+        assert_eq!(
+            visit.get(&format!("/console?{wrong}")).await.status,
+            400,
+            "{wrong}"
         );
     }
 }

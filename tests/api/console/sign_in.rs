@@ -90,6 +90,11 @@ async fn who_follows_a_link_to_a_page_gets_there_after_signing_in_and_to_no_othe
     let answer = visit.get(story).await;
     let sign_in = answer.header("location").unwrap();
     assert_eq!(sign_in, "/console/sign-in?next=%2Fconsole%2Fkeys%2Fa%252Fb");
+    let filtered = visit.get("/console?status=402&path=%2Forders").await;
+    assert_eq!(
+        filtered.header("location"),
+        Some("/console/sign-in?next=%2Fconsole%3Fstatus%3D402%26path%3D%252Forders")
+    );
     let field = "<input type=\"hidden\" name=\"next\" value=";
     let form = visit.page(sign_in).await;
     assert!(form.contains(&format!("{field}\"{story}\"")), "{form}");
@@ -99,6 +104,7 @@ async fn who_follows_a_link_to_a_page_gets_there_after_signing_in_and_to_no_othe
     assert!(text(&refused).contains(&format!("{field}\"{story}\"")));
     for (next, leads_to) in [
         (story, story),
+        ("/console?status=402", "/console?status=402"),
         ("", "/console"),
         ("https://example.com/console/", "/console"),
         ("//example.com/console/", "/console"),

@@ -6,10 +6,12 @@ use super::visit::{CONSOLE, Visit};
 use crate::support::{
     accounts::client_of_account,
     checkouts::{checkout, stock},
-    harness::{API_KEY, PATIENT, TestDatabase, TestServer, another_charge, charge, eventually},
+    harness::{
+        API_KEY, FAULTS, PATIENT, TestDatabase, TestServer, another_charge, charge, eventually,
+    },
     pause_point::{PausePoint, Stage},
-    webhooks::endpoint,
-    workflows::charge_in,
+    webhooks::{Endpoint, endpoint},
+    workflows::{charge_in, post},
 };
 
 async fn requests_of(database: &TestDatabase, count: i64) {
@@ -18,6 +20,10 @@ async fn requests_of(database: &TestDatabase, count: i64) {
         database.count(logged).await == count
     })
     .await;
+}
+
+fn link(list: &str, id: &str) -> String {
+    format!("<a class=\"mono\" href=\"/console/{list}/{id}\">{id}</a>")
 }
 
 #[tokio::test]
@@ -42,7 +48,6 @@ async fn the_story_of_a_payment_leads_to_its_intent_its_charge_and_its_customer_
     let (intent, paid) = (paid.id(), paid.json());
     let charge = paid["latest_charge"].as_str().unwrap();
     let visit = Visit::begin(&server).await;
-    let link = |list: &str, id: &str| format!("<a href=\"/console/{list}/{id}\">{id}</a>");
     let story = visit.page("/console/keys/key-2").await;
     let page = visit
         .page(&format!("/console/payment_intents/{intent}"))
@@ -90,20 +95,26 @@ async fn a_story_has_the_first_request_the_replay_the_reuse_the_reply_and_the_ev
     let id = first.id();
     let request = first.header("original-request").unwrap();
     for part in [
-        "Executed once. 1 retry got the stored reply again. Refused as reuses of the key: 1.",
+        "Executed once. 1 retry got the stored reply again. 1 reuse of the key was refused.</p>",
         &format!("POST /charges, <code>{request}</code>"),
-        &format!("<a href=\"/console/charges/{id}\">{id}</a>"),
-        "<dd>workflow-1</dd>",
+        &link("charges", &id),
+        "<a href=\"/console/workflows?name=workflow-1\">workflow-1</a>",
         "HTTP 201\n",
         "\nlocation: /charges/",
         "&quot;amount&quot;: 2000,\n",
         "charge.succeeded",
-        ">executed<",
+        "led: <span class=\"state good\">executed<",
         ">replayed<",
         ">reused<",
     ] {
         assert!(page.contains(part), "{part} in {page}");
     }
+    // A bar for each request, and what there was none of is not counted.
+    assert_eq!(page.matches("<svg class=\"bar\"").count(), 3, "{page}");
+    assert!(
+        !page.contains("too early") && !page.contains("no reply"),
+        "{page}"
+    );
     let looked_up = client.get("/idempotency-keys?key=key/1").await.json();
     let fingerprint = looked_up["fingerprint"].as_str().unwrap();
     assert!(page.contains(&format!("{}…", &fingerprint[..12])) && !page.contains(fingerprint));
@@ -117,6 +128,234 @@ async fn a_story_has_the_first_request_the_replay_the_reuse_the_reply_and_the_ev
         "/console/keys/a%20b",
     ] {
         assert_eq!(visit.get(path).await.status, 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_story_shows_who_waited_and_whose_reply_was_lost() {
+    let settings: Vec<_> = PATIENT.iter().copied().chain([CONSOLE, FAULTS]).collect();
+    let database = TestDatabase::create().await;
+    let (server, scraper) = TestServer::start_with_metrics(database, &settings).await;
+    let client = &server.client;
+    let mut pause = PausePoint::at(Stage::Executing, &server.database, "key-1").await;
+    let first = tokio::spawn({
+        let client = client.clone();
+        async move {
+            client
+                .post_with_fault("reply_lost", "/charges", "key-1", &charge())
+                .await
+        }
+    });
+    pause.is_reached().await;
+    let second = tokio::spawn({
+        let client = client.clone();
+        async move {
+            client
+                .post_waiting(20, "/charges", "key-1", &charge())
+                .await
+        }
+    });
+    eventually("the second request waits", || async {
+        let metrics = String::from_utf8(scraper.get("/metrics").await.body).unwrap();
+        metrics.contains("\ncharge_once_idempotency_waiters 1\n")
+    })
+    .await;
+    pause.release().await;
+    assert!(first.await.unwrap().is_none());
+    assert!(second.await.unwrap().is_replay());
+    requests_of(&server.database, 2).await;
+    let page = Visit::begin(&server)
+        .await
+        .page("/console/keys/key-1")
+        .await;
+    for part in [
+        "Executed once. 1 retry got the stored reply again. 1 request got no reply.</p>",
+        "led, and its reply was <span class=\"state bad\">lost<",
+        "waited, then <span class=\"state good\">replayed<",
+        "<rect class=\"waited\"",
+    ] {
+        assert!(page.contains(part), "{part} in {page}");
+    }
+}
+
+#[tokio::test]
+async fn a_story_lists_what_was_committed_with_the_key() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let client = &server.client;
+    let endpoint = Endpoint::at(client, "https://receiver.invalid/hook").await;
+    let charge = client.charge("key-1").await.id();
+    client.charge("key-2").await;
+    let visit = Visit::begin(&server).await;
+    let page = visit.page("/console/keys/key-1").await;
+    let table = page
+        .split("aria-label=\"Committed under this key\"")
+        .nth(1)
+        .unwrap();
+    let rows: Vec<_> = table
+        .split("</table>")
+        .next()
+        .unwrap()
+        .split("<tr>")
+        .skip(2)
+        .collect();
+    assert_eq!(rows.len(), 4, "{table}");
+    for (row, parts) in rows.iter().zip([
+        ["<td>Key</td>", "key-1", "its reply: 201"],
+        ["<td>Object</td>", &link("charges", &charge), "<td>"],
+        [
+            "<td>Event</td>",
+            &link("charges", &charge),
+            "charge.succeeded",
+        ],
+        [
+            "<td>Delivery</td>",
+            &link("webhook_endpoints", &endpoint.id),
+            "pending",
+        ],
+    ]) {
+        for part in parts {
+            assert!(row.contains(part), "{part} in {row}");
+        }
+    }
+    // The event and the endpoint have pages, with the delivery and its button.
+    let event = rows[2]
+        .split("/console/events/")
+        .nth(1)
+        .unwrap()
+        .split('"')
+        .next()
+        .unwrap();
+    let one = visit.page(&format!("/console/events/{event}")).await;
+    for part in [
+        "Event charge.succeeded",
+        "Data: Object",
+        "20.00 USD",
+        &link("keys", "key-1"),
+        "Retry now",
+    ] {
+        assert!(one.contains(part), "{part} in {one}");
+    }
+    let list = visit.page("/console/events").await;
+    assert!(
+        list.contains(&link("events", event)) && list.contains(&link("charges", &charge)),
+        "{list}"
+    );
+    let one = visit
+        .page(&format!("/console/webhook_endpoints/{}", endpoint.id))
+        .await;
+    assert!(
+        one.contains("https://receiver.invalid/hook") && one.contains("charge.succeeded"),
+        "{one}"
+    );
+    assert_eq!(one.matches("Retry now: whd_").count(), 2, "{one}");
+    assert!(
+        !one.contains(&endpoint.secret) && !one.contains("whsec_"),
+        "{one}"
+    );
+}
+
+#[tokio::test]
+async fn a_workflow_is_listed_in_its_order_with_what_came_of_each_request() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let client = &server.client;
+    let charge = charge_in(client, "order/7", "key-1").await.id();
+    let declined = json!({"amount": 500, "currency": "usd", "source": "tok_chargeDeclined"});
+    post(client, "order/7", "/charges", "key-2", &declined).await;
+    let visit = Visit::begin(&server).await;
+    let page = visit.page("/console/workflows?name=order/7").await;
+    let rows: Vec<_> = page.split("<tr>").skip(2).collect();
+    assert_eq!(rows.len(), 2, "{page}");
+    assert!(
+        rows[0].contains(&link("keys", "key-1")) && rows[0].contains(&link("charges", &charge))
+    );
+    assert!(
+        rows[1].contains(">declined<") && rows[1].contains("402"),
+        "{page}"
+    );
+    let later = visit
+        .page("/console/workflows?name=order/7&after=key-1")
+        .await;
+    assert!(
+        !later.contains("key-1</a>") && later.contains("key-2</a>"),
+        "{later}"
+    );
+    let none = visit.page("/console/workflows?name=order-8").await;
+    assert!(
+        none.contains("Nothing is recorded under this name."),
+        "{none}"
+    );
+    for wrong in [
+        "name=a%20b",
+        "name=order-8&after=key-1",
+        "name=order/7&after=%00",
+    ] {
+        let answer = visit.get(&format!("/console/workflows?{wrong}")).await;
+        assert_eq!(answer.status, 400, "{wrong}");
+    }
+}
+
+#[tokio::test]
+async fn an_object_is_a_page_with_money_and_links_and_a_checkout_a_line_of_steps() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let client = &server.client;
+    stock(client, "mug/1", 0).await;
+    let mut items = checkout();
+    items["items"][0]["sku"] = "mug/1".into();
+    assert_eq!(client.post("/checkouts", "key-1", &items).await.status, 400);
+    let made = client.get("/checkouts").await.json()["data"][0].clone();
+    let text = |name: &str| made[name].as_str().unwrap().to_owned();
+    let visit = Visit::begin(&server).await;
+    let page = visit
+        .page(&format!("/console/checkouts/{}", text("id")))
+        .await;
+    for part in [
+        "Checkout of 24.00 USD",
+        &link("charges", &text("charge")),
+        &link("orders", &text("order")),
+        "<strong>allocate inventory</strong>: <span class=\"state warn\">refused<",
+        "<strong>create refund</strong> undoes what was done, <span class=\"state good\">done<",
+        "<strong>cancel order</strong> undoes what was done, ",
+        // The lines, with what each costs.
+        "<td>12.00 USD</td>",
+        "<details><summary>JSON</summary>",
+    ] {
+        assert!(page.contains(part), "{part} in {page}");
+    }
+    // Each step that made something says when.
+    let steps = page
+        .split("<ol class=\"steps\">")
+        .nth(1)
+        .unwrap()
+        .split("</ol>")
+        .next()
+        .unwrap();
+    assert_eq!(steps.matches("<time ").count(), 4, "{steps}");
+    let charge = visit
+        .page(&format!("/console/charges/{}", text("charge")))
+        .await;
+    assert!(
+        charge.contains("<dt>Amount refunded</dt><dd>24.00 USD</dd>"),
+        "{charge}"
+    );
+    let list = visit.page("/console/charges").await;
+    assert!(
+        list.contains("<td class=\"number\">24.00 USD</td>"),
+        "{list}"
+    );
+    let level = "<a class=\"mono\" href=\"/console/inventory/mug%2F1\">mug/1</a>";
+    assert!(visit.page("/console/inventory").await.contains(level));
+    let level = visit.page("/console/inventory/mug%2F1").await;
+    assert!(level.contains("<dt>Quantity</dt><dd>0</dd>"), "{level}");
+    for (path, status) in [
+        ("/console/inventory/cup", 404),
+        ("/console/inventory/%00", 404),
+        ("/console/inventory?after=cup", 400),
+        ("/console/inventory?after=%00", 400),
+        ("/console/events/evt_1", 404),
+        ("/console/events?after=evt_1", 400),
+        ("/console/webhook_endpoints/we_1", 404),
+    ] {
+        assert_eq!(visit.get(path).await.status, status, "{path}");
     }
 }
 
@@ -153,7 +392,7 @@ async fn a_story_says_what_a_stored_refusal_means() {
         assert_eq!(client.post(path, key, &body).await.status, status, "{key}");
         let visit = Visit::begin(&server).await;
         let page = visit.page(&format!("/console/keys/{key}")).await;
-        let summary = format!("{says} The answer is stored. 0 retries got");
+        let summary = format!("{says} The answer is stored.</p>");
         assert!(page.contains(&summary), "{summary} in {page}");
         assert!(!page.contains("Executed once."), "{key}");
     }
@@ -298,10 +537,7 @@ async fn every_object_has_a_page_with_its_state_and_its_events() {
     ] {
         let path = format!("/console/{list}");
         let page = visit.page(&path).await;
-        assert!(
-            page.contains(&format!("<a href=\"{path}/{id}\">{id}</a>")),
-            "{page}"
-        );
+        assert!(page.contains(&link(list, id)), "{page}");
         assert!(page.contains(&format!(">{state}<")), "{state} in {page}");
         let one = visit.page(&format!("{path}/{id}")).await;
         assert!(
@@ -309,10 +545,7 @@ async fn every_object_has_a_page_with_its_state_and_its_events() {
             "{one}"
         );
         assert!(one.contains(event), "{event} in {one}");
-        assert!(
-            one.contains(&format!("<a href=\"/console/keys/{key}\">{key}</a>")),
-            "{one}"
-        );
+        assert!(one.contains(&link("keys", key)), "{one}");
         // Where Swagger UI has the operation that retrieves it.
         let operation = &openapi["paths"][format!("/{list}/{{id}}")]["get"];
         let (tag, name) = (&operation["tags"][0], &operation["operationId"]);
@@ -366,6 +599,8 @@ async fn what_another_account_has_is_not_there() {
         "checkouts",
         "in-flight",
         "deliveries",
+        "events",
+        "inventory",
     ] {
         let page = visit.page(&format!("/console/{path}")).await;
         assert!(page.contains("There is none"), "{path}: {page}");

@@ -500,7 +500,8 @@ fn read(name: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
 }
 
-/// Checks and image are built by one compiler, which `rust-toolchain.toml` names.
+/// Checks and image are built by one compiler, which `rust-toolchain.toml` names. CI at GitHub and the
+/// container of an editor begin where the image does.
 #[test]
 fn the_image_is_built_with_the_compiler_of_the_checks() {
     let toolchain = read("rust-toolchain.toml");
@@ -512,6 +513,13 @@ fn the_image_is_built_with_the_compiler_of_the_checks() {
     let copied = dockerfile.find("COPY rust-toolchain.toml ./\n");
     let built = dockerfile.find("cargo build");
     assert!(copied.is_some() && copied < built, "{dockerfile}");
+    for (file, name) in [
+        (".github/workflows/ci.yml", "image: "),
+        (".devcontainer/devcontainer.json", "\"image\": \""),
+    ] {
+        let image = format!("{name}rust:{channel}-bookworm");
+        assert!(read(file).contains(&image), "{file} lacks {image}");
+    }
 }
 
 /// A base image without a release changes its major version under the same name.
@@ -591,10 +599,14 @@ fn the_version_is_the_same_everywhere() {
     for (file, line) in [
         ("Dockerfile", format!("\nARG VERSION={version}\n")),
         (
-            "deploy/kubernetes/kustomization.yaml",
+            "deploy/kubernetes/image/kustomization.yaml",
             format!("newTag: \"{version}\"\n"),
         ),
         ("CHANGELOG.md", format!("\n## [{version}] - ")),
+        (
+            "docs/deployment.md",
+            format!("registry.example.com/charge-once:{version}\n"),
+        ),
         ("docs/releasing.md", format!(" v{version}\n")),
         ("docs/releasing.md", format!(" charge-once:{version} .\n")),
         (

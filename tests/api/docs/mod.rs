@@ -5,6 +5,7 @@ mod documented_replies;
 mod documents;
 mod endpoint_places;
 mod layers;
+mod published_crates;
 mod readme;
 mod sdk_table;
 mod shown_commands;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use charge_once::config;
-use charge_once_settings::{Variable, markdown_table};
+use charge_once_settings::{Variable, markdown_tables};
 
 use crate::support::documents::{blocks, documents, files_below, prose, read, root};
 
@@ -24,23 +24,29 @@ fn the_readme_is_short() {
 }
 
 #[test]
-fn the_table_of_variables_is_the_code_s() {
+fn the_tables_of_variables_are_the_code_s() {
     let document = read("docs/configuration.md");
     let (_, rest) = document.split_once("<!-- config:begin -->\n").unwrap();
     let (table, _) = rest.split_once("<!-- config:end -->").unwrap();
-    assert_eq!(table, markdown_table(config::VARIABLES));
+    assert_eq!(table, markdown_tables(config::VARIABLES));
 }
 
 #[test]
 fn env_example_describes_every_variable_and_sets_none() {
     let example = read(".env.example");
     let mut expected = String::new();
+    let mut shown = "";
     for Variable {
+        topic,
         name,
         default,
         about,
     } in config::VARIABLES
     {
+        if *topic != shown {
+            expected.push_str(&format!("\n## {topic}\n"));
+            shown = topic;
+        }
         let default = default.unwrap_or_default();
         expected.push_str(&format!("\n# {about}\n#{name}={default}\n"));
     }
@@ -108,6 +114,27 @@ fn every_relative_link_leads_somewhere() {
                 "{document} links to {target}, which has no such heading"
             );
         }
+    }
+}
+
+/// `make book` builds a book of these pages. One that the table of contents lacks would not be in it.
+#[test]
+fn the_book_has_each_page_of_docs_once() {
+    let mut pages: Vec<String> = links(&read("docs/SUMMARY.md"))
+        .into_iter()
+        .map(|(_, page)| page)
+        .collect();
+    pages.sort();
+    let named = pages.len();
+    pages.dedup();
+    assert_eq!(pages.len(), named, "a page is in the book twice");
+    for page in files_below("docs") {
+        let page = page.strip_prefix("docs/").unwrap();
+        let is_page = page.ends_with(".md") && page != "SUMMARY.md";
+        assert!(
+            !is_page || pages.iter().any(|named| named == page),
+            "docs/SUMMARY.md lacks {page}"
+        );
     }
 }
 

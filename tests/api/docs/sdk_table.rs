@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use charge_once::wire::not_offered;
+use charge_once::wire::{error::ErrorCode, not_offered};
 
 use crate::support::{
     documents::read,
@@ -129,5 +129,17 @@ fn the_table_of_what_is_offered_is_the_openapi_document_s() {
             is_own || is_shortcut || told.contains(path),
             "the table lacks {method} {path}"
         );
+    }
+}
+
+/// A client that has a server and no repository reads there what of Stripe's is offered.
+#[test]
+fn the_page_of_errors_names_the_resources_of_the_table() {
+    let explained = ErrorCode::RouteNotFound.explanation();
+    for (resource, said) in table() {
+        let creates = said.first().expect("the first column").is_offered;
+        let is_offered = creates || resource == "events";
+        let is_named = explained.contains(&format!(" {resource}"));
+        assert_eq!(is_offered, is_named, "{resource}: {explained}");
     }
 }

@@ -147,6 +147,15 @@ async fn the_commands_about_checkouts_answer_as_shown() {
 }
 
 #[tokio::test]
+async fn the_commands_about_agents_and_lost_keys_answer_as_shown_and_charge_once_each() {
+    let server = TestServer::start().await;
+    assert_answers_as_shown(&server, "docs/agents.md", &["201", "200", "400"]).await;
+    assert_eq!(server.database.charges().await, 1);
+    assert_answers_as_shown(&server, "docs/lost-keys.md", &["200"]).await;
+    assert_eq!(server.database.charges().await, 2);
+}
+
+#[tokio::test]
 async fn the_commands_of_the_readme_and_of_the_tour_answer_as_they_show() {
     // The first call, its replay, a reused key, a decline, and a duplicate in flight.
     let of_the_readme = ["201", "201", "422", "402", "409"];

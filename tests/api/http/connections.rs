@@ -214,7 +214,7 @@ async fn heads_that_are_too_large_are_refused_and_take_little_memory() {
 /// It has 116 connections: 256 less what the process needs for everything else.
 #[tokio::test]
 async fn idle_clients_keep_others_out_of_a_process_with_few_files_for_a_short_time_only() {
-    let database = TestDatabase::create().await;
+    let database = TestDatabase::create_unsharded().await;
     let mut few_files = Command::new("sh");
     few_files.args(["-c", "ulimit -n 256 && exec \"$0\""]);
     few_files.arg(env!("CARGO_BIN_EXE_charge-once"));

@@ -125,6 +125,11 @@ async fn a_path_of_stripe_s_is_answered_as_not_offered() {
         ("/v1/invoices/search?query=x", "invoices"),
         ("/v1/refunds/re_1/cancel", "/refunds/{id}/cancel"),
         ("/v1/invoice_payments/inpay_1", "/invoice_payments/{id}"),
+        (
+            "/v1/charges/ch_1/refunds/re_1",
+            "/charges/{id}/refunds/{id}",
+        ),
+        ("/v2/core/events?limit=3", "/v2/core"),
     ] {
         for method in [Method::GET, Method::POST, Method::DELETE] {
             let answer = Answer::of(server.client.bare(method, path)).await;

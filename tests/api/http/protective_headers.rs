@@ -4,7 +4,9 @@ use reqwest::Method;
 use serde_json::json;
 
 use crate::support::{
-    harness::{API_KEY, Answer, FAULTS, FORGETFUL, IMPATIENT, TestServer, charge, eventually},
+    harness::{
+        API_KEY, Answer, FAULTS, FORGETFUL, IMPATIENT, TestDatabase, TestServer, charge, eventually,
+    },
     openapi::{document, operations},
     records::hold_key,
     webhooks::endpoint,
@@ -111,7 +113,12 @@ async fn pages_files_and_health_have_them_and_only_files_may_be_kept() {
 
 #[tokio::test]
 async fn refusals_of_every_kind_have_them() {
-    let server = TestServer::start_with(&[FORGETFUL, ("RATE_LIMIT", "1000")]).await;
+    let server = TestServer::start_on(
+        // Not ready is a server whose only database is out of order.
+        TestDatabase::create_unsharded().await,
+        &[FORGETFUL, ("RATE_LIMIT", "1000")],
+    )
+    .await;
     let client = &server.client;
     let mut declined = charge();
     declined["source"] = "tok_chargeDeclined".into();

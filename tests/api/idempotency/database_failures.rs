@@ -104,7 +104,7 @@ fn request(key: &str) -> Request {
 
 /// The idempotency folder by itself, on a database with a table for effects.
 async fn library() -> (TestDatabase, Idempotency) {
-    let database = TestDatabase::create().await;
+    let database = TestDatabase::create_unsharded().await;
     sqlx::raw_sql(
         "CREATE TABLE effects (one bigint); CREATE TABLE resources (id bigint); \
          INSERT INTO resources VALUES (1), (2)",

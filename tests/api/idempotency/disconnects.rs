@@ -91,7 +91,13 @@ async fn a_reset_while_committing_changes_nothing() {
 
 /// A server behind a proxy.
 async fn server_behind_a_proxy(variables: &[(&str, &str)]) -> (TestServer, PostgresProxy) {
-    let database = TestDatabase::create().await;
+    server_of(TestDatabase::create().await, variables).await
+}
+
+async fn server_of(
+    database: TestDatabase,
+    variables: &[(&str, &str)],
+) -> (TestServer, PostgresProxy) {
     let proxy = PostgresProxy::in_front_of(&database.url).await;
     let url = proxy.url.clone();
     let server = TestServer::start_through(database, &url, variables).await;
@@ -217,7 +223,7 @@ async fn a_session_that_postgres_ends_commits_nothing_and_the_retry_executes_onc
 
 #[tokio::test]
 async fn a_database_that_refuses_connections_answers_503_and_is_used_again_when_it_is_back() {
-    let (server, proxy) = server_behind_a_proxy(&[]).await;
+    let (server, proxy) = server_of(TestDatabase::create_unsharded().await, &[]).await;
     assert_eq!(server.client.charge("key-0").await.status, 201);
     proxy.inject(NetworkFault::Cut);
     let started = std::time::Instant::now();

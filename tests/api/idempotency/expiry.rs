@@ -19,7 +19,7 @@ use crate::support::{
 async fn add_records(database: &TestDatabase, expired: i64, alive: i64) {
     sqlx::query(
         "INSERT INTO idempotency_keys
-         SELECT '00000000-0000-0000-0000-000000000000', 'key-' || number, 1,
+         SELECT (SELECT id FROM accounts), 'old-' || number, 1,
                 decode(repeat('00', 32), 'hex'), 'POST', '/orders', 'req_' || number, NULL,
                 now() - interval '1 day',
                 now() + CASE WHEN number <= $1 THEN -1 ELSE 1 END * interval '1 hour',

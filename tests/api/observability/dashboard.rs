@@ -45,7 +45,7 @@ impl Shop {
             ("BATCH", "on"),
             ("REPLAY_CACHE", "32MiB"),
         ]);
-        let database = TestDatabase::create().await;
+        let database = TestDatabase::create_unsharded().await;
         let start = || ServerProcess::start_with_metrics("127.0.0.1:0", &database, &variables);
         let [(first, of_first), (second, of_second)] = [start(), start()];
         let receiver = Receiver::start().await;

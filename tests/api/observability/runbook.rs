@@ -103,7 +103,7 @@ fn every_log_line_that_is_quoted_is_one_of_the_program() {
 fn the_runbook_asks_services_that_there_are_for_their_logs() {
     let document = read(RUNBOOK);
     let (beginning, _) = document.split_once("\n## ").unwrap();
-    let manifests = read("deploy/kubernetes/deployment.yaml");
+    let manifests = read("deploy/kubernetes/base/deployment.yaml");
     let compose = read("docker-compose.yml");
     for (command, file, part) in [
         (
@@ -126,7 +126,9 @@ fn the_runbook_asks_services_that_there_are_for_their_logs() {
         assert!(file.contains(part), "{command}");
     }
     assert!(beginning.contains("kubectl --namespace charge-once "));
-    assert!(read("deploy/kubernetes/kustomization.yaml").contains("\nnamespace: charge-once\n"));
+    assert!(
+        read("deploy/kubernetes/base/kustomization.yaml").contains("\nnamespace: charge-once\n")
+    );
     assert!(beginning.contains("journalctl --unit charge-once "));
     assert!(root().join("deploy/systemd/charge-once.service").exists());
     for role in [
@@ -152,7 +154,7 @@ struct Night {
 impl Night {
     async fn begin(folder: &Path) -> Self {
         let processor = Processor::start().await;
-        let database = TestDatabase::create().await;
+        let database = TestDatabase::create_unsharded().await;
         let api_key = api_key_of(&database, "shop").await;
         let url = processor.url();
         let variables = quick_but(&[

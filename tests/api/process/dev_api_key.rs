@@ -73,7 +73,7 @@ fn start_and_end(variables: &[(&str, &str)]) -> (String, String) {
 
 #[tokio::test]
 async fn beyond_this_machine_the_public_key_has_to_be_allowed() {
-    let database = TestDatabase::create().await;
+    let database = TestDatabase::create_unsharded().await;
     let everywhere = ("BIND_ADDRESS", "0.0.0.0:0");
     let public = ("DEV_API_KEY", DEFAULT_DEV_API_KEY);
     let url = ("DATABASE_URL", database.url.as_str());

@@ -1,18 +1,20 @@
 //! What a person meets who uses the program for the first time, or in the wrong place.
 
 use std::{
+    collections::BTreeSet,
     fs::File,
     io::{BufRead, BufReader, Read},
     net::TcpListener,
     path::Path,
-    process::Stdio,
+    process::{Child, ChildStdout, Command, Stdio},
 };
 
-use charge_once::config::VARIABLES;
+use charge_once::config::{DEFAULT_DEV_API_KEY, VARIABLES};
 use nix::sys::signal::Signal;
 
 use crate::support::{
     addresses::RefusedAddress,
+    documents::read,
     harness::{ServerProcess, TestDatabase},
     program::{data_dir, exit_code, printed_by, program, run, scratch, signal, text},
 };
@@ -70,6 +72,107 @@ fn help_shows_each_command_s_variables() {
         assert!(variables.contains(&format!("  {shown}")), "{command:?}");
         assert!(!variables.contains(&format!("  {hidden}")), "{command:?}");
     }
+}
+
+#[test]
+fn help_has_the_topics_of_the_documentation_each_once_and_in_its_order() {
+    let document = read("docs/configuration.md");
+    let (_, tables) = document.split_once("<!-- config:begin -->").unwrap();
+    let (tables, _) = tables.split_once("<!-- config:end -->").unwrap();
+    let topics: Vec<_> = tables
+        .lines()
+        .filter_map(|line| line.strip_prefix("## "))
+        .collect();
+    let help = printed_by(&["--help"], &[]);
+    let (_, variables) = help.split_once("Environment variables:").unwrap();
+    let shown: Vec<_> = variables
+        .lines()
+        .filter(|line| !line.starts_with(' '))
+        .filter_map(|line| line.strip_suffix(':'))
+        .collect();
+    assert_eq!(shown, topics);
+    assert_eq!(shown.iter().collect::<BTreeSet<_>>().len(), topics.len());
+    // A command shows the topics of the variables that it reads.
+    let help = printed_by(&["healthcheck", "--help"], &[]);
+    assert!(help.contains("\nWhere it listens:\n") && !help.contains("\nWebhooks:\n"));
+}
+
+/// A server for people, the lines that it prints until it has shown `commands`, and the rest.
+fn started_for_people(
+    database: &TestDatabase,
+    variables: &[(&str, &str)],
+    commands: usize,
+) -> (Child, Vec<String>, BufReader<ChildStdout>) {
+    let own = [
+        ("DATABASE_URL", database.url.as_str()),
+        ("BIND_ADDRESS", "127.0.0.1:0"),
+        ("DEV_API_KEY", DEFAULT_DEV_API_KEY),
+    ];
+    let mut server = program(&["serve"], &[&own, variables].concat())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = Vec::new();
+    let mut missing = commands;
+    let mut printed = BufReader::new(server.stdout.take().unwrap());
+    while missing > 0 {
+        let mut line = String::new();
+        assert_ne!(printed.read_line(&mut line).unwrap(), 0, "{lines:?}");
+        missing -= usize::from(line.starts_with("curl "));
+        lines.push(line);
+    }
+    (server, lines, printed)
+}
+
+/// What a command prints that a person pastes, and its exit code.
+fn pasted(command: &str) -> (String, Option<i32>) {
+    let output = Command::new("sh").args(["-c", command]).output().unwrap();
+    (text(&output.stdout), output.status.code())
+}
+
+#[tokio::test]
+async fn the_banner_names_the_console_and_commands_that_do_what_it_says() {
+    let database = TestDatabase::create().await;
+    let sandbox = [("CONSOLE", "true"), ("FAULTS", "true")];
+    let (mut server, banner, _printed) = started_for_people(&database, &sandbox, 2);
+    let console = banner
+        .iter()
+        .find_map(|line| line.strip_prefix("  Console "));
+    let visit = format!(
+        "curl -s -L -o /dev/null -w '%{{http_code}}' {}",
+        console.unwrap().trim()
+    );
+    assert_eq!(pasted(&visit).0, "200");
+    let [charge, lost] = [
+        banner.iter().find(|line| line.contains("tok_visa")),
+        banner.iter().find(|line| line.contains("tok_lostReply")),
+    ]
+    .map(|command| command.unwrap());
+    let first = pasted(charge).0;
+    assert!(first.starts_with("HTTP/1.1 201"), "{first}");
+    // curl's code for an empty reply.
+    assert_eq!(pasted(lost), (String::new(), Some(52)));
+    for command in [charge, lost] {
+        let again = pasted(command).0;
+        assert!(again.contains("idempotent-replayed: true"), "{again}");
+    }
+    assert_eq!(database.charges().await, 2);
+    signal(&server, Signal::SIGTERM);
+    assert_eq!(exit_code(&mut server).await, Some(0));
+}
+
+#[tokio::test]
+async fn the_banner_names_neither_a_console_nor_a_fault_where_there_is_none() {
+    let database = TestDatabase::create().await;
+    let (mut server, banner, mut printed) = started_for_people(&database, &[], 1);
+    signal(&server, Signal::SIGTERM);
+    assert_eq!(exit_code(&mut server).await, Some(0));
+    let mut banner = banner.concat();
+    printed.read_to_string(&mut banner).unwrap();
+    assert!(
+        !banner.contains("Console") && !banner.contains("Lose"),
+        "{banner}"
+    );
 }
 
 #[test]
@@ -157,7 +260,7 @@ async fn an_unreachable_database_is_told_at_once() {
 
 #[tokio::test]
 async fn what_is_printed_can_not_take_over_the_terminal() {
-    let database = TestDatabase::create().await;
+    let database = TestDatabase::create_unsharded().await;
     let variables = [("DATABASE_URL", database.url.as_str())];
     let name = "shop\u{1b}[31m\u{9b}2J";
     printed_by(&["api-key", "create", "--account", name], &variables);

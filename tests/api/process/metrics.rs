@@ -261,7 +261,7 @@ async fn each_outcome_of_a_key_is_counted_by_its_operation() {
 
 #[tokio::test]
 async fn a_scrape_has_every_documented_metric_and_no_other_and_names_no_account() {
-    let database = TestDatabase::create().await;
+    let database = TestDatabase::create_unsharded().await;
     printed_by(&["check"], &[("DATABASE_URL", &database.url)]);
     let world = World::of(database).await;
     world.provoke_every_outcome().await;
@@ -506,7 +506,7 @@ async fn what_waits_in_the_database_is_seen_by_a_replica_that_did_not_make_it() 
 
 #[tokio::test]
 async fn what_the_last_check_found_is_seen_after_a_first_one() {
-    let mut database = TestDatabase::create().await;
+    let mut database = TestDatabase::create_unsharded().await;
     database.is_left_broken("it is planted");
     let began = std::time::SystemTime::now();
     let began = began.duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -564,7 +564,7 @@ async fn the_program_says_where_its_metrics_are_and_refuses_an_address_that_is_t
     let taken = taken.local_addr().unwrap().to_string();
     let folder = scratch();
     let data = data_dir(&folder);
-    let database = TestDatabase::create().await;
+    let database = TestDatabase::create_unsharded().await;
     let with = |address| {
         [
             ("BIND_ADDRESS", "127.0.0.1:0"),

@@ -13,6 +13,7 @@ mod program;
 mod request_lines;
 mod roles;
 mod secrecy;
+mod server_check;
 mod session_defaults;
 mod traces;
 mod workers;

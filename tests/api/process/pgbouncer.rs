@@ -17,7 +17,7 @@ use crate::support::{
 
 /// A database whose sessions have what PgBouncer drops.
 async fn pinned() -> TestDatabase {
-    let database = TestDatabase::create().await;
+    let database = TestDatabase::create_unsharded().await;
     for setting in PINNED {
         let pin = format!(
             "DO $$ BEGIN EXECUTE format($f$ALTER DATABASE %I SET {setting}$f$, current_database()); END $$"

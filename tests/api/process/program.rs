@@ -128,7 +128,7 @@ async fn sigterm_while_connecting_ends_a_server_with_exit_code_0_and_a_command_w
 
 #[tokio::test]
 async fn an_api_key_is_shown_once_and_stops_working_within_seconds_of_its_revocation() {
-    let database = TestDatabase::create().await;
+    let database = TestDatabase::create_unsharded().await;
     let variables = [("DATABASE_URL", database.url.as_str())];
     let created = printed_by(&["api-key", "create", "--account", "shop"], &variables);
     let key = created.lines().next().unwrap();

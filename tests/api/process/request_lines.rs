@@ -33,7 +33,7 @@ fn last_lines(log: &str) -> Vec<Value> {
 
 #[tokio::test]
 async fn a_charge_its_replay_and_a_reuse_of_its_key_can_be_told_apart() {
-    let database = TestDatabase::create().await;
+    let database = TestDatabase::create_unsharded().await;
     let mut log = tempfile::NamedTempFile::new().unwrap();
     let info = [
         ("RUST_LOG", "info"),

@@ -19,7 +19,7 @@ use charge_once_embedded_postgres::EmbeddedPostgres;
 use nix::sys::signal::Signal;
 use reqwest::Method;
 use serde_json::json;
-use sqlx::{Connection, postgres::PgConnectOptions};
+use sqlx::{AssertSqlSafe, Connection, postgres::PgConnectOptions};
 use tempfile::NamedTempFile;
 use tokio::{
     io::AsyncReadExt,
@@ -30,7 +30,7 @@ use crate::support::{
     harness::{
         API_KEY, Answer, Client, ServerProcess, TestDatabase, TestServer, config, eventually,
     },
-    program::{scratch, signal},
+    program::{Run, run, scratch, signal},
     wire::error,
 };
 
@@ -270,6 +270,10 @@ async fn a_standby_is_named_by_readiness_and_refused_at_the_start() {
         message.contains("Set DATABASE_URL to the primary"),
         "{message}"
     );
+    let variables = [("DATABASE_URL", &*server.database.url)];
+    let looked = Run::of(run(&["check", "--server"], &variables));
+    assert_eq!(looked.code, Some(1), "{looked:?}");
+    assert!(looked.stdout.contains("not ok   recovery: a standby\n"));
     signal(&standby, Signal::SIGINT);
     standby.wait().unwrap();
 }
@@ -289,12 +293,60 @@ async fn a_server_that_forgets_what_it_acknowledged_is_refused_at_the_start() {
         })
         .await;
         let refused = database::connect(&url, &config(&[])).await;
+        let looked = Run::of(run(&["check", "--server"], &[("DATABASE_URL", &url)]));
         signal(&forgetful, Signal::SIGINT);
         forgetful.wait().unwrap();
         let message = refused.expect_err("the start is refused").to_string();
         assert!(message.contains(careless), "{message}");
         let remedy = format!("Set {} on the server", careless.replace("off", "on"));
         assert!(message.contains(&remedy), "{message}");
+        let line = format!(
+            "not ok   {}\n         {message}\n",
+            careless.replace('=', ": ")
+        );
+        assert_eq!(looked.code, Some(1), "{looked:?}");
+        assert!(looked.stdout.contains(&line), "{line}{}", looked.stdout);
+    }
+}
+
+/// A session that follows the log, as a standby's does.
+#[tokio::test]
+async fn a_standby_that_no_commit_waits_for_is_advised_against() {
+    let folder = scratch();
+    let (postgres, program) = start_in(folder.path()).await;
+    let url = postgres.url();
+    postgres.stop().await.unwrap();
+    for (setting, line) in [
+        (
+            "synchronous_standby_names=",
+            "advice   synchronous_standby_names: \"\", with 1 standbys connected\n",
+        ),
+        (
+            "synchronous_standby_names=*",
+            "ok       synchronous_standby_names: \"*\", with 1 standbys connected\n",
+        ),
+    ] {
+        let mut server = start_again(folder.path(), &program, setting);
+        eventually("the server answers", || async {
+            sqlx::PgConnection::connect(&url).await.is_ok()
+        })
+        .await;
+        let mut follower = Command::new(program.with_file_name("pg_receivewal"))
+            .args(["--no-loop", "--directory"])
+            .arg(folder.path())
+            .args(["--dbname", &url])
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        eventually(line, || async {
+            let looked = Run::of(run(&["check", "--server"], &[("DATABASE_URL", &url)]));
+            looked.stdout.contains(line)
+        })
+        .await;
+        signal(&follower, Signal::SIGINT);
+        follower.wait().unwrap();
+        signal(&server, Signal::SIGINT);
+        server.wait().unwrap();
     }
 }
 
@@ -337,4 +389,38 @@ async fn a_start_outlives_connections_that_break() {
     let url = format!("postgres://charge_once@127.0.0.1:{port}/{name}?sslmode=disable");
     database::connect(&url, &config(&[])).await.unwrap();
     assert!(accepted.load(Ordering::SeqCst) > lengths.len());
+}
+
+/// Other programs have all that PostgreSQL allows, and give some back.
+#[tokio::test]
+async fn a_start_waits_until_a_connection_is_free() {
+    let database = TestDatabase::create().await;
+    let options: PgConnectOptions = database.url.parse().unwrap();
+    let socket = options.get_socket().unwrap();
+    let socket = socket.join(format!(".s.PGSQL.{}", options.get_port()));
+    let (port, accepted) = flaky_network(socket, &[]).await;
+    let name = options.get_database().unwrap();
+    let role = format!("crowded_out_{name}");
+    let alter = async |statement: String| {
+        let statement = AssertSqlSafe(statement);
+        sqlx::raw_sql(statement)
+            .execute(&database.pool)
+            .await
+            .unwrap();
+    };
+    alter(format!(
+        "CREATE ROLE {role} LOGIN CONNECTION LIMIT 0; GRANT charge_once TO {role}"
+    ))
+    .await;
+    let url = format!("postgres://{role}@127.0.0.1:{port}/{name}?sslmode=disable");
+    let settings = config(&[]);
+    let (started, ()) = tokio::join!(database::connect(&url, &settings), async {
+        eventually("it tries again", || async {
+            accepted.load(Ordering::SeqCst) > 1
+        })
+        .await;
+        alter(format!("ALTER ROLE {role} CONNECTION LIMIT 50")).await;
+    });
+    started.unwrap().pool().close().await;
+    alter(format!("DROP ROLE {role}")).await;
 }

@@ -82,7 +82,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Saboteur {
 
 #[tokio::test]
 async fn every_worker_that_panics_is_named_and_works_again() {
-    let database = TestDatabase::create().await;
+    let database = TestDatabase::create_unsharded().await;
     let before = TestServer::start_on(database, &[]).await;
     let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 5}]});
     assert_eq!(before.client.post_new("/orders", &order).await.status, 201);
@@ -167,9 +167,13 @@ fn every_worker_is_started_by_the_supervisor() {
     for path in ["src/server.rs", "src/workers"] {
         sources(&root.join(path), &mut files);
     }
-    // What a worker itself runs side by side, and the two HTTP servers, which watch over their
-    // threads.
-    let others = ["recovering.spawn(recover(", "tokio::spawn(server)"];
+    // What a worker itself runs side by side, the two HTTP servers, which watch over their threads,
+    // and what ends once the databases are served that were down at the start.
+    let others = [
+        "recovering.spawn(recover(",
+        "tokio::spawn(server)",
+        "tokio::spawn(opening)",
+    ];
     let mut supervised = BTreeSet::new();
     for (file, code) in files {
         for line in code.lines().filter(|line| line.contains("spawn(")) {

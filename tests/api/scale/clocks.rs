@@ -38,7 +38,7 @@ async fn a_start_with_clocks_that_are_too_far_apart_is_refused() {
 
 #[tokio::test]
 async fn a_replica_whose_clock_goes_wrong_is_not_ready() {
-    let server = TestServer::start().await;
+    let server = TestServer::start_on(TestDatabase::create_unsharded().await, &[]).await;
     assert_eq!(server.client.get("/readyz").await.status, 200);
     shift(&server.database.pool, 45).await;
     // The sessions of the pool have the search path that they began with.

@@ -1,19 +1,29 @@
 //! Several databases: each account lives in one of them.
 
+use std::{path::Path, process::Command};
+
 use charge_once::{database::shards::FIRST_SHARD, server};
+use reqwest::Method;
 use serde_json::json;
 use sqlx::{AssertSqlSafe, PgPool};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use crate::support::{
-    harness::{ALONE, Client, ServerProcess, TestDatabase, TestServer, charge, config, eventually},
+    checkouts::{checkout_with, stock},
+    harness::{
+        ALONE, Answer, Client, FORGETFUL, KEYS_IN_FLIGHT, PATIENT, ServerProcess, TestDatabase,
+        TestServer, charge, config, eventually,
+    },
+    holder_pages::{open, page_of},
     postgres_proxy::{NetworkFault, PostgresProxy},
-    program::{Run, printed_by, program, run, run_to_end, text},
+    program::{Run, printed_by, program, run, run_to_end, scratch, text},
     racers::all_at_once,
+    roles::postgres_programs,
     sharding::{SECOND, second},
     webhook_receiver::Receiver,
     webhooks::{Endpoint, QUICK},
+    wire::{JSON, send_slowly},
 };
 
 /// A service that had one database, in which the account `dev` lives, and has an empty one more.
@@ -25,7 +35,7 @@ struct Two {
 
 impl Two {
     async fn prepared() -> Self {
-        let first = TestDatabase::create().await;
+        let first = TestDatabase::create_unsharded().await;
         let other = TestDatabase::create_empty().await;
         let shards = second(&other.url);
         let two = Self {
@@ -68,6 +78,20 @@ impl Two {
         let printed = self.run(&arguments).await.succeeded();
         printed.lines().next().unwrap().to_owned()
     }
+}
+
+async fn execute(pool: &PgPool, sql: String) {
+    let executed = sqlx::raw_sql(AssertSqlSafe(sql)).execute(pool).await;
+    executed.unwrap();
+}
+
+/// The page that a card's holder is sent to by an account's intent.
+async fn holder_page(client: &Client) -> String {
+    let body = json!({
+        "payment_method": "pm_card_threeDSecure2Required", "confirm": true,
+        "payment_method_types": ["card"],
+    });
+    page_of(&client.post_new("/setup_intents", &body).await)
 }
 
 async fn account_of(pool: &PgPool, name: &str) -> Uuid {
@@ -237,6 +261,16 @@ async fn while_one_database_is_down_accounts_of_the_others_notice_nothing() {
     assert_eq!(first.status, 201);
     for fault in [NetworkFault::Cut, NetworkFault::Stalled] {
         proxy.inject(fault);
+        let reason = json!({"b": "The database can't be reached."});
+        eventually("each probe has its answer in time", || async {
+            let began = std::time::Instant::now();
+            let ready = dev.get("/readyz").await;
+            let took = began.elapsed();
+            assert!(took.as_millis() < 1500, "{fault:?} {took:?}");
+            assert_eq!(ready.status, 200);
+            ready.json()["unfit_shards"] == reason
+        })
+        .await;
         assert_eq!(shop.charge("key-2").await.status, 503);
         // A key that was not used here before is looked for everywhere.
         let printed = printed_by(
@@ -256,10 +290,6 @@ async fn while_one_database_is_down_accounts_of_the_others_notice_nothing() {
         // Nothing is known of a key that only the other one could have.
         let unknown = dev.with_api_key(&format!("sk_test_unknown_{}", Uuid::now_v7().simple()));
         assert_eq!(unknown.get("/charges").await.status, 503);
-        let ready = dev.get("/readyz").await;
-        assert_eq!(ready.status, 200);
-        let reason = json!({"b": "The database can't be reached."});
-        assert_eq!(ready.json()["unfit_shards"], reason);
         proxy.inject(NetworkFault::None);
         eventually("it is back", || async {
             shop.get("/charges").await.status == 200
@@ -267,6 +297,195 @@ async fn while_one_database_is_down_accounts_of_the_others_notice_nothing() {
         .await;
     }
     shop.charge("key-1").await.assert_replays(&first);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn while_one_database_is_down_guesses_are_limited_and_its_holders_are_not() {
+    let two = Two::prepared().await;
+    let key = two.key_of_other("shop").await;
+    let proxy = PostgresProxy::in_front_of(&two.other.url).await;
+    let server = two.through(&proxy.url).server(&[]).await;
+    let dev = &server.client;
+    let shop = dev.with_api_key(&key);
+    let (page, other) = (holder_page(dev).await, holder_page(&shop).await);
+    // A page's address is read as the router reads it.
+    for page in [&page, &other] {
+        assert_eq!(open(page).await.status, 200);
+        let encoded = page.replace("/authenticate/acct_", "/%61uthenticate/acct%5F");
+        assert_ne!(&encoded, page);
+        assert_eq!(open(&encoded).await.status, 200);
+    }
+
+    proxy.inject(NetworkFault::Cut);
+    let holders = (0..50).map(|_| open(&other));
+    for answer in futures_util::future::join_all(holders).await {
+        assert_eq!(answer.status, 503);
+    }
+    assert_eq!(open(&page).await.status, 200);
+
+    let guess = async || {
+        let guess = format!("sk_test_guess_{}", Uuid::now_v7().simple());
+        dev.with_api_key(&guess).get("/charges").await
+    };
+    let guesses = futures_util::future::join_all((0..50).map(|_| guess())).await;
+    let told = |status: u16| guesses.iter().filter(|told| told.status == status).count();
+    let (unknown, limited) = (told(503), told(429));
+    assert!(unknown >= 20 && limited > 0, "{unknown} {limited}");
+    assert_eq!(unknown + limited, 50);
+    for _ in 0..30 {
+        assert_eq!(shop.get("/charges").await.status, 503);
+        assert_eq!(dev.get("/charges").await.status, 200);
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_starts_while_a_database_is_down_serves_it_once_it_is_fit() {
+    let two = Two::prepared().await;
+    let key = two.key_of_other("shop").await;
+    let proxy = PostgresProxy::in_front_of(&two.other.url).await;
+    proxy.inject(NetworkFault::Cut);
+    let server = two
+        .through(&proxy.url)
+        .server(&[("CONSOLE", "true"), ("EXPIRY_SWEEP_INTERVAL", "50ms")])
+        .await;
+    let dev = &server.client;
+    let shop = dev.with_api_key(&key);
+    assert_eq!(dev.charge("key-1").await.status, 201);
+    assert_eq!(shop.charge("key-1").await.status, 503);
+
+    // Whatever is wrong with it keeps it out, and no more: another shard's name, and an account that
+    // lives in both.
+    let account = account_of(&two.other.pool, "shop").await;
+    let rename = |name: &str| execute(&two.other.pool, format!("UPDATE shard SET name = '{name}'"));
+    rename("c").await;
+    proxy.inject(NetworkFault::None);
+    let unchecked = "The database has not passed the checks of a start yet. The log says why.";
+    let is_kept_out = async || {
+        let ready = dev.get("/readyz").await;
+        assert_eq!(ready.status, 200);
+        ready.json()["unfit_shards"] == json!({"b": unchecked})
+    };
+    eventually("it is in reach", is_kept_out).await;
+    let twice = format!("INSERT INTO accounts (id, name) VALUES ('{account}', 'shop')");
+    execute(&two.first.pool, twice).await;
+    rename("b").await;
+    // The checks read the accounts. They begin a second time only because they failed the first time.
+    let trying = "SELECT count(*) FROM pg_stat_activity
+                   WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    for _ in 0..2 {
+        let mut lock = two.other.pool.begin().await.unwrap();
+        let exclusive = sqlx::raw_sql("LOCK TABLE accounts IN ACCESS EXCLUSIVE MODE");
+        exclusive.execute(&mut *lock).await.unwrap();
+        eventually("it is checked", || async {
+            two.other.count(trying).await == 1
+        })
+        .await;
+        lock.rollback().await.unwrap();
+    }
+    assert!(is_kept_out().await);
+    assert_eq!(shop.charge("key-1").await.status, 503);
+    assert_eq!(two.other.records().await, 0);
+
+    let once = format!("DELETE FROM accounts WHERE id = '{account}'");
+    execute(&two.first.pool, once).await;
+    eventually("it is served", || async {
+        shop.charge("key-1").await.status == 201
+    })
+    .await;
+    assert_eq!(dev.get("/readyz").await.json(), json!({"status": "ready"}));
+    two.other.expire_records().await;
+    eventually("its expired keys are swept", || async {
+        two.other.records().await == 0
+    })
+    .await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_start_refuses_a_database_that_answers_and_is_not_what_it_should_be() {
+    let two = Two::prepared().await;
+    let elsewhere = two.through("postgres://charge_once@127.0.0.1:1/b");
+    let name = two.other.url.rsplit('/').next().unwrap();
+    let (name, _) = name.split_once('?').unwrap_or((name, ""));
+    let missing = two.through(&two.other.url.replace(name, "no_such_database"));
+    let none = [("DATABASE_URL", "postgres://charge_once@127.0.0.1:1/a")];
+    let start = |two: &Two, more: &[(&str, &str)]| {
+        let variables = [
+            &two.variables()[..],
+            &[("BIND_ADDRESS", "127.0.0.1:0")],
+            more,
+        ]
+        .concat();
+        Run::of(run(&["serve"], &variables)).failed(1)
+    };
+    let told = start(&missing, &[]);
+    assert!(told.contains("the shard b: the database doesn't"), "{told}");
+    let told = start(&elsewhere, &none);
+    assert!(told.contains("the shard main: the database"), "{told}");
+}
+
+/// A name belongs to one account, wherever it lives.
+#[tokio::test]
+async fn two_who_make_an_account_at_once_take_turns() {
+    let two = Two::prepared().await;
+    let mut other = two.first.pool.acquire().await.unwrap();
+    let lock = "SELECT pg_advisory_lock(x'6163636f756e7473'::bigint)";
+    sqlx::raw_sql(lock).execute(&mut *other).await.unwrap();
+    let create = ["api-key", "create", "--account", "twin", "--shard", SECOND];
+    let creating = tokio::task::spawn_blocking({
+        let patient = [&two.variables()[..], PATIENT].concat();
+        let command = program(&create, &patient);
+        move || {
+            let mut command = command;
+            command.output().unwrap()
+        }
+    });
+    let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+                      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    eventually("it waits for its turn", || async {
+        two.first.count(waiting).await == 1
+    })
+    .await;
+    let made = format!(
+        "INSERT INTO accounts (id, name) VALUES ('{}', 'twin')",
+        Uuid::now_v7()
+    );
+    execute(&two.first.pool, made).await;
+    other.close().await.unwrap();
+    let told = Run::of(creating.await.unwrap()).failed(1);
+    assert!(told.contains("lives in the shard main"), "{told}");
+    let twins = "SELECT count(*) FROM accounts WHERE name = 'twin'";
+    assert_eq!(two.other.count(twins).await, 0);
+}
+
+/// What finds the account's database and what reads the body share the time before the work.
+#[tokio::test]
+async fn a_request_has_its_time_once() {
+    let two = Two::prepared().await;
+    let key = two.key_of_other("shop").await;
+    // Two seconds until the work begins.
+    let ladder = [
+        ("POOL_WAIT", "1s"),
+        ("STATEMENT_TIMEOUT", "8s"),
+        ("DATABASE_DEADLINE", "9s"),
+        ("IDLE_IN_TRANSACTION_TIMEOUT", "10s"),
+        ("REQUEST_TIMEOUT", "12s"),
+    ];
+    let server = two.server(&ladder).await;
+    let slow = "ALTER TABLE api_keys RENAME TO quick_api_keys;
+                CREATE VIEW api_keys AS SELECT quick_api_keys.* FROM quick_api_keys, pg_sleep(1)";
+    execute(&two.other.pool, slow.to_owned()).await;
+    let headers = format!(
+        "Authorization: Bearer {key}\r\nContent-Type: {JSON}\r\nIdempotency-Key: key-1\r\n"
+    );
+    let began = std::time::Instant::now();
+    let reply = send_slowly(&server.client, "/charges", &headers).await;
+    let took = began.elapsed().as_millis();
+    assert!(reply.starts_with("HTTP/1.1 408 "), "{reply}");
+    assert!((2000..2900).contains(&took), "{took} ms");
+    two.other.is_left_broken("its keys are a view");
     server.stop().await;
 }
 
@@ -350,7 +569,7 @@ async fn a_database_is_the_shard_that_it_was_at_first() {
         told.contains("leads to the database of the shard main"),
         "{told}"
     );
-    let has_accounts = TestDatabase::create().await;
+    let has_accounts = TestDatabase::create_unsharded().await;
     let told = refused(
         &two.first.url,
         &format!("{},c={}", two.shards, has_accounts.url),
@@ -383,6 +602,20 @@ async fn each_command_works_on_all_databases_or_on_one() {
     two.run(&["check", "--json", "--shard", "b"])
         .await
         .succeeded();
+    let of = |shard| {
+        [
+            "keys",
+            "list",
+            "--in-flight",
+            "--account",
+            "shop",
+            "--shard",
+            shard,
+        ]
+    };
+    two.run(&of("b")).await.succeeded();
+    let told = two.run(&of(FIRST_SHARD)).await.failed(1);
+    assert!(told.contains("the shard main has no account"), "{told}");
     let told = two.run(&["sweep", "--shard", "c"]).await.failed(1);
     assert!(told.contains("SHARD_URLS names no such database"), "{told}");
     let account = ["keys", "show", "key-1", "--account", "shop"];
@@ -467,4 +700,111 @@ async fn webhooks_and_sweeps_of_each_database_are_the_work_of_a_process_beside_s
     stop.send(()).unwrap();
     working.await.unwrap();
     server.stop().await;
+}
+
+/// Where the script of a move fails, as if it were killed there: before or after the transaction
+/// that contains a text.
+struct Interruption {
+    transaction: &'static str,
+    when: &'static str,
+}
+
+/// Runs the script of docs/scale.md, with a `psql` that fails at the interruption.
+fn move_account(two: &Two, account: Uuid, folder: &Path, at: &Interruption) -> Run {
+    let (_, script) = include_str!("../../../docs/scale.md")
+        .split_once("<!-- move an account -->\n```bash\n")
+        .unwrap();
+    let (script, _) = script.split_once("```\n").unwrap();
+    let psql = r#"psql() {
+        for argument in "$@"; do
+            [[ $argument != -c ]] || { "$programs/psql" "$@"; return; }
+        done
+        local told
+        told=$(cat)
+        [[ $told == *"$transaction"* ]] || { "$programs/psql" "$@" <<<"$told"; return; }
+        [[ $when == before ]] || "$programs/psql" "$@" <<<"$told"
+        exit 3
+    }"#;
+    let moving = Command::new("bash")
+        .args(["-c", &format!("{psql}\n{script}")])
+        .current_dir(folder)
+        .env("programs", postgres_programs())
+        .env("transaction", at.transaction)
+        .env("when", at.when)
+        .envs([("FROM", &two.other.url), ("TO", &two.first.url)])
+        .env("ID", account.to_string())
+        .output();
+    Run::of(moving.unwrap())
+}
+
+#[tokio::test]
+async fn an_account_moves_with_its_keys_wherever_the_move_is_interrupted() {
+    let two = Two::prepared().await;
+    let key = two.key_of_other("shop").await;
+    let account = account_of(&two.other.pool, "shop").await;
+    let server = ServerProcess::start(&two.first, &two.variables());
+    let shop = server.client.with_api_key(&key);
+    stock(&shop, "mug", 5).await;
+    let first = shop.charge("key-1").await;
+    assert_eq!(first.status, 201);
+    let checkout = |client: &Client| {
+        let request = client.request(Method::POST, "/checkouts");
+        let request = request.header("idempotency-key", "key-2");
+        request.json(&checkout_with("tok_slow"))
+    };
+    let checking_out = tokio::spawn(checkout(&shop).send());
+    eventually("a key is in flight", || async {
+        two.other.count(KEYS_IN_FLIGHT).await == 1
+    })
+    .await;
+    let folder = scratch();
+    let never = Interruption {
+        transaction: "no transaction",
+        when: "before",
+    };
+    let told = move_account(&two, account, folder.path(), &never).failed(1);
+    assert!(told.contains("is connected: stop it first"), "{told}");
+    server.kill();
+    let _ = checking_out.await;
+    let sessions = "SELECT count(*) FROM pg_stat_activity
+                     WHERE datname = current_database() AND application_name = 'charge-once'";
+    eventually("its sessions end", || async {
+        two.first.count(sessions).await + two.other.count(sessions).await == 0
+    })
+    .await;
+
+    for transaction in [
+        ") TO 'account-",
+        "charges (",
+        "DELETE FROM accounts",
+        "accounts (",
+    ] {
+        for when in ["before", "after"] {
+            let at = Interruption { transaction, when };
+            let run = move_account(&two, account, folder.path(), &at);
+            assert_eq!(run.code, Some(3), "{transaction} {when}: {run:?}");
+            let home = "SELECT count(*) FROM accounts WHERE name = 'shop'";
+            let homes = [two.first.count(home).await, two.other.count(home).await];
+            assert_ne!(homes, [1, 1], "{transaction} {when}");
+        }
+    }
+    let told = move_account(&two, account, folder.path(), &never).succeeded();
+    assert_eq!(told, "moved\n");
+    let nobody = move_account(&two, Uuid::now_v7(), folder.path(), &never).failed(1);
+    assert!(nobody.contains("there is no such account"), "{nobody}");
+    two.run(&["check"]).await.succeeded();
+
+    let server = two.server(&[FORGETFUL]).await;
+    let shop = server.client.with_api_key(&key);
+    shop.charge("key-1").await.assert_replays(&first);
+    assert_eq!(two.first.count(KEYS_IN_FLIGHT).await, 1);
+    two.first.expire_leases().await;
+    eventually("the checkout has its outcome", || async {
+        Answer::of(checkout(&shop)).await.status == 201
+    })
+    .await;
+    server.stop().await;
+    let charges = (two.first.charges().await, two.other.charges().await);
+    assert_eq!(charges, (2, 0));
+    two.run(&["check"]).await.succeeded();
 }

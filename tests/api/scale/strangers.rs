@@ -144,7 +144,7 @@ async fn hold_up_readiness(database: &TestDatabase) -> Transaction<'static, Post
 
 #[tokio::test]
 async fn however_often_readiness_is_asked_for_the_database_is_asked_by_one() {
-    let server = TestServer::start_with(&[POOL]).await;
+    let server = TestServer::start_on(TestDatabase::create_unsharded().await, &[POOL]).await;
     let tx = hold_up_readiness(&server.database).await;
     let ask = |client: Client| async move { client.get("/readyz").await.status.as_u16() };
     let mut probes: JoinSet<u16> = (0..20).map(|_| ask(server.client.clone())).collect();

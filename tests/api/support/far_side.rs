@@ -194,7 +194,7 @@ pub struct World {
 
 impl World {
     pub async fn new() -> Self {
-        let database = TestDatabase::create().await;
+        let database = TestDatabase::create_unsharded().await;
         sqlx::raw_sql("CREATE TABLE far_operations (id uuid PRIMARY KEY, executed boolean)")
             .execute(&database.pool)
             .await

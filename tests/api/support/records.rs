@@ -35,7 +35,7 @@ pub async fn hold_key(database: &TestDatabase, key: &str) -> Transaction<'static
 
 /// A database with three expired keys, and two events that are older than they are kept.
 pub async fn with_old_rows() -> TestDatabase {
-    let server = TestServer::start().await;
+    let server = TestServer::start_on(TestDatabase::create_unsharded().await, &[]).await;
     for key in ["key-1", "key-2", "key-3"] {
         assert_eq!(server.client.charge(key).await.status, 201);
     }

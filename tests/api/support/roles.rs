@@ -8,14 +8,17 @@ use super::{documents::root, program::text};
 /// collide.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
+/// The folder with the programs of PostgreSQL.
+pub fn postgres_programs() -> String {
+    let find = Command::new(root().join("scripts/postgres-bin-dir")).output();
+    text(&find.unwrap().stdout).trim().to_owned()
+}
+
 /// Runs the file in a database, and returns what PostgreSQL tells of it. The variables are the
 /// passwords.
 pub fn apply_roles(url: &str, variables: &[(&str, &str)]) -> String {
     let _guard = ONE_AT_A_TIME.lock().unwrap();
-    let find = Command::new(root().join("scripts/postgres-bin-dir")).output();
-    let programs = text(&find.unwrap().stdout);
-    let psql = format!("{}/psql", programs.trim());
-    let output = Command::new(psql)
+    let output = Command::new(format!("{}/psql", postgres_programs()))
         .args(["--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1"])
         .arg("--file")
         .arg(root().join("deploy/postgres/roles.sql"))

@@ -5,11 +5,14 @@
 
 use std::sync::OnceLock;
 
-use charge_once::database::shards::FIRST_SHARD;
+use charge_once::{
+    cli::api_key::ensure_dev_key,
+    database::{self, shards::FIRST_SHARD},
+};
 use charge_once_embedded_postgres::Throwaway;
 use sqlx::PgPool;
 
-use crate::support::harness::TestDatabase;
+use crate::support::harness::{API_KEY, TestDatabase, config};
 
 /// What the shard with the test's account is called.
 pub const SECOND: &str = "b";
@@ -31,14 +34,25 @@ pub fn second(url: &str) -> String {
     format!("{SECOND}={url}")
 }
 
-/// Makes the first shard of this run from a template without a name and without accounts.
-pub async fn start_for_the_run(postgres: &Throwaway, template: &str) {
-    let url = postgres
-        .create_database("first_shard", template)
-        .await
-        .unwrap();
-    name(&PgPool::connect(&url).await.unwrap(), FIRST_SHARD).await;
-    assert!(FIRST.set(url).is_ok());
+/// Makes `template` the second of this run's shards, without accounts, after it was copied as it is without
+/// shards, with the account of the tests. Makes the first shard, too.
+pub async fn prepare(postgres: &Throwaway, template: &str, names: [&str; 2]) {
+    let [shard, unsharded] = names;
+    let migrated = database::connect(template, &config(&[])).await.unwrap();
+    migrated.pool().close().await;
+    let copy = postgres.create_database(unsharded, shard).await.unwrap();
+    let copy = database::connect(&copy, &config(&[])).await.unwrap();
+    ensure_dev_key(&copy, API_KEY).await.unwrap();
+    copy.pool().close().await;
+
+    let shards = config(&[("SHARD_URLS", &second(template))]);
+    let sharded = database::connect(template, &shards).await.unwrap();
+    sharded.pool().close().await;
+    let first = postgres.create_database("first_shard", shard).await;
+    let first = first.unwrap();
+    name(&PgPool::connect(&first).await.unwrap(), FIRST_SHARD).await;
+    name(&PgPool::connect(template).await.unwrap(), SECOND).await;
+    assert!(FIRST.set(first).is_ok());
 }
 
 /// Names a database, as its first start as a shard would.

@@ -1,12 +1,15 @@
 """Every error is the exception that code written for Stripe catches."""
 
 import json
+import re
 import unittest
+from http.client import HTTPConnection
 from operator import attrgetter
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import stripe
-from support import charges_of, client, is_replay, order, unique
+from support import URL, charges_of, client, is_replay, order, unique
 
 TABLE = Path(__file__).parent.parent / "errors.json"
 
@@ -49,6 +52,22 @@ class Errors(unittest.TestCase):
         again = client().v1.charges.create(parameters, options)
         self.assertTrue(is_replay(again))
         self.assertEqual(charges_of(parameters), [first])
+
+    def test_every_path_of_the_sdk_is_served_or_is_told_to_be_not_offered(self):
+        sources = Path(stripe.__file__).parent.rglob("*.py")
+        texts = (source.read_text(encoding="utf-8") for source in sources)
+        paths = {path for text in texts for path in re.findall(r'"(/v[12]/[\w/{}]+)"', text)}
+        self.assertGreater(len(paths), 400)
+        connection = HTTPConnection(urlsplit(URL).netloc)
+        self.addCleanup(connection.close)
+        unnamed = []
+        for path in sorted(paths):
+            # Without an API key: a route that is there answers 401, or 405.
+            connection.request("GET", re.sub(r"{\w+}", "x", path))
+            told = json.load(connection.getresponse())["error"]
+            if told["code"] == "route_not_found" and "offer" not in told["message"]:
+                unnamed.append(path)
+        self.assertEqual(unnamed, [], "src/wire/not_offered.rs lacks them")
 
     def test_a_decline_that_is_retried_is_the_same_decline(self):
         parameters = order(source="tok_chargeDeclinedInsufficientFunds")

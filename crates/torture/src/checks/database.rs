@@ -17,6 +17,7 @@ use crate::{
     load::CONTENDED,
     profile::Profile,
     requests::{INITIAL_STOCK, SCARCE, STOCKED},
+    shards::Home,
 };
 
 /// How far back the looks at the database go while the load goes on. The one at the end sees all of
@@ -317,15 +318,17 @@ fn reuse_is_true(key: &KeyHistory, claimed: Option<DateTime<Utc>>, now: DateTime
     })
 }
 
-/// The accounts' ids in the database.
+/// The accounts' ids, each in its own database.
 pub(crate) async fn account_ids(
-    pool: &PgPool,
+    homes: &[Home],
     accounts: &[Account],
 ) -> Result<Vec<Uuid>, sqlx::Error> {
     let mut ids = Vec::new();
-    for account in accounts {
-        let query = sqlx::query_scalar("SELECT id FROM accounts WHERE name = $1");
-        ids.push(query.bind(&account.name).fetch_one(pool).await?);
+    for (number, account) in accounts.iter().enumerate() {
+        for home in homes.iter().filter(|home| home.history.is_about(number)) {
+            let query = sqlx::query_scalar("SELECT id FROM accounts WHERE name = $1");
+            ids.push(query.bind(&account.name).fetch_one(&home.pool).await?);
+        }
     }
     Ok(ids)
 }

@@ -11,7 +11,11 @@ use crate::{
 
 /// The rows of the keys that the first violations are about, as text for the report.
 pub(crate) async fn rows(world: &World, violations: &[Violation]) -> Vec<String> {
-    let pool = world.cluster.pool(DATABASE);
+    let pools: Vec<_> = world
+        .clusters()
+        .iter()
+        .map(|one| one.pool(DATABASE))
+        .collect();
     let mut all = Vec::new();
     for violation in violations.iter().take(SHOWN_MAX) {
         let mut text = String::new();
@@ -21,9 +25,12 @@ pub(crate) async fn rows(world: &World, violations: &[Violation]) -> Vec<String>
                 let account = world.accounts.get(key.account);
                 (account.map(|account| account.name.clone()), key.key.clone())
             };
-            for query in EVIDENCE {
+            for (pool, query) in pools
+                .iter()
+                .flat_map(|pool| EVIDENCE.map(|query| (pool, query)))
+            {
                 let rows = sqlx::query_scalar::<_, String>(query);
-                let rows = rows.bind(&account).bind(&name).fetch_all(&pool).await;
+                let rows = rows.bind(&account).bind(&name).fetch_all(pool).await;
                 for row in rows.unwrap_or_default() {
                     let _ = writeln!(text, "  row: {row}");
                 }

@@ -104,14 +104,14 @@ fn all_told(history: &History) -> Vec<Told> {
         let key = lock(&key);
         let told = key.answers().filter_map(|(variant, attempt, stored)| {
             let verb = key.variants.get(variant)?.verb;
-            told(verb, attempt, stored)
+            told(key.account, verb, attempt, stored)
         });
         all.extend(told);
     }
     all
 }
 
-fn told(verb: Verb, attempt: &Attempt, stored: &Stored) -> Option<Told> {
+fn told(account: usize, verb: Verb, attempt: &Attempt, stored: &Stored) -> Option<Told> {
     if stored.status >= 300 {
         return None;
     }
@@ -127,6 +127,7 @@ fn told(verb: Verb, attempt: &Attempt, stored: &Stored) -> Option<Told> {
         (_, _) => return None,
     };
     Some(Told {
+        account,
         id: text("id")?.to_owned(),
         state,
         at: attempt.ended,

@@ -18,6 +18,7 @@ pub(crate) mod database;
 pub(crate) mod evidence;
 mod intents;
 mod objects;
+pub(crate) mod outages;
 pub(crate) mod processor;
 mod records;
 pub(crate) mod recovery;

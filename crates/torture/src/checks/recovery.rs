@@ -12,12 +12,15 @@ use tokio::{
 };
 use uuid::Uuid;
 
+use super::outages::{self, Outage};
 use crate::{
     history::{History, SharedKey, lock},
     load::Load,
     metrics::Busy,
     nemesis::{self, Sessions},
+    replica::Process,
     requests::{SLOW, VISA, Verb},
+    shards::Home,
     world::{OTHER_CONNECTIONS, POOL_CONNECTIONS, WANTED_EVENTS, World},
 };
 
@@ -86,6 +89,8 @@ pub(crate) struct Recovered {
     pub(crate) after: Duration,
     /// The 99th percentile of a charge's time then.
     pub(crate) probe: Duration,
+    /// What accounts noticed of those of other databases.
+    pub(crate) outages: Vec<Outage>,
 }
 
 /// Everything is back to normal within [`RECOVERY_LIMIT`] of the last fault. With a processor, it
@@ -94,26 +99,34 @@ pub(crate) struct Recovered {
 pub(crate) async fn recover(
     world: &World,
     load: &Arc<Load>,
-    pool: &PgPool,
+    homes: &[Home],
     seed: u64,
 ) -> Recovered {
     let history = &load.history;
     nemesis::reset_faults(world).await;
-    let mut after = settle(world, load, pool, seed, Instant::now()).await;
+    let mut after = settle(world, load, homes, seed, Instant::now()).await;
     if world.profile.has_processor {
         lose_answers(world, load, seed).await;
-        after = after.max(settle(world, load, pool, seed, Instant::now()).await);
+        after = after.max(settle(world, load, homes, seed, Instant::now()).await);
+    }
+    let outages = outages::of_each(world, load, seed).await;
+    if !outages.is_empty() {
+        after = after.max(settle(world, load, homes, seed, Instant::now()).await);
     }
 
     let probe = probe(load, seed).await;
     burst(load, seed).await;
     let settled = Instant::now() + SETTLE_LIMIT;
-    nothing_is_left(pool, history, "after the probe", settled).await;
+    nothing_is_left(homes, history, "after the probe", settled).await;
     replicas_are_idle(world, history, "after the probe", settled).await;
     if !sessions_are_bounded(world, history, 1).await {
         history.violate("error", "the sessions could not be counted".to_owned());
     }
-    Recovered { after, probe }
+    Recovered {
+        after,
+        probe,
+        outages,
+    }
 }
 
 /// Within [`RECOVERY_LIMIT`] of the last fault, all steps together: replicas are ready, what they
@@ -122,7 +135,7 @@ pub(crate) async fn recover(
 async fn settle(
     world: &World,
     load: &Arc<Load>,
-    pool: &PgPool,
+    homes: &[Home],
     seed: u64,
     last_fault: Instant,
 ) -> Duration {
@@ -133,9 +146,9 @@ async fn settle(
         history.violate("G8", what);
     }
     // No client retries: the replicas alone end what they began.
-    nothing_is_left(pool, history, "in time without a retry", until).await;
+    nothing_is_left(homes, history, "in time without a retry", until).await;
     everything_ends(load, history, seed, until).await;
-    nothing_is_left(pool, history, "in time after retries", until).await;
+    nothing_is_left(homes, history, "in time after retries", until).await;
     sessions_are_free(world, history, until).await;
     replicas_are_idle(world, history, "after the last fault", until).await;
     last_fault.elapsed()
@@ -192,8 +205,10 @@ fn sent_and_open(key: &SharedKey) -> Vec<usize> {
 }
 
 /// Waits until none of the leftovers is there.
-async fn nothing_is_left(pool: &PgPool, history: &History, when: &str, until: Instant) {
-    for (what, query) in LEFTOVERS {
+async fn nothing_is_left(homes: &[Home], history: &History, when: &str, until: Instant) {
+    let all = homes.iter();
+    for (Home { pool, .. }, (what, query)) in all.flat_map(|home| LEFTOVERS.map(|one| (home, one)))
+    {
         loop {
             let counted = format!("SELECT count(*) FROM ({query}) AS leftover");
             let counted = sqlx::query_scalar::<_, i64>(AssertSqlSafe(counted));
@@ -279,14 +294,17 @@ async fn burst(load: &Arc<Load>, seed: u64) {
 
 /// No replica works on a key or has a connection of its pool in use.
 async fn replicas_are_idle(world: &World, history: &History, when: &str, until: Instant) {
-    for replica in &world.replicas {
+    let workers = world.workers.iter().map(|worker| &worker.process);
+    let workers = workers.map(|process| (process.address, process));
+    let replicas = world.replicas.iter();
+    let replicas = replicas.map(|replica| (replica.metrics, &replica.process));
+    for (metrics, Process { name, .. }) in replicas.chain(workers) {
         loop {
             // One look can meet a request for `/readyz`, or a worker.
-            match Busy::read(replica.metrics).await {
+            match Busy::read(metrics).await {
                 Ok(busy) if busy.is_nothing() => break,
                 _ if Instant::now() < until => sleep(Duration::from_millis(200)).await,
                 busy => {
-                    let name = &replica.process.name;
                     history.violate("G8", format!("{name} is not idle {when}: {busy:?}"));
                     break;
                 }
@@ -323,7 +341,8 @@ async fn sessions_are_free(world: &World, history: &History, until: Instant) {
 /// `factor` allows for sessions whose replica is gone: PostgreSQL sees that at their next
 /// statement.
 pub(crate) async fn sessions_are_bounded(world: &World, history: &History, factor: usize) -> bool {
-    let most = factor * world.replicas.len() * (POOL_CONNECTIONS + OTHER_CONNECTIONS);
+    let processes = world.clusters().len() * world.replicas.len() + world.workers.len();
+    let most = factor * processes * (POOL_CONNECTIONS + OTHER_CONNECTIONS);
     let Some(sessions) = nemesis::sessions(world).await else {
         return false;
     };
@@ -339,24 +358,36 @@ pub(crate) async fn sessions_are_bounded(world: &World, history: &History, facto
 /// What every replica uses now. `false`: that of one could not be read, as of one that doesn't run.
 pub(crate) async fn usage(world: &World, history: &History) -> bool {
     let mut are_all_read = true;
-    for replica in &world.replicas {
-        let Some(usage) = replica.process.usage().await else {
+    for process in world.processes() {
+        let Some(usage) = process.usage().await else {
             are_all_read = false;
             continue;
         };
         history.uses(usage);
         if usage.resident_mib > RESIDENT_MAX_MIB || usage.descriptors > DESCRIPTORS_MAX {
-            let name = &replica.process.name;
+            let name = &process.name;
             history.violate("G9", format!("{name} uses {usage:?}"));
         }
     }
     are_all_read
 }
 
+/// What a start says that gives up on a database. Faults of several databases overlap, so one may
+/// be away for longer than a start waits, or go between two of its looks. A supervisor starts such a
+/// process again.
+const GIVES_UP: [&str; 2] = [
+    "the database doesn't answer: ",
+    "the database accepts connections but said nothing",
+];
+
 /// No replica ended but by a fault, and none panicked.
 pub(crate) fn processes_lived(world: &World, history: &History) {
-    for process in world.replicas.iter().map(|replica| &replica.process) {
+    for process in world.processes() {
         for end in process.unexpected_ends() {
+            if !world.shards.is_empty() && GIVES_UP.iter().any(|why| end.contains(why)) {
+                history.tell("a start gave up on a database".to_owned(), None);
+                continue;
+            }
             history.violate("G8", format!("{} ended: {end}", process.name));
         }
         let panics = process.panics();
@@ -367,7 +398,7 @@ pub(crate) fn processes_lived(world: &World, history: &History) {
     }
 }
 
-/// Every event that an account wanted has a delivery and was received with a valid signature, and
+/// Every event that an account of this database wanted has a delivery and was received with a valid signature, and
 /// nothing else was received.
 pub(crate) async fn deliveries(
     world: &World,
@@ -387,6 +418,7 @@ pub(crate) async fn deliveries(
                   WHERE event.type = ANY ($1)";
     let wanted = sqlx::query(query).bind(WANTED_EVENTS.map(str::to_owned));
     let mut strangers = world.received.events();
+    strangers.retain(|(account, _)| history.is_about(*account));
     for row in wanted.fetch_all(pool).await? {
         let (account, id, kind): (Uuid, Uuid, String) = (row.get(0), row.get(1), row.get(2));
         let status: Option<String> = row.get(3);

@@ -227,6 +227,7 @@ impl Load {
         let back = reply.header("location").unwrap_or_default();
         let is_paid = back.contains("redirect_status=succeeded");
         let told = Told {
+            account: intent.account,
             id: intent.id,
             state: "authenticated".to_owned(),
             at: Utc::now(),
@@ -250,6 +251,7 @@ impl Load {
             return;
         };
         let told = Told {
+            account: customer.account,
             id: customer.id,
             state: "deleted".to_owned(),
             at: Utc::now(),

@@ -18,6 +18,9 @@ use crate::support::{pgbouncer, sharding};
 /// The migrated database that others are copied from.
 const TEMPLATE: &str = "template_charge_once";
 
+/// Its copy from before a run with several databases made it a shard.
+const UNSHARDED_TEMPLATE: &str = "template_unsharded";
+
 /// The PostgreSQL of this test run: durable settings, as in production.
 static POSTGRES: OnceCell<Throwaway> = OnceCell::const_new();
 
@@ -26,20 +29,10 @@ async fn start_postgres() -> Throwaway {
     let postgres = Throwaway::start("charge_once").await.unwrap();
     let template = postgres.create_database(TEMPLATE, "template0").await;
     let template = template.unwrap();
-    let shards = match sharding::is_wanted() {
-        true => sharding::second(&template),
-        false => String::new(),
-    };
-    let settings = config(&[("SHARD_URLS", &shards)]);
-    let database = database::connect(&template, &settings).await.unwrap();
     if sharding::is_wanted() {
-        database.pool().close().await;
-        sharding::start_for_the_run(&postgres, TEMPLATE).await;
+        sharding::prepare(&postgres, &template, [TEMPLATE, UNSHARDED_TEMPLATE]).await;
     }
     let database = database::connect(&template, &config(&[])).await.unwrap();
-    if sharding::is_wanted() {
-        sharding::name(database.pool(), sharding::SECOND).await;
-    }
     ensure_dev_key(&database, API_KEY).await.unwrap();
     if through_pgbouncer {
         pgbouncer::start_for_the_run(&template, database.pool()).await;
@@ -68,6 +61,15 @@ impl TestDatabase {
             is_from_template: true,
             ..Self::create_from(TEMPLATE).await
         }
+    }
+
+    /// The only one of its service, also in a run with several databases: for a test of one
+    /// database, of a command that is given one, or of the engine, which knows no shards.
+    pub async fn create_unsharded() -> Self {
+        if sharding::is_wanted() {
+            return Self::create_from(UNSHARDED_TEMPLATE).await;
+        }
+        Self::create().await
     }
 
     /// Without the service's tables: for another program.

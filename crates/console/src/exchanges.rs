@@ -1,0 +1,306 @@
+//! What became of the requests that the playground sent: a sentence, bars on one axis, the replies,
+//! and the same with curl.
+//!
+//! Promise: nothing is called a success in which nothing was charged.
+
+use std::collections::BTreeSet;
+
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::{
+    layout::{key_path, mood, state},
+    masked,
+    playground::{Action, LOST, RACER_WAIT, RACERS},
+    timeline::{Axis, Span, milliseconds},
+};
+
+/// One request, and what it got.
+pub(super) struct Exchange {
+    /// `None`: it got no reply.
+    pub(super) reply: Option<Received>,
+    /// In microseconds since the first request was sent.
+    pub(super) span: Span,
+}
+
+/// A reply.
+pub(super) struct Received {
+    pub(super) status: u16,
+    pub(super) is_replay: bool,
+    pub(super) original: String,
+    pub(super) body: Vec<u8>,
+}
+
+/// What a button sent.
+pub(super) struct Sent<'a> {
+    pub(super) action: Action,
+    pub(super) host: &'a str,
+    pub(super) key: &'a str,
+    pub(super) body: &'a Value,
+}
+
+impl Exchange {
+    /// What became of it, in a word.
+    fn outcome(&self) -> &'static str {
+        let status = self.reply.as_ref();
+        match status.map(|reply| (reply.status, reply.is_replay)) {
+            None => "lost",
+            Some((_, true)) => "replayed",
+            Some((201, false)) => "executed",
+            Some((402, false)) => "declined",
+            Some((409, false)) => "in_use",
+            Some((500.., false)) => "failed",
+            Some((_, false)) => "refused",
+        }
+    }
+}
+
+impl Received {
+    /// The charge: the object itself, or the one that a decline names.
+    fn charge_id(&self) -> Option<String> {
+        let body: Value = serde_json::from_slice(&self.body).ok()?;
+        let id = body.get("id").or_else(|| body.get("error")?.get("charge"));
+        id.and_then(Value::as_str).map(str::to_owned)
+    }
+}
+
+/// What happened, in one sentence, and whether that is good news.
+fn sentence(action: Action, exchanges: &[Exchange]) -> (String, &'static str) {
+    let replies: Vec<_> = exchanges
+        .iter()
+        .filter_map(|one| one.reply.as_ref())
+        .collect();
+    let Some(first) = replies.first() else {
+        let says = "No reply came. A retry with the same key is safe.";
+        return (says.to_owned(), "warn");
+    };
+    let charged = replies.iter().filter(|one| one.status == 201);
+    let made: BTreeSet<_> = charged.filter_map(|one| one.charge_id()).collect();
+    let charges = match made.len() {
+        1 => "1 charge".to_owned(),
+        count => format!("{count} charges"),
+    };
+    let (says, mood) = match (action, first.status, first.is_replay) {
+        (Action::Race, _, _) => return race_sentence(&charges, made.is_empty(), &replies),
+        (Action::Lose, 201, true) => {
+            let says = "The first reply was lost. The retry got it, and nothing was executed again";
+            return (format!("{says}: {charges}."), "good");
+        }
+        (Action::Lose, _, true) => (
+            "The first reply was lost. The retry got it, and nothing was charged.",
+            "warn",
+        ),
+        (_, 201, false) => return (format!("Executed: {charges}."), "good"),
+        (_, _, true) => (
+            "Nothing was executed again: the stored reply came back.",
+            "good",
+        ),
+        (_, 402, false) => (
+            "Declined: nothing was charged, and the failed charge is kept.",
+            "warn",
+        ),
+        (Action::Change, 400..=499, false) => (
+            "Refused: the key belongs to another request, and nothing was charged.",
+            "warn",
+        ),
+        (_, 500.., _) => (
+            "Not executed, or not known: retry with the same key.",
+            "bad",
+        ),
+        (_, status, _) => {
+            return (
+                format!("Refused with {status}, and nothing was charged."),
+                "warn",
+            );
+        }
+    };
+    (says.to_owned(), mood)
+}
+
+/// A race is won where something was charged, and only then.
+fn race_sentence(charges: &str, is_nothing: bool, replies: &[&Received]) -> (String, &'static str) {
+    let bodies: BTreeSet<_> = replies.iter().map(|one| &one.body).collect();
+    let same = match bodies.len() {
+        1 => "all the same bytes".to_owned(),
+        count => format!("{count} different bodies"),
+    };
+    let count = replies.len();
+    if !is_nothing {
+        return (format!("{charges}, {count} replies, {same}"), "good");
+    }
+    let statuses: BTreeSet<_> = replies.iter().map(|one| one.status).collect();
+    let statuses: Vec<_> = statuses.iter().map(u16::to_string).collect();
+    let statuses = statuses.join(" and ");
+    let says = format!("No charge is known: {count} replies with {statuses}, {same}.");
+    (says, "warn")
+}
+
+/// All of it.
+pub(super) fn results(sent: &Sent<'_>, exchanges: &[Exchange]) -> Markup {
+    let (says, mood) = sentence(sent.action, exchanges);
+    html! {
+        h2 #result { "What happened" }
+        p class={ "says " (mood) } role="status" { (says) }
+        p { a href=(key_path(sent.key)) { "The story of this key" } }
+        (picture(exchanges))
+        @for (reply, count) in distinct(exchanges) {
+            (shown(reply, count, exchanges.len() == 1))
+        }
+        h2 { "The same with curl" }
+        pre role="group" tabindex="0" aria-label="The same with curl" { (curl(sent)) }
+    }
+}
+
+/// The requests as bars, the one that executed marked.
+fn picture(exchanges: &[Exchange]) -> Markup {
+    let spans: Vec<_> = exchanges.iter().map(|one| one.span).collect();
+    let axis = Axis::of(&spans);
+    let executed = |one: &Exchange| matches!(one.outcome(), "executed" | "declined");
+    let winner = exchanges.iter().position(executed);
+    let won = winner.and_then(|place| spans.get(place)).map(|span| span.1);
+    html! {
+        div .scroll tabindex="0" role="region" aria-label="Requests" {
+            table .race {
+                thead {
+                    tr {
+                        th scope="col" { "#" }
+                        th scope="col" { (axis.heading()) }
+                        th scope="col" { "What it did" }
+                        th scope="col" { "Status" }
+                        th scope="col" { "ms" }
+                    }
+                }
+                tbody {
+                    @for (place, one) in exchanges.iter().enumerate() {
+                        @let outcome = one.outcome();
+                        @let is_winner = winner == Some(place) && exchanges.len() > 1;
+                        @let waited = won.filter(|won| outcome == "replayed" && one.span.0 < *won);
+                        tr class=[is_winner.then_some("winner")] {
+                            td .number { (place + 1) }
+                            td .picture { (axis.bar(one.span, waited, mood(outcome))) }
+                            td {
+                                @if is_winner { "won: " }
+                                @if waited.is_some() { "waited, then " }
+                                (state(outcome))
+                            }
+                            td { @if let Some(reply) = &one.reply { (reply.status) } @else { "none" } }
+                            td .number { (milliseconds(one.span.1 - one.span.0)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Replies that differ in their bodies, with how often each came.
+fn distinct(exchanges: &[Exchange]) -> Vec<(&Received, usize)> {
+    let mut found: Vec<(&Received, usize)> = Vec::new();
+    for reply in exchanges.iter().filter_map(|one| one.reply.as_ref()) {
+        match found.iter_mut().find(|(known, _)| known.body == reply.body) {
+            Some((_, count)) => *count += 1,
+            None => found.push((reply, 1)),
+        }
+    }
+    found
+}
+
+fn shown(reply: &Received, count: usize, is_open: bool) -> Markup {
+    html! {
+        details open[is_open] {
+            summary {
+                "The reply: " (reply.status)
+                @if count > 1 { ", " (count) " times" }
+                @if count == 1 && reply.is_replay { ", " code { "Idempotent-Replayed: true" } }
+            }
+            @if !reply.original.is_empty() {
+                p { code { "Original-Request: " (reply.original) } }
+            }
+            @if let Some(body) = masked::pretty(&reply.body) {
+                pre role="group" tabindex="0" aria-label="Body of the reply" { (body) }
+            }
+        }
+    }
+}
+
+/// The curl commands that send these requests.
+fn curl(sent: &Sent<'_>) -> String {
+    let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
+    let header = |text: &str| format!("  -H {} \\\n", quoted(text));
+    let once = |more: &str| {
+        format!(
+            "curl -s {} \\\n  -H \"Authorization: Bearer $API_KEY\" \\\n{}{}{more}  -d {}",
+            quoted(&format!("{}/charges", sent.host)),
+            header("Content-Type: application/json"),
+            header(&format!("Idempotency-Key: {}", sent.key)),
+            quoted(&sent.body.to_string()),
+        )
+    };
+    match sent.action {
+        Action::Send | Action::Retry | Action::Change => once(""),
+        Action::Race => {
+            let waiting = header(&format!("Prefer: {RACER_WAIT}"));
+            format!(
+                "for i in $(seq {RACERS}); do\n{} &\ndone; wait",
+                once(&waiting)
+            )
+        }
+        Action::Lose => {
+            let fault = header(&format!("Fault: {LOST}"));
+            format!("{}\n{}", once(&fault), once(""))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn race(status: u16, body: &str) -> (String, &'static str) {
+        let exchange = |is_replay| Exchange {
+            reply: Some(Received {
+                status,
+                is_replay,
+                original: String::new(),
+                body: body.as_bytes().to_vec(),
+            }),
+            span: (0, 1),
+        };
+        sentence(Action::Race, &[exchange(false), exchange(true)])
+    }
+
+    #[test]
+    fn a_race_in_which_nothing_was_charged_is_no_success() {
+        let charged = race(201, r#"{"id":"ch_1"}"#);
+        assert_eq!(
+            charged,
+            ("1 charge, 2 replies, all the same bytes".to_owned(), "good")
+        );
+        for (status, body) in [
+            (402, r#"{"error":{"charge":"ch_1"}}"#),
+            (503, "{}"),
+            (401, "{}"),
+        ] {
+            let (says, mood) = race(status, body);
+            assert!(
+                says.starts_with("No charge is known: 2 replies with"),
+                "{says}"
+            );
+            assert_eq!(mood, "warn");
+        }
+    }
+
+    #[test]
+    fn what_the_shell_gets_stays_in_its_quotes() {
+        let shown = curl(&Sent {
+            action: Action::Send,
+            host: "localhost:8080",
+            key: "a';id;'",
+            body: &Value::Null,
+        });
+        assert!(
+            shown.contains(r"'Idempotency-Key: a'\'';id;'\'''"),
+            "{shown}"
+        );
+    }
+}

@@ -1,0 +1,204 @@
+//! An object as people read it: its members by name, amounts as money, ids as links.
+//!
+//! Promise: what is empty and what is secret is left out, and the JSON beside it has the rest.
+
+use chrono::DateTime;
+use maud::{Markup, html};
+
+use super::{
+    Server,
+    layout::{UTC, heading, key_link, resource, second, state},
+    masked::{Shown, is_secret},
+};
+
+/// Members that hold a moment, in unix seconds, beside those that end with `_at`.
+const TIMES: [&str; 4] = ["created", "updated", "delivered", "at"];
+
+/// Members that every object has alike, or that the page's title says.
+const LEFT_OUT: [&str; 3] = ["id", "object", "livemode"];
+
+/// Longest list in a table, in rows.
+const ROWS_MAX: usize = 100;
+
+/// What shows the members of an object.
+pub(super) struct Members<'a> {
+    /// What knows money.
+    pub(super) server: &'a dyn Server,
+    /// Members that are shown elsewhere.
+    pub(super) elsewhere: &'a [&'a str],
+}
+
+impl Members<'_> {
+    /// The object's own members, and below them those of each object and list in it.
+    pub(super) fn of(&self, object: &Shown) -> Markup {
+        self.section("", object, None)
+    }
+
+    fn section(&self, title: &str, object: &Shown, currency: Option<&str>) -> Markup {
+        let Shown::Object(members) = object else {
+            return html! {};
+        };
+        let currency = object.text("currency").or(currency);
+        let is_shown = |name: &str, value: &Shown| {
+            let is_top = title.is_empty();
+            let is_left_out =
+                is_top && (LEFT_OUT.contains(&name) || self.elsewhere.contains(&name));
+            !is_left_out && !is_noun(name, value) && !is_secret(name) && !is_empty(value)
+        };
+        let shown = members.iter().filter(|(name, value)| is_shown(name, value));
+        let (inner, own): (Vec<_>, Vec<_>) = shown.partition(|(_, value)| is_inner(value));
+        html! {
+            @if !own.is_empty() {
+                @if !title.is_empty() { h2 { (title) } }
+                dl {
+                    @for (name, value) in own {
+                        dt { (heading(&label(name))) }
+                        dd { (self.value(name, value, currency)) }
+                    }
+                }
+            }
+            @for (name, value) in inner {
+                @let name = label(name);
+                @let title = if title.is_empty() { name } else { format!("{title}: {name}") };
+                @match elements(value) {
+                    Some(elements) => (self.list(&title, elements, currency)),
+                    None => (self.section(&title, value, currency)),
+                }
+            }
+        }
+    }
+
+    /// A table with a column for each member that one of them has.
+    fn list(&self, title: &str, elements: &[Shown], currency: Option<&str>) -> Markup {
+        let mut columns: Vec<&str> = Vec::new();
+        for element in elements {
+            if let Shown::Object(members) = element {
+                let shown = members.iter().filter(|(name, value)| {
+                    !is_noun(name, value)
+                        && !is_secret(name)
+                        && !is_empty(value)
+                        && !is_inner(value)
+                });
+                for (name, _) in shown {
+                    if !columns.contains(&name.as_str()) {
+                        columns.push(name);
+                    }
+                }
+            }
+        }
+        let labels: Vec<_> = columns.iter().map(|name| label(name)).collect();
+        let labels: Vec<_> = labels.iter().map(String::as_str).collect();
+        let rows = html! {
+            @for element in elements.iter().take(ROWS_MAX) {
+                @let currency = element.text("currency").or(currency);
+                tr {
+                    @for name in &columns {
+                        td { @if let Some(value) = element.member(name) { (self.value(name, value, currency)) } }
+                    }
+                }
+            }
+        };
+        html! {
+            h2 { (title) }
+            (super::layout::table(title, &labels, &rows))
+            @if elements.len() > ROWS_MAX { p { "The JSON has all " (elements.len()) " of them." } }
+        }
+    }
+
+    fn value(&self, name: &str, value: &Shown, currency: Option<&str>) -> Markup {
+        match value {
+            Shown::Null | Shown::Object(_) => html! {},
+            Shown::Truth(truth) => html! { (if *truth { "yes" } else { "no" }) },
+            Shown::Text(text) if name == "status" || name == "state" => state(text),
+            Shown::Text(text) if name == "idempotency_key" => key_link(text),
+            Shown::Text(text) if is_id(text) => resource(text),
+            Shown::Text(text) => html! { (text) },
+            Shown::Number(number) => {
+                let whole = number.as_i64();
+                let moment = whole.filter(|_| is_time(name));
+                let moment = moment.and_then(|seconds| DateTime::from_timestamp(seconds, 0));
+                let read = whole.and_then(|value| self.server.number(name, value, currency));
+                match (moment, read) {
+                    (Some(moment), _) => second(moment),
+                    (None, Some(read)) => html! { (read) },
+                    (None, None) => html! { (number) },
+                }
+            }
+            Shown::List(values) => html! {
+                @for (place, value) in values.iter().enumerate() {
+                    @if place > 0 { ", " }
+                    (self.value(name, value, currency))
+                }
+            },
+        }
+    }
+}
+
+/// What kind of object has this member.
+fn is_noun(name: &str, value: &Shown) -> bool {
+    name == "object" && matches!(value, Shown::Text(_))
+}
+
+fn is_time(name: &str) -> bool {
+    TIMES.contains(&name) || name.ends_with("_at")
+}
+
+/// Such as `ch_` and 26 characters.
+fn is_id(text: &str) -> bool {
+    let rest = text.split_once('_').map(|(_, rest)| rest);
+    rest.is_some_and(|rest| {
+        rest.len() == 26 && rest.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    })
+}
+
+/// `amount_refunded` as `Amount refunded`.
+fn label(name: &str) -> String {
+    let mut words = name.replace('_', " ");
+    if let Some(first) = words.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    if is_time(name) { words + UTC } else { words }
+}
+
+/// What says nothing.
+fn is_empty(value: &Shown) -> bool {
+    match value {
+        Shown::Null => true,
+        Shown::Text(text) => text.is_empty(),
+        Shown::List(values) => values.is_empty(),
+        Shown::Object(members) => {
+            let only_empty = members
+                .iter()
+                .all(|(name, value)| is_noun(name, value) || is_empty(value));
+            only_empty || elements(value).is_some_and(<[_]>::is_empty)
+        }
+        Shown::Truth(_) | Shown::Number(_) => false,
+    }
+}
+
+/// What has members of its own, or elements that have.
+fn is_inner(value: &Shown) -> bool {
+    match value {
+        Shown::Object(_) => true,
+        Shown::List(values) => values.iter().any(|value| matches!(value, Shown::Object(_))),
+        Shown::Null | Shown::Truth(_) | Shown::Number(_) | Shown::Text(_) => false,
+    }
+}
+
+/// The elements of a list, or of an object that is a page of one.
+fn elements(value: &Shown) -> Option<&[Shown]> {
+    match value {
+        Shown::List(values) => Some(values),
+        Shown::Object(_) if value.text("object") == Some("list") => match value.member("data")? {
+            Shown::List(values) => Some(values),
+            Shown::Null
+            | Shown::Truth(_)
+            | Shown::Number(_)
+            | Shown::Text(_)
+            | Shown::Object(_) => None,
+        },
+        Shown::Object(_) | Shown::Null | Shown::Truth(_) | Shown::Number(_) | Shown::Text(_) => {
+            None
+        }
+    }
+}

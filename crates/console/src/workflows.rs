@@ -1,0 +1,112 @@
+//! A workflow: the requests that their client has linked, in the order of their first use.
+
+use actix_web::{HttpRequest, HttpResponse, web};
+use charge_once_idempotency::{IdempotencyKey, Step, WorkflowName};
+use maud::{Markup, html};
+
+use super::{
+    Server,
+    error::ConsoleError,
+    layout::{self, Section, encoded, key_link, resource, short, state, table, time},
+    query_value,
+    visitor::Visitor,
+};
+
+/// Requests on a page.
+const PAGE_ROWS: usize = 50;
+
+/// The form, and the requests of the workflow that the address names.
+pub(super) async fn show(
+    server: web::Data<dyn Server>,
+    visitor: Visitor,
+    request: HttpRequest,
+) -> Result<HttpResponse, ConsoleError> {
+    let value = |name| query_value(&request, name).filter(|value| !value.is_empty());
+    let (name, after) = (value("name"), value("after"));
+    let found = match &name {
+        Some(name) => Some(steps(&server, &visitor, name, after).await?),
+        None => None,
+    };
+    let body = html! {
+        h1 { "Workflows" }
+        p {
+            "Requests that name the same workflow in " code { "Idempotency-Workflow" } " belong together. A \
+             client that has lost its state sees here where to go on. The story of a key links its workflow."
+        }
+        form .filter method="get" action="/console/workflows" role="search" {
+            div {
+                label for="name" { "Name of the workflow" }
+                input #name name="name" value=[name.as_deref()] required maxlength="255" spellcheck="false"
+                    placeholder="order-7";
+            }
+            div .actions { button type="submit" { "Show" } }
+        }
+        @if let Some(found) = found { (found) }
+    };
+    Ok(layout::page("Workflows", Some(Section::Workflows), &body))
+}
+
+async fn steps(
+    server: &web::Data<dyn Server>,
+    visitor: &Visitor,
+    name: &str,
+    after: Option<String>,
+) -> Result<Markup, ConsoleError> {
+    let workflow = WorkflowName::parse(name.as_bytes()).map_err(|_| {
+        ConsoleError::Unreadable(
+            "The name of a workflow is 1 to 255 characters of visible ASCII without spaces, quotes, \
+             backslashes and commas.",
+        )
+    })?;
+    let no_step = || ConsoleError::Unreadable("The workflow has no such key.");
+    let after = after.map(|key| IdempotencyKey::parse(key.as_bytes()));
+    let after = after.transpose().map_err(|_| no_step())?;
+    let found = server
+        .workflow(visitor.account, workflow, after, PAGE_ROWS)
+        .await?;
+    let found = found.ok_or_else(no_step)?;
+    let rows = html! { @for step in &found.steps { (row(step)) } };
+    let columns = [
+        "First use (UTC)",
+        "Request",
+        "State",
+        "Status",
+        "About",
+        "Key",
+    ];
+    Ok(html! {
+        @if found.steps.is_empty() {
+            p {
+                "Nothing is recorded under this name. Send a request with the header "
+                code { "Idempotency-Workflow: " (name) } ", and it appears here. A record goes when its key expires."
+            }
+        } @else {
+            (table("Requests of the workflow", &columns, &rows))
+        }
+        @if let (true, Some(last)) = (found.has_more, found.steps.last()) {
+            p {
+                a href={ "/console/workflows?name=" (encoded(name)) "&after=" (encoded(&last.key)) } { "Later requests" }
+            }
+        }
+    })
+}
+
+fn row(step: &Step) -> Markup {
+    let request = &step.request;
+    let word = match request.outcome.map(|outcome| outcome.status) {
+        None => "pending",
+        Some(402) => "declined",
+        Some(200..300) => "completed",
+        Some(_) => "refused",
+    };
+    html! {
+        tr {
+            td { @if let Some(at) = request.created_at { (time(at)) } }
+            td { (request.method) " " (short(&request.path)) }
+            td { (state(word)) }
+            td { @if let Some(outcome) = request.outcome { (outcome.status) } }
+            td { @if let Some(id) = &request.resource_id { (resource(id)) } }
+            td { (key_link(&step.key)) }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! `charge-once check --server`: what the server must have, and what it had better have.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::Stdio,
+};
+
+use serde_json::Value;
+use sqlx::AssertSqlSafe;
+
+use crate::support::{
+    documents::{blocks, read},
+    harness::TestDatabase,
+    pgbouncer::{IGNORES_OPTIONS, PgBouncer},
+    program::{Run, exit_code, printed_by, program, run},
+    roles::{apply_roles, as_role},
+};
+
+fn look(url: &str) -> Run {
+    Run::of(run(&["check", "--server"], &[("DATABASE_URL", url)]))
+}
+
+/// Gives all sessions of a database other defaults.
+async fn set(database: &TestDatabase, setting: &str) {
+    let set = format!(
+        "DO $$ BEGIN EXECUTE format($f$ALTER DATABASE %I SET {setting}$f$, current_database()); END $$"
+    );
+    let set = sqlx::raw_sql(AssertSqlSafe(set));
+    set.execute(&database.pool).await.unwrap();
+}
+
+#[tokio::test]
+async fn each_role_learns_what_a_server_would_have_with_it() {
+    let database = TestDatabase::create().await;
+    apply_roles(&database.url, &[]);
+    let of_the_server = look(&as_role(&database.url, "charge_once_app")).succeeded();
+    for line in [
+        "ok       sessions: one for each connection\n",
+        "ok       recovery: the primary\n",
+        "ok       fsync: on\n",
+        "ok       full_page_writes: on\n",
+        "ok       synchronous_commit: on\n",
+        "ok       default_transaction_isolation: read committed\n",
+        "ok       statement_timeout: 3s\n",
+        "ok       lock_timeout: 1s\n",
+        "ok       idle_in_transaction_session_timeout: 6s\n",
+        // 300 connections, of which three are a superuser's.
+        "ok       max_connections: 297 for this role, which is enough for 16 processes\n",
+        "ok       tls: off, within this machine\n",
+        "ok       schema: current\n",
+        "ok       rights: to rows only\n",
+        "unknown  synchronous_standby_names: \"\", with 0 standbys connected\n",
+    ] {
+        assert!(of_the_server.contains(line), "{line}{of_the_server}");
+    }
+    assert!(of_the_server.ends_with("The server has all that charge-once must have.\n"));
+
+    let owner = look(&database.url).succeeded();
+    assert!(
+        owner.contains("advice   rights: those of a superuser\n"),
+        "{owner}"
+    );
+
+    let reader = look(&as_role(&database.url, "charge_once_reader"));
+    assert_eq!(reader.code, Some(1), "{reader:?}");
+    let told = &reader.stdout;
+    assert!(told.contains("not ok   rights: "), "{told}");
+    assert!(told.contains("INSERT on charges"), "{told}");
+    assert!(
+        told.contains("run deploy/postgres/roles.sql again"),
+        "{told}"
+    );
+
+    let variables = [
+        ("DATABASE_URL", &*database.url),
+        ("POOL_CONNECTIONS", "200"),
+    ];
+    let output = Run::of(run(&["check", "--server", "--json"], &variables));
+    let printed: Value = serde_json::from_str(&output.succeeded()).unwrap();
+    assert_eq!(printed["fit"], true);
+    let settings = printed["settings"].as_array().unwrap();
+    let page = read("docs/deployment.md");
+    let shown = blocks(&page)
+        .into_iter()
+        .find(|(_, text)| text.starts_with("ok       sessions: "));
+    let shown = shown.unwrap().1;
+    let shown = shown
+        .lines()
+        .filter(|line| !line.starts_with("  ") && !line.starts_with("The "));
+    let shown: Vec<_> = shown
+        .map(|line| line[9..].split(':').next().unwrap())
+        .collect();
+    let names: Vec<_> = settings
+        .iter()
+        .map(|one| one["setting"].as_str().unwrap())
+        .collect();
+    assert_eq!(shown, names);
+    let room = settings
+        .iter()
+        .find(|one| one["setting"] == "max_connections")
+        .unwrap();
+    assert_eq!(room["verdict"], "advice");
+    assert!(
+        room["remedy"].as_str().unwrap().contains("take 624"),
+        "{room}"
+    );
+}
+
+/// They are pinned where connections are PostgreSQL's own, and not behind a pooler that drops what
+/// connections ask for.
+#[tokio::test]
+async fn weaker_defaults_are_advised_against_and_refused_where_they_are_not_pinned() {
+    let database = TestDatabase::create().await;
+    set(&database, "synchronous_commit = off").await;
+    set(
+        &database,
+        "default_transaction_isolation = 'repeatable read'",
+    )
+    .await;
+    let pinned = look(&database.url).succeeded();
+    for lines in [
+        "advice   synchronous_commit: on\n         other sessions of this role, such as those of psql, have off: \
+         ALTER ROLE \"charge_once\" SET synchronous_commit = 'on';\n",
+        "advice   default_transaction_isolation: read committed\n",
+    ] {
+        assert!(pinned.contains(lines), "{lines}{pinned}");
+    }
+
+    let Some(pooler) = PgBouncer::start(&database, "session", IGNORES_OPTIONS).await else {
+        return;
+    };
+    let dropped = look(&pooler.url);
+    assert_eq!(dropped.code, Some(1), "{dropped:?}");
+    for line in [
+        "not ok   synchronous_commit: off\n",
+        "not ok   default_transaction_isolation: repeatable read\n",
+        "not ok   statement_timeout: 0\n",
+        "5 of 18 must be changed.\n",
+    ] {
+        assert!(dropped.stdout.contains(line), "{line}{}", dropped.stdout);
+    }
+
+    let Some(pooler) = PgBouncer::start(&database, "transaction", IGNORES_OPTIONS).await else {
+        return;
+    };
+    let shared = look(&pooler.url);
+    assert_eq!(shared.code, Some(1), "{shared:?}");
+    assert!(
+        shared
+            .stdout
+            .starts_with("not ok   sessions: shared by a connection pooler\n")
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_not_known() {
+    let database = TestDatabase::create_empty().await;
+    let nowhere = database.url.replace("test_", "nothing_");
+    let told = look(&nowhere).failed(2);
+    assert!(told.contains("nothing is known: "), "{told}");
+}
+
+/// An init container of Kubernetes begins while a Job migrates.
+#[tokio::test]
+async fn with_wait_it_ends_when_all_is_as_it_must_be() {
+    let database = TestDatabase::create_empty().await;
+    let variables = [("DATABASE_URL", &*database.url)];
+    let mut waiting = program(&["check", "--server", "--wait", "1m"], &variables)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(waiting.stderr.take().unwrap()).lines();
+    let told = lines.next().unwrap().unwrap();
+    assert_eq!(told, "charge-once: waiting for what is not ok: schema");
+    assert!(waiting.try_wait().unwrap().is_none());
+    printed_by(&["migrate"], &variables);
+    assert_eq!(exit_code(&mut waiting).await, Some(0));
+
+    let unready = TestDatabase::create_empty().await;
+    let variables = [("DATABASE_URL", &*unready.url)];
+    let too_short = Run::of(run(&["check", "--server", "--wait", "1s"], &variables));
+    assert_eq!(too_short.code, Some(1), "{too_short:?}");
+    assert!(too_short.stdout.contains("not ok   schema: not current\n"));
+}
