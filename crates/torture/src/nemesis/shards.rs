@@ -15,18 +15,18 @@ use super::{FaultMade, Faults, inject, name_of, network_fault, pause};
 use crate::{history, shards::Worker, world::World};
 
 /// Each as often as it is dealt.
-const DECK: [Kind; 7] = [
-    Kind::Down,
-    Kind::Down,
-    Kind::CutOff,
-    Kind::CutOff,
-    Kind::KillWork,
-    Kind::StopWork,
-    Kind::ReplaceWork,
+const DECK: [ShardFault; 7] = [
+    ShardFault::Down,
+    ShardFault::Down,
+    ShardFault::CutOff,
+    ShardFault::CutOff,
+    ShardFault::KillWork,
+    ShardFault::StopWork,
+    ShardFault::ReplaceWork,
 ];
 
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum ShardFault {
     Down,
     CutOff,
     KillWork,
@@ -54,29 +54,29 @@ pub(super) async fn rage(world: &World, random: &mut ChaCha12Rng, faults: &Mutex
 }
 
 /// Makes one fault and ends it. `None`: it was not made, or nothing met it.
-async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<String> {
+async fn strike(world: &World, kind: ShardFault, random: &mut ChaCha12Rng) -> Option<String> {
     let database = random.random_range(0..world.clusters().len());
     let Worker { process, .. } = world.workers.choose(random)?;
     match kind {
-        Kind::Down => {
+        ShardFault::Down => {
             let cluster = *world.clusters().get(database)?;
             let is_down = cluster.take_down().await;
             pause(random, 1_000, 6_000).await;
             cluster.bring_up();
             is_down.then(|| "a shard is down".to_owned())
         }
-        Kind::CutOff => {
+        ShardFault::CutOff => {
             let fault = network_fault(random);
             let is_met = inject(world.networks_to(database), fault, random).await;
             is_met.then(|| format!("all networks to a shard: {}", name_of(fault)))
         }
-        Kind::KillWork => {
+        ShardFault::KillWork => {
             let is_killed = process.kill().await;
             pause(random, 0, 3_000).await;
             process.restart().await.ok()?;
             is_killed.then(|| "kill -9 of work".to_owned())
         }
-        Kind::StopWork => {
+        ShardFault::StopWork => {
             let is_stopped = process.signal(Signal::SIGSTOP).await;
             // Sometimes longer than a lease.
             match random.random_ratio(1, 5) {
@@ -86,7 +86,7 @@ async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<S
             process.signal(Signal::SIGCONT).await;
             is_stopped.then(|| "SIGSTOP of work".to_owned())
         }
-        Kind::ReplaceWork => {
+        ShardFault::ReplaceWork => {
             process.replace().await.ok()?;
             Some("restart of work".to_owned())
         }
