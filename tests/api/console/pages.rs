@@ -46,7 +46,7 @@ async fn log_holds(server: &TestServer, rows: i64) {
 async fn requests_are_listed_the_newest_first_with_the_replays_of_their_keys() {
     let server = TestServer::start_with(&[CONSOLE]).await;
     let visit = Visit::begin(&server).await;
-    assert!(visit.page("/console").await.contains("No request yet."));
+    assert!(visit.page("/console").await.contains("No request yet"));
     server.client.charge("key/1?").await;
     server.client.charge("key/1?").await;
     server.client.charge("key/1?").await;

@@ -298,7 +298,7 @@ async fn a_workflow_is_listed_in_its_order_with_what_came_of_each_request() {
 async fn an_object_is_a_page_with_money_and_links_and_a_checkout_a_line_of_steps() {
     let server = TestServer::start_with(&[CONSOLE]).await;
     let client = &server.client;
-    stock(client, "mug/1", 0).await;
+    stock(client, "mug%2F1", 0).await;
     let mut items = checkout();
     items["items"][0]["sku"] = "mug/1".into();
     assert_eq!(client.post("/checkouts", "key-1", &items).await.status, 400);

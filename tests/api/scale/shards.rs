@@ -254,7 +254,9 @@ async fn while_one_database_is_down_accounts_of_the_others_notice_nothing() {
     let key = two.key_of_other("shop").await;
     let proxy = PostgresProxy::in_front_of(&two.other.url).await;
     let two = two.through(&proxy.url);
-    let server = two.server(&[]).await;
+    // A look at a database that says nothing lasts two seconds then.
+    let patient = [("POOL_WAIT", "3s"), ("REQUEST_TIMEOUT", "12s")];
+    let server = two.server(&patient).await;
     let dev = &server.client;
     let shop = dev.with_api_key(&key);
     let first = shop.charge("key-1").await;
@@ -293,6 +295,10 @@ async fn while_one_database_is_down_accounts_of_the_others_notice_nothing() {
         proxy.inject(NetworkFault::None);
         eventually("it is back", || async {
             shop.get("/charges").await.status == 200
+        })
+        .await;
+        eventually("probes see that it is back", || async {
+            dev.get("/readyz").await.json() == json!({"status": "ready"})
         })
         .await;
     }
