@@ -29,8 +29,9 @@ pub async fn acknowledged<T>(
 ) -> Result<T, sqlx::Error> {
     let mut committing = pin!(committing);
     let mut is_warned = false;
+    let [warnings, _] = &*WARNINGS;
     let committed = poll_fn(|context| {
-        dispatcher::with_default(&WARNINGS, || {
+        dispatcher::with_default(warnings, || {
             WARNED.set(false);
             let polled = committing.as_mut().poll(context);
             is_warned |= WARNED.get();
@@ -49,7 +50,10 @@ thread_local! {
     static WARNED: Cell<bool> = const { Cell::new(false) };
 }
 
-static WARNINGS: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Warnings));
+/// The first is used. Without the second, and in a process that has no subscriber, tracing would ask
+/// for what is wanted only where the one is the current one, and remember "nothing".
+static WARNINGS: LazyLock<[Dispatch; 2]> =
+    LazyLock::new(|| [Warnings, Warnings].map(Dispatch::new));
 
 /// Takes the warnings of PostgreSQL. sqlx hands them to nothing but a subscriber.
 struct Warnings;

@@ -14,5 +14,6 @@ mod request_lines;
 mod roles;
 mod secrecy;
 mod session_defaults;
+mod standby;
 mod traces;
 mod workers;
