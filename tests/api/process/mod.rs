@@ -15,5 +15,6 @@ mod roles;
 mod secrecy;
 mod server_check;
 mod session_defaults;
+mod standby;
 mod traces;
 mod workers;

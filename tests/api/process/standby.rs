@@ -1,0 +1,232 @@
+//! What a standby of the database must have before a client is told of it.
+
+use std::{
+    io::{Read, Seek},
+    os::unix::{fs::MetadataExt, process::CommandExt},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use charge_once::{cli::api_key::ensure_dev_key, database::embedded};
+use charge_once_embedded_postgres::EmbeddedPostgres;
+use nix::sys::signal::Signal;
+use reqwest::Method;
+use serde_json::{Value, json};
+use sqlx::AssertSqlSafe;
+use tempfile::NamedTempFile;
+use tokio::task::JoinHandle;
+
+use crate::support::{
+    harness::{API_KEY, Answer, ServerProcess, TestDatabase, TestServer, charge, eventually},
+    program::{run, scratch, signal, text},
+    roles::as_role,
+};
+
+/// A PostgreSQL of one test, because all databases of a server share its standby.
+async fn start_in(folder: &Path) -> (EmbeddedPostgres, TestDatabase) {
+    let postgres = EmbeddedPostgres::start(embedded::settings(folder.to_owned(), None));
+    let postgres = postgres.await.unwrap();
+    let url = postgres.url();
+    let pool = sqlx::PgPool::connect_lazy(&url).unwrap();
+    let database = TestDatabase::elsewhere(url, pool);
+    let migrated = database.connect(&[]).await;
+    ensure_dev_key(&migrated, API_KEY).await.unwrap();
+    migrated.pool().close().await;
+    (postgres, database)
+}
+
+/// Sets what COMMIT waits for.
+async fn wait_for(standby: &str, database: &TestDatabase) {
+    for sql in [
+        format!("ALTER SYSTEM SET synchronous_standby_names = '{standby}'"),
+        "SELECT pg_reload_conf()".to_owned(),
+    ] {
+        let sql = sqlx::raw_sql(AssertSqlSafe(sql));
+        sql.execute(&database.pool).await.unwrap();
+    }
+}
+
+/// Has each COMMIT wait for a standby that there isn't.
+async fn wait_in_vain(database: &TestDatabase) {
+    wait_for("absent", database).await;
+    // Not every process of the server has read it yet.
+    let pool = database.pool.clone();
+    let probing = tokio::spawn(async move {
+        let write = "SELECT pg_logical_emit_message(true, 'probe', '')";
+        while sqlx::raw_sql(write).execute(&pool).await.is_ok() {}
+    });
+    eventually("a COMMIT waits", || async {
+        database.count(WAITING).await > 0
+    })
+    .await;
+    end_waits("pg_terminate_backend", database, &probing).await;
+}
+
+const WAITING: &str = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+
+/// What ends a wait for the standby.
+const ENDS: [&str; 2] = ["pg_cancel_backend", "pg_terminate_backend"];
+
+/// Ends all waits for the standby, until the task that waits has ended.
+async fn end_waits<T>(how: &str, database: &TestDatabase, waiting: &JoinHandle<T>) {
+    let end = format!(
+        "SELECT count({how}(pid)) FROM pg_stat_activity
+          WHERE datname = current_database() AND wait_event = 'SyncRep'"
+    );
+    eventually("the wait has ended", || async {
+        let ending = sqlx::raw_sql(AssertSqlSafe(end.clone()));
+        ending.execute(&database.pool).await.unwrap();
+        waiting.is_finished()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_only_this_server_has_is_not_acknowledged_until_the_standby_has_it() {
+    // Requests share transactions, or not, and replay from memory, or not.
+    for variables in [&[][..], &[("BATCH", "off"), ("REPLAY_CACHE", "0")][..]] {
+        let folder = scratch();
+        let (postgres, database) = start_in(folder.path()).await;
+        // As a role may have it, too.
+        let hide_warnings = "ALTER DATABASE charge_once SET client_min_messages = error";
+        let hidden = sqlx::raw_sql(hide_warnings).execute(&database.pool).await;
+        hidden.unwrap();
+        let server = TestServer::start_on(database, variables).await;
+        for how in ENDS {
+            is_not_acknowledged(&server, how).await;
+        }
+        server.stop().await;
+        postgres.stop().await.unwrap();
+    }
+}
+
+async fn is_not_acknowledged(server: &TestServer, how: &str) {
+    let (client, database) = (&server.client, &server.database);
+    let before = database.charges().await;
+    let first = client.charge(&format!("{how}-0")).await;
+    assert_eq!(first.status, 201);
+    let endpoint = json!({"url": "https://example.com/", "enabled_events": ["*"]});
+    let endpoint = client.post_new("/webhook_endpoints", &endpoint).await;
+    let endpoint = format!("/webhook_endpoints/{}", endpoint.id());
+    wait_in_vain(database).await;
+
+    let update = format!("/charges/{}", first.id());
+    // Of a batch, and with a transaction of its own.
+    let requests: [(&str, String, Value); 2] = [
+        ("/charges", format!("{how}-1"), charge()),
+        (&update, format!("{how}-2"), json!({"description": "x"})),
+    ];
+    // The first attempt executes. The second finds what the first left behind.
+    for attempt in 0..2 {
+        for (path, key, body) in &requests {
+            let (client, to) = (client.clone(), (*path).to_owned());
+            let (key, body) = (key.clone(), body.clone());
+            let sent = async move { client.post(&to, &key, &body).await };
+            let sending = tokio::spawn(sent);
+            end_waits(how, database, &sending).await;
+            let answer = sending.await.unwrap();
+            assert_eq!(answer.status, 503, "{attempt}: {path}: {answer:?}");
+        }
+    }
+    // A write without a key, and one that finds nothing to write.
+    for _ in 0..2 {
+        let deleting = Answer::of(client.request(Method::DELETE, &endpoint));
+        let deleting = tokio::spawn(deleting);
+        end_waits(how, database, &deleting).await;
+        assert_eq!(deleting.await.unwrap().status, 503);
+    }
+    // A look at a key.
+    for (_, key, _) in &requests {
+        let (client, path) = (client.clone(), format!("/idempotency-keys/{key}"));
+        let looking = tokio::spawn(async move { client.get(&path).await });
+        end_waits(how, database, &looking).await;
+        assert_eq!(looking.await.unwrap().status, 503);
+    }
+    assert_eq!(database.charges().await, before + 2);
+
+    wait_for("", database).await;
+    for (path, key, body) in &requests {
+        let answer = client.post(path, key, body).await;
+        assert!(
+            answer.status.is_success() && answer.is_replay(),
+            "{answer:?}"
+        );
+    }
+    assert_eq!(database.charges().await, before + 2);
+}
+
+/// A standby, as far as its primary sees.
+fn receive_wal(folder: &Path) -> Child {
+    let data = folder.join("pgdata");
+    let pid = std::fs::read_to_string(data.join("postmaster.pid")).unwrap();
+    let program = std::fs::read_link(format!("/proc/{}/exe", pid.lines().next().unwrap())).unwrap();
+    let owner = std::fs::metadata(&data).unwrap();
+    let received = folder.join("received");
+    std::fs::create_dir(&received).unwrap();
+    std::os::unix::fs::chown(&received, Some(owner.uid()), Some(owner.gid())).unwrap();
+    let receive = |what: &[&str]| {
+        let mut command = Command::new(program.with_file_name("pg_receivewal"));
+        command.uid(owner.uid()).gid(owner.gid());
+        command.arg("--host").arg(folder.join("run"));
+        command.args(["--username", "charge_once", "--slot", "standby"]);
+        command.args(what).stderr(Stdio::null());
+        command
+    };
+    assert!(receive(&["--create-slot"]).status().unwrap().success());
+    // With a slot, it says what it has written to the disk, so a COMMIT can wait for it.
+    let mut command = receive(&["--synchronous", "--directory"]);
+    command.arg(received).spawn().unwrap()
+}
+
+/// What a start logs about standbys.
+async fn warnings(database: &TestDatabase) -> Vec<String> {
+    let mut log = NamedTempFile::new().unwrap();
+    let logged = [("RUST_LOG", "warn")];
+    drop(ServerProcess::start_logging_to(
+        log.reopen().unwrap(),
+        database,
+        &logged,
+    ));
+    let mut text = String::new();
+    log.rewind().unwrap();
+    log.read_to_string(&mut text).unwrap();
+    let about = text.lines().filter(|line| line.contains("standby"));
+    about.map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn a_start_warns_of_a_standby_that_no_commit_waits_for() {
+    let folder = scratch();
+    let (postgres, database) = start_in(folder.path()).await;
+    assert_eq!(warnings(&database).await, Vec::<String>::new());
+
+    let mut standby = receive_wal(folder.path());
+    let standbys = "SELECT count(*) FROM pg_stat_replication";
+    eventually("the standby is there", || async {
+        database.count(standbys).await == 1
+    })
+    .await;
+    let told = warnings(&database).await;
+    assert!(
+        told.len() == 1
+            && told[0].contains("WARN")
+            && told[0].contains("set synchronous_standby_names"),
+        "{told:#?}"
+    );
+    // A role without a right on statistics sees as much.
+    let create =
+        "CREATE ROLE visitor LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO visitor";
+    let created = sqlx::raw_sql(create).execute(&database.pool).await;
+    created.unwrap();
+    let url = as_role(&database.url, "visitor");
+    let output = run(&["check"], &[("DATABASE_URL", &url), ("RUST_LOG", "warn")]);
+    assert!(text(&output.stderr).contains("set synchronous_standby_names"));
+
+    // One that COMMIT waits for, as soon as it is there.
+    wait_for("pg_receivewal", &database).await;
+    assert_eq!(warnings(&database).await, Vec::<String>::new());
+    wait_for("", &database).await;
+    signal(&standby, Signal::SIGINT);
+    standby.wait().unwrap();
+    postgres.stop().await.unwrap();
+}
