@@ -107,7 +107,11 @@ fn compose_mounts_what_exists_and_scrapes_where_metrics_are_served() {
     let (service, _) = compose
         .split_once("METRICS_ADDRESS: 0.0.0.0:9090\n")
         .unwrap();
-    assert!(service.rsplit("\n  ").any(|line| line == "charge-once:"));
+    assert!(
+        service
+            .rsplit("\n  ")
+            .any(|line| line == "charge-once: &charge-once")
+    );
     let scraped = read("deploy/prometheus/prometheus.yml");
     assert!(scraped.contains("- names: [charge-once]\n") && scraped.contains("port: 9090\n"));
 }

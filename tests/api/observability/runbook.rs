@@ -109,12 +109,12 @@ fn the_runbook_asks_services_that_there_are_for_their_logs() {
         (
             "docker compose logs --no-log-prefix charge-once ",
             &compose,
-            "\n  charge-once:\n",
+            "\n  charge-once: &charge-once\n",
         ),
         (
             "docker compose exec postgres psql ",
             &compose,
-            "\n  postgres:\n",
+            "\n  postgres: &postgres\n",
         ),
         (
             " app.kubernetes.io/component=api ",

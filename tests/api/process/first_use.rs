@@ -132,7 +132,7 @@ fn pasted(command: &str) -> (String, Option<i32>) {
 
 #[tokio::test]
 async fn the_banner_names_the_console_and_commands_that_do_what_it_says() {
-    let database = TestDatabase::create().await;
+    let database = TestDatabase::create_unsharded().await;
     let sandbox = [("CONSOLE", "true"), ("FAULTS", "true")];
     let (mut server, banner, _printed) = started_for_people(&database, &sandbox, 2);
     let console = banner
@@ -163,7 +163,7 @@ async fn the_banner_names_the_console_and_commands_that_do_what_it_says() {
 
 #[tokio::test]
 async fn the_banner_names_neither_a_console_nor_a_fault_where_there_is_none() {
-    let database = TestDatabase::create().await;
+    let database = TestDatabase::create_unsharded().await;
     let (mut server, banner, mut printed) = started_for_people(&database, &[], 1);
     signal(&server, Signal::SIGTERM);
     assert_eq!(exit_code(&mut server).await, Some(0));
