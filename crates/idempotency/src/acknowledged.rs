@@ -20,7 +20,7 @@ use crate::Failure;
 
 const _: () = assert!(
     !matches!(STATIC_MAX_LEVEL, LevelFilter::OFF | LevelFilter::ERROR),
-    "the warnings of a COMMIT need the feature max_level_warn of tracing, or more"
+    "the warnings of a COMMIT need max_level_warn of tracing, or more"
 );
 
 /// Commits what a request, or a step of it, has written or read.

@@ -116,9 +116,9 @@ async fn a_completion_whose_commit_is_not_acknowledged_is_found_or_made_again() 
         proxy.inject(fault);
         world.network.answer_now();
         eventually("a COMMIT is lost", || async { proxy.lost_commits() >= 1 }).await;
-        let went_through = fault == NetworkFault::LosesAnswersToCommit;
-        // What is found is an answer when the COMMIT behind its look-up is acknowledged.
+        // The completion is tried again after a pause. What it then finds is answered after a COMMIT.
         proxy.inject(NetworkFault::None);
+        let went_through = fault == NetworkFault::LosesAnswersToCommit;
         let (record, replayed) = stored(asking.await.unwrap());
         assert_eq!((record.reply.status, replayed), (201, went_through));
         assert_eq!(world.network.calls().len(), 1);
