@@ -60,7 +60,7 @@ pub(crate) struct Cluster {
     /// Whether the watch starts nothing now.
     rests: watch::Receiver<bool>,
     watch: Option<JoinHandle<EmbeddedPostgres>>,
-    /// With its data, and its socket.
+    /// With its data.
     home: PathBuf,
     pair: Option<Pair>,
     /// Dropped after PostgreSQL has ended.
@@ -171,7 +171,7 @@ impl Cluster {
     fn sockets(&self, database: &str) -> PathBuf {
         match &self.pair {
             Some(_) if database == PROCESSOR_DATABASE => self.disk.folder.join("processor/run"),
-            _ => self.home.join("run"),
+            _ => self.socket.parent().unwrap_or(&self.home).to_owned(),
         }
     }
 

@@ -191,7 +191,8 @@ async fn nothing_is_sent_while_it_is_not_known_that_its_claim_is_committed(pool:
     wake.notify_one();
     let claimed = async {
         let claims = "SELECT count(claim) FROM webhook_deliveries";
-        while sqlx::query_scalar(claims).fetch_one(&pool).await.unwrap() != 1_i64 {
+        let claimed = || sqlx::query_scalar::<_, i64>(claims).fetch_one(&pool);
+        while claimed().await.unwrap() != 1 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
