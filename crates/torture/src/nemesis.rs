@@ -104,7 +104,7 @@ pub(crate) async fn rage(world: &World, random: &mut ChaCha12Rng, faults: &Mutex
     let third = world.cluster.pair().map(|_| ChaCha12Rng::from_rng(random));
     let failing_over = async {
         if let Some(mut third) = third {
-            deal(world, &FAILOVERS, 2_000..=6_000, &mut third, faults).await;
+            deal(world, &FAILOVERS, 1_000..=4_000, &mut third, faults).await;
         }
     };
     let mut fourth = ChaCha12Rng::from_rng(random);
