@@ -47,7 +47,7 @@ pub(crate) enum Claim {
     /// The outcome of an earlier request, unexpired.
     Completed(Arc<Record>),
     /// Another transaction holds the key and didn't finish in time, or the whole table: see
-    /// [`is_table_locked`].
+    /// [`Claim::release`].
     HeldElsewhere,
     /// A committed row without an outcome, which only an add-on can judge. Its reply says nothing.
     Unfinished(Box<Record>),
@@ -81,15 +81,23 @@ impl Claim {
         }
     }
 
-    /// Gives the connection back, and fails where it waited for the whole table.
+    /// Gives the connection back. Fails where another session has, or waits for, a lock on the whole
+    /// table that no claim passes: a claim whose wait is over then says nothing about its key.
     pub(crate) async fn release(self, mut connection: GuardedConnection) -> Result<Self, Failure> {
-        let is_held = matches!(self, Self::HeldElsewhere);
-        let is_table_locked = is_held && is_table_locked(&mut connection).await?;
-        connection.release();
-        match is_table_locked {
-            true => Err(Failure::unavailable(TABLE_IS_LOCKED)),
-            false => Ok(self),
+        if matches!(self, Self::HeldElsewhere) {
+            // Statements that are sent at once are one transaction, which their end or an error ends.
+            let lock = "LOCK TABLE idempotency_keys IN ROW EXCLUSIVE MODE NOWAIT; SELECT 1";
+            if let Err(error) = sqlx::raw_sql(lock).execute(&mut *connection).await {
+                if sqlstate(&error).is_none_or(|code| code != "55P03") {
+                    return Err(error.into());
+                }
+                connection.release();
+                let cause = "another session locks the whole table idempotency_keys";
+                return Err(Failure::unavailable(cause));
+            }
         }
+        connection.release();
+        Ok(self)
     }
 }
 
@@ -123,29 +131,6 @@ pub(crate) async fn claim(
 /// lock. Only a claim reads them as "held elsewhere": during the work they mean something else.
 fn is_lock_wait_over(error: &sqlx::Error) -> bool {
     sqlstate(error).is_some_and(|code| code == "55P03" || code == "57014")
-}
-
-/// The cause where [`is_table_locked`].
-const TABLE_IS_LOCKED: &str =
-    "another session locks the whole table idempotency_keys, as a migration does";
-
-/// Whether another session has, or waits for, a lock on the whole table that no claim passes. A
-/// claim whose wait is over then says nothing about its key. The connection must be in no
-/// transaction.
-async fn is_table_locked(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
-    let lock_as_a_claim_does =
-        "BEGIN; LOCK TABLE idempotency_keys IN ROW EXCLUSIVE MODE NOWAIT; ROLLBACK";
-    match sqlx::raw_sql(lock_as_a_claim_does)
-        .execute(&mut *connection)
-        .await
-    {
-        Ok(_) => Ok(false),
-        Err(error) if sqlstate(&error).is_some_and(|code| code == "55P03") => {
-            sqlx::raw_sql("ROLLBACK").execute(connection).await?;
-            Ok(true)
-        }
-        Err(error) => Err(error),
-    }
 }
 
 /// Inserts the record. `false`: a committed row has the key. Waits while an uncommitted one has it.

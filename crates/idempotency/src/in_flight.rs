@@ -18,12 +18,13 @@ use crate::{Failure, IdempotencyKey, Outcome, RECLAIM_PAUSE, Request, jittered};
 
 /// How far the leader is.
 #[derive(Debug, Clone)]
-enum Progress {
+pub(crate) enum Progress {
     /// It may only be replaying: whether it executes is not known yet.
     Claiming,
     /// The key is its own and the work runs.
     Executing,
-    /// The record exists without an outcome: the owner of the key is known.
+    /// The record exists without an outcome: the owner of the key is known, and from here on another
+    /// request is a reuse.
     Recorded,
     /// It ended; the entry is out of the map already. [`Outcome::InUse`] says of a leader that
     /// another process holds the key.
@@ -132,23 +133,10 @@ pub(crate) struct Leadership {
 }
 
 impl Leadership {
-    /// The key is claimed: from here on duplicates know that the work runs.
-    pub(crate) fn executing(&self) {
-        self.advance(Progress::Executing);
-    }
-
-    /// The record is committed without an outcome: from here on another request is a reuse.
-    pub(crate) fn recorded(&self) {
-        self.advance(Progress::Recorded);
-    }
-
-    /// A fresh attempt claims again.
-    pub(crate) fn claiming(&self) {
-        self.advance(Progress::Claiming);
-    }
-
+    /// Tells the followers how far it is: once it has ended, nothing more.
+    ///
     /// A batch may go on after its members were told that it is stuck: what is done stays done.
-    fn advance(&self, progress: Progress) {
+    pub(crate) fn advance(&self, progress: Progress) {
         self.progress.send_if_modified(|current| {
             let goes_on = !matches!(current, Progress::Done(_));
             if goes_on {
@@ -306,7 +294,7 @@ mod tests {
         let stuck = lead(&in_flight, &request(1));
         stuck.conclude(Outcome::Reused);
         let _next = lead(&in_flight, &request(1));
-        stuck.executing();
+        stuck.advance(Progress::Executing);
         drop(stuck);
         assert_eq!(in_flight.lock().len(), 1);
         assert!(matches!(in_flight.join(&request(1)), Place::Follower(_)));

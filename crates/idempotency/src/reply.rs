@@ -142,17 +142,15 @@ impl Failure {
     /// about what happened: unknown.
     pub(crate) fn of_commit(error: sqlx::Error) -> Self {
         if is_rolled_back(&error) {
-            Self {
+            return Self {
                 kind: FailureKind::Unavailable,
                 ..Self::from(error)
-            }
-        } else {
-            Self {
-                is_unknown: true,
-                ..Self::unavailable(format!(
-                    "COMMIT was not acknowledged, the outcome is unknown: {error}"
-                ))
-            }
+            };
+        }
+        let cause = format!("COMMIT was not acknowledged, the outcome is unknown: {error}");
+        Self {
+            is_unknown: true,
+            ..Self::unavailable(cause)
         }
     }
 

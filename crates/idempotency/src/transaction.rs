@@ -21,7 +21,7 @@ use crate::{
     RunAgain,
     acknowledged::commit,
     claim::{self, Claim, ROW_LOCK_PAUSE, ROW_LOCK_WAIT},
-    in_flight::Leadership,
+    in_flight::{Leadership, Progress},
     jittered, reply,
     trace::{self, trace_span},
 };
@@ -92,7 +92,7 @@ impl Idempotency {
             let mut attempts_left = ATTEMPTS_MAX - 1;
             let locked_until = Instant::now() + ROW_LOCK_WAIT;
             loop {
-                leadership.claiming();
+                leadership.advance(Progress::Claiming);
                 let ended = self.attempt(connection, request, work, leadership, &committing);
                 let held_up = match ended.await {
                     Ok(Some(outcome)) => {
@@ -100,7 +100,7 @@ impl Idempotency {
                         if let TxOutcome::Pending(_) | TxOutcome::Concluded(Outcome::Unfinished) =
                             outcome
                         {
-                            leadership.recorded();
+                            leadership.advance(Progress::Recorded);
                         }
                         return outcome;
                     }
@@ -163,7 +163,7 @@ impl Idempotency {
         }
 
         sqlx::raw_sql(claim::START_WORK).execute(&mut *tx).await?;
-        leadership.executing();
+        leadership.advance(Progress::Executing);
         let working = work.work(&mut tx, request, began);
         let worked = match trace::step(trace_span!("work"), working, how_work_ended).await {
             Ok(worked) => worked,

@@ -264,7 +264,7 @@ fn the_idempotency_crate_hears_what_a_commit_is_answered_with() {
 
 /// Lines that the crate compiles without a feature, with their comments. When a change makes them
 /// fewer, lower it.
-const CORE_LINES_MAX: usize = 2_024;
+const CORE_LINES_MAX: usize = 2_000;
 
 /// The lines of a file that hold code or a comment, without its own tests and without what a cargo
 /// feature compiles.

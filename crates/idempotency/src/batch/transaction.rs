@@ -27,6 +27,7 @@ use super::{
 use crate::{
     Failure, GuardedConnection, Idempotency, Outcome, Record, Rejection, Reply, Request, RunAgain,
     claim::{self, Found},
+    in_flight::Progress,
     reply::{is_rolled_back, sqlstate},
     trace::{self, Instrument, trace_span},
     transaction::compare,
@@ -237,7 +238,7 @@ async fn prepare<R: Rows>(
     for Decided { member, decision } in decided {
         match claimed.remove(&claims::id(&member.request)) {
             Some(expires_at) => {
-                member.leadership.executing();
+                member.leadership.advance(Progress::Executing);
                 rows.extend(decision.rows);
                 let record = record(&member.request, decision.reply, now, expires_at);
                 let outcome = Outcome::Stored {
