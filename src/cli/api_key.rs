@@ -33,8 +33,8 @@ pub enum ApiKeyCommand {
         /// The account of the key; it is created if it doesn't exist.
         #[arg(long)]
         account: String,
-        /// Where a new account is to live, if there are several databases. Without it, it lives where the
-        /// fewest do.
+        /// Where a new account is to live, if there are several databases. Without it, it lives
+        /// where the fewest do.
         #[command(flatten)]
         only: OnlyShard,
     },

@@ -45,8 +45,8 @@ struct CommandLine {
 pub enum Command {
     /// Serves the API (the default).
     Serve,
-    /// Does the work beside requests for servers with BACKGROUND=off: sweeps, webhooks, and what clients
-    /// never retry.
+    /// Does the work beside requests for servers with BACKGROUND=off: sweeps, webhooks, and what
+    /// clients never retry.
     Work,
     /// Serves the card processor's simulator, with its own database; see docs/processor.md.
     Processor,

@@ -1,7 +1,7 @@
 //! `charge-once check --server`: whether the PostgreSQL server is one that charge-once can rely on.
 //!
-//! Promise: it writes nothing. Its exit code tells whether a start would succeed, and its lines tell
-//! what else had better be changed.
+//! Promise: it writes nothing. Its exit code tells whether a start would succeed, and its lines
+//! tell what else had better be changed.
 
 use std::time::{Duration, Instant};
 

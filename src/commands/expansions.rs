@@ -116,9 +116,9 @@ by_id! {
     methods_by_id: PaymentMethodId, payment_methods, PaymentMethod;
 }
 
-/// Makes nouns visible, each as a view in a collection: `Noun as View in "collection" { … }`. A line
-/// `member: function, reference;` says which function finds the objects that this member can show
-/// whole, and what refers to them. `with` names a function that shows more.
+/// Makes nouns visible, each as a view in a collection: `Noun as View in "collection" { … }`. A
+/// line `member: function, reference;` says which function finds the objects that this member can
+/// show whole, and what refers to them. `with` names a function that shows more.
 macro_rules! shown {
     ($($object:ident as $view:ident in $collection:literal $(with $more:ident)? {
         $($member:ident: $by_id:ident, $reference:expr;)*

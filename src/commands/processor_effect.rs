@@ -1,8 +1,8 @@
 //! What every operation across the network has in common, whichever verb began it: reading it,
 //! asking the processor, and handing the answer to the verb.
 //!
-//! Locks    what the operation is about: the checkout, the order, the intent, the charge, the method,
-//!          the refund
+//! Locks    what the operation is about: the checkout, the order, the intent, the charge, the
+//!          method, the refund
 //! Writes   the outcome, or releases what `begin` reserved; who resolved it, if a person did
 //! Emits    as the verb does in one transaction; refund.failed
 

@@ -1,5 +1,6 @@
-//! Every environment variable, declared once, by topic: its name, its default, which values it takes,
-//! and what it is. `crates/settings` makes `--help` and the tables in the documentation from this list.
+//! Every environment variable, declared once, by topic: its name, its default, which values it
+//! takes, and what it is. `crates/settings` makes `--help` and the tables in the documentation from
+//! this list.
 
 use std::{
     net::SocketAddr,

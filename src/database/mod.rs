@@ -46,7 +46,8 @@ const fn of_release_0_2(
 /// The migrations of the API in release 0.2.
 const API_OF_RELEASE_0_2: &str = include_str!("release_0_2/api.txt");
 
-/// The tables of a crate, which its first migration makes, and those of the API in release 0.2 made.
+/// The tables of a crate, which its first migration makes, and those of the API in release 0.2
+/// made.
 const fn of_crate(migrator: &'static LazyLock<Migrator>, table: &'static str) -> MigrationSet {
     MigrationSet {
         migrator,

@@ -3,8 +3,8 @@
 /// The last year of a card.
 pub const LAST_YEAR: i64 = 2099;
 
-/// How many years from now two digits may mean. What would be later, such as 95 in 2026, means a year
-/// of the century before.
+/// How many years from now two digits may mean. What would be later, such as 95 in 2026, means a
+/// year of the century before.
 const TWO_DIGITS_AHEAD: i64 = 50;
 
 /// Which part of an expiry date can't be right.

@@ -172,8 +172,8 @@ errors! { CancelPaymentIntentErrors: Mutating [PaymentIntentUnexpectedState, Res
 
 /// Cancel a payment intent
 ///
-/// Closes it for good; money that was promised is released. The error of a second cancellation holds
-/// the intent, which is canceled.
+/// Closes it for good; money that was promised is released. The error of a second cancellation
+/// holds the intent, which is canceled.
 #[utoipa::path(
     post, path = "/payment_intents/{id}/cancel", tag = "Payment intents",
     operation_id = "cancelPaymentIntent",

@@ -36,8 +36,8 @@ errors! { CreatePaymentMethodErrors: Charging [ParameterMissing] }
 
 /// Create a payment method
 ///
-/// It pays once, or belongs to a customer and pays as often as they like: attach it. A card's number
-/// is not kept.
+/// It pays once, or belongs to a customer and pays as often as they like: attach it. A card's
+/// number is not kept.
 #[utoipa::path(
     post, path = "/payment_methods", tag = "Payment methods",
     operation_id = "createPaymentMethod",

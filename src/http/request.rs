@@ -2,8 +2,8 @@
 //! needs.
 //!
 //! Promise: the checks before the claim run here, in the contract's order: API key, rate, media
-//! type, size and time, idempotency key, workflow, API version, card numbers. Nothing that fails here
-//! is stored.
+//! type, size and time, idempotency key, workflow, API version, card numbers. Nothing that fails
+//! here is stored.
 
 use std::{borrow::Cow, net::IpAddr, time::Duration};
 

@@ -42,8 +42,8 @@ errors! {
 
 /// Create a setup intent
 ///
-/// Makes a card ready for later payments; no money moves. With `confirm` it is tried at once. A card
-/// whose holder must authenticate makes the status `requires_action`: send the holder to
+/// Makes a card ready for later payments; no money moves. With `confirm` it is tried at once. A
+/// card whose holder must authenticate makes the status `requires_action`: send the holder to
 /// `next_action.redirect_to_url.url`.
 #[utoipa::path(
     post, path = "/setup_intents", tag = "Setup intents", operation_id = "createSetupIntent",
@@ -75,8 +75,8 @@ errors! {
 
 /// Update a setup intent
 ///
-/// Another payment method or customer voids an authentication that is under way, and the setup intent
-/// is to be confirmed again. Names of metadata that the request doesn't mention stay.
+/// Another payment method or customer voids an authentication that is under way, and the setup
+/// intent is to be confirmed again. Names of metadata that the request doesn't mention stay.
 #[utoipa::path(
     post, path = "/setup_intents/{id}", tag = "Setup intents", operation_id = "updateSetupIntent",
     params(("id" = String, Path, description = "The setup intent's id: seti_…"), MutatingHeaders),
@@ -103,8 +103,8 @@ errors! {
 
 /// Confirm a setup intent
 ///
-/// Tries to set the card up. A card that is declined leaves the status `requires_payment_method`, and
-/// the reason in `last_setup_error`; another attempt needs a new idempotency key.
+/// Tries to set the card up. A card that is declined leaves the status `requires_payment_method`,
+/// and the reason in `last_setup_error`; another attempt needs a new idempotency key.
 #[utoipa::path(
     post, path = "/setup_intents/{id}/confirm", tag = "Setup intents",
     operation_id = "confirmSetupIntent",

@@ -76,8 +76,8 @@ async fn home_of(app: &App, request: &ServiceRequest) -> Result<Option<usize>, H
         Some(account) => {
             app.api_keys.check_waiting(client)?;
             // While a database is down, its accounts can't be told from made-up ones, and are not
-            // counted: behind a proxy, all holders are one address. Such a look-up has no more than a
-            // stranger's share of the connections.
+            // counted: behind a proxy, all holders are one address. Such a look-up has no more than
+            // a stranger's share of the connections.
             let finding = timeout_at(until, app.api_keys.home_of(account));
             finding.await.map_err(|_| too_slow())?
         }

@@ -162,7 +162,8 @@ pub async fn insert(
 /// Writes the charge of an intent's confirmation, and returns it. Locks nothing that exists but its
 /// intent, against deletion.
 ///
-/// The index `an_intent_has_one_succeeded_charge` refuses a second one that is succeeded or pending.
+/// The index `an_intent_has_one_succeeded_charge` refuses a second one that is succeeded or
+/// pending.
 pub async fn insert_of_intent(
     tx: &mut PgConnection,
     account_id: AccountId,

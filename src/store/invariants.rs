@@ -2,8 +2,8 @@
 //!
 //! Promise: each statement only reads, takes no lock that a request waits for, and returns at most
 //! [`FOUND_MAX`] + 1 violations. It reads tables whole: a person runs it, and no request waits for
-//! it. Run all of them in one snapshot. Test accounts that have ended are passed over until they are
-//! closed, since the sweep removes their rows in batches.
+//! it. Run all of them in one snapshot. Test accounts that have ended are passed over until they
+//! are closed, since the sweep removes their rows in batches.
 //!
 //! A CHECK of the schema guards some of these as well. The statement still looks: a constraint may
 //! have been dropped for a repair by hand, or a backup restored in parts.
@@ -323,8 +323,8 @@ pub const INVARIANTS: &[Invariant] = &[
     Invariant {
         name: "one_change_per_execution",
         promise: "a request makes each kind of change once; it may have several refunds fail and several payment methods detached, each once",
-        // A checkout whose refund was refused asks for another one, an hour later. The deletion of a
-        // customer detaches all payment methods.
+        // A checkout whose refund was refused asks for another one, an hour later. The deletion of
+        // a customer detaches all payment methods.
         sql: statement!(
             "SELECT account_id, (array_agg(id ORDER BY id))[1], NULL::text,
                     format('%s made %s events %s under the key %s', request_id, count(*), type,

@@ -3,8 +3,8 @@
 //! Promise: every function takes a connection and neither begins nor commits, and its documentation
 //! says which locks it takes. What a client's request calls has a condition on the account, so it
 //! can't return another account's row. Only `invariants`, `operations::list_waiting`,
-//! `operations::list_refused_refunds`, `sweepable` and `test_accounts` look at all accounts, for the
-//! command line and workers. `last_check` is about none.
+//! `operations::list_refused_refunds`, `sweepable` and `test_accounts` look at all accounts, for
+//! the command line and workers. `last_check` is about none.
 
 pub mod charges;
 pub mod checkout_steps;

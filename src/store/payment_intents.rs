@@ -157,8 +157,8 @@ pub async fn insert(
 }
 
 /// Writes new intents, all of them or none, and returns when: the transaction's time. Nothing was
-/// asked for them yet; [`update`] writes what follows. Locks nothing that exists but their customers
-/// and methods, against deletion.
+/// asked for them yet; [`update`] writes what follows. Locks nothing that exists but their
+/// customers and methods, against deletion.
 pub async fn insert_all(
     tx: &mut PgConnection,
     rows: &[(AccountId, &PaymentIntent)],
@@ -240,9 +240,9 @@ reads_by_id! {
 
 /// Writes what changes of an intent, as it is in `intent`. The caller holds its lock, so that no
 /// change in between is lost. When it was canceled is the transaction's time. Its charge, its
-/// cancellation, its release and the money taken are only ever added, so that the CHECKs refuse the second of two changes that race without the lock:
-/// `a_canceled_intent_has_no_succeeded_charge`, `a_canceled_intent_stays_canceled`,
-/// `captured_and_released_money_is_what_was_authorized`.
+/// cancellation, its release and the money taken are only ever added, so that the CHECKs refuse the
+/// second of two changes that race without the lock: `a_canceled_intent_has_no_succeeded_charge`,
+/// `a_canceled_intent_stays_canceled`, `captured_and_released_money_is_what_was_authorized`.
 pub async fn update(
     tx: &mut PgConnection,
     account_id: AccountId,

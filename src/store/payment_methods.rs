@@ -133,8 +133,8 @@ reads_by_id! {
 }
 
 /// Reads and locks a customer's method, so that no other transaction changes or detaches it until
-/// this one ends, and others share the lock. `None` if it is no customer's. A transaction that shares
-/// the lock must not change the method: two that did would each wait for the other one.
+/// this one ends, and others share the lock. `None` if it is no customer's. A transaction that
+/// shares the lock must not change the method: two that did would each wait for the other one.
 pub async fn share(
     tx: &mut PgConnection,
     account_id: AccountId,
@@ -157,7 +157,8 @@ pub async fn share(
 /// and whether it is set up. The caller holds its lock, so that no change in between is lost.
 ///
 /// Only a detachment removes a customer, and nothing removes the other ends or makes a method less
-/// ready. So `a_payment_method_has_one_fate` refuses the second of two ends that race without the lock.
+/// ready. So `a_payment_method_has_one_fate` refuses the second of two ends that race without the
+/// lock.
 pub async fn update(
     tx: &mut PgConnection,
     account_id: AccountId,
@@ -196,8 +197,8 @@ pub async fn update(
     .try_into()
 }
 
-/// How many methods a customer has. Takes no lock: the caller holds the customer's, without which no
-/// method is attached.
+/// How many methods a customer has. Takes no lock: the caller holds the customer's, without which
+/// no method is attached.
 pub async fn count(
     connection: &mut PgConnection,
     account_id: AccountId,

@@ -49,7 +49,8 @@ impl TryFrom<RefundRow> for Refund {
 }
 
 /// `query_as!` with the columns of [`RefundRow`] between the two parts of a statement. A refund's
-/// intent is that of its charge: the release before, which may run beside this one, knows no intents.
+/// intent is that of its charge: the release before, which may run beside this one, knows no
+/// intents.
 macro_rules! refund_rows {
     ($before:tt, $after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
         sqlx::query_as!(

@@ -125,8 +125,8 @@ reads_by_id! {
     lock;
 }
 
-/// Writes what changes of a setup intent, as it is in `setup`. The caller holds its lock, so that no
-/// change in between is lost.
+/// Writes what changes of a setup intent, as it is in `setup`. The caller holds its lock, so that
+/// no change in between is lost.
 pub async fn update(
     tx: &mut PgConnection,
     account_id: AccountId,

@@ -31,7 +31,8 @@ fn refused(field: &Field<'_, '_>, name: &str, code: ErrorCode, message: &str) ->
 /// The number of a test card; spaces and dashes between digits are allowed.
 ///
 /// A number whose check digit is wrong was mistyped. One that could be a real card's is refused
-/// before it gets here ([`find_card_number`](charge_once_strict_params::card_numbers::find_card_number)).
+/// before it gets here
+/// ([`find_card_number`](charge_once_strict_params::card_numbers::find_card_number)).
 pub struct CardNumber;
 
 impl ValueKind for CardNumber {

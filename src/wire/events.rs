@@ -18,7 +18,8 @@ use crate::{
     webhooks::Event,
 };
 
-/// The types of Stripe's events, one a line: those that endpoints of its SDKs of 2023 to 2026 enable.
+/// The types of Stripe's events, one a line: those that endpoints of its SDKs of 2023 to 2026
+/// enable.
 const STRIPE_EVENT_TYPES: &str = include_str!("stripe_event_types.txt");
 
 /// The types of Stripe's events, and those of this program.
@@ -130,8 +131,8 @@ pub struct EventView {
     /// Always `event`.
     #[schema(example = "event")]
     pub object: &'static str,
-    /// The version of Stripe's API that the request named, or else the default; in a webhook, the one
-    /// that its endpoint has. Null of events before there were versions.
+    /// The version of Stripe's API that the request named, or else the default; in a webhook, the
+    /// one that its endpoint has. Null of events before there were versions.
     #[schema(required = true, example = "2026-10-28.endive")]
     pub api_version: Option<String>,
     /// Unix seconds.
@@ -157,12 +158,13 @@ pub struct EventView {
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 #[schema(as = EventData)]
 pub struct EventDataView {
-    /// What the type names, such as the charge of `charge.succeeded`, as it was right after the change.
+    /// What the type names, such as the charge of `charge.succeeded`, as it was right after the
+    /// change.
     #[serde(serialize_with = "as_it_was_shown")]
     #[schema(value_type = Object)]
     pub object: String,
-    /// Of a change, the members that changed, with the values that they had; of members with members
-    /// of their own, such as metadata, only those that changed.
+    /// Of a change, the members that changed, with the values that they had; of members with
+    /// members of their own, such as metadata, only those that changed.
     #[serde(
         serialize_with = "as_it_was_told",
         skip_serializing_if = "Option::is_none"

@@ -1,8 +1,8 @@
 //! What Stripe has, and charge-once does not: parameters and paths, by name.
 //!
-//! Promise: a client that was written for Stripe is told so, in place of "unknown" or of a name that
-//! is spelled alike. Once something is offered, its line here has no effect, but a test asks for the
-//! removal of a parameter's line. `docs/sdk.md` has the table of what is offered.
+//! Promise: a client that was written for Stripe is told so, in place of "unknown" or of a name
+//! that is spelled alike. Once something is offered, its line here has no effect, but a test asks
+//! for the removal of a parameter's line. `docs/sdk.md` has the table of what is offered.
 
 /// Where a client reads what is offered.
 const TABLE: &str = "docs/sdk.md";

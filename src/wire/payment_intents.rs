@@ -65,8 +65,8 @@ parameters! {
         receipt_email: Option<Email>,
         /// With confirm: where the card's holder returns to after an authentication.
         return_url: Option<ReturnUrl>,
-        /// What the method is used for afterwards: off_session or on_session. With a customer, it is
-        /// attached to them.
+        /// What the method is used for afterwards: off_session or on_session. With a customer, it
+        /// is attached to them.
         setup_future_usage: Option<FutureUsage>,
         /// Where the goods go.
         shipping: Option<Nested<ParcelParams>>,
@@ -224,8 +224,8 @@ impl CreatePaymentIntentParams {
             && self.payment_method_data.is_none()
     }
 
-    /// What the confirmation that comes with it allows; `None` if none does. Refuses what belongs to
-    /// a confirmation without one.
+    /// What the confirmation that comes with it allows; `None` if none does. Refuses what belongs
+    /// to a confirmation without one.
     pub fn confirmation(&self) -> Result<Option<Confirmation>, ApiError> {
         if self.confirm == Some(true) {
             return Ok(Some(Confirmation {

@@ -268,8 +268,8 @@ impl TextKind for CardToken {
     }
 }
 
-/// Text that names a payment method: its id, or a template such as `pm_card_visa`, of which each use
-/// makes a new method.
+/// Text that names a payment method: its id, or a template such as `pm_card_visa`, of which each
+/// use makes a new method.
 pub struct MethodReference;
 
 /// What a request names.
@@ -342,7 +342,8 @@ impl From<NamedMethod> for GivenMethod {
 }
 
 impl GivenMethod {
-    /// What the parameters `payment_method` and `payment_method_data` give. They exclude each other.
+    /// What the parameters `payment_method` and `payment_method_data` give. They exclude each
+    /// other.
     pub fn of(
         reference: Option<NamedMethod>,
         data: Option<PaymentMethodDataParams>,

@@ -31,10 +31,11 @@ parameters! {
         payment_method: Option<MethodReference>,
         /// What is set up, where it is no payment method yet.
         payment_method_data: Option<PaymentMethodData>,
-        /// Types of methods, in the place of automatic_payment_methods. Only card is simulated here.
+        /// Types of methods, in the place of automatic_payment_methods. Only card is simulated
+        /// here.
         payment_method_types: Option<MethodTypes>,
-        /// Where the card's holder returns to, with confirm=true: an http or https URL, or the URL of
-        /// an app.
+        /// Where the card's holder returns to, with confirm=true: an http or https URL, or the URL
+        /// of an app.
         return_url: Option<ReturnUrl>,
         /// What the method is for: off_session or on_session. Default: off_session.
         usage: Option<FutureUsage>,

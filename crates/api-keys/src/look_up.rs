@@ -108,9 +108,9 @@ impl<D: Database> ApiKeys<D> {
     }
 
     /// Looks keys up as [`ApiKeys::of`] does, in several databases, of which each has accounts of
-    /// its own with their keys. A key that one of them has is found while others are down, and a key
-    /// is refused as no one's only when all of them have said so. While one is down, a key that the
-    /// others don't have counts as a failure, or it could be guessed without a limit meanwhile.
+    /// its own with their keys. A key that one of them has is found while others are down, and a
+    /// key is refused as no one's only when all of them have said so. While one is down, a key that
+    /// the others don't have counts as a failure, or it could be guessed without a limit meanwhile.
     /// Panics outside a Tokio runtime.
     pub fn of_several(databases: Vec<D>, shape: KeyShape, limits_failures: bool) -> Self {
         Self {
@@ -196,9 +196,9 @@ impl<D: Database> ApiKeys<D> {
         self.homes.get(&account)
     }
 
-    /// Counts a look-up that found nothing, of anything but a key that a client must know. `false`: so
-    /// many came from its address that it is to be told 429, and must wait for a second. What keys
-    /// that are no one's did from its address doesn't count.
+    /// Counts a look-up that found nothing, of anything but a key that a client must know. `false`:
+    /// so many came from its address that it is to be told 429, and must wait for a second. What
+    /// keys that are no one's did from its address doesn't count.
     pub fn may_guess(&self, client: IpAddr) -> bool {
         let network = network(client);
         let has_room = self.guessed.has_room(network);

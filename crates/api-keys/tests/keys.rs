@@ -1,5 +1,5 @@
-//! Keys from their creation to their end. Each test has a database of its own, which `#[sqlx::test]`
-//! creates on the server that `DATABASE_URL` names.
+//! Keys from their creation to their end. Each test has a database of its own, which
+//! `#[sqlx::test]` creates on the server that `DATABASE_URL` names.
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use charge_once_api_keys::{

@@ -5,8 +5,8 @@
 //! cargo run --example wrong -- check-then-act
 //! ```
 //!
-//! `POST /effects` makes an effect, and `GET /effects` lists the account's. [`Mistake`] is where the
-//! mistakes are; search for it to see each. All the rest is right.
+//! `POST /effects` makes an effect, and `GET /effects` lists the account's. [`Mistake`] is where
+//! the mistakes are; search for it to see each. All the rest is right.
 
 use std::{
     collections::{HashMap, HashSet},

@@ -210,8 +210,8 @@ pub(super) fn add_header(response: &mut HttpResponse, name: HeaderName, value: &
     }
 }
 
-/// A table that scrolls by itself where it is wider than the screen, with the keyboard too. The name
-/// of a column of times ends with [`UTC`].
+/// A table that scrolls by itself where it is wider than the screen, with the keyboard too. The
+/// name of a column of times ends with [`UTC`].
 pub(super) fn table(label: &str, columns: &[&str], rows: &Markup) -> Markup {
     html! {
         div .scroll tabindex="0" role="region" aria-label=(label) {

@@ -1,7 +1,7 @@
 //! Stored JSON as people read it.
 //!
-//! Promise: members named `secret`, `client_secret` and `api_key` are masked at any depth. Members keep their order,
-//! and numbers their digits.
+//! Promise: members named `secret`, `client_secret` and `api_key` are masked at any depth. Members
+//! keep their order, and numbers their digits.
 
 use std::fmt;
 

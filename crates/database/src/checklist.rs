@@ -259,7 +259,8 @@ impl Checklist {
         let (found, advice) = match (self.options.get_ssl_mode(), tls) {
             (_, None) if is_here => ("off, within this machine".to_owned(), None),
             (_, Some(version)) if is_here => (version, None),
-            // What PostgreSQL sees may be a pooler's connection. This program's has TLS, or there is none.
+            // What PostgreSQL sees may be a pooler's connection. This program's has TLS, or there
+            // is none.
             (PgSslMode::VerifyFull, version) => (version.unwrap_or(is_on), None),
             (PgSslMode::Disable | PgSslMode::Allow | PgSslMode::Prefer, None) => (
                 "off, across a network".to_owned(),

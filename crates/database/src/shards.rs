@@ -230,8 +230,8 @@ impl Shards {
         self.iter().filter(|shard| !shard.database.is_checked())
     }
 
-    /// Takes the turn of those that make accounts, until the connection is closed: a name belongs to
-    /// one account in all databases, and no constraint sees more than one of them.
+    /// Takes the turn of those that make accounts, until the connection is closed: a name belongs
+    /// to one account in all databases, and no constraint sees more than one of them.
     pub async fn take_turn(&self) -> Result<Option<PgConnection>, StartError> {
         let [Shard { database, .. }, _, ..] = &**self else {
             return Ok(None);

@@ -37,7 +37,8 @@ const CURRENCY: &str = "usd";
 const AMOUNT: i64 = 2000;
 const DECLINED_CARD: &str = "tok_chargeDeclined";
 
-/// Payment methods: one that succeeds, one whose holder must authenticate, and one that is declined.
+/// Payment methods: one that succeeds, one whose holder must authenticate, and one that is
+/// declined.
 const CARD: &str = "pm_card_visa";
 const HOLDERS_CARD: &str = "pm_card_threeDSecure2Required";
 const DECLINED_METHOD: &str = "pm_card_chargeDeclined";

@@ -19,9 +19,9 @@ const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 /// Paths hold ids.
 const NO_REFERRER: HeaderValue = HeaderValue::from_static("no-referrer");
 
-/// Adds the protective headers to a reply: browsers guess no type, load and run nothing, and tell no
-/// other site of the path, and caches keep nothing. A policy, a referrer rule or a cache rule that
-/// the handler set stays. Call it in the outermost middleware, so that no error lacks them.
+/// Adds the protective headers to a reply: browsers guess no type, load and run nothing, and tell
+/// no other site of the path, and caches keep nothing. A policy, a referrer rule or a cache rule
+/// that the handler set stays. Call it in the outermost middleware, so that no error lacks them.
 pub fn protect(headers: &mut HeaderMap) {
     headers.insert(X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
     add_default(headers, REFERRER_POLICY, NO_REFERRER);

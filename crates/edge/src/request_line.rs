@@ -35,8 +35,8 @@ pub fn routed_path(request: &HttpRequest) -> &str {
 }
 
 /// The path without any percent-encoding. `None`: it is no text, or holds a NUL, which PostgreSQL
-/// can't store. The router replaces all bytes that are not UTF-8 by the same character, so two paths
-/// would become one.
+/// can't store. The router replaces all bytes that are not UTF-8 by the same character, so two
+/// paths would become one.
 pub fn decoded_path(request: &HttpRequest) -> Option<Cow<'_, str>> {
     let path = percent_decode_str(request.uri().path());
     let path = path.decode_utf8().ok()?;

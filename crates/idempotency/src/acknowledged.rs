@@ -1,9 +1,9 @@
 //! What the answer to a COMMIT is worth.
 //!
 //! Promise: a transaction that a synchronous standby may lack is not taken for acknowledged. Such a
-//! COMMIT waits for the standby; where a person or a program cancels its session, PostgreSQL ends the
-//! wait and answers "ok", with a warning. The transaction is then on this server only, and a failover
-//! loses it.
+//! COMMIT waits for the standby; where a person or a program cancels its session, PostgreSQL ends
+//! the wait and answers "ok", with a warning. The transaction is then on this server only, and a
+//! failover loses it.
 
 use std::{cell::RefCell, fmt::Debug, future::Future, sync::LazyLock};
 
@@ -61,8 +61,8 @@ tokio::task_local! {
     static HEARD: Heard;
 }
 
-/// Two: as long as a program has one subscriber, tracing asks the current one whether a line is ever
-/// wanted, only once. A warning where there is none would make all later ones unheard.
+/// Two: as long as a program has one subscriber, tracing asks the current one whether a line is
+/// ever wanted, only once. A warning where there is none would make all later ones unheard.
 static LISTENERS: LazyLock<(Dispatch, Dispatch)> =
     LazyLock::new(|| (Dispatch::new(Listener), Dispatch::new(Listener)));
 

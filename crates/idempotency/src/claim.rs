@@ -67,8 +67,8 @@ impl Claim {
         }
     }
 
-    /// Whether it is what a committed row says. This server alone may have that row: the session has
-    /// ended whose COMMIT waited for a synchronous standby. Nothing is answered before [`Claim::end`].
+    /// Whether it is what a committed row says. Where the session has ended whose COMMIT waited for
+    /// a standby, this server alone has that row. Nothing is answered before [`Claim::end`].
     pub(crate) fn is_read(&self) -> bool {
         matches!(self, Self::Completed(_) | Self::Unfinished(_))
     }
@@ -81,11 +81,11 @@ impl Claim {
         }
     }
 
-    /// Gives the connection back. Fails where another session has, or waits for, a lock on the whole
-    /// table that no claim passes: a claim whose wait is over then says nothing about its key.
+    /// Gives the connection back. Fails where another session has locked the whole table, or waits
+    /// to: a claim whose wait is over then says nothing about its key.
     pub(crate) async fn release(self, mut connection: GuardedConnection) -> Result<Self, Failure> {
         if matches!(self, Self::HeldElsewhere) {
-            // Statements that are sent at once are one transaction, which their end or an error ends.
+            // Statements that are sent together are a transaction, which their end closes.
             let lock = "LOCK TABLE idempotency_keys IN ROW EXCLUSIVE MODE NOWAIT; SELECT 1";
             if let Err(error) = sqlx::raw_sql(lock).execute(&mut *connection).await {
                 if sqlstate(&error).is_none_or(|code| code != "55P03") {

@@ -23,8 +23,8 @@ pub(crate) enum Progress {
     Claiming,
     /// The key is its own and the work runs.
     Executing,
-    /// The record exists without an outcome: the owner of the key is known, and from here on another
-    /// request is a reuse.
+    /// The record exists without an outcome: the owner of the key is known, and from here on
+    /// another request is a reuse.
     Recorded,
     /// It ended; the entry is out of the map already. [`Outcome::InUse`] says of a leader that
     /// another process holds the key.

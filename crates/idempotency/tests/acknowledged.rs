@@ -1,5 +1,5 @@
-//! A program without a subscriber of tracing hears the warning of a COMMIT. It is alone in this file:
-//! what was logged first in a process counts.
+//! A program without a subscriber of tracing hears the warning of a COMMIT. It is alone in this
+//! file: what was logged first in a process counts.
 
 use charge_once_idempotency::acknowledged;
 

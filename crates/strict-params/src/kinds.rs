@@ -254,8 +254,8 @@ pub trait Expandables: ToSchema {
     const PREFIX: &'static str;
 }
 
-/// Declares what replies can show whole: `pub Type, TypeOfLists = ["path", "path.to.member"]: "About.";`.
-/// In a list, each path begins with `data.`. Both types are schemas of their own.
+/// Declares what replies can show whole: `pub Type, TypeOfLists = ["path", "path.to.member"]:
+/// "About.";`. In a list, each path begins with `data.`. Both types are schemas of their own.
 #[macro_export]
 macro_rules! expandable {
     ($($vis:vis $one:ident, $list:ident = [$($path:literal),+]: $about:literal;)+) => {$(

@@ -151,7 +151,8 @@ pub trait Parameter {
     type Value;
     /// Whether a request must have it.
     const REQUIRED: bool = false;
-    /// Whether a body may say `null`, which means that there is none. In a query, nothing is `null`.
+    /// Whether a body may say `null`, which means that there is none. In a query, nothing is
+    /// `null`.
     const NULLABLE: bool = false;
 
     /// Checks it.

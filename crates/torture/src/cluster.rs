@@ -1,9 +1,9 @@
 //! PostgreSQL and its disk: a private server whose data is on a small filesystem that can be
 //! filled.
 //!
-//! Promise: PostgreSQL is started again whenever it ends, so that every fault of it passes. Only one
-//! that was taken down stays so until it is brought up. With a standby, all that leads to PostgreSQL
-//! leads to the present primary.
+//! Promise: PostgreSQL is started again whenever it ends, so that every fault of it passes. Only
+//! one that was taken down stays so until it is brought up. With a standby, all that leads to
+//! PostgreSQL leads to the present primary.
 
 use std::{
     fs::{self, File},

@@ -1,6 +1,7 @@
 //! A standby that takes over, and what can go wrong with it: the profiles and the faults.
 //!
-//! Promise: whatever a client was told before is on the standby that takes over, or the checks tell.
+//! Promise: whatever a client was told before is on the standby that takes over, or the checks
+//! tell.
 
 use std::time::Duration;
 
@@ -128,8 +129,8 @@ async fn cut_off(world: &World, pair: &Pair, meanwhile: Meanwhile, random: &mut 
     let done = match meanwhile {
         Meanwhile::Nothing => Ok(()),
         Meanwhile::Canceled => {
-            // Only those of requests. A worker takes its COMMIT's word, and would send an event that
-            // is lost.
+            // Only those of requests. A worker takes its COMMIT's word, and would send an event
+            // that is lost.
             end_waits(world, CANCEL, random).await;
             Ok(())
         }

@@ -77,8 +77,8 @@ struct Arguments {
     /// Drives data and faults. Random unless given; the report shows it.
     #[arg(long)]
     seed: Option<u64>,
-    /// transaction, processor, expiry, processor-expiry, shards or failover; all of them unless given.
-    /// failover-async only if it is given: it finds violations.
+    /// transaction, processor, expiry, processor-expiry, shards or failover; all of them unless
+    /// given. failover-async only if it is given: it finds violations.
     #[arg(long)]
     profile: Vec<String>,
     /// The program under test.

@@ -1,5 +1,5 @@
-//! A primary, its standby, and a server for the card processor, which belongs to another company and
-//! fails over with neither.
+//! A primary, its standby, and a server for the card processor, which belongs to another company
+//! and fails over with neither.
 //!
 //! Promise: a link in the filesystem leads to the present primary, and leads to another server only
 //! when the one before has ended. A server that ends is started again as what it was.

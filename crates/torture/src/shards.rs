@@ -92,8 +92,8 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// One for each database, if there are several. Each has the settings of a server, and knows its
-    /// own database only.
+    /// One for each database, if there are several. Each has the settings of a server, and knows
+    /// its own database only.
     pub(crate) async fn start_all(
         first: &Cluster,
         shards: &[Shard],

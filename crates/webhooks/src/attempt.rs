@@ -34,9 +34,9 @@ impl Pauses {
     }
 
     /// The pause before the next attempt of a delivery that is `age` old, where the plan is a pause
-    /// of `planned`, and the receiver has asked for one of `asked`. It gets no shorter than planned,
-    /// and no longer than the longest of the plan, and the attempt is not put off beyond the plan's
-    /// end.
+    /// of `planned`, and the receiver has asked for one of `asked`. It gets no shorter than
+    /// planned, and no longer than the longest of the plan, and the attempt is not put off beyond
+    /// the plan's end.
     pub fn as_asked(&self, planned: Duration, asked: Option<Duration>, age: Duration) -> Duration {
         let all = (1..ATTEMPTS_MAX).filter_map(|attempts| self.after(attempts));
         let left = all

@@ -4,8 +4,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// The members that differ between an object `before` and `after` a change, with the values that
-/// they had: JSON. Of an object within it only the members that differ are told, `null` for one that
-/// it did not have. A list is told whole.
+/// they had: JSON. Of an object within it only the members that differ are told, `null` for one
+/// that it did not have. A list is told whole.
 pub fn previous_attributes<T: Serialize>(before: &T, after: &T) -> serde_json::Result<String> {
     let (before, after) = (serde_json::to_value(before)?, serde_json::to_value(after)?);
     let changed = difference(&before, &after).unwrap_or_else(|| Value::Object(Map::new()));

@@ -18,8 +18,8 @@ pub struct NewEndpoint {
     pub url: String,
     /// [`EVERY_EVENT`], or types of events: 1 to 100.
     pub enabled_events: Vec<String>,
-    /// The version of the API that events are written in for it; `None`: that of the event. It never
-    /// changes, or attempts would send other bytes.
+    /// The version of the API that events are written in for it; `None`: that of the event. It
+    /// never changes, or attempts would send other bytes.
     pub api_version: Option<String>,
     /// Whether the headers of Standard Webhooks are sent too.
     pub standard_webhooks: bool,
@@ -83,8 +83,8 @@ impl From<EndpointRow> for Endpoint {
     }
 }
 
-/// `query_as!` with the columns of [`EndpointRow`] between the two parts of a statement. The secret is not
-/// among them: it is read to be signed with, and for nothing else.
+/// `query_as!` with the columns of [`EndpointRow`] between the two parts of a statement. The secret
+/// is not among them: it is read to be signed with, and for nothing else.
 macro_rules! endpoint_rows {
     ($before:tt, $after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
         sqlx::query_as!(

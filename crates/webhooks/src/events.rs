@@ -15,7 +15,8 @@ pub struct Event {
     /// What happened. Text, because a newer release may have written a type that this one doesn't
     /// know.
     pub event_type: String,
-    /// The version of the API that it is written in. In a webhook, that of the endpoint comes first.
+    /// The version of the API that it is written in. In a webhook, that of the endpoint comes
+    /// first.
     pub api_version: Option<String>,
     /// The object right after the change, in the very text that was written: JSON.
     pub object: String,
@@ -324,9 +325,9 @@ pub async fn list_of_key(
     .await
 }
 
-/// The events about one object, or about one that names it in its member `parent`, the oldest first,
-/// at most a hundred: among the five hundred that follow its creation, and among the newest five
-/// hundred. An object's own member `id` is its id. Takes no lock.
+/// The events about one object, or about one that names it in its member `parent`, the oldest
+/// first, at most a hundred: among the five hundred that follow its creation, and among the newest
+/// five hundred. An object's own member `id` is its id. Takes no lock.
 pub async fn list_of_object(
     connection: &mut PgConnection,
     account_id: Uuid,

@@ -33,8 +33,8 @@ pub struct Settings {
     pub standard_id: fn(&Event) -> String,
     /// The value of `traceparent` for what is sent in the current span, if there is a trace.
     pub traceparent: fn() -> Option<String>,
-    /// Commits what the worker has claimed. Nothing is sent if it fails: of what a synchronous standby
-    /// may lack, no receiver is told.
+    /// Commits what the worker has claimed. Nothing is sent if it fails: of what a synchronous
+    /// standby may lack, no receiver is told.
     pub commit: Commit,
 }
 

@@ -3,8 +3,8 @@
 //! Locks    the payment method that it brings
 //! Writes   one customer; the payment method's attachment
 //! Emits    customer.created, payment_method.attached; customer.updated if that becomes the default
-//! Refuses  parameters that are unknown or wrong; a payment method that can't be attached; a default
-//!          one that isn't the customer's
+//! Refuses  parameters that are unknown or wrong; a payment method that can't be attached; a
+//!          default one that isn't the customer's
 
 use charge_once_strict_params::{Change, Params};
 use sqlx::PgConnection;

@@ -16,8 +16,8 @@ use crate::{
     wire::{customers::CustomerView, payment_methods::PaymentMethodView},
 };
 
-/// Deletes a customer. `false`: there is none, now. It needs no idempotency key, because a repetition
-/// does nothing more, and it neither begins nor commits.
+/// Deletes a customer. `false`: there is none, now. It needs no idempotency key, because a
+/// repetition does nothing more, and it neither begins nor commits.
 pub async fn delete_customer(
     origin: &Origin,
     tx: &mut PgConnection,

@@ -3,8 +3,8 @@
 //! Locks    the payment method that becomes the default, then the customer
 //! Writes   what the client says of the customer
 //! Emits    customer.updated, if anything changed
-//! Refuses  parameters that are unknown or wrong; a default payment method that isn't the customer's;
-//!          a customer who was deleted
+//! Refuses  parameters that are unknown or wrong; a default payment method that isn't the
+//!          customer's; a customer who was deleted
 
 use charge_once_strict_params::{Change, Params};
 use sqlx::PgConnection;

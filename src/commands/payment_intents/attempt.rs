@@ -1,5 +1,5 @@
-//! What a confirmation leads to, once the intent and its method are locked: a charge, a page for the
-//! card's holder, or a decline.
+//! What a confirmation leads to, once the intent and its method are locked: a charge, a page for
+//! the card's holder, or a decline.
 //!
 //! Promise: a decline is an outcome to keep. It is answered 402, and all that tells of it is
 //! committed: the failed charge, the intent's `last_payment_error`, and the events. A refusal would

@@ -1,10 +1,9 @@
 //! `POST /payment_intents/{id}/capture`: take what was promised, once; the rest is released.
 //!
-//! Locks    the intent, then its charge
-//! Writes   the captured amount and the descriptor, on both; metadata of the intent
-//! Emits    charge.captured, payment_intent.succeeded
-//! Refuses  an intent of which nothing is promised, or was taken; more than was promised
-//! Fails    while another operation on the charge has no outcome; if another processor authorized it
+//! Locks    the intent, then its charge Writes   the captured amount and the descriptor, on both;
+//! metadata of the intent Emits    charge.captured, payment_intent.succeeded Refuses  an intent of
+//! which nothing is promised, or was taken; more than was promised Fails    while another operation
+//! on the charge has no outcome; if another processor authorized it
 
 use charge_once_strict_params::{Expansion, Params};
 use sqlx::PgConnection;

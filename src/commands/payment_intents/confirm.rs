@@ -1,15 +1,15 @@
 //! `POST /payment_intents/{id}/confirm`: charge the card, or send its holder to a page first.
 //!
 //! Locks    the intent, then the method, then the customer that it is attached to
-//! Writes   one charge, and what became of the intent and the method; across a network the charge is
-//!          pending and the intent processing meanwhile
+//! Writes   one charge, and what became of the intent and the method; across a network the charge
+//!          is pending and the intent processing meanwhile
 //! Emits    charge.succeeded, payment_method.attached, and payment_intent.succeeded or
 //!          payment_intent.amount_capturable_updated; or charge.failed and
 //!          payment_intent.payment_failed; or payment_intent.requires_action
 //! Refuses  an intent whose money was promised, or that was canceled; a method that may not be used
 //!          for it
-//! Fails    when the processor is down or its slow lane is full; while an answer about the intent is
-//!          out
+//! Fails    when the processor is down or its slow lane is full; while an answer about the intent
+//!          is out
 
 use std::sync::Arc;
 

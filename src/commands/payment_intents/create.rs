@@ -1,7 +1,7 @@
 //! `POST /payment_intents`: begin a payment, and confirm it at once if the client says so.
 //!
-//! [`CreateBareIntent`] decides without reading. [`CreateIntent`] is for intents that name a customer or
-//! a method, or that are confirmed at once.
+//! [`CreateBareIntent`] decides without reading. [`CreateIntent`] is for intents that name a
+//! customer or a method, or that are confirmed at once.
 //!
 //! Locks    the method, then the customer that it is attached to
 //! Writes   one intent; a new method, if its card comes with the request; of a confirmation, what

@@ -1,8 +1,8 @@
 //! The intent that a verb is about, and its refusals, which hold the whole intent.
 //!
 //! Each verb locks its intent first, so what a refusal shows is what decided it, and no other verb
-//! changes it before the refusal is stored. A client that sees `succeeded` or `canceled` there knows
-//! that what it wanted has happened.
+//! changes it before the refusal is stored. A client that sees `succeeded` or `canceled` there
+//! knows that what it wanted has happened.
 
 use sqlx::PgConnection;
 

@@ -3,8 +3,8 @@
 //! Locks    the intent, then the method
 //! Writes   the intent; a new method, if its card comes with the request
 //! Emits    nothing: Stripe has no event for it
-//! Refuses  a change of the payment when its money was promised, or it was canceled; a customer or a
-//!          method that isn't there; a method that may not be used for it
+//! Refuses  a change of the payment when its money was promised, or it was canceled; a customer or
+//!          a method that isn't there; a method that may not be used for it
 //! Fails    while an answer about the intent is out
 
 use charge_once_strict_params::{Change, Params};
@@ -49,8 +49,8 @@ impl Command for UpdateIntent {
         let account = self.origin.account;
         let before = lock(tx, account, PaymentIntentId::parse(&self.id)).await?;
         let touches_the_payment = given.is_some() || params.touches_the_payment();
-        // Whichever server began what is unfinished, this one only waits for it. If its processor was
-        // never asked, the intent is made what it was, and this update would be undone with it.
+        // Whichever server began what is unfinished, this one only waits for it. If its processor
+        // was never asked, the intent is made what it was, and this update would be undone with it.
         must_be_settled(tx, account, &before, Mode::Phases).await?;
         if touches_the_payment {
             let refuse = |status| unexpected(&before, "change the payment of", status);

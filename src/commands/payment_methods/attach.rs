@@ -3,8 +3,8 @@
 //! Locks    the payment method, then the customer
 //! Writes   whose the method is; the method itself, where a template such as pm_card_visa is named
 //! Emits    payment_method.attached, unless it is the customer's already
-//! Refuses  a method that was used up, detached, or is another customer's; a card that is declined; a
-//!          customer who was deleted, or has no room
+//! Refuses  a method that was used up, detached, or is another customer's; a card that is declined;
+//!          a customer who was deleted, or has no room
 
 use charge_once_strict_params::Params;
 use sqlx::PgConnection;

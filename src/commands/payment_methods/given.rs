@@ -47,8 +47,8 @@ pub(in crate::commands) async fn take(
 }
 
 /// Reads and locks the method of a payment. A customer's method stays what it is, unless this
-/// payment `changes_it`. So such payments share its lock, and only a detachment and what else changes
-/// it wait for them. A new method pays once: its payments wait for each other.
+/// payment `changes_it`. So such payments share its lock, and only a detachment and what else
+/// changes it wait for them. A new method pays once: its payments wait for each other.
 pub(in crate::commands) async fn lock_to_pay(
     origin: &Origin,
     tx: &mut PgConnection,
@@ -59,8 +59,8 @@ pub(in crate::commands) async fn lock_to_pay(
         if let Some(attached) = store::payment_methods::share(tx, origin.account, id).await? {
             return Ok(attached);
         }
-        // A row that was detached while `share` waited for it stays locked, shared with all that waited
-        // too. None of them may ask for more. It ended for good, so reading it is enough.
+        // A row that was detached while `share` waited for it stays locked, shared with all that
+        // waited too. None of them may ask for more. It ended for good, so reading it is enough.
         let found = store::payment_methods::find(tx, origin.account, id).await?;
         if let Some(ended) = found.filter(PaymentMethod::has_ended) {
             return Ok(ended);
@@ -93,9 +93,9 @@ pub(in crate::commands) async fn keep(
     store::payment_methods::insert(tx, origin.account, id, new, &fingerprint).await
 }
 
-/// Tells an account whether two methods are the same card, and says nothing of its number to others.
-/// The account's id is the key: it makes the value another one in another account. Such a key is no
-/// secret, and needs to be none, because only the numbers of test cards come here.
+/// Tells an account whether two methods are the same card, and says nothing of its number to
+/// others. The account's id is the key: it makes the value another one in another account. Such a
+/// key is no secret, and needs to be none, because only the numbers of test cards come here.
 fn fingerprint(account: AccountId, card: &Card) -> String {
     let number = card.card.number.unwrap_or_else(|| card.card.token());
     let hash = Sha256::new()
@@ -148,9 +148,9 @@ pub(in crate::commands) async fn attach_to(
     write_attached(origin, tx, attached).await
 }
 
-/// What a successful payment makes of its method, which the caller has locked: a new one is attached
-/// to `keep`, or used up. That can't be refused, because the money has moved: where the customer was
-/// deleted in the meantime, or has no room, the method is used up too.
+/// What a successful payment makes of its method, which the caller has locked: a new one is
+/// attached to `keep`, or used up. That can't be refused, because the money has moved: where the
+/// customer was deleted in the meantime, or has no room, the method is used up too.
 pub(in crate::commands) async fn mark_used(
     origin: &Origin,
     tx: &mut PgConnection,

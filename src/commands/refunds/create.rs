@@ -1,12 +1,13 @@
 //! `POST /refunds`: give money back, or release what was only promised.
 //!
-//! Locks    the intent, if the request names it; the charge, and then the order that it paid if all of it is given back
+//! Locks    the intent, if the request names it; the charge, and then the order that it paid if all
+//!          of it is given back
 //! Writes   one refund, the charge's refunded amount, the order's status; across a network the
 //!          refund is pending meanwhile, and counts
 //! Emits    refund.created, charge.refunded, order.refunded
 //! Refuses  a charge that failed or has nothing left; more than is left; a part of what was only
-//!          promised; all that was only promised for an intent, which is canceled instead; an intent
-//!          that nothing was taken for
+//!          promised; all that was only promised for an intent, which is canceled instead; an
+//!          intent that nothing was taken for
 //! Fails    while another operation on the charge, or the checkout that made it, has no outcome; if
 //!          another processor took the money
 

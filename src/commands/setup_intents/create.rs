@@ -4,8 +4,8 @@
 //! Writes   one setup intent, and a method that is made on the way
 //! Emits    setup_intent.created; with confirm also requires_action, succeeded (after
 //!          payment_method.attached) or setup_failed
-//! Refuses  parameters that are unknown or wrong; unknown customers and methods; a method of another
-//!          customer
+//! Refuses  parameters that are unknown or wrong; unknown customers and methods; a method of
+//!          another customer
 //! Declines a card that its issuer refuses: the setup intent stays
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! `POST /setup_intents/{id}`: change what is set up, and for whom, before it has ended; and what is
-//! written on it at any time.
+//! `POST /setup_intents/{id}`: change what is set up, and for whom, before it has ended; and what
+//! is written on it at any time.
 //!
 //! Locks    the setup intent, then its method
 //! Writes   the setup intent, and a method that is made of a test card

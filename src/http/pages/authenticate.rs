@@ -1,5 +1,5 @@
-//! `/authenticate/{account}/{intent}/{token}`: where a card's holder authenticates, or fails to, for
-//! a payment or for the setup of a card. It stands in for the page of the card's issuer.
+//! `/authenticate/{account}/{intent}/{token}`: where a card's holder authenticates, or fails to,
+//! for a payment or for the setup of a card. It stands in for the page of the card's issuer.
 //!
 //! Promise: the token in the path is the secret, and nothing else opens the page: no API key, no
 //! cookie. So a form of another site can't answer for the holder. The first answer decides, and
@@ -79,8 +79,8 @@ impl PageAddress {
         })
     }
 
-    /// The request of the page's form: always the same one, under a key that no client can send. The
-    /// key is stored and shown, so a hash stands for the token.
+    /// The request of the page's form: always the same one, under a key that no client can send.
+    /// The key is stored and shown, so a hash stands for the token.
     fn request(&self, request_id: String, app: &App) -> Result<Request, HttpError> {
         let mut hash = hex::encode(Sha256::digest(&self.token));
         hash.truncate(HASH_CHARS);
@@ -168,8 +168,8 @@ fn find<'c>(
 }
 
 /// Finds what `asked` names, whose form is the request `work`. Strangers ask, so it is no account's
-/// share of the connections that is used, and no connection while an address has to wait for what it
-/// guessed.
+/// share of the connections that is used, and no connection while an address has to wait for what
+/// it guessed.
 ///
 /// One snapshot: a page stops being open in the transaction that stores its answer.
 async fn look_up(
@@ -358,8 +358,8 @@ fn land(record: &Record) -> HttpResponse {
     }
 }
 
-/// An address that leads to no page, or to one that isn't waited for. A client that asks for many of
-/// them is told to wait, and nothing is looked up for it until then.
+/// An address that leads to no page, or to one that isn't waited for. A client that asks for many
+/// of them is told to wait, and nothing is looked up for it until then.
 fn gone(app: &App, request: &HttpRequest) -> Result<HttpResponse, HttpError> {
     app.api_keys.check_stranger(client_of(request))?;
     Ok(not_needed())

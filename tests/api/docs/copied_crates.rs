@@ -101,8 +101,8 @@ fn workspace_of(name: &str) -> PathBuf {
     workspace
 }
 
-/// The copies share what is compiled of their dependencies. Cargo locks it while it compiles, but not
-/// while examples in documents are compiled, which then miss what another Cargo writes anew.
+/// The copies share what is compiled of their dependencies. Cargo locks it while it compiles, but
+/// not while examples in documents are compiled, which then miss what another Cargo writes anew.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Runs Cargo in the workspace, with every warning an error.

@@ -500,8 +500,8 @@ fn read(name: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
 }
 
-/// Checks and image are built by one compiler, which `rust-toolchain.toml` names. CI at GitHub and the
-/// container of an editor begin where the image does.
+/// Checks and image are built by one compiler, which `rust-toolchain.toml` names. CI at GitHub and
+/// the container of an editor begin where the image does.
 #[test]
 fn the_image_is_built_with_the_compiler_of_the_checks() {
     let toolchain = read("rust-toolchain.toml");

@@ -1,5 +1,5 @@
-//! Crates for crates.io: what their manifests must say, what must be in their packages, and the oldest
-//! Rust that they can have.
+//! Crates for crates.io: what their manifests must say, what must be in their packages, and the
+//! oldest Rust that they can have.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -124,8 +124,8 @@ fn the_package_of_a_published_crate_has_its_licenses_its_readme_and_what_it_is_c
     }
 }
 
-/// What a manifest asks for itself is checked by clippy, which knows since when the standard library has
-/// what. What it takes for the dependencies, their manifests say.
+/// What a manifest asks for itself is checked by clippy, which knows since when the standard
+/// library has what. What it takes for the dependencies, their manifests say.
 #[test]
 fn no_published_crate_promises_an_older_rust_than_its_dependencies_need() {
     let version = Command::new("rustc").arg("-vV").output().unwrap();

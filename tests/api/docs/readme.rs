@@ -117,7 +117,8 @@ fn every_relative_link_leads_somewhere() {
     }
 }
 
-/// `make book` builds a book of these pages. One that the table of contents lacks would not be in it.
+/// `make book` builds a book of these pages. One that the table of contents lacks would not be in
+/// it.
 #[test]
 fn the_book_has_each_page_of_docs_once() {
     let mut pages: Vec<String> = links(&read("docs/SUMMARY.md"))

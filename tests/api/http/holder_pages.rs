@@ -1,4 +1,5 @@
-//! The page on which a card's holder authenticates: its token opens it, and the first answer decides.
+//! The page on which a card's holder authenticates: its token opens it, and the first answer
+//! decides.
 
 use std::{
     io::{Read, Seek},

@@ -84,8 +84,8 @@ async fn make_release_0_2(set: &MigrationSet, pool: &PgPool) {
         .unwrap();
 }
 
-/// Takes back what migrations after the baseline have made in a database, but for those of the first
-/// `kept` sets, so that what is left is what release 0.2 had, with its rows.
+/// Takes back what migrations after the baseline have made in a database, but for those of the
+/// first `kept` sets, so that what is left is what release 0.2 had, with its rows.
 async fn take_later_migrations_back(kept: usize, pool: &PgPool) {
     let reference = TestDatabase::create_empty().await;
     for (number, set) in SCHEMA.iter().enumerate() {

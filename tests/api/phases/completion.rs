@@ -116,7 +116,8 @@ async fn a_completion_whose_commit_is_not_acknowledged_is_found_or_made_again() 
         proxy.inject(fault);
         world.network.answer_now();
         eventually("a COMMIT is lost", || async { proxy.lost_commits() >= 1 }).await;
-        // The completion is tried again after a pause. What it then finds is answered after a COMMIT.
+        // The completion is tried again after a pause. What it then finds is answered after a
+        // COMMIT.
         proxy.inject(NetworkFault::None);
         let went_through = fault == NetworkFault::LosesAnswersToCommit;
         let (record, replayed) = stored(asking.await.unwrap());

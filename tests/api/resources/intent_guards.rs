@@ -514,7 +514,8 @@ const BREACHES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Each rule is also taken away, and the same statement then passes: no other rule stands in for it.
+/// Each rule is also taken away, and the same statement then passes: no other rule stands in for
+/// it.
 #[tokio::test]
 async fn each_rule_of_the_schema_alone_refuses_what_breaks_it() {
     let server = TestServer::start().await;

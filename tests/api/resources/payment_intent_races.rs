@@ -1,5 +1,5 @@
-//! Verbs of one intent that race on two replicas: one happens, the other one sees what became of it.
-//! The database's own constraints refuse what would get past the locks.
+//! Verbs of one intent that race on two replicas: one happens, the other one sees what became of
+//! it. The database's own constraints refuse what would get past the locks.
 
 use std::pin::Pin;
 

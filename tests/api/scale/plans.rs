@@ -13,8 +13,8 @@ use super::{
 /// Rows that one node of a plan may read. A page and a batch of these tests have eleven.
 const READ_MAX: u64 = 1_000;
 
-/// Statements of the console's search for requests, which reads the rows one after the other, and their
-/// bound. A person runs them.
+/// Statements of the console's search for requests, which reads the rows one after the other, and
+/// their bound. A person runs them.
 const SEARCHES: [&str; 2] = ["LIMIT 20000", "OFFSET 19999"];
 
 /// Pages of tables and indexes that a statement may look at, beside [`PAGES_PER_ROW_MAX`] for each

@@ -291,8 +291,8 @@ async fn an_account_whose_rows_can_not_be_removed_holds_up_no_other() {
         let (account, error) = removed.last_failure.unwrap();
         assert_eq!(account, SECOND);
         assert!(error.to_string().contains("events stay"), "{error}");
-        // Its connection is closed, and PostgreSQL undoes what it did when it notices. The next walk
-        // passes over rows that are locked.
+        // Its connection is closed, and PostgreSQL undoes what it did when it notices. The next
+        // walk passes over rows that are locked.
         eventually("the locks of the walk that failed are gone", || async {
             let locks = "SELECT count(*) FROM pg_locks WHERE relation = 'events'::regclass";
             let locks = sqlx::query_scalar::<_, i64>(locks);

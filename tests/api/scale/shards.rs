@@ -361,8 +361,8 @@ async fn a_server_that_starts_while_a_database_is_down_serves_it_once_it_is_fit(
     assert_eq!(dev.charge("key-1").await.status, 201);
     assert_eq!(shop.charge("key-1").await.status, 503);
 
-    // Whatever is wrong with it keeps it out, and no more: another shard's name, and an account that
-    // lives in both.
+    // Whatever is wrong with it keeps it out, and no more: another shard's name, and an account
+    // that lives in both.
     let account = account_of(&two.other.pool, "shop").await;
     let rename = |name: &str| execute(&two.other.pool, format!("UPDATE shard SET name = '{name}'"));
     rename("c").await;
@@ -377,7 +377,8 @@ async fn a_server_that_starts_while_a_database_is_down_serves_it_once_it_is_fit(
     let twice = format!("INSERT INTO accounts (id, name) VALUES ('{account}', 'shop')");
     execute(&two.first.pool, twice).await;
     rename("b").await;
-    // The checks read the accounts. They begin a second time only because they failed the first time.
+    // The checks read the accounts. They begin a second time only because they failed the first
+    // time.
     let trying = "SELECT count(*) FROM pg_stat_activity
                    WHERE datname = current_database() AND wait_event_type = 'Lock'";
     for _ in 0..2 {

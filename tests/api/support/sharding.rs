@@ -34,8 +34,8 @@ pub fn second(url: &str) -> String {
     format!("{SECOND}={url}")
 }
 
-/// Makes `template` the second of this run's shards, without accounts, after it was copied as it is without
-/// shards, with the account of the tests. Makes the first shard, too.
+/// Makes `template` the second of this run's shards, without accounts, after it was copied as it is
+/// without shards, with the account of the tests. Makes the first shard, too.
 pub async fn prepare(postgres: &Throwaway, template: &str, names: [&str; 2]) {
     let [shard, unsharded] = names;
     let migrated = database::connect(template, &config(&[])).await.unwrap();

@@ -109,8 +109,8 @@ impl World {
             .map(|sums| {
                 let sum = |name: &str| sums[name].as_i64().unwrap();
                 let id = sums["charge"].as_str().unwrap().to_owned();
-                // A charge says that what it never captured was refunded, and the ledger that it was
-                // released.
+                // A charge says that what it never captured was refunded, and the ledger that it
+                // was released.
                 let back = match sum("captured") {
                     0 => sum("released"),
                     _ => sum("refunded"),

@@ -19,8 +19,8 @@ const REFUNDABLE: i64 = 20_000;
 /// The smallest order.
 const ORDER: &str = r#"{"currency":"usd","items":[{"quantity":1,"unit_amount":2000}]}"#;
 
-/// A payment that is confirmed at once. Its card is a template, of which the service makes a payment
-/// method, as it does of a card that a customer has just typed in.
+/// A payment that is confirmed at once. Its card is a template, of which the service makes a
+/// payment method, as it does of a card that a customer has just typed in.
 const PAYMENT: &str = r#"{"amount":2000,"confirm":true,"currency":"usd","payment_method":"pm_card_visa","payment_method_types":["card"]}"#;
 
 /// A charge of nothing. A command decides that, so the refusal is stored.

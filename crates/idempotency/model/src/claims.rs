@@ -23,17 +23,17 @@ const ATTEMPTS_MAX: u8 = 2;
 /// What the model can do without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClaimGuard {
-    /// `insert`: the unique index decides. Without it, a claim looks for a committed row, and writes
-    /// its own where it saw none.
+    /// `insert`: the unique index decides. Without it, a claim looks for a committed row, and
+    /// writes its own where it saw none.
     UniqueIndex,
     /// `claim`: a row that the insert met is read in a new statement. Without it, the claim goes on
     /// as it meant to, because the key was free a statement ago.
     ReadAfterConflict,
-    /// `take_over`: only a record that is still expired. Without it, a racer that waited for the row
-    /// takes the record of the one that it waited for.
+    /// `take_over`: only a record that is still expired. Without it, a racer that waited for the
+    /// row takes the record of the one that it waited for.
     ConditionalTakeover,
-    /// `sweep_batch`: one statement finds, locks and deletes. Without it, the sweep deletes the keys
-    /// that it found, whatever they are by then.
+    /// `sweep_batch`: one statement finds, locks and deletes. Without it, the sweep deletes the
+    /// keys that it found, whatever they are by then.
     SweepPredicate,
     /// Expiry is judged by the transaction's `now()`. Without it, by the clock of the process, and
     /// that of B is a tick ahead.
@@ -542,8 +542,8 @@ impl Claims {
     }
 
     fn arrivals(state: &ClaimsState, process: usize, actions: &mut Vec<ClaimsAction>) {
-        // Keys and fingerprints have no order: the first key that is used is called 1, and the first
-        // request with a key x.
+        // Keys and fingerprints have no order: the first key that is used is called 1, and the
+        // first request with a key x.
         let fingerprints = |key: u8| 0..=u8::from(state.has_arrived[usize::from(key)]);
         if state.requests_left >= 1 {
             for key in 0..=u8::from(state.has_arrived[0]) {

@@ -102,8 +102,8 @@ impl Exploration {
     }
 }
 
-/// The property that doesn't hold without a guard, and the steps that break it. `None`: the guard is
-/// not needed, within these bounds.
+/// The property that doesn't hold without a guard, and the steps that break it. `None`: the guard
+/// is not needed, within these bounds.
 #[must_use]
 pub fn counterexample<P: Protocol>(guard: P::Guard) -> Option<(&'static str, String)> {
     let mut bounds = P::NARROW.iter();

@@ -1,5 +1,5 @@
-//! Explores the models and prints what it found: `[--wide] [GUARD…]`. With guards, it prints the steps
-//! that break a property without each of them.
+//! Explores the models and prints what it found: `[--wide] [GUARD…]`. With guards, it prints the
+//! steps that break a property without each of them.
 
 use std::process::ExitCode;
 

@@ -2,8 +2,9 @@
 //! messages that are lost or late, and a person who resolves.
 //!
 //! A step is one transaction of `phases/`, or one thing that a network does; what happens inside of
-//! a transaction that claims is in [`claims`](crate::claims). Of a lease, only how much of it is left
-//! matters. The processor executes an operation at most once, and may forget it long afterwards.
+//! a transaction that claims is in [`claims`](crate::claims). Of a lease, only how much of it is
+//! left matters. The processor executes an operation at most once, and may forget it long
+//! afterwards.
 
 use stateright::{Model, Property};
 
@@ -615,8 +616,8 @@ impl PhasesModel {
         if state.requests_left == 0 {
             return;
         }
-        // Keys and fingerprints have no order: the first key that is used is called 1, and the first
-        // request with a key x.
+        // Keys and fingerprints have no order: the first key that is used is called 1, and the
+        // first request with a key x.
         for key in 0..=u8::from(state.has_arrived[0]) {
             for fingerprint in 0..=u8::from(state.has_arrived[usize::from(key)]) {
                 for is_lost in [false, true] {

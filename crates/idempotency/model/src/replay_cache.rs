@@ -188,7 +188,8 @@ impl ReplayCacheModel {
         self.without == Some(guard)
     }
 
-    /// `DatabaseClock::showing`: the latest time that the database's clock can show, and the server.
+    /// `DatabaseClock::showing`: the latest time that the database's clock can show, and the
+    /// server.
     fn showing(&self, memory: &Memory) -> Option<(u8, u8)> {
         let reading = memory.reading?;
         let age = match self.lacks(CacheGuard::TwoClocks) {

@@ -96,7 +96,8 @@ impl AdmissionObserver for Unobserved {}
 ///    account with the fewest is next.
 /// 4. Then it waits for a connection, as reads do and what ends work: by turns of the same kind. Of
 ///    four connections or more, claims have one fewer, and while other accounts ask, those of one
-///    account have one fewer than its half, so that what it does beside them never waits for a claim.
+///    account have one fewer than its half, so that what it does beside them never waits for a
+///    claim.
 /// 5. With its connection, a claim waits for another process that has its key. Half of the
 ///    connections may do so. A claim beyond them hardly waits.
 #[derive(Debug, Clone)]

@@ -186,8 +186,8 @@ impl Batch {
     }
 }
 
-/// Everything but COMMIT. Returns the members that it answers, with their outcomes: those whose keys
-/// were free, and those whose keys have records. The others run alone.
+/// Everything but COMMIT. Returns the members that it answers, with their outcomes: those whose
+/// keys were free, and those whose keys have records. The others run alone.
 async fn prepare<R: Rows>(
     idempotency: &Idempotency,
     observer: &dyn BatchObserver,

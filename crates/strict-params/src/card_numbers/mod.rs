@@ -112,8 +112,8 @@ pub fn digits_are_card_number(text: &str) -> bool {
     is_card_number(&digits)
 }
 
-/// Whether the last of some ASCII digits is the check digit of the others, by Luhn's formula (ISO/IEC
-/// 7812-1): it finds every single digit that was mistyped.
+/// Whether the last of some ASCII digits is the check digit of the others, by Luhn's formula
+/// (ISO/IEC 7812-1): it finds every single digit that was mistyped.
 #[must_use]
 pub fn has_check_digit(digits: &str) -> bool {
     luhn3::decimal::valid(digits.as_bytes())

@@ -17,8 +17,8 @@ pub struct Found {
 
 /// Searches every string, member name and integer of a decoded body.
 ///
-/// The names in each of `card_fields` lead to a field that is meant to hold a card number. Only there
-/// may one be that `allowed`, called with the digits alone, knows.
+/// The names in each of `card_fields` lead to a field that is meant to hold a card number. Only
+/// there may one be that `allowed`, called with the digits alone, knows.
 #[must_use]
 pub fn find_card_number(
     tree: &Map<String, Value>,

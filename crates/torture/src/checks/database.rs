@@ -234,9 +234,9 @@ const ALWAYS: [(&str, &str, &str); 15] = [
     ),
 ];
 
-/// How long before its claim a transaction may have begun. An event has the time of that beginning: a
-/// claim that waited until the sweep had deleted an expired record is stamped with a time before the
-/// deletion, and perhaps before the expiry.
+/// How long before its claim a transaction may have begun. An event has the time of that beginning:
+/// a claim that waited until the sweep had deleted an expired record is stamped with a time before
+/// the deletion, and perhaps before the expiry.
 const BEGUN_BEFORE: Duration = Duration::from_secs(1);
 
 /// Checks that hold at any moment, in one snapshot. An error means that the database can't be

@@ -1,7 +1,7 @@
 //! While one database is down, the accounts of the others notice nothing.
 //!
-//! Promise: a number that is judged is compared with one of the same requests of the same clients at
-//! the same replicas, moments before. No other fault is made meanwhile.
+//! Promise: a number that is judged is compared with one of the same requests of the same clients
+//! at the same replicas, moments before. No other fault is made meanwhile.
 
 use std::{
     fmt,
@@ -27,8 +27,8 @@ use crate::{
 /// How long the requests are measured before, at least.
 const UNDISTURBED: Duration = Duration::from_secs(4);
 
-/// How long a database is down, at least: longer than a server believes what it knows of an API key, so that
-/// each key is looked up once more meanwhile.
+/// How long a database is down, at least: longer than a server believes what it knows of an API
+/// key, so that each key is looked up once more meanwhile.
 const DOWN: Duration = Duration::from_secs(7);
 
 /// How long its accounts may wait for it to be back.
@@ -49,9 +49,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// How many times slower the 99th percentile may be.
 const SLOWER_MAX: u32 = 3;
 
-/// What it may be slower besides. Other processes of the machine make a request wait for a few tenths
-/// of a second now and then. What waits for a database that is down waits longer: the shortest limit
-/// is `POOL_WAIT`, a second.
+/// What it may be slower besides. Other processes of the machine make a request wait for a few
+/// tenths of a second now and then. What waits for a database that is down waits longer: the
+/// shortest limit is `POOL_WAIT`, a second.
 const SLOWER_BY: Duration = Duration::from_millis(500);
 
 /// How a database is down.
@@ -194,7 +194,8 @@ impl Clients<'_> {
         }
     }
 
-    /// A steady load of all accounts. Returns how long each request of those took that live elsewhere.
+    /// A steady load of all accounts. Returns how long each request of those took that live
+    /// elsewhere.
     async fn ask(&self, when: &str, long: Duration) -> Vec<Duration> {
         let began = Instant::now();
         let times = Mutex::new(Vec::new());

@@ -380,8 +380,8 @@ pub(crate) async fn usage(world: &World, history: &History) -> bool {
 }
 
 /// What a start says that gives up on a database. Faults of several databases overlap, so one may
-/// be away for longer than a start waits, or go between two of its looks. A supervisor starts such a
-/// process again.
+/// be away for longer than a start waits, or go between two of its looks. A supervisor starts such
+/// a process again.
 const GIVES_UP: [&str; 2] = [
     "the database doesn't answer: ",
     "the database accepts connections but said nothing",
@@ -405,8 +405,8 @@ pub(crate) fn processes_lived(world: &World, history: &History) {
     }
 }
 
-/// Every event that an account of this database wanted has a delivery and was received with a valid signature, and
-/// nothing else was received.
+/// Every event that an account of this database wanted has a delivery and was received with a valid
+/// signature, and nothing else was received.
 pub(crate) async fn deliveries(
     world: &World,
     pool: &PgPool,
