@@ -50,8 +50,10 @@ enum Meanwhile {
     Killed,
 }
 
-const MEANWHILE: [Meanwhile; 4] = [
+/// One of them is there twice: of all, only a cancellation is answered with "ok".
+const MEANWHILE: [Meanwhile; 5] = [
     Meanwhile::Nothing,
+    Meanwhile::Canceled,
     Meanwhile::Canceled,
     Meanwhile::Ended,
     Meanwhile::Restarted,
@@ -60,7 +62,7 @@ const MEANWHILE: [Meanwhile; 4] = [
 /// The primary ends and the standby takes over: at once, or after it was cut off for a while.
 pub(crate) async fn fail_over(world: &World, random: &mut ChaCha12Rng) -> Option<String> {
     let pair = world.cluster.pair()?;
-    let meanwhile = match random.random_ratio(1, 2) {
+    let meanwhile = match random.random_ratio(2, 3) {
         true => Some(*MEANWHILE.choose(random)?),
         false => None,
     };
@@ -129,8 +131,6 @@ async fn cut_off(world: &World, pair: &Pair, meanwhile: Meanwhile, random: &mut 
     let done = match meanwhile {
         Meanwhile::Nothing => Ok(()),
         Meanwhile::Canceled => {
-            // Only those of requests. A worker takes its COMMIT's word, and would send an event
-            // that is lost.
             end_waits(world, CANCEL, random).await;
             Ok(())
         }
@@ -151,7 +151,7 @@ async fn cut_off(world: &World, pair: &Pair, meanwhile: Meanwhile, random: &mut 
 }
 
 const CANCEL: &str = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity
-    WHERE datname = $1 AND wait_event = 'SyncRep' AND query LIKE 'RELEASE SAVEPOINT batch%'";
+    WHERE datname = $1 AND wait_event = 'SyncRep'";
 
 const END: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE datname = $1 AND wait_event = 'SyncRep'";
