@@ -130,22 +130,28 @@ test('a body that stalls is 408 and retried by the SDK', async (t) => {
 });
 
 test('a busy resource is 409 and retried by the SDK', async (t) => {
+  // On a busy machine, a payment may be over before an update has waited its second.
+  const statuses = await eventually('an update meets a payment', () => updateBusyOrder(t));
+  assert.equal(statuses.at(-1), 200);
+});
+
+// The statuses of an update, if the first one is 409.
+async function updateBusyOrder(t) {
   const item = { quantity: 1, unit_amount: 2000 };
   const made = await client().rawRequest('POST', '/v1/orders', { currency: 'usd', items: [item] });
   const [path, idempotencyKey] = [`/v1/orders/${made.id}`, unique('key')];
   const network = await Network.start({});
   t.after(() => network.close());
+  const patient = client(network.url, { maxNetworkRetries: 4 });
   // The payment locks its order for two seconds, longer than an update waits for it.
   const slow = { source: 'tok_slow' };
   const paid = client().rawRequest('POST', `${path}/pay`, slow, { idempotencyKey });
   await eventually('the payment is under way', () => isInFlight(idempotencyKey));
-  const patient = client(network.url, { maxNetworkRetries: 4 });
   const updated = await patient.rawRequest('POST', path, { metadata: { channel: 'web' } });
   assert.equal((await paid).status, 'paid');
-  assert.equal(network.statuses[0], 409);
-  assert.equal(network.statuses.at(-1), 200);
   assert.deepEqual([updated.status, updated.metadata.channel], ['paid', 'web']);
-});
+  return network.statuses[0] === 409 && network.statuses;
+}
 
 test('an outage frees the key for the retry', async (t) => {
   const [parameters, options] = [order(), { idempotencyKey: unique('key') }];
