@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rand::{RngExt, seq::IndexedRandom};
 use rand_chacha::ChaCha12Rng;
+use sqlx::AssertSqlSafe;
 
 use crate::{
     cluster::DATABASE,
@@ -50,7 +51,7 @@ enum Meanwhile {
     Killed,
 }
 
-/// One of them is there twice: of all, only a cancellation is answered with "ok".
+/// A cancellation is twice as likely as each of the others, because only it is answered with "ok".
 const MEANWHILE: [Meanwhile; 5] = [
     Meanwhile::Nothing,
     Meanwhile::Canceled,
@@ -131,11 +132,11 @@ async fn cut_off(world: &World, pair: &Pair, meanwhile: Meanwhile, random: &mut 
     let done = match meanwhile {
         Meanwhile::Nothing => Ok(()),
         Meanwhile::Canceled => {
-            end_waits(world, CANCEL, random).await;
+            end_waits(world, "pg_cancel_backend", random).await;
             Ok(())
         }
         Meanwhile::Ended => {
-            end_waits(world, END, random).await;
+            end_waits(world, "pg_terminate_backend", random).await;
             Ok(())
         }
         Meanwhile::Restarted => pair.restart_primary().await,
@@ -150,17 +151,16 @@ async fn cut_off(world: &World, pair: &Pair, meanwhile: Meanwhile, random: &mut 
     pair.link().inject(NetworkFault::Cut);
 }
 
-const CANCEL: &str = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity
-    WHERE datname = $1 AND wait_event = 'SyncRep'";
-
-const END: &str = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-    WHERE datname = $1 AND wait_event = 'SyncRep'";
-
-/// Ends waits for the standby, several times.
-async fn end_waits(world: &World, how: &'static str, random: &mut ChaCha12Rng) {
+/// Ends waits for the standby, several times, with a function of PostgreSQL that takes a session.
+async fn end_waits(world: &World, function: &str, random: &mut ChaCha12Rng) {
+    let query = format!(
+        "SELECT {function}(pid) FROM pg_stat_activity
+          WHERE datname = $1 AND wait_event = 'SyncRep'"
+    );
     for _ in 0..random.random_range(1..5) {
         if let Some(mut session) = session(&world.cluster).await {
-            let ended = sqlx::query(how).bind(DATABASE).execute(&mut session);
+            let query = AssertSqlSafe(query.as_str());
+            let ended = sqlx::query(query).bind(DATABASE).execute(&mut session);
             let _ = tokio::time::timeout(Duration::from_secs(2), ended).await;
         }
         pause(random, 50, 400).await;
