@@ -67,8 +67,8 @@ impl Claim {
         }
     }
 
-    /// Whether it is what a committed row says. Where the session has ended whose COMMIT waited for
-    /// a standby, this server alone has that row. Nothing is answered before [`Claim::end`].
+    /// Whether it is what a committed row says. If the session of its COMMIT ended while it waited
+    /// for a standby, only this server may have it. Nothing is answered before [`Claim::end`].
     pub(crate) fn is_read(&self) -> bool {
         matches!(self, Self::Completed(_) | Self::Unfinished(_))
     }
@@ -85,14 +85,15 @@ impl Claim {
     /// to: a claim whose wait is over then says nothing about its key.
     pub(crate) async fn release(self, mut connection: GuardedConnection) -> Result<Self, Failure> {
         if matches!(self, Self::HeldElsewhere) {
-            // Statements that are sent together are a transaction, which their end closes.
+            // One message is one transaction, which PostgreSQL ends by itself.
             let lock = "LOCK TABLE idempotency_keys IN ROW EXCLUSIVE MODE NOWAIT; SELECT 1";
             if let Err(error) = sqlx::raw_sql(lock).execute(&mut *connection).await {
                 if sqlstate(&error).is_none_or(|code| code != "55P03") {
                     return Err(error.into());
                 }
                 connection.release();
-                let cause = "another session locks the whole table idempotency_keys";
+                let cause =
+                    "another session locks the whole table idempotency_keys, as a migration does";
                 return Err(Failure::unavailable(cause));
             }
         }

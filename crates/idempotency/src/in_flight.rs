@@ -133,9 +133,8 @@ pub(crate) struct Leadership {
 }
 
 impl Leadership {
-    /// Tells the followers how far it is: once it has ended, nothing more.
-    ///
-    /// A batch may go on after its members were told that it is stuck: what is done stays done.
+    /// Tells the followers how far it is. A batch may go on after its members were told that it is
+    /// stuck: what is done stays done.
     pub(crate) fn advance(&self, progress: Progress) {
         self.progress.send_if_modified(|current| {
             let goes_on = !matches!(current, Progress::Done(_));
