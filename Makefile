@@ -31,6 +31,8 @@ export RUST_TEST_THREADS ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 test: ## run all tests against a private PostgreSQL
 	@scripts/install-postgres
 	@scripts/install-prometheus
+	@# A part of the tests asks Cargo about packages that only other parts of the workspace use.
+	cargo fetch --locked
 	cargo test --locked -- --skip docs::copied_crates
 	@# They compile and test crates by themselves, which would keep the machine from the others.
 	cargo test --locked --test api -- docs::copied_crates

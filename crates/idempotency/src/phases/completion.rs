@@ -10,7 +10,8 @@ use tokio::time::Instant;
 
 use super::{
     COMPLETION_RESERVE, CallAnswer, CallOutcome, CompletionOutcome, ExternalEffect, LeaseSettings,
-    LeasedOperation, Phases, in_doubt, lease,
+    LeasedOperation, Phases, in_doubt,
+    lease::{self, Lease},
 };
 use crate::{
     Failure, FailureKind, RunAgain,
@@ -25,6 +26,10 @@ use crate::{
 /// attempts, and long enough for a server that restarts.
 const REWRITE_PAUSE_MIN: Duration = Duration::from_millis(20);
 const REWRITE_PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// How long the attempt to give a lease back may take: the client waits for it, after the database
+/// deadline.
+const GIVE_BACK_LIMIT: Duration = Duration::from_secs(1);
 
 /// Opens the transaction, which is tried again where a row stays locked: a connection is not held
 /// meanwhile.
@@ -78,8 +83,14 @@ impl<E: ExternalEffect> Phases<E> {
                 }
                 completed
             }
-            // The lease runs out, and the process that takes over asks under the same key again.
-            Err(failure) => CompletionOutcome::Failed(in_doubt(failure)),
+            // The process that takes over asks under the same key again. After a defect, it would
+            // fail again, so it waits until the lease runs out.
+            Err(failure) => {
+                if failure.kind != FailureKind::Internal {
+                    self.return_unwritten(&leased.lease).await;
+                }
+                CompletionOutcome::Failed(in_doubt(failure))
+            }
         }
     }
 
@@ -129,6 +140,31 @@ impl<E: ExternalEffect> Phases<E> {
                 let late = "the database deadline is over before the outcome was written";
                 Err(Failure::unavailable(late))
             })
+    }
+
+    /// Gives the lease back after its holder could not write in time, such as because rows stayed
+    /// locked: no process works on the key any more, and without this, every retry would get 409
+    /// until the lease runs out. If this fails too, that is what happens.
+    async fn return_unwritten(&self, lease: &Lease) {
+        let returned = async {
+            let mut connection = self.idempotency.pool.acquire(lease.account_id).await?;
+            let mut tx = connection.open(BEGIN).await?;
+            // A COMMIT that was not acknowledged may have ended the lease.
+            if lease::hold(&mut tx, lease).await? {
+                lease::give_back(&mut tx, lease).await?;
+            }
+            commit(tx).await?;
+            connection.release();
+            Ok::<_, Failure>(())
+        };
+        let operation = lease.operation;
+        match tokio::time::timeout(GIVE_BACK_LIMIT, returned).await {
+            Ok(Ok(())) => {}
+            Ok(Err(Failure { cause, .. })) => {
+                tracing::warn!(%operation, %cause, "the lease could not be given back");
+            }
+            Err(_) => tracing::warn!(%operation, "the lease could not be given back in time"),
+        }
     }
 
     /// The last transaction: only where the lease is still this holder's.

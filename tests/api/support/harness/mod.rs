@@ -27,8 +27,9 @@ pub const KEYS_IN_FLIGHT: &str = "
       FULL JOIN (SELECT account_id, key FROM idempotency_keys WHERE status IS NULL) AS unfinished
      USING (account_id, key)";
 
-/// Any wait for a condition ends here, as a failure.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+/// Any wait for a condition ends here, as a failure. It is longer than a lease, for which retries
+/// may get 409, and than all deadlines of a request on a machine that is busy with other tests.
+pub const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Every request has a transaction of its own.
 pub const ALONE: (&str, &str) = ("BATCH", "off");
