@@ -55,8 +55,7 @@ impl Origin {
         Ok(webhooks::emit(tx, &[event]).await?)
     }
 
-    /// Writes the event of a change, with what changed: `before` and `after` are the views of what
-    /// it happened to.
+    /// Writes the event of a change, as [`Self::change`] makes it.
     pub(super) async fn emit_change<T: Serialize>(
         &self,
         tx: &mut PgConnection,
@@ -64,12 +63,23 @@ impl Origin {
         before: &T,
         after: &T,
     ) -> Result<(), Rejection> {
+        let event = self.change(event_type, before, after)?;
+        Ok(webhooks::emit(tx, &[event]).await?)
+    }
+
+    /// The event of a change that is to be written, with what changed: `before` and `after` are the
+    /// views of what it happened to.
+    pub(super) fn change<T: Serialize>(
+        &self,
+        event_type: EventType,
+        before: &T,
+        after: &T,
+    ) -> Result<NewEvent, Rejection> {
         let changed = webhooks::previous_attributes(before, after).map_err(Failure::internal)?;
-        let event = NewEvent {
+        Ok(NewEvent {
             previous_attributes: Some(changed),
             ..self.new_event(event_type, after)?
-        };
-        Ok(webhooks::emit(tx, &[event]).await?)
+        })
     }
 
     /// An event that is to be written; `object` is the view of what it happened to.
@@ -80,7 +90,7 @@ impl Origin {
     ) -> Result<NewEvent, Rejection> {
         debug_assert!(
             !event_type.is_change(),
-            "emit_change tells what changed of {event_type:?}"
+            "change tells what changed of {event_type:?}"
         );
         self.new_event(event_type, object)
     }

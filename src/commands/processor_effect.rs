@@ -146,7 +146,7 @@ impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
         }
         match &operation.effect.ask {
             Ask::Authorize(authorization) => {
-                create_charge::release(tx, account, authorization).await?;
+                store::charges::delete_pending(tx, account, authorization.charge).await?;
             }
             Ask::Refund(request) => create_refund::release(tx, account, request).await?,
             // A capture reserves nothing.

@@ -25,7 +25,10 @@ macro_rules! event_types {
             /// Whether its event tells what the object was before.
             pub fn is_change(self) -> bool {
                 self.as_str().ends_with(".updated")
-                    || matches!(self, Self::ChargeCaptured | Self::ChargeRefunded)
+                    || matches!(
+                        self,
+                        Self::ChargeCaptured | Self::ChargeRefunded | Self::PaymentMethodDetached
+                    )
             }
 
             /// What happened, in a sentence.

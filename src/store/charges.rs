@@ -328,25 +328,25 @@ pub async fn complete(
     .try_into()
 }
 
-/// Forgets a pending charge that the processor was never asked for; fails if it isn't pending.
-/// Locks it.
+/// Forgets a pending charge that the processor was never asked for, and returns the method of an
+/// intent's charge; fails if it isn't pending. Locks it.
 pub async fn delete_pending(
     tx: &mut PgConnection,
     account_id: AccountId,
     id: ChargeId,
-) -> Result<(), sqlx::Error> {
-    sqlx::query!(
+) -> Result<Option<PaymentMethodId>, sqlx::Error> {
+    let method = sqlx::query_scalar!(
         "
         DELETE FROM charges
          WHERE account_id = $1 AND id = $2 AND status = 'pending'
-        RETURNING id
+        RETURNING payment_method_id
         ",
         account_id.0,
         id.0,
     )
     .fetch_one(tx)
     .await?;
-    Ok(())
+    Ok(method.map(PaymentMethodId))
 }
 
 reads_by_id! {

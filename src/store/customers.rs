@@ -175,26 +175,29 @@ pub async fn delete(
     .transpose()
 }
 
-/// Takes a method away as its customer's default, if it was that. Locks the customer.
+/// Takes a method away as its customer's default, and returns the customer; `None` if it wasn't
+/// that. Locks the customer.
 pub async fn forget_default(
     tx: &mut PgConnection,
     account_id: AccountId,
     id: CustomerId,
     method: PaymentMethodId,
-) -> Result<(), sqlx::Error> {
-    sqlx::query!(
+) -> Result<Option<Customer>, sqlx::Error> {
+    customer_rows!(
         "
         UPDATE customers
            SET default_payment_method_id = NULL
          WHERE account_id = $1 AND id = $2 AND default_payment_method_id = $3
-        ",
+        RETURNING",
+        "",
         account_id.0,
         id.0,
         method.0,
     )
-    .execute(tx)
-    .await?;
-    Ok(())
+    .fetch_optional(tx)
+    .await?
+    .map(Customer::try_from)
+    .transpose()
 }
 
 /// One page of the account's customers that exist, those with exactly this e-mail address if one is

@@ -14,7 +14,8 @@ use sqlx::{PgConnection, Row, error::BoxDynError, postgres::types::PgInterval};
 use uuid::Uuid;
 
 use crate::domain::ids::{
-    AccountId, ChargeId, CheckoutId, EventId, OrderId, PaymentIntentId, RefundId, WebhookDeliveryId,
+    AccountId, ChargeId, CheckoutId, EventId, OrderId, PaymentIntentId, PaymentMethodId, RefundId,
+    WebhookDeliveryId,
 };
 
 /// Violations of one invariant that are returned; the statements ask for one more.
@@ -265,6 +266,36 @@ pub const INVARIANTS: &[Invariant] = &[
               WHERE intent.status = 'processing' AND operation.id IS NULL"
         ),
         show: |id| PaymentIntentId(id).to_string(),
+    },
+    Invariant {
+        name: "methods_pay_once_or_for_one_customer",
+        promise: "a payment method pays once, or only for the customer that it belongs to, and is used up when it paid for none",
+        sql: statement!(
+            "SELECT method.account_id, method.id, NULL::text,
+                    format('%s of its charges are pending, %s succeeded, and %s of both are a customer''s',
+                           paid.pending, paid.succeeded, paid.of_customers)
+               FROM payment_methods AS method
+               JOIN (SELECT charge.account_id, charge.payment_method_id,
+                            count(*) FILTER (WHERE charge.status = 'pending') AS pending,
+                            count(*) FILTER (WHERE charge.status = 'succeeded') AS succeeded,
+                            count(intent.customer_id) AS of_customers,
+                            min(intent.customer_id::text) AS one, max(intent.customer_id::text) AS other
+                       FROM charges AS charge
+                       JOIN payment_intents AS intent
+                         ON intent.account_id = charge.account_id
+                        AND intent.id = charge.payment_intent_id
+                      WHERE charge.status IN ('pending', 'succeeded')
+                      GROUP BY charge.account_id, charge.payment_method_id) AS paid
+                 ON paid.account_id = method.account_id AND paid.payment_method_id = method.id
+              WHERE CASE
+                    WHEN method.customer_id IS NULL AND method.detached_at IS NULL
+                    THEN paid.pending + paid.succeeded > 1
+                         OR (paid.succeeded > 0 AND method.used_up_at IS NULL)
+                    ELSE paid.of_customers < paid.pending + paid.succeeded
+                         OR paid.one <> paid.other OR paid.one <> method.customer_id::text
+                    END"
+        ),
+        show: |id| PaymentMethodId(id).to_string(),
     },
     Invariant {
         name: "checkouts_all_or_nothing",

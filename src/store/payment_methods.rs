@@ -14,7 +14,7 @@ use super::{
 };
 use crate::domain::{
     charge::KeptCard,
-    ids::{AccountId, CustomerId, PaymentMethodId},
+    ids::{AccountId, ChargeId, CustomerId, PaymentMethodId},
     metadata::Metadata,
     payment_method::{AllowRedisplay, Attachment, NewPaymentMethod, PaymentMethod},
     test_cards,
@@ -37,6 +37,7 @@ struct PaymentMethodRow {
     is_set_up: bool,
     is_used_up: bool,
     metadata: Json<Metadata>,
+    was_asked: bool,
 }
 
 impl TryFrom<PaymentMethodRow> for PaymentMethod {
@@ -62,6 +63,7 @@ impl TryFrom<PaymentMethodRow> for PaymentMethod {
             fingerprint: row.card_fingerprint,
             has_cvc: row.card_has_cvc,
             set_up: row.is_set_up,
+            was_asked: row.was_asked,
             billing: row.billing_details.0.into(),
             allow_redisplay: AllowRedisplay::parse(&row.allow_redisplay)
                 .ok_or_else(|| unknown("allow_redisplay"))?,
@@ -83,7 +85,7 @@ macro_rules! method_rows {
                   card_last4, card_token, created_at, customer_id,
                   detached_at IS NOT NULL AS "is_detached!", is_set_up,
                   used_up_at IS NOT NULL AS "is_used_up!",
-                  metadata AS "metadata: Json<Metadata>"
+                  metadata AS "metadata: Json<Metadata>", asked_charge_id IS NOT NULL AS "was_asked!"
                   "#
                 + $after $(+ $more)*,
             $($argument),+
@@ -195,6 +197,56 @@ pub async fn update(
     .fetch_one(tx)
     .await?
     .try_into()
+}
+
+/// Holds a new method, which the caller has locked, for a pending charge. `is_made_for_it`: the
+/// method is made in this transaction, and [`forget_made_for`] undoes that.
+///
+/// The row names the charge for good, so that no answer and no release has to write here:
+/// [`PaymentMethod::may_be_held`] tells when to look for a pending charge.
+pub async fn hold(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: PaymentMethodId,
+    charge: ChargeId,
+    is_made_for_it: bool,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "
+        UPDATE payment_methods
+           SET asked_charge_id = $3, is_made_for_asked_charge = $4
+         WHERE account_id = $1 AND id = $2
+        ",
+        account_id.0,
+        id.0,
+        charge.0,
+        is_made_for_it,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// Forgets a method that was made for a charge that was never executed, after the charge and its
+/// new intent are forgotten. Leaves any other method. Locks it.
+pub async fn forget_made_for(
+    tx: &mut PgConnection,
+    account_id: AccountId,
+    id: PaymentMethodId,
+    charge: ChargeId,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "
+        DELETE FROM payment_methods
+         WHERE account_id = $1 AND id = $2 AND asked_charge_id = $3 AND is_made_for_asked_charge
+        ",
+        account_id.0,
+        id.0,
+        charge.0,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
 }
 
 /// How many methods a customer has. Takes no lock: the caller holds the customer's, without which

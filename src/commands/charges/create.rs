@@ -22,7 +22,7 @@ use crate::{
     domain::{
         charge::{Authorization, Charge, NewCharge},
         event::EventType,
-        ids::{AccountId, ChargeId},
+        ids::ChargeId,
         operation::{Answer, Ask, CardAuthorization, Effect, Operation, Verb},
     },
     idempotency::{Begin, BeginOutcome, Decide, Decision, Failure, Rejection, Reply},
@@ -141,15 +141,6 @@ pub(in crate::commands) async fn record_answer(
     } = *authorization;
     let charge = store::charges::complete(tx, account, charge, said, capture, processor).await?;
     Ok((charge, said))
-}
-
-/// Deletes the pending charge of an authorization that was never executed.
-pub(in crate::commands) async fn release(
-    tx: &mut PgConnection,
-    account: AccountId,
-    authorization: &CardAuthorization,
-) -> Result<(), sqlx::Error> {
-    store::charges::delete_pending(tx, account, authorization.charge).await
 }
 
 /// The event of the processor's answer, with what it shows, and the reply. No refund and no intent

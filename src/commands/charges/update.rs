@@ -4,6 +4,7 @@
 //! Writes   description, receipt_email, metadata
 //! Emits    charge.updated, if anything changed
 //! Refuses  parameters that are unknown or wrong
+//! Fails    while the processor is asked for the charge
 
 use charge_once_strict_params::Params;
 use sqlx::PgConnection;
@@ -13,8 +14,8 @@ use crate::commands::{
     replies::{OK, checked, missing},
 };
 use crate::{
-    domain::{event::EventType, ids::ChargeId},
-    idempotency::{Command, Rejection, Reply},
+    domain::{charge::ChargeStatus, event::EventType, ids::ChargeId},
+    idempotency::{Command, Failure, Rejection, Reply},
     store,
     wire::{
         charges::{ChargeView, UpdateChargeParams},
@@ -40,6 +41,11 @@ impl Command for UpdateCharge {
         let before = store::charges::lock(tx, account, id)
             .await?
             .ok_or_else(|| missing("id", ChargeId::PREFIX))?;
+        // If its processor was never asked, the charge is deleted, and this update with it.
+        if before.status == ChargeStatus::Pending {
+            let busy = "the processor is asked for the charge";
+            return Err(Rejection::Failed(Failure::busy(busy)));
+        }
         let mut charge = before.clone();
         charge.description = update.description.apply(charge.description);
         charge.receipt_email = update.receipt_email.apply(charge.receipt_email);

@@ -2,14 +2,18 @@
 //!
 //! Locks    the customer's payment methods, then the customer
 //! Writes   the end of the methods, and of the customer
-//! Emits    payment_method.detached for each method, customer.deleted
+//! Emits    payment_method.detached for each method, with whose it was; customer.deleted
 //! Refuses  a customer who was deleted, or never was
 
 use sqlx::PgConnection;
 
 use crate::commands::Origin;
 use crate::{
-    domain::{event::EventType, ids::CustomerId, payment_method::PaymentMethod},
+    domain::{
+        event::EventType,
+        ids::CustomerId,
+        payment_method::{Attachment, PaymentMethod},
+    },
     idempotency::Rejection,
     store,
     webhooks::{self, NewEvent},
@@ -31,7 +35,7 @@ pub async fn delete_customer(
     // Methods that were attached before the customer's row was locked. From now on none is: an
     // attachment waits for that lock, and then finds that the customer was deleted.
     detached.extend(store::payment_methods::detach_all(tx, account, id).await?);
-    let events = events(origin, &detached, &CustomerView::from(&customer));
+    let events = events(origin, detached, id, &CustomerView::from(&customer));
     // Views are always JSON.
     let events = events.map_err(|_| sqlx::Error::Encode("a view is no JSON".into()))?;
     webhooks::emit(tx, &events).await?;
@@ -40,14 +44,22 @@ pub async fn delete_customer(
 
 fn events(
     origin: &Origin,
-    detached: &[PaymentMethod],
+    detached: Vec<PaymentMethod>,
+    id: CustomerId,
     customer: &CustomerView,
 ) -> Result<Vec<NewEvent>, Rejection> {
-    let of_method = |method: &PaymentMethod| {
-        let view = PaymentMethodView::from(method);
-        origin.event(EventType::PaymentMethodDetached, &view)
+    let of_method = |method: PaymentMethod| {
+        let view = PaymentMethodView::from(&method);
+        let before = PaymentMethod {
+            attachment: Attachment::To(id),
+            ..method
+        };
+        origin.change(EventType::PaymentMethodDetached, &(&before).into(), &view)
     };
-    let mut events: Vec<NewEvent> = detached.iter().map(of_method).collect::<Result<_, _>>()?;
+    let mut events: Vec<NewEvent> = detached
+        .into_iter()
+        .map(of_method)
+        .collect::<Result<_, _>>()?;
     events.push(origin.event(EventType::CustomerDeleted, customer)?);
     Ok(events)
 }

@@ -11,7 +11,7 @@ use sqlx::PgConnection;
 
 use crate::commands::{
     Origin,
-    payment_methods::given::find_customer,
+    payment_methods::given::{find_customer, must_be_free},
     replies::{OK, checked, missing},
 };
 use crate::{
@@ -46,8 +46,12 @@ impl UpdateCustomer {
         customer: CustomerId,
         method: PaymentMethodId,
     ) -> Result<(), Rejection> {
-        find_customer(tx, self.origin.account, Some(customer), "id").await?;
-        let method = store::payment_methods::lock(tx, self.origin.account, method).await?;
+        let (origin, account) = (&self.origin, self.origin.account);
+        find_customer(tx, account, Some(customer), "id").await?;
+        let method = store::payment_methods::lock(tx, account, method).await?;
+        if let Some(method) = &method {
+            must_be_free(origin, tx, method).await?;
+        }
         match method.and_then(|method| method.customer()) {
             Some(owner) if owner == customer => Ok(()),
             Some(_) | None => Err(not_their_method().into()),

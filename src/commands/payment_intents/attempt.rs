@@ -48,6 +48,8 @@ pub(super) struct PaymentAttempt {
     pub intent: PaymentIntent,
     /// What is to be charged.
     pub method: PaymentMethod,
+    /// The request made the method.
+    pub makes_method: bool,
     /// What the reply shows whole.
     pub expand: Expansion,
 }
@@ -117,8 +119,12 @@ impl PaymentAttempt {
         tx: &mut PgConnection,
         operation: Uuid,
     ) -> Result<BeginOutcome, Rejection> {
-        self.must_be_free(origin, tx).await?;
+        let account = origin.account;
         let charge = self.write_charge(origin, tx, None).await?;
+        if self.method.attachment == Attachment::New {
+            let (method, is_made_for_it) = (self.method.id, self.makes_method);
+            store::payment_methods::hold(tx, account, method, charge.id, is_made_for_it).await?;
+        }
         let ask = Ask::Authorize(CardAuthorization::of(charge.id, &self.new_charge()));
         let Self {
             verb,
@@ -126,27 +132,15 @@ impl PaymentAttempt {
             expand,
             ..
         } = self;
-        store::payment_intents::remember(tx, origin.account, intent.id).await?;
+        store::payment_intents::remember(tx, account, intent.id).await?;
         let intent = intent.processing(charge.id);
-        let intent = store::payment_intents::update(tx, origin.account, &intent).await?;
+        let intent = store::payment_intents::update(tx, account, &intent).await?;
         let effect = Effect {
             intent: Some(intent.id),
             expand,
             ..Effect::of(verb, ask)
         };
         origin.begin_effect(tx, operation, effect).await
-    }
-
-    /// A method without a customer pays once. While the processor is asked about it for another
-    /// intent, it is not known whether it has.
-    async fn must_be_free(&self, origin: &Origin, tx: &mut PgConnection) -> Result<(), Rejection> {
-        let method = &self.method;
-        let pays_once = method.attachment == Attachment::New;
-        if pays_once && store::charges::is_pending_with(tx, origin.account, method.id).await? {
-            let busy = "another payment with this method has no answer yet";
-            return Err(Rejection::Failed(Failure::busy(busy)));
-        }
-        Ok(())
     }
 
     fn new_charge(&self) -> NewCharge {
@@ -205,6 +199,7 @@ impl PaymentAttempt {
             intent,
             method,
             expand,
+            ..
         } = self;
         let intent = intent.answered(method.id, charge.id, said, None);
         let kept_for = intent.keeps_method_for();

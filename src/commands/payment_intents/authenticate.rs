@@ -78,6 +78,7 @@ impl AuthenticateIntent {
             verb: Verb::AuthenticateIntent,
             intent,
             method,
+            makes_method: false,
             expand: Expansion::default(),
         };
         // It may have been detached, or used up, since the page was made.

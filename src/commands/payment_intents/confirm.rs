@@ -31,7 +31,10 @@ use crate::commands::{
 use crate::{
     domain::operation::Verb,
     idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
-    wire::payment_intents::{ConfirmPaymentIntentParams, must_be_possible},
+    wire::{
+        payment_intents::{ConfirmPaymentIntentParams, must_be_possible},
+        payment_methods::GivenMethod,
+    },
 };
 
 /// Confirms an intent.
@@ -63,6 +66,7 @@ impl ConfirmIntent {
         let terms = &mut intent.terms;
         terms.request_three_d_secure = three_d_secure.unwrap_or(terms.request_three_d_secure);
         must_be_possible(confirmation, terms, is_authenticated, return_url.as_deref())?;
+        let makes_method = matches!(given, Some(GivenMethod::New(_)));
         let method = match (given, terms.payment_method) {
             (Some(given), _) => take(origin, tx, given, sets_up(terms)).await?,
             (None, Some(id)) => lock_to_pay(origin, tx, Some(id), sets_up(terms)).await?,
@@ -77,6 +81,7 @@ impl ConfirmIntent {
             verb: Verb::ConfirmIntent,
             intent,
             method,
+            makes_method,
             expand,
         };
         attempt.confirm(origin, tx, confirmation, page).await

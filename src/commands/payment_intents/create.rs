@@ -38,7 +38,7 @@ use crate::{
     wire::{
         error::{ApiError, ErrorCode},
         payment_intents::{CreatePaymentIntentParams, PaymentIntentView, must_be_possible},
-        payment_methods::refused,
+        payment_methods::{GivenMethod, refused},
     },
 };
 
@@ -129,6 +129,7 @@ impl CreateIntent {
         if let Some(confirmation) = confirmation {
             must_be_possible(confirmation, &terms, false, return_url.as_deref())?;
         }
+        let makes_method = matches!(given, Some(GivenMethod::New(_)));
         let method = match given {
             None => None,
             Some(given) => Some(take(origin, tx, given, sets_up(&terms)).await?),
@@ -152,6 +153,7 @@ impl CreateIntent {
             verb: Verb::CreateIntent,
             intent,
             method,
+            makes_method,
             expand,
         };
         attempt.confirm(origin, tx, confirmation, page).await

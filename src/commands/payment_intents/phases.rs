@@ -13,7 +13,7 @@ use super::{
 };
 use crate::commands::{
     Origin,
-    charges::create::{record_answer, release as release_charge},
+    charges::create::record_answer,
     payment_methods::given,
     refunds::create as refunds,
     replies::{STORED_DECLINE, error_reply},
@@ -63,13 +63,14 @@ async fn confirmed(
     let (charge, said) = record_answer(tx, operation, authorization, answer).await?;
     let lost = || Rejection::Failed(Failure::internal("an intent's charge has no method"));
     let method = charge.by_intent.as_ref().ok_or_else(lost)?.method;
-    let method = given::lock_to_pay(origin, tx, Some(method), sets_up(&intent.terms)).await?;
+    let method = given::lock_held(origin, tx, Some(method), sets_up(&intent.terms)).await?;
     let verb = operation.effect.verb;
     let asked = intent.clone();
     let attempt = PaymentAttempt {
         verb,
         intent,
         method,
+        makes_method: false,
         expand: expand.clone(),
     };
     let reply = attempt.answered(origin, tx, &charge, said).await?;
@@ -80,7 +81,7 @@ async fn confirmed(
 }
 
 /// Undoes what a verb wrote for an instruction that was never executed: the intent is as it was
-/// before, and a new one is forgotten.
+/// before, and a new one is forgotten. So is the method that came with the request.
 pub(in crate::commands) async fn release(
     tx: &mut PgConnection,
     operation: &Operation,
@@ -88,8 +89,10 @@ pub(in crate::commands) async fn release(
 ) -> Result<(), Rejection> {
     let account = operation.account;
     lock(tx, account, Some(intent)).await?;
+    let charge = operation.effect.ask.charge();
+    let mut method = None;
     match &operation.effect.ask {
-        Ask::Authorize(authorization) => release_charge(tx, account, authorization).await?,
+        Ask::Authorize(_) => method = store::charges::delete_pending(tx, account, charge).await?,
         Ask::Refund(request) => refunds::release(tx, account, request).await?,
         // A capture reserves nothing.
         Ask::Capture(_) => {}
@@ -98,6 +101,9 @@ pub(in crate::commands) async fn release(
         store::payment_intents::delete_processing(tx, account, intent).await?;
     } else {
         store::payment_intents::restore(tx, account, intent).await?;
+    }
+    if let Some(method) = method {
+        store::payment_methods::forget_made_for(tx, account, method, charge).await?;
     }
     Ok(())
 }

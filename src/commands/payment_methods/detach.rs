@@ -2,8 +2,9 @@
 //!
 //! Locks    the payment method, and its customer if it is their default
 //! Writes   the method's end; the customer's default
-//! Emits    payment_method.detached
+//! Emits    payment_method.detached, with whose it was; customer.updated, if it was their default
 //! Refuses  a method that is no customer's
+//! Fails    while a payment with a new method has no answer
 
 use charge_once_strict_params::Params;
 use sqlx::PgConnection;
@@ -15,13 +16,17 @@ use crate::commands::{
 };
 use crate::{
     domain::{
+        customer::Customer,
         event::EventType,
         ids::PaymentMethodId,
         payment_method::{Attachment, PaymentMethod},
     },
     idempotency::{Command, Rejection, Reply},
-    store,
-    wire::payment_methods::{DetachPaymentMethodParams, PaymentMethodView, refused},
+    store, webhooks,
+    wire::{
+        customers::CustomerView,
+        payment_methods::{DetachPaymentMethodParams, PaymentMethodView, refused},
+    },
 };
 
 /// Detaches a payment method.
@@ -42,16 +47,24 @@ impl Command for DetachPaymentMethod {
         let customer = before
             .must_be_attached()
             .map_err(|refusal| refused(refusal).with_param(None))?;
+        let was = PaymentMethodView::from(&before);
         let detached = PaymentMethod {
             attachment: Attachment::Detached,
             ..before
         };
         let method = store::payment_methods::update(tx, account, detached).await?;
-        store::customers::forget_default(tx, account, customer, method.id).await?;
         let view = PaymentMethodView::from(&method);
-        origin
-            .emit(tx, EventType::PaymentMethodDetached, &view)
-            .await?;
+        let mut events = vec![origin.change(EventType::PaymentMethodDetached, &was, &view)?];
+        let updated = store::customers::forget_default(tx, account, customer, method.id).await?;
+        if let Some(customer) = updated {
+            let after = CustomerView::from(&customer);
+            let before = CustomerView::from(&Customer {
+                default_payment_method: Some(method.id),
+                ..customer
+            });
+            events.push(origin.change(EventType::CustomerUpdated, &before, &after)?);
+        }
+        webhooks::emit(tx, &events).await?;
         origin.show(tx, OK, view.id, &method, &params.expand).await
     }
 }

@@ -46,10 +46,23 @@ pub(in crate::commands) async fn take(
     }
 }
 
-/// Reads and locks the method of a payment. A customer's method stays what it is, unless this
+/// Reads and locks the method of a payment, as [`lock_held`] does, and fails while another payment
+/// holds it.
+pub(in crate::commands) async fn lock_to_pay(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    id: Option<PaymentMethodId>,
+    changes_it: bool,
+) -> Result<PaymentMethod, Rejection> {
+    let method = lock_held(origin, tx, id, changes_it).await?;
+    must_be_free(origin, tx, &method).await?;
+    Ok(method)
+}
+
+/// Reads and locks the method of a payment that may hold it. A customer's method stays what it is, unless this
 /// payment `changes_it`. So such payments share its lock, and only a detachment and what else
 /// changes it wait for them. A new method pays once: its payments wait for each other.
-pub(in crate::commands) async fn lock_to_pay(
+pub(in crate::commands) async fn lock_held(
     origin: &Origin,
     tx: &mut PgConnection,
     id: Option<PaymentMethodId>,
@@ -66,11 +79,39 @@ pub(in crate::commands) async fn lock_to_pay(
             return Ok(ended);
         }
     }
-    lock(origin, tx, id, "payment_method").await
+    lock_named(origin, tx, id, "payment_method").await
 }
 
-/// Reads and locks the method that `param` names.
+/// Reads and locks the method that `param` names, and fails while a payment holds it.
 pub(in crate::commands) async fn lock(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    id: Option<PaymentMethodId>,
+    param: &str,
+) -> Result<PaymentMethod, Rejection> {
+    let method = lock_named(origin, tx, id, param).await?;
+    must_be_free(origin, tx, &method).await?;
+    Ok(method)
+}
+
+/// Fails while a processor is asked to charge a new method, which this transaction has locked. The
+/// answer decides whether it is used up, and whose it is, so no other verb may, whichever way this
+/// process runs.
+pub(in crate::commands) async fn must_be_free(
+    origin: &Origin,
+    tx: &mut PgConnection,
+    method: &PaymentMethod,
+) -> Result<(), Rejection> {
+    if method.may_be_held()
+        && store::charges::is_pending_with(tx, origin.account, method.id).await?
+    {
+        let busy = "a payment with this method has no answer yet";
+        return Err(Rejection::Failed(Failure::busy(busy)));
+    }
+    Ok(())
+}
+
+async fn lock_named(
     origin: &Origin,
     tx: &mut PgConnection,
     id: Option<PaymentMethodId>,

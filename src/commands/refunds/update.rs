@@ -4,6 +4,7 @@
 //! Writes   metadata
 //! Emits    refund.updated, if anything changed
 //! Refuses  parameters that are unknown or wrong
+//! Fails    while the processor is asked for the refund
 
 use charge_once_strict_params::Params;
 use sqlx::PgConnection;
@@ -13,8 +14,8 @@ use crate::commands::{
     replies::{OK, checked, missing},
 };
 use crate::{
-    domain::{event::EventType, ids::RefundId},
-    idempotency::{Command, Rejection, Reply},
+    domain::{event::EventType, ids::RefundId, refund::RefundStatus},
+    idempotency::{Command, Failure, Rejection, Reply},
     store,
     wire::{
         error::ApiError,
@@ -40,6 +41,11 @@ impl Command for UpdateRefund {
         let before = store::refunds::lock(tx, account, id)
             .await?
             .ok_or_else(|| missing("id", RefundId::PREFIX))?;
+        // If its processor was never asked, the refund is deleted, and this update with it.
+        if before.status == RefundStatus::Pending {
+            let busy = "the processor is asked for the refund";
+            return Err(Rejection::Failed(Failure::busy(busy)));
+        }
         let mut refund = before.clone();
         refund.metadata = update
             .metadata

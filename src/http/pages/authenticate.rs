@@ -6,11 +6,12 @@
 //! every later one leads to the same place. Neither the token nor an intent's secret is logged: a
 //! log line names the route by its pattern, and a request without an API key is in no request log.
 
-use std::sync::Arc;
-
 use actix_web::{
     HttpRequest, HttpResponse,
-    http::{StatusCode, header::LOCATION},
+    http::{
+        StatusCode,
+        header::{HeaderValue, LOCATION, REFRESH},
+    },
     web,
 };
 use charge_once_api_keys::names_of_accounts;
@@ -47,6 +48,8 @@ use crate::{
 const FORM_MAX_BYTES: usize = 1024;
 /// Of the hash that stands for a token in keys: as long as no other token has it.
 const HASH_CHARS: usize = 32;
+/// Seconds until a browser loads a page again that only waits.
+const RELOADS_AFTER: &str = "3";
 
 /// What the holder authenticates for.
 #[derive(Clone, Copy)]
@@ -104,7 +107,9 @@ impl PageAddress {
 enum FoundPage {
     /// A page that is waited for.
     Open(OpenPage),
-    /// A page that was answered, or whose answer is being written.
+    /// A page whose intent's money the processor is asked for. It may be waited for again.
+    Waiting,
+    /// A page that was answered.
     Answered,
     /// No page, or one that is not needed any more.
     None,
@@ -125,23 +130,27 @@ struct OpenPage {
     page: HolderPage,
 }
 
-/// Finds the page, if its intent waits for it. Takes no lock.
+/// Finds the page, if its intent waits for it, or may again. Takes no lock.
 fn find<'c>(
     connection: &'c mut PgConnection,
     account: AccountId,
     intent: HolderIntent,
     token: String,
-) -> Reading<'c, Option<OpenPage>> {
+) -> Reading<'c, Option<FoundPage>> {
     Box::pin(async move {
         let found = match intent {
             HolderIntent::Payment(id) => {
-                store::payment_intents::find(&mut *connection, account, id)
-                    .await?
-                    .filter(|intent| intent.may_authenticate())
-                    .map(|intent| {
-                        let terms = intent.terms;
-                        (intent.holder_page, terms.payment_method, Some(terms.amount))
-                    })
+                let found = store::payment_intents::find(&mut *connection, account, id).await?;
+                if let Some(intent) = &found
+                    && let Some(page) = &intent.holder_page
+                    && !intent.may_authenticate()
+                {
+                    return Ok(page.opens_with(&token).then_some(FoundPage::Waiting));
+                }
+                found.map(|intent| {
+                    let terms = intent.terms;
+                    (intent.holder_page, terms.payment_method, Some(terms.amount))
+                })
             }
             HolderIntent::Setup(id) => store::setup_intents::find(&mut *connection, account, id)
                 .await?
@@ -158,12 +167,12 @@ fn find<'c>(
             return Ok(None);
         };
         let mut names = names_of_accounts(connection, &[account.0]).await?;
-        Ok(Some(OpenPage {
+        Ok(Some(FoundPage::Open(OpenPage {
             merchant: names.remove(&account.0).unwrap_or_default(),
             amount,
             card: method.card,
             page,
-        }))
+        })))
     })
 }
 
@@ -184,7 +193,7 @@ async fn look_up(
     let found = app.database.snapshot(move |connection| {
         Box::pin(async move {
             if let Some(page) = find(&mut *connection, account, intent, token).await? {
-                return Ok(FoundPage::Open(page));
+                return Ok(page);
             }
             let is_answered = store::key_story::has_begun(connection, account, &key).await?;
             Ok(match is_answered {
@@ -212,6 +221,7 @@ pub(in crate::http) async fn show(
         page,
     } = match look_up(&app, &request, &asked, &work).await? {
         FoundPage::Open(page) => page,
+        FoundPage::Waiting => return Ok(wait(StatusCode::OK)),
         FoundPage::Answered => return Ok(not_needed()),
         FoundPage::None => return gone(&app, &request),
     };
@@ -293,7 +303,7 @@ pub(in crate::http) async fn end(
     }
     let ended = run(&app, asked, work, outcome).await;
     app.wake_webhooks.notify_one();
-    Ok(land(&*answered(ended)?))
+    answered(ended)
 }
 
 /// Ends the wait at most once. The intent's state is the guard, so an answer that comes when the
@@ -331,10 +341,13 @@ async fn run(app: &App, asked: PageAddress, work: Request, is_complete: bool) ->
     }
 }
 
-fn answered(outcome: Outcome) -> Result<Arc<Record>, HttpError> {
+fn answered(outcome: Outcome) -> Result<HttpResponse, HttpError> {
     match outcome {
-        Outcome::Stored { record, .. } => Ok(record),
-        Outcome::InUse => Err(HttpError::failed(FailureKind::Busy)),
+        Outcome::Stored { record, .. } => Ok(land(&record)),
+        Outcome::InUse => Ok(wait(StatusCode::CONFLICT)),
+        Outcome::Failed(failure) if failure.kind == FailureKind::Busy => {
+            Ok(wait(StatusCode::CONFLICT))
+        }
         Outcome::Failed(failure) => Err(HttpError::failed(failure.kind)),
         Outcome::Unfinished => Err(HttpError::failed_without_key(Failure::unsupported(
             format!("a holder's answer waits for a processor across a network, and {NO_PROCESSOR}"),
@@ -367,6 +380,18 @@ fn gone(app: &App, request: &HttpRequest) -> Result<HttpResponse, HttpError> {
 
 fn not_needed() -> HttpResponse {
     closing(StatusCode::GONE, "This page is no longer needed")
+}
+
+/// A page that can't be answered at the moment. Browsers load the address again by themselves, and
+/// then show the form or what has become of it.
+fn wait(status: StatusCode) -> HttpResponse {
+    let title = "Please wait";
+    let body = html! { p { "The payment is being processed. This page loads again by itself." } };
+    let mut response = LAYOUT.page(title, &of(title, &body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(REFRESH, HeaderValue::from_static(RELOADS_AFTER));
+    response
 }
 
 fn closing(status: StatusCode, title: &str) -> HttpResponse {

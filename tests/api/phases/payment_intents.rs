@@ -4,14 +4,16 @@
 use serde_json::{Value, json};
 
 use crate::support::{
-    harness::{Answer, eventually},
+    harness::{Answer, ServerProcess, eventually},
     holder_pages::{open, page_of, press},
     intents::{act, create, events, paid_with, path, retrieve, standing, terms_with},
     racers::{all_at_once, until_definite},
+    resources::{attach, customer, method},
     world::World,
 };
 
 const VISA: &str = "pm_card_visa";
+const METHODS: &str = "SELECT count(*) FROM payment_methods";
 
 /// The processor executes the next instruction and its answer is lost.
 async fn lose_the_answer(world: &World) {
@@ -128,10 +130,20 @@ async fn what_was_never_asked_leaves_the_intent_as_it_was_and_a_new_one_does_not
         client.post("/payment_intents", "new", &new).await.status,
         503
     );
-    let rows = "SELECT (SELECT count(*) FROM payment_intents) + (SELECT count(*) FROM charges)";
+    let rows = "SELECT (SELECT count(*) FROM payment_intents) + (SELECT count(*) FROM charges)
+                       + (SELECT count(*) FROM payment_methods)";
     assert_eq!(world.database.count(rows).await, 0);
 
     world.processor.reset_faults().await;
+    let card = json!({"type": "card", "card": {"token": "tok_outage"}});
+    let down = terms_with(json!({"confirm": true, "payment_method_data": card}));
+    for _ in 0..5 {
+        let tried = client.post("/payment_intents", "down", &down).await;
+        assert_eq!(tried.status, 503);
+    }
+    assert_eq!(world.database.count(rows).await, 0);
+
+    let kept = method(&client, "tok_visa").await;
     let declining = json!({"payment_method": "pm_card_chargeDeclined"});
     let declined = create(&client, json!({})).await.id();
     act(&client, &declined, "confirm", declining).await;
@@ -142,6 +154,11 @@ async fn what_was_never_asked_leaves_the_intent_as_it_was_and_a_new_one_does_not
     });
     for (id, verb, body) in [
         (declined, "confirm", confirm.clone()),
+        (
+            standing(&client, "requires_payment_method").await,
+            "confirm",
+            json!({"payment_method": kept}),
+        ),
         (
             standing(&client, "requires_action").await,
             "confirm",
@@ -159,6 +176,7 @@ async fn what_was_never_asked_leaves_the_intent_as_it_was_and_a_new_one_does_not
         ),
     ] {
         let before = client.get(&path(&id, "")).await;
+        let methods = world.database.count(METHODS).await;
         refuse(&world).await;
         let key = format!("{verb} {id}").replace(' ', "-");
         let refused = client.post(&path(&id, verb), &key, &body).await;
@@ -167,6 +185,7 @@ async fn what_was_never_asked_leaves_the_intent_as_it_was_and_a_new_one_does_not
         let shown = |answer: &Answer| String::from_utf8(answer.body.clone()).unwrap();
         let after = client.get(&path(&id, "")).await;
         assert_eq!(shown(&after), shown(&before), "{verb}");
+        assert_eq!(world.database.count(METHODS).await, methods, "{verb}");
         if let Some(action) = before.json()["next_action"]["redirect_to_url"]["url"].as_str() {
             assert_eq!(open(action).await.status, 200);
         }
@@ -178,27 +197,96 @@ async fn what_was_never_asked_leaves_the_intent_as_it_was_and_a_new_one_does_not
 }
 
 #[tokio::test]
-async fn a_method_without_a_customer_pays_once_while_an_answer_is_out() {
+async fn no_verb_takes_a_new_method_while_the_processor_is_asked_to_charge_it() {
     let world = World::new().await;
     let client = world.client();
-    let method = json!({"type": "card", "card": {"token": "tok_visa"}});
-    let method = client.post_new("/payment_methods", &method).await.id();
-    let body = json!({"payment_method": method});
+    // Asks no processor, on the same database.
+    let simulating = ServerProcess::start(&world.database, &[]);
+    let ann = customer(&client).await;
+    // Asks its holder on a page, if the holder is there.
+    let method = method(&client, "tok_authenticationRequiredSetupForOffSession").await;
+    let named = json!({"payment_method": method});
+    let setup =
+        json!({"payment_method_types": ["card"], "confirm": true, "payment_method": method});
+    let mut pages = vec![page_of(&client.post_new("/setup_intents", &setup).await)];
+    let waiting = paid_with(&client, &method, json!({})).await;
+    pages.push(page_of(&waiting));
     let (first, second) = (
         create(&client, json!({})).await.id(),
         create(&client, json!({})).await.id(),
     );
+    let begun = client
+        .post_new("/setup_intents", &json!({"payment_method_types": ["card"]}))
+        .await;
+    let begun = format!("/setup_intents/{}", begun.id());
+    let off_session = json!({"payment_method": method, "off_session": true});
     lose_the_answer(&world).await;
-    let first = path(&first, "confirm");
-    assert_eq!(client.post(&first, "key-1", &body).await.status, 503);
-    let other = path(&second, "confirm");
-    let busy = client.post(&other, "key-2", &body).await;
-    assert_eq!(busy.code(), "resource_busy");
-    assert_eq!(world.until_definite(&first, &body).await.status, 200);
-    let used = client.post(&other, "key-2", &body).await;
-    assert_eq!(used.code(), "payment_method_unexpected_state");
+    let paying = path(&first, "confirm");
+    assert_eq!(
+        client.post(&paying, "key-1", &off_session).await.status,
+        503
+    );
+
+    let records = world.database.records().await;
+    let mut confirmed = terms_with(off_session.clone());
+    confirmed["confirm"] = true.into();
+    let verb = |verb: &str| format!("/payment_methods/{method}{verb}");
+    let default = json!({"invoice_settings": {"default_payment_method": method}});
+    let others = [
+        (verb("/attach"), json!({"customer": ann})),
+        (verb("/detach"), json!({})),
+        (verb(""), json!({"metadata": {"seen": "yes"}})),
+        ("/customers".to_owned(), named.clone()),
+        (format!("/customers/{ann}"), default),
+        ("/setup_intents".to_owned(), setup),
+        (begun.clone(), named.clone()),
+        (format!("{begun}/confirm"), named.clone()),
+        ("/payment_intents".to_owned(), terms_with(named.clone())),
+        ("/payment_intents".to_owned(), confirmed),
+        (path(&second, ""), named),
+        (path(&second, "confirm"), off_session.clone()),
+        (path(&waiting.id(), "confirm"), json!({})),
+    ];
+    for server in [&client, &simulating.client] {
+        for (path, body) in &others {
+            let busy = server.post_new(path, body).await;
+            let told = (busy.status.as_u16(), busy.code());
+            assert_eq!(told, (409, "resource_busy".to_owned()), "{path} {body}");
+        }
+        let (own, other) = (client.address.to_string(), server.address.to_string());
+        for page in &pages {
+            let page = page.replace(&own, &other);
+            assert_eq!(press(&page, "complete").await.status, 409, "{page}");
+        }
+    }
+    assert_eq!(world.database.records().await, records);
+
+    assert_eq!(
+        world.until_definite(&paying, &off_session).await.status,
+        200
+    );
+    for path in [verb("/attach"), path(&second, "confirm")] {
+        let (_, body) = others.iter().find(|other| other.0 == path).unwrap();
+        let used = client.post_new(&path, body).await;
+        assert_eq!(used.code(), "payment_method_unexpected_state", "{path}");
+    }
     assert_eq!(world.processor.lines().await, 1);
     world.assert_the_ledgers_agree("one method").await;
+}
+
+#[tokio::test]
+async fn a_method_that_declined_after_an_answer_was_out_is_free() {
+    let world = World::new().await;
+    let client = world.client();
+    let method = method(&client, "tok_chargeCustomerFail").await;
+    let ann = customer(&client).await;
+    lose_the_answer(&world).await;
+    let confirm = path(&create(&client, json!({})).await.id(), "confirm");
+    let body = json!({"payment_method": method});
+    assert_eq!(client.post(&confirm, "key-1", &body).await.status, 503);
+    assert_eq!(attach(&client, &method, &ann).await.status, 409);
+    assert_eq!(world.until_definite(&confirm, &body).await.status, 402);
+    assert_eq!(attach(&client, &method, &ann).await.status, 200);
 }
 
 #[tokio::test]
@@ -246,7 +334,15 @@ async fn a_holder_who_authenticated_lands_when_the_card_has_answered() {
     assert_eq!(press(&page, "complete").await.status, 503);
     assert_eq!(retrieve(&client, &waiting.id()).await, waiting.json());
     world.processor.reset_faults().await;
-    assert_eq!(press(&page, "complete").await.status, 200);
+    lose_the_answer(&world).await;
+    assert_eq!(press(&page, "complete").await.status, 503);
+    assert_eq!(open(&page).await.status, 200);
+    world.the_lease_runs_out().await;
+    eventually("the answer is asked for again", || async {
+        press(&page, "complete").await.status == 200
+    })
+    .await;
+    assert_eq!(open(&page).await.status, 410);
     let intent = retrieve(&client, &waiting.id()).await;
     assert_eq!(intent["status"], "succeeded");
     let charge = intent["latest_charge"].as_str().unwrap();
@@ -368,7 +464,20 @@ async fn a_holder_who_answers_while_a_confirmation_is_in_doubt_charges_nothing_m
     let (confirm, visa) = (path(&id, "confirm"), json!({"payment_method": VISA}));
     assert_eq!(client.post(&confirm, "key-1", &visa).await.status, 503);
     for outcome in ["complete", "fail"] {
-        assert!(!press(&page, outcome).await.status.is_success());
+        assert_eq!(press(&page, outcome).await.status, 409);
+    }
+    // As often as a browser loads it: that is no guess.
+    for _ in 0..40 {
+        let shown = open(&page).await;
+        assert_eq!(
+            (shown.status.as_u16(), shown.header("refresh")),
+            (200, Some("3"))
+        );
+        assert!(
+            String::from_utf8(shown.body)
+                .unwrap()
+                .contains("Please wait")
+        );
     }
     assert_eq!(retrieve(&client, &id).await["status"], "processing");
     let answer = world.until_definite(&confirm, &visa).await;

@@ -188,10 +188,14 @@ async fn who_meets_an_unfinished_operation_is_told_that_it_is_busy_and_nothing_i
     // Reserved: it counts, and is not completed.
     let reserved = client.get(&format!("/charges/{charge}")).await.json();
     assert_eq!(reserved["amount_refunded"], 500);
-    assert_eq!(
-        client.get("/refunds").await.json()["data"][0]["status"],
-        "pending"
-    );
+    let refund = client.get("/refunds").await.json()["data"][0].clone();
+    assert_eq!(refund["status"], "pending");
+    let pending = client.get("/charges").await.json()["data"][0].clone();
+    assert_eq!(pending["status"], "pending");
+    let update = |kind: &str, of: &Value| {
+        let path = format!("/{kind}/{}", of["id"].as_str().unwrap());
+        (path, json!({"metadata": {"seen": "yes"}}))
+    };
     let records = world.database.records().await;
     let others = [
         (
@@ -201,6 +205,9 @@ async fn who_meets_an_unfinished_operation_is_told_that_it_is_busy_and_nothing_i
         (format!("/charges/{charge}/capture"), json!({})),
         (pay.clone(), json!({})),
         (format!("/orders/{order}/cancel"), json!({})),
+        // They would be forgotten if the processor was never asked.
+        update("refunds", &refund),
+        update("charges", &pending),
     ];
     for (path, body) in &others {
         let busy = client.post_new(path, body).await;
@@ -222,6 +229,9 @@ async fn who_meets_an_unfinished_operation_is_told_that_it_is_busy_and_nothing_i
     ];
     for ((path, body), code) in others.iter().zip(codes) {
         assert_eq!(client.post_new(path, body).await.code(), code, "{path}");
+    }
+    for (path, body) in &others[codes.len()..] {
+        assert_eq!(client.post_new(path, body).await.status, 200, "{path}");
     }
     world.assert_the_ledgers_agree("busy").await;
 }

@@ -4,8 +4,8 @@ use std::process::Command;
 
 use charge_once::{
     domain::ids::{
-        AccountId, ChargeId, CheckoutId, EventId, OrderId, PaymentIntentId, RefundId,
-        WebhookDeliveryId,
+        AccountId, ChargeId, CheckoutId, CustomerId, EventId, OrderId, PaymentIntentId,
+        PaymentMethodId, RefundId, WebhookDeliveryId,
     },
     store::invariants::{INVARIANTS, Invariant},
 };
@@ -17,9 +17,10 @@ use crate::support::{
     checkouts::{checkout, checkout_of, stock},
     documents::read,
     harness::{Client, TestDatabase, TestServer, eventually},
-    intents::standing,
+    intents::{retrieve, standing},
     program::{printed_by, run, text},
     records::{refuse_to_remove_events, with_old_rows},
+    resources::customer,
     world::World,
 };
 
@@ -206,6 +207,32 @@ async fn each_invariant_finds_what_was_planted_by_hand() {
                   WHERE id = $1";
     by_id(stuck, id).await;
     planted.push(("processing_intents_in_flight", shown));
+
+    // It pays again, or pays and becomes a customer's, or pays and is new.
+    let customer = CustomerId::parse(&customer(client).await).unwrap().0;
+    for (wrong, by) in [
+        (
+            "UPDATE charges SET payment_method_id = $1 WHERE payment_intent_id = $2",
+            None,
+        ),
+        (
+            "UPDATE payment_methods SET used_up_at = NULL, customer_id = $2 WHERE id = $1",
+            Some(customer),
+        ),
+        (
+            "UPDATE payment_methods SET used_up_at = NULL WHERE id = $1 AND id <> $2",
+            Some(customer),
+        ),
+    ] {
+        let paid = retrieve(client, &standing(client, "succeeded").await).await;
+        let shown = paid["payment_method"].as_str().unwrap().to_owned();
+        let other = standing(client, "succeeded").await;
+        let id = PaymentMethodId::parse(&shown).unwrap().0;
+        let by = by.unwrap_or(PaymentIntentId::parse(&other).unwrap().0);
+        let done = sqlx::query(wrong).bind(id).bind(by).execute(pool).await;
+        assert_eq!(done.unwrap().rows_affected(), 1, "{wrong}");
+        planted.push(("methods_pay_once_or_for_one_customer", shown));
+    }
 
     let shown = checked_out(client, 2).await;
     let id = CheckoutId::parse(&shown).unwrap().0;

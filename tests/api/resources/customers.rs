@@ -464,12 +464,21 @@ async fn the_default_payment_method_is_one_of_the_customers() {
     assert_eq!(default(kept.json()), json!(of_ann));
     let unset = update(client, &ann, with_default("")).await;
     assert_eq!(default(unset.json()), Value::Null);
-    // A default that is detached is none.
+    // A default that is detached is none, which is told.
     update(client, &ann, with_default(&of_ann)).await;
     client
         .post_new(&format!("/payment_methods/{of_ann}/detach"), &json!({}))
         .await;
-    assert_eq!(default(retrieve(client, &ann).await), Value::Null);
+    let left = retrieve(client, &ann).await;
+    let told = client.get("/events?limit=2").await.json();
+    assert_eq!(told["data"][1]["type"], "payment_method.detached");
+    let told = &told["data"][0];
+    assert_eq!(
+        (&told["type"], &told["data"]["object"]),
+        (&json!("customer.updated"), &left)
+    );
+    assert_eq!(told["data"]["previous_attributes"], with_default(&of_ann));
+    assert_eq!(default(left), Value::Null);
     let unknown = "cus_00000000000000000000000000";
     let refused = update(client, unknown, with_default(&of_bob)).await;
     assert_eq!(refused.refusal(), refusal("resource_missing", "id"));
@@ -593,6 +602,16 @@ async fn of_a_deleted_customer_the_id_is_left() {
         ("customer.deleted", id.clone()),
     ];
     assert_eq!(then[..3], expected.map(|(name, id)| (name.to_owned(), id)));
+    let events = client
+        .get("/events?type=payment_method.detached")
+        .await
+        .json();
+    for event in events["data"].as_array().unwrap() {
+        assert_eq!(
+            event["data"]["previous_attributes"],
+            json!({"customer": id})
+        );
+    }
     let events = client.get("/events?type=customer.deleted").await.json();
     let event = &events["data"][0];
     let request = json!({"id": deleted.header("request-id"), "idempotency_key": null});

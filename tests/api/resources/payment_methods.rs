@@ -515,6 +515,9 @@ async fn a_detached_method_never_comes_back() {
         .assert_replays(&first);
     let last = happened(client).await.pop().unwrap();
     assert_eq!(last, ("payment_method.detached".to_owned(), id.clone()));
+    let told = client.get("/events?limit=1").await.json();
+    let changed = &told["data"][0]["data"]["previous_attributes"];
+    assert_eq!(*changed, json!({"customer": ann}));
     let events = happened(client).await;
     let again = detach(client, &id).await;
     assert!(wrong_state(&again), "{}", again.json());
