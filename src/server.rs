@@ -680,7 +680,7 @@ fn http_server(
         connections_per_worker: connections_per_worker(&files),
         drain_timeout: config.drain_timeout,
     };
-    let with_faults = config.faults;
+    let (with_faults, counted) = (config.faults, metrics.clone());
     let address = listener.local_addr()?;
     let console = config
         .console
@@ -711,5 +711,7 @@ fn http_server(
             })
             .configure(move |config| http::routes(config, with_faults))
     };
-    connections::server(listener, app, settings)
+    connections::server(listener, app, settings, move |failure| {
+        counted.connection_failed(failure);
+    })
 }

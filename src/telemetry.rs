@@ -45,12 +45,16 @@ pub fn start(
 /// statements, without the values bound to them.
 const DETAILED: [&str; 2] = ["charge_once", "sqlx"];
 
+/// Actix writes an error for each connection that fails, such as those of a scan of ports. They are
+/// counted, and `crates/connections` logs those that are no client's fault.
+const COUNTED: [&str; 2] = ["actix_http::h1::dispatcher", "actix_http::h1::decoder"];
+
 /// The HTTP libraries write at DEBUG and TRACE what strangers send, and the hosts of webhooks.
 /// Spans that are made for traces are in no line.
 fn may_be_logged(metadata: &Metadata<'_>) -> bool {
     let is_detailed = |name: &&str| metadata.target().starts_with(name);
     let is_line = *metadata.level() <= Level::INFO || DETAILED.iter().any(is_detailed);
-    is_line && !traces::is_of_traces_only(metadata)
+    is_line && !COUNTED.contains(&metadata.target()) && !traces::is_of_traces_only(metadata)
 }
 
 /// What load balancers and container engines ask every few seconds.

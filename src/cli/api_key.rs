@@ -67,9 +67,8 @@ pub(super) fn run(command: ApiKeyCommand) -> Result<(), BoxError> {
                 if !config.shards.is_empty() {
                     say(&format!("the account lives in the shard {}", shard.name));
                 }
-                print(&format!(
-                    "{key}\nIt is shown only now: only its hash is stored."
-                ))
+                print(&key)?;
+                print("It is shown only now: only its hash is stored.")
             })
         }
         ApiKeyCommand::List { json, only } => {

@@ -226,7 +226,10 @@ impl Story {
     }
 
     fn show(&self) -> Result<(), BoxError> {
-        print(&self.report.to_string())?;
+        self.report
+            .lines()
+            .iter()
+            .try_for_each(|line| print(line))?;
         for event in &self.logged.events {
             let object = event.object_id.as_deref().unwrap_or("-");
             print(&format!(

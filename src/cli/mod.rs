@@ -22,7 +22,7 @@ mod webhooks;
 
 use std::process::ExitCode;
 
-pub use charge_once_developer::{BoxError, print, say};
+pub use charge_once_developer::{BoxError, print, print_document, say};
 use charge_once_developer::{completions, pay, seed, trigger};
 use charge_once_settings::{
     address::{listen, reachable},
@@ -112,7 +112,7 @@ pub fn run(command: Command) -> Result<ExitCode, BoxError> {
         Command::ApiKey(command) => api_key::run(command),
         Command::Operations(command) => operations::run(command),
         Command::Openapi => openapi::run(),
-        Command::ConfigTable => print(markdown_tables(VARIABLES).trim_end()),
+        Command::ConfigTable => print_document(markdown_tables(VARIABLES).trim_end()),
         Command::Healthcheck(arguments) => healthcheck::run(&arguments),
         Command::Webhooks(command) => webhooks::run(command),
         Command::Trigger(arguments) => trigger::run(&arguments),

@@ -1,8 +1,8 @@
 //! `charge-once openapi`: the document that the server serves.
 
-use super::{BoxError, print};
+use super::{BoxError, print_document};
 use crate::http::openapi;
 
 pub(super) fn run() -> Result<(), BoxError> {
-    print(&openapi::document().to_pretty_json()?)
+    print_document(&openapi::document().to_pretty_json()?)
 }

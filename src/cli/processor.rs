@@ -17,7 +17,7 @@ use charge_once_processor::service::{Processor, Settings};
 use serde_json::json;
 use tracing_actix_web::TracingLogger;
 
-use super::{BoxError, listen, print, reachable, session};
+use super::{BoxError, listen, print_document, reachable, session};
 use crate::{
     config::Config,
     database::{Database, PROCESSOR_SCHEMA, WhenRefused},
@@ -40,7 +40,7 @@ pub(super) fn run() -> Result<(), BoxError> {
     let listener = listen("PROCESSOR_BIND_ADDRESS", settings.bind_address)?;
     let work = async |database, stop| {
         let url = reachable(listener.local_addr()?);
-        print(&format!(
+        print_document(&format!(
             "charge-once {} serves the simulated card processor at {url}\n  \
              Ledger      {url}/ledger\n  Faults      {url}/faults\n\n\
              Start the API with it: PROCESSOR_URL={url} charge-once\n",
@@ -82,7 +82,8 @@ async fn serve(
             .route("/readyz", web::get().to(readyz))
     };
     let ended = |error| BoxError::from(ServeError::Io(error));
-    let server = connections::server(listener, app, connection_settings(config)).map_err(ended)?;
+    let server = connections::server(listener, app, connection_settings(config), |_| {});
+    let server = server.map_err(ended)?;
     let handle = server.handle();
     let mut server = tokio::spawn(server);
     let outcome = tokio::select! {

@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 
-use super::{BoxError, api_key, listen, print, reachable, session};
+use super::{BoxError, api_key, listen, print, print_document, reachable, session};
 use crate::{
     config::{Config, ConfigError, DEFAULT_DEV_API_KEY},
     database::{Shards, connect_all},
@@ -36,7 +36,7 @@ pub(super) fn run() -> Result<(), BoxError> {
         }
         let scraped = listeners.metrics.as_ref().map(TcpListener::local_addr);
         let scraped = scraped.transpose()?;
-        print(&banner(listeners.api.local_addr()?, scraped, &config))?;
+        print_document(&banner(listeners.api.local_addr()?, scraped, &config))?;
         Ok(server::serve(listeners, shards, &config, stop).await?)
     };
     let connect = async |url: &str| connect_all(url, &config).await;

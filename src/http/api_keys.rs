@@ -1,4 +1,5 @@
-//! Finds the account that a request speaks for, and limits how often it may ask.
+//! Finds the account that a request speaks for, or the page that a card's holder asks for, and
+//! limits how often they may ask.
 //!
 //! Promise: an API key is compared by its hash and never stored or logged. A revoked key stops
 //! working within [`charge_once_api_keys::REMEMBERED_FOR`], and so does a key of a test account
@@ -7,7 +8,9 @@
 use std::{collections::HashMap, net::IpAddr, num::NonZeroU32, sync::Arc};
 
 use actix_web::http::header::{AUTHORIZATION, HeaderMap};
-use charge_once_api_keys::{self as api_keys, KeyHash, RateLimit, Refusal, names_of_accounts};
+use charge_once_api_keys::{
+    self as api_keys, KeyHash, RateLimit, Refusal, Strangers, names_of_accounts,
+};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use tokio::time::Instant;
 
@@ -20,24 +23,38 @@ use crate::{
         ids::AccountId,
     },
     idempotency::Failure,
+    store::holder_pages::{self, AskedPage},
     wire::error::{ApiError, ErrorCode},
 };
 
-/// Looks API keys up, and counts requests. Cheap to clone; all clones share the memory.
+/// Looks up API keys and holders' pages, and counts requests. Cheap to clone; all clones share the memory.
 #[derive(Clone)]
 pub struct ApiKeys {
     databases: Arc<[Database]>,
     keys: api_keys::ApiKeys<Accounts>,
+    pages: Strangers<AskedPage, (), Failure>,
     rate_limit: RateLimit<AccountId>,
 }
 
 impl ApiKeys {
-    /// Looks API keys up in all `databases`. Without a `rate_limit` for accounts, requests with
-    /// unknown keys have no limit either. Panics outside a Tokio runtime.
+    /// Looks API keys and pages up in all `databases`. Without a `rate_limit` for accounts, requests
+    /// with unknown ones have no limit either. Panics outside a Tokio runtime.
     pub fn of(databases: Vec<Database>, rate_limit: Option<NonZeroU32>) -> Self {
         let limits_failures = rate_limit.is_some();
         let accounts = databases.iter().cloned().map(Accounts).collect();
+        let pages = databases.iter().cloned().map(|database| {
+            move |asked| {
+                let database = database.clone();
+                async move {
+                    let found = database.read(move |connection| {
+                        Box::pin(async move { holder_pages::find_all(connection, asked).await })
+                    });
+                    Ok(found.await?)
+                }
+            }
+        });
         Self {
+            pages: Strangers::of(pages, limits_failures),
             databases: databases.into(),
             keys: api_keys::ApiKeys::of_several(accounts, API_KEY, limits_failures),
             rate_limit: RateLimit::new(rate_limit),
@@ -120,20 +137,27 @@ impl ApiKeys {
             .map_err(|refusal| refused(refusal, key))
     }
 
-    /// Counts the request of a client for a page that isn't there, or refuses it.
-    pub fn check_stranger(&self, client: Option<IpAddr>) -> Result<(), HttpError> {
-        match client.is_none_or(|client| self.keys.may_guess(client)) {
-            true => Ok(()),
-            false => Err(too_many_guesses()),
-        }
+    /// The database that has a page. `None`: none has it, which
+    /// [`check_stranger`](Self::check_stranger) is to count. Gives up at `until`.
+    pub async fn home_of_page(
+        &self,
+        asked: AskedPage,
+        client: Option<IpAddr>,
+        until: Instant,
+    ) -> Result<Option<usize>, HttpError> {
+        let found = self.pages.find(asked, client, until).await;
+        let found = found.map_err(|refusal| match refusal {
+            Refusal::TooMany => too_many_guesses(),
+            other => refused(other, ""),
+        })?;
+        Ok(found.map(|(database, ())| database))
     }
 
-    /// Refuses the request of a client for any page, while it has to wait because of such requests.
-    /// Comes before the page is looked up, and counts nothing: the page may be there.
-    pub fn check_waiting(&self, client: Option<IpAddr>) -> Result<(), HttpError> {
-        match client.is_some_and(|client| self.keys.must_wait(client)) {
-            true => Err(too_many_guesses()),
-            false => Ok(()),
+    /// Counts the request of a client for a page that isn't there, or refuses it.
+    pub fn check_stranger(&self, client: Option<IpAddr>) -> Result<(), HttpError> {
+        match self.pages.may_guess(client) {
+            true => Ok(()),
+            false => Err(too_many_guesses()),
         }
     }
 
@@ -144,13 +168,6 @@ impl ApiKeys {
         }
         Err(ApiError::explained(ErrorCode::RateLimited).into())
     }
-}
-
-/// Nothing is known of the account of a request in time.
-pub(super) fn too_slow() -> HttpError {
-    HttpError::failed_without_key(Failure::unavailable(
-        "the look-up of the API key takes too long",
-    ))
 }
 
 fn too_many_guesses() -> HttpError {
@@ -202,10 +219,12 @@ fn refused(refusal: Refusal<Failure>, key: &str) -> HttpError {
              key, and retry after Retry-After. Nothing was done.",
         )
         .into(),
-        Refusal::TooSlow => too_slow(),
+        Refusal::TooSlow => HttpError::failed_without_key(Failure::unavailable(
+            "the look-up of an API key or a page takes too long",
+        )),
         Refusal::LookUp(failure) => HttpError::failed_without_key(failure),
         Refusal::Ended => HttpError::failed_without_key(Failure::internal(
-            "the task that looks API keys up has ended",
+            "the task that looks up API keys or pages has ended",
         )),
     }
 }

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use actix_web::{
-    Error, HttpMessage,
+    Error, HttpMessage, HttpRequest,
     body::MessageBody,
     dev::{Extensions, ServiceRequest, ServiceResponse},
     middleware::Next,
@@ -14,10 +14,8 @@ use actix_web::{
 };
 use charge_once_edge::routed_path;
 use charge_once_request_log::Entry;
-use tokio::time::timeout_at;
 
 use super::{
-    api_keys::too_slow,
     app::{App, Apps},
     error::HttpError,
     pages::authenticate,
@@ -37,6 +35,12 @@ impl Homes {
         });
         Self(homes.collect())
     }
+}
+
+/// The `App` of one database, for a handler that finds the account of its request itself.
+pub(super) fn app_of(request: &HttpRequest, database: usize) -> Option<Data<App>> {
+    let homes = request.app_data::<Rc<Homes>>()?;
+    homes.0.get(database).map(|(app, _)| Data::clone(app))
 }
 
 /// Gives the handler the `App` of its request's account. The handler authenticates the request
@@ -64,26 +68,13 @@ pub async fn at_home<B: MessageBody + 'static>(
 }
 
 async fn home_of(app: &App, request: &ServiceRequest) -> Result<Option<usize>, HttpError> {
-    // Probes are about the process, and not about who asks.
-    if matches!(request.path(), "/livez" | "/readyz") {
+    let path = routed_path(request.request());
+    // Probes are about the process, and not about who asks. A page is found by its token.
+    if matches!(path, "/livez" | "/readyz") || path.starts_with(authenticate::PATH) {
         return Ok(None);
     }
-    let (client, until) = (
-        client_of(request.request()),
-        work_begins(app, request.request()),
-    );
-    match authenticate::account_in(routed_path(request.request())) {
-        Some(account) => {
-            app.api_keys.check_waiting(client)?;
-            // While a database is down, its accounts can't be told from made-up ones, and are not
-            // counted: behind a proxy, all holders are one address. Such a look-up has no more than
-            // a stranger's share of the connections.
-            let finding = timeout_at(until, app.api_keys.home_of(account));
-            finding.await.map_err(|_| too_slow())?
-        }
-        None => {
-            let keys = &app.api_keys;
-            keys.home_of_request(request.headers(), client, until).await
-        }
-    }
+    let request = request.request();
+    let (client, until) = (client_of(request), work_begins(app, request));
+    let keys = &app.api_keys;
+    keys.home_of_request(request.headers(), client, until).await
 }

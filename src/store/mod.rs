@@ -11,6 +11,7 @@ pub mod checkout_steps;
 pub mod checkouts;
 mod columns;
 pub mod customers;
+pub mod holder_pages;
 pub mod invariants;
 pub mod inventory;
 mod items;

@@ -33,6 +33,10 @@ metrics! {
     HTTP_SECONDS = "charge_once_http_request_duration_seconds", Kind::Histogram(REQUEST_SECONDS),
         ["method", "route"],
         "From the head of a request to its reply, the wait for another request with the same key included.";
+    CONNECTION_FAILURES = "charge_once_connection_failures_total", Kind::Counter, ["reason"],
+        "Connections of clients that failed: what came is no request, as in a scan of ports (`malformed`), the \
+         client left or was too slow (`lost`), or a defect of the server (`internal`). Only the last is an error \
+         in the log.";
     KEY_REQUESTS = "charge_once_idempotency_requests_total", Kind::Counter, ["operation", "outcome"],
         "Requests with an idempotency key that reached the claim: `executed`, `replayed`, `refused` (a stored \
          4xx), `reused` (the key is another request's), `in_use`, `failed` (not executed), `unknown` (503, and \

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use charge_once_connections::Failure;
 use charge_once_prometheus::{BuildError, Counter, Registry, handles, set_to_now};
 
 use super::catalog as c;
@@ -90,6 +91,9 @@ handles! {
     /// [`super::catalog`] says what each one tells.
     pub struct Handles(registry, phase_kinds: &[&'static str]) {
         info: gauge c::INFO [version = crate::VERSION],
+        malformed: counter c::CONNECTION_FAILURES [reason = "malformed"],
+        lost: counter c::CONNECTION_FAILURES [reason = "lost"],
+        internal: counter c::CONNECTION_FAILURES [reason = "internal"],
         pub(super) claim_seconds: histogram c::CLAIM_SECONDS,
         pub(super) claim_timeouts: counter c::CLAIM_TIMEOUTS,
         pub(super) row_timeouts: counter c::ROW_TIMEOUTS,
@@ -162,6 +166,16 @@ impl SweepPart {
 }
 
 impl Handles {
+    /// Counts a connection that failed.
+    pub fn connection_failed(&self, why: Failure) {
+        let counter = match why {
+            Failure::Malformed => &self.malformed,
+            Failure::Lost => &self.lost,
+            Failure::Internal => &self.internal,
+        };
+        counter.increment(1);
+    }
+
     /// Shows what the last check found, and when, in unix seconds. The two series are made here, so
     /// that there are none before it.
     pub fn show_last_check(&self, violations: i32, finished_at: f64) {

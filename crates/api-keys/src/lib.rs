@@ -7,7 +7,7 @@ mod keys;
 mod look_up;
 mod rate_limit;
 mod shape;
-mod unknown_keys;
+mod strangers;
 
 use std::sync::LazyLock;
 
@@ -27,6 +27,7 @@ pub use keys::{
 pub use look_up::{ApiKeys, Database, REMEMBERED_FOR, Refusal, key_of};
 pub use rate_limit::RateLimit;
 pub use shape::{KeyHash, KeyShape, hash, holds_secret};
+pub use strangers::Strangers;
 
 /// Where the migrations of this crate are counted, apart from the application's.
 pub const MIGRATIONS_TABLE: &str = "api_keys_migrations";

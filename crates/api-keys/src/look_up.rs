@@ -1,23 +1,14 @@
 //! Finds the account that a request speaks for.
 
-use std::{
-    collections::HashMap,
-    net::{IpAddr, Ipv6Addr},
-    num::NonZeroU32,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use futures_util::{StreamExt, stream::FuturesUnordered};
 use moka::sync::Cache;
 use sqlx::PgPool;
 use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
-use crate::{
-    Account, KeyHash, KeyShape, RateLimit, find_accounts, hash, unknown_keys::UnknownKeys,
-};
+use crate::{Account, KeyHash, KeyShape, Strangers, find_accounts, hash};
 
 /// How long a key that was found is believed without asking again.
 pub const REMEMBERED_FOR: Duration = Duration::from_secs(5);
@@ -30,21 +21,13 @@ const REFUSED_FOR: Duration = Duration::from_secs(2);
 /// the same, but does not queue with those that are unknown.
 const KNOWN_FOR: Duration = Duration::from_secs(3600);
 
-/// How long an address that met its limit is refused without a look-up, where a caller asks that
-/// first: for as long as it is told to wait.
-const WAITS_FOR: Duration = Duration::from_secs(1);
-
-/// Entries in each of the memories; a hash or an id each, or both, or an address.
+/// Entries in each of the memories; a hash or an id each, or both.
 const KEYS_MAX: u64 = 10_000;
-
-/// Failures in a second, and in a burst, of one address. A client with a wrong setting stays below
-/// it, and a program that guesses keys gets nowhere.
-const FAILURES: NonZeroU32 = NonZeroU32::new(20).unwrap();
 
 /// Where keys are looked up: a pool, or what an application has in its place.
 pub trait Database: Clone + Send + Sync + 'static {
     /// Why a statement failed. Each request that waited for it is told.
-    type Error: Clone + Send + 'static;
+    type Error: Clone + Send + Sync + 'static;
 
     /// Runs [`find_accounts`]. `known`: there is one key, and it was this account's a while ago.
     /// Its share of the connections may be taken, and it needn't wait for those of strangers.
@@ -94,10 +77,7 @@ pub struct ApiKeys<D: Database> {
     refused: Cache<KeyHash, ()>,
     known: Cache<KeyHash, Account>,
     homes: Cache<Uuid, usize>,
-    unknown: Vec<UnknownKeys<D::Error>>,
-    failed: RateLimit<IpAddr>,
-    guessed: RateLimit<IpAddr>,
-    waiting: Cache<IpAddr, ()>,
+    unknown: Strangers<KeyHash, Account, D::Error>,
 }
 
 impl<D: Database> ApiKeys<D> {
@@ -113,10 +93,14 @@ impl<D: Database> ApiKeys<D> {
     /// the others don't have counts as a failure, or it could be guessed without a limit meanwhile.
     /// Panics outside a Tokio runtime.
     pub fn of_several(databases: Vec<D>, shape: KeyShape, limits_failures: bool) -> Self {
+        let asked = databases.iter().cloned().map(|database| {
+            move |hashes| {
+                let database = database.clone();
+                async move { database.find(hashes, None).await }
+            }
+        });
         Self {
-            failed: RateLimit::new(limits_failures.then_some(FAILURES)),
-            guessed: RateLimit::new(limits_failures.then_some(FAILURES)),
-            unknown: databases.iter().cloned().map(UnknownKeys::of).collect(),
+            unknown: Strangers::of(asked, limits_failures),
             databases,
             shape,
             remembered: Cache::builder()
@@ -130,10 +114,6 @@ impl<D: Database> ApiKeys<D> {
             known: Cache::builder()
                 .max_capacity(KEYS_MAX)
                 .time_to_idle(KNOWN_FOR)
-                .build(),
-            waiting: Cache::builder()
-                .max_capacity(KEYS_MAX)
-                .time_to_live(WAITS_FOR)
                 .build(),
             homes: Cache::builder()
                 .max_capacity(KEYS_MAX)
@@ -180,38 +160,15 @@ impl<D: Database> ApiKeys<D> {
     ) -> Result<Account, Refusal<D::Error>> {
         let found = self.find(key, client, until).await?;
         // Only now: an account's key is never refused for what its address did before.
-        found.ok_or_else(|| self.counted(client, Refusal::Invalid))
-    }
-
-    /// Counts a failure of a client, and returns what it is told.
-    fn counted(&self, client: Option<IpAddr>, refusal: Refusal<D::Error>) -> Refusal<D::Error> {
-        match client {
-            Some(client) if !self.failed.has_room(network(client)) => Refusal::TooMany,
-            Some(_) | None => refusal,
-        }
+        found.ok_or_else(|| match self.unknown.may_guess(client) {
+            true => Refusal::Invalid,
+            false => Refusal::TooMany,
+        })
     }
 
     /// The database of an account that a key was found for within [`REMEMBERED_FOR`].
     pub fn home_of(&self, account: Uuid) -> Option<usize> {
         self.homes.get(&account)
-    }
-
-    /// Counts a look-up that found nothing, of anything but a key that a client must know. `false`:
-    /// so many came from its address that it is to be told 429, and must wait for a second. What
-    /// keys that are no one's did from its address doesn't count.
-    pub fn may_guess(&self, client: IpAddr) -> bool {
-        let network = network(client);
-        let has_room = self.guessed.has_room(network);
-        if !has_room {
-            self.waiting.insert(network, ());
-        }
-        has_room
-    }
-
-    /// Whether it was told so within the last second. A caller that looks up what only strangers
-    /// ask for asks this first, and looks nothing up for them.
-    pub fn must_wait(&self, client: IpAddr) -> bool {
-        self.waiting.contains_key(&network(client))
     }
 
     async fn find(
@@ -244,7 +201,8 @@ impl<D: Database> ApiKeys<D> {
             });
         }
         if found.is_none() && (known.is_none() || self.databases.len() > 1) {
-            found = self.ask_all(hash, client, until).await?;
+            let asked = self.unknown.find(hash, client, until).await?;
+            found = asked.map(|(database, found)| Account { database, ..found });
         }
         if let Some(account) = found {
             self.remembered.insert(hash, account);
@@ -255,40 +213,6 @@ impl<D: Database> ApiKeys<D> {
             self.refused.insert(hash, ());
         }
         Ok(found)
-    }
-
-    /// Asks all databases at once. The first one that has the key is enough.
-    async fn ask_all(
-        &self,
-        hash: KeyHash,
-        client: Option<IpAddr>,
-        until: Instant,
-    ) -> Result<Option<Account>, Refusal<D::Error>> {
-        let asked = self.unknown.iter().enumerate();
-        let mut answers: FuturesUnordered<_> = asked
-            .map(|(database, keys)| async move { (database, keys.find_account(hash).await) })
-            .collect();
-        let (mut failed, mut is_a_guess) = (None, false);
-        while !answers.is_empty() {
-            match timeout_at(until, answers.next()).await {
-                Ok(Some((database, Ok(Some(found))))) => {
-                    return Ok(Some(Account { database, ..found }));
-                }
-                Ok(Some((_, Ok(None)))) => is_a_guess = true,
-                Ok(Some((_, Err(refusal)))) => failed = Some(refusal),
-                Ok(None) => break,
-                Err(_) => {
-                    failed = Some(Refusal::TooSlow);
-                    break;
-                }
-            }
-        }
-        match failed {
-            None => Ok(None),
-            Some(refusal) if is_a_guess => Err(self.counted(client, refusal)),
-            // All are down, and a client that has the key of an account is told so.
-            Some(refusal) => Err(refusal),
-        }
     }
 }
 
@@ -320,17 +244,6 @@ pub fn key_of(value: &str) -> Option<String> {
     }
 }
 
-/// All addresses that one client may take: an IPv6 network of 64 bits, and a single IPv4 address.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let network = u128::from(address) & !u128::from(u64::MAX);
-            IpAddr::V6(Ipv6Addr::from(network))
-        }
-        address @ IpAddr::V4(_) => address,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::{
@@ -339,7 +252,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::unknown_keys::{BATCH_KEYS, PAUSE};
+    use crate::strangers::{BATCH_MAX, PAUSE};
 
     const SHAPE: KeyShape = KeyShape::with_prefix("sk_test_");
     const KEY: &str = "sk_test_12345678";
@@ -377,18 +290,6 @@ mod tests {
             let found = hashes.into_iter().filter(|found| *found == hash(KEY));
             Ok(found.map(|hash| (hash, ACCOUNT)).collect())
         }
-    }
-
-    #[test]
-    fn an_address_stands_for_what_one_client_may_take() -> Result<(), std::net::AddrParseError> {
-        for (address, expected) in [
-            ("192.0.2.7", "192.0.2.7"),
-            ("::ffff:192.0.2.7", "192.0.2.7"),
-            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
-        ] {
-            assert_eq!(network(address.parse()?).to_string(), expected);
-        }
-        Ok(())
     }
 
     #[tokio::test]
@@ -441,7 +342,7 @@ mod tests {
         }
 
         let mut waiting = tokio::task::JoinSet::new();
-        for number in 0..2 * BATCH_KEYS {
+        for number in 0..2 * BATCH_MAX {
             let keys = keys.clone();
             let stranger = format!("sk_test_stranger_{number}");
             waiting.spawn(async move { keys.account_of(&stranger, None, later()).await });
@@ -451,7 +352,7 @@ mod tests {
         }
         let statements = database.statements().len() - 2;
         let most = began.elapsed().as_millis() / PAUSE.as_millis() + 1;
-        assert!(statements < BATCH_KEYS, "{statements}");
+        assert!(statements < BATCH_MAX, "{statements}");
         assert!(statements as u128 <= most, "{statements}, {most}");
     }
 

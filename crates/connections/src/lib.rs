@@ -72,9 +72,43 @@ pub struct Settings {
     pub drain_timeout: Duration,
 }
 
+/// Why a connection ended that was to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// Its client sent what is no request, such as the first bytes of TLS, or of a scan of ports.
+    Malformed,
+    /// Its client left, or was too slow.
+    Lost,
+    /// A defect of the application, or of Actix.
+    Internal,
+}
+
+impl Failure {
+    fn of(error: &DispatchError) -> Self {
+        let is_internal = matches!(
+            error,
+            DispatchError::Service(_)
+                | DispatchError::Body(_)
+                | DispatchError::Upgrade
+                | DispatchError::InternalError
+        );
+        match error {
+            DispatchError::Parse(_) => Self::Malformed,
+            _ if is_internal => Self::Internal,
+            _ => Self::Lost,
+        }
+    }
+}
+
 /// Serves an application, as `actix_web::HttpServer` does, on connections with limits. It ends when
-/// it is told to by its handle; signals are up to the program.
-pub fn server<F, A, S>(listener: TcpListener, app: F, settings: Settings) -> io::Result<Server>
+/// it is told to by its handle; signals are up to the program. `failed` is told of each connection
+/// that fails.
+pub fn server<F, A, S>(
+    listener: TcpListener,
+    app: F,
+    settings: Settings,
+    failed: impl Fn(Failure) + Clone + Send + 'static,
+) -> io::Result<Server>
 where
     F: Fn() -> A + Send + Clone + 'static,
     A: IntoServiceFactory<S, Request>,
@@ -95,7 +129,7 @@ where
         .disable_signals();
     let stopping = server.graceful_shutdown_signal();
     let server = server.listen("http", listener, move || {
-        let stopping = stopping.clone();
+        let (stopping, failed) = (stopping.clone(), failed.clone());
         let app = map_config(app(), |()| AppConfig::default());
         let app = apply_fn_factory(app, |request: Request, app: &S::Service| {
             let open = OpenReply(request.conn_data::<Replies>().cloned());
@@ -132,7 +166,18 @@ where
             let client = socket.peer_addr().ok();
             Ok::<_, DispatchError>((Connection::new(socket, settings.timeouts), client))
         });
-        accept.and_then(http)
+        accept.and_then(http).map_err(move |error: DispatchError| {
+            let failure = Failure::of(&error);
+            match failure {
+                Failure::Internal => tracing::error!(%error, "a connection failed"),
+                // Anyone can make many of these.
+                Failure::Malformed | Failure::Lost => {
+                    tracing::debug!(%error, "a connection ended early");
+                }
+            }
+            failed(failure);
+            error
+        })
     })?;
     Ok(server.run())
 }

@@ -43,7 +43,7 @@ async fn received_for(sent: &str) -> String {
             .route("/", web::head().to(|| async { "unseen" }))
             .route("/lost", web::get().to(lost))
     };
-    let server = server(listener, app, settings).unwrap();
+    let server = server(listener, app, settings, |_| {}).unwrap();
     let handle = server.handle();
     let served = tokio::spawn(server);
 

@@ -2,7 +2,7 @@
 
 use clap_complete::Shell;
 
-use super::{BoxError, print};
+use super::{BoxError, print_document};
 
 /// For which shell.
 #[derive(Debug, clap::Args)]
@@ -17,5 +17,5 @@ pub fn run(arguments: &CompletionsArguments, mut program: clap::Command) -> Resu
     let mut script = Vec::new();
     let name = program.get_name().to_owned();
     clap_complete::generate(arguments.shell, &mut program, name, &mut script);
-    print(String::from_utf8(script)?.trim_end())
+    print_document(String::from_utf8(script)?.trim_end())
 }

@@ -13,7 +13,7 @@ pub mod trigger;
 
 pub use self::{
     service::stop_signal,
-    terminal::{print, say},
+    terminal::{print, print_document, say},
 };
 
 /// Any error, for the person at the terminal.

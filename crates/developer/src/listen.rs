@@ -108,9 +108,9 @@ async fn listen(arguments: &ListenArguments, settings: Settings) -> Result<(), B
         FeedError::Unreadable(_) | FeedError::TooMany => error.into(),
     };
     let mut feed = Feed::open(client).await.map_err(refused)?;
+    print(&format!("Signing secret: {}", receiver.secret.reveal()))?;
     print(&format!(
-        "Signing secret: {}\nForwarding events of {} to {}. Ctrl-C ends it.",
-        receiver.secret.reveal(),
+        "Forwarding events of {} to {}. Ctrl-C ends it.",
         service.url(),
         receiver.url
     ))?;

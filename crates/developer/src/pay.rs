@@ -10,7 +10,7 @@ use charge_once_client::{
     RetryPolicy,
 };
 
-use super::{BoxError, amount::minor_units, print, say, service::api_key};
+use super::{BoxError, amount::minor_units, print_document, say, service::api_key};
 
 const AFTER_HELP: &str = "\
 Environment variables:
@@ -195,7 +195,7 @@ fn show(outcome: Result<Reply, Error>) -> u8 {
     match outcome {
         Ok(reply) => {
             // The charge is made, whether or not its reader is still there.
-            let _ = print(&String::from_utf8_lossy(&reply.body));
+            let _ = print_document(&String::from_utf8_lossy(&reply.body));
             0
         }
         Err(error) => failed(&error),

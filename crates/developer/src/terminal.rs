@@ -1,67 +1,38 @@
 //! What a command prints for programs, and what it says to people.
 
-use std::{
-    borrow::Cow,
-    fmt::Write as _,
-    io::{ErrorKind, Write},
-};
+use std::io::{ErrorKind, Write};
+
+use charge_once_settings::one_line;
 
 use super::BoxError;
 
-/// To people, on standard error.
+/// To people, on standard error. A text of several lines, such as an error with its list, is
+/// indented from the second on, so that none of them can pass as a line of another command.
 pub fn say(text: &str) {
+    let mut lines = text.lines().map(one_line);
+    let mut said = format!("charge-once: {}", lines.next().unwrap_or_default());
+    for line in lines {
+        let indent = if line.starts_with(' ') { "" } else { "  " };
+        said = format!("{said}\n{indent}{line}");
+    }
     // Nothing to do if standard error is gone.
-    let _ = writeln!(std::io::stderr(), "charge-once: {}", harmless(text));
+    let _ = writeln!(std::io::stderr(), "{said}");
 }
 
-/// To standard output. A closed output is not an error.
+/// One line to standard output, whatever `text` holds. A closed output is not an error.
 pub fn print(text: &str) -> Result<(), BoxError> {
-    match writeln!(std::io::stdout(), "{}", harmless(text)) {
+    write(&one_line(text))
+}
+
+/// A document to standard output, line by line: what this program wrote itself, or a whole reply.
+pub fn print_document(text: &str) -> Result<(), BoxError> {
+    let lines: Vec<_> = text.split('\n').map(one_line).collect();
+    write(&lines.join("\n"))
+}
+
+fn write(shown: &str) -> Result<(), BoxError> {
+    match writeln!(std::io::stdout(), "{shown}") {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
         Ok(()) | Err(_) => Ok(()),
-    }
-}
-
-/// A text that can't take over the terminal of who reads it: it may hold what clients, servers and
-/// receivers sent. Control characters, and those that turn the direction of writing, are escaped as
-/// JSON escapes them, so that JSON stays the same document.
-fn harmless(text: &str) -> Cow<'_, str> {
-    let is_harmful = |letter: char| match letter {
-        '\n' | '\t' => false,
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
-        letter => letter.is_control(),
-    };
-    if !text.contains(is_harmful) {
-        return Cow::Borrowed(text);
-    }
-    let mut escaped = String::new();
-    for letter in text.chars() {
-        if is_harmful(letter) {
-            // Writing to a String can't fail. All of them have four digits at most.
-            let _ = write!(escaped, "\\u{:04x}", u32::from(letter));
-        } else {
-            escaped.push(letter);
-        }
-    }
-    Cow::Owned(escaped)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::harmless;
-
-    #[test]
-    fn what_would_change_the_terminal_is_escaped_as_json_does_and_the_rest_is_as_it_was() {
-        for (text, shown) in [
-            (
-                "plain, na\u{ef}ve\n\ttext \u{1f600}",
-                "plain, na\u{ef}ve\n\ttext \u{1f600}",
-            ),
-            ("\u{1b}[2J\r\u{7}\0", r"\u001b[2J\u000d\u0007\u0000"),
-            ("\u{9b}31m\u{7f}", r"\u009b31m\u007f"),
-            ("a\u{202e}b\u{2066}", r"a\u202eb\u2066"),
-        ] {
-            assert_eq!(harmless(text), shown);
-        }
     }
 }

@@ -3,15 +3,12 @@
 //! Promise: no body is told, because it may hold secrets. What is told describes one moment: that
 //! nothing is stored never means that a new key is safe.
 
-use std::fmt;
-
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Map, Value, json};
 
 use crate::{Inspected, KnownRequest, LeasedKey};
 
-/// All that the tables of this crate tell of one key. Its `Display` is lines for a person, without
-/// the end of the last one.
+/// All that the tables of this crate tell of one key.
 #[derive(Debug)]
 pub struct KeyReport {
     /// The key.
@@ -33,6 +30,35 @@ impl KeyReport {
         }
     }
 
+    /// Lines for a person. A path or a label may hold any character that its client sent, line
+    /// breaks too: escape each line where it is printed.
+    pub fn lines(&self) -> Vec<String> {
+        let state = match self.state() {
+            "in_doubt" => "in flight, and in doubt: an attempt may have been executed",
+            "in_flight" => "in flight: a retry with this key is safe",
+            "nothing" => {
+                "nothing is stored now, and no request is at work. It was never used, it has \
+                 expired, or its request failed. Only a retry with the same key is safe"
+            }
+            completed => completed,
+        };
+        let mut lines = vec![
+            format!("key      {}", self.key),
+            format!("state    {state}"),
+        ];
+        match self.found.request() {
+            Some(request) => lines.extend(lines_of(&request)),
+            None if matches!(self.found, Inspected::InFlight(_)) => lines.push(
+                "request  another process is at work on it, and has committed nothing yet"
+                    .to_owned(),
+            ),
+            None => {}
+        }
+        let lease = self.lease.as_ref();
+        lines.extend(lease.map(|lease| format!("lease    {}", lease.standing())));
+        lines
+    }
+
     /// `key`, `state`, `lease`, and what is known of the first request.
     pub fn to_json(&self) -> Map<String, Value> {
         let mut told = object(json!({
@@ -47,57 +73,29 @@ impl KeyReport {
     }
 }
 
-impl fmt::Display for KeyReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = match self.state() {
-            "in_doubt" => "in flight, and in doubt: an attempt may have been executed",
-            "in_flight" => "in flight: a retry with this key is safe",
-            "nothing" => {
-                "nothing is stored now, and no request is at work. It was never used, it has \
-                 expired, or its request failed. Only a retry with the same key is safe"
-            }
-            completed => completed,
-        };
-        write!(f, "key      {}\nstate    {state}", self.key)?;
-        match self.found.request() {
-            Some(request) => write_request(f, &request)?,
-            None if matches!(self.found, Inspected::InFlight(_)) => f.write_str(
-                "\nrequest  another process is at work on it, and has committed nothing yet",
-            )?,
-            None => {}
-        }
-        match &self.lease {
-            Some(lease) => write!(f, "\nlease    {}", lease.standing()),
-            None => Ok(()),
-        }
-    }
-}
-
-fn write_request(f: &mut fmt::Formatter<'_>, request: &KnownRequest) -> fmt::Result {
+fn lines_of(request: &KnownRequest) -> Vec<String> {
     let KnownRequest {
         method,
         path,
         request_id,
         ..
     } = request;
-    write!(f, "\nrequest  {method} {path}  {request_id}")?;
-    if let Some(outcome) = &request.outcome {
-        write!(f, "\nreply    {}", outcome.status)?;
-    }
-    if let Some(resource) = &request.resource_id {
-        write!(f, ", about {resource}")?;
-    }
-    if let Some(created_at) = &request.created_at {
-        write!(f, "\nused     {created_at:.0}")?;
-    }
-    if let Some(outcome) = &request.outcome {
-        write!(f, ", expires {:.0}", outcome.expires_at)?;
-    }
-    write!(f, "\nprint    {}", hex(&request.fingerprint))?;
-    if let Some(workflow) = &request.label {
-        write!(f, "\nworkflow {workflow}")?;
-    }
-    Ok(())
+    let first = format!("request  {method} {path}  {request_id}");
+    let about = request.resource_id.as_ref();
+    let about = about.map_or_else(String::new, |resource| format!(", about {resource}"));
+    let (mut lines, expires) = match &request.outcome {
+        None => (vec![first + &about], String::new()),
+        Some(outcome) => (
+            vec![first, format!("reply    {}{about}", outcome.status)],
+            format!(", expires {:.0}", outcome.expires_at),
+        ),
+    };
+    let used = request.created_at.as_ref();
+    lines.extend(used.map(|created_at| format!("used     {created_at:.0}{expires}")));
+    lines.push(format!("print    {}", hex(&request.fingerprint)));
+    let workflow = request.label.as_ref();
+    lines.extend(workflow.map(|workflow| format!("workflow {workflow}")));
+    lines
 }
 
 fn request_to_json(request: &KnownRequest) -> Map<String, Value> {
@@ -232,7 +230,7 @@ mod tests {
     fn a_key_in_doubt_is_told_with_its_lease() {
         let report = in_doubt();
         assert_eq!(
-            report.to_string(),
+            report.lines().join("\n"),
             "key      one\n\
              state    in flight, and in doubt: an attempt may have been executed\n\
              request  POST /bookings  req_1, about booking-1\n\
@@ -257,7 +255,7 @@ mod tests {
             lease: None,
             ..in_doubt()
         };
-        let (text, json) = (report.to_string(), report.to_json());
+        let (text, json) = (report.lines().join("\n"), report.to_json());
         let reply = "\nreply    201, about booking-1\nused     1970-01-01 00:00:00 UTC, expires 1970-01-01 \
                      00:01:00 UTC\n";
         assert!(text.contains(reply), "{text}");
@@ -278,7 +276,8 @@ mod tests {
         };
         assert!(
             report
-                .to_string()
+                .lines()
+                .join("\n")
                 .contains("Only a retry with the same key is safe")
         );
         let nothing = json!({"key": "one", "state": "nothing", "lease": null});

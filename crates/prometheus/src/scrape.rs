@@ -55,7 +55,7 @@ pub fn server(
             .app_data(hosts.clone())
             .service(web::resource("/metrics").route(route.to(show)))
     };
-    connections::server(listener, app, settings)
+    connections::server(listener, app, settings, |_| {})
 }
 
 async fn show(

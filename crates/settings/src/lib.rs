@@ -4,6 +4,7 @@ pub mod address;
 #[cfg(feature = "clap")]
 mod help;
 mod names;
+mod shown;
 mod source;
 pub mod values;
 
@@ -11,6 +12,7 @@ use std::fmt::Write;
 
 #[cfg(feature = "clap")]
 pub use self::help::with_variables;
+pub use self::shown::one_line;
 pub use self::source::{ConfigError, ConfigErrors, Source};
 
 /// One environment variable, for people.

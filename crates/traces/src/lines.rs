@@ -1,5 +1,8 @@
 //! Log lines on standard error, beside the export of traces.
 
+use std::io::{self, Write};
+
+use charge_once_settings::one_line;
 use tokio::runtime::Handle;
 use tracing::{Metadata, Subscriber};
 use tracing_subscriber::{
@@ -67,10 +70,46 @@ fn lines<S>(log: &Log) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    // The library would escape some control characters, and no line break.
+    let lines = tracing_subscriber::fmt::layer().with_writer(|| Lines(io::stderr()));
     if log.json {
         Box::new(lines.json().flatten_event(true).with_current_span(false))
     } else {
         Box::new(lines)
+    }
+}
+
+/// Writes each event, which comes whole and with the end of its line, as one line. What it is about
+/// may hold what clients, the processor and receivers sent.
+struct Lines<W>(W);
+
+impl<W: Write> Write for Lines<W> {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(event);
+        let line = text.strip_suffix('\n').unwrap_or(&text);
+        // The library's colors begin with an escape character, and it lets no other one pass.
+        let parts: Vec<_> = line.split('\u{1b}').map(one_line).collect();
+        // In one piece: standard error has no buffer.
+        self.0.write_all((parts.join("\u{1b}") + "\n").as_bytes())?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_line_and_keeps_its_colors() -> io::Result<()> {
+        let mut written = Vec::new();
+        Lines(&mut written)
+            .write_all("\u{1b}[2ma\u{1b}[0m b\nERROR forged\r\u{202e}\n".as_bytes())?;
+        let shown = "\u{1b}[2ma\u{1b}[0m b\\u000aERROR forged\\u000d\\u202e\n";
+        assert_eq!(String::from_utf8_lossy(&written), shown);
+        Ok(())
     }
 }

@@ -37,12 +37,16 @@ use crate::{
         body::{decode, encoding},
         error::HttpError,
         request::{client_of, request_id, work_begins},
+        shards::app_of,
     },
     idempotency::{Failure, FailureKind, Outcome, Record, Request},
-    store,
+    store::{self, holder_pages::AskedPage},
     telemetry::traces,
     wire::dialect::Dialect,
 };
+
+/// What the paths of all pages begin with.
+pub(in crate::http) const PATH: &str = "/authenticate/";
 
 /// Longest form, in bytes: one field with one word.
 const FORM_MAX_BYTES: usize = 1024;
@@ -82,6 +86,19 @@ impl PageAddress {
         })
     }
 
+    /// The page, whose form is the request `work`.
+    fn asked(&self, work: &Request) -> AskedPage {
+        AskedPage {
+            account: self.account,
+            intent: match self.intent {
+                HolderIntent::Payment(id) => id.0,
+                HolderIntent::Setup(id) => id.0,
+            },
+            token: self.token.clone(),
+            key: work.key.as_str().to_owned(),
+        }
+    }
+
     /// The request of the page's form: always the same one, under a key that no client can send.
     /// The key is stored and shown, so a hash stands for the token.
     fn request(&self, request_id: String, app: &App) -> Result<Request, HttpError> {
@@ -113,12 +130,6 @@ enum FoundPage {
     Answered,
     /// No page, or one that is not needed any more.
     None,
-}
-
-/// The account of the page that a path leads to, if it leads to one.
-pub(in crate::http) fn account_in(path: &str) -> Option<AccountId> {
-    let (account, _) = path.strip_prefix("/authenticate/")?.split_once('/')?;
-    AccountId::parse(account)
 }
 
 /// A page that is waited for.
@@ -176,18 +187,24 @@ fn find<'c>(
     })
 }
 
-/// Finds what `asked` names, whose form is the request `work`. Strangers ask, so it is no account's
-/// share of the connections that is used, and no connection while an address has to wait for what
-/// it guessed.
-///
-/// One snapshot: a page stops being open in the transaction that stores its answer.
-async fn look_up(
+/// The `App` of the database that has the page. Strangers ask, and many share a look-up. Only who
+/// knows the token gets beyond it, whatever others guess from the same address.
+async fn home_of(
     app: &App,
     request: &HttpRequest,
     asked: &PageAddress,
     work: &Request,
-) -> Result<FoundPage, HttpError> {
-    app.api_keys.check_waiting(client_of(request))?;
+) -> Result<Option<web::Data<App>>, HttpError> {
+    let (client, until) = (client_of(request), work_begins(app, request));
+    let finding = app.api_keys.home_of_page(asked.asked(work), client, until);
+    Ok(finding.await?.and_then(|home| app_of(request, home)))
+}
+
+/// Finds what `asked` names, whose form is the request `work`. It is no account's share of the
+/// connections that is used.
+///
+/// One snapshot: a page stops being open in the transaction that stores its answer.
+async fn look_up(app: &App, asked: &PageAddress, work: &Request) -> Result<FoundPage, HttpError> {
     let (account, intent, token) = (asked.account, asked.intent, asked.token.clone());
     let key = work.key.as_str().to_owned();
     let found = app.database.snapshot(move |connection| {
@@ -214,12 +231,15 @@ pub(in crate::http) async fn show(
         return gone(&app, &request);
     };
     let work = asked.request(request_id(&request), &app)?;
+    let Some(app) = home_of(&app, &request, &asked, &work).await? else {
+        return gone(&app, &request);
+    };
     let OpenPage {
         merchant,
         amount,
         card,
         page,
-    } = match look_up(&app, &request, &asked, &work).await? {
+    } = match look_up(&app, &asked, &work).await? {
         FoundPage::Open(page) => page,
         FoundPage::Waiting => return Ok(wait(StatusCode::OK)),
         FoundPage::Answered => return Ok(not_needed()),
@@ -295,7 +315,10 @@ pub(in crate::http) async fn end(
         return gone(&app, &request);
     };
     let work = asked.request(request_id(&request), &app)?;
-    if let FoundPage::None = look_up(&app, &request, &asked, &work).await? {
+    let Some(app) = home_of(&app, &request, &asked, &work).await? else {
+        return gone(&app, &request);
+    };
+    if let FoundPage::None = look_up(&app, &asked, &work).await? {
         return gone(&app, &request);
     }
     if *app.stopping.borrow() {
@@ -372,7 +395,7 @@ fn land(record: &Record) -> HttpResponse {
 }
 
 /// An address that leads to no page, or to one that isn't waited for. A client that asks for many
-/// of them is told to wait, and nothing is looked up for it until then.
+/// of them is told to wait.
 fn gone(app: &App, request: &HttpRequest) -> Result<HttpResponse, HttpError> {
     app.api_keys.check_stranger(client_of(request))?;
     Ok(not_needed())

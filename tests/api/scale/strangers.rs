@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use sqlx::{Postgres, Transaction};
+use charge_once::domain::ids::{AccountId, SetupIntentId};
+use sqlx::{AssertSqlSafe, Postgres, Transaction};
 use tokio::task::JoinSet;
+use uuid::Uuid;
 
 use crate::support::{
     accounts::client_of_account,
@@ -78,32 +80,49 @@ async fn an_api_key_that_was_refused_a_moment_ago_asks_no_database() {
 }
 
 #[tokio::test]
-async fn look_ups_of_unknown_api_keys_take_one_connection_and_few_statements() {
+async fn look_ups_of_strangers_take_one_connection_and_few_statements() {
     let server = TestServer::start_with(&[POOL]).await;
     assert_eq!(server.client.get("/charges").await.status, 200);
-    let mut tx = server.database.pool.begin().await.unwrap();
-    sqlx::raw_sql("LOCK TABLE api_keys")
-        .execute(&mut *tx)
-        .await
-        .unwrap();
-    let ask = |stranger: Client| async move { stranger.get("/charges").await.status.as_u16() };
-    let mut strangers: JoinSet<u16> = (0..12)
-        .map(|number| {
-            ask(server
-                .client
-                .with_api_key(&format!("sk_test_stranger_{number}")))
-        })
-        .collect();
-    let mut most = 0;
-    // None is found in time: some wait for the table, and the others for those.
-    while !strangers.is_empty() {
-        most = most.max(waiting(&server.database, "%FROM api_keys%").await);
-        while let Some(refused) = strangers.try_join_next() {
-            assert!([409, 503].contains(&refused.unwrap()));
+    let key = async |client: Client, number: usize| {
+        let stranger = client.with_api_key(&format!("sk_test_stranger_{number}"));
+        stranger.get("/charges").await.status.as_u16()
+    };
+    let page = async |client: Client, number: usize| {
+        let (account, intent) = (AccountId(Uuid::now_v7()), SetupIntentId(Uuid::now_v7()));
+        let path = format!("/authenticate/{account}/{intent}/{number}");
+        client.get(&path).await.status.as_u16()
+    };
+    for (table, statement) in [
+        ("api_keys", "%FROM api_keys%"),
+        ("setup_intents", "%AS setup%"),
+    ] {
+        let mut tx = server.database.pool.begin().await.unwrap();
+        sqlx::raw_sql(AssertSqlSafe(format!("LOCK TABLE {table}")))
+            .execute(&mut *tx)
+            .await
+            .unwrap();
+        let mut strangers: JoinSet<u16> = (0..12)
+            .map(|number| {
+                let client = server.client.clone();
+                async move {
+                    match table {
+                        "api_keys" => key(client, number).await,
+                        _ => page(client, number).await,
+                    }
+                }
+            })
+            .collect();
+        let mut most = 0;
+        // None is found in time: some wait for the table, and the others for those.
+        while !strangers.is_empty() {
+            most = most.max(waiting(&server.database, statement).await);
+            while let Some(refused) = strangers.try_join_next() {
+                assert!([409, 503].contains(&refused.unwrap()), "{table}");
+            }
         }
+        assert_eq!(most, 1, "{table}");
+        tx.rollback().await.unwrap();
     }
-    assert_eq!(most, 1);
-    tx.rollback().await.unwrap();
 }
 
 #[tokio::test]
