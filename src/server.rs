@@ -414,6 +414,7 @@ async fn app(
         in_flight_wait_v1: config.in_flight_wait_v1,
         wake_webhooks: Arc::default(),
         webhooks_allow_private: config.webhooks.allow_private,
+        return_url_schemes: config.return_url_schemes.clone().into(),
         faults: shared.faults.clone(),
         has_console: config.console,
         request_log: None,

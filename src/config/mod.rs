@@ -32,7 +32,7 @@ use self::{
         BODY_LIMIT, CONSOLE, DRAIN_TIMEOUT, EXPIRY_SWEEP_INTERVAL, FAULTS, IN_FLIGHT_WAIT_V1,
         KEEP_ALIVE_TIMEOUT, LOG_FORMAT, METRICS_ADDRESS, MIGRATE_ON_START, POOL_CONNECTIONS,
         PROCESSOR_URL, PUBLIC_URL, RATE_LIMIT, REPLAY_CACHE, REPLY_WRITE_TIMEOUT,
-        REQUEST_HEAD_TIMEOUT, RUST_LOG, TRACES, WORKERS,
+        REQUEST_HEAD_TIMEOUT, RETURN_URL_SCHEMES, RUST_LOG, TRACES, WORKERS,
     },
 };
 use crate::idempotency::InProgressLimits;
@@ -54,6 +54,8 @@ const WORKER_CONNECTIONS: u32 = 6;
 pub struct Config {
     /// `BIND_ADDRESS`
     pub bind_address: SocketAddr,
+    /// `RETURN_URL_SCHEMES`
+    pub return_url_schemes: Vec<String>,
     /// `ALLOWED_HOSTS`
     pub allowed_hosts: Vec<Host>,
     /// `PUBLIC_URL`, without a slash at its end.
@@ -190,6 +192,7 @@ impl Config {
         let config = Self {
             bind_address,
             allowed_hosts,
+            return_url_schemes: source.optional(&RETURN_URL_SCHEMES).unwrap_or_default(),
             public_url,
             metrics_address,
             database,

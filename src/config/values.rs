@@ -27,6 +27,20 @@ const WORKERS_MAX: usize = 512;
 /// Longest PROCESSOR_NAME; one that is made of a URL is about as long as a host name may be.
 const PROCESSOR_NAME_MAX_CHARS: usize = 255;
 
+/// As RFC 3986 has them, in lower case (section 3.1).
+pub(super) fn schemes(text: &str) -> Parsed<Vec<String>> {
+    let is_of_a_scheme = |byte: u8| {
+        byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.')
+    };
+    let schemes = text.split(',').map(str::trim).map(|scheme| {
+        let begins = scheme.starts_with(|letter: char| letter.is_ascii_lowercase());
+        (begins && scheme.bytes().all(is_of_a_scheme)).then(|| scheme.to_owned())
+    });
+    let schemes: Option<_> = schemes.collect();
+    schemes
+        .ok_or_else(|| "schemes in lower case without a colon, such as myapp,shop-app".to_owned())
+}
+
 pub(super) fn days_400(text: &str) -> Parsed<Duration> {
     let duration = duration(text)?;
     if duration > KEPT_MAX || !duration.subsec_nanos().is_multiple_of(1_000) {

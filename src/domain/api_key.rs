@@ -19,6 +19,19 @@ const SECRET_PREFIXES: [&str; 6] = [
     PREFIX, "sk_live_", "rk_test_", "rk_live_", "whsec_", "_secret_",
 ];
 
+/// How the words begin that are secrets.
+const SECRET_WORDS: [&str; 5] = ["sk_", "rk_", "whsec_", "pi_", "seti_"];
+
+/// Whether a name that a client has chosen is a secret, or has one for a word. `task_test_20260101`
+/// and `gift_secret_santa_2026` are good names.
+pub fn is_secret(name: &str) -> bool {
+    let mut words = name.split(|letter: char| letter != '_' && !letter.is_ascii_alphanumeric());
+    words.any(|word| {
+        let is_one = SECRET_WORDS.iter().any(|start| word.starts_with(start));
+        is_one && holds_secret(word)
+    })
+}
+
 /// Whether a text holds what may be an API key or another secret.
 pub fn holds_secret(text: &str) -> bool {
     charge_once_api_keys::holds_secret(text, &SECRET_PREFIXES)

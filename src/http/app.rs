@@ -60,6 +60,8 @@ pub struct App {
     pub wake_webhooks: Arc<Notify>,
     /// Whether webhooks may go to addresses that are not public.
     pub webhooks_allow_private: bool,
+    /// The schemes of apps to which a card's holder may return.
+    pub return_url_schemes: Arc<[String]>,
     /// Faults on demand, where they are allowed.
     pub faults: Option<Faults>,
     /// Whether the console is served.

@@ -5,9 +5,10 @@
 use actix_web::http::header::HeaderMap;
 use charge_once_edge::{BodyError, media_type};
 use charge_once_strict_params::{
-    Encoding, Params,
+    Encoding, Error,
     card_numbers::{bytes_hold_card_number, find_card_number},
 };
+use serde_json::{Map, Value};
 
 use super::error::HttpError;
 use crate::{
@@ -48,7 +49,10 @@ pub fn encoding(headers: &HeaderMap) -> Result<Encoding, HttpError> {
 ///
 /// The exception is a card number, anywhere in it: that is refused here and now, before anything
 /// of the request is stored or logged.
-pub fn decode(encoding: Encoding, body: &[u8]) -> Result<Params, HttpError> {
+pub fn decode(
+    encoding: Encoding,
+    body: &[u8],
+) -> Result<Result<Map<String, Value>, Error>, HttpError> {
     let tree = encoding.decode(body, MAPS);
     let forbidden = |param: Option<String>| {
         Err(ApiError::explained(ErrorCode::CardNumberForbidden)
@@ -65,5 +69,5 @@ pub fn decode(encoding: Encoding, body: &[u8]) -> Result<Params, HttpError> {
         Err(_) if bytes_hold_card_number(body) => return forbidden(None),
         Err(_) => {}
     }
-    Ok(Params::new(encoding, tree))
+    Ok(tree)
 }

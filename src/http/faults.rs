@@ -12,9 +12,12 @@ use actix_web::{
 use charge_once_connections::NoReply;
 pub use charge_once_faults::Fault;
 use charge_once_faults::{self as faults, Kind};
-use tokio::sync::watch;
+use uuid::Uuid;
 
-use super::error::{FAULT, HttpError};
+use super::{
+    app::App,
+    error::{FAULT, HttpError},
+};
 use crate::{
     domain::{account::Account, ids::AccountId},
     idempotency::{FailureKind, IdempotencyKey},
@@ -22,14 +25,19 @@ use crate::{
 };
 
 /// Acts before the work: `Some` is sent instead of doing it. A delay ends early when the process is
-/// asked to stop.
+/// asked to stop, and takes a seat of those that wait, without which it is 503.
 pub async fn before_the_work(
     fault: Fault,
-    stopping: &watch::Receiver<bool>,
+    app: &App,
+    account: Uuid,
 ) -> Result<Option<HttpResponse>, HttpError> {
     let name = fault.kind.as_str();
     tracing::info!(fault = name, "the client asked for a fault");
-    fault.delay(stopping).await;
+    if fault.kind == Kind::Delay {
+        let seat = app.idempotency.seat(account);
+        let _seat = seat.ok_or_else(|| HttpError::failed(FailureKind::Unavailable))?;
+        fault.delay(&app.stopping).await;
+    }
     let error = match fault.kind {
         Kind::ReplyLost | Kind::Delay => return Ok(None),
         Kind::RequestLost => return Ok(Some(lost(HttpResponse::NoContent().finish()))),

@@ -25,7 +25,7 @@ use uuid::Uuid;
 
 use super::{app::App, error::HttpError, request_log};
 use crate::{
-    domain::ids::RequestId,
+    domain::{api_key::is_secret, ids::RequestId},
     idempotency::{FailureKind, IdempotencyKey},
     telemetry::{known, requests::Observation},
     wire::error::{ApiError, ErrorCode},
@@ -123,7 +123,7 @@ fn echoes(method: &Method, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)
     }
     if let Some(key) = headers.get(IDEMPOTENCY_KEY)
         && IdempotencyKey::of_headers(headers.get_all(IDEMPOTENCY_KEY))
-            .is_ok_and(|key| !holds_card_number(key.as_str()))
+            .is_ok_and(|key| !holds_card_number(key.as_str()) && !is_secret(key.as_str()))
     {
         echoes.push((HeaderName::from_static(IDEMPOTENCY_KEY), key.clone()));
     }

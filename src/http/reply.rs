@@ -48,7 +48,7 @@ pub async fn run<F: Future<Output = Outcome>>(
         observation,
     } = request;
     if let Some(fault) = testing.fault
-        && let Some(instead) = before_the_work(fault, &app.stopping).await?
+        && let Some(instead) = before_the_work(fault, app, request.account_id).await?
     {
         return Ok(instead);
     }

@@ -31,7 +31,7 @@ use crate::{
     commands::{Origin, expansions::Audience},
     domain::{
         account::Account,
-        api_key::holds_secret,
+        api_key::{holds_secret, is_secret},
         ids::{AccountId, ObjectId, RequestId},
         order::ITEM_TEXT_MAX_CHARS,
     },
@@ -82,6 +82,9 @@ impl Caller {
     }
 }
 
+/// The headers by which Stripe's clients act for another account.
+const OTHER_ACCOUNTS: [&str; 2] = ["Stripe-Account", "Stripe-Context"];
+
 /// The account that sends a request.
 async fn caller(app: &App, request: &HttpRequest) -> Result<Account, HttpError> {
     let (client, until) = (client_of(request), work_begins(app, request));
@@ -94,12 +97,11 @@ async fn caller(app: &App, request: &HttpRequest) -> Result<Account, HttpError> 
     tracing::Span::current().record("account", tracing::field::display(account.id));
     request_log::authenticated(request, account.id);
     app.api_keys.check_rate(account.id)?;
-    if request.headers().contains_key("stripe-account") {
-        return Err(ApiError::new(
-            ErrorCode::ParameterInvalid,
-            "Stripe-Account is not supported: ignoring it would charge the wrong account.",
-        )
-        .into());
+    let mut others = OTHER_ACCOUNTS.iter();
+    if let Some(name) = others.find(|name| request.headers().contains_key(**name)) {
+        let message =
+            format!("{name} is not supported: ignoring it would charge the wrong account.");
+        return Err(ApiError::new(ErrorCode::ParameterInvalid, message).into());
     }
     Ok(account)
 }
@@ -191,19 +193,31 @@ impl MutatingRequest {
         }
         let workflow = idempotency_workflow(request)?;
         let api_version = api_version(headers)?;
-        let mut params = body::decode(encoding, &bytes)?;
-        params.not_offered(not_offered::parameters(resource(request)));
+        let tree = body::decode(encoding, &bytes)?;
         // The path is stored with the key, for key look-ups; an id in it may be stored too.
         ensure_no_card_number(routed_path(request))?;
         ensure_no_card_number(&decoded_path)?;
         let query = query(request)?;
-        let fingerprint = fingerprint(request, query.as_ref().ok(), &params, &bytes)?;
-        if let Some(refusal) = refuse_query(query) {
-            params.tree = Err(refusal);
-        }
+        // The query is part of it although parameters in it are refused, because the refusal is
+        // stored too.
+        let fingerprint = Fingerprint::of(&FingerprintInput {
+            method: request.method().as_str(),
+            path: routed_path(request),
+            query: identity(
+                canonical(query.as_ref().ok())?.as_deref(),
+                request.query_string().as_bytes(),
+            ),
+            media_type: encoding.as_str(),
+            parameters: identity(canonical(tree.as_ref().ok())?.as_deref(), &bytes),
+        });
         let testing = testing(app, headers, account, &key)?;
+        let mut params = Params::new(encoding, refuse_query(query).map_or(tree, Err));
+        params.not_offered(not_offered::parameters(resource(request)));
         params.grant(LOST_REPLIES, testing.is_allowed);
         params.grant(PRIVATE_URLS, app.webhooks_allow_private);
+        for scheme in app.return_url_schemes.iter() {
+            params.grant(scheme.clone(), true);
+        }
         let request_id = request_id(request);
         Ok(Self {
             origin: Origin {
@@ -353,6 +367,9 @@ fn idempotency_key(request: &HttpRequest) -> Result<IdempotencyKey, HttpError> {
     })?;
     // Keys are stored, and shown by key look-ups.
     ensure_no_card_number(key.as_str())?;
+    if is_secret(key.as_str()) {
+        return Err(invalid(format!("The idempotency key {LOOKS_SECRET}")).into());
+    }
     Ok(key)
 }
 
@@ -368,6 +385,10 @@ fn api_version(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
         refusal.with_param(STRIPE_VERSION.to_owned())
     })
 }
+
+/// What is said of a key or a name that would be stored and shown.
+const LOOKS_SECRET: &str = "looks like a secret, such as an API key. It was not stored. If it is \
+                            one, replace it; a UUID is a good key.";
 
 /// At most one workflow, which would be stored and shown like the key.
 fn idempotency_workflow(request: &HttpRequest) -> Result<Option<WorkflowName>, HttpError> {
@@ -385,6 +406,9 @@ fn idempotency_workflow(request: &HttpRequest) -> Result<Option<WorkflowName>, H
     let name = WorkflowName::parse(value.as_bytes());
     let name = name.map_err(|error| invalid(&error.to_string()))?;
     ensure_no_card_number(name.as_str())?;
+    if is_secret(name.as_str()) {
+        return Err(invalid(&format!("The workflow's name {LOOKS_SECRET}")).into());
+    }
     Ok(Some(name))
 }
 
@@ -393,26 +417,6 @@ fn ensure_no_card_number(text: &str) -> Result<(), ApiError> {
         return Err(ApiError::explained(ErrorCode::CardNumberForbidden));
     }
     Ok(())
-}
-
-/// What tells a retry from another request with the same key. The query is part of it although
-/// parameters in it are refused, because the refusal is stored too.
-fn fingerprint(
-    request: &HttpRequest,
-    query: Option<&Map<String, Value>>,
-    params: &Params,
-    body: &[u8],
-) -> Result<Fingerprint, HttpError> {
-    let canonical_query = canonical(query)?;
-    let canonical_body = canonical(params.tree.as_ref().ok())?;
-    let raw_query = request.query_string().as_bytes();
-    Ok(Fingerprint::of(&FingerprintInput {
-        method: request.method().as_str(),
-        path: routed_path(request),
-        query: identity(canonical_query.as_deref(), raw_query),
-        media_type: params.encoding.as_str(),
-        parameters: identity(canonical_body.as_deref(), body),
-    }))
 }
 
 /// Canonical JSON of what was decoded, if it was.

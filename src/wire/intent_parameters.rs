@@ -2,10 +2,10 @@
 //! a card's holder returns to.
 
 use charge_once_strict_params::{
-    Error, Field, Parameter, TextKind, ValueKind, parameters,
+    Error, Field, Parameter, ValueKind, parameters,
     schema::{described, text, with_example},
 };
-use url::Url;
+use url::{Host, Url};
 use utoipa::openapi::{ArrayBuilder, ObjectBuilder, RefOr, Schema, SchemaFormat, Type};
 
 use super::error::{ApiError, ErrorCode};
@@ -19,20 +19,6 @@ const TYPE_MAX_CHARS: usize = 100;
 
 /// The longest URL that proxies and servers commonly take.
 const RETURN_URL_MAX_CHARS: usize = 2048;
-
-/// What a browser itself opens, runs or shows: no app, and no shop.
-const SCHEMES_OF_BROWSERS: [&str; 10] = [
-    "about",
-    "blob",
-    "chrome",
-    "data",
-    "file",
-    "filesystem",
-    "ftp",
-    "javascript",
-    "vbscript",
-    "view-source",
-];
 
 parameters! {
     /// How methods are chosen.
@@ -132,22 +118,43 @@ impl ValueKind for MethodTypes {
 /// Where a card's holder returns to: a page of the shop, or its app.
 pub struct ReturnUrl;
 
-impl TextKind for ReturnUrl {
+impl ValueKind for ReturnUrl {
     type Value = String;
-    const MAX_CHARS: usize = RETURN_URL_MAX_CHARS;
-    const MUST_BE: &'static str = "Must be an http or https URL, or the URL of an app.";
 
-    fn parse(text: &str) -> Option<String> {
-        let url = Url::parse(text).ok()?;
-        let scheme = url.scheme();
-        (!SCHEMES_OF_BROWSERS.contains(&scheme)).then(|| text.to_owned())
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<String>, Error> {
+        let url = field.fields.text(field.name, RETURN_URL_MAX_CHARS)?;
+        let is_app = |scheme: &str| field.fields.is_granted(scheme);
+        if url.as_ref().is_some_and(|url| !leads_back(url, is_app)) {
+            return Err(field.invalid(
+                "Must be an https URL, an http URL of this machine, or the URL of an app, whose scheme \
+                 has a dot, as in com.example.shop:/return, or is in RETURN_URL_SCHEMES.",
+            ));
+        }
+        Ok(url)
     }
 
-    fn schema() -> ObjectBuilder {
+    fn schema() -> RefOr<Schema> {
         let url = text()
             .max_length(Some(RETURN_URL_MAX_CHARS))
             .format(Some(SchemaFormat::Custom("uri".to_owned())));
-        with_example(url, "https://example.com/return")
+        with_example(url, "https://example.com/return").into()
+    }
+}
+
+/// Whether a URL leads to a shop or to an app. Systems and browsers have schemes of their own that
+/// open programs, settings and files, and no list has all of them: none of them has a dot, and
+/// those of apps are named as the apps are (RFC 8252, section 7.1).
+fn leads_back(url: &str, is_app: impl Fn(&str) -> bool) -> bool {
+    let Ok(url) = Url::parse(url) else {
+        return false;
+    };
+    match (url.scheme(), url.host()) {
+        ("https", _) => true,
+        ("http", Some(Host::Domain(name))) => name == "localhost" || name.ends_with(".localhost"),
+        ("http", Some(Host::Ipv4(address))) => address.is_loopback(),
+        ("http", Some(Host::Ipv6(address))) => address.is_loopback(),
+        ("http", None) => false,
+        (app, _) => app.contains('.') || is_app(app),
     }
 }
 
@@ -180,26 +187,78 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_holder_returns_to_a_shop_or_an_app_and_to_nothing_that_a_browser_runs() {
+    fn a_holder_returns_to_a_shop_or_an_app_and_to_nothing_that_a_system_opens() {
+        let leads_back = |url| super::leads_back(url, |scheme| scheme == "shop-app");
         for good in [
             "https://shop.example/return?cart=1",
+            "HTTPS://shop.example",
             "http://localhost:3000",
+            "http://shop.localhost/",
+            "http://127.0.0.2/return",
+            "http://[::1]:8080",
             "shop-app://return",
+            "SHOP-APP:return",
             "com.example.shop:/return",
         ] {
-            assert_eq!(ReturnUrl::parse(good).as_deref(), Some(good));
+            assert!(leads_back(good), "{good}");
+        }
+        let schemes = [
+            "javascript",
+            "JavaScript",
+            "\tjavascript",
+            "data",
+            "file",
+            "vbscript",
+            "about",
+            "blob",
+            "ftp",
+            "filesystem",
+            "view-source",
+            "chrome",
+            "ms-msdt",
+            "search-ms",
+            "ms-settings",
+            "ms-word",
+            "ms-officecmd",
+            "intent",
+            "android-app",
+            "market",
+            "chrome-extension",
+            "moz-extension",
+            "resource",
+            "jar",
+            "tel",
+            "sms",
+            "mailto",
+            "facetime",
+            "itms-services",
+            "ssh",
+            "telnet",
+            "smb",
+            "ldap",
+            "ws",
+            "wss",
+            "steam",
+            "zoommtg",
+            "shop-app2",
+        ];
+        for scheme in schemes {
+            assert!(!leads_back(&format!("{scheme}:x")), "{scheme}");
+            assert!(
+                !leads_back(&format!("{scheme}://shop.example/")),
+                "{scheme}"
+            );
         }
         for bad in [
             "shop.example",
             "/return",
             "https://",
-            "javascript:alert(1)",
-            "JavaScript:alert(1)",
-            "\tjavascript:alert(1)",
-            "data:text/html,x",
-            "file:///etc/passwd",
+            "http://shop.example/",
+            "http://localhost.shop.example/",
+            "http://10.0.0.1/",
+            "http://0.0.0.0/",
         ] {
-            assert_eq!(ReturnUrl::parse(bad), None, "{bad}");
+            assert!(!leads_back(bad), "{bad}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use charge_once_strict_params::{
-    Error, Field, Parameter, ParameterSet, Params, TextOrFields, parameters,
+    Error, Field, Fields, Parameter, ParameterSet, Params, TextOrFields, parameters,
     schema::{described, reference, text},
 };
 use serde_json::Value;
@@ -36,10 +36,11 @@ pub const LOST_REPLIES: &str = "lost replies";
 
 /// Whether `source` names the card whose replies get lost, and may.
 pub fn loses_its_reply(params: &Params) -> bool {
-    params.fields().is_ok_and(|mut fields| {
+    let names_it = |mut fields: Fields<'_>| {
         let source = fields.given("source").and_then(Value::as_str);
-        fields.is_granted(LOST_REPLIES) && source == Some(LOST_REPLY.token())
-    })
+        Ok(source == Some(LOST_REPLY.token()))
+    };
+    params.is_granted(LOST_REPLIES) && params.read(names_it).unwrap_or_default()
 }
 
 /// What is charged.

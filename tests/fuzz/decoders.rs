@@ -160,16 +160,17 @@ fn parameters() {
         mutated("form", FORM_TOKENS).prop_map(|bytes| (Encoding::Form, bytes)),
     ];
     fuzz(&bodies, |(encoding, bytes)| {
-        let Ok(params) = body::decode(encoding, &bytes) else {
+        let Ok(tree) = body::decode(encoding, &bytes) else {
             return Ok(());
         };
+        let params = Params::new(encoding, tree);
         let _ = CreateChargeParams::parse(&params);
         let _ = CreateOrderParams::parse(&params);
         let _ = CreateRefundParams::parse(&params);
         let _ = CreateCheckoutParams::parse(&params);
-        if let Ok(mut fields) = params.fields()
-            && let Ok(metadata) = MetadataParam::read(&mut Field::new(&mut fields, "metadata"))
-        {
+        let metadata =
+            params.read(|mut fields| MetadataParam::read(&mut Field::new(&mut fields, "metadata")));
+        if let Ok(metadata) = metadata {
             prop_assert!(metadata.len() <= 50);
             for (name, value) in &metadata {
                 prop_assert!((1..=40).contains(&name.chars().count()));

@@ -27,8 +27,8 @@ pub(crate) trait Admit: fmt::Debug + Send + Sync {
         Ok(Box::new(()))
     }
 
-    /// Whether one more duplicate may wait for the work of another request. Each waits for its
-    /// claim.
+    /// Whether one more request may wait: a duplicate for the work of another request, or for
+    /// another process that has its key. Each duplicate waits for the claim.
     fn follow(&self, account: Uuid) -> Option<Held> {
         let _ = account;
         Some(Box::new(()))

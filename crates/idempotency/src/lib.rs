@@ -60,6 +60,7 @@ use sqlx::{PgConnection, postgres::types::PgInterval};
 use tokio::{runtime::Handle, time::Instant};
 use trace::{Instrument, trace_span};
 use transaction::TxOutcome;
+use uuid::Uuid;
 
 pub use key::{IdempotencyKey, KEY_MAX_BYTES, KeyError};
 pub use migrations::{MIGRATIONS, MIGRATIONS_TABLE, migrate};
@@ -133,6 +134,9 @@ pub struct Idempotency {
     runtime: Handle,
 }
 
+/// A request that waits, as long as this lives.
+pub struct Seat(#[allow(dead_code, reason = "it is kept until it is dropped")] Held);
+
 impl Idempotency {
     /// `pool` is a [`PgPool`](sqlx::PgPool) whose sessions have `READ COMMITTED` as the default
     /// isolation level and `synchronous_commit = on`: see [`pin_session`]. For an [`Observer`], or
@@ -171,6 +175,12 @@ impl Idempotency {
             })
         })
         .await
+    }
+
+    /// A place among the account's requests that wait, for one that waits before it is run. It is
+    /// counted until it is dropped. `None`: too many wait already.
+    pub fn seat(&self, account: Uuid) -> Option<Seat> {
+        self.pool.admit.follow(account).map(Seat)
     }
 
     /// Ends every wait of a duplicate for the first request, now and from now on: the process is
@@ -222,7 +232,7 @@ impl Idempotency {
             let leadership = match self.in_flight.join(&request) {
                 Place::Leader(leadership) => leadership,
                 Place::Follower(follower) => {
-                    let seat = self.pool.admit.follow(request.account_id);
+                    let seat = self.seat(request.account_id);
                     let patience = seat.as_ref().map_or_else(Instant::now, |_| patience);
                     let following = follower.follow(self.answered_by(), patience);
                     let waiting = trace_span!("wait for first request");
@@ -242,7 +252,8 @@ impl Idempotency {
             let ended = self.in_a_task(work, held).await;
             let again = Instant::now() + jittered(RECLAIM_PAUSE);
             let waits = goes_on && matches!(ended, Outcome::InUse) && again < patience;
-            if !waits || !self.in_flight.pause(again).await {
+            let seat = waits.then(|| self.seat(request.account_id)).flatten();
+            if seat.is_none() || !self.in_flight.pause(again).await {
                 return ended;
             }
             was_in_use = true;

@@ -5,6 +5,7 @@
 //! caller reads the fields, so a bad request gets the same refusal every time.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     ops::RangeInclusive,
 };
@@ -30,7 +31,7 @@ pub struct Fields<'a> {
     encoding: Encoding,
     members: &'a Map<String, Value>,
     place: ParamPath<'a>,
-    grants: &'a [&'static str],
+    grants: &'a [Cow<'static, str>],
     not_offered: &'static [&'static str],
     read: BTreeSet<&'static str>,
 }
@@ -50,7 +51,7 @@ impl<'a> Fields<'a> {
     }
 
     /// With what the request was granted.
-    pub(crate) fn granted(mut self, grants: &'a [&'static str]) -> Self {
+    pub(crate) fn granted(mut self, grants: &'a [Cow<'static, str>]) -> Self {
         self.grants = grants;
         self
     }
@@ -80,7 +81,7 @@ impl<'a> Fields<'a> {
     /// requests may have.
     #[must_use]
     pub fn is_granted(&self, name: &str) -> bool {
-        self.grants.contains(&name)
+        self.grants.iter().any(|grant| grant == name)
     }
 
     /// A value that is there: `null` and the empty string mean absent.

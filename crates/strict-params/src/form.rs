@@ -11,18 +11,14 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::{
-    MAX_DEPTH,
+    MAX_DEPTH, MAX_VALUES, TOO_MANY_VALUES,
     error::Error,
     path::{ParamPath, Step, param},
 };
 
-/// Most pairs in one body. It bounds the work that 64 KiB of `a&a&a&…` can cause
-/// and is several times what the largest documented request needs.
-const MAX_PAIRS: usize = 1_000;
-
-/// Greatest index of a list item. Indexes have no gaps and [`MAX_PAIRS`] bounds
+/// Greatest index of a list item. Indexes have no gaps and [`MAX_VALUES`] bounds
 /// the items, so that a greater one can only be a mistake.
-const MAX_INDEX: usize = MAX_PAIRS - 1;
+const MAX_INDEX: usize = MAX_VALUES - 1;
 
 const MALFORMED: &str = "A parameter name must be a name followed by any number of bracketed \
                          names, such as items[0][quantity].";
@@ -43,21 +39,19 @@ pub(crate) fn decode(body: &[u8], maps: &[&str]) -> Result<Map<String, Value>, E
         .split(|byte| *byte == b'&')
         .filter(|pair| !pair.is_empty());
     let mut root = BTreeMap::new();
-    let mut count = 0;
+    // The root is one of them.
+    let (mut values, mut containers) = (0, 1);
     for (raw_pair, (name, value)) in raw_pairs.zip(form_urlencoded::parse(body)) {
-        count += 1;
-        if count > MAX_PAIRS {
-            return Err(Error::malformed(
-                None,
-                &format!("There must be no more than {MAX_PAIRS} parameters."),
-            ));
-        }
         let (raw_name, raw_value) = split_pair(raw_pair);
         check_encoding(raw_name).map_err(|message| Error::malformed(None, message))?;
         let steps = parse_name(&name, maps)?;
-        check_encoding(raw_value)
+        containers += check_encoding(raw_value)
             .and_then(|()| graft_member(&mut root, &steps, value.into_owned()))
             .map_err(|message| Error::malformed(param(&steps), message))?;
+        values += 1;
+        if values > MAX_VALUES || containers > MAX_VALUES {
+            return Err(Error::malformed(None, TOO_MANY_VALUES));
+        }
     }
     finish_members(root, &ParamPath::Root)
 }
@@ -190,8 +184,9 @@ impl FormNode {
         }
     }
 
-    /// Adds `value` at the end of `steps`, unless something there is in its way.
-    fn graft(&mut self, steps: &[Step<'_>], value: String) -> Result<(), &'static str> {
+    /// Adds `value` at the end of `steps`, unless something there is in its way, and returns how
+    /// many maps and lists that took.
+    fn graft(&mut self, steps: &[Step<'_>], value: String) -> Result<usize, &'static str> {
         match (steps.split_first(), self) {
             (None, Self::Leaf(_)) => Err(REPEATED),
             (Some(_), Self::Map(members)) => graft_member(members, steps, value),
@@ -200,14 +195,14 @@ impl FormNode {
                     return item.graft(rest, value);
                 }
                 items.insert(*index, Self::branch(rest, value));
-                Ok(())
+                Ok(rest.len())
             }
             (Some((Step::Next, rest)), Self::Appended(items)) => {
                 if let Some(item) = items.last_mut().filter(|item| item.continues(rest)) {
                     return item.graft(rest, value);
                 }
                 items.push(Self::branch(rest, value));
-                Ok(())
+                Ok(rest.len())
             }
             _ => Err(MIXED),
         }
@@ -256,7 +251,7 @@ fn graft_member(
     members: &mut BTreeMap<String, FormNode>,
     steps: &[Step<'_>],
     value: String,
-) -> Result<(), &'static str> {
+) -> Result<usize, &'static str> {
     let Some((Step::Name(name), rest)) = steps.split_first() else {
         return Err(MIXED);
     };
@@ -264,7 +259,7 @@ fn graft_member(
         return member.graft(rest, value);
     }
     members.insert((*name).to_owned(), FormNode::branch(rest, value));
-    Ok(())
+    Ok(rest.len())
 }
 
 fn finish_members(

@@ -6,14 +6,14 @@
 //! readers keep exactly, and strings that not all stores accept are refused
 //! (RFC 7493), naming the field and never its value.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use crate::{
-    MAX_DEPTH,
+    MAX_DEPTH, MAX_VALUES, TOO_MANY_VALUES,
     error::Error as Refusal,
     path::{ParamPath, Step},
 };
@@ -44,11 +44,11 @@ pub(crate) fn decode(body: &[u8]) -> Result<Map<String, Value>, Refusal> {
         return Ok(Map::new());
     }
 
-    let refusal = RefCell::new(None);
+    let reading = Reading::default();
     let root = JsonNode {
         path: &ParamPath::Root,
         depth: 1,
-        refusal: &refusal,
+        reading: &reading,
     };
     let mut reader = serde_json::Deserializer::from_str(text);
     let decoded = root
@@ -60,7 +60,7 @@ pub(crate) fn decode(body: &[u8]) -> Result<Map<String, Value>, Refusal> {
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_),
         ) => Err(refuse("The body must be a JSON object.")),
         // The reader's own message is not passed on, because it may quote the body.
-        Err(error) => Err(refusal.take().unwrap_or_else(|| {
+        Err(error) => Err(reading.refusal.take().unwrap_or_else(|| {
             refuse(&format!(
                 "The body could not be read as JSON: see line {}, column {}.",
                 error.line(),
@@ -70,32 +70,62 @@ pub(crate) fn decode(body: &[u8]) -> Result<Map<String, Value>, Refusal> {
     }
 }
 
+/// What is known of a body while it is read.
+#[derive(Default)]
+struct Reading {
+    /// Carries the reason past `serde_json`, whose errors are only a text.
+    refusal: RefCell<Option<Refusal>>,
+    /// Texts, numbers, booleans and nulls so far.
+    values: Cell<usize>,
+    /// Objects and arrays so far.
+    containers: Cell<usize>,
+}
+
 /// A value about to be read, and its place in the body.
 #[derive(Clone, Copy)]
 struct JsonNode<'a> {
     path: &'a ParamPath<'a>,
     /// The level that this value would be at if it were an object or an array.
     depth: usize,
-    /// Carries the reason past `serde_json`, whose errors are only a text.
-    refusal: &'a RefCell<Option<Refusal>>,
+    reading: &'a Reading,
 }
 
 impl JsonNode<'_> {
     fn refuse<E: Error>(self, message: &str) -> E {
-        *self.refusal.borrow_mut() = Some(Refusal::malformed(self.path.to_param(), message));
-        E::custom(message)
+        self.refuse_for(Refusal::malformed(self.path.to_param(), message))
+    }
+
+    fn refuse_for<E: Error>(self, refusal: Refusal) -> E {
+        let error = E::custom(&refusal.message);
+        *self.reading.refusal.borrow_mut() = Some(refusal);
+        error
+    }
+
+    /// Counts one more, before it is made: in memory, a value of two bytes takes dozens of times
+    /// its size, and an object of one member hundreds.
+    fn count<E: Error>(self, counted: &Cell<usize>) -> Result<(), E> {
+        counted.set(counted.get() + 1);
+        if counted.get() > MAX_VALUES {
+            return Err(self.refuse_for(Refusal::malformed(None, TOO_MANY_VALUES)));
+        }
+        Ok(())
+    }
+
+    fn scalar<E: Error>(self, value: impl Into<Value>) -> Result<Value, E> {
+        self.count(&self.reading.values)?;
+        Ok(value.into())
     }
 
     fn integer<E: Error>(self, integer: Option<i64>) -> Result<Value, E> {
-        integer
+        let integer = integer
             .filter(|integer| (-MAX_INTEGER..=MAX_INTEGER).contains(integer))
-            .map(Value::from)
             .ok_or_else(|| {
                 self.refuse(
                     "A number must be an integer from -9007199254740991 to 9007199254740991, \
                      written without a fraction, an exponent or a negative zero.",
                 )
-            })
+            })?;
+        self.scalar(integer)
     }
 
     /// PostgreSQL stores no NUL in text, so that a string with one could be
@@ -107,13 +137,13 @@ impl JsonNode<'_> {
         Ok(())
     }
 
-    fn check_depth<E: Error>(self) -> Result<(), E> {
+    fn open_container<E: Error>(self) -> Result<(), E> {
         if self.depth > MAX_DEPTH {
             return Err(self.refuse(&format!(
                 "Objects and arrays must not be nested more than {MAX_DEPTH} levels deep."
             )));
         }
-        Ok(())
+        self.count(&self.reading.containers)
     }
 }
 
@@ -133,11 +163,11 @@ impl<'de> Visitor<'de> for JsonNode<'_> {
     }
 
     fn visit_unit<E: Error>(self) -> Result<Value, E> {
-        Ok(Value::Null)
+        self.scalar(Value::Null)
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
+        self.scalar(value)
     }
 
     fn visit_i64<E: Error>(self, integer: i64) -> Result<Value, E> {
@@ -156,16 +186,16 @@ impl<'de> Visitor<'de> for JsonNode<'_> {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
         self.check_text(text)?;
-        Ok(Value::from(text))
+        self.scalar(text)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Value, A::Error> {
-        self.check_depth()?;
+        self.open_container()?;
         let mut items = Vec::new();
         while let Some(item) = elements.next_element_seed(JsonNode {
             path: &self.path.within(Step::Index(items.len())),
             depth: self.depth + 1,
-            refusal: self.refusal,
+            reading: self.reading,
         })? {
             items.push(item);
         }
@@ -173,14 +203,14 @@ impl<'de> Visitor<'de> for JsonNode<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        self.check_depth()?;
+        self.open_container()?;
         let mut members = Map::new();
         while let Some(name) = entries.next_key::<String>()? {
             let path = self.path.within(Step::Name(&name));
             let member = JsonNode {
                 path: &path,
                 depth: self.depth + 1,
-                refusal: self.refusal,
+                reading: self.reading,
             };
             member.check_text(&name)?;
             // RFC 8259, section 4, leaves it open which of two members counts. The

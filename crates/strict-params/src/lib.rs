@@ -36,6 +36,14 @@ pub use {serde_json, utoipa};
 /// the 128 levels at which `serde_json` gives up with a less helpful error.
 const MAX_DEPTH: usize = 32;
 
+/// Most values in one body or query, and most objects and lists, the root included. They bound what
+/// a tree takes in memory, which no limit in bytes does, and are several times what the largest
+/// documented request needs.
+const MAX_VALUES: usize = 1_000;
+
+const TOO_MANY_VALUES: &str =
+    "There must be no more than 1000 values, and no more than 1000 objects and lists.";
+
 /// How parameters are written. It decides what an integer and a boolean look like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
@@ -85,8 +93,8 @@ impl Encoding {
     /// # Errors
     ///
     /// Refuses what not every reader would understand alike: repeated names, numbers that are no
-    /// integer of 53 bits, U+0000, text that is not UTF-8, and more than 32 levels or, in a form,
-    /// 1,000 parameters.
+    /// integer of 53 bits, U+0000, text that is not UTF-8, and more than 32 levels, 1,000 values, or
+    /// 1,000 objects and lists.
     pub fn decode(self, body: &[u8], maps: &[&str]) -> Result<Map<String, Value>, Error> {
         match self {
             Self::Json => json::decode(body),

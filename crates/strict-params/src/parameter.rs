@@ -98,10 +98,11 @@ pub trait ParameterSet: Sized {
 
     /// Checks them, and that there are no others.
     fn parse(params: &Params) -> Result<Self, Error> {
-        let mut fields = params.fields()?;
-        let parsed = Self::read(&mut fields)?;
-        fields.finish()?;
-        Ok(parsed)
+        params.read(|mut fields| {
+            let parsed = Self::read(&mut fields)?;
+            fields.finish()?;
+            Ok(parsed)
+        })
     }
 }
 

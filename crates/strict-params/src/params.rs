@@ -1,28 +1,33 @@
 //! A request's parameters, as they were decoded.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 
 use crate::{Encoding, Error, Fields};
 
 /// Parameters as they were decoded: syntax without meaning.
+///
+/// A request may wait for long before its parameters are read, so they are kept as compact JSON. As
+/// a tree they would take up to a hundred times as much.
 #[derive(Debug, Clone)]
 pub struct Params {
     /// How they were written.
     pub encoding: Encoding,
-    /// The root object, or why there is none. That is a refusal like any other, for programs that
-    /// store the refusals of their requests.
-    pub tree: Result<Map<String, Value>, Error>,
-    grants: Vec<&'static str>,
+    /// The root object as JSON, or why there is none.
+    json: Result<Box<str>, Error>,
+    grants: Vec<Cow<'static, str>>,
     not_offered: &'static [&'static str],
 }
 
 impl Params {
-    /// Decoded parameters of a request without grants.
+    /// Decoded parameters of a request without grants. Why there are none is a refusal like any
+    /// other, for programs that store the refusals of their requests.
     #[must_use]
     pub fn new(encoding: Encoding, tree: Result<Map<String, Value>, Error>) -> Self {
         Self {
             encoding,
-            tree,
+            json: tree.map(|tree| Value::Object(tree).to_string().into()),
             grants: Vec::new(),
             not_offered: &[],
         }
@@ -37,34 +42,30 @@ impl Params {
 
     /// Lets parameters have values that only some requests may have, if `is_granted`. The name is
     /// the application's own, and [`Fields::is_granted`] asks for it.
-    pub fn grant(&mut self, name: &'static str, is_granted: bool) {
+    pub fn grant(&mut self, name: impl Into<Cow<'static, str>>, is_granted: bool) {
         if is_granted {
-            self.grants.push(name);
+            self.grants.push(name.into());
         }
     }
 
-    /// The fields of the root, or the refusal of a body that could not be decoded.
-    pub fn fields(&self) -> Result<Fields<'_>, Error> {
-        let tree = self.tree.as_ref().map_err(Clone::clone)?;
-        let fields = Fields::new(self.encoding, tree);
-        Ok(fields.granted(&self.grants).without(self.not_offered))
+    /// Whether the request was [granted](Self::grant) `name`.
+    #[must_use]
+    pub fn is_granted(&self, name: &str) -> bool {
+        self.grants.iter().any(|grant| grant == name)
     }
 
-    /// About how many bytes they have: their names and texts.
+    /// Reads the fields of the root. Fails with the refusal of a body that could not be decoded.
+    pub fn read<T>(&self, read: impl FnOnce(Fields<'_>) -> Result<T, Error>) -> Result<T, Error> {
+        let json = self.json.as_deref().map_err(Clone::clone)?;
+        let unreadable = |_| Error::malformed(None, "The parameters could not be read.");
+        let tree: Map<String, Value> = serde_json::from_str(json).map_err(unreadable)?;
+        let fields = Fields::new(self.encoding, &tree);
+        read(fields.granted(&self.grants).without(self.not_offered))
+    }
+
+    /// About how many bytes they have.
     #[must_use]
     pub fn weight(&self) -> usize {
-        fn of(value: &Value) -> usize {
-            match value {
-                Value::Null | Value::Bool(_) | Value::Number(_) => 8,
-                Value::String(text) => text.len(),
-                Value::Array(values) => values.iter().map(of).sum(),
-                Value::Object(members) => of_members(members),
-            }
-        }
-        fn of_members(members: &Map<String, Value>) -> usize {
-            let weights = members.iter().map(|(name, value)| name.len() + of(value));
-            weights.sum()
-        }
-        self.tree.as_ref().map_or(0, of_members)
+        self.json.as_ref().map_or(0, |json| json.len())
     }
 }

@@ -16,7 +16,7 @@ use actix_web::{
 };
 use charge_once_api_keys::names_of_accounts;
 use charge_once_edge::read_body;
-use charge_once_strict_params::{ParameterSet, TextKind, parameters, schema::text};
+use charge_once_strict_params::{ParameterSet, Params, TextKind, parameters, schema::text};
 use maud::{Markup, html};
 use sha2::{Digest, Sha256};
 use url::Url;
@@ -310,7 +310,9 @@ pub(in crate::http) async fn end(
         work_begins(&app, &request),
     )
     .await?;
-    let AnswerParams { outcome } = AnswerParams::parse(&decode(encoding(headers)?, &bytes)?)?;
+    let encoding = encoding(headers)?;
+    let params = Params::new(encoding, decode(encoding, &bytes)?);
+    let AnswerParams { outcome } = AnswerParams::parse(&params)?;
     let Some(asked) = PageAddress::of(&request) else {
         return gone(&app, &request);
     };

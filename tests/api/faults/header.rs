@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::{StreamExt, stream::FuturesUnordered};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -189,6 +190,33 @@ async fn a_delay_ends_when_the_server_is_asked_to_stop() {
     // Where the request came after the stop, it was not delayed.
     assert_eq!(answer.status, 503);
     assert!(began.elapsed() < Duration::from_secs(20));
+    assert_eq!(server.stop().await.charges().await, 0);
+}
+
+#[tokio::test]
+async fn a_delay_counts_among_what_waits_for_its_account() {
+    let limits = [FAULTS, ("RATE_LIMIT", "0")];
+    let mut server = TestServer::start_with(&limits).await;
+    let (client, body) = (server.client.clone(), charge());
+    let send = async |key: String| {
+        let fault = "delay; seconds=30";
+        let answer = client.post_with_fault(fault, "/charges", &key, &body).await;
+        answer.expect("a reply")
+    };
+    let requests = (0..1_005).map(|number| send(format!("key-{number}")));
+    let mut requests: FuturesUnordered<_> = requests.collect();
+    for _ in 0..5 {
+        let refused = requests.next().await.unwrap();
+        assert_eq!(
+            (refused.status.as_u16(), refused.header("fault")),
+            (503, None)
+        );
+        assert_eq!(refused.header("retry-after"), Some("1"));
+    }
+    server.begin_stopping();
+    while let Some(ended) = requests.next().await {
+        assert_eq!(ended.status, 503);
+    }
     assert_eq!(server.stop().await.charges().await, 0);
 }
 

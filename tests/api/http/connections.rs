@@ -9,11 +9,12 @@ use std::{
 };
 
 use futures_util::future::join_all;
+use serde_json::json;
 use tokio::net::TcpSocket;
 
 use crate::support::{
     connection::{Connection, request},
-    harness::{Client, PATIENCE, ServerProcess, TestDatabase, TestServer},
+    harness::{Client, FAULTS, PATIENCE, ServerProcess, TestDatabase, TestServer},
 };
 
 /// So short that the client of a test waits for them.
@@ -208,6 +209,33 @@ async fn heads_that_are_too_large_are_refused_and_take_little_memory() {
     if let (Some(before), Some(most)) = (before, memory_kb(&server, "VmHWM:")) {
         let half_of_all = CLIENTS * SENT as u64 / 1000 / 2;
         assert!(most - before < half_of_all, "{before} kB, then {most} kB");
+    }
+}
+
+/// Each body has as many objects as it may: a hundred times its bytes as a tree.
+#[tokio::test]
+async fn requests_that_wait_hold_no_decoded_body() {
+    const CLIENTS: u64 = 300;
+    let database = TestDatabase::create().await;
+    let server = ServerProcess::start(&database, &[FAULTS]);
+    let body = json!({"items": vec![json!({"a": 1}); 990]});
+    let send = async |key: String| {
+        let fault = "delay; seconds=8";
+        let answer = server
+            .client
+            .post_with_fault(fault, "/charges", &key, &body)
+            .await;
+        answer.expect("a reply").status.as_u16()
+    };
+    assert_eq!(
+        server.client.post("/charges", "key", &body).await.status,
+        400
+    );
+    let before = memory_kb(&server, "VmRSS:");
+    let answers = join_all((0..CLIENTS).map(|number| send(format!("key-{number}")))).await;
+    assert!(answers.iter().all(|status| *status == 400), "{answers:?}");
+    if let (Some(before), Some(most)) = (before, memory_kb(&server, "VmHWM:")) {
+        assert!(most - before < CLIENTS * 250, "{before} kB, then {most} kB");
     }
 }
 

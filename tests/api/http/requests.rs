@@ -48,16 +48,21 @@ async fn bearer_and_basic_with_an_empty_password_authenticate() {
 }
 
 #[tokio::test]
-async fn a_stripe_account_header_is_refused_because_ignoring_it_would_charge_the_wrong_account() {
+async fn a_header_of_another_account_is_refused_because_ignoring_it_would_charge_the_wrong_one() {
     let server = TestServer::start().await;
-    for (method, path) in [(Method::POST, "/v1/charges"), (Method::GET, "/charges")] {
+    for (method, path, header) in [
+        (Method::POST, "/v1/charges", "stripe-account"),
+        (Method::GET, "/charges", "stripe-account"),
+        (Method::POST, "/v1/charges", "stripe-context"),
+        (Method::GET, "/charges", "stripe-context"),
+    ] {
         let request = server
             .client
             .request(method, path)
             .header("idempotency-key", "key-1")
-            .header("stripe-account", "acct_1");
+            .header(header, "acct_1");
         let answer = Answer::of(request.json(&charge())).await;
-        assert_eq!(answer.status, 400, "{path}");
+        assert_eq!(answer.status, 400, "{path} {header}");
     }
     assert_nothing_stored(&server.database, "it was refused").await;
 }

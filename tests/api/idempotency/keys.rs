@@ -89,6 +89,49 @@ async fn a_key_that_only_a_mistake_sends_is_refused_and_stores_nothing() {
 }
 
 #[tokio::test]
+async fn a_secret_is_neither_a_key_nor_a_workflow_and_is_not_echoed() {
+    let server = TestServer::start().await;
+    for secret in [
+        "sk_test_charge_once_dev",
+        "order-1:sk_live_0123456789abcdef",
+        "rk_test_0123456789abcdef",
+        "\"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"",
+        "pi_3MtwBwLkdIwHu7ix28a3tqPa_secret_YrKJUKribcBjcG8HVhfZluoGH",
+    ] {
+        let answer = charge_with_key_bytes(&server, secret.as_bytes()).await;
+        assert_eq!(
+            (answer.status.as_u16(), &*answer.code()),
+            (400, "idempotency_key_invalid")
+        );
+        assert_eq!(answer.header("idempotency-key"), None, "{secret}");
+        let request = server.client.request(Method::POST, "/charges");
+        let request = request.header("idempotency-key", "key-1");
+        let request = request.header("idempotency-workflow", secret);
+        let named = Answer::of(request.json(&charge())).await;
+        assert_eq!(
+            (named.status.as_u16(), &*named.code()),
+            (400, "parameter_invalid")
+        );
+        for answer in [answer, named] {
+            assert!(
+                !answer.text().contains(secret.trim_matches('"')),
+                "{secret}"
+            );
+        }
+    }
+    assert_nothing_stored(&server.database, "all were secrets").await;
+    for key in [
+        "task_test_20260101",
+        "gift_secret_santa_2026",
+        "sk_1",
+        "whsec_1",
+        "pi_12345678",
+    ] {
+        assert_eq!(server.client.charge(key).await.status, 201, "{key}");
+    }
+}
+
+#[tokio::test]
 async fn every_allowed_byte_is_a_key_by_itself_and_all_are_different_keys() {
     let server = TestServer::start().await;
     let allowed: Vec<u8> = (0..=0xff).filter(|byte| is_allowed(*byte)).collect();

@@ -24,9 +24,13 @@ use crate::{
 use fair_places::FairPlaces;
 use look_ups::LookUps;
 
-/// Duplicates of one account that may wait for the work of other requests, so that one tenant can't
-/// fill the process with waiters. A client with more retries in the air than this is broken.
-const SEATS_PER_ACCOUNT: usize = 1_000;
+/// How many requests may wait for something else than a connection: duplicates for the work of
+/// other requests, and those whose key another process has. They bound what all of them hold, and
+/// one tenant can't fill the process with waiters. A client with more retries in the air is broken.
+const SEATS: InProgressLimits = InProgressLimits {
+    per_account: 1_000,
+    in_all: 2_000,
+};
 
 /// Connections that transactions which claim a key leave alone: while all of those wait for locks,
 /// others still read, replay, and complete what was begun. A pool of less than [`SPARING`] can't
@@ -85,7 +89,7 @@ impl AdmissionObserver for Unobserved {}
 /// The order of precedence, as a request meets it:
 ///
 /// 1. A duplicate of a request in progress begins nothing and takes no connection: it follows. Of
-///    one account, 1,000 may wait for work. The others wait for the claim, which takes moments.
+///    one account, 1,000 may wait for work, and 2,000 in all. The others wait for the claim, which takes moments.
 /// 2. A request beyond a limit does not begin. The limit of its account counts first, then that of
 ///    all. If its key has a record, the record answers. Otherwise it gets a [`Failure`] of the kind
 ///    [`Unavailable`](crate::FailureKind::Unavailable), at once. If another process had its key
@@ -187,11 +191,7 @@ impl Admit for Admission {
     }
 
     fn follow(&self, account: Uuid) -> Option<Held> {
-        let seats = InProgressLimits {
-            per_account: SEATS_PER_ACCOUNT,
-            ..InProgressLimits::NONE
-        };
-        let seat = self.seats.take(account, seats).ok()?;
+        let seat = self.seats.take(account, SEATS).ok()?;
         Some(Box::new(seat))
     }
 
@@ -401,6 +401,20 @@ mod tests {
             Some(InProgressLimit::Account),
             "one end is one place"
         );
+    }
+
+    #[tokio::test]
+    async fn those_that_wait_are_limited_by_account_and_in_all() {
+        let admission = Admission::new(nowhere(4), InProgressLimits::NONE);
+        let seats = |account: u128| {
+            let seat = || admission.follow(Uuid::from_u128(account));
+            std::iter::from_fn(seat).collect::<Vec<_>>()
+        };
+        let (first, second) = (seats(1), seats(2));
+        assert_eq!((first.len(), second.len()), (1_000, 1_000));
+        assert!(seats(3).is_empty(), "all seats are taken");
+        drop(first);
+        assert_eq!(seats(3).len(), 1_000);
     }
 
     #[test]

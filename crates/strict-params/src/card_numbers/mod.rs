@@ -9,22 +9,34 @@ mod search;
 
 use std::ops::RangeInclusive;
 
-use groups::{Before, Group, Separator, digit, is_word, leading_run};
+use groups::{Before, Group, Joint, digit, is_word, leading_run, without_invisible};
 pub use search::{Found, find_card_number};
 
-/// The fewest digits that any row of [`ISSUERS`] admits.
-const CARD_DIGITS_MIN: usize = 14;
+/// The fewest and the most digits that any row of [`ISSUERS`] admits.
+const CARD_DIGITS_MIN: usize = 12;
+const CARD_DIGITS_MAX: usize = 19;
+
+/// Numbers of fewer digits are article numbers, phone numbers and counters so often that one which
+/// is joined to other digits is none of a card.
+const JOINED_DIGITS_MIN: usize = 14;
+
+/// Digits of an article number (EAN-13).
+const ARTICLE_DIGITS: usize = 13;
 
 /// Leading digits that [`ISSUERS`] is keyed by. Four is the fewest that tell all
 /// its rows apart.
 const PREFIX_DIGITS: usize = 4;
 
+/// Lengths of Maestro's cards, in digits.
+const MAESTRO: &[usize] = &[12, 13, 14, 15, 16, 17, 18, 19];
+
 /// Card schemes by the range of their first four digits, with the lengths, in
 /// digits, that each issues. The Luhn check alone accepts one number in ten;
 /// this table is what keeps order numbers and timestamps from being refused.
 ///
-/// Visa's cards of 13 digits are long gone. Every tenth article number of Germany
-/// (EAN, 13 digits that begin with 40 to 44) would pass for one.
+/// A length is here only where cards of it are in use, and 12, 13, 17 and 18 only in narrow ranges:
+/// numbers of these lengths are in use for articles, phones and ids. Visa's cards of 13 digits are
+/// long gone.
 const ISSUERS: &[(RangeInclusive<u16>, &[usize])] = &[
     // Visa.
     (4000..=4999, &[16, 19]),
@@ -34,21 +46,47 @@ const ISSUERS: &[(RangeInclusive<u16>, &[usize])] = &[
     // American Express.
     (3400..=3499, &[15]),
     (3700..=3799, &[15]),
-    // Discover.
+    // Discover, and RuPay from 652.
     (6011..=6011, &[16, 19]),
     (6440..=6599, &[16, 19]),
     // JCB.
-    (3528..=3589, &[16]),
+    (3528..=3589, &[16, 19]),
     // Diners Club.
-    (3000..=3059, &[14]),
-    (3600..=3699, &[14]),
-    (3800..=3999, &[14]),
-    // UnionPay.
-    (6200..=6299, &[16, 19]),
+    (3000..=3059, &[14, 16]),
+    (3095..=3095, &[14, 16]),
+    (3600..=3699, &[14, 16]),
+    (3800..=3999, &[14, 16]),
+    // UnionPay, and RuPay among those from 81.
+    (6200..=6299, &[16, 17, 18, 19]),
+    (8100..=8199, &[16, 19]),
+    (8200..=8299, &[16]),
+    // Mir, and Borica.
+    (2200..=2205, &[16, 17, 18, 19]),
+    // Maestro.
+    (5018..=5018, MAESTRO),
+    (5020..=5020, MAESTRO),
+    (5038..=5038, MAESTRO),
+    (5893..=5893, MAESTRO),
+    (6304..=6304, MAESTRO),
+    (6759..=6763, MAESTRO),
+    (5600..=5999, &[16]),
+    (6700..=6799, &[16, 19]),
+    // Elo, RuPay, Verve, Dankort and Meeza, with Maestro.
+    (5000..=5099, &[16, 19]),
+    // RuPay, Hipercard, Cabal and UkrCard.
+    (6000..=6099, &[16]),
+    // Elo, Hiper, Switch and InstaPayment.
+    (6300..=6399, &[16, 19]),
+    // Troy, Napas, mada, Humo and Uzcard.
+    (9792..=9792, &[16]),
+    (9704..=9704, &[16, 19]),
+    (9682..=9682, &[16]),
+    (9860..=9860, &[16]),
+    (8600..=8600, &[16]),
 ];
 
 /// Digits in each group of a number, as it is printed on a card. A number that is
-/// written in other groups is another kind of number.
+/// written in other groups is another kind of number, unless each digit is a group.
 const PRINTED_GROUPS: &[&[usize]] = &[
     // Most cards.
     &[4, 4, 4, 4],
@@ -58,6 +96,12 @@ const PRINTED_GROUPS: &[&[usize]] = &[
     &[4, 6, 4],
     // Cards of 19 digits.
     &[4, 4, 4, 4, 3],
+    &[6, 13],
+    // Maestro and UnionPay.
+    &[4, 4, 4],
+    &[4, 4, 4, 1],
+    &[4, 4, 4, 4, 1],
+    &[4, 4, 4, 4, 2],
 ];
 
 /// A card of 16 digits, and the three digits of its security code.
@@ -71,19 +115,24 @@ const IBAN_CHARS: usize = 29;
 const ESCAPE_HEX_DIGITS: usize = 4;
 
 /// Whether `text` holds a card number: digits that
-/// - are contiguous, or grouped as on a card by one kind of separator;
+/// - are contiguous, grouped as on a card, or written one by one;
 /// - touch no letter and no `_`;
 /// - have a length and a prefix that a card scheme issues;
 /// - pass the Luhn check.
 ///
-/// Spaces, dashes and dots separate, each in all their forms, and fullwidth digits are digits.
-/// Digits beside a grouped number that continue its groups make it another number, but for an
-/// expiry date and a security code.
+/// Up to three spaces, dashes, dots, commas, low lines and line breaks, in all their forms, stand
+/// between two groups. Invisible characters don't count, and fullwidth digits are digits. Digits
+/// beside a grouped number that continue its groups make it another number, but for an expiry date
+/// and a security code.
 #[must_use]
 pub fn holds_card_number(text: &str) -> bool {
     if text.chars().filter_map(digit).count() < CARD_DIGITS_MIN {
         return false;
     }
+    is_found_in(text) || without_invisible(text).is_some_and(|visible| is_found_in(&visible))
+}
+
+fn is_found_in(text: &str) -> bool {
     let mut rest = text;
     while let Some((before, after)) = split_at_iban(rest) {
         if has_card_run(before) {
@@ -99,9 +148,12 @@ pub fn holds_card_number(text: &str) -> bool {
 #[must_use]
 pub fn card_digits(text: &str) -> Option<String> {
     let (run, after) = leading_run(text, Before::default());
-    let written = run.iter().map(|group| group.text);
-    let digits = written.flat_map(str::chars).filter_map(digit).collect();
-    after.is_empty().then_some(digits)
+    let is_whole = after.is_empty()
+        && run
+            .iter()
+            .filter_map(|group| group.joint)
+            .all(Joint::is_plain);
+    is_whole.then(|| run.iter().flat_map(Group::digits).collect())
 }
 
 /// Whether the digits in `text` are a card number, whatever separates them: the question about a
@@ -127,10 +179,12 @@ pub fn has_check_digit(digits: &str) -> bool {
 #[must_use]
 pub fn bytes_hold_card_number(raw: &[u8]) -> bool {
     let text = String::from_utf8_lossy(raw);
+    let reads_otherwise = |escapes: &[char]| text.contains(escapes);
     holds_card_number(&text)
-        || holds_card_number(&unescape_json(&text))
-        || form_urlencoded::parse(raw)
-            .any(|(name, value)| holds_card_number(&name) || holds_card_number(&value))
+        || reads_otherwise(&['\\']) && holds_card_number(&unescape_json(&text))
+        || reads_otherwise(&['%', '+'])
+            && form_urlencoded::parse(raw)
+                .any(|(name, value)| holds_card_number(&name) || holds_card_number(&value))
 }
 
 /// Splits `text` around the first IBAN in it whose account is grouped as card numbers are. The
@@ -212,42 +266,59 @@ fn has_card_run(text: &str) -> bool {
     }
 }
 
-/// A space may separate the groups of a number, and it separates words. So each word is searched,
-/// and neighboring words without dashes and dots are read as one number too.
+/// A number is one group, or a sequence of groups with the same joint between each two, or all
+/// groups of a run.
 fn run_holds_card(run: &[Group<'_>]) -> bool {
     let digits: usize = run.iter().map(|group| group.count).sum();
-    if digits < CARD_DIGITS_MIN {
-        return false;
-    }
-    let words: Vec<&[Group<'_>]> = run
-        .split_inclusive(|group| group.joint == Some(Separator::Space))
-        .collect();
-    words.iter().any(|word| word_holds_card(word))
-        || words
-            .split(|word| word.len() > 1)
-            .any(|words| is_card_of_words(words))
+    digits >= CARD_DIGITS_MIN
+        && (a_group_is_card(run) || a_sequence_is_card(run) || run.len() > 1 && is_card(run))
 }
 
-/// Whether a word is a card number, or one of its groups is.
-fn word_holds_card(word: &[Group<'_>]) -> bool {
-    let Some((_, joined)) = word.split_last() else {
-        return false;
-    };
-    let kind = joined.first().and_then(|group| group.joint);
-    // Programs write a fraction with up to 17 digits: 0.4242424242424242.
-    let is_decimal = joined.len() == 1 && kind == Some(Separator::Dot);
-    let is_one_kind = joined.iter().all(|group| group.joint == kind);
-    let holds_whole_number = || word.iter().any(|group| is_card(std::iter::once(group)));
-    !is_decimal && (holds_whole_number() || is_one_kind && is_card(word.iter()))
+/// Whether one group alone is a card number.
+fn a_group_is_card(run: &[Group<'_>]) -> bool {
+    let mut words = run.chunk_by(|group, _| group.joint.is_some_and(Joint::is_tight));
+    words.any(|word| {
+        // Programs write a fraction with up to 17 digits: 0.4242424242424242.
+        let is_decimal = matches!(word, [whole, _] if whole.joint == Some(Joint::DOT));
+        let is_long_enough =
+            |group: &Group<'_>| word.len() == 1 || group.count >= JOINED_DIGITS_MIN;
+        let mut wholes = word.iter().filter(|group| !group.is_part);
+        !is_decimal
+            && wholes.any(|group| is_long_enough(group) && is_card(std::slice::from_ref(group)))
+    })
+}
+
+/// Whether groups with the same joint between each two are a card number. A dash and a dot join
+/// closer than other joints, so a date is no part of the number beside it.
+fn a_sequence_is_card(run: &[Group<'_>]) -> bool {
+    let mut from = 0;
+    let mut is_bound = false;
+    while let Some(joint) = run.get(from).and_then(|group| group.joint) {
+        let rest = run.get(from..).unwrap_or_default();
+        let joints = rest.iter().take_while(|group| group.joint == Some(joint));
+        let joined = joints.count();
+        let sequence = rest.get(..=joined).unwrap_or_default();
+        let binds_next = |group: &Group<'_>| group.joint.is_some_and(Joint::is_tight);
+        let found = if joint.is_tight() || joint.is_of_a_word() {
+            is_card(sequence)
+        } else {
+            let until = joined + 1 - usize::from(sequence.last().is_some_and(binds_next));
+            let words = sequence.get(usize::from(is_bound)..until);
+            is_card_of_words(words.unwrap_or_default())
+        };
+        if found {
+            return true;
+        }
+        is_bound = joint.is_tight();
+        from += joined;
+    }
+    false
 }
 
 /// Whether words of digits alone are the groups of a card number, with or without the end of
 /// something else beside it.
-fn is_card_of_words(words: &[&[Group<'_>]]) -> bool {
-    let apart = |word: Option<&&[Group<'_>]>| {
-        let is_apart = word.is_some_and(|word| word.iter().any(|group| group.is_apart));
-        usize::from(is_apart)
-    };
+fn is_card_of_words(words: &[Group<'_>]) -> bool {
+    let apart = |word: Option<&Group<'_>>| usize::from(word.is_some_and(|word| word.is_apart));
     let (first, last) = (apart(words.first()), words.len() - apart(words.last()));
     [
         (0, words.len()),
@@ -257,22 +328,32 @@ fn is_card_of_words(words: &[&[Group<'_>]]) -> bool {
     ]
     .into_iter()
     .filter_map(|(from, to)| words.get(from..to))
-    .any(|words| is_card(words.iter().copied().flatten()))
+    .any(is_card)
 }
 
 /// Whether these groups together are one card number.
-fn is_card<'a>(groups: impl Iterator<Item = &'a Group<'a>> + Clone) -> bool {
-    let counts: Vec<usize> = groups.clone().map(|group| group.count).collect();
-    let is_whole = counts.len() == 1 || PRINTED_GROUPS.contains(&counts.as_slice());
-    if !is_whole || groups.clone().any(|group| group.in_word) {
+fn is_card(groups: &[Group<'_>]) -> bool {
+    let counts = groups.iter().map(|group| group.count);
+    let digits: usize = counts.clone().sum();
+    let is_short = digits < JOINED_DIGITS_MIN;
+    if !(CARD_DIGITS_MIN..=CARD_DIGITS_MAX).contains(&digits)
+        || groups
+            .iter()
+            .any(|group| group.in_word || is_short && group.is_apart)
+    {
         return false;
     }
+    let counts: Vec<usize> = counts.collect();
+    let is_whole = counts.len() == 1
+        || PRINTED_GROUPS.contains(&counts.as_slice())
+        || counts.iter().all(|count| *count == 1);
     let digits_of = |count| -> String {
-        let written = groups.clone().take(count).map(|group| group.text);
-        written.flat_map(str::chars).filter_map(digit).collect()
+        let written = groups.iter().take(count);
+        written.flat_map(Group::digits).collect()
     };
-    is_card_number(&digits_of(counts.len()))
-        || counts == GROUPS_WITH_SECURITY_CODE && is_card_number(&digits_of(counts.len() - 1))
+    is_whole
+        && (is_card_number(&digits_of(counts.len()))
+            || counts == GROUPS_WITH_SECURITY_CODE && is_card_number(&digits_of(counts.len() - 1)))
 }
 
 /// Whether `digits`, ASCII digits only, could have been issued as a card number.
@@ -287,6 +368,17 @@ fn is_card_number(digits: &str) -> bool {
         .iter()
         .any(|(prefixes, lengths)| prefixes.contains(&prefix) && lengths.contains(&digits.len()))
         && has_check_digit(digits)
+        && !is_article_number(digits)
+}
+
+/// Whether `digits` are an article number (GS1, EAN-13): from the right, weights 1 and 3. A tenth
+/// of Maestro's cards of 13 digits is taken for one.
+fn is_article_number(digits: &str) -> bool {
+    let weighted = digits.chars().rev().zip([1, 3].into_iter().cycle());
+    let sum: u32 = weighted
+        .filter_map(|(digit, weight)| Some(digit.to_digit(10)? * weight))
+        .sum();
+    digits.len() == ARTICLE_DIGITS && sum % 10 == 0
 }
 
 /// Replaces the escapes of JSON strings, wherever they are in `text`, by the

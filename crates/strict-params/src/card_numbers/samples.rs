@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "for tests, which fail by panicking")]
 
-/// A test card of each issuer and kind.
-pub(super) const TEST_CARDS: [&str; 15] = [
+/// A test card of each issuer and kind, of 14 digits or more.
+pub(super) const TEST_CARDS: [&str; 32] = [
     "4242424242424242",
     "5555555555554444",
     "378282246310005",
@@ -19,6 +19,23 @@ pub(super) const TEST_CARDS: [&str; 15] = [
     "3566002020360505",
     "6011111111111117",
     "6200000000000005",
+    "3600000000000008",
+    "3566000000000000007",
+    "62000000000000125",
+    "620000000000012349",
+    "6221260000001234567",
+    "8171999927660000",
+    "8171999900000000021",
+    "2200000000000004",
+    "2204123400000056788",
+    "6759649826438453",
+    "6799990100000000019",
+    "501800000000007",
+    "6521000000000122",
+    "6073849700004947",
+    "9792030394440796",
+    "6362970000457013",
+    "5066991111111118",
 ];
 
 /// What separates the groups of a number: of each kind, the plain form first.
@@ -31,9 +48,9 @@ pub(super) const SEPARATORS: [&str; 22] = [
 /// `digits` in groups as they are printed on the card.
 pub(super) fn printed(digits: &str, separator: &str) -> String {
     let sizes: &[usize] = match digits.len() {
+        12 | 13 => &[4, 4, 4, 1],
         14 => &[4, 6, 4],
         15 => &[4, 6, 5],
-        16 => &[4, 4, 4, 4],
         _ => &[4, 4, 4, 4, 3],
     };
     grouped(digits, sizes, separator)

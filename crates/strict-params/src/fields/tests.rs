@@ -189,12 +189,13 @@ fn a_name_that_is_known_and_not_offered_is_no_typing_mistake() {
         members.retain(|name, _| name == sent);
         let mut params = Params::new(Encoding::Json, Ok(members));
         params.not_offered(&["either[name]", "integers"]);
-        let mut fields = params.fields().unwrap();
-        if let Ok(Some(TextOrFields::Fields(inner))) = fields.text_or_object("either") {
-            inner.finish()?;
-        }
-        fields.number("integer");
-        fields.finish()
+        params.read(|mut fields| {
+            if let Ok(Some(TextOrFields::Fields(inner))) = fields.text_or_object("either") {
+                inner.finish()?;
+            }
+            fields.number("integer");
+            fields.finish()
+        })
     };
     let error = refusal("either").unwrap_err();
     assert_eq!(error.reason, Reason::NotOffered);

@@ -155,8 +155,8 @@ fn text_that_would_have_to_be_repaired_is_refused() {
 #[test]
 fn limits_hold_at_their_edges() {
     let pairs = |count: usize| "a[]=1&".repeat(count);
-    assert!(decode(pairs(MAX_PAIRS).as_bytes()).is_ok());
-    assert!(decode(pairs(MAX_PAIRS + 1).as_bytes()).is_err());
+    assert!(decode(pairs(MAX_VALUES).as_bytes()).is_ok());
+    assert!(decode(pairs(MAX_VALUES + 1).as_bytes()).is_err());
 
     let nested = |levels: usize| format!("a{}=1", "[b]".repeat(levels - 1));
     assert!(decode(nested(MAX_DEPTH).as_bytes()).is_ok());
@@ -170,6 +170,12 @@ fn limits_hold_at_their_edges() {
             body
         });
     assert!(decode(last.as_bytes()).is_ok());
+
+    // Each pair makes ten maps; the root and the list count too.
+    let items = |count: usize| format!("a[]{}=1&", "[b]".repeat(10)).repeat(count);
+    assert!(decode(items(99).as_bytes()).is_ok());
+    let error = decode(items(100).as_bytes()).unwrap_err();
+    assert_eq!(error.message, TOO_MANY_VALUES);
 }
 
 /// A debug build takes 50 ms for the worst of these. The bound leaves room for a
@@ -186,7 +192,7 @@ fn hostile_bodies_of_64_kib_take_no_longer_than_their_size() {
         format!("a{}", "[b]".repeat(SIZE / 3)),
         "a[][b]=&".repeat(SIZE / 8),
         format!("{deep}=&").repeat(SIZE / (deep.len() + 2)),
-        (0..MAX_PAIRS)
+        (0..MAX_VALUES)
             .map(|n| format!("{}{n}=&", "a".repeat(60)))
             .collect(),
         "%41".repeat(SIZE / 3),

@@ -132,6 +132,26 @@ fn nesting_is_bounded_well_before_the_stack_is() {
 }
 
 #[test]
+fn values_and_containers_are_counted_before_they_are_made() {
+    let list = |item: &str, count: usize| format!("{{\"a\":[{}]}}", vec![item; count].join(","));
+    // The root and the list are containers too.
+    for (item, most) in [
+        ("1", MAX_VALUES),
+        ("\"\"", MAX_VALUES),
+        ("null", MAX_VALUES),
+        ("{}", MAX_VALUES - 2),
+        ("[]", MAX_VALUES - 2),
+        ("{\"a\":true}", MAX_VALUES - 2),
+    ] {
+        assert!(decode(list(item, most).as_bytes()).is_ok(), "{item}");
+        // What follows is not read: it is not even JSON.
+        let more = format!("{}, no JSON", list(item, most + 1).trim_end_matches("]}"));
+        let error = decode(more.as_bytes()).unwrap_err();
+        assert_eq!(error.message, TOO_MANY_VALUES, "{item}");
+    }
+}
+
+#[test]
 fn errors_never_repeat_a_value() {
     let secret = "tok_5ecret";
     for body in [

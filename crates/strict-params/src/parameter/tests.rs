@@ -138,7 +138,7 @@ fn what_is_granted_is_granted_to_one_request_and_a_body_without_a_tree_is_refuse
     let mut params = Params::new(Encoding::Json, Ok(body.as_object().unwrap().clone()));
     params.grant("debug", true);
     assert!(UpdateShelf::parse(&params).unwrap().debug);
-    params.tree = Err(Error::malformed(None, "No JSON."));
+    let params = Params::new(Encoding::Json, Err(Error::malformed(None, "No JSON.")));
     let refused = UpdateShelf::parse(&params).unwrap_err();
     assert_eq!(
         (refused.reason, &*refused.message),
