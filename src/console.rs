@@ -78,12 +78,19 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Of the server that listens on `address` and takes requests to `host`.
-    pub fn of(apps: Apps, address: SocketAddr, host: &str) -> Result<Self, PlaygroundError> {
+    /// Of the server that listens on `address`, takes requests to `host`, and is reached by others
+    /// at `public_url`.
+    pub fn of(
+        apps: Apps,
+        address: SocketAddr,
+        host: &str,
+        public_url: &str,
+    ) -> Result<Self, PlaygroundError> {
         let tokens = TEST_CARDS.iter().flat_map(|card| card.tokens);
+        let console = Console::new(address, host, public_url, tokens.copied().collect())?;
         let server: Arc<dyn Server> = Arc::new(AccountPages(apps));
         Ok(Self {
-            console: Data::new(Console::new(address, host, tokens.copied().collect())?),
+            console: Data::new(console),
             server: server.into(),
         })
     }
@@ -99,10 +106,7 @@ impl Pages {
 
 impl From<HttpError> for Refusal {
     fn from(error: HttpError) -> Self {
-        Self {
-            status: error.status_code(),
-            message: error.message().to_owned(),
-        }
+        Self(error.status_code())
     }
 }
 

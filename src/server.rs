@@ -685,7 +685,10 @@ fn http_server(
     let address = listener.local_addr()?;
     let console = config
         .console
-        .then(|| Pages::of(Arc::clone(apps), address, &config.own_host()))
+        .then(|| {
+            let (host, public_url) = (config.own_host(), config.public_url(address));
+            Pages::of(Arc::clone(apps), address, &host, &public_url)
+        })
         .transpose()
         .map_err(std::io::Error::other)?;
     let apps = Arc::clone(apps);

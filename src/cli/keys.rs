@@ -3,20 +3,21 @@
 //! Promise: looking changes nothing. Bodies are not shown, because they may hold secrets. What is
 //! said describes one moment: that nothing is stored never means that a new key is safe.
 
-use clap::ArgGroup;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{
-    BoxError, aside, print, say,
+    BoxError, api_key, aside,
+    named::Names,
+    print, say,
     session::{self, OnlyShard},
 };
 use crate::{
     config::Config,
-    database::{Database, PgConnection},
+    database::{Database, PgConnection, Shard, shards::Reached},
     domain::ids::{AccountId, EventId, RequestId},
     idempotency::{
-        Failure, Idempotency, IdempotencyKey, KeyReport, LeasedKey, Settings, WantedKeys,
-        list_leased_keys,
+        Failure, Idempotency, IdempotencyKey, Inspected, KeyReport, LeasedKey, Settings,
+        WantedKeys, list_leased_keys,
     },
     store::key_story::{self, KeyStory},
 };
@@ -32,12 +33,15 @@ const REQUESTS_MAX: i64 = 100;
 pub enum KeysCommand {
     /// Shows what is known of one key: its first request, its outcome, its lease, what it changed,
     /// and the requests with it that the request log has.
+    ///
+    /// The exit code is 0 if something is known of the key, and 1 if nothing is, or if the command
+    /// failed.
     Show {
         /// The key, as the client sent it.
         key: String,
-        /// The account's name, or its id.
+        /// The account's name, or its id. Without it, the account is found by the key.
         #[arg(long, value_name = "NAME")]
-        account: String,
+        account: Option<String>,
         /// Prints one JSON document.
         #[arg(long)]
         json: bool,
@@ -46,13 +50,12 @@ pub enum KeysCommand {
     ///
     /// These are keys of requests that take several transactions: with a card processor across a
     /// network, and checkouts. A key that is used by one transaction can't be seen before its end.
-    #[command(group = ArgGroup::new("which").required(true))]
     List {
-        /// All that have no outcome yet.
-        #[arg(long, group = "which")]
+        /// All that have no outcome yet (the default).
+        #[arg(long)]
         in_flight: bool,
         /// Those of which an attempt may have been executed, and its answer is not known.
-        #[arg(long, group = "which")]
+        #[arg(long, conflicts_with = "in_flight")]
         in_doubt: bool,
         /// Only those of one account: its name, or its id.
         #[arg(long, value_name = "NAME")]
@@ -76,19 +79,26 @@ pub(super) fn run(command: KeysCommand) -> Result<(), BoxError> {
             let key =
                 parsed.map_err(|error| format!("KEY can't be an idempotency key: {error}"))?;
             let config = aside::config()?;
-            session::for_account(
-                &config,
-                &account,
-                &OnlyShard::default(),
-                async |database, account| {
-                    let story = Story::read(database, &config, account, key).await?;
-                    if json {
-                        print(&story.as_json().to_string())
-                    } else {
-                        story.show()
-                    }
-                },
-            )
+            let show = async |database: &Database, account, key| {
+                let story = Story::read(database, &config, account, key).await?;
+                match json {
+                    true => print(&story.as_json().to_string())?,
+                    false => story.show()?,
+                }
+                story.is_of_something().then_some(()).ok_or_else(unknown)
+            };
+            let anywhere = OnlyShard::default();
+            match account {
+                Some(account) => {
+                    session::for_account(&config, &account, &anywhere, async |database, account| {
+                        show(database, account, key).await
+                    })
+                }
+                None => session::once(&config, &anywhere, async |reached| {
+                    let (shard, account) = owner(reached, &key).await?;
+                    show(&shard.database, account, key).await
+                }),
+            }
         }
         KeysCommand::List {
             in_flight: _,
@@ -116,29 +126,72 @@ pub(super) fn run(command: KeysCommand) -> Result<(), BoxError> {
     }
 }
 
+/// Why a command fails that shows a key of which nothing is known.
+fn unknown() -> BoxError {
+    "nothing is known of this key".into()
+}
+
+/// The one account that has used a key, and where it lives.
+async fn owner(
+    reached: Vec<Reached>,
+    key: &IdempotencyKey,
+) -> Result<(Shard, AccountId), BoxError> {
+    let (shards, failed) = api_key::split(reached)?;
+    let mut found = Vec::new();
+    for shard in shards.iter() {
+        let key = key.as_str().to_owned();
+        let reading = shard.database.snapshot(move |connection| {
+            Box::pin(async move {
+                let accounts = key_story::find_accounts(connection, &key).await?;
+                let names = Names::of(connection, accounts.iter().copied()).await?;
+                let told = accounts.iter().map(|id| names.account(*id).to_string());
+                let told: Vec<_> = told.collect();
+                Ok(accounts.into_iter().zip(told).collect::<Vec<_>>())
+            })
+        });
+        let accounts = reading.await?.into_iter();
+        found.extend(accounts.map(|account| (shard.clone(), account)));
+    }
+    if !failed.is_empty() {
+        let failed = failed.join(", ");
+        return Err(format!("{failed} may have the key: say whose it is with --account").into());
+    }
+    if found.len() > 1 {
+        let accounts: Vec<_> = found.into_iter().map(|(_, (_, told))| told).collect();
+        let accounts = accounts.join(", ");
+        return Err(format!("several accounts have this key: {accounts}. Choose --account").into());
+    }
+    let (shard, (account, _)) = found.pop().ok_or_else(|| {
+        "no account has a record of this key, or a request with it in its log. One that is at work \
+         on it may have committed nothing yet: --account finds it"
+    })?;
+    Ok((shard, account))
+}
+
 /// Keys in flight with the names of their accounts.
-type Named = Vec<(LeasedKey, String)>;
+type Named = (Vec<LeasedKey>, Names);
 
 async fn list(database: &Database, wanted: WantedKeys, json: bool) -> Result<(), BoxError> {
     let one_more = i64::try_from(LISTED_MAX + 1)?;
     let reading = database.snapshot(move |connection| {
         Box::pin(async move { named(connection, &wanted, one_more).await })
     });
-    let mut leased = reading.await?;
+    let (mut leased, names) = reading.await?;
     let has_more = leased.len() > LISTED_MAX;
     leased.truncate(LISTED_MAX);
     if json {
-        let keys = leased.iter().map(|(one, name)| leased_to_json(one, name));
+        let keys = leased.iter().map(|one| leased_to_json(one, &names));
         let keys: Value = keys.collect();
         return print(&json!({"keys": keys, "has_more": has_more}).to_string());
     }
     if leased.is_empty() {
         say("there are no such keys");
     }
-    for (one, account_name) in &leased {
+    for one in &leased {
         print(&format!(
-            "{}  {account_name}  {} {}  since {:.0}  {}",
+            "{}  {}  {} {}  since {:.0}  {}",
             one.key,
+            names.account(AccountId(one.account_id)),
             one.request.method,
             one.request.path,
             one.request.created_at.unwrap_or_default(),
@@ -157,27 +210,20 @@ async fn named(
     limit: i64,
 ) -> Result<Named, sqlx::Error> {
     let leased = list_leased_keys(connection, wanted, limit).await?;
-    let accounts: Vec<_> = leased.iter().map(|one| one.account_id).collect();
-    let names = charge_once_api_keys::names_of_accounts(connection, &accounts).await?;
-    let named = leased.into_iter().map(|one| {
-        let name = names.get(&one.account_id).cloned();
-        (one, name.unwrap_or_default())
-    });
-    Ok(named.collect())
+    let accounts = leased.iter().map(|one| AccountId(one.account_id));
+    let names = Names::of(connection, accounts).await?;
+    Ok((leased, names))
 }
 
-fn leased_to_json(one: &LeasedKey, account_name: &str) -> Map<String, Value> {
-    let mut told = one.to_json();
-    let account = AccountId(one.account_id).to_string();
-    told.insert("account".to_owned(), account.into());
-    told.insert("account_name".to_owned(), account_name.into());
-    told
+fn leased_to_json(one: &LeasedKey, names: &Names) -> Value {
+    let account = names.account(AccountId(one.account_id));
+    account.tell(&one.key, one.to_json().into())
 }
 
 /// All that is known of one key.
 struct Story {
     account: AccountId,
-    account_name: String,
+    names: Names,
     report: KeyReport,
     logged: KeyStory,
 }
@@ -205,17 +251,17 @@ impl Story {
         let (of_key, first) = (text.clone(), found.request());
         let reading = database.snapshot(move |connection| {
             Box::pin(async move {
-                let lease = named(connection, &wanted, 1).await?.pop();
+                let lease = list_leased_keys(&mut *connection, &wanted, 1).await?.pop();
+                let names = Names::of(&mut *connection, [account].into_iter()).await?;
                 let executed = first.as_ref().map(|first| &*first.request_id);
                 let story = key_story::read(connection, account, &of_key, executed, REQUESTS_MAX);
-                Ok((lease, story.await?))
+                Ok((lease, names, story.await?))
             })
         });
-        let (lease, logged) = reading.await?;
-        let (lease, account_name) = lease.unzip();
+        let (lease, names, logged) = reading.await?;
         Ok(Self {
             account,
-            account_name: account_name.unwrap_or_default(),
+            names,
             report: KeyReport {
                 key: text,
                 found,
@@ -225,11 +271,21 @@ impl Story {
         })
     }
 
+    /// Whether anything is known of the key.
+    fn is_of_something(&self) -> bool {
+        !matches!(self.report.found, Inspected::Nothing) || !self.logged.requests.is_empty()
+    }
+
     fn show(&self) -> Result<(), BoxError> {
+<<<<<<< HEAD
         self.report
             .lines()
             .iter()
             .try_for_each(|line| print(line))?;
+=======
+        print(&format!("account  {}", self.names.account(self.account)))?;
+        print(&self.report.to_string())?;
+>>>>>>> h7
         for event in &self.logged.events {
             let object = event.object_id.as_deref().unwrap_or("-");
             print(&format!(
@@ -255,9 +311,8 @@ impl Story {
     fn as_json(&self) -> Value {
         let mut story = self.report.to_json();
         let mut tell = |name: &str, value: Value| story.insert(name.to_owned(), value);
-        tell("account", self.account.to_string().into());
         if let Some(lease) = &self.report.lease {
-            tell("lease", leased_to_json(lease, &self.account_name).into());
+            tell("lease", leased_to_json(lease, &self.names));
         }
         let events = self.logged.events.iter().map(|event| {
             json!({
@@ -279,6 +334,7 @@ impl Story {
             })
         });
         tell("requests", requests.collect());
-        Value::Object(story)
+        let account = self.names.account(self.account);
+        account.tell(&self.report.key, Value::Object(story))
     }
 }

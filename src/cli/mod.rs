@@ -11,6 +11,7 @@ mod healthcheck;
 mod help;
 mod keys;
 mod migrate;
+mod named;
 mod openapi;
 pub mod operations;
 mod processor;

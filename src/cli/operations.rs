@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{
-    BoxError, print, say,
+    BoxError,
+    named::Names,
+    print, say,
     session::{self, OnlyShard},
 };
 use crate::{
@@ -151,9 +153,9 @@ pub(super) fn run(command: OperationsCommand) -> Result<(), BoxError> {
 }
 
 async fn show(database: &Database, json: bool) -> Result<(), BoxError> {
-    let waiting = list(database).await?;
+    let (waiting, names) = list(database).await?;
     if json {
-        return print(&as_json(&waiting).to_string());
+        return print(&as_json(&waiting, &names).to_string());
     }
     let Waiting {
         unfinished,
@@ -163,44 +165,58 @@ async fn show(database: &Database, json: bool) -> Result<(), BoxError> {
         say("no operations are in flight");
     }
     for waiting in unfinished {
-        let standing = match waiting.in_doubt {
-            true => format!("in doubt, taken over {} times", waiting.takeovers),
-            false => "not yet in doubt".to_owned(),
+        let status = if waiting.in_doubt {
+            "in doubt"
+        } else {
+            "in flight"
         };
         print(&format!(
-            "{}  {}  {}  {}  since {:.0}  {standing}",
-            waiting.id, waiting.account, waiting.verb, waiting.charge, waiting.created_at,
+            "{}  {}  {}  {}  {}  since {:.0}  {status}, taken over {} times",
+            waiting.id,
+            waiting.idempotency_key,
+            names.account(waiting.account),
+            waiting.verb,
+            waiting.charge,
+            waiting.created_at,
+            waiting.takeovers,
         ))?;
     }
     for refund in refused {
         print(&format!(
-            "{}  {}  create_refund  {}  since {:.0}  refused, and {} waits for it",
-            refund.operation, refund.account, refund.charge, refund.created_at, refund.checkout,
+            "{}  {}  {}  create_refund  {}  since {:.0}  refused, and {} waits for it",
+            refund.operation,
+            refund.idempotency_key,
+            names.account(refund.account),
+            refund.charge,
+            refund.created_at,
+            refund.checkout,
         ))?;
     }
     Ok(())
 }
 
-fn as_json(waiting: &Waiting) -> Value {
+fn as_json(waiting: &Waiting, names: &Names) -> Value {
     let unfinished = waiting.unfinished.iter().map(|operation| {
-        json!({
+        let told = json!({
             "operation": operation.id,
-            "account": operation.account.to_string(),
             "kind": operation.verb,
             "charge": operation.charge.to_string(),
             "created_at": operation.created_at,
             "in_doubt": operation.in_doubt,
             "takeovers": operation.takeovers,
-        })
+        });
+        let account = names.account(operation.account);
+        account.tell(&operation.idempotency_key, told)
     });
     let refused = waiting.refused.iter().map(|refund| {
-        json!({
+        let told = json!({
             "operation": refund.operation,
-            "account": refund.account.to_string(),
             "charge": refund.charge.to_string(),
             "created_at": refund.created_at,
             "checkout": refund.checkout.to_string(),
-        })
+        });
+        let account = names.account(refund.account);
+        account.tell(&refund.idempotency_key, told)
     });
     json!({
         "operations": unfinished.collect::<Value>(),
@@ -253,9 +269,16 @@ impl From<Failure> for Error {
 
 /// The operations that wait for an answer, oldest first, and after them the refused refunds that
 /// checkouts wait for; at most 1000 of each.
-pub async fn list(database: &Database) -> Result<Waiting, Error> {
-    let listing =
-        database.snapshot(|connection| Box::pin(store::operations::list_waiting(connection)));
+async fn list(database: &Database) -> Result<(Waiting, Names), Error> {
+    let listing = database.snapshot(|connection| {
+        Box::pin(async move {
+            let waiting = store::operations::list_waiting(&mut *connection).await?;
+            let unfinished = waiting.unfinished.iter().map(|one| one.account);
+            let refused = waiting.refused.iter().map(|one| one.account);
+            let names = Names::of(connection, unfinished.chain(refused)).await?;
+            Ok((waiting, names))
+        })
+    });
     Ok(listing.await?)
 }
 

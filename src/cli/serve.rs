@@ -89,8 +89,12 @@ fn public_key_in_database() -> String {
 /// What a person needs to make the first charge, to see what became of it, and to go on. It ends up
 /// in logs, so it shows no key but the public one.
 fn banner(address: SocketAddr, scraped: Option<SocketAddr>, config: &Config) -> String {
-    let url = reachable(address);
-    let mut text = format!("charge-once {} serves {url}\n", crate::VERSION);
+    let url = config.public_url(address);
+    let mut text = format!(
+        "charge-once {} serves {}\n",
+        crate::VERSION,
+        reachable(address)
+    );
     if config.console {
         text.push_str(&format!("  Console     {url}/console\n"));
     }

@@ -19,8 +19,13 @@ const SECRET_CHARS: usize = 32;
 const GONE: u16 = 410;
 /// The reply that sends the holder back to the shop.
 const SEE_OTHER: u16 = 303;
-/// The reply of a page that leads nowhere.
+/// The reply of a page that leads nowhere. Its body is [`SUCCEEDED`] or [`FAILED`].
 const DONE: u16 = 200;
+
+/// How it ended, in the words of the shop's `redirect_status`.
+const SUCCEEDED: &str = "succeeded";
+/// The holder did not authenticate, or the card declined then.
+pub const FAILED: &str = "failed";
 
 fn random() -> String {
     Alphanumeric.sample_string(&mut rand::rng(), SECRET_CHARS)
@@ -60,25 +65,23 @@ impl ReturnToShop {
     /// The reply to the page's form. It is stored, so every later one leads to the same place.
     pub(super) fn of(self, page: &HolderPage) -> Result<Reply, Rejection> {
         let mut headers = Vec::new();
+        let status = match self.has_succeeded {
+            true => SUCCEEDED,
+            false => FAILED,
+        };
         if let Some(return_url) = &page.return_url {
             // It was checked when the page was made.
             let mut url = Url::parse(return_url).map_err(Failure::internal)?;
             url.query_pairs_mut()
                 .append_pair(self.kind, &self.id)
                 .append_pair(&format!("{}_client_secret", self.kind), &self.client_secret)
-                .append_pair(
-                    "redirect_status",
-                    match self.has_succeeded {
-                        true => "succeeded",
-                        false => "failed",
-                    },
-                );
+                .append_pair("redirect_status", status);
             headers.push(("location".to_owned(), url.into()));
         }
         Ok(Reply {
             status: if headers.is_empty() { DONE } else { SEE_OTHER },
             headers,
-            body: Vec::new(),
+            body: status.into(),
             resource_id: Some(self.id),
         })
     }

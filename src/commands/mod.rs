@@ -41,6 +41,7 @@ pub use charges::{CaptureCharge, CreateCharge, UpdateCharge};
 pub use checkouts::{CheckoutPhases, CheckoutSteps, CreateCheckout, RefundedElsewhere, RunStep};
 pub use creation::Creation;
 pub use customers::{CreateCustomer, UpdateCustomer, delete_customer};
+pub use holder_pages::FAILED;
 pub use inventory::SetInventory;
 pub use mode::NO_PROCESSOR;
 pub use orders::{CancelOrder, CreateOrder, PayOrder, UpdateOrder};

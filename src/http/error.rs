@@ -47,11 +47,6 @@ pub struct HttpError {
 }
 
 impl HttpError {
-    /// What it says to a client.
-    pub fn message(&self) -> &str {
-        &self.error.message
-    }
-
     /// 405 with the methods that the path has.
     pub fn method_not_allowed(allow: &'static str) -> Self {
         Self {

@@ -32,7 +32,8 @@ pub struct KeyObject {
     /// The key, without quotes.
     #[schema(example = "8e03978e-40d5-43dd-bc93-6894a57f9324")]
     key: String,
-    /// `completed` or `in_flight`.
+    /// `completed`, `in_flight`, or `in_doubt`: an attempt may have been executed, and its answer
+    /// is not known.
     #[schema(example = "completed")]
     status: &'static str,
     /// Of the first request; null while another replica works on it.
@@ -74,7 +75,7 @@ impl KeyObject {
         Self {
             object: "idempotency_key",
             key,
-            status: outcome.map_or("in_flight", |_| "completed"),
+            status: request.map_or("in_flight", KnownRequest::status),
             method: text(|request| &request.method),
             path: text(|request| &request.path),
             fingerprint: request.map(|request| hex::encode(&request.fingerprint)),

@@ -30,6 +30,38 @@ pub async fn has_begun(
     Ok(record.fetch_optional(connection).await?.is_some())
 }
 
+/// The accounts that have a record under a key, or a request with it in the log: an operator asks
+/// who does not know whose key it is. At most 100; closed accounts are left out. Takes no lock.
+pub async fn find_accounts(
+    connection: &mut PgConnection,
+    key: &str,
+) -> Result<Vec<AccountId>, sqlx::Error> {
+    let accounts = sqlx::query_scalar!(
+        "
+        SELECT accounts.id
+          FROM accounts
+          -- With a limit, each is looked up: a join of the tables may read all records.
+         CROSS JOIN LATERAL (
+               (SELECT 1
+                  FROM idempotency_keys
+                 WHERE account_id = accounts.id AND key = $1
+                 LIMIT 1)
+                UNION ALL
+               (SELECT 1
+                  FROM request_log
+                 WHERE account_id = accounts.id AND idempotency_key = $1
+                 LIMIT 1)
+                LIMIT 1) AS used
+         WHERE accounts.closed_at IS NULL
+         ORDER BY accounts.id
+         LIMIT 100
+        ",
+        key,
+    );
+    let found = accounts.fetch_all(connection).await?;
+    Ok(found.into_iter().map(AccountId).collect())
+}
+
 /// Reads the story of a key: at most `requests_max` requests, and the events of the one that
 /// executed. That is `executed`, a `req_…`, or the first one that is left of the log. Takes no
 /// lock.

@@ -181,6 +181,8 @@ pub struct Unfinished {
     pub id: Uuid,
     /// The account that it belongs to.
     pub account: AccountId,
+    /// The key of its request.
+    pub idempotency_key: String,
     /// Which request it is for.
     pub verb: String,
     /// The charge that it is about.
@@ -214,7 +216,8 @@ pub async fn list_waiting(connection: &mut PgConnection) -> Result<Waiting, sqlx
 async fn list_unfinished(connection: &mut PgConnection) -> Result<Vec<Unfinished>, sqlx::Error> {
     let rows = sqlx::query!(
         r#"
-        SELECT operations.id, operations.account_id, verb, charge_id, operations.created_at,
+        SELECT operations.id, operations.account_id, idempotency_key, verb, charge_id,
+               operations.created_at,
                coalesce(lease.in_doubt, true) AS "in_doubt!",
                coalesce(lease.takeovers, 0) AS "takeovers!"
           FROM operations
@@ -234,6 +237,7 @@ async fn list_unfinished(connection: &mut PgConnection) -> Result<Vec<Unfinished
     let unfinished = rows.into_iter().map(|row| Unfinished {
         id: row.id,
         account: AccountId(row.account_id),
+        idempotency_key: row.idempotency_key,
         verb: row.verb,
         charge: ChargeId(row.charge_id),
         created_at: row.created_at,
@@ -250,6 +254,8 @@ pub struct RefusedRefund {
     pub operation: Uuid,
     /// The account that it belongs to.
     pub account: AccountId,
+    /// The key of the request that asked for the refund.
+    pub idempotency_key: String,
     /// The charge that is to be given back.
     pub charge: ChargeId,
     /// When the operation was written down.
@@ -267,11 +273,11 @@ pub async fn list_refused_refunds(
 ) -> Result<Vec<RefusedRefund>, sqlx::Error> {
     let rows = sqlx::query!(
         "
-        SELECT refused.id, refused.charge_id, refused.created_at, checkouts.account_id,
-               checkouts.id AS checkout_id
+        SELECT refused.id, refused.idempotency_key, refused.charge_id, refused.created_at,
+               checkouts.account_id, checkouts.id AS checkout_id
           FROM checkouts
          CROSS JOIN LATERAL (
-               SELECT id, charge_id, created_at, outcome
+               SELECT id, idempotency_key, charge_id, created_at, outcome
                  FROM operations
                 WHERE account_id = checkouts.account_id AND checkout_id = checkouts.id
                   AND verb = 'create_refund'
@@ -297,6 +303,7 @@ pub async fn list_refused_refunds(
     let refused = rows.into_iter().map(|row| RefusedRefund {
         operation: row.id,
         account: AccountId(row.account_id),
+        idempotency_key: row.idempotency_key,
         charge: ChargeId(row.charge_id),
         created_at: row.created_at,
         checkout: CheckoutId(row.checkout_id),

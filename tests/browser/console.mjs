@@ -4,6 +4,7 @@
 //   CHARGE_ONCE_URL=… DEV_API_KEY=… CHROMIUM=… SCREENSHOTS=… node console.mjs
 
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { launch } from './launch.mjs';
 import { DESK, PHONE, assertFits, look } from './look.mjs';
@@ -23,8 +24,8 @@ async function open(options) {
   page.on('pageerror', (error) => errors.push(error.message));
   // What the policy refuses, and what is not there.
   page.on('console', (message) => {
-    // One page is asked for that is not there, and one form is sent that is wrong.
-    const isExpected = /\/(unknown|playground)$/.test(message.location().url);
+    // Pages are asked for that are not there, or not yet, and forms are sent that are wrong.
+    const isExpected = /\/(unknown|playground|slow-[^/]*)$|status=9xx/.test(message.location().url);
     if (message.type() === 'error' && !isExpected) errors.push(message.text());
   });
   page.on('request', (request) => {
@@ -68,15 +69,43 @@ async function play(page) {
   await signIn(page);
   await page.getByRole('link', { name: 'Playground', exact: true }).click();
   await press(page, 'Send a charge', 'Executed: 1 charge.');
+  await paste(page, '201');
   await press(page, 'Retry it with the same key', 'the stored reply came back');
   await press(page, 'Change the amount, same key', 'the key belongs to another request');
+  await paste(page, '422');
   await page.getByRole('link', { name: 'The story of this key' }).click();
-  await page.locator('.says', { hasText: 'Executed once. 1 retry' }).waitFor();
+  await page.locator('.says', { hasText: 'Executed once. 2 retries' }).waitFor();
   await page.getByRole('link', { name: 'Playground', exact: true }).click();
   await press(page, 'Lose the reply, and retry', 'The first reply was lost.');
+  // A replay is not lost.
+  await paste(page, '201', '201');
   await press(page, 'Race 20 duplicates', '1 charge, 20 replies, all the same bytes');
   assert.equal(await page.locator('.race .winner').count(), 1);
   assert.equal(await page.locator('.race tbody tr').count(), 20);
+  await paste(page, ...Array(20).fill('201'));
+}
+
+// Runs what the page says does the same, as a person who pastes it. Each request of it reached the server.
+async function paste(page, ...statuses) {
+  const commands = await page.getByLabel('The same with curl').textContent();
+  const env = { ...process.env, CHARGE_ONCE_API_KEY: apiKey };
+  const printed = execFileSync('sh', ['-c', commands], { env, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
+  assert.deepEqual([...printed.matchAll(/^HTTP\/1\.1 (\d+)/gm)].map(([, status]) => status), statuses, printed);
+}
+
+// A story that runs tells so, and how it ended as soon as it has.
+async function checkRunningStory(page) {
+  const key = `slow-${randomUUID()}`;
+  const sent = send('/charges', key, { amount: 1200, currency: 'eur', source: 'tok_slow' });
+  const story = `${url}/console/keys/${key}`;
+  // The key may be on its way still.
+  while ((await page.goto(story)).status() === 404);
+  await page.locator('.says', { hasText: 'In flight: there is no outcome yet.' }).waitFor();
+  await look(page, 'console-story-running', SCREENSHOTS);
+  await page.locator('.says', { hasText: 'Executed once.' }).waitFor();
+  await page.locator('.picture .bar').first().waitFor();
+  await page.getByLabel('Update every two seconds').waitFor({ state: 'detached' });
+  await sent;
 }
 
 // Without any script, on a phone, times are those of UTC, and nothing is wider than the screen.
@@ -127,6 +156,10 @@ async function checkForm(page) {
   await page.getByRole('alert').waitFor();
   assert.equal(await page.getByLabel('Amount in minor units').inputValue(), 'abc');
   await look(page, 'console-form', SCREENSHOTS);
+  await page.goto(`${url}/console?status=9xx&key=order`);
+  await page.getByRole('alert').waitFor();
+  assert.equal(await page.getByLabel('Key').inputValue(), 'order');
+  await look(page, 'console-filter', SCREENSHOTS);
 }
 
 // Some of everything, and the paths of their pages.
@@ -214,6 +247,7 @@ try {
   await look(page, 'console-story', SCREENSHOTS);
   await checkKeyboard(page);
   await checkLive(page);
+  await checkRunningStory(page);
   await checkForm(page);
   const { pages, secrets } = await fill();
   for (const [what, path] of Object.entries(pages)) {

@@ -26,7 +26,7 @@ async function serve(handler) {
 }
 
 // Where the holder of a card is sent.
-async function holderPage() {
+async function holderPage(returnUrl) {
   const reply = await fetch(`${url}/setup_intents`, {
     method: 'POST',
     headers: {
@@ -37,7 +37,8 @@ async function holderPage() {
     body: JSON.stringify({
       payment_method: 'pm_card_threeDSecure2Required',
       confirm: true,
-      return_url: `${shop}/return`,
+      ...(returnUrl && { return_url: returnUrl }),
+      payment_method_types: ['card'],
     }),
   });
   assert.equal(reply.status, 201);
@@ -60,7 +61,7 @@ async function visit([button, status]) {
     const isOwn = message.location().url.startsWith(url);
     if (message.type() === 'error' && isOwn && !message.text().includes('410')) errors.push(`${status}: ${message.text()}`);
   });
-  const at = await holderPage();
+  const at = await holderPage(`${shop}/return`);
   await page.goto(at);
   await look(page, `holder-page-${status}`, SCREENSHOTS);
   const high = (await page.getByRole('button', { name: button }).boundingBox()).height;
@@ -74,11 +75,24 @@ async function visit([button, status]) {
   const again = await page.goto(at);
   assert.equal(again.status(), 410);
   await look(page, `holder-page-${status}-void`, SCREENSHOTS);
+  await page.getByRole('link', { name: 'Back to the shop' }).click();
+  await page.waitForURL(`${last}/return?**`);
   await context.close();
+}
+
+// A shop without an address to return to: the page itself says how it ended.
+async function visitAlone() {
+  const page = await browser.newPage({ viewport: DESK });
+  await page.goto(await holderPage());
+  await page.getByRole('button', { name: 'Fail authentication' }).click();
+  await page.getByRole('heading', { name: 'The card was not set up' }).waitFor();
+  await look(page, 'holder-page-alone-failed', SCREENSHOTS);
+  await page.close();
 }
 
 try {
   for (const answer of answers) await visit(answer);
+  await visitAlone();
   assert.deepEqual(errors, [], 'errors on the page');
   console.log("browser-test: a card's holder came back to the shop, and axe-core found nothing");
 } finally {

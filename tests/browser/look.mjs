@@ -29,6 +29,20 @@ async function assertAccessible(page, what) {
   assert.deepEqual(told, [], what);
 }
 
+// Fails on a column whose head stands elsewhere than its cells.
+async function assertHeadsAlign(page, what) {
+  const askew = () => {
+    const side = (cell) => (['right', 'end'].includes(getComputedStyle(cell).textAlign) ? 'right' : 'left');
+    const heads = [...document.querySelectorAll('table:has(thead)')].flatMap((table) => {
+      const rows = [...table.tBodies].flatMap((body) => [...body.rows]);
+      const cells = (place) => rows.map((row) => row.cells[place]).filter(Boolean);
+      return [...table.tHead.rows[0].cells].map((head, place) => [head, cells(place)]);
+    });
+    return heads.filter(([head, cells]) => cells.some((cell) => side(cell) !== side(head))).map(([head]) => head.textContent);
+  };
+  assert.deepEqual(await page.evaluate(askew), [], `heads of columns: ${what}`);
+}
+
 // Leaves the page as it was: on a desk, in light.
 export async function look(page, what, folder) {
   const shoot = (name) => page.screenshot({ path: `${folder}/${what}-${name}.png` });
@@ -37,6 +51,7 @@ export async function look(page, what, folder) {
   await shoot('desk-light');
   await assertFits(page, `${what} on a desk`);
   await assertAccessible(page, `${what} on a desk, in light`);
+  await assertHeadsAlign(page, what);
   await page.setViewportSize(PHONE);
   await shoot('phone-light');
   await assertFits(page, `${what} on a phone`);

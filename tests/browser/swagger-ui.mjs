@@ -79,6 +79,16 @@ try {
   await page.setViewportSize(PHONE);
   await assertFits(page, 'Swagger UI on a phone');
   await page.screenshot({ path: SCREENSHOT.replace('.png', '-phone.png') });
+  // A word in code is a chip, which covers no other line.
+  const covering = await page.locator('.info p code').evaluateAll((chips) =>
+    chips
+      .filter((chip) => {
+        const line = parseFloat(getComputedStyle(chip.parentElement).lineHeight);
+        return [...chip.getClientRects()].some((part) => !(part.height <= line));
+      })
+      .map((chip) => chip.textContent),
+  );
+  assert.deepEqual(covering, [], 'chips that cover lines');
   await page.setViewportSize(TALL);
 
   await page.locator('.auth-wrapper .authorize').click();

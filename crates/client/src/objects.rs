@@ -472,7 +472,7 @@ pub struct WebhookAttempt {
 pub struct KeyStatus {
     /// The key.
     pub key: String,
-    /// `completed` or `in_flight`.
+    /// `completed`, `in_flight`, or `in_doubt`: an attempt may have been executed.
     pub status: String,
     /// Of its request.
     pub method: Option<String>,

@@ -29,10 +29,29 @@ pub(super) enum ConsoleError {
 impl From<Refusal> for ConsoleError {
     fn from(refusal: Refusal) -> Self {
         // A key that was revoked meanwhile.
-        if refusal.status == StatusCode::UNAUTHORIZED {
+        if refusal.0 == StatusCode::UNAUTHORIZED {
             Self::SignIn
         } else {
             Self::Api(refusal)
+        }
+    }
+}
+
+impl Refusal {
+    /// For a person, who sees neither headers nor the keys of requests.
+    pub(super) fn says(self) -> &'static str {
+        match self.0 {
+            StatusCode::UNAUTHORIZED => {
+                "This is no API key of this service: it was mistyped, or it is revoked. A secret key \
+                 is needed, not a publishable one."
+            }
+            StatusCode::TOO_MANY_REQUESTS => "This is too much at once. Try again in a moment.",
+            StatusCode::PAYLOAD_TOO_LARGE => "The form is too long.",
+            StatusCode::REQUEST_TIMEOUT => "The form did not arrive in time. Send it again.",
+            status if status.is_server_error() => {
+                "The server can't answer this now. Try again in a moment."
+            }
+            _ => "The server does not take this.",
         }
     }
 }
@@ -48,7 +67,7 @@ impl fmt::Display for ConsoleError {
             Self::Missing => f.write_str("This account has no such thing."),
             Self::Unreadable(what) => f.write_str(what),
             Self::Busy => f.write_str("The playground is busy. Try again in a moment."),
-            Self::Api(refusal) => f.write_str(&refusal.message),
+            Self::Api(refusal) => f.write_str(refusal.says()),
         }
     }
 }
@@ -61,7 +80,7 @@ impl ResponseError for ConsoleError {
             Self::Missing => StatusCode::NOT_FOUND,
             Self::Unreadable(_) => StatusCode::BAD_REQUEST,
             Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Api(refusal) => refusal.status,
+            Self::Api(refusal) => refusal.0,
         }
     }
 

@@ -9,11 +9,14 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{
-    layout::{key_path, mood, state},
+    layout::{head, key_path, mood, state},
     masked,
     playground::{Action, LOST, RACER_WAIT, RACERS},
     timeline::{Axis, Span, milliseconds},
 };
+
+/// Where the commands of this program that are clients find an API key.
+const API_KEY_VARIABLE: &str = "CHARGE_ONCE_API_KEY";
 
 /// One request, and what it got.
 pub(super) struct Exchange {
@@ -34,7 +37,7 @@ pub(super) struct Received {
 /// What a button sent.
 pub(super) struct Sent<'a> {
     pub(super) action: Action,
-    pub(super) host: &'a str,
+    pub(super) public_url: &'a str,
     pub(super) key: &'a str,
     pub(super) body: &'a Value,
 }
@@ -147,6 +150,7 @@ pub(super) fn results(sent: &Sent<'_>, exchanges: &[Exchange]) -> Markup {
             (shown(reply, count, exchanges.len() == 1))
         }
         h2 { "The same with curl" }
+        p { "Set " code { (API_KEY_VARIABLE) } " to the API key that you signed in with." }
         pre role="group" tabindex="0" aria-label="The same with curl" { (curl(sent)) }
     }
 }
@@ -163,11 +167,11 @@ fn picture(exchanges: &[Exchange]) -> Markup {
             table .race {
                 thead {
                     tr {
-                        th scope="col" { "#" }
+                        (head("#"))
                         th scope="col" { (axis.heading()) }
-                        th scope="col" { "What it did" }
-                        th scope="col" { "Status" }
-                        th scope="col" { "ms" }
+                        (head("What it did"))
+                        (head("Status"))
+                        (head("ms"))
                     }
                 }
                 tbody {
@@ -190,6 +194,7 @@ fn picture(exchanges: &[Exchange]) -> Markup {
                 }
             }
         }
+        (axis.legend())
     }
 }
 
@@ -227,10 +232,11 @@ fn shown(reply: &Received, count: usize, is_open: bool) -> Markup {
 fn curl(sent: &Sent<'_>) -> String {
     let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
     let header = |text: &str| format!("  -H {} \\\n", quoted(text));
+    // A failure is told, and replies stand on lines of their own.
     let once = |more: &str| {
         format!(
-            "curl -s {} \\\n  -H \"Authorization: Bearer $API_KEY\" \\\n{}{}{more}  -d {}",
-            quoted(&format!("{}/charges", sent.host)),
+            "curl -sS -i -w '\\n' {} \\\n  -H \"Authorization: Bearer ${API_KEY_VARIABLE}\" \\\n{}{}{more}  -d {}",
+            quoted(&format!("{}/charges", sent.public_url)),
             header("Content-Type: application/json"),
             header(&format!("Idempotency-Key: {}", sent.key)),
             quoted(&sent.body.to_string()),
@@ -294,7 +300,7 @@ mod tests {
     fn what_the_shell_gets_stays_in_its_quotes() {
         let shown = curl(&Sent {
             action: Action::Send,
-            host: "localhost:8080",
+            public_url: "http://localhost:8080",
             key: "a';id;'",
             body: &Value::Null,
         });

@@ -1,4 +1,4 @@
-//! A form that a page of the console sent.
+//! Forms: one that a page of the console sent, and what a page says of a field that is wrong.
 //!
 //! Promise: a handler that has one knows that its own pages sent it. Reading is bounded in bytes
 //! and time.
@@ -12,8 +12,36 @@ use actix_web::{
     web,
 };
 use futures_util::future::LocalBoxFuture;
+use maud::{Markup, html};
 
 use super::{Server, error::ConsoleError};
+
+/// What is wrong with a form: the field at fault, and what it must be.
+pub(super) type Problem = (&'static str, &'static str);
+
+fn at(problem: Option<Problem>, field: &str) -> Option<&'static str> {
+    let (_, message) = problem.filter(|(at_fault, _)| *at_fault == field)?;
+    Some(message)
+}
+
+/// `aria-invalid` of a field.
+pub(super) fn invalid(problem: Option<Problem>, field: &str) -> Option<&'static str> {
+    at(problem, field).map(|_| "true")
+}
+
+/// `aria-describedby` of a field.
+pub(super) fn described_by(problem: Option<Problem>, field: &str) -> Option<String> {
+    at(problem, field).map(|_| format!("{field}-problem"))
+}
+
+/// What a field must be, to stand below it.
+pub(super) fn below(problem: Option<Problem>, field: &str) -> Markup {
+    html! {
+        @if let Some(message) = at(problem, field) {
+            p .problem id={ (field) "-problem" } role="alert" { (message) }
+        }
+    }
+}
 
 /// Longest form, in bytes: an API key, or a key with an amount.
 const FORM_MAX_BYTES: usize = 4096;

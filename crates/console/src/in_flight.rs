@@ -9,6 +9,7 @@ use super::{
     Server,
     error::ConsoleError,
     layout::{self, Section, key_link, resource, short, state, table, time},
+    timeline::lasted,
     visitor::Visitor,
 };
 
@@ -40,8 +41,8 @@ pub(super) async fn show(
     let body = html! {
         h1 { "In flight" }
         p {
-            "Keys whose first request has not ended: at work in this process, or across a network. A \
-             retry with the same key is safe at any time."
+            "Keys that have no outcome yet: a request is at work in this process, or takes several \
+             transactions, wherever it runs. A retry with the same key is safe at any time."
         }
         @if leased.is_empty() && here.is_empty() {
             p {
@@ -61,9 +62,9 @@ fn row(key: &str, request: &KnownRequest, now: DateTime<Utc>) -> Markup {
         tr {
             td { (key_link(key)) }
             td { (request.method) " " (short(&request.path)) }
-            td { (state("pending")) }
+            td { (state(request.status())) }
             td { @if let Some(since) = since { (time(since)) } }
-            td .number { @if let Some(since) = since { (lasted(since, now)) } }
+            td .number { @if let Some(since) = since { (since_then(since, now)) } }
             td { @if let Some(id) = &request.resource_id { (resource(id)) } }
             td .wide { "This process works on it." }
         }
@@ -75,7 +76,7 @@ fn leased_row(one: &LeasedKey, now: DateTime<Utc>) -> Markup {
         0 => String::new(),
         count => format!(" Taken over {count} times so far."),
     };
-    let why = match (one.is_held, one.in_doubt) {
+    let why = match (one.is_held, one.request.in_doubt) {
         (true, false) => {
             "A process works on it, and waits for an answer from outside the database."
         }
@@ -90,26 +91,20 @@ fn leased_row(one: &LeasedKey, now: DateTime<Utc>) -> Markup {
             "Its process is gone. A retry with the same key continues it, and so does the reconciler."
         }
     };
-    let word = if one.in_doubt { "in doubt" } else { "pending" };
     let since = one.request.created_at;
     html! {
         tr {
             td { (key_link(&one.key)) }
             td { (one.request.method) " " (short(&one.request.path)) }
-            td { (state(word)) }
+            td { (state(one.request.status())) }
             td { @if let Some(since) = since { (time(since)) } }
-            td .number { @if let Some(since) = since { (lasted(since, now)) } }
+            td .number { @if let Some(since) = since { (since_then(since, now)) } }
             td { @if let Some(id) = &one.request.resource_id { (resource(id)) } }
             td .wide { (why) (takeovers) }
         }
     }
 }
 
-fn lasted(since: DateTime<Utc>, now: DateTime<Utc>) -> String {
-    let seconds = (now - since).num_seconds().max(0);
-    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, seconds) => format!("{seconds} s"),
-        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
-        (hours, minutes, _) => format!("{hours} h {minutes} min"),
-    }
+fn since_then(since: DateTime<Utc>, now: DateTime<Utc>) -> String {
+    lasted((now - since).num_seconds().max(0))
 }

@@ -2,7 +2,7 @@
 
 use actix_web::{HttpRequest, HttpResponse, web};
 use charge_once_idempotency::{IdempotencyKey, Inspected, KnownRequest, Record, Reply};
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use maud::{Markup, html};
 
 use super::{
@@ -10,7 +10,9 @@ use super::{
     deliveries::answers,
     error::ConsoleError,
     last_segment,
-    layout::{self, Section, encoded, folded, heading, mood, resource, short, state, table, time},
+    layout::{
+        self, Section, encoded, folded, head, heading, mood, resource, short, state, table, time,
+    },
     masked,
     requests::{outcome, took},
     timeline::{Axis, Span},
@@ -23,41 +25,92 @@ const REQUESTS_MAX: usize = 200;
 /// Digits of the fingerprint that are shown: enough to tell two requests apart.
 const FINGERPRINT_DIGITS: usize = 12;
 
-/// The story.
+/// How long after its first use a story is expected to be in the log, which no request waits for.
+const LOGGED_WITHIN: TimeDelta = TimeDelta::minutes(1);
+
+/// The story. The script keeps one current that has not ended.
 pub(super) async fn show(
     server: web::Data<dyn Server>,
     visitor: Visitor,
     request: HttpRequest,
 ) -> Result<HttpResponse, ConsoleError> {
-    let key = IdempotencyKey::parse(&last_segment(&request)).map_err(|_| ConsoleError::Missing)?;
-    let text = key.as_str().to_owned();
-    let story = server.story(visitor.account, key, REQUESTS_MAX).await?;
-    let Story {
-        found, requests, ..
-    } = &story;
-    if requests.is_empty() && matches!(found, Inspected::Nothing) {
-        return Err(ConsoleError::Missing);
-    }
-    let leader = found.request().map(|first| first.request_id);
+    let (key, story) = read(&server, &visitor, &request).await?;
+    let live = (!has_ended(&story)).then(|| format!("/console/live/keys/{}", encoded(&key)));
     let body = html! {
-        h1 { "The story of " code { (text) } }
-        p .says { (summary(found, requests)) }
-        h2 { "Requests with this key" }
-        @if requests.is_empty() {
-            p { "None is in the log. It keeps requests for a day unless it was told otherwise." }
-        } @else {
-            (picture(requests, leader.as_deref()))
-        }
-        h2 { "Committed under this key" }
-        (committed(&story, &text))
-        (facts(found))
-        @if let Inspected::Completed(record) = found { (stored_reply(record)) }
+        h1 { "The story of " code { (key) } }
+        div #live data-live=[live] { (told(&key, &story)) }
     };
     Ok(layout::page(
         "The story of a key",
         Some(Section::Requests),
         &body,
     ))
+}
+
+/// What the page tells, for the script that keeps it current.
+pub(super) async fn live(
+    server: web::Data<dyn Server>,
+    visitor: Visitor,
+    request: HttpRequest,
+) -> Result<HttpResponse, ConsoleError> {
+    let (key, story) = read(&server, &visitor, &request).await?;
+    Ok(layout::fragment(told(&key, &story)))
+}
+
+async fn read(
+    server: &web::Data<dyn Server>,
+    visitor: &Visitor,
+    request: &HttpRequest,
+) -> Result<(String, Story), ConsoleError> {
+    let key = IdempotencyKey::parse(&last_segment(request)).map_err(|_| ConsoleError::Missing)?;
+    let text = key.as_str().to_owned();
+    let story = server.story(visitor.account, key, REQUESTS_MAX).await?;
+    if story.requests.is_empty() && matches!(story.found, Inspected::Nothing) {
+        return Err(ConsoleError::Missing);
+    }
+    Ok((text, story))
+}
+
+/// Whether there is an outcome, and the request that executed is in the log, if it will ever be.
+fn has_ended(
+    Story {
+        found, requests, ..
+    }: &Story,
+) -> bool {
+    match found {
+        Inspected::InFlight(_) => false,
+        Inspected::Nothing => true,
+        Inspected::Completed(record) => {
+            let is_logged = requests.iter().any(|one| one.id == record.request_id);
+            is_logged || Utc::now() - record.created_at > LOGGED_WITHIN
+        }
+    }
+}
+
+fn told(key: &str, story: &Story) -> Markup {
+    let Story {
+        found, requests, ..
+    } = story;
+    let leader = found.request().map(|first| first.request_id);
+    let nothing = match found {
+        Inspected::InFlight(_) => "None has been answered yet.",
+        Inspected::Completed(_) | Inspected::Nothing => {
+            "None is in the log. It keeps requests for a day unless it was told otherwise."
+        }
+    };
+    html! {
+        p .says data-ended[has_ended(story)] { (summary(found, requests)) }
+        h2 { "Requests with this key" }
+        @if requests.is_empty() {
+            p { (nothing) }
+        } @else {
+            (picture(requests, leader.as_deref()))
+        }
+        h2 { "Committed under this key" }
+        (committed(story, key))
+        (facts(found))
+        @if let Inspected::Completed(record) = found { (stored_reply(record)) }
+    }
 }
 
 /// The requests as bars.
@@ -91,18 +144,19 @@ fn picture(requests: &[Logged], leader: Option<&str>) -> Markup {
             table {
                 thead {
                     tr {
-                        th scope="col" { (heading("Time (UTC)")) }
+                        (head("Time (UTC)"))
                         th scope="col" { (axis.heading()) }
-                        th scope="col" { "What it did" }
-                        th scope="col" { "Status" }
-                        th scope="col" { "ms" }
-                        th scope="col" { "Path" }
-                        th scope="col" { "Request" }
+                        (head("What it did"))
+                        (head("Status"))
+                        (head("ms"))
+                        (head("Path"))
+                        (head("Request"))
                     }
                 }
                 tbody { (rows) }
             }
         }
+        (axis.legend())
     }
 }
 
@@ -127,8 +181,13 @@ fn role(request: &Logged, is_leader: bool, waited: bool) -> Markup {
 fn summary(found: &Inspected, requests: &[Logged]) -> String {
     match found {
         Inspected::Completed(record) => format!("{}{}", ended(&record.reply), counts(requests)),
+        Inspected::InFlight(Some(first)) if first.in_doubt => {
+            "In doubt: an attempt may have been executed, and its answer is not known. A retry with this \
+             key is safe: it asks for that answer."
+                .to_owned()
+        }
         Inspected::InFlight(_) => {
-            "In flight: the first request has not ended. A retry with this key is safe.".to_owned()
+            "In flight: there is no outcome yet. A retry with this key is safe.".to_owned()
         }
         Inspected::Nothing => {
             "No outcome is stored now. That does not mean that a new key is safe: retry with this one."
@@ -208,10 +267,17 @@ fn committed(story: &Story, key: &str) -> Markup {
     };
     let stored = match found {
         Inspected::Completed(record) => html! { "its reply: " (record.reply.status) },
-        Inspected::InFlight(_) => state("pending"),
+        Inspected::InFlight(Some(first)) if first.created_at.is_some() => state(first.status()),
+        Inspected::InFlight(_) => html! { "nothing yet" },
         Inspected::Nothing => html! { "nothing" },
     };
     let at = first.as_ref().and_then(|first| first.created_at);
+    let no_event = match found {
+        Inspected::InFlight(_) => "No event yet.",
+        Inspected::Completed(_) | Inspected::Nothing => {
+            "No event among the thousand that followed the first request."
+        }
+    };
     let rows = html! {
         (row("Key", html! { span .mono { (short(key)) } }, stored, at))
         @if let Some(id) = made { (row("Object", resource(id), html! {}, None)) }
@@ -229,7 +295,7 @@ fn committed(story: &Story, key: &str) -> Markup {
     html! {
         (table("Committed under this key", &["What", "Which", "State", "Time (UTC)"], &rows))
         @if events.is_empty() {
-            p { "No event among the thousand that followed the first request." }
+            p { (no_event) }
         }
     }
 }

@@ -216,11 +216,24 @@ pub(super) fn table(label: &str, columns: &[&str], rows: &Markup) -> Markup {
     html! {
         div .scroll tabindex="0" role="region" aria-label=(label) {
             table {
-                thead { tr { @for column in columns { th scope="col" { (heading(column)) } } } }
+                thead { tr { @for column in columns { (head(column)) } } }
                 tbody { (rows) }
             }
         }
     }
+}
+
+/// Columns whose cells are numbers, which stand to the right, with their heads.
+const NUMBERS: [&str; 6] = ["#", "ms", "Amount", "For", "Left to sell", "Replays"];
+
+/// Whether the cells of a column are numbers.
+pub(super) fn is_number(column: &str) -> bool {
+    NUMBERS.contains(&column)
+}
+
+/// The head of a column.
+pub(super) fn head(column: &str) -> Markup {
+    html! { th .number[is_number(column)] scope="col" { (heading(column)) } }
 }
 
 /// What stands behind the name of a time. The script writes the zone of the person there.
@@ -259,12 +272,13 @@ pub(super) fn state(word: &str) -> Markup {
 pub(super) fn mood(word: &str) -> &'static str {
     match word {
         "executed" | "replayed" | "succeeded" | "paid" | "completed" | "done" | "enabled" => "good",
-        "failed" | "reused" | "in doubt" | "unanswered" | "lost" | "requires_payment_method" => {
+        "failed" | "reused" | "in_doubt" | "unanswered" | "lost" | "requires_payment_method" => {
             "bad"
         }
         "refused"
         | "declined"
         | "in_use"
+        | "in_flight"
         | "pending"
         | "in_progress"
         | "authorized"

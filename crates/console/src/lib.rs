@@ -46,16 +46,17 @@ pub struct Console {
 }
 
 impl Console {
-    /// For the server that listens on `address`, takes requests to `host`, and charges these test
-    /// cards.
+    /// For the server that listens on `address`, takes requests to `host`, is reached by others at
+    /// `public_url`, and charges these test cards.
     pub fn new(
         address: SocketAddr,
         host: &str,
+        public_url: &str,
         cards: Vec<&'static str>,
     ) -> Result<Self, PlaygroundError> {
         Ok(Self {
             sessions: Sessions::default(),
-            playground: Playground::new(address, host, cards)?,
+            playground: Playground::new(address, host, public_url, cards)?,
         })
     }
 }
@@ -67,6 +68,7 @@ pub fn routes(config: &mut ServiceConfig, allow: fn(&'static str, &'static str) 
     config
         .service(allow("/console", READ).route(get().to(requests::show)))
         .service(allow("/console/live", READ).route(get().to(requests::live)))
+        .service(allow("/console/live/keys/{key}", READ).route(get().to(keys::live)))
         .service(allow("/console/keys/{key}", READ).route(get().to(keys::show)))
         .service(allow("/console/deliveries", READ).route(get().to(deliveries::show)))
         .service(

@@ -1,6 +1,7 @@
 //! An object as people read it: its members by name, amounts as money, ids as links.
 //!
-//! Promise: what is empty and what is secret is left out, and the JSON beside it has the rest.
+//! Promise: what is empty and what is secret is left out, and the JSON beside it has the rest. What
+//! a client named keeps its name.
 
 use chrono::DateTime;
 use maud::{Markup, html};
@@ -16,6 +17,9 @@ const TIMES: [&str; 4] = ["created", "updated", "delivered", "at"];
 
 /// Members that every object has alike, or that the page's title says.
 const LEFT_OUT: [&str; 3] = ["id", "object", "livemode"];
+
+/// The member whose own members a client has named.
+const METADATA: &str = "metadata";
 
 /// Longest list in a table, in rows.
 const ROWS_MAX: usize = 100;
@@ -43,7 +47,11 @@ impl Members<'_> {
             let is_top = title.is_empty();
             let is_left_out =
                 is_top && (LEFT_OUT.contains(&name) || self.elsewhere.contains(&name));
-            !is_left_out && !is_noun(name, value) && !is_secret(name) && !is_empty(value)
+            let is_empty = match name {
+                METADATA => of_client(value).next().is_none(),
+                _ => is_empty(value),
+            };
+            !is_left_out && !is_noun(name, value) && !is_secret(name) && !is_empty
         };
         let shown = members.iter().filter(|(name, value)| is_shown(name, value));
         let (inner, own): (Vec<_>, Vec<_>) = shown.partition(|(_, value)| is_inner(value));
@@ -58,9 +66,13 @@ impl Members<'_> {
                 }
             }
             @for (name, value) in inner {
-                @let name = label(name);
-                @let title = if title.is_empty() { name } else { format!("{title}: {name}") };
+                @let label = label(name);
+                @let title = if title.is_empty() { label } else { format!("{title}: {label}") };
                 @match elements(value) {
+                    _ if name == METADATA => {
+                        h2 { (title) }
+                        dl { @for (name, text) in of_client(value) { dt { (name) } dd { (text) } } }
+                    }
                     Some(elements) => (self.list(&title, elements, currency)),
                     None => (self.section(&title, value, currency)),
                 }
@@ -132,6 +144,16 @@ impl Members<'_> {
             },
         }
     }
+}
+
+/// Names and values as a client wrote them, but for secrets. Nothing is read into them.
+fn of_client(metadata: &Shown) -> impl Iterator<Item = (&str, &str)> {
+    let members: &[_] = match metadata {
+        Shown::Object(members) => members,
+        Shown::Null | Shown::Truth(_) | Shown::Number(_) | Shown::Text(_) | Shown::List(_) => &[],
+    };
+    let shown = members.iter().filter(|(name, _)| !is_secret(name));
+    shown.filter_map(|(name, _)| Some((name.as_str(), metadata.text(name)?)))
 }
 
 /// What kind of object has this member.

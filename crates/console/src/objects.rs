@@ -9,7 +9,7 @@ use super::{
     error::ConsoleError,
     keys::happened_table,
     last_segment,
-    layout::{self, Section, encoded, folded, key_link, resource, state, table, time},
+    layout::{self, Section, encoded, folded, is_number, key_link, resource, state, table, time},
     masked::Shown,
     members::Members,
     noun::Noun,
@@ -50,7 +50,7 @@ pub(super) async fn list(
         @for line in &lines {
             tr {
                 td { (time(line.created_at)) }
-                td .number[noun.about == Some("Amount")] {
+                td .number[is_number(noun.about.unwrap_or_default())] {
                     @if kind == Kind::Events { (resource(&line.about)) } @else { (line.about) }
                 }
                 td { @if kind == Kind::Events { (line.state) } @else { (state(&line.state)) } }

@@ -22,7 +22,7 @@ use super::{
     Console,
     error::ConsoleError,
     exchanges::{Exchange, Received, Sent, results},
-    form::Form,
+    form::{Form, Problem, below, described_by, invalid},
     layout::{self, Section},
     visitor::Visitor,
 };
@@ -48,16 +48,20 @@ pub(super) struct Playground {
     http: reqwest::Client,
     host: String,
     charges: String,
+    /// Where a person's own client reaches it.
+    public_url: String,
     free: Semaphore,
     /// The tokens of all test cards.
     cards: Vec<&'static str>,
 }
 
 impl Playground {
-    /// For the server that listens on `address` and takes requests to `host`.
+    /// For the server that listens on `address`, takes requests to `host`, and is reached by others
+    /// at `public_url`.
     pub(super) fn new(
         address: SocketAddr,
         host: &str,
+        public_url: &str,
         cards: Vec<&'static str>,
     ) -> Result<Self, PlaygroundError> {
         // What listens everywhere listens on loopback.
@@ -75,6 +79,7 @@ impl Playground {
             http,
             host: host.to_owned(),
             charges: format!("http://{}/charges", SocketAddr::new(ip, address.port())),
+            public_url: public_url.to_owned(),
             free: Semaphore::new(ACTIONS_MAX),
             cards,
         })
@@ -126,9 +131,6 @@ struct Charge {
     currency: String,
     source: &'static str,
 }
-
-/// What is wrong with a form: a field, and what it must be.
-type Problem = (&'static str, &'static str);
 
 impl Charge {
     fn of_form(form: &Form, cards: &[&'static str]) -> Result<Self, Problem> {
@@ -242,7 +244,7 @@ pub(super) async fn act(
     };
     let sent = Sent {
         action,
-        host: &playground.host,
+        public_url: &playground.public_url,
         key: &key,
         body: &body,
     };
@@ -362,33 +364,22 @@ fn page(
 
 /// The fields; the one at fault says so, and has what it must be below it.
 fn fields(playground: &Playground, filled: &Filled) -> Markup {
-    let problem = |field| {
-        let problem = filled.problem.filter(|(at_fault, _)| *at_fault == field);
-        problem.map(|(_, message)| message)
-    };
-    let invalid = |field| problem(field).map(|_| "true");
-    let below = |field| {
-        html! {
-            @if let Some(message) = problem(field) {
-                p .problem id={ (field) "-problem" } role="alert" { (message) }
-            }
-        }
-    };
+    let problem = filled.problem;
     html! {
         div .fields {
             div {
                 label for="amount" { "Amount in minor units" }
                 input #amount name="amount" inputmode="numeric" required maxlength="12" value=(filled.amount)
-                    aria-invalid=[invalid("amount")]
-                    aria-describedby=[problem("amount").map(|_| "amount-problem")];
-                (below("amount"))
+                    aria-invalid=[invalid(problem, "amount")]
+                    aria-describedby=[described_by(problem, "amount")];
+                (below(problem, "amount"))
             }
             div {
                 label for="currency" { "Currency" }
                 input #currency name="currency" required maxlength="3" value=(filled.currency)
-                    aria-invalid=[invalid("currency")]
-                    aria-describedby=[problem("currency").map(|_| "currency-problem")];
-                (below("currency"))
+                    aria-invalid=[invalid(problem, "currency")]
+                    aria-describedby=[described_by(problem, "currency")];
+                (below(problem, "currency"))
             }
             div {
                 label for="source" { "Test card" }
@@ -397,7 +388,7 @@ fn fields(playground: &Playground, filled: &Filled) -> Markup {
                         option value=(source) selected[*source == filled.source] { (source) }
                     }
                 }
-                (below("source"))
+                (below(problem, "source"))
             }
         }
     }

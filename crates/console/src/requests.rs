@@ -1,11 +1,12 @@
 //! The requests of an account, the newest first, and those of them that are looked for.
 
-use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web::{HttpRequest, HttpResponse, http::StatusCode, web};
 use maud::{Markup, html};
 
 use super::{
     Logged, OUTCOMES, Searched, Server, Wanted, WantedOutcome,
     error::ConsoleError,
+    form::{Problem, below, described_by, invalid},
     layout::{self, Section, key_link, resource, short, state, table, time},
     query_value,
     timeline::milliseconds,
@@ -44,31 +45,33 @@ impl Filter {
         }
     }
 
-    fn wanted(&self) -> Result<Wanted, ConsoleError> {
+    /// What is looked for; or the field that can't be read, and what it must be.
+    fn wanted(&self) -> Result<Wanted, Problem> {
         let outcome = match self.outcome.as_str() {
             "" => None,
             "any" => Some(WantedOutcome::Any),
             name => {
                 let known = OUTCOMES.into_iter().find(|known| *known == name);
-                let unknown = ConsoleError::Unreadable("No request ends with such an outcome.");
+                let unknown = ("outcome", "No request ends with such an outcome.");
                 Some(WantedOutcome::One(known.ok_or(unknown)?))
             }
         };
         let status = match self.status.as_str() {
             "" => None,
-            text => Some(statuses(text).ok_or(ConsoleError::Unreadable(
+            text => Some(statuses(text).ok_or((
+                "status",
                 "A status is three digits such as 402, or a class of them such as 4xx.",
             ))?),
         };
         let sought = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        let texts = [&self.path, &self.key, &self.object];
-        if texts
-            .iter()
-            .any(|text| text.len() > SOUGHT_MAX || text.contains('\0'))
-        {
-            return Err(ConsoleError::Unreadable(
-                "A path, a key or an id that is looked for has at most 255 bytes, and no NUL.",
-            ));
+        for (field, text) in [
+            ("path", &self.path),
+            ("key", &self.key),
+            ("object", &self.object),
+        ] {
+            if text.len() > SOUGHT_MAX || text.contains('\0') {
+                return Err((field, "It has at most 255 bytes, and no NUL."));
+            }
         }
         Ok(Wanted {
             outcome,
@@ -127,22 +130,33 @@ pub(super) async fn show(
 ) -> Result<HttpResponse, ConsoleError> {
     let before = query_value(&request, "before");
     let filter = Filter::of(&request);
-    let rows = rows(&server, &visitor, &filter, before.as_deref()).await?;
+    let wanted = filter.wanted();
+    let problem = wanted.as_ref().err().copied();
+    let rows = match wanted {
+        Ok(wanted) => Some(rows(&server, &visitor, &filter, &wanted, before.as_deref()).await?),
+        Err(_) => None,
+    };
+    let status = problem.map_or(StatusCode::OK, |_| StatusCode::BAD_REQUEST);
     let body = html! {
         h1 { "Requests" }
         p {
             "Requests of this account, the newest first. A key leads to its story. The log may miss \
              requests, because no request waits for it."
         }
-        (form(&filter))
-        @if before.is_none() {
-            div #live data-live=(filter.address("/console/live", None)) { (rows) }
-        } @else {
-            p { a href=(filter.address("/console", None)) { "Back to the newest" } }
-            (rows)
+        (form(&filter, problem))
+        @match rows {
+            Some(rows) if before.is_none() => {
+                div #live data-live=(filter.address("/console/live", None)) { (rows) }
+            }
+            Some(rows) => {
+                p { a href=(filter.address("/console", None)) { "Back to the newest" } }
+                (rows)
+            }
+            None => {}
         }
     };
-    Ok(layout::page("Requests", Some(Section::Requests), &body))
+    let section = Some(Section::Requests);
+    Ok(layout::page_with_status(status, "Requests", section, &body))
 }
 
 /// The first page's rows, for the script that keeps them current.
@@ -152,18 +166,23 @@ pub(super) async fn live(
     request: HttpRequest,
 ) -> Result<HttpResponse, ConsoleError> {
     let filter = Filter::of(&request);
-    Ok(layout::fragment(
-        rows(&server, &visitor, &filter, None).await?,
-    ))
+    let wanted = filter.wanted();
+    let wanted = wanted.map_err(|(_, problem)| ConsoleError::Unreadable(problem))?;
+    let rows = rows(&server, &visitor, &filter, &wanted, None).await?;
+    Ok(layout::fragment(rows))
 }
 
-fn form(filter: &Filter) -> Markup {
+/// The form; the field at fault says so, and has what it must be below it.
+fn form(filter: &Filter, problem: Option<Problem>) -> Markup {
     let text = |name: &str, label: &str, value: &str, example: &str| {
         html! {
             div {
                 label for=(name) { (label) }
                 input id=(name) name=(name) value=(value) placeholder=(example) maxlength=(SOUGHT_MAX)
-                    spellcheck="false" autocomplete="off";
+                    spellcheck="false" autocomplete="off"
+                    aria-invalid=[invalid(problem, name)]
+                    aria-describedby=[described_by(problem, name)];
+                (below(problem, name))
             }
         }
     };
@@ -171,7 +190,9 @@ fn form(filter: &Filter) -> Markup {
         form .filter method="get" action="/console" role="search" {
             div {
                 label for="outcome" { "Outcome" }
-                select #outcome name="outcome" {
+                select #outcome name="outcome"
+                    aria-invalid=[invalid(problem, "outcome")]
+                    aria-describedby=[described_by(problem, "outcome")] {
                     option value="" { "all but reads" }
                     option value="any" selected[filter.outcome == "any"] { "all" }
                     @for outcome in OUTCOMES {
@@ -180,6 +201,7 @@ fn form(filter: &Filter) -> Markup {
                         }
                     }
                 }
+                (below(problem, "outcome"))
             }
             (text("status", "Status", &filter.status, "402 or 4xx"))
             (text("path", "Path", &filter.path, "/refunds"))
@@ -197,10 +219,10 @@ async fn rows(
     server: &web::Data<dyn Server>,
     visitor: &Visitor,
     filter: &Filter,
+    wanted: &Wanted,
     before: Option<&str>,
 ) -> Result<Markup, ConsoleError> {
-    let wanted = filter.wanted()?;
-    let found = server.requests(visitor.account, &wanted, before, PAGE_ROWS + 1);
+    let found = server.requests(visitor.account, wanted, before, PAGE_ROWS + 1);
     let Searched { requests, ended_at } = found
         .await?
         .ok_or(ConsoleError::Unreadable("No request has such an id."))?;

@@ -52,11 +52,12 @@ if (live) {
     localize(live);
   };
 
-  const goOn = () => {
+  const goOn = async () => {
     // A server that is restarted is asked again.
-    update()
-      .catch(() => {})
-      .finally(() => setTimeout(goOn, PAUSE));
+    await update().catch(() => {});
+    // What has ended doesn't change.
+    if (live.querySelector('[data-ended]')) holder.remove();
+    else setTimeout(goOn, PAUSE);
   };
   setTimeout(goOn, PAUSE);
 }

@@ -92,14 +92,10 @@ pub trait Server: Send + Sync {
 /// Keys that this process works on, and keys with leases.
 pub type InFlight = (Vec<(String, KnownRequest)>, Vec<LeasedKey>);
 
-/// Why there is no answer.
-#[derive(Debug)]
-pub struct Refusal {
-    /// The status that the API would answer with.
-    pub status: StatusCode,
-    /// For the person.
-    pub message: String,
-}
+/// Why there is no answer: the status that the API would answer with. Its message speaks of headers
+/// and keys, to clients, so a page has words of its own.
+#[derive(Debug, Clone, Copy)]
+pub struct Refusal(pub StatusCode);
 
 /// Whose pages are shown.
 #[derive(Debug, Clone, Copy)]

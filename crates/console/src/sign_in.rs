@@ -31,7 +31,7 @@ const NEXT: &str = "next";
 /// The page that a request asks for, if a person can be sent there after signing in.
 pub(super) fn wanted(request: &HttpRequest) -> Option<String> {
     // A part of a page, which is asked for by its script.
-    let is_page = request.method() == Method::GET && request.path() != "/console/live";
+    let is_page = request.method() == Method::GET && !request.path().starts_with("/console/live");
     // The filter of a list is a part of what was asked for.
     let asked = request.uri().path_and_query().map(|asked| asked.as_str());
     asked
@@ -67,7 +67,7 @@ pub(super) async fn sign_in(
     let (api_key, next) = (form.field("api_key"), next(form.field(NEXT)));
     let account = match server.account_of(api_key, client_of(&request)).await {
         Ok(account) => account.id,
-        Err(refusal) => return page(refusal.status, Some(&refusal.message), next),
+        Err(refusal) => return page(refusal.0, Some(refusal.says()), next),
     };
     // The browser forgets the token of its session before.
     if let Some(former) = token(request.headers()) {

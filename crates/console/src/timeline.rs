@@ -1,7 +1,7 @@
 //! Requests as bars on one axis of time, drawn on the server.
 //!
 //! Promise: a bar is as long as its request took. Where nothing happened for long, the axis is cut,
-//! and a line says so.
+//! a line shows where, and a sentence says how long that was.
 
 use maud::{Markup, html};
 
@@ -60,8 +60,9 @@ impl Axis {
         place * WIDTH / self.length.max(1)
     }
 
-    /// Where time was left out, in units of the axis.
-    fn cuts(&self) -> impl Iterator<Item = i64> {
+    /// Where time was left out, in units of the axis, and how long nothing happened there, in
+    /// microseconds.
+    fn cuts(&self) -> impl Iterator<Item = (i64, i64)> {
         let next = self.busy.iter().skip(1);
         self.busy
             .iter()
@@ -69,8 +70,22 @@ impl Axis {
             .filter_map(|(((from, to), place), ((next, _), next_place))| {
                 let shown = next_place - (place + to - from);
                 let middle = place + to - from + shown / 2;
-                (next - to > shown).then(|| middle * WIDTH / self.length.max(1))
+                let cut = (middle * WIDTH / self.length.max(1), next - to);
+                (next - to > shown).then_some(cut)
             })
+    }
+
+    /// What the lines across the bars mean, if there are any.
+    pub(super) fn legend(&self) -> Markup {
+        let pauses: Vec<_> = self.cuts().map(|(_, pause)| duration(pause)).collect();
+        html! {
+            @if !pauses.is_empty() {
+                p .quiet {
+                    "A line across the bars is a pause in which nothing happened, drawn shorter than it was: "
+                    (pauses.join(", ")) "."
+                }
+            }
+        }
     }
 
     /// What the whole axis shows, as a heading: the time without what was left out.
@@ -85,13 +100,36 @@ impl Axis {
         let worked = waited.map_or(start, |until| self.at(until).clamp(start, end - SEEN));
         html! {
             svg .bar viewBox="0 0 1000 16" preserveAspectRatio="none" aria-hidden="true" {
-                @for cut in self.cuts() { rect .cut x=(cut) y="0" width="2" height="16" {} }
+                @for (cut, _) in self.cuts() { rect .cut x=(cut) y="0" width="2" height="16" {} }
                 @if worked > start {
                     rect .waited x=(start) y="6" width=(worked - start) height="4" {}
                 }
                 rect class=(mood) x=(worked) y="2" width=(end - worked) height="12" {}
             }
         }
+    }
+}
+
+/// Microseconds as a person says how long something took.
+fn duration(micros: i64) -> String {
+    match micros / 1_000_000 {
+        0 => format!("{} ms", milliseconds(micros)),
+        seconds => lasted(seconds),
+    }
+}
+
+/// Seconds in the two largest units that they have.
+pub(super) fn lasted(seconds: i64) -> String {
+    match (
+        seconds / 86400,
+        seconds / 3600 % 24,
+        seconds / 60 % 60,
+        seconds % 60,
+    ) {
+        (0, 0, 0, seconds) => format!("{seconds} s"),
+        (0, 0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (0, hours, minutes, _) => format!("{hours} h {minutes} min"),
+        (days, hours, _, _) => format!("{days} d {hours} h"),
     }
 }
 
@@ -123,9 +161,27 @@ mod tests {
             [0, 100, 86_400_000_000].map(|moment| axis.at(moment)),
             [0, 400, 600]
         );
-        assert_eq!(axis.cuts().collect::<Vec<_>>(), [500]);
+        assert_eq!(axis.cuts().collect::<Vec<_>>(), [(500, 86_399_999_900)]);
+        let legend = axis.legend().into_string();
+        assert!(legend.ends_with(": 23 h 59 min.</p>"), "{legend}");
         let axis = Axis::of(&[(0, 100), (110, 200)]);
-        assert_eq!(axis.cuts().count(), 0);
+        assert_eq!(
+            (axis.cuts().count(), axis.legend().into_string()),
+            (0, String::new())
+        );
+    }
+
+    #[test]
+    fn how_long_something_took_has_two_units_at_most() {
+        for (micros, said) in [
+            (900, "0.9 ms"),
+            (59_900_000, "59 s"),
+            (61_000_000, "1 min 1 s"),
+            (3_660_000_000, "1 h 1 min"),
+            (90_000_000_000, "1 d 1 h"),
+        ] {
+            assert_eq!(duration(micros), said);
+        }
     }
 
     #[test]

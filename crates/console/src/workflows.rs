@@ -1,16 +1,21 @@
 //! A workflow: the requests that their client has linked, in the order of their first use.
 
-use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web::{HttpRequest, HttpResponse, http::StatusCode, web};
 use charge_once_idempotency::{IdempotencyKey, Step, WorkflowName};
 use maud::{Markup, html};
 
 use super::{
     Server,
     error::ConsoleError,
+    form::{below, described_by, invalid},
     layout::{self, Section, encoded, key_link, resource, short, state, table, time},
     query_value,
     visitor::Visitor,
 };
+
+/// The name of a workflow.
+const NAME_MUST_BE: &str = "The name of a workflow is 1 to 255 characters of visible ASCII without \
+                            spaces, quotes, backslashes and commas.";
 
 /// Requests on a page.
 const PAGE_ROWS: usize = 50;
@@ -23,9 +28,17 @@ pub(super) async fn show(
 ) -> Result<HttpResponse, ConsoleError> {
     let value = |name| query_value(&request, name).filter(|value| !value.is_empty());
     let (name, after) = (value("name"), value("after"));
-    let found = match &name {
-        Some(name) => Some(steps(&server, &visitor, name, after).await?),
-        None => None,
+    let workflow = name
+        .as_deref()
+        .map(|name| WorkflowName::parse(name.as_bytes()));
+    let problem = match workflow {
+        Some(Err(_)) => Some(("name", NAME_MUST_BE)),
+        Some(Ok(_)) | None => None,
+    };
+    let status = problem.map_or(StatusCode::OK, |_| StatusCode::BAD_REQUEST);
+    let found = match workflow {
+        Some(Ok(workflow)) => Some(steps(&server, &visitor, workflow, after).await?),
+        Some(Err(_)) | None => None,
     };
     let body = html! {
         h1 { "Workflows" }
@@ -37,27 +50,31 @@ pub(super) async fn show(
             div {
                 label for="name" { "Name of the workflow" }
                 input #name name="name" value=[name.as_deref()] required maxlength="255" spellcheck="false"
-                    placeholder="order-7";
+                    placeholder="order-7"
+                    aria-invalid=[invalid(problem, "name")]
+                    aria-describedby=[described_by(problem, "name")];
+                (below(problem, "name"))
             }
             div .actions { button type="submit" { "Show" } }
         }
         @if let Some(found) = found { (found) }
     };
-    Ok(layout::page("Workflows", Some(Section::Workflows), &body))
+    let section = Some(Section::Workflows);
+    Ok(layout::page_with_status(
+        status,
+        "Workflows",
+        section,
+        &body,
+    ))
 }
 
 async fn steps(
     server: &web::Data<dyn Server>,
     visitor: &Visitor,
-    name: &str,
+    workflow: WorkflowName,
     after: Option<String>,
 ) -> Result<Markup, ConsoleError> {
-    let workflow = WorkflowName::parse(name.as_bytes()).map_err(|_| {
-        ConsoleError::Unreadable(
-            "The name of a workflow is 1 to 255 characters of visible ASCII without spaces, quotes, \
-             backslashes and commas.",
-        )
-    })?;
+    let name = workflow.as_str().to_owned();
     let no_step = || ConsoleError::Unreadable("The workflow has no such key.");
     let after = after.map(|key| IdempotencyKey::parse(key.as_bytes()));
     let after = after.transpose().map_err(|_| no_step())?;
@@ -85,7 +102,7 @@ async fn steps(
         }
         @if let (true, Some(last)) = (found.has_more, found.steps.last()) {
             p {
-                a href={ "/console/workflows?name=" (encoded(name)) "&after=" (encoded(&last.key)) } { "Later requests" }
+                a href={ "/console/workflows?name=" (encoded(&name)) "&after=" (encoded(&last.key)) } { "Later requests" }
             }
         }
     })
@@ -94,7 +111,7 @@ async fn steps(
 fn row(step: &Step) -> Markup {
     let request = &step.request;
     let word = match request.outcome.map(|outcome| outcome.status) {
-        None => "pending",
+        None => request.status(),
         Some(402) => "declined",
         Some(200..300) => "completed",
         Some(_) => "refused",

@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, future::Future, sync::Arc};
 
 use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::{
@@ -36,6 +37,18 @@ impl Inspected {
             Self::Nothing => None,
         }
     }
+
+    /// Where the key stands, as [`KnownRequest::status`] says. `None`: nothing is known of it.
+    #[must_use]
+    pub fn status(&self) -> Option<&'static str> {
+        match self {
+            Self::Completed(_) => Some("completed"),
+            Self::InFlight(request) => {
+                Some(request.as_ref().map_or("in_flight", KnownRequest::status))
+            }
+            Self::Nothing => None,
+        }
+    }
 }
 
 /// What is known of the request that a key belongs to.
@@ -57,6 +70,8 @@ pub struct KnownRequest {
     pub created_at: Option<DateTime<Utc>>,
     /// `None` while it is in flight.
     pub outcome: Option<KnownOutcome>,
+    /// An attempt may have been executed, and its answer is not known.
+    pub in_doubt: bool,
 }
 
 /// The stored outcome of a request, without its reply.
@@ -69,6 +84,17 @@ pub struct KnownOutcome {
 }
 
 impl KnownRequest {
+    /// Where its key stands: `completed`, `in_doubt` or `in_flight`. Everything that shows a key
+    /// uses these words.
+    #[must_use]
+    pub fn status(&self) -> &'static str {
+        match (self.outcome, self.in_doubt) {
+            (Some(_), _) => "completed",
+            (None, true) => "in_doubt",
+            (None, false) => "in_flight",
+        }
+    }
+
     /// Of a request that this process works on.
     pub(crate) fn of(request: &Request) -> Self {
         Self {
@@ -80,6 +106,7 @@ impl KnownRequest {
             resource_id: None,
             created_at: None,
             outcome: None,
+            in_doubt: false,
         }
     }
 }
@@ -100,8 +127,39 @@ impl From<&Record> for KnownRequest {
                 status: record.reply.status,
                 expires_at: record.expires_at,
             }),
+            in_doubt: false,
         }
     }
+}
+
+/// Which of these keys are in doubt. Takes no lock.
+#[cfg(feature = "phases")]
+pub(crate) async fn keys_in_doubt(
+    connection: &mut PgConnection,
+    account_id: Uuid,
+    keys: &[String],
+) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar!(
+        "
+        SELECT key
+          FROM idempotency_leases
+         WHERE account_id = $1 AND key = ANY ($2) AND in_doubt
+        ",
+        account_id,
+        keys,
+    )
+    .fetch_all(connection)
+    .await
+}
+
+/// Only an effect outside the database can be in doubt.
+#[cfg(not(feature = "phases"))]
+pub(crate) async fn keys_in_doubt(
+    _: &mut PgConnection,
+    _: Uuid,
+    _: &[String],
+) -> Result<Vec<String>, sqlx::Error> {
+    Ok(Vec::new())
 }
 
 /// How much this process has in flight.
@@ -155,11 +213,14 @@ impl Idempotency {
         let in_flight = in_flight.as_ref().map(KnownRequest::of);
         let probe = Request::new(account_id, key, &NOTHING);
         let this = self.clone();
-        let found = self.look(async move { this.probe(&probe).await }).await?;
+        let (found, in_doubt) = self.look(async move { this.probe(&probe).await }).await?;
         Ok(match found {
             Claim::Completed(record) => Inspected::Completed(record),
             Claim::HeldElsewhere => Inspected::InFlight(in_flight),
-            Claim::Unfinished(record) => Inspected::InFlight(Some((&*record).into())),
+            Claim::Unfinished(record) => Inspected::InFlight(Some(KnownRequest {
+                in_doubt,
+                ..(&*record).into()
+            })),
             Claim::Mine | Claim::Vanished => match in_flight {
                 Some(in_flight) => Inspected::InFlight(Some(in_flight)),
                 None => Inspected::Nothing,
@@ -213,7 +274,8 @@ impl Idempotency {
         }
     }
 
-    async fn probe(&self, probe: &Request) -> Result<Claim, Failure> {
+    /// What is known of a key, and whether it is in doubt.
+    async fn probe(&self, probe: &Request) -> Result<(Claim, bool), Failure> {
         let mut connection = self.pool.acquire(probe.account_id).await?;
         let mut tx = connection.open(claim::BEGIN_BRIEFLY).await?;
         let found = match claim::read(&mut tx, probe).await? {
@@ -221,8 +283,16 @@ impl Idempotency {
             Some(Found::Unfinished(record)) => Claim::Unfinished(record),
             Some(Found::Expired) | None => claim::claim(&mut tx, probe, self.retention).await?,
         };
+        let in_doubt = match &found {
+            Claim::Unfinished(_) => {
+                let key = [probe.key.as_str().to_owned()];
+                let in_doubt = keys_in_doubt(&mut tx, probe.account_id, &key).await?;
+                !in_doubt.is_empty()
+            }
+            Claim::Completed(_) | Claim::HeldElsewhere | Claim::Mine | Claim::Vanished => false,
+        };
         found.end(tx).await?;
-        found.release(connection).await
+        Ok((found.release(connection).await?, in_doubt))
     }
 }
 

@@ -27,8 +27,6 @@ pub struct LeasedKey {
     pub recover_after: DateTime<Utc>,
     /// How often another process took it over.
     pub takeovers: i32,
-    /// An attempt may have been executed.
-    pub in_doubt: bool,
 }
 
 /// Which keys in flight are wanted.
@@ -59,13 +57,13 @@ macro_rules! leased_keys {
                     resource_id: row.resource_id,
                     created_at: Some(row.created_at),
                     outcome: None,
+                    in_doubt: row.in_doubt,
                 },
                 operation: row.operation,
                 is_held: row.is_held,
                 leased_until: row.leased_until,
                 recover_after: row.recover_after,
                 takeovers: row.takeovers,
-                in_doubt: row.in_doubt,
             })
             .collect()
     };

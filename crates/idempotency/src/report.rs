@@ -22,12 +22,7 @@ pub struct KeyReport {
 impl KeyReport {
     /// `completed`, `in_doubt`, `in_flight` or `nothing`.
     pub fn state(&self) -> &'static str {
-        match (&self.found, &self.lease) {
-            (Inspected::Completed(_), _) => "completed",
-            (Inspected::InFlight(_), Some(lease)) if lease.in_doubt => "in_doubt",
-            (Inspected::InFlight(_), _) => "in_flight",
-            (Inspected::Nothing, _) => "nothing",
-        }
+        self.found.status().unwrap_or("nothing")
     }
 
     /// Lines for a person. A path or a label may hold any character that its client sent, line
@@ -73,7 +68,40 @@ impl KeyReport {
     }
 }
 
+<<<<<<< HEAD
 fn lines_of(request: &KnownRequest) -> Vec<String> {
+=======
+impl fmt::Display for KeyReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match self.state() {
+            "in_doubt" => {
+                "in doubt: an attempt may have been executed, and its answer is not known. A retry \
+                 with this key is safe"
+            }
+            "in_flight" => "in flight: a retry with this key is safe",
+            "nothing" => {
+                "nothing is stored now, and no request is at work. It was never used, it has \
+                 expired, or its request failed. Only a retry with the same key is safe"
+            }
+            completed => completed,
+        };
+        write!(f, "key      {}\nstate    {state}", self.key)?;
+        match self.found.request() {
+            Some(request) => write_request(f, &request)?,
+            None if matches!(self.found, Inspected::InFlight(_)) => f.write_str(
+                "\nrequest  another process is at work on it, and has committed nothing yet",
+            )?,
+            None => {}
+        }
+        match &self.lease {
+            Some(lease) => write!(f, "\nlease    {}", lease.standing()),
+            None => Ok(()),
+        }
+    }
+}
+
+fn write_request(f: &mut fmt::Formatter<'_>, request: &KnownRequest) -> fmt::Result {
+>>>>>>> h7
     let KnownRequest {
         method,
         path,
@@ -135,11 +163,7 @@ fn hex(bytes: &[u8]) -> String {
 impl LeasedKey {
     /// Who works on it, and what is known of its effect: a part of a line for a person.
     pub fn standing(&self) -> String {
-        let doubt = if self.in_doubt {
-            "in doubt"
-        } else {
-            "not in doubt"
-        };
+        let status = self.request.status().replace('_', " ");
         let work = if self.is_held {
             "a process is at work on it".to_owned()
         } else {
@@ -149,7 +173,7 @@ impl LeasedKey {
             )
         };
         format!(
-            "{doubt}, taken over {} times, {work}; operation {}",
+            "{status}, taken over {} times, {work}; operation {}",
             self.takeovers, self.operation
         )
     }
@@ -163,7 +187,7 @@ impl LeasedKey {
             "path": self.request.path,
             "created_at": self.request.created_at.map(rfc_3339),
             "operation": self.operation.to_string(),
-            "in_doubt": self.in_doubt,
+            "in_doubt": self.request.in_doubt,
             "takeovers": self.takeovers,
             "is_held": self.is_held,
             "leased_until": rfc_3339(self.leased_until),
@@ -208,7 +232,10 @@ mod tests {
     }
 
     fn in_doubt() -> KeyReport {
-        let request = KnownRequest::from(&record(0));
+        let request = KnownRequest {
+            in_doubt: true,
+            ..KnownRequest::from(&record(0))
+        };
         KeyReport {
             key: "one".to_owned(),
             found: Inspected::InFlight(Some(request.clone())),
@@ -221,7 +248,6 @@ mod tests {
                 leased_until: at(1),
                 recover_after: at(2),
                 takeovers: 3,
-                in_doubt: true,
             }),
         }
     }
@@ -232,7 +258,8 @@ mod tests {
         assert_eq!(
             report.lines().join("\n"),
             "key      one\n\
-             state    in flight, and in doubt: an attempt may have been executed\n\
+             state    in doubt: an attempt may have been executed, and its answer is not known. A \
+             retry with this key is safe\n\
              request  POST /bookings  req_1, about booking-1\n\
              used     1970-01-01 00:00:00 UTC\n\
              print    01ab\n\

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::{
     Failure, Idempotency, IdempotencyKey, KnownOutcome, KnownRequest, acknowledged::commit,
+    inspect::keys_in_doubt,
 };
 
 /// Everything that is read of a workflow is of one moment.
@@ -211,7 +212,7 @@ async fn committed(
         key,
         rows,
     )
-    .fetch_all(tx)
+    .fetch_all(&mut *tx)
     .await?;
     let steps = found.into_iter().map(|found| Step {
         key: found.key,
@@ -227,7 +228,17 @@ async fn committed(
                 status: status.unsigned_abs(),
                 expires_at: found.expires_at,
             }),
+            in_doubt: false,
         },
     });
-    Ok(steps.collect())
+    let mut steps: Vec<_> = steps.collect();
+    let unfinished = steps.iter().filter(|step| step.request.outcome.is_none());
+    let unfinished: Vec<_> = unfinished.map(|step| step.key.clone()).collect();
+    if !unfinished.is_empty() {
+        let in_doubt = keys_in_doubt(tx, account_id, &unfinished).await?;
+        for step in &mut steps {
+            step.request.in_doubt = in_doubt.contains(&step.key);
+        }
+    }
+    Ok(steps)
 }

@@ -3,6 +3,8 @@
 //! Promise: it makes deliveries due and sends nothing itself, so a server's workers send them with
 //! their limits and signatures. What has been delivered is not sent again.
 
+use std::collections::BTreeMap;
+
 use chrono::Utc;
 
 use crate::{
@@ -43,6 +45,9 @@ pub struct RetryArguments {
     /// With --endpoint: also those that wait for their next attempt.
     #[arg(long, requires = "endpoint", conflicts_with = "deliveries")]
     pending: bool,
+    /// With --endpoint: prints what would be sent, and changes nothing.
+    #[arg(long, requires = "endpoint", conflicts_with = "deliveries")]
+    dry_run: bool,
     /// The account that they belong to: its name, or its id.
     #[arg(long, value_name = "NAME", default_value = DEV_ACCOUNT)]
     account: String,
@@ -63,7 +68,7 @@ pub(super) fn run(arguments: &RetryArguments) -> Result<(), BoxError> {
         &arguments.account,
         &OnlyShard::default(),
         async |database, account| match arguments.endpoint {
-            Some(endpoint) => retry_endpoint(database, account, endpoint, arguments.pending).await,
+            Some(endpoint) => retry_endpoint(database, account, endpoint, arguments).await,
             None => retry_each(database, account, arguments).await,
         },
     )
@@ -99,12 +104,15 @@ async fn retry_each(
     }
 }
 
-/// Those to an endpoint that have failed, and, if asked for, those that wait.
+/// Those to an endpoint that have failed, and, if asked for, those that wait. Prints how many there
+/// are of each type of event, and in all.
 async fn retry_endpoint(
     database: &Database,
     account: AccountId,
     endpoint: WebhookEndpointId,
-    with_pending: bool,
+    &RetryArguments {
+        pending, dry_run, ..
+    }: &RetryArguments,
 ) -> Result<(), BoxError> {
     let found = database
         .read(move |connection| Box::pin(endpoints::find(connection, account.0, endpoint.0)))
@@ -120,6 +128,7 @@ async fn retry_endpoint(
         .into());
     }
     let (mut retried, mut slice) = (0, Slice::newest(PAGE_ROWS));
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     while retried < RETRIED_MAX {
         let listed = database
             .read(move |connection| {
@@ -131,20 +140,27 @@ async fn retry_endpoint(
             .unwrap_or_default();
         let Some(last) = listed.last() else { break };
         slice.below = last.id;
-        for delivery in listed.iter().filter(|one| is_wanted(one, with_pending)) {
+        for delivery in listed.iter().filter(|one| is_wanted(one, pending)) {
             let id = WebhookDeliveryId(delivery.id);
-            if make_due(database, account, id).await? == Some(true) {
+            if dry_run || make_due(database, account, id).await? == Some(true) {
                 retried += 1;
-                print(&format!("{id}  {}  due now", delivery.event_type))?;
+                *counts.entry(delivery.event_type.clone()).or_default() += 1;
             }
         }
     }
-    match retried {
-        0 => say("nothing to send again: no delivery to this endpoint has failed"),
-        RETRIED_MAX.. => say("10,000 are due now; run it again for more"),
-        _ => say(&format!(
-            "{retried} are due now, and a running server sends them"
-        )),
+    if retried == 0 {
+        say("nothing to send again: no delivery to this endpoint has failed");
+        return Ok(());
+    }
+    for (event_type, count) in counts {
+        print(&format!("{count:>6}  {event_type}"))?;
+    }
+    let what = if dry_run { "would be due" } else { "due now" };
+    print(&format!("{retried:>6}  {what}"))?;
+    match (dry_run, retried) {
+        (true, _) => say("nothing was changed"),
+        (false, RETRIED_MAX..) => say("there may be more: run it again"),
+        (false, _) => say("a running server sends them within seconds"),
     }
     Ok(())
 }

@@ -14,7 +14,6 @@ use actix_web::{
     },
     web,
 };
-use charge_once_api_keys::names_of_accounts;
 use charge_once_edge::read_body;
 use charge_once_strict_params::{ParameterSet, Params, TextKind, parameters, schema::text};
 use maud::{Markup, html};
@@ -24,7 +23,7 @@ use utoipa::openapi::ObjectBuilder;
 
 use super::layout::LAYOUT;
 use crate::{
-    commands::{AuthenticateIntent, AuthenticateSetup, NO_PROCESSOR, Origin},
+    commands::{AuthenticateIntent, AuthenticateSetup, FAILED, NO_PROCESSOR, Origin},
     database::{PgConnection, Reading},
     domain::{
         charge::KeptCard,
@@ -39,7 +38,7 @@ use crate::{
         request::{client_of, request_id, work_begins},
         shards::app_of,
     },
-    idempotency::{Failure, FailureKind, Outcome, Record, Request},
+    idempotency::{Failure, FailureKind, Inspected, Outcome, Record, Request},
     store::{self, holder_pages::AskedPage},
     telemetry::traces,
     wire::dialect::Dialect,
@@ -134,7 +133,6 @@ enum FoundPage {
 
 /// A page that is waited for.
 struct OpenPage {
-    merchant: String,
     /// `None`: the card is set up.
     amount: Option<Money>,
     card: KeptCard,
@@ -173,13 +171,11 @@ fn find<'c>(
         if !page.opens_with(&token) {
             return Ok(None);
         }
-        let found = store::payment_methods::find(&mut *connection, account, method).await?;
+        let found = store::payment_methods::find(connection, account, method).await?;
         let Some(method) = found else {
             return Ok(None);
         };
-        let mut names = names_of_accounts(connection, &[account.0]).await?;
         Ok(Some(FoundPage::Open(OpenPage {
-            merchant: names.remove(&account.0).unwrap_or_default(),
             amount,
             card: method.card,
             page,
@@ -234,17 +230,13 @@ pub(in crate::http) async fn show(
     let Some(app) = home_of(&app, &request, &asked, &work).await? else {
         return gone(&app, &request);
     };
-    let OpenPage {
-        merchant,
-        amount,
-        card,
-        page,
-    } = match look_up(&app, &asked, &work).await? {
+    let OpenPage { amount, card, page } = match look_up(&app, &asked, &work).await? {
         FoundPage::Open(page) => page,
         FoundPage::Waiting => return Ok(wait(StatusCode::OK)),
-        FoundPage::Answered => return Ok(not_needed()),
+        FoundPage::Answered => return answered_page(&app, work).await,
         FoundPage::None => return gone(&app, &request),
     };
+    let shop = shop(page.return_url.as_deref());
     let title = match amount {
         Some(_) => "Authenticate a payment",
         None => "Authenticate a card",
@@ -252,8 +244,8 @@ pub(in crate::http) async fn show(
     let body = html! {
         p {
             @match amount {
-                Some(amount) => { strong { (amount) } " to " strong { (merchant) } }
-                None => { "For later payments to " strong { (merchant) } }
+                Some(amount) => { strong { (amount) } " to " strong { (shop) } }
+                None => { "For later payments to " strong { (shop) } }
             }
         }
         p { "Card: " (card.brand) " ending in " (card.last4) }
@@ -326,9 +318,10 @@ pub(in crate::http) async fn end(
     if *app.stopping.borrow() {
         return Err(HttpError::failed(FailureKind::Unavailable));
     }
+    let intent = asked.intent;
     let ended = run(&app, asked, work, outcome).await;
     app.wake_webhooks.notify_one();
-    answered(ended)
+    answered(intent, ended)
 }
 
 /// Ends the wait at most once. The intent's state is the guard, so an answer that comes when the
@@ -366,9 +359,9 @@ async fn run(app: &App, asked: PageAddress, work: Request, is_complete: bool) ->
     }
 }
 
-fn answered(outcome: Outcome) -> Result<HttpResponse, HttpError> {
+fn answered(intent: HolderIntent, outcome: Outcome) -> Result<HttpResponse, HttpError> {
     match outcome {
-        Outcome::Stored { record, .. } => Ok(land(&record)),
+        Outcome::Stored { record, .. } => Ok(land(intent, &record)),
         Outcome::InUse => Ok(wait(StatusCode::CONFLICT)),
         Outcome::Failed(failure) if failure.kind == FailureKind::Busy => {
             Ok(wait(StatusCode::CONFLICT))
@@ -383,28 +376,45 @@ fn answered(outcome: Outcome) -> Result<HttpResponse, HttpError> {
     }
 }
 
-/// Back to the shop, or to a page that says that this was all.
-fn land(record: &Record) -> HttpResponse {
-    let headers = record.reply.headers.iter();
-    let location = headers.clone().find(|(name, _)| name == LOCATION.as_str());
-    match (record.reply.status, location) {
-        (303, Some((_, location))) => HttpResponse::SeeOther()
-            .insert_header((LOCATION, location.as_str()))
+/// Back to the shop, or to a page that says how it ended.
+fn land(intent: HolderIntent, record: &Record) -> HttpResponse {
+    let has_failed = record.reply.body == FAILED.as_bytes();
+    match (record.reply.status, way_back(record), intent) {
+        (303, Some(location), _) => HttpResponse::SeeOther()
+            .insert_header((LOCATION, location))
             .finish(),
-        (200, _) => closing(StatusCode::OK, "Thank you"),
-        _ => not_needed(),
+        (200, _, HolderIntent::Payment(_)) if has_failed => failed("The payment was not made"),
+        (200, _, HolderIntent::Setup(_)) if has_failed => failed("The card was not set up"),
+        (200, ..) => closing(StatusCode::OK, "Thank you", None),
+        _ => not_needed(None),
     }
+}
+
+/// Where the answer that was stored leads.
+fn way_back(record: &Record) -> Option<&str> {
+    let mut headers = record.reply.headers.iter();
+    let (_, location) = headers.find(|(name, _)| name == LOCATION.as_str())?;
+    Some(location)
+}
+
+/// A page that was answered leads a holder who opens it again where the answer led.
+async fn answered_page(app: &App, work: Request) -> Result<HttpResponse, HttpError> {
+    let found = app.idempotency.inspect(work.account_id, work.key).await;
+    Ok(match found.map_err(HttpError::failed_without_key)? {
+        Inspected::Completed(record) => not_needed(way_back(&record)),
+        Inspected::InFlight(_) | Inspected::Nothing => not_needed(None),
+    })
 }
 
 /// An address that leads to no page, or to one that isn't waited for. A client that asks for many
 /// of them is told to wait.
 fn gone(app: &App, request: &HttpRequest) -> Result<HttpResponse, HttpError> {
     app.api_keys.check_stranger(client_of(request))?;
-    Ok(not_needed())
+    Ok(not_needed(None))
 }
 
-fn not_needed() -> HttpResponse {
-    closing(StatusCode::GONE, "This page is no longer needed")
+fn not_needed(way_back: Option<&str>) -> HttpResponse {
+    closing(StatusCode::GONE, "This page is no longer needed", way_back)
 }
 
 /// A page that can't be answered at the moment. Browsers load the address again by themselves, and
@@ -419,8 +429,20 @@ fn wait(status: StatusCode) -> HttpResponse {
     response
 }
 
-fn closing(status: StatusCode, title: &str) -> HttpResponse {
-    let body = html! { p { "You may close this window." } };
+fn failed(title: &str) -> HttpResponse {
+    let body = html! {
+        p { "Go back to the shop to try again, or to use another card. You may close this window." }
+    };
+    LAYOUT.page(title, &of(title, &body))
+}
+
+fn closing(status: StatusCode, title: &str, way_back: Option<&str>) -> HttpResponse {
+    let body = html! {
+        @match way_back {
+            Some(location) => { p { a href=(location) { "Back to the shop" } } }
+            None => { p { "You may close this window." } }
+        }
+    };
     let mut response = LAYOUT.page(title, &of(title, &body));
     *response.status_mut() = status;
     response
@@ -433,6 +455,15 @@ fn of(title: &str, body: &Markup) -> Markup {
             (body)
         }
     }
+}
+
+/// Who is paid, as the holder knows them: the site that they came from. An account's name is its
+/// operator's business.
+fn shop(return_url: Option<&str>) -> String {
+    let url = return_url.and_then(|url| Url::parse(url).ok());
+    let site = url.filter(|url| matches!(url.scheme(), "http" | "https"));
+    let host = site.and_then(|url| url.host_str().map(str::to_owned));
+    host.unwrap_or_else(|| "the shop that sent you here".to_owned())
 }
 
 /// Where the form may be sent, and where the shop may send the holder from there: Chromium stops a
@@ -449,6 +480,18 @@ fn targets(return_url: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_holder_is_told_of_the_site_that_they_came_from() {
+        for (return_url, told) in [
+            (Some("https://shop.example/done?cart=1"), "shop.example"),
+            (Some("shop-app://done"), "the shop that sent you here"),
+            (None, "the shop that sent you here"),
+        ] {
+            assert_eq!(shop(return_url), told);
+        }
+    }
+
     #[test]
     fn a_form_may_lead_back_to_the_shop_and_to_no_other_app() {
         assert_eq!(targets(None), "'self'");

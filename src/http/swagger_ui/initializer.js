@@ -101,6 +101,9 @@ const Stories = () => ({
 const sheet = new CSSStyleSheet();
 sheet.replaceSync(`
   .swagger-ui .became { display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; overflow-wrap: anywhere; }
+  /* A word in code is a chip, and must cover no line above or below it. */
+  .swagger-ui .markdown p, .swagger-ui .renderedMarkdown p { line-height: 1.5; }
+  .swagger-ui .markdown code, .swagger-ui .renderedMarkdown code { padding-block: 0; line-height: 1.2; }
   .swagger-ui .replayed { padding: 0.1rem 0.6rem; border-radius: 1rem; background: #0a6330; color: #fff; }
   html.dark-mode body { background: #1c2022; }
   .to-console { margin: 0; padding: 0.75rem 1rem; font-family: sans-serif; }

@@ -103,7 +103,7 @@ async fn what_a_worker_completes_answers_in_the_dialect_and_workflow_of_its_requ
     assert_eq!(failed.status, 503);
     let workflow = client.get("/workflows/cart-7").await.json();
     assert_eq!(workflow["data"].as_array().unwrap().len(), 1);
-    assert_eq!(workflow["data"][0]["status"], "in_flight");
+    assert_eq!(workflow["data"][0]["status"], "in_doubt");
     sqlx::query("UPDATE checkouts SET card_token = 'tok_visa'")
         .execute(&server.database.pool)
         .await

@@ -29,7 +29,7 @@ async fn after_a_failure_the_same_key_goes_on_where_the_checkout_stopped() {
     );
     // Who has nothing but the key finds it.
     let looked_up = client.get("/idempotency-keys/key-1").await.json();
-    assert_eq!(looked_up["status"], "in_flight");
+    assert_eq!(looked_up["status"], "in_doubt");
     assert_eq!(looked_up["resource"], checkout["id"]);
     // It is up again.
     sqlx::query("UPDATE checkouts SET card_token = 'tok_visa'")

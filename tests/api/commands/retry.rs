@@ -75,12 +75,18 @@ async fn all_that_failed_at_an_endpoint_is_sent_again_and_nothing_else() {
         client.charge(key).await;
         failed.push(given_up(&server, &mut receiver, &endpoint).await);
     }
+    let dry = ["--endpoint", &endpoint.id, "--dry-run"];
+    let printed = retry(&server.database, &dry).await.succeeded();
+    assert_eq!(printed, "     2  charge.succeeded\n     2  would be due\n");
+    assert_eq!(
+        endpoint.deliveries(client).await[..2],
+        [failed[1].clone(), failed[0].clone()]
+    );
     let printed = retry(&server.database, &["--endpoint", &endpoint.id])
         .await
         .succeeded();
-    assert_eq!(printed.lines().count(), 2, "{printed}");
-    for one in &failed {
-        assert!(printed.contains(&format!("{}  charge.succeeded  due now", id(one))));
+    assert_eq!(printed, "     2  charge.succeeded\n     2  due now\n");
+    for _ in &failed {
         receiver.next().await.answer(200).await;
     }
     endpoint.newest_succeeds(client).await;
@@ -106,7 +112,7 @@ async fn what_waits_for_hours_is_sent_now_only_if_that_was_asked_for() {
     assert_eq!(endpoint.deliveries(client).await, [waiting]);
     let with_pending = [&of_endpoint[..], &["--pending"]].concat();
     let printed = retry(&server.database, &with_pending).await.succeeded();
-    assert_eq!(printed.lines().count(), 1, "{printed}");
+    assert_eq!(printed, "     1  charge.succeeded\n     1  due now\n");
     receiver.next().await.answer(200).await;
     endpoint.newest_succeeds(client).await;
 }
@@ -140,7 +146,7 @@ async fn more_than_a_page_of_failures_is_sent_again() {
     let printed = retry(&server.database, &["--endpoint", &endpoint.id])
         .await
         .succeeded();
-    assert_eq!(printed.lines().count(), 230);
+    assert_eq!(printed, "   230  charge.succeeded\n   230  due now\n");
     for _ in 0..230 {
         receiver.next().await.answer(200).await;
     }

@@ -126,19 +126,34 @@ async fn the_address_says_which_requests_are_shown() {
     assert!(page.contains(&link), "{page}");
     let none = visit.page("/console?outcome=replayed").await;
     assert!(none.contains("No request fits"), "{none}");
-    for wrong in [
-        "outcome=x",
-        "status=x",
-        "status=600",
-        "path=%00",
-        "object=%00",
+    // What is wrong is named, and the form keeps the rest.
+    for (field, wrong) in [
+        ("outcome", "outcome=x"),
+        ("status", "status=x"),
+        ("status", "status=600"),
+        ("path", "path=%00"),
+        ("object", "object=%00"),
     ] {
-        assert_eq!(
-            visit.get(&format!("/console?{wrong}")).await.status,
-            400,
-            "{wrong}"
-        );
+        let answer = visit.get(&format!("/console?{wrong}&key=key-7")).await;
+        assert_eq!(answer.status, 400, "{wrong}");
+        let page = super::visit::text(&answer);
+        for part in [
+            "name=\"key\" value=\"key-7\"",
+            &format!("<p class=\"problem\" id=\"{field}-problem\" role=\"alert\">"),
+        ] {
+            assert!(page.contains(part), "{part} in {page}");
+        }
+        assert_eq!(page.matches("aria-invalid=\"true\"").count(), 1, "{page}");
+        let live = visit.get(&format!("/console/live?{wrong}")).await;
+        assert_eq!(live.status, 400, "{wrong}");
     }
+    let workflow = visit.get("/console/workflows?name=order%207").await;
+    assert_eq!(workflow.status, 400);
+    let page = super::visit::text(&workflow);
+    assert!(
+        page.contains("value=\"order 7\"") && page.contains("id=\"name-problem\""),
+        "{page}"
+    );
 }
 
 #[tokio::test]

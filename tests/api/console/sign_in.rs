@@ -137,7 +137,8 @@ async fn a_key_that_the_api_refuses_opens_nothing_and_is_not_shown() {
         assert_eq!(answer.status, 401, "{wrong}");
         assert_eq!(answer.header("set-cookie"), None);
         let page = text(&answer);
-        assert!(page.contains("role=\"alert\""), "{page}");
+        assert!(page.contains("role=\"alert\">This is no API key"), "{page}");
+        assert!(!page.contains("Authorization"), "{page}");
         assert!(wrong.is_empty() || !page.contains(wrong), "{page}");
     }
 }
@@ -148,10 +149,10 @@ async fn the_rate_limit_of_the_account_counts_here_too() {
     let mut visit = Visit::signed_out(&server.client);
     assert_eq!(visit.sign_in(API_KEY).await.status, 303);
     let answers = [visit.get("/console").await, visit.get("/console").await];
-    assert!(
-        answers.iter().any(|answer| answer.status == 429),
-        "{answers:?}"
-    );
+    let limited = answers.iter().find(|answer| answer.status == 429);
+    let page = text(limited.expect("one is limited"));
+    assert!(page.contains("Try again in a moment."), "{page}");
+    assert!(!page.contains("Retry-After"), "{page}");
 }
 
 #[tokio::test]

@@ -435,11 +435,18 @@ async fn a_key_in_flight_says_so_and_is_listed_with_its_time() {
         async move { client.charge("key-1").await }
     });
     pause.is_reached().await;
+    let live = "/console/live/keys/key-1";
     let page = visit.page("/console/keys/key-1").await;
-    assert!(
-        page.contains("In flight: the first request has not ended."),
-        "{page}"
-    );
+    for part in [
+        "In flight: there is no outcome yet.",
+        "None has been answered yet.",
+        "<td>nothing yet</td>",
+        "No event yet.",
+        &format!("data-live=\"{live}\""),
+    ] {
+        assert!(page.contains(part), "{part} in {page}");
+    }
+    assert!(!visit.page(live).await.contains("data-ended"));
     let list = visit.page("/console/in-flight").await;
     assert!(
         list.contains(">key-1</a>") && list.contains("This process works on it."),
@@ -448,6 +455,17 @@ async fn a_key_in_flight_says_so_and_is_listed_with_its_time() {
     assert!(list.contains(" s</td>"), "{list}");
     pause.release().await;
     assert_eq!(first.await.unwrap().status, 201);
+    requests_of(&server.database, 1).await;
+    let ended = visit.page(live).await;
+    assert!(
+        ended.contains("Executed once.") && ended.contains("data-ended"),
+        "{ended}"
+    );
+    let page = visit.page("/console/keys/key-1").await;
+    assert!(
+        page.contains(&ended) && !page.contains("data-live"),
+        "{page}"
+    );
     assert!(
         visit
             .page("/console/in-flight")
@@ -476,9 +494,10 @@ async fn a_key_in_doubt_says_why() {
         .unwrap();
     let visit = Visit::begin(&server).await;
     let list = visit.page("/console/in-flight").await;
+    let in_doubt = "<span class=\"state bad\">in doubt</span>";
     for part in [
         "doubt-1",
-        "in doubt",
+        in_doubt,
         "2 min ",
         "An attempt may have been executed",
         "Taken over 2 times",
@@ -487,9 +506,30 @@ async fn a_key_in_doubt_says_why() {
     }
     let page = visit.page("/console/keys/doubt-1").await;
     assert!(
-        page.contains("In flight: the first request has not ended."),
+        page.contains("In doubt: an attempt may have been executed"),
         "{page}"
     );
+    assert!(page.contains(in_doubt), "{page}");
+    let looked_up = server.client.get("/idempotency-keys/doubt-1").await;
+    assert_eq!(looked_up.json()["status"], "in_doubt");
+}
+
+#[tokio::test]
+async fn what_a_client_named_keeps_its_name_and_nothing_is_read_into_it() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let metadata = json!({
+        "order_id": "7", "paid_at": "1795000000", "status": "requires_capture", "object": "note",
+    });
+    let body = json!({"amount": 2000, "currency": "usd", "metadata": metadata});
+    let charge = server.client.post_new("/charges", &body).await.id();
+    let visit = Visit::begin(&server).await;
+    let page = visit.page(&format!("/console/charges/{charge}")).await;
+    for (name, value) in metadata.as_object().unwrap() {
+        let shown = format!("<dt>{name}</dt><dd>{}</dd>", value.as_str().unwrap());
+        assert!(page.contains(&shown), "{shown} in {page}");
+    }
+    // Members of the API's have names that people read.
+    assert!(page.contains("<dt>Amount captured</dt>"), "{page}");
 }
 
 #[tokio::test]

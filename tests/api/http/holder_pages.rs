@@ -50,7 +50,7 @@ async fn the_page_says_what_is_asked_for_and_runs_nothing() {
     let html = text(&page);
     for part in [
         "<h1>Authenticate a card</h1>",
-        "<strong>dev</strong>",
+        "<strong>shop.example</strong>",
         "visa ending in 3220",
         "<form method=\"post\">",
         "value=\"complete\"",
@@ -59,7 +59,8 @@ async fn the_page_says_what_is_asked_for_and_runs_nothing() {
         assert!(html.contains(part), "{part}: {html}");
     }
     let secret = setup.json()["client_secret"].as_str().unwrap().to_owned();
-    for part in ["<script", "action=", "https://", &secret] {
+    // The name of the account is its operator's.
+    for part in ["<script", "action=", "https://", ">dev<", &secret] {
         assert!(!html.contains(part), "{part}: {html}");
     }
     for (name, value) in [
@@ -100,7 +101,10 @@ async fn the_first_answer_decides_and_later_ones_land_at_the_same_place() {
                 );
                 assert_eq!(landed.header("cache-control"), Some("no-store"));
             }
-            assert_eq!(open(&url).await.status, 410);
+            let answered = open(&url).await;
+            assert_eq!(answered.status, 410);
+            let link = format!("<a href=\"{}\">Back", expected.replace('&', "&amp;"));
+            assert!(text(&answered).contains(&link), "{}", text(&answered));
         }
         let decided = "SELECT count(*) FROM events
                         WHERE type IN ('setup_intent.succeeded', 'setup_intent.setup_failed')";
@@ -128,6 +132,47 @@ async fn without_an_address_to_return_to_the_holder_may_close_the_window() {
         policy.ends_with("; form-action 'self' shop-app:"),
         "{policy}"
     );
+}
+
+#[tokio::test]
+async fn without_an_address_to_return_to_the_holder_is_told_how_it_ended() {
+    let server = TestServer::start().await;
+    let pay = async |source: &str| {
+        let body = json!({
+            "amount": 2000, "currency": "usd", "payment_method": source, "confirm": true,
+            "payment_method_types": ["card"],
+        });
+        server.client.post_new("/payment_intents", &body).await
+    };
+    let declined = "pm_card_authenticationRequiredChargeDeclinedInsufficientFunds";
+    let setup = waiting(&server.client, None).await;
+    for (asked, outcome, told) in [
+        (setup, "fail", "The card was not set up"),
+        (
+            pay("pm_card_authenticationRequired").await,
+            "fail",
+            "The payment was not made",
+        ),
+        (pay(declined).await, "complete", "The payment was not made"),
+        (
+            pay("pm_card_authenticationRequired").await,
+            "complete",
+            "Thank you",
+        ),
+    ] {
+        let url = page_of(&asked);
+        assert!(text(&open(&url).await).contains("<strong>the shop that sent you here</strong>"));
+        // The first answer decides, and later ones are told the same.
+        for outcome in [outcome, "complete", "fail"] {
+            let page = text(&press(&url, outcome).await);
+            assert!(page.contains(&format!("<h1>{told}</h1>")), "{page}");
+            assert_eq!(
+                page.contains("Go back to the shop"),
+                told != "Thank you",
+                "{page}"
+            );
+        }
+    }
 }
 
 #[tokio::test]

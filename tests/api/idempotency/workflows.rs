@@ -209,7 +209,7 @@ async fn an_expired_record_that_is_being_taken_over_is_in_flight() {
 }
 
 #[tokio::test]
-async fn a_request_whose_outcome_nobody_knows_is_in_flight_since_its_first_use() {
+async fn a_request_whose_outcome_nobody_knows_is_in_doubt_since_its_first_use() {
     let world = World::new().await;
     let client = world.client();
     let drop_after = json!({"fault": "drop_after"});
@@ -225,7 +225,7 @@ async fn a_request_whose_outcome_nobody_knows_is_in_flight_since_its_first_use()
         (&step["key"], &later["key"]),
         (&json!("unknown"), &json!("later"))
     );
-    assert_eq!(step["status"], "in_flight");
+    assert_eq!(step["status"], "in_doubt");
     assert_eq!(step["request"], unknown.header("request-id").unwrap());
     assert_eq!(step["workflow"], "checkout-1");
     let created = step["created"].as_i64().expect("when it was first used");
@@ -241,7 +241,7 @@ async fn a_request_whose_outcome_nobody_knows_is_in_flight_since_its_first_use()
 
     // Expired it would be, if it had an outcome.
     world.database.expire_records().await;
-    let only = expected(&[("unknown", "in_flight")]);
+    let only = expected(&[("unknown", "in_doubt")]);
     assert_eq!(page(&client, "/workflows/checkout-1").await, (only, false));
     let finished = charge_in(&client, "checkout-2", "unknown").await;
     assert_eq!(finished.status, 201);

@@ -204,7 +204,7 @@ async fn whatever_the_processor_does_a_retry_has_one_effect() {
                     .client()
                     .get(&format!("/idempotency-keys/{key}"))
                     .await;
-                assert_eq!(inspected.json()["status"], "in_flight", "{case}");
+                assert_eq!(inspected.json()["status"], "in_doubt", "{case}");
                 let other = world.client().post(&path, &key, &json!({"x": 1})).await;
                 assert_eq!(other.code(), "idempotency_key_reused", "{case}");
             }

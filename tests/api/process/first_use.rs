@@ -162,6 +162,27 @@ async fn the_banner_names_the_console_and_commands_that_do_what_it_says() {
 }
 
 #[tokio::test]
+async fn the_banner_shows_the_address_that_others_reach_the_server_by() {
+    let database = TestDatabase::create_unsharded().await;
+    let public = [
+        ("CONSOLE", "true"),
+        ("PUBLIC_URL", "https://pay.example.com"),
+    ];
+    let (mut server, banner, _printed) = started_for_people(&database, &public, 1);
+    let banner = banner.concat();
+    for part in [
+        " serves http://127.0.0.1:",
+        "  Console     https://pay.example.com/console\n",
+        "  Swagger UI  https://pay.example.com/swagger-ui/\n",
+        "curl -i https://pay.example.com/charges ",
+    ] {
+        assert!(banner.contains(part), "{part} in {banner}");
+    }
+    signal(&server, Signal::SIGTERM);
+    assert_eq!(exit_code(&mut server).await, Some(0));
+}
+
+#[tokio::test]
 async fn the_banner_names_neither_a_console_nor_a_fault_where_there_is_none() {
     let database = TestDatabase::create_unsharded().await;
     let (mut server, banner, mut printed) = started_for_people(&database, &[], 1);

@@ -14,6 +14,7 @@ use sqlx::AssertSqlSafe;
 use uuid::Uuid;
 
 use crate::support::{
+    accounts::client_of_account,
     checkouts::{checkout, checkout_of, stock},
     documents::read,
     harness::{Client, TestDatabase, TestServer, eventually},
@@ -516,6 +517,42 @@ async fn keys_show_what_is_in_doubt_and_what_became_of_it() {
         .await
         .unwrap();
     assert_eq!(shown["lease"]["operation"], operation.to_string());
+    // What one command prints is found in the others: by key, name and id.
+    let (operations, _) = json_of(database, &["operations", "list"]);
+    let (listed, _) = json_of(database, &["keys", "list"]);
+    for one in [
+        &operations["operations"][0],
+        &listed["keys"][0],
+        &shown["lease"],
+    ] {
+        for name in ["key", "account", "account_name", "operation"] {
+            let of_key = if name == "operation" {
+                &shown["lease"]
+            } else {
+                &shown
+            };
+            assert_eq!(one[name], of_key[name], "{name} of {one}");
+        }
+        assert_eq!(one["in_doubt"], true, "{one}");
+    }
+    let variables = [("DATABASE_URL", database.url.as_str())];
+    let account = format!("dev ({})", shown["account"].as_str().unwrap());
+    for (command, named) in [
+        (
+            &["operations", "list"][..],
+            format!("{operation}  key-1  {account}  "),
+        ),
+        (&["keys", "list"], format!("key-1  {account}  ")),
+        (
+            &["keys", "show", "key-1"],
+            format!("account  {account}\nkey      key-1\n"),
+        ),
+    ] {
+        let told = printed_by(command, &variables);
+        assert!(told.starts_with(&named), "{named} in {told}");
+        assert!(told.contains("in doubt"), "{told}");
+        assert!(!told.contains("in flight"), "{told}");
+    }
     assert_eq!(shown["path"], "/charges");
     // What is in flight contradicts nothing.
     assert_eq!(violations(database), []);
@@ -541,14 +578,13 @@ async fn keys_show_what_is_in_doubt_and_what_became_of_it() {
     assert_eq!(shown["lease"], Value::Null);
     assert_eq!(shown["events"][0]["type"], "charge.succeeded");
     assert_eq!(shown["events"][0]["object"], shown["resource"]);
-    let variables = [("DATABASE_URL", database.url.as_str())];
     let told = printed_by(&show, &variables);
     assert!(told.contains("state    completed\n"), "{told}");
     assert!(told.contains(shown["resource"].as_str().unwrap()), "{told}");
     assert_eq!(violations(database), []);
 
     let (unknown, code) = json_of(database, &["keys", "show", "key-2", "--account", "dev"]);
-    assert_eq!((&unknown["state"], code), (&json!("nothing"), Some(0)));
+    assert_eq!((&unknown["state"], code), (&json!("nothing"), Some(1)));
     assert_eq!(world.database.records().await, 1, "a look leaves nothing");
 }
 
@@ -557,8 +593,12 @@ async fn keys_say_what_is_wrong_with_their_arguments_and_show_no_secret() {
     let server = TestServer::start().await;
     let variables = [("DATABASE_URL", server.database.url.as_str())];
     for (arguments, code, complaint) in [
-        (&["keys", "list"][..], 2, "--in-doubt"),
-        (&["keys", "show", "key-1"], 2, "--account"),
+        (
+            &["keys", "list", "--in-doubt", "--in-flight"][..],
+            2,
+            "--in-doubt",
+        ),
+        (&["keys", "show", "key-1"], 1, "no account has"),
         (
             &["keys", "show", "key-1", "--account", "nowhere"],
             1,
@@ -570,6 +610,21 @@ async fn keys_say_what_is_wrong_with_their_arguments_and_show_no_secret() {
         assert_eq!(output.status.code(), Some(code), "{arguments:?}");
         let said = text(&output.stderr);
         assert!(said.contains(complaint), "{arguments:?}: {said}");
+    }
+    let alice = client_of_account(&server, "alice").await;
+    for client in [&server.client, &alice] {
+        assert_eq!(client.charge("shared").await.status, 201);
+    }
+    let shared = run(&["keys", "show", "shared"], &variables);
+    let said = text(&shared.stderr);
+    assert_eq!(shared.status.code(), Some(1), "{said}");
+    for part in [
+        "several accounts",
+        "dev (acct_",
+        "alice (acct_",
+        "--account",
+    ] {
+        assert!(said.contains(part), "{part} in {said}");
     }
     let endpoint = json!({"url": "https://example.com/hook", "enabled_events": ["*"]});
     let made = server

@@ -16,7 +16,7 @@ use crate::support::harness::TestDatabase;
 /// Statements about rows of many accounts: a part of each one, and why it is one. Those of
 /// `store::invariants` and `store::sweepable` are about all accounts too, and run without sqlx's
 /// macros.
-const OF_MANY_ACCOUNTS: [(&str, &str); 19] = [
+const OF_MANY_ACCOUNTS: [(&str, &str); 20] = [
     (
         r#"SELECT key.hash AS "hash: "#,
         "an API key says whose request it is",
@@ -29,6 +29,10 @@ const OF_MANY_ACCOUNTS: [(&str, &str); 19] = [
     (
         "lease.in_doubt OR NOT $3::boolean",
         "a person lists keys in flight",
+    ),
+    (
+        "WHERE accounts.closed_at IS NULL ORDER BY accounts.id",
+        "a person asks whose key it is",
     ),
     (
         "WHERE completed_at IS NULL ORDER BY operations.created_at",

@@ -28,10 +28,12 @@ const PAGES_PER_ROW_MAX: u64 = 25;
 /// Statements that read a table whole on purpose: a person runs them, and the table is small. Those
 /// of `store::invariants` and `store::sweepable` read all tables, for a person too, and are not
 /// listed with the others: they are made of parts, or run without sqlx's macros.
-const WHOLE: [&str; 3] = [
+const WHOLE: [&str; 4] = [
     "FROM api_keys JOIN accounts",
     // All keys in flight that an operator asks for.
     "lease.in_doubt OR NOT $3::boolean",
+    // All accounts, of which an operator asks which one has used a key.
+    "WHERE accounts.closed_at IS NULL",
     // One lease that an operator resolves, by its operation alone.
     "WHERE operation = $1 AND kind = $4",
 ];
