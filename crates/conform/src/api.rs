@@ -20,8 +20,9 @@ use serde_json::Value;
 use tokio::process::Command;
 
 use crate::{
-    checks::{Flaw, quoted},
+    checks::{ENDLESS, Flaw, quoted},
     config::{Config, ConfigError, Count, Template, addresses_of, fill, unique},
+    history::{self, History},
 };
 
 /// Where the service runs.
@@ -48,6 +49,7 @@ pub struct Crash {
 pub(crate) struct Api {
     pub(crate) config: Config,
     pub(crate) service: Service,
+    pub(crate) history: History,
     http: Client,
     numbers: AtomicU32,
     /// Requests whose effects were as many as is right, with what is counted then.
@@ -65,6 +67,13 @@ pub(crate) struct Ask {
     pub(crate) keys: Vec<String>,
     /// Its JSON in another order of members, with other whitespace.
     pub(crate) is_respelled: bool,
+}
+
+impl Ask {
+    /// Empty if it has none.
+    pub(crate) fn key(&self) -> &str {
+        self.keys.first().map_or("", String::as_str)
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -92,7 +101,7 @@ impl Reply {
     }
 
     /// Neither "try again" nor "in use": an answer that stays.
-    fn is_definite(&self) -> bool {
+    pub(crate) fn is_definite(&self) -> bool {
         self.status < 500 && !matches!(self.status, 408 | 409 | 425 | 429)
     }
 }
@@ -119,6 +128,7 @@ impl Api {
         Ok(Self {
             config,
             service,
+            history: History::new(),
             http,
             numbers: AtomicU32::new(rand::random::<u32>() >> 1),
             counted: Mutex::default(),
@@ -169,10 +179,11 @@ impl Api {
 
     /// Makes one attempt. An error says why there was no reply.
     pub(crate) async fn attempt(&self, ask: &Ask, url: &Url) -> Result<Reply, String> {
-        self.exchange(self.request(ask, url)?).await
+        let sending = self.exchange(self.request(ask, url)?);
+        self.history.record(ask, sending).await
     }
 
-    /// As `attempt`, by way of a proxy.
+    /// As `attempt`, by way of a proxy that loses the reply.
     pub(crate) async fn attempt_through(
         &self,
         ask: &Ask,
@@ -183,7 +194,11 @@ impl Api {
         request.headers_mut().insert(HOST, host);
         let _ = request.url_mut().set_ip_host(proxy.ip());
         let _ = request.url_mut().set_port(Some(proxy.port()));
-        self.exchange(request).await
+        let sending = async {
+            let lost = |_| "it was lost on purpose".to_owned();
+            self.exchange(request).await.map_err(lost)
+        };
+        self.history.record(ask, sending).await
     }
 
     async fn exchange(&self, request: Request) -> Result<Reply, String> {
@@ -291,10 +306,12 @@ impl Api {
             };
             if began.elapsed() > self.config.load.patience() {
                 let seconds = self.config.load.patience_seconds;
-                return Err(Flaw::Violated(format!(
+                let what = format!(
                     "{attempts} retries within {seconds} s got no answer that stays, the last one: \
                      {last}"
-                )));
+                );
+                let why = history::lines(&self.history.of(ask.key()));
+                return Err(Flaw::violated(what).costing(ENDLESS).because(why));
             }
             tokio::time::sleep(BETWEEN_RETRIES).await;
         }
@@ -322,16 +339,52 @@ impl Api {
         })
     }
 
+    /// Does `work`, which must leave so many effects of the request. More of them weigh more than
+    /// whatever else went wrong.
+    pub(crate) async fn with_effects<T>(
+        &self,
+        ask: &Ask,
+        expected: u64,
+        work: impl Future<Output = Result<T, Flaw>>,
+    ) -> Result<T, Flaw> {
+        let tally = self.tally(&[ask]).await?;
+        let seen = work.await;
+        // After a flaw, effects that are missing are not waited for.
+        let made = tally.made(if seen.is_ok() { expected } else { 0 }).await;
+        let made = made.map(|made| made.and_then(|made| made.first().copied()));
+        let miscounted = |made| Flaw::miscounted(made, expected, &self.history.of(ask.key()));
+        if let Ok(Some(made)) = made
+            && made > expected
+        {
+            return Err(miscounted(made));
+        }
+        let seen = seen?;
+        match made? {
+            None => Err(Flaw::Unknown(UNCOUNTED.to_owned())),
+            Some(made) if made < expected => Err(miscounted(made)),
+            Some(made) => {
+                if self.counts_one_request() {
+                    let before = tally.before.iter().flatten().next().copied();
+                    let right = before.unwrap_or_default() + made;
+                    lock(&self.counted).push((ask.clone(), right));
+                }
+                Ok(seen)
+            }
+        }
+    }
+
     /// Counts the effects of earlier checks' requests again. Returns how many requests that were.
     pub(crate) async fn recount(&self) -> Result<usize, Flaw> {
         let counted = std::mem::take(&mut *lock(&self.counted));
         for (ask, right) in &counted {
             let now = self.count(ask).await?;
             if now > *right {
-                return Err(Flaw::Violated(format!(
+                let what = format!(
                     "an effect of {} came after its check: {now} now, and {right} is right",
                     unique(ask.number)
-                )));
+                );
+                let why = history::lines(&self.history.of(ask.key()));
+                return Err(Flaw::violated(what).because(why));
             }
         }
         Ok(counted.len())
@@ -384,7 +437,8 @@ impl Api {
                     keys: Vec::new(),
                     ..ask.clone()
                 };
-                let reply = self.attempt(&listing, self.url()).await.map_err(failed)?;
+                let listing = self.request(&listing, self.url()).map_err(failed)?;
+                let reply = self.exchange(listing).await.map_err(failed)?;
                 let list = serde_json::from_slice::<Value>(&reply.body).ok();
                 let found = list.as_ref().and_then(|list| list.pointer(items));
                 match (found, pointer) {
@@ -447,25 +501,6 @@ impl Tally<'_> {
                 return Ok(Some(made));
             }
             tokio::time::sleep(BETWEEN_RETRIES).await;
-        }
-    }
-
-    /// Expects so many effects of the first request.
-    pub(crate) async fn expect(&self, expected: u64) -> Result<(), Flaw> {
-        let made = self.made(expected).await?;
-        match made.and_then(|made| made.first().copied()) {
-            None => Err(Flaw::Unknown(UNCOUNTED.to_owned())),
-            Some(made) if made != expected => Err(Flaw::Violated(format!(
-                "{made} effects, and {expected} is right"
-            ))),
-            Some(made) => {
-                if let Some(ask) = self.asks.first().filter(|_| self.api.counts_one_request()) {
-                    let before = self.before.iter().flatten().next().copied();
-                    let right = before.unwrap_or_default() + made;
-                    lock(&self.api.counted).push((ask.clone(), right));
-                }
-                Ok(())
-            }
         }
     }
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! config.rs   what the API is: requests, how effects are counted, what it promises
 //! api.rs      sends requests, retries them, counts effects
+//! history.rs  what was sent under which key, and what came back
 //! proxy.rs    loses replies
 //! checks/     the table of checks; each is a short function that reads like its rule
 //! storm.rs    many clients at once, and what must hold of all that they were told
@@ -14,6 +15,7 @@
 mod api;
 mod checks;
 mod config;
+mod history;
 mod proxy;
 mod report;
 mod storm;
@@ -27,7 +29,7 @@ pub use report::{Finding, Outcome, Report};
 pub use reqwest::Url;
 
 use api::Api;
-use checks::Flaw;
+use checks::{Fault, Flaw};
 
 /// No check takes longer. With the bounds of the load it ends long before.
 const CHECK_LIMIT: Duration = Duration::from_secs(900);
@@ -61,7 +63,11 @@ pub async fn run(
         let seen = running
             .await
             .unwrap_or_else(|_| Err(Flaw::Unknown("the check did not end in time".to_owned())));
-        findings.push(Finding::new(check, seen, began.elapsed()));
+        let mut finding = Finding::new(check, seen, began.elapsed());
+        if finding.outcome.is_violation() && finding.why.is_empty() {
+            finding.why = history::lines(&api.history.of_last_key());
+        }
+        findings.push(finding);
     }
     Ok(Report { findings })
 }
@@ -80,7 +86,7 @@ async fn probe(api: &Api) -> Result<(), ConfigError> {
         }
     };
     seen.await.map_err(|flaw: Flaw| {
-        let what = flaw.seen();
+        let (Flaw::Unknown(what) | Flaw::Wrong(Fault { seen: what, .. })) = flaw;
         ConfigError(format!("the request of [effect] does not work: {what}"))
     })
 }

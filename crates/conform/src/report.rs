@@ -6,18 +6,18 @@ use serde::Serialize;
 
 use crate::checks::{Check, Flaw, Seen, Severity};
 
-/// How a check ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+/// How a check ended, the worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The rule holds, as far as it was tried.
-    Holds,
     /// An effect can happen twice, be lost, or be of another client.
     ViolatesMust,
     /// Clients can't know what happened, or a mistake of theirs stays hidden.
     ViolatesShould,
     /// The config doesn't have what the check needs, or the API promises nothing.
     NotKnown,
+    /// The rule holds, as far as it was tried.
+    Holds,
 }
 
 impl Outcome {
@@ -47,25 +47,42 @@ pub struct Finding {
     pub outcome: Outcome,
     /// What was seen.
     pub seen: String,
+    /// Which requests led to a violation: what was sent when, and what came back.
+    pub why: Vec<String>,
+    /// What a violation can cost.
+    pub cost: Option<&'static str>,
+    /// How to mend a violation.
+    pub mend: Option<&'static str>,
     /// How long the check took.
     pub milliseconds: u128,
 }
 
 impl Finding {
     pub(crate) fn new(check: &'static Check, seen: Seen, took: Duration) -> Self {
-        let (outcome, seen) = match (seen, check.severity) {
-            (Ok(seen), _) => (Outcome::Holds, seen),
-            (Err(Flaw::Violated(seen)), Severity::Must) => (Outcome::ViolatesMust, seen),
-            (Err(Flaw::Violated(seen)), Severity::Should) | (Err(Flaw::Lesser(seen)), _) => {
-                (Outcome::ViolatesShould, seen)
-            }
-            (Err(Flaw::Unknown(seen)), _) => (Outcome::NotKnown, seen),
-        };
-        Self {
+        let finding = |outcome, seen| Self {
             check,
             outcome,
             seen,
+            why: Vec::new(),
+            cost: None,
+            mend: None,
             milliseconds: took.as_millis(),
+        };
+        match seen {
+            Ok(seen) => finding(Outcome::Holds, seen),
+            Err(Flaw::Unknown(seen)) => finding(Outcome::NotKnown, seen),
+            Err(Flaw::Wrong(fault)) => {
+                let outcome = match fault.severity.unwrap_or(check.severity) {
+                    Severity::Must => Outcome::ViolatesMust,
+                    Severity::Should => Outcome::ViolatesShould,
+                };
+                Self {
+                    why: fault.why,
+                    cost: Some(fault.cost.unwrap_or(check.cost)),
+                    mend: Some(fault.mend.unwrap_or(check.mend)),
+                    ..finding(outcome, fault.seen)
+                }
+            }
         }
     }
 }
@@ -110,51 +127,65 @@ impl Report {
             .is_some()
     }
 
-    /// A line for each check, and then what is wrong, what it can cost, and how to mend it.
-    #[must_use]
-    pub fn table(&self) -> String {
-        let mut text = String::new();
-        for Finding {
-            check,
-            outcome,
-            seen,
-            ..
-        } in &self.findings
-        {
-            let seen = seen.lines().next().unwrap_or_default();
-            let seen: String = seen.chars().take(100).collect();
-            let _ = writeln!(text, "{:<18} {:<17} {seen}", check.name, outcome.words());
-        }
-        for Finding {
-            check,
-            outcome,
-            seen,
-            ..
-        } in self.ended(Outcome::is_violation)
-        {
-            let Check {
-                name,
-                rule,
-                source,
-                cost,
-                mend,
-                ..
-            } = check;
-            let outcome = outcome.words();
-            let _ = write!(
-                text,
-                "\n{name} {outcome}: {rule}\n  seen    {seen}\n  cost    {cost}\n  mend    {mend}\n  \
-                 source  {source}\n"
+    /// Whether retries are safe, as far as was seen.
+    fn verdict(&self) -> String {
+        let all = self.findings.len();
+        let violated = self.names(|outcome| outcome == Outcome::ViolatesMust);
+        if !violated.is_empty() {
+            let names = violated.join(", ");
+            let count = violated.len();
+            return format!(
+                "NOT SAFE TO RETRY: a MUST is violated in {count} of {all} checks: {names}"
             );
         }
-        let violated = self.ended(Outcome::is_violation).count();
-        let unknown = self.ended(|outcome| outcome == Outcome::NotKnown).count();
-        let holds = self.findings.len() - violated - unknown;
+        let unknown = self.ended(|outcome| outcome == Outcome::NotKnown);
+        let unknown: Vec<_> = unknown.map(|finding| finding.check.name).collect();
+        let ran = all - unknown.len();
+        let mut verdict = format!("No MUST is violated, as far as {ran} of {all} checks can see");
+        if !unknown.is_empty() {
+            verdict.push_str(". Not known: ");
+            verdict.push_str(&unknown.join(", "));
+        }
+        verdict
+    }
+
+    /// A verdict, a line for each check, and then what is wrong and why, what it can cost, and how
+    /// to mend it. The worst is first.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut findings: Vec<&Finding> = self.findings.iter().collect();
+        findings.sort_by_key(|finding| finding.outcome);
+        let mut text = format!("{}\n\n", self.verdict());
+        for finding in &findings {
+            let seen = finding.seen.lines().next().unwrap_or_default();
+            let seen: String = seen.chars().take(100).collect();
+            let (name, outcome) = (finding.check.name, finding.outcome.words());
+            let _ = writeln!(text, "{name:<18} {outcome:<17} {seen}");
+        }
+        for finding in findings.iter().filter(|one| one.outcome.is_violation()) {
+            let Check {
+                name, rule, source, ..
+            } = finding.check;
+            let outcome = finding.outcome.words();
+            let (seen, why) = (&finding.seen, finding.why.join("\n          "));
+            let (cost, mend) = (
+                finding.cost.unwrap_or_default(),
+                finding.mend.unwrap_or_default(),
+            );
+            let _ = write!(
+                text,
+                "\n{name} {outcome}: {rule}\n  seen    {seen}\n  why     {why}\n  cost    {cost}\n  \
+                 mend    {mend}\n  source  {source}\n"
+            );
+        }
+        let count = |wanted| self.ended(|outcome| outcome == wanted).count();
+        let (musts, shoulds) = (count(Outcome::ViolatesMust), count(Outcome::ViolatesShould));
+        let (unknown, holds) = (count(Outcome::NotKnown), count(Outcome::Holds));
         let _ = writeln!(
             text,
-            "\n{holds} hold, {violated} violated, {unknown} not known"
+            "\n{musts} violate a MUST, {shoulds} violate a SHOULD, {unknown} not known, {holds} hold"
         );
-        if violated > 0 {
+        if musts + shoulds > 0 {
             let _ = write!(text, "\n{LEGEND}");
         }
         text
@@ -185,10 +216,16 @@ impl Report {
             check,
             outcome,
             seen,
+            why,
             milliseconds,
+            ..
         } in &self.findings
         {
-            let (rule, seen) = (escape(check.rule), escape(seen));
+            let mut seen = seen.clone();
+            for line in why {
+                let _ = write!(seen, "\n{line}");
+            }
+            let (rule, seen) = (escape(check.rule), escape(&seen));
             let body = match outcome {
                 Outcome::ViolatesMust => format!("<failure message=\"{rule}\">{seen}</failure>"),
                 Outcome::NotKnown => format!("<skipped message=\"{seen}\"/>"),

@@ -4,12 +4,8 @@
 //! Promise: an attempt without an answer that stays is never taken for an outcome.
 
 use std::{
-    fmt::Write,
-    sync::{
-        Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::{Duration, Instant},
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
 };
 
 use futures_util::future::{join, join_all};
@@ -17,44 +13,11 @@ use rand::seq::SliceRandom;
 use tokio::sync::watch;
 
 use crate::{
-    api::{Api, Ask, Crash, Reply, UNCOUNTED, lock, shell},
-    checks::{Flaw, Seen},
+    api::{Api, Ask, Crash, Reply, UNCOUNTED, shell},
+    checks::{DIFFERS, ENDLESS, Flaw, Seen, same},
+    history::{Attempt, lines},
     proxy::{CutAt, Proxy},
 };
-
-/// What one client did and was told.
-struct Visit {
-    variant: usize,
-    began: Duration,
-    ended: Duration,
-    /// `None`: the reply was lost on purpose.
-    answer: Option<Reply>,
-}
-
-/// A key, the one or two requests that are sent under it, and what became of them.
-struct KeyHistory {
-    variants: Vec<Ask>,
-    visits: Mutex<Vec<Visit>>,
-}
-
-impl KeyHistory {
-    /// The history as a text: what was sent when, and what came back.
-    fn describe(&self) -> String {
-        let mut text = String::new();
-        for visit in lock(&self.visits).iter() {
-            let answer = visit.answer.as_ref().map(ToString::to_string);
-            let _ = write!(
-                text,
-                "\n    request {} at {} ms until {} ms: {}",
-                visit.variant,
-                visit.began.as_millis(),
-                visit.ended.as_millis(),
-                answer.unwrap_or_else(|| "the reply was lost on purpose".to_owned()),
-            );
-        }
-        text
-    }
-}
 
 /// Without crashes.
 pub(crate) async fn calm(api: &Api) -> Seen {
@@ -86,23 +49,19 @@ async fn storm(api: &Api, crash: Option<&Crash>) -> Seen {
         for (variant, visits) in (0..variants.len()).zip(VISITS) {
             plan.extend(std::iter::repeat_n((number, variant), visits));
         }
-        keys.push(KeyHistory {
-            variants,
-            visits: Mutex::default(),
-        });
+        keys.push(variants);
     }
     plan.shuffle(&mut rand::rng());
-    let asks: Vec<&Ask> = keys.iter().flat_map(|key| &key.variants).collect();
+    let asks: Vec<&Ask> = keys.iter().flatten().collect();
     let tally = api.tally(&asks).await?;
 
-    let began = Instant::now();
     let proxies = proxies(api).await?;
     let next = AtomicUsize::new(0);
     let done = watch::Sender::new(0_usize);
     let client = || async {
         while let Some(&(number, variant)) = plan.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if let Some(key) = keys.get(number) {
-                visit(api, key, variant, &proxies, began).await?;
+            if let Some(ask) = keys.get(number).and_then(|key: &Vec<Ask>| key.get(variant)) {
+                visit(api, ask, &proxies).await?;
             }
             done.send_modify(|done| *done += 1);
         }
@@ -132,17 +91,8 @@ async fn storm(api: &Api, crash: Option<&Crash>) -> Seen {
     clients.into_iter().collect::<Result<(), Flaw>>()?;
 
     // Every request is asked for again, when all is quiet.
-    for key in &keys {
-        for (variant, ask) in key.variants.iter().enumerate() {
-            let at = began.elapsed();
-            let answer = api.settle(ask).await?;
-            lock(&key.visits).push(Visit {
-                variant,
-                began: at,
-                ended: began.elapsed(),
-                answer: Some(answer),
-            });
-        }
+    for ask in keys.iter().flatten() {
+        api.settle(ask).await?;
     }
     judge(api, &keys, tally.made(keys.len() as u64).await?)?;
     let (keys, visits) = (keys.len(), plan.len());
@@ -164,96 +114,70 @@ async fn proxies(api: &Api) -> Result<Vec<Proxy>, Flaw> {
     Ok(proxies)
 }
 
-/// Sends one of the key's requests, as a client that loses every second reply and retries.
-async fn visit(
-    api: &Api,
-    key: &KeyHistory,
-    variant: usize,
-    proxies: &[Proxy],
-    storm_began: Instant,
-) -> Result<(), Flaw> {
-    let Some(ask) = key.variants.get(variant) else {
-        return Ok(());
-    };
-    let began = storm_began.elapsed();
+/// Sends the request, as a client that loses every second reply and retries.
+async fn visit(api: &Api, ask: &Ask, proxies: &[Proxy]) -> Result<(), Flaw> {
     let loses = rand::random::<u32>() as usize % 4;
-    let answer = match proxies.get(loses) {
-        Some(proxy) => {
-            let _ = api.attempt_through(ask, proxy.address).await;
-            None
-        }
-        None => Some(api.settle(ask).await?),
-    };
-    lock(&key.visits).push(Visit {
-        variant,
-        began,
-        ended: storm_began.elapsed(),
-        answer,
-    });
+    match proxies.get(loses) {
+        Some(proxy) => drop(api.attempt_through(ask, proxy.address).await),
+        None => drop(api.settle(ask).await?),
+    }
     Ok(())
 }
 
 /// What must hold of each key: one request has the effect and one answer, and the other one is
 /// refused every time.
-fn judge(api: &Api, keys: &[KeyHistory], made: Option<Vec<u64>>) -> Result<(), Flaw> {
+fn judge(api: &Api, keys: &[Vec<Ask>], made: Option<Vec<u64>>) -> Result<(), Flaw> {
     let is_of_one = api.counts_one_request();
     let mut of_each = made.iter().flatten();
     for key in keys {
-        let key_made: Vec<u64> = of_each.by_ref().take(key.variants.len()).copied().collect();
-        let made = is_of_one.then_some(key_made.as_slice());
-        if let Err(what) = judge_key(&api.config.promises.reuse, key, made) {
-            let history = key.describe();
-            return Err(Flaw::Violated(format!("{what}, of this history:{history}")));
-        }
+        let key_made: Vec<u64> = of_each.by_ref().take(key.len()).copied().collect();
+        let made = is_of_one.then_some(key_made.as_slice()).unwrap_or_default();
+        let attempts = api.history.of(key.first().map_or("", Ask::key));
+        judge_key(api, key, made, &attempts)?;
     }
     match made {
         None => Err(Flaw::Unknown(UNCOUNTED.to_owned())),
         // It counts all effects, whichever request they are of.
         Some(made) if !is_of_one && made.first() != Some(&(keys.len() as u64)) => {
-            let (made, keys) = (made.first().copied().unwrap_or_default(), keys.len());
-            Err(Flaw::Violated(format!("{made} effects of {keys} keys")))
+            let (made, keys) = (made.first().copied().unwrap_or_default(), keys.len() as u64);
+            Err(Flaw::miscounted(made, keys, &[]))
         }
         Some(_) => Ok(()),
     }
 }
 
-fn judge_key(reuse: &[u16], key: &KeyHistory, made: Option<&[u64]>) -> Result<(), String> {
-    let visits = lock(&key.visits);
-    let answers = visits
-        .iter()
-        .filter_map(|visit| Some((visit.variant, visit.answer.as_ref()?)));
-    let mut winner: Option<(usize, &Reply)> = None;
-    for (variant, answer) in answers {
-        if reuse.contains(&answer.status) && key.variants.len() > 1 {
+/// `made`: the effects of each request, or nothing where all effects are counted together.
+fn judge_key(api: &Api, key: &[Ask], made: &[u64], attempts: &[Attempt]) -> Result<(), Flaw> {
+    let sum: u64 = made.iter().sum();
+    if sum > 1 {
+        return Err(Flaw::miscounted(sum, 1, attempts));
+    }
+    let flaw = |what: &str| Flaw::violated(what).because(lines(attempts));
+    let mut winner: Option<(u32, &Reply)> = None;
+    for attempt in attempts {
+        let Ok(answer) = &attempt.told else { continue };
+        let is_reuse = api.config.promises.reuse.contains(&answer.status) && key.len() > 1;
+        if is_reuse || !(answer.is_definite() || api.is_marked(answer)) {
             continue;
         }
         if !answer.is_success() {
-            return Err(format!(
-                "a request that succeeds under a new key got {answer}"
-            ));
+            let what = format!("a request that succeeds under a new key got {answer}");
+            return Err(flaw(&what).costing(DIFFERS));
         }
         match winner {
-            None => winner = Some((variant, answer)),
-            Some((first, _)) if first != variant => {
-                return Err("two requests have succeeded under one key".to_owned());
+            None => winner = Some((attempt.number, answer)),
+            Some((first, _)) if first != attempt.number => {
+                return Err(flaw("two requests have succeeded under one key"));
             }
-            Some((_, first)) if !first.is_same_outcome(answer) => {
-                return Err("there are two answers".to_owned());
-            }
-            Some(_) => {}
+            Some((_, first)) => same(first, answer).map_err(|it| it.because(lines(attempts)))?,
         }
     }
     let Some((winner, _)) = winner else {
-        return Err("no request has succeeded".to_owned());
+        return Err(flaw("no request has succeeded").costing(ENDLESS));
     };
-    let made = made.into_iter().flatten().enumerate();
-    for (variant, &made) in made {
-        let expected = u64::from(variant == winner);
-        if made != expected {
-            return Err(format!(
-                "request {variant} had {made} effects, and {expected} is right"
-            ));
-        }
+    let of_winner = key.iter().zip(made).find(|(ask, _)| ask.number == winner);
+    match of_winner {
+        Some((_, 0)) => Err(Flaw::miscounted(0, 1, attempts)),
+        _ => Ok(()),
     }
-    Ok(())
 }

@@ -86,14 +86,16 @@ async fn no_check_fires_on_a_right_server() {
 }
 
 /// Expects the check that is meant for the mistake, and no others than those in which it shows too.
-async fn is_found(mistake: &str, meant: &str, others: &[&str]) {
+async fn is_found(mistake: &str, meant: &str, others: &[&str]) -> Report {
     let report = report_on(mistake).await;
     let violated = report.names(Outcome::is_violation);
-    assert!(report.violates_a_must(), "{}", report.table());
+    let is_detail = mistake == "no-retry-after";
+    assert_eq!(report.violates_a_must(), !is_detail, "{}", report.table());
     assert!(violated.contains(&meant), "{}", report.table());
     let is_known = |name: &&&str| **name != meant && !others.contains(name);
     let strange: Vec<_> = violated.iter().filter(is_known).collect();
     assert!(strange.is_empty(), "{strange:?}: {}", report.table());
+    report
 }
 
 #[tokio::test]
@@ -119,6 +121,58 @@ async fn a_second_transaction_is_found_by_lost_replies() {
 async fn a_lease_as_long_as_the_retention_is_found_by_lost_replies() {
     let others = ["disconnect", "storm", "server_error"];
     is_found("lease-as-long-as-retention", "lost_reply", &others).await;
+}
+
+#[tokio::test]
+async fn a_lease_that_is_shorter_than_the_work_is_found_in_flight_and_the_report_shows_how() {
+    let report = is_found("lease-shorter-than-work", "in_flight", &[]).await;
+    let findings = &report.findings;
+    let found = findings.iter().find(|one| one.check.name == "in_flight");
+    let found = found.unwrap();
+    assert!(found.seen.ends_with("effects, and 1 is right"), "{found:?}");
+    assert_eq!(
+        found.cost,
+        Some("the effect happens again: a customer pays twice")
+    );
+    assert!(
+        found.mend.unwrap().starts_with("hold the claim"),
+        "{found:?}"
+    );
+    // The interleaving: a duplicate was let in while the first request was at work.
+    assert!(
+        found.why[0].starts_with("the request of 0 ms was at work until"),
+        "{found:?}"
+    );
+    assert!(
+        found.why.iter().any(|line| line.contains(": 409 ")),
+        "{found:?}"
+    );
+    // The verdict is the first line, and the worst finding the first below it.
+    let table = report.table();
+    let begins = table.lines().step_by(2).map(str::to_owned);
+    let begins: Vec<_> = begins.take(2).collect();
+    assert!(
+        begins[0].starts_with("NOT SAFE TO RETRY: a MUST is"),
+        "{table}"
+    );
+    assert!(begins[0].ends_with("checks: in_flight"), "{table}");
+    assert!(
+        begins[1].starts_with("in_flight          VIOLATES A MUST"),
+        "{table}"
+    );
+}
+
+#[tokio::test]
+async fn a_409_without_retry_after_is_a_should_and_costs_no_second_effect() {
+    let report = is_found("no-retry-after", "in_flight", &[]).await;
+    let table = report.table();
+    assert!(table.starts_with("No MUST is violated"), "{table}");
+    assert!(table.contains("\nin_flight violates a SHOULD"), "{table}");
+    assert!(
+        table.contains("  cost    a client has to guess when"),
+        "{table}"
+    );
+    assert!(!table.contains("the effect happens again"), "{table}");
 }
 
 #[tokio::test]

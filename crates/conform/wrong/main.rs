@@ -1,4 +1,4 @@
-//! A server that makes one of seven mistakes with idempotency keys, or none, to try
+//! A server that makes one of nine mistakes with idempotency keys, or none, to try
 //! `charge-once-conform` on. It keeps everything in memory.
 //!
 //! ```sh
@@ -11,7 +11,7 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use axum::{
@@ -34,6 +34,11 @@ enum Mistake {
     SecondTransaction,
     /// A key whose request has ended without an outcome stays in use until its retention ends.
     LeaseAsLongAsRetention,
+    /// A key is in use for half a second, as with `SET key … NX PX 500` in Redis, however long its
+    /// request works.
+    LeaseShorterThanWork,
+    /// Sends 409 without `Retry-After`: a detail, and no effect happens twice.
+    NoRetryAfter,
     /// Stores 5xx.
     EveryStatusFrozen,
     /// Compares no bodies.
@@ -51,6 +56,8 @@ impl Mistake {
             "check-then-act" => Self::CheckThenAct,
             "second-transaction" => Self::SecondTransaction,
             "lease-as-long-as-retention" => Self::LeaseAsLongAsRetention,
+            "lease-shorter-than-work" => Self::LeaseShorterThanWork,
+            "no-retry-after" => Self::NoRetryAfter,
             "every-status-frozen" => Self::EveryStatusFrozen,
             "no-fingerprint" => Self::NoFingerprint,
             "rendered-afresh" => Self::RenderedAfresh,
@@ -67,6 +74,7 @@ struct Record {
     body: Value,
     /// `None`: in flight.
     reply: Option<(u16, Value)>,
+    claimed: Instant,
 }
 
 struct Effect {
@@ -97,6 +105,8 @@ struct Server {
 const WINDOW: Duration = Duration::from_millis(200);
 /// How long a slow effect takes.
 const SLOW: Duration = Duration::from_millis(1500);
+/// How long a key is in use where its lease is too short.
+const LEASE: Duration = Duration::from_millis(500);
 
 /// A reply, and whether it is a replay.
 type Answer = (u16, Value, bool);
@@ -143,7 +153,12 @@ impl Server {
         }
         if status < 500 || self.mistake == Mistake::EveryStatusFrozen {
             let reply = Some((status, reply.clone()));
-            let record = Record { body, reply };
+            let claimed = Instant::now();
+            let record = Record {
+                body,
+                reply,
+                claimed,
+            };
             self.database().records.insert(scope, record);
         }
         (status, reply, false)
@@ -153,19 +168,27 @@ impl Server {
     fn claim(&self, scope: &(String, String), body: &Value) -> Result<Claim, Answer> {
         let mut database = self.database();
         // Since the look-up, another request may have claimed it.
-        if database.records.contains_key(scope) {
+        let record = database.records.get(scope);
+        if record.is_some_and(|record| !self.has_lapsed(record)) {
             drop(database);
             return Err(self.known(scope, body).unwrap_or_else(in_use));
         }
         let record = Record {
             body: body.clone(),
             reply: None,
+            claimed: Instant::now(),
         };
         database.records.insert(scope.clone(), record);
         Ok(Claim {
             server: self.clone(),
             scope: scope.clone(),
         })
+    }
+
+    /// Whether the lease of a key in flight is over.
+    fn has_lapsed(&self, record: &Record) -> bool {
+        let is_short = self.mistake == Mistake::LeaseShorterThanWork;
+        is_short && record.reply.is_none() && record.claimed.elapsed() > LEASE
     }
 
     /// Makes the effect, unless the request asks for something else.
@@ -194,7 +217,8 @@ impl Server {
     /// What is known of the key, if anything is.
     fn known(&self, scope: &(String, String), body: &Value) -> Option<Answer> {
         let database = self.database();
-        let record = database.records.get(scope)?;
+        let record = database.records.get(scope);
+        let record = record.filter(|record| !self.has_lapsed(record))?;
         if record.body != *body && self.mistake != Mistake::NoFingerprint {
             return Some(refusal(422, "key_reused"));
         }
@@ -307,7 +331,11 @@ async fn create(
         return render(answering.await);
     }
     let answer = tokio::spawn(answering).await;
-    render(answer.unwrap_or_else(|_| refusal(500, "internal")))
+    let mut response = render(answer.unwrap_or_else(|_| refusal(500, "internal")));
+    if mistake == Mistake::NoRetryAfter {
+        response.headers_mut().remove("retry-after");
+    }
+    response
 }
 
 async fn list(State(server): State<Server>, headers: HeaderMap) -> Response<Body> {

@@ -1,4 +1,5 @@
-//! `charge-once trigger`: makes an event happen, by making what it needs.
+//! `charge-once trigger`: makes an event happen, by making what it needs. Without an event, it lists
+//! their types.
 //!
 //! Promise: it sends the requests that bring the event about, each once under a key of its own, and
 //! shows the event that came of them. It invents no event.
@@ -59,12 +60,12 @@ const DESCRIPTION: &str = "Made by charge-once trigger";
 pub struct TriggerArguments {
     #[command(flatten)]
     service: Service,
-    /// The type of the event.
+    /// The type of the event. Without it, all types are listed.
     #[arg(value_name = "EVENT")]
-    event: EventType,
+    event: Option<EventType>,
     /// For refund.failed only: the simulator that the service has as its PROCESSOR_URL. The money
     /// is given back there first, so that the service's refund is refused.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", requires = "event")]
     processor_url: Option<String>,
 }
 
@@ -137,6 +138,13 @@ pub(crate) enum EventType {
     CheckoutCanceled,
 }
 
+impl EventType {
+    fn name(self) -> Option<String> {
+        let value = self.to_possible_value();
+        value.map(|value| value.get_name().to_owned())
+    }
+}
+
 /// Runs it to its end.
 pub fn run(arguments: &TriggerArguments) -> Result<(), BoxError> {
     service::block_on(trigger(arguments), || {
@@ -145,7 +153,12 @@ pub fn run(arguments: &TriggerArguments) -> Result<(), BoxError> {
 }
 
 async fn trigger(arguments: &TriggerArguments) -> Result<(), BoxError> {
-    let (event, service) = (arguments.event, &arguments.service);
+    let Some(event) = arguments.event else {
+        let types = EventType::value_variants().iter();
+        let names: Vec<String> = types.filter_map(|one| one.name()).collect();
+        return print(&names.join("\n"));
+    };
+    let service = &arguments.service;
     if event != EventType::RefundFailed && arguments.processor_url.is_some() {
         return Err("--processor-url is for refund.failed only: leave it out".into());
     }
@@ -522,11 +535,9 @@ impl Maker {
 
     /// The newest event of this type about the object, or about what the charge belongs to.
     async fn find(&self, event: EventType, made: &str) -> Result<Option<Event>, Error> {
-        let name = event.to_possible_value();
-        let name = name.map(|value| value.get_name().to_owned());
         let query = ListQuery {
             limit: Some(LOOKED_THROUGH),
-            event_type: name,
+            event_type: event.name(),
             ..ListQuery::default()
         };
         let names =

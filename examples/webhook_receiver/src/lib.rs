@@ -2,7 +2,9 @@
 //!
 //! Promise: 200 means that the effect is committed. The event's id and its effect are written in
 //! one transaction, so a crash leaves both or neither, and a later delivery can complete the work.
+//! Events arrive in any order, so what an object is comes from the API, and never from an event.
 
+mod api;
 mod signature;
 
 use std::time::{Duration, UNIX_EPOCH};
@@ -21,6 +23,7 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
+pub use api::Api;
 pub use signature::{TOLERANCE_SECONDS, verify};
 
 /// The part of an event that is used here.
@@ -36,8 +39,10 @@ struct EventData {
     object: serde_json::Value,
 }
 
+/// A charge as an event shows it: as it was right after that change.
 #[derive(Deserialize)]
-struct Charge {
+struct ChangedCharge {
+    id: String,
     amount_captured: i64,
     currency: String,
 }
@@ -48,7 +53,8 @@ pub async fn connect(database_url: &str) -> Result<PgPool, sqlx::Error> {
     let pinned = options.options([
         // 200 promises that the effect survives a crash, whatever the role's default is.
         ("synchronous_commit", "on"),
-        // With the wait below and two statements, less than the sender's limit of 10 seconds.
+        // A sender that gives up meanwhile, after 10 seconds, delivers again, and all of it has
+        // one effect.
         ("statement_timeout", "3s"),
     ]);
     let pool = PgPoolOptions::new()
@@ -60,15 +66,15 @@ pub async fn connect(database_url: &str) -> Result<PgPool, sqlx::Error> {
 }
 
 /// `POST /webhooks`. `secret` is the endpoint's, with its `whsec_`.
-pub fn app(pool: PgPool, secret: String) -> Router {
+pub fn app(pool: PgPool, secret: String, api: Api) -> Router {
     Router::new()
         .route("/webhooks", post(receive))
-        .with_state((pool, secret))
+        .with_state((pool, secret, api))
 }
 
 /// Takes the body as bytes: JSON that is parsed and written again has another signature.
 async fn receive(
-    State((pool, secret)): State<(PgPool, String)>,
+    State((pool, secret, api)): State<(PgPool, String, Api)>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<StatusCode, ReceiveError> {
@@ -79,12 +85,12 @@ async fn receive(
     let event: Event = serde_json::from_slice(&body)?;
     // A task of its own: a sender that hangs up cancels this function, and canceling sqlx's
     // `begin` halfway gives a connection back to the pool inside a transaction.
-    tokio::spawn(async move { handle_once(&pool, &event).await }).await??;
+    tokio::spawn(async move { handle_once(&pool, &api, &event).await }).await??;
     Ok(StatusCode::OK)
 }
 
 /// Commits the event's id and its effect. Where the id is known, it changes nothing.
-async fn handle_once(pool: &PgPool, event: &Event) -> Result<(), ReceiveError> {
+async fn handle_once(pool: &PgPool, api: &Api, event: &Event) -> Result<(), ReceiveError> {
     let mut tx = pool.begin().await?;
     // While another transaction holds the same id, the INSERT waits for it to end. After a commit
     // it inserts nothing; after a rollback it inserts, and this delivery has the effect.
@@ -95,17 +101,24 @@ async fn handle_once(pool: &PgPool, event: &Event) -> Result<(), ReceiveError> {
             .execute(&mut *tx)
             .await?;
     if inserted.rows_affected() == 1 {
-        apply(&mut tx, event).await?;
+        apply(&mut tx, api, event).await?;
     }
     Ok(tx.commit().await?)
 }
 
 /// The effect, in SQL only: an e-mail or a call to another service can't be rolled back. Write a
 /// row here that says what to do, and let a job do it after the commit.
-async fn apply(tx: &mut PgConnection, event: &Event) -> Result<(), ReceiveError> {
-    // An event that isn't wanted is acknowledged all the same, or it would come back for days.
-    if matches!(&*event.r#type, "charge.succeeded" | "charge.captured") {
-        let charge = Charge::deserialize(&event.data.object)?;
+async fn apply(tx: &mut PgConnection, api: &Api, event: &Event) -> Result<(), ReceiveError> {
+    let takes_money = match &*event.r#type {
+        "charge.succeeded" | "charge.captured" => true,
+        "charge.refunded" => false,
+        // An event that isn't wanted is acknowledged all the same, or it would come back for days.
+        _ => return Ok(()),
+    };
+    let charge = ChangedCharge::deserialize(&event.data.object)?;
+    copy_charge(tx, api, &charge.id).await?;
+    // A sum is the same in every order, so what the event tells of its own change may be added.
+    if takes_money {
         sqlx::query(
             "INSERT INTO revenue (currency, amount) VALUES ($1, $2)
              ON CONFLICT (currency) DO UPDATE SET amount = revenue.amount + excluded.amount",
@@ -118,6 +131,27 @@ async fn apply(tx: &mut PgConnection, event: &Event) -> Result<(), ReceiveError>
     Ok(())
 }
 
+/// Writes down what the charge is. The event can't tell: a newer one may have arrived before it,
+/// and neither `created` nor the ids of two events say which one is newer.
+async fn copy_charge(tx: &mut PgConnection, api: &Api, id: &str) -> Result<(), ReceiveError> {
+    // Locks the row until COMMIT, and only then looks. So deliveries about one charge take turns,
+    // and none writes what it saw before another one wrote.
+    sqlx::query(
+        "INSERT INTO charges (id) VALUES ($1) ON CONFLICT (id) DO UPDATE SET id = excluded.id",
+    )
+    .bind(id)
+    .execute(&mut *tx)
+    .await?;
+    let charge = api.charge(id).await?;
+    sqlx::query("UPDATE charges SET amount_captured = $2, amount_refunded = $3 WHERE id = $1")
+        .bind(id)
+        .bind(charge.amount_captured)
+        .bind(charge.amount_refunded)
+        .execute(tx)
+        .await?;
+    Ok(())
+}
+
 /// Why a delivery is not acknowledged. The sender delivers again after any answer but a 2xx.
 #[derive(Debug, thiserror::Error)]
 enum ReceiveError {
@@ -127,6 +161,8 @@ enum ReceiveError {
     Event(#[from] serde_json::Error),
     #[error("the database failed: {0}")]
     Database(#[from] sqlx::Error),
+    #[error("the object can't be retrieved: {0}")]
+    Retrieval(#[from] reqwest::Error),
     #[error("the task ended early: {0}")]
     Task(#[from] tokio::task::JoinError),
 }
@@ -136,7 +172,9 @@ impl IntoResponse for ReceiveError {
         tracing::warn!("webhook not acknowledged: {self}");
         match self {
             Self::Signature(_) | Self::Event(_) => StatusCode::BAD_REQUEST,
-            Self::Database(_) | Self::Task(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Database(_) | Self::Retrieval(_) | Self::Task(_) => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
         }
         .into_response()
     }

@@ -2,8 +2,8 @@
 
 use charge_once::domain::event::EventType;
 
-use super::{run, url_of};
-use crate::support::{harness::TestServer, world::World};
+use super::{command, run, run_to_end, url_of};
+use crate::support::{addresses::RefusedAddress, harness::TestServer, world::World};
 
 #[tokio::test]
 async fn every_type_of_event_can_be_made_to_happen() {
@@ -41,6 +41,19 @@ async fn a_second_run_makes_an_event_of_its_own() {
     }
     assert_ne!(printed[0], printed[1]);
     assert_eq!(server.database.charges().await, 2);
+}
+
+#[tokio::test]
+async fn without_an_event_all_types_are_listed_though_there_is_neither_a_service_nor_a_key() {
+    let away = RefusedAddress::reserve();
+    let mut listing = command(&away.url(), &["trigger"]);
+    listing.env_remove("CHARGE_ONCE_API_KEY");
+    let printed = run_to_end(listing).await.succeeded();
+    let all: Vec<_> = EventType::ALL.iter().map(|known| known.as_str()).collect();
+    let mut listed: Vec<_> = printed.lines().collect();
+    assert_eq!(listed.len(), all.len(), "{printed}");
+    listed.retain(|name| !all.contains(name));
+    assert!(listed.is_empty(), "{listed:?}");
 }
 
 #[tokio::test]

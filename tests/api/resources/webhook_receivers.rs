@@ -110,6 +110,19 @@ async fn what_is_not_http_is_a_failure() {
 }
 
 #[tokio::test]
+async fn a_reply_has_at_most_100_headers() {
+    for (headers, shown) in [
+        (100, (Some(200), None)),
+        (101, failed("the reply can't be read")),
+    ] {
+        let server = TestServer::start_with(QUICK).await;
+        let head = format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(headers));
+        let url = receiver(head.leak().as_bytes(), b"", Duration::ZERO).await;
+        assert_eq!(first_attempt(&server, &url).await, shown, "{headers}");
+    }
+}
+
+#[tokio::test]
 async fn a_few_informational_replies_before_the_status_are_fine() {
     let server = TestServer::start_with(QUICK).await;
     let url = receiver(

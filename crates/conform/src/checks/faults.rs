@@ -2,10 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use futures_util::future::{join, join_all};
-use tokio::{io::AsyncWriteExt, net::TcpStream};
+use futures_util::{
+    StreamExt,
+    future::{join, join_all},
+    stream,
+};
+use tokio::{io::AsyncWriteExt, net::TcpStream, sync::watch};
 
-use super::{Flaw, Seen, same};
+use super::{ENDLESS, Flaw, LOST, Seen, same, succeeded};
 use crate::{
     api::{Api, Ask, Reply, given},
     config::InFlight,
@@ -13,8 +17,8 @@ use crate::{
 };
 
 /// Sends the request from all clients at once, to each replica in turn. Each gets the one answer,
-/// or is told to come again and gets it later. Returns the answer, and how many got 409.
-async fn race(api: &Api, ask: &Ask) -> Result<(Reply, usize), Flaw> {
+/// or is told to come again and gets it later. Returns how many got 409.
+async fn race(api: &Api, ask: &Ask) -> Result<usize, Flaw> {
     let targets = api.each_url().take(api.config.load.clients);
     let attempts = join_all(targets.map(|url| api.attempt(ask, url))).await;
     let answer = api.settle(ask).await?;
@@ -24,14 +28,15 @@ async fn race(api: &Api, ask: &Ask) -> Result<(Reply, usize), Flaw> {
             Ok(reply) if reply.status == 409 => conflicts += 1,
             Ok(reply) if reply.status == 429 => {}
             Ok(reply) => same(&answer, &reply)?,
-            Err(error) => return Err(Flaw::Violated(format!("a racer got no reply: {error}"))),
+            Err(error) => return Err(unanswered("a racer", &error)),
         }
     }
-    if answer.is_success() {
-        Ok((answer, conflicts))
-    } else {
-        Err(Flaw::Violated(format!("the race ended with {answer}")))
-    }
+    succeeded("the race", &answer)?;
+    Ok(conflicts)
+}
+
+fn unanswered(client: &str, error: &str) -> Flaw {
+    Flaw::violated(format!("{client} got no reply: {error}")).costing(ENDLESS)
 }
 
 /// Races for several new keys. A race for one may be over before it begins.
@@ -40,9 +45,7 @@ async fn races(api: &Api) -> Seen {
     let mut conflicts = 0;
     for _ in 0..KEYS {
         let ask = api.effect();
-        let tally = api.tally(&[&ask]).await?;
-        conflicts += race(api, &ask).await?.1;
-        tally.expect(1).await?;
+        conflicts += api.with_effects(&ask, 1, race(api, &ask)).await?;
     }
     let clients = api.config.load.clients;
     Ok(format!(
@@ -59,50 +62,98 @@ pub(super) async fn second_replica(api: &Api) -> Seen {
         return Err(Flaw::Unknown("no second URL: --replica".to_owned()));
     };
     let ask = api.effect();
-    let tally = api.tally(&[&ask]).await?;
-    let first = api.executed(&ask).await?;
-    let second = api.attempt(&ask, replica).await.map_err(Flaw::Unknown)?;
-    same(&first, &second)?;
-    tally.expect(1).await?;
+    let twice = async {
+        let first = api.executed(&ask).await?;
+        same(
+            &first,
+            &api.attempt(&ask, replica).await.map_err(Flaw::Unknown)?,
+        )
+    };
+    api.with_effects(&ask, 1, twice).await?;
     races(api).await
 }
 
 pub(super) async fn in_flight(api: &Api) -> Seen {
-    /// After that, the first request has begun. It must take longer by as much again.
-    const HEAD_START: Duration = Duration::from_millis(300);
     let ask = api.ask(given(api.config.slow.as_ref(), "[slow]")?);
-    let tally = api.tally(&[&ask]).await?;
+    api.with_effects(&ask, 1, overlap(api, &ask)).await
+}
+
+/// Sends duplicates for as long as the first request works, and one after. A claim that ends before
+/// its work, such as a lease of Redis, lets one of them in.
+async fn overlap(api: &Api, ask: &Ask) -> Seen {
+    /// From one duplicate to the next. After the first pause, the first request has begun.
+    const PAUSE: Duration = Duration::from_millis(300);
     let began = Instant::now();
+    let over = watch::Sender::new(false);
     let first = async {
-        let first = api.send(&ask).await;
-        first.map(|first| (first, began.elapsed()))
+        let first = api.attempt(ask, api.url()).await;
+        over.send_replace(true);
+        (first, began.elapsed())
     };
-    let duplicate = async {
-        tokio::time::sleep(HEAD_START).await;
-        let sent = began.elapsed();
-        api.send(&ask).await.map(|duplicate| (duplicate, sent))
-    };
-    let (first, duplicate) = join(first, duplicate).await;
-    let ((first, took), (duplicate, sent)) = (first?, duplicate?);
-    if !first.is_success() || took < sent + HEAD_START {
-        let what = format!("[slow] was not slow: {first} after {} ms", took.as_millis());
-        return Err(Flaw::Unknown(what));
-    }
-    if duplicate.status != 409 {
-        same(&first, &duplicate)?;
-    }
-    tally.expect(1).await?;
-    let retry_after = duplicate.header("retry-after");
-    match (duplicate.status, api.config.promises.in_flight) {
-        (409, _) if retry_after.is_none() => {
-            Err(Flaw::Lesser("409 without Retry-After".to_owned()))
+    let ticks = stream::unfold(over.subscribe(), |mut over| async move {
+        // In long work, an eighth of it: some dozens of duplicates at most are under way.
+        let pause = PAUSE.max(began.elapsed() / 8);
+        let waiting = tokio::time::timeout(pause, over.wait_for(|over| *over));
+        let is_over = waiting.await.is_ok();
+        (!is_over).then_some(((), over))
+    });
+    let sending = ticks.zip(stream::iter(api.each_url()));
+    let duplicates = sending
+        .map(|((), url)| api.attempt(ask, url))
+        .buffered(usize::MAX)
+        .collect::<Vec<_>>();
+    let ((first, took), duplicates) = join(first, duplicates).await;
+    let took_ms = took.as_millis();
+
+    let answer = match first {
+        Ok(first) if took < PAUSE * 2 => {
+            let what = format!("[slow] was not slow: {first} after {took_ms} ms");
+            return Err(Flaw::Unknown(what));
         }
-        (409, _) => Ok(format!("409, Retry-After: {}", retry_after.unwrap_or("?"))),
-        (_, InFlight::Waits) => Ok("it waited for the first answer".to_owned()),
-        (_, InFlight::Conflict) => Err(Flaw::Lesser(
-            "it waited for the first answer, and 409 is promised".to_owned(),
-        )),
+        Ok(first) if first.is_success() => first,
+        Ok(first) if first.is_definite() => {
+            return Err(Flaw::Unknown(format!("[slow] got {first}")));
+        }
+        // It failed, or gave way to a duplicate. The answer is that of a retry.
+        Ok(_) | Err(_) => api.settle(ask).await?,
+    };
+    succeeded("[slow]", &answer)?;
+    let mut conflicts = Vec::new();
+    for duplicate in &duplicates {
+        match duplicate {
+            Ok(reply) if reply.status == 409 => conflicts.push(reply.header("retry-after")),
+            Ok(reply) if reply.status == 429 => {}
+            Ok(reply) => same(&answer, reply)?,
+            Err(error) => return Err(unanswered("a duplicate", error)),
+        }
     }
+    same(&answer, &api.send(ask).await?)?;
+    if conflicts.contains(&None) {
+        return Err(Flaw::lesser(
+            "409 without Retry-After",
+            "a client has to guess when to come again: too often, or too late",
+            "send Retry-After with 409: crates/idempotency/src/http.rs",
+        ));
+    }
+    let has_waited = duplicates.first().is_some_and(|first| {
+        let first = first.as_ref().ok();
+        first.is_some_and(Reply::is_success)
+    });
+    if has_waited && api.config.promises.in_flight == InFlight::Conflict {
+        return Err(Flaw::lesser(
+            "a duplicate waited for the first answer, and 409 is promised",
+            "a client that expects 409 at once holds a connection for as long as the work takes",
+            "answer 409 at once, or set promises.in_flight to waits",
+        ));
+    }
+    let got = match conflicts.first() {
+        Some(Some(seconds)) => format!("409, Retry-After: {seconds}"),
+        _ => "the first answer".to_owned(),
+    };
+    let sent = duplicates.len();
+    Ok(format!(
+        "{sent} duplicates in the {took_ms} ms of its work got {got}"
+    ))
 }
 
 pub(super) async fn lost_reply(api: &Api) -> Seen {
@@ -118,35 +169,41 @@ pub(super) async fn lost_reply(api: &Api) -> Seen {
         let proxy = Proxy::start(target, cut).await;
         let proxy = proxy.map_err(|error| Flaw::Unknown(format!("no proxy: {error}")))?;
         let ask = api.effect();
-        let tally = api.tally(&[&ask]).await?;
-        for _ in 0..2 {
-            if let Ok(reply) = api.attempt_through(&ask, proxy.address).await {
-                return Err(Flaw::Unknown(format!("the proxy let through {reply}")));
+        let retrying = async {
+            for _ in 0..2 {
+                if let Ok(reply) = api.attempt_through(&ask, proxy.address).await {
+                    return Err(Flaw::Unknown(format!("the proxy let through {reply}")));
+                }
             }
-        }
-        let answer = api.settle(&ask).await?;
-        if !answer.is_success() {
-            let what = format!("a retry after two lost replies got {answer}");
-            return Err(Flaw::Violated(what));
-        }
-        same(&answer, &api.send(&ask).await?)?;
-        tally.expect(1).await?;
+            let answer = api.settle(&ask).await?;
+            succeeded("a retry after two lost replies", &answer)?;
+            same(&answer, &api.send(&ask).await?)
+        };
+        api.with_effects(&ask, 1, retrying).await?;
     }
     Ok(format!("{} replies lost, one effect each", 2 * cuts.len()))
 }
 
 /// Writes to a connection of its own, and closes it a little later.
-async fn write_and_go(api: &Api, bytes: &[u8], stays: Duration) -> Result<(), Flaw> {
+async fn write_and_go(api: &Api, ask: &Ask, bytes: &[u8], stays: Duration) -> Result<(), Flaw> {
     let target = api.plain_address().await?;
+    let mut written = Ok(());
     let writing = async {
-        let mut connection = TcpStream::connect(target).await?;
-        connection.write_all(bytes).await?;
-        connection.flush().await?;
-        tokio::time::sleep(stays).await;
-        Ok(())
+        written = async {
+            let mut connection = TcpStream::connect(target).await?;
+            connection.write_all(bytes).await?;
+            connection.flush().await?;
+            tokio::time::sleep(stays).await;
+            Ok(())
+        }
+        .await;
+        Err(format!("the client went after {} bytes", bytes.len()))
     };
-    let written: std::io::Result<()> = writing.await;
-    written.map_err(|error| Flaw::Unknown(format!("the request can't be sent: {error}")))
+    // No reply was waited for.
+    let _ = api.history.record(ask, writing).await;
+    written.map_err(|error: std::io::Error| {
+        Flaw::Unknown(format!("the request can't be sent: {error}"))
+    })
 }
 
 pub(super) async fn cut_request(api: &Api) -> Seen {
@@ -156,15 +213,13 @@ pub(super) async fn cut_request(api: &Api) -> Seen {
     if length < 2 {
         return Err(Flaw::Unknown("[effect] has no body to cut".to_owned()));
     }
-    let tally = api.tally(&[&ask]).await?;
     let half = whole.get(..whole.len() - length / 2).unwrap_or(&whole);
-    write_and_go(api, half, Duration::ZERO).await?;
-    let answer = api.settle(&ask).await?;
-    if !answer.is_success() {
-        let what = format!("after half of it, the whole request got {answer}");
-        return Err(Flaw::Violated(what));
-    }
-    tally.expect(1).await?;
+    let sending = async {
+        write_and_go(api, &ask, half, Duration::ZERO).await?;
+        let answer = api.settle(&ask).await?;
+        succeeded("after half of it, the whole request", &answer)
+    };
+    api.with_effects(&ask, 1, sending).await?;
     Ok("no effect of the half, one of the whole".to_owned())
 }
 
@@ -173,19 +228,16 @@ pub(super) async fn disconnect(api: &Api) -> Seen {
     const STAY: [u64; 5] = [0, 1, 5, 20, 50];
     let ask = api.effect();
     let bytes = api.bytes(&ask)?;
-    let tally = api.tally(&[&ask]).await?;
-    for stays in STAY {
-        write_and_go(api, &bytes, Duration::from_millis(stays)).await?;
-    }
-    let clients = STAY.len();
-    let answer = api.settle(&ask).await?;
-    if !answer.is_success() {
-        let what = format!("after {clients} clients had gone, a retry got {answer}");
-        return Err(Flaw::Violated(what));
-    }
-    same(&answer, &api.send(&ask).await?)?;
-    tally.expect(1).await?;
-    Ok(format!("{clients} clients went, one effect"))
+    let sending = async {
+        for stays in STAY {
+            write_and_go(api, &ask, &bytes, Duration::from_millis(stays)).await?;
+        }
+        let answer = api.settle(&ask).await?;
+        succeeded("a retry of clients that had gone", &answer)?;
+        same(&answer, &api.send(&ask).await?)
+    };
+    api.with_effects(&ask, 1, sending).await?;
+    Ok(format!("{} clients went, one effect", STAY.len()))
 }
 
 pub(super) async fn expiry(api: &Api) -> Seen {
@@ -198,14 +250,22 @@ pub(super) async fn expiry(api: &Api) -> Seen {
         return Err(Flaw::Unknown(what));
     }
     let ask = api.effect();
-    let tally = api.tally(&[&ask]).await?;
-    api.executed(&ask).await?;
-    match expire {
-        Some(expire) => drop(api.executed(&api.ask(expire)).await?),
-        None => tokio::time::sleep(Duration::from_secs(seconds + 1)).await,
-    }
-    race(api, &ask).await?;
-    tally.expect(2).await?;
+    let sending = async {
+        api.executed(&ask).await?;
+        match expire {
+            Some(expire) => drop(api.executed(&api.ask(expire)).await?),
+            None => tokio::time::sleep(Duration::from_secs(seconds + 1)).await,
+        }
+        race(api, &ask).await
+    };
+    let seen = api.with_effects(&ask, 2, sending).await;
+    seen.map_err(|flaw| match flaw {
+        // The old outcome was replayed.
+        Flaw::Wrong(fault) if fault.cost == Some(LOST) => {
+            Flaw::violated(fault.seen).because(fault.why)
+        }
+        other => other,
+    })?;
     Ok("one effect before, one after".to_owned())
 }
 

@@ -1,6 +1,6 @@
 //! The header that carries the key.
 
-use super::{Flaw, Seen, refused, same};
+use super::{Flaw, PARSE, Seen, refused, same};
 use crate::api::{Api, Ask};
 
 pub(super) async fn required(api: &Api) -> Seen {
@@ -15,7 +15,11 @@ pub(super) async fn required(api: &Api) -> Seen {
     let reply = refused(api, &keyless).await?;
     match reply.status {
         400 => Ok("400, and no effect".to_owned()),
-        _ => Err(Flaw::Lesser(format!("refused, but not with 400: {reply}"))),
+        _ => Err(Flaw::lesser(
+            format!("refused, but not with 400: {reply}"),
+            "a client can't tell that the key is missing from another refusal",
+            PARSE,
+        )),
     }
 }
 
@@ -56,7 +60,7 @@ pub(super) async fn empty(api: &Api) -> Seen {
             let second = api.send(&another).await?;
             if second.is_same_outcome(&reply) || api.is_marked(&second) {
                 let what = "two requests with an empty key were taken for one".to_owned();
-                return Err(Flaw::Violated(what));
+                return Err(Flaw::violated(what));
             }
             return Ok("like a request without a key".to_owned());
         }
@@ -78,7 +82,7 @@ pub(super) async fn too_long(api: &Api) -> Seen {
     let reply = api.send(&longest).await?;
     if !reply.is_success() {
         let what = format!("a key of {length_max} characters got {reply}");
-        return Err(Flaw::Violated(what));
+        return Err(Flaw::violated(what));
     }
     let longer = Ask {
         keys: of_length(length_max + 1),
@@ -103,13 +107,14 @@ pub(super) async fn quoted(api: &Api) -> Seen {
         return Err(Flaw::Unknown(what.to_owned()));
     }
     let bare = api.effect();
-    let tally = api.tally(&[&bare]).await?;
-    let first = api.executed(&bare).await?;
     let quoted = Ask {
         keys: bare.keys.iter().map(|key| format!("\"{key}\"")).collect(),
         ..bare.clone()
     };
-    same(&first, &api.send(&quoted).await?)?;
-    tally.expect(1).await?;
+    let twice = async {
+        let first = api.executed(&bare).await?;
+        same(&first, &api.send(&quoted).await?)
+    };
+    api.with_effects(&bare, 1, twice).await?;
     Ok("one effect, one answer".to_owned())
 }

@@ -1,5 +1,6 @@
-//! The table of checks: for each, the rule, where it comes from, what a violation can cost, and how
-//! to mend it. The functions are in `key.rs`, `replay.rs` and `faults.rs`.
+//! The table of checks: for each, the rule, where it comes from, what breaking it can cost, and how
+//! to mend that. A flaw of another kind says its own cost. The functions are in `key.rs`, `replay.rs`
+//! and `faults.rs`.
 
 mod faults;
 mod key;
@@ -10,6 +11,7 @@ use serde::Serialize;
 
 use crate::{
     api::{Api, Ask, Reply},
+    history::{Attempt, interleaving, lines},
     storm,
 };
 
@@ -27,19 +29,76 @@ pub enum Severity {
 /// Why a check did not hold.
 #[derive(Debug)]
 pub(crate) enum Flaw {
-    /// The rule is broken.
-    Violated(String),
-    /// What matters holds, and a detail is not as promised: SHOULD at most.
-    Lesser(String),
+    Wrong(Fault),
     /// It can't be said, and why.
     Unknown(String),
 }
 
+/// What is wrong. Where it says nothing of its own, what the check says is true of it.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub(crate) seen: String,
+    /// Which requests led to it. Without it, those under the key that was used last.
+    pub(crate) why: Vec<String>,
+    pub(crate) severity: Option<Severity>,
+    pub(crate) cost: Option<&'static str>,
+    pub(crate) mend: Option<&'static str>,
+}
+
 impl Flaw {
-    pub(crate) fn seen(self) -> String {
-        match self {
-            Self::Violated(seen) | Self::Lesser(seen) | Self::Unknown(seen) => seen,
+    /// The rule is broken.
+    pub(crate) fn violated(seen: impl Into<String>) -> Self {
+        Self::Wrong(Fault {
+            seen: seen.into(),
+            why: Vec::new(),
+            severity: None,
+            cost: None,
+            mend: None,
+        })
+    }
+
+    /// What matters holds, and a detail is not as promised.
+    pub(crate) fn lesser(seen: impl Into<String>, cost: &'static str, mend: &'static str) -> Self {
+        Self::Wrong(Fault {
+            seen: seen.into(),
+            why: Vec::new(),
+            severity: Some(Severity::Should),
+            cost: Some(cost),
+            mend: Some(mend),
+        })
+    }
+
+    /// More effects than are right, or fewer than clients were told of.
+    pub(crate) fn miscounted(made: u64, right: u64, attempts: &[Attempt]) -> Self {
+        let flaw = Self::violated(format!("{made} effects, and {right} is right"));
+        if made > right {
+            let mut why = vec![interleaving(attempts)];
+            why.extend(lines(attempts));
+            flaw.costing(REPEATED).because(why)
+        } else {
+            flaw.costing(LOST)
+                .mended_by(ONE_TRANSACTION)
+                .because(lines(attempts))
         }
+    }
+
+    fn changed(mut self, change: impl FnOnce(&mut Fault)) -> Self {
+        if let Self::Wrong(fault) = &mut self {
+            change(fault);
+        }
+        self
+    }
+
+    pub(crate) fn costing(self, cost: &'static str) -> Self {
+        self.changed(|fault| fault.cost = Some(cost))
+    }
+
+    pub(crate) fn mended_by(self, mend: &'static str) -> Self {
+        self.changed(|fault| fault.mend = Some(mend))
+    }
+
+    pub(crate) fn because(self, why: Vec<String>) -> Self {
+        self.changed(|fault| fault.why = why)
     }
 }
 
@@ -58,18 +117,32 @@ pub struct Check {
     pub source: &'static str,
     /// How much it weighs.
     pub severity: Severity,
-    /// What a violation can cost.
-    pub cost: &'static str,
-    /// How to mend it.
-    pub mend: &'static str,
+    /// What breaking the rule can cost.
+    #[serde(skip)]
+    pub(crate) cost: &'static str,
+    /// How to keep the rule.
+    #[serde(skip)]
+    pub(crate) mend: &'static str,
     #[serde(skip)]
     pub(crate) run: fn(&Api) -> LocalBoxFuture<'_, Seen>,
 }
 
+const REPEATED: &str = "the effect happens again: a customer pays twice";
+const LOST: &str =
+    "a client was told of an effect that there isn't: goods are sent that nobody has paid";
+pub(crate) const ENDLESS: &str =
+    "the client never learns the outcome, and gives up, or has the effect again with a new key";
+pub(crate) const DIFFERS: &str = "the client takes an error, or another object, for the outcome";
+
 const ONE_TRANSACTION: &str = "commit the key's record, its reply and the effect in one transaction, in a task that a \
      disconnect can't cancel: crates/idempotency/examples/smallest.rs";
-const CLAIM: &str = "claim the key before the work with a unique index, INSERT … ON CONFLICT DO NOTHING, and never by \
-     looking first: crates/idempotency/src/claim.rs";
+const CLAIM: &str = "claim the key before the work, in its transaction, with a unique index: INSERT … ON CONFLICT DO \
+     NOTHING, and never by looking first: crates/idempotency/src/claim.rs";
+const LEASE: &str = "hold the claim for as long as its request works: in the transaction of the work, or by a lease that \
+     is renewed, and whose loss undoes the work: crates/idempotency/src/claim.rs";
+const SHARED: &str = "keep keys in the database of the effects, where every process and the next one finds them: \
+     crates/idempotency/migrations";
+const MARK: &str = "add Idempotent-Replayed: true to replays: crates/idempotency/src/http.rs";
 const PARSE: &str = "parse the header once, before everything else: crates/idempotency/src/key.rs";
 const FINGERPRINT: &str = "store a digest of the request with the key and compare it on every use: \
      crates/idempotency/src/fingerprint.rs";
@@ -80,7 +153,7 @@ const ACCOUNT: &str =
 
 /// Writes the table: severity, name (function), source, rule, cost and mend of each check.
 macro_rules! checks {
-    ($($severity:ident $name:ident ($function:path), $source:literal: $rule:literal; $cost:literal;
+    ($($severity:ident $name:ident ($function:path), $source:literal: $rule:literal; $cost:expr;
         $mend:expr;)*) => {
         /// All checks, in the order in which they run.
         pub const CHECKS: &[Check] = &[$(Check {
@@ -131,7 +204,7 @@ checks! {
     Should replay_marked (replay::marked), "ACP 6.3, Stripe":
         "a replay is marked, and the first reply is not";
         "support sees two replies and cannot tell whether there was one effect or two";
-        "add Idempotent-Replayed: true to replays: crates/idempotency/src/http.rs";
+        MARK;
     Must reuse_body (replay::reuse_body), "draft 2.2, 2.7, Stripe, ACP 6.4":
         "a key that was used for another body is refused and has no effect";
         "a client with a mistake in its keys takes another order's payment for its own";
@@ -171,15 +244,15 @@ checks! {
                   crates/idempotency/src/transaction.rs";
     Must racers (faults::racers), "draft 2.6, Stripe, ACP 6.4":
         "many requests at once with one key have one effect and one answer, without 5xx";
-        "a double click charges twice";
+        DIFFERS;
         CLAIM;
     Must in_flight (faults::in_flight), "draft 2.6, 2.7, Stripe, ACP 6.4":
-        "a duplicate of a slow request gets 409 with Retry-After, or the first answer";
-        "a client that times out early and retries has the effect twice";
-        "keep the claim for as long as its request runs: crates/idempotency/src/in_flight.rs";
+        "while a slow request works, and after it, each duplicate gets 409 or the first answer";
+        DIFFERS;
+        LEASE;
     Must lost_reply (faults::lost_reply), "draft 1, Stripe, ACP 6.3":
         "after lost replies, a retry gets a definite answer, and there is one effect";
-        "this is what keys are for: the retry of a timeout charges again, or never ends";
+        DIFFERS;
         ONE_TRANSACTION;
     Must cut_request (faults::cut_request), "draft 1, charge-once":
         "half of a request has no effect, and its key can still be used";
@@ -187,24 +260,24 @@ checks! {
         "read the whole body before the claim: src/http/request.rs";
     Must disconnect (faults::disconnect), "draft 1, charge-once":
         "clients that send and go leave one effect and a definite answer";
-        "a handler that is canceled between two steps has done one of them";
+        DIFFERS;
         ONE_TRANSACTION;
     Must second_replica (faults::second_replica), "charge-once":
         "two replicas know the same keys, also while requests race";
-        "keys that are kept in a process protect only those retries that meet it again";
-        CLAIM;
+        DIFFERS;
+        SHARED;
     Must expiry (faults::expiry), "draft 2.3, Stripe, ACP 6.6":
         "an expired key is new at once, and racers for it have one effect";
-        "a key that is dead but not yet removed answers 409 or 500, or two requests take it";
+        "a new request gets the outcome of an old one";
         "take an expired record over in the statement that claims: crates/idempotency/src/claim.rs";
     Must storm (storm::calm), "draft 2.6, charge-once":
         "many clients, keys, lost replies and reused keys: one effect and one answer per key";
-        "what goes wrong one time in a thousand happens every day";
+        DIFFERS;
         ONE_TRANSACTION;
     Must crash (storm::with_crashes), "charge-once":
         "killed and started again under load: one effect per key, nothing acknowledged is lost";
-        "keys that lived in memory are forgotten, and effects are not";
-        ONE_TRANSACTION;
+        DIFFERS;
+        SHARED;
     Must late_effects (faults::late_effects), "draft 2.6, charge-once":
         "no effect of an earlier check comes after its requests were answered";
         "a request that its client has given up does its work after the retry has done it";
@@ -229,19 +302,34 @@ async fn refused(api: &Api, ask: &Ask) -> Result<Reply, Flaw> {
     let tally = api.tally(&[ask]).await?;
     let reply = api.send(ask).await?;
     if !reply.is_refusal() {
-        return Err(Flaw::Violated(format!("it got {reply}")));
+        return Err(Flaw::violated(format!("it got {reply}")));
     }
     match tally.made(0).await?.and_then(|made| made.first().copied()) {
         None | Some(0) => Ok(reply),
-        Some(made) => Err(Flaw::Violated(format!("{made} effects, and {reply}"))),
+        Some(made) => {
+            let flaw = Flaw::violated(format!("{made} effects, and {reply}"));
+            Err(flaw.costing(DIFFERS).mended_by(ONE_TRANSACTION))
+        }
     }
 }
 
 /// Expects two replies to be one outcome.
-fn same(first: &Reply, retry: &Reply) -> Result<(), Flaw> {
+pub(crate) fn same(first: &Reply, retry: &Reply) -> Result<(), Flaw> {
     if first.is_same_outcome(retry) {
-        Ok(())
-    } else {
-        Err(Flaw::Violated(format!("first {first}, then {retry}")))
+        return Ok(());
     }
+    let flaw = Flaw::violated(format!("first {first}, then {retry}")).costing(DIFFERS);
+    Err(if first.status == retry.status {
+        flaw.mended_by(STORED_REPLY)
+    } else {
+        flaw
+    })
+}
+
+/// Expects the answer to a request that succeeds under a new key.
+fn succeeded(what: &str, answer: &Reply) -> Result<(), Flaw> {
+    if answer.is_success() {
+        return Ok(());
+    }
+    Err(Flaw::violated(format!("{what} got {answer}")).costing(DIFFERS))
 }

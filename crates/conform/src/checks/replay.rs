@@ -1,6 +1,6 @@
 //! What a retry gets, and what is a retry.
 
-use super::{Flaw, Seen, refused, same};
+use super::{Flaw, MARK, Seen, refused, same, succeeded};
 use crate::{
     api::{Api, Ask, Reply, given},
     config::{Difference, fill_from},
@@ -8,19 +8,20 @@ use crate::{
 
 pub(super) async fn equal(api: &Api) -> Seen {
     let ask = api.effect();
-    let tally = api.tally(&[&ask]).await?;
-    let first = api.executed(&ask).await?;
-    same(&first, &api.send(&ask).await?)?;
-    let mut seen = format!("{} and {} bytes, twice", first.status, first.body.len());
-    if let Some(change) = &api.config.change {
-        let mut changing = api.ask(change);
-        fill_from(&mut changing.template, &first.body);
-        api.executed(&changing).await?;
+    let twice = async {
+        let first = api.executed(&ask).await?;
         same(&first, &api.send(&ask).await?)?;
-        seen.push_str(", also after [change]");
-    }
-    tally.expect(1).await?;
-    Ok(seen)
+        let mut seen = format!("{} and {} bytes, twice", first.status, first.body.len());
+        if let Some(change) = &api.config.change {
+            let mut changing = api.ask(change);
+            fill_from(&mut changing.template, &first.body);
+            api.executed(&changing).await?;
+            same(&first, &api.send(&ask).await?)?;
+            seen.push_str(", also after [change]");
+        }
+        Ok(seen)
+    };
+    api.with_effects(&ask, 1, twice).await
 }
 
 /// Headers about a delivery or a connection, not about the outcome.
@@ -55,7 +56,7 @@ pub(super) async fn headers(api: &Api) -> Seen {
     if first == retry {
         return Ok(format!("{} headers, twice", first.len()));
     }
-    Err(Flaw::Violated(format!(
+    Err(Flaw::violated(format!(
         "only in the first reply: [{}]; only in the retry's: [{}]",
         differing(&first, &retry),
         differing(&retry, &first)
@@ -89,10 +90,10 @@ pub(super) async fn marked(api: &Api) -> Seen {
     )?;
     let ask = api.effect();
     if api.is_marked(&api.executed(&ask).await?) {
-        return Err(Flaw::Violated(format!("{name}: true on the first reply")));
+        return Err(Flaw::violated(format!("{name}: true on the first reply")));
     }
     if !api.is_marked(&api.send(&ask).await?) {
-        return Err(Flaw::Violated(format!("no {name}: true on a replay")));
+        return Err(Flaw::violated(format!("no {name}: true on a replay")));
     }
     Ok(format!("{name}: true on the replay only"))
 }
@@ -107,8 +108,11 @@ pub(super) async fn reuse_body(api: &Api) -> Seen {
     if promised.contains(&reply.status) {
         Ok(format!("{}, and no effect", reply.status))
     } else {
-        let what = format!("refused, but {promised:?} is promised: {reply}");
-        Err(Flaw::Lesser(what))
+        Err(Flaw::lesser(
+            format!("refused, but {promised:?} is promised: {reply}"),
+            "a client that knows the promised status takes the refusal for another one",
+            "answer with the promised status, or change promises.reuse",
+        ))
     }
 }
 
@@ -162,7 +166,7 @@ async fn judge(api: &Api, promised: Difference, first: &Reply, differing: &Ask) 
         Ok(format!("as promised: {}", reply.status))
     } else {
         let what = format!("{promised:?} is promised, and it got {reply}");
-        Err(Flaw::Violated(what))
+        Err(Flaw::violated(what))
     }
 }
 
@@ -174,30 +178,30 @@ pub(super) async fn two_accounts(api: &Api) -> Seen {
         credential: other.clone(),
         ..ask
     };
-    let tally = api.tally(&[&of_other]).await?;
-    let reply = api.send(&of_other).await?;
-    if api.is_marked(&reply) {
-        let what = format!("the other account got a replay: {reply}");
-        return Err(Flaw::Violated(what));
-    }
-    if !reply.is_success() {
-        return Err(Flaw::Violated(format!("the other account got {reply}")));
-    }
-    tally.expect(1).await?;
+    let sending = async {
+        let reply = api.send(&of_other).await?;
+        if api.is_marked(&reply) {
+            let what = format!("the other account got a replay: {reply}");
+            return Err(Flaw::violated(what));
+        }
+        succeeded("the other account", &reply)
+    };
+    api.with_effects(&of_other, 1, sending).await?;
     Ok("an effect of its own".to_owned())
 }
 
 pub(super) async fn rotated_credential(api: &Api) -> Seen {
     let rotated = given(api.config.accounts.rotated.as_ref(), "accounts.rotated")?;
     let ask = api.effect();
-    let tally = api.tally(&[&ask]).await?;
-    let first = api.executed(&ask).await?;
     let with_rotated = Ask {
         credential: rotated.clone(),
         ..ask.clone()
     };
-    same(&first, &api.send(&with_rotated).await?)?;
-    tally.expect(1).await?;
+    let twice = async {
+        let first = api.executed(&ask).await?;
+        same(&first, &api.send(&with_rotated).await?)
+    };
+    api.with_effects(&ask, 1, twice).await?;
     Ok("the first answer, and one effect".to_owned())
 }
 
@@ -215,8 +219,11 @@ pub(super) async fn refusal_stored(api: &Api) -> Seen {
     let retry = api.send(&ask).await?;
     same(&first, &retry)?;
     if api.config.promises.replay_header.is_some() && !api.is_marked(&retry) {
-        let what = format!("the same answer, but not marked as a replay: {retry}");
-        return Err(Flaw::Lesser(what));
+        return Err(Flaw::lesser(
+            format!("the same answer, but not marked as a replay: {retry}"),
+            "support can't tell the replay of a refusal from another refusal",
+            MARK,
+        ));
     }
     Ok(format!("{}, twice", first.status))
 }
@@ -224,23 +231,24 @@ pub(super) async fn refusal_stored(api: &Api) -> Seen {
 pub(super) async fn refusal_before_key(api: &Api) -> Seen {
     let wrong = given(api.config.accounts.wrong.as_ref(), "accounts.wrong")?;
     let ask = api.effect();
-    let tally = api.tally(&[&ask]).await?;
     let with_wrong = Ask {
         credential: wrong.clone(),
         ..ask.clone()
     };
-    let refusal = api.send(&with_wrong).await?;
-    if !matches!(refusal.status, 401 | 403) {
-        let what = format!("accounts.wrong is not refused with 401 or 403: {refusal}");
-        return Err(Flaw::Unknown(what));
-    }
-    let reply = api.send(&ask).await?;
-    if !reply.is_success() || api.is_marked(&reply) {
-        let what = format!("after {}, the right request got {reply}", refusal.status);
-        return Err(Flaw::Violated(what));
-    }
-    tally.expect(1).await?;
-    Ok(format!("{}, then {}", refusal.status, reply.status))
+    let twice = async {
+        let refusal = api.send(&with_wrong).await?;
+        if !matches!(refusal.status, 401 | 403) {
+            let what = format!("accounts.wrong is not refused with 401 or 403: {refusal}");
+            return Err(Flaw::Unknown(what));
+        }
+        let reply = api.send(&ask).await?;
+        if !reply.is_success() || api.is_marked(&reply) {
+            let what = format!("after {}, the right request got {reply}", refusal.status);
+            return Err(Flaw::violated(what));
+        }
+        Ok(format!("{}, then {}", refusal.status, reply.status))
+    };
+    api.with_effects(&ask, 1, twice).await
 }
 
 pub(super) async fn server_error(api: &Api) -> Seen {
@@ -249,17 +257,18 @@ pub(super) async fn server_error(api: &Api) -> Seen {
         return Err(Flaw::Unknown(what.to_owned()));
     }
     let ask = api.ask(given(api.config.server_error.as_ref(), "[server_error]")?);
-    let tally = api.tally(&[&ask]).await?;
-    let first = api.send(&ask).await?;
-    if first.status < 500 {
-        let what = format!("[server_error] does not fail with 5xx: {first}");
-        return Err(Flaw::Unknown(what));
-    }
-    let retry = api.settle(&ask).await?;
-    if !retry.is_success() {
-        let what = format!("first {first}, and the retry got {retry}");
-        return Err(Flaw::Violated(what));
-    }
-    tally.expect(1).await?;
-    Ok(format!("{}, then {}", first.status, retry.status))
+    let twice = async {
+        let first = api.send(&ask).await?;
+        if first.status < 500 {
+            let what = format!("[server_error] does not fail with 5xx: {first}");
+            return Err(Flaw::Unknown(what));
+        }
+        let retry = api.settle(&ask).await?;
+        if !retry.is_success() {
+            let what = format!("first {first}, and the retry got {retry}");
+            return Err(Flaw::violated(what));
+        }
+        Ok(format!("{}, then {}", first.status, retry.status))
+    };
+    api.with_effects(&ask, 1, twice).await
 }

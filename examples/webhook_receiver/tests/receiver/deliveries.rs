@@ -3,7 +3,7 @@
 use example_test_support::eventually;
 use sqlx::{Connection, PgConnection};
 
-use crate::support::{Receiver, charge_succeeded};
+use crate::support::{Receiver, charge, charge_event, charge_succeeded};
 
 /// How many sessions of this database wait for a lock of this kind.
 async fn waiting_for(connection: &mut PgConnection, kind: &str) -> i64 {
@@ -119,6 +119,28 @@ async fn after_a_failed_effect_the_event_is_unknown_and_a_redelivery_has_the_eff
         .await;
     assert_eq!(receiver.deliver(&charge_succeeded("evt_1")).await, 200);
     assert_eq!(receiver.effects().await, (1, 2000));
+}
+
+#[tokio::test]
+async fn two_deliveries_about_one_charge_look_at_it_in_turn_and_the_newer_look_stays() {
+    let receiver = lasting_receiver().await;
+    let charges = &receiver.charges;
+    let deliver = |body: String| tokio::spawn(async move { receiver.deliver(&body).await });
+    charges.held.send_replace(true);
+    let first = deliver(charge_succeeded("evt_1"));
+    let mut looks = charges.looks.subscribe();
+    looks.wait_for(|looks| *looks == 1).await.unwrap();
+    charges.refunded.send_replace(500);
+    let second = deliver(charge_event("evt_2", "charge.refunded"));
+    eventually("the second delivery waits for the first one", || async {
+        let mut connection = receiver.pool.acquire().await.unwrap();
+        waiting_for(&mut connection, "transactionid").await == 1
+    })
+    .await;
+    assert_eq!(*looks.borrow(), 1);
+    charges.held.send_replace(false);
+    assert_eq!((first.await.unwrap(), second.await.unwrap()), (200, 200));
+    assert_eq!(charge(&receiver.pool).await, (2000, 500));
 }
 
 #[tokio::test]

@@ -16,7 +16,9 @@ use example_test_support::{empty_database, eventually, http_client};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::support::{effects, serve};
+use webhook_receiver::Api;
+
+use crate::support::{SECRET, charge, deliver, effects, now, serve, signature};
 
 const API_KEY: &str = "sk_test_of_the_receiver";
 
@@ -58,6 +60,45 @@ async fn create(http: &reqwest::Client, url: String, key: &str, body: &Value) ->
     response.json().await.unwrap()
 }
 
+/// Charges 20.00 USD; returns the charge's id.
+async fn create_charge(http: &reqwest::Client, service: &str) -> String {
+    let charge = json!({"amount": 2000, "currency": "usd", "source": "tok_visa"});
+    let made = create(http, format!("{service}/charges"), "charge-1", &charge).await;
+    made["id"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn events_that_arrive_in_the_reverse_order_leave_the_charge_as_it_is() {
+    let service = start_service().await;
+    let http = http_client();
+    let refunded = create_charge(&http, &service).await;
+    let refunds = format!("{service}/refunds");
+    let refund = json!({"charge": refunded, "amount": 500});
+    create(&http, refunds, "refund-1", &refund).await;
+    // The newest first.
+    let request = http.get(format!("{service}/events")).bearer_auth(API_KEY);
+    let events: Value = request.send().await.unwrap().json().await.unwrap();
+    let events: Vec<_> = events["data"].as_array().unwrap().iter().collect();
+    assert_eq!(events.last().unwrap()["type"], "charge.succeeded");
+
+    let pool = webhook_receiver::connect(&empty_database().await)
+        .await
+        .unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let api = Api::new(service, API_KEY.to_owned()).unwrap();
+    serve(
+        listener,
+        webhook_receiver::app(pool.clone(), SECRET.to_owned(), api),
+    );
+    for event in events {
+        let body = event.to_string();
+        let signed = signature(SECRET, now(), &body);
+        assert_eq!(deliver(&http, address, &signed, &body).await, 200);
+    }
+    assert_eq!(charge(&pool).await, (2000, 500));
+}
+
 #[tokio::test]
 async fn a_charge_is_counted_once_though_the_first_receipts_of_its_event_are_lost() {
     let service = start_service().await;
@@ -88,11 +129,11 @@ async fn a_charge_is_counted_once_though_the_first_receipts_of_its_event_are_los
             }
         }
     });
-    let app = webhook_receiver::app(pool.clone(), secret).layer(lose_receipts);
+    let api = Api::new(service.clone(), API_KEY.to_owned()).unwrap();
+    let app = webhook_receiver::app(pool.clone(), secret, api).layer(lose_receipts);
     serve(listener, app);
 
-    let charge = json!({"amount": 2000, "currency": "usd", "source": "tok_visa"});
-    create(&http, format!("{service}/charges"), "charge-1", &charge).await;
+    create_charge(&http, &service).await;
 
     let id = endpoint["id"].as_str().unwrap();
     let path = format!("{service}/webhook_endpoints/{id}/deliveries");
