@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use uuid::Uuid;
 
 use crate::{
-    Failure, Observer, ROW_LOCK_WAIT,
+    Failure, Observer, ROW_LOCK_WAIT, SchemaName,
     admit::{Admit, Everyone, Held},
     observer::Unobserved,
 };
@@ -45,16 +45,25 @@ impl Default for SessionLimits {
     }
 }
 
-/// Pins what the promise rests on against the defaults of a role, a database or a server: a commit
-/// is on disk when it is acknowledged, a new statement sees what has been committed, and no wait is
-/// endless.
-pub fn pin_session(options: PgConnectOptions, limits: SessionLimits) -> PgConnectOptions {
+/// Pins what the promise rests on against the defaults of a role, a database or a server: the
+/// records are those of `schema`, a commit is on disk when it is acknowledged, a new statement sees
+/// what has been committed, and no wait is endless.
+pub fn pin_session(
+    options: PgConnectOptions,
+    schema: &SchemaName,
+    limits: SessionLimits,
+) -> PgConnectOptions {
+    schema.pin(pin_settings(options, limits))
+}
+
+/// What [`pin_session`] does, but for the schema, which a first connection looks for.
+pub fn pin_settings(options: PgConnectOptions, limits: SessionLimits) -> PgConnectOptions {
     // Transactions of requests set it themselves.
     let options = options.options([("client_min_messages", "warning")]);
     options.options(pinned_settings(limits))
 }
 
-/// What [`pin_session`] asks for: names of settings and their values, times in milliseconds.
+/// What [`pin_settings`] asks for: names of settings and their values, times in milliseconds.
 pub fn pinned_settings(limits: SessionLimits) -> [(&'static str, String); 6] {
     let milliseconds = |duration: Duration| duration.as_millis().to_string();
     [

@@ -25,6 +25,7 @@ mod migrations;
 mod observer;
 mod reply;
 mod request;
+mod schema;
 mod sqlstate;
 mod trace;
 mod transaction;
@@ -70,10 +71,11 @@ pub use acknowledged::acknowledged;
 pub use claim::{CLAIM_WAIT, ROW_LOCK_WAIT};
 pub use connection::{
     BEGIN_DURABLE, Connections, GuardedConnection, NO_ACCOUNT, SessionLimits, pin_session,
-    pinned_settings,
+    pin_settings, pinned_settings,
 };
 pub use fingerprint::{Fingerprint, FingerprintInput, Parameters, UnknownVersion};
 pub use observer::Observer;
+pub use schema::{SchemaError, SchemaName};
 pub use trace::TRACE_TARGET;
 
 #[cfg(feature = "admission")]
@@ -135,7 +137,7 @@ pub struct Idempotency {
 
 impl Idempotency {
     /// `pool` is a [`PgPool`](sqlx::PgPool) whose sessions have `READ COMMITTED` as the default
-    /// isolation level and `synchronous_commit = on`: see [`pin_session`]. For an [`Observer`], or
+    /// isolation level, `synchronous_commit = on`, and the schema of the tables: see [`pin_session`]. For an [`Observer`], or
     /// an add-on that admits requests, it is [`Connections`]. Fails on a retention that Postgres
     /// can't represent.
     ///

@@ -7,8 +7,10 @@ use std::sync::LazyLock;
 
 use sqlx::{
     PgConnection,
-    migrate::{MigrateError, Migrator},
+    migrate::{Migrate, MigrateError, Migrator},
 };
+
+use crate::SchemaName;
 
 /// Where applied migrations are counted; `sqlx.toml` says the same to sqlx's command line.
 pub const MIGRATIONS_TABLE: &str = "idempotency_migrations";
@@ -30,8 +32,16 @@ pub static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
     migrator
 });
 
-/// Creates what is missing of the tables. Replicas that start together take turns, by sqlx's
-/// advisory lock.
-pub async fn migrate(connection: &mut PgConnection) -> Result<(), MigrateError> {
-    MIGRATIONS.run(connection).await
+/// Creates what is missing of the tables: in the schema that has them, or else in the current one.
+/// That schema is then the only one of the session, where the application can make its own tables,
+/// and [`pin_session`](crate::pin_session) makes it the only one of others. Replicas that start
+/// together take turns, by sqlx's advisory lock.
+pub async fn migrate(connection: &mut PgConnection) -> Result<SchemaName, MigrateError> {
+    // Two replicas with different defaults could otherwise both find no tables.
+    connection.lock().await?;
+    let found = SchemaName::find(connection, MIGRATIONS_TABLE).await;
+    let schema = found.map_err(|error| MigrateError::Source(error.into()))?;
+    MIGRATIONS.run(&mut *connection).await?;
+    connection.unlock().await?;
+    Ok(schema)
 }
