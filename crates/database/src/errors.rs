@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use charge_once_idempotency::{Failure, SchemaError};
+use charge_once_idempotency::Failure;
+
+use super::SchemaError;
 
 /// Why the database can't be used at the start. Messages are for the person who starts it.
 #[derive(Debug, thiserror::Error)]

@@ -4,11 +4,10 @@
 //! find what was created at a time by the ids, so clocks that are far apart would hide objects from
 //! them.
 
-use charge_once_idempotency::{SchemaError, SchemaName};
 use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::PgConnection;
 
-use super::{Schema, first_table};
+use super::{Schema, SchemaError, SchemaName, first_table};
 
 /// Why this replica can't serve from its database, in words that a probe may be answered with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

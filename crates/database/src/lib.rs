@@ -7,13 +7,14 @@ mod look;
 pub mod migrations;
 mod pooler;
 mod readiness;
+mod schema;
 pub mod shards;
 
 use std::{io::ErrorKind, pin::Pin, str::FromStr, sync::Arc, time::Duration};
 
 use charge_once_idempotency::{
     self as idempotency, Admission, AdmissionObserver, BEGIN_DURABLE, Connections,
-    InProgressLimits, NO_ACCOUNT, SchemaName, SessionLimits, acknowledged,
+    InProgressLimits, NO_ACCOUNT, SessionLimits, acknowledged,
 };
 pub use sqlx::PgConnection;
 use sqlx::{
@@ -30,7 +31,9 @@ pub use self::{
     look::{LookTimedOut, look, look_limit},
     migrations::{Baseline, MigrationSet},
     readiness::Readiness,
+    schema::SchemaError,
 };
+use schema::SchemaName;
 
 /// What a database must have, in the order in which it is applied.
 pub type Schema = &'static [MigrationSet];
@@ -457,9 +460,10 @@ fn is_restarting(error: &sqlx::Error) -> bool {
 
 /// Pins what the promise rests on, but for the schema, and this program's name and time zone.
 fn pin_settings(options: PgConnectOptions, limits: SessionLimits) -> PgConnectOptions {
-    idempotency::pin_settings(options, limits)
+    options
+        .options(idempotency::pinned_settings(limits))
+        .options([("client_min_messages", "warning"), ("TimeZone", "UTC")])
         .application_name("charge-once")
-        .options([("TimeZone", "UTC")])
 }
 
 /// Bounds a check of a start: the network may break at any moment, and says nothing then.

@@ -9,11 +9,11 @@
 
 use std::collections::HashMap;
 
-use charge_once_idempotency::{self as idempotency, SchemaName, SessionLimits};
+use charge_once_idempotency::{self as idempotency, SessionLimits};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, postgres::PgConnectOptions};
 use uuid::Uuid;
 
-use super::{StartError, is_restarting};
+use super::{SchemaName, StartError, is_restarting};
 
 /// Connections that hold a transaction open meanwhile. A pooler that takes sessions in turn could
 /// give one of them another session than the one that was marked, and the second none but that one.

@@ -1,7 +1,6 @@
 //! Who may begin, who may wait, and who gets a connection: the seam for an add-on.
 //!
-//! Promise: at most once does not depend on it. Whatever it decides changes when a request runs,
-//! and never how often.
+//! Promise: at most once does not depend on it. It decides when a request runs, never how often.
 
 use std::{fmt, future::Future, pin::Pin};
 
@@ -27,8 +26,7 @@ pub(crate) trait Admit: fmt::Debug + Send + Sync {
         Ok(Box::new(()))
     }
 
-    /// Whether one more duplicate may wait for the work of another request. Each waits for its
-    /// claim.
+    /// Whether one more duplicate may wait for another request's work. Each waits for its claim.
     fn follow(&self, account: Uuid) -> Option<Held> {
         let _ = account;
         Some(Box::new(()))

@@ -39,23 +39,14 @@ pub static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
 pub async fn migrate(connection: &mut PgConnection) -> Result<String, MigrateError> {
     // Two replicas with different defaults could otherwise both find none.
     connection.lock().await?;
-    let found: Vec<String> = sqlx::query_scalar(
-        "SELECT quote_ident(nspname)
-           FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
-          WHERE relname = $1 AND relkind = 'r' AND relpersistence <> 't'
-          ORDER BY nspname",
-    )
-    .bind(MIGRATIONS_TABLE)
-    .fetch_all(&mut *connection)
-    .await?;
-    if found.len() > 1 {
-        let told = format!("several schemas have the table: {}", found.join(", "));
-        return Err(MigrateError::Source(told.into()));
-    }
-    let pin =
-        "SELECT set_config('search_path', coalesce($1, quote_ident(current_schema())), false)";
-    let pin = sqlx::query_scalar(pin).bind(found.first());
-    let schema = pin.fetch_one(&mut *connection).await?;
+    // Two names without a comma are no list, and the error shows both.
+    let find = "SELECT set_config('search_path', coalesce(
+             (SELECT string_agg(quote_ident(nspname), ' and also ')
+                FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+               WHERE relname = $1 AND relkind = 'r' AND relpersistence <> 't'),
+             quote_ident(current_schema())), false)";
+    let find = sqlx::query_scalar(find).bind(MIGRATIONS_TABLE);
+    let schema = find.fetch_one(&mut *connection).await?;
     MIGRATIONS.run(&mut *connection).await?;
     connection.unlock().await?;
     Ok(schema)

@@ -10,7 +10,7 @@ use sqlx::{PgConnection, postgres::PgConnectOptions};
 
 /// A schema of PostgreSQL, as `search_path` names it: quoted where the name needs that.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SchemaName(String);
+pub(super) struct SchemaName(String);
 
 /// Why the tables have no schema that a session could be pinned to.
 #[derive(Debug, thiserror::Error)]
@@ -101,7 +101,10 @@ impl SchemaName {
     /// one of the session. It must be among those that the connection asks for, if it asks for any.
     ///
     /// Processes that make `table` take turns from before this until they have made it.
-    pub async fn find(connection: &mut PgConnection, table: &str) -> Result<Self, SchemaError> {
+    pub(super) async fn find(
+        connection: &mut PgConnection,
+        table: &str,
+    ) -> Result<Self, SchemaError> {
         let seen = look(connection, table).await?;
         let found = match &*seen.having {
             [] => seen.current.ok_or(SchemaError::NoneSelected {
@@ -128,7 +131,7 @@ impl SchemaName {
     }
 
     /// Fails where another schema than the session's current one has `table`.
-    pub async fn ensure_only_current(
+    pub(super) async fn ensure_only_current(
         connection: &mut PgConnection,
         table: &str,
     ) -> Result<(), SchemaError> {
@@ -146,7 +149,10 @@ impl SchemaName {
 
     /// Whether it is the session's current one. It is not where a connection pooler dropped what
     /// [`SchemaName::pin`] asks for.
-    pub async fn is_current(&self, connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    pub(super) async fn is_current(
+        &self,
+        connection: &mut PgConnection,
+    ) -> Result<bool, sqlx::Error> {
         let current: Option<String> = sqlx::query_scalar("SELECT quote_ident(current_schema())")
             .fetch_one(connection)
             .await?;
@@ -154,13 +160,13 @@ impl SchemaName {
     }
 
     /// Makes it the only schema of each session, whatever the defaults are and `options` say.
-    pub fn pin(&self, options: PgConnectOptions) -> PgConnectOptions {
+    pub(super) fn pin(&self, options: PgConnectOptions) -> PgConnectOptions {
         // The last one counts.
         options.options([("search_path", &self.0)])
     }
 
     /// As `search_path` names it.
-    pub fn as_str(&self) -> &str {
+    pub(super) fn as_str(&self) -> &str {
         &self.0
     }
 }
