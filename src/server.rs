@@ -242,8 +242,8 @@ impl Process {
         let deadline = config.timeouts.database_deadline;
         let supervisor = &self.supervisor;
         for site in self.sites.iter_mut().filter(|_| config.console) {
-            let options = site.app.database.options().clone();
-            let (log, writing) = request_log::start(options, deadline, |worker| {
+            let pool = site.app.database.pool().clone();
+            let (log, writing) = request_log::start(pool, deadline, |worker| {
                 supervisor.spawn("request_log", move || worker.clone().run())
             });
             site.app.request_log = Some(log);
@@ -632,8 +632,8 @@ fn deliver(
     supervisor: &Supervisor,
     config: &Config,
 ) -> Result<JoinHandle<()>, TlsError> {
-    let connect = app.database.options().clone();
-    let worker = Worker::new(connect, worker_settings(config), body)?
+    let pool = app.database.pool().clone();
+    let worker = Worker::new(pool, worker_settings(config), body)?
         .observed_by(Arc::new(metrics.clone()))
         .woken_by(Arc::clone(&app.wake_webhooks));
     let (database, stopping) = (app.database.clone(), app.stopping.clone());

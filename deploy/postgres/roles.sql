@@ -16,6 +16,9 @@
 -- columns that are named here. Run it before the first migration, or else hand over what another role has
 -- made: REASSIGN OWNED BY that_role TO charge_once_migrator.
 --
+-- The rights are those of one schema: where the tables are, or else where this session would make them, which is
+-- `public` unless the URL or a default of your role says otherwise.
+--
 -- Passwords come from the environment, and are left alone where a variable is unset.
 \getenv migrator_password CHARGE_ONCE_MIGRATOR_PASSWORD
 \getenv app_password CHARGE_ONCE_APP_PASSWORD
@@ -50,22 +53,28 @@ SELECT format('REVOKE ALL ON DATABASE %I FROM PUBLIC', current_database()),
        format('GRANT CONNECT ON DATABASE %I TO charge_once_migrator, charge_once_app,
                charge_once_sweeper, charge_once_reader', current_database())
 \gexec
-REVOKE ALL ON SCHEMA public FROM PUBLIC;
-GRANT USAGE, CREATE ON SCHEMA public TO charge_once_migrator;
-GRANT USAGE ON SCHEMA public TO charge_once_app, charge_once_sweeper, charge_once_reader;
+-- As an identifier, quoted if need be. Tables in two schemas end this with an error.
+SELECT coalesce((SELECT relnamespace::regnamespace::text
+                   FROM pg_class
+                  WHERE relname = 'idempotency_migrations' AND relkind IN ('r', 'p') AND relpersistence <> 't'),
+                quote_ident(current_schema())) AS schema
+\gset
+REVOKE ALL ON SCHEMA :schema FROM PUBLIC;
+GRANT USAGE, CREATE ON SCHEMA :schema TO charge_once_migrator;
+GRANT USAGE ON SCHEMA :schema TO charge_once_app, charge_once_sweeper, charge_once_reader;
 
 -- To set the default rights of a role takes membership in it, which a superuser needs not.
 SELECT 'GRANT charge_once_migrator TO CURRENT_USER'
  WHERE NOT pg_has_role(current_user, 'charge_once_migrator', 'MEMBER')
 \gexec
-ALTER DEFAULT PRIVILEGES FOR ROLE charge_once_migrator IN SCHEMA public
+ALTER DEFAULT PRIVILEGES FOR ROLE charge_once_migrator IN SCHEMA :schema
     REVOKE ALL ON TABLES FROM charge_once_app, charge_once_sweeper, charge_once_reader;
 -- A server works with the tables of a later migration before this file is run again.
-ALTER DEFAULT PRIVILEGES FOR ROLE charge_once_migrator IN SCHEMA public
+ALTER DEFAULT PRIVILEGES FOR ROLE charge_once_migrator IN SCHEMA :schema
     GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO charge_once_app;
 
 -- This takes the rights to single columns, too.
-REVOKE ALL ON ALL TABLES IN SCHEMA public FROM charge_once_app, charge_once_sweeper, charge_once_reader;
+REVOKE ALL ON ALL TABLES IN SCHEMA :schema FROM charge_once_app, charge_once_sweeper, charge_once_reader;
 
 -- A right without columns is one to the whole table. `but` is for all columns but these. To lock a row
 -- takes the right to update one column of it: where a role only locks and deletes, that is one that decides
@@ -124,7 +133,7 @@ SELECT format('GRANT %s%s ON %s TO charge_once_%s', verb,
               ' (' || string_agg(quote_ident(attname), ', ') || ')', relation, role)
   FROM rights
  CROSS JOIN unnest(tables::text[]) AS name
- CROSS JOIN to_regclass('public.' || name) AS relation
+ CROSS JOIN to_regclass(:'schema' || '.' || name) AS relation
   LEFT JOIN pg_attribute
     ON attrelid = relation AND NOT attisdropped
    AND (attname = ANY (columns::text[]) OR attnum > 0 AND attname <> ALL (but::text[]))

@@ -13,8 +13,8 @@ use sqlx::{
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    CLOCKS_APART_MAX, Settings, StartError, WhenRefused, first_connection, fitness, pin_session,
-    pooler,
+    CLOCKS_APART_MAX, Settings, StartError, WhenRefused, find_schema, first_connection, fitness,
+    pin_settings, pooler,
 };
 
 /// The oldest PostgreSQL that is supported, as it numbers itself.
@@ -66,7 +66,7 @@ pub async fn checklist(
     let own = PgConnectOptions::from_str(url).map_err(StartError::Url)?;
     let limit = when_refused.limit();
     let until = Instant::now() + limit;
-    let options = pin_session(own.clone(), settings.session_limits());
+    let options = pin_settings(own.clone(), settings.session_limits());
     let connection = first_connection(&options, when_refused, until, limit).await?;
     let mut list = Checklist {
         connection,
@@ -192,7 +192,37 @@ impl Checklist {
             });
             self.line(setting, found, Verdict::Advice, advice);
         }
+        let looked = self.search_path(&mut others).await;
         let _ = others.close().await;
+        looked
+    }
+
+    /// Which schema has the tables, whether sessions are pinned to it, and whether others of the
+    /// role have it.
+    async fn search_path(&mut self, others: &mut PgConnection) -> Result<(), sqlx::Error> {
+        let setting = "search_path";
+        let (connection, options) = (&mut self.connection, &self.options);
+        let broken = match find_schema(connection, options, self.settings.schema).await {
+            Ok(schema) => {
+                match pooler::ensure_pinned_to(&schema, &schema.pin(options.clone())).await {
+                    Ok(()) => {
+                        let advice = (!schema.is_current(others).await?).then(|| {
+                        let set = pooler::set_schema_for_the_role(options, &schema);
+                        format!("other sessions of this role, such as those of psql, have another schema: {set}")
+                    });
+                        self.line(setting, schema.as_str(), Verdict::Advice, advice);
+                        return Ok(());
+                    }
+                    Err(broken) => broken,
+                }
+            }
+            Err(broken) => broken,
+        };
+        if let StartError::Unreachable(error) = broken {
+            return Err(error);
+        }
+        let found = fitness::current_setting(&mut self.connection, setting).await?;
+        self.line(setting, found, Verdict::NotOk, Some(told(broken)));
         Ok(())
     }
 

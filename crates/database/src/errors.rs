@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use charge_once_idempotency::Failure;
 
+use super::SchemaError;
+
 /// Why the database can't be used at the start. Messages are for the person who starts it.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -48,6 +50,18 @@ pub enum StartError {
         /// Statements that do.
         remedy: String,
     },
+    /// A pooler that drops where the tables are to be made.
+    #[error(
+        "a connection pooler in front of the database drops the search_path of DATABASE_URL. Take it out of the \
+         URL, and set it for the role: ALTER ROLE {role} SET search_path = …;"
+    )]
+    SearchPathDropped {
+        /// The role, quoted.
+        role: String,
+    },
+    /// A second set of tables, or one that would be made.
+    #[error("{0}")]
+    Tables(#[source] SchemaError),
     /// A server that can lose what it acknowledged.
     #[error(
         "the database has {setting}={found}, but charge-once needs {setting}=on: otherwise a crash could \
@@ -138,6 +152,18 @@ pub enum StartError {
     /// Not migrated, and not allowed to.
     #[error("the schema is not current: run `charge-once migrate`, or set MIGRATE_ON_START=true")]
     SchemaNotCurrent,
+}
+
+impl From<SchemaError> for StartError {
+    fn from(error: SchemaError) -> Self {
+        match error {
+            SchemaError::Database(error) => Self::Unreachable(error),
+            SchemaError::Several { .. }
+            | SchemaError::Elsewhere { .. }
+            | SchemaError::NoneSelected { .. }
+            | SchemaError::NotUsable { .. } => Self::Tables(error),
+        }
+    }
 }
 
 impl StartError {

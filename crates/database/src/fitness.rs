@@ -7,7 +7,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::PgConnection;
 
-use super::Schema;
+use super::{Schema, SchemaError, SchemaName, first_table};
 
 /// Why this replica can't serve from its database, in words that a probe may be answered with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -26,6 +26,9 @@ pub enum Unfit {
     /// A migration of this build is missing.
     #[error("The database schema is not current.")]
     SchemaNotCurrent,
+    /// The tables are in two schemas, or not in the one where the start found them.
+    #[error("The database has the tables in another schema than this replica's.")]
+    AnotherSchema,
     /// This machine's clock and the database's are further apart than [`CLOCKS_APART_MAX`].
     #[error("This machine's clock and the database's are too far apart.")]
     ClocksApart,
@@ -33,6 +36,33 @@ pub enum Unfit {
     /// passed the checks of a start.
     #[error("The database has not passed the checks of a start yet. The log says why.")]
     NotChecked,
+}
+
+/// Why this replica can't serve, if anything. `is_pinned`: the session has the schema that the
+/// start found.
+pub(super) async fn unfit(
+    connection: &mut PgConnection,
+    schema: Schema,
+    is_pinned: bool,
+) -> Result<Option<Unfit>, sqlx::Error> {
+    if is_standby(connection).await? {
+        return Ok(Some(Unfit::Standby));
+    }
+    if forgetful_setting(connection).await?.is_some() {
+        return Ok(Some(Unfit::NotDurable));
+    }
+    if is_pinned {
+        match SchemaName::ensure_only_current(connection, first_table(schema)).await {
+            Ok(()) => {}
+            Err(SchemaError::Database(error)) => return Err(error),
+            Err(_) => return Ok(Some(Unfit::AnotherSchema)),
+        }
+        if !schema_is_current(connection, schema).await? {
+            return Ok(Some(Unfit::SchemaNotCurrent));
+        }
+    }
+    let apart = clocks_apart(connection).await?;
+    Ok((apart > CLOCKS_APART_MAX).then_some(Unfit::ClocksApart))
 }
 
 /// Whether the server is a standby.

@@ -7,6 +7,7 @@ mod look;
 pub mod migrations;
 mod pooler;
 mod readiness;
+mod schema;
 pub mod shards;
 
 use std::{io::ErrorKind, pin::Pin, str::FromStr, sync::Arc, time::Duration};
@@ -30,7 +31,9 @@ pub use self::{
     look::{LookTimedOut, look, look_limit},
     migrations::{Baseline, MigrationSet},
     readiness::Readiness,
+    schema::SchemaError,
 };
+use schema::SchemaName;
 
 /// What a database must have, in the order in which it is applied.
 pub type Schema = &'static [MigrationSet];
@@ -94,8 +97,10 @@ impl WhenRefused {
 /// The pool, and how to make connections beside it. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Database {
+    /// Its connections are pinned to the schema of the tables as soon as that is found.
     pool: Connections,
     account: Uuid,
+    /// Those of a first connection, which looks for that schema.
     options: PgConnectOptions,
     settings: Settings,
     runtime: Handle,
@@ -128,7 +133,7 @@ impl Database {
     /// Connects to nothing yet. Nothing is read and written before it has passed its checks.
     fn unchecked(url: &str, settings: Settings) -> Result<Self, StartError> {
         let options = PgConnectOptions::from_str(url).map_err(StartError::Url)?;
-        let options = pin_session(options, settings.session_limits());
+        let options = pin_settings(options, settings.session_limits());
         let pool = PgPoolOptions::new()
             .max_connections(settings.pool_connections)
             .acquire_timeout(settings.pool_wait)
@@ -191,12 +196,28 @@ impl Database {
         looked.unwrap_or(Err(StartError::silent(limit)))?;
         in_time(ensure_fit(&mut connection)).await?;
         if self.settings.migrate {
+            // Two replicas with different defaults could otherwise both find no tables. The lock is
+            // kept until the connection is closed.
+            let turn = migrations::take_turn(&mut connection).await;
+            turn.map_err(StartError::Unreachable)?;
+        }
+        in_time(self.pin_to_schema(&mut connection)).await?;
+        if self.settings.migrate {
             self.migrate_on(&mut connection).await?;
         }
         let schema = self.settings.schema;
         in_time(ensure_schema_is_current(&mut connection, schema)).await?;
         // All is done: whether the end of the session is answered tells nothing.
         let _ = connection.close().await;
+        Ok(())
+    }
+
+    /// Pins this connection and all later ones to the schema that has the tables.
+    async fn pin_to_schema(&self, connection: &mut PgConnection) -> Result<(), StartError> {
+        let schema = find_schema(connection, &self.options, self.settings.schema).await?;
+        let pinned = schema.pin(self.options.clone());
+        pooler::ensure_pinned_to(&schema, &pinned).await?;
+        self.pool().set_connect_options(pinned);
         Ok(())
     }
 
@@ -230,32 +251,16 @@ impl Database {
         }
     }
 
-    /// How to connect, with sessions that are pinned.
-    pub fn options(&self) -> &PgConnectOptions {
-        &self.options
-    }
-
     /// A connection outside the pool, for work that must not take one from requests.
     pub async fn connect_aside(&self) -> Result<PgConnection, sqlx::Error> {
-        PgConnection::connect_with(&self.options).await
+        PgConnection::connect_with(&self.pool().connect_options()).await
     }
 
     /// A connection outside the pool for statements that read whole tables: that they take long is
     /// no reason for a warning.
     pub async fn connect_for_long_statements(&self) -> Result<PgConnection, sqlx::Error> {
-        self.options
-            .clone()
-            .disable_statement_logging()
-            .connect()
-            .await
-    }
-
-    /// Applies what is missing of the schema. Replicas that start together take turns.
-    pub async fn migrate(&self) -> Result<(), StartError> {
-        let connection = self.connect_aside().await;
-        let mut connection = connection.map_err(StartError::Unreachable)?;
-        self.migrate_on(&mut connection).await?;
-        connection.close().await.map_err(StartError::Unreachable)
+        let options = PgConnectOptions::clone(&self.pool().connect_options());
+        options.disable_statement_logging().connect().await
     }
 
     /// Migrates on a connection that is closed soon: it keeps the lock that makes replicas take
@@ -289,25 +294,28 @@ impl Database {
     /// Whether a replica can serve from this database now. What holds at the start may change long
     /// after it: a failover leads to a standby, a setting is changed, a clock goes wrong.
     pub async fn check(&self) -> Result<(), Unfit> {
-        let schema = self.settings.schema;
-        let looking = self.read_unchecked(move |connection| {
-            Box::pin(async move {
-                if fitness::is_standby(connection).await? {
-                    return Ok(Err(Unfit::Standby));
-                }
-                if fitness::forgetful_setting(connection).await?.is_some() {
-                    return Ok(Err(Unfit::NotDurable));
-                }
-                if !fitness::schema_is_current(connection, schema).await? {
-                    return Ok(Err(Unfit::SchemaNotCurrent));
-                }
-                let apart = fitness::clocks_apart(connection).await?;
-                let agree = apart <= CLOCKS_APART_MAX;
-                Ok(agree.then_some(()).ok_or(Unfit::ClocksApart))
-            })
-        });
-        looking.await.unwrap_or(Err(Unfit::Unreachable))?;
-        self.is_checked().then_some(()).ok_or(Unfit::NotChecked)
+        let (schema, is_checked) = (self.settings.schema, self.is_checked());
+        let looking = async {
+            if is_checked {
+                let look = self.read(move |connection| {
+                    Box::pin(fitness::unfit(connection, schema, is_checked))
+                });
+                return look.await.ok();
+            }
+            // The pool's connections are not pinned yet, and none must stay there.
+            let look = async {
+                let mut connection = PgConnection::connect_with(&self.options).await?;
+                fitness::unfit(&mut connection, schema, is_checked).await
+            };
+            let looked = tokio::time::timeout(self.settings.deadline, look).await;
+            looked.ok()?.ok()
+        };
+        match looking.await {
+            Some(None) if is_checked => Ok(()),
+            Some(None) => Err(Unfit::NotChecked),
+            Some(Some(reason)) => Err(reason),
+            None => Err(Unfit::Unreachable),
+        }
     }
 
     /// Runs a read of several statements as [`Database::read`] does; all of them see one moment.
@@ -335,17 +343,9 @@ impl Database {
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut PgConnection) -> Reading<'c, T> + Send + 'static,
     {
-        match self.is_checked() {
-            true => self.read_unchecked(read).await,
-            false => Err(ReadError::NotChecked),
+        if !self.is_checked() {
+            return Err(ReadError::NotChecked);
         }
-    }
-
-    async fn read_unchecked<T, F>(&self, read: F) -> Result<T, ReadError>
-    where
-        T: Send + 'static,
-        F: for<'c> FnOnce(&'c mut PgConnection) -> Reading<'c, T> + Send + 'static,
-    {
         let (pool, account) = (self.pool.clone(), self.account);
         let reading = async move {
             let mut connection = pool.acquire(account).await?;
@@ -458,11 +458,12 @@ fn is_restarting(error: &sqlx::Error) -> bool {
         .is_some_and(|code| matches!(&*code, "57P01" | "57P02" | "57P03" | "53300"))
 }
 
-/// Pins what the promise rests on, and this program's name and time zone.
-fn pin_session(options: PgConnectOptions, limits: SessionLimits) -> PgConnectOptions {
-    idempotency::pin_session(options, limits)
+/// Pins what the promise rests on, but for the schema, and this program's name and time zone.
+fn pin_settings(options: PgConnectOptions, limits: SessionLimits) -> PgConnectOptions {
+    options
+        .options(idempotency::pinned_settings(limits))
+        .options([("client_min_messages", "warning"), ("TimeZone", "UTC")])
         .application_name("charge-once")
-        .options([("TimeZone", "UTC")])
 }
 
 /// Bounds a check of a start: the network may break at any moment, and says nothing then.
@@ -480,6 +481,22 @@ async fn ensure_fit(connection: &mut PgConnection) -> Result<(), StartError> {
     ensure_clocks_agree(connection).await?;
     warn_of_asynchronous_standby(connection).await?;
     warn_of_changed_locale(connection).await
+}
+
+/// The table in which the first migrations are counted: where it is, all tables are.
+fn first_table(schema: Schema) -> &'static str {
+    schema.first().map_or("", |set| set.table)
+}
+
+/// Finds the schema that has the tables, or else the current one, and makes it the only one of the
+/// session.
+async fn find_schema(
+    connection: &mut PgConnection,
+    options: &PgConnectOptions,
+    schema: Schema,
+) -> Result<SchemaName, StartError> {
+    pooler::ensure_search_path_arrives(connection, options).await?;
+    Ok(SchemaName::find(connection, first_table(schema)).await?)
 }
 
 async fn ensure_schema_is_current(

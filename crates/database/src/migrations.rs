@@ -145,7 +145,7 @@ pub async fn apply(
 /// sqlx's own lock waits inside a statement. That statement has a snapshot, and `CREATE INDEX
 /// CONCURRENTLY` waits for all older snapshots: the two would wait for each other. This one asks
 /// again and again, and has no snapshot in between.
-async fn take_turn(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+pub(super) async fn take_turn(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     loop {
         let is_ours: bool = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)")
             .bind(LOCK)

@@ -13,7 +13,7 @@ use charge_once_idempotency::{self as idempotency, SessionLimits};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, postgres::PgConnectOptions};
 use uuid::Uuid;
 
-use super::{StartError, is_restarting};
+use super::{SchemaName, StartError, is_restarting};
 
 /// Connections that hold a transaction open meanwhile. A pooler that takes sessions in turn could
 /// give one of them another session than the one that was marked, and the second none but that one.
@@ -44,8 +44,58 @@ pub(super) async fn ensure_own_session(
 
 /// The statement that gives the role's sessions a setting.
 pub(super) fn set_for_the_role(options: &PgConnectOptions, name: &str, needed: &str) -> String {
-    let role = options.get_username().replace('"', "\"\"");
-    format!("ALTER ROLE \"{role}\" SET {name} = '{needed}';")
+    format!("ALTER ROLE {} SET {name} = '{needed}';", role(options))
+}
+
+/// The same for the schema that has the tables, whose name is quoted as an identifier.
+pub(super) fn set_schema_for_the_role(options: &PgConnectOptions, schema: &SchemaName) -> String {
+    format!(
+        "ALTER ROLE {} SET search_path = {};",
+        role(options),
+        schema.as_str()
+    )
+}
+
+fn role(options: &PgConnectOptions) -> String {
+    format!("\"{}\"", options.get_username().replace('"', "\"\""))
+}
+
+/// Refuses a pooler that drops the `search_path` of the URL: tables would be made elsewhere.
+pub(super) async fn ensure_search_path_arrives(
+    connection: &mut PgConnection,
+    options: &PgConnectOptions,
+) -> Result<(), StartError> {
+    let asked = options.get_options().unwrap_or_default();
+    if !asked.contains("search_path") {
+        return Ok(());
+    }
+    let source = "SELECT source = 'client' FROM pg_settings WHERE name = 'search_path'";
+    let arrives = sqlx::query_scalar(source).fetch_one(connection).await;
+    match arrives.map_err(StartError::Unreachable)? {
+        true => Ok(()),
+        false => Err(StartError::SearchPathDropped {
+            role: role(options),
+        }),
+    }
+}
+
+/// Refuses a pooler that drops the schema of the tables, unless sessions have it by themselves.
+pub(super) async fn ensure_pinned_to(
+    schema: &SchemaName,
+    pinned: &PgConnectOptions,
+) -> Result<(), StartError> {
+    let looking = async {
+        let mut connection = PgConnection::connect_with(pinned).await?;
+        let is_current = schema.is_current(&mut connection).await?;
+        let _ = connection.close().await;
+        Ok(is_current)
+    };
+    match looking.await.map_err(StartError::Unreachable)? {
+        true => Ok(()),
+        false => Err(StartError::NotPinned {
+            remedy: set_schema_for_the_role(pinned, schema),
+        }),
+    }
 }
 
 /// Marks the session, and looks whether others see the mark, or this connection does not.

@@ -14,7 +14,8 @@
 //! ```
 //!
 //! It lacks what a service needs besides: keys that expire, clients that wait, limits on who may
-//! wait, headers in the reply, an effect outside the database.
+//! wait, headers in the reply, an effect outside the database, sessions that are pinned to the
+//! schema of the tables.
 
 use sha2::{Digest, Sha256};
 use sqlx::{Connection, PgConnection, PgPool, Row};

@@ -1,7 +1,6 @@
 //! Who may begin, who may wait, and who gets a connection: the seam for an add-on.
 //!
-//! Promise: at most once does not depend on it. Whatever it decides changes when a request runs,
-//! and never how often.
+//! Promise: at most once does not depend on it. It decides when a request runs, never how often.
 
 use std::{fmt, future::Future, pin::Pin};
 

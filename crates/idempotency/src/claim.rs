@@ -46,8 +46,7 @@ pub(crate) enum Claim {
     Mine,
     /// The outcome of an earlier request, unexpired.
     Completed(Arc<Record>),
-    /// Another transaction holds the key and didn't finish in time, or the whole table: see
-    /// [`Claim::release`].
+    /// Another transaction holds the key, or the whole table, for too long: [`Claim::release`].
     HeldElsewhere,
     /// A committed row without an outcome, which only an add-on can judge. Its reply says nothing.
     Unfinished(Box<Record>),
@@ -170,8 +169,7 @@ pub(crate) enum Found {
     Unfinished(Box<Record>),
 }
 
-/// Reads the row without a lock: a completed record is immutable. A row without an outcome never
-/// expires.
+/// Reads the row without a lock: a completed record is immutable, and no other one expires.
 pub(crate) async fn read(
     tx: &mut PgConnection,
     request: &Request,

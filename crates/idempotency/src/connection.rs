@@ -1,8 +1,7 @@
 //! A pooled connection that goes back to the pool only when it is known to be clean.
 //!
 //! Promise: whatever ends the use early, an error, a time limit, a panic or a canceled future, the
-//! connection is closed and replaced, never handed to the next request inside a transaction or with
-//! an answer still on the wire.
+//! connection is closed and replaced. None is handed on in a transaction or with an answer to come.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -45,16 +44,20 @@ impl Default for SessionLimits {
     }
 }
 
-/// Pins what the promise rests on against the defaults of a role, a database or a server: a commit
-/// is on disk when it is acknowledged, a new statement sees what has been committed, and no wait is
-/// endless.
-pub fn pin_session(options: PgConnectOptions, limits: SessionLimits) -> PgConnectOptions {
-    // Transactions of requests set it themselves.
-    let options = options.options([("client_min_messages", "warning")]);
+/// Pins what the promise rests on against the defaults of a role, a database or a server: records
+/// are those of the schema, a commit is on disk when it is acknowledged, a new statement sees what
+/// has been committed, and no wait is endless. `schema` is that of [`migrate`](crate::migrate).
+pub fn pin_session(
+    options: PgConnectOptions,
+    schema: &str,
+    limits: SessionLimits,
+) -> PgConnectOptions {
+    // Transactions of requests set the first one themselves.
+    let options = options.options([("client_min_messages", "warning"), ("search_path", schema)]);
     options.options(pinned_settings(limits))
 }
 
-/// What [`pin_session`] asks for: names of settings and their values, times in milliseconds.
+/// What [`pin_session`] asks for besides the schema: settings and values, times in milliseconds.
 pub fn pinned_settings(limits: SessionLimits) -> [(&'static str, String); 6] {
     let milliseconds = |duration: Duration| duration.as_millis().to_string();
     [
@@ -95,8 +98,7 @@ macro_rules! begin {
 }
 pub(crate) use begin;
 
-/// Opens a transaction as every request with a key does, for writes without one: it is durable, or
-/// it fails.
+/// Opens a transaction as each request with a key does, for writes without one: durable, or none.
 pub const BEGIN_DURABLE: &str = begin!();
 
 /// How long a clean connection may take to answer the pool's ping before it is given up. The pool
@@ -142,8 +144,7 @@ impl Connections {
         self.acquire_to(account, false).await
     }
 
-    /// Takes a connection for a transaction that claims a key: it counts against the places for
-    /// claims.
+    /// Takes a connection for a transaction that claims a key, and a place among the claims.
     pub(crate) async fn acquire_to_claim(
         &self,
         account: Uuid,

@@ -1,7 +1,6 @@
 //! The `Idempotency-Key` header as a value.
 //!
-//! Promise: an [`IdempotencyKey`] that exists is valid, and the bare and the quoted spelling of one
-//! key are equal.
+//! Promise: an [`IdempotencyKey`] is valid, and the bare and the quoted spelling of one are equal.
 
 use std::fmt;
 
@@ -35,8 +34,7 @@ pub enum KeyError {
          quotes, backslashes and commas. A UUID is a good key."
     )]
     ForbiddenByte,
-    /// `undefined`, `null`, `None`, `nil` or `NaN`: what a program writes for a value that is not
-    /// there.
+    /// `undefined`, `null`, `None`, `nil` or `NaN`: what a program writes in place of no value.
     #[error(
         "The idempotency key is what a program writes for a value that is not there, such as \
          undefined or null. A UUID, made before the first attempt, is a good key."

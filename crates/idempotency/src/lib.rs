@@ -2,8 +2,7 @@
 //!
 //! [add_ons]: add_ons
 #![cfg_attr(all(feature = "http", feature = "sweep"), doc = include_str!("../README.md"))]
-// The front page of the documentation is the README. The link above comes before its own, and so
-// counts.
+// The documentation's front page is the README. The link above comes before its own, and counts.
 //
 // One request, in the order of the code: `in_flight` decides whether this process already works on
 // the key, `connection` takes one from the pool, `transaction` begins, `claim` takes the key, the
@@ -115,8 +114,7 @@ const RECLAIM_PAUSE: Duration = Duration::from_millis(100);
 /// undo an effect elsewhere, and locks are held meanwhile. It takes `&self`, because a deadlock's
 /// victim runs again from the start.
 pub trait Command: Send + Sync + 'static {
-    /// Runs the verb inside `tx`. It neither begins nor commits, and keeps off savepoints named
-    /// `work`.
+    /// Runs the verb inside `tx`. Neither begins nor commits, nor has a savepoint named `work`.
     fn execute(
         &self,
         tx: &mut PgConnection,
@@ -138,10 +136,10 @@ pub struct Idempotency {
 pub struct Seat(#[allow(dead_code, reason = "it is kept until it is dropped")] Held);
 
 impl Idempotency {
-    /// `pool` is a [`PgPool`](sqlx::PgPool) whose sessions have `READ COMMITTED` as the default
-    /// isolation level and `synchronous_commit = on`: see [`pin_session`]. For an [`Observer`], or
-    /// an add-on that admits requests, it is [`Connections`]. Fails on a retention that Postgres
-    /// can't represent.
+    /// `pool` is a [`PgPool`](sqlx::PgPool) whose sessions have the schema of the tables,
+    /// `READ COMMITTED` as the default isolation level, and `synchronous_commit = on`: see
+    /// [`pin_session`]. For an [`Observer`], or an add-on that admits requests, it is
+    /// [`Connections`]. Fails on a retention that Postgres can't represent.
     ///
     /// Call it on the runtime that lives longest: all work runs there, because a pooled socket
     /// belongs to the runtime that opened it, and an HTTP worker's may end before its requests do.
@@ -159,8 +157,7 @@ impl Idempotency {
         })
     }
 
-    /// Runs `command` at most once for the request's account and key, and answers every duplicate
-    /// with the first one's outcome.
+    /// Runs `command` at most once per account and key, and answers duplicates with its outcome.
     ///
     /// Dropping the returned future, as a client's disconnect does, cancels nothing: claim, work
     /// and commit run in a task of their own.
@@ -183,8 +180,7 @@ impl Idempotency {
         self.pool.admit.follow(account).map(Seat)
     }
 
-    /// Ends every wait of a duplicate for the first request, now and from now on: the process is
-    /// stopping.
+    /// Ends every wait of a duplicate for the first request, for good: the process is stopping.
     pub fn end_waits(&self) {
         self.in_flight.end_waits();
     }

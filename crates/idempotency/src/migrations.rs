@@ -1,13 +1,12 @@
 //! The tables of this crate and of the add-ons that are compiled in.
 //!
-//! Promise: they are counted in a table of their own, apart from the application's, so that the two
-//! never meet.
+//! Promise: they are counted apart from the application's migrations, and no second set is made.
 
 use std::sync::LazyLock;
 
 use sqlx::{
     PgConnection,
-    migrate::{MigrateError, Migrator},
+    migrate::{Migrate, MigrateError, Migrator},
 };
 
 /// Where applied migrations are counted; `sqlx.toml` says the same to sqlx's command line.
@@ -30,8 +29,22 @@ pub static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
     migrator
 });
 
-/// Creates what is missing of the tables. Replicas that start together take turns, by sqlx's
-/// advisory lock.
-pub async fn migrate(connection: &mut PgConnection) -> Result<(), MigrateError> {
-    MIGRATIONS.run(connection).await
+/// Creates what is missing of the tables: in the schema that has them, or else in the current one.
+/// From then on it is the session's only one, also for the application's own tables. Returns its
+/// name for [`pin_session`](crate::pin_session). Fails if two schemas have the tables: a second set
+/// knows no key of the first. Replicas that start together take turns, by sqlx's advisory lock.
+pub async fn migrate(connection: &mut PgConnection) -> Result<String, MigrateError> {
+    // Two replicas with different defaults could otherwise both find no tables.
+    connection.lock().await?;
+    // Two names without a comma are no list, and the error shows both.
+    let find = "SELECT set_config('search_path', coalesce(
+             (SELECT string_agg(quote_ident(nspname), ' and also ')
+                FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+               WHERE relname = $1 AND relkind = 'r' AND relpersistence <> 't'),
+             quote_ident(current_schema())), false)";
+    let find = sqlx::query_scalar(find).bind(MIGRATIONS_TABLE);
+    let schema = find.fetch_one(&mut *connection).await?;
+    MIGRATIONS.run(&mut *connection).await?;
+    connection.unlock().await?;
+    Ok(schema)
 }

@@ -9,8 +9,7 @@ use std::{fmt, time::Duration};
 /// takes what it counts. Each one runs in the path of a request: it must be fast, and must neither
 /// block nor panic.
 pub trait Observer: fmt::Debug + Send + Sync + 'static {
-    /// A request or a worker waited so long for a pooled connection, and has it unless the wait
-    /// `timed_out`.
+    /// A request or a worker waited so long for a connection, and has it unless it `timed_out`.
     fn waited_for_connection(&self, waited: Duration, timed_out: bool) {
         let _ = (waited, timed_out);
     }

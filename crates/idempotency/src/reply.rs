@@ -206,8 +206,7 @@ impl Failure {
     }
 }
 
-/// Whether a COMMIT that failed like this has rolled back, for certain. 25P02 is a transaction that
-/// an earlier error had aborted.
+/// Whether a COMMIT that failed so has surely rolled back. 25P02: an earlier error aborted it.
 pub(crate) fn is_rolled_back(error: &sqlx::Error) -> bool {
     sqlstate(error)
         .is_some_and(|code| code.starts_with("23") || code.starts_with("40") || code == "25P02")

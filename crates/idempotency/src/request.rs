@@ -33,8 +33,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// The request that `input` describes, with an id of its own and without a label. As a
-    /// duplicate, it does not wait.
+    /// The request that `input` describes, with a new id, no label, and no wait as a duplicate.
     pub fn new(account_id: Uuid, key: IdempotencyKey, input: &FingerprintInput<'_>) -> Self {
         Self {
             account_id,

@@ -30,14 +30,12 @@ const MEANINGS: [(&str, FailureKind, RunAgain); 18] = [
     // The session was idle in its transaction, or the transaction took too long.
     ("25P03", Unavailable, Never),
     ("25P04", Unavailable, Never),
-    // Only the start of a session is answered so: a password that is being changed, and a database
-    // that is being restored.
+    // Only a session's start is answered so: a password is changed, or a database is restored.
     ("28", Unavailable, Never),
     ("3D000", Unavailable, Never),
     // A full disk, too little memory, too many connections.
     ("53", Unavailable, Never),
-    // The server doesn't accept this now: while it recovers, or while a database takes no
-    // connections.
+    // The server doesn't accept this now: it recovers, or the database takes no connections.
     ("55000", Unavailable, Never),
     // In use by others: a database that is being copied.
     ("55006", Unavailable, Never),

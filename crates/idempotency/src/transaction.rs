@@ -31,8 +31,7 @@ use crate::{
 /// for a locked row are not counted, but bounded by [`ROW_LOCK_WAIT`].
 const ATTEMPTS_MAX: u32 = 3;
 
-/// What is done in the transaction that claims a key: a whole [`Command`], or the first of several
-/// transactions.
+/// What is done in the transaction that claims a key: a [`Command`], or its first transaction.
 pub(crate) trait Work: Sync {
     /// What is left to do after a COMMIT without an outcome.
     type Pending: Send;
@@ -140,8 +139,7 @@ impl Idempotency {
             .unwrap_or_else(|_| failed(Failure::deadline(committing.load(Ordering::Relaxed))))
     }
 
-    /// One transaction: claim, work, save, COMMIT. `None`: the record vanished between two
-    /// statements, so begin afresh.
+    /// One transaction: claim, work, save, COMMIT. `None`: the record vanished, so begin afresh.
     ///
     /// Every `?` drops the connection guard with its doubt: the connection is closed, and Postgres
     /// rolls back at the latest when it notices.

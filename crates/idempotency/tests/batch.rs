@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use charge_once_idempotency::{
     BatchSettings, Batches, Command, Decide, Decision, Failure, Idempotency, Outcome, Rejection,
-    Reply, Request, Rows, SessionLimits, Settings, pin_session,
+    Reply, Request, Rows, SessionLimits, Settings,
 };
 use chrono::{DateTime, Utc};
 use sqlx::{
@@ -155,8 +155,8 @@ impl AtTheGate {
             database_deadline: DEADLINE,
             ..Settings::default()
         };
-        let connect = pin_session(connect, PATIENT_SESSIONS);
-        let (pool, idempotency) = set_up_with(options.max_connections(10), connect, settings).await;
+        let options = options.max_connections(10);
+        let (pool, idempotency) = set_up_with(options, connect, PATIENT_SESSIONS, settings).await;
         let mut gate = pool.begin().await.unwrap();
         let close = "SELECT pg_advisory_xact_lock(42)";
         sqlx::raw_sql(close).execute(&mut *gate).await.unwrap();

@@ -6,10 +6,11 @@ mod support;
 use std::time::Duration;
 
 use charge_once_idempotency::{
-    Command, Connections, Idempotency, Outcome, Rejection, Reply, Settings, migrate,
+    Command, Connections, Idempotency, Outcome, Rejection, Reply, SessionLimits, Settings, migrate,
+    pin_session,
 };
 use sqlx::{
-    PgConnection, PgPool,
+    Connection, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use support::{BookSeat, count, request, set_up, stored};
@@ -245,6 +246,82 @@ async fn migrations_run_twice_and_are_counted_apart_from_the_application_s(
     assert_eq!(
         count(&pool, leases).await,
         i64::from(cfg!(feature = "phases"))
+    );
+}
+
+/// What a schema named after the role, a default of the role, and a URL do from one start to the
+/// next.
+#[sqlx::test(migrations = false)]
+async fn a_start_with_another_search_path_finds_the_records_or_refuses(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let (pool, idempotency) = set_up(options.clone(), connect.clone()).await;
+    let account_id = Uuid::now_v7();
+    let book = || request(account_id, "one", "/bookings", "{}");
+    let booked = idempotency.run(book(), seat(account_id, "12A")).await;
+    assert!(!stored(booked).1);
+    sqlx::raw_sql(
+        "CREATE SCHEMA other;
+         DO $$ BEGIN
+             EXECUTE format('CREATE SCHEMA IF NOT EXISTS %I', current_user);
+             EXECUTE format('ALTER DATABASE %I SET search_path = other, public', current_database());
+         END $$",
+    )
+    .execute(&pool)
+    .await
+    .unwrap();
+    for asked in [
+        None,
+        Some(r#""$user",public"#),
+        Some("other"),
+        Some("nowhere"),
+    ] {
+        let connect = connect.clone();
+        let connect = connect.options(asked.map(|asked| ("search_path", asked)));
+        let mut connection = PgConnection::connect_with(&connect).await.unwrap();
+        let schema = migrate(&mut connection).await.unwrap();
+        assert_eq!(schema, "public");
+        let pinned = pin_session(connect, &schema, SessionLimits::default());
+        let pool = options.clone().connect_with(pinned).await.unwrap();
+        let idempotency = Idempotency::new(pool, Settings::default()).unwrap();
+        let again = idempotency.run(book(), seat(account_id, "12B")).await;
+        assert!(stored(again).1, "{asked:?}: a retry is a replay");
+    }
+    let copy = "CREATE TABLE other.idempotency_migrations (version bigint)";
+    sqlx::raw_sql(copy).execute(&pool).await.unwrap();
+    let mut connection = PgConnection::connect_with(&connect).await.unwrap();
+    let told = migrate(&mut connection).await.unwrap_err().to_string();
+    assert!(told.contains(r#""other and also public""#), "{told}");
+    assert_eq!(count(&pool, BOOKINGS).await, 1);
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_schema_of_any_name_can_have_the_tables_and_must_exist(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let pool = options.connect_with(connect.clone()).await.unwrap();
+    let name = r#""A ""schema"", of\ours""#;
+    let asking = connect.options([("search_path", name)]);
+    let mut connection = PgConnection::connect_with(&asking).await.unwrap();
+    let told = migrate(&mut connection).await.unwrap_err().to_string();
+    assert!(told.contains("no schema has been selected"), "{told}");
+    connection.close().await.unwrap();
+
+    let create = sqlx::AssertSqlSafe(format!("CREATE SCHEMA {name}"));
+    sqlx::raw_sql(create).execute(&pool).await.unwrap();
+    // As after a start: the next one asks for nothing.
+    set_up(PgPoolOptions::new(), asking).await;
+    let mut connection = pool.acquire().await.unwrap();
+    assert_eq!(migrate(&mut connection).await.unwrap(), name);
+    assert_eq!(
+        count(
+            &pool,
+            "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
+        )
+        .await,
+        0
     );
 }
 

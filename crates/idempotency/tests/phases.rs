@@ -19,7 +19,7 @@ use std::{
 
 use charge_once_idempotency::{
     Begin, BeginOutcome, CallOutcome, ExternalEffect, Failure, FailureKind, Idempotency,
-    LeaseSettings, Outcome, Phases, Rejection, Reply, SessionLimits, Settings, pin_session,
+    LeaseSettings, Outcome, Phases, Rejection, Reply, Settings,
 };
 use chrono::{DateTime, Utc};
 use sqlx::{
@@ -256,7 +256,7 @@ async fn the_operation_of_another_request_is_not_taken_over(
                 Ok(true)
             })
         })
-        .connect_lazy_with(pin_session(connect, SessionLimits::default()));
+        .connect_lazy_with((*pool.connect_options()).clone());
     let elsewhere = Idempotency::new(gated, Settings::default()).unwrap();
     let courier = Courier {
         client: client.clone(),

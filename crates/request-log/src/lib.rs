@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 use sqlx::{
     PgConnection,
-    migrate::{MigrateError, Migrator},
+    migrate::{Migrate, MigrateError, Migrator},
 };
 
 pub use entry::{Entry, PATH_MAX_BYTES};
@@ -33,7 +33,21 @@ pub static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
     migrator
 });
 
-/// Creates the table, if it is missing. Replicas that start together take turns.
-pub async fn migrate(connection: &mut PgConnection) -> Result<(), MigrateError> {
-    MIGRATIONS.run(connection).await
+/// Creates the table, if it is missing: in the schema that has it, or else in the current one. It is
+/// then the only schema of the session. Returns its name, as `search_path` takes it: give it to all
+/// sessions. Fails if two schemas have the table. Replicas that start together take turns.
+pub async fn migrate(connection: &mut PgConnection) -> Result<String, MigrateError> {
+    // Two replicas with different defaults could otherwise both find none.
+    connection.lock().await?;
+    // Two names without a comma are no list, and the error shows both.
+    let find = "SELECT set_config('search_path', coalesce(
+             (SELECT string_agg(quote_ident(nspname), ' and also ')
+                FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+               WHERE relname = $1 AND relkind = 'r' AND relpersistence <> 't'),
+             quote_ident(current_schema())), false)";
+    let find = sqlx::query_scalar(find).bind(MIGRATIONS_TABLE);
+    let schema = find.fetch_one(&mut *connection).await?;
+    MIGRATIONS.run(&mut *connection).await?;
+    connection.unlock().await?;
+    Ok(schema)
 }

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use sqlx::{Connection, PgConnection, postgres::PgConnectOptions};
+use sqlx::{Connection, PgConnection, PgPool};
 use tokio::{
     sync::{Mutex, mpsc, watch},
     task::JoinHandle,
@@ -68,10 +68,10 @@ impl Writing {
     }
 }
 
-/// Starts the worker. `connect` makes its connection, and each transaction has the deadline.
+/// Starts the worker, with a connection beside `pool`. Each transaction has the deadline.
 /// `spawn` spawns [`Worker::run`] of a clone, and may do so again if that panics.
 pub fn start(
-    connect: PgConnectOptions,
+    pool: PgPool,
     deadline: Duration,
     spawn: impl FnOnce(Worker) -> JoinHandle<()>,
 ) -> (RequestLog, Writing) {
@@ -79,7 +79,7 @@ pub fn start(
     let lost = Arc::new(AtomicU64::new(0));
     let (stop, stopped) = watch::channel(false);
     let task = spawn(Worker {
-        connect,
+        pool,
         deadline,
         queued: Arc::new(Mutex::new(queued)),
         lost: Arc::clone(&lost),
@@ -91,7 +91,7 @@ pub fn start(
 /// Writes what is queued. A clone that fails leaves the queue to the next one.
 #[derive(Debug, Clone)]
 pub struct Worker {
-    connect: PgConnectOptions,
+    pool: PgPool,
     deadline: Duration,
     queued: Arc<Mutex<mpsc::Receiver<LoggedRequest>>>,
     lost: Arc<AtomicU64>,
@@ -146,7 +146,7 @@ impl Worker {
         let writing = async {
             let mut connection = match kept {
                 Some(connection) => connection,
-                None => PgConnection::connect_with(&self.connect).await?,
+                None => PgConnection::connect_with(&self.pool.connect_options()).await?,
             };
             let mut tx = connection.begin().await?;
             table::insert(&mut tx, batch).await?;

@@ -26,8 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn begin(pool: &PgPool) -> (RequestLog, Writing) {
     migrate(&mut pool.acquire().await.unwrap()).await.unwrap();
-    let connect = (*pool.connect_options()).clone();
-    start(connect, PATIENCE, |worker| tokio::spawn(worker.run()))
+    start(pool.clone(), PATIENCE, |worker| tokio::spawn(worker.run()))
 }
 
 #[sqlx::test(migrations = false)]

@@ -247,7 +247,7 @@ impl Home {
         let own = numbered.filter(|(number, _)| self.history.is_about(*number));
         let own: Vec<Uuid> = own.map(|(_, id)| *id).collect();
         let owned = "SELECT table_name::text FROM information_schema.columns
-                      WHERE table_schema = 'public' AND column_name = 'account_id'";
+                      WHERE table_schema = current_schema() AND column_name = 'account_id'";
         let owned: Vec<String> = sqlx::query_scalar(owned).fetch_all(&self.pool).await?;
         let owned = owned.iter().map(|table| (&**table, "account_id"));
         for (table, column) in owned.chain([("accounts", "id")]) {

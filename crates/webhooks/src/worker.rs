@@ -9,7 +9,7 @@ mod steps;
 
 use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
 
-use sqlx::{Connection, PgConnection, postgres::PgConnectOptions};
+use sqlx::{Connection, PgConnection, PgPool};
 use tokio::{
     sync::{Notify, oneshot, watch},
     task::{self, JoinError, JoinSet},
@@ -44,7 +44,7 @@ const GONE: &str = "the receiver is gone: nothing more is sent to this URL";
 /// Delivers webhooks. Cheap to clone.
 #[derive(Clone)]
 pub struct Worker {
-    connect: PgConnectOptions,
+    pool: PgPool,
     settings: Settings,
     body: Body,
     observer: Arc<dyn Observer>,
@@ -53,15 +53,12 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker that has one connection, made by `connect`, and sends `body` of each event. Fails
-    /// if the TLS library refuses its default protocol versions: a defect.
-    pub fn new(
-        connect: PgConnectOptions,
-        settings: Settings,
-        body: Body,
-    ) -> Result<Self, TlsError> {
+    /// A worker that has one connection beside `pool`, made as those of the pool are, and sends
+    /// `body` of each event. Fails if the TLS library refuses its default protocol versions: a
+    /// defect.
+    pub fn new(pool: PgPool, settings: Settings, body: Body) -> Result<Self, TlsError> {
         Ok(Self {
-            connect,
+            pool,
             body,
             observer: Arc::new(Unobserved),
             sender: Sender::new(&settings)?,
@@ -217,9 +214,9 @@ impl Delivering {
 
     /// Works on one connection until it fails, or until everything is done after `stopping`.
     async fn deliver(&mut self, stopping: &mut watch::Receiver<bool>) -> Result<(), sqlx::Error> {
-        let mut connection = self
-            .within_deadline(PgConnection::connect_with(&self.worker.connect))
-            .await?;
+        let options = self.worker.pool.connect_options();
+        let connecting = PgConnection::connect_with(&options);
+        let mut connection = self.within_deadline(connecting).await?;
         loop {
             let stopped = *stopping.borrow();
             if stopped {

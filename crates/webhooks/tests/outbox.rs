@@ -90,8 +90,7 @@ async fn commit(pool: &PgPool, event: NewEvent) {
 fn start(pool: &PgPool, settings: Settings) -> (Arc<Notify>, watch::Sender<bool>) {
     let (stop, stopping) = watch::channel(false);
     let wake = Arc::new(Notify::new());
-    let connect = (*pool.connect_options()).clone();
-    let worker = Worker::new(connect, settings, body).unwrap();
+    let worker = Worker::new(pool.clone(), settings, body).unwrap();
     tokio::spawn(worker.woken_by(Arc::clone(&wake)).run(stopping));
     (wake, stop)
 }
@@ -185,8 +184,7 @@ async fn nothing_is_sent_while_it_is_not_known_that_its_claim_is_committed(pool:
     };
     let (stop, stopping) = watch::channel(false);
     let wake = Arc::new(Notify::new());
-    let connect = (*pool.connect_options()).clone();
-    let worker = Worker::new(connect, warned, body).unwrap();
+    let worker = Worker::new(pool.clone(), warned, body).unwrap();
     let working = tokio::spawn(worker.woken_by(Arc::clone(&wake)).run(stopping));
     wake.notify_one();
     let claimed = async {

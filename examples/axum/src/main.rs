@@ -26,14 +26,14 @@ async fn main() -> Result<(), BoxDynError> {
         .map_err(|_| "DATABASE_URL is not set")?
         .parse()?;
 
-    // The crate's tables, then the application's. Without the session's time limits: a migration
-    // may take longer than a request.
+    // The crate's tables, then the application's, in the same schema. Without the session's time
+    // limits: a migration may take longer than a request.
     let mut connection = PgConnection::connect_with(&options).await?;
-    migrate(&mut connection).await?;
+    let schema = migrate(&mut connection).await?;
     sqlx::migrate!().run(&mut connection).await?;
     connection.close().await?;
 
-    let options = pin_session(options, SessionLimits::default());
+    let options = pin_session(options, &schema, SessionLimits::default());
     let pool = PgPoolOptions::new()
         .max_connections(10)
         .acquire_timeout(Duration::from_secs(1))

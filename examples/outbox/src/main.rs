@@ -9,7 +9,7 @@ use charge_once_webhooks::{
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sqlx::{PgPool, error::BoxDynError};
+use sqlx::{Connection, PgConnection, PgPool, error::BoxDynError, postgres::PgConnectOptions};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -31,11 +31,16 @@ struct App {
 #[tokio::main]
 async fn main() -> Result<(), BoxDynError> {
     tracing_subscriber::fmt::init();
-    let pool = PgPool::connect(&env::var("DATABASE_URL")?).await?;
-    migrate(&mut *pool.acquire().await?).await?;
+    let options: PgConnectOptions = env::var("DATABASE_URL")?.parse()?;
+    let mut connection = PgConnection::connect_with(&options).await?;
+    let schema = migrate(&mut connection).await?;
     sqlx::raw_sql("CREATE TABLE IF NOT EXISTS bookings (seat integer PRIMARY KEY)")
-        .execute(&pool)
+        .execute(&mut connection)
         .await?;
+    connection.close().await?;
+    // A default of the role could otherwise lead to other tables one day.
+    let pinned = options.options([("search_path", schema)]);
+    let pool = PgPool::connect_with(pinned).await?;
 
     let settings = Settings {
         // Receivers on this machine, for development.
@@ -48,7 +53,7 @@ async fn main() -> Result<(), BoxDynError> {
         pool: pool.clone(),
     };
     let (stop, stopping) = watch::channel(false);
-    let worker = Worker::new((*pool.connect_options()).clone(), settings, body)?;
+    let worker = Worker::new(pool.clone(), settings, body)?;
     let webhooks = tokio::spawn(worker.woken_by(Arc::clone(&app.wake)).run(stopping));
 
     let routes = Router::new()

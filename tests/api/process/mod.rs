@@ -12,6 +12,7 @@ mod pgbouncer;
 mod program;
 mod request_lines;
 mod roles;
+mod schemas;
 mod secrecy;
 mod server_check;
 mod session_defaults;

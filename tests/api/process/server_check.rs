@@ -44,6 +44,7 @@ async fn each_role_learns_what_a_server_would_have_with_it() {
         "ok       statement_timeout: 3s\n",
         "ok       lock_timeout: 1s\n",
         "ok       idle_in_transaction_session_timeout: 6s\n",
+        "ok       search_path: public\n",
         // 300 connections, of which three are a superuser's.
         "ok       max_connections: 297 for this role, which is enough for 16 processes\n",
         "ok       tls: off, within this machine\n",
@@ -135,7 +136,7 @@ async fn weaker_defaults_are_advised_against_and_refused_where_they_are_not_pinn
         "not ok   synchronous_commit: off\n",
         "not ok   default_transaction_isolation: repeatable read\n",
         "not ok   statement_timeout: 0\n",
-        "5 of 18 must be changed.\n",
+        "5 of 19 must be changed.\n",
     ] {
         assert!(dropped.stdout.contains(line), "{line}{}", dropped.stdout);
     }

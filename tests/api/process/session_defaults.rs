@@ -53,6 +53,7 @@ async fn sessions_are_pinned_against_the_defaults_of_the_database() {
         .unwrap();
     let expected = [
         ("synchronous_commit", "on"),
+        ("search_path", "public"),
         ("default_transaction_isolation", "read committed"),
         ("default_transaction_read_only", "off"),
         ("statement_timeout", "3s"),

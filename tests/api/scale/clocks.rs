@@ -8,11 +8,13 @@ use crate::support::harness::{TestDatabase, TestServer, config, eventually};
 /// Makes the database's clock go wrong for new sessions, by so many seconds.
 async fn shift(pool: &PgPool, seconds: i32) {
     let shifted = format!(
-        "CREATE SCHEMA IF NOT EXISTS shifted;
-         CREATE OR REPLACE FUNCTION shifted.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS
-             $$ SELECT pg_catalog.clock_timestamp() + {seconds} * interval '1 second' $$;
-         DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = shifted, pg_catalog, public',
-                                    current_database()); END $$"
+        "DO $$ BEGIN
+             IF to_regproc('pg_catalog.right_clock') IS NULL THEN
+                 ALTER FUNCTION pg_catalog.clock_timestamp() RENAME TO right_clock;
+             END IF;
+         END $$;
+         CREATE OR REPLACE FUNCTION pg_catalog.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS
+             $$ SELECT pg_catalog.right_clock() + {seconds} * interval '1 second' $$"
     );
     let shifted = sqlx::AssertSqlSafe(shifted);
     sqlx::raw_sql(shifted).execute(pool).await.unwrap();
@@ -41,7 +43,7 @@ async fn a_replica_whose_clock_goes_wrong_is_not_ready() {
     let server = TestServer::start_on(TestDatabase::create_unsharded().await, &[]).await;
     assert_eq!(server.client.get("/readyz").await.status, 200);
     shift(&server.database.pool, 45).await;
-    // The sessions of the pool have the search path that they began with.
+    // The sessions of the pool have prepared the statement with the right clock.
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
                 WHERE datname = current_database() AND application_name = 'charge-once'";
     sqlx::query(end)

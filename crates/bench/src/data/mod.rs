@@ -164,7 +164,7 @@ async fn tell_sizes(connection: &mut PgConnection) -> anyhow::Result<()> {
     let sizes = sqlx::query(
         "SELECT relname::text, reltuples::bigint, pg_table_size(oid) >> 20, pg_indexes_size(oid) >> 20
            FROM pg_class
-          WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND reltuples > 0
+          WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace AND reltuples > 0
           ORDER BY pg_total_relation_size(oid) DESC",
     )
     .fetch_all(connection)

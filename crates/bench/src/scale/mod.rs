@@ -271,7 +271,7 @@ async fn warm(connection: &mut PgConnection) -> anyhow::Result<()> {
         .context("pg_prewarm can't be used; it is in the package postgresql-contrib")?;
     sqlx::raw_sql(
         "SELECT pg_prewarm(oid) FROM pg_class
-          WHERE relkind IN ('r', 'i') AND relnamespace = 'public'::regnamespace
+          WHERE relkind IN ('r', 'i') AND relnamespace = current_schema()::regnamespace
           ORDER BY relkind DESC, relpages DESC",
     )
     .execute(connection)

@@ -15,7 +15,7 @@ use charge_once_idempotency::{
     Reply, Request, SessionLimits, Settings, migrate, pin_session,
 };
 use sqlx::{
-    PgConnection, PgPool,
+    Connection, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use uuid::Uuid;
@@ -25,29 +25,28 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The crate's tables, and the application's own.
 pub async fn set_up(options: PgPoolOptions, connect: PgConnectOptions) -> (PgPool, Idempotency) {
-    set_up_with(
-        options,
-        pin_session(connect, SessionLimits::default()),
-        Settings::default(),
-    )
-    .await
+    let limits = SessionLimits::default();
+    set_up_with(options, connect, limits, Settings::default()).await
 }
 
-/// What [`set_up`] makes, with sessions that are pinned already, and with settings of a test's own.
+/// What [`set_up`] makes, with limits and settings of a test's own.
 pub async fn set_up_with(
     options: PgPoolOptions,
-    pinned: PgConnectOptions,
+    connect: PgConnectOptions,
+    limits: SessionLimits,
     settings: Settings,
 ) -> (PgPool, Idempotency) {
+    let mut connection = PgConnection::connect_with(&connect).await.unwrap();
+    let schema = migrate(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
     // A pool of its own. Those that `#[sqlx::test]` makes have 20 connections together, so a test
     // that holds some of them and needs more would wait for other tests.
     let pool = PgPoolOptions::new()
         .max_connections(options.get_max_connections())
         .acquire_timeout(PATIENCE)
-        .connect_with(pinned)
+        .connect_with(pin_session(connect, &schema, limits))
         .await
         .unwrap();
-    migrate(&mut pool.acquire().await.unwrap()).await.unwrap();
     sqlx::raw_sql("CREATE TABLE bookings (account_id uuid, seat text PRIMARY KEY)")
         .execute(&pool)
         .await

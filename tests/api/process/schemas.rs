@@ -1,0 +1,240 @@
+//! The schema of the tables: found once, whatever `search_path` a later session begins with.
+
+use charge_once::{cli::api_key::ensure_dev_key, database};
+use sqlx::{AssertSqlSafe, PgPool};
+
+use crate::support::{
+    harness::{API_KEY, FORGETFUL, ServerProcess, TestDatabase, config, eventually},
+    pgbouncer::{IGNORES_OPTIONS, PINNED, PgBouncer},
+    program::{Run, printed_by, run},
+    roles::{apply_roles, as_role},
+};
+
+async fn execute(pool: &PgPool, statements: &str) {
+    let statements = AssertSqlSafe(statements.to_owned());
+    sqlx::raw_sql(statements).execute(pool).await.unwrap();
+}
+
+/// The URL of a database, for sessions with this `search_path`, encoded as in a URL.
+fn asking(url: &str, search_path: &str) -> String {
+    format!("{url}&options=-csearch_path%3D{search_path}")
+}
+
+/// What every program says that begins with this database.
+fn refused(url: &str) -> Vec<String> {
+    let variables = [("DATABASE_URL", url), ("BIND_ADDRESS", "127.0.0.1:0")];
+    let mut told = Vec::new();
+    for (arguments, code) in [
+        (&["serve"][..], 1),
+        (&["migrate"], 1),
+        (&["check"], 2),
+        (&["check", "--server"], 1),
+    ] {
+        let ended = Run::of(run(arguments, &variables));
+        assert_eq!(ended.code, Some(code), "{arguments:?} {ended:?}");
+        told.push(ended.stdout + &ended.stderr);
+    }
+    told
+}
+
+async fn tables_are_in(database: &TestDatabase, expected: &str) {
+    let schemas = "SELECT DISTINCT quote_ident(schemaname) FROM pg_tables
+                    WHERE tablename IN ('idempotency_keys', 'charges', '_sqlx_migrations')";
+    let schemas: Vec<String> = sqlx::query_scalar(schemas)
+        .fetch_all(&database.pool)
+        .await
+        .unwrap();
+    assert_eq!(schemas, [expected]);
+}
+
+#[tokio::test]
+async fn a_later_search_path_makes_no_second_set_of_tables_and_no_second_charge() {
+    let of_the_database = |set: &str| {
+        format!(
+            "CREATE SCHEMA other; \
+             DO $$ BEGIN EXECUTE format('ALTER {set} SET search_path = other', current_database()); END $$"
+        )
+    };
+    for (defaults, search_path) in [
+        ("CREATE SCHEMA charge_once".to_owned(), None),
+        (of_the_database("ROLE charge_once IN DATABASE %I"), None),
+        (of_the_database("DATABASE %I"), None),
+        (
+            "CREATE SCHEMA charge_once".to_owned(),
+            Some("%22$user%22,public"),
+        ),
+    ] {
+        let database = TestDatabase::create_unsharded().await;
+        let steady = ServerProcess::start(&database, &[FORGETFUL]);
+        let first = steady.client.charge("key-1").await;
+        assert_eq!(first.status, 201);
+        execute(&database.pool, &defaults).await;
+        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                    WHERE datname = current_database() AND application_name = 'charge-once'";
+        execute(&database.pool, end).await;
+
+        let url = search_path.map_or(database.url.clone(), |path| asking(&database.url, path));
+        let variables = [("DATABASE_URL", &*url), FORGETFUL];
+        let restarted = ServerProcess::start(&database, &variables);
+        restarted
+            .client
+            .charge("key-1")
+            .await
+            .assert_replays(&first);
+        let second = restarted.client.charge("key-2").await;
+        let again = steady.client.charge_until_definite("key-2").await;
+        again.assert_replays(&second);
+        for server in [&steady, &restarted] {
+            assert_eq!(server.client.get("/readyz").await.status, 200, "{defaults}");
+        }
+        let told = printed_by(&["check"], &variables);
+        assert!(told.contains("invariants hold."), "{told}");
+        tables_are_in(&database, "public").await;
+        let charges = "SELECT count(*) FROM public.charges";
+        assert_eq!(database.count(charges).await, 2, "{defaults}");
+        // For the look at the end of the test.
+        let reset = "DO $$ BEGIN
+             EXECUTE format('ALTER ROLE charge_once IN DATABASE %I RESET search_path', current_database());
+             EXECUTE format('ALTER DATABASE %I RESET search_path', current_database());
+         END $$";
+        execute(&database.pool, reset).await;
+    }
+}
+
+#[tokio::test]
+async fn tables_elsewhere_and_tables_in_two_schemas_are_refused() {
+    let database = TestDatabase::create_unsharded().await;
+    let server = ServerProcess::start(&database, &[]);
+    execute(&database.pool, "CREATE SCHEMA other").await;
+    for asked in ["other", "nowhere"] {
+        let expected = format!("in the schema public, and the connection asks for {asked}");
+        for told in refused(&asking(&database.url, asked)) {
+            assert!(told.contains(&expected), "{told}");
+        }
+    }
+    tables_are_in(&database, "public").await;
+    assert_eq!(server.client.get("/readyz").await.status, 200);
+
+    let copy = "CREATE TABLE other.idempotency_migrations (LIKE idempotency_migrations)";
+    execute(&database.pool, copy).await;
+    for told in refused(&database.url) {
+        assert!(
+            told.contains("in several schemas of this database, other, public"),
+            "{told}"
+        );
+    }
+    let is_not_ready = || async {
+        let answer = server.client.get("/readyz").await;
+        String::from_utf8_lossy(&answer.body).contains("the tables in another schema")
+    };
+    eventually("readiness says that there are two sets", is_not_ready).await;
+    let mv = "DROP TABLE other.idempotency_migrations;
+              ALTER TABLE idempotency_migrations SET SCHEMA other";
+    execute(&database.pool, mv).await;
+    eventually("readiness says that they were moved", is_not_ready).await;
+    execute(
+        &database.pool,
+        "ALTER TABLE other.idempotency_migrations SET SCHEMA public",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_schema_of_any_name_serves_and_later_sessions_need_not_name_it() {
+    let empty = TestDatabase::create_empty().await;
+    let url = asking(&empty.url, "%22Shard%5C%20b%22%22%22");
+    for told in refused(&url) {
+        assert!(told.contains("names no schema that exists"), "{told}");
+    }
+    let name = r#""Shard b""""#;
+    execute(&empty.pool, &format!("CREATE SCHEMA {name}")).await;
+    printed_by(&["migrate"], &[("DATABASE_URL", &url)]);
+    tables_are_in(&empty, name).await;
+
+    let migrated = database::connect(&url, &config(&[])).await.unwrap();
+    ensure_dev_key(&migrated, API_KEY).await.unwrap();
+    let first = {
+        let server = ServerProcess::start(&empty, &[("DATABASE_URL", &url)]);
+        server.client.charge("key-1").await
+    };
+    assert_eq!(first.status, 201);
+    let server = ServerProcess::start(&empty, &[("CONSOLE", "true")]);
+    server.client.charge("key-1").await.assert_replays(&first);
+    eventually("a worker writes there, too", || async {
+        let rows = format!("SELECT count(*) FROM {name}.request_log");
+        let rows = sqlx::query_scalar::<_, i64>(AssertSqlSafe(rows));
+        rows.fetch_one(&empty.pool).await.unwrap() > 0
+    })
+    .await;
+    let variables = [("DATABASE_URL", &*empty.url)];
+    assert!(printed_by(&["check"], &variables).contains("invariants hold."));
+    let list = printed_by(&["check", "--server"], &variables);
+    let advice = format!("advice   search_path: {name}\n");
+    assert!(list.contains(&advice), "{list}");
+    assert!(
+        list.contains(&format!("SET search_path = {name};")),
+        "{list}"
+    );
+}
+
+/// `CREATE SCHEMA AUTHORIZATION` names a schema after the role.
+#[tokio::test]
+async fn schemas_of_the_roles_change_nothing_and_the_roles_have_rights_where_the_tables_are() {
+    let database = TestDatabase::create_empty().await;
+    apply_roles(&database.url, &[]);
+    let [migrator, app] =
+        ["migrator", "app"].map(|role| as_role(&database.url, &format!("charge_once_{role}")));
+    let create = "CREATE SCHEMA AUTHORIZATION charge_once_migrator;
+                  CREATE SCHEMA AUTHORIZATION charge_once_app";
+    execute(&database.pool, create).await;
+    printed_by(&["migrate"], &[("DATABASE_URL", &migrator)]);
+    tables_are_in(&database, "charge_once_migrator").await;
+    let variables = [("DATABASE_URL", &*app), ("MIGRATE_ON_START", "false")];
+    let told = Run::of(run(&["serve"], &variables)).failed(1);
+    let expected = "in the schema charge_once_migrator, which the role may not use";
+    assert!(told.contains(expected), "{told}");
+
+    apply_roles(&database.url, &[]);
+    let created = printed_by(&["api-key", "create", "--account", "shop"], &variables);
+    let key = created
+        .split_whitespace()
+        .find(|word| word.starts_with("sk_"))
+        .unwrap();
+    let server = ServerProcess::start(&database, &variables);
+    let client = server.client.with_api_key(key);
+    let first = client.charge("key-1").await;
+    assert_eq!(first.status, 201);
+    client.charge("key-1").await.assert_replays(&first);
+    let list = printed_by(&["check", "--server"], &variables);
+    assert!(
+        list.contains("search_path: charge_once_migrator\n"),
+        "{list}"
+    );
+}
+
+#[tokio::test]
+async fn a_pooler_that_drops_the_schema_is_refused_where_sessions_do_not_have_it() {
+    let database = TestDatabase::create_unsharded().await;
+    let pinned = PINNED.map(|setting| {
+        format!(
+            "DO $$ BEGIN EXECUTE format($f$ALTER DATABASE %I SET {setting}$f$, current_database()); END $$;"
+        )
+    });
+    execute(&database.pool, &pinned.concat()).await;
+    let Some(pooler) = PgBouncer::start(&database, "session", IGNORES_OPTIONS).await else {
+        return;
+    };
+    for told in refused(&asking(&pooler.url, "public")) {
+        assert!(
+            told.contains("drops the search_path of DATABASE_URL"),
+            "{told}"
+        );
+    }
+    printed_by(&["migrate"], &[("DATABASE_URL", &pooler.url)]);
+    execute(&database.pool, "CREATE SCHEMA charge_once").await;
+    for told in refused(&pooler.url) {
+        let expected = r#"ALTER ROLE "charge_once" SET search_path = public;"#;
+        assert!(told.contains(expected), "{told}");
+    }
+    tables_are_in(&database, "public").await;
+}
