@@ -277,15 +277,11 @@ impl Story {
     }
 
     fn show(&self) -> Result<(), BoxError> {
-<<<<<<< HEAD
+        print(&format!("account  {}", self.names.account(self.account)))?;
         self.report
             .lines()
             .iter()
             .try_for_each(|line| print(line))?;
-=======
-        print(&format!("account  {}", self.names.account(self.account)))?;
-        print(&self.report.to_string())?;
->>>>>>> h7
         for event in &self.logged.events {
             let object = event.object_id.as_deref().unwrap_or("-");
             print(&format!(

@@ -29,7 +29,10 @@ impl KeyReport {
     /// breaks too: escape each line where it is printed.
     pub fn lines(&self) -> Vec<String> {
         let state = match self.state() {
-            "in_doubt" => "in flight, and in doubt: an attempt may have been executed",
+            "in_doubt" => {
+                "in doubt: an attempt may have been executed, and its answer is not known. A retry \
+                 with this key is safe"
+            }
             "in_flight" => "in flight: a retry with this key is safe",
             "nothing" => {
                 "nothing is stored now, and no request is at work. It was never used, it has \
@@ -68,40 +71,7 @@ impl KeyReport {
     }
 }
 
-<<<<<<< HEAD
 fn lines_of(request: &KnownRequest) -> Vec<String> {
-=======
-impl fmt::Display for KeyReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = match self.state() {
-            "in_doubt" => {
-                "in doubt: an attempt may have been executed, and its answer is not known. A retry \
-                 with this key is safe"
-            }
-            "in_flight" => "in flight: a retry with this key is safe",
-            "nothing" => {
-                "nothing is stored now, and no request is at work. It was never used, it has \
-                 expired, or its request failed. Only a retry with the same key is safe"
-            }
-            completed => completed,
-        };
-        write!(f, "key      {}\nstate    {state}", self.key)?;
-        match self.found.request() {
-            Some(request) => write_request(f, &request)?,
-            None if matches!(self.found, Inspected::InFlight(_)) => f.write_str(
-                "\nrequest  another process is at work on it, and has committed nothing yet",
-            )?,
-            None => {}
-        }
-        match &self.lease {
-            Some(lease) => write!(f, "\nlease    {}", lease.standing()),
-            None => Ok(()),
-        }
-    }
-}
-
-fn write_request(f: &mut fmt::Formatter<'_>, request: &KnownRequest) -> fmt::Result {
->>>>>>> h7
     let KnownRequest {
         method,
         path,
