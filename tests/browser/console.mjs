@@ -90,7 +90,7 @@ async function paste(page, ...statuses) {
   const commands = await page.getByLabel('The same with curl').textContent();
   const env = { ...process.env, CHARGE_ONCE_API_KEY: apiKey };
   const printed = execFileSync('sh', ['-c', commands], { env, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
-  assert.deepEqual([...printed.matchAll(/^HTTP\/1\.1 (\d+)/gm)].map(([, status]) => status), statuses, printed);
+  assert.deepEqual([...printed.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => status), statuses, printed);
 }
 
 // A story that runs tells so, and how it ended as soon as it has.

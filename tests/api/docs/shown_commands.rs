@@ -1,10 +1,15 @@
 //! The commands that documents show run, and answer as shown.
 
-use std::{collections::HashMap, process::Command};
+use std::{
+    collections::{BTreeSet, HashMap},
+    process::Command,
+};
 
+use super::layers::rust_files;
 use crate::support::{
-    documents::{blocks, read},
+    documents::{blocks, read, root},
     harness::{API_KEY, FAULTS, TestServer},
+    program::printed_by,
 };
 
 /// The address and the API key that the README shows.
@@ -170,6 +175,36 @@ async fn the_commands_of_the_readme_and_of_the_tour_answer_as_they_show() {
         let succeeded = "SELECT count(*) FROM charges WHERE status = 'succeeded'";
         assert_eq!(server.database.count(succeeded).await, 2, "{document}");
         assert_eq!(server.database.charges().await, 3, "{document}");
+    }
+}
+
+/// Messages, banners and pages name commands that exist, with options that they have.
+#[test]
+fn the_commands_that_messages_name_exist() {
+    let shown = r#"(?:`|\| |with: |code \{ ")charge-once((?: [a-z][a-z-]*)+)((?: --[a-z-]+)*)"#;
+    let shown = regex::Regex::new(shown).unwrap();
+    let mut named = BTreeSet::new();
+    for folder in ["src", "crates/console/src", "crates/database/src"] {
+        for file in rust_files(&root().join(folder)) {
+            let source = std::fs::read_to_string(file).unwrap();
+            let lines = source.lines();
+            for line in lines.filter(|line| !line.trim_start().starts_with("//")) {
+                let found = shown.captures_iter(line);
+                named.extend(found.map(|found| (found[1].to_owned(), found[2].to_owned())));
+            }
+        }
+    }
+    assert!(named.len() >= 7, "{named:?}");
+    for (command, options) in named {
+        let words: Vec<_> = command.split_whitespace().chain(["--help"]).collect();
+        let help = printed_by(&words, &[]);
+        assert!(
+            help.contains(&format!("Usage: charge-once{command}")),
+            "{command}: {help}"
+        );
+        for option in options.split_whitespace() {
+            assert!(help.contains(option), "{command} {option}");
+        }
     }
 }
 

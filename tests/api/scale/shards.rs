@@ -633,7 +633,11 @@ async fn each_command_works_on_all_databases_or_on_one() {
     let told = two.run(&["sweep", "--shard", "c"]).await.failed(1);
     assert!(told.contains("SHARD_URLS names no such database"), "{told}");
     let account = ["keys", "show", "key-1", "--account", "shop"];
-    assert!(two.run(&account).await.succeeded().contains("key-1"));
+    let unknown = two.run(&account).await;
+    assert!(unknown.stdout.contains("key      key-1"), "{unknown:?}");
+    assert!(unknown.failed(1).contains("nothing is known of this key"));
+    let told = two.run(&["keys", "show", "key-1"]).await.failed(1);
+    assert!(told.contains("no account has a record"), "{told}");
     let told = two
         .run(&["keys", "show", "key-1", "--account", "nobody"])
         .await
