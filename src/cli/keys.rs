@@ -161,10 +161,10 @@ async fn owner(
         let accounts = accounts.join(", ");
         return Err(format!("several accounts have this key: {accounts}. Choose --account").into());
     }
-    let (shard, (account, _)) = found.pop().ok_or_else(|| {
+    let (shard, (account, _)) = found.pop().ok_or(
         "no account has a record of this key, or a request with it in its log. One that is at work \
-         on it may have committed nothing yet: --account finds it"
-    })?;
+         on it may have committed nothing yet: --account finds it",
+    )?;
     Ok((shard, account))
 }
 

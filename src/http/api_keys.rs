@@ -146,9 +146,12 @@ impl ApiKeys {
         until: Instant,
     ) -> Result<Option<usize>, HttpError> {
         let found = self.pages.find(asked, client, until).await;
-        let found = found.map_err(|refusal| match refusal {
-            Refusal::TooMany => too_many_guesses(),
-            other => refused(other, ""),
+        let found = found.map_err(|refusal| {
+            if matches!(refusal, Refusal::TooMany) {
+                too_many_guesses()
+            } else {
+                refused(refusal, "")
+            }
         })?;
         Ok(found.map(|(database, ())| database))
     }

@@ -184,11 +184,9 @@ impl Parameter for UseStripeSdk {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn a_holder_returns_to_a_shop_or_an_app_and_to_nothing_that_a_system_opens() {
-        let leads_back = |url| super::leads_back(url, |scheme| scheme == "shop-app");
+        let leads_back = |url: &str| super::leads_back(url, |scheme| scheme == "shop-app");
         for good in [
             "https://shop.example/return?cart=1",
             "HTTPS://shop.example",

@@ -131,7 +131,7 @@ fn judge(api: &Api, keys: &[Vec<Ask>], made: Option<Vec<u64>>) -> Result<(), Fla
     let mut of_each = made.iter().flatten();
     for key in keys {
         let key_made: Vec<u64> = of_each.by_ref().take(key.len()).copied().collect();
-        let made = is_of_one.then_some(key_made.as_slice()).unwrap_or_default();
+        let made: &[u64] = if is_of_one { &key_made } else { &[] };
         let attempts = api.history.of(key.first().map_or("", Ask::key));
         judge_key(api, key, made, &attempts)?;
     }

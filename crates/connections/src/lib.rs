@@ -92,10 +92,12 @@ impl Failure {
                 | DispatchError::Upgrade
                 | DispatchError::InternalError
         );
-        match error {
-            DispatchError::Parse(_) => Self::Malformed,
-            _ if is_internal => Self::Internal,
-            _ => Self::Lost,
+        if is_internal {
+            Self::Internal
+        } else if matches!(error, DispatchError::Parse(_)) {
+            Self::Malformed
+        } else {
+            Self::Lost
         }
     }
 }

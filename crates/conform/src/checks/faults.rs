@@ -264,7 +264,7 @@ pub(super) async fn expiry(api: &Api) -> Seen {
         Flaw::Wrong(fault) if fault.cost == Some(LOST) => {
             Flaw::violated(fault.seen).because(fault.why)
         }
-        other => other,
+        Flaw::Wrong(_) | Flaw::Unknown(_) => flaw,
     })?;
     Ok("one effect before, one after".to_owned())
 }
