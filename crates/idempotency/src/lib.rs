@@ -60,7 +60,6 @@ use sqlx::{PgConnection, postgres::types::PgInterval};
 use tokio::{runtime::Handle, time::Instant};
 use trace::{Instrument, trace_span};
 use transaction::TxOutcome;
-use uuid::Uuid;
 
 pub use key::{IdempotencyKey, KEY_MAX_BYTES, KeyError};
 pub use migrations::{MIGRATIONS, MIGRATIONS_TABLE, migrate};
@@ -78,7 +77,7 @@ pub use observer::Observer;
 pub use trace::TRACE_TARGET;
 
 #[cfg(feature = "admission")]
-pub use admission::{Admission, AdmissionObserver, InProgressLimit, InProgressLimits};
+pub use admission::{Admission, AdmissionObserver, InProgressLimit, InProgressLimits, Seat};
 #[cfg(feature = "batch")]
 pub use batch::{BatchObserver, BatchSettings, Batches, Decide, Decision, RanAlone, Rows};
 #[cfg(feature = "sweep")]
@@ -134,9 +133,6 @@ pub struct Idempotency {
     runtime: Handle,
 }
 
-/// A request that waits, as long as this lives.
-pub struct Seat(#[allow(dead_code, reason = "it is kept until it is dropped")] Held);
-
 impl Idempotency {
     /// `pool` is a [`PgPool`](sqlx::PgPool) whose sessions have `READ COMMITTED` as the default
     /// isolation level and `synchronous_commit = on`: see [`pin_session`]. For an [`Observer`], or
@@ -175,12 +171,6 @@ impl Idempotency {
             })
         })
         .await
-    }
-
-    /// A place among the account's requests that wait, for one that waits before it is run. It is
-    /// counted until it is dropped. `None`: too many wait already.
-    pub fn seat(&self, account: Uuid) -> Option<Seat> {
-        self.pool.admit.follow(account).map(Seat)
     }
 
     /// Ends every wait of a duplicate for the first request, now and from now on: the process is
@@ -232,7 +222,7 @@ impl Idempotency {
             let leadership = match self.in_flight.join(&request) {
                 Place::Leader(leadership) => leadership,
                 Place::Follower(follower) => {
-                    let seat = self.seat(request.account_id);
+                    let seat = self.pool.admit.follow(request.account_id);
                     let patience = seat.as_ref().map_or_else(Instant::now, |_| patience);
                     let following = follower.follow(self.answered_by(), patience);
                     let waiting = trace_span!("wait for first request");
@@ -252,7 +242,8 @@ impl Idempotency {
             let ended = self.in_a_task(work, held).await;
             let again = Instant::now() + jittered(RECLAIM_PAUSE);
             let waits = goes_on && matches!(ended, Outcome::InUse) && again < patience;
-            let seat = waits.then(|| self.seat(request.account_id)).flatten();
+            let seat = || self.pool.admit.follow(request.account_id);
+            let seat = waits.then(seat).flatten();
             if seat.is_none() || !self.in_flight.pause(again).await {
                 return ended;
             }

@@ -378,7 +378,7 @@ fn is_article_number(digits: &str) -> bool {
     let sum: u32 = weighted
         .filter_map(|(digit, weight)| Some(digit.to_digit(10)? * weight))
         .sum();
-    digits.len() == ARTICLE_DIGITS && sum % 10 == 0
+    digits.len() == ARTICLE_DIGITS && sum.is_multiple_of(10)
 }
 
 /// Replaces the escapes of JSON strings, wherever they are in `text`, by the
