@@ -12,15 +12,13 @@ use actix_web::{
 use charge_once_connections::NoReply;
 pub use charge_once_faults::Fault;
 use charge_once_faults::{self as faults, Kind};
+use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::{
-    app::App,
-    error::{FAULT, HttpError},
-};
+use super::error::{FAULT, HttpError};
 use crate::{
     domain::{account::Account, ids::AccountId},
-    idempotency::{FailureKind, IdempotencyKey},
+    idempotency::{FailureKind, Idempotency, IdempotencyKey},
     wire::error::{ApiError, ErrorCode},
 };
 
@@ -28,15 +26,16 @@ use crate::{
 /// asked to stop, and takes a seat of those that wait, without which it is 503.
 pub async fn before_the_work(
     fault: Fault,
-    app: &App,
+    idempotency: &Idempotency,
     account: Uuid,
+    stopping: &watch::Receiver<bool>,
 ) -> Result<Option<HttpResponse>, HttpError> {
     let name = fault.kind.as_str();
     tracing::info!(fault = name, "the client asked for a fault");
     if fault.kind == Kind::Delay {
-        let seat = app.idempotency.seat(account);
+        let seat = idempotency.seat(account);
         let _seat = seat.ok_or_else(|| HttpError::failed(FailureKind::Unavailable))?;
-        fault.delay(&app.stopping).await;
+        fault.delay(stopping).await;
     }
     let error = match fault.kind {
         Kind::ReplyLost | Kind::Delay => return Ok(None),

@@ -47,10 +47,12 @@ pub async fn run<F: Future<Output = Outcome>>(
         testing,
         observation,
     } = request;
-    if let Some(fault) = testing.fault
-        && let Some(instead) = before_the_work(fault, app, request.account_id).await?
-    {
-        return Ok(instead);
+    if let Some(fault) = testing.fault {
+        let account = request.account_id;
+        let instead = before_the_work(fault, &app.idempotency, account, &app.stopping);
+        if let Some(instead) = instead.await? {
+            return Ok(instead);
+        }
     }
     refuse_new_work_when_stopping(app)?;
     let dialect = origin.dialect;

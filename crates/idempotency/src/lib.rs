@@ -59,7 +59,6 @@ use sqlx::{PgConnection, postgres::types::PgInterval};
 use tokio::{runtime::Handle, time::Instant};
 use trace::{Instrument, trace_span};
 use transaction::TxOutcome;
-use uuid::Uuid;
 
 pub use key::{IdempotencyKey, KEY_MAX_BYTES, KeyError};
 pub use migrations::{MIGRATIONS, MIGRATIONS_TABLE, migrate};
@@ -77,7 +76,7 @@ pub use observer::Observer;
 pub use trace::TRACE_TARGET;
 
 #[cfg(feature = "admission")]
-pub use admission::{Admission, AdmissionObserver, InProgressLimit, InProgressLimits};
+pub use admission::{Admission, AdmissionObserver, InProgressLimit, InProgressLimits, Seat};
 #[cfg(feature = "batch")]
 pub use batch::{BatchObserver, BatchSettings, Batches, Decide, Decision, RanAlone, Rows};
 #[cfg(feature = "sweep")]
@@ -132,9 +131,6 @@ pub struct Idempotency {
     runtime: Handle,
 }
 
-/// A request that waits, as long as this lives.
-pub struct Seat(#[allow(dead_code, reason = "it is kept until it is dropped")] Held);
-
 impl Idempotency {
     /// `pool` is a [`PgPool`](sqlx::PgPool) whose sessions have the schema of the tables,
     /// `READ COMMITTED` as the default isolation level, and `synchronous_commit = on`: see
@@ -172,12 +168,6 @@ impl Idempotency {
             })
         })
         .await
-    }
-
-    /// A place among the account's requests that wait, for one that waits before it is run. It is
-    /// counted until it is dropped. `None`: too many wait already.
-    pub fn seat(&self, account: Uuid) -> Option<Seat> {
-        self.pool.admit.follow(account).map(Seat)
     }
 
     /// Ends every wait of a duplicate for the first request, for good: the process is stopping.
@@ -228,7 +218,7 @@ impl Idempotency {
             let leadership = match self.in_flight.join(&request) {
                 Place::Leader(leadership) => leadership,
                 Place::Follower(follower) => {
-                    let seat = self.seat(request.account_id);
+                    let seat = self.pool.admit.follow(request.account_id);
                     let patience = seat.as_ref().map_or_else(Instant::now, |_| patience);
                     let following = follower.follow(self.answered_by(), patience);
                     let waiting = trace_span!("wait for first request");
@@ -248,7 +238,8 @@ impl Idempotency {
             let ended = self.in_a_task(work, held).await;
             let again = Instant::now() + jittered(RECLAIM_PAUSE);
             let waits = goes_on && matches!(ended, Outcome::InUse) && again < patience;
-            let seat = waits.then(|| self.seat(request.account_id)).flatten();
+            let seat = || self.pool.admit.follow(request.account_id);
+            let seat = waits.then(seat).flatten();
             if seat.is_none() || !self.in_flight.pause(again).await {
                 return ended;
             }

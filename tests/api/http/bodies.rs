@@ -116,6 +116,7 @@ async fn hostile_json_is_body_invalid() {
     bodies.push(b"\xff\xfe{\0}\0".to_vec());
     bodies.push(nested(33));
     bodies.push([b"{\"a\":".as_slice(), &vec![b'['; 60_000]].concat());
+    bodies.push(format!("{{\"amount\":[{}1]}}", "1,".repeat(30_000)).into_bytes());
     for (index, body) in bodies.iter().enumerate() {
         let answer = server
             .client
@@ -136,7 +137,7 @@ async fn hostile_json_is_body_invalid() {
             "parameter_invalid",
         ),
         (
-            format!("{{\"amount\":[{}1]}}", "1,".repeat(30_000)).into_bytes(),
+            format!("{{\"amount\":[{}1]}}", "1,".repeat(999)).into_bytes(),
             "parameter_invalid",
         ),
     ];

@@ -114,7 +114,7 @@ async fn the_first_answer_decides_and_later_ones_land_at_the_same_place() {
 
 #[tokio::test]
 async fn without_an_address_to_return_to_the_holder_may_close_the_window() {
-    let server = TestServer::start().await;
+    let server = TestServer::start_with(&[("RETURN_URL_SCHEMES", "shop-app")]).await;
     let setup = waiting(&server.client, None).await;
     let page = open(&page_of(&setup)).await;
     let policy = page.header("content-security-policy").unwrap();

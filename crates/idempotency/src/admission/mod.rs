@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use crate::{
-    Connections, Failure, Observer, Outcome, Request,
+    Connections, Failure, Idempotency, Observer, Outcome, Request,
     admit::{Admit, Answering, Held, Turn},
     observer::Unobserved,
 };
@@ -214,6 +214,17 @@ impl Admit for Admission {
     }
 }
 
+/// A request that waits, for as long as this lives.
+pub struct Seat(#[allow(dead_code, reason = "it is kept until it is dropped")] Held);
+
+impl Idempotency {
+    /// A place among the account's requests that wait, for one that waits before it is run. `None`:
+    /// too many wait already.
+    pub fn seat(&self, account: Uuid) -> Option<Seat> {
+        self.pool.admit.follow(account).map(Seat)
+    }
+}
+
 /// How many of something each account has. Cheap to clone; all clones count together.
 #[derive(Debug, Clone, Default)]
 struct Tally(Arc<Mutex<Counts>>);
@@ -286,8 +297,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        Command, FingerprintInput, Idempotency, IdempotencyKey, Parameters, Rejection, Reply,
-        Settings, in_flight::Place,
+        Command, FingerprintInput, IdempotencyKey, Parameters, Rejection, Reply, Settings,
+        in_flight::Place,
     };
 
     const ALICE: Uuid = Uuid::from_u128(1);
