@@ -4,7 +4,7 @@
 --   charge_once_app       reads and writes rows, and changes no table: `charge-once serve`, `api-key`
 --   charge_once_sweeper   removes keys and rows that are kept for a while, and inserts none: `charge-once
 --                         sweep`. It leaves test accounts that ended to the servers: they have charges
---   charge_once_reader    reads all but secrets and stored replies: `charge-once check`, `keys list`,
+--   charge_once_reader    reads all but credentials and stored replies: `charge-once check`, `keys list`,
 --                         `sweep --dry-run`, and the statements of docs/runbook.md. It writes one row, the
 --                         result of a check
 --
@@ -98,7 +98,8 @@ WITH rights (role, tables, verb, columns, but) AS (
     ('app', '{shard,shard_migrations}', 'SELECT', NULL, NULL),
     ('sweeper', '{shard,shard_migrations}', 'SELECT', NULL, NULL),
     ('reader', '{shard,shard_migrations}', 'SELECT', NULL, NULL),
-    ('app', '{accounts,api_keys,charges,checkout_steps,checkouts,customers,events,idempotency_keys,
+    ('app', '{accounts,api_keys,charges,checkout_steps,checkouts,customers,events,events_without_secrets,
+              idempotency_keys,
               idempotency_leases,inventory,last_check,manual_resolutions,operations,orders,payment_intents,
               payment_methods,refunds,request_log,setup_intents,webhook_deliveries,webhook_endpoints,
               _sqlx_migrations,api_keys_migrations,idempotency_migrations,
@@ -118,11 +119,16 @@ WITH rights (role, tables, verb, columns, but) AS (
     ('sweeper', '{checkouts}', 'SELECT', '{account_id,id,status}', NULL),
     ('sweeper', '{events,idempotency_keys,operations,request_log,webhook_deliveries}', 'DELETE', NULL, NULL),
 
-    ('reader', '{accounts,charges,checkout_steps,checkouts,customers,events,idempotency_leases,inventory,
-                 last_check,manual_resolutions,operations,orders,payment_intents,payment_methods,refunds,
-                 request_log,setup_intents,webhook_deliveries,_sqlx_migrations,api_keys_migrations,
+    ('reader', '{accounts,charges,checkout_steps,checkouts,customers,events_without_secrets,
+                 idempotency_leases,inventory,last_check,manual_resolutions,operations,orders,payment_methods,
+                 refunds,request_log,webhook_deliveries,_sqlx_migrations,api_keys_migrations,
                  idempotency_migrations,request_log_migrations,
                  webhooks_migrations}', 'SELECT', NULL, NULL),
+    -- A client secret, or the address of a holder's page, is all that it takes to complete a payment.
+    -- Objects in events have both; the view above masks them. `before_operation` has the address, too.
+    ('reader', '{events}', 'SELECT', NULL, '{object,previous_attributes}'),
+    ('reader', '{payment_intents}', 'SELECT', NULL, '{client_secret,holder_page_url,before_operation}'),
+    ('reader', '{setup_intents}', 'SELECT', NULL, '{client_secret,holder_page_url}'),
     ('reader', '{api_keys}', 'SELECT', NULL, '{hash}'),
     ('reader', '{idempotency_keys}', 'SELECT', NULL, '{headers,body}'),
     ('reader', '{webhook_endpoints}', 'SELECT', NULL, '{secret}'),

@@ -18,7 +18,6 @@ use charge_once_request_log::Entry;
 use super::{
     app::{App, Apps},
     error::HttpError,
-    pages::authenticate,
     request::{client_of, work_begins},
 };
 
@@ -70,7 +69,7 @@ pub async fn at_home<B: MessageBody + 'static>(
 async fn home_of(app: &App, request: &ServiceRequest) -> Result<Option<usize>, HttpError> {
     let path = routed_path(request.request());
     // Probes are about the process, and not about who asks. A page is found by its token.
-    if matches!(path, "/livez" | "/readyz") || path.starts_with(authenticate::PATH) {
+    if matches!(path, "/livez" | "/readyz") || path.starts_with("/authenticate/") {
         return Ok(None);
     }
     let request = request.request();

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::domain::{ids::AccountId, payment_intent::HolderPage};
 
-/// A page that a path names, and whoever knows the path may see.
+/// A page that a path names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct AskedPage {
     /// Whose shop it belongs to.

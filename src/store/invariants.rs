@@ -82,10 +82,10 @@ macro_rules! told_once {
     ($table:literal, $prefix:literal, $types:literal, $ended:literal) => {
         statement!(
             "WITH told AS MATERIALIZED (
-                SELECT account_id, object ->> 'id' AS shown, count(*) AS times
-                  FROM events
+                SELECT account_id, object_id AS shown, count(*) AS times
+                  FROM events_without_secrets
                  WHERE type IN (", $types, ") AND created_at > (SELECT since FROM kept)
-                 GROUP BY account_id, object ->> 'id'),
+                 GROUP BY account_id, object_id),
              born AS MATERIALIZED (
                 SELECT account_id, shown, times,
                        CASE WHEN shown ~ '^", $prefix, "_[0-7][0-9a-hjkmnp-tv-z]{25}$' THEN (
@@ -360,10 +360,10 @@ pub const INVARIANTS: &[Invariant] = &[
             "SELECT account_id, (array_agg(id ORDER BY id))[1], NULL::text,
                     format('%s made %s events %s under the key %s', request_id, count(*), type,
                            idempotency_key)
-               FROM events
+               FROM events_without_secrets
               GROUP BY account_id, idempotency_key, request_id, type,
                        CASE WHEN type IN ('refund.failed', 'payment_method.detached')
-                            THEN object ->> 'id' END
+                            THEN object_id END
              HAVING count(*) > 1"
         ),
         show: |id| EventId(id).to_string(),

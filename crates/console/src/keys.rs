@@ -344,10 +344,10 @@ fn stored_reply(record: &Record) -> Markup {
     let reply = &record.reply;
     html! {
         h2 { "Stored reply" }
-        p { "Every retry gets this, to the byte. Values of " code { "secret" } ", " code { "client_secret" } " and " code { "api_key" } " are masked here only." }
+        p { "Every retry gets this, to the byte. Values of " code { "secret" } ", " code { "client_secret" } " and " code { "api_key" } ", and what completes a payment, are masked here only." }
         pre role="group" tabindex="0" aria-label="Headers of the stored reply" {
             "HTTP " (reply.status)
-            @for (name, value) in &reply.headers { "\n" (name) ": " (value) }
+            @for (name, value) in &reply.headers { "\n" (name) ": " (masked::text(value)) }
         }
         @match masked::pretty(&reply.body) {
             Some(body) => (folded("Body of the stored reply", &body)),

@@ -1,7 +1,8 @@
 //! Stored JSON as people read it.
 //!
-//! Promise: members named `secret`, `client_secret` and `api_key` are masked at any depth. Members
-//! keep their order, and numbers their digits.
+//! Promise: members named `secret`, `client_secret` and `api_key` are masked at any depth, and so are
+//! client secrets and tokens of holders' pages in any text. Members keep their order, and numbers
+//! their digits.
 
 use std::fmt;
 
@@ -20,6 +21,30 @@ const MASK: &str = "••••••••";
 /// The text, indented; `None` if it is not JSON.
 pub(super) fn pretty(json: &[u8]) -> Option<String> {
     Shown::parse(json)?.pretty()
+}
+
+/// A text without what completes a payment: the end of a client secret, and the token that is the
+/// last part of the address of a holder's page.
+pub(super) fn text(text: &str) -> String {
+    let after = |text: &str, mark: &str| text.find(mark).map(|at| at + mark.len());
+    let secret_in = |text: &str| after(text, "_secret_");
+    let token_in = |text: &str| {
+        let page = after(text, "/authenticate/")?;
+        let (intent, _) = text.get(page..)?.match_indices('/').nth(1)?;
+        Some(page + intent + 1)
+    };
+    let (mut shown, mut rest) = (String::new(), text);
+    while let Some(at) = [secret_in(rest), token_in(rest)]
+        .into_iter()
+        .flatten()
+        .min()
+        && let Some((before, hidden)) = rest.split_at_checked(at)
+    {
+        rest = hidden.trim_start_matches(|letter: char| letter.is_ascii_alphanumeric());
+        shown.push_str(before);
+        shown.push_str(MASK);
+    }
+    shown + rest
 }
 
 /// A JSON value whose members keep their order.
@@ -133,7 +158,7 @@ impl<'de> Visitor<'de> for AnyValue {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Shown, E> {
-        Ok(Shown::Text(text.to_owned()))
+        Ok(Shown::Text(self::text(text)))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Shown, A::Error> {
@@ -165,6 +190,29 @@ mod tests {
         let expected = r#"{"z":1,"secret":"MASK","a":[{"api_key":"MASK","b":-2}],"client_secret":"MASK","n":null}"#
             .replace("MASK", MASK);
         assert_eq!(compact, expected);
+    }
+
+    #[test]
+    fn what_completes_a_payment_is_masked_in_any_text() {
+        let page = "https://pay.example/authenticate/acct_1/pi_2/";
+        for (told, shown) in [
+            (format!("{page}aB3"), format!("{page}MASK")),
+            (format!("see {page}aB3?x=1"), format!("see {page}MASK?x=1")),
+            (
+                "/done?pi=pi_1&pi_client_secret=pi_1_secret_aB3&s=ok".to_owned(),
+                "/done?pi=pi_1&pi_client_secret=pi_1_secret_MASK&s=ok".to_owned(),
+            ),
+            (
+                "a_secret_b, /authenticate/c/d".to_owned(),
+                "a_secret_MASK, /authenticate/c/d".to_owned(),
+            ),
+            (
+                "a plain \u{e9} text".to_owned(),
+                "a plain \u{e9} text".to_owned(),
+            ),
+        ] {
+            assert_eq!(text(&told), shown.replace("MASK", MASK));
+        }
     }
 
     #[test]

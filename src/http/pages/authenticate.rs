@@ -44,9 +44,6 @@ use crate::{
     wire::dialect::Dialect,
 };
 
-/// What the paths of all pages begin with.
-pub(in crate::http) const PATH: &str = "/authenticate/";
-
 /// Longest form, in bytes: one field with one word.
 const FORM_MAX_BYTES: usize = 1024;
 /// Of the hash that stands for a token in keys: as long as no other token has it.

@@ -9,6 +9,7 @@ use crate::support::{
     harness::{
         API_KEY, FAULTS, PATIENT, TestDatabase, TestServer, another_charge, charge, eventually,
     },
+    holder_pages::page_of,
     pause_point::{PausePoint, Stage},
     webhooks::{Endpoint, endpoint},
     workflows::{charge_in, post},
@@ -416,6 +417,36 @@ async fn a_secret_in_a_stored_reply_is_masked() {
         "{page}"
     );
     assert!(!page.contains(&secret) && !page.contains("whsec_") && !page.contains(API_KEY));
+}
+
+#[tokio::test]
+async fn the_token_of_a_holder_s_page_is_masked_wherever_an_intent_is_shown() {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let body = json!({
+        "payment_method": "pm_card_threeDSecure2Required", "confirm": true,
+        "payment_method_types": ["card"], "return_url": "https://shop.test/back",
+    });
+    let setup = server.client.post("/setup_intents", "key-1", &body).await;
+    let url = page_of(&setup);
+    let (address, token) = url.rsplit_once('/').unwrap();
+    let events = server.client.get("/events").await.json();
+    let visit = Visit::begin(&server).await;
+    let mut masked = 0;
+    for path in events["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| format!("/console/events/{}", event["id"].as_str().unwrap()))
+        .chain([
+            "/console/keys/key-1".to_owned(),
+            format!("/console/setup_intents/{}", setup.id()),
+        ])
+    {
+        let page = visit.page(&path).await;
+        assert!(!page.contains(token), "{path}: {page}");
+        masked += usize::from(page.contains(&format!("{address}/••••••••")));
+    }
+    assert!(masked >= 3, "{masked}");
 }
 
 #[tokio::test]

@@ -108,14 +108,17 @@ async fn take_later_migrations_back(kept: usize, pool: &PgPool) {
     }
 }
 
-/// A statement for each table, column, constraint and index that there is, which drops it if it is
-/// still there.
+/// A statement for each view, table, column, constraint and index that there is, which drops it if it
+/// is still there.
 async fn drops(pool: &PgPool) -> Vec<String> {
     let drops = sqlx::query_scalar(
         "WITH tables AS (
              SELECT oid, oid::regclass AS name FROM pg_class
               WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
          )
+         SELECT format('DROP VIEW IF EXISTS %s', oid::regclass) FROM pg_class
+          WHERE relkind = 'v' AND relnamespace = 'public'::regnamespace
+         UNION ALL
          SELECT format('DROP TABLE IF EXISTS %s CASCADE', name) FROM tables
          UNION ALL
          SELECT format('ALTER TABLE IF EXISTS %s DROP COLUMN IF EXISTS %I CASCADE', name, attname)

@@ -1,9 +1,10 @@
 //! What strangers send must not get into the log, however much of it is asked for.
 
-use std::io::Read;
+use std::{io::Read, process::Command};
 
 use crate::support::{
     harness::{API_KEY, Client, ServerProcess, TestDatabase, charge},
+    metrics::reaches,
     wire::{JSON, error, send_raw},
 };
 
@@ -68,5 +69,38 @@ async fn what_strangers_send_is_in_no_line_of_the_most_talkative_log() {
         assert!(!line.contains(CARD), "{line:.1000}");
         let is_statement = line.contains("sqlx");
         assert!(is_statement || line.len() < LINE_CHARS_MAX, "{line:.3000}");
+    }
+}
+
+#[tokio::test]
+async fn a_scan_of_ports_is_counted_and_rings_no_alert() {
+    let database = TestDatabase::create().await;
+    let mut log = tempfile::NamedTempFile::new().unwrap();
+    let program = Command::new(env!("CARGO_BIN_EXE_charge-once"));
+    let (server, scraper) = ServerProcess::start_with_metrics_by(
+        program,
+        log.reopen().unwrap(),
+        &database,
+        &[
+            ("METRICS_ADDRESS", "127.0.0.1:0"),
+            ("LOG_FORMAT", "pretty"),
+            ("RUST_LOG", "debug"),
+        ],
+    );
+    for scanned in [
+        &b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03\r\n\r\n"[..],
+        b"\0\r\n\r\n",
+    ] {
+        send_raw(&server.client, scanned).await;
+    }
+    let malformed = r#"charge_once_connection_failures_total{reason="malformed"}"#;
+    reaches(&scraper, malformed, 2.0).await;
+    drop(server);
+
+    let mut text = String::new();
+    log.read_to_string(&mut text).unwrap();
+    assert!(text.contains("a connection ended early"), "{text:.5000}");
+    for line in text.lines() {
+        assert!(!line.contains("ERROR") && !line.contains("WARN"), "{line}");
     }
 }

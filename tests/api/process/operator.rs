@@ -642,6 +642,28 @@ async fn keys_say_what_is_wrong_with_their_arguments_and_show_no_secret() {
     assert!(!shown.to_string().contains(&secret));
 }
 
+#[tokio::test]
+async fn what_a_client_sent_stays_on_its_line_when_a_key_is_shown() {
+    let server = TestServer::start().await;
+    let path = "/charges/ch_1%0Areply    201%1B[2J%E2%80%AE";
+    let refused = server.client.post(path, "key-1", &json!({})).await;
+    assert_eq!(refused.status, 404);
+    let show = ["keys", "show", "key-1", "--account", "dev"];
+    let told = printed_by(&show, &[("DATABASE_URL", &server.database.url)]);
+    let escaped = r"POST /charges/ch_1\u000areply    201\u001b[2J\u202e";
+    assert!(told.contains(escaped), "{told}");
+    let replies: Vec<_> = told
+        .lines()
+        .filter(|line| line.starts_with("reply"))
+        .collect();
+    assert_eq!(replies, ["reply    404"], "{told}");
+    let (shown, _) = json_of(&server.database, &show);
+    assert_eq!(
+        shown["path"],
+        "/charges/ch_1\nreply    201\u{1b}[2J\u{202e}"
+    );
+}
+
 /// What is counted in a database [`with_old_rows`], as JSON.
 fn old_rows() -> Value {
     json!({

@@ -8,7 +8,8 @@ use crate::{
     scale::statements,
     support::{
         checkouts::{checkout, stock},
-        harness::{ServerProcess, TestDatabase},
+        harness::{API_KEY, ServerProcess, TestDatabase, eventually},
+        holder_pages::{page_of, press},
         program::{printed_by, run, text},
         roles::{apply_roles, as_role},
     },
@@ -115,6 +116,8 @@ async fn the_server_works_as_a_role_that_changes_no_table_and_the_sweep_as_one_t
         (&app, "UPDATE api_keys SET hash = hash"),
         (&reader, "SELECT secret FROM webhook_endpoints"),
         (&reader, "SELECT body FROM idempotency_keys"),
+        (&reader, "SELECT client_secret FROM payment_intents"),
+        (&reader, "SELECT object FROM events"),
         (&reader, "DELETE FROM events"),
         (&reader, "UPDATE accounts SET name = 'x'"),
         (&reader, "DELETE FROM last_check"),
@@ -125,6 +128,91 @@ async fn the_server_works_as_a_role_that_changes_no_table_and_the_sweep_as_one_t
     let complaint = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{complaint}");
     assert!(complaint.contains("permission denied"), "{complaint}");
+}
+
+/// What a role may read: each column of each table and view.
+const READABLE: &str = "
+    SELECT format('SELECT string_agg(%I::text, E''\\n'') FROM %I', attname, relname)
+      FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
+     WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'f')
+       AND attnum > 0 AND NOT attisdropped
+       AND has_column_privilege(pg_class.oid, attnum, 'SELECT')";
+
+#[tokio::test]
+async fn the_reader_reads_no_credential() {
+    let database = prepared().await;
+    let [app, reader] =
+        ["app", "reader"].map(|role| as_role(&database.url, &format!("charge_once_{role}")));
+    let variables = [
+        ("DATABASE_URL", &*app),
+        ("MIGRATE_ON_START", "false"),
+        ("CONSOLE", "true"),
+    ];
+    let server = ServerProcess::start(&database, &variables);
+    let client = &server.client;
+    let endpoint = json!({"url": "https://example.com/hook", "enabled_events": ["*"]});
+    let endpoint = client.post_new("/webhook_endpoints", &endpoint).await;
+    let mut secrets = vec![
+        API_KEY.to_owned(),
+        endpoint.json()["secret"].as_str().unwrap().to_owned(),
+    ];
+    // For each of them: a card that is declined, a page that waits, and one that is answered.
+    for (path, terms) in [
+        (
+            "/payment_intents",
+            json!({"amount": 700, "currency": "usd"}),
+        ),
+        ("/setup_intents", json!({})),
+    ] {
+        for card in ["pm_card_chargeDeclined", "pm_card_threeDSecure2Required"] {
+            for is_answered in [false, true] {
+                let mut body = terms.clone();
+                body["payment_method_types"] = json!(["card"]);
+                let intent = client.post_new(path, &body).await;
+                let secret = intent.json()["client_secret"].as_str().unwrap().to_owned();
+                secrets.push(secret.rsplit('_').next().unwrap().to_owned());
+                let confirm = format!("{path}/{}/confirm", intent.id());
+                let card =
+                    json!({"payment_method": card, "return_url": "https://shop.example/done"});
+                let confirmed = client.post_new(&confirm, &card).await;
+                if confirmed.status == 402 {
+                    continue;
+                }
+                let page = page_of(&confirmed);
+                secrets.push(page.rsplit('/').next().unwrap().to_owned());
+                if is_answered {
+                    assert_eq!(press(&page, "complete").await.status, 303);
+                }
+            }
+        }
+    }
+    assert_eq!(secrets.len(), 2 + 8 + 4);
+    let logged = "SELECT count(*) FROM request_log";
+    eventually("the requests are in the request log", || async {
+        database.count(logged).await >= 17
+    })
+    .await;
+
+    let mut connection = PgConnection::connect(&reader).await.unwrap();
+    let columns: Vec<String> = sqlx::query_scalar(READABLE)
+        .fetch_all(&mut connection)
+        .await
+        .unwrap();
+    assert!(columns.len() > 200, "{}", columns.len());
+    let mut masked = 0;
+    for column in columns {
+        let read: Option<String> = sqlx::query_scalar(AssertSqlSafe(column.clone()))
+            .fetch_one(&mut connection)
+            .await
+            .unwrap();
+        let read = read.unwrap_or_default();
+        for secret in &secrets {
+            assert!(!read.contains(secret), "{column}: {secret}");
+        }
+        masked += read.matches("_secret_***").count() + read.matches("/***\"").count();
+    }
+    // Events are there, without them.
+    assert!(masked > 12, "{masked}");
 }
 
 /// All rights of the roles that own nothing: a right without columns is one to the whole table.
@@ -138,6 +226,7 @@ app checkout_steps: SELECT, INSERT, UPDATE
 app checkouts: SELECT, INSERT, UPDATE, DELETE
 app customers: SELECT, INSERT, UPDATE, DELETE
 app events: SELECT, INSERT, UPDATE (traceparent), DELETE
+app events_without_secrets: SELECT
 app idempotency_keys: SELECT, INSERT, UPDATE, DELETE
 app idempotency_leases: SELECT, INSERT, UPDATE, DELETE
 app idempotency_migrations: SELECT
@@ -163,7 +252,8 @@ reader charges: SELECT
 reader checkout_steps: SELECT
 reader checkouts: SELECT
 reader customers: SELECT
-reader events: SELECT
+reader events: SELECT (account_id id type request_id idempotency_key created_at traceparent api_version)
+reader events_without_secrets: SELECT
 reader idempotency_keys: SELECT (account_id key fingerprint_version fingerprint method path request_id label \
 created_at expires_at status resource_id)
 reader idempotency_leases: SELECT
@@ -173,12 +263,17 @@ reader last_check: SELECT, INSERT, UPDATE
 reader manual_resolutions: SELECT
 reader operations: SELECT
 reader orders: SELECT
-reader payment_intents: SELECT
+reader payment_intents: SELECT (account_id id amount amount_capturable amount_received \
+automatic_payment_methods cancellation_reason canceled_at capture_method charge_id confirmation_method created_at \
+currency customer_id description is_authenticated last_payment_error latest_charge_id metadata payment_method_id \
+receipt_email released request_three_d_secure return_url setup_future_usage shipping statement_descriptor_suffix \
+status status_before)
 reader payment_methods: SELECT
 reader refunds: SELECT
 reader request_log: SELECT
 reader request_log_migrations: SELECT
-reader setup_intents: SELECT
+reader setup_intents: SELECT (account_id id automatic_payment_methods cancellation_reason created_at \
+customer_id description last_setup_error metadata payment_method_id return_url status usage)
 reader webhook_deliveries: SELECT
 reader webhook_endpoints: SELECT (account_id id url enabled_events description metadata created_at deleted_at \
 disabled canceled_at api_version standard_webhooks)
