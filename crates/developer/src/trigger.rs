@@ -155,8 +155,8 @@ pub fn run(arguments: &TriggerArguments) -> Result<(), BoxError> {
 async fn trigger(arguments: &TriggerArguments) -> Result<(), BoxError> {
     let Some(event) = arguments.event else {
         let types = EventType::value_variants().iter();
-        let names: Vec<String> = types.filter_map(|one| one.name()).collect();
-        return print(&names.join("\n"));
+        let mut names = types.filter_map(|one| one.name());
+        return names.try_for_each(|name| print(&name));
     };
     let service = &arguments.service;
     if event != EventType::RefundFailed && arguments.processor_url.is_some() {
