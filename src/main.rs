@@ -2,11 +2,14 @@
 
 use std::process::ExitCode;
 
-use charge_once::cli;
+use charge_once::{cli, database::plain};
 
 fn main() -> ExitCode {
     cli::run(cli::parse()).unwrap_or_else(|error| {
-        cli::say(&error.to_string());
+        cli::say(&match error.downcast_ref() {
+            Some(error) => plain(error),
+            None => error.to_string(),
+        });
         ExitCode::FAILURE
     })
 }

@@ -19,7 +19,7 @@ use super::{
     session::{self, OnlyShard},
 };
 use crate::{
-    database::Database,
+    database::{Database, plain},
     store::{
         invariants::{FOUND_MAX, INVARIANTS, Invariant, Violations},
         last_check,
@@ -124,7 +124,7 @@ async fn check_all(
             let violations = invariant.violations(snapshot, kept).await;
             checked.push(Checked {
                 invariant,
-                violations: violations.map_err(|error| format!("{name}: {error}"))?,
+                violations: violations.map_err(|error| format!("{name}: {}", plain(&error)))?,
                 took: began.elapsed(),
             });
         }
@@ -144,7 +144,10 @@ async fn record(database: &Database, checked: &[Checked], limit: Duration) {
     };
     let complaint = match tokio::time::timeout(limit, recording).await {
         Ok(Ok(())) => return,
-        Ok(Err(error)) => format!("{error}. The role needs INSERT and UPDATE on last_check"),
+        Ok(Err(error)) => format!(
+            "{}. The role needs INSERT and UPDATE on last_check",
+            plain(&error)
+        ),
         Err(_) => "the database did not answer in time".to_owned(),
     };
     say(&format!(

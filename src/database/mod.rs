@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 pub use charge_once_database::{
     Baseline, CLOCKS_APART_MAX, Database, MigrationSet, ReadError, Readiness, Reading, Schema,
-    Settings, StartError, Unfit, WhenRefused, WriteError, Writing, checklist, migrations,
+    Settings, StartError, Unfit, WhenRefused, WriteError, Writing, checklist, migrations, plain,
     shards::{self, Shard, Shards},
 };
 use charge_once_processor::service;

@@ -17,7 +17,7 @@ use tokio::{
 
 use crate::{
     commands::CheckoutSteps,
-    database::Database,
+    database::{Database, plain},
     idempotency::{self, ExternalEffect, Leased},
     store::{self, last_check::LastCheck},
     telemetry::metrics::Metrics,
@@ -61,7 +61,10 @@ pub async fn run(
                     *connection = Some(clean);
                     return Some(seen);
                 }
-                Ok(Err(error)) => tracing::warn!(%error, "metrics can't be read from the database"),
+                Ok(Err(error)) => tracing::warn!(
+                    error = plain(&error),
+                    "metrics can't be read from the database"
+                ),
                 Err(_) => tracing::warn!("metrics were not read from the database in time"),
             }
             None

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     config::Config,
-    database::Database,
+    database::{Database, plain},
     idempotency::{self, SweepPace},
     telemetry::metrics::Metrics,
 };
@@ -118,7 +118,10 @@ fn tell_keys(swept: Result<u64, sqlx::Error>) {
     match swept {
         Ok(0) => tracing::debug!("no expired idempotency keys"),
         Ok(removed) => tracing::info!(removed, "swept expired idempotency keys"),
-        Err(error) => tracing::warn!(%error, "the expiry sweep failed; it will be repeated"),
+        Err(error) => tracing::warn!(
+            error = plain(&error),
+            "the expiry sweep failed; it will be repeated"
+        ),
     }
 }
 
@@ -130,7 +133,10 @@ fn tell_test_accounts(closed: Result<Closed, sqlx::Error>) {
             ..
         }) => tracing::debug!("no test accounts have ended"),
         Ok(Closed { rows, accounts, .. }) => tracing::info!(rows, accounts, "closed test accounts"),
-        Err(error) => tracing::warn!(%error, "test accounts stay open; it will be repeated"),
+        Err(error) => tracing::warn!(
+            error = plain(&error),
+            "test accounts stay open; it will be repeated"
+        ),
     }
 }
 
@@ -153,7 +159,10 @@ fn tell_old_rows(removed: Result<Removed, sqlx::Error>) {
             requests,
             "removed what is older than it is kept"
         ),
-        Err(error) => tracing::warn!(%error, "old rows were not removed; it will be repeated"),
+        Err(error) => tracing::warn!(
+            error = plain(&error),
+            "old rows were not removed; it will be repeated"
+        ),
     }
 }
 
@@ -204,8 +213,9 @@ impl Sweep {
             let walk = self.closing.go_on(&mut connection, &mut closed, until);
             match walk.await? {
                 Some((account, error)) => {
-                    tracing::warn!(%account, %error, "a test account stays open; it will be repeated");
-                    closed.last_failure = Some((account, error.to_string()));
+                    let error = plain(&error);
+                    tracing::warn!(%account, error, "a test account stays open; it will be repeated");
+                    closed.last_failure = Some((account, error));
                 }
                 None => {
                     self.connection = Some(connection);

@@ -3,8 +3,6 @@
 //! Promise: it changes nothing. What must hold is decided by what the start decides by, so that a
 //! server with no [`Verdict::NotOk`] is one that a start accepts.
 
-use std::str::FromStr;
-
 use charge_once_idempotency as idempotency;
 use sqlx::{
     Connection, PgConnection,
@@ -14,7 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{
     CLOCKS_APART_MAX, Settings, StartError, WhenRefused, find_schema, first_connection, fitness,
-    pin_settings, pooler,
+    pin_settings, pooler, url::options_of,
 };
 
 /// The oldest PostgreSQL that is supported, as it numbers itself.
@@ -63,7 +61,7 @@ pub async fn checklist(
     connections: u32,
     when_refused: WhenRefused,
 ) -> Result<Vec<Finding>, StartError> {
-    let own = PgConnectOptions::from_str(url).map_err(StartError::Url)?;
+    let own = options_of(url)?;
     let limit = when_refused.limit();
     let until = Instant::now() + limit;
     let options = pin_settings(own.clone(), settings.session_limits());

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use charge_once_idempotency::Failure;
+use sqlx::migrate::MigrateError;
 
 use super::SchemaError;
 
@@ -12,9 +13,18 @@ pub enum StartError {
     /// The URL isn't one.
     #[error("DATABASE_URL must be a URL such as postgres://user:password@host:5432/database: {0}")]
     Url(#[source] sqlx::Error),
+    /// A part of the URL that would have no effect.
+    #[error(
+        "DATABASE_URL has the parameter {name}, which has no effect here: take it out of the URL"
+    )]
+    UnknownParameter {
+        /// Its name.
+        name: String,
+    },
     /// No connection.
     #[error(
-        "the database doesn't answer: {0}. Is DATABASE_URL right, and is PostgreSQL running there?"
+        "the database doesn't answer: {}. Is DATABASE_URL right, and is PostgreSQL running there?",
+        plain(.0)
     )]
     Unreachable(#[source] sqlx::Error),
     /// A connection without an answer.
@@ -29,8 +39,9 @@ pub enum StartError {
     /// A pooler that doesn't know what connections ask for.
     #[error(
         "a connection pooler in front of the database refuses what connections ask for at their start: \
-         {0}. With PgBouncer, set ignore_startup_parameters = extra_float_digits, options and \
-         pool_mode = session; docs/deployment.md says what else"
+         {}. With PgBouncer, set ignore_startup_parameters = extra_float_digits, options and \
+         pool_mode = session; docs/deployment.md says what else",
+        plain(.0)
     )]
     StartupRefused(#[source] sqlx::Error),
     /// A pooler that gives each transaction another session.
@@ -83,8 +94,8 @@ pub enum StartError {
         seconds: i64,
     },
     /// A file that was changed, or a migration that failed.
-    #[error("the schema could not be brought up to date: {0}")]
-    Migration(#[from] sqlx::migrate::MigrateError),
+    #[error("the schema could not be brought up to date: {}", plain_of_migration(.0))]
+    Migration(#[from] MigrateError),
     /// An older schema than this release can take over, or one from elsewhere.
     #[error(
         "the migrations in the table {table} are neither this release's nor all of {release}'s, so the \
@@ -211,7 +222,8 @@ impl StartError {
 pub enum ReadError {
     /// The database refused, or can't be reached.
     #[error(
-        "the database doesn't answer this: {0}. DATABASE_URL must be the servers', with a role that may read it"
+        "the database doesn't answer this: {}. DATABASE_URL must be the servers', with a role that may read it",
+        plain(.0)
     )]
     Database(#[source] sqlx::Error),
     /// It was down when this process started.
@@ -240,17 +252,18 @@ impl From<ReadError> for Failure {
 pub enum WriteError {
     /// The database refused it, or can't be reached: nothing was written.
     #[error(
-        "the database doesn't store this: {0}. DATABASE_URL must be the servers', with a role that may write it"
+        "the database doesn't store this: {}. DATABASE_URL must be the servers', with a role that may write it",
+        plain(.0)
     )]
     Database(#[from] sqlx::Error),
     /// Nothing was begun: the database was down when this process started.
     #[error("the database has not passed the checks of a start yet")]
     NotChecked,
     /// Nothing was begun: the server can't be written to now, or must not be.
-    #[error("no transaction can begin: {0}")]
+    #[error("no transaction can begin: {}", plain(.0))]
     Begin(#[source] sqlx::Error),
     /// No answer to COMMIT: both are possible.
-    #[error("COMMIT was not acknowledged, the outcome is unknown: {0}")]
+    #[error("COMMIT was not acknowledged, the outcome is unknown: {}", plain(.0))]
     Commit(#[source] sqlx::Error),
     /// No answer in time.
     #[error("the database deadline is over, the outcome is unknown")]
@@ -270,5 +283,28 @@ impl From<WriteError> for Failure {
             | WriteError::Deadline => Self::unavailable(error),
             WriteError::Panicked => Self::internal(error),
         }
+    }
+}
+
+/// An error as a person reads it. sqlx adds the line of PostgreSQL's own source, which looks like
+/// one of the statement or of the URL.
+pub fn plain(error: &sqlx::Error) -> String {
+    match error.as_database_error() {
+        Some(error) => error.message().to_owned(),
+        None => error.to_string(),
+    }
+}
+
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "all others have no error of PostgreSQL's"
+)]
+fn plain_of_migration(error: &MigrateError) -> String {
+    match error {
+        MigrateError::Execute(error) => plain(error),
+        MigrateError::ExecuteMigration(error, version) => {
+            format!("the migration {version}: {}", plain(error))
+        }
+        other => other.to_string(),
     }
 }

@@ -9,8 +9,9 @@ mod pooler;
 mod readiness;
 mod schema;
 pub mod shards;
+mod url;
 
-use std::{io::ErrorKind, pin::Pin, str::FromStr, sync::Arc, time::Duration};
+use std::{io::ErrorKind, pin::Pin, sync::Arc, time::Duration};
 
 use charge_once_idempotency::{
     self as idempotency, Admission, AdmissionObserver, BEGIN_DURABLE, Connections,
@@ -26,7 +27,7 @@ use tracing::Instrument;
 use uuid::Uuid;
 
 pub use self::{
-    errors::{ReadError, StartError, WriteError},
+    errors::{ReadError, StartError, WriteError, plain},
     fitness::{CLOCKS_APART_MAX, Unfit},
     look::{LookTimedOut, look, look_limit},
     migrations::{Baseline, MigrationSet},
@@ -132,7 +133,7 @@ impl Database {
 
     /// Connects to nothing yet. Nothing is read and written before it has passed its checks.
     fn unchecked(url: &str, settings: Settings) -> Result<Self, StartError> {
-        let options = PgConnectOptions::from_str(url).map_err(StartError::Url)?;
+        let options = url::options_of(url)?;
         let options = pin_settings(options, settings.session_limits());
         let pool = PgPoolOptions::new()
             .max_connections(settings.pool_connections)
@@ -175,7 +176,10 @@ impl Database {
                     if Instant::now() + FIRST_CONNECTION_PAUSE < until
                         && may_be_starting(&error, when_refused) =>
                 {
-                    tracing::warn!(%error, "the start begins again with another connection");
+                    tracing::warn!(
+                        error = plain(&error),
+                        "the start begins again with another connection"
+                    );
                     tokio::time::sleep(FIRST_CONNECTION_PAUSE).await;
                 }
                 Err(error) => return Err(error),
@@ -419,7 +423,11 @@ async fn first_connection(
             return Err(StartError::of_connection(error));
         }
         if !is_told {
-            tracing::warn!(%error, ?limit, "the database doesn't answer yet; trying again");
+            tracing::warn!(
+                error = plain(&error),
+                ?limit,
+                "the database doesn't answer yet; trying again"
+            );
             is_told = true;
         }
         tokio::time::sleep(FIRST_CONNECTION_PAUSE).await;

@@ -8,6 +8,8 @@
 
 use sqlx::{PgConnection, postgres::PgConnectOptions};
 
+use super::plain;
+
 /// A schema of PostgreSQL, as `search_path` names it: quoted where the name needs that.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SchemaName(String);
@@ -58,7 +60,7 @@ pub enum SchemaError {
         found: String,
     },
     /// It can't be looked at.
-    #[error("{0}")]
+    #[error("{}", plain(.0))]
     Database(#[from] sqlx::Error),
 }
 

@@ -243,7 +243,7 @@ impl Problem {
                 "The data in {folder} ({}) was made by PostgreSQL {needed}, and only version \
                  {found} was found here; one version cannot open the data of another. Install \
                  PostgreSQL {needed}, or set {programs} to its programs, or set {folder} to an \
-                 empty folder to start afresh.",
+                 empty folder to start without the data.",
                 data_dir.display()
             ),
             Self::ForeignDirectory { data_dir, entry } => write!(
@@ -357,7 +357,8 @@ impl Problem {
             } => write!(
                 f,
                 "PostgreSQL in {folder} ({}) ended while starting. The end of {}:\n{tail}\nFix \
-                 the cause, or set {folder} to an empty folder to start afresh.",
+                 the cause, and keep the folder: it has all data. In an empty {folder}, \
+                 {caller} starts without the data.",
                 data_dir.display(),
                 log.display()
             ),

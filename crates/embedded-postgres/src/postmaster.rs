@@ -35,6 +35,9 @@ const STOP_REQUESTS: [(Signal, Duration); 2] = [
     (Signal::SIGQUIT, Duration::from_secs(5)),
 ];
 
+/// How long PostgreSQL may take from making `postmaster.pid` to writing it.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(1);
+
 /// Most bytes of the log, counted from its end, that an error message quotes.
 const TAIL_BYTES: usize = 4 * 1024;
 
@@ -325,20 +328,15 @@ pub(super) fn is_passing_conflict(log_tail: &str) -> bool {
 ///
 /// PostgreSQL itself replaces the file when no process has that number, and refuses to start
 /// when one has. In a restarted container the small numbers repeat, and it would refuse forever.
-/// The file goes only on proof, which is a working directory other than the database's.
+/// The file goes only on proof, which is a working directory other than the database's. Or it names
+/// no process: a power cut can empty it, and PostgreSQL refuses such a file, too.
 fn remove_misleading_pid_file(dir: &DataDir) -> Result<(), Problem> {
     let cluster = dir.cluster();
-    let Some(file) = PidFile::read(dir) else {
-        return Ok(());
+    let is_misleading = match PidFile::read(dir) {
+        Some(file) => is_of_another_folder(&file, &cluster),
+        None => is_remnant(dir),
     };
-    if Life::of(file.pid) == Life::Gone {
-        return Ok(());
-    }
-    let directory_of_process = std::fs::metadata(format!("/proc/{}/cwd", file.pid));
-    let (Ok(other), Ok(own)) = (directory_of_process, std::fs::metadata(&cluster)) else {
-        return Ok(());
-    };
-    if (other.dev(), other.ino()) == (own.dev(), own.ino()) {
+    if !is_misleading {
         return Ok(());
     }
     let removed = dir
@@ -346,6 +344,29 @@ fn remove_misleading_pid_file(dir: &DataDir) -> Result<(), Problem> {
         .folder(CLUSTER)
         .and_then(|cluster| cluster.remove(PID_FILE));
     removed.map_err(|error| dir.failure("removing", &cluster.join(PID_FILE), error))
+}
+
+/// Whether the process of the file lives, and works in another folder.
+fn is_of_another_folder(file: &PidFile, cluster: &Path) -> bool {
+    if Life::of(file.pid) == Life::Gone {
+        return false;
+    }
+    let directory_of_process = std::fs::metadata(format!("/proc/{}/cwd", file.pid));
+    let (Ok(other), Ok(own)) = (directory_of_process, std::fs::metadata(cluster)) else {
+        return false;
+    };
+    (other.dev(), other.ino()) != (own.dev(), own.ino())
+}
+
+/// Whether the file names no process, and none is about to write its own into it: PostgreSQL does
+/// so at once when it has made the file. Where one listens all the same, it is left alone.
+fn is_remnant(dir: &DataDir) -> bool {
+    let opened = dir.folder.folder(CLUSTER);
+    let opened = opened.and_then(|it| it.file(PID_FILE, OFlag::O_RDONLY | OFlag::O_NONBLOCK));
+    let written = opened.and_then(|file| file.metadata()?.modified());
+    // A file of the future is no younger: the clock may have been set back by the power cut.
+    let is_settled = written.is_ok_and(|at| at.elapsed().map_or(true, |age| age > WRITTEN_WITHIN));
+    is_settled && UnixStream::connect(socket_in(&dir.socket_dir())).is_err()
 }
 
 /// One of PostgreSQL's programs, to be run as the data's owner and with a bare environment.

@@ -141,13 +141,13 @@ impl Failure {
     /// after it has rolled back: the key is free. Everything else, silence included, says nothing
     /// about what happened: unknown.
     pub(crate) fn of_commit(error: sqlx::Error) -> Self {
-        if is_rolled_back(&error) {
-            return Self {
-                kind: FailureKind::Unavailable,
-                ..Self::from(error)
-            };
+        let (is_rolled_back, failure) = (is_rolled_back(&error), Self::from(error));
+        if is_rolled_back {
+            let kind = FailureKind::Unavailable;
+            return Self { kind, ..failure };
         }
-        let cause = format!("COMMIT was not acknowledged, the outcome is unknown: {error}");
+        let cause = failure.cause;
+        let cause = format!("COMMIT was not acknowledged, the outcome is unknown: {cause}");
         Self {
             is_unknown: true,
             ..Self::unavailable(cause)
@@ -178,7 +178,7 @@ impl Failure {
             } else {
                 RunAgain::AtOnce
             },
-            ..Self::unavailable(error)
+            ..Self::unavailable(Self::from(error).cause)
         }
     }
 
@@ -223,8 +223,8 @@ impl From<sqlx::Error> for Failure {
             clippy::wildcard_enum_match_arm,
             reason = "sqlx's errors are open-ended; whatever is not known to pass is a defect"
         )]
-        let code = match &error {
-            sqlx::Error::Database(database) => database.code().unwrap_or_default().into_owned(),
+        let error = match &error {
+            sqlx::Error::Database(error) => error,
             sqlx::Error::Io(_)
             | sqlx::Error::Tls(_)
             | sqlx::Error::Protocol(_)
@@ -233,10 +233,11 @@ impl From<sqlx::Error> for Failure {
             | sqlx::Error::WorkerCrashed => return Self::unavailable(error),
             _ => return Self::internal(error),
         };
-        let (kind, run_again) = sqlstate::meaning(&code);
+        let (kind, run_again) = sqlstate::meaning(&error.code().unwrap_or_default());
+        // With its own words alone: sqlx adds a line of PostgreSQL's source.
         Self {
             run_again,
-            ..Self::new(kind, error)
+            ..Self::new(kind, error.message())
         }
     }
 }

@@ -148,7 +148,9 @@ async fn a_schema_of_any_name_serves_and_later_sessions_need_not_name_it() {
     }
     let name = r#""Shard b""""#;
     execute(&empty.pool, &format!("CREATE SCHEMA {name}")).await;
-    printed_by(&["migrate"], &[("DATABASE_URL", &url)]);
+    // As Prisma names it.
+    let of_prisma = format!("{}&schema=Shard%20b%22", empty.url);
+    printed_by(&["migrate"], &[("DATABASE_URL", &of_prisma)]);
     tables_are_in(&empty, name).await;
 
     let migrated = database::connect(&url, &config(&[])).await.unwrap();

@@ -159,6 +159,11 @@ async fn a_server_that_is_not_there_is_not_known() {
     let nowhere = database.url.replace("test_", "nothing_");
     let told = look(&nowhere).failed(2);
     assert!(told.contains("nothing is known: "), "{told}");
+    // What PostgreSQL says, and not where its own source says so.
+    assert!(
+        told.contains("does not exist. Is DATABASE_URL right"),
+        "{told}"
+    );
 }
 
 /// An init container of Kubernetes begins while a Job migrates.

@@ -383,6 +383,22 @@ async fn a_pid_file_that_names_an_unrelated_process_is_no_obstacle() -> Outcome 
     Ok(())
 }
 
+/// A power cut leaves a file whose content never reached the disk.
+#[tokio::test]
+async fn an_empty_postmaster_pid_ends_no_start() -> Outcome {
+    let scratch = Scratch::new()?;
+    let postgres = scratch.start().await?;
+    remember(&postgres, "before the power cut").await?;
+    postgres.stop().await?;
+    for remnant in ["", "\0\0\0\0"] {
+        std::fs::write(scratch.cluster().join("postmaster.pid"), remnant)?;
+        let postgres = scratch.start().await?;
+        assert_eq!(recall(&postgres).await?, ["before the power cut"]);
+        postgres.stop().await?;
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn what_an_interrupted_initdb_left_is_removed() -> Outcome {
     let scratch = Scratch::new()?;
