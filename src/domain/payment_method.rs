@@ -180,7 +180,8 @@ impl PaymentMethod {
         }
     }
 
-    /// Whether a pending charge decides what becomes of it, if there is one: a new method pays once.
+    /// Whether a pending charge decides what becomes of it, if there is one: a new method pays
+    /// once.
     pub fn may_be_held(&self) -> bool {
         self.was_asked && self.attachment == Attachment::New
     }

@@ -27,7 +27,8 @@ use crate::{
     wire::error::{ApiError, ErrorCode},
 };
 
-/// Looks up API keys and holders' pages, and counts requests. Cheap to clone; all clones share the memory.
+/// Looks up API keys and holders' pages, and counts requests. Cheap to clone; all clones share the
+/// memory.
 #[derive(Clone)]
 pub struct ApiKeys {
     databases: Arc<[Database]>,
@@ -37,8 +38,8 @@ pub struct ApiKeys {
 }
 
 impl ApiKeys {
-    /// Looks API keys and pages up in all `databases`. Without a `rate_limit` for accounts, requests
-    /// with unknown ones have no limit either. Panics outside a Tokio runtime.
+    /// Looks API keys and pages up in all `databases`. Without a `rate_limit` for accounts,
+    /// requests with unknown ones have no limit either. Panics outside a Tokio runtime.
     pub fn of(databases: Vec<Database>, rate_limit: Option<NonZeroU32>) -> Self {
         let limits_failures = rate_limit.is_some();
         let accounts = databases.iter().cloned().map(Accounts).collect();

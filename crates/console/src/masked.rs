@@ -1,8 +1,8 @@
 //! Stored JSON as people read it.
 //!
-//! Promise: members named `secret`, `client_secret` and `api_key` are masked at any depth, and so are
-//! client secrets and tokens of holders' pages in any text. Members keep their order, and numbers
-//! their digits.
+//! Promise: members named `secret`, `client_secret` and `api_key` are masked at any depth, and so
+//! are client secrets and tokens of holders' pages in any text. Members keep their order, and
+//! numbers their digits.
 
 use std::fmt;
 

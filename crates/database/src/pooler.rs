@@ -47,7 +47,8 @@ pub(super) fn set_for_the_role(options: &PgConnectOptions, name: &str, needed: &
     format!("ALTER ROLE {} SET {name} = '{needed}';", role(options))
 }
 
-/// The same for the schema that has the tables, whose name is quoted as an identifier.
+/// The statement that makes a role's sessions find the schema that has the tables, whose name is
+/// quoted as an identifier.
 pub(super) fn set_schema_for_the_role(options: &PgConnectOptions, schema: &SchemaName) -> String {
     format!(
         "ALTER ROLE {} SET search_path = {};",

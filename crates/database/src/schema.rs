@@ -1,7 +1,7 @@
 //! The schema of PostgreSQL that has the tables: found once, and pinned in each session.
 //!
-//! PostgreSQL's `search_path` begins with a schema named after the role, and a role, a database or a
-//! URL may set another one. A second set of tables would have no record of what the first one
+//! PostgreSQL's `search_path` begins with a schema named after the role, and a role, a database or
+//! a URL may set another one. A second set of tables would have no record of what the first one
 //! executed.
 //!
 //! Promise: no migration makes a second set, and each pinned session sees the set that was found.

@@ -1,5 +1,5 @@
-//! `charge-once trigger`: makes an event happen, by making what it needs. Without an event, it lists
-//! their types.
+//! `charge-once trigger`: makes an event happen, by making what it needs. Without an event, it
+//! lists their types.
 //!
 //! Promise: it sends the requests that bring the event about, each once under a key of its own, and
 //! shows the event that came of them. It invents no event.

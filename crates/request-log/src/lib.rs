@@ -33,9 +33,9 @@ pub static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
     migrator
 });
 
-/// Creates the table, if it is missing: in the schema that has it, or else in the current one. It is
-/// then the only schema of the session. Returns its name, as `search_path` takes it: give it to all
-/// sessions. Fails if two schemas have the table. Replicas that start together take turns.
+/// Creates the table, if it is missing: in the schema that has it, or else in the current one. It
+/// is then the only schema of the session. Returns its name, as `search_path` takes it: give it to
+/// all sessions. Fails if two schemas have the table. Replicas that start together take turns.
 pub async fn migrate(connection: &mut PgConnection) -> Result<String, MigrateError> {
     // Two replicas with different defaults could otherwise both find none.
     connection.lock().await?;

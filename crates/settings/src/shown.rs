@@ -4,7 +4,8 @@ use std::{borrow::Cow, fmt::Write};
 
 /// A text that stays on its line, and can't take over the terminal of who reads it: it may hold
 /// what clients, servers and receivers sent. Line breaks, control characters, and those that turn
-/// the direction of writing, are escaped as JSON escapes them, so that JSON stays the same document.
+/// the direction of writing, are escaped as JSON escapes them, so that JSON stays the same
+/// document.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     let is_harmful = |letter: char| match letter {
         '\t' => false,

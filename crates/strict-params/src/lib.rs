@@ -93,8 +93,8 @@ impl Encoding {
     /// # Errors
     ///
     /// Refuses what not every reader would understand alike: repeated names, numbers that are no
-    /// integer of 53 bits, U+0000, text that is not UTF-8, and more than 32 levels, 1,000 values, or
-    /// 1,000 objects and lists.
+    /// integer of 53 bits, U+0000, text that is not UTF-8, and more than 32 levels, 1,000 values,
+    /// or 1,000 objects and lists.
     pub fn decode(self, body: &[u8], maps: &[&str]) -> Result<Map<String, Value>, Error> {
         match self {
             Self::Json => json::decode(body),

@@ -59,9 +59,9 @@ pub(in crate::commands) async fn lock_to_pay(
     Ok(method)
 }
 
-/// Reads and locks the method of a payment that may hold it. A customer's method stays what it is, unless this
-/// payment `changes_it`. So such payments share its lock, and only a detachment and what else
-/// changes it wait for them. A new method pays once: its payments wait for each other.
+/// Reads and locks the method of a payment that may hold it. A customer's method stays what it is,
+/// unless this payment `changes_it`. So such payments share its lock, and only a detachment and
+/// what else changes it wait for them. A new method pays once: its payments wait for each other.
 pub(in crate::commands) async fn lock_held(
     origin: &Origin,
     tx: &mut PgConnection,

@@ -108,8 +108,8 @@ async fn take_later_migrations_back(kept: usize, pool: &PgPool) {
     }
 }
 
-/// A statement for each view, table, column, constraint and index that there is, which drops it if it
-/// is still there.
+/// A statement for each view, table, column, constraint and index that there is, which drops it if
+/// it is still there.
 async fn drops(pool: &PgPool) -> Vec<String> {
     let drops = sqlx::query_scalar(
         "WITH tables AS (

@@ -1,6 +1,6 @@
 //! The table of checks: for each, the rule, where it comes from, what breaking it can cost, and how
-//! to mend that. A flaw of another kind says its own cost. The functions are in `key.rs`, `replay.rs`
-//! and `faults.rs`.
+//! to mend that. A flaw of another kind says its own cost. The functions are in `key.rs`,
+//! `replay.rs` and `faults.rs`.
 
 mod faults;
 mod key;

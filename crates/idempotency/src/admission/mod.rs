@@ -89,7 +89,8 @@ impl AdmissionObserver for Unobserved {}
 /// The order of precedence, as a request meets it:
 ///
 /// 1. A duplicate of a request in progress begins nothing and takes no connection: it follows. Of
-///    one account, 1,000 may wait for work, and 2,000 in all. The others wait for the claim, which takes moments.
+///    one account, 1,000 may wait for work, and 2,000 in all. The others wait for the claim, which
+///    takes moments.
 /// 2. A request beyond a limit does not begin. The limit of its account counts first, then that of
 ///    all. If its key has a record, the record answers. Otherwise it gets a [`Failure`] of the kind
 ///    [`Unavailable`](crate::FailureKind::Unavailable), at once. If another process had its key
