@@ -26,8 +26,7 @@ pub(crate) trait Admit: fmt::Debug + Send + Sync {
         Ok(Box::new(()))
     }
 
-    /// Whether one more request may wait: a duplicate for the work of another request, or for
-    /// another process that has its key. Each duplicate waits for the claim.
+    /// Whether one more request may wait, such as a duplicate for the work of the first one.
     fn follow(&self, account: Uuid) -> Option<Held> {
         let _ = account;
         Some(Box::new(()))
