@@ -11,8 +11,8 @@ use sqlx::{
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    CLOCKS_APART_MAX, Settings, StartError, WhenRefused, find_schema, first_connection, fitness,
-    pin_settings, pooler, url::options_of,
+    CLOCKS_APART_MAX, SchemaName, Settings, StartError, WhenRefused, find_schema, first_connection,
+    fitness, pin_settings, pooler, url::options_of,
 };
 
 /// The oldest PostgreSQL that is supported, as it numbers itself.
@@ -195,24 +195,29 @@ impl Checklist {
         looked
     }
 
+    /// The schema that has the tables, to which a new session was pinned.
+    async fn pinned_schema(&mut self) -> Result<SchemaName, StartError> {
+        let (connection, options) = (&mut self.connection, &self.options);
+        let schema = find_schema(connection, options, self.settings.schema).await?;
+        pooler::ensure_pinned_to(&schema, &schema.pin(options.clone())).await?;
+        Ok(schema)
+    }
+
     /// Which schema has the tables, whether sessions are pinned to it, and whether others of the
     /// role have it.
     async fn search_path(&mut self, others: &mut PgConnection) -> Result<(), sqlx::Error> {
         let setting = "search_path";
-        let (connection, options) = (&mut self.connection, &self.options);
-        let broken = match find_schema(connection, options, self.settings.schema).await {
+        let broken = match self.pinned_schema().await {
             Ok(schema) => {
-                match pooler::ensure_pinned_to(&schema, &schema.pin(options.clone())).await {
-                    Ok(()) => {
-                        let advice = (!schema.is_current(others).await?).then(|| {
-                        let set = pooler::set_schema_for_the_role(options, &schema);
-                        format!("other sessions of this role, such as those of psql, have another schema: {set}")
-                    });
-                        self.line(setting, schema.as_str(), Verdict::Advice, advice);
-                        return Ok(());
-                    }
-                    Err(broken) => broken,
-                }
+                let advice = (!schema.is_current(others).await?).then(|| {
+                    let set = pooler::set_schema_for_the_role(&self.options, &schema);
+                    format!(
+                        "other sessions of this role, such as those of psql, have another schema: \
+                         {set}"
+                    )
+                });
+                self.line(setting, schema.as_str(), Verdict::Advice, advice);
+                return Ok(());
             }
             Err(broken) => broken,
         };

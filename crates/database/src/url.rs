@@ -8,7 +8,7 @@ use url::Url;
 use super::StartError;
 
 /// What sqlx understands, besides `options[…]`. It passes over everything else.
-const KNOWN: [&str; 17] = [
+const KNOWN: [&str; 18] = [
     "application_name",
     "dbname",
     "host",
@@ -25,6 +25,7 @@ const KNOWN: [&str; 17] = [
     "sslkey",
     "sslmode",
     "sslrootcert",
+    "statement-cache-capacity",
     "user",
 ];
 
@@ -45,10 +46,7 @@ pub(super) fn options_of(url: &str) -> Result<PgConnectOptions, StartError> {
         if name == "schema" {
             let schema = format!("\"{}\"", value.replace('"', "\"\""));
             options = options.options([("search_path", schema)]);
-        } else if !KNOWN.contains(&&*name)
-            && name != "statement-cache-capacity"
-            && !name.starts_with("options[")
-        {
+        } else if !KNOWN.contains(&&*name) && !name.starts_with("options[") {
             return Err(StartError::UnknownParameter {
                 name: name.into_owned(),
             });
