@@ -8,7 +8,7 @@ use maud::{Markup, html};
 
 use super::{
     Server,
-    layout::{UTC, heading, key_link, resource, second, state},
+    layout::{UTC, heading, is_number, key_link, resource, second, state, table},
     masked::{Shown, is_secret},
 };
 
@@ -104,15 +104,17 @@ impl Members<'_> {
             @for element in elements.iter().take(ROWS_MAX) {
                 @let currency = element.text("currency").or(currency);
                 tr {
-                    @for name in &columns {
-                        td { @if let Some(value) = element.member(name) { (self.value(name, value, currency)) } }
+                    @for (name, label) in columns.iter().zip(&labels) {
+                        td .number[is_number(label)] {
+                            @if let Some(value) = element.member(name) { (self.value(name, value, currency)) }
+                        }
                     }
                 }
             }
         };
         html! {
             h2 { (title) }
-            (super::layout::table(title, &labels, &rows))
+            (table(title, &labels, &rows))
             @if elements.len() > ROWS_MAX { p { "The JSON has all " (elements.len()) " of them." } }
         }
     }
