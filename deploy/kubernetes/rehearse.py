@@ -26,6 +26,7 @@ import struct
 import subprocess
 import sys
 import time
+import uuid
 
 import yaml
 
@@ -282,7 +283,7 @@ class Postgres(contextlib.AbstractContextManager):
 
 def charges_once(container: dict, key: str) -> None:
     """The first charge, and a retry of it."""
-    headers = {"Authorization": f"Bearer {key}", "Idempotency-Key": f"first-charge-of-{key}",
+    headers = {"Authorization": f"Bearer {key}", "Idempotency-Key": f"first-charge-{uuid.uuid4()}",
                "Content-Type": "application/json"}
     body = json.dumps({"amount": 2000, "currency": "usd", "source": "tok_visa"})
     replies = []

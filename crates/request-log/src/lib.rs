@@ -41,7 +41,7 @@ pub async fn migrate(connection: &mut PgConnection) -> Result<String, MigrateErr
     connection.lock().await?;
     // Two names without a comma are no list, and the error shows both.
     let find = "SELECT set_config('search_path', coalesce(
-             (SELECT string_agg(quote_ident(nspname), ' and also ')
+             (SELECT string_agg(quote_ident(nspname), ' and also ' ORDER BY nspname)
                 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
                WHERE relname = $1 AND relkind = 'r' AND relpersistence <> 't'),
              quote_ident(current_schema())), false)";
