@@ -19,7 +19,8 @@ use axum::{
 };
 use serde::Deserialize;
 use sqlx::{
-    PgConnection, PgPool,
+    Connection, PgConnection, PgPool,
+    migrate::Migrate,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
@@ -50,19 +51,31 @@ struct ChangedCharge {
 /// Connects, and brings the tables up to date.
 pub async fn connect(database_url: &str) -> Result<PgPool, sqlx::Error> {
     let options: PgConnectOptions = database_url.parse()?;
+    let mut connection = PgConnection::connect_with(&options).await?;
+    connection.lock().await?;
+    // In the schema that has the tables, or else in the current one: a role's defaults could lead
+    // to a second set, which knows no event. Two names without a comma are no list, but an error.
+    let find = "SELECT set_config('search_path', coalesce(
+             (SELECT string_agg(quote_ident(nspname), ' and also ')
+                FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+               WHERE relname = 'handled_events' AND relkind = 'r' AND relpersistence <> 't'),
+             quote_ident(current_schema())), false)";
+    let schema: String = sqlx::query_scalar(find).fetch_one(&mut connection).await?;
+    sqlx::migrate!().run(&mut connection).await?;
+    // This ends the lock, too.
+    connection.close().await?;
     let pinned = options.options([
+        ("search_path", &*schema),
         // 200 promises that the effect survives a crash, whatever the role's default is.
         ("synchronous_commit", "on"),
         // A sender that gives up meanwhile, after 10 seconds, delivers again, and all of it has
         // one effect.
         ("statement_timeout", "3s"),
     ]);
-    let pool = PgPoolOptions::new()
+    PgPoolOptions::new()
         .acquire_timeout(Duration::from_secs(2))
         .connect_with(pinned)
-        .await?;
-    sqlx::migrate!().run(&pool).await?;
-    Ok(pool)
+        .await
 }
 
 /// `POST /webhooks`. `secret` is the endpoint's, with its `whsec_`.
