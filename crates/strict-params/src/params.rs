@@ -2,7 +2,13 @@
 
 use serde_json::{Map, Value};
 
-use crate::{Encoding, Error, Fields};
+use crate::{
+    Encoding, Error, Fields, is_empty,
+    path::{ParamPath, Step},
+};
+
+/// Names, in as many lists as they are declared in.
+pub type NameLists = &'static [&'static [&'static str]];
 
 /// Parameters as they were decoded: syntax without meaning.
 #[derive(Debug, Clone)]
@@ -13,7 +19,7 @@ pub struct Params {
     /// store the refusals of their requests.
     pub tree: Result<Map<String, Value>, Error>,
     grants: Vec<&'static str>,
-    not_offered: &'static [&'static str],
+    not_offered: NameLists,
 }
 
 impl Params {
@@ -31,7 +37,7 @@ impl Params {
     /// Names parameters, with their brackets, that clients may expect because a service like this
     /// one has them. Where one is refused, the reason is
     /// [`NotOffered`](crate::Reason::NotOffered): such a name is no typing mistake.
-    pub fn not_offered(&mut self, names: &'static [&'static str]) {
+    pub fn not_offered(&mut self, names: NameLists) {
         self.not_offered = names;
     }
 
@@ -48,6 +54,25 @@ impl Params {
         let tree = self.tree.as_ref().map_err(Clone::clone)?;
         let fields = Fields::new(self.encoding, tree);
         Ok(fields.granted(&self.grants).without(self.not_offered))
+    }
+
+    /// Refuses the first empty value: for queries, which have nothing to unset. If an empty filter
+    /// were none, a program whose variable isn't set would be shown every object.
+    pub fn must_not_be_empty(&self) -> Result<(), Error> {
+        fn check(members: &Map<String, Value>, place: &ParamPath<'_>) -> Result<(), Error> {
+            members.iter().try_for_each(|(name, value)| {
+                let place = place.within(Step::Name(name));
+                match value {
+                    Value::Object(members) => check(members, &place),
+                    value if is_empty(value) => {
+                        Err(Error::invalid(place.to_param(), "Must not be empty."))
+                    }
+                    _ => Ok(()),
+                }
+            })
+        }
+        let tree = self.tree.as_ref().map_err(Clone::clone)?;
+        check(tree, &ParamPath::Root)
     }
 
     /// About how many bytes they have: their names and texts.

@@ -4,6 +4,7 @@ mod captures;
 mod cards;
 mod charges;
 mod customers;
+mod empty_values;
 mod event_versions;
 mod events;
 mod expansions;
