@@ -232,7 +232,6 @@ const PARAMETERS: &[(&str, NameLists)] = &[
 /// Paths. Each stands for the paths that begin like it, and any segment may be in the place of
 /// `{id}`.
 const PATHS: &[&str] = &[
-    "account",
     "account_links",
     "account_sessions",
     "accounts",

@@ -1,5 +1,6 @@
 //! The resources of the API: their parameters, their states and their money.
 
+mod account;
 mod captures;
 mod cards;
 mod charges;

@@ -159,7 +159,7 @@ async fn wrong_parameters_are_refused_and_refund_nothing() {
     let foreign = stranger.charge("key-1").await.id();
     let cases = [
         (json!({}), 400, "parameter_missing", "charge"),
-        (json!({"charge": ""}), 400, "parameter_missing", "charge"),
+        (json!({"charge": ""}), 400, "parameter_invalid", "charge"),
         (json!({"charge": 7}), 400, "parameter_invalid", "charge"),
         (
             json!({"charge": "ch_nobody"}),
