@@ -152,7 +152,8 @@ impl AccountPages {
         let listed = self.of(account).await?.read(account, move |connection| {
             Box::pin(async move { store::inventory::list(connection, account, &page).await })
         });
-        Ok(listed.await?.map(|found| Listed {
+        let found = listed.await?;
+        Ok(Some(Listed {
             lines: found.data.iter().map(level).collect(),
             has_more: found.has_more,
         }))
@@ -372,8 +373,7 @@ impl Server for AccountPages {
                 let all = Slice::newest(ENDPOINTS_MAX);
                 Box::pin(async move { endpoints::list(connection, account.0, &all).await })
             });
-            let found = reading.await?.unwrap_or_default();
-            Ok(found.iter().map(webhook_endpoint).collect())
+            Ok(reading.await?.iter().map(webhook_endpoint).collect())
         })
     }
 
@@ -534,11 +534,7 @@ async fn read_object(
         Kind::WebhookEndpoints => {
             let newest = Slice::newest(STORY_DELIVERIES_MAX);
             let found = deliveries::list(connection, account.0, id, &newest).await?;
-            found
-                .unwrap_or_default()
-                .into_iter()
-                .map(delivery)
-                .collect()
+            found.into_iter().map(delivery).collect()
         }
         Kind::Charges
         | Kind::PaymentIntents
@@ -566,7 +562,7 @@ async fn list(
     macro_rules! all {
         ($store:ident, $line:expr) => {{
             let found = store::$store::list(connection, account, page, Default::default()).await?;
-            found.map(|found| Listed {
+            Some(Listed {
                 lines: found.data.iter().map($line).collect(),
                 has_more: found.has_more,
             })
@@ -590,17 +586,13 @@ async fn list(
         }),
         Kind::Events => {
             let slice = Slice {
-                cursor: page.cursor.key().copied(),
                 below: page.below(),
                 ..Slice::newest(page.rows())
             };
-            let found = events::list(connection, account.0, &slice, None).await?;
-            found.map(|found| {
-                let found = page.cut(found);
-                Listed {
-                    lines: found.data.into_iter().map(event_line).collect(),
-                    has_more: found.has_more,
-                }
+            let found = page.cut(events::list(connection, account.0, &slice, None).await?);
+            Some(Listed {
+                lines: found.data.into_iter().map(event_line).collect(),
+                has_more: found.has_more,
             })
         }
         // Payment methods are listed by customer, and here through their customers' events;

@@ -1,7 +1,7 @@
 //! `/checkouts`
 
 use actix_web::{HttpRequest, HttpResponse, web::Data};
-use charge_once_pages::{AN_OBJECT, PageQuery};
+use charge_once_pages::PageQuery;
 use charge_once_strict_params::parameters;
 
 use super::{
@@ -96,7 +96,7 @@ errors! { ListCheckoutsErrors: Reading [] }
 )]
 pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     let (page, ListCheckoutsQuery { customer }) = list::query::<CheckoutId, _>(&request)?;
-    let (account, cursor) = (caller.account, page.cursor);
+    let account = caller.account;
     let listed = app
         .snapshot(account, move |connection| {
             Box::pin(
@@ -104,7 +104,6 @@ pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpR
             )
         })
         .await?;
-    let listed = listed.ok_or_else(|| cursor.unknown(AN_OBJECT))?;
     let views = listed.map(|checkout| CheckoutView::from(&checkout));
     list::reply(caller.dialect, "/checkouts", views)
 }

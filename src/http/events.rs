@@ -1,7 +1,7 @@
 //! `/events`
 
 use actix_web::{HttpRequest, HttpResponse, web::Data};
-use charge_once_pages::{AN_OBJECT, PageQuery};
+use charge_once_pages::PageQuery;
 use charge_once_strict_params::parameters;
 
 use super::{
@@ -76,17 +76,16 @@ pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpR
         let refusal = ApiError::new(ErrorCode::ParameterInvalid, message);
         return Err(refusal.with_param("types".to_owned()).into());
     }
-    let (account, cursor) = (caller.account, page.cursor);
+    let account = caller.account;
     let listed = app
         .read(account, move |connection| {
             Box::pin(async move {
                 let types = query.r#type.or(query.types);
                 let slice = list::slice(&page);
                 let found = events::list(connection, account.0, &slice, types.as_deref()).await?;
-                Ok(found.map(|rows| page.cut(rows)))
+                Ok(page.cut(found))
             })
         })
         .await?;
-    let listed = listed.ok_or_else(|| cursor.unknown(AN_OBJECT))?;
     list::reply(caller.dialect, "/events", listed.map(EventView::from))
 }

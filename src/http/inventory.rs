@@ -121,13 +121,12 @@ pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpR
         limit: query.limit,
         cursor: Cursor::of(query.starting_after, query.ending_before)?,
     };
-    let (account, cursor) = (caller.account, page.cursor.clone());
+    let account = caller.account;
     let listed = app
         .read(account, move |connection| {
             Box::pin(async move { store::inventory::list(connection, account, &page).await })
         })
         .await?;
-    let listed = listed.ok_or_else(|| cursor.unknown("the sku of a level"))?;
     let views = listed.map(|inventory| InventoryView::from(&inventory));
     list::reply(caller.dialect, "/inventory", views)
 }

@@ -1,7 +1,7 @@
 //! What reads answer: an object, or the page of a list that a query asks for.
 
 use actix_web::{HttpRequest, HttpResponse};
-use charge_once_pages::{AN_OBJECT, Cursor, Listed, Page, PageQuery};
+use charge_once_pages::{Cursor, Listed, Page, PageQuery};
 use charge_once_strict_params::{Expansion, ParameterSet};
 use serde::Serialize;
 
@@ -52,27 +52,21 @@ pub(super) async fn shown_page<T: Shown + 'static>(
     caller: Caller,
     page: Page,
     expand: Expansion,
-    list: impl for<'c> FnOnce(&'c mut PgConnection, &'c Page) -> Reading<'c, Option<Listed<T>>>
-    + Send
-    + 'static,
+    list: impl for<'c> FnOnce(&'c mut PgConnection, &'c Page) -> Reading<'c, Listed<T>> + Send + 'static,
 ) -> Result<Listed<T::View>, HttpError> {
-    let cursor = page.cursor;
-    let listed = app.snapshot(caller.account, move |connection| {
+    app.snapshot(caller.account, move |connection| {
         Box::pin(async move {
-            let Some(Listed { data, has_more }) = list(&mut *connection, &page).await? else {
-                return Ok(None);
-            };
+            let Listed { data, has_more } = list(&mut *connection, &page).await?;
             let data = T::views(connection, caller.audience(), &data, &expand).await?;
-            Ok(Some(Listed { data, has_more }))
+            Ok(Listed { data, has_more })
         })
-    });
-    Ok(listed.await?.ok_or_else(|| cursor.unknown(AN_OBJECT))?)
+    })
+    .await
 }
 
 /// The page, as the lists of `crates/webhooks` are read.
 pub(super) fn slice(page: &Page) -> Slice {
     Slice {
-        cursor: page.cursor.key().copied(),
         below: page.below(),
         above: page.above(),
         created_from: page.created_from,

@@ -3,6 +3,7 @@
 //! Promise: this file shows every route; a handler reads the request, hands a command to
 //! `idempotency::run`, and renders what comes back. Whatever happens, the client gets the envelope.
 
+pub mod account;
 pub mod api_keys;
 mod app;
 pub mod body;
@@ -149,6 +150,7 @@ fn api(config: &mut ServiceConfig, with_faults: bool) {
         "/setup_intents/{id}/cancel": post setup_intents::cancel;
 
         // Events and their webhooks, idempotency keys, and workflows.
+        "/account": get account::retrieve;
         "/invoice_payments": get invoice_payments::list;
         "/events": get events::list;
         "/events/{id}": get events::retrieve;

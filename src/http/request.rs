@@ -313,7 +313,9 @@ pub(super) fn work_begins(app: &App, request: &HttpRequest) -> Instant {
 pub(super) fn query_params<Q: ParameterSet>(request: &HttpRequest) -> Result<Q, HttpError> {
     let mut params = Params::new(Encoding::Form, query(request)?);
     params.not_offered(not_offered::parameters(resource(request)));
-    Ok(Q::parse(&params)?)
+    let query = Q::parse(&params)?;
+    params.must_not_be_empty()?;
+    Ok(query)
 }
 
 /// A path as both dialects have it.
@@ -353,7 +355,14 @@ fn query(request: &HttpRequest) -> Result<Result<Map<String, Value>, Error>, Htt
 /// The parameters of a mutating request go in its body; some in its query would be ignored, so they
 /// are refused, and the command stores the refusal.
 fn refuse_query(query: Result<Map<String, Value>, Error>) -> Option<Error> {
-    <()>::parse(&Params::new(Encoding::Form, query)).err()
+    let refusal = <()>::parse(&Params::new(Encoding::Form, query)).err()?;
+    Some(match (&refusal.reason, &refusal.param) {
+        (Reason::Unknown, Some(param)) => Error {
+            message: format!("Send {param} in the body of this request, and not in its query."),
+            ..refusal
+        },
+        _ => refusal,
+    })
 }
 
 /// Exactly one key (draft-ietf-httpapi-idempotency-key-header, section 2.1).

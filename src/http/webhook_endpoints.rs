@@ -4,7 +4,7 @@ use actix_web::{
     HttpRequest, HttpResponse,
     web::{Data, Path},
 };
-use charge_once_pages::{AN_OBJECT, PageQuery};
+use charge_once_pages::PageQuery;
 
 use super::{
     app::App,
@@ -147,16 +147,15 @@ errors! { ListWebhookEndpointsErrors: Reading [] }
 )]
 pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     let (page, ()) = list::query::<WebhookEndpointId, _>(&request)?;
-    let (account, cursor) = (caller.account, page.cursor);
+    let account = caller.account;
     let listed = app
         .read(account, move |connection| {
             Box::pin(async move {
                 let found = endpoints::list(connection, account.0, &list::slice(&page)).await?;
-                Ok(found.map(|rows| page.cut(rows)))
+                Ok(page.cut(found))
             })
         })
         .await?;
-    let listed = listed.ok_or_else(|| cursor.unknown(AN_OBJECT))?;
     let views = listed.map(|endpoint| WebhookEndpointView::from(&endpoint));
     list::reply(caller.dialect, "/webhook_endpoints", views)
 }
@@ -183,18 +182,16 @@ pub async fn list_deliveries(app: Data<App>, caller: Caller, request: HttpReques
     .await?
     .ok_or_else(HttpError::missing_id::<WebhookEndpointId>)?;
     let (page, ()) = list::query::<WebhookDeliveryId, _>(&request)?;
-    let cursor = page.cursor;
     let listed = app
         .read(account, move |connection| {
             Box::pin(async move {
                 let slice = list::slice(&page);
                 let found = deliveries::list(connection, account.0, id.0, &slice).await?;
-                Ok(found.map(|rows| page.cut(rows)))
+                Ok(page.cut(found))
             })
         })
         .await?;
     let path = format!("/webhook_endpoints/{id}/deliveries");
-    let listed = listed.ok_or_else(|| cursor.unknown(AN_OBJECT))?;
     let views = listed.map(|delivery| WebhookDeliveryView::from(&delivery));
     list::reply(caller.dialect, &path, views)
 }

@@ -465,20 +465,13 @@ pub struct ChargeFilter {
     pub intent: Option<PaymentIntentId>,
 }
 
-/// One page of the account's charges; `None` if its cursor names none of them. Takes no lock.
+/// One page of the account's charges. Takes no lock.
 pub async fn list(
     connection: &mut PgConnection,
     account_id: AccountId,
     page: &Page,
     filter: ChargeFilter,
-) -> Result<Option<Listed<Charge>>, sqlx::Error> {
-    if let Some(&cursor) = page.cursor.key()
-        && find(&mut *connection, account_id, ChargeId(cursor))
-            .await?
-            .is_none()
-    {
-        return Ok(None);
-    }
+) -> Result<Listed<Charge>, sqlx::Error> {
     macro_rules! rows {
         ($filter:tt $(, $value:expr)*) => {
             page_rows!(charge_rows, "charges", (connection, account_id, page), $filter $(, $value)*)
@@ -501,5 +494,5 @@ pub async fn list(
         ),
     };
     let charges: Result<_, _> = rows.into_iter().map(Charge::try_from).collect();
-    Ok(Some(page.cut(charges?)))
+    Ok(page.cut(charges?))
 }

@@ -201,20 +201,13 @@ pub async fn forget_default(
 }
 
 /// One page of the account's customers that exist, those with exactly this e-mail address if one is
-/// given; `None` if the page's cursor names none of them. Takes no lock.
+/// given. Takes no lock.
 pub async fn list(
     connection: &mut PgConnection,
     account_id: AccountId,
     page: &Page,
     email: Option<String>,
-) -> Result<Option<Listed<Customer>>, sqlx::Error> {
-    if let Some(&cursor) = page.cursor.key()
-        && find(&mut *connection, account_id, CustomerId(cursor))
-            .await?
-            .is_none()
-    {
-        return Ok(None);
-    }
+) -> Result<Listed<Customer>, sqlx::Error> {
     macro_rules! rows {
         ($filter:tt $(, $value:expr)*) => {
             page_rows!(customer_rows, "customers", (connection, account_id, page), $filter $(, $value)*)
@@ -225,5 +218,5 @@ pub async fn list(
         Some(email) => rows!("AND deleted_at IS NULL AND email = $7", email),
     };
     let customers: Result<_, _> = rows.into_iter().map(Customer::try_from).collect();
-    Ok(Some(page.cut(customers?)))
+    Ok(page.cut(customers?))
 }

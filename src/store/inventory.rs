@@ -41,18 +41,12 @@ pub async fn find(
     .map(|row| row.map(Inventory::from))
 }
 
-/// One page of the account's levels, in the order of their skus; `None` if its cursor names none of
-/// them. Takes no lock.
+/// One page of the account's levels, in the order of their skus. Takes no lock.
 pub async fn list(
     connection: &mut PgConnection,
     account_id: AccountId,
     page: &NamePage,
-) -> Result<Option<Listed<Inventory>>, sqlx::Error> {
-    if let Some(sku) = page.cursor.key()
-        && find(&mut *connection, account_id, sku).await?.is_none()
-    {
-        return Ok(None);
-    }
+) -> Result<Listed<Inventory>, sqlx::Error> {
     // Each statement has the one bound that it needs, so that it begins in the primary key where
     // the page does, and stops where the page ends. No sku is empty.
     let rows = match &page.cursor {
@@ -76,9 +70,7 @@ pub async fn list(
             .await?
         }
     };
-    Ok(Some(
-        page.cut(rows.into_iter().map(Inventory::from).collect()),
-    ))
+    Ok(page.cut(rows.into_iter().map(Inventory::from).collect()))
 }
 
 /// Up to `count` levels with skus after `sku`.

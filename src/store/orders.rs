@@ -289,20 +289,13 @@ pub struct OrderFilter {
     pub client_order_id: Option<String>,
 }
 
-/// One page of the account's orders; `None` if its cursor names none of them. Takes no lock.
+/// One page of the account's orders. Takes no lock.
 pub async fn list(
     connection: &mut PgConnection,
     account_id: AccountId,
     page: &Page,
     filter: OrderFilter,
-) -> Result<Option<Listed<Order>>, sqlx::Error> {
-    if let Some(&cursor) = page.cursor.key()
-        && find(&mut *connection, account_id, OrderId(cursor))
-            .await?
-            .is_none()
-    {
-        return Ok(None);
-    }
+) -> Result<Listed<Order>, sqlx::Error> {
     macro_rules! rows {
         ($filter:tt $(, $value:expr)*) => {
             page_rows!(order_rows, "orders", (connection, account_id, page), $filter $(, $value)*)
@@ -319,5 +312,5 @@ pub async fn list(
         ),
     };
     let orders: Result<_, _> = rows.into_iter().map(Order::try_from).collect();
-    Ok(Some(page.cut(orders?)))
+    Ok(page.cut(orders?))
 }

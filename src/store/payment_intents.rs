@@ -395,21 +395,13 @@ pub async fn delete_processing(
     Ok(())
 }
 
-/// One page of the account's intents, those of one customer if one is given; `None` if the page's
-/// cursor names none of them. Takes no lock.
+/// One page of the account's intents, those of one customer if one is given. Takes no lock.
 pub async fn list(
     connection: &mut PgConnection,
     account_id: AccountId,
     page: &Page,
     customer: Option<CustomerId>,
-) -> Result<Option<Listed<PaymentIntent>>, sqlx::Error> {
-    if let Some(&cursor) = page.cursor.key()
-        && find(&mut *connection, account_id, PaymentIntentId(cursor))
-            .await?
-            .is_none()
-    {
-        return Ok(None);
-    }
+) -> Result<Listed<PaymentIntent>, sqlx::Error> {
     macro_rules! rows {
         ($filter:tt $(, $value:expr)*) => {
             page_rows!(intent_rows, "payment_intents", (connection, account_id, page), $filter $(, $value)*)
@@ -420,5 +412,5 @@ pub async fn list(
         Some(customer) => rows!("AND customer_id = $7", customer.0),
     };
     let intents: Result<_, _> = rows.into_iter().map(PaymentIntent::try_from).collect();
-    Ok(Some(page.cut(intents?)))
+    Ok(page.cut(intents?))
 }

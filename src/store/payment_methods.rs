@@ -294,20 +294,13 @@ pub async fn detach_all(
     Ok(methods)
 }
 
-/// One page of a customer's methods; `None` if its cursor names none of them. Takes no lock.
+/// One page of a customer's methods. Takes no lock.
 pub async fn list(
     connection: &mut PgConnection,
     account_id: AccountId,
     page: &Page,
     customer: CustomerId,
-) -> Result<Option<Listed<PaymentMethod>>, sqlx::Error> {
-    if let Some(&cursor) = page.cursor.key()
-        && find(&mut *connection, account_id, PaymentMethodId(cursor))
-            .await?
-            .is_none()
-    {
-        return Ok(None);
-    }
+) -> Result<Listed<PaymentMethod>, sqlx::Error> {
     let rows = page_rows!(
         method_rows,
         "payment_methods",
@@ -316,5 +309,5 @@ pub async fn list(
         customer.0,
     );
     let methods: Result<_, _> = rows.into_iter().map(PaymentMethod::try_from).collect();
-    Ok(Some(page.cut(methods?)))
+    Ok(page.cut(methods?))
 }

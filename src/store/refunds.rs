@@ -274,20 +274,13 @@ pub struct RefundFilter {
     pub intent: Option<PaymentIntentId>,
 }
 
-/// One page of the account's refunds; `None` if its cursor names none of them. Takes no lock.
+/// One page of the account's refunds. Takes no lock.
 pub async fn list(
     connection: &mut PgConnection,
     account_id: AccountId,
     page: &Page,
     filter: RefundFilter,
-) -> Result<Option<Listed<Refund>>, sqlx::Error> {
-    if let Some(&cursor) = page.cursor.key()
-        && find(&mut *connection, account_id, RefundId(cursor))
-            .await?
-            .is_none()
-    {
-        return Ok(None);
-    }
+) -> Result<Listed<Refund>, sqlx::Error> {
     macro_rules! rows {
         ($filter:tt $(, $value:expr)*) => {
             page_rows!(refund_rows, "refunds", (connection, account_id, page), $filter $(, $value)*)
@@ -307,5 +300,5 @@ pub async fn list(
         ),
     };
     let refunds: Result<_, _> = rows.into_iter().map(Refund::try_from).collect();
-    Ok(Some(page.cut(refunds?)))
+    Ok(page.cut(refunds?))
 }

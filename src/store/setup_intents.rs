@@ -171,20 +171,13 @@ pub struct SetupFilter {
     pub payment_method: Option<PaymentMethodId>,
 }
 
-/// One page of the account's setup intents; `None` if its cursor names none of them. Takes no lock.
+/// One page of the account's setup intents. Takes no lock.
 pub async fn list(
     connection: &mut PgConnection,
     account_id: AccountId,
     page: &Page,
     filter: SetupFilter,
-) -> Result<Option<Listed<SetupIntent>>, sqlx::Error> {
-    if let Some(&cursor) = page.cursor.key()
-        && find(&mut *connection, account_id, SetupIntentId(cursor))
-            .await?
-            .is_none()
-    {
-        return Ok(None);
-    }
+) -> Result<Listed<SetupIntent>, sqlx::Error> {
     macro_rules! rows {
         ($filter:tt $(, $value:expr)*) => {
             page_rows!(setup_rows, "setup_intents", (connection, account_id, page), $filter $(, $value)*)
@@ -200,5 +193,5 @@ pub async fn list(
         ),
     };
     let setups: Result<_, _> = rows.into_iter().map(SetupIntent::try_from).collect();
-    Ok(Some(page.cut(setups?)))
+    Ok(page.cut(setups?))
 }

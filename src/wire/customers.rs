@@ -1,7 +1,7 @@
 //! Customers as clients send and see them.
 
 use charge_once_strict_params::{
-    Change, Error, Expand, Field, Nested, ValueKind, parameters,
+    Change, Error, Expand, Field, Kept, Nested, ValueKind, parameters,
     schema::{list_of, text},
 };
 use utoipa::{
@@ -80,7 +80,7 @@ parameters! {
         /// Kept as it was sent. Several customers may have one.
         email: Change<PersonEmail>,
         /// What invoices would be paid with.
-        invoice_settings: Option<Nested<InvoiceSettingsParams>>,
+        invoice_settings: Kept<Nested<InvoiceSettingsParams>>,
         metadata: MetadataChange,
         /// A person's or a company's.
         name: Change<PersonName>,

@@ -2,11 +2,11 @@
 //! a card's holder returns to.
 
 use charge_once_strict_params::{
-    Error, Field, Parameter, ValueKind, parameters,
-    schema::{described, text, with_example},
+    Error, Field, ValueKind, parameters,
+    schema::{text, with_example},
 };
 use url::{Host, Url};
-use utoipa::openapi::{ArrayBuilder, ObjectBuilder, RefOr, Schema, SchemaFormat, Type};
+use utoipa::openapi::{ArrayBuilder, RefOr, Schema, SchemaFormat};
 
 use super::error::{ApiError, ErrorCode};
 use crate::domain::payment_intent::AllowRedirects;
@@ -161,24 +161,21 @@ fn leads_back(url: &str, is_app: impl Fn(&str) -> bool) -> bool {
 /// Whether Stripe.js carries out what a card's holder has to do. It can't.
 pub struct UseStripeSdk;
 
-impl Parameter for UseStripeSdk {
+impl ValueKind for UseStripeSdk {
     type Value = ();
-    const NULLABLE: bool = true;
+    const EMPTY_IS_NONE: bool = false;
 
-    fn read(field: &mut Field<'_, '_>) -> Result<(), Error> {
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<()>, Error> {
         match field.fields.boolean(field.name)? {
             Some(true) => Err(field.invalid(
                 "Stripe.js can't be pointed at this service. Open next_action.redirect_to_url.url.",
             )),
-            Some(false) | None => Ok(()),
+            given => Ok(given.map(|_| ())),
         }
     }
 
-    fn schema(about: String) -> RefOr<Schema> {
-        described(
-            ObjectBuilder::new().schema_type(Type::Boolean).into(),
-            about,
-        )
+    fn schema() -> RefOr<Schema> {
+        <bool as ValueKind>::schema()
     }
 }
 

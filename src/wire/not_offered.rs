@@ -4,14 +4,85 @@
 //! that is spelled alike. Once something is offered, its line here has no effect, but a test asks
 //! for the removal of a parameter's line. `docs/sdk.md` has the table of what is offered.
 
+use charge_once_strict_params::NameLists;
+
 /// Where a client reads what is offered.
 const TABLE: &str = "docs/sdk.md";
 
+/// Declares the types of payment methods that Stripe has beside cards, and the parameters that are
+/// named like them.
+macro_rules! other_methods {
+    ($($name:literal),+ $(,)?) => {
+        const METHODS: &[&str] = &[$($name),+];
+        const METHOD_DATA: &[&str] = &[$(concat!("payment_method_data[", $name, "]")),+];
+        const METHOD_OPTIONS: &[&str] = &[$(concat!("payment_method_options[", $name, "]")),+];
+    };
+}
+
+other_methods![
+    "acss_debit",
+    "affirm",
+    "afterpay_clearpay",
+    "alipay",
+    "alma",
+    "amazon_pay",
+    "au_becs_debit",
+    "bacs_debit",
+    "bancontact",
+    "billie",
+    "bizum",
+    "blik",
+    "boleto",
+    "cashapp",
+    "crypto",
+    "customer_balance",
+    "eps",
+    "fpx",
+    "giropay",
+    "grabpay",
+    "ideal",
+    "interac_present",
+    "kakao_pay",
+    "klarna",
+    "konbini",
+    "kr_card",
+    "link",
+    "mb_way",
+    "mobilepay",
+    "multibanco",
+    "naver_pay",
+    "nz_bank_account",
+    "oxxo",
+    "p24",
+    "pay_by_bank",
+    "payco",
+    "paynow",
+    "paypal",
+    "paypay",
+    "payto",
+    "pix",
+    "promptpay",
+    "revolut_pay",
+    "samsung_pay",
+    "satispay",
+    "scalapay",
+    "sepa_debit",
+    "sequra",
+    "sofort",
+    "sunbit",
+    "swish",
+    "twint",
+    "upi",
+    "us_bank_account",
+    "wechat_pay",
+    "zip",
+];
+
 /// Parameters by resource, which is the first segment of its paths, under any of its verbs.
-const PARAMETERS: &[(&str, &[&str])] = &[
+const PARAMETERS: &[(&str, NameLists)] = &[
     (
         "charges",
-        &[
+        &[&[
             "application_fee",
             "application_fee_amount",
             "destination",
@@ -33,87 +104,134 @@ const PARAMETERS: &[(&str, &[&str])] = &[
             "statement_descriptor_suffix",
             "transfer_data",
             "transfer_group",
-        ],
+        ]],
     ),
     (
         "customers",
-        &[
+        &[&[
+            "account_balance",
             "balance",
+            "business_name",
             "cash_balance",
             "coupon",
             "default_source",
+            "individual_name",
             "invoice_prefix",
+            "invoice_settings[custom_fields]",
+            "invoice_settings[footer]",
+            "invoice_settings[rendering_options]",
             "next_invoice_sequence",
             "promotion_code",
             "source",
             "tax",
             "tax_exempt",
             "tax_id_data",
+            "tax_info",
             "test_clock",
-        ],
+            "validate",
+        ]],
     ),
-    ("events", &["delivery_success"]),
+    ("events", &[&["delivery_success"]]),
     (
         "payment_intents",
         &[
-            "amount_details",
-            "application_fee_amount",
-            "confirmation_token",
-            "excluded_payment_method_types",
-            "hooks",
-            "mandate",
-            "mandate_data",
-            "on_behalf_of",
-            "payment_details",
-            "payment_method_configuration",
-            "radar_options",
-            "shared_payment_token",
-            "transfer_data",
-            "transfer_group",
+            &[
+                "allowed_payment_method_types",
+                "amount_details",
+                "amount_to_confirm",
+                "application_fee_amount",
+                "confirmation_token",
+                "customer_account",
+                "excluded_payment_method_types",
+                "hooks",
+                "mandate",
+                "mandate_data",
+                "on_behalf_of",
+                "payment_details",
+                "payment_method_configuration",
+                "payment_method_data[billing_details][tax_id]",
+                "payment_method_data[radar_options]",
+                "payment_method_options[card][capture_method]",
+                "payment_method_options[card][cvc_token]",
+                "payment_method_options[card][installments]",
+                "payment_method_options[card][mandate_options]",
+                "payment_method_options[card][moto]",
+                "payment_method_options[card][network]",
+                "payment_method_options[card][request_extended_authorization]",
+                "payment_method_options[card][request_incremental_authorization]",
+                "payment_method_options[card][request_multicapture]",
+                "payment_method_options[card][request_overcapture]",
+                "payment_method_options[card][require_cvc_recollection]",
+                "payment_method_options[card][setup_credential_usage]",
+                "payment_method_options[card][setup_future_usage]",
+                "payment_method_options[card][statement_descriptor_suffix_kana]",
+                "payment_method_options[card][statement_descriptor_suffix_kanji]",
+                "payment_method_options[card][stored_credential_usage]",
+                "payment_method_options[card][three_d_secure]",
+                "payment_method_options[card_present]",
+                "radar_options",
+                "save_payment_method",
+                "shared_payment_token",
+                "source",
+                "transfer_data",
+                "transfer_group",
+            ],
+            METHOD_DATA,
+            METHOD_OPTIONS,
         ],
     ),
     (
         "payment_methods",
         &[
-            "link",
-            "paypal",
-            "radar_options",
-            "sepa_debit",
-            "us_bank_account",
+            &[
+                "billing_details[tax_id]",
+                "card[networks]",
+                "custom",
+                "customer_account",
+                "payment_method",
+                "radar_options",
+            ],
+            METHODS,
         ],
     ),
     (
         "refunds",
-        &[
+        &[&[
             "currency",
             "customer",
             "instructions_email",
             "origin",
             "refund_application_fee",
             "reverse_transfer",
-        ],
+        ]],
     ),
     (
         "setup_intents",
         &[
-            "attach_to_self",
-            "confirmation_token",
-            "excluded_payment_method_types",
-            "flow_directions",
-            "mandate_data",
-            "on_behalf_of",
-            "payment_method_configuration",
-            "payment_method_options",
-            "single_use",
+            &[
+                "allowed_payment_method_types",
+                "attach_to_self",
+                "confirmation_token",
+                "customer_account",
+                "excluded_payment_method_types",
+                "flow_directions",
+                "mandate_data",
+                "on_behalf_of",
+                "payment_method_configuration",
+                "payment_method_data[billing_details][tax_id]",
+                "payment_method_data[radar_options]",
+                "payment_method_options",
+                "single_use",
+            ],
+            METHOD_DATA,
         ],
     ),
-    ("webhook_endpoints", &["connect"]),
+    ("webhook_endpoints", &[&["connect"]]),
 ];
 
 /// Paths. Each stands for the paths that begin like it, and any segment may be in the place of
 /// `{id}`.
 const PATHS: &[&str] = &[
-    "account",
     "account_links",
     "account_sessions",
     "accounts",
@@ -251,16 +369,26 @@ pub const SEARCHED: &[&str] = &[
     "subscriptions",
 ];
 
+/// Paths on which a client expects a refund, and where it is made.
+const REFUNDS: &[&str] = &[
+    "charges/{id}/refund",
+    "orders/{id}/refund",
+    "payment_intents/{id}/refund",
+    "payment_intents/{id}/refunds",
+];
+
 /// The parameters of Stripe's that `resource` has there and not here.
-pub fn parameters(resource: &str) -> &'static [&'static str] {
+pub fn parameters(resource: &str) -> NameLists {
     let of_resource = PARAMETERS.iter().find(|(name, _)| *name == resource);
     of_resource.map_or(&[], |(_, names)| *names)
 }
 
 /// Every parameter of Stripe's that a resource here lacks, with the resource.
 pub fn all_parameters() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let lists = PARAMETERS.iter();
-    lists.flat_map(|(resource, names)| names.iter().map(move |name| (*resource, *name)))
+    PARAMETERS.iter().flat_map(|(resource, lists)| {
+        let names = lists.iter().copied().flatten();
+        names.map(move |name| (*resource, *name))
+    })
 }
 
 /// What is told of such a parameter.
@@ -277,6 +405,11 @@ pub fn path(path: &str, is_offered: impl Fn(&str) -> bool) -> Option<String> {
         && is_offered(&format!("/{resource}"))
     {
         return Some("Search isn't offered: list with filters.".to_owned());
+    }
+    if REFUNDS.iter().any(|pattern| begins_like(path, pattern)) {
+        let message = "There is nothing at this path. A refund is made by POST /refunds, with the \
+                       parameter charge or payment_intent.";
+        return Some(message.to_owned());
     }
     let mut known = PATHS.iter().filter(|pattern| begins_like(path, pattern));
     let missing = known.find(|pattern| !is_offered(&format!("/{pattern}")))?;

@@ -68,6 +68,7 @@ pub struct Amount<const LEAST: i64 = 1>;
 
 impl<const LEAST: i64> ValueKind for Amount<LEAST> {
     type Value = i64;
+    const EMPTY_IS_NONE: bool = false;
 
     fn read(field: &mut Field<'_, '_>) -> Result<Option<i64>, Error> {
         match field.fields.number(field.name) {
@@ -106,9 +107,10 @@ impl TextKind for Currency {
 }
 
 macro_rules! ids {
-    ($($id:ident),+) => {$(
+    (empty is none: $empty_is_none:literal; $($id:ident),+) => {$(
         impl TextKind for $id {
             type Value = Self;
+            const EMPTY_IS_NONE: bool = $empty_is_none;
             const MAX_CHARS: usize = ID_MAX_CHARS;
             const MUST_BE: &'static str = "Must be the id of an object of that kind.";
 
@@ -123,13 +125,9 @@ macro_rules! ids {
     )+};
 }
 
-ids!(
-    ChargeId,
-    CustomerId,
-    OrderId,
-    PaymentIntentId,
-    PaymentMethodId
-);
+ids!(empty is none: true; CustomerId);
+// What is charged or refunded.
+ids!(empty is none: false; ChargeId, OrderId, PaymentIntentId, PaymentMethodId);
 
 /// Text that names an object. A command gets `None` for text that can't be such an id, and answers
 /// as it does for an object that is not there.
@@ -137,6 +135,7 @@ pub struct IdOf<T>(PhantomData<T>);
 
 impl<T: TextKind<Value = T>> TextKind for IdOf<T> {
     type Value = Option<T>;
+    const EMPTY_IS_NONE: bool = T::EMPTY_IS_NONE;
     const MAX_CHARS: usize = ID_MAX_CHARS;
     const MUST_BE: &'static str = T::MUST_BE;
 
@@ -151,9 +150,10 @@ impl<T: TextKind<Value = T>> TextKind for IdOf<T> {
 
 /// Makes parameters of enums of the domain, which are written by their names.
 macro_rules! enums {
-    ($($name:ident),+) => {$(
+    (empty is none: $empty_is_none:literal; $($name:ident),+) => {$(
         impl ValueKind for $name {
             type Value = Self;
+            const EMPTY_IS_NONE: bool = $empty_is_none;
 
             fn read(field: &mut Field<'_, '_>) -> Result<Option<Self>, Error> {
                 let Some(text) = field.fields.text(field.name, usize::MAX)? else {
@@ -176,16 +176,18 @@ macro_rules! enums {
 }
 
 enums!(
+    empty is none: true;
     AllowRedirects,
     AllowRedisplay,
     CancellationReason,
-    CaptureMethod,
     ConfirmationMethod,
     FutureUsage,
     RefundReason,
     SetupCancellationReason,
     ThreeDSecure
 );
+// When money is taken.
+enums!(empty is none: false; CaptureMethod);
 
 expandable! {
     pub ExpandCharge, ExpandCharges = [
@@ -199,15 +201,20 @@ expandable! {
         "Shows this member of the refund whole.";
     pub ExpandOrder, ExpandOrders = ["charge"]: "Shows this member of the order whole.";
     pub ExpandCustomer, ExpandCustomers = [
-        "invoice_credit_balance", "invoice_settings.default_payment_method", "tax"
+        "default_source", "invoice_credit_balance", "invoice_settings.default_payment_method", "tax",
+        "test_clock"
     ]: "Shows this member of the customer whole.";
     pub ExpandPaymentMethod, ExpandPaymentMethods = ["customer"]:
         "Shows this member of the payment method whole.";
     pub ExpandPaymentIntent, ExpandPaymentIntents = [
-        "customer", "latest_charge", "latest_charge.balance_transaction",
+        "application", "customer", "latest_charge", "latest_charge.balance_transaction",
         "latest_charge.payment_intent", "latest_charge.refunds",
-        "latest_charge.refunds.data.balance_transaction", "payment_method"
+        "latest_charge.refunds.data.balance_transaction", "on_behalf_of", "payment_method", "review",
+        "source"
     ]: "Shows this member of the payment intent whole.";
-    pub ExpandSetupIntent, ExpandSetupIntents = ["customer", "payment_method"]:
+    pub ExpandSetupIntent, ExpandSetupIntents = [
+        "application", "customer", "latest_attempt", "mandate", "on_behalf_of", "payment_method",
+        "single_use_mandate"
+    ]:
         "Shows this member of the setup intent whole.";
 }

@@ -3,6 +3,7 @@
 use charge_once_strict_params::{
     Change, Error, Expand, Field, Kept, Nested, Text, ValueKind, parameters, schema::text,
 };
+use serde_json::Value;
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 
 pub use super::views::payment_intents::PaymentIntentView;
@@ -53,13 +54,13 @@ parameters! {
         error_on_requires_action: Option<bool>,
         metadata: MetadataParam,
         /// With confirm: the card's holder isn't there.
-        off_session: Option<bool>,
+        off_session: Option<OffSession>,
         /// What is charged: pm_…
-        payment_method: Option<MethodReference>,
+        payment_method: Kept<MethodReference>,
         /// What is charged, made on the way.
         payment_method_data: Option<PaymentMethodData>,
         /// How it is charged.
-        payment_method_options: Option<Nested<PaymentMethodOptionsParams>>,
+        payment_method_options: Change<Nested<PaymentMethodOptionsParams>>,
         payment_method_types: Option<MethodTypes>,
         /// Where the receipt goes.
         receipt_email: Option<Email>,
@@ -73,7 +74,7 @@ parameters! {
         statement_descriptor: Option<NoStatementDescriptor>,
         /// Behind the seller's name on the card statement.
         statement_descriptor_suffix: Option<StatementDescriptor>,
-        use_stripe_sdk: UseStripeSdk,
+        use_stripe_sdk: Option<UseStripeSdk>,
         expand: Expand<ExpandPaymentIntent>,
     }
     example {"amount": 2000, "currency": "usd", "metadata": {"order_id": "6735"}}
@@ -93,10 +94,10 @@ parameters! {
         description: Change<Description>,
         metadata: MetadataChange,
         /// What is charged: pm_…
-        payment_method: Option<MethodReference>,
+        payment_method: Kept<MethodReference>,
         /// What is charged, made on the way.
-        payment_method_data: Option<PaymentMethodData>,
-        payment_method_types: Option<MethodTypes>,
+        payment_method_data: Kept<PaymentMethodData>,
+        payment_method_types: Kept<MethodTypes>,
         /// Where the receipt goes.
         receipt_email: Change<Email>,
         /// What the method is used for afterwards: off_session or on_session.
@@ -118,23 +119,23 @@ parameters! {
         /// Answer 402 where the card's holder would have to authenticate.
         error_on_requires_action: Option<bool>,
         /// The card's holder isn't there.
-        off_session: Option<bool>,
+        off_session: Option<OffSession>,
         /// What is charged: pm_… Default: what the intent has.
-        payment_method: Option<MethodReference>,
+        payment_method: Kept<MethodReference>,
         /// What is charged, made on the way.
-        payment_method_data: Option<PaymentMethodData>,
+        payment_method_data: Kept<PaymentMethodData>,
         /// How it is charged.
-        payment_method_options: Option<Nested<PaymentMethodOptionsParams>>,
+        payment_method_options: Change<Nested<PaymentMethodOptionsParams>>,
         /// Where the receipt goes.
-        receipt_email: Option<Email>,
+        receipt_email: Change<Email>,
         /// Where the card's holder returns to after an authentication. Required where methods are
         /// chosen automatically, redirects included.
         return_url: Option<ReturnUrl>,
         /// What the method is used for afterwards: off_session or on_session.
-        setup_future_usage: Option<FutureUsage>,
+        setup_future_usage: Change<FutureUsage>,
         /// Where the goods go.
-        shipping: Option<Nested<ParcelParams>>,
-        use_stripe_sdk: UseStripeSdk,
+        shipping: Change<Nested<ParcelParams>>,
+        use_stripe_sdk: Option<UseStripeSdk>,
         expand: Expand<ExpandPaymentIntent>,
     }
     example {"payment_method": "pm_card_visa", "return_url": "https://example.com/done"}
@@ -148,7 +149,7 @@ parameters! {
         final_capture: Option<FinalCapture>,
         metadata: MetadataChange,
         /// Behind the seller's name on the card statement.
-        statement_descriptor_suffix: Option<StatementDescriptor>,
+        statement_descriptor_suffix: Change<StatementDescriptor>,
         expand: Expand<ExpandPaymentIntent>,
     }
     example {"amount_to_capture": 1500}
@@ -168,7 +169,7 @@ parameters! {
     /// How methods are charged.
     pub struct PaymentMethodOptionsParams as "PaymentMethodOptionsInput" {
         /// How cards are.
-        card: Option<Nested<CardOptionsParams>>,
+        card: Change<Nested<CardOptionsParams>>,
     }
 }
 
@@ -177,7 +178,7 @@ parameters! {
     pub struct CardOptionsParams as "CardOptionsInput" {
         /// Which cards' holders authenticate: automatic, those that must; any or challenge, all of
         /// them. Default: automatic.
-        request_three_d_secure: Option<ThreeDSecure>,
+        request_three_d_secure: Change<ThreeDSecure>,
     }
 }
 
@@ -209,9 +210,10 @@ impl From<ParcelParams> for Shipping {
     }
 }
 
-/// What a method is charged like, if a request says so.
-fn three_d_secure(options: Option<PaymentMethodOptionsParams>) -> Option<ThreeDSecure> {
-    options?.card?.request_three_d_secure
+/// What a request says of whose holders authenticate. Unset, it is as by default.
+fn three_d_secure(options: Change<PaymentMethodOptionsParams>) -> Change<ThreeDSecure> {
+    let card = options.and_then(|options| options.card);
+    card.and_then(|card| card.request_three_d_secure)
 }
 
 impl CreatePaymentIntentParams {
@@ -269,7 +271,9 @@ impl CreatePaymentIntentParams {
             metadata: self.metadata,
             payment_method: None,
             receipt_email: self.receipt_email,
-            request_three_d_secure: three_d_secure(self.payment_method_options).unwrap_or_default(),
+            request_three_d_secure: three_d_secure(self.payment_method_options)
+                .apply(None)
+                .unwrap_or_default(),
             setup_future_usage: self.setup_future_usage,
             shipping: self.shipping.map(Shipping::from),
             statement_descriptor_suffix: self.statement_descriptor_suffix,
@@ -329,16 +333,14 @@ impl ConfirmPaymentIntentParams {
         GivenMethod::of(self.payment_method.take(), self.payment_method_data.take())
     }
 
-    /// Which cards' holders authenticate, if it says so.
-    pub fn three_d_secure(&mut self) -> Option<ThreeDSecure> {
-        three_d_secure(self.payment_method_options.take())
+    /// Which cards' holders authenticate, where those of `current` did.
+    pub fn three_d_secure(&self, current: ThreeDSecure) -> ThreeDSecure {
+        let change = three_d_secure(self.payment_method_options.clone());
+        change.apply(Some(current)).unwrap_or_default()
     }
 
     /// What it changes.
     pub fn change(self) -> IntentChange {
-        fn set<T>(given: Option<T>) -> Change<T> {
-            given.map_or(Change::Keep, Change::Set)
-        }
         IntentChange {
             amount: None,
             currency: None,
@@ -347,9 +349,9 @@ impl ConfirmPaymentIntentParams {
             description: Change::Keep,
             payment_method: Change::Keep,
             names_card: false,
-            receipt_email: set(self.receipt_email),
-            setup_future_usage: set(self.setup_future_usage),
-            shipping: set(self.shipping.map(Shipping::from)),
+            receipt_email: self.receipt_email,
+            setup_future_usage: self.setup_future_usage,
+            shipping: self.shipping.map(Shipping::from),
             statement_descriptor_suffix: Change::Keep,
         }
     }
@@ -396,11 +398,34 @@ impl ValueKind for NoStatementDescriptor {
     }
 }
 
+/// Whether the card's holder isn't there.
+pub struct OffSession;
+
+impl ValueKind for OffSession {
+    type Value = bool;
+    const EMPTY_IS_NONE: bool = false;
+
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<bool>, Error> {
+        let given = field.fields.given(field.name).and_then(Value::as_str);
+        match given {
+            Some("one_off" | "recurring") => {
+                Err(field.invalid("one_off and recurring aren't offered: send true."))
+            }
+            _ => <bool as ValueKind>::read(field),
+        }
+    }
+
+    fn schema() -> RefOr<Schema> {
+        <bool as ValueKind>::schema()
+    }
+}
+
 /// What a capture leaves is released at once.
 pub struct FinalCapture;
 
 impl ValueKind for FinalCapture {
     type Value = ();
+    const EMPTY_IS_NONE: bool = false;
 
     fn read(field: &mut Field<'_, '_>) -> Result<Option<()>, Error> {
         match field.fields.boolean(field.name)? {

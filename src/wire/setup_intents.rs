@@ -1,6 +1,6 @@
 //! Setup intents as clients send and see them.
 
-use charge_once_strict_params::{Change, Expand, Nested, parameters};
+use charge_once_strict_params::{Change, Expand, Kept, Nested, parameters};
 
 pub use super::views::setup_intents::SetupIntentView;
 use super::{
@@ -40,7 +40,7 @@ parameters! {
         /// What the method is for: off_session or on_session. Default: off_session.
         usage: Option<FutureUsage>,
         /// Always false.
-        use_stripe_sdk: UseStripeSdk,
+        use_stripe_sdk: Option<UseStripeSdk>,
         expand: Expand<ExpandSetupIntent>,
     }
     example {
@@ -68,13 +68,13 @@ parameters! {
     /// How a setup intent is confirmed.
     pub struct ConfirmSetupIntentParams as "ConfirmSetupIntent" {
         /// What is set up. Default: what the setup intent has.
-        payment_method: Option<MethodReference>,
+        payment_method: Kept<MethodReference>,
         /// What is set up, where it is no payment method yet.
-        payment_method_data: Option<PaymentMethodData>,
+        payment_method_data: Kept<PaymentMethodData>,
         /// Where the card's holder returns to: an http or https URL, or the URL of an app.
         return_url: Option<ReturnUrl>,
         /// Always false.
-        use_stripe_sdk: UseStripeSdk,
+        use_stripe_sdk: Option<UseStripeSdk>,
         expand: Expand<ExpandSetupIntent>,
     }
     example {"payment_method": "pm_card_visa", "return_url": "https://example.com/return"}

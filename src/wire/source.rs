@@ -48,9 +48,9 @@ pub struct SourceParam;
 
 impl Parameter for SourceParam {
     type Value = Card;
-    const NULLABLE: bool = true;
 
     fn read(field: &mut Field<'_, '_>) -> Result<Card, Error> {
+        field.must_not_be_empty()?;
         let card = Self::given(field)?;
         match card.card.authentication {
             Authentication::Never => Ok(card),

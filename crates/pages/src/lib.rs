@@ -5,5 +5,5 @@ mod query;
 
 pub use page::{Cursor, ID_SLACK, Listed, NamePage, Page, id_after};
 pub use query::{
-    AN_OBJECT, Created, ENDING_BEFORE, LIMIT_DEFAULT, LIMIT_MAX, Limit, PageQuery, STARTING_AFTER,
+    Created, ENDING_BEFORE, LIMIT_DEFAULT, LIMIT_MAX, Limit, PageQuery, STARTING_AFTER,
 };

@@ -35,6 +35,9 @@ pub struct NamePage {
 }
 
 /// Where a page lies, by what the list is ordered by: ids, or names.
+///
+/// It is a place in the order, whether or not the list has an object there: a program that pages
+/// while it deletes goes on behind what it has deleted. A place tells nothing of other lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cursor<K = Uuid> {
     /// Where the list begins: at the newest object, or at the first name.
@@ -46,15 +49,6 @@ pub enum Cursor<K = Uuid> {
 }
 
 impl<K> Cursor<K> {
-    /// The object that the cursor names.
-    #[must_use]
-    pub fn key(&self) -> Option<&K> {
-        match self {
-            Self::StartingAfter(key) | Self::EndingBefore(key) => Some(key),
-            Self::Start => None,
-        }
-    }
-
     /// Whether the page is read against the order of the list, because its end is given.
     fn is_turned(&self) -> bool {
         matches!(self, Self::EndingBefore(_))

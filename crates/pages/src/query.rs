@@ -45,10 +45,13 @@ impl PageQuery {
     ///
     /// A cursor that is no such id, and two cursors.
     pub fn page(self, parse_id: impl Fn(&str) -> Option<Uuid>) -> Result<Page, Error> {
-        let key = |name, text: Option<String>| match text.map(|text| parse_id(&text)) {
+        let key = |name: &str, text: Option<String>| match text.map(|text| parse_id(&text)) {
             None => Ok(None),
             Some(Some(id)) => Ok(Some(id)),
-            Some(None) => Err(unknown(name, AN_OBJECT)),
+            Some(None) => {
+                let message = "Must be an id of the kind that is listed.";
+                Err(Error::invalid(Some(name.to_owned()), message))
+            }
         };
         let after = key(STARTING_AFTER, self.starting_after)?;
         let before = key(ENDING_BEFORE, self.ending_before)?;
@@ -79,25 +82,6 @@ impl<K> Cursor<K> {
             }
         }
     }
-
-    /// The refusal of a cursor that names nothing in its list. `what` says how one names an object:
-    /// [`AN_OBJECT`], in a list by id.
-    pub fn unknown(&self, what: &str) -> Error {
-        let name = match self {
-            Self::EndingBefore(_) => ENDING_BEFORE,
-            Self::StartingAfter(_) | Self::Start => STARTING_AFTER,
-        };
-        unknown(name, what)
-    }
-}
-
-/// What the cursor of a list by id names.
-pub const AN_OBJECT: &str = "the id of an object";
-
-/// Cursors name objects of the caller's own list only, and don't tell of others.
-fn unknown(name: &str, what: &str) -> Error {
-    let message = format!("Must be {what} in this list.");
-    Error::invalid(Some(name.to_owned()), &message)
 }
 
 /// How many objects are on a page: 1 to [`LIMIT_MAX`], and `DEFAULT` if a query doesn't say.
@@ -151,7 +135,7 @@ impl Parameter for Created {
             .given(field.name)
             .is_some_and(|value| !value.is_object())
         {
-            let second = field.fields.integer(field.name, 0..=TIME_MAX)?;
+            let second = <Option<Integer<0, TIME_MAX>> as Parameter>::read(field)?;
             return Ok((moment(second), moment(second.map(next))));
         }
         let Some(TextOrFields::Fields(mut fields)) = field.fields.text_or_object(field.name)?

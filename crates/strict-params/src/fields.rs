@@ -13,7 +13,7 @@ use std::{
 use serde_json::{Map, Value};
 
 use crate::{
-    Encoding,
+    Encoding, NameLists,
     error::{Error, Reason},
     path::{MAX_NAME_CHARS, ParamPath, Step},
 };
@@ -32,7 +32,7 @@ pub struct Fields<'a> {
     members: &'a Map<String, Value>,
     place: ParamPath<'a>,
     grants: &'a [Cow<'static, str>],
-    not_offered: &'static [&'static str],
+    not_offered: NameLists,
     read: BTreeSet<&'static str>,
 }
 
@@ -57,7 +57,7 @@ impl<'a> Fields<'a> {
     }
 
     /// With the names that are known, and not offered.
-    pub(crate) fn without(mut self, names: &'static [&'static str]) -> Self {
+    pub(crate) fn without(mut self, names: NameLists) -> Self {
         self.not_offered = names;
         self
     }
@@ -163,15 +163,19 @@ impl<'a> Fields<'a> {
         Some(number.or_else(typed))
     }
 
-    /// `true` or `false`.
+    /// `true` or `false`; in a form in any case, because languages write their own: `True`.
     pub fn boolean(&mut self, name: &'static str) -> Result<Option<bool>, Error> {
         let Some(value) = self.take(name) else {
             return Ok(None);
         };
         match (self.encoding, value) {
             (Encoding::Json, Value::Bool(boolean)) => Ok(Some(*boolean)),
-            (Encoding::Form, Value::String(text)) if text == "true" => Ok(Some(true)),
-            (Encoding::Form, Value::String(text)) if text == "false" => Ok(Some(false)),
+            (Encoding::Form, Value::String(text)) if text.eq_ignore_ascii_case("true") => {
+                Ok(Some(true))
+            }
+            (Encoding::Form, Value::String(text)) if text.eq_ignore_ascii_case("false") => {
+                Ok(Some(false))
+            }
             _ => Err(self.invalid(name, "Must be true or false.")),
         }
     }
@@ -356,7 +360,10 @@ impl<'a> Fields<'a> {
             return Ok(());
         };
         let param = self.param(unknown);
-        let is_known = |param: &String| self.not_offered.contains(&param.as_str());
+        let is_known = |param: &String| {
+            let mut lists = self.not_offered.iter();
+            lists.any(|names| names.contains(&param.as_str()))
+        };
         if let Some(param) = param.clone().filter(is_known) {
             return Err(Error {
                 reason: Reason::NotOffered,

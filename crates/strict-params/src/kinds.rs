@@ -10,13 +10,16 @@ use utoipa::{
 
 use crate::{
     EXPAND_MAX, Error, Field, Parameter, ParameterSet, is_empty,
-    schema::{described, id_pattern, list_of, reference, text},
+    schema::{described, id_pattern, list_of, not_empty, reference, text},
 };
 
 /// A kind of value. Alone, it is a parameter that a request must have.
 pub trait ValueKind {
     /// What the program gets.
     type Value;
+    /// Whether `null` and the empty string mean none where a request may leave it out. A variable
+    /// that is unset by mistake makes an empty value, so what decides about money refuses it.
+    const EMPTY_IS_NONE: bool = true;
 
     /// Checks it. `None`: it is absent, `null` or the empty string.
     fn read(field: &mut Field<'_, '_>) -> Result<Option<Self::Value>, Error>;
@@ -38,12 +41,16 @@ impl<K: ValueKind> Parameter for K {
     }
 }
 
-/// A request may leave it out.
+/// A request may leave it out. An empty value is none, or refused: see
+/// [`ValueKind::EMPTY_IS_NONE`].
 impl<K: ValueKind> Parameter for Option<K> {
     type Value = Option<K::Value>;
-    const NULLABLE: bool = true;
+    const NULLABLE: bool = K::EMPTY_IS_NONE;
 
     fn read(field: &mut Field<'_, '_>) -> Result<Self::Value, Error> {
+        if !K::EMPTY_IS_NONE {
+            field.must_not_be_empty()?;
+        }
         K::read(field)
     }
 
@@ -77,10 +84,15 @@ impl<T> Change<T> {
 impl<T> Change<T> {
     /// The change with its value, if there is one, made into another.
     pub fn map<U>(self, into: impl FnOnce(T) -> U) -> Change<U> {
+        self.and_then(|value| Change::Set(into(value)))
+    }
+
+    /// What its value says, if there is one.
+    pub fn and_then<U>(self, says: impl FnOnce(T) -> Change<U>) -> Change<U> {
         match self {
             Self::Keep => Change::Keep,
             Self::Unset => Change::Unset,
-            Self::Set(value) => Change::Set(into(value)),
+            Self::Set(value) => says(value),
         }
     }
 }
@@ -102,22 +114,24 @@ impl<K: ValueKind> Parameter for Change<K> {
     }
 }
 
-/// What an update may change and can't unset. `None` keeps it.
+/// What a request may leave out, but not name without a value: what an update can't unset, and what
+/// decides about money. `None`: it is left out, and an update keeps it.
 pub struct Kept<K>(PhantomData<K>);
 
 impl<K: ValueKind> Parameter for Kept<K> {
     type Value = Option<K::Value>;
 
     fn read(field: &mut Field<'_, '_>) -> Result<Self::Value, Error> {
-        let unsets = |value: &Value| is_empty(value) || value.as_array().is_some_and(Vec::is_empty);
-        if field.fields.given(field.name).is_some_and(unsets) {
-            return Err(field.invalid("Must not be empty."));
+        let is_empty_list = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
+        if field.fields.given(field.name).is_some_and(is_empty_list) {
+            return Err(field.empty());
         }
+        field.must_not_be_empty()?;
         K::read(field)
     }
 
     fn schema(about: String) -> RefOr<Schema> {
-        described(K::schema(), about)
+        described(not_empty(K::schema()), about)
     }
 }
 
@@ -125,6 +139,8 @@ impl<K: ValueKind> Parameter for Kept<K> {
 pub trait TextKind {
     /// What the program gets.
     type Value;
+    /// See [`ValueKind::EMPTY_IS_NONE`].
+    const EMPTY_IS_NONE: bool = true;
     /// Longer text is refused as such.
     const MAX_CHARS: usize = usize::MAX;
     /// The message of other refusals.
@@ -139,6 +155,7 @@ pub trait TextKind {
 
 impl<K: TextKind> ValueKind for K {
     type Value = K::Value;
+    const EMPTY_IS_NONE: bool = K::EMPTY_IS_NONE;
 
     fn read(field: &mut Field<'_, '_>) -> Result<Option<K::Value>, Error> {
         let Some(text) = field.fields.text(field.name, K::MAX_CHARS)? else {
@@ -198,6 +215,7 @@ pub struct Integer<const LEAST: i64, const MOST: i64>;
 
 impl<const LEAST: i64, const MOST: i64> ValueKind for Integer<LEAST, MOST> {
     type Value = i64;
+    const EMPTY_IS_NONE: bool = false;
 
     fn read(field: &mut Field<'_, '_>) -> Result<Option<i64>, Error> {
         field.fields.integer(field.name, LEAST..=MOST)
@@ -215,6 +233,7 @@ impl<const LEAST: i64, const MOST: i64> ValueKind for Integer<LEAST, MOST> {
 
 impl ValueKind for bool {
     type Value = Self;
+    const EMPTY_IS_NONE: bool = false;
 
     fn read(field: &mut Field<'_, '_>) -> Result<Option<Self>, Error> {
         field.fields.boolean(field.name)
@@ -317,9 +336,9 @@ pub struct Expand<E>(PhantomData<E>);
 
 impl<E: Expandables> Parameter for Expand<E> {
     type Value = Expansion;
-    const NULLABLE: bool = true;
 
     fn read(field: &mut Field<'_, '_>) -> Result<Expansion, Error> {
+        field.must_not_be_empty()?;
         field.fields.expands(E::PREFIX, E::PATHS).map(Expansion)
     }
 

@@ -10,7 +10,7 @@ use utoipa::openapi::{
     path::{Parameter as QueryParameter, ParameterIn},
 };
 
-use crate::{Error, Fields, Params};
+use crate::{Error, Fields, Params, is_empty, schema::not_empty};
 
 /// Declares the parameters of a request: a name, a [`Parameter`], and what it means. From it come a
 /// struct of their values, which [`ParameterSet`] fills, and what the OpenAPI document says of them
@@ -138,6 +138,19 @@ impl<'f, 'a> Field<'f, 'a> {
     pub fn invalid(&self, message: impl AsRef<str>) -> Error {
         self.fields.invalid(self.name, message)
     }
+
+    /// The refusal of an empty value of it.
+    pub fn empty(&self) -> Error {
+        self.invalid("Must not be empty.")
+    }
+
+    /// Refuses `null` and the empty string. A request may leave it out.
+    pub fn must_not_be_empty(&mut self) -> Result<(), Error> {
+        match self.fields.given(self.name).is_some_and(is_empty) {
+            true => Err(self.empty()),
+            false => Ok(()),
+        }
+    }
 }
 
 /// The name of a struct's field without what lets it be a word of Rust's.
@@ -165,6 +178,9 @@ pub trait Parameter {
     /// How it is named and described in a query.
     fn in_query(name: &str, about: String) -> Vec<QueryParameter> {
         let mut schema = Self::schema(about);
+        if !matches!(schema, RefOr::T(Schema::Array(_))) {
+            schema = not_empty(schema);
+        }
         let (brackets, about) = match &mut schema {
             RefOr::T(Schema::Array(list)) => ("[]", list.description.take()),
             RefOr::T(Schema::Object(object)) => ("", object.description.take()),

@@ -4,7 +4,13 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use crate::{Encoding, Error, Fields};
+use crate::{
+    Encoding, Error, Fields, is_empty,
+    path::{ParamPath, Step},
+};
+
+/// Names, in as many lists as they are declared in.
+pub type NameLists = &'static [&'static [&'static str]];
 
 /// Parameters as they were decoded: syntax without meaning.
 ///
@@ -17,7 +23,7 @@ pub struct Params {
     /// The root object as JSON, or why there is none.
     json: Result<Box<str>, Error>,
     grants: Vec<Cow<'static, str>>,
-    not_offered: &'static [&'static str],
+    not_offered: NameLists,
 }
 
 impl Params {
@@ -36,7 +42,7 @@ impl Params {
     /// Names parameters, with their brackets, that clients may expect because a service like this
     /// one has them. Where one is refused, the reason is
     /// [`NotOffered`](crate::Reason::NotOffered): such a name is no typing mistake.
-    pub fn not_offered(&mut self, names: &'static [&'static str]) {
+    pub fn not_offered(&mut self, names: NameLists) {
         self.not_offered = names;
     }
 
@@ -54,13 +60,36 @@ impl Params {
         self.grants.iter().any(|grant| grant == name)
     }
 
-    /// Reads the fields of the root. Fails with the refusal of a body that could not be decoded.
-    pub fn read<T>(&self, read: impl FnOnce(Fields<'_>) -> Result<T, Error>) -> Result<T, Error> {
+    /// The root object. Fails with the refusal of a body that could not be decoded.
+    fn tree(&self) -> Result<Map<String, Value>, Error> {
         let json = self.json.as_deref().map_err(Clone::clone)?;
         let unreadable = |_| Error::malformed(None, "The parameters could not be read.");
-        let tree: Map<String, Value> = serde_json::from_str(json).map_err(unreadable)?;
+        serde_json::from_str(json).map_err(unreadable)
+    }
+
+    /// Reads the fields of the root. Fails with the refusal of a body that could not be decoded.
+    pub fn read<T>(&self, read: impl FnOnce(Fields<'_>) -> Result<T, Error>) -> Result<T, Error> {
+        let tree = self.tree()?;
         let fields = Fields::new(self.encoding, &tree);
         read(fields.granted(&self.grants).without(self.not_offered))
+    }
+
+    /// Refuses the first empty value: for queries, which have nothing to unset. If an empty filter
+    /// were none, a program whose variable isn't set would be shown every object.
+    pub fn must_not_be_empty(&self) -> Result<(), Error> {
+        fn check(members: &Map<String, Value>, place: &ParamPath<'_>) -> Result<(), Error> {
+            members.iter().try_for_each(|(name, value)| {
+                let place = place.within(Step::Name(name));
+                if let Value::Object(members) = value {
+                    return check(members, &place);
+                }
+                if is_empty(value) {
+                    return Err(Error::invalid(place.to_param(), "Must not be empty."));
+                }
+                Ok(())
+            })
+        }
+        check(&self.tree()?, &ParamPath::Root)
     }
 
     /// About how many bytes they have.

@@ -84,6 +84,22 @@ pub fn nullable(mut schema: RefOr<Schema>) -> RefOr<Schema> {
     OneOfBuilder::new().item(schema).item(null).into()
 }
 
+/// What a schema allows, without the empty text and the empty list.
+pub fn not_empty(mut schema: RefOr<Schema>) -> RefOr<Schema> {
+    match &mut schema {
+        RefOr::T(Schema::Array(list)) => list.min_items = list.min_items.or(Some(1)),
+        RefOr::T(Schema::Object(text))
+            if text.schema_type == SchemaType::Type(Type::String)
+                && text.pattern.is_none()
+                && text.enum_values.is_none() =>
+        {
+            text.min_length = text.min_length.or(Some(1));
+        }
+        RefOr::T(_) | RefOr::Ref(_) => {}
+    }
+    schema
+}
+
 /// The schema of an object without properties. `about` are the lines of a comment.
 pub fn object(about: &[&str]) -> ObjectBuilder {
     ObjectBuilder::new()

@@ -235,17 +235,12 @@ pub async fn delete(
     Ok(deleted.rows_affected() == 1)
 }
 
-/// The account's endpoints; `None` if the cursor names none of them. Takes no lock.
+/// The account's endpoints. Takes no lock.
 pub async fn list(
     connection: &mut PgConnection,
     account_id: Uuid,
     slice: &Slice,
-) -> Result<Option<Vec<Endpoint>>, sqlx::Error> {
-    if let Some(cursor) = slice.cursor
-        && find(&mut *connection, account_id, cursor).await?.is_none()
-    {
-        return Ok(None);
-    }
+) -> Result<Vec<Endpoint>, sqlx::Error> {
     macro_rules! rows {
         ($order:tt) => {
             endpoint_rows!(
@@ -273,5 +268,5 @@ pub async fn list(
         };
     }
     let rows = in_order_of!(slice, rows);
-    Ok(Some(rows.into_iter().map(Endpoint::from).collect()))
+    Ok(rows.into_iter().map(Endpoint::from).collect())
 }

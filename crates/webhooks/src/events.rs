@@ -194,19 +194,13 @@ pub async fn find(
     .map(|row| row.map(Event::from))
 }
 
-/// The account's events, of these types or of all; `None` if the cursor names none of the account's
-/// events. Takes no lock.
+/// The account's events, of these types or of all. Takes no lock.
 pub async fn list(
     connection: &mut PgConnection,
     account_id: Uuid,
     slice: &Slice,
     event_types: Option<&[&str]>,
-) -> Result<Option<Vec<Event>>, sqlx::Error> {
-    if let Some(cursor) = slice.cursor
-        && find(&mut *connection, account_id, cursor).await?.is_none()
-    {
-        return Ok(None);
-    }
+) -> Result<Vec<Event>, sqlx::Error> {
     // Statements that differ in their order and filter: each walks an index of its own and stops.
     // With a filter as a parameter that may be NULL, PostgreSQL's plan for any values would walk
     // the primary key through everything that doesn't match.
@@ -275,7 +269,7 @@ pub async fn list(
             false => of_types!("ASC", types),
         },
     };
-    Ok(Some(rows.into_iter().map(Event::from).collect()))
+    Ok(rows.into_iter().map(Event::from).collect())
 }
 
 /// An event, without its object.

@@ -7,9 +7,6 @@ use uuid::Uuid;
 /// they were written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slice {
-    /// A row that the list must have. Without it, `None` is read in place of rows: an application
-    /// that takes ids from clients doesn't read on from another account's row.
-    pub cursor: Option<Uuid>,
     /// Ids are less than this.
     pub below: Uuid,
     /// Ids are greater than this.
@@ -29,7 +26,6 @@ impl Slice {
     /// The newest rows of a list, at most so many.
     pub fn newest(rows: i64) -> Self {
         Self {
-            cursor: None,
             below: Uuid::max(),
             above: Uuid::nil(),
             created_from: None,

@@ -238,7 +238,7 @@ async fn an_event_without_a_body_holds_up_no_other(pool: PgPool) {
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_slice_of_a_list_ends_at_its_limits_and_needs_its_cursor(pool: PgPool) {
+async fn a_slice_of_a_list_ends_at_its_limits(pool: PgPool) {
     let mut connection = pool.acquire().await.unwrap();
     migrate(&mut connection).await.unwrap();
     let first = insert(&pool, "https://example.com/1".to_owned()).await;
@@ -252,35 +252,24 @@ async fn a_slice_of_a_list_ends_at_its_limits_and_needs_its_cursor(pool: PgPool)
         ..Slice::newest(1)
     };
     let after_second = Slice {
-        cursor: Some(second.id),
         below: second.id,
         ..Slice::newest(9)
     };
-    let unknown = Slice {
-        cursor: Some(event_id),
-        ..Slice::newest(9)
-    };
     for (slice, expected) in [
-        (Slice::newest(9), Some(vec![second.clone(), first.clone()])),
-        (Slice::newest(1), Some(vec![second.clone()])),
-        (oldest, Some(vec![first.clone()])),
-        (after_second, Some(vec![first.clone()])),
-        (unknown, None),
+        (Slice::newest(9), vec![second.clone(), first.clone()]),
+        (Slice::newest(1), vec![second.clone()]),
+        (oldest, vec![first.clone()]),
+        (after_second, vec![first.clone()]),
     ] {
         let listed = endpoints::list(&mut connection, ACCOUNT, &slice).await;
         assert_eq!(listed.unwrap(), expected, "{slice:?}");
     }
     let stranger = endpoints::list(&mut connection, Uuid::nil(), &Slice::newest(9)).await;
-    assert_eq!(stranger.unwrap(), Some(Vec::new()));
+    assert_eq!(stranger.unwrap(), Vec::new());
 
     let all = Slice::newest(9);
     let sent = deliveries::list(&mut connection, ACCOUNT, first.id, &all).await;
-    let carried: Vec<_> = sent
-        .unwrap()
-        .unwrap()
-        .iter()
-        .map(|one| one.event_id)
-        .collect();
+    let carried: Vec<_> = sent.unwrap().iter().map(|one| one.event_id).collect();
     assert_eq!(carried, [event_id]);
     let (unknown, booked): (&[_], &[_]) = (&["a.b"], &["a.b", "booking.created"]);
     for (types, count) in [
@@ -290,6 +279,6 @@ async fn a_slice_of_a_list_ends_at_its_limits_and_needs_its_cursor(pool: PgPool)
         (Some(&[]), 0),
     ] {
         let listed = events::list(&mut connection, ACCOUNT, &all, types).await;
-        assert_eq!(listed.unwrap().unwrap().len(), count, "{types:?}");
+        assert_eq!(listed.unwrap().len(), count, "{types:?}");
     }
 }

@@ -136,8 +136,7 @@ async fn retry_endpoint(
                     deliveries::list(connection, account.0, endpoint.0, &slice).await
                 })
             })
-            .await?
-            .unwrap_or_default();
+            .await?;
         let Some(last) = listed.last() else { break };
         slice.below = last.id;
         for delivery in listed.iter().filter(|one| is_wanted(one, pending)) {

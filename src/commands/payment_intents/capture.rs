@@ -69,9 +69,8 @@ impl CaptureIntent {
         let mut intent = before.clone();
         let metadata = params.metadata.apply(intent.terms.metadata);
         intent.terms.metadata = metadata.map_err(ApiError::from)?;
-        if let Some(suffix) = params.statement_descriptor_suffix {
-            intent.terms.statement_descriptor_suffix = Some(suffix);
-        }
+        let suffix = &mut intent.terms.statement_descriptor_suffix;
+        *suffix = params.statement_descriptor_suffix.apply(suffix.take());
         if mode == Mode::Phases {
             store::payment_intents::remember(tx, account, intent.id).await?;
         }

@@ -56,15 +56,16 @@ impl ConfirmIntent {
         let mut params: ConfirmPaymentIntentParams = checked(&self.params)?;
         let confirmation = params.confirmation();
         let (return_url, expand) = (params.return_url.take(), params.expand.clone());
-        let (given, three_d_secure) = (params.given()?, params.three_d_secure());
+        let given = params.given()?;
         let origin = &self.origin;
         let before = lock_settled(tx, origin.account, &self.id, mode).await?;
         let refuse = |status| unexpected(&before, "confirm", status);
         before.must_be_confirmable().map_err(refuse)?;
+        let three_d_secure = params.three_d_secure(before.terms.request_three_d_secure);
         let mut intent = before.clone().updated(params.change()).map_err(refuse)?;
         let is_authenticated = intent.is_authenticated;
         let terms = &mut intent.terms;
-        terms.request_three_d_secure = three_d_secure.unwrap_or(terms.request_three_d_secure);
+        terms.request_three_d_secure = three_d_secure;
         must_be_possible(confirmation, terms, is_authenticated, return_url.as_deref())?;
         let makes_method = matches!(given, Some(GivenMethod::New(_)));
         let method = match (given, terms.payment_method) {

@@ -92,7 +92,7 @@ use crate::{
         crate::http::payment_methods::attach, crate::http::payment_methods::detach,
         crate::http::inventory::set, crate::http::inventory::retrieve,
         crate::http::inventory::list,
-        crate::http::invoice_payments::list,
+        crate::http::account::retrieve, crate::http::invoice_payments::list,
         crate::http::setup_intents::create, crate::http::setup_intents::list,
         crate::http::setup_intents::retrieve, crate::http::setup_intents::update,
         crate::http::setup_intents::confirm, crate::http::setup_intents::cancel,
@@ -123,7 +123,7 @@ use crate::{
         (name = "Charges"), (name = "Refunds"), (name = "Orders"), (name = "Checkouts"),
         (name = "Customers"), (name = "Payment methods"), (name = "Payment intents"),
         (name = "Setup intents"), (name = "Inventory"), (name = "Events"), (name = "Webhooks"),
-        (name = "Idempotency keys"),
+        (name = "Idempotency keys"), (name = "Account"),
         (name = "Workflows"), (name = "Health"),
         (
             name = "Test",

@@ -33,7 +33,7 @@ const COLUMNS: [(&str, &str, &str); 5] = [
 /// What a cell may say of a verb. `true`: it is offered.
 fn is_offered(cell: &str) -> bool {
     match cell {
-        "yes" | "yes, always empty" => true,
+        "yes" | "yes, always empty" | "yes, your own" => true,
         // Stripe has no such verb, or charge-once has none.
         "–" | "no" => false,
         other => panic!("the table says {other:?}"),

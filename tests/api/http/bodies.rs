@@ -210,7 +210,7 @@ async fn integers_and_booleans_have_one_spelling_in_each_encoding() {
         ("amount=1e3&currency=usd", "amount"),
         ("amount=+1&currency=usd", "amount"),
         ("amount=%D9%A1&currency=usd", "amount"),
-        ("amount=1&currency=usd&capture=TRUE", "capture"),
+        ("amount=1&currency=usd&capture=yes", "capture"),
         ("amount=1&currency=usd&capture=1", "capture"),
         ("amount[]=1&currency=usd", "amount"),
         ("amount=1&currency[a]=usd", "currency"),

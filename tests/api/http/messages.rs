@@ -64,11 +64,11 @@ async fn a_message_names_the_parameter_and_not_its_value() {
         ("limit=-5", "limit. Must be an integer from 1 to 100."),
         (
             "starting_after=secret-value",
-            "starting_after. Must be the id of an object in this list.",
+            "starting_after. Must be an id of the kind that is listed.",
         ),
         (
-            "ending_before=ch_00000000000000000000000000",
-            "ending_before. Must be the id of an object in this list.",
+            "ending_before=or_00000000000000000000000000",
+            "ending_before. Must be an id of the kind that is listed.",
         ),
     ] {
         let listed = server.client.get(&format!("/charges?{query}")).await;

@@ -24,6 +24,8 @@ async fn a_parameter_of_stripe_s_is_refused_as_not_offered() {
         ("/v1/charges", "application_fee_amount"),
         ("/v1/charges/ch_1", "transfer_group"),
         ("/charges/ch_1/capture", "statement_descriptor_suffix"),
+        ("/v1/customers", "business_name"),
+        ("/v1/payment_intents/pi_1/confirm", "save_payment_method"),
         ("/refunds", "reverse_transfer"),
         ("/webhook_endpoints", "connect"),
     ] {
@@ -57,6 +59,32 @@ async fn a_parameter_of_stripe_s_is_refused_as_not_offered() {
         .post_raw("/v1/charges", "form", FORM, form.as_bytes())
         .await;
     assert!(message(&named).starts_with("charge-once doesn't offer `source[name]`"));
+    for param in [
+        "payment_method_options[card][capture_method]",
+        "payment_method_options[klarna]",
+        "save_payment_method",
+    ] {
+        let form = format!("amount=1&currency=usd&{param}=x");
+        let refused = client.post_raw("/v1/payment_intents", param, FORM, form.as_bytes());
+        let told = message(&refused.await);
+        let expected = format!("charge-once doesn't offer `{param}`");
+        assert!(told.starts_with(&expected), "{told}");
+    }
+    for value in ["one_off", "recurring"] {
+        let form = format!("amount=1&currency=usd&confirm=True&off_session={value}");
+        let refused = client.post_raw("/v1/payment_intents", value, FORM, form.as_bytes());
+        let told = message(&refused.await);
+        assert!(
+            told.contains("one_off and recurring aren't offered"),
+            "{told}"
+        );
+    }
+    let misplaced = "/charges?expand[]=refunds";
+    let told = message(&client.post_new(misplaced, &json!({})).await);
+    assert!(
+        told.starts_with("Send expand in the body of this request"),
+        "{told}"
+    );
     let listed = client.get("/charges?transfer_group=a").await;
     assert_eq!(
         message(&listed),
@@ -88,6 +116,9 @@ fn documented(document: &Value, resource: &str) -> Vec<String> {
         {
             names.push(name.clone());
         }
+        let card = &document["components"]["schemas"]["CardOptionsInput"]["properties"];
+        let card = card.as_object().unwrap().keys();
+        names.extend(card.map(|name| format!("payment_method_options[card][{name}]")));
     }
     let card = &document["components"]["schemas"]["Card"]["properties"];
     let card = card.as_object().unwrap().keys();
@@ -146,6 +177,11 @@ async fn a_path_of_stripe_s_is_answered_as_not_offered() {
         let answer = Answer::of(server.client.bare(Method::GET, path)).await;
         assert_eq!(answer.code(), "route_not_found");
         assert_eq!(message(&answer), "Search isn't offered: list with filters.");
+    }
+    for path in ["/v1/charges/ch_1/refund", "/payment_intents/pi_1/refunds"] {
+        let answer = server.client.post_new(path, &json!({})).await;
+        assert_eq!(answer.code(), "route_not_found");
+        assert!(message(&answer).contains("POST /refunds"), "{path}");
     }
     // Only a GET searches.
     let updated = server.client.post_new("/charges/search", &json!({})).await;

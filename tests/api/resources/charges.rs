@@ -93,8 +93,6 @@ async fn null_and_empty_optional_parameters_are_absent() {
     let server = TestServer::start().await;
     for absent in [Value::Null, json!("")] {
         let optional = [
-            "source",
-            "capture",
             "customer",
             "description",
             "statement_descriptor",

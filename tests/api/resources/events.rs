@@ -180,7 +180,10 @@ async fn events_are_listed_by_type_and_only_to_their_account() {
         );
     }
     for (query, param) in [
-        (format!("starting_after={newest}"), "starting_after"),
+        (
+            newest.replace("evt_", "starting_after=ch_"),
+            "starting_after",
+        ),
         ("type=charge.eaten".to_owned(), "type"),
         ("type=charge".to_owned(), "type"),
         ("type=*".to_owned(), "type"),

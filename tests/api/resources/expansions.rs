@@ -190,3 +190,36 @@ async fn what_is_expanded_is_of_the_same_moment_as_what_it_is_in() {
     }
     refunding.await.unwrap();
 }
+
+#[tokio::test]
+async fn a_reference_to_what_does_not_exist_here_can_be_expanded_and_stays_null() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    let intent = json!({"amount": 1, "currency": "usd"});
+    for (collection, body, members) in [
+        ("customers", json!({}), "default_source test_clock"),
+        (
+            "payment_intents",
+            intent,
+            "application on_behalf_of review source",
+        ),
+        (
+            "setup_intents",
+            json!({}),
+            "application latest_attempt mandate on_behalf_of single_use_mandate",
+        ),
+    ] {
+        let id = client.post_new(&format!("/{collection}"), &body).await.id();
+        for member in members.split(' ') {
+            let one = client
+                .get(&format!("/v1/{collection}/{id}?expand[]={member}"))
+                .await;
+            assert_eq!(one.status, 200, "{}", one.json());
+            assert_eq!(one.json()[member], Value::Null, "{member}");
+            let list = client
+                .get(&format!("/{collection}?expand[]=data.{member}"))
+                .await;
+            assert_eq!(list.json()["data"][0][member], Value::Null, "{member}");
+        }
+    }
+}

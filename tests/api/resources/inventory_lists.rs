@@ -120,24 +120,23 @@ async fn pages_lead_through_all_levels_in_both_directions() {
 }
 
 #[tokio::test]
-async fn an_account_lists_its_own_levels_and_knows_no_others_as_cursors() {
+async fn an_account_lists_its_own_levels_behind_any_sku() {
     let server = TestServer::start().await;
     let other = client_of_account(&server, "other").await;
     set_all(&server.client, &["mug", "cup"]).await;
     set_all(&other, &["pan", "mug"]).await;
     assert_eq!(page(&server.client, &[]).await.0, ["cup", "mug"]);
     assert_eq!(page(&other, &[]).await.0, ["mug", "pan"]);
-    let (theirs, unknown) = (
-        server.client.get("/inventory?starting_after=pan").await,
-        server.client.get("/inventory?starting_after=nothing").await,
-    );
-    let refusal = (
-        400,
-        "parameter_invalid".to_owned(),
-        Some("starting_after".to_owned()),
-    );
-    assert_eq!(theirs.refusal(), refusal);
-    assert_eq!(theirs.body, unknown.body);
+    for (sku, behind) in [
+        ("pan", vec![]),
+        ("d", vec!["mug"]),
+        ("a", vec!["cup", "mug"]),
+    ] {
+        assert_eq!(
+            page(&server.client, &[("starting_after", sku)]).await.0,
+            behind
+        );
+    }
     let bare = Answer::of(server.client.bare(Method::GET, "/inventory")).await;
     assert_eq!(error(&bare), (401, "api_key_missing".into()));
 }
@@ -153,8 +152,6 @@ async fn wrong_questions_about_the_inventory_are_refused_by_name() {
         ("limit=101", invalid, "limit"),
         ("limit=1.0", invalid, "limit"),
         ("limit=1&limit=1", invalid, "limit"),
-        ("starting_after=Mug", invalid, "starting_after"),
-        ("ending_before=cup", invalid, "ending_before"),
         (
             "starting_after=mug&ending_before=mug",
             invalid,
@@ -223,13 +220,10 @@ async fn a_page_reads_its_own_levels_however_many_there_are() {
         for _ in 0..10 {
             let mut tx = connection.begin().await.unwrap();
             let before = rows_read(&mut tx).await;
-            let listed = list(&mut tx, AccountId(account), &page)
-                .await
-                .unwrap()
-                .unwrap();
-            // The page, the row that tells whether there are more, and the cursor's own.
+            let listed = list(&mut tx, AccountId(account), &page).await.unwrap();
+            // The page, and the row that tells whether there are more.
             let read = rows_read(&mut tx).await - before;
-            assert!(read <= 12, "{read} rows: {page:?}");
+            assert!(read <= 11, "{read} rows: {page:?}");
             let skus: Vec<_> = listed.data.into_iter().map(|level| level.sku).collect();
             assert_eq!((skus, listed.has_more), (expected(first), true));
             tx.rollback().await.unwrap();

@@ -1,9 +1,11 @@
 //! The resources of the API: their parameters, their states and their money.
 
+mod account;
 mod captures;
 mod cards;
 mod charges;
 mod customers;
+mod empty_values;
 mod event_versions;
 mod events;
 mod expansions;

@@ -159,7 +159,7 @@ async fn wrong_parameters_are_refused_and_refund_nothing() {
     let foreign = stranger.charge("key-1").await.id();
     let cases = [
         (json!({}), 400, "parameter_missing", "charge"),
-        (json!({"charge": ""}), 400, "parameter_missing", "charge"),
+        (json!({"charge": ""}), 400, "parameter_invalid", "charge"),
         (json!({"charge": 7}), 400, "parameter_invalid", "charge"),
         (
             json!({"charge": "ch_nobody"}),
@@ -295,12 +295,11 @@ async fn refunds_are_listed_by_charge_and_only_to_their_account() {
         );
     }
     for (query, param) in [
-        (format!("starting_after={}", of_first[0]), "starting_after"),
-        ("ending_before=re_nobody".into(), "ending_before"),
-        ("charge=nobody".into(), "charge"),
-        ("limit=0".into(), "limit"),
-        ("limit=101".into(), "limit"),
-        ("limit=abc".into(), "limit"),
+        ("ending_before=re_nobody", "ending_before"),
+        ("charge=nobody", "charge"),
+        ("limit=0", "limit"),
+        ("limit=101", "limit"),
+        ("limit=abc", "limit"),
     ] {
         assert_eq!(
             stranger.get(&format!("/refunds?{query}")).await.refusal(),

@@ -563,7 +563,7 @@ async fn wrong_parameters_are_refused_and_begin_nothing() {
         ),
         (json!({"amount": 1}), 400, "parameter_unknown", "amount"),
         (
-            json!({"expand": ["latest_attempt"]}),
+            json!({"expand": ["attempts"]}),
             400,
             "parameter_invalid",
             "expand[0]",

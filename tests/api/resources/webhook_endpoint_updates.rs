@@ -211,7 +211,7 @@ async fn wrong_updates_of_an_endpoint_are_stored_refusals_that_name_the_field() 
             .assert_replays(&refused);
     }
     for body in [
-        "disabled=TRUE",
+        "disabled=yes",
         "disabled=1",
         "disabled=",
         "url=",

@@ -198,8 +198,6 @@ async fn a_deleted_endpoint_is_gone_and_a_second_delete_finds_nothing() {
     let list = client.get("/webhook_endpoints").await.json();
     assert_eq!(list["data"].as_array().unwrap().len(), 1);
     assert_eq!(list["data"][0]["id"], stays);
-    let cursor = format!("/webhook_endpoints?starting_after={gone}");
-    assert_eq!(param(&client.get(&cursor).await), "starting_after");
     // The key still answers with what it did.
     assert_eq!(create(client, "key-1").await.id(), gone);
     assert_eq!(
@@ -224,8 +222,6 @@ async fn another_account_finds_no_endpoint_and_deletes_none() {
     assert_eq!(error(&delete(&other, &id).await), missing);
     let list = other.get("/webhook_endpoints").await.json();
     assert_eq!(list["data"], json!([]));
-    let cursor = format!("/webhook_endpoints?ending_before={id}");
-    assert_eq!(param(&other.get(&cursor).await), "ending_before");
     let own = server.client.get(&format!("/webhook_endpoints/{id}")).await;
     assert_eq!(own.status, 200);
 }

@@ -44,6 +44,8 @@ parameters! {
         label: Change<Text<5>>,
         color: Kept<Text<5, 1>>,
         r#type: Option<AnyId>,
+        price: Option<Integer<0, 9>>,
+        sold: Option<bool>,
         expand: Expand<ExpandOwner>,
         debug: Debug,
     }
@@ -80,6 +82,13 @@ fn parameters_are_checked_in_the_order_of_their_declaration() {
             json!({"height": 1, "color": null}),
             Reason::Invalid,
             "color",
+        ),
+        (json!({"height": 1, "price": ""}), Reason::Invalid, "price"),
+        (json!({"height": 1, "sold": null}), Reason::Invalid, "sold"),
+        (
+            json!({"height": 1, "expand": null}),
+            Reason::Invalid,
+            "expand",
         ),
         (
             json!({"height": 1, "expand": ["shop"]}),
@@ -137,7 +146,9 @@ fn what_is_granted_is_granted_to_one_request_and_a_body_without_a_tree_is_refuse
     let body = json!({"height": 1, "debug": true});
     let mut params = Params::new(Encoding::Json, Ok(body.as_object().unwrap().clone()));
     params.grant("debug", true);
-    assert!(UpdateShelf::parse(&params).unwrap().debug);
+    let shelf = UpdateShelf::parse(&params).unwrap();
+    assert!(shelf.debug);
+    assert_eq!((shelf.price, shelf.sold), (None, None));
     let params = Params::new(Encoding::Json, Err(Error::malformed(None, "No JSON.")));
     let refused = UpdateShelf::parse(&params).unwrap_err();
     assert_eq!(
@@ -151,7 +162,7 @@ fn the_document_says_what_is_checked() {
     assert_eq!(UpdateShelf::name(), "Shelf");
     let schema = serde_json::to_value(UpdateShelf::schema()).unwrap();
     let expand = json!({
-        "type": ["array", "null"], "description": "References to expand in the reply.",
+        "type": "array", "description": "References to expand in the reply.",
         "maxItems": 20, "items": {"$ref": "#/components/schemas/ExpandOwner"},
     });
     let whole = json!({
@@ -166,6 +177,8 @@ fn the_document_says_what_is_checked() {
             "type": {
                 "type": ["string", "null"], "pattern": "^[a-z]+_[0-7][0-9a-hjkmnp-tv-z]{25}$",
             },
+            "price": {"type": "integer", "format": "int64", "minimum": 0, "maximum": 9},
+            "sold": {"type": "boolean"},
             "expand": expand,
             "debug": {"type": "boolean"},
         },
@@ -181,7 +194,9 @@ fn the_document_says_what_is_checked() {
     let names: Vec<_> = names.collect();
     assert_eq!(
         names,
-        ["height", "label", "color", "type", "expand[]", "debug"]
+        [
+            "height", "label", "color", "type", "price", "sold", "expand[]", "debug"
+        ]
     );
     assert_eq!(query[0]["required"], true);
     assert_eq!(query[0]["description"], "How high it is.");
