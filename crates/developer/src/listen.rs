@@ -1,6 +1,6 @@
 //! `charge-once webhooks listen`: an account's events for a receiver that is being developed.
 //!
-//! Promise: each event that happens while it runs is sent once, in the order of the events, signed
+//! Promise: each event that happens while it runs is sent once, in the order of the ids, signed
 //! by the code that signs webhooks. A server that restarts costs time and no event.
 
 use std::time::Duration;
