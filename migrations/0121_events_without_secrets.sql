@@ -7,10 +7,10 @@ SET LOCAL lock_timeout = '2s';
 CREATE VIEW events_without_secrets AS
 SELECT account_id, id, type, object ->> 'id' AS object_id,
        regexp_replace(
-           regexp_replace(object::text, '_secret_[[:alnum:]]+', '_secret_***', 'g'),
+           regexp_replace(object::text, '((pi|seti)_[[:alnum:]]+_secret_)[[:alnum:]]+', '\1***', 'g'),
            '(/authenticate/[^/"]+/[^/"]+/)[[:alnum:]]+', '\1***', 'g')::json AS object,
        regexp_replace(
-           regexp_replace(previous_attributes::text, '_secret_[[:alnum:]]+', '_secret_***', 'g'),
+           regexp_replace(previous_attributes::text, '((pi|seti)_[[:alnum:]]+_secret_)[[:alnum:]]+', '\1***', 'g'),
            '(/authenticate/[^/"]+/[^/"]+/)[[:alnum:]]+', '\1***', 'g')::json AS previous_attributes,
        request_id, idempotency_key, created_at, traceparent, api_version
   FROM events;

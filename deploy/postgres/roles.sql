@@ -56,7 +56,9 @@ SELECT format('REVOKE ALL ON DATABASE %I FROM PUBLIC', current_database()),
 -- As an identifier, quoted if need be. Tables in two schemas end this with an error.
 SELECT coalesce((SELECT relnamespace::regnamespace::text
                    FROM pg_class
-                  WHERE relname = 'idempotency_migrations' AND relkind IN ('r', 'p') AND relpersistence <> 't'),
+                  WHERE relname IN ('idempotency_migrations', 'charges') AND relkind IN ('r', 'p')
+                    AND relpersistence <> 't'
+                  GROUP BY relnamespace HAVING count(*) = 2),
                 quote_ident(current_schema())) AS schema
 \gset
 REVOKE ALL ON SCHEMA :schema FROM PUBLIC;

@@ -53,6 +53,7 @@ const fn of_crate(migrator: &'static LazyLock<Migrator>, table: &'static str) ->
         migrator,
         table,
         baseline: of_release_0_2(1, APPLICATION_MIGRATIONS_TABLE, API_OF_RELEASE_0_2),
+        beside: None,
     }
 }
 
@@ -72,6 +73,7 @@ pub const SHARD_SCHEMA: &[MigrationSet] = &[
             idempotency::MIGRATIONS_TABLE,
             include_str!("release_0_2/idempotency.txt"),
         ),
+        beside: Some("charges"),
     },
     of_crate(
         &charge_once_api_keys::MIGRATIONS,
@@ -86,6 +88,7 @@ pub const SHARD_SCHEMA: &[MigrationSet] = &[
         migrator: &MIGRATIONS,
         table: APPLICATION_MIGRATIONS_TABLE,
         baseline: of_release_0_2(111, APPLICATION_MIGRATIONS_TABLE, API_OF_RELEASE_0_2),
+        beside: None,
     },
     shards::SHARD_MIGRATIONS,
 ];
@@ -99,6 +102,7 @@ pub const PROCESSOR_SCHEMA: Schema = &[MigrationSet {
         APPLICATION_MIGRATIONS_TABLE,
         include_str!("release_0_2/processor.txt"),
     ),
+    beside: None,
 }];
 
 impl Config {

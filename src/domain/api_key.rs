@@ -19,16 +19,26 @@ const SECRET_PREFIXES: [&str; 6] = [
     PREFIX, "sk_live_", "rk_test_", "rk_live_", "whsec_", "_secret_",
 ];
 
-/// How the words begin that are secrets.
-const SECRET_WORDS: [&str; 5] = ["sk_", "rk_", "whsec_", "pi_", "seti_"];
+/// How the words begin that are secrets: parts of a name between other characters than letters and
+/// digits. The secret of another word is none, as in `gift_secret_santa_2026`.
+const SECRET_WORDS: [&str; 7] = ["sk_", "rk_", "whsec_", "pi_", "seti_", "cs_", "src_"];
 
 /// Whether a name that a client has chosen is a secret, or has one for a word. `task_test_20260101`
 /// and `gift_secret_santa_2026` are good names.
 pub fn is_secret(name: &str) -> bool {
-    let mut words = name.split(|letter: char| letter != '_' && !letter.is_ascii_alphanumeric());
-    words.any(|word| {
-        let is_one = SECRET_WORDS.iter().any(|start| word.starts_with(start));
-        is_one && holds_secret(word)
+    let begins_a_word = |at: &usize| {
+        let before = name
+            .get(..*at)
+            .and_then(|before| before.chars().next_back());
+        !before.is_some_and(|letter| letter.is_ascii_alphanumeric())
+    };
+    SECRET_WORDS.iter().any(|word| {
+        let places = name.match_indices(word).map(|(at, _)| at);
+        let mut words = places.filter(begins_a_word).filter_map(|at| name.get(at..));
+        words.any(|from| {
+            let end = |letter: char| letter != '_' && !letter.is_ascii_alphanumeric();
+            from.split(end).next().is_some_and(holds_secret)
+        })
     })
 }
 

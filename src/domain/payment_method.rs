@@ -75,9 +75,6 @@ pub struct PaymentMethod {
     pub has_cvc: bool,
     /// Whether its holder has agreed to charges without being asked again.
     pub set_up: bool,
-    /// A processor across a network was asked to charge it while it was new. The charge may be
-    /// pending.
-    pub was_asked: bool,
     /// Who the bill goes to.
     pub billing: BillingDetails,
     /// Whether a shop may show it again.
@@ -183,7 +180,7 @@ impl PaymentMethod {
     /// Whether a pending charge decides what becomes of it, if there is one: a new method pays
     /// once.
     pub fn may_be_held(&self) -> bool {
-        self.was_asked && self.attachment == Attachment::New
+        self.attachment == Attachment::New
     }
 
     /// Whether its holder must authenticate before it is charged or set up.
@@ -242,7 +239,6 @@ pub(super) fn sample(token: &str) -> PaymentMethod {
         fingerprint: String::new(),
         has_cvc: true,
         set_up: false,
-        was_asked: false,
         billing: BillingDetails::default(),
         allow_redisplay: AllowRedisplay::default(),
         metadata: Metadata::new(),

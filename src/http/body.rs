@@ -1,6 +1,4 @@
 //! From the bytes of a request to decoded parameters.
-//!
-//! Promise: nothing of a body with a card number is stored.
 
 use actix_web::http::header::HeaderMap;
 use charge_once_edge::{BodyError, media_type};
@@ -46,28 +44,20 @@ pub fn encoding(headers: &HeaderMap) -> Result<Encoding, HttpError> {
 }
 
 /// Decodes a body. One that doesn't decode is a refusal that the command will store.
-///
-/// The exception is a card number, anywhere in it: that is refused here and now, before anything
-/// of the request is stored or logged.
-pub fn decode(
-    encoding: Encoding,
-    body: &[u8],
-) -> Result<Result<Map<String, Value>, Error>, HttpError> {
-    let tree = encoding.decode(body, MAPS);
-    let forbidden = |param: Option<String>| {
-        Err(ApiError::explained(ErrorCode::CardNumberForbidden)
-            .with_param(param)
-            .into())
-    };
-    match &tree {
+pub fn decode(encoding: Encoding, body: &[u8]) -> Result<Map<String, Value>, Error> {
+    encoding.decode(body, MAPS)
+}
+
+/// The refusal of a card number, anywhere in a body: nothing of it may be stored or logged. `tree`
+/// is what was decoded.
+pub fn forbidden(tree: &Result<Map<String, Value>, Error>, body: &[u8]) -> Option<ApiError> {
+    let param = match tree {
         Ok(tree) => {
             let is_test_card = |digits: &str| test_cards::by_number(digits).is_some();
-            if let Some(found) = find_card_number(tree, CARD_FIELDS, is_test_card) {
-                return forbidden(found.param);
-            }
+            find_card_number(tree, CARD_FIELDS, is_test_card)?.param
         }
-        Err(_) if bytes_hold_card_number(body) => return forbidden(None),
-        Err(_) => {}
-    }
-    Ok(tree)
+        Err(_) if bytes_hold_card_number(body) => None,
+        Err(_) => return None,
+    };
+    Some(ApiError::explained(ErrorCode::CardNumberForbidden).with_param(param))
 }

@@ -3,7 +3,8 @@
 //!
 //! Promise: the checks before the claim run here, in the contract's order: API key, rate, media
 //! type, size and time, idempotency key, workflow, API version, card numbers. Nothing that fails
-//! here is stored.
+//! here is stored. What may not be stored is refused only if it is not: the key may have the record
+//! of this very request, from a release with other rules, and its retry gets the answer.
 
 use std::{borrow::Cow, net::IpAddr, time::Duration};
 
@@ -37,7 +38,7 @@ use crate::{
     },
     idempotency::{
         Failure, FailureKind, Fingerprint, FingerprintInput, HeaderError, IdempotencyKey,
-        Parameters, Request, WorkflowName,
+        Inspected, Parameters, Request, WorkflowName,
     },
     telemetry::{requests::Observation, traces},
     wire::{
@@ -186,14 +187,19 @@ impl MutatingRequest {
         let encoding = body::encoding(headers)?;
         let bytes = read_body(headers, payload, app.body_limit, work_begins(app, request)).await?;
         let key = idempotency_key(request)?;
-        request_log::has_key(request, &key);
+        let mut forbidden = forbidden_key(&key);
         let observation = Observation::of(request);
-        if let Some(observation) = &observation {
-            observation.has_key(account.id, &key);
+        if forbidden.is_none() {
+            request_log::has_key(request, &key);
+            if let Some(observation) = &observation {
+                observation.has_key(account.id, &key);
+            }
         }
         let workflow = idempotency_workflow(request)?;
+        forbidden = forbidden.or_else(|| forbidden_workflow(workflow.as_ref()?));
         let api_version = api_version(headers)?;
-        let tree = body::decode(encoding, &bytes)?;
+        let mut tree = body::decode(encoding, &bytes);
+        forbidden = forbidden.or_else(|| body::forbidden(&tree, &bytes));
         // The path is stored with the key, for key look-ups; an id in it may be stored too.
         ensure_no_card_number(routed_path(request))?;
         ensure_no_card_number(&decoded_path)?;
@@ -210,6 +216,11 @@ impl MutatingRequest {
             media_type: encoding.as_str(),
             parameters: identity(canonical(tree.as_ref().ok())?.as_deref(), &bytes),
         });
+        if let Some(forbidden) = forbidden {
+            ensure_recorded(app, account.id, &key, &fingerprint, forbidden).await?;
+            // The record answers. If it expires now, there is nothing to execute.
+            tree = Err(Error::invalid(None, "It may not be stored."));
+        }
         let testing = testing(app, headers, account, &key)?;
         let mut params = Params::new(encoding, refuse_query(query).map_or(tree, Err));
         params.not_offered(not_offered::parameters(resource(request)));
@@ -246,6 +257,26 @@ impl MutatingRequest {
             testing,
             observation,
         })
+    }
+}
+
+/// Lets a request go on that may not be stored, if its key has the record of this very request:
+/// nothing was done is what `forbidden` would say of it.
+async fn ensure_recorded(
+    app: &App,
+    account: AccountId,
+    key: &IdempotencyKey,
+    fingerprint: &Fingerprint,
+    forbidden: ApiError,
+) -> Result<(), HttpError> {
+    let inspected = app.idempotency.inspect(account.0, key.clone()).await;
+    let found = inspected.map_err(HttpError::failed_without_key)?;
+    if matches!(found, Inspected::InFlight(None)) {
+        return Err(HttpError::key_in_use());
+    }
+    match found.request() {
+        Some(known) if known.fingerprint == fingerprint.bytes() => Ok(()),
+        Some(_) | None => Err(forbidden.into()),
     }
 }
 
@@ -369,17 +400,22 @@ fn refuse_query(query: Result<Map<String, Value>, Error>) -> Option<Error> {
 fn idempotency_key(request: &HttpRequest) -> Result<IdempotencyKey, HttpError> {
     let invalid = |message: String| ApiError::new(ErrorCode::IdempotencyKeyInvalid, message);
     let key = IdempotencyKey::of_headers(request.headers().get_all(IDEMPOTENCY_KEY));
-    let key = key.map_err(|error| match error {
+    Ok(key.map_err(|error| match error {
         HeaderError::Missing => ApiError::explained(ErrorCode::IdempotencyKeyRequired),
         HeaderError::Repeated => invalid("The Idempotency-Key header was sent twice.".to_owned()),
         HeaderError::Invalid(error) => invalid(error.to_string()),
-    })?;
-    // Keys are stored, and shown by key look-ups.
-    ensure_no_card_number(key.as_str())?;
-    if is_secret(key.as_str()) {
-        return Err(invalid(format!("The idempotency key {LOOKS_SECRET}")).into());
+    })?)
+}
+
+/// The refusal of a key that may not be stored, or shown by look-ups.
+fn forbidden_key(key: &IdempotencyKey) -> Option<ApiError> {
+    if let Err(card_number) = ensure_no_card_number(key.as_str()) {
+        return Some(card_number);
     }
-    Ok(key)
+    is_secret(key.as_str()).then(|| {
+        let message = format!("The idempotency key {LOOKS_SECRET}");
+        ApiError::new(ErrorCode::IdempotencyKeyInvalid, message)
+    })
 }
 
 /// The version that an SDK was made for. It is no part of what makes two requests the same: a retry
@@ -401,24 +437,31 @@ const LOOKS_SECRET: &str = "looks like a secret, such as an API key. It was not 
 
 /// At most one workflow, which would be stored and shown like the key.
 fn idempotency_workflow(request: &HttpRequest) -> Result<Option<WorkflowName>, HttpError> {
-    let invalid = |message: &str| {
-        let refusal = ApiError::new(ErrorCode::ParameterInvalid, message);
-        refusal.with_param("Idempotency-Workflow".to_owned())
-    };
     let mut values = request.headers().get_all("idempotency-workflow");
     let Some(value) = values.next() else {
         return Ok(None);
     };
     if values.next().is_some() {
-        return Err(invalid("The header was sent twice.").into());
+        return Err(invalid_workflow("The header was sent twice.").into());
     }
     let name = WorkflowName::parse(value.as_bytes());
-    let name = name.map_err(|error| invalid(&error.to_string()))?;
-    ensure_no_card_number(name.as_str())?;
-    if is_secret(name.as_str()) {
-        return Err(invalid(&format!("The workflow's name {LOOKS_SECRET}")).into());
+    Ok(Some(
+        name.map_err(|error| invalid_workflow(&error.to_string()))?,
+    ))
+}
+
+fn invalid_workflow(message: &str) -> ApiError {
+    let refusal = ApiError::new(ErrorCode::ParameterInvalid, message);
+    refusal.with_param("Idempotency-Workflow".to_owned())
+}
+
+/// The refusal of a name that may not be stored or shown.
+fn forbidden_workflow(name: &WorkflowName) -> Option<ApiError> {
+    if let Err(card_number) = ensure_no_card_number(name.as_str()) {
+        return Some(card_number);
     }
-    Ok(Some(name))
+    let is_secret = is_secret(name.as_str());
+    is_secret.then(|| invalid_workflow(&format!("The workflow's name {LOOKS_SECRET}")))
 }
 
 fn ensure_no_card_number(text: &str) -> Result<(), ApiError> {

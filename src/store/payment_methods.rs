@@ -37,7 +37,6 @@ struct PaymentMethodRow {
     is_set_up: bool,
     is_used_up: bool,
     metadata: Json<Metadata>,
-    was_asked: bool,
 }
 
 impl TryFrom<PaymentMethodRow> for PaymentMethod {
@@ -63,7 +62,6 @@ impl TryFrom<PaymentMethodRow> for PaymentMethod {
             fingerprint: row.card_fingerprint,
             has_cvc: row.card_has_cvc,
             set_up: row.is_set_up,
-            was_asked: row.was_asked,
             billing: row.billing_details.0.into(),
             allow_redisplay: AllowRedisplay::parse(&row.allow_redisplay)
                 .ok_or_else(|| unknown("allow_redisplay"))?,
@@ -85,7 +83,7 @@ macro_rules! method_rows {
                   card_last4, card_token, created_at, customer_id,
                   detached_at IS NOT NULL AS "is_detached!", is_set_up,
                   used_up_at IS NOT NULL AS "is_used_up!",
-                  metadata AS "metadata: Json<Metadata>", asked_charge_id IS NOT NULL AS "was_asked!"
+                  metadata AS "metadata: Json<Metadata>"
                   "#
                 + $after $(+ $more)*,
             $($argument),+
@@ -199,28 +197,23 @@ pub async fn update(
     .try_into()
 }
 
-/// Holds a new method, which the caller has locked, for a pending charge. `is_made_for_it`: the
-/// method is made in this transaction, and [`forget_made_for`] undoes that.
-///
-/// The row names the charge for good, so that no answer and no release has to write here:
-/// [`PaymentMethod::may_be_held`] tells when to look for a pending charge.
-pub async fn hold(
+/// Notes that a method is made in this transaction for a pending charge; [`forget_made_for`] undoes
+/// that.
+pub async fn made_for(
     tx: &mut PgConnection,
     account_id: AccountId,
     id: PaymentMethodId,
     charge: ChargeId,
-    is_made_for_it: bool,
 ) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "
         UPDATE payment_methods
-           SET asked_charge_id = $3, is_made_for_asked_charge = $4
+           SET made_for_charge_id = $3
          WHERE account_id = $1 AND id = $2
         ",
         account_id.0,
         id.0,
         charge.0,
-        is_made_for_it,
     )
     .execute(tx)
     .await?;
@@ -228,7 +221,8 @@ pub async fn hold(
 }
 
 /// Forgets a method that was made for a charge that was never executed, after the charge and its
-/// new intent are forgotten. Leaves any other method. Locks it.
+/// new intent are forgotten. Leaves any other method, and one that another intent names: the
+/// release before, which may run beside this one, lets a request name it meanwhile. Locks it.
 pub async fn forget_made_for(
     tx: &mut PgConnection,
     account_id: AccountId,
@@ -237,8 +231,12 @@ pub async fn forget_made_for(
 ) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "
-        DELETE FROM payment_methods
-         WHERE account_id = $1 AND id = $2 AND asked_charge_id = $3 AND is_made_for_asked_charge
+        DELETE FROM payment_methods AS method
+         WHERE account_id = $1 AND id = $2 AND made_for_charge_id = $3
+           AND NOT EXISTS (SELECT FROM payment_intents AS intent
+                            WHERE intent.account_id = $1 AND intent.payment_method_id = $2)
+           AND NOT EXISTS (SELECT FROM setup_intents AS setup
+                            WHERE setup.account_id = $1 AND setup.payment_method_id = $2)
         ",
         account_id.0,
         id.0,

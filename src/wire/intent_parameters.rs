@@ -127,7 +127,7 @@ impl ValueKind for ReturnUrl {
         if url.as_ref().is_some_and(|url| !leads_back(url, is_app)) {
             return Err(field.invalid(
                 "Must be an https URL, an http URL of this machine, or the URL of an app, whose scheme \
-                 has a dot, as in com.example.shop:/return, or is in RETURN_URL_SCHEMES.",
+                 is a domain backwards, as in com.example.shop:/return, or is in RETURN_URL_SCHEMES.",
             ));
         }
         Ok(url)
@@ -141,9 +141,12 @@ impl ValueKind for ReturnUrl {
     }
 }
 
+/// What registered schemes with a dot begin with that are no app's (IANA), as `vnd.ms.radio`.
+const NO_DOMAINS: [&str; 4] = ["iris", "soap", "vnd", "xmlrpc"];
+
 /// Whether a URL leads to a shop or to an app. Systems and browsers have schemes of their own that
-/// open programs, settings and files, and no list has all of them: none of them has a dot, and
-/// those of apps are named as the apps are (RFC 8252, section 7.1).
+/// open programs, settings and files, and no list has all of them. Those of apps are the names of
+/// domains, backwards (RFC 8252, section 7.1), and so begin with a top-level domain.
 fn leads_back(url: &str, is_app: impl Fn(&str) -> bool) -> bool {
     let Ok(url) = Url::parse(url) else {
         return false;
@@ -154,8 +157,16 @@ fn leads_back(url: &str, is_app: impl Fn(&str) -> bool) -> bool {
         ("http", Some(Host::Ipv4(address))) => address.is_loopback(),
         ("http", Some(Host::Ipv6(address))) => address.is_loopback(),
         ("http", None) => false,
-        (app, _) => app.contains('.') || is_app(app),
+        (app, _) => is_domain_backwards(app) || is_app(app),
     }
+}
+
+fn is_domain_backwards(scheme: &str) -> bool {
+    scheme.split_once('.').is_some_and(|(top, _)| {
+        top.len() > 1
+            && top.bytes().all(|byte| byte.is_ascii_lowercase())
+            && !NO_DOMAINS.contains(&top)
+    })
 }
 
 /// Whether Stripe.js carries out what a card's holder has to do. It can't.
@@ -236,6 +247,11 @@ mod tests {
             "steam",
             "zoommtg",
             "shop-app2",
+            "x-apple.systempreferences",
+            "x.shop",
+            "vnd.ms.radio",
+            "soap.beep",
+            "z39.50r",
         ];
         for scheme in schemes {
             assert!(!leads_back(&format!("{scheme}:x")), "{scheme}");

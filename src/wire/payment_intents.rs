@@ -60,7 +60,7 @@ parameters! {
         /// What is charged, made on the way.
         payment_method_data: Option<PaymentMethodData>,
         /// How it is charged.
-        payment_method_options: Change<Nested<PaymentMethodOptionsParams>>,
+        payment_method_options: Option<Nested<PaymentMethodOptionsParams>>,
         payment_method_types: Option<MethodTypes>,
         /// Where the receipt goes.
         receipt_email: Option<Email>,
@@ -125,7 +125,7 @@ parameters! {
         /// What is charged, made on the way.
         payment_method_data: Kept<PaymentMethodData>,
         /// How it is charged.
-        payment_method_options: Change<Nested<PaymentMethodOptionsParams>>,
+        payment_method_options: Kept<Nested<PaymentMethodOptionsParams>>,
         /// Where the receipt goes.
         receipt_email: Change<Email>,
         /// Where the card's holder returns to after an authentication. Required where methods are
@@ -169,7 +169,7 @@ parameters! {
     /// How methods are charged.
     pub struct PaymentMethodOptionsParams as "PaymentMethodOptionsInput" {
         /// How cards are.
-        card: Change<Nested<CardOptionsParams>>,
+        card: Kept<Nested<CardOptionsParams>>,
     }
 }
 
@@ -178,7 +178,7 @@ parameters! {
     pub struct CardOptionsParams as "CardOptionsInput" {
         /// Which cards' holders authenticate: automatic, those that must; any or challenge, all of
         /// them. Default: automatic.
-        request_three_d_secure: Change<ThreeDSecure>,
+        request_three_d_secure: Kept<ThreeDSecure>,
     }
 }
 
@@ -210,10 +210,10 @@ impl From<ParcelParams> for Shipping {
     }
 }
 
-/// What a request says of whose holders authenticate. Unset, it is as by default.
-fn three_d_secure(options: Change<PaymentMethodOptionsParams>) -> Change<ThreeDSecure> {
-    let card = options.and_then(|options| options.card);
-    card.and_then(|card| card.request_three_d_secure)
+/// What a request says of whose holders authenticate. No empty value does: one by mistake must not
+/// charge without them.
+fn three_d_secure(options: Option<PaymentMethodOptionsParams>) -> Option<ThreeDSecure> {
+    options?.card?.request_three_d_secure
 }
 
 impl CreatePaymentIntentParams {
@@ -271,9 +271,7 @@ impl CreatePaymentIntentParams {
             metadata: self.metadata,
             payment_method: None,
             receipt_email: self.receipt_email,
-            request_three_d_secure: three_d_secure(self.payment_method_options)
-                .apply(None)
-                .unwrap_or_default(),
+            request_three_d_secure: three_d_secure(self.payment_method_options).unwrap_or_default(),
             setup_future_usage: self.setup_future_usage,
             shipping: self.shipping.map(Shipping::from),
             statement_descriptor_suffix: self.statement_descriptor_suffix,
@@ -335,8 +333,7 @@ impl ConfirmPaymentIntentParams {
 
     /// Which cards' holders authenticate, where those of `current` did.
     pub fn three_d_secure(&self, current: ThreeDSecure) -> ThreeDSecure {
-        let change = three_d_secure(self.payment_method_options.clone());
-        change.apply(Some(current)).unwrap_or_default()
+        three_d_secure(self.payment_method_options.clone()).unwrap_or(current)
     }
 
     /// What it changes.

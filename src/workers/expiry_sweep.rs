@@ -235,7 +235,8 @@ impl Sweep {
             let walk = self.retention.go_on(&mut connection, &mut removed, until);
             match walk.await? {
                 Stop::Failed(account, error) => {
-                    tracing::warn!(%account, %error, "old rows of an account were not removed; it will be repeated");
+                    let cause = plain(&error);
+                    tracing::warn!(%account, cause, "old rows of an account were not removed; it will be repeated");
                     removed.last_failure = Some((account, error));
                 }
                 Stop::At(round) => {

@@ -76,7 +76,7 @@ const PAGE_PARAMETERS: &[&str] = &[
 ];
 
 fn decode(encoding: Encoding, bytes: &[u8]) -> Option<Map<String, Value>> {
-    body::decode(encoding, bytes).ok()?.ok()
+    body::decode(encoding, bytes).ok()
 }
 
 fn canonical(tree: &Map<String, Value>) -> Vec<u8> {
@@ -159,9 +159,10 @@ fn parameters() {
         mutated("form", FORM_TOKENS).prop_map(|bytes| (Encoding::Form, bytes)),
     ];
     fuzz(&bodies, |(encoding, bytes)| {
-        let Ok(tree) = body::decode(encoding, &bytes) else {
+        let tree = body::decode(encoding, &bytes);
+        if body::forbidden(&tree, &bytes).is_some() {
             return Ok(());
-        };
+        }
         let params = Params::new(encoding, tree);
         let _ = CreateChargeParams::parse(&params);
         let _ = CreateOrderParams::parse(&params);
@@ -194,9 +195,7 @@ fn pages() {
     let pairs = vec((prop::sample::select(PAGE_PARAMETERS), values), 0..6);
     fuzz(&pairs, |pairs| {
         let query = Serializer::new(String::new()).extend_pairs(&pairs).finish();
-        let Ok(tree) = body::decode(Encoding::Form, query.as_bytes()) else {
-            return Ok(());
-        };
+        let tree = body::decode(Encoding::Form, query.as_bytes());
         let Ok(query) = PageQuery::parse(&Params::new(Encoding::Form, tree)) else {
             return Ok(());
         };

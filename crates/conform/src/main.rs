@@ -118,8 +118,31 @@ async fn conform(arguments: Arguments) -> Result<ExitCode, ConfigError> {
     Ok(ExitCode::from(u8::from(report.violates_a_must())))
 }
 
+/// A report without what would change the terminal of its reader: it quotes a server that may be
+/// anyone's.
+fn harmless(text: &str) -> String {
+    let shown = text.chars().map(|letter| match letter {
+        '\n' => letter,
+        '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' => '\u{fffd}',
+        _ if letter.is_control() => '\u{fffd}',
+        _ => letter,
+    });
+    shown.collect()
+}
+
 fn print(text: &str) -> Result<(), ConfigError> {
     let mut out = std::io::stdout();
+    let text = harmless(text);
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     written.map_err(|error| ConfigError(format!("nothing can be printed: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_a_server_sends_does_not_change_the_terminal() {
+        let told = "holds\n\u{1b}[2J\r\u{9b}1A\u{202e}x\n";
+        let shown = "holds\n\u{fffd}[2J\u{fffd}\u{fffd}1A\u{fffd}x\n";
+        assert_eq!(super::harmless(told), shown);
+    }
 }

@@ -224,7 +224,16 @@ pub(super) fn table(label: &str, columns: &[&str], rows: &Markup) -> Markup {
 }
 
 /// Columns whose cells are numbers, which stand to the right, with their heads.
-const NUMBERS: [&str; 6] = ["#", "ms", "Amount", "For", "Left to sell", "Replays"];
+const NUMBERS: [&str; 8] = [
+    "#",
+    "ms",
+    "Amount",
+    "For",
+    "Left to sell",
+    "Quantity",
+    "Replays",
+    "Unit amount",
+];
 
 /// Whether the cells of a column are numbers.
 pub(super) fn is_number(column: &str) -> bool {

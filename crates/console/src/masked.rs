@@ -27,7 +27,15 @@ pub(super) fn pretty(json: &[u8]) -> Option<String> {
 /// last part of the address of a holder's page.
 pub(super) fn text(text: &str) -> String {
     let after = |text: &str, mark: &str| text.find(mark).map(|at| at + mark.len());
-    let secret_in = |text: &str| after(text, "_secret_");
+    let secret_in = |text: &str| {
+        let mut marks = text.match_indices("_secret_");
+        let (at, mark) = marks.find(|(at, _)| {
+            let before = text.get(..*at).unwrap_or_default();
+            let kind = before.trim_end_matches(|letter: char| letter.is_ascii_alphanumeric());
+            kind.len() < *at && (kind.ends_with("pi_") || kind.ends_with("seti_"))
+        })?;
+        Some(at + mark.len())
+    };
     let token_in = |text: &str| {
         let page = after(text, "/authenticate/")?;
         let (intent, _) = text.get(page..)?.match_indices('/').nth(1)?;
@@ -203,8 +211,8 @@ mod tests {
                 "/done?pi=pi_1&pi_client_secret=pi_1_secret_MASK&s=ok".to_owned(),
             ),
             (
-                "a_secret_b, /authenticate/c/d".to_owned(),
-                "a_secret_MASK, /authenticate/c/d".to_owned(),
+                "gift_secret_santa, /authenticate/c/d, seti_1_secret_a".to_owned(),
+                "gift_secret_santa, /authenticate/c/d, seti_1_secret_MASK".to_owned(),
             ),
             (
                 "a plain \u{e9} text".to_owned(),

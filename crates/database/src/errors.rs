@@ -299,7 +299,7 @@ pub fn plain(error: &sqlx::Error) -> String {
     clippy::wildcard_enum_match_arm,
     reason = "all others have no error of PostgreSQL's"
 )]
-fn plain_of_migration(error: &MigrateError) -> String {
+pub(super) fn plain_of_migration(error: &MigrateError) -> String {
     match error {
         MigrateError::Execute(error) => plain(error),
         MigrateError::ExecuteMigration(error, version) => {

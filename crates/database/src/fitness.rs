@@ -7,7 +7,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::PgConnection;
 
-use super::{Schema, SchemaError, SchemaName, first_table};
+use super::{Schema, SchemaError, SchemaName, first_tables};
 
 /// Why this replica can't serve from its database, in words that a probe may be answered with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -52,7 +52,7 @@ pub(super) async fn unfit(
         return Ok(Some(Unfit::NotDurable));
     }
     if is_pinned {
-        match SchemaName::ensure_only_current(connection, first_table(schema)).await {
+        match SchemaName::ensure_only_current(connection, &first_tables(schema)).await {
             Ok(()) => {}
             Err(SchemaError::Database(error)) => return Err(error),
             Err(_) => return Ok(Some(Unfit::AnotherSchema)),

@@ -491,9 +491,14 @@ async fn ensure_fit(connection: &mut PgConnection) -> Result<(), StartError> {
     warn_of_changed_locale(connection).await
 }
 
-/// The table in which the first migrations are counted: where it is, all tables are.
-fn first_table(schema: Schema) -> &'static str {
-    schema.first().map_or("", |set| set.table)
+/// Where these tables are, all of them are: the one in which the first migrations are counted, and
+/// one that no other program has beside it.
+fn first_tables(schema: Schema) -> Vec<&'static str> {
+    let first = schema.first().into_iter();
+    first
+        .flat_map(|set| [Some(set.table), set.beside])
+        .flatten()
+        .collect()
 }
 
 /// Finds the schema that has the tables, or else the current one, and makes it the only one of the
@@ -504,7 +509,7 @@ async fn find_schema(
     schema: Schema,
 ) -> Result<SchemaName, StartError> {
     pooler::ensure_search_path_arrives(connection, options).await?;
-    Ok(SchemaName::find(connection, first_table(schema)).await?)
+    Ok(SchemaName::find(connection, &first_tables(schema)).await?)
 }
 
 async fn ensure_schema_is_current(

@@ -13,7 +13,7 @@ use sqlx::{
     migrate::{AppliedMigration, Migrate, MigrateError, Migrator},
 };
 
-use crate::StartError;
+use crate::{StartError, errors};
 
 /// The advisory lock of the replica that is migrating: "migrate" in ASCII.
 const LOCK: i64 = 0x6d_69_67_72_61_74_65;
@@ -41,6 +41,9 @@ pub struct MigrationSet {
     pub table: &'static str,
     /// The first of them, if they replace others.
     pub baseline: Option<Baseline>,
+    /// Of the first set: a table of this program's own beside that one, if other programs may have
+    /// migrations that are counted in a table of that name.
+    pub beside: Option<&'static str>,
 }
 
 /// Migrations that make at once what a release had made by others.
@@ -135,7 +138,8 @@ pub async fn apply(
         let Some(pause) = retries.next() else {
             return Err(error);
         };
-        tracing::warn!(%error, "a migration waits for a lock and is tried again");
+        let error = errors::plain_of_migration(&error);
+        tracing::warn!(error, "a migration waits for a lock and is tried again");
         tokio::time::sleep(pause).await;
     }
 }

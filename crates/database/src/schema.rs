@@ -19,13 +19,13 @@ pub(super) struct SchemaName(String);
 pub enum SchemaError {
     /// A retry that meets the other set is executed again.
     #[error(
-        "the table {table} is in several schemas of this database, {schemas}: a request that is known in one \
+        "the tables ({tables}) are in several schemas of this database, {schemas}: a request that is known in one \
          would have a second effect in another. Stop all servers, keep the schema with the records, and drop \
          the tables of every other one. Another program with such tables needs a database of its own"
     )]
     Several {
-        /// Where migrations are counted.
-        table: String,
+        /// Those that tell.
+        tables: String,
         /// The schemas.
         schemas: String,
     },
@@ -67,7 +67,7 @@ pub enum SchemaError {
 /// What a session sees of schemas, each as `search_path` names it.
 #[derive(sqlx::FromRow)]
 struct Seen {
-    /// Those that have the table.
+    /// Those that have the tables.
     having: Vec<String>,
     /// Where the session would make tables.
     current: Option<String>,
@@ -79,12 +79,13 @@ struct Seen {
     is_asked_for: bool,
 }
 
-async fn look(connection: &mut PgConnection, table: &str) -> Result<Seen, sqlx::Error> {
+async fn look(connection: &mut PgConnection, tables: &[&str]) -> Result<Seen, sqlx::Error> {
     // All schemas, also those that the role may not use. Temporary tables are other sessions'.
     sqlx::query_as(
         "SELECT ARRAY(SELECT quote_ident(nspname)
                         FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
-                       WHERE relname = $1 AND relkind IN ('r', 'p') AND relpersistence <> 't'
+                       WHERE relname = ANY ($1) AND relkind IN ('r', 'p') AND relpersistence <> 't'
+                       GROUP BY nspname HAVING count(*) = cardinality($1)
                        ORDER BY nspname) AS having,
                 quote_ident(current_schema()) AS current,
                 ARRAY(SELECT quote_ident(name) FROM unnest(current_schemas(false)) AS name)
@@ -93,21 +94,21 @@ async fn look(connection: &mut PgConnection, table: &str) -> Result<Seen, sqlx::
                 source = 'client' AS is_asked_for
            FROM pg_settings WHERE name = 'search_path'",
     )
-    .bind(table)
+    .bind(tables)
     .fetch_one(connection)
     .await
 }
 
 impl SchemaName {
-    /// The schema that has `table`, or else the session's current one. From here on it is the only
+    /// The schema that has `tables`, or else the session's current one. From here on it is the only
     /// one of the session. It must be among those that the connection asks for, if it asks for any.
     ///
-    /// Processes that make `table` take turns from before this until they have made it.
+    /// Processes that make `tables` take turns from before this until they have made them.
     pub(super) async fn find(
         connection: &mut PgConnection,
-        table: &str,
+        tables: &[&str],
     ) -> Result<Self, SchemaError> {
-        let seen = look(connection, table).await?;
+        let seen = look(connection, tables).await?;
         let found = match &*seen.having {
             [] => seen.current.ok_or(SchemaError::NoneSelected {
                 asked: seen.search_path,
@@ -119,7 +120,7 @@ impl SchemaName {
                 });
             }
             [found] => found.clone(),
-            several => return Err(SchemaError::several(table, several)),
+            several => return Err(SchemaError::several(tables, several)),
         };
         sqlx::query("SELECT set_config('search_path', $1, false)")
             .bind(&found)
@@ -132,12 +133,12 @@ impl SchemaName {
         }
     }
 
-    /// Fails where another schema than the session's current one has `table`.
+    /// Fails where another schema than the session's current one has `tables`.
     pub(super) async fn ensure_only_current(
         connection: &mut PgConnection,
-        table: &str,
+        tables: &[&str],
     ) -> Result<(), SchemaError> {
-        let seen = look(connection, table).await?;
+        let seen = look(connection, tables).await?;
         match &*seen.having {
             [] => Ok(()),
             [found] if seen.current.as_ref() == Some(found) => Ok(()),
@@ -145,7 +146,7 @@ impl SchemaName {
                 found: found.clone(),
                 asked: seen.current.unwrap_or(seen.search_path),
             }),
-            several => Err(SchemaError::several(table, several)),
+            several => Err(SchemaError::several(tables, several)),
         }
     }
 
@@ -174,9 +175,9 @@ impl SchemaName {
 }
 
 impl SchemaError {
-    fn several(table: &str, schemas: &[String]) -> Self {
+    fn several(tables: &[&str], schemas: &[String]) -> Self {
         Self::Several {
-            table: table.to_owned(),
+            tables: tables.join(", "),
             schemas: schemas.join(", "),
         }
     }

@@ -41,6 +41,7 @@ pub const SHARD_MIGRATIONS: MigrationSet = MigrationSet {
     migrator: &MIGRATIONS,
     table: "shard_migrations",
     baseline: None,
+    beside: None,
 };
 
 static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {

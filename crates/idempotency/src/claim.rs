@@ -27,8 +27,7 @@ pub(crate) const BEGIN_BRIEFLY: &str = begin!("; SET LOCAL lock_timeout = '25ms'
 
 /// The point that a refusal returns to: the claim is older than the savepoint and survives it. A
 /// transaction waits 100 ms for a row that the work itself needs. Then it gives its connection back
-/// and begins again, because requests that wait for one locked row must not have all connections
-/// meanwhile.
+/// and begins again: requests that wait for one locked row must not have all connections.
 pub(crate) const START_WORK: &str = "SAVEPOINT work; SET LOCAL lock_timeout = '100ms'";
 
 /// The longest that a request waits for business rows, in transactions that wait for a tenth of it.

@@ -63,8 +63,7 @@ impl Fingerprint {
             request.parameters.kind(),
             request.parameters.bytes(),
         ] {
-            // A length before each part prevents bytes from moving between adjacent parts
-            // unnoticed.
+            // A length before each part keeps bytes from moving between neighbors unnoticed.
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }

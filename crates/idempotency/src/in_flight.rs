@@ -149,8 +149,7 @@ impl Leadership {
     pub(crate) fn conclude(&self, conclusion: Outcome) -> Outcome {
         // Once: after that the entry of the key is another leader's.
         if !matches!(*self.progress.borrow(), Progress::Done(_)) {
-            // Out of the map first: a request that comes now asks the database, which knows the
-            // outcome.
+            // Out of the map first: a request that comes now asks the database, which knows it.
             self.in_flight.lock().remove(&self.id);
             self.progress
                 .send_replace(Progress::Done(conclusion.clone()));

@@ -16,9 +16,8 @@ const MEANINGS: [(&str, FailureKind, RunAgain); 18] = [
     // A serialization failure, and a deadlock's victim.
     ("40001", Unavailable, AtOnce),
     ("40P01", Unavailable, AtOnce),
-    // "cached plan must not change result type", which a session that has prepared a statement says
-    // of it until it ends, once a migration has changed a column; and BEGIN READ WRITE on a
-    // standby.
+    // "cached plan must not change result type", which a session says of a prepared statement until
+    // it ends, once a migration has changed a column; and BEGIN READ WRITE on a standby.
     ("0A000", Unavailable, InAnotherSession),
     // A prepared statement is gone, or exists already: a pooler gave the client another session.
     ("26000", Unavailable, InAnotherSession),

@@ -271,12 +271,7 @@ async fn a_start_with_another_search_path_finds_the_records_or_refuses(
     .execute(&pool)
     .await
     .unwrap();
-    for asked in [
-        None,
-        Some(r#""$user",public"#),
-        Some("other"),
-        Some("nowhere"),
-    ] {
+    for asked in [None, Some(r#""$user",public"#), Some("other,public")] {
         let connect = connect.clone();
         let connect = connect.options(asked.map(|asked| ("search_path", asked)));
         let mut connection = PgConnection::connect_with(&connect).await.unwrap();
@@ -287,6 +282,13 @@ async fn a_start_with_another_search_path_finds_the_records_or_refuses(
         let idempotency = Idempotency::new(pool, Settings::default()).unwrap();
         let again = idempotency.run(book(), seat(account_id, "12B")).await;
         assert!(stored(again).1, "{asked:?}: a retry is a replay");
+    }
+    for asked in ["other", "nowhere"] {
+        let connect = connect.clone().options([("search_path", asked)]);
+        let mut connection = PgConnection::connect_with(&connect).await.unwrap();
+        let told = migrate(&mut connection).await.unwrap_err().to_string();
+        let expected = format!("public has the tables and not {asked}");
+        assert!(told.contains(&expected), "{told}");
     }
     let copy = "CREATE TABLE other.idempotency_migrations (version bigint)";
     sqlx::raw_sql(copy).execute(&pool).await.unwrap();

@@ -14,14 +14,14 @@ pub type NameLists = &'static [&'static [&'static str]];
 
 /// Parameters as they were decoded: syntax without meaning.
 ///
-/// A request may wait for long before its parameters are read, so they are kept as compact JSON. As
-/// a tree they would take up to a hundred times as much.
+/// A request may wait for long before its parameters are read, so they are kept in one piece, which
+/// is hardly longer than what was sent. As a tree they would take up to a hundred times as much.
 #[derive(Debug, Clone)]
 pub struct Params {
     /// How they were written.
     pub encoding: Encoding,
-    /// The root object as JSON, or why there is none.
-    json: Result<Box<str>, Error>,
+    /// The root object in MessagePack, which escapes nothing, or why there is none.
+    packed: Result<Box<[u8]>, Error>,
     grants: Vec<Cow<'static, str>>,
     not_offered: NameLists,
 }
@@ -33,7 +33,10 @@ impl Params {
     pub fn new(encoding: Encoding, tree: Result<Map<String, Value>, Error>) -> Self {
         Self {
             encoding,
-            json: tree.map(|tree| Value::Object(tree).to_string().into()),
+            packed: tree.and_then(|tree| {
+                let packed = rmp_serde::to_vec(&tree).map_err(|_| unreadable())?;
+                Ok(packed.into())
+            }),
             grants: Vec::new(),
             not_offered: &[],
         }
@@ -62,9 +65,8 @@ impl Params {
 
     /// The root object. Fails with the refusal of a body that could not be decoded.
     fn tree(&self) -> Result<Map<String, Value>, Error> {
-        let json = self.json.as_deref().map_err(Clone::clone)?;
-        let unreadable = |_| Error::malformed(None, "The parameters could not be read.");
-        serde_json::from_str(json).map_err(unreadable)
+        let packed = self.packed.as_deref().map_err(Clone::clone)?;
+        rmp_serde::from_slice(packed).map_err(|_| unreadable())
     }
 
     /// Reads the fields of the root. Fails with the refusal of a body that could not be decoded.
@@ -95,6 +97,10 @@ impl Params {
     /// About how many bytes they have.
     #[must_use]
     pub fn weight(&self) -> usize {
-        self.json.as_ref().map_or(0, |json| json.len())
+        self.packed.as_ref().map_or(0, |packed| packed.len())
     }
+}
+
+fn unreadable() -> Error {
+    Error::malformed(None, "The parameters could not be read.")
 }

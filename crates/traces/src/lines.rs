@@ -87,10 +87,15 @@ impl<W: Write> Write for Lines<W> {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
         let line = text.strip_suffix('\n').unwrap_or(&text);
-        // The library's colors begin with an escape character, and it lets no other one pass.
-        let parts: Vec<_> = line.split('\u{1b}').map(one_line).collect();
+        let mut parts = line.split('\u{1b}');
+        let mut shown = one_line(parts.next().unwrap_or_default()).into_owned();
+        for part in parts {
+            shown.push_str(if is_color(part) { "\u{1b}" } else { "\\u001b" });
+            shown.push_str(&one_line(part));
+        }
+        shown.push('\n');
         // In one piece: standard error has no buffer.
-        self.0.write_all((parts.join("\u{1b}") + "\n").as_bytes())?;
+        self.0.write_all(shown.as_bytes())?;
         Ok(event.len())
     }
 
@@ -99,8 +104,18 @@ impl<W: Write> Write for Lines<W> {
     }
 }
 
+/// Whether an escape character before `text` begins one of the library's colors. It may let others
+/// pass, in the values of fields.
+fn is_color(text: &str) -> bool {
+    let rest = text.strip_prefix('[').unwrap_or_default();
+    let digits = rest.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == ';');
+    digits.starts_with('m')
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex, PoisonError};
+
     use super::*;
 
     #[test]
@@ -110,6 +125,40 @@ mod tests {
             .write_all("\u{1b}[2ma\u{1b}[0m b\nERROR forged\r\u{202e}\n".as_bytes())?;
         let shown = "\u{1b}[2ma\u{1b}[0m b\\u000aERROR forged\\u000d\\u202e\n";
         assert_eq!(String::from_utf8_lossy(&written), shown);
+        Ok(())
+    }
+
+    #[test]
+    fn a_value_does_not_change_the_terminal() -> io::Result<()> {
+        #[derive(Clone, Default)]
+        struct Shared(Arc<Mutex<Vec<u8>>>);
+        impl Write for Shared {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+                shared.extend_from_slice(bytes);
+                Ok(bytes.len())
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let written = Shared::default();
+        let to = written.clone();
+        let layer = tracing_subscriber::fmt::layer().with_writer(move || Lines(to.clone()));
+        let subscriber = tracing_subscriber::registry().with(layer);
+        tracing::subscriber::with_default(subscriber, || {
+            let (value, message) = ("\u{1b}[2Ja\nb", "c\u{1b}]0;d");
+            tracing::info!(%value, "{message}");
+        });
+        let bytes = written.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown = String::from_utf8_lossy(&bytes);
+        assert!(shown.contains("\\u001b[2Ja\\u000ab"), "{shown:?}");
+        assert!(
+            !shown.contains("\u{1b}[2J") && !shown.contains("\u{1b}]"),
+            "{shown:?}"
+        );
+        assert_eq!(shown.matches('\n').count(), 1, "{shown:?}");
         Ok(())
     }
 }

@@ -61,16 +61,20 @@ pub static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
 
 /// Creates what is missing of the tables: in the schema that has them, or else in the current one,
 /// which is then the session's only one. Returns its name, as `search_path` takes it: give it to
-/// all sessions. Fails if two schemas have the tables. Replicas that start together take turns.
+/// all sessions. Fails if two schemas have the tables, or one that the connection's options don't
+/// name. Replicas that start together take turns.
 pub async fn migrate(connection: &mut PgConnection) -> Result<String, MigrateError> {
     // Two replicas with different defaults could otherwise both find none.
     connection.lock().await?;
-    // Two names without a comma are no list, and the error shows both.
-    let find = "SELECT set_config('search_path', coalesce(
-             (SELECT string_agg(quote_ident(nspname), ' and also ' ORDER BY nspname)
-                FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
-               WHERE relname = $1 AND relkind = 'r' AND relpersistence <> 't'),
-             quote_ident(current_schema())), false)";
+    // Names without a comma are no list of schemas: the error shows them.
+    let find = "SELECT set_config('search_path', CASE
+             WHEN source = 'client' AND found <> ALL (SELECT quote_ident(unnest(current_schemas(false))))
+             THEN found || ' has the tables and not ' || setting
+             ELSE coalesce(found, quote_ident(current_schema())) END, false)
+           FROM (SELECT string_agg(quote_ident(nspname), ' and also ' ORDER BY nspname)
+                   FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+                  WHERE relname = $1 AND relkind = 'r' AND relpersistence <> 't') AS tables (found)
+           JOIN pg_settings ON name = 'search_path'";
     let find = sqlx::query_scalar(find).bind(MIGRATIONS_TABLE);
     let schema = find.fetch_one(&mut *connection).await?;
     MIGRATIONS.run(&mut *connection).await?;

@@ -201,7 +201,10 @@ impl Chores {
 impl Delivering {
     async fn run(&mut self, mut stopping: watch::Receiver<bool>) {
         while let Err(error) = self.deliver(&mut stopping).await {
-            tracing::warn!(%error, "the delivery of webhooks waits for the database");
+            // Without the line of PostgreSQL's own source, which sqlx adds.
+            let told = error.as_database_error().map(|error| error.message());
+            let error = told.map_or_else(|| error.to_string(), str::to_owned);
+            tracing::warn!(error, "the delivery of webhooks waits for the database");
             let stopped = stopping.wait_for(|stopping| *stopping);
             if tokio::time::timeout(self.worker.settings.poll_interval, stopped)
                 .await

@@ -26,7 +26,7 @@ use crate::{
             Confirmation, FutureUsage, HolderPage, IntentStatus, IntentTerms, NextStep,
             PaymentIntent,
         },
-        payment_method::{Attachment, PaymentMethod},
+        payment_method::PaymentMethod,
         test_cards::AUTHENTICATION_REQUIRED,
     },
     idempotency::{BeginOutcome, Failure, Rejection, Reply},
@@ -121,9 +121,8 @@ impl PaymentAttempt {
     ) -> Result<BeginOutcome, Rejection> {
         let account = origin.account;
         let charge = self.write_charge(origin, tx, None).await?;
-        if self.method.attachment == Attachment::New {
-            let (method, is_made_for_it) = (self.method.id, self.makes_method);
-            store::payment_methods::hold(tx, account, method, charge.id, is_made_for_it).await?;
+        if self.makes_method {
+            store::payment_methods::made_for(tx, account, self.method.id, charge.id).await?;
         }
         let ask = Ask::Authorize(CardAuthorization::of(charge.id, &self.new_charge()));
         let Self {

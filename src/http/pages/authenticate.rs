@@ -33,7 +33,7 @@ use crate::{
     },
     http::{
         app::App,
-        body::{decode, encoding},
+        body::{decode, encoding, forbidden},
         error::HttpError,
         request::{client_of, request_id, work_begins},
         shards::app_of,
@@ -300,7 +300,11 @@ pub(in crate::http) async fn end(
     )
     .await?;
     let encoding = encoding(headers)?;
-    let params = Params::new(encoding, decode(encoding, &bytes)?);
+    let tree = decode(encoding, &bytes);
+    if let Some(forbidden) = forbidden(&tree, &bytes) {
+        return Err(forbidden.into());
+    }
+    let params = Params::new(encoding, tree);
     let AnswerParams { outcome } = AnswerParams::parse(&params)?;
     let Some(asked) = PageAddress::of(&request) else {
         return gone(&app, &request);

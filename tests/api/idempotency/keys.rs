@@ -1,7 +1,12 @@
 //! The Idempotency-Key header: what is a key, whose it is, and how long it lives.
 
-use charge_once::cli::api_key;
+use charge_once::{
+    cli::api_key,
+    idempotency::{Fingerprint, FingerprintInput, Parameters},
+};
+use charge_once_strict_params::Encoding;
 use reqwest::Method;
+use serde_json::json;
 
 use crate::support::{
     accounts::client_of_account,
@@ -293,5 +298,53 @@ async fn exactly_one_of_many_racers_takes_an_expired_key_over() {
     }
     let executed = answers.iter().filter(|answer| !answer.is_replay()).count();
     assert_eq!(executed, 1);
+    assert_eq!(server.database.charges().await, 2);
+}
+
+/// The release before kept what this one doesn't. "400, and nothing was done" would be wrong, and a
+/// corrected request with another key would be a second charge.
+#[tokio::test]
+async fn a_retry_of_what_an_earlier_release_executed_gets_its_answer_though_it_is_forbidden_now() {
+    let server = TestServer::start_with(&[FORGETFUL]).await;
+    let (client, pool) = (&server.client, &server.database.pool);
+    let secret = "idem_sk_live_0123456789abcdef";
+    let forbidden = json!({
+        "amount": 2000, "currency": "usd", "metadata": {"ref": "4242 4242 4242 4242"},
+        "source": "tok_visa",
+    });
+    for (key, body) in [(secret, &charge()), ("card", &forbidden)] {
+        let refused = client.post("/charges", key, body).await;
+        assert_eq!(refused.status, 400, "{key}");
+    }
+    let by_secret = client.charge("key-1").await;
+    let by_card = client.charge("card").await;
+    for rename in [
+        "UPDATE idempotency_keys SET key = $1 WHERE key = 'key-1'",
+        "UPDATE events SET idempotency_key = $1 WHERE idempotency_key = 'key-1'",
+    ] {
+        let rename = sqlx::query(rename).bind(secret);
+        rename.execute(pool).await.unwrap();
+    }
+    let canonical = serde_json::to_vec(&forbidden).unwrap();
+    let fingerprint = Fingerprint::of(&FingerprintInput {
+        method: "POST",
+        path: "/charges",
+        query: Parameters::Canonical(b"{}"),
+        media_type: Encoding::Json.as_str(),
+        parameters: Parameters::Canonical(&canonical),
+    });
+    sqlx::query("UPDATE idempotency_keys SET fingerprint = $1 WHERE key = 'card'")
+        .bind(fingerprint.bytes())
+        .execute(pool)
+        .await
+        .unwrap();
+    let again = client.charge(secret).await;
+    again.assert_replays(&by_secret);
+    assert_eq!(again.header("idempotency-key"), None, "it is not echoed");
+    let again = client.post("/charges", "card", &forbidden).await;
+    again.assert_replays(&by_card);
+    // Another body under such a key is what it always is.
+    let other = json!({"amount": 1, "currency": "usd", "source": "tok_visa"});
+    assert_eq!(client.post("/charges", secret, &other).await.status, 400);
     assert_eq!(server.database.charges().await, 2);
 }

@@ -274,36 +274,40 @@ async fn a_confirmation_and_a_capture_unset_what_an_update_does() {
         "payment_method_options": {"card": {"request_three_d_secure": "any"}},
         "statement_descriptor_suffix": "MUGS",
     });
+    let path = client.post_new("/payment_intents", &body).await.id();
+    let (path, form) = (
+        format!("/payment_intents/{path}"),
+        "payment_method=pm_card_visa&receipt_email=&setup_future_usage=&shipping=",
+    );
+    let confirm = format!("{path}/confirm");
+    // A charge without authentication is never a mistake in a variable's.
     for options in [
         "payment_method_options",
         "payment_method_options[card]",
         "payment_method_options[card][request_three_d_secure]",
     ] {
-        let path = format!(
-            "/payment_intents/{}",
-            client.post_new("/payment_intents", &body).await.id()
-        );
-        let form = format!(
-            "payment_method=pm_card_visa&receipt_email=&setup_future_usage=&shipping=&{options}="
-        );
-        let confirm = format!("{path}/confirm");
-        let confirmed = client
-            .post_raw(&confirm, &confirm, FORM, form.as_bytes())
-            .await
-            .json();
-        assert_eq!(
-            confirmed["status"], "requires_capture",
-            "{options}: {confirmed}"
-        );
-        for name in ["receipt_email", "setup_future_usage", "shipping"] {
-            assert_eq!(confirmed[name], Value::Null, "{name}");
-        }
-        let capture = format!("{path}/capture");
-        let form = b"statement_descriptor_suffix=";
-        let captured = client.post_raw(&capture, &capture, FORM, form).await.json();
-        assert_eq!(captured["status"], "succeeded", "{captured}");
-        assert_eq!(captured["statement_descriptor_suffix"], Value::Null);
+        let form = format!("{form}&{options}=");
+        let refused = client
+            .post_raw(&confirm, options, FORM, form.as_bytes())
+            .await;
+        let (status, _, param) = refused.refusal();
+        assert_eq!((status, param.as_deref()), (400, Some(options)));
     }
+    let automatic = "&payment_method_options[card][request_three_d_secure]=automatic";
+    let form = format!("{form}{automatic}");
+    let confirmed = client
+        .post_raw(&confirm, &confirm, FORM, form.as_bytes())
+        .await
+        .json();
+    assert_eq!(confirmed["status"], "requires_capture", "{confirmed}");
+    for name in ["receipt_email", "setup_future_usage", "shipping"] {
+        assert_eq!(confirmed[name], Value::Null, "{name}");
+    }
+    let capture = format!("{path}/capture");
+    let form = b"statement_descriptor_suffix=";
+    let captured = client.post_raw(&capture, &capture, FORM, form).await.json();
+    assert_eq!(captured["status"], "succeeded", "{captured}");
+    assert_eq!(captured["statement_descriptor_suffix"], Value::Null);
 }
 
 #[tokio::test]

@@ -32,6 +32,13 @@ const SEATS: InProgressLimits = InProgressLimits {
     in_all: 2_000,
 };
 
+/// Seats that an account has before those of others count: two that wait with all their requests
+/// must not keep the others from waiting.
+const FIRST_SEATS: usize = 20;
+
+/// Seats that are left to accounts with fewer than [`FIRST_SEATS`].
+const SEATS_FOR_FEW: usize = 500;
+
 /// Connections that transactions which claim a key leave alone: while all of those wait for locks,
 /// others still read, replay, and complete what was begun. A pool of less than [`SPARING`] can't
 /// spare any.
@@ -89,8 +96,8 @@ impl AdmissionObserver for Unobserved {}
 /// The order of precedence, as a request meets it:
 ///
 /// 1. A duplicate of a request in progress begins nothing and takes no connection: it follows. Of
-///    one account, 1,000 may wait for work, and 2,000 in all. The others wait for the claim, which
-///    takes moments.
+///    one account, 1,000 may wait for work, and 2,000 in all, 500 of them only for accounts with
+///    fewer than 20. The others wait for the claim, which takes moments.
 /// 2. A request beyond a limit does not begin. The limit of its account counts first, then that of
 ///    all. If its key has a record, the record answers. Otherwise it gets a [`Failure`] of the kind
 ///    [`Unavailable`](crate::FailureKind::Unavailable), at once. If another process had its key
@@ -192,8 +199,15 @@ impl Admit for Admission {
     }
 
     fn follow(&self, account: Uuid) -> Option<Held> {
-        let seat = self.seats.take(account, SEATS).ok()?;
-        Some(Box::new(seat))
+        let left_alone = match self.seats.of(account) {
+            ..FIRST_SEATS => 0,
+            FIRST_SEATS.. => SEATS_FOR_FEW,
+        };
+        let limits = InProgressLimits {
+            in_all: SEATS.in_all - left_alone,
+            ..SEATS
+        };
+        Some(Box::new(self.seats.take(account, limits).ok()?))
     }
 
     fn connect(&self, account: Uuid, to_claim: bool) -> Turn<'_> {
@@ -237,6 +251,11 @@ struct Counts {
 }
 
 impl Tally {
+    fn of(&self, account: Uuid) -> usize {
+        let counts = lock(&self.0);
+        counts.by_account.get(&account).copied().unwrap_or_default()
+    }
+
     /// Counts one more, unless a limit is met.
     fn take(&self, account: Uuid, limits: InProgressLimits) -> Result<Counted, InProgressLimit> {
         let mut counts = lock(&self.0);
@@ -423,10 +442,12 @@ mod tests {
             std::iter::from_fn(seat).collect::<Vec<_>>()
         };
         let (first, second) = (seats(1), seats(2));
-        assert_eq!((first.len(), second.len()), (1_000, 1_000));
-        assert!(seats(3).is_empty(), "all seats are taken");
+        assert_eq!((first.len(), second.len()), (1_000, 500));
+        let few: Vec<_> = (3..28).map(seats).collect();
+        assert!(few.iter().all(|few| few.len() == FIRST_SEATS));
+        assert!(seats(28).is_empty(), "all seats are taken");
         drop(first);
-        assert_eq!(seats(3).len(), 1_000);
+        assert_eq!(seats(28).len(), 500);
     }
 
     #[test]

@@ -117,7 +117,8 @@ impl Batch {
             Ok(Ok(begun)) => begun,
             // Dropped, the members run alone, and find out themselves what is wrong.
             Ok(Err(error)) => {
-                tracing::debug!(%error, "no batch can begin; its requests run alone");
+                let cause = Failure::from(error).cause;
+                tracing::debug!(%cause, "no batch can begin; its requests run alone");
                 return None;
             }
             Err(_) => return None,
@@ -132,11 +133,13 @@ impl Batch {
             }
             Ok(Ok(answered)) => answered,
             Ok(Err(error)) if is_of_its_members(&error) => {
-                tracing::debug!(%error, "a batch failed; its requests run alone");
+                let cause = Failure::from(error).cause;
+                tracing::debug!(%cause, "a batch failed; its requests run alone");
                 return rolled_back(detached).await;
             }
             Ok(Err(error)) => {
-                tracing::warn!(%error, "a batch failed; its requests run alone");
+                let cause = Failure::from(error).cause;
+                tracing::warn!(%cause, "a batch failed; its requests run alone");
                 return None;
             }
             Err(_) => return None,

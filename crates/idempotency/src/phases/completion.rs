@@ -83,14 +83,7 @@ impl<E: ExternalEffect> Phases<E> {
                 }
                 completed
             }
-            // The process that takes over asks under the same key again. After a defect, it would
-            // fail again, so it waits until the lease runs out.
-            Err(failure) => {
-                if failure.kind != FailureKind::Internal {
-                    self.return_unwritten(&leased.lease).await;
-                }
-                CompletionOutcome::Failed(in_doubt(failure))
-            }
+            Err(failure) => CompletionOutcome::Failed(in_doubt(failure)),
         }
     }
 
@@ -134,12 +127,20 @@ impl<E: ExternalEffect> Phases<E> {
                     }
                 }
             });
-        tokio::time::timeout_at(deadline, attempts)
+        let completed = tokio::time::timeout_at(deadline, attempts)
             .await
             .unwrap_or_else(|_| {
                 let late = "the database deadline is over before the outcome was written";
                 Err(Failure::unavailable(late))
-            })
+            });
+        // The process that takes over asks under the same key again. After a defect, it would fail
+        // again, so it waits until the lease runs out.
+        if let Err(failure) = &completed
+            && failure.kind != FailureKind::Internal
+        {
+            self.return_unwritten(&leased.lease).await;
+        }
+        completed
     }
 
     /// Gives the lease back after its holder could not write in time, such as because rows stayed

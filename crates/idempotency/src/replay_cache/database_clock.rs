@@ -16,7 +16,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{Connections, NO_ACCOUNT};
+use crate::{Connections, Failure, NO_ACCOUNT};
 
 /// How old a reading may be. A failover is noticed after so long at the latest.
 const READING_MAX_AGE: Duration = Duration::from_secs(30);
@@ -101,7 +101,8 @@ impl DatabaseClock {
                     *clock.reading.lock().unwrap_or_else(PoisonError::into_inner) = Some(reading);
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the database's clock can't be read");
+                    let cause = Failure::from(error).cause;
+                    tracing::warn!(%cause, "the database's clock can't be read");
                     sleep(PAUSE_AFTER_FAILURE).await;
                 }
             }

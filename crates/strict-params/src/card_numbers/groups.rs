@@ -6,25 +6,21 @@ const IBAN_GROUP_CHARS: usize = 4;
 /// Most characters between two groups of a number. A longer row of one character counts as two.
 const JOINT_CHARS_MAX: usize = 3;
 
-/// Digits by the zero of their script, each of which nine others follow: those that keyboards
-/// write, and fullwidth and mathematical ones.
-const ZEROS: [char; 16] = [
-    '\u{660}',
-    '\u{6f0}',
-    '\u{966}',
-    '\u{9e6}',
-    '\u{a66}',
-    '\u{ae6}',
-    '\u{e50}',
-    '\u{ed0}',
-    '\u{1040}',
-    '\u{17e0}',
-    '\u{ff10}',
-    '\u{1d7ce}',
-    '\u{1d7d8}',
-    '\u{1d7e2}',
-    '\u{1d7ec}',
-    '\u{1d7f6}',
+/// The zeros of all scripts, each of which nine other digits follow (Unicode 16, category Nd). Each
+/// of the mathematical alphabets has its own.
+#[rustfmt::skip]
+const ZEROS: [char; 74] = [
+    '\u{660}', '\u{6f0}', '\u{7c0}', '\u{966}', '\u{9e6}', '\u{a66}', '\u{ae6}', '\u{b66}',
+    '\u{be6}', '\u{c66}', '\u{ce6}', '\u{d66}', '\u{de6}', '\u{e50}', '\u{ed0}', '\u{f20}',
+    '\u{1040}', '\u{1090}', '\u{17e0}', '\u{1810}', '\u{1946}', '\u{19d0}', '\u{1a80}', '\u{1a90}',
+    '\u{1b50}', '\u{1bb0}', '\u{1c40}', '\u{1c50}', '\u{a620}', '\u{a8d0}', '\u{a900}', '\u{a9d0}',
+    '\u{a9f0}', '\u{aa50}', '\u{abf0}', '\u{ff10}', '\u{104a0}', '\u{10d30}', '\u{10d40}',
+    '\u{11066}', '\u{110f0}', '\u{11136}', '\u{111d0}', '\u{112f0}', '\u{11450}', '\u{114d0}',
+    '\u{11650}', '\u{116c0}', '\u{116d0}', '\u{116da}', '\u{11730}', '\u{118e0}', '\u{11950}',
+    '\u{11bf0}', '\u{11c50}', '\u{11d50}', '\u{11da0}', '\u{11f50}', '\u{16a60}',
+    '\u{16ac0}', '\u{16b50}', '\u{16d70}', '\u{1ccf0}', '\u{1d7ce}', '\u{1d7d8}', '\u{1d7e2}',
+    '\u{1d7ec}', '\u{1d7f6}', '\u{1e140}', '\u{1e2f0}', '\u{1e4f0}', '\u{1e5f1}', '\u{1e950}',
+    '\u{1fbf0}',
 ];
 
 /// What stands between the groups of a number.
@@ -57,24 +53,29 @@ pub(super) fn separator(character: char) -> Option<Separator> {
 }
 
 /// Whether a character has no width: what a copy brings along, or what hides a number from a
-/// search. Format characters, fillers, variation selectors, the keycap, and controls that are no
-/// white space.
+/// search. Format characters, fillers, variation selectors, marks that stand on other characters,
+/// the empty Braille pattern, and controls that are no white space.
 fn is_invisible(character: char) -> bool {
     match character {
         '\u{ad}'
-        | '\u{34f}'
+        | '\u{300}'..='\u{36f}'
+        | '\u{483}'..='\u{489}'
         | '\u{61c}'
         | '\u{115f}'
         | '\u{1160}'
         | '\u{17b4}'
         | '\u{17b5}'
         | '\u{180b}'..='\u{180f}'
+        | '\u{1ab0}'..='\u{1aff}'
+        | '\u{1dc0}'..='\u{1dff}'
         | '\u{200b}'..='\u{200f}'
         | '\u{202a}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}'
-        | '\u{20e3}'
+        | '\u{20d0}'..='\u{20ff}'
+        | '\u{2800}'
         | '\u{3164}'
         | '\u{fe00}'..='\u{fe0f}'
+        | '\u{fe20}'..='\u{fe2f}'
         | '\u{feff}'
         | '\u{ffa0}'
         | '\u{fff0}'..='\u{fffb}'

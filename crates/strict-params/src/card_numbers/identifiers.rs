@@ -107,6 +107,15 @@ fn few_numbers_without_a_form_are_taken_for_cards() {
     }
 }
 
+/// Discord's of the accounts of September 2019: all begin with UnionPay's prefix.
+#[test]
+fn a_million_ids_of_18_digits_from_the_same_month_pass() {
+    for sample in 0..SAMPLES {
+        let text = (620_000_000_000_000_000 + spread(sample, 10_000_000_000_000_000)).to_string();
+        assert!(!holds_card_number(&text), "{text}");
+    }
+}
+
 /// `20261121-0042`, up to ten digits after the date.
 #[test]
 fn a_million_order_numbers_with_a_date_pass() {

@@ -30,6 +30,10 @@ const PREFIX_DIGITS: usize = 4;
 /// Lengths of Maestro's cards, in digits.
 const MAESTRO: &[usize] = &[12, 13, 14, 15, 16, 17, 18, 19];
 
+/// What UnionPay's numbers begin with. Those of 17 and 18 digits are found only where they are
+/// grouped, or written one by one.
+const UNIONPAY: &str = "62";
+
 /// Card schemes by the range of their first four digits, with the lengths, in
 /// digits, that each issues. The Luhn check alone accepts one number in ten;
 /// this table is what keeps order numbers and timestamps from being refused.
@@ -351,7 +355,10 @@ fn is_card(groups: &[Group<'_>]) -> bool {
         let written = groups.iter().take(count);
         written.flat_map(Group::digits).collect()
     };
+    // For weeks at a time, all ids that are counted up from a moment begin with this prefix.
+    let may_be_an_id = matches!(counts.as_slice(), [17 | 18]) && digits_of(1).starts_with(UNIONPAY);
     is_whole
+        && !may_be_an_id
         && (is_card_number(&digits_of(counts.len()))
             || counts == GROUPS_WITH_SECURITY_CODE && is_card_number(&digits_of(counts.len() - 1)))
 }

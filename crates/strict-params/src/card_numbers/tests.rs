@@ -87,6 +87,10 @@ fn whatever_stands_between_the_digits_hides_no_number() {
         "\u{202d}",
         "\u{2066}",
         "\u{fe0f}\u{20e3}",
+        "\u{332}",
+        "\u{336}",
+        "\u{fe26}",
+        "\u{2800}",
         "\u{1}",
         "\u{7f}",
         "\u{3164}",
@@ -122,6 +126,8 @@ fn whatever_stands_between_the_digits_hides_no_number() {
         "4242 4242\n4242 4242",
         "\u{664}\u{662}\u{664}\u{662} 4242 4242 4242",
         "\u{1d7d2}242 4242 4242 4242",
+        "\u{bea}\u{be8}\u{bea}\u{be8} 4242 4242 4242",
+        "\u{f24}\u{f22}\u{f24}\u{f22} 4242 4242 4242",
         "622126 0000001234567",
     ] {
         assert!(holds_card_number(text), "{text:?}");

@@ -201,3 +201,14 @@ fn the_document_says_what_is_checked() {
     assert_eq!(query[0]["required"], true);
     assert_eq!(query[0]["description"], "How high it is.");
 }
+
+#[test]
+fn kept_parameters_weigh_hardly_more_than_their_body() {
+    for (name, text) in [("a", "\u{1}"), ("a", "\""), ("a", "\\"), ("a", "\u{7f}")] {
+        let body = format!("{name}={}", text.repeat(60_000));
+        let tree = Encoding::Form.decode(body.as_bytes(), &[]);
+        let params = Params::new(Encoding::Form, tree);
+        let (weight, most) = (params.weight(), body.len() + 10);
+        assert!((60_000..=most).contains(&weight), "{text:?}: {weight}");
+    }
+}
