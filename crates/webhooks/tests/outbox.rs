@@ -8,7 +8,7 @@ use charge_once_webhooks::{
     EVERY_EVENT, Endpoint, Event, NewEndpoint, NewEvent, Pauses, Secret, Settings, Slice, Worker,
     deliveries, emit, endpoints, events, migrate,
 };
-use sqlx::PgPool;
+use sqlx::{Connection, PgConnection, PgPool};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -281,4 +281,30 @@ async fn a_slice_of_a_list_ends_at_its_limits(pool: PgPool) {
         let listed = events::list(&mut connection, ACCOUNT, &all, types).await;
         assert_eq!(listed.unwrap().len(), count, "{types:?}");
     }
+}
+
+/// A second outbox would know no event of the first.
+#[sqlx::test(migrations = false)]
+async fn a_later_search_path_makes_no_second_outbox(pool: PgPool) {
+    assert_eq!(
+        migrate(&mut pool.acquire().await.unwrap()).await.unwrap(),
+        "public"
+    );
+    let defaults = "CREATE SCHEMA other; DO $$ BEGIN
+        EXECUTE format('ALTER DATABASE %I SET search_path = other', current_database());
+    END $$";
+    sqlx::raw_sql(defaults).execute(&pool).await.unwrap();
+    let options = (*pool.connect_options()).clone();
+    let mut connection = PgConnection::connect_with(&options).await.unwrap();
+    assert_eq!(migrate(&mut connection).await.unwrap(), "public");
+    let asking = options.options([("search_path", "other")]);
+    let mut connection = PgConnection::connect_with(&asking).await.unwrap();
+    let told = migrate(&mut connection).await.unwrap_err().to_string();
+    assert!(
+        told.contains("public has the tables and not other"),
+        "{told}"
+    );
+    let outboxes = "SELECT count(*) FROM pg_tables WHERE tablename = 'events'";
+    let outboxes: i64 = sqlx::query_scalar(outboxes).fetch_one(&pool).await.unwrap();
+    assert_eq!(outboxes, 1);
 }

@@ -7,6 +7,7 @@ use std::{
 
 use serde_json::Value;
 use sqlx::AssertSqlSafe;
+use tokio::net::TcpListener;
 
 use crate::support::{
     documents::{blocks, read},
@@ -164,6 +165,20 @@ async fn a_server_that_is_not_there_is_not_known() {
         told.contains("does not exist. Is DATABASE_URL right"),
         "{told}"
     );
+}
+
+#[tokio::test]
+async fn an_address_in_brackets_is_connected_to() {
+    let Ok(listener) = TcpListener::bind("[::1]:0").await else {
+        return; // This machine has no IPv6.
+    };
+    let address = listener.local_addr().unwrap();
+    let url = format!("postgres://charge_once@{address}/charge_once?sslmode=disable");
+    let looking = tokio::task::spawn_blocking(move || look(&url));
+    let (connection, _) = listener.accept().await.unwrap();
+    drop((connection, listener));
+    let told = looking.await.unwrap().failed(2);
+    assert!(!told.contains("Name or service not known"), "{told}");
 }
 
 /// An init container of Kubernetes begins while a Job migrates.
