@@ -31,8 +31,11 @@ const PREFIX_DIGITS: usize = 4;
 const MAESTRO: &[usize] = &[12, 13, 14, 15, 16, 17, 18, 19];
 
 /// What UnionPay's numbers begin with. Those of 17 and 18 digits are found only where they are
-/// grouped, or written one by one.
+/// grouped, written one by one, or begin as [`UNIONPAY_TEST`].
 const UNIONPAY: &str = "62";
+
+/// How UnionPay's test cards begin.
+const UNIONPAY_TEST: &str = "6200";
 
 /// Card schemes by the range of their first four digits, with the lengths, in
 /// digits, that each issues. The Luhn check alone accepts one number in ten;
@@ -356,9 +359,14 @@ fn is_card(groups: &[Group<'_>]) -> bool {
         written.flat_map(Group::digits).collect()
     };
     // For weeks at a time, all ids that are counted up from a moment begin with this prefix.
-    let may_be_an_id = matches!(counts.as_slice(), [17 | 18]) && digits_of(1).starts_with(UNIONPAY);
+    let may_be_an_id = || {
+        let digits = digits_of(1);
+        matches!(counts.as_slice(), [17 | 18])
+            && digits.starts_with(UNIONPAY)
+            && !digits.starts_with(UNIONPAY_TEST)
+    };
     is_whole
-        && !may_be_an_id
+        && !may_be_an_id()
         && (is_card_number(&digits_of(counts.len()))
             || counts == GROUPS_WITH_SECURITY_CODE && is_card_number(&digits_of(counts.len() - 1)))
 }
