@@ -138,7 +138,7 @@ def call_all():
     call("capturePaymentIntent", intent.id)
     call("cancelPaymentIntent", intent.id, status=(400,))
     call("cancelPaymentIntent", call("createPaymentIntent").id)
-    call("createRefund", body={"charge": None, "payment_intent": intent.id})
+    call("createRefund", body={"payment_intent": intent.id})
     whole = call("retrievePaymentIntent", intent.id, expand=[models.ExpandPaymentIntent.LATEST_CHARGE])
     assert isinstance(whole.latest_charge, models.Charge), whole
     call("listPaymentIntents")
@@ -146,7 +146,7 @@ def call_all():
     setup = call("createSetupIntent")
     assert setup.status == "succeeded", setup
     call("createSetupIntent", body={"payment_method": "pm_card_chargeDeclined"}, status=(402,))
-    begun = call("createSetupIntent", body={"confirm": None, "return_url": None})
+    begun = call("createSetupIntent", body={"return_url": None})
     call("updateSetupIntent", begun.id)
     call("confirmSetupIntent", begun.id, body={"payment_method": "pm_card_threeDSecure2Required"})
     call("cancelSetupIntent", begun.id)
