@@ -35,7 +35,7 @@ def python_name(name):
 
 
 def call(operation_id, *path, body=None, status=(200, 201), **parameters):
-    """Calls an operation, with the example of its body and a new key unless these are given."""
+    """Calls an operation, with the example of its body and a new key unless these are given. None leaves a member out."""
     operation = OPERATIONS[operation_id]
     called.add(operation_id)
     module = importlib.import_module(
@@ -48,7 +48,8 @@ def call(operation_id, *path, body=None, status=(200, 201), **parameters):
         name = reference.rsplit("/", 1)[1]
         example = DOCUMENT["components"]["schemas"][name]["example"]
         model = getattr(generated.models, name)
-        parameters["body"] = model.from_dict({**example, **(body or {})})
+        members = {**example, **(body or {})}
+        parameters["body"] = model.from_dict({name: value for name, value in members.items() if value is not None})
 
     reply = module.sync_detailed(*path, client=CLIENT, **parameters)
 
@@ -90,7 +91,7 @@ def call_all():
 
     refund = call("createRefund", body={"charge": charge.id})
     assert refund.charge == charge.id, refund
-    rest = call("createRefund", body={"charge": charge.id, "expand": ["charge"]})
+    rest = call("createRefund", body={"charge": charge.id, "amount": None, "expand": ["charge"]})
     assert isinstance(rest.charge, models.Charge), rest
     call("updateRefund", refund.id)
     call("retrieveRefund", refund.id)
@@ -138,7 +139,7 @@ def call_all():
     call("capturePaymentIntent", intent.id)
     call("cancelPaymentIntent", intent.id, status=(400,))
     call("cancelPaymentIntent", call("createPaymentIntent").id)
-    call("createRefund", body={"payment_intent": intent.id})
+    call("createRefund", body={"charge": None, "payment_intent": intent.id})
     whole = call("retrievePaymentIntent", intent.id, expand=[models.ExpandPaymentIntent.LATEST_CHARGE])
     assert isinstance(whole.latest_charge, models.Charge), whole
     call("listPaymentIntents")
@@ -146,7 +147,7 @@ def call_all():
     setup = call("createSetupIntent")
     assert setup.status == "succeeded", setup
     call("createSetupIntent", body={"payment_method": "pm_card_chargeDeclined"}, status=(402,))
-    begun = call("createSetupIntent", body={"return_url": None})
+    begun = call("createSetupIntent", body={"confirm": None, "return_url": None})
     call("updateSetupIntent", begun.id)
     call("confirmSetupIntent", begun.id, body={"payment_method": "pm_card_threeDSecure2Required"})
     call("cancelSetupIntent", begun.id)
