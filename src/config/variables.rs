@@ -28,8 +28,8 @@ variables! {
         "Where browsers reach the server, such as https://pay.example.com: the pages on which a card's holder \
          authenticates are below it. Unset: http:// and the address that the server listens on.";
     RETURN_URL_SCHEMES: Vec<String>, schemes,
-        "Schemes of apps to which a return_url may lead, such as myapp,shop-app. A scheme that is a domain backwards, such as \
-         com.example.shop, needs no entry. Unset: no others.";
+        "Schemes of apps to which a return_url may lead, such as myapp,shop-app. A scheme that is a domain \
+         backwards, such as com.example.shop, needs no entry. Unset: no others.";
     METRICS_ADDRESS: SocketAddr, address,
         "Address and port where /metrics is served for Prometheus, such as 127.0.0.1:9090. It asks for no \
          API key, so choose an address that clients can't reach. Unset: nothing is counted.";

@@ -260,8 +260,8 @@ impl MutatingRequest {
     }
 }
 
-/// Lets a request go on that may not be stored, if its key has the record of this very request:
-/// nothing was done is what `forbidden` would say of it.
+/// Lets a request go on that may not be stored, if its key has the record of this very request.
+/// `forbidden` tells a client that nothing was done, which would be wrong then.
 async fn ensure_recorded(
     app: &App,
     account: AccountId,

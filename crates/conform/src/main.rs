@@ -118,8 +118,8 @@ async fn conform(arguments: Arguments) -> Result<ExitCode, ConfigError> {
     Ok(ExitCode::from(u8::from(report.violates_a_must())))
 }
 
-/// A report without what would change the terminal of its reader: it quotes a server that may be
-/// anyone's.
+/// A report without control characters, which would change the terminal: it quotes what the server
+/// has sent.
 fn harmless(text: &str) -> String {
     let shown = text.chars().map(|letter| match letter {
         '\n' => letter,

@@ -24,7 +24,7 @@ pub enum SchemaError {
          the tables of every other one. Another program with such tables needs a database of its own"
     )]
     Several {
-        /// Those that tell.
+        /// Those by which a schema is recognized.
         tables: String,
         /// The schemas.
         schemas: String,
