@@ -1,7 +1,7 @@
 //! One transaction per key: claim, `take_over` at expiry, batches, the sweep, and what a crash or a
 //! lost acknowledgment leaves behind.
 //!
-//! A step is one statement of `claim.rs`, `transaction.rs`, `batch/transaction.rs` or `expiry.rs`.
+//! A step is one statement of `claim.rs`, `transaction.rs`, `batch/prepare.rs` or `expiry.rs`.
 //! PostgreSQL does what it promises: an insert waits for another transaction's row of the same key,
 //! each statement sees what is committed when it begins, and a COMMIT is whole or nothing.
 

@@ -1,8 +1,9 @@
 //! The protocol of `charge-once-idempotency`, as models of which a checker visits every state.
 //!
-//! Three models keep each of them small enough to be explored whole, and to be read:
+//! Four models keep each of them small enough to be explored whole, and to be read:
 //!
 //! - [`claims`]: one transaction per key, batches, expiry, the sweep, a COMMIT without an answer;
+//! - [`decisions`]: batches that decide in memory and claim last, beside requests that claim first;
 //! - [`phases`]: an effect at a processor, with leases, takeovers, and a person who resolves;
 //! - [`replay_cache`]: answers from memory, judged by clocks that err.
 //!
@@ -15,6 +16,7 @@
 )]
 
 pub mod claims;
+pub mod decisions;
 pub mod phases;
 pub mod replay_cache;
 

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use charge_once_idempotency_model::{
-    Protocol, claims::Claims, counterexample, explore, phases::PhasesModel,
+    Protocol, claims::Claims, counterexample, decisions::Decisions, explore, phases::PhasesModel,
     replay_cache::ReplayCacheModel,
 };
 
@@ -17,6 +17,7 @@ fn main() -> ExitCode {
     guards.drain(..usize::from(is_wide));
     let runs = [
         run::<Claims>("claims", is_wide, &guards),
+        run::<Decisions>("decisions", is_wide, &guards),
         run::<PhasesModel>("phases", is_wide, &guards),
         run::<ReplayCacheModel>("replay_cache", is_wide, &guards),
     ];

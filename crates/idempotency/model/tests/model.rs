@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use charge_once_idempotency_model::{
-    Protocol, claims::Claims, counterexample, explore, phases::PhasesModel,
+    Protocol, claims::Claims, counterexample, decisions::Decisions, explore, phases::PhasesModel,
     replay_cache::ReplayCacheModel,
 };
 
@@ -39,6 +39,16 @@ fn one_transaction_per_key_holds_in_every_state() {
 #[test]
 fn one_transaction_per_key_needs_each_of_its_guards() {
     needs_its_guards::<Claims>();
+}
+
+#[test]
+fn decisions_before_claims_hold_in_every_state() {
+    holds::<Decisions>();
+}
+
+#[test]
+fn decisions_before_claims_need_each_of_their_guards() {
+    needs_its_guards::<Decisions>();
 }
 
 #[test]
@@ -74,6 +84,10 @@ fn the_page_shows_what_the_checker_finds() {
             .iter()
             .map(|guard| format!("{guard:?}"))
             .collect::<Vec<_>>(),
+        Decisions::GUARDS
+            .iter()
+            .map(|guard| format!("{guard:?}"))
+            .collect(),
         PhasesModel::GUARDS
             .iter()
             .map(|guard| format!("{guard:?}"))
