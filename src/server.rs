@@ -29,7 +29,7 @@ use tokio::{
 use tracing_actix_web::TracingLogger;
 
 use crate::{
-    commands::{CheckoutPhases, CheckoutSteps, Creation, NetworkPhases, ProcessorEffect, SlowLane},
+    commands::{CheckoutPhases, CheckoutSteps, NetworkPhases, ProcessorEffect, Rows, SlowLane},
     config::Config,
     console::Pages,
     database::{Database, ReadError, Readiness, Shards},
@@ -407,6 +407,7 @@ async fn app(
         readiness: Arc::clone(&shared.readiness),
         slow_lane,
         phases,
+        processor: config.processor.as_ref().map(|of| of.name.as_str().into()),
         checkouts,
         timeouts: config.timeouts,
         public_url: Arc::clone(&shared.public_url),
@@ -437,12 +438,8 @@ fn metrics(scraped: Option<&TcpListener>) -> std::io::Result<Metrics> {
     }
 }
 
-/// New charges, orders and bare payment intents, which share transactions or are batches of one.
-fn batches(
-    idempotency: &Idempotency,
-    config: &Config,
-    observer: Arc<Metrics>,
-) -> Batches<Creation> {
+/// Verbs that are functions over rows, which share transactions or are batches of one.
+fn batches(idempotency: &Idempotency, config: &Config, observer: Arc<Metrics>) -> Batches<Rows> {
     let settings = BatchSettings {
         connections: config.batch_connections,
         ..BatchSettings::default()

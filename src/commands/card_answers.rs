@@ -13,7 +13,8 @@ use tokio::sync::Semaphore;
 use crate::{
     domain::{
         charge::Authorization,
-        test_cards::{Decision, TestCard},
+        operation::{Answer, Ask},
+        test_cards::{Decision, by_stored_token},
     },
     idempotency::{Failure, Rejection},
     store,
@@ -32,21 +33,41 @@ impl SlowLane {
     }
 }
 
-/// What the card answers. Fails, and decides nothing, where the simulated processor is down or the
-/// slow lane is full.
+/// What the simulated processor answers at once. `None`: it takes its time, or is down.
+pub(super) fn at_once(ask: &Ask) -> Option<Answer> {
+    let card = match ask {
+        Ask::Authorize(authorization) => by_stored_token(&authorization.card_token)?,
+        Ask::Capture(_) | Ask::Refund(_) => return Some(Answer::Done),
+    };
+    Some(match Authorization::at_once(card)? {
+        Authorization::Approved => Answer::Done,
+        Authorization::Declined(decline) => Answer::Declined(decline),
+    })
+}
+
+/// What the simulated processor answers. Fails, and decides nothing, where it is down or the slow
+/// lane is full.
 pub(super) async fn authorize(
     tx: &mut PgConnection,
-    card: &TestCard,
+    ask: &Ask,
     slow_lane: &SlowLane,
-) -> Result<Authorization, Rejection> {
-    if card.decision == Decision::ApproveSlowly {
+) -> Result<Answer, Rejection> {
+    if is_slow(ask) {
         let Ok(_lane) = slow_lane.0.try_acquire() else {
             let full = "a quarter of the pool waits for tok_slow already";
             return Err(Rejection::Failed(Failure::unavailable(full)));
         };
         store::slow_card::wait(tx).await?;
-        return Ok(Authorization::Approved);
+        return Ok(Answer::Done);
     }
     let down = || Rejection::Failed(Failure::unavailable("tok_outage: the processor is down"));
-    Authorization::at_once(card).ok_or_else(down)
+    at_once(ask).ok_or_else(down)
+}
+
+fn is_slow(ask: &Ask) -> bool {
+    match ask {
+        Ask::Authorize(authorization) => by_stored_token(&authorization.card_token)
+            .is_some_and(|card| card.decision == Decision::ApproveSlowly),
+        Ask::Capture(_) | Ask::Refund(_) => false,
+    }
 }

@@ -4,22 +4,19 @@
 //! meaning, decides by the rules in `domain/`, writes through `store/`, and says how it ended: a
 //! reply to commit, a refusal to store, or a failure. It never begins or commits a transaction.
 //!
-//! A request has one of two shapes. Phases are an add-on for effects outside the database.
+//! A verb is a function over the rows that it needs: [`Rules`]. `work/` runs it, for one request or
+//! for many in one transaction, and `questions.rs` hands the answer of a card to the verb that
+//! asked. Some verbs have the older shape, with SQL between their rules:
 //!
 //! | shape | function | verbs |
 //! |---|---|---|
-//! | decides without reading | `decide` | new charges, orders and bare payment intents |
-//! | reads, locks, decides | `execute` | every other verb, and each step of a checkout |
-//! | in phases | `begin`, `complete`, `release` | checkouts; what moves money, with `PROCESSOR_URL` |
-//!
-//! A verb that decides has no `execute` of its own: the idempotency crate makes one of `decide`,
-//! for a request that must read first. `decide_alone` has what such a verb does with SQL before it
-//! decides. `processor_effect.rs` finds the verb that an operation belongs to.
+//! | reads, decides, writes | `reads`, `decide`, `answered`, `withdraw` | charges, refunds, orders, bare payment intents |
+//! | one transaction | `execute` | every other verb, and each step of a checkout |
+//! | in phases | `begin`, `complete`, `release` | checkouts; intents, with `PROCESSOR_URL` |
 
 mod card_answers;
 pub mod charges;
 pub mod checkouts;
-mod creation;
 pub mod customers;
 pub mod expansions;
 mod holder_pages;
@@ -30,16 +27,17 @@ mod origin;
 pub mod payment_intents;
 pub mod payment_methods;
 mod processor_effect;
+mod questions;
 pub mod refunds;
 mod replies;
 pub mod setup_intents;
 pub mod test_accounts;
 pub mod webhook_endpoints;
+mod work;
 
 pub use card_answers::SlowLane;
 pub use charges::{CaptureCharge, CreateCharge, UpdateCharge};
 pub use checkouts::{CheckoutPhases, CheckoutSteps, CreateCheckout, RefundedElsewhere, RunStep};
-pub use creation::Creation;
 pub use customers::{CreateCustomer, UpdateCustomer, delete_customer};
 pub use holder_pages::FAILED;
 pub use inventory::SetInventory;
@@ -60,3 +58,4 @@ pub use setup_intents::{
 };
 pub use test_accounts::{CreateTestAccount, ExpireKeys};
 pub use webhook_endpoints::{CreateWebhookEndpoint, UpdateWebhookEndpoint};
+pub use work::{Draft, RowId, Rows, Rules, RunVerb, Said, SeenRows, Verdict};

@@ -2,13 +2,14 @@
 
 use sqlx::PgConnection;
 
+use super::{Draft, RowId};
 use crate::{
     domain::{
+        charge::Charge,
         ids::{AccountId, ChargeId},
-        refund::RefundStatus,
     },
     idempotency::{Failure, Rejection},
-    store::{self, charges::ChargeLinks, operations::OpenWork},
+    store::{self, operations::OpenWork},
 };
 
 /// How a verb that moves money runs: a verb with `execute` and `begin` knows it by which of them is
@@ -27,32 +28,37 @@ pub const NO_PROCESSOR: &str =
     "PROCESSOR_URL is not set: start this server with the PROCESSOR_URL of that processor";
 
 impl Mode {
-    /// The status of a refund when it is written.
-    pub(super) fn of_refund(self) -> RefundStatus {
-        match self {
-            Self::OneTransaction => RefundStatus::Succeeded,
-            Self::Phases => RefundStatus::Pending,
+    /// How a verb runs that asks this processor across a network, or none.
+    pub(super) fn of(processor: Option<&str>) -> Self {
+        match processor {
+            None => Self::OneTransaction,
+            Some(_) => Self::Phases,
         }
     }
 }
 
-/// Whether anything may be decided about the money of a charge that this transaction has locked.
-pub(super) async fn must_be_free(
+/// Whether anything may be decided about the money of a charge that is locked.
+pub(super) fn must_be_free(draft: &Draft<'_>, charge: &Charge) -> Result<(), Rejection> {
+    let mode = Mode::of(draft.processor);
+    // First: what is unfinished may be finished, and this never changes.
+    must_have_taken_the_money(mode, charge)?;
+    must_be_finished(mode, draft.open_work(RowId::Charge(charge.id)))
+}
+
+/// What is unfinished about a charge that this transaction has locked.
+pub(super) async fn open_work(
     tx: &mut PgConnection,
     account: AccountId,
     charge: ChargeId,
-    mode: Mode,
-) -> Result<(), Rejection> {
-    let links = store::charges::links(tx, account, charge).await?;
-    // First: what is unfinished may be finished, and this never changes.
-    must_have_taken_the_money(mode, &links)?;
-    must_be_finished(mode, links.open)
+) -> Result<OpenWork, sqlx::Error> {
+    let found = store::charges::open_work(tx, &[(account, charge)]).await?;
+    Ok(found.into_values().next().unwrap_or_default())
 }
 
 /// Money goes back through the processor that took it. The simulation can't return a processor's
 /// money, and a processor doesn't know simulated charges.
-pub(super) fn must_have_taken_the_money(mode: Mode, links: &ChargeLinks) -> Result<(), Rejection> {
-    let cause = match (mode, links.is_across_a_network) {
+pub(super) fn must_have_taken_the_money(mode: Mode, charge: &Charge) -> Result<(), Rejection> {
+    let cause = match (mode, charge.processor.is_some()) {
         (Mode::OneTransaction, false) | (Mode::Phases, true) => return Ok(()),
         (Mode::OneTransaction, true) => {
             format!("the charge was made by a processor across a network, and {NO_PROCESSOR}")

@@ -12,18 +12,11 @@ use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{
-    Origin,
-    charges::{capture, create as create_charge},
-    checkouts::steps,
-    orders::pay as pay_order,
-    payment_intents,
-    refunds::create as create_refund,
-};
+use super::{Origin, checkouts::steps, payment_intents, questions, work::in_transaction};
 use crate::{
     domain::{
         ids::AccountId,
-        operation::{Answer, Ask, Operation, Resolution, Verb},
+        operation::{Answer, Ask, Operation, Resolution},
     },
     idempotency::{CallOutcome, ExternalEffect, Failure, Phases, Rejection, Reply},
     processor::{CardProcessor, HttpProcessor, Instruction, InstructionOutcome},
@@ -112,14 +105,7 @@ impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
         operation: &Operation,
         answer: &Answer,
     ) -> Result<Reply, Failure> {
-        let origin = Origin {
-            account: operation.account,
-            dialect: operation.dialect,
-            api_version: operation.api_version.clone(),
-            request_id: operation.request_id.clone(),
-            idempotency_key: operation.idempotency_key.clone(),
-            traceparent: traces::traceparent(),
-        };
+        let origin = origin_of(operation);
         // Before its steps: the same order of locks as in a step that is one transaction.
         if let Some(checkout) = operation.effect.checkout {
             store::checkouts::lock(tx, operation.account, checkout).await?;
@@ -140,19 +126,32 @@ impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
         self.keep_resolution(tx, operation, Resolution::NotExecuted)
             .await?;
         store::operations::delete(tx, account, operation.id).await?;
-        if let Some(intent) = operation.effect.intent {
+        let effect = &operation.effect;
+        if let Some(intent) = effect.intent {
             let released = payment_intents::release(tx, operation, intent).await;
             return released.map_err(failed);
         }
-        match &operation.effect.ask {
-            Ask::Authorize(authorization) => {
-                store::charges::delete_pending(tx, account, authorization.charge).await?;
-            }
-            Ask::Refund(request) => create_refund::release(tx, account, request).await?,
-            // A capture reserves nothing.
-            Ask::Capture(_) => {}
-        }
-        Ok(())
+        let origin = origin_of(operation);
+        let withdrawn = in_transaction(
+            &origin,
+            Some(&operation.processor),
+            tx,
+            |seen| questions::reads(effect, seen),
+            |draft| questions::withdraw(effect, draft),
+        );
+        withdrawn.await.map_err(failed)
+    }
+}
+
+/// The origin of an operation's request.
+pub(super) fn origin_of(operation: &Operation) -> Origin {
+    Origin {
+        account: operation.account,
+        dialect: operation.dialect,
+        api_version: operation.api_version.clone(),
+        request_id: operation.request_id.clone(),
+        idempotency_key: operation.idempotency_key.clone(),
+        traceparent: traces::traceparent(),
     }
 }
 
@@ -175,35 +174,27 @@ async fn complete(
     answer: Answer,
 ) -> Result<Reply, Rejection> {
     let effect = &operation.effect;
-    let expand = &effect.expand;
     if let Some(intent) = effect.intent {
         return payment_intents::complete(origin, tx, operation, intent, answer).await;
     }
-    match (effect.verb, &effect.ask, effect.order, effect.checkout) {
-        (Verb::CreateCharge, Ask::Authorize(authorization), None, None) => {
-            create_charge::complete(origin, tx, operation, authorization, answer, expand).await
-        }
-        (Verb::CaptureCharge, Ask::Capture(request), None, None) => {
-            capture::complete(origin, tx, request, answer, expand).await
-        }
-        (Verb::CreateRefund, Ask::Refund(request), None, None) => {
-            create_refund::complete(origin, tx, request, answer, expand).await
-        }
-        (Verb::PayOrder, Ask::Authorize(authorization), Some(order), None) => {
-            pay_order::complete(origin, tx, operation, order, authorization, answer, expand).await
-        }
-        (Verb::CreateCharge, Ask::Authorize(authorization), Some(order), Some(checkout)) => {
+    match (&effect.ask, effect.order, effect.checkout) {
+        (Ask::Authorize(authorization), Some(order), Some(checkout)) => {
             let of = (checkout, order);
-            steps::complete_charge(origin, tx, operation, of, authorization, answer).await
+            return steps::complete_charge(origin, tx, operation, of, authorization, answer).await;
         }
-        (Verb::CreateRefund, Ask::Refund(request), None, Some(checkout)) => {
-            steps::complete_refund(origin, tx, checkout, request, answer).await
+        (Ask::Refund(request), None, Some(checkout)) => {
+            return steps::complete_refund(origin, tx, operation, checkout, request, answer).await;
         }
-        (verb, ..) => {
-            let cause = format!("an operation {} that no command begins", verb.as_str());
-            Err(Rejection::Failed(Failure::internal(cause)))
-        }
+        (Ask::Authorize(_) | Ask::Refund(_) | Ask::Capture(_), ..) => {}
     }
+    let said = in_transaction(
+        origin,
+        Some(&operation.processor),
+        tx,
+        |seen| questions::reads(effect, seen),
+        |draft| questions::answered(effect, answer, draft),
+    );
+    said.await?.expanded(origin, tx).await
 }
 
 impl From<&Ask> for Instruction {

@@ -1,14 +1,11 @@
 //! Replies as commands save them: bodies, refusals and declines.
 
 use charge_once_strict_params::{ParameterSet, Params};
-use sqlx::PgConnection;
 
-use super::Origin;
-
+use super::{Draft, Said};
 use crate::{
     domain::{charge::Charge, ids::ChargeId, test_cards::Decline},
     idempotency::{Failure, Rejection, Reply},
-    store,
     wire::error::{ApiError, ErrorType},
 };
 
@@ -33,17 +30,20 @@ pub(super) fn missing(param: &str, prefix: &str) -> Rejection {
     ApiError::missing(param, prefix).into()
 }
 
+/// A row that must be there isn't: `what` an earlier step or an earlier transaction made.
+pub(super) fn lost(what: &str) -> Rejection {
+    Rejection::Failed(Failure::internal(format!("{what} is gone")))
+}
+
 /// The processor's definite no about a charge that stays as it was.
-pub(super) async fn declined_by_processor(
-    origin: &Origin,
-    tx: &mut PgConnection,
+pub(super) fn declined_by_processor(
+    draft: &Draft<'_>,
     charge: ChargeId,
     decline: Decline,
-) -> Result<Reply, Rejection> {
-    let charge = store::charges::find(tx, origin.account, charge)
-        .await?
-        .ok_or_else(|| Rejection::Failed(Failure::internal("a charge is gone")))?;
-    declined(decline, &charge)
+) -> Result<Said, Rejection> {
+    let charge = draft.get::<Charge>(charge);
+    let charge = charge.ok_or_else(|| lost("a charge"))?;
+    Ok(Said::Reply(declined(decline, charge)?))
 }
 
 /// A decline is an outcome to keep, not a refusal to undo: its failed charge stays.

@@ -140,6 +140,16 @@ pub struct ChargeFailure {
     pub message: String,
 }
 
+impl From<Decline> for ChargeFailure {
+    fn from(decline: Decline) -> Self {
+        Self {
+            code: decline.code.as_str().to_owned(),
+            decline_code: decline.decline_code.map(str::to_owned),
+            message: decline.message.to_owned(),
+        }
+    }
+}
+
 /// A charge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Charge {
@@ -173,8 +183,12 @@ pub struct Charge {
     pub order: Option<OrderId>,
     /// Where it came from, if a confirmation of an intent made it.
     pub by_intent: Option<IntentCharge>,
+    /// The processor across a network that holds its money; `None` where that is simulated.
+    pub processor: Option<String>,
     /// The client's own names.
     pub metadata: Metadata,
+    /// 1 when it is written, and one more with each change.
+    pub version: i64,
     /// When it was written, by the database's clock.
     pub created_at: DateTime<Utc>,
 }
@@ -223,11 +237,7 @@ impl Charge {
             captured,
             released: false,
             status,
-            failure: decline.map(|decline| ChargeFailure {
-                code: decline.code.as_str().to_owned(),
-                decline_code: decline.decline_code.map(str::to_owned),
-                message: decline.message.to_owned(),
-            }),
+            failure: decline.map(ChargeFailure::from),
             card: KeptCard {
                 brand: new.card.card.brand.to_owned(),
                 last4: new.card.card.last4.to_owned(),
@@ -240,7 +250,9 @@ impl Charge {
             receipt_email: new.receipt_email.clone(),
             order,
             by_intent: None,
+            processor: None,
             metadata: new.metadata.clone(),
+            version: 1,
             created_at,
         }
     }
@@ -280,13 +292,39 @@ impl Charge {
         Ok(amount)
     }
 
-    /// What it was before its money was taken.
+    /// The charge with the processor's answer; `capture` is whether it was asked to take the money
+    /// at once, and `processor` its name if it is across a network.
     #[must_use]
-    pub fn before_capture(&self) -> Self {
+    pub fn answered(self, said: Authorization, capture: bool, processor: Option<&str>) -> Self {
+        let captured = capture && said == Authorization::Approved;
         Self {
-            captured: false,
-            amount_captured: 0,
-            ..self.clone()
+            status: ChargeStatus::of(Some(said)),
+            captured,
+            amount_captured: if captured { self.amount.minor_units } else { 0 },
+            failure: said.decline().map(ChargeFailure::from),
+            processor: processor.map(str::to_owned),
+            ..self
+        }
+    }
+
+    /// The charge after `amount` minor units of what was promised are taken.
+    #[must_use]
+    pub fn taken(self, amount: i64) -> Self {
+        Self {
+            captured: true,
+            amount_captured: amount,
+            ..self
+        }
+    }
+
+    /// The charge after a refund of `amount` minor units, which counts from its beginning. A refund
+    /// of what was only promised releases it.
+    #[must_use]
+    pub fn refunded(self, amount: i64) -> Self {
+        Self {
+            amount_refunded: self.amount_refunded + amount,
+            released: !self.captured,
+            ..self
         }
     }
 

@@ -130,22 +130,33 @@ pub struct Order {
     pub metadata: Metadata,
     /// Where it stands.
     pub status: OrderStatus,
+    /// What tells its content from another order's: a SHA-256.
+    pub content_hash: Vec<u8>,
+    /// 1 when it is written, and one more with each change.
+    pub version: i64,
     /// When it was written, by the database's clock.
     pub created_at: DateTime<Utc>,
 }
 
 impl Order {
     /// The order that `new` opens.
-    pub fn opened(id: OrderId, new: &NewOrder, created_at: DateTime<Utc>) -> Self {
+    pub fn opened(
+        id: OrderId,
+        new: NewOrder,
+        content_hash: Vec<u8>,
+        created_at: DateTime<Utc>,
+    ) -> Self {
         Self {
             id,
             amount: new.amount,
             charge: None,
-            client_order_id: new.client_order_id.clone(),
-            customer: new.customer.clone(),
-            items: new.items.clone(),
-            metadata: new.metadata.clone(),
+            client_order_id: new.client_order_id,
+            customer: new.customer,
+            items: new.items,
+            metadata: new.metadata,
             status: OrderStatus::Open,
+            content_hash,
+            version: 1,
             created_at,
         }
     }

@@ -221,6 +221,8 @@ pub struct PaymentIntent {
     pub canceled_at: Option<DateTime<Utc>>,
     /// Why it was canceled.
     pub cancellation_reason: Option<CancellationReason>,
+    /// 1 when it is written, and one more with each change.
+    pub version: i64,
     /// When it was written, by the database's clock.
     pub created_at: DateTime<Utc>,
 }
@@ -330,6 +332,7 @@ impl PaymentIntent {
             is_authenticated: false,
             canceled_at: None,
             cancellation_reason: None,
+            version: 1,
             created_at,
         }
     }

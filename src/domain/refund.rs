@@ -38,19 +38,6 @@ pub enum RefundStatus {
 
 named!(RefundStatus);
 
-/// A refund that is to be made.
-#[derive(Debug, Clone)]
-pub struct NewRefund {
-    /// Which charge is given back.
-    pub charge: ChargeId,
-    /// Minor units of the charge's currency.
-    pub amount: i64,
-    /// Why.
-    pub reason: Option<RefundReason>,
-    /// The client's own names.
-    pub metadata: Metadata,
-}
-
 /// A refund.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refund {
@@ -68,6 +55,8 @@ pub struct Refund {
     pub status: RefundStatus,
     /// The client's own names.
     pub metadata: Metadata,
+    /// 1 when it is written, and one more with each change.
+    pub version: i64,
     /// When it was written, by the database's clock.
     pub created_at: DateTime<Utc>,
 }

@@ -5,12 +5,13 @@ use std::{sync::Arc, time::Duration};
 use actix_web::web::Data;
 use charge_once_connections::Hosts;
 use charge_once_request_log::RequestLog;
+use charge_once_strict_params::{ParameterSet, Params};
 use charge_once_supervisor::Failing;
 use tokio::sync::{Notify, watch};
 
 use super::{api_keys::ApiKeys, error::HttpError, faults::Faults};
 use crate::{
-    commands::{CheckoutPhases, Creation, NetworkPhases, SlowLane},
+    commands::{CheckoutPhases, NetworkPhases, Origin, Rows, Rules, RunVerb, SlowLane},
     config::Timeouts,
     database::{Database, PgConnection, Readiness, Reading, Writing},
     domain::ids::AccountId,
@@ -30,8 +31,8 @@ pub struct App {
     pub number: usize,
     /// The one way to write, but for a DELETE.
     pub idempotency: Idempotency,
-    /// The way to create charges, orders and bare payment intents.
-    pub batches: Batches<Creation>,
+    /// The way to run verbs that are functions over rows, many in one transaction.
+    pub batches: Batches<Rows>,
     /// Stored replies in memory, if there is room for any.
     pub replay_cache: Option<ReplayCache>,
     /// The way to read, and to delete.
@@ -46,6 +47,8 @@ pub struct App {
     pub slow_lane: SlowLane,
     /// The way to ask a card processor across a network, if there is one.
     pub phases: Option<NetworkPhases>,
+    /// The name of that processor.
+    pub processor: Option<Arc<str>>,
     /// The way to run several commands as one.
     pub checkouts: CheckoutPhases,
     /// The timeout ladder.
@@ -75,6 +78,21 @@ pub struct App {
 }
 
 impl App {
+    /// Runs a verb at most once: in one transaction with others, or in phases where it may ask a
+    /// card processor across a network.
+    pub async fn run_verb<P: ParameterSet, V: Rules>(
+        &self,
+        (request, origin, params): (Request, Origin, Params),
+        verb: impl FnOnce(P) -> V,
+    ) -> Outcome {
+        let cards = (self.slow_lane.clone(), self.processor.clone());
+        let command = RunVerb::new(origin, &params, cards, verb);
+        match &self.phases {
+            Some(phases) if V::ASKS => phases.run(request, command).await,
+            Some(_) | None => self.batches.run(request, command).await,
+        }
+    }
+
     /// Runs a command that depends on where the card processor is, at most once: in one transaction
     /// where it is simulated in this process, in phases where it is across a network.
     pub async fn run_with_processor<C: Command + Begin>(

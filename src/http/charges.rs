@@ -43,17 +43,8 @@ errors! { CreateChargeErrors: Charging [ParameterMissing, AmountTooLarge] }
     ),
 )]
 pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
-    let (app, slow_lane) = (&**app, app.slow_lane.clone());
-    run(app, request, |request, origin, params| async move {
-        let command = CreateCharge {
-            origin,
-            params,
-            slow_lane,
-        };
-        match &app.phases {
-            None => app.batches.run(request, command).await,
-            Some(phases) => phases.run(request, command).await,
-        }
+    run(&app, request, |request, origin, params| {
+        app.run_verb((request, origin, params), CreateCharge)
     })
     .await
 }
@@ -75,8 +66,10 @@ errors! { UpdateChargeErrors: Mutating [ResourceMissing] }
 pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
-        app.idempotency
-            .run(request, UpdateCharge { origin, id, params })
+        app.run_verb((request, origin, params), |params| UpdateCharge {
+            id,
+            params,
+        })
     })
     .await
 }
@@ -104,7 +97,10 @@ errors! {
 pub async fn capture(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
-        app.run_with_processor(request, CaptureCharge { origin, id, params })
+        app.run_verb((request, origin, params), |params| CaptureCharge {
+            id,
+            params,
+        })
     })
     .await
 }

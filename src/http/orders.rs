@@ -52,7 +52,7 @@ errors! { CreateOrderErrors: Mutating [ParameterMissing, AmountTooLarge] }
 )]
 pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     run(&app, request, |request, origin, params| {
-        app.batches.run(request, CreateOrder { origin, params })
+        app.run_verb((request, origin, params), CreateOrder)
     })
     .await
 }
@@ -74,8 +74,10 @@ errors! { UpdateOrderErrors: Mutating [ResourceMissing] }
 pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
-        app.idempotency
-            .run(request, UpdateOrder { origin, id, params })
+        app.run_verb((request, origin, params), |params| UpdateOrder {
+            id,
+            params,
+        })
     })
     .await
 }
@@ -97,17 +99,9 @@ errors! {
     ),
 )]
 pub async fn pay(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
-    let (id, slow_lane) = (id.into_inner(), app.slow_lane.clone());
+    let id = id.into_inner();
     run(&app, request, |request, origin, params| {
-        app.run_with_processor(
-            request,
-            PayOrder {
-                origin,
-                id,
-                params,
-                slow_lane,
-            },
-        )
+        app.run_verb((request, origin, params), |params| PayOrder { id, params })
     })
     .await
 }
@@ -131,7 +125,10 @@ errors! {
 pub async fn cancel(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
-        app.run_with_processor(request, CancelOrder { origin, id, params })
+        app.run_verb((request, origin, params), |params| CancelOrder {
+            id,
+            params,
+        })
     })
     .await
 }

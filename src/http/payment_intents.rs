@@ -61,8 +61,9 @@ pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     let app = &**app;
     run(app, request, |request, origin, params| async move {
         if CreateBareIntent::can_run(&params) {
-            let command = CreateBareIntent { origin, params };
-            return app.batches.run(request, command).await;
+            return app
+                .run_verb((request, origin, params), CreateBareIntent)
+                .await;
         }
         let command = CreateIntent {
             origin,

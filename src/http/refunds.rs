@@ -49,7 +49,7 @@ errors! {
 )]
 pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     run(&app, request, |request, origin, params| {
-        app.run_with_processor(request, CreateRefund { origin, params })
+        app.run_verb((request, origin, params), CreateRefund)
     })
     .await
 }
@@ -71,8 +71,10 @@ errors! { UpdateRefundErrors: Mutating [ResourceMissing] }
 pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
-        app.idempotency
-            .run(request, UpdateRefund { origin, id, params })
+        app.run_verb((request, origin, params), |params| UpdateRefund {
+            id,
+            params,
+        })
     })
     .await
 }

@@ -31,8 +31,8 @@ use crate::{
 ///
 /// | shape | `by` |
 /// |---|---|
-/// | decides without reading | `app.batches.run` |
-/// | reads, locks, decides | `app.idempotency.run` |
+/// | a function over rows | `app.run_verb` |
+/// | one transaction | `app.idempotency.run` |
 /// | in phases | `app.checkouts.run` |
 /// | in phases where the processor is across a network | `app.run_with_processor` |
 pub async fn run<F: Future<Output = Outcome>>(

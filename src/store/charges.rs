@@ -12,18 +12,17 @@ use super::{
     money::money,
     operations::OpenWork,
     people::StoredBillingDetails,
-    reads::{page_rows, reads_by_id},
+    reads::{locks_by_id, page_rows, reads_by_id},
     unknown::unknown,
 };
 use crate::domain::{
-    charge::{
-        Authorization, Charge, ChargeFailure, ChargeStatus, IntentCharge, KeptCard, NewCharge,
-    },
+    charge::{Charge, ChargeFailure, ChargeStatus, IntentCharge, KeptCard},
     ids::{AccountId, ChargeId, OrderId, PaymentIntentId, PaymentMethodId},
     metadata::Metadata,
 };
 
 struct ChargeRow {
+    account_id: Uuid,
     id: Uuid,
     amount: i64,
     amount_captured: i64,
@@ -51,7 +50,9 @@ struct ChargeRow {
     card_has_cvc: Option<bool>,
     is_authenticated: Option<bool>,
     statement_descriptor_suffix: Option<String>,
+    processor: Option<String>,
     metadata: Json<Metadata>,
+    version: i64,
     created_at: DateTime<Utc>,
 }
 
@@ -97,7 +98,9 @@ impl TryFrom<ChargeRow> for Charge {
                 is_authenticated: row.is_authenticated.unwrap_or_default(),
                 statement_descriptor_suffix: row.statement_descriptor_suffix,
             }),
+            processor: row.processor,
             metadata: row.metadata.0,
+            version: row.version,
             created_at: row.created_at,
         })
     }
@@ -110,12 +113,12 @@ macro_rules! charge_rows {
             ChargeRow,
             $before
                 + r#"
-                  id, amount, amount_captured, amount_refunded, currency, captured, released,
-                  status, card_brand, card_last4, card_exp_month, card_exp_year, customer,
+                  account_id, id, amount, amount_captured, amount_refunded, currency, captured,
+                  released, status, card_brand, card_last4, card_exp_month, card_exp_year, customer,
                   description, statement_descriptor, receipt_email, failure_code, decline_code,
                   failure_message, order_id, payment_intent_id, payment_method_id,
                   billing_details AS "billing_details: Json<StoredBillingDetails>", card_fingerprint,
-                  card_has_cvc, is_authenticated, statement_descriptor_suffix,
+                  card_has_cvc, is_authenticated, statement_descriptor_suffix, processor, version,
                   metadata AS "metadata: Json<Metadata>", created_at
                   "#
                 + $after $(+ $more)*,
@@ -124,154 +127,168 @@ macro_rules! charge_rows {
     };
 }
 
-/// A charge that is to be written.
-#[derive(Debug)]
-pub struct NewChargeRow<'a> {
-    /// Whose it is.
-    pub account: AccountId,
-    /// Its id.
-    pub id: ChargeId,
-    /// What was asked for.
-    pub new: &'a NewCharge,
-    /// The order that it is to pay.
-    pub order: Option<OrderId>,
-    /// The processor's answer; the charge is pending if there is none yet.
-    pub said: Option<Authorization>,
-}
-
-/// Writes a charge, as [`insert_all`] does, and returns it.
-pub async fn insert(
-    tx: &mut PgConnection,
-    account: AccountId,
-    id: ChargeId,
-    new: &NewCharge,
-    order: Option<OrderId>,
-    said: Option<Authorization>,
-) -> Result<Charge, sqlx::Error> {
-    let row = NewChargeRow {
-        account,
-        id,
-        new,
-        order,
-        said,
-    };
-    let created_at = insert_all(tx, &[row]).await?;
-    Ok(Charge::made(id, new, order, said, created_at))
-}
-
-/// Writes the charge of an intent's confirmation, and returns it. Locks nothing that exists but its
-/// intent, against deletion.
+/// Writes new charges, all of them or none. Locks nothing that exists but what they name, against
+/// deletion.
 ///
-/// The index `an_intent_has_one_succeeded_charge` refuses a second one that is succeeded or
-/// pending.
-pub async fn insert_of_intent(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: ChargeId,
-    new: &NewCharge,
-    of: &IntentCharge,
-    said: Option<Authorization>,
-) -> Result<Charge, sqlx::Error> {
-    let status = ChargeStatus::of(said);
-    let decline = said.and_then(Authorization::decline);
-    charge_rows!(
-        "
-        INSERT INTO charges
-               (account_id, id, amount, amount_captured, currency, captured, status, card_brand,
-                card_last4, card_exp_month, card_exp_year, customer, description, receipt_email,
-                failure_code, decline_code, failure_message, payment_intent_id, payment_method_id,
-                billing_details, card_fingerprint, card_has_cvc, is_authenticated,
-                statement_descriptor_suffix, metadata)
-        VALUES ($1, $2, $3, CASE WHEN $5 THEN $3::bigint ELSE 0 END, $4, $5, $6, $7, $8, $9, $10, $11, $12,
-                $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)
-        RETURNING",
-        "",
-        account_id.0,
-        id.0,
-        new.amount.minor_units,
-        new.amount.currency.to_string(),
-        new.capture && status == ChargeStatus::Succeeded,
-        status.as_str(),
-        new.card.card.brand,
-        new.card.card.last4,
-        new.card.exp_month,
-        new.card.exp_year,
-        new.customer,
-        new.description,
-        new.receipt_email,
-        decline.map(|decline| decline.code.as_str()),
-        decline.and_then(|decline| decline.decline_code),
-        decline.map(|decline| decline.message),
-        of.intent.0,
-        of.method.0,
-        Json(StoredBillingDetails::from(of.billing.clone())) as _,
-        of.fingerprint,
-        of.has_cvc,
-        of.is_authenticated,
-        of.statement_descriptor_suffix,
-        Json(&new.metadata) as _,
-    )
-    .fetch_one(tx)
-    .await?
-    .try_into()
-}
-
-/// Writes charges, all of them or none, and returns when: the transaction's time. Locks nothing
-/// that exists but their orders, against deletion.
-///
-/// The index `an_order_has_one_succeeded_charge` refuses the second one of an order.
+/// The indexes `an_order_has_one_succeeded_charge` and `an_intent_has_one_succeeded_charge` refuse
+/// the second one of an order or an intent.
 pub async fn insert_all(
     tx: &mut PgConnection,
-    rows: &[NewChargeRow<'_>],
-) -> Result<DateTime<Utc>, sqlx::Error> {
-    let captured = |row: &NewChargeRow<'_>| {
-        row.new.capture && ChargeStatus::of(row.said) == ChargeStatus::Succeeded
+    rows: &[(AccountId, &Charge)],
+) -> Result<(), sqlx::Error> {
+    let of = |row: &(AccountId, &Charge)| row.1.by_intent.clone();
+    let billing = |row: &(AccountId, &Charge)| {
+        let of = row.1.by_intent.as_ref()?;
+        Some(Json(StoredBillingDetails::from(of.billing.clone())))
     };
-    let decline = |row: &NewChargeRow<'_>| row.said.and_then(Authorization::decline);
-    let written = sqlx::query_scalar!(
+    let failure = |row: &(AccountId, &Charge)| row.1.failure.clone();
+    let intents: Vec<_> = rows.iter().map(of).collect();
+    let failures: Vec<_> = rows.iter().map(failure).collect();
+    let written = sqlx::query!(
         "
         INSERT INTO charges
                (account_id, id, amount, amount_captured, currency, captured, status, card_brand,
                 card_last4, card_exp_month, card_exp_year, customer, description,
                 statement_descriptor, receipt_email, failure_code, decline_code, failure_message,
-                order_id, metadata)
-        SELECT account_id, id, amount, CASE WHEN captured THEN amount ELSE 0 END, currency, captured,
-               status, card_brand, card_last4, card_exp_month, card_exp_year, customer, description,
+                order_id, payment_intent_id, payment_method_id, billing_details, card_fingerprint,
+                card_has_cvc, is_authenticated, statement_descriptor_suffix, metadata, version)
+        SELECT account_id, id, amount, amount_captured, currency, captured, status, card_brand,
+               card_last4, card_exp_month, card_exp_year, customer, description,
                statement_descriptor, receipt_email, failure_code, decline_code, failure_message,
-               order_id, metadata
-          FROM UNNEST($1::uuid[], $2::uuid[], $3::int8[], $4::text[], $5::bool[], $6::text[],
-                      $7::text[], $8::text[], $9::int2[], $10::int2[], $11::text[], $12::text[],
-                      $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], $18::uuid[],
-                      $19::jsonb[])
-               AS charge (account_id, id, amount, currency, captured, status, card_brand, card_last4,
-                          card_exp_month, card_exp_year, customer, description,
-                          statement_descriptor, receipt_email, failure_code, decline_code,
-                          failure_message, order_id, metadata)
-        RETURNING created_at
+               order_id, payment_intent_id, payment_method_id, billing_details, card_fingerprint,
+               card_has_cvc, is_authenticated, statement_descriptor_suffix, metadata, version
+          FROM UNNEST($1::uuid[], $2::uuid[], $3::int8[], $4::int8[], $5::text[], $6::bool[],
+                      $7::text[], $8::text[], $9::text[], $10::int2[], $11::int2[], $12::text[],
+                      $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], $18::text[],
+                      $19::uuid[], $20::uuid[], $21::uuid[], $22::jsonb[], $23::text[],
+                      $24::bool[], $25::bool[], $26::text[], $27::jsonb[], $28::int8[])
+               AS new (account_id, id, amount, amount_captured, currency, captured, status,
+                       card_brand, card_last4, card_exp_month, card_exp_year, customer,
+                       description, statement_descriptor, receipt_email, failure_code,
+                       decline_code, failure_message, order_id, payment_intent_id,
+                       payment_method_id, billing_details, card_fingerprint, card_has_cvc,
+                       is_authenticated, statement_descriptor_suffix, metadata, version)
         ",
-        &column(rows, |row| row.account.0),
-        &column(rows, |row| row.id.0),
-        &column(rows, |row| row.new.amount.minor_units),
-        &column(rows, |row| row.new.amount.currency.to_string()),
-        &column(rows, captured),
-        &column(rows, |row| ChargeStatus::of(row.said).as_str()) as _,
-        &column(rows, |row| row.new.card.card.brand) as _,
-        &column(rows, |row| row.new.card.card.last4) as _,
-        &column(rows, |row| row.new.card.exp_month),
-        &column(rows, |row| row.new.card.exp_year),
-        &column(rows, |row| row.new.customer.as_deref()) as _,
-        &column(rows, |row| row.new.description.as_deref()) as _,
-        &column(rows, |row| row.new.statement_descriptor.as_deref()) as _,
-        &column(rows, |row| row.new.receipt_email.as_deref()) as _,
-        &column(rows, |row| decline(row).map(|decline| decline.code.as_str())) as _,
-        &column(rows, |row| decline(row).and_then(|decline| decline.decline_code)) as _,
-        &column(rows, |row| decline(row).map(|decline| decline.message)) as _,
-        &column(rows, |row| row.order.map(|order| order.0)) as _,
-        &column(rows, |row| Json(&row.new.metadata)) as _,
+        &column(rows, |row| row.0.0),
+        &column(rows, |row| row.1.id.0),
+        &column(rows, |row| row.1.amount.minor_units),
+        &column(rows, |row| row.1.amount_captured),
+        &column(rows, |row| row.1.amount.currency.to_string()),
+        &column(rows, |row| row.1.captured),
+        &column(rows, |row| row.1.status.as_str()) as _,
+        &column(rows, |row| row.1.card.brand.as_str()) as _,
+        &column(rows, |row| row.1.card.last4.as_str()) as _,
+        &column(rows, |row| row.1.card.exp_month),
+        &column(rows, |row| row.1.card.exp_year),
+        &column(rows, |row| row.1.customer.as_deref()) as _,
+        &column(rows, |row| row.1.description.as_deref()) as _,
+        &column(rows, |row| row.1.statement_descriptor.as_deref()) as _,
+        &column(rows, |row| row.1.receipt_email.as_deref()) as _,
+        &column(&failures, |failure| Some(failure.as_ref()?.code.as_str())) as _,
+        &column(&failures, |failure| failure
+            .as_ref()?
+            .decline_code
+            .as_deref()) as _,
+        &column(&failures, |failure| Some(
+            failure.as_ref()?.message.as_str()
+        )) as _,
+        &column(rows, |row| Some(row.1.order?.0)) as _,
+        &column(&intents, |of| Some(of.as_ref()?.intent.0)) as _,
+        &column(&intents, |of| Some(of.as_ref()?.method.0)) as _,
+        &column(rows, billing) as _,
+        &column(&intents, |of| Some(of.as_ref()?.fingerprint.as_str())) as _,
+        &column(&intents, |of| Some(of.as_ref()?.has_cvc)) as _,
+        &column(&intents, |of| Some(of.as_ref()?.is_authenticated)) as _,
+        &column(&intents, |of| of
+            .as_ref()?
+            .statement_descriptor_suffix
+            .as_deref()) as _,
+        &column(rows, |row| Json(&row.1.metadata)) as _,
+        &column(rows, |row| row.1.version),
     )
-    .fetch_all(tx)
+    .execute(tx)
     .await?;
-    all_written(&written, rows.len())
+    all_written(written.rows_affected(), rows.len())
+}
+
+/// Writes what may change of charges, each if its row still has the version that was read. Fails if
+/// one has another: its lock was forgotten. Locks them.
+pub async fn update_all(
+    tx: &mut PgConnection,
+    rows: &[(AccountId, &Charge, i64)],
+) -> Result<(), sqlx::Error> {
+    let failures: Vec<_> = rows.iter().map(|row| row.1.failure.clone()).collect();
+    let suffix = |row: &(AccountId, &Charge, i64)| {
+        let of = row.1.by_intent.as_ref()?;
+        of.statement_descriptor_suffix.clone()
+    };
+    let written = sqlx::query!(
+        "
+        UPDATE charges
+           SET amount_captured = changed.amount_captured, amount_refunded = changed.amount_refunded,
+               captured = changed.captured, released = changed.released, status = changed.status,
+               failure_code = changed.failure_code, decline_code = changed.decline_code,
+               failure_message = changed.failure_message, description = changed.description,
+               receipt_email = changed.receipt_email,
+               statement_descriptor_suffix = changed.statement_descriptor_suffix,
+               processor = changed.processor, metadata = changed.metadata, version = changed.version
+          FROM UNNEST($1::uuid[], $2::uuid[], $3::int8[], $4::int8[], $5::int8[], $6::bool[],
+                      $7::bool[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[],
+                      $13::text[], $14::text[], $15::text[], $16::jsonb[], $17::int8[])
+               AS changed (account_id, id, based_on, amount_captured, amount_refunded, captured,
+                           released, status, failure_code, decline_code, failure_message,
+                           description, receipt_email, statement_descriptor_suffix, processor,
+                           metadata, version)
+         WHERE charges.account_id = changed.account_id AND charges.id = changed.id
+           AND charges.version = changed.based_on
+        ",
+        &column(rows, |row| row.0.0),
+        &column(rows, |row| row.1.id.0),
+        &column(rows, |row| row.2),
+        &column(rows, |row| row.1.amount_captured),
+        &column(rows, |row| row.1.amount_refunded),
+        &column(rows, |row| row.1.captured),
+        &column(rows, |row| row.1.released),
+        &column(rows, |row| row.1.status.as_str()) as _,
+        &column(&failures, |failure| Some(failure.as_ref()?.code.as_str())) as _,
+        &column(&failures, |failure| failure
+            .as_ref()?
+            .decline_code
+            .as_deref()) as _,
+        &column(&failures, |failure| Some(
+            failure.as_ref()?.message.as_str()
+        )) as _,
+        &column(rows, |row| row.1.description.as_deref()) as _,
+        &column(rows, |row| row.1.receipt_email.as_deref()) as _,
+        &column(rows, suffix) as _,
+        &column(rows, |row| row.1.processor.as_deref()) as _,
+        &column(rows, |row| Json(&row.1.metadata)) as _,
+        &column(rows, |row| row.1.version),
+    )
+    .execute(tx)
+    .await?;
+    all_written(written.rows_affected(), rows.len())
+}
+
+/// Forgets pending charges that the processor was never asked for. Fails if one isn't pending.
+/// Locks them.
+pub async fn delete_all(
+    tx: &mut PgConnection,
+    rows: &[(AccountId, ChargeId)],
+) -> Result<(), sqlx::Error> {
+    let deleted = sqlx::query!(
+        "
+        DELETE FROM charges
+         USING UNNEST($1::uuid[], $2::uuid[]) AS gone (account_id, id)
+         WHERE charges.account_id = gone.account_id AND charges.id = gone.id
+           AND charges.status = 'pending'
+        ",
+        &column(rows, |row| row.0.0),
+        &column(rows, |row| row.1.0),
+    )
+    .execute(tx)
+    .await?;
+    all_written(deleted.rows_affected(), rows.len())
 }
 
 /// Whether a processor across a network is being asked about this method. Takes no lock: call it
@@ -292,40 +309,6 @@ pub async fn is_pending_with(
     )
     .fetch_one(tx)
     .await
-}
-
-/// Writes the answer of `processor` about a pending charge; `capture` is whether it was asked to
-/// take the money at once. Fails if the charge is not pending. Locks the charge.
-pub async fn complete(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: ChargeId,
-    authorization: Authorization,
-    capture: bool,
-    processor: &str,
-) -> Result<Charge, sqlx::Error> {
-    let status = ChargeStatus::of(Some(authorization));
-    let decline = authorization.decline();
-    charge_rows!(
-        "
-        UPDATE charges
-           SET status = $3, captured = $4, amount_captured = CASE WHEN $4 THEN amount ELSE 0 END,
-               failure_code = $5, decline_code = $6, failure_message = $7, processor = $8
-         WHERE account_id = $1 AND id = $2 AND status = 'pending'
-        RETURNING",
-        "",
-        account_id.0,
-        id.0,
-        status.as_str(),
-        capture && decline.is_none(),
-        decline.map(|decline| decline.code.as_str()),
-        decline.and_then(|decline| decline.decline_code),
-        decline.map(|decline| decline.message),
-        processor,
-    )
-    .fetch_one(tx)
-    .await?
-    .try_into()
 }
 
 /// Forgets a pending charge that the processor was never asked for, and returns the method of an
@@ -356,102 +339,45 @@ reads_by_id! {
     find_all;
 }
 
-/// What a charge is tied to, besides what a client sees of it.
-#[derive(Debug)]
-pub struct ChargeLinks {
-    /// What is unfinished about it.
-    pub open: OpenWork,
-    /// Its money was moved by a processor across a network, and not by the simulation.
-    pub is_across_a_network: bool,
-}
+locks_by_id!(charge_rows, "charges", ChargeId => Charge);
 
-/// What this charge is linked to. Takes no lock. Call it under the charge's lock, in a statement of
-/// its own: the one that waited for the lock has an old snapshot.
-pub async fn links(
+/// What is unfinished about each of these charges. Takes no lock. Call it under their locks, in a
+/// statement of its own: the one that waited for the locks has an old snapshot.
+pub async fn open_work(
     tx: &mut PgConnection,
-    account_id: AccountId,
-    id: ChargeId,
-) -> Result<ChargeLinks, sqlx::Error> {
-    let row = sqlx::query!(
+    ids: &[(AccountId, ChargeId)],
+) -> Result<HashMap<(AccountId, ChargeId), OpenWork>, sqlx::Error> {
+    let rows = sqlx::query!(
         r#"
-        SELECT processor IS NOT NULL AS "is_across_a_network!",
-               EXISTS (SELECT FROM operations
-                        WHERE account_id = $1 AND charge_id = $2 AND completed_at IS NULL)
-                   AS "has_open_operation!",
-               EXISTS (SELECT FROM checkouts
-                        WHERE account_id = $1 AND order_id = charges.order_id
-                          AND checkouts.status = 'in_progress') AS "has_open_checkout!"
+        SELECT charges.account_id, charges.id,
+               -- Counted, so that each is looked up: EXISTS may read the whole tables first.
+               (SELECT count(*)
+                  FROM operations
+                 WHERE operations.account_id = charges.account_id
+                   AND operations.charge_id = charges.id
+                   AND completed_at IS NULL) > 0 AS "operation!",
+               (SELECT count(*)
+                  FROM checkouts
+                 WHERE checkouts.account_id = charges.account_id
+                   AND checkouts.order_id = charges.order_id
+                   AND checkouts.status = 'in_progress') > 0 AS "checkout!"
           FROM charges
-         WHERE account_id = $1 AND id = $2
+          JOIN UNNEST($1::uuid[], $2::uuid[]) AS wanted (account_id, id)
+            ON charges.account_id = wanted.account_id AND charges.id = wanted.id
         "#,
-        account_id.0,
-        id.0,
+        &column(ids, |row| row.0.0),
+        &column(ids, |row| row.1.0),
     )
-    .fetch_one(tx)
+    .fetch_all(tx)
     .await?;
-    Ok(ChargeLinks {
-        open: OpenWork {
-            operation: row.has_open_operation,
-            checkout: row.has_open_checkout,
-        },
-        is_across_a_network: row.is_across_a_network,
-    })
-}
-
-/// Takes `amount` of what was promised, under another `suffix` if one is given. Locks the charge.
-///
-/// `a_released_charge_is_never_captured` and `a_capture_never_exceeds_the_charge` refuse what a
-/// caller let through; `None` if it was captured before.
-pub async fn capture(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: ChargeId,
-    amount: i64,
-    suffix: Option<&str>,
-) -> Result<Option<Charge>, sqlx::Error> {
-    charge_rows!(
-        "
-        UPDATE charges
-           SET captured = true, amount_captured = $3,
-               statement_descriptor_suffix = coalesce($4, statement_descriptor_suffix)
-         WHERE account_id = $1 AND id = $2 AND NOT captured
-        RETURNING",
-        "",
-        account_id.0,
-        id.0,
-        amount,
-        suffix,
-    )
-    .fetch_optional(tx)
-    .await?
-    .map(Charge::try_from)
-    .transpose()
-}
-
-/// Writes what a client may change of a charge, as it is in `charge`. The caller holds its lock, so
-/// that no change in between is lost.
-pub async fn update(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: ChargeId,
-    charge: &Charge,
-) -> Result<Charge, sqlx::Error> {
-    charge_rows!(
-        "
-        UPDATE charges
-           SET description = $3, receipt_email = $4, metadata = $5
-         WHERE account_id = $1 AND id = $2
-        RETURNING",
-        "",
-        account_id.0,
-        id.0,
-        charge.description,
-        charge.receipt_email,
-        Json(&charge.metadata) as _,
-    )
-    .fetch_one(tx)
-    .await?
-    .try_into()
+    let rows = rows.into_iter().map(|row| {
+        let open = OpenWork {
+            operation: row.operation,
+            checkout: row.checkout,
+        };
+        ((AccountId(row.account_id), ChargeId(row.id)), open)
+    });
+    Ok(rows.collect())
 }
 
 /// What a list of charges is narrowed down to.

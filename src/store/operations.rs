@@ -21,7 +21,7 @@ use crate::domain::{
 };
 
 /// What is unfinished about an object: no other request may decide about it meanwhile.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct OpenWork {
     /// A processor across a network has not answered about it.
     pub operation: bool,

@@ -1,5 +1,7 @@
 //! The table `orders`.
 
+use std::collections::HashMap;
+
 use charge_once_pages::{Listed, Page};
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, types::Json};
@@ -10,16 +12,17 @@ use super::{
     items::{self, StoredItem},
     money::money,
     operations::OpenWork,
-    reads::{page_rows, reads_by_id},
+    reads::{locks_by_id, page_rows, reads_by_id},
     unknown::unknown,
 };
 use crate::domain::{
     ids::{AccountId, ChargeId, OrderId},
     metadata::Metadata,
-    order::{NewOrder, Order, OrderStatus},
+    order::{Order, OrderStatus},
 };
 
 struct OrderRow {
+    account_id: Uuid,
     id: Uuid,
     amount: i64,
     charge_id: Option<Uuid>,
@@ -30,6 +33,8 @@ struct OrderRow {
     items: Json<Vec<StoredItem>>,
     metadata: Json<Metadata>,
     status: String,
+    content_hash: Vec<u8>,
+    version: i64,
 }
 
 impl TryFrom<OrderRow> for Order {
@@ -45,6 +50,8 @@ impl TryFrom<OrderRow> for Order {
             items: items::read(row.items.0),
             metadata: row.metadata.0,
             status: OrderStatus::parse(&row.status).ok_or_else(|| unknown("status"))?,
+            content_hash: row.content_hash,
+            version: row.version,
             created_at: row.created_at,
         })
     }
@@ -57,9 +64,9 @@ macro_rules! order_rows {
             OrderRow,
             $before
                 + r#"
-                  id, amount, charge_id, client_order_id, created_at, currency, customer,
+                  account_id, id, amount, charge_id, client_order_id, created_at, currency, customer,
                   items AS "items: Json<Vec<StoredItem>>", metadata AS "metadata: Json<Metadata>",
-                  status
+                  status, content_hash, version
                   "#
                 + $after $(+ $more)*,
             $($argument),+
@@ -67,217 +74,143 @@ macro_rules! order_rows {
     };
 }
 
-/// An order that is to be opened.
-#[derive(Debug)]
-pub struct NewOrderRow<'a> {
-    /// Whose it is.
-    pub account: AccountId,
-    /// Its id.
-    pub id: OrderId,
-    /// What was asked for.
-    pub new: &'a NewOrder,
-    /// What tells its content from another's.
-    pub content_hash: &'a [u8],
-}
-
-/// Writes an open order without a `client_order_id`, as [`insert_all`] does, and returns it.
-pub async fn insert(
-    tx: &mut PgConnection,
-    account: AccountId,
-    id: OrderId,
-    new: &NewOrder,
-    content_hash: &[u8],
-) -> Result<Order, sqlx::Error> {
-    let row = NewOrderRow {
-        account,
-        id,
-        new,
-        content_hash,
-    };
-    let created_at = all_written(&insert_all(tx, &[row]).await?, 1)?;
-    Ok(Order::opened(id, new, created_at))
-}
-
-/// Writes open orders, and returns when: the transaction's time, for each that was written. The
-/// others have a `client_order_id` that is taken. Locks nothing that exists. Waits while another
-/// transaction is writing an order with the same `client_order_id`.
+/// Writes new orders, all of them or none. Fails if a `client_order_id` is taken. Locks nothing
+/// that exists. Waits while another transaction is writing an order with the same
+/// `client_order_id`.
 pub async fn insert_all(
     tx: &mut PgConnection,
-    rows: &[NewOrderRow<'_>],
-) -> Result<Vec<DateTime<Utc>>, sqlx::Error> {
-    sqlx::query_scalar!(
+    rows: &[(AccountId, &Order)],
+) -> Result<(), sqlx::Error> {
+    let written = sqlx::query!(
         "
         INSERT INTO orders
                (account_id, id, amount, currency, customer, client_order_id, content_hash, items,
-                metadata, status)
+                metadata, status, version)
         SELECT account_id, id, amount, currency, customer, client_order_id, content_hash, items,
-               metadata, 'open'
+               metadata, 'open', version
           FROM UNNEST($1::uuid[], $2::uuid[], $3::int8[], $4::text[], $5::text[], $6::text[],
-                      $7::bytea[], $8::jsonb[], $9::jsonb[])
+                      $7::bytea[], $8::jsonb[], $9::jsonb[], $10::int8[])
                AS new (account_id, id, amount, currency, customer, client_order_id, content_hash,
-                       items, metadata)
+                       items, metadata, version)
         ON CONFLICT ON CONSTRAINT a_client_order_id_names_one_order DO NOTHING
-        RETURNING created_at
         ",
-        &column(rows, |row| row.account.0),
-        &column(rows, |row| row.id.0),
-        &column(rows, |row| row.new.amount.minor_units),
-        &column(rows, |row| row.new.amount.currency.to_string()),
-        &column(rows, |row| row.new.customer.as_deref()) as _,
-        &column(rows, |row| row.new.client_order_id.as_deref()) as _,
-        &column(rows, |row| row.content_hash) as _,
-        &column(rows, |row| Json(items::stored(&row.new.items))) as _,
-        &column(rows, |row| Json(&row.new.metadata)) as _,
+        &column(rows, |row| row.0.0),
+        &column(rows, |row| row.1.id.0),
+        &column(rows, |row| row.1.amount.minor_units),
+        &column(rows, |row| row.1.amount.currency.to_string()),
+        &column(rows, |row| row.1.customer.as_deref()) as _,
+        &column(rows, |row| row.1.client_order_id.as_deref()) as _,
+        &column(rows, |row| row.1.content_hash.as_slice()) as _,
+        &column(rows, |row| Json(items::stored(&row.1.items))) as _,
+        &column(rows, |row| Json(&row.1.metadata)) as _,
+        &column(rows, |row| row.1.version),
     )
-    .fetch_all(tx)
-    .await
+    .execute(tx)
+    .await?;
+    all_written(written.rows_affected(), rows.len())
 }
 
-/// Whether the account's order with this `client_order_id` was created with this content, and its
-/// id. Takes no lock: neither ever changes.
-pub async fn find_by_client_order_id(
-    connection: &mut PgConnection,
-    account_id: AccountId,
-    client_order_id: &str,
-    content_hash: &[u8],
-) -> Result<Option<(OrderId, bool)>, sqlx::Error> {
-    let found = sqlx::query!(
-        r#"
-        SELECT id, content_hash = $3 AS "same_content!"
-          FROM orders
-         WHERE account_id = $1 AND client_order_id = $2
-        "#,
-        account_id.0,
-        client_order_id,
-        content_hash,
+/// Writes what may change of orders, each if its row still has the version that was read. Fails if
+/// one has another: its lock was forgotten. Locks them.
+///
+/// `a_canceled_order_stays_canceled` and `only_a_paid_order_has_a_charge` refuse what a caller let
+/// through.
+pub async fn update_all(
+    tx: &mut PgConnection,
+    rows: &[(AccountId, &Order, i64)],
+) -> Result<(), sqlx::Error> {
+    let written = sqlx::query!(
+        "
+        UPDATE orders
+           SET status = changed.status, charge_id = changed.charge_id, metadata = changed.metadata,
+               version = changed.version,
+               canceled_at = CASE WHEN changed.status = 'canceled' THEN now() ELSE canceled_at END
+          FROM UNNEST($1::uuid[], $2::uuid[], $3::int8[], $4::text[], $5::uuid[], $6::jsonb[],
+                      $7::int8[])
+               AS changed (account_id, id, based_on, status, charge_id, metadata, version)
+         WHERE orders.account_id = changed.account_id AND orders.id = changed.id
+           AND orders.version = changed.based_on
+        ",
+        &column(rows, |row| row.0.0),
+        &column(rows, |row| row.1.id.0),
+        &column(rows, |row| row.2),
+        &column(rows, |row| row.1.status.as_str()) as _,
+        &column(rows, |row| Some(row.1.charge?.0)) as _,
+        &column(rows, |row| Json(&row.1.metadata)) as _,
+        &column(rows, |row| row.1.version),
     )
-    .fetch_optional(connection)
+    .execute(tx)
     .await?;
-    Ok(found.map(|found| (OrderId(found.id), found.same_content)))
+    all_written(written.rows_affected(), rows.len())
+}
+
+/// The orders with these accounts and `client_order_id`s. Takes no lock: a name never changes. The
+/// constraint decides about one that is not taken yet.
+pub async fn named(
+    tx: &mut PgConnection,
+    names: &[(AccountId, String)],
+) -> Result<Vec<(AccountId, Order)>, sqlx::Error> {
+    let rows = order_rows!(
+        "SELECT",
+        "
+          FROM orders
+          JOIN UNNEST($1::uuid[], $2::text[]) AS wanted (account_id, client_order_id)
+         USING (account_id, client_order_id)",
+        &column(names, |row| row.0.0),
+        &column(names, |row| row.1.as_str()) as _,
+    )
+    .fetch_all(tx)
+    .await?;
+    let rows = rows.into_iter().map(|row| {
+        let account = AccountId(row.account_id);
+        Ok((account, Order::try_from(row)?))
+    });
+    rows.collect()
 }
 
 reads_by_id! {
     order_rows, "orders", OrderId => Order;
-    lock;
+    find;
 }
 
-/// What is unfinished about this order: a payment, or the checkout that made it. Takes no lock.
-/// Call it under the order's lock, in a statement of its own: the one that waited for the lock has
-/// an old snapshot.
+locks_by_id!(order_rows, "orders", OrderId => Order);
+
+/// What is unfinished about each of these orders: a payment, or the checkout that made it. Takes no
+/// lock. Call it under their locks, in a statement of its own: the one that waited for the locks
+/// has an old snapshot.
 pub async fn open_work(
     tx: &mut PgConnection,
-    account_id: AccountId,
-    id: OrderId,
-) -> Result<OpenWork, sqlx::Error> {
-    sqlx::query_as!(
-        OpenWork,
+    ids: &[(AccountId, OrderId)],
+) -> Result<HashMap<(AccountId, OrderId), OpenWork>, sqlx::Error> {
+    let rows = sqlx::query!(
         r#"
-        SELECT EXISTS (SELECT FROM operations
-                        WHERE account_id = $1 AND order_id = $2 AND completed_at IS NULL)
-                   AS "operation!",
-               EXISTS (SELECT FROM checkouts
-                        WHERE account_id = $1 AND order_id = $2 AND status = 'in_progress')
-                   AS "checkout!"
+        SELECT wanted.account_id AS "account_id!", wanted.id AS "id!",
+               -- Counted, so that each is looked up: EXISTS may read the whole tables first.
+               (SELECT count(*)
+                  FROM operations
+                 WHERE operations.account_id = wanted.account_id
+                   AND operations.order_id = wanted.id
+                   AND completed_at IS NULL) > 0 AS "operation!",
+               (SELECT count(*)
+                  FROM checkouts
+                 WHERE checkouts.account_id = wanted.account_id
+                   AND checkouts.order_id = wanted.id
+                   AND checkouts.status = 'in_progress') > 0 AS "checkout!"
+          FROM UNNEST($1::uuid[], $2::uuid[]) AS wanted (account_id, id)
         "#,
-        account_id.0,
-        id.0,
+        &column(ids, |row| row.0.0),
+        &column(ids, |row| row.1.0),
     )
-    .fetch_one(tx)
-    .await
-}
-
-/// Makes an order paid by `charge`. Locks the order.
-///
-/// `a_canceled_order_stays_canceled` refuses what a caller let through.
-pub async fn pay(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: OrderId,
-    charge: ChargeId,
-) -> Result<Order, sqlx::Error> {
-    order_rows!(
-        "
-        UPDATE orders
-           SET status = 'paid', charge_id = $3
-         WHERE account_id = $1 AND id = $2
-        RETURNING",
-        "",
-        account_id.0,
-        id.0,
-        charge.0,
-    )
-    .fetch_one(tx)
-    .await?
-    .try_into()
-}
-
-/// Closes an order. Locks it.
-///
-/// `only_a_paid_order_has_a_charge` refuses what a caller let through.
-pub async fn cancel(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: OrderId,
-) -> Result<Order, sqlx::Error> {
-    order_rows!(
-        "
-        UPDATE orders
-           SET status = 'canceled', canceled_at = now()
-         WHERE account_id = $1 AND id = $2
-        RETURNING",
-        "",
-        account_id.0,
-        id.0,
-    )
-    .fetch_one(tx)
-    .await?
-    .try_into()
-}
-
-/// Makes the order that `charge` paid refunded; `None` if it paid none. Locks the order.
-pub async fn refund(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    charge: ChargeId,
-) -> Result<Option<Order>, sqlx::Error> {
-    order_rows!(
-        "
-        UPDATE orders
-           SET status = 'refunded'
-         WHERE account_id = $1 AND charge_id = $2
-        RETURNING",
-        "",
-        account_id.0,
-        charge.0,
-    )
-    .fetch_optional(tx)
-    .await?
-    .map(Order::try_from)
-    .transpose()
-}
-
-/// Writes what a client may change of an order, as it is in `order`. The caller holds its lock, so
-/// that no change in between is lost.
-pub async fn update(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: OrderId,
-    order: &Order,
-) -> Result<Order, sqlx::Error> {
-    order_rows!(
-        "
-        UPDATE orders
-           SET metadata = $3
-         WHERE account_id = $1 AND id = $2
-        RETURNING",
-        "",
-        account_id.0,
-        id.0,
-        Json(&order.metadata) as _,
-    )
-    .fetch_one(tx)
-    .await?
-    .try_into()
+    .fetch_all(tx)
+    .await?;
+    let rows = rows.into_iter().map(|row| {
+        let open = OpenWork {
+            operation: row.operation,
+            checkout: row.checkout,
+        };
+        ((AccountId(row.account_id), OrderId(row.id)), open)
+    });
+    Ok(rows.collect())
 }
 
 /// What a list of orders is narrowed down to.

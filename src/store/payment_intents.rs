@@ -11,7 +11,7 @@ use super::{
     columns::{all_written, column},
     money::money,
     people::StoredShipping,
-    reads::{page_rows, reads_by_id},
+    reads::{locks_by_id, page_rows, reads_by_id},
     unknown::{named, named_if_any},
 };
 use crate::domain::{
@@ -24,6 +24,7 @@ use crate::domain::{
 };
 
 struct PaymentIntentRow {
+    account_id: Uuid,
     id: Uuid,
     amount: i64,
     amount_capturable: i64,
@@ -53,6 +54,7 @@ struct PaymentIntentRow {
     statement_descriptor_suffix: Option<String>,
     status: String,
     status_before: Option<String>,
+    version: i64,
 }
 
 impl TryFrom<PaymentIntentRow> for PaymentIntent {
@@ -115,6 +117,7 @@ impl TryFrom<PaymentIntentRow> for PaymentIntent {
                 row.cancellation_reason.as_deref(),
                 CancellationReason::parse,
             )?,
+            version: row.version,
             created_at: row.created_at,
         })
     }
@@ -127,7 +130,8 @@ macro_rules! intent_rows {
             PaymentIntentRow,
             $before
                 + r#"
-                  id, amount, amount_capturable, amount_received, automatic_payment_methods,
+                  account_id, id, amount, amount_capturable, amount_received,
+                  automatic_payment_methods,
                   cancellation_reason, canceled_at, capture_method, charge_id, client_secret,
                   confirmation_method, created_at, currency, customer_id, description,
                   holder_page_url, is_authenticated,
@@ -135,7 +139,7 @@ macro_rules! intent_rows {
                   metadata AS "metadata: Json<Metadata>", payment_method_id, receipt_email,
                   request_three_d_secure, return_url, setup_future_usage,
                   shipping AS "shipping: Json<StoredShipping>", statement_descriptor_suffix, status,
-                  status_before
+                  status_before, version
                   "#
                 + $after $(+ $more)*,
             $($argument),+
@@ -143,31 +147,17 @@ macro_rules! intent_rows {
     };
 }
 
-/// Writes a new intent, as [`insert_all`] does, and returns it.
-pub async fn insert(
-    tx: &mut PgConnection,
-    account: AccountId,
-    intent: PaymentIntent,
-) -> Result<PaymentIntent, sqlx::Error> {
-    let created_at = insert_all(tx, &[(account, &intent)]).await?;
-    Ok(PaymentIntent {
-        created_at,
-        ..intent
-    })
-}
-
-/// Writes new intents, all of them or none, and returns when: the transaction's time. Nothing was
-/// asked for them yet; [`update`] writes what follows. Locks nothing that exists but their
-/// customers and methods, against deletion.
+/// Writes new intents, all of them or none. Nothing was asked for them yet; [`update`] writes what
+/// follows. Locks nothing that exists but their customers and methods, against deletion.
 pub async fn insert_all(
     tx: &mut PgConnection,
     rows: &[(AccountId, &PaymentIntent)],
-) -> Result<DateTime<Utc>, sqlx::Error> {
+) -> Result<(), sqlx::Error> {
     let shipping = |intent: &PaymentIntent| {
         let shipping = intent.terms.shipping.clone();
         shipping.map(|shipping| Json(StoredShipping::from(shipping)))
     };
-    let written = sqlx::query_scalar!(
+    let written = sqlx::query!(
         "
         INSERT INTO payment_intents
                (account_id, id, amount, automatic_payment_methods, capture_method, client_secret,
@@ -185,7 +175,6 @@ pub async fn insert_all(
                           client_secret, confirmation_method, currency, customer_id, description,
                           metadata, payment_method_id, receipt_email, request_three_d_secure,
                           setup_future_usage, shipping, statement_descriptor_suffix, status)
-        RETURNING created_at
         ",
         &column(rows, |(account, _)| account.0),
         &column(rows, |(_, intent)| intent.id.0),
@@ -226,9 +215,9 @@ pub async fn insert_all(
             .as_deref()) as _,
         &column(rows, |(_, intent)| intent.status.as_str()) as _,
     )
-    .fetch_all(tx)
+    .execute(tx)
     .await?;
-    all_written(&written, rows.len())
+    all_written(written.rows_affected(), rows.len())
 }
 
 reads_by_id! {
@@ -237,6 +226,8 @@ reads_by_id! {
     lock;
     find_all;
 }
+
+locks_by_id!(intent_rows, "payment_intents", PaymentIntentId => PaymentIntent);
 
 /// Writes what changes of an intent, as it is in `intent`. The caller holds its lock, so that no
 /// change in between is lost. When it was canceled is the transaction's time. Its charge, its
@@ -268,7 +259,8 @@ pub async fn update(
                automatic_payment_methods = $27,
                before_operation = CASE WHEN $25 = 'processing'
                                          OR $25 = 'requires_capture' AND status = $25
-                                       THEN before_operation END
+                                       THEN before_operation END,
+               version = version + 1
          WHERE account_id = $1 AND id = $2
         RETURNING",
         "",
@@ -363,7 +355,7 @@ pub async fn restore(
                          kept.return_url, kept.setup_future_usage, kept.shipping,
                          kept.statement_descriptor_suffix, kept.status
                     FROM json_populate_record(payment_intents, before_operation) AS kept),
-               status_before = NULL, before_operation = NULL
+               status_before = NULL, before_operation = NULL, version = version + 1
          WHERE account_id = $1 AND id = $2 AND before_operation IS NOT NULL
         RETURNING",
         "",

@@ -3,9 +3,9 @@
 //! `sqlx::query_as!` wants literals and not constants, so these are macros. `$rows` is the macro of
 //! the table's file that puts its columns between two parts of a statement.
 
-/// Makes `find` and `lock` of a table, and `find_all` where it is named.
+/// Makes `find` of a table, and `lock` and `find_all` where they are named.
 macro_rules! reads_by_id {
-    ($rows:ident, $table:tt, $id:ident => $object:ident; $(#[$about:meta])* lock;) => {
+    ($rows:ident, $table:tt, $id:ident => $object:ident; find;) => {
         #[doc = concat!("One row of `", $table, "` that is the account's. Takes no lock.")]
         pub async fn find(
             connection: &mut PgConnection,
@@ -23,6 +23,9 @@ macro_rules! reads_by_id {
             .map($object::try_from)
             .transpose()
         }
+    };
+    ($rows:ident, $table:tt, $id:ident => $object:ident; $(#[$about:meta])* lock;) => {
+        reads_by_id!($rows, $table, $id => $object; find;);
 
         /// Reads and locks it, so that no other transaction changes it until this one ends. Others
         /// may go on naming it.
@@ -75,6 +78,39 @@ macro_rules! reads_by_id {
     };
 }
 
+/// Makes `lock_all` of a table: the rows that verbs read, of whatever accounts, in one statement.
+macro_rules! locks_by_id {
+    ($rows:ident, $table:tt, $id:ident => $object:ident) => {
+        #[doc = concat!("Reads and locks rows of `", $table, "`, in the order of their accounts and ids.")]
+        /// One that is not there is no error. No other transaction changes them until this one
+        /// ends.
+        pub async fn lock_all(
+            tx: &mut PgConnection,
+            ids: &[(AccountId, $id)],
+        ) -> Result<Vec<(AccountId, $object)>, sqlx::Error> {
+            let rows = $rows!(
+                "SELECT",
+                "FROM "
+                    + $table
+                    + " JOIN UNNEST($1::uuid[], $2::uuid[]) AS wanted (account_id, id)
+                       USING (account_id, id)
+                     ORDER BY account_id, id
+                       FOR NO KEY UPDATE OF "
+                    + $table,
+                &column(ids, |row| row.0.0),
+                &column(ids, |row| row.1.0),
+            )
+            .fetch_all(tx)
+            .await?;
+            let rows = rows.into_iter().map(|row| {
+                let account = AccountId(row.account_id);
+                Ok((account, $object::try_from(row)?))
+            });
+            rows.collect()
+        }
+    };
+}
+
 /// The rows of one page of an account's list, and of one more if there are more. `$filter` is SQL
 /// that narrows the list down; its values are `$7` and so on.
 ///
@@ -120,4 +156,4 @@ macro_rules! page_rows {
     }};
 }
 
-pub(super) use {page_rows, reads_by_id};
+pub(super) use {locks_by_id, page_rows, reads_by_id};

@@ -8,17 +8,19 @@ use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
 use super::{
+    columns::{all_written, column},
     money::money,
-    reads::{page_rows, reads_by_id},
+    reads::{locks_by_id, page_rows, reads_by_id},
     unknown::unknown,
 };
 use crate::domain::{
     ids::{AccountId, ChargeId, PaymentIntentId, RefundId},
     metadata::Metadata,
-    refund::{NewRefund, Refund, RefundReason, RefundStatus},
+    refund::{Refund, RefundReason, RefundStatus},
 };
 
 struct RefundRow {
+    account_id: Uuid,
     id: Uuid,
     amount: i64,
     charge_id: Uuid,
@@ -28,6 +30,7 @@ struct RefundRow {
     payment_intent_id: Option<Uuid>,
     reason: Option<String>,
     status: String,
+    version: i64,
 }
 
 impl TryFrom<RefundRow> for Refund {
@@ -43,6 +46,7 @@ impl TryFrom<RefundRow> for Refund {
             reason: row.reason.map(reason).transpose()?,
             status: RefundStatus::parse(&row.status).ok_or_else(|| unknown("status"))?,
             metadata: row.metadata.0,
+            version: row.version,
             created_at: row.created_at,
         })
     }
@@ -57,13 +61,13 @@ macro_rules! refund_rows {
             RefundRow,
             $before
                 + r#"
-                  id, amount, charge_id, created_at, currency,
+                  account_id, id, amount, charge_id, created_at, currency,
                   metadata AS "metadata: Json<Metadata>",
                   (SELECT charges.payment_intent_id
                      FROM charges
                     WHERE charges.account_id = refunds.account_id
                       AND charges.id = refunds.charge_id) AS payment_intent_id,
-                  reason, status
+                  reason, status, version
                   "#
                 + $after $(+ $more)*,
             $($argument),+
@@ -71,153 +75,91 @@ macro_rules! refund_rows {
     };
 }
 
-/// Writes a refund, pending or succeeded, and counts it on its charge, in one statement, so that
-/// neither can be without the other. Locks the charge.
-///
-/// `refunds_never_exceed_what_was_captured` and `an_authorization_is_released_whole` refuse what a
-/// caller let through.
-pub async fn insert(
+/// Writes new refunds, all of them or none. Each counts on its charge, whose row the caller
+/// updates.
+pub async fn insert_all(
     tx: &mut PgConnection,
-    account_id: AccountId,
-    id: RefundId,
-    new: &NewRefund,
-    status: RefundStatus,
-) -> Result<Refund, sqlx::Error> {
-    refund_rows!(
+    rows: &[(AccountId, &Refund)],
+) -> Result<(), sqlx::Error> {
+    let written = sqlx::query!(
         "
-        WITH charge AS (
-            UPDATE charges
-               SET amount_refunded = amount_refunded + $4, released = NOT captured
-             WHERE account_id = $1 AND id = $3
-            RETURNING id, currency
-        )
         INSERT INTO refunds
-               (account_id, id, charge_id, amount, currency, reason, status, metadata)
-        SELECT $1, $2, charge.id, $4, charge.currency, $5, $7, $6
-          FROM charge
-        RETURNING",
-        "",
-        account_id.0,
-        id.0,
-        new.charge.0,
-        new.amount,
-        new.reason.map(RefundReason::as_str),
-        Json(&new.metadata) as _,
-        status.as_str(),
+               (account_id, id, charge_id, amount, currency, reason, status, metadata, version)
+        SELECT account_id, id, charge_id, amount, currency, reason, status, metadata, version
+          FROM UNNEST($1::uuid[], $2::uuid[], $3::uuid[], $4::int8[], $5::text[], $6::text[],
+                      $7::text[], $8::jsonb[], $9::int8[])
+               AS new (account_id, id, charge_id, amount, currency, reason, status, metadata,
+                       version)
+        ",
+        &column(rows, |row| row.0.0),
+        &column(rows, |row| row.1.id.0),
+        &column(rows, |row| row.1.charge.0),
+        &column(rows, |row| row.1.amount.minor_units),
+        &column(rows, |row| row.1.amount.currency.to_string()),
+        &column(rows, |row| row.1.reason.map(RefundReason::as_str)) as _,
+        &column(rows, |row| row.1.status.as_str()) as _,
+        &column(rows, |row| Json(&row.1.metadata)) as _,
+        &column(rows, |row| row.1.version),
     )
-    .fetch_one(tx)
-    .await?
-    .try_into()
+    .execute(tx)
+    .await?;
+    all_written(written.rows_affected(), rows.len())
 }
 
-/// Makes a pending refund succeeded; fails if it isn't pending. Locks it.
-pub async fn succeed(
+/// Writes what may change of refunds, each if its row still has the version that was read. Fails if
+/// one has another: its lock was forgotten. Locks them.
+pub async fn update_all(
     tx: &mut PgConnection,
-    account_id: AccountId,
-    id: RefundId,
-) -> Result<Refund, sqlx::Error> {
-    refund_rows!(
+    rows: &[(AccountId, &Refund, i64)],
+) -> Result<(), sqlx::Error> {
+    let written = sqlx::query!(
         "
         UPDATE refunds
-           SET status = 'succeeded'
-         WHERE account_id = $1 AND id = $2 AND status = 'pending'
-        RETURNING",
-        "",
-        account_id.0,
-        id.0,
-    )
-    .fetch_one(tx)
-    .await?
-    .try_into()
-}
-
-/// Makes a pending refund failed and no longer counts it; fails if it isn't pending. Locks it and
-/// its charge.
-pub async fn fail(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: RefundId,
-) -> Result<Refund, sqlx::Error> {
-    refund_rows!(
-        "
-        WITH failed AS (
-            UPDATE refunds
-               SET status = 'failed'
-             WHERE account_id = $1 AND id = $2 AND status = 'pending'
-            RETURNING account_id, id, amount, charge_id, created_at, currency, metadata, reason,
-                      status
-        ), charge AS (
-            UPDATE charges
-               SET amount_refunded = amount_refunded - failed.amount, released = false
-              FROM failed
-             WHERE charges.account_id = $1 AND charges.id = failed.charge_id
-        )
-        SELECT",
-        "FROM failed AS refunds",
-        account_id.0,
-        id.0,
-    )
-    .fetch_one(tx)
-    .await?
-    .try_into()
-}
-
-/// Forgets a pending refund that the processor was never asked for, and no longer counts it; fails
-/// if it isn't pending. Locks both it and its charge.
-pub async fn delete_pending(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: RefundId,
-) -> Result<(), sqlx::Error> {
-    sqlx::query!(
-        "
-        WITH gone AS (
-            DELETE FROM refunds
-             WHERE account_id = $1 AND id = $2 AND status = 'pending'
-            RETURNING charge_id, amount
-        )
-        UPDATE charges
-           SET amount_refunded = amount_refunded - gone.amount, released = false
-          FROM gone
-         WHERE charges.account_id = $1 AND charges.id = gone.charge_id
-        RETURNING charges.id
+           SET status = changed.status, metadata = changed.metadata, version = changed.version
+          FROM UNNEST($1::uuid[], $2::uuid[], $3::int8[], $4::text[], $5::jsonb[], $6::int8[])
+               AS changed (account_id, id, based_on, status, metadata, version)
+         WHERE refunds.account_id = changed.account_id AND refunds.id = changed.id
+           AND refunds.version = changed.based_on
         ",
-        account_id.0,
-        id.0,
+        &column(rows, |row| row.0.0),
+        &column(rows, |row| row.1.id.0),
+        &column(rows, |row| row.2),
+        &column(rows, |row| row.1.status.as_str()) as _,
+        &column(rows, |row| Json(&row.1.metadata)) as _,
+        &column(rows, |row| row.1.version),
     )
-    .fetch_one(tx)
+    .execute(tx)
     .await?;
-    Ok(())
+    all_written(written.rows_affected(), rows.len())
+}
+
+/// Forgets pending refunds that the processor was never asked for. Fails if one isn't pending.
+/// Locks them.
+pub async fn delete_all(
+    tx: &mut PgConnection,
+    rows: &[(AccountId, RefundId)],
+) -> Result<(), sqlx::Error> {
+    let deleted = sqlx::query!(
+        "
+        DELETE FROM refunds
+         USING UNNEST($1::uuid[], $2::uuid[]) AS gone (account_id, id)
+         WHERE refunds.account_id = gone.account_id AND refunds.id = gone.id
+           AND refunds.status = 'pending'
+        ",
+        &column(rows, |row| row.0.0),
+        &column(rows, |row| row.1.0),
+    )
+    .execute(tx)
+    .await?;
+    all_written(deleted.rows_affected(), rows.len())
 }
 
 reads_by_id! {
     refund_rows, "refunds", RefundId => Refund;
-    lock;
+    find;
 }
 
-/// Writes what a client may change of a refund, as it is in `refund`. The caller holds its lock, so
-/// that no change in between is lost.
-pub async fn update(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: RefundId,
-    refund: &Refund,
-) -> Result<Refund, sqlx::Error> {
-    refund_rows!(
-        "
-        UPDATE refunds
-           SET metadata = $3
-         WHERE account_id = $1 AND id = $2
-        RETURNING",
-        "",
-        account_id.0,
-        id.0,
-        Json(&refund.metadata) as _,
-    )
-    .fetch_one(tx)
-    .await?
-    .try_into()
-}
+locks_by_id!(refund_rows, "refunds", RefundId => Refund);
 
 /// The newest refunds of each of `charges`, at most `most` of each. Takes no lock.
 pub async fn newest_of_each(

@@ -78,7 +78,10 @@ pub use trace::TRACE_TARGET;
 #[cfg(feature = "admission")]
 pub use admission::{Admission, AdmissionObserver, InProgressLimit, InProgressLimits, Seat};
 #[cfg(feature = "batch")]
-pub use batch::{BatchObserver, BatchSettings, Batches, Decide, Decision, RanAlone, Rows};
+pub use batch::{
+    BatchObserver, BatchSettings, Batches, Decide, Decision, RanAlone, Rows, read_rounds,
+    transaction_time,
+};
 #[cfg(feature = "sweep")]
 pub use expiry::{SWEEP_BATCH_ROWS, SweepPace, oldest_expired, sweep};
 #[cfg(feature = "forget")]

@@ -8,7 +8,10 @@
 
 mod support;
 
-use std::time::{Duration, Instant};
+use std::{
+    convert::Infallible,
+    time::{Duration, Instant},
+};
 
 use charge_once_idempotency::{
     BatchSettings, Batches, Command, Decide, Decision, Failure, Idempotency, Outcome, Rejection,
@@ -75,15 +78,15 @@ enum How {
 struct Book(BookSeat, How);
 
 impl Decide for Book {
-    type Rows = Booking;
+    type Rows = Bookings;
 
-    fn decide(&self, now: DateTime<Utc>) -> Result<Decision<Booking>, Rejection> {
+    fn decide(&self, _: &Bookings, now: DateTime<Utc>) -> Result<Decision<Booking>, Rejection> {
         let reply = Reply::raw_json(201, format!(r#"{{"seat":"{}","at":"{now}"}}"#, self.0.seat));
         match self.1 {
             How::Books | How::Swallows | How::EndsTheTransaction | How::WaitsAtTheGate => {
                 Ok(Decision {
                     reply,
-                    rows: Some(Booking(self.0.clone(), self.1)),
+                    changes: Some(Booking(self.0.clone(), self.1)),
                 })
             }
             How::Refuses => Err(Rejection::Refused(Reply::raw_json(400, "{}"))),
@@ -92,13 +95,8 @@ impl Decide for Book {
         }
     }
 
-    async fn decide_alone(
-        &self,
-        tx: &mut PgConnection,
-        _: DateTime<Utc>,
-    ) -> Result<Decision<Booking>, Rejection> {
-        let reply = self.0.execute(tx).await?;
-        Ok(Decision { reply, rows: None })
+    async fn alone(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        self.0.execute(tx).await
     }
 
     fn weight(&self) -> usize {
@@ -108,9 +106,24 @@ impl Decide for Book {
 
 struct Booking(BookSeat, How);
 
-impl Rows for Booking {
-    async fn write(tx: &mut PgConnection, bookings: Vec<Self>) -> Result<(), sqlx::Error> {
-        for Self(BookSeat { account_id, seat }, how) in bookings {
+/// Bookings read nothing.
+#[derive(Default)]
+struct Bookings(Vec<Booking>);
+
+impl Rows for Bookings {
+    type Name = Infallible;
+    type Changes = Booking;
+
+    async fn read(&mut self, _: &mut PgConnection, _: Vec<Infallible>) -> Result<(), sqlx::Error> {
+        Ok(())
+    }
+
+    fn apply(&mut self, booking: Booking) {
+        self.0.push(booking);
+    }
+
+    async fn write(self, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
+        for Booking(BookSeat { account_id, seat }, how) in self.0 {
             if let How::WaitsAtTheGate = how {
                 let wait = "SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(42)";
                 sqlx::raw_sql(wait).execute(&mut *tx).await?;
@@ -136,7 +149,7 @@ impl Rows for Booking {
 struct AtTheGate {
     pool: PgPool,
     idempotency: Idempotency,
-    batches: Batches<Booking>,
+    batches: Batches<Bookings>,
     gate: sqlx::Transaction<'static, sqlx::Postgres>,
     sent: JoinSet<(String, Outcome)>,
 }
@@ -224,7 +237,7 @@ impl AtTheGate {
 
 struct Ended {
     pool: PgPool,
-    batches: Batches<Booking>,
+    batches: Batches<Bookings>,
     outcomes: Vec<(String, Outcome)>,
 }
 
@@ -342,7 +355,11 @@ async fn a_replay_beside_a_new_request_writes_nothing(
     world.send(account_id, "two", How::Books);
     let mut ended = world.open(2).await;
     assert_eq!(stored(ended.take(account_id, "one")), (first, true));
-    assert!(!stored(ended.take(account_id, "two")).1);
+    let (record, replayed) = stored(ended.take(account_id, "two"));
+    assert!(!replayed);
+    // In the batch: nothing else would have given it the transaction's time in its reply.
+    let body = String::from_utf8(record.reply.body.clone()).unwrap();
+    assert!(body.contains(&record.created_at.to_string()), "{body}");
     // The gate's, the first one's, and the new one's.
     assert_eq!(count(&ended.pool, BOOKINGS).await, 3);
 }

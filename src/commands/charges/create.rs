@@ -1,133 +1,102 @@
 //! `POST /charges`: ask the processor for the money and write down its answer.
 //!
-//! Locks    nothing
+//! Reads    nothing
 //! Writes   one charge, succeeded or failed; across a network it is pending meanwhile
 //! Emits    charge.succeeded or charge.failed
 //! Refuses  parameters that are missing, unknown or wrong
 //! Fails    when the processor is down or its slow lane is full
+//! Asks     for the money
 
-use charge_once_strict_params::{Expansion, Params};
-use chrono::{DateTime, Utc};
-use sqlx::PgConnection;
+use charge_once_strict_params::Expansion;
 use uuid::Uuid;
 
 use crate::commands::{
-    Creation, Origin, SlowLane,
-    card_answers::authorize,
-    creation::NewObject,
-    expansions,
-    replies::{CREATED, checked, declined},
+    Draft, RowId, Rules, Said, SeenRows, Verdict,
+    replies::{CREATED, declined, lost},
 };
 use crate::{
     domain::{
-        charge::{Authorization, Charge, NewCharge},
+        charge::{Authorization, Card, Charge, ChargeStatus, NewCharge},
         event::EventType,
-        ids::ChargeId,
-        operation::{Answer, Ask, CardAuthorization, Effect, Operation, Verb},
+        ids::{ChargeId, OrderId},
+        operation::{Answer, Ask, CardAuthorization, Effect, Verb},
+        test_cards::Decline,
     },
-    idempotency::{Begin, BeginOutcome, Decide, Decision, Failure, Rejection, Reply},
-    store,
+    idempotency::Rejection,
     wire::charges::{ChargeView, CreateChargeParams},
 };
 
 /// Creates a charge.
-pub struct CreateCharge {
-    /// The request's origin.
-    pub origin: Origin,
-    /// As decoded; checked here, so that a wrong one is a stored refusal.
-    pub params: Params,
-    /// For `tok_slow`, where the processor is simulated.
-    pub slow_lane: SlowLane,
-}
+pub struct CreateCharge(pub CreateChargeParams);
 
-impl Decide for CreateCharge {
-    type Rows = Creation;
+impl Rules for CreateCharge {
+    const ASKS: bool = true;
 
-    fn decide(&self, now: DateTime<Utc>) -> Result<Decision<Creation>, Rejection> {
-        let params: CreateChargeParams = checked(&self.params)?;
-        let waits = || Failure::unavailable("the processor takes its time, or is down");
-        let said = Authorization::at_once(params.source.card).ok_or_else(waits)?;
-        self.charged(params, said, now)
+    fn reads(&self, _: &SeenRows<'_>) -> Vec<RowId> {
+        Vec::new()
     }
 
-    async fn decide_alone(
-        &self,
-        tx: &mut PgConnection,
-        now: DateTime<Utc>,
-    ) -> Result<Decision<Creation>, Rejection> {
-        let params: CreateChargeParams = checked(&self.params)?;
-        let said = authorize(tx, params.source.card, &self.slow_lane).await?;
-        self.charged(params, said, now)
-    }
-
-    fn weight(&self) -> usize {
-        self.params.weight()
-    }
-}
-
-impl CreateCharge {
-    /// The charge that the processor has answered about, with its event and the reply.
-    fn charged(
-        &self,
-        params: CreateChargeParams,
-        said: Authorization,
-        now: DateTime<Utc>,
-    ) -> Result<Decision<Creation>, Rejection> {
-        let expand = params.expand.clone();
-        let new = NewCharge::from(params);
-        let id = ChargeId(Uuid::now_v7());
-        let charge = Charge::made(id, &new, None, Some(said), now);
-        let (event_type, view, reply) = report(&self.origin, &charge, said, &expand)?;
-        Ok(Decision {
-            reply,
-            rows: Some(Creation {
-                account: self.origin.account,
-                object: NewObject::Charge { id, new, said },
-                event: self.origin.event(event_type, &view)?,
-            }),
-        })
-    }
-}
-
-impl Begin for CreateCharge {
-    async fn begin(
-        &self,
-        tx: &mut PgConnection,
-        operation: Uuid,
-    ) -> Result<BeginOutcome, Rejection> {
-        let params: CreateChargeParams = checked(&self.params)?;
-        let expand = params.expand.clone();
-        let new = NewCharge::from(params);
-        let id = ChargeId(Uuid::now_v7());
-        store::charges::insert(tx, self.origin.account, id, &new, None, None).await?;
-        let ask = Ask::Authorize(CardAuthorization::of(id, &new));
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
+        let new = NewCharge::from(self.0.clone());
         let effect = Effect {
-            expand,
-            ..Effect::of(Verb::CreateCharge, ask)
+            expand: self.0.expand.clone(),
+            ..Effect::of(Verb::CreateCharge, Ask::Authorize(open(draft, &new, None)))
         };
-        self.origin.begin_effect(tx, operation, effect).await
+        Ok(Verdict::Ask(Box::new(effect)))
+    }
+
+    fn card(&self) -> Option<&Card> {
+        Some(&self.0.source)
+    }
+
+    fn expand(&self) -> Option<&Expansion> {
+        Some(&self.0.expand)
     }
 }
 
-/// Writes down the processor's answer for a pending charge.
-pub(in crate::commands) async fn complete(
-    origin: &Origin,
-    tx: &mut PgConnection,
-    operation: &Operation,
+/// Begins a charge, which is pending, and says what its card is to be asked for.
+pub(in crate::commands) fn open(
+    draft: &mut Draft<'_>,
+    new: &NewCharge,
+    order: Option<OrderId>,
+) -> CardAuthorization {
+    let id = ChargeId(Uuid::now_v7());
+    draft.put(Charge::made(id, new, order, None, draft.now));
+    CardAuthorization::of(id, new)
+}
+
+/// Writes down the processor's answer, and reports it.
+pub(in crate::commands) fn answered(
+    draft: &mut Draft<'_>,
     authorization: &CardAuthorization,
     answer: Answer,
     expand: &Expansion,
-) -> Result<Reply, Rejection> {
-    let (charge, said) = record_answer(tx, operation, authorization, answer).await?;
-    let (event_type, view, reply) = report(origin, &charge, said, expand)?;
-    origin.emit(tx, event_type, &view).await?;
-    Ok(reply)
+) -> Result<Said, Rejection> {
+    match end(draft, authorization, answer)? {
+        (charge, None) => Ok(Said::show(CREATED, charge, expand)),
+        (charge, Some(decline)) => Ok(Said::Reply(declined(decline, &charge)?)),
+    }
+}
+
+/// Ends the pending charge of an authorization that was answered, and emits its event. The second
+/// value is the processor's decline.
+pub(in crate::commands) fn end(
+    draft: &mut Draft<'_>,
+    authorization: &CardAuthorization,
+    answer: Answer,
+) -> Result<(Charge, Option<Decline>), Rejection> {
+    let (charge, said) = record_answer(draft, authorization, answer)?;
+    let event = match said {
+        Authorization::Approved => EventType::ChargeSucceeded,
+        Authorization::Declined(_) => EventType::ChargeFailed,
+    };
+    draft.emit(event, &ChargeView::from(&charge))?;
+    Ok((charge, said.decline()))
 }
 
 /// Ends the pending charge of an authorization that was answered.
-pub(in crate::commands) async fn record_answer(
-    tx: &mut PgConnection,
-    operation: &Operation,
+pub(in crate::commands) fn record_answer(
+    draft: &mut Draft<'_>,
     authorization: &CardAuthorization,
     answer: Answer,
 ) -> Result<(Charge, Authorization), Rejection> {
@@ -135,35 +104,23 @@ pub(in crate::commands) async fn record_answer(
         Answer::Done => Authorization::Approved,
         Answer::Declined(decline) => Authorization::Declined(decline),
     };
-    let (account, processor) = (operation.account, &operation.processor);
-    let CardAuthorization {
-        charge, capture, ..
-    } = *authorization;
-    let charge = store::charges::complete(tx, account, charge, said, capture, processor).await?;
-    Ok((charge, said))
+    let charge = pending(draft, authorization.charge)?;
+    let charge = charge.answered(said, authorization.capture, draft.processor);
+    Ok((draft.put(charge), said))
 }
 
-/// The event of the processor's answer, with what it shows, and the reply. No refund and no intent
-/// of a new charge is there that could be expanded.
-fn report(
-    origin: &Origin,
-    charge: &Charge,
-    said: Authorization,
-    expand: &Expansion,
-) -> Result<(EventType, ChargeView, Reply), Rejection> {
-    let view = ChargeView::from(charge);
-    let (event_type, reply) = match said {
-        Authorization::Approved if expand.under("refunds").is_some() => {
-            let mut expanded = view.clone();
-            expanded.refunds = Some(expansions::refunds_of(charge.id, None, origin.audience()));
-            (EventType::ChargeSucceeded, created(origin, &expanded)?)
-        }
-        Authorization::Approved => (EventType::ChargeSucceeded, created(origin, &view)?),
-        Authorization::Declined(decline) => (EventType::ChargeFailed, declined(decline, charge)?),
-    };
-    Ok((event_type, view, reply))
+/// Forgets the pending charge of an authorization that was never executed.
+pub(in crate::commands) fn withdraw(
+    draft: &mut Draft<'_>,
+    authorization: &CardAuthorization,
+) -> Result<Charge, Rejection> {
+    let charge = pending(draft, authorization.charge)?;
+    draft.delete::<Charge>(charge.id);
+    Ok(charge)
 }
 
-fn created(origin: &Origin, view: &ChargeView) -> Result<Reply, Rejection> {
-    origin.reply(CREATED, "charges", view.id.clone(), view)
+fn pending(draft: &Draft<'_>, id: ChargeId) -> Result<Charge, Rejection> {
+    let found = draft.get::<Charge>(id);
+    let pending = found.filter(|charge| charge.status == ChargeStatus::Pending);
+    pending.cloned().ok_or_else(|| lost("a pending charge"))
 }

@@ -7,3 +7,5 @@ mod update;
 pub use capture::CaptureCharge;
 pub use create::CreateCharge;
 pub use update::UpdateCharge;
+
+pub(super) use create::{end, open};

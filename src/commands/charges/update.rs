@@ -1,22 +1,24 @@
 //! `POST /charges/{id}`: change what is written on a charge, never its money.
 //!
-//! Locks    the charge
+//! Reads    the charge
 //! Writes   description, receipt_email, metadata
 //! Emits    charge.updated, if anything changed
 //! Refuses  parameters that are unknown or wrong
 //! Fails    while the processor is asked for the charge
 
-use charge_once_strict_params::Params;
-use sqlx::PgConnection;
+use charge_once_strict_params::Expansion;
 
 use crate::commands::{
-    Origin,
-    replies::{OK, checked, missing},
+    Draft, RowId, Rules, Said, SeenRows, Verdict,
+    replies::{OK, missing},
 };
 use crate::{
-    domain::{charge::ChargeStatus, event::EventType, ids::ChargeId},
-    idempotency::{Command, Failure, Rejection, Reply},
-    store,
+    domain::{
+        charge::{Charge, ChargeStatus},
+        event::EventType,
+        ids::ChargeId,
+    },
+    idempotency::{Failure, Rejection},
     wire::{
         charges::{ChargeView, UpdateChargeParams},
         error::ApiError,
@@ -25,42 +27,43 @@ use crate::{
 
 /// Updates a charge.
 pub struct UpdateCharge {
-    /// The request's origin.
-    pub origin: Origin,
     /// The charge, as the path names it.
     pub id: String,
-    /// As decoded; checked here, so that a wrong one is a stored refusal.
-    pub params: Params,
+    /// What changes.
+    pub params: UpdateChargeParams,
 }
 
-impl Command for UpdateCharge {
-    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let update: UpdateChargeParams = checked(&self.params)?;
-        let account = self.origin.account;
-        let id = ChargeId::parse(&self.id).ok_or_else(|| missing("id", ChargeId::PREFIX))?;
-        let before = store::charges::lock(tx, account, id)
-            .await?
-            .ok_or_else(|| missing("id", ChargeId::PREFIX))?;
+impl Rules for UpdateCharge {
+    fn reads(&self, _: &SeenRows<'_>) -> Vec<RowId> {
+        let id = ChargeId::parse(&self.id).map(RowId::Charge);
+        id.into_iter().collect()
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
+        let found = ChargeId::parse(&self.id).and_then(|id| draft.get::<Charge>(id));
+        let before = found
+            .ok_or_else(|| missing("id", ChargeId::PREFIX))?
+            .clone();
         // If its processor was never asked, the charge is deleted, and this update with it.
         if before.status == ChargeStatus::Pending {
             let busy = "the processor is asked for the charge";
             return Err(Rejection::Failed(Failure::busy(busy)));
         }
         let mut charge = before.clone();
-        charge.description = update.description.apply(charge.description);
-        charge.receipt_email = update.receipt_email.apply(charge.receipt_email);
-        charge.metadata = update
-            .metadata
-            .apply(charge.metadata)
-            .map_err(ApiError::from)?;
+        let update = &self.params;
+        charge.description = update.description.clone().apply(charge.description);
+        charge.receipt_email = update.receipt_email.clone().apply(charge.receipt_email);
+        let metadata = update.metadata.clone().apply(charge.metadata);
+        charge.metadata = metadata.map_err(ApiError::from)?;
         if charge != before {
-            charge = store::charges::update(tx, account, id, &charge).await?;
+            charge = draft.put(charge);
             let views = (ChargeView::from(&before), ChargeView::from(&charge));
-            self.origin
-                .emit_change(tx, EventType::ChargeUpdated, &views.0, &views.1)
-                .await?;
+            draft.emit_change(EventType::ChargeUpdated, &views.0, &views.1)?;
         }
-        let id = charge.id.to_string();
-        self.origin.show(tx, OK, id, &charge, &update.expand).await
+        Ok(Verdict::Said(Said::show(OK, charge, &update.expand)))
+    }
+
+    fn expand(&self) -> Option<&Expansion> {
+        Some(&self.params.expand)
     }
 }

@@ -17,29 +17,29 @@ use uuid::Uuid;
 
 use crate::{
     commands::{
-        Origin, SlowLane,
+        Origin, RowId, SlowLane,
         card_answers::authorize,
-        charges::create as create_charge,
+        charges,
         mode::{Mode, must_have_taken_the_money},
-        orders::create::content_hash,
-        refunds::create::{self as create_refund, refunded},
-        replies::OK,
+        orders::{cancel, open, pay},
+        refunds::create as create_refund,
+        replies::{OK, lost},
+        work::in_transaction,
     },
     domain::{
-        charge::{Authorization, Charge, NewCharge},
+        charge::Charge,
         checkout::{CheckoutRun, StepName},
-        event::EventType,
-        ids::{AccountId, ChargeId, CheckoutId, OrderId, RefundId},
+        ids::{AccountId, ChargeId, CheckoutId, OrderId},
         inventory::allocate,
         metadata::Metadata,
         operation::{
             Answer, Ask, CardAuthorization, Effect, Operation, RefundRequest, Resolution, Verb,
         },
-        refund::{NewRefund, Refund, RefundStatus},
+        order::Order,
     },
     idempotency::{Begin, BeginOutcome, Command, Failure, Rejection, Reply},
     store,
-    wire::{charges::ChargeView, error::ApiError, orders::OrderView},
+    wire::error::ApiError,
 };
 
 /// Runs one step of a checkout, if that is the one to be run.
@@ -62,17 +62,15 @@ impl Command for RunStep {
         match self.step {
             StepName::CreateOrder => create_order(tx, &run).await?,
             StepName::CreateCharge => {
-                let (id, order, new) = charge_for(tx, &run).await?;
-                let said = authorize(tx, new.card.card, &self.slow_lane).await?;
-                let (account, order) = (run.account, Some(order));
-                let charge =
-                    store::charges::insert(tx, account, id, &new, order, Some(said)).await?;
-                charged(&Origin::of(&run), tx, run.checkout.id, &charge, said).await?;
+                let (order, ask) = charge_for(tx, &run).await?;
+                let answer = authorize(tx, &Ask::Authorize(ask.clone()), &self.slow_lane).await?;
+                let of = (run.checkout.id, order);
+                charged(&Origin::of(&run), None, tx, of, &ask, answer).await?;
             }
             StepName::AllocateInventory => allocate_inventory(tx, &run).await?,
             StepName::CreateRefund => {
-                let refund = refund_of(tx, &run, Mode::OneTransaction).await?;
-                given_back(&Origin::of(&run), tx, run.checkout.id, &refund).await?;
+                let request = refund_of(tx, &run, Mode::OneTransaction).await?;
+                give_back(&Origin::of(&run), tx, run.checkout.id, &request).await?;
             }
             StepName::CancelOrder => cancel_order(tx, &run).await?,
         }
@@ -93,9 +91,8 @@ impl Begin for RunStep {
         let origin = Origin::of(&run);
         match self.step {
             StepName::CreateCharge => {
-                let (id, order, new) = charge_for(tx, &run).await?;
-                store::charges::insert(tx, run.account, id, &new, Some(order), None).await?;
-                let ask = Ask::Authorize(CardAuthorization::of(id, &new));
+                let (order, ask) = charge_for(tx, &run).await?;
+                let ask = Ask::Authorize(ask);
                 let effect = Effect {
                     order: Some(order),
                     checkout: Some(run.checkout.id),
@@ -104,8 +101,7 @@ impl Begin for RunStep {
                 origin.begin_effect(tx, operation, effect).await
             }
             StepName::CreateRefund => {
-                let refund = refund_of(tx, &run, Mode::Phases).await?;
-                let ask = Ask::Refund(RefundRequest::of(&refund));
+                let ask = Ask::Refund(refund_of(tx, &run, Mode::Phases).await?);
                 let effect = Effect {
                     checkout: Some(run.checkout.id),
                     ..Effect::of(Verb::CreateRefund, ask)
@@ -138,12 +134,6 @@ fn has_run() -> Result<Reply, Rejection> {
     Ok(Reply::json(OK, &serde_json::Map::new())?)
 }
 
-fn lost(what: &str) -> Rejection {
-    Rejection::Failed(Failure::internal(format!(
-        "{what} that an earlier step made is gone"
-    )))
-}
-
 fn order_of(run: &CheckoutRun) -> Result<OrderId, Rejection> {
     run.checkout.order.ok_or_else(|| lost("an order"))
 }
@@ -155,27 +145,33 @@ fn charge_of(run: &CheckoutRun) -> Result<ChargeId, Rejection> {
 async fn create_order(tx: &mut PgConnection, run: &CheckoutRun) -> Result<(), Rejection> {
     let origin = Origin::of(run);
     let new = run.checkout.new_order();
-    let id = OrderId(Uuid::now_v7());
-    let (account, content_hash) = (run.account, content_hash(&new)?);
-    let order = store::orders::insert(tx, account, id, &new, &content_hash).await?;
-    let view = OrderView::from(&order);
-    origin.emit(tx, EventType::OrderCreated, &view).await?;
+    let opened = in_transaction(&origin, None, tx, |_| Vec::new(), |draft| open(draft, new));
+    let id = opened.await?.id;
+    let (account, step) = (run.account, StepName::CreateOrder);
     store::checkouts::set_order(tx, account, run.checkout.id, id).await?;
-    let step = StepName::CreateOrder;
-    store::checkout_steps::finish(tx, account, run.checkout.id, step, &view.id).await?;
+    store::checkout_steps::finish(tx, account, run.checkout.id, step, &id.to_string()).await?;
     Ok(())
 }
 
-/// The charge that is to be made for the order.
+/// Begins the charge that is to be made for the order.
 async fn charge_for(
     tx: &mut PgConnection,
     run: &CheckoutRun,
-) -> Result<(ChargeId, OrderId, NewCharge), Rejection> {
+) -> Result<(OrderId, CardAuthorization), Rejection> {
     let id = order_of(run)?;
-    let order = store::orders::find(tx, run.account, id)
-        .await?
-        .ok_or_else(|| lost("an order"))?;
-    Ok((ChargeId(Uuid::now_v7()), id, order.charge_for(run.card)))
+    let origin = Origin::of(run);
+    let begun = in_transaction(
+        &origin,
+        None,
+        tx,
+        |_| vec![RowId::Order(id)],
+        |draft| {
+            let order = draft.get::<Order>(id).ok_or_else(|| lost("an order"))?;
+            let new = order.charge_for(run.card);
+            Ok(charges::open(draft, &new, Some(id)))
+        },
+    );
+    Ok((id, begun.await?))
 }
 
 /// Writes down the processor's answer for the charge of a checkout that this transaction has
@@ -184,14 +180,12 @@ pub(in crate::commands) async fn complete_charge(
     origin: &Origin,
     tx: &mut PgConnection,
     operation: &Operation,
-    (checkout, order): (CheckoutId, OrderId),
+    of: (CheckoutId, OrderId),
     authorization: &CardAuthorization,
     answer: Answer,
 ) -> Result<Reply, Rejection> {
-    // The same order of locks as when an order is paid in one transaction: the order first.
-    store::orders::lock(tx, origin.account, order).await?;
-    let (charge, said) = create_charge::record_answer(tx, operation, authorization, answer).await?;
-    charged(origin, tx, checkout, &charge, said).await?;
+    let processor = Some(operation.processor.as_str());
+    charged(origin, processor, tx, of, authorization, answer).await?;
     has_run()
 }
 
@@ -200,13 +194,22 @@ pub(in crate::commands) async fn complete_charge(
 pub(in crate::commands) async fn complete_refund(
     origin: &Origin,
     tx: &mut PgConnection,
+    operation: &Operation,
     checkout: CheckoutId,
     request: &RefundRequest,
     answer: Answer,
 ) -> Result<Reply, Rejection> {
-    match create_refund::record_answer(origin, tx, request, answer).await? {
-        Ok(refund) => given_back(origin, tx, checkout, &refund).await?,
-        Err(decline) => {
+    match answer {
+        Answer::Done => give_back(origin, tx, checkout, request).await?,
+        Answer::Declined(decline) => {
+            let failed = in_transaction(
+                origin,
+                Some(&operation.processor),
+                tx,
+                |seen| create_refund::reads(seen, request),
+                |draft| create_refund::end(draft, request, answer),
+            );
+            drop(failed.await?);
             // The money must go back, so the step stays pending.
             store::checkouts::count_refused_refund(tx, origin.account, checkout).await?;
             tracing::error!(
@@ -222,20 +225,25 @@ pub(in crate::commands) async fn complete_refund(
 /// allocated: a shop that ships on `order.paid` must not see that event before.
 async fn charged(
     origin: &Origin,
+    processor: Option<&str>,
     tx: &mut PgConnection,
-    checkout: CheckoutId,
-    charge: &Charge,
-    said: Authorization,
+    (checkout, order): (CheckoutId, OrderId),
+    authorization: &CardAuthorization,
+    answer: Answer,
 ) -> Result<(), Rejection> {
     let (account, step) = (origin.account, StepName::CreateCharge);
-    let (id, view) = (charge.id.to_string(), ChargeView::from(charge));
-    match said {
-        Authorization::Approved => {
-            origin.emit(tx, EventType::ChargeSucceeded, &view).await?;
-            store::checkout_steps::finish(tx, account, checkout, step, &id).await?;
-        }
-        Authorization::Declined(decline) => {
-            origin.emit(tx, EventType::ChargeFailed, &view).await?;
+    let ended = in_transaction(
+        origin,
+        processor,
+        tx,
+        |_| vec![RowId::Order(order), RowId::Charge(authorization.charge)],
+        |draft| charges::end(draft, authorization, answer),
+    );
+    let (charge, decline) = ended.await?;
+    let id = charge.id.to_string();
+    match decline {
+        None => store::checkout_steps::finish(tx, account, checkout, step, &id).await?,
+        Some(decline) => {
             let why = ApiError::declined(decline, id.clone()).into();
             store::checkouts::refuse_step(tx, account, checkout, step, Some(&id), &why).await?;
         }
@@ -252,10 +260,16 @@ async fn allocate_inventory(tx: &mut PgConnection, run: &CheckoutRun) -> Result<
         Ok(taken) => {
             let origin = Origin::of(run);
             store::inventory::take(tx, account, &taken).await?;
-            let order = store::orders::pay(tx, account, order_of(run)?, charge_of(run)?).await?;
-            let view = OrderView::from(&order);
-            origin.emit(tx, EventType::OrderPaid, &view).await?;
-            store::checkout_steps::finish(tx, account, run.checkout.id, step, &view.id).await?;
+            let (order, charge) = (order_of(run)?, charge_of(run)?);
+            let paid = in_transaction(
+                &origin,
+                None,
+                tx,
+                |_| vec![RowId::Order(order)],
+                |draft| pay(draft, order, charge),
+            );
+            let id = paid.await?.id.to_string();
+            store::checkout_steps::finish(tx, account, run.checkout.id, step, &id).await?;
         }
         Err(out_of_stock) => {
             let why = ApiError::from(out_of_stock).into();
@@ -265,72 +279,90 @@ async fn allocate_inventory(tx: &mut PgConnection, run: &CheckoutRun) -> Result<
     Ok(())
 }
 
-/// A refund of the whole charge, if the processor that took the money can be asked for one now.
+/// Begins a refund of the whole charge, if the processor that took the money can be asked for one
+/// now.
 async fn refund_of(
     tx: &mut PgConnection,
     run: &CheckoutRun,
     mode: Mode,
-) -> Result<Refund, Rejection> {
+) -> Result<RefundRequest, Rejection> {
     if run.refund_waits {
         return Err(Rejection::Failed(Failure::unavailable(
             "the processor refused to give the money back, and a person should see why; the next \
              refund is made an hour after the last one",
         )));
     }
-    let charge = lock_charge(tx, run).await?;
-    let links = store::charges::links(tx, run.account, charge_of(run)?).await?;
-    must_have_taken_the_money(mode, &links)?;
-    write_refund(tx, run, &charge, mode.of_refund()).await
+    write_refund(tx, run, |charge| must_have_taken_the_money(mode, charge)).await
 }
 
-async fn lock_charge(tx: &mut PgConnection, run: &CheckoutRun) -> Result<Charge, Rejection> {
-    store::charges::lock(tx, run.account, charge_of(run)?)
-        .await?
-        .ok_or_else(|| lost("a charge"))
-}
-
-/// Writes a refund of the whole charge, which this transaction has locked. A pending refund counts,
-/// so there is no second one.
+/// Begins a refund of the whole charge if it `may` be given back. A pending refund counts, so there
+/// is no second one.
 async fn write_refund(
     tx: &mut PgConnection,
     run: &CheckoutRun,
-    charge: &Charge,
-    status: RefundStatus,
-) -> Result<Refund, Rejection> {
-    let amount = charge.refund(None).map_err(|refusal| {
-        Rejection::Failed(Failure::internal(format!(
-            "a checkout's charge can't be given back: {refusal:?}"
-        )))
-    })?;
-    let new = NewRefund {
-        charge: charge.id,
-        amount,
-        reason: None,
-        metadata: Metadata::new(),
-    };
-    let id = RefundId(Uuid::now_v7());
-    Ok(store::refunds::insert(tx, run.account, id, &new, status).await?)
+    may: impl FnOnce(&Charge) -> Result<(), Rejection>,
+) -> Result<RefundRequest, Rejection> {
+    let id = charge_of(run)?;
+    let origin = Origin::of(run);
+    let begun = in_transaction(
+        &origin,
+        None,
+        tx,
+        |_| vec![RowId::Charge(id)],
+        |draft| {
+            let charge = draft
+                .get::<Charge>(id)
+                .ok_or_else(|| lost("a charge"))?
+                .clone();
+            may(&charge)?;
+            let amount = charge.refund(None).map_err(|refusal| {
+                Rejection::Failed(Failure::internal(format!(
+                    "a checkout's charge can't be given back: {refusal:?}"
+                )))
+            })?;
+            let refund = create_refund::open(draft, charge, amount, None, Metadata::new());
+            Ok(RefundRequest::of(&refund))
+        },
+    );
+    begun.await
 }
 
-/// Says that the charge was given back.
-async fn given_back(
+/// Ends the refund, and says that the charge was given back.
+async fn give_back(
     origin: &Origin,
     tx: &mut PgConnection,
     checkout: CheckoutId,
-    refund: &Refund,
+    request: &RefundRequest,
 ) -> Result<(), Rejection> {
     let (account, step) = (origin.account, StepName::CreateRefund);
-    store::checkout_steps::finish(tx, account, checkout, step, &refund.id.to_string()).await?;
-    refunded(origin, tx, refund, &Expansion::default()).await?;
+    let refund = request.refund.to_string();
+    store::checkout_steps::finish(tx, account, checkout, step, &refund).await?;
+    let ended = in_transaction(
+        origin,
+        None,
+        tx,
+        |seen| create_refund::reads(seen, request),
+        |draft| create_refund::answered(draft, request, Answer::Done, &Expansion::default()),
+    );
+    ended.await?;
     Ok(())
 }
 
 async fn cancel_order(tx: &mut PgConnection, run: &CheckoutRun) -> Result<(), Rejection> {
-    let (account, step, origin) = (run.account, StepName::CancelOrder, Origin::of(run));
-    let order = store::orders::cancel(tx, account, order_of(run)?).await?;
-    let view = OrderView::from(&order);
-    origin.emit(tx, EventType::OrderCanceled, &view).await?;
-    store::checkout_steps::finish(tx, account, run.checkout.id, step, &view.id).await?;
+    let (account, step, id) = (run.account, StepName::CancelOrder, order_of(run)?);
+    let origin = Origin::of(run);
+    let canceled = in_transaction(
+        &origin,
+        None,
+        tx,
+        |_| vec![RowId::Order(id)],
+        |draft| {
+            let order = draft.get::<Order>(id).ok_or_else(|| lost("an order"))?;
+            cancel(draft, order.clone())
+        },
+    );
+    canceled.await?;
+    store::checkout_steps::finish(tx, account, run.checkout.id, step, &id.to_string()).await?;
     Ok(())
 }
 
@@ -358,9 +390,8 @@ impl Command for RefundedElsewhere {
         }
         let (account, id) = (self.account, self.operation);
         store::manual_resolutions::insert(tx, account, id, Resolution::Done, &self.person).await?;
-        let charge = lock_charge(tx, &run).await?;
-        let refund = write_refund(tx, &run, &charge, RefundStatus::Succeeded).await?;
-        given_back(&Origin::of(&run), tx, run.checkout.id, &refund).await?;
+        let request = write_refund(tx, &run, |_| Ok(())).await?;
+        give_back(&Origin::of(&run), tx, run.checkout.id, &request).await?;
         has_run()
     }
 }

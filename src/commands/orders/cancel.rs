@@ -1,62 +1,57 @@
 //! `POST /orders/{id}/cancel`: close an open order for good.
 //!
-//! Locks    the order
+//! Reads    the order
 //! Writes   its status
 //! Emits    order.canceled
 //! Refuses  an order that was paid or canceled
 //! Fails    while a payment or the checkout that made it is unfinished
 
-use charge_once_strict_params::Params;
-use sqlx::PgConnection;
-use uuid::Uuid;
+use charge_once_strict_params::Expansion;
 
-use super::open::lock_open;
-use crate::commands::{
-    Origin,
-    mode::Mode,
-    replies::{OK, checked},
-};
+use super::open::open_order;
+use crate::commands::{Draft, RowId, Rules, Said, SeenRows, Verdict, replies::OK};
 use crate::{
-    domain::event::EventType,
-    idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
-    store,
+    domain::{
+        event::EventType,
+        ids::OrderId,
+        order::{Order, OrderStatus},
+    },
+    idempotency::Rejection,
     wire::orders::{CancelOrderParams, OrderView},
 };
 
 /// Cancels an order.
 pub struct CancelOrder {
-    /// The request's origin.
-    pub origin: Origin,
     /// The order, as the path names it.
     pub id: String,
-    /// As decoded; checked here, so that a wrong one is a stored refusal.
-    pub params: Params,
+    /// How the reply shows it.
+    pub params: CancelOrderParams,
 }
 
-impl CancelOrder {
-    async fn cancel(&self, tx: &mut PgConnection, mode: Mode) -> Result<Reply, Rejection> {
-        let params: CancelOrderParams = checked(&self.params)?;
-        let account = self.origin.account;
-        let open = lock_open(tx, account, &self.id, mode).await?;
-        let order = store::orders::cancel(tx, account, open.id).await?;
-        self.origin
-            .emit(tx, EventType::OrderCanceled, &OrderView::from(&order))
-            .await?;
-        let id = order.id.to_string();
-        self.origin.show(tx, OK, id, &order, &params.expand).await
+impl Rules for CancelOrder {
+    fn reads(&self, _: &SeenRows<'_>) -> Vec<RowId> {
+        let id = OrderId::parse(&self.id).map(RowId::Order);
+        id.into_iter().collect()
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
+        let order = open_order(draft, &self.id)?;
+        let order = cancel(draft, order)?;
+        Ok(Verdict::Said(Said::show(OK, order, &self.params.expand)))
+    }
+
+    fn expand(&self) -> Option<&Expansion> {
+        Some(&self.params.expand)
     }
 }
 
-impl Command for CancelOrder {
-    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        self.cancel(tx, Mode::OneTransaction).await
-    }
-}
-
-/// Asks the processor nothing, so there is no operation to begin.
-impl Begin for CancelOrder {
-    async fn begin(&self, tx: &mut PgConnection, _: Uuid) -> Result<BeginOutcome, Rejection> {
-        let canceled = self.cancel(tx, Mode::Phases).await;
-        canceled.map(BeginOutcome::Replied)
-    }
+/// Closes an order, and reports it.
+pub(in crate::commands) fn cancel(
+    draft: &mut Draft<'_>,
+    mut order: Order,
+) -> Result<Order, Rejection> {
+    order.status = OrderStatus::Canceled;
+    let order = draft.put(order);
+    draft.emit(EventType::OrderCanceled, &OrderView::from(&order))?;
+    Ok(order)
 }

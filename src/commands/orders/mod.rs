@@ -1,7 +1,7 @@
 //! The verbs of `/orders`.
 
 mod cancel;
-pub(super) mod create;
+mod create;
 mod open;
 pub(super) mod pay;
 mod update;
@@ -10,3 +10,7 @@ pub use cancel::CancelOrder;
 pub use create::CreateOrder;
 pub use pay::PayOrder;
 pub use update::UpdateOrder;
+
+pub(super) use cancel::cancel;
+pub(super) use create::open;
+pub(super) use pay::pay;

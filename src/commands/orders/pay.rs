@@ -1,153 +1,98 @@
 //! `POST /orders/{id}/pay`: make the one charge for an order.
 //!
-//! Locks    the order
+//! Reads    the order
 //! Writes   one charge that names the order; where it succeeded, the order's status; across a
 //!          network the charge is pending meanwhile
 //! Emits    charge.succeeded and order.paid, or charge.failed
 //! Refuses  an order that was paid or canceled
 //! Fails    when the processor is down or its slow lane is full; while a payment or the checkout
 //!          that made it is unfinished
+//! Asks     for the money
 
-use charge_once_strict_params::{Expansion, Params};
-use sqlx::PgConnection;
-use uuid::Uuid;
+use charge_once_strict_params::Expansion;
 
-use super::open::lock_open;
+use super::open::open_order;
 use crate::commands::{
-    Origin, SlowLane,
-    card_answers::authorize,
-    charges::create::record_answer,
-    mode::Mode,
-    replies::{OK, checked, declined},
+    Draft, RowId, Rules, Said, SeenRows, Verdict, charges,
+    replies::{OK, declined, lost},
 };
 use crate::{
     domain::{
-        charge::{Authorization, Charge, NewCharge},
+        charge::Card,
         event::EventType,
         ids::{ChargeId, OrderId},
-        operation::{Answer, Ask, CardAuthorization, Effect, Operation, Verb},
+        operation::{Answer, Ask, CardAuthorization, Effect, Verb},
+        order::{Order, OrderStatus},
     },
-    idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
-    store,
-    wire::{
-        charges::ChargeView,
-        orders::{OrderView, PayOrderParams},
-    },
+    idempotency::Rejection,
+    wire::orders::{OrderView, PayOrderParams},
 };
 
 /// Pays an order.
 pub struct PayOrder {
-    /// The request's origin.
-    pub origin: Origin,
     /// The order, as the path names it.
     pub id: String,
-    /// As decoded; checked here, so that a wrong one is a stored refusal.
-    pub params: Params,
-    /// For `tok_slow`, where the processor is simulated.
-    pub slow_lane: SlowLane,
+    /// The card.
+    pub params: PayOrderParams,
 }
 
-/// A payment that may be made, of an order that this transaction has locked.
-struct DecidedPayment {
-    order: OrderId,
-    charge: ChargeId,
-    new: NewCharge,
-    expand: Expansion,
-}
+impl Rules for PayOrder {
+    const ASKS: bool = true;
 
-impl PayOrder {
-    async fn decide(&self, tx: &mut PgConnection, mode: Mode) -> Result<DecidedPayment, Rejection> {
-        let params: PayOrderParams = checked(&self.params)?;
-        let account = self.origin.account;
-        let order = lock_open(tx, account, &self.id, mode).await?;
-        Ok(DecidedPayment {
-            order: order.id,
-            charge: ChargeId(Uuid::now_v7()),
-            new: order.charge_for(params.source),
-            expand: params.expand,
-        })
+    fn reads(&self, _: &SeenRows<'_>) -> Vec<RowId> {
+        let id = OrderId::parse(&self.id).map(RowId::Order);
+        id.into_iter().collect()
     }
-}
 
-impl Command for PayOrder {
-    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let DecidedPayment {
-            order,
-            charge,
-            new,
-            expand,
-        } = self.decide(tx, Mode::OneTransaction).await?;
-        let said = authorize(tx, new.card.card, &self.slow_lane).await?;
-        let account = self.origin.account;
-        let charge =
-            store::charges::insert(tx, account, charge, &new, Some(order), Some(said)).await?;
-        paid(&self.origin, tx, order, &charge, said, &expand).await
-    }
-}
-
-impl Begin for PayOrder {
-    async fn begin(
-        &self,
-        tx: &mut PgConnection,
-        operation: Uuid,
-    ) -> Result<BeginOutcome, Rejection> {
-        let DecidedPayment {
-            order,
-            charge,
-            new,
-            expand,
-        } = self.decide(tx, Mode::Phases).await?;
-        let account = self.origin.account;
-        store::charges::insert(tx, account, charge, &new, Some(order), None).await?;
-        let ask = Ask::Authorize(CardAuthorization::of(charge, &new));
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
+        let order = open_order(draft, &self.id)?;
+        let new = order.charge_for(self.params.source);
+        let ask = Ask::Authorize(charges::open(draft, &new, Some(order.id)));
         let effect = Effect {
-            order: Some(order),
-            expand,
+            order: Some(order.id),
+            expand: self.params.expand.clone(),
             ..Effect::of(Verb::PayOrder, ask)
         };
-        self.origin.begin_effect(tx, operation, effect).await
+        Ok(Verdict::Ask(Box::new(effect)))
+    }
+
+    fn card(&self) -> Option<&Card> {
+        Some(&self.params.source)
+    }
+
+    fn expand(&self) -> Option<&Expansion> {
+        Some(&self.params.expand)
     }
 }
 
-/// Writes down the processor's answer for the pending charge of an order. Where it was never
-/// executed, the release is that of any other charge.
-pub(in crate::commands) async fn complete(
-    origin: &Origin,
-    tx: &mut PgConnection,
-    operation: &Operation,
+/// Writes down the processor's answer, and reports it. A decline leaves the order open: another
+/// card may pay it, under another key.
+pub(in crate::commands) fn answered(
+    draft: &mut Draft<'_>,
     order: OrderId,
     authorization: &CardAuthorization,
     answer: Answer,
     expand: &Expansion,
-) -> Result<Reply, Rejection> {
-    // The same order of locks as when an order is paid in one transaction: the order first.
-    store::orders::lock(tx, origin.account, order).await?;
-    let (charge, said) = record_answer(tx, operation, authorization, answer).await?;
-    paid(origin, tx, order, &charge, said, expand).await
+) -> Result<Said, Rejection> {
+    match charges::end(draft, authorization, answer)? {
+        (charge, None) => Ok(Said::show(OK, pay(draft, order, charge.id)?, expand)),
+        (charge, Some(decline)) => Ok(Said::Reply(declined(decline, &charge)?)),
+    }
 }
 
-/// Reports the processor's answer. A decline leaves the order open: another card may pay it, under
-/// another key.
-async fn paid(
-    origin: &Origin,
-    tx: &mut PgConnection,
+/// Makes an order paid by `charge`, and reports it.
+pub(in crate::commands) fn pay(
+    draft: &mut Draft<'_>,
     order: OrderId,
-    charge: &Charge,
-    said: Authorization,
-    expand: &Expansion,
-) -> Result<Reply, Rejection> {
-    let view = ChargeView::from(charge);
-    match said {
-        Authorization::Approved => {
-            let order = store::orders::pay(tx, origin.account, order, charge.id).await?;
-            origin.emit(tx, EventType::ChargeSucceeded, &view).await?;
-            let paid = OrderView::from(&order);
-            origin.emit(tx, EventType::OrderPaid, &paid).await?;
-            origin.show(tx, OK, paid.id, &order, expand).await
-        }
-        Authorization::Declined(decline) => {
-            origin.emit(tx, EventType::ChargeFailed, &view).await?;
-            declined(decline, charge)
-        }
-    }
+    charge: ChargeId,
+) -> Result<Order, Rejection> {
+    let mut order = draft
+        .get::<Order>(order)
+        .ok_or_else(|| lost("an order"))?
+        .clone();
+    order.status = OrderStatus::Paid;
+    order.charge = Some(charge);
+    let order = draft.put(order);
+    draft.emit(EventType::OrderPaid, &OrderView::from(&order))?;
+    Ok(order)
 }

@@ -1,21 +1,19 @@
 //! `POST /orders/{id}`: change what is written on an order, never what it is for.
 //!
-//! Locks    the order
+//! Reads    the order
 //! Writes   metadata
 //! Emits    order.updated, if anything changed
 //! Refuses  parameters that are unknown or wrong
 
-use charge_once_strict_params::Params;
-use sqlx::PgConnection;
+use charge_once_strict_params::Expansion;
 
 use crate::commands::{
-    Origin,
-    replies::{OK, checked, missing},
+    Draft, RowId, Rules, Said, SeenRows, Verdict,
+    replies::{OK, missing},
 };
 use crate::{
-    domain::{event::EventType, ids::OrderId},
-    idempotency::{Command, Rejection, Reply},
-    store,
+    domain::{event::EventType, ids::OrderId, order::Order},
+    idempotency::Rejection,
     wire::{
         error::ApiError,
         orders::{OrderView, UpdateOrderParams},
@@ -24,35 +22,33 @@ use crate::{
 
 /// Updates an order.
 pub struct UpdateOrder {
-    /// The request's origin.
-    pub origin: Origin,
     /// The order, as the path names it.
     pub id: String,
-    /// As decoded; checked here, so that a wrong one is a stored refusal.
-    pub params: Params,
+    /// What changes.
+    pub params: UpdateOrderParams,
 }
 
-impl Command for UpdateOrder {
-    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let update: UpdateOrderParams = checked(&self.params)?;
-        let account = self.origin.account;
-        let id = OrderId::parse(&self.id).ok_or_else(|| missing("id", OrderId::PREFIX))?;
-        let before = store::orders::lock(tx, account, id)
-            .await?
-            .ok_or_else(|| missing("id", OrderId::PREFIX))?;
+impl Rules for UpdateOrder {
+    fn reads(&self, _: &SeenRows<'_>) -> Vec<RowId> {
+        let id = OrderId::parse(&self.id).map(RowId::Order);
+        id.into_iter().collect()
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
+        let found = OrderId::parse(&self.id).and_then(|id| draft.get::<Order>(id));
+        let before = found.ok_or_else(|| missing("id", OrderId::PREFIX))?.clone();
         let mut order = before.clone();
-        order.metadata = update
-            .metadata
-            .apply(order.metadata)
-            .map_err(ApiError::from)?;
+        let metadata = self.params.metadata.clone().apply(order.metadata);
+        order.metadata = metadata.map_err(ApiError::from)?;
         if order != before {
-            order = store::orders::update(tx, account, id, &order).await?;
+            order = draft.put(order);
             let views = (OrderView::from(&before), OrderView::from(&order));
-            self.origin
-                .emit_change(tx, EventType::OrderUpdated, &views.0, &views.1)
-                .await?;
+            draft.emit_change(EventType::OrderUpdated, &views.0, &views.1)?;
         }
-        let id = order.id.to_string();
-        self.origin.show(tx, OK, id, &order, &update.expand).await
+        Ok(Verdict::Said(Said::show(OK, order, &self.params.expand)))
+    }
+
+    fn expand(&self) -> Option<&Expansion> {
+        Some(&self.params.expand)
     }
 }

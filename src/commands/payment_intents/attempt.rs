@@ -11,17 +11,18 @@ use uuid::Uuid;
 
 use super::found::{unexpected, whole};
 use crate::commands::{
-    Origin, SlowLane,
+    Origin, SeenRows, SlowLane,
     card_answers::authorize,
     payment_methods::given::mark_used,
     replies::{CREATED, OK, STORED_DECLINE, error_reply},
+    work::in_transaction,
 };
 use crate::{
     domain::{
         charge::{Authorization, Card, Charge, IntentCharge, NewCharge},
         event::EventType,
         ids::ChargeId,
-        operation::{Ask, CardAuthorization, Effect, Verb},
+        operation::{Answer, Ask, CardAuthorization, Effect, Verb},
         payment_intent::{
             Confirmation, FutureUsage, HolderPage, IntentStatus, IntentTerms, NextStep,
             PaymentIntent,
@@ -106,7 +107,12 @@ impl PaymentAttempt {
         tx: &mut PgConnection,
         slow_lane: &SlowLane,
     ) -> Result<Reply, Rejection> {
-        let said = authorize(tx, self.method.test_card, slow_lane).await?;
+        let charge = ChargeId(Uuid::now_v7());
+        let ask = Ask::Authorize(CardAuthorization::of(charge, &self.new_charge()));
+        let said = match authorize(tx, &ask, slow_lane).await? {
+            Answer::Done => Authorization::Approved,
+            Answer::Declined(decline) => Authorization::Declined(decline),
+        };
         let charge = self.write_charge(origin, tx, Some(said)).await?;
         self.answered(origin, tx, &charge, said).await
     }
@@ -157,7 +163,7 @@ impl PaymentAttempt {
         origin: &Origin,
         tx: &mut PgConnection,
         said: Option<Authorization>,
-    ) -> Result<Charge, sqlx::Error> {
+    ) -> Result<Charge, Rejection> {
         let method = &self.method;
         let of = IntentCharge {
             intent: self.intent.id,
@@ -170,7 +176,15 @@ impl PaymentAttempt {
             statement_descriptor_suffix: self.intent.terms.statement_descriptor_suffix.clone(),
         };
         let (id, new) = (ChargeId(Uuid::now_v7()), self.new_charge());
-        store::charges::insert_of_intent(tx, origin.account, id, &new, &of, said).await
+        let reads = |_: &SeenRows<'_>| Vec::new();
+        in_transaction(origin, None, tx, reads, |draft| {
+            let charge = Charge::made(id, &new, None, said, draft.now);
+            Ok(draft.put(Charge {
+                by_intent: Some(of),
+                ..charge
+            }))
+        })
+        .await
     }
 
     /// Writes down the card's answer. The method of a payment is used up by it, or attached to the

@@ -17,19 +17,21 @@ use super::{
     phases::declined_by_processor,
 };
 use crate::commands::{
-    Origin,
+    Origin, RowId, SeenRows,
     mode::Mode,
-    refunds::create::{record_answer, report},
-    replies::{OK, checked},
+    refunds::create::{self as refunds, open},
+    replies::{OK, checked, lost},
+    work::in_transaction,
 };
 use crate::{
     domain::{
+        charge::Charge,
         event::EventType,
-        ids::{PaymentIntentId, RefundId},
+        ids::PaymentIntentId,
         metadata::Metadata,
         operation::{Answer, Ask, Effect, RefundRequest, Verb},
         payment_intent::{CancellationReason, IntentStatus, PaymentIntent},
-        refund::{NewRefund, Refund},
+        refund::Refund,
     },
     idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
     store,
@@ -85,15 +87,15 @@ impl CancelIntent {
         intent: &PaymentIntent,
         mode: Mode,
     ) -> Result<Refund, Rejection> {
-        let charge = lock_charge(tx, &self.origin, intent, mode).await?;
-        let new = NewRefund {
-            charge: charge.id,
-            amount: intent.amount_capturable,
-            reason: None,
-            metadata: Metadata::new(),
-        };
-        let (account, id) = (self.origin.account, RefundId(Uuid::now_v7()));
-        Ok(store::refunds::insert(tx, account, id, &new, mode.of_refund()).await?)
+        let charge = lock_charge(tx, &self.origin, intent, mode).await?.id;
+        let amount = intent.amount_capturable;
+        let reads = |_: &SeenRows<'_>| vec![RowId::Charge(charge)];
+        in_transaction(&self.origin, None, tx, reads, |draft| {
+            let found = draft.get::<Charge>(charge).cloned();
+            let charge = found.ok_or_else(|| lost("an intent's charge"))?;
+            Ok(open(draft, charge, amount, None, Metadata::new()))
+        })
+        .await
     }
 }
 
@@ -105,7 +107,8 @@ impl Command for CancelIntent {
             refund,
             expand,
         } = self.decide(tx, Mode::OneTransaction).await?;
-        cancel(&self.origin, tx, intent, reason, refund.as_ref(), &expand).await
+        let request = refund.as_ref().map(RefundRequest::of);
+        cancel(&self.origin, tx, intent, reason, request.as_ref(), &expand).await
     }
 }
 
@@ -150,12 +153,19 @@ pub(super) async fn complete(
     expand: &Expansion,
 ) -> Result<Reply, Rejection> {
     let intent = lock(tx, origin.account, Some(intent)).await?;
-    match record_answer(origin, tx, request, answer).await? {
-        Ok(refund) => {
+    match answer {
+        Answer::Done => {
             let reason = intent.cancellation_reason;
-            cancel(origin, tx, intent, reason, Some(&refund), expand).await
+            cancel(origin, tx, intent, reason, Some(request), expand).await
         }
-        Err(decline) => declined_by_processor(origin, tx, intent.id, request.charge, decline).await,
+        Answer::Declined(decline) => {
+            let reads = |seen: &SeenRows<'_>| refunds::reads(seen, request);
+            let failed = in_transaction(origin, None, tx, reads, |draft| {
+                refunds::end(draft, request, answer)
+            });
+            drop(failed.await?);
+            declined_by_processor(origin, tx, intent.id, request.charge, decline).await
+        }
     }
 }
 
@@ -165,11 +175,15 @@ async fn cancel(
     tx: &mut PgConnection,
     intent: PaymentIntent,
     reason: Option<CancellationReason>,
-    refund: Option<&Refund>,
+    refund: Option<&RefundRequest>,
     expand: &Expansion,
 ) -> Result<Reply, Rejection> {
-    if let Some(refund) = refund {
-        report(origin, tx, refund).await?;
+    if let Some(request) = refund {
+        let reads = |seen: &SeenRows<'_>| refunds::reads(seen, request);
+        let ended = in_transaction(origin, None, tx, reads, |draft| {
+            refunds::answered(draft, request, Answer::Done, &Expansion::default())
+        });
+        ended.await?;
     }
     // The row says when, by the database's clock.
     let intent = intent.canceled(Utc::now(), reason);

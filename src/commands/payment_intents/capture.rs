@@ -1,9 +1,11 @@
 //! `POST /payment_intents/{id}/capture`: take what was promised, once; the rest is released.
 //!
-//! Locks    the intent, then its charge Writes   the captured amount and the descriptor, on both;
-//! metadata of the intent Emits    charge.captured, payment_intent.succeeded Refuses  an intent of
-//! which nothing is promised, or was taken; more than was promised Fails    while another operation
-//! on the charge has no outcome; if another processor authorized it
+//! Locks    the intent, then its charge
+//! Writes   the captured amount and the descriptor, on both; metadata of the intent
+//! Emits    charge.captured, payment_intent.succeeded
+//! Refuses  an intent of which nothing is promised, or was taken; more than was promised
+//! Fails    while another operation on the charge has no outcome; if another processor
+//!          authorized it
 
 use charge_once_strict_params::{Expansion, Params};
 use sqlx::PgConnection;
@@ -14,9 +16,10 @@ use super::{
     phases::declined_by_processor,
 };
 use crate::commands::{
-    Origin,
+    Origin, RowId, SeenRows,
     mode::Mode,
-    replies::{OK, checked},
+    replies::{OK, checked, lost},
+    work::in_transaction,
 };
 use crate::{
     domain::{
@@ -169,10 +172,18 @@ async fn capture(
     amount: i64,
     expand: &Expansion,
 ) -> Result<Reply, Rejection> {
-    let twice = || Rejection::Failed(Failure::internal("an intent's charge was captured before"));
-    let suffix = intent.terms.statement_descriptor_suffix.as_deref();
-    let captured = store::charges::capture(tx, origin.account, before.id, amount, suffix).await?;
-    let charge = captured.ok_or_else(twice)?;
+    let reads = |_: &SeenRows<'_>| vec![RowId::Charge(before.id)];
+    let suffix = intent.terms.statement_descriptor_suffix.clone();
+    let charge = in_transaction(origin, None, tx, reads, |draft| {
+        let charge = draft.get::<Charge>(before.id).cloned();
+        let charge = charge.filter(|charge| !charge.captured);
+        let mut charge = charge.ok_or_else(|| lost("an intent's charge, not captured,"))?;
+        if let (Some(of), Some(suffix)) = (&mut charge.by_intent, suffix) {
+            of.statement_descriptor_suffix = Some(suffix);
+        }
+        Ok(draft.put(charge.taken(amount)))
+    });
+    let charge = charge.await?;
     let intent = intent.captured(amount);
     let intent = store::payment_intents::update(tx, origin.account, &intent).await?;
     let view = PaymentIntentView::from(&intent);

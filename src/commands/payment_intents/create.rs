@@ -13,15 +13,14 @@
 
 use std::sync::Arc;
 
-use charge_once_strict_params::Params;
+use charge_once_strict_params::{Expansion, Params};
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::attempt::{ConfirmOutcome, PaymentAttempt, sets_up};
 use crate::commands::{
-    Creation, Origin, SlowLane,
-    creation::NewObject,
+    Draft, Origin, RowId, Rules, Said, SeenRows, SlowLane, Verdict,
     holder_pages::{client_secret, holder_page},
     payment_methods::given::{find_customer, take},
     replies::{CREATED, checked},
@@ -33,7 +32,7 @@ use crate::{
         operation::Verb,
         payment_intent::{IntentTerms, PaymentIntent},
     },
-    idempotency::{Begin, BeginOutcome, Command, Decide, Decision, Failure, Rejection, Reply},
+    idempotency::{Begin, BeginOutcome, Command, Rejection, Reply, transaction_time},
     store,
     wire::{
         error::{ApiError, ErrorCode},
@@ -50,12 +49,7 @@ fn begun(terms: IntentTerms, now: DateTime<Utc>) -> PaymentIntent {
 
 /// Creates an intent that no other row decides about, and that makes no other row: it names no
 /// customer and no method, and confirms nothing.
-pub struct CreateBareIntent {
-    /// The request's origin.
-    pub origin: Origin,
-    /// As decoded; checked here, so that a wrong one is a stored refusal.
-    pub params: Params,
-}
+pub struct CreateBareIntent(pub CreatePaymentIntentParams);
 
 impl CreateBareIntent {
     /// Whether the request asks for such an intent. A wrong request is refused in the other shape.
@@ -64,34 +58,25 @@ impl CreateBareIntent {
     }
 }
 
-impl Decide for CreateBareIntent {
-    type Rows = Creation;
-
-    fn decide(&self, now: DateTime<Utc>) -> Result<Decision<Creation>, Rejection> {
-        let params: CreatePaymentIntentParams = checked(&self.params)?;
-        if !params.is_bare() {
-            let cause = "whether its customer and its method are there is to be read";
-            return Err(Rejection::Failed(Failure::unavailable(cause)));
-        }
-        params.confirmation()?;
-        let intent = begun(params.terms(None)?, now);
-        // Nothing of it is there that could be expanded.
-        let view = PaymentIntentView::from(&intent);
-        let id = view.id.clone();
-        let reply = self.origin.reply(CREATED, "payment_intents", id, &view)?;
-        let event = self.origin.event(EventType::PaymentIntentCreated, &view)?;
-        Ok(Decision {
-            reply,
-            rows: Some(Creation {
-                account: self.origin.account,
-                object: NewObject::Intent(Box::new(intent)),
-                event,
-            }),
-        })
+impl Rules for CreateBareIntent {
+    fn reads(&self, _: &SeenRows<'_>) -> Vec<RowId> {
+        Vec::new()
     }
 
-    fn weight(&self) -> usize {
-        self.params.weight()
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
+        let params = self.0.clone();
+        params.confirmation()?;
+        let intent = draft.put(begun(params.terms(None)?, draft.now));
+        draft.emit(
+            EventType::PaymentIntentCreated,
+            &PaymentIntentView::from(&intent),
+        )?;
+        // Nothing of it is there that could be expanded.
+        Ok(Verdict::Said(Said::show(
+            CREATED,
+            intent,
+            &Expansion::default(),
+        )))
     }
 }
 
@@ -138,9 +123,8 @@ impl CreateIntent {
             method.may_pay_for(customer).map_err(refused)?;
             terms.payment_method = Some(method.id);
         }
-        // The time is the transaction's, which the row has.
-        let intent = begun(terms, DateTime::UNIX_EPOCH);
-        let intent = store::payment_intents::insert(tx, account, intent).await?;
+        let intent = begun(terms, transaction_time(tx).await?);
+        store::payment_intents::insert_all(tx, &[(account, &intent)]).await?;
         let (Some(method), Some(confirmation)) = (method, confirmation) else {
             let view = PaymentIntentView::from(&intent);
             let event_type = EventType::PaymentIntentCreated;

@@ -7,8 +7,8 @@
 use sqlx::PgConnection;
 
 use crate::commands::{
-    Origin,
-    mode::{Mode, must_be_finished, must_be_free},
+    Draft, Origin, RowId,
+    mode::{Mode, must_be_finished, must_have_taken_the_money, open_work},
     replies::missing,
 };
 use crate::{
@@ -58,7 +58,15 @@ pub(super) async fn must_be_settled(
     intent: &PaymentIntent,
     mode: Mode,
 ) -> Result<(), Rejection> {
-    let charge = match intent.status {
+    let Some(charge) = unsettled_charge(intent) else {
+        return Ok(());
+    };
+    must_be_finished(mode, open_work(tx, account, charge).await?)
+}
+
+/// The charge of an intent that a processor may be asked about.
+fn unsettled_charge(intent: &PaymentIntent) -> Option<ChargeId> {
+    match intent.status {
         IntentStatus::Processing => intent.latest_charge,
         IntentStatus::RequiresCapture => intent.charge,
         IntentStatus::RequiresPaymentMethod
@@ -66,12 +74,7 @@ pub(super) async fn must_be_settled(
         | IntentStatus::RequiresAction
         | IntentStatus::Succeeded
         | IntentStatus::Canceled => None,
-    };
-    let Some(charge) = charge else {
-        return Ok(());
-    };
-    let links = store::charges::links(tx, account, charge).await?;
-    must_be_finished(mode, links.open)
+    }
 }
 
 /// Locks the charge that promised an intent's money, about which nothing is unfinished.
@@ -88,7 +91,9 @@ pub(super) async fn lock_charge(
     let charge = intent.charge.ok_or_else(lost)?;
     let found = store::charges::lock(tx, origin.account, charge).await?;
     let charge = found.ok_or_else(lost)?;
-    must_be_free(tx, origin.account, charge.id, mode).await?;
+    // First: what is unfinished may be finished, and this never changes.
+    must_have_taken_the_money(mode, &charge)?;
+    must_be_finished(mode, open_work(tx, origin.account, charge.id).await?)?;
     Ok(charge)
 }
 
@@ -135,21 +140,21 @@ pub(super) fn refusal(intent: &PaymentIntent, message: String) -> Rejection {
     }
 }
 
-/// The charge that promised or took an intent's money, for a refund. Locks the intent.
-pub(in crate::commands) async fn charge_of(
-    tx: &mut PgConnection,
-    account: AccountId,
+/// The charge that promised or took an intent's money, for a refund.
+pub(in crate::commands) fn charge_of(
+    draft: &Draft<'_>,
     id: Option<PaymentIntentId>,
-    mode: Mode,
 ) -> Result<ChargeId, Rejection> {
     let none = || missing("payment_intent", PaymentIntentId::PREFIX);
     let id = id.ok_or_else(none)?;
-    let found = store::payment_intents::lock(tx, account, id).await?;
-    let intent = found.ok_or_else(none)?;
-    must_be_settled(tx, account, &intent, mode).await?;
+    let intent = draft.get::<PaymentIntent>(id).ok_or_else(none)?;
+    if let Some(charge) = unsettled_charge(intent) {
+        let open = draft.open_work(RowId::Charge(charge));
+        must_be_finished(Mode::of(draft.processor), open)?;
+    }
     intent.charge.ok_or_else(|| {
         let message =
             format!("This PaymentIntent ({id}) does not have a successful charge to refund.");
-        refusal(&intent, message)
+        refusal(intent, message)
     })
 }

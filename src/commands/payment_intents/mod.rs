@@ -6,7 +6,7 @@ mod cancel;
 mod capture;
 mod confirm;
 mod create;
-mod found;
+pub(super) mod found;
 mod phases;
 mod update;
 
@@ -17,5 +17,4 @@ pub use confirm::ConfirmIntent;
 pub use create::{CreateBareIntent, CreateIntent};
 pub use update::UpdateIntent;
 
-pub(super) use found::charge_of;
 pub(super) use phases::{complete, release};

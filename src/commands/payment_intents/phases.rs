@@ -12,11 +12,13 @@ use super::{
     found::{lock, whole},
 };
 use crate::commands::{
-    Origin,
+    Origin, RowId, SeenRows,
     charges::create::record_answer,
     payment_methods::given,
+    processor_effect::origin_of,
     refunds::create as refunds,
     replies::{STORED_DECLINE, error_reply},
+    work::in_transaction,
 };
 use crate::{
     domain::{
@@ -60,7 +62,12 @@ async fn confirmed(
     expand: &Expansion,
 ) -> Result<Reply, Rejection> {
     let intent = lock(tx, origin.account, Some(intent)).await?.resumed();
-    let (charge, said) = record_answer(tx, operation, authorization, answer).await?;
+    let reads = |_: &SeenRows<'_>| vec![RowId::Charge(authorization.charge)];
+    let processor = Some(operation.processor.as_str());
+    let ended = in_transaction(origin, processor, tx, reads, |draft| {
+        record_answer(draft, authorization, answer)
+    });
+    let (charge, said) = ended.await?;
     let lost = || Rejection::Failed(Failure::internal("an intent's charge has no method"));
     let method = charge.by_intent.as_ref().ok_or_else(lost)?.method;
     let method = given::lock_held(origin, tx, Some(method), sets_up(&intent.terms)).await?;
@@ -93,7 +100,15 @@ pub(in crate::commands) async fn release(
     let mut method = None;
     match &operation.effect.ask {
         Ask::Authorize(_) => method = store::charges::delete_pending(tx, account, charge).await?,
-        Ask::Refund(request) => refunds::release(tx, account, request).await?,
+        Ask::Refund(request) => {
+            let (origin, reads) = (origin_of(operation), |seen: &SeenRows<'_>| {
+                refunds::reads(seen, request)
+            });
+            let withdrawn = in_transaction(&origin, None, tx, reads, |draft| {
+                refunds::withdraw(draft, request)
+            });
+            withdrawn.await?;
+        }
         // A capture reserves nothing.
         Ask::Capture(_) => {}
     }

@@ -1,36 +1,38 @@
 //! `POST /refunds`: give money back, or release what was only promised.
 //!
-//! Locks    the intent, if the request names it; the charge, and then the order that it paid if all
-//!          of it is given back
-//! Writes   one refund, the charge's refunded amount, the order's status; across a network the
-//!          refund is pending meanwhile, and counts
-//! Emits    refund.created, charge.refunded, order.refunded
+//! Reads    the intent, if the request names it; the charge; the order that it paid
+//! Writes   one refund, the charge's refunded amount; the order's status, if all of its charge is
+//!          given back; across a network the refund is pending meanwhile, and counts
+//! Emits    refund.created, charge.refunded, order.refunded; refund.failed
 //! Refuses  a charge that failed or has nothing left; more than is left; a part of what was only
 //!          promised; all that was only promised for an intent, which is canceled instead; an
 //!          intent that nothing was taken for
 //! Fails    while another operation on the charge, or the checkout that made it, has no outcome; if
 //!          another processor took the money
+//! Asks     for the refund
 
-use charge_once_strict_params::{Expansion, Params};
-use sqlx::PgConnection;
+use charge_once_strict_params::Expansion;
 use uuid::Uuid;
 
 use crate::commands::{
-    Origin,
-    mode::{Mode, must_be_free},
-    payment_intents::charge_of,
-    replies::{CREATED, checked, declined_by_processor, missing},
+    Draft, RowId, Rules, Said, SeenRows, Verdict,
+    mode::must_be_free,
+    payment_intents::found::charge_of,
+    replies::{CREATED, declined_by_processor, lost, missing},
 };
 use crate::{
     domain::{
+        charge::Charge,
         event::EventType,
-        ids::{AccountId, ChargeId, PaymentIntentId, RefundId},
+        ids::{ChargeId, PaymentIntentId, RefundId},
+        metadata::Metadata,
         operation::{Answer, Ask, Effect, RefundRequest, Verb},
-        refund::{NewRefund, Refund},
+        order::{Order, OrderStatus},
+        payment_intent::PaymentIntent,
+        refund::{Refund, RefundReason, RefundStatus},
         test_cards::Decline,
     },
-    idempotency::{Begin, BeginOutcome, Command, Failure, Rejection, Reply},
-    store,
+    idempotency::Rejection,
     wire::{
         charges::{ChargeView, refused},
         error::{ApiError, ErrorCode},
@@ -40,29 +42,30 @@ use crate::{
 };
 
 /// Creates a refund.
-pub struct CreateRefund {
-    /// The request's origin.
-    pub origin: Origin,
-    /// As decoded; checked here, so that a wrong one is a stored refusal.
-    pub params: Params,
-}
+pub struct CreateRefund(pub CreateRefundParams);
 
-impl CreateRefund {
-    /// Locks the charge, and writes the refund. The reply shows whole what the second value names.
-    async fn write(
-        &self,
-        tx: &mut PgConnection,
-        mode: Mode,
-    ) -> Result<(Refund, Expansion), Rejection> {
-        let params: CreateRefundParams = checked(&self.params)?;
-        let account = self.origin.account;
-        let (charge_id, param) = self
-            .charge(tx, params.charge, params.payment_intent, mode)
-            .await?;
-        let charge = store::charges::lock(tx, account, charge_id)
-            .await?
-            .ok_or_else(|| missing(param, ChargeId::PREFIX))?;
-        must_be_free(tx, account, charge_id, mode).await?;
+impl Rules for CreateRefund {
+    const ASKS: bool = true;
+
+    fn reads(&self, seen: &SeenRows<'_>) -> Vec<RowId> {
+        let mut rows = Vec::new();
+        let mut charge = self.0.charge.flatten();
+        if let Some(intent) = self.0.payment_intent {
+            rows.extend(intent.map(RowId::Intent));
+            let intent = intent.and_then(|id| seen.get::<PaymentIntent>(id));
+            charge = intent.and_then(|intent| intent.charge.or(intent.latest_charge));
+        }
+        rows.extend(charge.map(RowId::Charge));
+        rows.extend(charge.and_then(|charge| order_of(seen, charge)));
+        rows
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
+        let params = &self.0;
+        let (id, param) = self.charge(draft, params.charge, params.payment_intent)?;
+        let none = || missing(param, ChargeId::PREFIX);
+        let charge = draft.get::<Charge>(id).ok_or_else(none)?.clone();
+        must_be_free(draft, &charge)?;
         if charge.by_intent.is_some() && charge.is_only_promised() {
             let message = "The intent's charge was not captured, so there is nothing to give back. \
                            Cancel the PaymentIntent: that releases what was promised.";
@@ -71,31 +74,39 @@ impl CreateRefund {
         }
         let refuse = |refusal| refused(refusal, param);
         let amount = charge.refund(params.amount).map_err(refuse)?;
-        let new = NewRefund {
-            charge: charge_id,
+        let refund = open(
+            draft,
+            charge,
             amount,
-            reason: params.reason,
-            metadata: params.metadata,
+            params.reason,
+            params.metadata.clone(),
+        );
+        let effect = Effect {
+            expand: params.expand.clone(),
+            ..Effect::of(Verb::CreateRefund, Ask::Refund(RefundRequest::of(&refund)))
         };
-        let id = RefundId(Uuid::now_v7());
-        let refund = store::refunds::insert(tx, account, id, &new, mode.of_refund()).await?;
-        Ok((refund, params.expand))
+        Ok(Verdict::Ask(Box::new(effect)))
     }
 
-    /// The charge to give back, and the parameter that names it. An intent is locked before its
+    fn expand(&self) -> Option<&Expansion> {
+        Some(&self.0.expand)
+    }
+}
+
+impl CreateRefund {
+    /// The charge to give back, and the parameter that names it. An intent is locked with its
     /// charge, so that what is said of it stays true.
-    async fn charge(
+    fn charge(
         &self,
-        tx: &mut PgConnection,
+        draft: &Draft<'_>,
         charge: Option<Option<ChargeId>>,
         intent: Option<Option<PaymentIntentId>>,
-        mode: Mode,
     ) -> Result<(ChargeId, &'static str), Rejection> {
         let no_charge = || missing("charge", ChargeId::PREFIX);
         match (charge, intent) {
             (Some(charge), None) => Ok((charge.ok_or_else(no_charge)?, "charge")),
             (charge, Some(intent)) => {
-                let found = charge_of(tx, self.origin.account, intent, mode).await?;
+                let found = charge_of(draft, intent)?;
                 if let Some(charge) = charge
                     && charge.ok_or_else(no_charge)? != found
                 {
@@ -114,108 +125,128 @@ impl CreateRefund {
     }
 }
 
-impl Command for CreateRefund {
-    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let (refund, expand) = self.write(tx, Mode::OneTransaction).await?;
-        refunded(&self.origin, tx, &refund, &expand).await
-    }
+/// The order that a charge paid, or was to pay: a refund of all of the charge changes it.
+fn order_of(seen: &SeenRows<'_>, charge: ChargeId) -> Option<RowId> {
+    seen.get::<Charge>(charge)?.order.map(RowId::Order)
 }
 
-impl Begin for CreateRefund {
-    async fn begin(
-        &self,
-        tx: &mut PgConnection,
-        operation: Uuid,
-    ) -> Result<BeginOutcome, Rejection> {
-        let (refund, expand) = self.write(tx, Mode::Phases).await?;
-        let ask = Ask::Refund(RefundRequest::of(&refund));
-        let effect = Effect {
-            expand,
-            ..Effect::of(Verb::CreateRefund, ask)
-        };
-        self.origin.begin_effect(tx, operation, effect).await
-    }
+/// Begins a refund of `amount` minor units. It is pending and counts, so that no money is given
+/// back twice.
+pub(in crate::commands) fn open(
+    draft: &mut Draft<'_>,
+    charge: Charge,
+    amount: i64,
+    reason: Option<RefundReason>,
+    metadata: Metadata,
+) -> Refund {
+    let mut money = charge.amount;
+    money.minor_units = amount;
+    let refund = draft.put(Refund {
+        id: RefundId(Uuid::now_v7()),
+        charge: charge.id,
+        intent: charge.by_intent.as_ref().map(|of| of.intent),
+        amount: money,
+        reason,
+        status: RefundStatus::Pending,
+        metadata,
+        version: 1,
+        created_at: draft.now,
+    });
+    draft.put(charge.refunded(amount));
+    refund
 }
 
-/// Writes down the processor's answer for a pending refund.
-pub(in crate::commands) async fn complete(
-    origin: &Origin,
-    tx: &mut PgConnection,
+/// What the answer to a refund needs.
+pub(in crate::commands) fn reads(seen: &SeenRows<'_>, request: &RefundRequest) -> Vec<RowId> {
+    let mut rows = vec![RowId::Charge(request.charge), RowId::Refund(request.refund)];
+    rows.extend(order_of(seen, request.charge));
+    rows
+}
+
+/// Writes down the processor's answer, and reports it.
+pub(in crate::commands) fn answered(
+    draft: &mut Draft<'_>,
     request: &RefundRequest,
     answer: Answer,
     expand: &Expansion,
-) -> Result<Reply, Rejection> {
-    match record_answer(origin, tx, request, answer).await? {
-        Ok(refund) => refunded(origin, tx, &refund, expand).await,
-        Err(decline) => declined_by_processor(origin, tx, request.charge, decline).await,
+) -> Result<Said, Rejection> {
+    match end(draft, request, answer)? {
+        Ok(refund) => {
+            report(draft, &refund)?;
+            Ok(Said::show(CREATED, refund, expand))
+        }
+        Err(decline) => declined_by_processor(draft, request.charge, decline),
     }
 }
 
 /// Ends the pending refund of a request that was answered. `Err` is the processor's decline: the
 /// refund failed and no longer counts.
-pub(in crate::commands) async fn record_answer(
-    origin: &Origin,
-    tx: &mut PgConnection,
+pub(in crate::commands) fn end(
+    draft: &mut Draft<'_>,
     request: &RefundRequest,
     answer: Answer,
 ) -> Result<Result<Refund, Decline>, Rejection> {
-    let (account, refund) = (origin.account, request.refund);
-    store::charges::lock(tx, account, request.charge).await?;
+    let mut refund = pending(draft, request)?;
     match answer {
-        Answer::Done => Ok(Ok(store::refunds::succeed(tx, account, refund).await?)),
+        Answer::Done => {
+            refund.status = RefundStatus::Succeeded;
+            Ok(Ok(draft.put(refund)))
+        }
         Answer::Declined(decline) => {
-            let refund = store::refunds::fail(tx, account, refund).await?;
-            let view = RefundView::from(&refund);
-            origin.emit(tx, EventType::RefundFailed, &view).await?;
+            uncount(draft, &refund)?;
+            refund.status = RefundStatus::Failed;
+            let refund = draft.put(refund);
+            draft.emit(EventType::RefundFailed, &RefundView::from(&refund))?;
             Ok(Err(decline))
         }
     }
 }
 
-/// Deletes the pending refund of a request that was never executed.
-pub(in crate::commands) async fn release(
-    tx: &mut PgConnection,
-    account: AccountId,
+/// Forgets the pending refund of a request that was never executed.
+pub(in crate::commands) fn withdraw(
+    draft: &mut Draft<'_>,
     request: &RefundRequest,
-) -> Result<(), sqlx::Error> {
-    store::refunds::delete_pending(tx, account, request.refund).await
+) -> Result<(), Rejection> {
+    let refund = pending(draft, request)?;
+    uncount(draft, &refund)?;
+    draft.delete::<Refund>(refund.id);
+    Ok(())
 }
 
-/// Reports a refund, in events and in the reply.
-pub(in crate::commands) async fn refunded(
-    origin: &Origin,
-    tx: &mut PgConnection,
-    refund: &Refund,
-    expand: &Expansion,
-) -> Result<Reply, Rejection> {
-    report(origin, tx, refund).await?;
-    let id = refund.id.to_string();
-    origin.show(tx, CREATED, id, refund, expand).await
+fn pending(draft: &Draft<'_>, request: &RefundRequest) -> Result<Refund, Rejection> {
+    let found = draft.get::<Refund>(request.refund);
+    let pending = found.filter(|refund| refund.status == RefundStatus::Pending);
+    pending.cloned().ok_or_else(|| lost("a pending refund"))
+}
+
+/// Counts a refund no longer.
+fn uncount(draft: &mut Draft<'_>, refund: &Refund) -> Result<(), Rejection> {
+    let charge = draft.get::<Charge>(refund.charge);
+    let charge = charge.ok_or_else(|| lost("a refunded charge"))?;
+    let before = charge.before_refund(refund.amount.minor_units);
+    draft.put(before);
+    Ok(())
 }
 
 /// Emits the events of a refund, and makes the order refunded if all of its charge was given back.
-pub(in crate::commands) async fn report(
-    origin: &Origin,
-    tx: &mut PgConnection,
-    refund: &Refund,
-) -> Result<(), Rejection> {
-    let charge = store::charges::find(tx, origin.account, refund.charge)
-        .await?
-        .ok_or_else(|| Failure::internal("a refunded charge is gone"))
-        .map_err(Rejection::Failed)?;
-    let refund_view = RefundView::from(refund);
-    origin
-        .emit(tx, EventType::RefundCreated, &refund_view)
-        .await?;
+pub(in crate::commands) fn report(draft: &mut Draft<'_>, refund: &Refund) -> Result<(), Rejection> {
+    let charge = draft.get::<Charge>(refund.charge);
+    let charge = charge.ok_or_else(|| lost("a refunded charge"))?.clone();
+    draft.emit(EventType::RefundCreated, &RefundView::from(refund))?;
     let before = ChargeView::from(&charge.before_refund(refund.amount.minor_units));
-    origin
-        .emit_change(tx, EventType::ChargeRefunded, &before, &(&charge).into())
-        .await?;
+    draft.emit_change(
+        EventType::ChargeRefunded,
+        &before,
+        &ChargeView::from(&charge),
+    )?;
+    let order = charge.order.and_then(|order| draft.get::<Order>(order));
     if charge.is_refunded()
-        && let Some(order) = store::orders::refund(tx, origin.account, charge.id).await?
+        && let Some(order) = order.filter(|order| order.charge == Some(charge.id))
     {
-        let view = OrderView::from(&order);
-        origin.emit(tx, EventType::OrderRefunded, &view).await?;
+        let mut order = order.clone();
+        order.status = OrderStatus::Refunded;
+        let order = draft.put(order);
+        draft.emit(EventType::OrderRefunded, &OrderView::from(&order))?;
     }
     Ok(())
 }

@@ -1,22 +1,24 @@
 //! `POST /refunds/{id}`: change what is written on a refund, never its money.
 //!
-//! Locks    the refund
+//! Reads    the refund
 //! Writes   metadata
 //! Emits    refund.updated, if anything changed
 //! Refuses  parameters that are unknown or wrong
 //! Fails    while the processor is asked for the refund
 
-use charge_once_strict_params::Params;
-use sqlx::PgConnection;
+use charge_once_strict_params::Expansion;
 
 use crate::commands::{
-    Origin,
-    replies::{OK, checked, missing},
+    Draft, RowId, Rules, Said, SeenRows, Verdict,
+    replies::{OK, missing},
 };
 use crate::{
-    domain::{event::EventType, ids::RefundId, refund::RefundStatus},
-    idempotency::{Command, Failure, Rejection, Reply},
-    store,
+    domain::{
+        event::EventType,
+        ids::RefundId,
+        refund::{Refund, RefundStatus},
+    },
+    idempotency::{Failure, Rejection},
     wire::{
         error::ApiError,
         refunds::{RefundView, UpdateRefundParams},
@@ -25,40 +27,40 @@ use crate::{
 
 /// Updates a refund.
 pub struct UpdateRefund {
-    /// The request's origin.
-    pub origin: Origin,
     /// The refund, as the path names it.
     pub id: String,
-    /// As decoded; checked here, so that a wrong one is a stored refusal.
-    pub params: Params,
+    /// What changes.
+    pub params: UpdateRefundParams,
 }
 
-impl Command for UpdateRefund {
-    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let update: UpdateRefundParams = checked(&self.params)?;
-        let account = self.origin.account;
-        let id = RefundId::parse(&self.id).ok_or_else(|| missing("id", RefundId::PREFIX))?;
-        let before = store::refunds::lock(tx, account, id)
-            .await?
-            .ok_or_else(|| missing("id", RefundId::PREFIX))?;
+impl Rules for UpdateRefund {
+    fn reads(&self, _: &SeenRows<'_>) -> Vec<RowId> {
+        let id = RefundId::parse(&self.id).map(RowId::Refund);
+        id.into_iter().collect()
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
+        let found = RefundId::parse(&self.id).and_then(|id| draft.get::<Refund>(id));
+        let before = found
+            .ok_or_else(|| missing("id", RefundId::PREFIX))?
+            .clone();
         // If its processor was never asked, the refund is deleted, and this update with it.
         if before.status == RefundStatus::Pending {
             let busy = "the processor is asked for the refund";
             return Err(Rejection::Failed(Failure::busy(busy)));
         }
         let mut refund = before.clone();
-        refund.metadata = update
-            .metadata
-            .apply(refund.metadata)
-            .map_err(ApiError::from)?;
+        let metadata = self.params.metadata.clone().apply(refund.metadata);
+        refund.metadata = metadata.map_err(ApiError::from)?;
         if refund != before {
-            refund = store::refunds::update(tx, account, id, &refund).await?;
+            refund = draft.put(refund);
             let views = (RefundView::from(&before), RefundView::from(&refund));
-            self.origin
-                .emit_change(tx, EventType::RefundUpdated, &views.0, &views.1)
-                .await?;
+            draft.emit_change(EventType::RefundUpdated, &views.0, &views.1)?;
         }
-        let id = refund.id.to_string();
-        self.origin.show(tx, OK, id, &refund, &update.expand).await
+        Ok(Verdict::Said(Said::show(OK, refund, &self.params.expand)))
+    }
+
+    fn expand(&self) -> Option<&Expansion> {
+        Some(&self.params.expand)
     }
 }

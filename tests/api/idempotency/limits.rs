@@ -1,6 +1,7 @@
 //! What bounds a wait, and what is said of the request when it is over.
 
 use std::{
+    convert::Infallible,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -11,7 +12,7 @@ use std::{
 
 use charge_once::idempotency::{
     Admission, AdmissionObserver, BatchSettings, Batches, Decide, Decision, Idempotency,
-    IdempotencyKey, InProgressLimits, Observer, Outcome, Rejection, Request, Rows, Settings,
+    IdempotencyKey, InProgressLimits, Observer, Outcome, Rejection, Reply, Request, Rows, Settings,
 };
 use chrono::{DateTime, Utc};
 use futures_util::{FutureExt, future::join_all};
@@ -43,27 +44,21 @@ impl Batched {
 }
 
 impl Decide for Batched {
-    type Rows = Effect;
+    type Rows = Effects;
 
-    fn decide(&self, _: DateTime<Utc>) -> Result<Decision<Effect>, Rejection> {
+    fn decide(&self, _: &Effects, _: DateTime<Utc>) -> Result<Decision<usize>, Rejection> {
         let may_decide = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Blocks its thread: no time limit of the batch can fire.
         let _ = may_decide.recv();
         Ok(Decision {
             reply: reply(201, "in a batch"),
-            rows: Some(Effect),
+            changes: Some(1),
         })
     }
 
-    async fn decide_alone(
-        &self,
-        _: &mut PgConnection,
-        _: DateTime<Utc>,
-    ) -> Result<Decision<Effect>, Rejection> {
-        Ok(Decision {
-            reply: reply(201, "alone"),
-            rows: Some(Effect),
-        })
+    async fn alone(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        Effects(1).write(tx).await?;
+        Ok(reply(201, "alone"))
     }
 
     fn weight(&self) -> usize {
@@ -71,11 +66,24 @@ impl Decide for Batched {
     }
 }
 
-struct Effect;
+/// How many rows are to be written.
+#[derive(Default)]
+struct Effects(usize);
 
-impl Rows for Effect {
-    async fn write(tx: &mut PgConnection, rows: Vec<Self>) -> Result<(), sqlx::Error> {
-        for Self in rows {
+impl Rows for Effects {
+    type Name = Infallible;
+    type Changes = usize;
+
+    async fn read(&mut self, _: &mut PgConnection, _: Vec<Infallible>) -> Result<(), sqlx::Error> {
+        Ok(())
+    }
+
+    fn apply(&mut self, changes: usize) {
+        self.0 += changes;
+    }
+
+    async fn write(self, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
+        for _ in 0..self.0 {
             sqlx::query("INSERT INTO effects DEFAULT VALUES")
                 .execute(&mut *tx)
                 .await?;

@@ -677,10 +677,10 @@ async fn what_falls_out_of_a_batch_is_counted_by_its_reason() {
     let batches = [("BATCH", "on")];
     let (server, scraper) = TestServer::start_with_metrics(database, &batches).await;
     let outage = json!({"amount": 5, "currency": "usd", "source": "tok_outage"});
-    assert_eq!(
-        server.client.post_new("/charges", &outage).await.status,
-        503
-    );
+    for (body, status) in [(charge(), 201), (outage, 503)] {
+        let answer = server.client.post_new("/charges", &body).await;
+        assert_eq!(answer.status, status);
+    }
     let held = hold_key(&server.database, "held").await;
     let count = |scrape: &Scrape, reason: &str| {
         scrape.value(&format!(

@@ -267,7 +267,7 @@ reader payment_intents: SELECT (account_id id amount amount_capturable amount_re
 automatic_payment_methods cancellation_reason canceled_at capture_method charge_id confirmation_method created_at \
 currency customer_id description is_authenticated last_payment_error latest_charge_id metadata payment_method_id \
 receipt_email released request_three_d_secure return_url setup_future_usage shipping statement_descriptor_suffix \
-status status_before)
+status status_before version)
 reader payment_methods: SELECT
 reader refunds: SELECT
 reader request_log: SELECT

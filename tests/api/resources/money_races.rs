@@ -6,15 +6,14 @@ use std::pin::Pin;
 use charge_once::{
     database::PgConnection,
     domain::{
-        charge::{Authorization, NewCharge},
-        ids::{AccountId, ChargeId, OrderId, RefundId},
-        metadata::Metadata,
-        refund::{NewRefund, RefundStatus},
+        charge::{Authorization, Charge, NewCharge},
+        ids::{AccountId, ChargeId, OrderId},
     },
     store,
     wire::charges::CreateChargeParams,
 };
 use charge_once_strict_params::{Encoding, ParameterSet, Params};
+use chrono::Utc;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -159,16 +158,37 @@ fn params(value: Value) -> Params {
     Params::new(Encoding::Json, Ok(value.as_object().unwrap().clone()))
 }
 
+/// Counts from what the row holds when it is written, not from what was read of it. So do releases
+/// that know no versions.
 async fn refund(tx: &mut PgConnection, target: Target, amount: i64) -> Result<(), sqlx::Error> {
-    let new = NewRefund {
-        charge: target.charge,
-        amount,
-        reason: None,
-        metadata: Metadata::new(),
-    };
-    let id = RefundId(Uuid::now_v7());
-    store::refunds::insert(tx, target.account, id, &new, RefundStatus::Succeeded).await?;
-    Ok(())
+    let count = "UPDATE charges SET amount_refunded = amount_refunded + $3, released = NOT captured
+                  WHERE account_id = $1 AND id = $2";
+    written(
+        sqlx::query(count)
+            .bind(target.account.0)
+            .bind(target.charge.0)
+            .bind(amount),
+        tx,
+    )
+    .await?;
+    let insert =
+        "INSERT INTO refunds (account_id, id, charge_id, amount, currency, status, metadata)
+                  SELECT account_id, $3, id, $4, currency, 'succeeded', '{}'
+                    FROM charges WHERE account_id = $1 AND id = $2";
+    let insert = sqlx::query(insert)
+        .bind(target.account.0)
+        .bind(target.charge.0);
+    written(insert.bind(Uuid::now_v7()).bind(amount), tx).await
+}
+
+async fn written(
+    statement: sqlx::query::Query<'_, sqlx::Postgres, sqlx::postgres::PgArguments>,
+    tx: &mut PgConnection,
+) -> Result<(), sqlx::Error> {
+    match statement.execute(tx).await?.rows_affected() {
+        1 => Ok(()),
+        _ => Err(sqlx::Error::RowNotFound),
+    }
 }
 
 fn refund_three_quarters(tx: &mut PgConnection, target: Target) -> Doing<'_> {
@@ -181,9 +201,15 @@ fn release(tx: &mut PgConnection, target: Target) -> Doing<'_> {
 
 fn capture_a_quarter(tx: &mut PgConnection, target: Target) -> Doing<'_> {
     Box::pin(async move {
-        let captured =
-            store::charges::capture(tx, target.account, target.charge, 500, None).await?;
-        captured.map(|_| ()).ok_or(sqlx::Error::RowNotFound)
+        let capture = "UPDATE charges SET captured = true, amount_captured = 500
+                        WHERE account_id = $1 AND id = $2 AND NOT captured";
+        written(
+            sqlx::query(capture)
+                .bind(target.account.0)
+                .bind(target.charge.0),
+            tx,
+        )
+        .await
     })
 }
 
@@ -193,16 +219,26 @@ fn pay(tx: &mut PgConnection, target: Target) -> Doing<'_> {
         let new = NewCharge::from(CreateChargeParams::parse(&body).unwrap());
         let (account, id) = (target.account, ChargeId(Uuid::now_v7()));
         let (order, said) = (Some(target.order), Some(Authorization::Approved));
-        let charge = store::charges::insert(tx, account, id, &new, order, said).await?;
-        store::orders::pay(tx, target.account, target.order, charge.id).await?;
-        Ok(())
+        let charge = Charge::made(id, &new, order, said, Utc::now());
+        store::charges::insert_all(tx, &[(account, &charge)]).await?;
+        let pay = "UPDATE orders SET status = 'paid', charge_id = $3
+                    WHERE account_id = $1 AND id = $2";
+        let pay = sqlx::query(pay).bind(account.0).bind(target.order.0);
+        written(pay.bind(charge.id.0), tx).await
     })
 }
 
 fn cancel(tx: &mut PgConnection, target: Target) -> Doing<'_> {
     Box::pin(async move {
-        store::orders::cancel(tx, target.account, target.order).await?;
-        Ok(())
+        let cancel = "UPDATE orders SET status = 'canceled', canceled_at = now()
+                       WHERE account_id = $1 AND id = $2";
+        written(
+            sqlx::query(cancel)
+                .bind(target.account.0)
+                .bind(target.order.0),
+            tx,
+        )
+        .await
     })
 }
 
@@ -320,4 +356,38 @@ async fn constraints_alone_refuse_the_second_of_two_that_never_locked() {
     )
     .await;
     assert!(matches!(again, Err(sqlx::Error::RowNotFound)), "{again:?}");
+}
+
+/// What a verb writes, of a row that it has read without a lock.
+fn describe(tx: &mut PgConnection, target: Target) -> Doing<'_> {
+    Box::pin(async move {
+        let read = store::charges::find(tx, target.account, target.charge).await?;
+        let read = read.ok_or(sqlx::Error::RowNotFound)?;
+        let changed = Charge {
+            amount_refunded: read.amount_refunded + 1,
+            version: read.version + 1,
+            ..read.clone()
+        };
+        store::charges::update_all(tx, &[(target.account, &changed, read.version)]).await
+    })
+}
+
+#[tokio::test]
+async fn the_version_alone_refuses_the_second_of_two_that_never_locked() {
+    let server = TestServer::start().await;
+    server.database.is_left_broken("its steps are no commands");
+    let charge = server.client.charge("key-1").await.id();
+    let account: Uuid = sqlx::query_scalar("SELECT account_id FROM charges LIMIT 1")
+        .fetch_one(&server.database.pool)
+        .await
+        .unwrap();
+    let target = Target {
+        account: AccountId(account),
+        charge: ChargeId::parse(&charge).unwrap(),
+        order: OrderId(Uuid::now_v7()),
+    };
+    let later = interleave(&server.database, target, describe, describe).await;
+    assert!(matches!(later, Err(sqlx::Error::RowNotFound)), "{later:?}");
+    let refunded = "SELECT amount_refunded FROM charges";
+    assert_eq!(server.database.count(refunded).await, 1);
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     accounts::client_of_account,
-    harness::{Answer, Client, TestServer, WAITS_FOR_CONNECTIONS},
+    harness::{ALONE, Answer, Client, TestServer, WAITS_FOR_CONNECTIONS},
 };
 
 /// The parameters of an ordinary order: 2 × 12.00 and 1 × 9.00.
@@ -316,16 +316,20 @@ async fn a_client_order_id_is_unique_in_its_account_only_and_optional() {
 
 #[tokio::test]
 async fn twenty_racing_creates_of_one_client_order_id_make_one_order() {
-    let server = TestServer::start_with(WAITS_FOR_CONNECTIONS).await;
-    let mine = [("client_order_id", json!("order-1"))];
-    let answers = join_all((0..20).map(|_| order_with(&server.client, &mine))).await;
-    let ids: BTreeSet<_> = answers.iter().map(Answer::id).collect();
-    assert_eq!(ids.len(), 1);
-    let created = answers.iter().filter(|answer| answer.status == 201).count();
-    let found = answers.iter().filter(|answer| answer.status == 200).count();
-    assert_eq!((created, found), (1, 19));
-    assert_eq!(orders(&server).await, 1);
-    assert_eq!(server.database.records().await, 20);
+    for is_alone in [false, true] {
+        let mut settings = WAITS_FOR_CONNECTIONS.to_vec();
+        settings.extend(is_alone.then_some(ALONE));
+        let server = TestServer::start_with(&settings).await;
+        let mine = [("client_order_id", json!("order-1"))];
+        let answers = join_all((0..20).map(|_| order_with(&server.client, &mine))).await;
+        let ids: BTreeSet<_> = answers.iter().map(Answer::id).collect();
+        assert_eq!(ids.len(), 1);
+        let created = answers.iter().filter(|answer| answer.status == 201).count();
+        let found = answers.iter().filter(|answer| answer.status == 200).count();
+        assert_eq!((created, found), (1, 19));
+        assert_eq!(orders(&server).await, 1);
+        assert_eq!(server.database.records().await, 20);
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use charge_once::{
     database::PgConnection,
     domain::{
-        charge::{Authorization, Card, IntentCharge},
+        charge::{Authorization, Card, Charge, IntentCharge},
         ids::{AccountId, ChargeId, PaymentIntentId, PaymentMethodId},
         payment_intent::PaymentIntent,
         payment_method::PaymentMethod,
@@ -423,7 +423,11 @@ fn charge<'a>(tx: &'a mut PgConnection, target: &'a Target) -> Doing<'a> {
         };
         let (id, said) = (ChargeId(Uuid::now_v7()), Authorization::Approved);
         let account = target.account;
-        store::charges::insert_of_intent(tx, account, id, &new, &of, Some(said)).await?;
+        let charge = Charge {
+            by_intent: Some(of),
+            ..Charge::made(id, &new, None, Some(said), intent.created_at)
+        };
+        store::charges::insert_all(tx, &[(account, &charge)]).await?;
         let intent = intent.answered(method.id, id, said, None);
         store::payment_intents::update(tx, account, &intent).await?;
         Ok(())

@@ -11,9 +11,15 @@ use uuid::Uuid;
 use crate::{Reply, Request, acknowledged, connection::begin};
 
 /// The session of batches. Statements are planned once: whatever their arrays hold, the plan is the
-/// same.
+/// same. It may be made while a table is young, and must hold when the table has grown. One that
+/// reads all rows is the best for a young table, and the worst for a grown one, so look-ups go
+/// along indexes. Compiling would cost more than any of these statements.
 const SESSION: &str = "
     SELECT set_config('plan_cache_mode', 'force_generic_plan', false),
+           set_config('enable_seqscan', 'off', false),
+           set_config('enable_hashjoin', 'off', false),
+           set_config('enable_mergejoin', 'off', false),
+           set_config('jit', 'off', false),
            set_config('statement_timeout', $1, false)";
 
 /// Opens the transaction, and asks for its time. A claim waits 20 ms for another replica's
@@ -49,11 +55,6 @@ pub(super) async fn set_up(
 pub(super) async fn begin(connection: &mut PgConnection) -> Result<DateTime<Utc>, sqlx::Error> {
     let rows = sqlx::raw_sql(BEGIN).fetch_all(connection).await?;
     rows.last().ok_or(sqlx::Error::RowNotFound)?.try_get("now")
-}
-
-/// The time of a transaction that another statement began.
-pub(super) async fn now(tx: &mut PgConnection) -> Result<DateTime<Utc>, sqlx::Error> {
-    sqlx::query_scalar("SELECT now()").fetch_one(tx).await
 }
 
 /// Commits what [`begin`] began.

@@ -1,48 +1,47 @@
-//! A request in a batch, and what it is decided to be.
+//! A request in a batch, and how it leaves.
 
-use std::{future::Future, sync::Arc};
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use sqlx::PgConnection;
 use tokio::sync::oneshot;
 use tracing::Span;
 
-use super::Decide;
-use crate::{Outcome, Rejection, Reply, Request, in_flight::Leadership};
-
-/// What an application writes for one request: rows that are decided, of whatever tables.
-pub trait Rows: Send + Sized + 'static {
-    /// Writes the rows of many requests, with a statement for each table rather than for each row.
-    /// It neither begins nor commits, not even a savepoint by `tx.begin()`: sqlx does not know of
-    /// this transaction. It fails if a row is not written.
-    fn write(
-        tx: &mut PgConnection,
-        rows: Vec<Self>,
-    ) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
-}
-
-/// A definite outcome, before anything is written.
-#[derive(Debug)]
-pub struct Decision<R> {
-    /// The answer to save.
-    pub reply: Reply,
-    /// What to write with it; nothing for a refusal.
-    pub rows: Option<R>,
-}
+use super::decide::{Decide, Decision, Rows};
+use crate::{Outcome, Rejection, Request, in_flight::Leadership};
 
 /// A request in a batch. Dropped without an answer, it runs alone: that is how it ends wherever a
 /// batch fails before COMMIT.
 pub(super) struct Member<R> {
     pub(super) request: Request,
-    pub(super) decide: Decider<R>,
+    pub(super) command: Arc<dyn Decider<R>>,
+    /// Whether it has named a row.
+    pub(super) has_read: bool,
     pub(super) leadership: Arc<Leadership>,
     pub(super) answer: oneshot::Sender<Ended>,
     /// Its wait for the batch.
     pub(super) span: Span,
 }
 
-/// Decides for a command of any type.
-pub(super) type Decider<R> = Box<dyn Fn(DateTime<Utc>) -> Result<Decision<R>, Rejection> + Send>;
+/// A command of any type that shares these rows: [`Decide`], as far as a batch asks for it.
+pub(super) trait Decider<R: Rows>: Send + Sync {
+    fn reads(&self, rows: &R) -> Vec<R::Name>;
+
+    fn decide(&self, rows: &R, now: DateTime<Utc>) -> Result<Decision<R::Changes>, Rejection>;
+}
+
+impl<D: Decide> Decider<D::Rows> for D {
+    fn reads(&self, rows: &D::Rows) -> Vec<<D::Rows as Rows>::Name> {
+        Decide::reads(self, rows)
+    }
+
+    fn decide(
+        &self,
+        rows: &D::Rows,
+        now: DateTime<Utc>,
+    ) -> Result<Decision<<D::Rows as Rows>::Changes>, Rejection> {
+        Decide::decide(self, rows, now)
+    }
+}
 
 /// How a request left its batch.
 pub(super) enum Ended {
@@ -62,7 +61,8 @@ impl<R: Rows> Member<R> {
         let (answer, answered) = oneshot::channel();
         let member = Self {
             request: request.clone(),
-            decide: Box::new(move |now| command.decide(now)),
+            command,
+            has_read: false,
             leadership: Arc::clone(leadership),
             answer,
             span,

@@ -1,4 +1,5 @@
-//! Add-on: one transaction for many requests, for commands that decide without reading.
+//! Add-on: one transaction for many requests, for commands that name the rows they need and decide
+//! from them in memory.
 //!
 //! Promise: a batch changes what a request costs, and nothing else. Every key is claimed by the
 //! unique index; outcomes are matched by account and key; no request is answered before COMMIT; and
@@ -6,12 +7,17 @@
 //!
 //! ```text
 //! BEGIN                   the transaction's time, after the last member has joined
-//! decide each member      pure: from its parameters and that time
+//! look                    where any member reads: completed keys are replays, which lock nothing
+//! read                    locks and reads rows, a statement for each table, in 3 rounds at most
+//! decide each member      in memory: it sees what the members before it have changed
 //! INSERT … ON CONFLICT    all keys, with their outcomes: what returns is claimed
 //! SELECT                  the keys that were not free: replays and reuses
-//! INSERT …                the rows of the claims that were won
+//! write                   what the winners have changed, a statement for each table
 //! COMMIT
 //! ```
+//!
+//! A claim can be lost after other members have seen what its request would change. Then nothing is
+//! written, and all members run alone.
 //!
 //! Batches form by themselves: while one is prepared, the next gathers, and it is prepared while
 //! that one commits. No timer, and no wait when idle. A batch of one takes two round trips less
@@ -19,15 +25,17 @@
 
 mod alone;
 mod claims;
+mod decide;
+mod held_rows;
 mod member;
 mod observer;
+mod prepare;
 mod queue;
 mod transaction;
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use chrono::{DateTime, Utc};
-use sqlx::PgConnection;
+use chrono::Utc;
 use tokio::{
     sync::Semaphore,
     time::{Instant, timeout, timeout_at},
@@ -35,17 +43,18 @@ use tokio::{
 use tracing::{Span, field::Empty};
 
 use crate::{
-    Command, Failure, Idempotency, Outcome, Rejection, Reply, Request, RunAgain, conclude,
+    Failure, Idempotency, Outcome, Rejection, Request, RunAgain, conclude,
     in_flight::Leadership,
     observer::Unobserved,
     trace::{self, trace_span},
 };
 use alone::Alone;
+use held_rows::HeldRows;
 use member::{Ended, Member};
 use queue::{Queue, Taken};
 use transaction::Batch;
 
-pub use member::{Decision, Rows};
+pub use decide::{Decide, Decision, Rows, read_rounds, transaction_time};
 pub use observer::{BatchObserver, RanAlone};
 
 /// How long a worker waits for its turn, while another one prepares a batch: longer than a claim
@@ -80,50 +89,12 @@ impl Default for BatchSettings {
     }
 }
 
-/// A command that can decide from its parameters and the time alone. Such a command is a
-/// [`Command`], too: requests that a batch can't serve run in a transaction of their own.
-pub trait Decide: Send + Sync + 'static {
-    /// What it writes.
-    type Rows: Rows;
-
-    /// Decides, without a side effect: it may be asked again. `now` is the transaction's time,
-    /// which `now()` says in it. A failure decides nothing: the request runs alone, and may end
-    /// otherwise.
-    fn decide(&self, now: DateTime<Utc>) -> Result<Decision<Self::Rows>, Rejection>;
-
-    /// Decides in a transaction of the request's own, where a command may read and wait as in
-    /// [`Command::execute`]. It may also write: what it has written itself is not among the rows
-    /// that it returns. A command for which [`Decide::decide`] always suffices doesn't write this.
-    fn decide_alone(
-        &self,
-        tx: &mut PgConnection,
-        now: DateTime<Utc>,
-    ) -> impl Future<Output = Result<Decision<Self::Rows>, Rejection>> + Send {
-        let _ = tx;
-        async move { self.decide(now) }
-    }
-
-    /// How much it asks for, in bytes, to bound what one batch writes.
-    fn weight(&self) -> usize;
-}
-
-/// The same decision, and the same rows, in a transaction that has claimed the key already.
-impl<D: Decide> Command for D {
-    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let now = claims::now(tx).await?;
-        let Decision { reply, rows } = self.decide_alone(tx, now).await?;
-        if let Some(rows) = rows {
-            D::Rows::write(tx, vec![rows]).await?;
-        }
-        Ok(reply)
-    }
-}
-
 /// Runs commands in batches. Cheap to clone; all clones share the batches.
 pub struct Batches<R: Rows> {
     idempotency: Idempotency,
     /// `None`: every batch is one request.
     queue: Option<Arc<OpenQueue<R>>>,
+    held_rows: HeldRows<R::Name>,
     alone: Alone,
     observer: Arc<dyn BatchObserver>,
 }
@@ -133,6 +104,7 @@ impl<R: Rows> Clone for Batches<R> {
         Self {
             idempotency: self.idempotency.clone(),
             queue: self.queue.clone(),
+            held_rows: self.held_rows.clone(),
             alone: self.alone.clone(),
             observer: Arc::clone(&self.observer),
         }
@@ -164,6 +136,7 @@ impl<R: Rows> Batches<R> {
         let patience = idempotency.pool.pool().options().get_acquire_timeout();
         let queue = Queue::new(patience);
         let turns = Arc::new(Semaphore::new(1));
+        let held_rows = HeldRows::default();
         let prepare_limit = settings.prepare_limit_within(idempotency.settings.database_deadline);
         for _ in 0..settings.connections {
             let worker = Worker {
@@ -171,6 +144,7 @@ impl<R: Rows> Batches<R> {
                 prepare_limit,
                 queue: queue.clone(),
                 turns: Arc::clone(&turns),
+                held_rows: held_rows.clone(),
                 observer: Arc::clone(&observer),
             };
             idempotency.runtime.spawn(worker.work());
@@ -178,6 +152,7 @@ impl<R: Rows> Batches<R> {
         Self {
             idempotency: idempotency.clone(),
             queue: (settings.connections > 0).then(|| Arc::new(OpenQueue(queue))),
+            held_rows,
             alone: Alone::default(),
             observer,
         }
@@ -217,6 +192,10 @@ impl<R: Rows> Batches<R> {
             let idempotency = &self.idempotency;
             Box::pin(idempotency.execute(request, &*command, leadership, until))
         };
+        if !command.is_shared() {
+            self.observer.ran_alone(RanAlone::Undecided);
+            return execute().await;
+        }
         let Some(queue) = &self.queue else {
             let decided = self.lead_batch_of_one(request, &command, leadership, until);
             return match Box::pin(decided).await {
@@ -257,8 +236,8 @@ impl<R: Rows> Batches<R> {
         self.alone.run(account, because, execute()).await
     }
 
-    /// Runs one request as a batch, on a connection of the pool. `None`: it must run as one that
-    /// reads, locks and decides.
+    /// Runs one request as a batch, on a connection of the pool. `None`: it must run in a
+    /// transaction that claims its key first.
     async fn lead_batch_of_one<C: Decide<Rows = R>>(
         &self,
         request: &Request,
@@ -266,14 +245,18 @@ impl<R: Rows> Batches<R> {
         leadership: &Arc<Leadership>,
         until: Instant,
     ) -> Option<Outcome> {
-        if let Err(Rejection::Failed(_)) = command.decide(Utc::now()) {
+        let rows = R::default();
+        if command.reads(&rows).is_empty()
+            && let Err(Rejection::Failed(_)) = command.decide(&rows, Utc::now())
+        {
             // It decides nothing in the transaction either, which is not begun for that.
             self.observer.ran_alone(RanAlone::Undecided);
             return None;
         }
         let deciding = Arc::clone(command);
         let (member, answered) = Member::new(request, deciding, leadership, Span::none());
-        let batch = transaction::run_one(&self.idempotency, &*self.observer, member, until);
+        let (idempotency, observer) = (&self.idempotency, &*self.observer);
+        let batch = transaction::run_one(idempotency, observer, &self.held_rows, member, until);
         let because = match batch.await {
             Ok(()) => match answered.await {
                 Ok(Ended::Concluded(conclusion)) => return Some(conclusion),
@@ -304,6 +287,7 @@ struct Worker<R: Rows> {
     prepare_limit: Duration,
     queue: Queue<Member<R>>,
     turns: Arc<Semaphore>,
+    held_rows: HeldRows<R::Name>,
     observer: Arc<dyn BatchObserver>,
 }
 
@@ -332,6 +316,7 @@ impl<R: Rows> Worker<R> {
             let batch = Batch {
                 idempotency: self.idempotency.clone(),
                 observer: Arc::clone(&self.observer),
+                held_rows: self.held_rows.clone(),
                 connection,
                 prepare_limit: self.prepare_limit,
                 turn: turn.ok().and_then(Result::ok),

@@ -4,7 +4,6 @@
 //! alone.
 
 use std::{
-    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -22,15 +21,15 @@ use tracing::Span;
 
 use super::{
     BatchObserver, claims,
-    member::{Decision, Ended, Member, Rows},
+    decide::Rows,
+    held_rows::HeldRows,
+    member::Member,
+    prepare::{Answers, Preparation, Prepared, Unprepared},
 };
 use crate::{
-    Failure, GuardedConnection, Idempotency, Outcome, Record, Rejection, Reply, Request, RunAgain,
-    claim::{self, Found},
-    in_flight::Progress,
+    Failure, GuardedConnection, Idempotency, Outcome, RunAgain,
     reply::{is_rolled_back, sqlstate},
     trace::{self, Instrument, trace_span},
-    transaction::compare,
 };
 
 /// How long ROLLBACK may take before the connection is given up: one second, because the next batch
@@ -41,16 +40,11 @@ const ROLLBACK_LIMIT: Duration = Duration::from_secs(1);
 /// would cost a batch its time.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
-/// A member with its outcome.
-struct Decided<R> {
-    member: Member<R>,
-    decision: Decision<R>,
-}
-
 /// One transaction.
-pub(super) struct Batch {
+pub(super) struct Batch<R: Rows> {
     pub(super) idempotency: Idempotency,
     pub(super) observer: Arc<dyn BatchObserver>,
+    pub(super) held_rows: HeldRows<R::Name>,
     /// That of the batch before.
     pub(super) connection: Option<Clean>,
     /// [`BatchSettings::prepare_limit`](super::BatchSettings::prepare_limit), and never more than
@@ -89,9 +83,9 @@ impl Clean {
     }
 }
 
-impl Batch {
+impl<R: Rows> Batch<R> {
     /// Runs the batch. Returns the connection if it is clean.
-    pub(super) async fn run<R: Rows>(self, members: Vec<Member<R>>) -> Option<Clean> {
+    pub(super) async fn run(self, members: Vec<Member<R>>) -> Option<Clean> {
         let (requests, began) = (members.len(), Instant::now());
         let observer = Arc::clone(&self.observer);
         let mut committed = false;
@@ -103,7 +97,7 @@ impl Batch {
         connection
     }
 
-    async fn run_until_end<R: Rows>(
+    async fn run_until_end(
         mut self,
         members: Vec<Member<R>>,
         committed: &mut bool,
@@ -123,15 +117,20 @@ impl Batch {
             }
             Err(_) => return None,
         };
-        let (idempotency, observer) = (&self.idempotency, &*self.observer);
-        let connection = &mut detached.connection;
-        let preparing = prepare(idempotency, observer, connection, now, members);
-        let answered = match timeout_at(prepared_by, preparing).await {
-            Ok(Ok(answered)) if answered.is_empty() => {
+        let preparation = Preparation {
+            idempotency: &self.idempotency,
+            observer: &*self.observer,
+            held_rows: &self.held_rows,
+            tx: &mut detached.connection,
+            now,
+        };
+        let preparing = preparation.run(members);
+        let Prepared { answers, names } = match timeout_at(prepared_by, preparing).await {
+            Ok(Ok(prepared)) if prepared.answers.is_empty() => {
                 *committed = true;
                 return rolled_back(detached).await;
             }
-            Ok(Ok(answered)) => answered,
+            Ok(Ok(prepared)) => prepared,
             Ok(Err(error)) if is_of_its_members(&error) => {
                 let cause = Failure::from(error).cause;
                 tracing::debug!(%cause, "a batch failed; its requests run alone");
@@ -144,24 +143,27 @@ impl Batch {
             }
             Err(_) => return None,
         };
+        // Before the next batch has its turn: it may want rows that are locked until COMMIT.
+        let hold = self.held_rows.hold(names);
         self.turn = None;
         let committing = claims::commit(&mut detached.connection);
         let committing = trace::step(trace_span!("commit"), committing, how_committed);
         let unknown = match timeout_at(committed_by, committing).await {
             Ok(Ok(())) => {
                 *committed = true;
-                conclude(answered);
+                drop(hold);
+                conclude(answers);
                 return Some(detached.into());
             }
             Ok(Err(error)) if is_rolled_back(&error) => {
                 // They need not wait for the rollback to run alone.
-                drop(answered);
+                drop(answers);
                 return rolled_back(detached).await;
             }
             Ok(Err(error)) => Failure::of_commit(error),
             Err(_) => Failure::deadline(true),
         };
-        for (member, _) in answered {
+        for (member, _) in answers {
             member.conclude(Outcome::Failed(unknown.clone()));
         }
         None
@@ -189,81 +191,6 @@ impl Batch {
     }
 }
 
-/// Everything but COMMIT. Returns the members that it answers, with their outcomes: those whose
-/// keys were free, and those whose keys have records. The others run alone.
-async fn prepare<R: Rows>(
-    idempotency: &Idempotency,
-    observer: &dyn BatchObserver,
-    tx: &mut PgConnection,
-    now: DateTime<Utc>,
-    members: Vec<Member<R>>,
-) -> Result<Vec<(Member<R>, Outcome)>, sqlx::Error> {
-    let mut decided = Vec::new();
-    let mut ids = HashSet::new();
-    for member in members {
-        // No two claims of a transaction may share a key: the second one would read what the first
-        // one has not committed. In this process only one request with a key leads.
-        if !ids.insert(claims::id(&member.request)) {
-            member.end(Ended::Undecided);
-            continue;
-        }
-        let decision = match (member.decide)(now) {
-            Ok(decision) => decision,
-            Err(Rejection::Refused(reply)) => Decision { reply, rows: None },
-            Err(Rejection::Failed(_)) => {
-                member.end(Ended::Undecided);
-                continue;
-            }
-        };
-        decided.push(Decided { member, decision });
-    }
-    if decided.is_empty() {
-        return Ok(Vec::new());
-    }
-    decided.sort_by_cached_key(|one| claims::id(&one.member.request));
-    let claiming: Vec<_> = decided
-        .iter()
-        .map(|one| (&one.member.request, &one.decision.reply))
-        .collect();
-    let since = Instant::now();
-    let claimed = claims::insert(tx, &claiming, &idempotency.retention);
-    let how = |claimed: &Result<HashMap<_, _>, _>| {
-        let claimed = claimed.as_ref().ok()?;
-        Some(match claimed.len() == claiming.len() {
-            true => "mine",
-            false => "taken",
-        })
-    };
-    let mut claimed = trace::step(trace_span!("claim"), claimed, how).await?;
-    observer.claimed_batch(decided.len(), since.elapsed());
-
-    let (mut answered, mut lost, mut rows) = (Vec::new(), Vec::new(), Vec::new());
-    for Decided { member, decision } in decided {
-        match claimed.remove(&claims::id(&member.request)) {
-            Some(expires_at) => {
-                member.leadership.advance(Progress::Executing);
-                rows.extend(decision.rows);
-                let record = record(&member.request, decision.reply, now, expires_at);
-                let outcome = Outcome::Stored {
-                    record: Arc::new(record),
-                    replayed: false,
-                    taken_over: false,
-                };
-                answered.push((member, outcome));
-            }
-            None => lost.push(member),
-        }
-    }
-    if !lost.is_empty() {
-        answered.extend(answers_of_lost(tx, lost).await?);
-    }
-    if !rows.is_empty() {
-        let how = |written: &Result<(), _>| written.is_ok().then_some("replied");
-        trace::step(trace_span!("work"), R::write(tx, rows), how).await?;
-    }
-    Ok(answered)
-}
-
 /// Runs one request as a batch, on a connection of the pool. `Ok`: the member has its answer, or
 /// was told that it is undecided. A failure that may pass if it runs again has left nothing, so the
 /// request may run alone. Every other failure is its answer.
@@ -272,6 +199,7 @@ async fn prepare<R: Rows>(
 pub(super) async fn run_one<R: Rows>(
     idempotency: &Idempotency,
     observer: &dyn BatchObserver,
+    held_rows: &HeldRows<R::Name>,
     member: Member<R>,
     until: Instant,
 ) -> Result<(), Failure> {
@@ -280,7 +208,14 @@ pub(super) async fn run_one<R: Rows>(
     let connection = acquired.unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
     let deadline = Instant::now() + idempotency.settings.database_deadline;
     let committing = AtomicBool::new(false);
-    let running = run_one_on(connection, idempotency, observer, member, &committing);
+    let running = run_one_on(
+        connection,
+        idempotency,
+        observer,
+        held_rows,
+        member,
+        &committing,
+    );
     let began = Instant::now();
     let ended = timeout_at(deadline.min(until), running)
         .await
@@ -293,14 +228,22 @@ async fn run_one_on<R: Rows>(
     mut connection: GuardedConnection,
     idempotency: &Idempotency,
     observer: &dyn BatchObserver,
+    held_rows: &HeldRows<R::Name>,
     member: Member<R>,
     committing: &AtomicBool,
 ) -> Result<(), Failure> {
     let begun = claims::begin(&mut connection).instrument(trace_span!("begin"));
     let now = begun.await.map_err(Failure::of_begin)?;
-    let prepared = prepare(idempotency, observer, &mut connection, now, vec![member]).await;
-    let answered = match prepared.map_err(Failure::from) {
-        Ok(answered) if !answered.is_empty() => answered,
+    let preparation = Preparation {
+        idempotency,
+        observer,
+        held_rows,
+        tx: &mut connection,
+        now,
+    };
+    let prepared = preparation.run(vec![member]).await;
+    let answers = match prepared.map_err(Failure::from) {
+        Ok(prepared) if !prepared.answers.is_empty() => prepared.answers,
         prepared => {
             let is_rolled_back = claims::rollback(&mut connection).await.is_ok();
             let failure = prepared.err();
@@ -321,13 +264,13 @@ async fn run_one_on<R: Rows>(
     );
     committed.await.map_err(Failure::of_commit)?;
     connection.release();
-    conclude(answered);
+    conclude(answers);
     Ok(())
 }
 
 /// Answers members whose outcomes are committed.
-fn conclude<R>(answered: Vec<(Member<R>, Outcome)>) {
-    for (member, outcome) in answered {
+fn conclude<R>(answers: Answers<R>) {
+    for (member, outcome) in answers {
         member.conclude(outcome);
     }
 }
@@ -357,50 +300,15 @@ async fn rolled_back(mut detached: Detached) -> Option<Clean> {
     matches!(ended, Ok(Ok(()))).then(|| detached.into())
 }
 
-/// Whether an error says something about a request, and nothing about the session: a key that is
+/// Whether it says something about a request, and nothing about the session: a key or a row that is
 /// held, a row that is refused, a deadlock.
-fn is_of_its_members(error: &sqlx::Error) -> bool {
-    sqlstate(error)
-        .is_some_and(|code| code == "55P03" || code.starts_with("23") || code.starts_with("40"))
-}
-
-/// What members are answered whose keys have rows. A record that is expired, unfinished, or gone
-/// since is left to the request alone.
-async fn answers_of_lost<R>(
-    tx: &mut PgConnection,
-    lost: Vec<Member<R>>,
-) -> Result<Vec<(Member<R>, Outcome)>, sqlx::Error> {
-    let requests: Vec<_> = lost.iter().map(|member| &member.request).collect();
-    let mut found = claim::read_all(tx, &requests).await?;
-    let mut answered = Vec::new();
-    for member in lost {
-        match found.remove(&claims::id(&member.request)) {
-            Some(Found::Completed(record)) => {
-                let compared = compare(&member.request, record);
-                answered.push((member, compared.unwrap_or_else(Outcome::Failed)));
-            }
-            Some(Found::Expired | Found::Unfinished(_)) | None => member.end(Ended::Undecided),
-        }
-    }
-    Ok(answered)
-}
-
-/// The record that was written for a request, as it would be read.
-fn record(
-    request: &Request,
-    reply: Reply,
-    created_at: DateTime<Utc>,
-    expires_at: DateTime<Utc>,
-) -> Record {
-    Record {
-        reply,
-        request_id: request.request_id.clone(),
-        method: request.method.clone(),
-        path: request.path.clone(),
-        label: request.label.clone(),
-        fingerprint_version: request.fingerprint.version(),
-        fingerprint: request.fingerprint.bytes().to_vec(),
-        created_at,
-        expires_at,
+fn is_of_its_members(unprepared: &Unprepared) -> bool {
+    match unprepared {
+        Unprepared::SeenChangesLost => true,
+        // A row is not as it was read, or is not written for another reason.
+        Unprepared::Database(sqlx::Error::RowNotFound) => true,
+        Unprepared::Database(error) => sqlstate(error).is_some_and(|code| {
+            code == "55P03" || code.starts_with("23") || code.starts_with("40")
+        }),
     }
 }

@@ -1,0 +1,319 @@
+//! What a batch does between BEGIN and COMMIT: look, read, decide, claim, write.
+//!
+//! Promise: what is written was decided from locked rows, and from changes of members that have won
+//! their claims.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
+use tokio::time::Instant;
+
+use super::{
+    BatchObserver, claims,
+    decide::{Decision, NamesRead, READ_ROUNDS_MAX, Rows},
+    held_rows::HeldRows,
+    member::{Ended, Member},
+};
+use crate::{
+    Failure, Idempotency, Outcome, Record, Rejection, Reply, Request, RunAgain,
+    claim::{self, Found},
+    in_flight::Progress,
+    trace::{self, trace_span},
+    transaction::compare,
+};
+
+/// Members and the outcomes that they are told after COMMIT.
+pub(super) type Answers<R> = Vec<(Member<R>, Outcome)>;
+
+/// A transaction that is ready for COMMIT.
+pub(super) struct Prepared<R: Rows> {
+    /// The members whose keys were free, and those whose keys have records. The others have left
+    /// the batch. Nothing to commit where it is empty.
+    pub(super) answers: Answers<R>,
+    /// The rows that are locked until then.
+    pub(super) names: HashSet<R::Name>,
+}
+
+/// Why a transaction is not ready for COMMIT. Its members are dropped, so they run alone.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unprepared {
+    #[error("a key was taken after its request had been decided, and others may have seen that")]
+    SeenChangesLost,
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+}
+
+impl From<Unprepared> for Failure {
+    fn from(unprepared: Unprepared) -> Self {
+        match unprepared {
+            Unprepared::SeenChangesLost => Self {
+                run_again: RunAgain::AtOnce,
+                ..Self::unavailable(unprepared)
+            },
+            // By itself, the request reads again.
+            Unprepared::Database(sqlx::Error::RowNotFound) => Self {
+                run_again: RunAgain::AtOnce,
+                ..Self::unavailable("a row is not as it was read")
+            },
+            Unprepared::Database(error) => error.into(),
+        }
+    }
+}
+
+/// A member with its outcome.
+struct Decided<R: Rows> {
+    member: Member<R>,
+    reply: Reply,
+    changes: Changes<R::Changes>,
+}
+
+/// What a decided member writes.
+enum Changes<C> {
+    Nothing,
+    /// The members after it have seen it.
+    Applied,
+    /// It waits for the claim.
+    Kept(C),
+}
+
+/// The transaction of a batch, after BEGIN.
+pub(super) struct Preparation<'a, R: Rows> {
+    pub(super) idempotency: &'a Idempotency,
+    pub(super) observer: &'a dyn BatchObserver,
+    pub(super) held_rows: &'a HeldRows<R::Name>,
+    pub(super) tx: &'a mut PgConnection,
+    /// Its time.
+    pub(super) now: DateTime<Utc>,
+}
+
+impl<R: Rows> Preparation<'_, R> {
+    /// Everything but COMMIT.
+    pub(super) async fn run(mut self, members: Vec<Member<R>>) -> Result<Prepared<R>, Unprepared> {
+        let mut rows = R::default();
+        let mut members = sorted(members);
+        let mut answers = Vec::new();
+        // A replay must lock nothing: it would wait for rows that it doesn't need. That is for
+        // speed, and the claim decides. A request by itself finds out there for less.
+        if members.len() > 1 && members.iter().any(|one| names_any(one, &rows)) {
+            members = answer_recorded(self.tx, members, &mut answers).await?;
+        }
+        let read = self.read(&mut rows, &mut members).await?;
+        let decided = decide(&mut rows, &read, members, self.now);
+        if !decided.is_empty() {
+            let claiming = decided.iter();
+            let claiming = claiming.map(|one| (&one.member.request, &one.reply));
+            let claimed = self.claim(claiming.collect()).await?;
+            self.write(rows, decided, claimed, &mut answers).await?;
+        }
+        let names = read.0;
+        Ok(Prepared { answers, names })
+    }
+
+    /// Locks and reads what the members need, in rounds. Returns the names of those rows.
+    async fn read(
+        &mut self,
+        rows: &mut R,
+        members: &mut [Member<R>],
+    ) -> Result<NamesRead<R::Name>, sqlx::Error> {
+        let mut read = NamesRead::default();
+        for _ in 0..READ_ROUNDS_MAX {
+            let mut names = Vec::new();
+            for member in &mut *members {
+                let named = member.command.reads(rows);
+                member.has_read |= !named.is_empty();
+                names.extend(read.take_new(named));
+            }
+            if names.is_empty() {
+                break;
+            }
+            // A COMMIT takes as long as the disk, and a statement waits for a lock only briefly.
+            self.held_rows.let_go(&names).await;
+            rows.read(self.tx, names).await?;
+        }
+        Ok(read)
+    }
+
+    /// Claims the keys of all that are decided. Returns those that were free.
+    async fn claim(
+        &mut self,
+        claiming: Vec<(&Request, &Reply)>,
+    ) -> Result<HashMap<claims::Id, DateTime<Utc>>, sqlx::Error> {
+        let since = Instant::now();
+        let claimed = claims::insert(self.tx, &claiming, &self.idempotency.retention);
+        let how = |claimed: &Result<HashMap<_, _>, _>| {
+            let claimed = claimed.as_ref().ok()?;
+            Some(match claimed.len() == claiming.len() {
+                true => "mine",
+                false => "taken",
+            })
+        };
+        let claimed = trace::step(trace_span!("claim"), claimed, how).await?;
+        self.observer.claimed_batch(claiming.len(), since.elapsed());
+        Ok(claimed)
+    }
+
+    /// Writes what the winners of the claims have changed, and answers the losers.
+    async fn write(
+        &mut self,
+        mut rows: R,
+        decided: Vec<Decided<R>>,
+        mut claimed: HashMap<claims::Id, DateTime<Utc>>,
+        answers: &mut Answers<R>,
+    ) -> Result<(), Unprepared> {
+        let has_others = decided.len() > 1;
+        let (mut lost, mut writes) = (Vec::new(), false);
+        for Decided {
+            member,
+            reply,
+            changes,
+        } in decided
+        {
+            let Some(expires_at) = claimed.remove(&claims::id(&member.request)) else {
+                // Its changes can't be taken back from the rows, and later members were decided
+                // from them. Where there are no others, the rows are not written.
+                if matches!(changes, Changes::Applied) && has_others {
+                    return Err(Unprepared::SeenChangesLost);
+                }
+                lost.push(member);
+                continue;
+            };
+            match changes {
+                Changes::Nothing => {}
+                Changes::Applied => writes = true,
+                Changes::Kept(changes) => {
+                    rows.apply(changes);
+                    writes = true;
+                }
+            }
+            member.leadership.advance(Progress::Executing);
+            let record = record(&member.request, reply, self.now, expires_at);
+            let outcome = Outcome::Stored {
+                record: Arc::new(record),
+                replayed: false,
+                taken_over: false,
+            };
+            answers.push((member, outcome));
+        }
+        if !lost.is_empty() {
+            for gone in answer_recorded(self.tx, lost, answers).await? {
+                gone.end(Ended::Undecided);
+            }
+        }
+        if writes {
+            let how = |written: &Result<(), _>| written.is_ok().then_some("replied");
+            trace::step(trace_span!("work"), rows.write(self.tx), how).await?;
+        }
+        Ok(())
+    }
+}
+
+/// In the order in which two replicas that claim the same keys must do it.
+fn sorted<R>(mut members: Vec<Member<R>>) -> Vec<Member<R>> {
+    members.sort_by_cached_key(|member| claims::id(&member.request));
+    let mut sorted: Vec<Member<R>> = Vec::with_capacity(members.len());
+    for member in members {
+        // No two claims of a transaction may share a key: the second one would read what the first
+        // one has not committed. In this process only one request with a key leads.
+        match sorted.last() {
+            Some(last) if last.request.entry_id() == member.request.entry_id() => {
+                member.end(Ended::Undecided);
+            }
+            Some(_) | None => sorted.push(member),
+        }
+    }
+    sorted
+}
+
+fn names_any<R: Rows>(member: &Member<R>, rows: &R) -> bool {
+    !member.command.reads(rows).is_empty()
+}
+
+/// Decides one member after the other. What those change that read rows is seen by the ones after
+/// them.
+fn decide<R: Rows>(
+    rows: &mut R,
+    read: &NamesRead<R::Name>,
+    members: Vec<Member<R>>,
+    now: DateTime<Utc>,
+) -> Vec<Decided<R>> {
+    let mut decided = Vec::new();
+    for mut member in members {
+        let names = member.command.reads(rows);
+        member.has_read |= !names.is_empty();
+        // What the members before it have changed may refer to a row that was not read, and three
+        // rounds may not have been enough: to the member, such a row would not be there.
+        let has_all = read.has_all(&names);
+        let Decision { reply, changes } = match has_all.then(|| member.command.decide(rows, now)) {
+            Some(Ok(decision)) => decision,
+            Some(Err(Rejection::Refused(reply))) => Decision {
+                reply,
+                changes: None,
+            },
+            Some(Err(Rejection::Failed(_))) | None => {
+                member.end(Ended::Undecided);
+                continue;
+            }
+        };
+        let changes = match changes {
+            None => Changes::Nothing,
+            Some(changes) if member.has_read => {
+                rows.apply(changes);
+                Changes::Applied
+            }
+            Some(changes) => Changes::Kept(changes),
+        };
+        decided.push(Decided {
+            member,
+            reply,
+            changes,
+        });
+    }
+    decided
+}
+
+/// Answers the members whose keys have completed records, and returns those whose keys have no
+/// rows. A record that is expired or unfinished is left to the request alone.
+async fn answer_recorded<R>(
+    tx: &mut PgConnection,
+    members: Vec<Member<R>>,
+    answers: &mut Answers<R>,
+) -> Result<Vec<Member<R>>, sqlx::Error> {
+    let requests: Vec<_> = members.iter().map(|member| &member.request).collect();
+    let mut found = claim::read_all(tx, &requests).await?;
+    let mut free = Vec::new();
+    for member in members {
+        match found.remove(&claims::id(&member.request)) {
+            None => free.push(member),
+            Some(Found::Completed(record)) => {
+                let compared = compare(&member.request, record);
+                answers.push((member, compared.unwrap_or_else(Outcome::Failed)));
+            }
+            Some(Found::Expired | Found::Unfinished(_)) => member.end(Ended::Undecided),
+        }
+    }
+    Ok(free)
+}
+
+/// The record that was written for a request, as it would be read.
+fn record(
+    request: &Request,
+    reply: Reply,
+    created_at: DateTime<Utc>,
+    expires_at: DateTime<Utc>,
+) -> Record {
+    Record {
+        reply,
+        request_id: request.request_id.clone(),
+        method: request.method.clone(),
+        path: request.path.clone(),
+        label: request.label.clone(),
+        fingerprint_version: request.fingerprint.version(),
+        fingerprint: request.fingerprint.bytes().to_vec(),
+        created_at,
+        expires_at,
+    }
+}

@@ -1,0 +1,123 @@
+//! What one request decides, on the rows that it shares with others.
+//!
+//! Promise: nothing here waits, reads a clock or touches the database. What is drafted becomes
+//! visible to other requests only when all of it was decided: a refusal has changed nothing.
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+
+use super::rows::{Changes, Noun, Row, RowId, Rows};
+use crate::{
+    commands::Origin,
+    domain::{event::EventType, order::Order},
+    idempotency::Rejection,
+    store::operations::OpenWork,
+};
+
+/// The rows that a request sees, and its changes.
+pub struct Draft<'a> {
+    /// The request's origin.
+    pub origin: &'a Origin,
+    /// The transaction's time.
+    pub now: DateTime<Utc>,
+    /// The name of the processor across a network that is asked; `None` where cards are simulated.
+    pub processor: Option<&'a str>,
+    rows: &'a Rows,
+    changes: Changes,
+}
+
+impl<'a> Draft<'a> {
+    /// No change yet.
+    pub fn new(
+        origin: &'a Origin,
+        now: DateTime<Utc>,
+        processor: Option<&'a str>,
+        rows: &'a Rows,
+    ) -> Self {
+        Self {
+            origin,
+            now,
+            processor,
+            rows,
+            changes: Changes::default(),
+        }
+    }
+
+    /// All that was changed.
+    pub fn into_changes(self) -> Changes {
+        self.changes
+    }
+
+    /// The object with this id, if the account has it and the verb reads it.
+    pub fn get<N: Noun>(&self, id: N::Id) -> Option<&N> {
+        self.row(id)?.is.as_ref()
+    }
+
+    fn row<N: Noun>(&self, id: N::Id) -> Option<&Row<N>> {
+        let account = self.origin.account;
+        let changed = N::table(&self.changes.tables).get(account, id);
+        changed.or_else(|| N::table(&self.rows.tables).get(account, id))
+    }
+
+    /// The order with this `client_order_id`, also one that a request before has opened.
+    pub fn order_named(&self, name: &str) -> Option<&Order> {
+        let account = self.origin.account;
+        let read = self.rows.orders_by_name.get(&(account, name.to_owned()));
+        read.or_else(|| {
+            let mut orders = self.rows.tables.orders.of(account);
+            orders.find(|order| order.client_order_id.as_deref() == Some(name))
+        })
+    }
+
+    /// What is unfinished about a charge or an order that was read.
+    pub fn open_work(&self, row: RowId) -> OpenWork {
+        let found = self.rows.open_work.get(&(self.origin.account, row));
+        found.copied().unwrap_or_default()
+    }
+
+    /// Makes an object, or changes one, and returns it. A change of what is written already raises
+    /// its version.
+    pub fn put<N: Noun>(&mut self, mut object: N) -> N {
+        let id = object.id();
+        let based_on = self.row::<N>(id).and_then(|row| row.based_on);
+        if based_on.is_some() {
+            *object.version() += 1;
+        }
+        let row = Row {
+            is: Some(object.clone()),
+            based_on,
+            is_changed: true,
+        };
+        N::table_mut(&mut self.changes.tables).set(self.origin.account, id, row);
+        object
+    }
+
+    /// Deletes an object.
+    pub fn delete<N: Noun>(&mut self, id: N::Id) {
+        let based_on = self.row::<N>(id).and_then(|row| row.based_on);
+        let row = Row {
+            is: None,
+            based_on,
+            is_changed: true,
+        };
+        N::table_mut(&mut self.changes.tables).set(self.origin.account, id, row);
+    }
+
+    /// Tells of an event; `object` is the view of what it happened to.
+    pub fn emit<T: Serialize>(&mut self, event: EventType, object: &T) -> Result<(), Rejection> {
+        self.changes.events.push(self.origin.event(event, object)?);
+        Ok(())
+    }
+
+    /// Tells of a change; `before` and `after` are views of what it happened to.
+    pub fn emit_change<T: Serialize>(
+        &mut self,
+        event: EventType,
+        before: &T,
+        after: &T,
+    ) -> Result<(), Rejection> {
+        let event = self.origin.change(event, before, after)?;
+        self.changes.events.push(event);
+        Ok(())
+    }
+}

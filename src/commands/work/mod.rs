@@ -1,0 +1,365 @@
+//! How a verb runs: its rows are read, it decides, and what it decided is written.
+//!
+//! Promise: a verb is a function over the rows that it needs. Whether it shares its transaction
+//! with other requests, whether the card is simulated in this process or asked across a network,
+//! and where it goes on after a crash is decided here, once for all of them.
+//!
+//! ```text
+//! reads      which rows are locked and read, in at most three rounds
+//! decide     the rules: pure; a reply, or a question to the card
+//! answered   the card's answer, in the same transaction or in a later one
+//! withdraw   undoes what a question reserved that was never asked
+//! ```
+
+mod draft;
+mod rows;
+mod statements;
+
+use std::sync::Arc;
+
+use charge_once_strict_params::{Expansion, ParameterSet, Params};
+use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::{
+    Origin, SlowLane,
+    card_answers::{at_once, authorize},
+    expansions::Shown,
+    questions,
+};
+use crate::{
+    domain::{
+        charge::{Authorization, Card, Charge},
+        ids::AccountId,
+        operation::Effect,
+        order::Order,
+        payment_intent::PaymentIntent,
+        refund::Refund,
+    },
+    idempotency::{
+        Begin, BeginOutcome, Decide, Decision, Failure, Rejection, Reply, RunAgain, read_rounds,
+        transaction_time,
+    },
+    wire::error::ApiError,
+};
+
+pub use draft::Draft;
+use rows::{Changes, Noun, RowName};
+pub use rows::{RowId, Rows};
+
+/// The rules of one verb, with its parameters.
+pub trait Rules: Send + Sync + 'static {
+    /// Whether it may ask a card.
+    const ASKS: bool = false;
+
+    /// The rows that it needs next, given those that were read. It is asked again after each round,
+    /// and names rows that were read already, too.
+    fn reads(&self, seen: &SeenRows<'_>) -> Vec<RowId>;
+
+    /// Decides. It has read what [`Rules::reads`] named, and may be asked again.
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection>;
+
+    /// The card that it asks, if the parameters name one.
+    fn card(&self) -> Option<&Card> {
+        None
+    }
+
+    /// What the reply shows whole. A verb that shows all of it by itself says nothing here.
+    fn expand(&self) -> Option<&Expansion> {
+        None
+    }
+}
+
+/// The rows of one account.
+pub struct SeenRows<'a> {
+    account: AccountId,
+    rows: &'a Rows,
+}
+
+impl SeenRows<'_> {
+    /// The object with this id, if it was read and is there.
+    pub fn get<N: Noun>(&self, id: N::Id) -> Option<&N> {
+        self.rows.get(self.account, id)
+    }
+}
+
+/// What a verb has decided.
+pub enum Verdict {
+    /// It has ended.
+    Said(Said),
+    /// The card is to be asked.
+    Ask(Box<Effect>),
+}
+
+/// What the client is told.
+pub enum Said {
+    /// This.
+    Reply(Reply),
+    /// An object as it is now.
+    Show {
+        /// The status of the reply.
+        status: u16,
+        /// What is shown.
+        object: Box<Object>,
+        /// The references in it that are shown whole.
+        expand: Expansion,
+    },
+}
+
+/// What a reply shows.
+pub enum Object {
+    /// A charge.
+    Charge(Charge),
+    /// An order.
+    Order(Order),
+    /// A payment intent.
+    Intent(PaymentIntent),
+    /// A refund.
+    Refund(Refund),
+}
+
+impl Said {
+    /// Shows an object.
+    pub fn show(status: u16, object: impl Into<Object>, expand: &Expansion) -> Self {
+        Self::Show {
+            status,
+            object: Box::new(object.into()),
+            expand: expand.clone(),
+        }
+    }
+
+    /// The reply, where nothing else is to be read for it.
+    fn reply(self, origin: &Origin) -> Result<Reply, Rejection> {
+        let (status, object) = match self {
+            Self::Reply(reply) => return Ok(reply),
+            Self::Show { status, object, .. } => (status, object),
+        };
+        object.reply(origin, status)
+    }
+
+    /// The reply, with what `expand` names shown whole.
+    pub(super) async fn expanded(
+        self,
+        origin: &Origin,
+        tx: &mut PgConnection,
+    ) -> Result<Reply, Rejection> {
+        match self {
+            Self::Show {
+                status,
+                object,
+                expand,
+            } if !expand.is_empty() => object.expanded(origin, tx, status, &expand).await,
+            said @ (Self::Show { .. } | Self::Reply(_)) => said.reply(origin),
+        }
+    }
+}
+
+/// Makes replies of objects.
+macro_rules! objects {
+    ($($kind:ident: $noun:ident;)+) => {
+        $(impl From<$noun> for Object {
+            fn from(object: $noun) -> Self {
+                Self::$kind(object)
+            }
+        })+
+
+        impl Object {
+            fn reply(&self, origin: &Origin, status: u16) -> Result<Reply, Rejection> {
+                match self {
+                    $(Self::$kind(object) => {
+                        let view = <$noun as Shown>::View::from(object);
+                        origin.reply(status, $noun::COLLECTION, object.id.to_string(), &view)
+                    })+
+                }
+            }
+
+            async fn expanded(
+                &self,
+                origin: &Origin,
+                tx: &mut PgConnection,
+                status: u16,
+                expand: &Expansion,
+            ) -> Result<Reply, Rejection> {
+                match self {
+                    $(Self::$kind(object) => {
+                        origin.show(tx, status, object.id.to_string(), object, expand).await
+                    })+
+                }
+            }
+        }
+    };
+}
+
+objects! {
+    Charge: Charge;
+    Order: Order;
+    Intent: PaymentIntent;
+    Refund: Refund;
+}
+
+/// A request for a verb.
+pub struct RunVerb<V> {
+    /// The request's origin.
+    pub origin: Origin,
+    /// The verb with its parameters, or why they are refused: that is stored like any other
+    /// outcome.
+    pub verb: Result<V, ApiError>,
+    /// How much the request asks for, in bytes.
+    pub weight: usize,
+    /// For `tok_slow`, where the processor is simulated.
+    pub slow_lane: SlowLane,
+    /// The name of the processor across a network, if there is one.
+    pub processor: Option<Arc<str>>,
+}
+
+impl<V: Rules> RunVerb<V> {
+    /// Reads the parameters of a request, once.
+    pub fn new<P: ParameterSet>(
+        origin: Origin,
+        params: &Params,
+        (slow_lane, processor): (SlowLane, Option<Arc<str>>),
+        verb: impl FnOnce(P) -> V,
+    ) -> Self {
+        Self {
+            origin,
+            verb: P::parse(params).map(verb).map_err(ApiError::from),
+            weight: params.weight(),
+            slow_lane,
+            processor,
+        }
+    }
+
+    fn verb(&self) -> Result<&V, Rejection> {
+        self.verb.as_ref().map_err(|refused| refused.clone().into())
+    }
+
+    fn draft<'a>(&'a self, rows: &'a Rows, now: DateTime<Utc>) -> Draft<'a> {
+        Draft::new(&self.origin, now, self.processor.as_deref(), rows)
+    }
+}
+
+impl<V: Rules> Decide for RunVerb<V> {
+    type Rows = Rows;
+
+    fn reads(&self, rows: &Rows) -> Vec<RowName> {
+        let account = self.origin.account;
+        let named = match &self.verb {
+            Ok(verb) => verb.reads(&SeenRows { account, rows }),
+            Err(_) => Vec::new(),
+        };
+        named.into_iter().map(|id| (account, id)).collect()
+    }
+
+    /// What waits, or reads more, would hold up the others.
+    fn is_shared(&self) -> bool {
+        let Ok(verb) = &self.verb else {
+            return true;
+        };
+        let answers = |card: &Card| Authorization::at_once(card.card).is_some();
+        verb.expand().is_none_or(Expansion::is_empty) && verb.card().is_none_or(answers)
+    }
+
+    fn decide(&self, rows: &Rows, now: DateTime<Utc>) -> Result<Decision<Changes>, Rejection> {
+        let mut draft = self.draft(rows, now);
+        let said = match self.verb()?.decide(&mut draft)? {
+            Verdict::Said(said) => said,
+            Verdict::Ask(effect) => {
+                let waits = || Failure::unavailable("the processor takes its time, or is down");
+                let answer = at_once(&effect.ask).ok_or_else(waits);
+                let answer = answer.map_err(Rejection::Failed)?;
+                questions::answered(&effect, answer, &mut draft)?
+            }
+        };
+        Ok(Decision {
+            reply: said.reply(&self.origin)?,
+            changes: draft.into_changes().if_any(),
+        })
+    }
+
+    async fn alone(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        let mut rows = Rows::default();
+        read_rounds(self, &mut rows, tx).await?;
+        let mut draft = self.draft(&rows, transaction_time(tx).await?);
+        let said = match self.verb()?.decide(&mut draft)? {
+            Verdict::Said(said) => said,
+            Verdict::Ask(effect) => {
+                let answer = authorize(tx, &effect.ask, &self.slow_lane).await?;
+                questions::answered(&effect, answer, &mut draft)?
+            }
+        };
+        let changes = draft.into_changes();
+        let has_looked = rows.has_looked();
+        let written = rows.write_with(tx, changes).await;
+        written.map_err(|error| not_written(error, has_looked))?;
+        said.expanded(&self.origin, tx).await
+    }
+
+    fn weight(&self) -> usize {
+        self.weight
+    }
+}
+
+impl<V: Rules> Begin for RunVerb<V> {
+    async fn begin(
+        &self,
+        tx: &mut PgConnection,
+        operation: Uuid,
+    ) -> Result<BeginOutcome, Rejection> {
+        let mut rows = Rows::default();
+        read_rounds(self, &mut rows, tx).await?;
+        let mut draft = self.draft(&rows, transaction_time(tx).await?);
+        let step = self.verb()?.decide(&mut draft)?;
+        let changes = draft.into_changes();
+        rows.write_with(tx, changes).await?;
+        match step {
+            Verdict::Said(said) => Ok(BeginOutcome::Replied(
+                said.expanded(&self.origin, tx).await?,
+            )),
+            Verdict::Ask(effect) => self.origin.begin_effect(tx, operation, *effect).await,
+        }
+    }
+}
+
+/// Why rows were not written. What was read without a lock may have changed since, such as an
+/// order's name that was free: the whole transaction runs again then. A lock that was forgotten is
+/// a defect.
+fn not_written(error: sqlx::Error, has_looked: bool) -> Failure {
+    if has_looked && matches!(error, sqlx::Error::RowNotFound) {
+        return Failure {
+            run_again: RunAgain::AtOnce,
+            ..Failure::busy("a row is not as it was read")
+        };
+    }
+    error.into()
+}
+
+/// Runs rules inside a transaction that has its key already, for what is not a verb of its own: a
+/// step of a checkout, and the answer of a processor across a network.
+pub(super) async fn in_transaction<T>(
+    origin: &Origin,
+    processor: Option<&str>,
+    tx: &mut PgConnection,
+    reads: impl Fn(&SeenRows<'_>) -> Vec<RowId>,
+    decide: impl FnOnce(&mut Draft<'_>) -> Result<T, Rejection>,
+) -> Result<T, Rejection> {
+    let mut rows = Rows::default();
+    let account = origin.account;
+    loop {
+        let named = reads(&SeenRows {
+            account,
+            rows: &rows,
+        });
+        if !rows
+            .read_more(tx, named.into_iter().map(|id| (account, id)))
+            .await?
+        {
+            break;
+        }
+    }
+    let mut draft = Draft::new(origin, transaction_time(tx).await?, processor, &rows);
+    let decided = decide(&mut draft)?;
+    let changes = draft.into_changes();
+    rows.write_with(tx, changes).await?;
+    Ok(decided)
+}

@@ -1,0 +1,223 @@
+//! The rows that requests in one transaction share, and what they change of them.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use crate::{
+    domain::{
+        charge::Charge,
+        ids::{AccountId, ChargeId, OrderId, PaymentIntentId, RefundId},
+        order::Order,
+        payment_intent::PaymentIntent,
+        refund::Refund,
+    },
+    store::operations::OpenWork,
+    webhooks::NewEvent,
+};
+
+/// A row that a verb needs. Tables are locked in the order of this list, and the ids of each in
+/// theirs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RowId {
+    /// A payment intent.
+    Intent(PaymentIntentId),
+    /// A charge, with what is unfinished about it.
+    Charge(ChargeId),
+    /// An order, with what is unfinished about it.
+    Order(OrderId),
+    /// The order with this `client_order_id`, as it is, without a lock.
+    OrderNamed(String),
+    /// A refund.
+    Refund(RefundId),
+}
+
+/// The account and the id of a row.
+pub(super) type RowName = (AccountId, RowId);
+
+/// A kind of object that verbs read, change and make.
+pub trait Noun: Clone + Sized {
+    /// What names one of them.
+    type Id: Copy + Ord;
+
+    /// The id of this one.
+    fn id(&self) -> Self::Id;
+    /// How often it was changed, and once for its creation.
+    fn version(&mut self) -> &mut i64;
+    /// Those among `tables`.
+    fn table(tables: &Tables) -> &RowTable<Self>;
+    /// Those among `tables`, to change them.
+    fn table_mut(tables: &mut Tables) -> &mut RowTable<Self>;
+}
+
+/// Makes the tables, and nouns of the types in them.
+macro_rules! tables {
+    ($($table:ident: $noun:ident by $id:ident;)+) => {
+        /// Objects of each kind.
+        #[derive(Debug, Default)]
+        pub struct Tables {
+            $(pub(super) $table: RowTable<$noun>,)+
+        }
+
+        impl Tables {
+            /// Whether they hold anything.
+            fn is_any(&self) -> bool {
+                $(!self.$table.0.is_empty())||+
+            }
+
+            /// Takes over what `changes` hold.
+            pub(super) fn apply(&mut self, changes: Self) {
+                $(self.$table.apply(changes.$table);)+
+            }
+        }
+
+        $(impl Noun for $noun {
+            type Id = $id;
+
+            fn id(&self) -> $id {
+                self.id
+            }
+
+            fn version(&mut self) -> &mut i64 {
+                &mut self.version
+            }
+
+            fn table(tables: &Tables) -> &RowTable<Self> {
+                &tables.$table
+            }
+
+            fn table_mut(tables: &mut Tables) -> &mut RowTable<Self> {
+                &mut tables.$table
+            }
+        })+
+    };
+}
+
+tables! {
+    intents: PaymentIntent by PaymentIntentId;
+    charges: Charge by ChargeId;
+    orders: Order by OrderId;
+    refunds: Refund by RefundId;
+}
+
+/// Objects of one kind, by account and id.
+#[derive(Debug)]
+pub struct RowTable<N: Noun>(BTreeMap<(AccountId, N::Id), Row<N>>);
+
+impl<N: Noun> Default for RowTable<N> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+/// An object, and what is to be written of it.
+#[derive(Debug, Clone)]
+pub(super) struct Row<N> {
+    /// As it is now; `None` if it is to be deleted.
+    pub(super) is: Option<N>,
+    /// The version that was read; `None` for an object that is to be inserted.
+    pub(super) based_on: Option<i64>,
+    /// Whether it differs from what was read.
+    pub(super) is_changed: bool,
+}
+
+impl<N: Noun> RowTable<N> {
+    pub(super) fn get(&self, account: AccountId, id: N::Id) -> Option<&Row<N>> {
+        self.0.get(&(account, id))
+    }
+
+    pub(super) fn set(&mut self, account: AccountId, id: N::Id, row: Row<N>) {
+        self.0.insert((account, id), row);
+    }
+
+    /// Holds rows as they were read.
+    pub(super) fn hold(&mut self, read: Vec<(AccountId, N)>) {
+        for (account, mut object) in read {
+            let (id, based_on) = (object.id(), Some(*object.version()));
+            let row = Row {
+                is: Some(object),
+                based_on,
+                is_changed: false,
+            };
+            self.0.insert((account, id), row);
+        }
+    }
+
+    /// Later values replace earlier ones. An object that was made and deleted is forgotten.
+    fn apply(&mut self, changes: Self) {
+        for (name, row) in changes.0 {
+            if row.is.is_none() && row.based_on.is_none() {
+                self.0.remove(&name);
+            } else {
+                self.0.insert(name, row);
+            }
+        }
+    }
+
+    /// All of an account's objects.
+    pub(super) fn of(&self, account: AccountId) -> impl Iterator<Item = &N> {
+        let rows = self
+            .0
+            .iter()
+            .filter(move |((owner, _), _)| *owner == account);
+        rows.filter_map(|(_, row)| row.is.as_ref())
+    }
+
+    /// The objects that are to be inserted.
+    pub(super) fn added(&self) -> Vec<(AccountId, &N)> {
+        let new = self.0.iter().filter(|(_, row)| row.based_on.is_none());
+        new.filter_map(|((account, _), row)| Some((*account, row.is.as_ref()?)))
+            .collect()
+    }
+
+    /// The objects that are to be updated, with the versions that were read.
+    pub(super) fn changed(&self) -> Vec<(AccountId, &N, i64)> {
+        let changed = self.0.iter().filter(|(_, row)| row.is_changed);
+        changed
+            .filter_map(|((account, _), row)| Some((*account, row.is.as_ref()?, row.based_on?)))
+            .collect()
+    }
+
+    /// The objects that are to be deleted.
+    pub(super) fn gone(&self) -> Vec<(AccountId, N::Id)> {
+        let gone = self.0.iter().filter(|(_, row)| row.is.is_none());
+        gone.map(|(name, _)| *name).collect()
+    }
+}
+
+/// What the requests of one transaction have read, with what they have changed of it.
+#[derive(Debug, Default)]
+pub struct Rows {
+    pub(super) tables: Tables,
+    pub(super) orders_by_name: HashMap<(AccountId, String), Order>,
+    pub(super) open_work: HashMap<RowName, OpenWork>,
+    /// What was looked for, whether it is there or not.
+    pub(super) read: HashSet<RowName>,
+    pub(super) events: Vec<NewEvent>,
+}
+
+/// What one request changes.
+#[derive(Debug, Default)]
+pub struct Changes {
+    pub(super) tables: Tables,
+    pub(super) events: Vec<NewEvent>,
+}
+
+impl Changes {
+    /// `None` where nothing is changed.
+    pub(super) fn if_any(self) -> Option<Self> {
+        let is_any = !self.events.is_empty() || self.tables.is_any();
+        is_any.then_some(self)
+    }
+}
+
+impl Rows {
+    /// Whether anything was read without a lock.
+    pub(super) fn has_looked(&self) -> bool {
+        let mut read = self.read.iter();
+        read.any(|(_, row)| matches!(row, RowId::OrderNamed(_)))
+    }
+
+    /// The account's object with this id, as the requests before have left it.
+    pub fn get<N: Noun>(&self, account: AccountId, id: N::Id) -> Option<&N> {
+        N::table(&self.tables).get(account, id)?.is.as_ref()
+    }
+}
