@@ -14,6 +14,8 @@
 mod draft;
 mod rows;
 mod statements;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
