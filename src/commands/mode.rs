@@ -12,13 +12,13 @@ use crate::{
     store::{self, operations::OpenWork},
 };
 
-/// How a verb that moves money runs: a verb with `execute` and `begin` knows it by which of them is
-/// called.
+/// How a verb that moves money runs. A function over rows knows it by [`Draft::processor`], and a
+/// verb with `execute` and `begin` by which of them is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// By `execute`: the processor is simulated in this process.
+    /// The processor is simulated in this process.
     OneTransaction,
-    /// By `begin`: it is across a network.
+    /// The processor is across a network.
     Phases,
 }
 

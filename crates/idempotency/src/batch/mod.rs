@@ -20,8 +20,8 @@
 //! written, and all members run alone.
 //!
 //! Batches form by themselves: while one is prepared, the next gathers, and it is prepared while
-//! that one commits. No timer, and no wait when idle. A batch of one takes two round trips less
-//! than a request alone.
+//! that one commits. No timer, and no wait when idle. A batch of one takes three round trips
+//! less than a request alone.
 
 mod alone;
 mod claims;
