@@ -386,10 +386,13 @@ async fn app(
         tell_of_unfinished_operations(&database).await;
     }
     let slow_lane = SlowLane::new(config.pool_connections);
+    let processor = config.processor.as_ref();
+    let processor: Option<Arc<str>> = processor.map(|of| of.name.as_str().into());
     let steps = CheckoutSteps {
         idempotency: idempotency.clone(),
         database: database.clone(),
         slow_lane: slow_lane.clone(),
+        processor: processor.clone(),
         network: phases.clone(),
         step_wait: config.timeouts.pool_wait + config.timeouts.database_deadline,
     };
@@ -407,7 +410,7 @@ async fn app(
         readiness: Arc::clone(&shared.readiness),
         slow_lane,
         phases,
-        processor: config.processor.as_ref().map(|of| of.name.as_str().into()),
+        processor,
         checkouts,
         timeouts: config.timeouts,
         public_url: Arc::clone(&shared.public_url),

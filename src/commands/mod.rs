@@ -10,9 +10,9 @@
 //!
 //! | shape | function | verbs |
 //! |---|---|---|
-//! | reads, decides, writes | `reads`, `decide`, `answered`, `withdraw` | charges, refunds, orders, bare payment intents |
-//! | one transaction | `execute` | every other verb, and each step of a checkout |
-//! | in phases | `begin`, `complete`, `release` | checkouts; intents, with `PROCESSOR_URL` |
+//! | reads, decides, writes | `reads`, `decide`, `answered`, `withdraw` | all verbs but those below |
+//! | one transaction | `execute` | of inventory, webhook endpoints and test accounts; each step of a checkout |
+//! | in phases | `begin`, `complete`, `release` | checkouts |
 
 mod card_answers;
 pub mod charges;
@@ -21,7 +21,6 @@ pub mod customers;
 pub mod expansions;
 mod holder_pages;
 pub mod inventory;
-mod mode;
 pub mod orders;
 mod origin;
 pub mod payment_intents;
@@ -32,6 +31,7 @@ pub mod refunds;
 mod replies;
 pub mod setup_intents;
 pub mod test_accounts;
+mod unfinished;
 pub mod webhook_endpoints;
 mod work;
 
@@ -41,12 +41,10 @@ pub use checkouts::{CheckoutPhases, CheckoutSteps, CreateCheckout, RefundedElsew
 pub use customers::{CreateCustomer, UpdateCustomer, delete_customer};
 pub use holder_pages::FAILED;
 pub use inventory::SetInventory;
-pub use mode::NO_PROCESSOR;
 pub use orders::{CancelOrder, CreateOrder, PayOrder, UpdateOrder};
 pub use origin::Origin;
 pub use payment_intents::{
-    AuthenticateIntent, CancelIntent, CaptureIntent, ConfirmIntent, CreateBareIntent, CreateIntent,
-    UpdateIntent,
+    AuthenticateIntent, CancelIntent, CaptureIntent, ConfirmIntent, CreateIntent, UpdateIntent,
 };
 pub use payment_methods::{
     AttachPaymentMethod, CreatePaymentMethod, DetachPaymentMethod, UpdatePaymentMethod,
@@ -57,5 +55,6 @@ pub use setup_intents::{
     AuthenticateSetup, CancelSetupIntent, ConfirmSetupIntent, CreateSetupIntent, UpdateSetupIntent,
 };
 pub use test_accounts::{CreateTestAccount, ExpireKeys};
+pub use unfinished::NO_PROCESSOR;
 pub use webhook_endpoints::{CreateWebhookEndpoint, UpdateWebhookEndpoint};
 pub use work::{Draft, RowId, Rows, Rules, RunVerb, Said, SeenRows, Verdict};

@@ -55,18 +55,6 @@ impl Origin {
         Ok(webhooks::emit(tx, &[event]).await?)
     }
 
-    /// Writes the event of a change, as [`Self::change`] makes it.
-    pub(super) async fn emit_change<T: Serialize>(
-        &self,
-        tx: &mut PgConnection,
-        event_type: EventType,
-        before: &T,
-        after: &T,
-    ) -> Result<(), Rejection> {
-        let event = self.change(event_type, before, after)?;
-        Ok(webhooks::emit(tx, &[event]).await?)
-    }
-
     /// The event of a change that is to be written, with what changed: `before` and `after` are the
     /// views of what it happened to.
     pub(super) fn change<T: Serialize>(

@@ -12,11 +12,11 @@ use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{Origin, checkouts::steps, payment_intents, questions, work::in_transaction};
+use super::{Origin, checkouts::steps, questions, work::in_transaction};
 use crate::{
     domain::{
         ids::AccountId,
-        operation::{Answer, Ask, Operation, Resolution},
+        operation::{Answer, Ask, Effect, Operation, Resolution, StepQuestion},
     },
     idempotency::{CallOutcome, ExternalEffect, Failure, Phases, Rejection, Reply},
     processor::{CardProcessor, HttpProcessor, Instruction, InstructionOutcome},
@@ -80,7 +80,7 @@ impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
             return CallOutcome::NotExecuted(Failure::unavailable(cause));
         }
         let asked = if operation.age < self.send_again_within {
-            let instruction = Instruction::from(&operation.effect.ask);
+            let instruction = Instruction::from(&operation.effect.ask());
             let key = operation.id;
             self.processor.execute(key, &instruction, not_after).await
         } else {
@@ -107,8 +107,8 @@ impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
     ) -> Result<Reply, Failure> {
         let origin = origin_of(operation);
         // Before its steps: the same order of locks as in a step that is one transaction.
-        if let Some(checkout) = operation.effect.checkout {
-            store::checkouts::lock(tx, operation.account, checkout).await?;
+        if let Effect::Step(checkout, _) = &operation.effect {
+            store::checkouts::lock(tx, operation.account, *checkout).await?;
         }
         let resolution = match answer {
             Answer::Done => Resolution::Done,
@@ -126,25 +126,24 @@ impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
         self.keep_resolution(tx, operation, Resolution::NotExecuted)
             .await?;
         store::operations::delete(tx, account, operation.id).await?;
-        let effect = &operation.effect;
-        if let Some(intent) = effect.intent {
-            let released = payment_intents::release(tx, operation, intent).await;
-            return released.map_err(failed);
-        }
+        let question = match &operation.effect {
+            Effect::Verb(asked) => asked.question.clone(),
+            Effect::Step(_, question) => question.clone().into(),
+        };
         let origin = origin_of(operation);
         let withdrawn = in_transaction(
             &origin,
             Some(&operation.processor),
             tx,
-            |seen| questions::reads(effect, seen),
-            |draft| questions::withdraw(effect, draft),
+            |seen| questions::reads(&question, seen),
+            |draft| questions::withdraw(&question, draft),
         );
         withdrawn.await.map_err(failed)
     }
 }
 
 /// The origin of an operation's request.
-pub(super) fn origin_of(operation: &Operation) -> Origin {
+fn origin_of(operation: &Operation) -> Origin {
     Origin {
         account: operation.account,
         dialect: operation.dialect,
@@ -173,28 +172,25 @@ async fn complete(
     operation: &Operation,
     answer: Answer,
 ) -> Result<Reply, Rejection> {
-    let effect = &operation.effect;
-    if let Some(intent) = effect.intent {
-        return payment_intents::complete(origin, tx, operation, intent, answer).await;
-    }
-    match (&effect.ask, effect.order, effect.checkout) {
-        (Ask::Authorize(authorization), Some(order), Some(checkout)) => {
-            let of = (checkout, order);
-            return steps::complete_charge(origin, tx, operation, of, authorization, answer).await;
+    let processor = Some(operation.processor.as_str());
+    match &operation.effect {
+        Effect::Step(checkout, StepQuestion::Charge(order, card)) => {
+            steps::complete_charge(origin, processor, tx, (*checkout, *order), card, answer).await
         }
-        (Ask::Refund(request), None, Some(checkout)) => {
-            return steps::complete_refund(origin, tx, operation, checkout, request, answer).await;
+        Effect::Step(checkout, StepQuestion::Refund(request)) => {
+            steps::complete_refund(origin, processor, tx, *checkout, request, answer).await
         }
-        (Ask::Authorize(_) | Ask::Refund(_) | Ask::Capture(_), ..) => {}
+        Effect::Verb(asked) => {
+            let said = in_transaction(
+                origin,
+                processor,
+                tx,
+                |seen| questions::reads(&asked.question, seen),
+                |draft| questions::answered(asked, answer, draft),
+            );
+            said.await?.expanded(origin, tx).await
+        }
     }
-    let said = in_transaction(
-        origin,
-        Some(&operation.processor),
-        tx,
-        |seen| questions::reads(effect, seen),
-        |draft| questions::answered(effect, answer, draft),
-    );
-    said.await?.expanded(origin, tx).await
 }
 
 impl From<&Ask> for Instruction {

@@ -7,60 +7,76 @@ use super::{
     Draft, RowId, Said, SeenRows,
     charges::{capture, create as create_charge},
     orders::pay as pay_order,
+    payment_intents::{attempt, cancel, capture as capture_intent, found},
     refunds::create as create_refund,
 };
 use crate::{
-    domain::operation::{Answer, Ask, Effect, Verb},
-    idempotency::{Failure, Rejection},
+    domain::operation::{Answer, Asked, Question},
+    idempotency::Rejection,
 };
 
-/// The rows that the answer needs.
-pub(super) fn reads(effect: &Effect, seen: &SeenRows<'_>) -> Vec<RowId> {
-    let mut rows = match &effect.ask {
-        Ask::Authorize(authorization) => vec![RowId::Charge(authorization.charge)],
-        Ask::Capture(request) => vec![RowId::Charge(request.charge)],
-        Ask::Refund(request) => create_refund::reads(seen, request),
-    };
-    rows.extend(effect.order.map(RowId::Order));
-    rows
+/// The rows that the answer needs, or the withdrawal.
+pub(super) fn reads(question: &Question, seen: &SeenRows<'_>) -> Vec<RowId> {
+    match question {
+        Question::Charge(card) => vec![RowId::Charge(card.charge)],
+        Question::Capture(request) => vec![RowId::Charge(request.charge)],
+        Question::Refund(request) => create_refund::reads(seen, request),
+        Question::OrderPayment(order, card) => {
+            vec![RowId::Charge(card.charge), RowId::Order(*order)]
+        }
+        Question::IntentPayment(intent, _, card) => attempt::reads(seen, *intent, card),
+        Question::IntentCapture(intent, request) => {
+            let mut rows = found::reads_to_answer(seen, *intent);
+            rows.push(RowId::Charge(request.charge));
+            rows
+        }
+        Question::IntentCancellation(intent, request) => {
+            let mut rows = found::reads_to_answer(seen, *intent);
+            rows.extend(create_refund::reads(seen, request));
+            rows
+        }
+    }
 }
 
 /// Hands the answer to the verb that asked.
 pub(super) fn answered(
-    effect: &Effect,
+    Asked { question, expand }: &Asked,
     answer: Answer,
     draft: &mut Draft<'_>,
 ) -> Result<Said, Rejection> {
-    let expand = &effect.expand;
-    match (effect.verb, &effect.ask, effect.order) {
-        (Verb::CreateCharge, Ask::Authorize(authorization), None) => {
-            create_charge::answered(draft, authorization, answer, expand)
+    match question {
+        Question::Charge(card) => create_charge::answered(draft, card, answer, expand),
+        Question::Capture(request) => capture::answered(draft, *request, answer, expand),
+        Question::Refund(request) => create_refund::answered(draft, request, answer, expand),
+        Question::OrderPayment(order, card) => {
+            pay_order::answered(draft, *order, card, answer, expand)
         }
-        (Verb::CaptureCharge, Ask::Capture(request), None) => {
-            capture::answered(draft, *request, answer, expand)
+        Question::IntentPayment(intent, by, card) => {
+            attempt::answered(draft, (*intent, *by), card, answer, expand)
         }
-        (Verb::CreateRefund, Ask::Refund(request), None) => {
-            create_refund::answered(draft, request, answer, expand)
+        Question::IntentCapture(intent, request) => {
+            capture_intent::answered(draft, *intent, *request, answer, expand)
         }
-        (Verb::PayOrder, Ask::Authorize(authorization), Some(order)) => {
-            pay_order::answered(draft, order, authorization, answer, expand)
-        }
-        (verb, ..) => {
-            let cause = format!("an operation {} that no command begins", verb.as_str());
-            Err(Rejection::Failed(Failure::internal(cause)))
+        Question::IntentCancellation(intent, request) => {
+            cancel::answered(draft, *intent, request, answer, expand)
         }
     }
 }
 
 /// Undoes what a question reserved that was never executed.
-pub(super) fn withdraw(effect: &Effect, draft: &mut Draft<'_>) -> Result<(), Rejection> {
-    match &effect.ask {
-        Ask::Authorize(authorization) => {
-            create_charge::withdraw(draft, authorization)?;
+pub(super) fn withdraw(question: &Question, draft: &mut Draft<'_>) -> Result<(), Rejection> {
+    match question {
+        Question::Charge(card) | Question::OrderPayment(_, card) => {
+            create_charge::withdraw(draft, card).map(drop)
         }
-        Ask::Refund(request) => create_refund::withdraw(draft, request)?,
+        Question::Refund(request) => create_refund::withdraw(draft, request),
         // A capture reserves nothing.
-        Ask::Capture(_) => {}
+        Question::Capture(_) => Ok(()),
+        Question::IntentPayment(intent, by, card) => attempt::withdraw(draft, (*intent, *by), card),
+        Question::IntentCapture(intent, _) => found::restore(draft, *intent).map(drop),
+        Question::IntentCancellation(intent, request) => {
+            create_refund::withdraw(draft, request)?;
+            found::restore(draft, *intent).map(drop)
+        }
     }
-    Ok(())
 }

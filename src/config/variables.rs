@@ -113,8 +113,7 @@ variables! {
     POOL_WAIT: Duration = "1s", duration,
         "Longest wait for a pooled connection, then 503.";
     BATCH: bool = "on", |text| one_of(text, &[("on", true), ("off", false)]),
-        "Whether charges, refunds, orders and bare payment intents share transactions: on or off. An intent is bare \
-         if it names no customer and no method, and confirms nothing.";
+        "Whether requests share transactions: on or off.";
     BATCH_CONNECTIONS: u32 = "2", |text| number(text, 1..=100),
         "Connections for the transactions that these share, beside the pool; 1 to 100.";
     STATEMENT_TIMEOUT: Duration = "3s", duration,

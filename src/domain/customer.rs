@@ -71,6 +71,8 @@ pub struct Customer {
     pub details: CustomerDetails,
     /// The attached method that invoices would be paid with.
     pub default_payment_method: Option<PaymentMethodId>,
+    /// 1 when it is written, and one more with each change.
+    pub version: i64,
     /// When it was written, by the database's clock.
     pub created_at: DateTime<Utc>,
     /// Whether it was deleted: its id stays, and nothing else of it is shown.

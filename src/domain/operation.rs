@@ -94,7 +94,7 @@ impl Ask {
     }
 }
 
-/// The verb that asks, and that gets the answer. Its name is in the table.
+/// The verb that asks, as the table names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Verb {
@@ -120,9 +120,75 @@ pub enum Verb {
 
 named!(Verb);
 
+/// What led to the confirmation of an intent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConfirmedBy {
+    /// `POST /payment_intents` with `confirm=true`.
+    Creation,
+    /// `POST /payment_intents/{id}/confirm`
+    Confirmation,
+    /// The page on which a card's holder authenticates.
+    Holder,
+}
+
+/// What a verb asks a card, with what its answer is written to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Question {
+    /// For the money of a charge.
+    Charge(CardAuthorization),
+    /// For what a charge was promised.
+    Capture(CaptureRequest),
+    /// For a refund.
+    Refund(RefundRequest),
+    /// For the money of an order.
+    OrderPayment(OrderId, CardAuthorization),
+    /// For the money of an intent.
+    IntentPayment(PaymentIntentId, ConfirmedBy, CardAuthorization),
+    /// For what an intent was promised.
+    IntentCapture(PaymentIntentId, CaptureRequest),
+    /// For the release of what an intent was promised.
+    IntentCancellation(PaymentIntentId, RefundRequest),
+}
+
+/// What a step of a checkout asks a card.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StepQuestion {
+    /// For the money of its order.
+    Charge(OrderId, CardAuthorization),
+    /// For the refund of its charge.
+    Refund(RefundRequest),
+}
+
+impl From<StepQuestion> for Question {
+    fn from(question: StepQuestion) -> Self {
+        match question {
+            StepQuestion::Charge(order, card) => Self::OrderPayment(order, card),
+            StepQuestion::Refund(request) => Self::Refund(request),
+        }
+    }
+}
+
+/// A question, and how the verb shows what follows from the answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// What is asked.
+    pub question: Question,
+    /// What the reply shows whole.
+    pub expand: Expansion,
+}
+
 /// An effect outside the database: what is asked for, and everything that its completion needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Effect {
+pub enum Effect {
+    /// Of a verb.
+    Verb(Asked),
+    /// Of a step of this checkout.
+    Step(CheckoutId, StepQuestion),
+}
+
+/// An effect as the table holds it, in columns of which not all go together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EffectColumns {
     /// Which verb asks.
     pub verb: Verb,
     /// What for.
@@ -137,9 +203,8 @@ pub struct Effect {
     pub expand: Expansion,
 }
 
-impl Effect {
-    /// An effect for no order, no checkout and no intent, with a reply that shows ids.
-    pub fn of(verb: Verb, ask: Ask) -> Self {
+impl EffectColumns {
+    fn of(verb: Verb, ask: Ask) -> Self {
         Self {
             verb,
             ask,
@@ -150,38 +215,128 @@ impl Effect {
         }
     }
 
-    /// Whether a command of this release begins such an effect. No other can be completed, so no
-    /// other may be sent.
-    pub fn has_a_command(&self) -> bool {
-        let (order, checkout) = (self.order.is_some(), self.checkout.is_some());
-        if self.intent.is_some() {
-            return !order
-                && !checkout
-                && matches!(
-                    (self.verb, &self.ask),
-                    (
-                        Verb::CreateIntent | Verb::ConfirmIntent | Verb::AuthenticateIntent,
-                        Ask::Authorize(_)
-                    ) | (Verb::CaptureIntent, Ask::Capture(_))
-                        | (Verb::CancelIntent, Ask::Refund(_))
-                );
+    /// The effect in these columns. `None`: no verb of this release asks so, and nothing could
+    /// write the answer down.
+    pub fn effect(self) -> Option<Effect> {
+        let (intent, order, expand) = (self.intent, self.order, self.expand);
+        if let Some(checkout) = self.checkout {
+            let question = match (self.verb, self.ask, order, intent) {
+                (Verb::CreateCharge, Ask::Authorize(card), Some(order), None) => {
+                    StepQuestion::Charge(order, card)
+                }
+                (Verb::CreateRefund, Ask::Refund(refund), None, None) => {
+                    StepQuestion::Refund(refund)
+                }
+                _ => return None,
+            };
+            return Some(Effect::Step(checkout, question));
         }
-        matches!(
-            (self.verb, &self.ask, order, checkout),
-            (Verb::CreateCharge, Ask::Authorize(_), false, false)
-                | (Verb::CreateCharge, Ask::Authorize(_), true, true)
-                | (Verb::CaptureCharge, Ask::Capture(_), false, false)
-                | (Verb::CreateRefund, Ask::Refund(_), false, _)
-                | (Verb::PayOrder, Ask::Authorize(_), true, false)
-        )
+        let paid = |by, intent, card| Question::IntentPayment(intent, by, card);
+        let question = match (self.verb, self.ask, order, intent) {
+            (Verb::CreateCharge, Ask::Authorize(card), None, None) => Question::Charge(card),
+            (Verb::CaptureCharge, Ask::Capture(capture), None, None) => Question::Capture(capture),
+            (Verb::CreateRefund, Ask::Refund(refund), None, None) => Question::Refund(refund),
+            (Verb::PayOrder, Ask::Authorize(card), Some(order), None) => {
+                Question::OrderPayment(order, card)
+            }
+            (Verb::CreateIntent, Ask::Authorize(card), None, Some(intent)) => {
+                paid(ConfirmedBy::Creation, intent, card)
+            }
+            (Verb::ConfirmIntent, Ask::Authorize(card), None, Some(intent)) => {
+                paid(ConfirmedBy::Confirmation, intent, card)
+            }
+            (Verb::AuthenticateIntent, Ask::Authorize(card), None, Some(intent)) => {
+                paid(ConfirmedBy::Holder, intent, card)
+            }
+            (Verb::CaptureIntent, Ask::Capture(capture), None, Some(intent)) => {
+                Question::IntentCapture(intent, capture)
+            }
+            (Verb::CancelIntent, Ask::Refund(refund), None, Some(intent)) => {
+                Question::IntentCancellation(intent, refund)
+            }
+            _ => return None,
+        };
+        Some(Effect::Verb(Asked { question, expand }))
+    }
+}
+
+impl Question {
+    /// What the processor is asked to do.
+    pub fn ask(&self) -> Ask {
+        EffectColumns::from(self).ask
+    }
+}
+
+impl From<&Question> for EffectColumns {
+    fn from(question: &Question) -> Self {
+        let authorize = |card: &CardAuthorization| Ask::Authorize(card.clone());
+        let (verb, ask, order, intent) = match question {
+            Question::Charge(card) => (Verb::CreateCharge, authorize(card), None, None),
+            Question::Capture(capture) => (Verb::CaptureCharge, Ask::Capture(*capture), None, None),
+            Question::Refund(refund) => {
+                (Verb::CreateRefund, Ask::Refund(refund.clone()), None, None)
+            }
+            Question::OrderPayment(order, card) => {
+                (Verb::PayOrder, authorize(card), Some(*order), None)
+            }
+            Question::IntentPayment(intent, by, card) => {
+                let verb = match by {
+                    ConfirmedBy::Creation => Verb::CreateIntent,
+                    ConfirmedBy::Confirmation => Verb::ConfirmIntent,
+                    ConfirmedBy::Holder => Verb::AuthenticateIntent,
+                };
+                (verb, authorize(card), None, Some(*intent))
+            }
+            Question::IntentCapture(intent, capture) => {
+                let ask = Ask::Capture(*capture);
+                (Verb::CaptureIntent, ask, None, Some(*intent))
+            }
+            Question::IntentCancellation(intent, refund) => {
+                let ask = Ask::Refund(refund.clone());
+                (Verb::CancelIntent, ask, None, Some(*intent))
+            }
+        };
+        Self {
+            order,
+            intent,
+            ..Self::of(verb, ask)
+        }
+    }
+}
+
+impl From<&Effect> for EffectColumns {
+    fn from(effect: &Effect) -> Self {
+        match effect {
+            Effect::Verb(Asked { question, expand }) => Self {
+                expand: expand.clone(),
+                ..Self::from(question)
+            },
+            Effect::Step(checkout, StepQuestion::Charge(order, card)) => Self {
+                order: Some(*order),
+                checkout: Some(*checkout),
+                ..Self::of(Verb::CreateCharge, Ask::Authorize(card.clone()))
+            },
+            Effect::Step(checkout, StepQuestion::Refund(refund)) => Self {
+                checkout: Some(*checkout),
+                ..Self::of(Verb::CreateRefund, Ask::Refund(refund.clone()))
+            },
+        }
+    }
+}
+
+impl Effect {
+    /// What the processor is asked to do.
+    pub fn ask(&self) -> Ask {
+        EffectColumns::from(self).ask
     }
 
     /// The id of what the request is about, as its reply will have it unless a card is declined.
     pub fn resource(&self) -> String {
-        if let Some(intent) = self.intent {
+        let columns = EffectColumns::from(self);
+        if let Some(intent) = columns.intent {
             return intent.to_string();
         }
-        match (self.verb, self.order, &self.ask) {
+        match (columns.verb, columns.order, columns.ask) {
             (Verb::PayOrder, Some(order), _) => order.to_string(),
             (_, _, Ask::Refund(request)) => request.refund.to_string(),
             (_, _, ask) => ask.charge().to_string(),
@@ -230,62 +385,67 @@ pub struct Operation {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-    #[test]
-    fn only_what_a_command_begins_may_be_sent() {
-        let (charge, order, checkout) = (
-            ChargeId(Uuid::nil()),
-            Some(OrderId(Uuid::nil())),
-            Some(CheckoutId(Uuid::nil())),
-        );
-        let capture = || Ask::Capture(CaptureRequest { charge, amount: 1 });
-        let refund = || {
+    use super::*;
+    use crate::domain::money::Currency;
+
+    fn asks() -> [Ask; 3] {
+        let charge = ChargeId(Uuid::nil());
+        [
+            Ask::Authorize(CardAuthorization {
+                charge,
+                amount: Money {
+                    minor_units: 1,
+                    currency: Currency::of_stored("usd").unwrap(),
+                },
+                card_token: "tok_visa".to_owned(),
+                capture: true,
+            }),
+            Ask::Capture(CaptureRequest { charge, amount: 1 }),
             Ask::Refund(RefundRequest {
                 charge,
                 refund: RefundId(Uuid::nil()),
                 amount: 1,
-            })
-        };
-        let table = [
-            (Verb::CaptureCharge, capture(), None, None, true),
-            (Verb::CaptureCharge, capture(), None, checkout, false),
-            (Verb::CaptureCharge, capture(), order, None, false),
-            (Verb::CaptureCharge, refund(), None, None, false),
-            (Verb::CreateRefund, refund(), None, None, true),
-            (Verb::CreateRefund, refund(), None, checkout, true),
-            (Verb::CreateRefund, refund(), order, checkout, false),
-            (Verb::PayOrder, refund(), order, None, false),
-            (Verb::CreateCharge, capture(), None, None, false),
-        ];
-        for (verb, ask, order, checkout, is_known) in table {
-            let effect = Effect {
-                order,
-                checkout,
-                ..Effect::of(verb, ask)
-            };
-            assert_eq!(effect.has_a_command(), is_known, "{effect:?}");
+            }),
+        ]
+    }
+
+    /// All that columns can hold: each is one effect and that one's columns, or none.
+    #[test]
+    fn columns_hold_one_effect_or_none() {
+        let mut known = Vec::new();
+        for (verb, ask) in Verb::VARIANTS
+            .iter()
+            .flat_map(|verb| asks().map(|ask| (*verb, ask)))
+        {
+            for others in 0..8 {
+                let is_set = |bit: u8| others & bit > 0;
+                let columns = EffectColumns {
+                    order: is_set(1).then_some(OrderId(Uuid::nil())),
+                    checkout: is_set(2).then_some(CheckoutId(Uuid::nil())),
+                    intent: is_set(4).then_some(PaymentIntentId(Uuid::nil())),
+                    ..EffectColumns::of(verb, ask.clone())
+                };
+                if let Some(effect) = columns.clone().effect() {
+                    assert_eq!(EffectColumns::from(&effect), columns);
+                    known.push((verb.as_str(), others));
+                }
+            }
         }
-        let table = [
-            (Verb::CaptureIntent, capture(), order, false),
-            (Verb::CaptureIntent, capture(), None, true),
-            (Verb::CaptureIntent, refund(), None, false),
-            (Verb::CancelIntent, refund(), None, true),
-            (Verb::ConfirmIntent, capture(), None, false),
-            (Verb::CaptureCharge, capture(), None, false),
+        let expected = [
+            ("create_charge", 0),
+            ("create_charge", 3),
+            ("capture_charge", 0),
+            ("create_refund", 0),
+            ("create_refund", 2),
+            ("pay_order", 1),
+            ("create_intent", 4),
+            ("confirm_intent", 4),
+            ("authenticate_intent", 4),
+            ("capture_intent", 4),
+            ("cancel_intent", 4),
         ];
-        for (verb, ask, order, is_known) in table {
-            let of_intent = Effect {
-                order,
-                intent: Some(PaymentIntentId(Uuid::nil())),
-                ..Effect::of(verb, ask)
-            };
-            assert_eq!(of_intent.has_a_command(), is_known, "{of_intent:?}");
-            let of_none = Effect {
-                intent: None,
-                ..of_intent
-            };
-            assert!(!is_known || !of_none.has_a_command(), "{of_none:?}");
-        }
+        assert_eq!(known, expected);
     }
 }

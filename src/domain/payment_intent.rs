@@ -201,8 +201,10 @@ pub struct PaymentIntent {
     pub client_secret: String,
     /// Where it stands.
     pub status: IntentStatus,
-    /// While it is processing: where it stood before.
+    /// While it is processing: where it stood before, as the request that asks has changed it.
     pub status_before: Option<IntentStatus>,
+    /// While the processor is asked: what it was before that request.
+    pub before: Option<Box<Self>>,
     /// Minor units that are promised and not taken.
     pub amount_capturable: i64,
     /// Minor units taken.
@@ -323,6 +325,7 @@ impl PaymentIntent {
             client_secret,
             status,
             status_before: None,
+            before: None,
             amount_capturable: 0,
             amount_received: 0,
             charge: None,
@@ -435,20 +438,39 @@ impl PaymentIntent {
         self
     }
 
-    /// The intent while the processor is asked.
+    /// The intent while the processor is asked, with what it was `before`.
     #[must_use]
-    pub fn processing(mut self, charge: ChargeId) -> Self {
-        self.status_before = Some(self.status);
-        self.status = IntentStatus::Processing;
-        self.latest_charge = Some(charge);
+    pub fn asked(mut self, before: Self) -> Self {
+        self.before = Some(Box::new(before));
         self
     }
 
-    /// The intent as it was before the processor was asked.
+    /// The intent while the processor is asked for the money of `charge`.
+    #[must_use]
+    pub fn processing(mut self, charge: ChargeId, before: Self) -> Self {
+        self.status_before = Some(self.status);
+        self.status = IntentStatus::Processing;
+        self.latest_charge = Some(charge);
+        self.asked(before)
+    }
+
+    /// The intent that the processor has answered about: where it stood, with what the request that
+    /// asked has changed.
     #[must_use]
     pub fn resumed(mut self) -> Self {
         self.status = self.status_before.take().unwrap_or(self.status);
+        self.before = None;
         self
+    }
+
+    /// The intent as it was before the processor was asked. `None`: it isn't asked.
+    #[must_use]
+    pub fn restored(&self) -> Option<Self> {
+        let before = self.before.as_deref()?.clone();
+        Some(Self {
+            version: self.version,
+            ..before
+        })
     }
 
     /// The intent whose charge has the processor's answer. `error` is what a decline is shown as.
@@ -461,7 +483,6 @@ impl PaymentIntent {
         error: Option<String>,
     ) -> Self {
         self.latest_charge = Some(charge);
-        self.status_before = None;
         self.holder_page = None;
         self.is_authenticated = false;
         match said {
@@ -512,6 +533,7 @@ impl PaymentIntent {
         self.status = IntentStatus::Succeeded;
         self.amount_capturable = 0;
         self.amount_received = amount;
+        self.before = None;
         self
     }
 
@@ -526,13 +548,13 @@ impl PaymentIntent {
 
     /// The intent that is closed for good. What was promised is released.
     #[must_use]
-    pub fn canceled(mut self, at: DateTime<Utc>, reason: Option<CancellationReason>) -> Self {
+    pub fn canceled(mut self, at: DateTime<Utc>) -> Self {
         self.status = IntentStatus::Canceled;
         self.amount_capturable = 0;
         self.holder_page = None;
         self.is_authenticated = false;
         self.canceled_at = Some(at);
-        self.cancellation_reason = reason;
+        self.before = None;
         self
     }
 

@@ -6,7 +6,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 use super::{
     charge::{Card, KeptCard},
     customer::{BillingChange, BillingDetails},
-    ids::{CustomerId, PaymentMethodId},
+    ids::{ChargeId, CustomerId, PaymentMethodId},
     metadata::Metadata,
     test_cards::{Authentication, TestCard},
 };
@@ -81,6 +81,10 @@ pub struct PaymentMethod {
     pub allow_redisplay: AllowRedisplay,
     /// The client's own names.
     pub metadata: Metadata,
+    /// The charge whose request made it, where a processor across a network was to be asked.
+    pub made_for: Option<ChargeId>,
+    /// 1 when it is written, and one more with each change.
+    pub version: i64,
     /// When it was written, by the database's clock.
     pub created_at: DateTime<Utc>,
 }
@@ -168,15 +172,6 @@ impl PaymentMethod {
         }
     }
 
-    /// What it is after a payment that succeeded. `keep` is the customer that it stays with.
-    pub fn used(&self, keep: Option<CustomerId>) -> Attachment {
-        match (self.attachment, keep) {
-            (Attachment::New, Some(customer)) => Attachment::To(customer),
-            (Attachment::New, None) => Attachment::UsedUp,
-            (attachment, _) => attachment,
-        }
-    }
-
     /// Whether a pending charge decides what becomes of it, if there is one: a new method pays
     /// once.
     pub fn may_be_held(&self) -> bool {
@@ -242,6 +237,8 @@ pub(super) fn sample(token: &str) -> PaymentMethod {
         billing: BillingDetails::default(),
         allow_redisplay: AllowRedisplay::default(),
         metadata: Metadata::new(),
+        made_for: None,
+        version: 1,
         created_at: DateTime::UNIX_EPOCH,
     }
 }
@@ -289,10 +286,6 @@ mod tests {
                 Err(PaymentMethodRefusal::Detached)
             );
         }
-        let used = |attachment, keep| method("pm_card_visa", attachment, false).used(keep);
-        assert_eq!(used(Attachment::New, None), Attachment::UsedUp);
-        assert_eq!(used(Attachment::New, Some(anna)), Attachment::To(anna));
-        assert_eq!(used(Attachment::To(anna), None), Attachment::To(anna));
     }
 
     #[test]

@@ -86,6 +86,8 @@ pub struct SetupIntent {
     pub holder_page: Option<HolderPage>,
     /// Why it was canceled.
     pub cancellation_reason: Option<SetupCancellationReason>,
+    /// 1 when it is written, and one more with each change.
+    pub version: i64,
     /// When it was written, by the database's clock.
     pub created_at: DateTime<Utc>,
 }
@@ -136,6 +138,7 @@ impl SetupIntent {
             last_setup_error: None,
             holder_page: None,
             cancellation_reason: None,
+            version: 1,
             created_at,
         }
     }

@@ -15,9 +15,8 @@ use crate::{
     config::Timeouts,
     database::{Database, PgConnection, Readiness, Reading, Writing},
     domain::ids::AccountId,
-    idempotency::{
-        Batches, Begin, Command, FailureKind, Idempotency, Outcome, ReplayCache, Request,
-    },
+    idempotency::{Batches, FailureKind, Idempotency, Outcome, ReplayCache, Request},
+    wire::error::ApiError,
 };
 
 /// What handlers work with: one for each database. A handler gets the one of the database in which
@@ -85,24 +84,29 @@ impl App {
         (request, origin, params): (Request, Origin, Params),
         verb: impl FnOnce(P) -> V,
     ) -> Outcome {
-        let cards = (self.slow_lane.clone(), self.processor.clone());
-        let command = RunVerb::new(origin, &params, cards, verb);
+        let weight = params.weight();
+        let verb = P::parse(&params).map(verb).map_err(ApiError::from);
+        self.run_rules((request, origin), verb, weight).await
+    }
+
+    /// Runs a verb as [`App::run_verb`] does, whose parameters were checked. They are `weight`
+    /// bytes.
+    pub async fn run_rules<V: Rules>(
+        &self,
+        (request, origin): (Request, Origin),
+        verb: Result<V, ApiError>,
+        weight: usize,
+    ) -> Outcome {
+        let command = RunVerb {
+            origin,
+            verb,
+            weight,
+            slow_lane: self.slow_lane.clone(),
+            processor: self.processor.clone(),
+        };
         match &self.phases {
             Some(phases) if V::ASKS => phases.run(request, command).await,
             Some(_) | None => self.batches.run(request, command).await,
-        }
-    }
-
-    /// Runs a command that depends on where the card processor is, at most once: in one transaction
-    /// where it is simulated in this process, in phases where it is across a network.
-    pub async fn run_with_processor<C: Command + Begin>(
-        &self,
-        request: Request,
-        command: C,
-    ) -> Outcome {
-        match &self.phases {
-            None => self.idempotency.run(request, command).await,
-            Some(phases) => phases.run(request, command).await,
         }
     }
 

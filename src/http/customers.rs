@@ -52,8 +52,7 @@ errors! {
 )]
 pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     run(&app, request, |request, origin, params| {
-        app.idempotency
-            .run(request, CreateCustomer { origin, params })
+        app.run_verb((request, origin, params), CreateCustomer)
     })
     .await
 }
@@ -75,8 +74,10 @@ errors! { UpdateCustomerErrors: Mutating [ParameterMissing, ResourceMissing] }
 pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
-        app.idempotency
-            .run(request, UpdateCustomer { origin, id, params })
+        app.run_verb((request, origin, params), |params| UpdateCustomer {
+            id,
+            params,
+        })
     })
     .await
 }

@@ -17,9 +17,7 @@ use super::{
     request::{Caller, MutatingRequest, query_params},
 };
 use crate::{
-    commands::{
-        CancelIntent, CaptureIntent, ConfirmIntent, CreateBareIntent, CreateIntent, UpdateIntent,
-    },
+    commands::{CancelIntent, CaptureIntent, ConfirmIntent, CreateIntent, UpdateIntent},
     domain::ids::{CustomerId, PaymentIntentId},
     store,
     wire::{
@@ -58,20 +56,10 @@ errors! {
     ),
 )]
 pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
-    let app = &**app;
-    run(app, request, |request, origin, params| async move {
-        if CreateBareIntent::can_run(&params) {
-            return app
-                .run_verb((request, origin, params), CreateBareIntent)
-                .await;
-        }
-        let command = CreateIntent {
-            origin,
-            params,
-            slow_lane: app.slow_lane.clone(),
-            public_url: app.public_url.clone(),
-        };
-        app.run_with_processor(request, command).await
+    run(&app, request, |request, origin, params| {
+        app.run_verb((request, origin, params), |params| {
+            CreateIntent::new(params, app.public_url.clone())
+        })
     })
     .await
 }
@@ -97,10 +85,10 @@ errors! {
     ),
 )]
 pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
-    let id = id.into_inner();
     run(&app, request, |request, origin, params| {
-        app.idempotency
-            .run(request, UpdateIntent { origin, id, params })
+        app.run_verb((request, origin, params), |params| {
+            UpdateIntent::new(&id, params)
+        })
     })
     .await
 }
@@ -127,16 +115,10 @@ errors! {
     ),
 )]
 pub async fn confirm(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
-    let id = id.into_inner();
     run(&app, request, |request, origin, params| {
-        let command = ConfirmIntent {
-            origin,
-            id,
-            params,
-            slow_lane: app.slow_lane.clone(),
-            public_url: app.public_url.clone(),
-        };
-        app.run_with_processor(request, command)
+        app.run_verb((request, origin, params), |params| {
+            ConfirmIntent::new(&id, params, app.public_url.clone())
+        })
     })
     .await
 }
@@ -162,9 +144,12 @@ errors! {
     ),
 )]
 pub async fn capture(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
-    let id = id.into_inner();
+    let id = PaymentIntentId::parse(&id);
     run(&app, request, |request, origin, params| {
-        app.run_with_processor(request, CaptureIntent { origin, id, params })
+        app.run_verb((request, origin, params), |params| CaptureIntent {
+            id,
+            params,
+        })
     })
     .await
 }
@@ -186,9 +171,12 @@ errors! { CancelPaymentIntentErrors: Mutating [PaymentIntentUnexpectedState, Res
     ),
 )]
 pub async fn cancel(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
-    let id = id.into_inner();
+    let id = PaymentIntentId::parse(&id);
     run(&app, request, |request, origin, params| {
-        app.run_with_processor(request, CancelIntent { origin, id, params })
+        app.run_verb((request, origin, params), |params| CancelIntent {
+            id,
+            params,
+        })
     })
     .await
 }

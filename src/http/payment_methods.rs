@@ -50,8 +50,7 @@ errors! { CreatePaymentMethodErrors: Charging [ParameterMissing] }
 )]
 pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     run(&app, request, |request, origin, params| {
-        app.idempotency
-            .run(request, CreatePaymentMethod { origin, params })
+        app.run_verb((request, origin, params), CreatePaymentMethod)
     })
     .await
 }
@@ -74,8 +73,10 @@ errors! { UpdatePaymentMethodErrors: Charging [PaymentMethodUnexpectedState, Res
 pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
-        app.idempotency
-            .run(request, UpdatePaymentMethod { origin, id, params })
+        app.run_verb((request, origin, params), |params| UpdatePaymentMethod {
+            id,
+            params,
+        })
     })
     .await
 }
@@ -104,8 +105,10 @@ errors! {
 pub async fn attach(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
-        app.idempotency
-            .run(request, AttachPaymentMethod { origin, id, params })
+        app.run_verb((request, origin, params), |params| AttachPaymentMethod {
+            id,
+            params,
+        })
     })
     .await
 }
@@ -128,8 +131,10 @@ errors! { DetachPaymentMethodErrors: Mutating [PaymentMethodUnexpectedState, Res
 pub async fn detach(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
     run(&app, request, |request, origin, params| {
-        app.idempotency
-            .run(request, DetachPaymentMethod { origin, id, params })
+        app.run_verb((request, origin, params), |params| DetachPaymentMethod {
+            id,
+            params,
+        })
     })
     .await
 }

@@ -34,7 +34,6 @@ use crate::{
 /// | a function over rows | `app.run_verb` |
 /// | one transaction | `app.idempotency.run` |
 /// | in phases | `app.checkouts.run` |
-/// | in phases where the processor is across a network | `app.run_with_processor` |
 pub async fn run<F: Future<Output = Outcome>>(
     app: &App,
     request: MutatingRequest,

@@ -1,7 +1,5 @@
 //! `/setup_intents`
 
-use std::sync::Arc;
-
 use actix_web::{
     HttpRequest, HttpResponse,
     web::{Data, Path},
@@ -56,13 +54,9 @@ errors! {
 )]
 pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     run(&app, request, |request, origin, params| {
-        let public_url = Arc::clone(&app.public_url);
-        let command = CreateSetupIntent {
-            origin,
-            params,
-            public_url,
-        };
-        app.idempotency.run(request, command)
+        app.run_verb((request, origin, params), |params| {
+            CreateSetupIntent::new(params, app.public_url.clone())
+        })
     })
     .await
 }
@@ -87,10 +81,12 @@ errors! {
     ),
 )]
 pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
-    let id = id.into_inner();
+    let id = SetupIntentId::parse(&id);
     run(&app, request, |request, origin, params| {
-        app.idempotency
-            .run(request, UpdateSetupIntent { origin, id, params })
+        app.run_verb((request, origin, params), |params| UpdateSetupIntent {
+            id,
+            params,
+        })
     })
     .await
 }
@@ -116,16 +112,10 @@ errors! {
     ),
 )]
 pub async fn confirm(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
-    let id = id.into_inner();
     run(&app, request, |request, origin, params| {
-        let public_url = Arc::clone(&app.public_url);
-        let command = ConfirmSetupIntent {
-            origin,
-            id,
-            params,
-            public_url,
-        };
-        app.idempotency.run(request, command)
+        app.run_verb((request, origin, params), |params| {
+            ConfirmSetupIntent::new(&id, params, app.public_url.clone())
+        })
     })
     .await
 }
@@ -146,10 +136,12 @@ errors! { CancelSetupIntentErrors: Mutating [ResourceMissing, SetupIntentUnexpec
     ),
 )]
 pub async fn cancel(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
-    let id = id.into_inner();
+    let id = SetupIntentId::parse(&id);
     run(&app, request, |request, origin, params| {
-        app.idempotency
-            .run(request, CancelSetupIntent { origin, id, params })
+        app.run_verb((request, origin, params), |params| CancelSetupIntent {
+            id,
+            params,
+        })
     })
     .await
 }

@@ -291,51 +291,36 @@ pub async fn delete_all(
     all_written(deleted.rows_affected(), rows.len())
 }
 
-/// Whether a processor across a network is being asked about this method. Takes no lock: call it
-/// under the method's, in a statement of its own.
-pub async fn is_pending_with(
+/// Those of these methods about which a processor across a network is being asked. Takes no lock.
+/// Call it under their locks, in a statement of its own.
+pub async fn pending_with(
     tx: &mut PgConnection,
-    account_id: AccountId,
-    method: PaymentMethodId,
-) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar!(
+    ids: &[(AccountId, PaymentMethodId)],
+) -> Result<Vec<(AccountId, PaymentMethodId)>, sqlx::Error> {
+    let rows = sqlx::query!(
         r#"
-        SELECT EXISTS (SELECT FROM charges
-                        WHERE account_id = $1 AND payment_method_id = $2
-                          AND status = 'pending') AS "exists!"
+        SELECT wanted.account_id AS "account_id!", wanted.id AS "id!"
+          FROM UNNEST($1::uuid[], $2::uuid[]) AS wanted (account_id, id)
+         WHERE (SELECT count(*)
+                  FROM charges
+                 WHERE charges.account_id = wanted.account_id
+                   AND charges.payment_method_id = wanted.id
+                   AND charges.status = 'pending') > 0
         "#,
-        account_id.0,
-        method.0,
+        &column(ids, |row| row.0.0),
+        &column(ids, |row| row.1.0),
     )
-    .fetch_one(tx)
-    .await
-}
-
-/// Forgets a pending charge that the processor was never asked for, and returns the method of an
-/// intent's charge; fails if it isn't pending. Locks it.
-pub async fn delete_pending(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: ChargeId,
-) -> Result<Option<PaymentMethodId>, sqlx::Error> {
-    let method = sqlx::query_scalar!(
-        "
-        DELETE FROM charges
-         WHERE account_id = $1 AND id = $2 AND status = 'pending'
-        RETURNING payment_method_id
-        ",
-        account_id.0,
-        id.0,
-    )
-    .fetch_one(tx)
+    .fetch_all(tx)
     .await?;
-    Ok(method.map(PaymentMethodId))
+    let ids = rows
+        .into_iter()
+        .map(|row| (AccountId(row.account_id), PaymentMethodId(row.id)));
+    Ok(ids.collect())
 }
 
 reads_by_id! {
     charge_rows, "charges", ChargeId => Charge;
-    /// An intent's lock comes before, those of its method and its customer after it.
-    lock;
+    find;
     find_all;
 }
 

@@ -16,7 +16,8 @@ use crate::domain::{
     ids::{AccountId, ChargeId, CheckoutId, OrderId, PaymentIntentId, RefundId},
     money::{Currency, Money},
     operation::{
-        Answer, Ask, CaptureRequest, CardAuthorization, Effect, Operation, RefundRequest, Verb,
+        Answer, Ask, CaptureRequest, CardAuthorization, EffectColumns, Operation, RefundRequest,
+        Verb,
     },
 };
 
@@ -36,7 +37,7 @@ pub struct OpenWork {
 /// `a_charge_has_one_unfinished_operation` and `an_order_has_one_unfinished_operation` refuse a
 /// second one that a caller let through.
 pub async fn insert(tx: &mut PgConnection, operation: &Operation) -> Result<(), sqlx::Error> {
-    let effect = &operation.effect;
+    let effect = EffectColumns::from(&operation.effect);
     let card = match &effect.ask {
         Ask::Authorize(authorization) => Some(authorization),
         Ask::Capture(_) | Ask::Refund(_) => None,
@@ -131,7 +132,7 @@ pub async fn find(
         }),
     };
     let verb = Verb::parse(&found.verb).ok_or_else(|| unknown("verb"))?;
-    let effect = Effect {
+    let columns = EffectColumns {
         verb,
         ask,
         order: found.order_id.map(OrderId),
@@ -142,9 +143,7 @@ pub async fn find(
             None => expanded_before(verb, found.expand),
         },
     };
-    if !effect.has_a_command() {
-        return Err(unknown("verb"));
-    }
+    let effect = columns.effect().ok_or_else(|| unknown("verb"))?;
     Ok(Some(Operation {
         id,
         account: account_id,

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use charge_once_pages::{Listed, Page};
 use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
@@ -23,6 +24,9 @@ use crate::domain::{
     },
 };
 
+/// An intent as the table holds it, and as `before_operation` does. Every replica reads what any
+/// other wrote, so members are only ever added, each an `Option`.
+#[derive(Debug, Serialize, Deserialize)]
 struct PaymentIntentRow {
     account_id: Uuid,
     id: Uuid,
@@ -30,6 +34,7 @@ struct PaymentIntentRow {
     amount_capturable: i64,
     amount_received: i64,
     automatic_payment_methods: Option<String>,
+    before_operation: Option<Json<Box<PaymentIntentRow>>>,
     cancellation_reason: Option<String>,
     canceled_at: Option<DateTime<Utc>>,
     capture_method: String,
@@ -102,6 +107,10 @@ impl TryFrom<PaymentIntentRow> for PaymentIntent {
                 row.status_before.as_deref(),
                 IntentStatus::parse,
             )?,
+            before: match row.before_operation {
+                Some(before) => Some(Box::new(Self::try_from(*before.0)?)),
+                None => None,
+            },
             amount_capturable: row.amount_capturable,
             amount_received: row.amount_received,
             charge: row.charge_id.map(ChargeId),
@@ -132,6 +141,7 @@ macro_rules! intent_rows {
                 + r#"
                   account_id, id, amount, amount_capturable, amount_received,
                   automatic_payment_methods,
+                  before_operation AS "before_operation: Json<Box<PaymentIntentRow>>",
                   cancellation_reason, canceled_at, capture_method, charge_id, client_secret,
                   confirmation_method, created_at, currency, customer_id, description,
                   holder_page_url, is_authenticated,
@@ -147,73 +157,119 @@ macro_rules! intent_rows {
     };
 }
 
-/// Writes new intents, all of them or none. Nothing was asked for them yet; [`update`] writes what
-/// follows. Locks nothing that exists but their customers and methods, against deletion.
+impl PaymentIntentRow {
+    /// The row of an intent.
+    fn of(account: AccountId, intent: &PaymentIntent) -> Self {
+        let (terms, page) = (&intent.terms, intent.holder_page.as_ref());
+        let before = intent.before.as_deref();
+        let shipping = terms.shipping.clone();
+        Self {
+            account_id: account.0,
+            id: intent.id.0,
+            amount: terms.amount.minor_units,
+            amount_capturable: intent.amount_capturable,
+            amount_received: intent.amount_received,
+            automatic_payment_methods: text(
+                terms.automatic_payment_methods.map(AllowRedirects::as_str),
+            ),
+            before_operation: before.map(|before| Json(Box::new(Self::of(account, before)))),
+            cancellation_reason: text(intent.cancellation_reason.map(CancellationReason::as_str)),
+            canceled_at: intent.canceled_at,
+            capture_method: terms.capture_method.as_str().to_owned(),
+            charge_id: intent.charge.map(|charge| charge.0),
+            client_secret: intent.client_secret.clone(),
+            confirmation_method: terms.confirmation_method.as_str().to_owned(),
+            created_at: intent.created_at,
+            currency: terms.amount.currency.to_string(),
+            customer_id: terms.customer.map(|customer| customer.0),
+            description: terms.description.clone(),
+            holder_page_url: page.map(|page| page.url.clone()),
+            is_authenticated: intent.is_authenticated,
+            last_payment_error: intent.last_payment_error.clone(),
+            latest_charge_id: intent.latest_charge.map(|charge| charge.0),
+            metadata: Json(terms.metadata.clone()),
+            payment_method_id: terms.payment_method.map(|method| method.0),
+            receipt_email: terms.receipt_email.clone(),
+            request_three_d_secure: terms.request_three_d_secure.as_str().to_owned(),
+            return_url: page.and_then(|page| page.return_url.clone()),
+            setup_future_usage: text(terms.setup_future_usage.map(FutureUsage::as_str)),
+            shipping: shipping.map(|shipping| Json(StoredShipping::from(shipping))),
+            statement_descriptor_suffix: terms.statement_descriptor_suffix.clone(),
+            status: intent.status.as_str().to_owned(),
+            status_before: text(intent.status_before.map(IntentStatus::as_str)),
+            version: intent.version,
+        }
+    }
+}
+
+fn text(name: Option<&'static str>) -> Option<String> {
+    name.map(str::to_owned)
+}
+
+/// Writes new intents, all of them or none. Locks nothing that exists but their customers and
+/// methods, against deletion. Their charges may come later in the transaction.
 pub async fn insert_all(
     tx: &mut PgConnection,
     rows: &[(AccountId, &PaymentIntent)],
 ) -> Result<(), sqlx::Error> {
-    let shipping = |intent: &PaymentIntent| {
-        let shipping = intent.terms.shipping.clone();
-        shipping.map(|shipping| Json(StoredShipping::from(shipping)))
-    };
+    let rows = column(rows, |row| PaymentIntentRow::of(row.0, row.1));
     let written = sqlx::query!(
         "
         INSERT INTO payment_intents
-               (account_id, id, amount, automatic_payment_methods, capture_method, client_secret,
-                confirmation_method, currency, customer_id, description, metadata,
-                payment_method_id, receipt_email, request_three_d_secure, setup_future_usage,
-                shipping, statement_descriptor_suffix, status)
-        SELECT account_id, id, amount, automatic_payment_methods, capture_method, client_secret,
-               confirmation_method, currency, customer_id, description, metadata,
-               payment_method_id, receipt_email, request_three_d_secure, setup_future_usage,
-               shipping, statement_descriptor_suffix, status
-          FROM UNNEST($1::uuid[], $2::uuid[], $3::int8[], $4::text[], $5::text[], $6::text[],
-                      $7::text[], $8::text[], $9::uuid[], $10::text[], $11::jsonb[], $12::uuid[],
-                      $13::text[], $14::text[], $15::text[], $16::jsonb[], $17::text[], $18::text[])
-               AS intent (account_id, id, amount, automatic_payment_methods, capture_method,
+               (account_id, id, amount, amount_capturable, amount_received,
+                automatic_payment_methods, before_operation, capture_method, charge_id,
+                client_secret, confirmation_method, currency, customer_id, description,
+                holder_page_url, last_payment_error, latest_charge_id, metadata, payment_method_id,
+                receipt_email, request_three_d_secure, return_url, setup_future_usage, shipping,
+                statement_descriptor_suffix, status, status_before, version)
+        SELECT account_id, id, amount, amount_capturable, amount_received,
+               automatic_payment_methods, before_operation, capture_method, charge_id,
+               client_secret, confirmation_method, currency, customer_id, description,
+               holder_page_url, last_payment_error::json, latest_charge_id, metadata,
+               payment_method_id, receipt_email, request_three_d_secure, return_url,
+               setup_future_usage, shipping, statement_descriptor_suffix, status, status_before,
+               version
+          FROM UNNEST($1::uuid[], $2::uuid[], $3::int8[], $4::int8[], $5::int8[], $6::text[],
+                      $7::jsonb[], $8::text[], $9::uuid[], $10::text[], $11::text[], $12::text[],
+                      $13::uuid[], $14::text[], $15::text[], $16::text[], $17::uuid[], $18::jsonb[],
+                      $19::uuid[], $20::text[], $21::text[], $22::text[], $23::text[], $24::jsonb[],
+                      $25::text[], $26::text[], $27::text[], $28::int8[])
+               AS intent (account_id, id, amount, amount_capturable, amount_received,
+                          automatic_payment_methods, before_operation, capture_method, charge_id,
                           client_secret, confirmation_method, currency, customer_id, description,
-                          metadata, payment_method_id, receipt_email, request_three_d_secure,
-                          setup_future_usage, shipping, statement_descriptor_suffix, status)
+                          holder_page_url, last_payment_error, latest_charge_id, metadata,
+                          payment_method_id, receipt_email, request_three_d_secure, return_url,
+                          setup_future_usage, shipping, statement_descriptor_suffix, status,
+                          status_before, version)
         ",
-        &column(rows, |(account, _)| account.0),
-        &column(rows, |(_, intent)| intent.id.0),
-        &column(rows, |(_, intent)| intent.terms.amount.minor_units),
-        &column(rows, |(_, intent)| {
-            let automatic = intent.terms.automatic_payment_methods;
-            automatic.map(AllowRedirects::as_str)
-        }) as _,
-        &column(rows, |(_, intent)| intent.terms.capture_method.as_str()) as _,
-        &column(rows, |(_, intent)| &*intent.client_secret) as _,
-        &column(rows, |(_, intent)| intent
-            .terms
-            .confirmation_method
-            .as_str()) as _,
-        &column(rows, |(_, intent)| intent.terms.amount.currency.to_string()),
-        &column(rows, |(_, intent)| intent
-            .terms
-            .customer
-            .map(|customer| customer.0)) as _,
-        &column(rows, |(_, intent)| intent.terms.description.as_deref()) as _,
-        &column(rows, |(_, intent)| Json(&intent.terms.metadata)) as _,
-        &column(rows, |(_, intent)| intent
-            .terms
-            .payment_method
-            .map(|method| method.0)) as _,
-        &column(rows, |(_, intent)| intent.terms.receipt_email.as_deref()) as _,
-        &column(rows, |(_, intent)| intent
-            .terms
-            .request_three_d_secure
-            .as_str()) as _,
-        &column(rows, |(_, intent)| {
-            intent.terms.setup_future_usage.map(FutureUsage::as_str)
-        }) as _,
-        &column(rows, |(_, intent)| shipping(intent)) as _,
-        &column(rows, |(_, intent)| intent
-            .terms
-            .statement_descriptor_suffix
-            .as_deref()) as _,
-        &column(rows, |(_, intent)| intent.status.as_str()) as _,
+        &column(&rows, |row| row.account_id),
+        &column(&rows, |row| row.id),
+        &column(&rows, |row| row.amount),
+        &column(&rows, |row| row.amount_capturable),
+        &column(&rows, |row| row.amount_received),
+        &column(&rows, |row| row.automatic_payment_methods.as_deref()) as _,
+        &column(&rows, |row| row.before_operation.as_ref()) as _,
+        &column(&rows, |row| &*row.capture_method) as _,
+        &column(&rows, |row| row.charge_id) as _,
+        &column(&rows, |row| &*row.client_secret) as _,
+        &column(&rows, |row| &*row.confirmation_method) as _,
+        &column(&rows, |row| &*row.currency) as _,
+        &column(&rows, |row| row.customer_id) as _,
+        &column(&rows, |row| row.description.as_deref()) as _,
+        &column(&rows, |row| row.holder_page_url.as_deref()) as _,
+        &column(&rows, |row| row.last_payment_error.as_deref()) as _,
+        &column(&rows, |row| row.latest_charge_id) as _,
+        &column(&rows, |row| &row.metadata) as _,
+        &column(&rows, |row| row.payment_method_id) as _,
+        &column(&rows, |row| row.receipt_email.as_deref()) as _,
+        &column(&rows, |row| &*row.request_three_d_secure) as _,
+        &column(&rows, |row| row.return_url.as_deref()) as _,
+        &column(&rows, |row| row.setup_future_usage.as_deref()) as _,
+        &column(&rows, |row| row.shipping.as_ref()) as _,
+        &column(&rows, |row| row.statement_descriptor_suffix.as_deref()) as _,
+        &column(&rows, |row| &*row.status) as _,
+        &column(&rows, |row| row.status_before.as_deref()) as _,
+        &column(&rows, |row| row.version),
     )
     .execute(tx)
     .await?;
@@ -222,169 +278,117 @@ pub async fn insert_all(
 
 reads_by_id! {
     intent_rows, "payment_intents", PaymentIntentId => PaymentIntent;
-    /// It is the first lock of each verb: intent, charge, method, customer.
-    lock;
+    find;
     find_all;
 }
 
 locks_by_id!(intent_rows, "payment_intents", PaymentIntentId => PaymentIntent);
 
-/// Writes what changes of an intent, as it is in `intent`. The caller holds its lock, so that no
-/// change in between is lost. When it was canceled is the transaction's time. Its charge, its
-/// cancellation, its release and the money taken are only ever added, so that the CHECKs refuse the
-/// second of two changes that race without the lock: `a_canceled_intent_has_no_succeeded_charge`,
-/// `a_canceled_intent_stays_canceled`, `captured_and_released_money_is_what_was_authorized`.
-pub async fn update(
+/// Writes what changes of intents, each if its row still has the version that was read. Fails if
+/// one has another: its lock was forgotten. Locks them. A charge, a cancellation, a release and
+/// money that was taken are only ever added.
+pub async fn update_all(
     tx: &mut PgConnection,
-    account_id: AccountId,
-    intent: &PaymentIntent,
-) -> Result<PaymentIntent, sqlx::Error> {
-    let terms = &intent.terms;
-    let page = intent.holder_page.as_ref();
-    intent_rows!(
-        "
-        UPDATE payment_intents
-           SET amount = $3, amount_capturable = $4,
-               amount_received = greatest(amount_received, $5),
-               canceled_at = coalesce(canceled_at, CASE WHEN $6::bool THEN now() END),
-               cancellation_reason = $7,
-               capture_method = $8, charge_id = coalesce(charge_id, $9), currency = $10,
-               customer_id = $11, description = $12, holder_page_url = $13,
-               is_authenticated = $14, last_payment_error = $15::text::json,
-               latest_charge_id = $16, metadata = $17, payment_method_id = $18,
-               receipt_email = $19, request_three_d_secure = $20, return_url = $21,
-               setup_future_usage = $22, shipping = $23, statement_descriptor_suffix = $24,
-               status = $25, status_before = $26,
-               released = released OR ($6 AND $9::uuid IS NOT NULL),
-               automatic_payment_methods = $27,
-               before_operation = CASE WHEN $25 = 'processing'
-                                         OR $25 = 'requires_capture' AND status = $25
-                                       THEN before_operation END,
-               version = version + 1
-         WHERE account_id = $1 AND id = $2
-        RETURNING",
-        "",
-        account_id.0,
-        intent.id.0,
-        terms.amount.minor_units,
-        intent.amount_capturable,
-        intent.amount_received,
-        intent.canceled_at.is_some(),
-        intent.cancellation_reason.map(CancellationReason::as_str),
-        terms.capture_method.as_str(),
-        intent.charge.map(|charge| charge.0),
-        terms.amount.currency.to_string(),
-        terms.customer.map(|customer| customer.0),
-        terms.description,
-        page.map(|page| &*page.url),
-        intent.is_authenticated,
-        intent.last_payment_error,
-        intent.latest_charge.map(|charge| charge.0),
-        Json(&terms.metadata) as _,
-        terms.payment_method.map(|method| method.0),
-        terms.receipt_email,
-        terms.request_three_d_secure.as_str(),
-        page.and_then(|page| page.return_url.as_deref()),
-        terms.setup_future_usage.map(FutureUsage::as_str),
-        terms
-            .shipping
-            .clone()
-            .map(|shipping| Json(StoredShipping::from(shipping))) as _,
-        terms.statement_descriptor_suffix,
-        intent.status.as_str(),
-        intent.status_before.map(IntentStatus::as_str),
-        terms.automatic_payment_methods.map(AllowRedirects::as_str),
-    )
-    .fetch_one(tx)
-    .await?
-    .try_into()
-}
-
-/// Keeps all that a confirmation, a capture or a cancellation may change of an intent before the
-/// processor is asked, as it is now. The caller holds its lock, and has changed nothing yet.
-pub async fn remember(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: PaymentIntentId,
+    rows: &[(AccountId, &PaymentIntent, i64)],
 ) -> Result<(), sqlx::Error> {
-    sqlx::query!(
+    let based_on = column(rows, |row| row.2);
+    let rows = column(rows, |row| PaymentIntentRow::of(row.0, row.1));
+    let written = sqlx::query!(
         "
         UPDATE payment_intents
-           SET before_operation = json_build_object(
-               'cancellation_reason', cancellation_reason,
-               'capture_method', capture_method,
-               'holder_page_url', holder_page_url,
-               'is_authenticated', is_authenticated,
-               'last_payment_error', last_payment_error,
-               'latest_charge_id', latest_charge_id,
-               'metadata', metadata,
-               'receipt_email', receipt_email,
-               'request_three_d_secure', request_three_d_secure,
-               'return_url', return_url,
-               'setup_future_usage', setup_future_usage,
-               'shipping', shipping,
-               'statement_descriptor_suffix', statement_descriptor_suffix,
-               'status', status)
-         WHERE account_id = $1 AND id = $2
+           SET amount = changed.amount, amount_capturable = changed.amount_capturable,
+               amount_received = greatest(payment_intents.amount_received, changed.amount_received),
+               automatic_payment_methods = changed.automatic_payment_methods,
+               before_operation = changed.before_operation,
+               canceled_at = coalesce(payment_intents.canceled_at, changed.canceled_at),
+               cancellation_reason = changed.cancellation_reason,
+               capture_method = changed.capture_method,
+               charge_id = coalesce(payment_intents.charge_id, changed.charge_id),
+               currency = changed.currency, customer_id = changed.customer_id,
+               description = changed.description, holder_page_url = changed.holder_page_url,
+               is_authenticated = changed.is_authenticated,
+               last_payment_error = changed.last_payment_error::json,
+               latest_charge_id = changed.latest_charge_id, metadata = changed.metadata,
+               payment_method_id = changed.payment_method_id,
+               receipt_email = changed.receipt_email,
+               released = released
+                          OR (changed.canceled_at IS NOT NULL AND changed.charge_id IS NOT NULL),
+               request_three_d_secure = changed.request_three_d_secure,
+               return_url = changed.return_url, setup_future_usage = changed.setup_future_usage,
+               shipping = changed.shipping,
+               statement_descriptor_suffix = changed.statement_descriptor_suffix,
+               status = changed.status, status_before = changed.status_before,
+               version = changed.version
+          FROM UNNEST($1::uuid[], $2::uuid[], $3::int8[], $4::int8[], $5::int8[], $6::int8[],
+                      $7::text[], $8::jsonb[], $9::timestamptz[], $10::text[], $11::text[],
+                      $12::uuid[], $13::text[], $14::uuid[], $15::text[], $16::text[], $17::bool[],
+                      $18::text[], $19::uuid[], $20::jsonb[], $21::uuid[], $22::text[], $23::text[],
+                      $24::text[], $25::text[], $26::jsonb[], $27::text[], $28::text[], $29::text[],
+                      $30::int8[])
+               AS changed (account_id, id, based_on, amount, amount_capturable, amount_received,
+                           automatic_payment_methods, before_operation, canceled_at,
+                           cancellation_reason, capture_method, charge_id, currency, customer_id,
+                           description, holder_page_url, is_authenticated, last_payment_error,
+                           latest_charge_id, metadata, payment_method_id, receipt_email,
+                           request_three_d_secure, return_url, setup_future_usage, shipping,
+                           statement_descriptor_suffix, status, status_before, version)
+         WHERE payment_intents.account_id = changed.account_id
+           AND payment_intents.id = changed.id AND payment_intents.version = changed.based_on
         ",
-        account_id.0,
-        id.0,
+        &column(&rows, |row| row.account_id),
+        &column(&rows, |row| row.id),
+        &based_on,
+        &column(&rows, |row| row.amount),
+        &column(&rows, |row| row.amount_capturable),
+        &column(&rows, |row| row.amount_received),
+        &column(&rows, |row| row.automatic_payment_methods.as_deref()) as _,
+        &column(&rows, |row| row.before_operation.as_ref()) as _,
+        &column(&rows, |row| row.canceled_at) as _,
+        &column(&rows, |row| row.cancellation_reason.as_deref()) as _,
+        &column(&rows, |row| &*row.capture_method) as _,
+        &column(&rows, |row| row.charge_id) as _,
+        &column(&rows, |row| &*row.currency) as _,
+        &column(&rows, |row| row.customer_id) as _,
+        &column(&rows, |row| row.description.as_deref()) as _,
+        &column(&rows, |row| row.holder_page_url.as_deref()) as _,
+        &column(&rows, |row| row.is_authenticated),
+        &column(&rows, |row| row.last_payment_error.as_deref()) as _,
+        &column(&rows, |row| row.latest_charge_id) as _,
+        &column(&rows, |row| &row.metadata) as _,
+        &column(&rows, |row| row.payment_method_id) as _,
+        &column(&rows, |row| row.receipt_email.as_deref()) as _,
+        &column(&rows, |row| &*row.request_three_d_secure) as _,
+        &column(&rows, |row| row.return_url.as_deref()) as _,
+        &column(&rows, |row| row.setup_future_usage.as_deref()) as _,
+        &column(&rows, |row| row.shipping.as_ref()) as _,
+        &column(&rows, |row| row.statement_descriptor_suffix.as_deref()) as _,
+        &column(&rows, |row| &*row.status) as _,
+        &column(&rows, |row| row.status_before.as_deref()) as _,
+        &column(&rows, |row| row.version),
     )
     .execute(tx)
     .await?;
-    Ok(())
+    all_written(written.rows_affected(), rows.len())
 }
 
-/// Makes an intent what it was when [`remember`] kept it, for an operation that was never executed.
-/// Fails if nothing is kept of it. Locks it.
-pub async fn restore(
+/// Forgets new intents whose processor was never asked. Fails if one isn't processing. Locks them.
+pub async fn delete_all(
     tx: &mut PgConnection,
-    account_id: AccountId,
-    id: PaymentIntentId,
-) -> Result<PaymentIntent, sqlx::Error> {
-    intent_rows!(
-        "
-        UPDATE payment_intents
-           SET (cancellation_reason, capture_method, holder_page_url, is_authenticated,
-                last_payment_error, latest_charge_id, metadata, receipt_email,
-                request_three_d_secure, return_url, setup_future_usage, shipping,
-                statement_descriptor_suffix, status)
-               = (SELECT kept.cancellation_reason, kept.capture_method, kept.holder_page_url,
-                         kept.is_authenticated, kept.last_payment_error, kept.latest_charge_id,
-                         kept.metadata, kept.receipt_email, kept.request_three_d_secure,
-                         kept.return_url, kept.setup_future_usage, kept.shipping,
-                         kept.statement_descriptor_suffix, kept.status
-                    FROM json_populate_record(payment_intents, before_operation) AS kept),
-               status_before = NULL, before_operation = NULL, version = version + 1
-         WHERE account_id = $1 AND id = $2 AND before_operation IS NOT NULL
-        RETURNING",
-        "",
-        account_id.0,
-        id.0,
-    )
-    .fetch_one(tx)
-    .await?
-    .try_into()
-}
-
-/// Forgets a new intent whose processor was never asked; fails if it isn't processing. Locks it.
-pub async fn delete_processing(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: PaymentIntentId,
+    rows: &[(AccountId, PaymentIntentId)],
 ) -> Result<(), sqlx::Error> {
-    sqlx::query!(
+    let deleted = sqlx::query!(
         "
         DELETE FROM payment_intents
-         WHERE account_id = $1 AND id = $2 AND status = 'processing'
-        RETURNING id
+         USING UNNEST($1::uuid[], $2::uuid[]) AS gone (account_id, id)
+         WHERE payment_intents.account_id = gone.account_id AND payment_intents.id = gone.id
+           AND payment_intents.status = 'processing'
         ",
-        account_id.0,
-        id.0,
+        &column(rows, |row| row.0.0),
+        &column(rows, |row| row.1.0),
     )
-    .fetch_one(tx)
+    .execute(tx)
     .await?;
-    Ok(())
+    all_written(deleted.rows_affected(), rows.len())
 }
 
 /// One page of the account's intents, those of one customer if one is given. Takes no lock.

@@ -8,19 +8,21 @@ use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
 use super::{
+    columns::{all_written, column},
     people::StoredBillingDetails,
-    reads::{page_rows, reads_by_id},
+    reads::{locks_by_id, page_rows, reads_by_id},
     unknown::unknown,
 };
 use crate::domain::{
     charge::KeptCard,
     ids::{AccountId, ChargeId, CustomerId, PaymentMethodId},
     metadata::Metadata,
-    payment_method::{AllowRedisplay, Attachment, NewPaymentMethod, PaymentMethod},
+    payment_method::{AllowRedisplay, Attachment, PaymentMethod},
     test_cards,
 };
 
 struct PaymentMethodRow {
+    account_id: Uuid,
     id: Uuid,
     allow_redisplay: String,
     billing_details: Json<StoredBillingDetails>,
@@ -36,7 +38,9 @@ struct PaymentMethodRow {
     is_detached: bool,
     is_set_up: bool,
     is_used_up: bool,
+    made_for_charge_id: Option<Uuid>,
     metadata: Json<Metadata>,
+    version: i64,
 }
 
 impl TryFrom<PaymentMethodRow> for PaymentMethod {
@@ -66,6 +70,8 @@ impl TryFrom<PaymentMethodRow> for PaymentMethod {
             allow_redisplay: AllowRedisplay::parse(&row.allow_redisplay)
                 .ok_or_else(|| unknown("allow_redisplay"))?,
             metadata: row.metadata.0,
+            made_for: row.made_for_charge_id.map(ChargeId),
+            version: row.version,
             created_at: row.created_at,
         })
     }
@@ -78,11 +84,12 @@ macro_rules! method_rows {
             PaymentMethodRow,
             $before
                 + r#"
-                  id, allow_redisplay, billing_details AS "billing_details: Json<StoredBillingDetails>",
-                  card_brand, card_exp_month, card_exp_year, card_fingerprint, card_has_cvc,
-                  card_last4, card_token, created_at, customer_id,
+                  account_id, id, allow_redisplay,
+                  billing_details AS "billing_details: Json<StoredBillingDetails>", card_brand,
+                  card_exp_month, card_exp_year, card_fingerprint, card_has_cvc, card_last4,
+                  card_token, created_at, customer_id,
                   detached_at IS NOT NULL AS "is_detached!", is_set_up,
-                  used_up_at IS NOT NULL AS "is_used_up!",
+                  used_up_at IS NOT NULL AS "is_used_up!", made_for_charge_id, version,
                   metadata AS "metadata: Json<Metadata>"
                   "#
                 + $after $(+ $more)*,
@@ -91,179 +98,223 @@ macro_rules! method_rows {
     };
 }
 
-/// Writes a new method and returns it. Locks nothing that exists.
-pub async fn insert(
+/// How a method has ended, if it has.
+fn fate(method: &PaymentMethod) -> Option<&'static str> {
+    match method.attachment {
+        Attachment::New | Attachment::To(_) => None,
+        Attachment::UsedUp => Some("used_up"),
+        Attachment::Detached => Some("detached"),
+    }
+}
+
+fn billing(method: &PaymentMethod) -> Json<StoredBillingDetails> {
+    Json(StoredBillingDetails::from(method.billing.clone()))
+}
+
+/// Writes new methods, all of them or none. Locks nothing that exists but their customers, against
+/// deletion.
+pub async fn insert_all(
     tx: &mut PgConnection,
-    account_id: AccountId,
-    id: PaymentMethodId,
-    new: &NewPaymentMethod,
-    fingerprint: &str,
-) -> Result<PaymentMethod, sqlx::Error> {
-    method_rows!(
+    rows: &[(AccountId, &PaymentMethod)],
+) -> Result<(), sqlx::Error> {
+    let written = sqlx::query!(
         "
         INSERT INTO payment_methods
                (account_id, id, allow_redisplay, billing_details, card_brand, card_exp_month,
-                card_exp_year, card_fingerprint, card_has_cvc, card_last4, card_token, metadata)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
-        RETURNING",
-        "",
-        account_id.0,
-        id.0,
-        new.allow_redisplay.as_str(),
-        Json(StoredBillingDetails::from(new.billing.clone())) as _,
-        new.card.card.brand,
-        new.card.exp_month,
-        new.card.exp_year,
-        fingerprint,
-        new.has_cvc,
-        new.card.card.last4,
-        new.card.card.token(),
-        Json(&new.metadata) as _,
+                card_exp_year, card_fingerprint, card_has_cvc, card_last4, card_token, customer_id,
+                is_set_up, made_for_charge_id, metadata, used_up_at, version)
+        SELECT account_id, id, allow_redisplay, billing_details, card_brand, card_exp_month,
+               card_exp_year, card_fingerprint, card_has_cvc, card_last4, card_token, customer_id,
+               is_set_up, made_for_charge_id, metadata, CASE WHEN fate = 'used_up' THEN now() END,
+               version
+          FROM UNNEST($1::uuid[], $2::uuid[], $3::text[], $4::jsonb[], $5::text[], $6::int2[],
+                      $7::int2[], $8::text[], $9::bool[], $10::text[], $11::text[], $12::uuid[],
+                      $13::bool[], $14::uuid[], $15::jsonb[], $16::text[], $17::int8[])
+               AS new (account_id, id, allow_redisplay, billing_details, card_brand,
+                       card_exp_month, card_exp_year, card_fingerprint, card_has_cvc, card_last4,
+                       card_token, customer_id, is_set_up, made_for_charge_id, metadata, fate,
+                       version)
+        ",
+        &column(rows, |row| row.0.0),
+        &column(rows, |row| row.1.id.0),
+        &column(rows, |row| row.1.allow_redisplay.as_str()) as _,
+        &column(rows, |row| billing(row.1)) as _,
+        &column(rows, |row| &*row.1.card.brand) as _,
+        &column(rows, |row| row.1.card.exp_month),
+        &column(rows, |row| row.1.card.exp_year),
+        &column(rows, |row| &*row.1.fingerprint) as _,
+        &column(rows, |row| row.1.has_cvc),
+        &column(rows, |row| &*row.1.card.last4) as _,
+        &column(rows, |row| row.1.test_card.token()) as _,
+        &column(rows, |row| Some(row.1.customer()?.0)) as _,
+        &column(rows, |row| row.1.set_up),
+        &column(rows, |row| Some(row.1.made_for?.0)) as _,
+        &column(rows, |row| Json(&row.1.metadata)) as _,
+        &column(rows, |row| fate(row.1)) as _,
+        &column(rows, |row| row.1.version),
     )
-    .fetch_one(tx)
-    .await?
-    .try_into()
+    .execute(tx)
+    .await?;
+    all_written(written.rows_affected(), rows.len())
 }
 
 reads_by_id! {
     method_rows, "payment_methods", PaymentMethodId => PaymentMethod;
-    /// The lock of an intent's row comes before, that of a customer's after it.
-    lock;
+    find;
     find_all;
 }
 
-/// Reads and locks a customer's method, so that no other transaction changes or detaches it until
-/// this one ends, and others share the lock. `None` if it is no customer's. A transaction that
-/// shares the lock must not change the method: two that did would each wait for the other one.
-pub async fn share(
+locks_by_id!(method_rows, "payment_methods", PaymentMethodId => PaymentMethod);
+
+/// Reads and locks those of these methods that are customers', so that no other transaction changes
+/// or detaches them until this one ends, and others share the lock. A transaction that shares the
+/// lock must not change the method: two that did would each wait for the other one.
+pub async fn share_all(
     tx: &mut PgConnection,
-    account_id: AccountId,
-    id: PaymentMethodId,
-) -> Result<Option<PaymentMethod>, sqlx::Error> {
-    method_rows!(
+    ids: &[(AccountId, PaymentMethodId)],
+) -> Result<Vec<(AccountId, PaymentMethod)>, sqlx::Error> {
+    let rows = method_rows!(
         "SELECT",
-        "FROM payment_methods
-          WHERE account_id = $1 AND id = $2 AND customer_id IS NOT NULL FOR SHARE",
-        account_id.0,
-        id.0,
+        "
+          FROM payment_methods
+          JOIN UNNEST($1::uuid[], $2::uuid[]) AS wanted (account_id, id) USING (account_id, id)
+         WHERE customer_id IS NOT NULL
+         ORDER BY account_id, id
+           FOR SHARE OF payment_methods",
+        &column(ids, |row| row.0.0),
+        &column(ids, |row| row.1.0),
     )
-    .fetch_optional(tx)
-    .await?
-    .map(PaymentMethod::try_from)
-    .transpose()
+    .fetch_all(tx)
+    .await?;
+    with_accounts(rows)
 }
 
-/// Writes what changes of a method, as it is in `method`: what a client may change, who may use it,
-/// and whether it is set up. The caller holds its lock, so that no change in between is lost.
+/// Reads those of these methods that nothing pays with any more, and that stay so. Takes no lock.
+pub async fn ended(
+    tx: &mut PgConnection,
+    ids: &[(AccountId, PaymentMethodId)],
+) -> Result<Vec<(AccountId, PaymentMethod)>, sqlx::Error> {
+    let rows = method_rows!(
+        "SELECT",
+        "
+          FROM payment_methods
+          JOIN UNNEST($1::uuid[], $2::uuid[]) AS wanted (account_id, id) USING (account_id, id)
+         WHERE num_nonnulls(used_up_at, detached_at) > 0",
+        &column(ids, |row| row.0.0),
+        &column(ids, |row| row.1.0),
+    )
+    .fetch_all(tx)
+    .await?;
+    with_accounts(rows)
+}
+
+fn with_accounts(
+    rows: Vec<PaymentMethodRow>,
+) -> Result<Vec<(AccountId, PaymentMethod)>, sqlx::Error> {
+    rows.into_iter()
+        .map(|row| Ok((AccountId(row.account_id), PaymentMethod::try_from(row)?)))
+        .collect()
+}
+
+/// Writes what may change of methods, each if its row still has the version that was read. Fails if
+/// one has another: its lock was forgotten. Locks them.
 ///
 /// Only a detachment removes a customer, and nothing removes the other ends or makes a method less
-/// ready. So `a_payment_method_has_one_fate` refuses the second of two ends that race without the
-/// lock.
-pub async fn update(
+/// ready: `a_payment_method_has_one_fate` refuses a second end.
+pub async fn update_all(
     tx: &mut PgConnection,
-    account_id: AccountId,
-    method: PaymentMethod,
-) -> Result<PaymentMethod, sqlx::Error> {
-    let fate = match method.attachment {
-        Attachment::New | Attachment::To(_) => None,
-        Attachment::UsedUp => Some("used_up"),
-        Attachment::Detached => Some("detached"),
-    };
-    method_rows!(
-        "
-        UPDATE payment_methods
-           SET allow_redisplay = $3, billing_details = $4, card_exp_month = $5,
-               card_exp_year = $6, metadata = $7, is_set_up = is_set_up OR $8,
-               customer_id = CASE WHEN $10::text IS DISTINCT FROM 'detached'
-                                  THEN coalesce($9, customer_id) END,
-               used_up_at = coalesce(used_up_at, CASE WHEN $10 = 'used_up' THEN now() END),
-               detached_at = coalesce(detached_at, CASE WHEN $10 = 'detached' THEN now() END)
-         WHERE account_id = $1 AND id = $2
-        RETURNING",
-        "",
-        account_id.0,
-        method.id.0,
-        method.allow_redisplay.as_str(),
-        Json(StoredBillingDetails::from(method.billing.clone())) as _,
-        method.card.exp_month,
-        method.card.exp_year,
-        Json(&method.metadata) as _,
-        method.set_up,
-        method.customer().map(|customer| customer.0),
-        fate,
-    )
-    .fetch_one(tx)
-    .await?
-    .try_into()
-}
-
-/// Notes that a method is made in this transaction for a pending charge; [`forget_made_for`] undoes
-/// that.
-pub async fn made_for(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: PaymentMethodId,
-    charge: ChargeId,
+    rows: &[(AccountId, &PaymentMethod, i64)],
 ) -> Result<(), sqlx::Error> {
-    sqlx::query!(
+    let written = sqlx::query!(
         "
         UPDATE payment_methods
-           SET made_for_charge_id = $3
-         WHERE account_id = $1 AND id = $2
+           SET allow_redisplay = changed.allow_redisplay, billing_details = changed.billing_details,
+               card_exp_month = changed.card_exp_month, card_exp_year = changed.card_exp_year,
+               metadata = changed.metadata,
+               is_set_up = payment_methods.is_set_up OR changed.is_set_up,
+               customer_id = CASE WHEN fate IS DISTINCT FROM 'detached'
+                                  THEN coalesce(changed.customer_id, payment_methods.customer_id) END,
+               used_up_at = coalesce(used_up_at, CASE WHEN fate = 'used_up' THEN now() END),
+               detached_at = coalesce(detached_at, CASE WHEN fate = 'detached' THEN now() END),
+               version = changed.version
+          FROM UNNEST($1::uuid[], $2::uuid[], $3::int8[], $4::text[], $5::jsonb[], $6::int2[],
+                      $7::int2[], $8::jsonb[], $9::bool[], $10::uuid[], $11::text[], $12::int8[])
+               AS changed (account_id, id, based_on, allow_redisplay, billing_details,
+                           card_exp_month, card_exp_year, metadata, is_set_up, customer_id, fate,
+                           version)
+         WHERE payment_methods.account_id = changed.account_id
+           AND payment_methods.id = changed.id AND payment_methods.version = changed.based_on
         ",
-        account_id.0,
-        id.0,
-        charge.0,
+        &column(rows, |row| row.0.0),
+        &column(rows, |row| row.1.id.0),
+        &column(rows, |row| row.2),
+        &column(rows, |row| row.1.allow_redisplay.as_str()) as _,
+        &column(rows, |row| billing(row.1)) as _,
+        &column(rows, |row| row.1.card.exp_month),
+        &column(rows, |row| row.1.card.exp_year),
+        &column(rows, |row| Json(&row.1.metadata)) as _,
+        &column(rows, |row| row.1.set_up),
+        &column(rows, |row| Some(row.1.customer()?.0)) as _,
+        &column(rows, |row| fate(row.1)) as _,
+        &column(rows, |row| row.1.version),
     )
     .execute(tx)
     .await?;
-    Ok(())
+    all_written(written.rows_affected(), rows.len())
 }
 
-/// Forgets a method that was made for a charge that was never executed, after the charge and its
-/// new intent are forgotten. Leaves any other method, and one that another intent names: the
-/// release before, which may run beside this one, lets a request name it meanwhile. Locks it.
-pub async fn forget_made_for(
+/// Forgets methods that were made for charges that were never executed, after those charges and
+/// their new intents are forgotten. Leaves one that another intent names: the release before, which
+/// may run beside this one, lets a request name it meanwhile. Locks them.
+pub async fn delete_all(
     tx: &mut PgConnection,
-    account_id: AccountId,
-    id: PaymentMethodId,
-    charge: ChargeId,
+    rows: &[(AccountId, PaymentMethodId)],
 ) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "
         DELETE FROM payment_methods AS method
-         WHERE account_id = $1 AND id = $2 AND made_for_charge_id = $3
+         USING UNNEST($1::uuid[], $2::uuid[]) AS gone (account_id, id)
+         WHERE method.account_id = gone.account_id AND method.id = gone.id
+           AND method.made_for_charge_id IS NOT NULL
            AND NOT EXISTS (SELECT FROM payment_intents AS intent
-                            WHERE intent.account_id = $1 AND intent.payment_method_id = $2)
+                            WHERE intent.account_id = gone.account_id
+                              AND intent.payment_method_id = gone.id)
            AND NOT EXISTS (SELECT FROM setup_intents AS setup
-                            WHERE setup.account_id = $1 AND setup.payment_method_id = $2)
+                            WHERE setup.account_id = gone.account_id
+                              AND setup.payment_method_id = gone.id)
         ",
-        account_id.0,
-        id.0,
-        charge.0,
+        &column(rows, |row| row.0.0),
+        &column(rows, |row| row.1.0),
     )
     .execute(tx)
     .await?;
     Ok(())
 }
 
-/// How many methods a customer has. Takes no lock: the caller holds the customer's, without which
-/// no method is attached.
-pub async fn count(
-    connection: &mut PgConnection,
-    account_id: AccountId,
-    customer: CustomerId,
-) -> Result<i64, sqlx::Error> {
-    let row = sqlx::query!(
+/// How many methods each of these customers has. Takes no lock. Call it under the customers',
+/// without which no method is attached, in a statement of its own.
+pub async fn count_all(
+    tx: &mut PgConnection,
+    ids: &[(AccountId, CustomerId)],
+) -> Result<Vec<(AccountId, CustomerId, i64)>, sqlx::Error> {
+    let rows = sqlx::query!(
         r#"
-        SELECT count(*) AS "count!" FROM payment_methods WHERE account_id = $1 AND customer_id = $2
+        SELECT wanted.account_id AS "account_id!", wanted.id AS "id!",
+               (SELECT count(*)
+                  FROM payment_methods
+                 WHERE payment_methods.account_id = wanted.account_id
+                   AND payment_methods.customer_id = wanted.id) AS "methods!"
+          FROM UNNEST($1::uuid[], $2::uuid[]) AS wanted (account_id, id)
         "#,
-        account_id.0,
-        customer.0,
+        &column(ids, |row| row.0.0),
+        &column(ids, |row| row.1.0),
     )
-    .fetch_one(connection)
+    .fetch_all(tx)
     .await?;
-    Ok(row.count)
+    let rows = rows.into_iter();
+    Ok(rows
+        .map(|row| (AccountId(row.account_id), CustomerId(row.id), row.methods))
+        .collect())
 }
 
 /// Detaches all methods of a customer, and returns them, the oldest first. Locks them.
@@ -275,7 +326,7 @@ pub async fn detach_all(
     let rows = method_rows!(
         "
         UPDATE payment_methods
-           SET customer_id = NULL, detached_at = now()
+           SET customer_id = NULL, detached_at = now(), version = version + 1
          WHERE account_id = $1 AND customer_id = $2
         RETURNING",
         "",

@@ -3,7 +3,7 @@
 //! `sqlx::query_as!` wants literals and not constants, so these are macros. `$rows` is the macro of
 //! the table's file that puts its columns between two parts of a statement.
 
-/// Makes `find` of a table, and `lock` and `find_all` where they are named.
+/// Makes `find` of a table, and `find_all` where it is named.
 macro_rules! reads_by_id {
     ($rows:ident, $table:tt, $id:ident => $object:ident; find;) => {
         #[doc = concat!("One row of `", $table, "` that is the account's. Takes no lock.")]
@@ -24,36 +24,8 @@ macro_rules! reads_by_id {
             .transpose()
         }
     };
-    ($rows:ident, $table:tt, $id:ident => $object:ident; $(#[$about:meta])* lock;) => {
+    ($rows:ident, $table:tt, $id:ident => $object:ident; find; find_all;) => {
         reads_by_id!($rows, $table, $id => $object; find;);
-
-        /// Reads and locks it, so that no other transaction changes it until this one ends. Others
-        /// may go on naming it.
-        ///
-        $(#[$about])*
-        pub async fn lock(
-            tx: &mut PgConnection,
-            account_id: AccountId,
-            id: $id,
-        ) -> Result<Option<$object>, sqlx::Error> {
-            $rows!(
-                "SELECT",
-                "FROM " + $table + " WHERE account_id = $1 AND id = $2 FOR NO KEY UPDATE",
-                account_id.0,
-                id.0,
-            )
-            .fetch_optional(tx)
-            .await?
-            .map($object::try_from)
-            .transpose()
-        }
-    };
-    (
-        $rows:ident, $table:tt, $id:ident => $object:ident;
-        $(#[$about:meta])* lock;
-        find_all;
-    ) => {
-        reads_by_id!($rows, $table, $id => $object; $(#[$about])* lock;);
 
         #[doc = concat!("Those rows of `", $table, "` that `ids` name and that are the account's.")]
         /// Takes no lock.
@@ -88,6 +60,9 @@ macro_rules! locks_by_id {
             tx: &mut PgConnection,
             ids: &[(AccountId, $id)],
         ) -> Result<Vec<(AccountId, $object)>, sqlx::Error> {
+            if ids.is_empty() {
+                return Ok(Vec::new());
+            }
             let rows = $rows!(
                 "SELECT",
                 "FROM "

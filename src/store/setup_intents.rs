@@ -6,7 +6,8 @@ use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
 use super::{
-    reads::{page_rows, reads_by_id},
+    columns::{all_written, column},
+    reads::{locks_by_id, page_rows, reads_by_id},
     unknown::{named, named_if_any},
 };
 use crate::domain::{
@@ -17,6 +18,7 @@ use crate::domain::{
 };
 
 struct SetupIntentRow {
+    account_id: Uuid,
     id: Uuid,
     automatic_payment_methods: Option<String>,
     cancellation_reason: Option<String>,
@@ -31,6 +33,7 @@ struct SetupIntentRow {
     return_url: Option<String>,
     status: String,
     usage: String,
+    version: i64,
 }
 
 impl TryFrom<SetupIntentRow> for SetupIntent {
@@ -63,6 +66,7 @@ impl TryFrom<SetupIntentRow> for SetupIntent {
                 row.cancellation_reason.as_deref(),
                 SetupCancellationReason::parse,
             )?,
+            version: row.version,
             created_at: row.created_at,
         })
     }
@@ -75,11 +79,11 @@ macro_rules! setup_rows {
             SetupIntentRow,
             $before
                 + r#"
-                  id, automatic_payment_methods, cancellation_reason, client_secret, created_at,
-                  customer_id, description, holder_page_url,
+                  account_id, id, automatic_payment_methods, cancellation_reason, client_secret,
+                  created_at, customer_id, description, holder_page_url,
                   last_setup_error::text AS last_setup_error,
                   metadata AS "metadata: Json<Metadata>", payment_method_id, return_url, status,
-                  usage
+                  usage, version
                   "#
                 + $after $(+ $more)*,
             $($argument),+
@@ -87,79 +91,107 @@ macro_rules! setup_rows {
     };
 }
 
-/// Writes a new setup intent. Locks nothing that exists but its customer and its method, against
-/// their deletion.
-pub async fn insert(
+fn return_url(setup: &SetupIntent) -> Option<&str> {
+    setup.holder_page.as_ref()?.return_url.as_deref()
+}
+
+/// Writes new setup intents, all of them or none. Locks nothing that exists but their customers and
+/// methods, against deletion.
+pub async fn insert_all(
     tx: &mut PgConnection,
-    account_id: AccountId,
-    setup: &SetupIntent,
-) -> Result<SetupIntent, sqlx::Error> {
-    let terms = &setup.terms;
-    setup_rows!(
+    rows: &[(AccountId, &SetupIntent)],
+) -> Result<(), sqlx::Error> {
+    let automatic = |row: &(AccountId, &SetupIntent)| {
+        let automatic = row.1.terms.automatic_payment_methods;
+        automatic.map(AllowRedirects::as_str)
+    };
+    let written = sqlx::query!(
         "
         INSERT INTO setup_intents
                (account_id, id, automatic_payment_methods, client_secret, customer_id, description,
-                metadata, payment_method_id, status, usage)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-        RETURNING",
-        "",
-        account_id.0,
-        setup.id.0,
-        terms.automatic_payment_methods.map(AllowRedirects::as_str),
-        setup.client_secret,
-        terms.customer.map(|customer| customer.0),
-        terms.description,
-        Json(&terms.metadata) as _,
-        terms.payment_method.map(|method| method.0),
-        setup.status.as_str(),
-        terms.usage.as_str(),
+                holder_page_url, last_setup_error, metadata, payment_method_id, return_url, status,
+                usage, version)
+        SELECT account_id, id, automatic_payment_methods, client_secret, customer_id, description,
+               holder_page_url, last_setup_error::json, metadata, payment_method_id, return_url,
+               status, usage, version
+          FROM UNNEST($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::uuid[], $6::text[],
+                      $7::text[], $8::text[], $9::jsonb[], $10::uuid[], $11::text[], $12::text[],
+                      $13::text[], $14::int8[])
+               AS new (account_id, id, automatic_payment_methods, client_secret, customer_id,
+                       description, holder_page_url, last_setup_error, metadata,
+                       payment_method_id, return_url, status, usage, version)
+        ",
+        &column(rows, |row| row.0.0),
+        &column(rows, |row| row.1.id.0),
+        &column(rows, automatic) as _,
+        &column(rows, |row| &*row.1.client_secret) as _,
+        &column(rows, |row| Some(row.1.terms.customer?.0)) as _,
+        &column(rows, |row| row.1.terms.description.as_deref()) as _,
+        &column(rows, |row| Some(&*row.1.holder_page.as_ref()?.url)) as _,
+        &column(rows, |row| row.1.last_setup_error.as_deref()) as _,
+        &column(rows, |row| Json(&row.1.terms.metadata)) as _,
+        &column(rows, |row| Some(row.1.terms.payment_method?.0)) as _,
+        &column(rows, |row| return_url(row.1)) as _,
+        &column(rows, |row| row.1.status.as_str()) as _,
+        &column(rows, |row| row.1.terms.usage.as_str()) as _,
+        &column(rows, |row| row.1.version),
     )
-    .fetch_one(tx)
-    .await?
-    .try_into()
+    .execute(tx)
+    .await?;
+    all_written(written.rows_affected(), rows.len())
 }
 
 reads_by_id! {
     setup_rows, "setup_intents", SetupIntentId => SetupIntent;
-    /// The locks of its method and its customer come after it.
-    lock;
+    find;
 }
 
-/// Writes what changes of a setup intent, as it is in `setup`. The caller holds its lock, so that
-/// no change in between is lost.
-pub async fn update(
+locks_by_id!(setup_rows, "setup_intents", SetupIntentId => SetupIntent);
+
+/// Writes what may change of setup intents, each if its row still has the version that was read.
+/// Fails if one has another: its lock was forgotten. Locks them.
+pub async fn update_all(
     tx: &mut PgConnection,
-    account_id: AccountId,
-    setup: &SetupIntent,
-) -> Result<SetupIntent, sqlx::Error> {
-    let terms = &setup.terms;
-    let page = setup.holder_page.as_ref();
-    setup_rows!(
+    rows: &[(AccountId, &SetupIntent, i64)],
+) -> Result<(), sqlx::Error> {
+    let reason = |row: &(AccountId, &SetupIntent, i64)| {
+        let reason = row.1.cancellation_reason;
+        reason.map(SetupCancellationReason::as_str)
+    };
+    let written = sqlx::query!(
         "
         UPDATE setup_intents
-           SET cancellation_reason = $3, customer_id = $4, description = $5,
-               holder_page_url = $6, last_setup_error = $7::text::json, metadata = $8,
-               payment_method_id = $9, return_url = $10, status = $11
-         WHERE account_id = $1 AND id = $2
-        RETURNING",
-        "",
-        account_id.0,
-        setup.id.0,
-        setup
-            .cancellation_reason
-            .map(SetupCancellationReason::as_str),
-        terms.customer.map(|customer| customer.0),
-        terms.description,
-        page.map(|page| &*page.url),
-        setup.last_setup_error,
-        Json(&terms.metadata) as _,
-        terms.payment_method.map(|method| method.0),
-        page.and_then(|page| page.return_url.as_deref()),
-        setup.status.as_str(),
+           SET cancellation_reason = changed.cancellation_reason, customer_id = changed.customer_id,
+               description = changed.description, holder_page_url = changed.holder_page_url,
+               last_setup_error = changed.last_setup_error::json, metadata = changed.metadata,
+               payment_method_id = changed.payment_method_id, return_url = changed.return_url,
+               status = changed.status, version = changed.version
+          FROM UNNEST($1::uuid[], $2::uuid[], $3::int8[], $4::text[], $5::uuid[], $6::text[],
+                      $7::text[], $8::text[], $9::jsonb[], $10::uuid[], $11::text[], $12::text[],
+                      $13::int8[])
+               AS changed (account_id, id, based_on, cancellation_reason, customer_id, description,
+                           holder_page_url, last_setup_error, metadata, payment_method_id,
+                           return_url, status, version)
+         WHERE setup_intents.account_id = changed.account_id AND setup_intents.id = changed.id
+           AND setup_intents.version = changed.based_on
+        ",
+        &column(rows, |row| row.0.0),
+        &column(rows, |row| row.1.id.0),
+        &column(rows, |row| row.2),
+        &column(rows, reason) as _,
+        &column(rows, |row| Some(row.1.terms.customer?.0)) as _,
+        &column(rows, |row| row.1.terms.description.as_deref()) as _,
+        &column(rows, |row| Some(&*row.1.holder_page.as_ref()?.url)) as _,
+        &column(rows, |row| row.1.last_setup_error.as_deref()) as _,
+        &column(rows, |row| Json(&row.1.terms.metadata)) as _,
+        &column(rows, |row| Some(row.1.terms.payment_method?.0)) as _,
+        &column(rows, |row| return_url(row.1)) as _,
+        &column(rows, |row| row.1.status.as_str()) as _,
+        &column(rows, |row| row.1.version),
     )
-    .fetch_one(tx)
-    .await?
-    .try_into()
+    .execute(tx)
+    .await?;
+    all_written(written.rows_affected(), rows.len())
 }
 
 /// What a list of setup intents is narrowed down to; all of it must fit.

@@ -217,15 +217,6 @@ fn three_d_secure(options: Option<PaymentMethodOptionsParams>) -> Option<ThreeDS
 }
 
 impl CreatePaymentIntentParams {
-    /// Whether its terms are all that there is to it: it names nothing that exists, makes nothing
-    /// else, and asks no card.
-    pub fn is_bare(&self) -> bool {
-        self.confirm != Some(true)
-            && self.customer.is_none()
-            && self.payment_method.is_none()
-            && self.payment_method_data.is_none()
-    }
-
     /// What the confirmation that comes with it allows; `None` if none does. Refuses what belongs
     /// to a confirmation without one.
     pub fn confirmation(&self) -> Result<Option<Confirmation>, ApiError> {

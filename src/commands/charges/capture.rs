@@ -13,15 +13,15 @@ use charge_once_strict_params::Expansion;
 
 use crate::commands::{
     Draft, RowId, Rules, Said, SeenRows, Verdict,
-    mode::must_be_free,
     replies::{OK, declined_by_processor, lost, missing},
+    unfinished::must_be_free,
 };
 use crate::{
     domain::{
         charge::{Charge, ChargeRefusal},
         event::EventType,
         ids::ChargeId,
-        operation::{Answer, Ask, CaptureRequest, Effect, Verb},
+        operation::{Answer, CaptureRequest, Question},
     },
     idempotency::Rejection,
     wire::{
@@ -61,11 +61,10 @@ impl Rules for CaptureCharge {
             charge: charge.id,
             amount,
         };
-        let effect = Effect {
-            expand: self.params.expand.clone(),
-            ..Effect::of(Verb::CaptureCharge, Ask::Capture(request))
-        };
-        Ok(Verdict::Ask(Box::new(effect)))
+        Ok(Verdict::ask(
+            Question::Capture(request),
+            &self.params.expand,
+        ))
     }
 
     fn expand(&self) -> Option<&Expansion> {

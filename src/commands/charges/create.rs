@@ -19,7 +19,7 @@ use crate::{
         charge::{Authorization, Card, Charge, ChargeStatus, NewCharge},
         event::EventType,
         ids::{ChargeId, OrderId},
-        operation::{Answer, Ask, CardAuthorization, Effect, Verb},
+        operation::{Answer, CardAuthorization, Question},
         test_cards::Decline,
     },
     idempotency::Rejection,
@@ -38,11 +38,8 @@ impl Rules for CreateCharge {
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
         let new = NewCharge::from(self.0.clone());
-        let effect = Effect {
-            expand: self.0.expand.clone(),
-            ..Effect::of(Verb::CreateCharge, Ask::Authorize(open(draft, &new, None)))
-        };
-        Ok(Verdict::Ask(Box::new(effect)))
+        let question = Question::Charge(open(draft, &new, None));
+        Ok(Verdict::ask(question, &self.0.expand))
     }
 
     fn card(&self) -> Option<&Card> {

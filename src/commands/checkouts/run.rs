@@ -6,7 +6,7 @@
 //! next step of the table. If a late holder and its successor run one checkout, the keys of the
 //! steps decide: each step runs once.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
@@ -41,6 +41,8 @@ pub struct CheckoutSteps {
     pub database: Database,
     /// For `tok_slow`, where the processor is simulated.
     pub slow_lane: SlowLane,
+    /// The name of the processor across a network, if there is one.
+    pub processor: Option<Arc<str>>,
     /// Runs steps in phases, where the processor is across a network.
     pub network: Option<NetworkPhases>,
     /// How long a run waits for a step that another run executes: as long as a transaction may
@@ -106,6 +108,7 @@ impl CheckoutSteps {
             checkout: run.checkout.id,
             step,
             slow_lane: self.slow_lane.clone(),
+            processor: self.processor.clone(),
         };
         let outcome = match &self.network {
             Some(phases) => phases.run(request, command).await,

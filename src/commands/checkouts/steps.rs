@@ -11,19 +11,21 @@
 //!          charge.refunded, or refund.failed · order.canceled
 //! Fails    when the processor is down or its slow lane is full
 
+use std::sync::Arc;
+
 use charge_once_strict_params::Expansion;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::{
     commands::{
-        Origin, RowId, SlowLane,
+        Draft, Origin, RowId, SlowLane,
         card_answers::authorize,
         charges,
-        mode::{Mode, must_have_taken_the_money},
         orders::{cancel, open, pay},
         refunds::create as create_refund,
         replies::{OK, lost},
+        unfinished::must_have_taken_the_money,
         work::in_transaction,
     },
     domain::{
@@ -33,7 +35,7 @@ use crate::{
         inventory::allocate,
         metadata::Metadata,
         operation::{
-            Answer, Ask, CardAuthorization, Effect, Operation, RefundRequest, Resolution, Verb,
+            Answer, Ask, CardAuthorization, Effect, RefundRequest, Resolution, StepQuestion,
         },
         order::Order,
     },
@@ -52,6 +54,8 @@ pub struct RunStep {
     pub step: StepName,
     /// For `tok_slow`, where the processor is simulated.
     pub slow_lane: SlowLane,
+    /// The name of the processor across a network, if there is one.
+    pub processor: Option<Arc<str>>,
 }
 
 impl Command for RunStep {
@@ -69,7 +73,7 @@ impl Command for RunStep {
             }
             StepName::AllocateInventory => allocate_inventory(tx, &run).await?,
             StepName::CreateRefund => {
-                let request = refund_of(tx, &run, Mode::OneTransaction).await?;
+                let request = self.refund_of(tx, &run).await?;
                 give_back(&Origin::of(&run), tx, run.checkout.id, &request).await?;
             }
             StepName::CancelOrder => cancel_order(tx, &run).await?,
@@ -91,21 +95,14 @@ impl Begin for RunStep {
         let origin = Origin::of(&run);
         match self.step {
             StepName::CreateCharge => {
-                let (order, ask) = charge_for(tx, &run).await?;
-                let ask = Ask::Authorize(ask);
-                let effect = Effect {
-                    order: Some(order),
-                    checkout: Some(run.checkout.id),
-                    ..Effect::of(Verb::CreateCharge, ask)
-                };
+                let (order, card) = charge_for(tx, &run).await?;
+                let question = StepQuestion::Charge(order, card);
+                let effect = Effect::Step(run.checkout.id, question);
                 origin.begin_effect(tx, operation, effect).await
             }
             StepName::CreateRefund => {
-                let ask = Ask::Refund(refund_of(tx, &run, Mode::Phases).await?);
-                let effect = Effect {
-                    checkout: Some(run.checkout.id),
-                    ..Effect::of(Verb::CreateRefund, ask)
-                };
+                let question = StepQuestion::Refund(self.refund_of(tx, &run).await?);
+                let effect = Effect::Step(run.checkout.id, question);
                 origin.begin_effect(tx, operation, effect).await
             }
             StepName::CreateOrder | StepName::AllocateInventory | StepName::CancelOrder => {
@@ -123,6 +120,23 @@ impl RunStep {
             .await?
             .ok_or_else(|| lost("a checkout"))?;
         Ok((run.checkout.next() == Some(self.step)).then_some(run))
+    }
+
+    /// Begins a refund of the whole charge, if the processor that took the money can be asked for
+    /// one now.
+    async fn refund_of(
+        &self,
+        tx: &mut PgConnection,
+        run: &CheckoutRun,
+    ) -> Result<RefundRequest, Rejection> {
+        if run.refund_waits {
+            return Err(Rejection::Failed(Failure::unavailable(
+                "the processor refused to give the money back, and a person should see why; the \
+                 next refund is made an hour after the last one",
+            )));
+        }
+        let processor = self.processor.as_deref();
+        write_refund(tx, run, processor, must_have_taken_the_money).await
     }
 }
 
@@ -178,13 +192,12 @@ async fn charge_for(
 /// locked.
 pub(in crate::commands) async fn complete_charge(
     origin: &Origin,
+    processor: Option<&str>,
     tx: &mut PgConnection,
-    operation: &Operation,
     of: (CheckoutId, OrderId),
     authorization: &CardAuthorization,
     answer: Answer,
 ) -> Result<Reply, Rejection> {
-    let processor = Some(operation.processor.as_str());
     charged(origin, processor, tx, of, authorization, answer).await?;
     has_run()
 }
@@ -193,8 +206,8 @@ pub(in crate::commands) async fn complete_charge(
 /// locked.
 pub(in crate::commands) async fn complete_refund(
     origin: &Origin,
+    processor: Option<&str>,
     tx: &mut PgConnection,
-    operation: &Operation,
     checkout: CheckoutId,
     request: &RefundRequest,
     answer: Answer,
@@ -204,7 +217,7 @@ pub(in crate::commands) async fn complete_refund(
         Answer::Declined(decline) => {
             let failed = in_transaction(
                 origin,
-                Some(&operation.processor),
+                processor,
                 tx,
                 |seen| create_refund::reads(seen, request),
                 |draft| create_refund::end(draft, request, answer),
@@ -279,34 +292,19 @@ async fn allocate_inventory(tx: &mut PgConnection, run: &CheckoutRun) -> Result<
     Ok(())
 }
 
-/// Begins a refund of the whole charge, if the processor that took the money can be asked for one
-/// now.
-async fn refund_of(
-    tx: &mut PgConnection,
-    run: &CheckoutRun,
-    mode: Mode,
-) -> Result<RefundRequest, Rejection> {
-    if run.refund_waits {
-        return Err(Rejection::Failed(Failure::unavailable(
-            "the processor refused to give the money back, and a person should see why; the next \
-             refund is made an hour after the last one",
-        )));
-    }
-    write_refund(tx, run, |charge| must_have_taken_the_money(mode, charge)).await
-}
-
 /// Begins a refund of the whole charge if it `may` be given back. A pending refund counts, so there
 /// is no second one.
 async fn write_refund(
     tx: &mut PgConnection,
     run: &CheckoutRun,
-    may: impl FnOnce(&Charge) -> Result<(), Rejection>,
+    processor: Option<&str>,
+    may: impl FnOnce(&Draft<'_>, &Charge) -> Result<(), Rejection>,
 ) -> Result<RefundRequest, Rejection> {
     let id = charge_of(run)?;
     let origin = Origin::of(run);
     let begun = in_transaction(
         &origin,
-        None,
+        processor,
         tx,
         |_| vec![RowId::Charge(id)],
         |draft| {
@@ -314,7 +312,7 @@ async fn write_refund(
                 .get::<Charge>(id)
                 .ok_or_else(|| lost("a charge"))?
                 .clone();
-            may(&charge)?;
+            may(draft, &charge)?;
             let amount = charge.refund(None).map_err(|refusal| {
                 Rejection::Failed(Failure::internal(format!(
                     "a checkout's charge can't be given back: {refusal:?}"
@@ -390,7 +388,7 @@ impl Command for RefundedElsewhere {
         }
         let (account, id) = (self.account, self.operation);
         store::manual_resolutions::insert(tx, account, id, Resolution::Done, &self.person).await?;
-        let request = write_refund(tx, &run, |_| Ok(())).await?;
+        let request = write_refund(tx, &run, None, |_, _| Ok(())).await?;
         give_back(&Origin::of(&run), tx, run.checkout.id, &request).await?;
         has_run()
     }

@@ -1,51 +1,59 @@
 //! `POST /customers`: write down who pays.
 //!
-//! Locks    the payment method that it brings
+//! Reads    the payment method that it brings
 //! Writes   one customer; the payment method's attachment
 //! Emits    customer.created, payment_method.attached; customer.updated if that becomes the default
 //! Refuses  parameters that are unknown or wrong; a payment method that can't be attached; a
 //!          default one that isn't the customer's
+//! Fails    while a payment with a new method has no answer
 
-use charge_once_strict_params::{Change, Params};
-use sqlx::PgConnection;
+use charge_once_strict_params::{Change, Expansion};
 use uuid::Uuid;
 
 use crate::commands::{
-    Origin,
+    Draft, RowId, Rules, Said, SeenRows, Verdict,
     payment_methods::given::{attach_to, take},
-    replies::{CREATED, checked},
+    replies::CREATED,
 };
 use crate::{
-    domain::{event::EventType, ids::CustomerId},
-    idempotency::{Command, Rejection, Reply},
-    store,
-    wire::customers::{CreateCustomerParams, CustomerView, default_of, not_their_method},
+    domain::{customer::Customer, event::EventType, ids::CustomerId},
+    idempotency::Rejection,
+    wire::{
+        customers::{CreateCustomerParams, CustomerView, default_of, not_their_method},
+        payment_methods::NamedMethod,
+    },
 };
 
 /// Creates a customer.
-pub struct CreateCustomer {
-    /// The request's origin.
-    pub origin: Origin,
-    /// As decoded; checked here, so that a wrong one is a stored refusal.
-    pub params: Params,
-}
+pub struct CreateCustomer(pub CreateCustomerParams);
 
-impl Command for CreateCustomer {
-    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let mut params: CreateCustomerParams = checked(&self.params)?;
-        let (origin, account) = (&self.origin, self.origin.account);
+impl Rules for CreateCustomer {
+    fn reads(&self, _: &SeenRows<'_>) -> Vec<RowId> {
+        match self.0.payment_method {
+            Some(NamedMethod::Id(id)) => vec![RowId::Method(id)],
+            Some(NamedMethod::Template(_) | NamedMethod::Nothing) | None => Vec::new(),
+        }
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
+        let params = self.0.clone();
         let default = default_of(params.invoice_settings.as_ref());
-        let expand = std::mem::take(&mut params.expand);
         let method = match params.payment_method {
-            Some(named) => Some(take(origin, tx, named.into(), true).await?),
+            Some(named) => Some(take(draft, named.into())?),
             None => None,
         };
-        let id = CustomerId(Uuid::now_v7());
-        let mut customer = store::customers::insert(tx, account, id, &params.into()).await?;
+        let mut customer = draft.put(Customer {
+            id: CustomerId(Uuid::now_v7()),
+            details: params.into(),
+            default_payment_method: None,
+            version: 1,
+            created_at: draft.now,
+            deleted: false,
+        });
         let view = CustomerView::from(&customer);
-        origin.emit(tx, EventType::CustomerCreated, &view).await?;
+        draft.emit(EventType::CustomerCreated, &view)?;
         let attached = match method {
-            Some(method) => Some(attach_to(origin, tx, method, id).await?.id),
+            Some(method) => Some(attach_to(draft, method, customer.id)?.id),
             None => None,
         };
         if let Change::Set(default) = default {
@@ -53,14 +61,14 @@ impl Command for CreateCustomer {
                 return Err(not_their_method().into());
             }
             customer.default_payment_method = attached;
-            customer = store::customers::update(tx, account, customer).await?;
+            customer = draft.put(customer);
             let with_default = CustomerView::from(&customer);
-            origin
-                .emit_change(tx, EventType::CustomerUpdated, &view, &with_default)
-                .await?;
+            draft.emit_change(EventType::CustomerUpdated, &view, &with_default)?;
         }
-        origin
-            .show(tx, CREATED, id.to_string(), &customer, &expand)
-            .await
+        Ok(Verdict::Said(Said::show(CREATED, customer, &self.0.expand)))
+    }
+
+    fn expand(&self) -> Option<&Expansion> {
+        Some(&self.0.expand)
     }
 }

@@ -1,10 +1,6 @@
 //! The order that a payment or a cancellation is about.
 
-use crate::commands::{
-    Draft, RowId,
-    mode::{Mode, must_be_finished},
-    replies::missing,
-};
+use crate::commands::{Draft, RowId, replies::missing, unfinished::must_be_finished};
 use crate::{
     domain::{ids::OrderId, order::Order},
     idempotency::Rejection,
@@ -16,8 +12,7 @@ use crate::{
 pub(super) fn open_order(draft: &Draft<'_>, id: &str) -> Result<Order, Rejection> {
     let found = OrderId::parse(id).and_then(|id| draft.get::<Order>(id));
     let order = found.ok_or_else(|| missing("id", OrderId::PREFIX))?;
-    let open = draft.open_work(RowId::Order(order.id));
-    must_be_finished(Mode::of(draft.processor), open)?;
+    must_be_finished(draft, RowId::Order(order.id))?;
     order.status.must_be_open().map_err(ApiError::from)?;
     Ok(order.clone())
 }

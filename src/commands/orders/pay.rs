@@ -21,7 +21,7 @@ use crate::{
         charge::Card,
         event::EventType,
         ids::{ChargeId, OrderId},
-        operation::{Answer, Ask, CardAuthorization, Effect, Verb},
+        operation::{Answer, CardAuthorization, Question},
         order::{Order, OrderStatus},
     },
     idempotency::Rejection,
@@ -47,13 +47,9 @@ impl Rules for PayOrder {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
         let order = open_order(draft, &self.id)?;
         let new = order.charge_for(self.params.source);
-        let ask = Ask::Authorize(charges::open(draft, &new, Some(order.id)));
-        let effect = Effect {
-            order: Some(order.id),
-            expand: self.params.expand.clone(),
-            ..Effect::of(Verb::PayOrder, ask)
-        };
-        Ok(Verdict::Ask(Box::new(effect)))
+        let card = charges::open(draft, &new, Some(order.id));
+        let question = Question::OrderPayment(order.id, card);
+        Ok(Verdict::ask(question, &self.params.expand))
     }
 
     fn card(&self) -> Option<&Card> {

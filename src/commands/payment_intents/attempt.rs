@@ -1,28 +1,28 @@
-//! What a confirmation leads to, once the intent and its method are locked: a charge, a page for
-//! the card's holder, or a decline.
+//! What a confirmation leads to: a charge, a page for the card's holder, or a decline.
 //!
 //! Promise: a decline is an outcome to keep. It is answered 402, and all that tells of it is
 //! committed: the failed charge, the intent's `last_payment_error`, and the events. A refusal would
 //! undo them.
 
 use charge_once_strict_params::Expansion;
-use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::found::{unexpected, whole};
+use super::{
+    authenticate::{landing, page_of},
+    found::{found, restore, unexpected, whole},
+};
 use crate::commands::{
-    Origin, SeenRows, SlowLane,
-    card_answers::authorize,
-    payment_methods::given::mark_used,
-    replies::{CREATED, OK, STORED_DECLINE, error_reply},
-    work::in_transaction,
+    Draft, RowId, Said, SeenRows, Verdict,
+    charges::create::{self as charges, record_answer},
+    payment_methods::given::{self, mark_used},
+    replies::{CREATED, OK, STORED_DECLINE, error_reply, lost},
 };
 use crate::{
     domain::{
         charge::{Authorization, Card, Charge, IntentCharge, NewCharge},
         event::EventType,
-        ids::ChargeId,
-        operation::{Answer, Ask, CardAuthorization, Effect, Verb},
+        ids::{ChargeId, PaymentIntentId, PaymentMethodId},
+        operation::{Answer, CardAuthorization, ConfirmedBy, Question},
         payment_intent::{
             Confirmation, FutureUsage, HolderPage, IntentStatus, IntentTerms, NextStep,
             PaymentIntent,
@@ -30,62 +30,50 @@ use crate::{
         payment_method::PaymentMethod,
         test_cards::AUTHENTICATION_REQUIRED,
     },
-    idempotency::{BeginOutcome, Failure, Rejection, Reply},
-    store,
-    webhooks::{self, NewEvent},
+    idempotency::{Failure, Rejection},
     wire::{
         charges::ChargeView,
         error::{ApiError, ErrorCode},
         payment_intents::PaymentIntentView,
-        payment_methods::{PaymentMethodView, refused},
+        payment_methods::refused,
     },
 };
 
-/// A confirmation of an intent with a method; this transaction has locked both.
-pub(super) struct PaymentAttempt {
-    /// Which verb confirms.
-    pub verb: Verb,
+/// A confirmation of an intent with a method.
+pub(super) struct PaymentAttempt<'a> {
+    /// What led to it.
+    pub by: ConfirmedBy,
     /// As the request has changed it.
     pub intent: PaymentIntent,
     /// What is to be charged.
     pub method: PaymentMethod,
-    /// The request made the method.
-    pub makes_method: bool,
     /// What the reply shows whole.
-    pub expand: Expansion,
+    pub expand: &'a Expansion,
 }
 
-/// What follows a confirmation.
-pub(super) enum ConfirmOutcome {
-    /// It has ended: the holder is to authenticate, or the card can't be charged.
-    Replied(Reply),
-    /// The card is to be asked.
-    Asks(Box<PaymentAttempt>),
-}
-
-impl PaymentAttempt {
+impl PaymentAttempt<'_> {
     /// Decides, and does what needs no answer of a card. `page` is where the holder would
     /// authenticate.
-    pub(super) async fn confirm(
+    pub(super) fn confirm(
         self,
-        origin: &Origin,
-        tx: &mut PgConnection,
+        draft: &mut Draft<'_>,
+        makes_method: bool,
         confirmation: Confirmation,
         page: HolderPage,
-    ) -> Result<ConfirmOutcome, Rejection> {
+    ) -> Result<Verdict, Rejection> {
         let customer = self.intent.terms.customer;
         self.method.may_pay_for(customer).map_err(refused)?;
         let step = self
             .intent
             .confirm(&self.method, confirmation)
             .map_err(|status| unexpected(&self.intent, "confirm", status))?;
-        let reply = match step {
-            NextStep::Charge => return Ok(ConfirmOutcome::Asks(Box::new(self))),
-            NextStep::Authenticate => self.challenge(origin, tx, page).await?,
+        let said = match step {
+            NextStep::Charge => return self.ask(draft, makes_method),
+            NextStep::Authenticate => self.challenge(draft, page)?,
             NextStep::DeclineOffSession => {
                 let said = Authorization::Declined(AUTHENTICATION_REQUIRED);
-                let charge = self.write_charge(origin, tx, Some(said)).await?;
-                self.answered(origin, tx, &charge, said).await?
+                let charge = self.put_charge(draft, Some(said));
+                self.end(draft, &charge, said)?
             }
             NextStep::RefuseAction => {
                 let message = "This payment requires additional user action before it can be \
@@ -94,58 +82,33 @@ impl PaymentAttempt {
                     decline_code: Some("authentication_not_handled".to_owned()),
                     ..ApiError::new(ErrorCode::AuthenticationRequired, message)
                 };
-                self.fail(origin, tx, error, Vec::new()).await?
+                self.tell_of_creation(draft)?;
+                self.fail(draft, error)?
             }
         };
-        Ok(ConfirmOutcome::Replied(reply))
+        Ok(Verdict::Said(said))
     }
 
-    /// Asks the simulated card, and writes down what it says.
-    pub(super) async fn charge(
+    /// Asks the card. The charge is pending meanwhile, and the intent is processing, and as the
+    /// request has changed it.
+    pub(super) fn ask(
         self,
-        origin: &Origin,
-        tx: &mut PgConnection,
-        slow_lane: &SlowLane,
-    ) -> Result<Reply, Rejection> {
-        let charge = ChargeId(Uuid::now_v7());
-        let ask = Ask::Authorize(CardAuthorization::of(charge, &self.new_charge()));
-        let said = match authorize(tx, &ask, slow_lane).await? {
-            Answer::Done => Authorization::Approved,
-            Answer::Declined(decline) => Authorization::Declined(decline),
-        };
-        let charge = self.write_charge(origin, tx, Some(said)).await?;
-        self.answered(origin, tx, &charge, said).await
-    }
-
-    /// Writes down what the processor is to be asked. The charge is pending meanwhile, and the
-    /// intent is processing, and as the request has changed it.
-    pub(super) async fn write_down(
-        self,
-        origin: &Origin,
-        tx: &mut PgConnection,
-        operation: Uuid,
-    ) -> Result<BeginOutcome, Rejection> {
-        let account = origin.account;
-        let charge = self.write_charge(origin, tx, None).await?;
-        if self.makes_method {
-            store::payment_methods::made_for(tx, account, self.method.id, charge.id).await?;
+        draft: &mut Draft<'_>,
+        makes_method: bool,
+    ) -> Result<Verdict, Rejection> {
+        let charge = self.put_charge(draft, None);
+        if makes_method && draft.processor.is_some() {
+            draft.put(PaymentMethod {
+                made_for: Some(charge.id),
+                ..self.method.clone()
+            });
         }
-        let ask = Ask::Authorize(CardAuthorization::of(charge.id, &self.new_charge()));
-        let Self {
-            verb,
-            intent,
-            expand,
-            ..
-        } = self;
-        store::payment_intents::remember(tx, account, intent.id).await?;
-        let intent = intent.processing(charge.id);
-        let intent = store::payment_intents::update(tx, account, &intent).await?;
-        let effect = Effect {
-            intent: Some(intent.id),
-            expand,
-            ..Effect::of(verb, ask)
-        };
-        origin.begin_effect(tx, operation, effect).await
+        let before = draft.get::<PaymentIntent>(self.intent.id).cloned();
+        let before = before.ok_or_else(|| lost("an intent"))?;
+        let card = CardAuthorization::of(charge.id, &self.new_charge());
+        let intent = draft.put(self.intent.processing(charge.id, before));
+        let question = Question::IntentPayment(intent.id, self.by, card);
+        Ok(Verdict::ask(question, self.expand))
     }
 
     fn new_charge(&self) -> NewCharge {
@@ -157,13 +120,8 @@ impl PaymentAttempt {
         })
     }
 
-    /// Writes the charge of this attempt, with what it keeps of the method.
-    async fn write_charge(
-        &self,
-        origin: &Origin,
-        tx: &mut PgConnection,
-        said: Option<Authorization>,
-    ) -> Result<Charge, Rejection> {
+    /// Makes the charge of this attempt, with what it keeps of the method.
+    fn put_charge(&self, draft: &mut Draft<'_>, said: Option<Authorization>) -> Charge {
         let method = &self.method;
         let of = IntentCharge {
             intent: self.intent.id,
@@ -171,61 +129,46 @@ impl PaymentAttempt {
             billing: method.billing.clone(),
             fingerprint: method.fingerprint.clone(),
             has_cvc: method.has_cvc,
-            is_authenticated: self.verb == Verb::AuthenticateIntent
+            is_authenticated: self.by == ConfirmedBy::Holder
                 || self.intent.is_authenticated_with(method.id),
             statement_descriptor_suffix: self.intent.terms.statement_descriptor_suffix.clone(),
         };
         let (id, new) = (ChargeId(Uuid::now_v7()), self.new_charge());
-        let reads = |_: &SeenRows<'_>| Vec::new();
-        in_transaction(origin, None, tx, reads, |draft| {
-            let charge = Charge::made(id, &new, None, said, draft.now);
-            Ok(draft.put(Charge {
-                by_intent: Some(of),
-                ..charge
-            }))
+        let charge = Charge::made(id, &new, None, said, draft.now);
+        draft.put(Charge {
+            by_intent: Some(of),
+            ..charge
         })
-        .await
     }
 
     /// Writes down the card's answer. The method of a payment is used up by it, or attached to the
     /// customer that it is kept for.
-    pub(super) async fn answered(
+    fn end(
         self,
-        origin: &Origin,
-        tx: &mut PgConnection,
+        draft: &mut Draft<'_>,
         charge: &Charge,
         said: Authorization,
-    ) -> Result<Reply, Rejection> {
-        let mut events = self.created(origin)?;
+    ) -> Result<Said, Rejection> {
+        self.tell_of_creation(draft)?;
+        let intent = self.intent.clone();
+        let intent = intent.answered(self.method.id, charge.id, said, None);
         let view = ChargeView::from(charge);
         if let Authorization::Declined(decline) = said {
-            events.push(origin.event(EventType::ChargeFailed, &view)?);
+            draft.emit(EventType::ChargeFailed, &view)?;
             let error = ApiError::declined(decline, charge.id.to_string());
-            let intent = self.intent.answered(self.method.id, charge.id, said, None);
-            let failed = Self { intent, ..self };
-            return failed.fail_as(origin, tx, error, events).await;
+            return Self { intent, ..self }.fail(draft, error);
         }
-        events.push(origin.event(EventType::ChargeSucceeded, &view)?);
-        webhooks::emit(tx, &events).await?;
-        let Self {
-            verb,
-            intent,
-            method,
-            expand,
-            ..
-        } = self;
-        let intent = intent.answered(method.id, charge.id, said, None);
+        draft.emit(EventType::ChargeSucceeded, &view)?;
         let kept_for = intent.keeps_method_for();
-        let method = mark_used(origin, tx, method, kept_for).await?;
+        let method = mark_used(draft, self.method, kept_for)?;
         if sets_up(&intent.terms) && !method.set_up {
-            let set_up = PaymentMethod {
+            draft.put(PaymentMethod {
                 set_up: true,
                 ..method
-            };
-            store::payment_methods::update(tx, origin.account, set_up).await?;
+            });
         }
-        let intent = store::payment_intents::update(tx, origin.account, &intent).await?;
-        let event_type = match intent.status {
+        let intent = draft.put(intent);
+        let event = match intent.status {
             IntentStatus::RequiresCapture => EventType::PaymentIntentAmountCapturableUpdated,
             IntentStatus::RequiresPaymentMethod
             | IntentStatus::RequiresConfirmation
@@ -234,81 +177,121 @@ impl PaymentAttempt {
             | IntentStatus::Succeeded
             | IntentStatus::Canceled => EventType::PaymentIntentSucceeded,
         };
-        let view = PaymentIntentView::from(&intent);
-        origin.emit(tx, event_type, &view).await?;
-        origin
-            .show(tx, status_of(verb), view.id, &intent, &expand)
-            .await
+        draft.emit(event, &PaymentIntentView::from(&intent))?;
+        Ok(Said::show(status_of(self.by), intent, self.expand))
     }
 
     /// Sends the holder to the page.
-    async fn challenge(
-        self,
-        origin: &Origin,
-        tx: &mut PgConnection,
-        page: HolderPage,
-    ) -> Result<Reply, Rejection> {
-        let mut events = self.created(origin)?;
-        let intent = self.intent.challenged(self.method.id, page);
-        let intent = store::payment_intents::update(tx, origin.account, &intent).await?;
+    fn challenge(self, draft: &mut Draft<'_>, page: HolderPage) -> Result<Said, Rejection> {
+        self.tell_of_creation(draft)?;
+        let intent = draft.put(self.intent.challenged(self.method.id, page));
         let view = PaymentIntentView::from(&intent);
-        events.push(origin.event(EventType::PaymentIntentRequiresAction, &view)?);
-        webhooks::emit(tx, &events).await?;
-        origin
-            .show(tx, status_of(self.verb), view.id, &intent, &self.expand)
-            .await
-    }
-
-    /// Ends the attempt without a charge, for the reason in `error`.
-    pub(super) async fn fail(
-        self,
-        origin: &Origin,
-        tx: &mut PgConnection,
-        error: ApiError,
-        events: Vec<NewEvent>,
-    ) -> Result<Reply, Rejection> {
-        let mut all = self.created(origin)?;
-        all.extend(events);
-        self.fail_as(origin, tx, error, all).await
+        draft.emit(EventType::PaymentIntentRequiresAction, &view)?;
+        Ok(Said::show(status_of(self.by), intent, self.expand))
     }
 
     /// Takes the method from the intent, which keeps `error`, and answers with it, the method and
-    /// the intent. `events` come first.
-    async fn fail_as(
+    /// the intent.
+    pub(super) fn fail(
         self,
-        origin: &Origin,
-        tx: &mut PgConnection,
+        draft: &mut Draft<'_>,
         mut error: ApiError,
-        mut events: Vec<NewEvent>,
-    ) -> Result<Reply, Rejection> {
-        let method = serde_json::to_string(&PaymentMethodView::from(&self.method));
-        error.about.payment_method = Some(method.map_err(Failure::internal)?);
+    ) -> Result<Said, Rejection> {
+        error.about.payment_method = Some(given::whole(&self.method)?);
         let kept = error.to_json().map_err(Failure::internal)?;
-        let intent = self.intent.failed(Some(kept));
-        let intent = store::payment_intents::update(tx, origin.account, &intent).await?;
+        let intent = draft.put(self.intent.failed(Some(kept)));
         let view = PaymentIntentView::from(&intent);
-        events.push(origin.event(EventType::PaymentIntentPaymentFailed, &view)?);
-        webhooks::emit(tx, &events).await?;
+        draft.emit(EventType::PaymentIntentPaymentFailed, &view)?;
         error.about.payment_intent = Some(whole(&intent)?);
         error.message.push_str(STORED_DECLINE);
         let mut reply = error_reply(&error)?;
         reply.resource_id = Some(view.id);
-        Ok(reply)
+        Ok(Said::Reply(reply))
     }
 
-    /// The event that tells of a new intent, as it was before it was confirmed. Nothing was told of
-    /// it yet: across a network, it would be undone with a request that the processor never got.
-    fn created(&self, origin: &Origin) -> Result<Vec<NewEvent>, Rejection> {
-        if self.verb != Verb::CreateIntent {
-            return Ok(Vec::new());
+    /// Tells of a new intent, as it was before it was confirmed. Nothing was told of it yet: across
+    /// a network, it would be undone with a request that the processor never got.
+    fn tell_of_creation(&self, draft: &mut Draft<'_>) -> Result<(), Rejection> {
+        if self.by != ConfirmedBy::Creation {
+            return Ok(());
         }
         let unconfirmed = PaymentIntent {
             latest_charge: None,
             ..self.intent.clone()
         };
         let view = PaymentIntentView::from(&unconfirmed);
-        Ok(vec![origin.event(EventType::PaymentIntentCreated, &view)?])
+        draft.emit(EventType::PaymentIntentCreated, &view)
     }
+}
+
+/// The rows that a card's answer needs, or the withdrawal of the question.
+pub(in crate::commands) fn reads(
+    seen: &SeenRows<'_>,
+    intent: PaymentIntentId,
+    card: &CardAuthorization,
+) -> Vec<RowId> {
+    let mut rows = vec![RowId::Intent(intent), RowId::Charge(card.charge)];
+    let method = seen.get::<Charge>(card.charge).and_then(method_of);
+    if let Some(intent) = seen.get::<PaymentIntent>(intent) {
+        let (ready, keeps_for) = (sets_up(&intent.terms), intent.keeps_method_for());
+        rows.extend(given::reads(seen, &Ok(None), method, ready, keeps_for));
+    }
+    rows
+}
+
+fn method_of(charge: &Charge) -> Option<PaymentMethodId> {
+    charge.by_intent.as_ref().map(|of| of.method)
+}
+
+/// Writes down the processor's answer, and reports it.
+pub(in crate::commands) fn answered(
+    draft: &mut Draft<'_>,
+    (intent, by): (PaymentIntentId, ConfirmedBy),
+    card: &CardAuthorization,
+    answer: Answer,
+    expand: &Expansion,
+) -> Result<Said, Rejection> {
+    let intent = found(draft, Some(intent))?.clone().resumed();
+    let (charge, said) = record_answer(draft, card, answer)?;
+    let method = method_of(&charge).and_then(|id| draft.get::<PaymentMethod>(id));
+    let method = method.ok_or_else(|| lost("the method of an intent's charge"))?;
+    let (asked, method) = (intent.clone(), method.clone());
+    let attempt = PaymentAttempt {
+        by,
+        intent,
+        method,
+        expand,
+    };
+    let ended = attempt.end(draft, &charge, said)?;
+    match by {
+        ConfirmedBy::Creation | ConfirmedBy::Confirmation => Ok(ended),
+        ConfirmedBy::Holder => {
+            let is_paid = said == Authorization::Approved;
+            landing(&asked, &page_of(&asked)?, is_paid).map(Said::Reply)
+        }
+    }
+}
+
+/// Undoes what a question made that was never executed: the intent is as it was before, and a new
+/// one is forgotten. So is the method that came with the request.
+pub(in crate::commands) fn withdraw(
+    draft: &mut Draft<'_>,
+    (intent, by): (PaymentIntentId, ConfirmedBy),
+    card: &CardAuthorization,
+) -> Result<(), Rejection> {
+    let charge = charges::withdraw(draft, card)?;
+    match by {
+        ConfirmedBy::Creation => draft.delete::<PaymentIntent>(intent),
+        ConfirmedBy::Confirmation | ConfirmedBy::Holder => {
+            restore(draft, intent)?;
+        }
+    }
+    let method = method_of(&charge).and_then(|id| draft.get::<PaymentMethod>(id));
+    if let Some(method) = method.filter(|method| method.made_for == Some(charge.id)) {
+        let method = method.id;
+        draft.delete::<PaymentMethod>(method);
+    }
+    Ok(())
 }
 
 /// Whether a payment by these terms makes its method ready for payments without its holder.
@@ -316,10 +299,9 @@ pub(super) fn sets_up(terms: &IntentTerms) -> bool {
     terms.setup_future_usage == Some(FutureUsage::OffSession)
 }
 
-fn status_of(verb: Verb) -> u16 {
-    if verb == Verb::CreateIntent {
-        CREATED
-    } else {
-        OK
+fn status_of(by: ConfirmedBy) -> u16 {
+    match by {
+        ConfirmedBy::Creation => CREATED,
+        ConfirmedBy::Confirmation | ConfirmedBy::Holder => OK,
     }
 }

@@ -1,33 +1,32 @@
 //! The form of the page on which a card's holder authenticates: complete it, or fail it.
 //!
-//! Locks    the intent, then the method, then the customer that it is attached to
+//! Reads    the intent, its method; the customer, if a new method is to be theirs
 //! Writes   as a confirmation does; or that the intent is to be confirmed once more; or that its
 //!          method failed
 //! Emits    as a confirmation does; payment_intent.payment_failed
 //! Refuses  nothing: a page that the intent doesn't wait for is answered that it is not needed
 //! Fails    as a confirmation does
+//! Asks     for the money
 
 use charge_once_strict_params::Expansion;
-use sqlx::PgConnection;
-use uuid::Uuid;
 
 use super::{
     attempt::{PaymentAttempt, sets_up},
-    found::lock,
+    found::found,
 };
 use crate::commands::{
-    Origin, SlowLane,
+    Draft, RowId, Rules, Said, SeenRows, Verdict,
     holder_pages::{ReturnToShop, no_longer_needed},
     payment_methods::given,
+    replies::lost,
 };
 use crate::{
     domain::{
         ids::PaymentIntentId,
-        operation::Verb,
+        operation::ConfirmedBy,
         payment_intent::{ConfirmationMethod, HolderPage, IntentStatus, PaymentIntent},
     },
-    idempotency::{Begin, BeginOutcome, Command, Failure, Rejection, Reply},
-    store,
+    idempotency::{Failure, Rejection, Reply},
     wire::{
         error::{ApiError, ErrorCode},
         payment_methods::refused,
@@ -36,68 +35,72 @@ use crate::{
 
 /// Answers the form of a holder's page. A reply leads back to the shop.
 pub struct AuthenticateIntent {
-    /// The origin of the page's own request.
-    pub origin: Origin,
     /// The intent, as the path names it.
     pub id: PaymentIntentId,
     /// Opens the page.
     pub token: String,
     /// Whether the holder has authenticated.
     pub is_complete: bool,
-    /// For `tok_slow`, where the processor is simulated.
-    pub slow_lane: SlowLane,
 }
 
-/// What follows the form.
-enum FormOutcome {
-    /// It has ended.
-    Landed(Reply),
-    /// The card is to be asked.
-    Asks(Box<PaymentAttempt>, HolderPage),
-}
+impl Rules for AuthenticateIntent {
+    const ASKS: bool = true;
 
-impl AuthenticateIntent {
-    async fn answer(&self, tx: &mut PgConnection) -> Result<FormOutcome, Rejection> {
-        let origin = &self.origin;
-        let intent = lock(tx, origin.account, Some(self.id)).await?;
+    fn reads(&self, seen: &SeenRows<'_>) -> Vec<RowId> {
+        let mut rows = vec![RowId::Intent(self.id)];
+        if let Some(intent) = seen.get::<PaymentIntent>(self.id)
+            && self.page(intent).is_some()
+        {
+            let (ready, keeps_for) = (sets_up(&intent.terms), intent.keeps_method_for());
+            let method = intent.terms.payment_method;
+            rows.extend(given::reads(seen, &Ok(None), method, ready, keeps_for));
+        }
+        rows
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
+        let intent = found(draft, Some(self.id))?.clone();
         if intent.status == IntentStatus::Processing {
             // If the processor is never asked, the page is awaited again.
             let busy = "the processor is asked about the intent";
             return Err(Rejection::Failed(Failure::busy(busy)));
         }
-        let page = intent.holder_page.clone();
-        let awaited = page.filter(|page| intent.may_authenticate() && page.opens_with(&self.token));
-        let (Some(page), Some(method)) = (awaited, intent.terms.payment_method) else {
-            return Ok(FormOutcome::Landed(no_longer_needed(self.id)));
+        let ended = |reply| Ok(Verdict::Said(Said::Reply(reply)));
+        let (Some(page), Some(method)) = (self.page(&intent), intent.terms.payment_method) else {
+            return ended(no_longer_needed(self.id));
         };
-        let sets_up = sets_up(&intent.terms);
-        let method = given::lock_to_pay(origin, tx, Some(method), sets_up).await?;
-        let customer = intent.terms.customer;
-        let is_manual = intent.terms.confirmation_method == ConfirmationMethod::Manual;
-        let attempt = PaymentAttempt {
-            verb: Verb::AuthenticateIntent,
-            intent,
-            method,
-            makes_method: false,
-            expand: Expansion::default(),
-        };
+        let method = given::free(draft, Some(method), "payment_method")?;
         // It may have been detached, or used up, since the page was made.
-        let error = match attempt.method.may_pay_for(customer) {
+        let error = match method.may_pay_for(intent.terms.customer) {
             Err(refusal) => Some(refused(refusal)),
             Ok(()) if self.is_complete => None,
             Ok(()) => Some(authentication_failed()),
         };
+        let attempt = PaymentAttempt {
+            by: ConfirmedBy::Holder,
+            intent: intent.clone(),
+            method,
+            expand: &Expansion::default(),
+        };
         if let Some(error) = error {
-            let intent = attempt.intent.clone();
-            attempt.fail(origin, tx, error, Vec::new()).await?;
-            return Ok(FormOutcome::Landed(landing(&intent, &page, false)?));
+            attempt.fail(draft, error)?;
+            return ended(landing(&intent, &page, false)?);
         }
-        if is_manual {
-            let intent = attempt.intent.authenticated();
-            let intent = store::payment_intents::update(tx, origin.account, &intent).await?;
-            return Ok(FormOutcome::Landed(landing(&intent, &page, true)?));
+        match intent.terms.confirmation_method {
+            ConfirmationMethod::Automatic => attempt.ask(draft, false),
+            ConfirmationMethod::Manual => {
+                let intent = draft.put(intent.authenticated());
+                ended(landing(&intent, &page, true)?)
+            }
         }
-        Ok(FormOutcome::Asks(Box::new(attempt), page))
+    }
+}
+
+impl AuthenticateIntent {
+    /// The page, if the intent waits for it.
+    fn page(&self, intent: &PaymentIntent) -> Option<HolderPage> {
+        let page = intent.holder_page.clone();
+        page.filter(|page| intent.may_authenticate() && page.opens_with(&self.token))
     }
 }
 
@@ -125,34 +128,8 @@ pub(super) fn landing(
     landing.of(page)
 }
 
-impl Command for AuthenticateIntent {
-    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        match self.answer(tx).await? {
-            FormOutcome::Landed(reply) => Ok(reply),
-            FormOutcome::Asks(attempt, page) => {
-                let intent = attempt.intent.clone();
-                let reply = attempt.charge(&self.origin, tx, &self.slow_lane).await?;
-                landing(&intent, &page, reply.status < 300)
-            }
-        }
-    }
-}
-
-impl Begin for AuthenticateIntent {
-    async fn begin(
-        &self,
-        tx: &mut PgConnection,
-        operation: Uuid,
-    ) -> Result<BeginOutcome, Rejection> {
-        match self.answer(tx).await? {
-            FormOutcome::Landed(reply) => Ok(BeginOutcome::Replied(reply)),
-            FormOutcome::Asks(attempt, _) => attempt.write_down(&self.origin, tx, operation).await,
-        }
-    }
-}
-
 /// The page of an intent that the processor has answered about.
 pub(super) fn page_of(intent: &PaymentIntent) -> Result<HolderPage, Rejection> {
-    let lost = || Rejection::Failed(Failure::internal("an intent's page is gone"));
-    intent.holder_page.clone().ok_or_else(lost)
+    let page = intent.holder_page.clone();
+    page.ok_or_else(|| lost("an intent's page"))
 }

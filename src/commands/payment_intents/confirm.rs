@@ -1,6 +1,7 @@
 //! `POST /payment_intents/{id}/confirm`: charge the card, or send its holder to a page first.
 //!
-//! Locks    the intent, then the method, then the customer that it is attached to
+//! Reads    the intent, with the charge that a processor may be asked about; the method; the
+//!          customer, if a new method is to be theirs
 //! Writes   one charge, and what became of the intent and the method; across a network the charge
 //!          is pending and the intent processing meanwhile
 //! Emits    charge.succeeded, payment_method.attached, and payment_intent.succeeded or
@@ -10,27 +11,29 @@
 //!          for it
 //! Fails    when the processor is down or its slow lane is full; while an answer about the intent
 //!          is out
+//! Asks     for the money
 
 use std::sync::Arc;
 
-use charge_once_strict_params::Params;
-use sqlx::PgConnection;
-use uuid::Uuid;
+use charge_once_strict_params::Expansion;
 
 use super::{
-    attempt::{ConfirmOutcome, PaymentAttempt, sets_up},
-    found::{lock_settled, refusal, unexpected},
+    attempt::{PaymentAttempt, sets_up},
+    found::{reads, refusal, settled, unexpected},
 };
 use crate::commands::{
-    Origin, SlowLane,
+    Draft, RowId, Rules, SeenRows, Verdict,
     holder_pages::holder_page,
-    mode::Mode,
-    payment_methods::given::{lock_to_pay, take},
-    replies::checked,
+    payment_methods::given::{self, Given},
 };
 use crate::{
-    domain::operation::Verb,
-    idempotency::{Begin, BeginOutcome, Command, Rejection, Reply},
+    domain::{
+        charge::Card,
+        ids::PaymentIntentId,
+        operation::ConfirmedBy,
+        payment_intent::{PaymentIntent, UnexpectedStatus},
+    },
+    idempotency::Rejection,
     wire::{
         payment_intents::{ConfirmPaymentIntentParams, must_be_possible},
         payment_methods::GivenMethod,
@@ -39,76 +42,92 @@ use crate::{
 
 /// Confirms an intent.
 pub struct ConfirmIntent {
-    /// The request's origin.
-    pub origin: Origin,
-    /// The intent, as the path names it.
-    pub id: String,
-    /// As decoded; checked here, so that a wrong one is a stored refusal.
-    pub params: Params,
-    /// For `tok_slow`, where the processor is simulated.
-    pub slow_lane: SlowLane,
+    id: Option<PaymentIntentId>,
+    params: ConfirmPaymentIntentParams,
+    given: Given,
     /// What the address of the holder's page begins with.
-    pub public_url: Arc<str>,
+    public_url: Arc<str>,
 }
 
 impl ConfirmIntent {
-    async fn follow(&self, tx: &mut PgConnection, mode: Mode) -> Result<ConfirmOutcome, Rejection> {
-        let mut params: ConfirmPaymentIntentParams = checked(&self.params)?;
-        let confirmation = params.confirmation();
-        let (return_url, expand) = (params.return_url.take(), params.expand.clone());
-        let given = params.given()?;
-        let origin = &self.origin;
-        let before = lock_settled(tx, origin.account, &self.id, mode).await?;
+    /// The intent that a path names by `id`, with what the address of the holder's page begins
+    /// with.
+    pub fn new(id: &str, mut params: ConfirmPaymentIntentParams, public_url: Arc<str>) -> Self {
+        Self {
+            id: PaymentIntentId::parse(id),
+            given: params.given(),
+            params,
+            public_url,
+        }
+    }
+
+    /// The intent as the request changes it.
+    fn changed(&self, before: &PaymentIntent) -> Result<PaymentIntent, UnexpectedStatus> {
+        before.must_be_confirmable()?;
+        let required = before.terms.request_three_d_secure;
+        let three_d_secure = self.params.three_d_secure(required);
+        let mut intent = before.clone().updated(self.params.clone().change())?;
+        intent.terms.request_three_d_secure = three_d_secure;
+        Ok(intent)
+    }
+}
+
+impl Rules for ConfirmIntent {
+    const ASKS: bool = true;
+
+    fn reads(&self, seen: &SeenRows<'_>) -> Vec<RowId> {
+        let mut rows = reads(seen, self.id);
+        let before = self.id.and_then(|id| seen.get::<PaymentIntent>(id));
+        if let Some(Ok(intent)) = before.map(|before| self.changed(before)) {
+            let terms = &intent.terms;
+            let (default, keeps_for) = (terms.payment_method, intent.keeps_method_for());
+            let makes_ready = sets_up(terms);
+            rows.extend(given::reads(
+                seen,
+                &self.given,
+                default,
+                makes_ready,
+                keeps_for,
+            ));
+        }
+        rows
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
+        let confirmation = self.params.confirmation();
+        let return_url = self.params.return_url.clone();
+        let given = self.given.clone()?;
+        let before = settled(draft, self.id)?;
         let refuse = |status| unexpected(&before, "confirm", status);
-        before.must_be_confirmable().map_err(refuse)?;
-        let three_d_secure = params.three_d_secure(before.terms.request_three_d_secure);
-        let mut intent = before.clone().updated(params.change()).map_err(refuse)?;
-        let is_authenticated = intent.is_authenticated;
-        let terms = &mut intent.terms;
-        terms.request_three_d_secure = three_d_secure;
+        let intent = self.changed(&before).map_err(refuse)?;
+        let (terms, is_authenticated) = (&intent.terms, intent.is_authenticated);
         must_be_possible(confirmation, terms, is_authenticated, return_url.as_deref())?;
         let makes_method = matches!(given, Some(GivenMethod::New(_)));
         let method = match (given, terms.payment_method) {
-            (Some(given), _) => take(origin, tx, given, sets_up(terms)).await?,
-            (None, Some(id)) => lock_to_pay(origin, tx, Some(id), sets_up(terms)).await?,
+            (Some(given), _) => given::take(draft, given)?,
+            (None, Some(id)) => given::free(draft, Some(id), "payment_method")?,
             (None, None) => {
                 let message = "You cannot confirm this PaymentIntent because it's missing a \
                                payment method. Send payment_method or payment_method_data.";
                 return Err(refusal(&before, message.to_owned()));
             }
         };
-        let page = holder_page(&self.public_url, origin.account, intent.id, return_url);
+        let account = draft.origin.account;
+        let page = holder_page(&self.public_url, account, intent.id, return_url);
         let attempt = PaymentAttempt {
-            verb: Verb::ConfirmIntent,
+            by: ConfirmedBy::Confirmation,
             intent,
             method,
-            makes_method,
-            expand,
+            expand: &self.params.expand,
         };
-        attempt.confirm(origin, tx, confirmation, page).await
+        attempt.confirm(draft, makes_method, confirmation, page)
     }
-}
 
-impl Command for ConfirmIntent {
-    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        match self.follow(tx, Mode::OneTransaction).await? {
-            ConfirmOutcome::Replied(reply) => Ok(reply),
-            ConfirmOutcome::Asks(attempt) => {
-                attempt.charge(&self.origin, tx, &self.slow_lane).await
-            }
-        }
+    fn card(&self) -> Option<&Card> {
+        given::card_of(&self.given)
     }
-}
 
-impl Begin for ConfirmIntent {
-    async fn begin(
-        &self,
-        tx: &mut PgConnection,
-        operation: Uuid,
-    ) -> Result<BeginOutcome, Rejection> {
-        match self.follow(tx, Mode::Phases).await? {
-            ConfirmOutcome::Replied(reply) => Ok(BeginOutcome::Replied(reply)),
-            ConfirmOutcome::Asks(attempt) => attempt.write_down(&self.origin, tx, operation).await,
-        }
+    fn expand(&self) -> Option<&Expansion> {
+        Some(&self.params.expand)
     }
 }

@@ -4,68 +4,70 @@
 //! changes it before the refusal is stored. A client that sees `succeeded` or `canceled` there
 //! knows that what it wanted has happened.
 
-use sqlx::PgConnection;
-
 use crate::commands::{
-    Draft, Origin, RowId,
-    mode::{Mode, must_be_finished, must_have_taken_the_money, open_work},
-    replies::missing,
+    Draft, RowId, Said, SeenRows,
+    payment_methods::given,
+    replies::{STORED_DECLINE, error_reply, lost, missing},
+    unfinished::{must_be_finished, must_be_free},
 };
 use crate::{
     domain::{
         charge::Charge,
-        ids::{AccountId, ChargeId, PaymentIntentId},
+        ids::{ChargeId, PaymentIntentId},
         payment_intent::{IntentStatus, PaymentIntent, UnexpectedStatus},
+        payment_method::PaymentMethod,
+        test_cards::Decline,
     },
     idempotency::{Failure, Rejection},
-    store,
     wire::{
         error::{ApiError, ErrorCode},
         payment_intents::PaymentIntentView,
     },
 };
 
-/// Locks the intent that a path names by `id`, and fails while a processor has not answered about
-/// its money: its status isn't known then.
-pub(super) async fn lock_settled(
-    tx: &mut PgConnection,
-    account: AccountId,
-    id: &str,
-    mode: Mode,
-) -> Result<PaymentIntent, Rejection> {
-    let intent = lock(tx, account, PaymentIntentId::parse(id)).await?;
-    must_be_settled(tx, account, &intent, mode).await?;
-    Ok(intent)
+/// The intent that a path names by `id`, and the charge that a processor may be asked about.
+pub(super) fn reads(seen: &SeenRows<'_>, id: Option<PaymentIntentId>) -> Vec<RowId> {
+    let mut rows = Vec::new();
+    if let Some(id) = id {
+        rows.push(RowId::Intent(id));
+        let charge = seen.get::<PaymentIntent>(id).and_then(unsettled_charge);
+        rows.extend(charge.map(RowId::Charge));
+    }
+    rows
 }
 
-/// Locks the intent that a path names.
-pub(super) async fn lock(
-    tx: &mut PgConnection,
-    account: AccountId,
+/// The intent of a processor's answer, and its method, which a decline shows.
+pub(in crate::commands) fn reads_to_answer(seen: &SeenRows<'_>, id: PaymentIntentId) -> Vec<RowId> {
+    let mut rows = vec![RowId::Intent(id)];
+    let method = seen.get::<PaymentIntent>(id);
+    let method = method.and_then(|intent| intent.terms.payment_method);
+    rows.extend(method.map(RowId::MethodToPay));
+    rows
+}
+
+/// The intent that a path names.
+pub(super) fn found<'a>(
+    draft: &'a Draft<'_>,
+    id: Option<PaymentIntentId>,
+) -> Result<&'a PaymentIntent, Rejection> {
+    let found = id.and_then(|id| draft.get::<PaymentIntent>(id));
+    found.ok_or_else(|| missing("intent", PaymentIntentId::PREFIX))
+}
+
+/// The intent that a path names, if its status is known: the processor isn't asked about its money.
+pub(super) fn settled(
+    draft: &Draft<'_>,
     id: Option<PaymentIntentId>,
 ) -> Result<PaymentIntent, Rejection> {
-    let none = || missing("intent", PaymentIntentId::PREFIX);
-    let id = id.ok_or_else(none)?;
-    let found = store::payment_intents::lock(tx, account, id).await?;
-    found.ok_or_else(none)
-}
-
-/// Fails while a processor has not answered about the money of an intent that this transaction has
-/// locked.
-pub(super) async fn must_be_settled(
-    tx: &mut PgConnection,
-    account: AccountId,
-    intent: &PaymentIntent,
-    mode: Mode,
-) -> Result<(), Rejection> {
-    let Some(charge) = unsettled_charge(intent) else {
-        return Ok(());
-    };
-    must_be_finished(mode, open_work(tx, account, charge).await?)
+    let intent = found(draft, id)?;
+    if let Some(charge) = unsettled_charge(intent) {
+        must_be_finished(draft, RowId::Charge(charge))?;
+    }
+    Ok(intent.clone())
 }
 
 /// The charge of an intent that a processor may be asked about.
-fn unsettled_charge(intent: &PaymentIntent) -> Option<ChargeId> {
+pub(super) fn unsettled_charge(intent: &PaymentIntent) -> Option<ChargeId> {
     match intent.status {
         IntentStatus::Processing => intent.latest_charge,
         IntentStatus::RequiresCapture => intent.charge,
@@ -77,24 +79,45 @@ fn unsettled_charge(intent: &PaymentIntent) -> Option<ChargeId> {
     }
 }
 
-/// Locks the charge that promised an intent's money, about which nothing is unfinished.
-///
-/// The intent's lock keeps the money still. An update of the charge's own words takes only this
-/// one, and an event shows all of the charge.
-pub(super) async fn lock_charge(
-    tx: &mut PgConnection,
-    origin: &Origin,
+/// The charge that promised an intent's money, about which nothing is unfinished.
+pub(super) fn promised<'a>(
+    draft: &'a Draft<'_>,
     intent: &PaymentIntent,
-    mode: Mode,
-) -> Result<Charge, Rejection> {
-    let lost = || Rejection::Failed(Failure::internal("an intent's charge is gone"));
-    let charge = intent.charge.ok_or_else(lost)?;
-    let found = store::charges::lock(tx, origin.account, charge).await?;
-    let charge = found.ok_or_else(lost)?;
-    // First: what is unfinished may be finished, and this never changes.
-    must_have_taken_the_money(mode, &charge)?;
-    must_be_finished(mode, open_work(tx, origin.account, charge.id).await?)?;
+) -> Result<&'a Charge, Rejection> {
+    let charge = intent.charge.and_then(|id| draft.get::<Charge>(id));
+    let charge = charge.ok_or_else(|| lost("an intent's charge"))?;
+    must_be_free(draft, charge)?;
     Ok(charge)
+}
+
+/// Makes an intent what it was before the processor was asked.
+pub(in crate::commands) fn restore(
+    draft: &mut Draft<'_>,
+    id: PaymentIntentId,
+) -> Result<PaymentIntent, Rejection> {
+    let before = found(draft, Some(id))?.restored();
+    let before = before.ok_or_else(|| lost("what an intent was before"))?;
+    Ok(draft.put(before))
+}
+
+/// The processor's definite no about the promised money of an intent, which is made what it was.
+pub(super) fn declined_by_processor(
+    draft: &mut Draft<'_>,
+    intent: PaymentIntentId,
+    charge: ChargeId,
+    decline: Decline,
+) -> Result<Said, Rejection> {
+    let intent = restore(draft, intent)?;
+    let mut error = ApiError::declined(decline, charge.to_string());
+    error.message.push_str(STORED_DECLINE);
+    let method = intent.terms.payment_method;
+    if let Some(method) = method.and_then(|id| draft.get::<PaymentMethod>(id)) {
+        error.about.payment_method = Some(given::whole(method)?);
+    }
+    error.about.payment_intent = Some(whole(&intent)?);
+    let mut reply = error_reply(&error)?;
+    reply.resource_id = Some(intent.id.to_string());
+    Ok(Said::Reply(reply))
 }
 
 /// All of the intent, for an error.
@@ -149,8 +172,7 @@ pub(in crate::commands) fn charge_of(
     let id = id.ok_or_else(none)?;
     let intent = draft.get::<PaymentIntent>(id).ok_or_else(none)?;
     if let Some(charge) = unsettled_charge(intent) {
-        let open = draft.open_work(RowId::Charge(charge));
-        must_be_finished(Mode::of(draft.processor), open)?;
+        must_be_finished(draft, RowId::Charge(charge))?;
     }
     intent.charge.ok_or_else(|| {
         let message =

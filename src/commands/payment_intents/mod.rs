@@ -1,20 +1,17 @@
 //! The verbs of `/payment_intents`, and of the page on which a card's holder authenticates.
 
-mod attempt;
+pub(super) mod attempt;
 mod authenticate;
-mod cancel;
-mod capture;
+pub(super) mod cancel;
+pub(super) mod capture;
 mod confirm;
 mod create;
 pub(super) mod found;
-mod phases;
 mod update;
 
 pub use authenticate::AuthenticateIntent;
 pub use cancel::CancelIntent;
 pub use capture::CaptureIntent;
 pub use confirm::ConfirmIntent;
-pub use create::{CreateBareIntent, CreateIntent};
+pub use create::CreateIntent;
 pub use update::UpdateIntent;
-
-pub(super) use phases::{complete, release};

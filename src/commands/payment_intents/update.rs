@@ -1,21 +1,21 @@
 //! `POST /payment_intents/{id}`: change what is to be paid, or what is written on it.
 //!
-//! Locks    the intent, then the method
+//! Reads    the intent, with the charge that a processor may be asked about; the method; the
+//!          customer that it names
 //! Writes   the intent; a new method, if its card comes with the request
 //! Emits    nothing: Stripe has no event for it
 //! Refuses  a change of the payment when its money was promised, or it was canceled; a customer or
 //!          a method that isn't there; a method that may not be used for it
 //! Fails    while an answer about the intent is out
 
-use charge_once_strict_params::{Change, Params};
-use sqlx::PgConnection;
+use charge_once_strict_params::{Change, Expansion};
 
-use super::found::{lock, must_be_settled, unexpected};
+use super::found::{found, reads, unexpected, unsettled_charge};
 use crate::commands::{
-    Origin,
-    mode::Mode,
-    payment_methods::given::{self, find_customer, take},
-    replies::{OK, checked},
+    Draft, RowId, Rules, Said, SeenRows, Verdict,
+    payment_methods::given::{self, Given},
+    replies::OK,
+    unfinished::must_not_wait,
 };
 use crate::{
     domain::{
@@ -23,8 +23,7 @@ use crate::{
         payment_intent::PaymentIntent,
         payment_method::PaymentMethod,
     },
-    idempotency::{Command, Rejection, Reply},
-    store,
+    idempotency::Rejection,
     wire::{
         error::ApiError,
         payment_intents::UpdatePaymentIntentParams,
@@ -34,74 +33,91 @@ use crate::{
 
 /// Updates an intent.
 pub struct UpdateIntent {
-    /// The request's origin.
-    pub origin: Origin,
-    /// The intent, as the path names it.
-    pub id: String,
-    /// As decoded; checked here, so that a wrong one is a stored refusal.
-    pub params: Params,
+    id: Option<PaymentIntentId>,
+    params: UpdatePaymentIntentParams,
+    given: Given,
 }
 
-impl Command for UpdateIntent {
-    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let mut params: UpdatePaymentIntentParams = checked(&self.params)?;
-        let given = params.given()?;
-        let account = self.origin.account;
-        let before = lock(tx, account, PaymentIntentId::parse(&self.id)).await?;
-        let touches_the_payment = given.is_some() || params.touches_the_payment();
-        // Whichever server began what is unfinished, this one only waits for it. If its processor
-        // was never asked, the intent is made what it was, and this update would be undone with it.
-        must_be_settled(tx, account, &before, Mode::Phases).await?;
-        if touches_the_payment {
-            let refuse = |status| unexpected(&before, "change the payment of", status);
+impl UpdateIntent {
+    /// The intent that a path names by `id`.
+    pub fn new(id: &str, mut params: UpdatePaymentIntentParams) -> Self {
+        Self {
+            id: PaymentIntentId::parse(id),
+            given: params.given(),
+            params,
+        }
+    }
+}
+
+impl Rules for UpdateIntent {
+    fn reads(&self, seen: &SeenRows<'_>) -> Vec<RowId> {
+        let mut rows = reads(seen, self.id);
+        if let Change::Set(Some(customer)) = self.params.customer {
+            rows.push(RowId::CustomerSeen(customer));
+        }
+        let intent = self.id.and_then(|id| seen.get::<PaymentIntent>(id));
+        let method = intent.and_then(|intent| intent.terms.payment_method);
+        let method = method.filter(|_| self.params.customer != Change::Keep);
+        rows.extend(given::reads(seen, &self.given, method, false, None));
+        rows
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
+        let params = self.params.clone();
+        let given = self.given.clone()?;
+        let before = found(draft, self.id)?.clone();
+        if let Some(charge) = unsettled_charge(&before) {
+            // Whichever server began what is unfinished, this one only waits for it. If its
+            // processor was never asked, the intent is made what it was, and this update would be
+            // undone with it.
+            must_not_wait(draft.open_work(RowId::Charge(charge)))?;
+        }
+        let refuse = |status| unexpected(&before, "change the payment of", status);
+        if given.is_some() || params.touches_the_payment() {
             before.must_be_confirmable().map_err(refuse)?;
         }
         let customer = match params.customer {
             Change::Keep => Change::Keep,
             Change::Unset => Change::Unset,
-            Change::Set(id) => Change::Set(find_customer(tx, account, id, "customer").await?.id),
+            Change::Set(id) => Change::Set(given::customer(draft, id, "customer")?.id),
         };
-        let method = self.method(tx, &before, given, customer.clone()).await?;
-        let expand = params.expand.clone();
+        let method = method(draft, &before, given, customer.clone())?;
         let metadata = params.metadata.clone().apply(before.terms.metadata.clone());
-        let mut intent = before
-            .clone()
-            .updated(params.change(customer, method))
-            .map_err(|status| unexpected(&before, "change the payment of", status))?;
+        let change = params.change(customer, method);
+        let mut intent = before.clone().updated(change).map_err(refuse)?;
         intent.terms.metadata = metadata.map_err(ApiError::from)?;
         if intent != before {
-            intent = store::payment_intents::update(tx, account, &intent).await?;
+            intent = draft.put(intent);
         }
-        let id = intent.id.to_string();
-        self.origin.show(tx, OK, id, &intent, &expand).await
+        Ok(Verdict::Said(Said::show(OK, intent, &self.params.expand)))
+    }
+
+    fn expand(&self) -> Option<&Expansion> {
+        Some(&self.params.expand)
     }
 }
 
-impl UpdateIntent {
-    /// The method that the request gives. It must fit the customer, and so must the one that the
-    /// intent has if only the customer changes.
-    async fn method(
-        &self,
-        tx: &mut PgConnection,
-        before: &PaymentIntent,
-        given: Option<GivenMethod>,
-        customer: Change<CustomerId>,
-    ) -> Result<Option<PaymentMethodId>, Rejection> {
-        let is_other = customer != Change::Keep;
-        let customer = customer.apply(before.terms.customer);
-        let fits = |method: &PaymentMethod| method.may_pay_for(customer).map_err(refused);
-        match (given, before.terms.payment_method) {
-            (Some(given), _) => {
-                let method = take(&self.origin, tx, given, false).await?;
-                fits(&method)?;
-                Ok(Some(method.id))
-            }
-            (None, Some(id)) if is_other => {
-                let method = given::lock(&self.origin, tx, Some(id), "payment_method").await?;
-                fits(&method)?;
-                Ok(None)
-            }
-            (None, _) => Ok(None),
+/// The method that the request gives. It must fit the customer, and so must the one that the intent
+/// has if only the customer changes.
+fn method(
+    draft: &mut Draft<'_>,
+    before: &PaymentIntent,
+    given: Option<GivenMethod>,
+    customer: Change<CustomerId>,
+) -> Result<Option<PaymentMethodId>, Rejection> {
+    let is_other = customer != Change::Keep;
+    let customer = customer.apply(before.terms.customer);
+    let fits = |method: &PaymentMethod| method.may_pay_for(customer).map_err(refused);
+    match (given, before.terms.payment_method) {
+        (Some(given), _) => {
+            let method = given::take(draft, given)?;
+            fits(&method)?;
+            Ok(Some(method.id))
         }
+        (None, Some(id)) if is_other => {
+            fits(&given::free(draft, Some(id), "payment_method")?)?;
+            Ok(None)
+        }
+        (None, _) => Ok(None),
     }
 }

@@ -1,45 +1,54 @@
 //! `POST /payment_methods/{id}/attach`: keep a card for a customer's later payments.
 //!
-//! Locks    the payment method, then the customer
+//! Reads    the payment method; the customer, with how many methods they have
 //! Writes   whose the method is; the method itself, where a template such as pm_card_visa is named
 //! Emits    payment_method.attached, unless it is the customer's already
 //! Refuses  a method that was used up, detached, or is another customer's; a card that is declined;
 //!          a customer who was deleted, or has no room
+//! Fails    while a payment with a new method has no answer
 
-use charge_once_strict_params::Params;
-use sqlx::PgConnection;
+use charge_once_strict_params::Expansion;
 
 use crate::commands::{
-    Origin,
-    payment_methods::given::{attach_to, find_customer, keep, lock},
-    replies::{OK, checked},
+    Draft, RowId, Rules, Said, SeenRows, Verdict,
+    payment_methods::given::{attach_to, customer, free, make},
+    replies::OK,
 };
 use crate::{
-    idempotency::{Command, Rejection, Reply},
+    domain::ids::PaymentMethodId,
+    idempotency::Rejection,
     wire::payment_methods::{AttachPaymentMethodParams, GivenMethod, NamedMethod},
 };
 
 /// Attaches a payment method to a customer.
 pub struct AttachPaymentMethod {
-    /// The request's origin.
-    pub origin: Origin,
     /// The method, as the path names it.
     pub id: String,
-    /// As decoded; checked here, so that a wrong one is a stored refusal.
-    pub params: Params,
+    /// The customer.
+    pub params: AttachPaymentMethodParams,
 }
 
-impl Command for AttachPaymentMethod {
-    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let params: AttachPaymentMethodParams = checked(&self.params)?;
-        let origin = &self.origin;
+impl Rules for AttachPaymentMethod {
+    fn reads(&self, _: &SeenRows<'_>) -> Vec<RowId> {
+        let mut rows = Vec::new();
+        rows.extend(PaymentMethodId::parse(&self.id).map(RowId::Method));
+        if let Some(customer) = self.params.customer {
+            rows.extend([RowId::Customer(customer), RowId::MethodsOf(customer)]);
+        }
+        rows
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
         let method = match GivenMethod::from(NamedMethod::of(&self.id)) {
-            GivenMethod::New(new) => keep(origin, tx, &new).await?,
-            GivenMethod::Existing(id) => lock(origin, tx, id, "id").await?,
+            GivenMethod::New(new) => make(draft, *new),
+            GivenMethod::Existing(id) => free(draft, id, "id")?,
         };
-        let customer = find_customer(tx, origin.account, params.customer, "customer").await?;
-        let method = attach_to(origin, tx, method, customer.id).await?;
-        let id = method.id.to_string();
-        origin.show(tx, OK, id, &method, &params.expand).await
+        let customer = customer(draft, self.params.customer, "customer")?.id;
+        let method = attach_to(draft, method, customer)?;
+        Ok(Verdict::Said(Said::show(OK, method, &self.params.expand)))
+    }
+
+    fn expand(&self) -> Option<&Expansion> {
+        Some(&self.params.expand)
     }
 }

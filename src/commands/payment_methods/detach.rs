@@ -1,18 +1,15 @@
 //! `POST /payment_methods/{id}/detach`: take a card from its customer, for good.
 //!
-//! Locks    the payment method, and its customer if it is their default
+//! Reads    the payment method; its customer, who is locked if it is their default
 //! Writes   the method's end; the customer's default
 //! Emits    payment_method.detached, with whose it was; customer.updated, if it was their default
 //! Refuses  a method that is no customer's
 //! Fails    while a payment with a new method has no answer
 
-use charge_once_strict_params::Params;
-use sqlx::PgConnection;
+use charge_once_strict_params::Expansion;
 
 use crate::commands::{
-    Origin,
-    payment_methods::given::lock,
-    replies::{OK, checked},
+    Draft, RowId, Rules, Said, SeenRows, Verdict, payment_methods::given::free, replies::OK,
 };
 use crate::{
     domain::{
@@ -21,8 +18,7 @@ use crate::{
         ids::PaymentMethodId,
         payment_method::{Attachment, PaymentMethod},
     },
-    idempotency::{Command, Rejection, Reply},
-    store, webhooks,
+    idempotency::Rejection,
     wire::{
         customers::CustomerView,
         payment_methods::{DetachPaymentMethodParams, PaymentMethodView, refused},
@@ -31,40 +27,59 @@ use crate::{
 
 /// Detaches a payment method.
 pub struct DetachPaymentMethod {
-    /// The request's origin.
-    pub origin: Origin,
     /// The method, as the path names it.
     pub id: String,
-    /// As decoded; checked here, so that a wrong one is a stored refusal.
-    pub params: Params,
+    /// How the reply shows it.
+    pub params: DetachPaymentMethodParams,
 }
 
-impl Command for DetachPaymentMethod {
-    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let params: DetachPaymentMethodParams = checked(&self.params)?;
-        let (origin, account) = (&self.origin, self.origin.account);
-        let before = lock(origin, tx, PaymentMethodId::parse(&self.id), "id").await?;
+impl Rules for DetachPaymentMethod {
+    /// Whether it is the default can't change under the method's lock.
+    fn reads(&self, seen: &SeenRows<'_>) -> Vec<RowId> {
+        let mut rows = Vec::new();
+        let Some(id) = PaymentMethodId::parse(&self.id) else {
+            return rows;
+        };
+        rows.push(RowId::Method(id));
+        let method = seen.get::<PaymentMethod>(id);
+        if let Some(customer) = method.and_then(PaymentMethod::customer) {
+            rows.push(RowId::CustomerSeen(customer));
+            let found = seen.customer(customer);
+            if found.is_some_and(|found| found.default_payment_method == Some(id)) {
+                rows.push(RowId::Customer(customer));
+            }
+        }
+        rows
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
+        let before = free(draft, PaymentMethodId::parse(&self.id), "id")?;
         let customer = before
             .must_be_attached()
             .map_err(|refusal| refused(refusal).with_param(None))?;
-        let was = PaymentMethodView::from(&before);
-        let detached = PaymentMethod {
+        let method = draft.put(PaymentMethod {
             attachment: Attachment::Detached,
-            ..before
-        };
-        let method = store::payment_methods::update(tx, account, detached).await?;
-        let view = PaymentMethodView::from(&method);
-        let mut events = vec![origin.change(EventType::PaymentMethodDetached, &was, &view)?];
-        let updated = store::customers::forget_default(tx, account, customer, method.id).await?;
-        if let Some(customer) = updated {
-            let after = CustomerView::from(&customer);
-            let before = CustomerView::from(&Customer {
-                default_payment_method: Some(method.id),
-                ..customer
+            ..before.clone()
+        });
+        let views = (
+            PaymentMethodView::from(&before),
+            PaymentMethodView::from(&method),
+        );
+        draft.emit_change(EventType::PaymentMethodDetached, &views.0, &views.1)?;
+        let owner = draft.get::<Customer>(customer).cloned();
+        let owner = owner.filter(|owner| owner.default_payment_method == Some(method.id));
+        if let Some(owner) = owner {
+            let without = draft.put(Customer {
+                default_payment_method: None,
+                ..owner.clone()
             });
-            events.push(origin.change(EventType::CustomerUpdated, &before, &after)?);
+            let views = (CustomerView::from(&owner), CustomerView::from(&without));
+            draft.emit_change(EventType::CustomerUpdated, &views.0, &views.1)?;
         }
-        webhooks::emit(tx, &events).await?;
-        origin.show(tx, OK, view.id, &method, &params.expand).await
+        Ok(Verdict::Said(Said::show(OK, method, &self.params.expand)))
+    }
+
+    fn expand(&self) -> Option<&Expansion> {
+        Some(&self.params.expand)
     }
 }

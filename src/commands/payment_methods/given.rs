@@ -1,15 +1,12 @@
-//! Methods as other commands use them: found or made, attached, and used up.
-//!
-//! Locks are taken in one order: intent, charge, method, customer.
+//! Methods as verbs use them: named by a request or made on the way, attached, and used up.
 
 use sha2::{Digest, Sha256};
-use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::commands::{Origin, replies::missing};
+use crate::commands::{Draft, RowId, SeenRows, replies::missing};
 use crate::{
     domain::{
-        charge::Card,
+        charge::{Card, KeptCard},
         customer::Customer,
         event::EventType,
         ids::{AccountId, CustomerId, PaymentMethodId},
@@ -20,7 +17,6 @@ use crate::{
         test_cards::Decline,
     },
     idempotency::{Failure, Rejection},
-    store,
     wire::{
         error::{ApiError, ErrorCode},
         payment_methods::{GivenMethod, PaymentMethodView, refused},
@@ -32,106 +28,105 @@ const FINGERPRINT_TAG: &[u8] = b"charge-once card v1";
 /// As long as Stripe's.
 const FINGERPRINT_CHARS: usize = 16;
 
-/// The method that a request gives: an existing one, which is locked as by [`lock_to_pay`] from now
-/// on, or a new one.
-pub(in crate::commands) async fn take(
-    origin: &Origin,
-    tx: &mut PgConnection,
+/// The method that a request gives, if it gives one; or why it can't.
+pub(in crate::commands) type Given = Result<Option<GivenMethod>, ApiError>;
+
+/// The card of a method that is made on the way.
+pub(in crate::commands) fn card_of(given: &Given) -> Option<&Card> {
+    let Ok(Some(GivenMethod::New(new))) = given else {
+        return None;
+    };
+    Some(&new.card)
+}
+
+/// The rows that it takes to pay with the method that a request gives, or else with `default`. The
+/// payment may make it `ready` for others, and leave a new one to the customer that it `keeps_for`.
+pub(in crate::commands) fn reads(
+    seen: &SeenRows<'_>,
+    given: &Given,
+    default: Option<PaymentMethodId>,
+    makes_ready: bool,
+    keeps_for: Option<CustomerId>,
+) -> Vec<RowId> {
+    let (id, is_new) = match given {
+        Ok(Some(GivenMethod::New(_))) => (None, true),
+        Ok(Some(GivenMethod::Existing(id))) => (*id, false),
+        Ok(None) => (default, false),
+        Err(_) => (None, false),
+    };
+    let mut rows = Vec::new();
+    rows.extend(id.map(|id| match makes_ready {
+        true => RowId::Method(id),
+        false => RowId::MethodToPay(id),
+    }));
+    let found = id.and_then(|id| seen.get::<PaymentMethod>(id));
+    let is_new = is_new || found.is_some_and(|found| found.attachment == Attachment::New);
+    if let Some(customer) = keeps_for.filter(|_| is_new) {
+        rows.extend([RowId::Customer(customer), RowId::MethodsOf(customer)]);
+    }
+    rows
+}
+
+/// The method that a request gives. No other payment holds it.
+pub(in crate::commands) fn take(
+    draft: &mut Draft<'_>,
     given: GivenMethod,
-    changes_it: bool,
 ) -> Result<PaymentMethod, Rejection> {
     match given {
-        GivenMethod::New(new) => Ok(keep(origin, tx, &new).await?),
-        GivenMethod::Existing(id) => lock_to_pay(origin, tx, id, changes_it).await,
+        GivenMethod::New(new) => Ok(make(draft, *new)),
+        GivenMethod::Existing(id) => free(draft, id, "payment_method"),
     }
 }
 
-/// Reads and locks the method of a payment, as [`lock_held`] does, and fails while another payment
-/// holds it.
-pub(in crate::commands) async fn lock_to_pay(
-    origin: &Origin,
-    tx: &mut PgConnection,
-    id: Option<PaymentMethodId>,
-    changes_it: bool,
-) -> Result<PaymentMethod, Rejection> {
-    let method = lock_held(origin, tx, id, changes_it).await?;
-    must_be_free(origin, tx, &method).await?;
-    Ok(method)
-}
-
-/// Reads and locks the method of a payment that may hold it. A customer's method stays what it is,
-/// unless this payment `changes_it`. So such payments share its lock, and only a detachment and
-/// what else changes it wait for them. A new method pays once: its payments wait for each other.
-pub(in crate::commands) async fn lock_held(
-    origin: &Origin,
-    tx: &mut PgConnection,
-    id: Option<PaymentMethodId>,
-    changes_it: bool,
-) -> Result<PaymentMethod, Rejection> {
-    if let Some(id) = id.filter(|_| !changes_it) {
-        if let Some(attached) = store::payment_methods::share(tx, origin.account, id).await? {
-            return Ok(attached);
-        }
-        // A row that was detached while `share` waited for it stays locked, shared with all that
-        // waited too. None of them may ask for more. It ended for good, so reading it is enough.
-        let found = store::payment_methods::find(tx, origin.account, id).await?;
-        if let Some(ended) = found.filter(PaymentMethod::has_ended) {
-            return Ok(ended);
-        }
-    }
-    lock_named(origin, tx, id, "payment_method").await
-}
-
-/// Reads and locks the method that `param` names, and fails while a payment holds it.
-pub(in crate::commands) async fn lock(
-    origin: &Origin,
-    tx: &mut PgConnection,
+/// The method that `param` names. No payment holds it.
+pub(in crate::commands) fn free(
+    draft: &Draft<'_>,
     id: Option<PaymentMethodId>,
     param: &str,
 ) -> Result<PaymentMethod, Rejection> {
-    let method = lock_named(origin, tx, id, param).await?;
-    must_be_free(origin, tx, &method).await?;
-    Ok(method)
+    let found = id.and_then(|id| draft.get::<PaymentMethod>(id));
+    let method = found.ok_or_else(|| missing(param, PaymentMethodId::PREFIX))?;
+    must_be_free(draft, method)?;
+    Ok(method.clone())
 }
 
-/// Fails while a processor is asked to charge a new method, which this transaction has locked. The
-/// answer decides whether it is used up, and whose it is, so no other verb may, whichever way this
-/// process runs.
-pub(in crate::commands) async fn must_be_free(
-    origin: &Origin,
-    tx: &mut PgConnection,
+/// Fails while a processor is asked to charge a new method. The answer decides whether it is used
+/// up, and whose it is, so no other verb may, whichever way this process runs.
+pub(in crate::commands) fn must_be_free(
+    draft: &Draft<'_>,
     method: &PaymentMethod,
 ) -> Result<(), Rejection> {
-    if method.may_be_held()
-        && store::charges::is_pending_with(tx, origin.account, method.id).await?
-    {
+    if method.may_be_held() && draft.open_work(RowId::Method(method.id)).operation {
         let busy = "a payment with this method has no answer yet";
         return Err(Rejection::Failed(Failure::busy(busy)));
     }
     Ok(())
 }
 
-async fn lock_named(
-    origin: &Origin,
-    tx: &mut PgConnection,
-    id: Option<PaymentMethodId>,
-    param: &str,
-) -> Result<PaymentMethod, Rejection> {
-    let none = || missing(param, PaymentMethodId::PREFIX);
-    let id = id.ok_or_else(none)?;
-    let found = store::payment_methods::lock(tx, origin.account, id).await?;
-    found.ok_or_else(none)
-}
-
-/// Writes a new method that belongs to no customer yet.
-pub(in crate::commands) async fn keep(
-    origin: &Origin,
-    tx: &mut PgConnection,
-    new: &NewPaymentMethod,
-) -> Result<PaymentMethod, sqlx::Error> {
-    let id = PaymentMethodId(Uuid::now_v7());
-    let fingerprint = fingerprint(origin.account, &new.card);
-    store::payment_methods::insert(tx, origin.account, id, new, &fingerprint).await
+/// Makes a new method that belongs to no customer yet.
+pub(in crate::commands) fn make(draft: &mut Draft<'_>, new: NewPaymentMethod) -> PaymentMethod {
+    let test_card = new.card.card;
+    let method = PaymentMethod {
+        id: PaymentMethodId(Uuid::now_v7()),
+        attachment: Attachment::New,
+        test_card,
+        card: KeptCard {
+            brand: test_card.brand.to_owned(),
+            last4: test_card.last4.to_owned(),
+            exp_month: new.card.exp_month,
+            exp_year: new.card.exp_year,
+        },
+        fingerprint: fingerprint(draft.origin.account, &new.card),
+        has_cvc: new.has_cvc,
+        set_up: false,
+        billing: new.billing,
+        allow_redisplay: new.allow_redisplay,
+        metadata: new.metadata,
+        made_for: None,
+        version: 1,
+        created_at: draft.now,
+    };
+    draft.put(method)
 }
 
 /// Tells an account whether two methods are the same card, and says nothing of its number to
@@ -149,26 +144,22 @@ fn fingerprint(account: AccountId, card: &Card) -> String {
     text
 }
 
-/// The customer that `param` names, unless it was deleted. Takes no lock: what may only happen to a
-/// customer who exists locks the row, as [`attach_to`] does.
-pub(in crate::commands) async fn find_customer(
-    tx: &mut PgConnection,
-    account: AccountId,
+/// The customer that `param` names, unless they were deleted.
+pub(in crate::commands) fn customer<'a>(
+    draft: &'a Draft<'_>,
     id: Option<CustomerId>,
     param: &str,
-) -> Result<Customer, Rejection> {
-    let none = || missing(param, CustomerId::PREFIX);
-    let id = id.ok_or_else(none)?;
-    let found = store::customers::find(tx, account, id).await?;
-    found.filter(|customer| !customer.deleted).ok_or_else(none)
+) -> Result<&'a Customer, Rejection> {
+    let found = id.and_then(|id| draft.customer(id));
+    let there = found.filter(|customer| !customer.deleted);
+    there.ok_or_else(|| missing(param, CustomerId::PREFIX))
 }
 
-/// Attaches a method, which the caller has locked, to a customer, or leaves it as it is if it
-/// belongs to them. Locks the customer, so that a deletion comes before or after. Refuses a card
-/// that its issuer is known to decline, and more methods than a customer may have.
-pub(in crate::commands) async fn attach_to(
-    origin: &Origin,
-    tx: &mut PgConnection,
+/// Attaches a method to a customer, or leaves it as it is if it belongs to them. Refuses a card
+/// that its issuer is known to decline, and more methods than a customer may have. A refusal has
+/// drafted nothing.
+pub(in crate::commands) fn attach_to(
+    draft: &mut Draft<'_>,
     method: PaymentMethod,
     customer: CustomerId,
 ) -> Result<PaymentMethod, Rejection> {
@@ -179,71 +170,61 @@ pub(in crate::commands) async fn attach_to(
     if let Some(decline) = method.test_card.early_decline() {
         return Err(declined(decline, &method)?.into());
     }
-    if let Some(refusal) = refusal_of_one_more(origin, tx, customer).await? {
+    if let Some(refusal) = refusal_of_one_more(draft, customer) {
         return Err(refusal.into());
     }
-    let attached = PaymentMethod {
-        attachment: Attachment::To(customer),
-        ..method
-    };
-    write_attached(origin, tx, attached).await
+    put_attached(draft, method, customer)
 }
 
-/// What a successful payment makes of its method, which the caller has locked: a new one is
-/// attached to `keep`, or used up. That can't be refused, because the money has moved: where the
-/// customer was deleted in the meantime, or has no room, the method is used up too.
-pub(in crate::commands) async fn mark_used(
-    origin: &Origin,
-    tx: &mut PgConnection,
+/// What a successful payment makes of its method: a new one is attached to `keep`, or used up. That
+/// can't be refused, because the money has moved: where the customer was deleted in the meantime,
+/// or has no room, the method is used up too.
+pub(in crate::commands) fn mark_used(
+    draft: &mut Draft<'_>,
     method: PaymentMethod,
     keep: Option<CustomerId>,
 ) -> Result<PaymentMethod, Rejection> {
     if method.attachment != Attachment::New {
         return Ok(method);
     }
-    let keep = match keep {
-        Some(customer) => match refusal_of_one_more(origin, tx, customer).await? {
-            None => Some(customer),
-            Some(_) => None,
-        },
-        None => None,
-    };
-    let used = PaymentMethod {
-        attachment: method.used(keep),
-        ..method
-    };
+    let keep = keep.filter(|customer| refusal_of_one_more(draft, *customer).is_none());
     match keep {
-        Some(_) => write_attached(origin, tx, used).await,
-        None => Ok(store::payment_methods::update(tx, origin.account, used).await?),
+        Some(customer) => put_attached(draft, method, customer),
+        None => Ok(draft.put(PaymentMethod {
+            attachment: Attachment::UsedUp,
+            ..method
+        })),
     }
 }
 
-/// Why a customer can't have another method: it was deleted, or has no room. Locks the customer, so
-/// that the answer stays true until the transaction ends.
-async fn refusal_of_one_more(
-    origin: &Origin,
-    tx: &mut PgConnection,
-    customer: CustomerId,
-) -> Result<Option<ApiError>, sqlx::Error> {
-    let found = store::customers::lock(tx, origin.account, customer).await?;
+/// Why a customer, who is locked, can't have another method: they were deleted, or have no room.
+fn refusal_of_one_more(draft: &Draft<'_>, customer: CustomerId) -> Option<ApiError> {
+    let found = draft.get::<Customer>(customer);
     if found.is_none_or(|customer| customer.deleted) {
-        return Ok(Some(ApiError::missing("customer", CustomerId::PREFIX)));
+        return Some(ApiError::missing("customer", CustomerId::PREFIX));
     }
-    let count = store::payment_methods::count(tx, origin.account, customer).await?;
-    Ok((count >= METHODS_OF_A_CUSTOMER_MAX).then(too_many_methods))
+    let has_room = draft.methods_of(customer) < METHODS_OF_A_CUSTOMER_MAX;
+    (!has_room).then(too_many_methods)
 }
 
-async fn write_attached(
-    origin: &Origin,
-    tx: &mut PgConnection,
+fn put_attached(
+    draft: &mut Draft<'_>,
     method: PaymentMethod,
+    customer: CustomerId,
 ) -> Result<PaymentMethod, Rejection> {
-    let method = store::payment_methods::update(tx, origin.account, method).await?;
+    let method = draft.put(PaymentMethod {
+        attachment: Attachment::To(customer),
+        ..method
+    });
     let view = PaymentMethodView::from(&method);
-    origin
-        .emit(tx, EventType::PaymentMethodAttached, &view)
-        .await?;
+    draft.emit(EventType::PaymentMethodAttached, &view)?;
     Ok(method)
+}
+
+/// All of a method, for an error.
+pub(in crate::commands) fn whole(method: &PaymentMethod) -> Result<String, Rejection> {
+    let view = serde_json::to_string(&PaymentMethodView::from(method));
+    Ok(view.map_err(Failure::internal)?)
 }
 
 /// The error of a card that is declined before anything is charged. It holds the method.
@@ -251,9 +232,8 @@ pub(in crate::commands) fn declined(
     decline: Decline,
     method: &PaymentMethod,
 ) -> Result<ApiError, Rejection> {
-    let view = serde_json::to_string(&PaymentMethodView::from(method));
     let mut error = ApiError::of_decline(decline);
-    error.about.payment_method = Some(view.map_err(Failure::internal)?);
+    error.about.payment_method = Some(whole(method)?);
     Ok(error)
 }
 

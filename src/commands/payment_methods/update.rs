@@ -1,22 +1,19 @@
 //! `POST /payment_methods/{id}`: change what is written on a customer's payment method.
 //!
-//! Locks    the payment method
+//! Reads    the payment method
 //! Writes   billing details, expiry date, redisplay, metadata
 //! Emits    payment_method.updated, if anything changed
 //! Refuses  parameters that are unknown or wrong; a method that is no customer's
+//! Fails    while a payment with a new method has no answer
 
-use charge_once_strict_params::Params;
-use sqlx::PgConnection;
+use charge_once_strict_params::Expansion;
 
 use crate::commands::{
-    Origin,
-    payment_methods::given::lock,
-    replies::{OK, checked},
+    Draft, RowId, Rules, Said, SeenRows, Verdict, payment_methods::given::free, replies::OK,
 };
 use crate::{
     domain::{event::EventType, ids::PaymentMethodId},
-    idempotency::{Command, Rejection, Reply},
-    store,
+    idempotency::Rejection,
     wire::{
         error::ApiError,
         payment_methods::{PaymentMethodView, UpdatePaymentMethodParams, refused},
@@ -25,36 +22,39 @@ use crate::{
 
 /// Updates a payment method.
 pub struct UpdatePaymentMethod {
-    /// The request's origin.
-    pub origin: Origin,
     /// The method, as the path names it.
     pub id: String,
-    /// As decoded; checked here, so that a wrong one is a stored refusal.
-    pub params: Params,
+    /// What changes.
+    pub params: UpdatePaymentMethodParams,
 }
 
-impl Command for UpdatePaymentMethod {
-    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let update: UpdatePaymentMethodParams = checked(&self.params)?;
-        let (origin, account) = (&self.origin, self.origin.account);
-        let before = lock(origin, tx, PaymentMethodId::parse(&self.id), "id").await?;
+impl Rules for UpdatePaymentMethod {
+    fn reads(&self, _: &SeenRows<'_>) -> Vec<RowId> {
+        let id = PaymentMethodId::parse(&self.id).map(RowId::Method);
+        id.into_iter().collect()
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
+        let params = &self.params;
+        let before = free(draft, PaymentMethodId::parse(&self.id), "id")?;
         before
             .must_be_attached()
             .map_err(|refusal| refused(refusal).with_param(None))?;
-        let mut method = before.clone().changed(update.change());
-        method.metadata = update
-            .metadata
-            .apply(method.metadata)
-            .map_err(ApiError::from)?;
+        let mut method = before.clone().changed(params.change());
+        let metadata = params.metadata.clone().apply(method.metadata);
+        method.metadata = metadata.map_err(ApiError::from)?;
         if method != before {
-            let was = PaymentMethodView::from(&before);
-            method = store::payment_methods::update(tx, account, method).await?;
-            let view = PaymentMethodView::from(&method);
-            origin
-                .emit_change(tx, EventType::PaymentMethodUpdated, &was, &view)
-                .await?;
+            method = draft.put(method);
+            let views = (
+                PaymentMethodView::from(&before),
+                PaymentMethodView::from(&method),
+            );
+            draft.emit_change(EventType::PaymentMethodUpdated, &views.0, &views.1)?;
         }
-        let id = method.id.to_string();
-        origin.show(tx, OK, id, &method, &update.expand).await
+        Ok(Verdict::Said(Said::show(OK, method, &params.expand)))
+    }
+
+    fn expand(&self) -> Option<&Expansion> {
+        Some(&self.params.expand)
     }
 }

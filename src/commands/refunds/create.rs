@@ -16,9 +16,9 @@ use uuid::Uuid;
 
 use crate::commands::{
     Draft, RowId, Rules, Said, SeenRows, Verdict,
-    mode::must_be_free,
     payment_intents::found::charge_of,
     replies::{CREATED, declined_by_processor, lost, missing},
+    unfinished::must_be_free,
 };
 use crate::{
     domain::{
@@ -26,7 +26,7 @@ use crate::{
         event::EventType,
         ids::{ChargeId, PaymentIntentId, RefundId},
         metadata::Metadata,
-        operation::{Answer, Ask, Effect, RefundRequest, Verb},
+        operation::{Answer, Question, RefundRequest},
         order::{Order, OrderStatus},
         payment_intent::PaymentIntent,
         refund::{Refund, RefundReason, RefundStatus},
@@ -81,11 +81,8 @@ impl Rules for CreateRefund {
             params.reason,
             params.metadata.clone(),
         );
-        let effect = Effect {
-            expand: params.expand.clone(),
-            ..Effect::of(Verb::CreateRefund, Ask::Refund(RefundRequest::of(&refund)))
-        };
-        Ok(Verdict::Ask(Box::new(effect)))
+        let question = Question::Refund(RefundRequest::of(&refund));
+        Ok(Verdict::ask(question, &params.expand))
     }
 
     fn expand(&self) -> Option<&Expansion> {

@@ -2,10 +2,9 @@
 //! there or on the page of the card's holder.
 
 use charge_once_strict_params::Expansion;
-use sqlx::PgConnection;
 
 use crate::commands::{
-    Origin, expansions,
+    Draft, Said,
     holder_pages::holder_page,
     payment_methods::given::{attach_to, declined},
     replies::{STORED_DECLINE, error_reply, missing},
@@ -18,8 +17,7 @@ use crate::{
         setup_intent::{SetupIntent, SetupStatus, SetupStep, UnexpectedSetupStatus},
         test_cards::Decline,
     },
-    idempotency::{Failure, Rejection, Reply},
-    store,
+    idempotency::{Failure, Rejection},
     wire::{
         error::{ApiError, ErrorCode},
         intent_parameters::must_have_return_url,
@@ -28,95 +26,73 @@ use crate::{
     },
 };
 
-/// A request for a setup intent, and how its reply looks.
+/// A request that sets a method up, and how its reply looks.
 pub(super) struct SetupAttempt<'a> {
-    pub(super) origin: &'a Origin,
+    /// What the address of a holder's page begins with.
     pub(super) public_url: &'a str,
+    /// Where the holder returns to.
+    pub(super) return_url: Option<String>,
     /// Of the reply, unless the card declines.
     pub(super) status: u16,
+    /// What the reply shows whole.
     pub(super) expand: &'a Expansion,
 }
 
 impl SetupAttempt<'_> {
-    /// The reply with the setup intent.
-    pub(super) async fn show(
-        &self,
-        tx: &mut PgConnection,
-        setup: &SetupIntent,
-    ) -> Result<Reply, Rejection> {
-        let id = setup.id.to_string();
-        let (status, expand) = (self.status, self.expand);
-        self.origin.show(tx, status, id, setup, expand).await
-    }
-
-    /// Tries to set `method` up. The caller has locked the setup intent, and then the method.
-    pub(super) async fn attempt(
-        &self,
-        tx: &mut PgConnection,
+    /// Tries to set `method` up.
+    pub(super) fn run(
+        self,
+        draft: &mut Draft<'_>,
         setup: SetupIntent,
         method: PaymentMethod,
-        return_url: Option<String>,
-    ) -> Result<Reply, Rejection> {
+    ) -> Result<Said, Rejection> {
         let terms = &setup.terms;
         method.may_pay_for(terms.customer).map_err(refused)?;
-        must_have_return_url(terms.automatic_payment_methods, return_url.as_deref())?;
+        must_have_return_url(terms.automatic_payment_methods, self.return_url.as_deref())?;
         let setup = match setup.confirm(&method) {
-            Err(status) => return Err(unconfirmable(self.origin, tx, &setup, status).await),
-            Ok(SetupStep::Decline(decline)) => {
-                return self.decline(tx, setup, &method, decline).await;
-            }
+            Err(status) => return Err(unconfirmable(&setup, status)),
+            Ok(SetupStep::Decline(decline)) => return decline_of(draft, setup, &method, decline),
             Ok(SetupStep::Authenticate) => {
-                let account = self.origin.account;
-                let page = holder_page(self.public_url, account, setup.id, return_url);
+                let account = draft.origin.account;
+                let page = holder_page(self.public_url, account, setup.id, self.return_url);
                 let setup = setup.challenged(method.id, page);
-                write(
-                    self.origin,
-                    tx,
-                    &setup,
-                    EventType::SetupIntentRequiresAction,
-                )
-                .await?
+                put(draft, setup, EventType::SetupIntentRequiresAction)?
             }
-            Ok(SetupStep::Succeed) => succeed(self.origin, tx, setup, method).await?,
+            Ok(SetupStep::Succeed) => succeed(draft, setup, method)?,
         };
-        self.show(tx, &setup).await
-    }
-
-    /// The card declines. That is an outcome to keep: the setup intent stays, with the error.
-    async fn decline(
-        &self,
-        tx: &mut PgConnection,
-        setup: SetupIntent,
-        method: &PaymentMethod,
-        decline: Decline,
-    ) -> Result<Reply, Rejection> {
-        let mut error = declined(decline, method)?;
-        let setup = fail(self.origin, tx, setup, &error).await?;
-        error.about.setup_intent = Some(whole(self.origin, tx, &setup, self.expand).await?);
-        error.message.push_str(STORED_DECLINE);
-        let mut reply = error_reply(&error)?;
-        reply.resource_id = Some(setup.id.to_string());
-        Ok(reply)
+        Ok(Said::show(self.status, setup, self.expand))
     }
 }
 
-/// Reads and locks the setup intent that the path names.
-pub(super) async fn lock(
-    origin: &Origin,
-    tx: &mut PgConnection,
-    id: &str,
-) -> Result<SetupIntent, Rejection> {
-    let none = || missing("intent", SetupIntentId::PREFIX);
-    let id = SetupIntentId::parse(id).ok_or_else(none)?;
-    let found = store::setup_intents::lock(tx, origin.account, id).await?;
-    found.ok_or_else(none)
+/// The card declines. That is an outcome to keep: the setup intent stays, with the error.
+fn decline_of(
+    draft: &mut Draft<'_>,
+    setup: SetupIntent,
+    method: &PaymentMethod,
+    decline: Decline,
+) -> Result<Said, Rejection> {
+    let mut error = declined(decline, method)?;
+    let setup = fail(draft, setup, &error)?;
+    error.about.setup_intent = Some(whole(&setup)?);
+    error.message.push_str(STORED_DECLINE);
+    let mut reply = error_reply(&error)?;
+    reply.resource_id = Some(setup.id.to_string());
+    Ok(Said::Reply(reply))
 }
 
-/// Makes the method ready, and attaches a new one to the customer, if there is one. The caller has
-/// locked it. Nothing is written before a refusal.
-pub(super) async fn succeed(
-    origin: &Origin,
-    tx: &mut PgConnection,
+/// The setup intent that a path names.
+pub(super) fn found<'a>(
+    draft: &'a Draft<'_>,
+    id: Option<SetupIntentId>,
+) -> Result<&'a SetupIntent, Rejection> {
+    let found = id.and_then(|id| draft.get::<SetupIntent>(id));
+    found.ok_or_else(|| missing("intent", SetupIntentId::PREFIX))
+}
+
+/// Makes the method ready, and attaches a new one to the customer, if there is one. A refusal has
+/// drafted nothing.
+pub(super) fn succeed(
+    draft: &mut Draft<'_>,
     setup: SetupIntent,
     method: PaymentMethod,
 ) -> Result<SetupIntent, Rejection> {
@@ -127,45 +103,39 @@ pub(super) async fn succeed(
     let id = ready.id;
     match setup.terms.customer {
         Some(customer) if ready.attachment == Attachment::New => {
-            attach_to(origin, tx, ready, customer).await?;
+            attach_to(draft, ready, customer)?;
         }
         Some(_) | None => {
-            store::payment_methods::update(tx, origin.account, ready).await?;
+            draft.put(ready);
         }
     }
-    let setup = setup.succeeded(id);
-    write(origin, tx, &setup, EventType::SetupIntentSucceeded).await
+    put(draft, setup.succeeded(id), EventType::SetupIntentSucceeded)
 }
 
 /// Takes the method from the setup intent, which remembers why.
-pub(super) async fn fail(
-    origin: &Origin,
-    tx: &mut PgConnection,
+pub(super) fn fail(
+    draft: &mut Draft<'_>,
     setup: SetupIntent,
     error: &ApiError,
 ) -> Result<SetupIntent, Rejection> {
     let told = serde_json::to_string(&error.envelope().error).map_err(Failure::internal)?;
     let setup = setup.failed(Some(told));
-    write(origin, tx, &setup, EventType::SetupIntentSetupFailed).await
+    put(draft, setup, EventType::SetupIntentSetupFailed)
 }
 
-/// Writes what has become of a setup intent, with its event.
-pub(super) async fn write(
-    origin: &Origin,
-    tx: &mut PgConnection,
-    setup: &SetupIntent,
-    event_type: EventType,
+/// Puts what has become of a setup intent, and tells of it.
+pub(super) fn put(
+    draft: &mut Draft<'_>,
+    setup: SetupIntent,
+    event: EventType,
 ) -> Result<SetupIntent, Rejection> {
-    let setup = store::setup_intents::update(tx, origin.account, setup).await?;
-    let view = SetupIntentView::from(&setup);
-    origin.emit(tx, event_type, &view).await?;
+    let setup = draft.put(setup);
+    draft.emit(event, &SetupIntentView::from(&setup))?;
     Ok(setup)
 }
 
 /// The refusal of a confirmation, by the status of the setup intent.
-pub(super) async fn unconfirmable(
-    origin: &Origin,
-    tx: &mut PgConnection,
+pub(super) fn unconfirmable(
     setup: &SetupIntent,
     UnexpectedSetupStatus(status): UnexpectedSetupStatus,
 ) -> Rejection {
@@ -180,19 +150,14 @@ pub(super) async fn unconfirmable(
         }
     };
     let message = format!("You cannot confirm this SetupIntent because {why}.");
-    unexpected(origin, tx, setup, message).await
+    unexpected(setup, message)
 }
 
 /// The refusal of a verb that the setup intent's status doesn't allow, with the setup intent as it
-/// is: the caller has locked it.
-pub(super) async fn unexpected(
-    origin: &Origin,
-    tx: &mut PgConnection,
-    setup: &SetupIntent,
-    message: String,
-) -> Rejection {
-    match whole(origin, tx, setup, &Expansion::default()).await {
-        Err(rejection) => rejection,
+/// is.
+pub(super) fn unexpected(setup: &SetupIntent, message: String) -> Rejection {
+    match whole(setup) {
+        Err(failed) => failed,
         Ok(whole) => {
             let mut error = ApiError::new(ErrorCode::SetupIntentUnexpectedState, message);
             error.about.setup_intent = Some(whole);
@@ -201,13 +166,8 @@ pub(super) async fn unexpected(
     }
 }
 
-/// The setup intent as an error shows it.
-async fn whole(
-    origin: &Origin,
-    tx: &mut PgConnection,
-    setup: &SetupIntent,
-    expand: &Expansion,
-) -> Result<String, Rejection> {
-    let view = expansions::view(tx, origin.audience(), setup, expand).await?;
-    Ok(serde_json::to_string(&view).map_err(Failure::internal)?)
+/// All of the setup intent, for an error.
+fn whole(setup: &SetupIntent) -> Result<String, Rejection> {
+    let view = serde_json::to_string(&SetupIntentView::from(setup));
+    Ok(view.map_err(Failure::internal)?)
 }

@@ -1,17 +1,17 @@
 //! `POST /authenticate/…`: the card's holder has authenticated, or has failed to.
 //!
-//! Locks    the setup intent, then its method; then the customer, if the method is attached
+//! Reads    the setup intent, its method; the customer, if a new method is to be theirs
 //! Writes   the setup intent and its method
 //! Emits    setup_intent.succeeded (after payment_method.attached) or .setup_failed
 //! Refuses  nothing: a page that isn't waited for is a reply of its own
-
-use sqlx::PgConnection;
+//! Fails    while a payment with a new method has no answer
 
 use super::attempt::{fail, succeed};
 use crate::commands::{
-    Origin,
+    Draft, RowId, Rules, Said, SeenRows, Verdict,
     holder_pages::{ReturnToShop, no_longer_needed},
     payment_methods::given,
+    replies::lost,
 };
 use crate::{
     domain::{
@@ -19,18 +19,15 @@ use crate::{
         payment_method::PaymentMethod,
         setup_intent::{SetupIntent, SetupStatus},
     },
-    idempotency::{Command, Failure, Rejection, Reply},
-    store,
+    idempotency::Rejection,
     wire::{
         error::{ApiError, ErrorCode},
-        payment_methods::{PaymentMethodView, refused},
+        payment_methods::refused,
     },
 };
 
 /// Ends the wait for the holder of a card that is set up.
 pub struct AuthenticateSetup {
-    /// The account, and the request of the holder's page.
-    pub origin: Origin,
     /// The setup intent that the page is for.
     pub id: SetupIntentId,
     /// What the holder was given.
@@ -39,37 +36,44 @@ pub struct AuthenticateSetup {
     pub is_complete: bool,
 }
 
-impl Command for AuthenticateSetup {
-    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let origin = &self.origin;
-        let found = store::setup_intents::lock(tx, origin.account, self.id).await?;
+impl Rules for AuthenticateSetup {
+    fn reads(&self, seen: &SeenRows<'_>) -> Vec<RowId> {
+        let mut rows = vec![RowId::Setup(self.id)];
+        let setup = seen.get::<SetupIntent>(self.id);
+        if let Some(setup) = setup.filter(|setup| setup.waits_for(&self.token)) {
+            let (method, customer) = (setup.terms.payment_method, setup.terms.customer);
+            rows.extend(given::reads(seen, &Ok(None), method, true, customer));
+        }
+        rows
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
+        let found = draft.get::<SetupIntent>(self.id).cloned();
         let waiting = found.filter(|setup| setup.waits_for(&self.token));
         let Some(setup) = waiting else {
-            return Ok(no_longer_needed(self.id));
+            return Ok(Verdict::Said(Said::Reply(no_longer_needed(self.id))));
         };
-        let gone = || Failure::internal("a setup intent that waits for its holder has no page");
-        let page = setup.holder_page.clone().ok_or_else(gone)?;
-        let method = setup.terms.payment_method;
-        let method = given::lock(origin, tx, method, "payment_method").await?;
-        let setup = self.end(tx, setup, method).await?;
+        let page = setup.holder_page.clone();
+        let page = page.ok_or_else(|| lost("the page of a setup intent"))?;
+        let method = given::free(draft, setup.terms.payment_method, "payment_method")?;
+        let setup = self.end(draft, setup, method)?;
         let landing = ReturnToShop {
             kind: "setup_intent",
             id: setup.id.to_string(),
             has_succeeded: setup.status == SetupStatus::Succeeded,
             client_secret: setup.client_secret,
         };
-        landing.of(&page)
+        Ok(Verdict::Said(Said::Reply(landing.of(&page)?)))
     }
 }
 
 impl AuthenticateSetup {
-    async fn end(
+    fn end(
         &self,
-        tx: &mut PgConnection,
+        draft: &mut Draft<'_>,
         setup: SetupIntent,
         method: PaymentMethod,
     ) -> Result<SetupIntent, Rejection> {
-        let origin = &self.origin;
         let mut error = match method.may_pay_for(setup.terms.customer) {
             _ if !self.is_complete => ApiError::new(
                 ErrorCode::SetupIntentAuthenticationFailure,
@@ -78,8 +82,8 @@ impl AuthenticateSetup {
             ),
             // It was attached elsewhere, used up or detached while its holder was away.
             Err(refusal) => refused(refusal),
-            Ok(()) => match succeed(origin, tx, setup.clone(), method.clone()).await {
-                // Nothing was written: the customer was deleted meanwhile, or has no room.
+            Ok(()) => match succeed(draft, setup.clone(), method.clone()) {
+                // Nothing was drafted: the customer was deleted meanwhile, or has no room.
                 Err(Rejection::Refused(_)) => ApiError::new(
                     ErrorCode::PaymentMethodUnexpectedState,
                     "The payment method could not be attached to the customer.",
@@ -87,8 +91,7 @@ impl AuthenticateSetup {
                 ended => return ended,
             },
         };
-        let view = serde_json::to_string(&PaymentMethodView::from(&method));
-        error.about.payment_method = Some(view.map_err(Failure::internal)?);
-        fail(origin, tx, setup, &error).await
+        error.about.payment_method = Some(given::whole(&method)?);
+        fail(draft, setup, &error)
     }
 }

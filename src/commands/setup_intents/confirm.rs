@@ -1,67 +1,89 @@
 //! `POST /setup_intents/{id}/confirm`: try to set the card up.
 //!
-//! Locks    the setup intent, then the method; then the customer, if the method is attached
+//! Reads    the setup intent, the method; the customer, if a new method is to be theirs
 //! Writes   the setup intent, its method, and a method that is made on the way
 //! Emits    setup_intent.requires_action, .succeeded (after payment_method.attached) or
 //!          .setup_failed
 //! Refuses  a setup intent that has ended or has no method; unknown methods; a method of another
 //!          customer
+//! Fails    while a payment with a new method has no answer
 //! Declines a card that its issuer refuses: the setup intent stays
 
 use std::sync::Arc;
 
-use charge_once_strict_params::Params;
-use sqlx::PgConnection;
+use charge_once_strict_params::Expansion;
 
-use super::attempt::{SetupAttempt, lock, unconfirmable};
+use super::attempt::{SetupAttempt, found, unconfirmable};
 use crate::commands::{
-    Origin,
-    payment_methods::given,
-    replies::{OK, checked},
+    Draft, RowId, Rules, SeenRows, Verdict,
+    payment_methods::given::{self, Given},
+    replies::OK,
 };
 use crate::{
-    domain::setup_intent::UnexpectedSetupStatus,
-    idempotency::{Command, Rejection, Reply},
+    domain::{
+        ids::SetupIntentId,
+        setup_intent::{SetupIntent, UnexpectedSetupStatus},
+    },
+    idempotency::Rejection,
     wire::{payment_methods::GivenMethod, setup_intents::ConfirmSetupIntentParams},
 };
 
 /// Confirms a setup intent.
 pub struct ConfirmSetupIntent {
-    /// The request's origin.
-    pub origin: Origin,
-    /// The setup intent, as the path names it.
-    pub id: String,
-    /// As decoded; checked here, so that a wrong one is a stored refusal.
-    pub params: Params,
-    /// What the address of a holder's page begins with.
-    pub public_url: Arc<str>,
+    id: Option<SetupIntentId>,
+    params: ConfirmSetupIntentParams,
+    given: Given,
+    public_url: Arc<str>,
 }
 
-impl Command for ConfirmSetupIntent {
-    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let params: ConfirmSetupIntentParams = checked(&self.params)?;
-        let origin = &self.origin;
-        let given = GivenMethod::of(params.payment_method, params.payment_method_data)?;
-        let setup = lock(origin, tx, &self.id).await?;
+impl ConfirmSetupIntent {
+    /// The setup intent that a path names by `id`, with what the address of a holder's page begins
+    /// with.
+    pub fn new(id: &str, mut params: ConfirmSetupIntentParams, public_url: Arc<str>) -> Self {
+        let reference = params.payment_method.take();
+        Self {
+            id: SetupIntentId::parse(id),
+            given: GivenMethod::of(reference, params.payment_method_data.take()),
+            params,
+            public_url,
+        }
+    }
+}
+
+impl Rules for ConfirmSetupIntent {
+    fn reads(&self, seen: &SeenRows<'_>) -> Vec<RowId> {
+        let mut rows: Vec<RowId> = self.id.map(RowId::Setup).into_iter().collect();
+        let setup = self.id.and_then(|id| seen.get::<SetupIntent>(id));
+        if let Some(setup) = setup.filter(|setup| setup.status.is_open()) {
+            let (default, customer) = (setup.terms.payment_method, setup.terms.customer);
+            rows.extend(given::reads(seen, &self.given, default, true, customer));
+        }
+        rows
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
+        let given = self.given.clone()?;
+        let setup = found(draft, self.id)?.clone();
+        let status = UnexpectedSetupStatus(setup.status);
         // First: whatever else is wrong, what has ended is what a client must learn.
         if !setup.status.is_open() {
-            let status = UnexpectedSetupStatus(setup.status);
-            return Err(unconfirmable(origin, tx, &setup, status).await);
+            return Err(unconfirmable(&setup, status));
         }
         let method = match (given, setup.terms.payment_method) {
-            (Some(given), _) => given::take(origin, tx, given, true).await?,
-            (None, Some(id)) => given::lock(origin, tx, Some(id), "payment_method").await?,
-            (None, None) => {
-                let status = UnexpectedSetupStatus(setup.status);
-                return Err(unconfirmable(origin, tx, &setup, status).await);
-            }
+            (Some(given), _) => given::take(draft, given)?,
+            (None, Some(id)) => given::free(draft, Some(id), "payment_method")?,
+            (None, None) => return Err(unconfirmable(&setup, status)),
         };
-        let asked = SetupAttempt {
-            origin,
+        let attempt = SetupAttempt {
             public_url: &self.public_url,
+            return_url: self.params.return_url.clone(),
             status: OK,
-            expand: &params.expand,
+            expand: &self.params.expand,
         };
-        asked.attempt(tx, setup, method, params.return_url).await
+        attempt.run(draft, setup, method).map(Verdict::Said)
+    }
+
+    fn expand(&self) -> Option<&Expansion> {
+        Some(&self.params.expand)
     }
 }

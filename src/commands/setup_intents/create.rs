@@ -1,26 +1,26 @@
 //! `POST /setup_intents`: begin to set a card up, and try it at once with `confirm`.
 //!
-//! Locks    the method, if one is named; then the customer, if the method is attached
+//! Reads    the method and the customer that it names; the customer is locked if a new method is to
+//!          be theirs
 //! Writes   one setup intent, and a method that is made on the way
 //! Emits    setup_intent.created; with confirm also requires_action, succeeded (after
 //!          payment_method.attached) or setup_failed
 //! Refuses  parameters that are unknown or wrong; unknown customers and methods; a method of
 //!          another customer
+//! Fails    while a payment with a new method has no answer
 //! Declines a card that its issuer refuses: the setup intent stays
 
 use std::sync::Arc;
 
-use charge_once_strict_params::Params;
-use chrono::DateTime;
-use sqlx::PgConnection;
+use charge_once_strict_params::Expansion;
 use uuid::Uuid;
 
-use super::attempt::SetupAttempt;
+use super::attempt::{SetupAttempt, put};
 use crate::commands::{
-    Origin,
+    Draft, RowId, Rules, Said, SeenRows, Verdict,
     holder_pages::client_secret,
-    payment_methods::given::{find_customer, take},
-    replies::{CREATED, checked},
+    payment_methods::given::{self, Given},
+    replies::CREATED,
 };
 use crate::{
     domain::{
@@ -29,46 +29,63 @@ use crate::{
         payment_intent::FutureUsage,
         setup_intent::{SetupIntent, SetupTerms},
     },
-    idempotency::{Command, Rejection, Reply},
-    store,
+    idempotency::Rejection,
     wire::{
         intent_parameters::{chosen_methods, nothing_to_confirm, without_confirm},
         payment_methods::{GivenMethod, refused},
-        setup_intents::{CreateSetupIntentParams, SetupIntentView},
+        setup_intents::CreateSetupIntentParams,
     },
 };
 
 /// Creates a setup intent.
 pub struct CreateSetupIntent {
-    /// The request's origin.
-    pub origin: Origin,
-    /// As decoded; checked here, so that a wrong one is a stored refusal.
-    pub params: Params,
-    /// What the address of a holder's page begins with.
-    pub public_url: Arc<str>,
+    params: CreateSetupIntentParams,
+    given: Given,
+    public_url: Arc<str>,
 }
 
-impl Command for CreateSetupIntent {
-    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let (origin, account) = (&self.origin, self.origin.account);
-        let params: CreateSetupIntentParams = checked(&self.params)?;
-        let confirm = params.confirm == Some(true);
+impl CreateSetupIntent {
+    /// With the parameters of the request, and what the address of a holder's page begins with.
+    pub fn new(mut params: CreateSetupIntentParams, public_url: Arc<str>) -> Self {
+        let reference = params.payment_method.take();
+        Self {
+            given: GivenMethod::of(reference, params.payment_method_data.take()),
+            params,
+            public_url,
+        }
+    }
+
+    fn is_confirmed(&self) -> bool {
+        self.params.confirm == Some(true)
+    }
+}
+
+impl Rules for CreateSetupIntent {
+    fn reads(&self, seen: &SeenRows<'_>) -> Vec<RowId> {
+        let customer = self.params.customer.flatten();
+        let keeps_for = customer.filter(|_| self.is_confirmed());
+        let mut rows = given::reads(seen, &self.given, None, true, keeps_for);
+        rows.extend(customer.map(RowId::CustomerSeen));
+        rows
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
+        let params = self.params.clone();
+        let confirm = self.is_confirmed();
         if params.return_url.is_some() && !confirm {
             return Err(without_confirm("return_url").into());
         }
-        let methods = (
+        let automatic_payment_methods = chosen_methods(
             params.automatic_payment_methods,
             params.payment_method_types,
-        );
-        let automatic_payment_methods = chosen_methods(methods.0, methods.1)?;
-        let given = GivenMethod::of(params.payment_method, params.payment_method_data)?;
-        let method = match given {
-            Some(given) => Some(take(origin, tx, given, true).await?),
+        )?;
+        let method = match self.given.clone()? {
+            Some(given) => Some(given::take(draft, given)?),
             None if confirm => return Err(nothing_to_confirm().into()),
             None => None,
         };
         let customer = match params.customer {
-            Some(id) => Some(find_customer(tx, account, id, "customer").await?.id),
+            Some(id) => Some(given::customer(draft, id, "customer")?.id),
             None => None,
         };
         if let Some(method) = &method {
@@ -83,22 +100,22 @@ impl Command for CreateSetupIntent {
             usage: params.usage.unwrap_or(FutureUsage::OffSession),
         };
         let id = SetupIntentId(Uuid::now_v7());
-        // The database says when.
-        let setup = SetupIntent::begun(id, client_secret(id), terms, DateTime::UNIX_EPOCH);
-        let setup = store::setup_intents::insert(tx, account, &setup).await?;
-        let view = SetupIntentView::from(&setup);
-        origin
-            .emit(tx, EventType::SetupIntentCreated, &view)
-            .await?;
-        let asked = SetupAttempt {
-            origin,
-            public_url: &self.public_url,
-            status: CREATED,
-            expand: &params.expand,
+        let setup = SetupIntent::begun(id, client_secret(id), terms, draft.now);
+        let setup = put(draft, setup, EventType::SetupIntentCreated)?;
+        let expand = &self.params.expand;
+        let Some(method) = method.filter(|_| confirm) else {
+            return Ok(Verdict::Said(Said::show(CREATED, setup, expand)));
         };
-        match method.filter(|_| confirm) {
-            Some(method) => asked.attempt(tx, setup, method, params.return_url).await,
-            None => asked.show(tx, &setup).await,
-        }
+        let attempt = SetupAttempt {
+            public_url: &self.public_url,
+            return_url: params.return_url,
+            status: CREATED,
+            expand,
+        };
+        attempt.run(draft, setup, method).map(Verdict::Said)
+    }
+
+    fn expand(&self) -> Option<&Expansion> {
+        Some(&self.params.expand)
     }
 }

@@ -1,108 +1,120 @@
 //! `POST /setup_intents/{id}`: change what is set up, and for whom, before it has ended; and what
 //! is written on it at any time.
 //!
-//! Locks    the setup intent, then its method
+//! Reads    the setup intent, its method, the customer that the request names
 //! Writes   the setup intent, and a method that is made of a test card
 //! Emits    nothing
 //! Refuses  another method or customer for a setup intent that has ended; unknown ones; a method of
 //!          another customer
+//! Fails    while a payment with a new method has no answer
 
-use charge_once_strict_params::{Change, Params};
-use sqlx::PgConnection;
+use charge_once_strict_params::{Change, Expansion};
 
-use super::attempt::{lock, unexpected};
+use super::attempt::{found, unexpected};
 use crate::commands::{
-    Origin,
-    payment_methods::given::{self, find_customer, take},
-    replies::{OK, checked},
+    Draft, RowId, Rules, Said, SeenRows, Verdict, payment_methods::given, replies::OK,
 };
 use crate::{
     domain::{
+        ids::SetupIntentId,
         payment_method::PaymentMethod,
         setup_intent::{SetupChange, SetupIntent, UnexpectedSetupStatus},
     },
-    idempotency::{Command, Rejection, Reply},
-    store,
-    wire::{error::ApiError, payment_methods::refused, setup_intents::UpdateSetupIntentParams},
+    idempotency::Rejection,
+    wire::{
+        error::ApiError,
+        payment_methods::{NamedMethod, refused},
+        setup_intents::UpdateSetupIntentParams,
+    },
 };
 
 /// Updates a setup intent.
 pub struct UpdateSetupIntent {
-    /// The request's origin.
-    pub origin: Origin,
-    /// The setup intent, as the path names it.
-    pub id: String,
-    /// As decoded; checked here, so that a wrong one is a stored refusal.
-    pub params: Params,
+    /// The setup intent that the path names.
+    pub id: Option<SetupIntentId>,
+    /// What changes.
+    pub params: UpdateSetupIntentParams,
 }
 
-impl Command for UpdateSetupIntent {
-    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let update: UpdateSetupIntentParams = checked(&self.params)?;
-        let (origin, account) = (&self.origin, self.origin.account);
-        let before = lock(origin, tx, &self.id).await?;
-        let method = match update.payment_method {
-            Change::Keep => Change::Keep,
-            Change::Unset => Change::Unset,
-            Change::Set(named) => Change::Set(take(origin, tx, named.into(), true).await?),
+impl Rules for UpdateSetupIntent {
+    fn reads(&self, seen: &SeenRows<'_>) -> Vec<RowId> {
+        let mut rows: Vec<RowId> = self.id.map(RowId::Setup).into_iter().collect();
+        if let Change::Set(Some(customer)) = self.params.customer {
+            rows.push(RowId::CustomerSeen(customer));
+        }
+        let setup = self.id.and_then(|id| seen.get::<SetupIntent>(id));
+        let method = match (&self.params.payment_method, &self.params.customer) {
+            (Change::Set(NamedMethod::Id(id)), _) => Some(*id),
+            (Change::Set(NamedMethod::Template(_) | NamedMethod::Nothing), _)
+            | (Change::Unset, _)
+            | (Change::Keep, Change::Keep) => None,
+            (Change::Keep, Change::Set(_) | Change::Unset) => {
+                setup.and_then(|setup| setup.terms.payment_method)
+            }
         };
-        let customer = match update.customer {
+        rows.extend(method.map(RowId::Method));
+        rows
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
+        let params = self.params.clone();
+        let before = found(draft, self.id)?.clone();
+        let method = match params.payment_method {
             Change::Keep => Change::Keep,
             Change::Unset => Change::Unset,
-            Change::Set(id) => Change::Set(find_customer(tx, account, id, "customer").await?.id),
+            Change::Set(named) => Change::Set(given::take(draft, named.into())?),
+        };
+        let customer = match params.customer {
+            Change::Keep => Change::Keep,
+            Change::Unset => Change::Unset,
+            Change::Set(id) => Change::Set(given::customer(draft, id, "customer")?.id),
         };
         let change = SetupChange {
             customer,
-            description: update.description,
+            description: params.description,
             payment_method: match &method {
                 Change::Keep => Change::Keep,
                 Change::Unset => Change::Unset,
                 Change::Set(method) => Change::Set(method.id),
             },
         };
-        let mut setup = match before.clone().updated(change) {
-            Ok(setup) => setup,
-            Err(UnexpectedSetupStatus(status)) => {
-                let message = format!(
-                    "This SetupIntent's payment method and customer can't be updated because it has a \
-                     status of {}.",
-                    status.as_str()
-                );
-                return Err(unexpected(origin, tx, &before, message).await);
-            }
-        };
-        setup.terms.metadata = update
-            .metadata
-            .apply(setup.terms.metadata)
-            .map_err(ApiError::from)?;
-        self.must_fit(tx, &before, &setup, method).await?;
+        let updated = before.clone().updated(change);
+        let mut setup = updated.map_err(|UnexpectedSetupStatus(status)| {
+            let message = format!(
+                "This SetupIntent's payment method and customer can't be updated because it has a \
+                 status of {}.",
+                status.as_str()
+            );
+            unexpected(&before, message)
+        })?;
+        let metadata = params.metadata.apply(setup.terms.metadata);
+        setup.terms.metadata = metadata.map_err(ApiError::from)?;
+        must_fit(draft, &before, &setup, method)?;
         if setup != before {
-            setup = store::setup_intents::update(tx, account, &setup).await?;
+            setup = draft.put(setup);
         }
-        let id = setup.id.to_string();
-        origin.show(tx, OK, id, &setup, &update.expand).await
+        Ok(Verdict::Said(Said::show(OK, setup, &self.params.expand)))
+    }
+
+    fn expand(&self) -> Option<&Expansion> {
+        Some(&self.params.expand)
     }
 }
 
-impl UpdateSetupIntent {
-    /// The method must be usable by the customer, if either has changed.
-    async fn must_fit(
-        &self,
-        tx: &mut PgConnection,
-        before: &SetupIntent,
-        after: &SetupIntent,
-        given: Change<PaymentMethod>,
-    ) -> Result<(), Rejection> {
-        let (before, after) = (&before.terms, &after.terms);
-        let is_same =
-            before.customer == after.customer && before.payment_method == after.payment_method;
-        let method = match (given, after.payment_method) {
-            (Change::Set(method), _) => method,
-            (Change::Keep, Some(id)) if !is_same => {
-                given::lock(&self.origin, tx, Some(id), "payment_method").await?
-            }
-            (Change::Keep | Change::Unset, _) => return Ok(()),
-        };
-        Ok(method.may_pay_for(after.customer).map_err(refused)?)
-    }
+/// The method must be usable by the customer, if either has changed.
+fn must_fit(
+    draft: &Draft<'_>,
+    before: &SetupIntent,
+    after: &SetupIntent,
+    given: Change<PaymentMethod>,
+) -> Result<(), Rejection> {
+    let (before, after) = (&before.terms, &after.terms);
+    let is_same =
+        before.customer == after.customer && before.payment_method == after.payment_method;
+    let method = match (given, after.payment_method) {
+        (Change::Set(method), _) => method,
+        (Change::Keep, Some(id)) if !is_same => given::free(draft, Some(id), "payment_method")?,
+        (Change::Keep | Change::Unset, _) => return Ok(()),
+    };
+    Ok(method.may_pay_for(after.customer).map_err(refused)?)
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::rows::{Changes, Noun, Row, RowId, Rows};
 use crate::{
     commands::Origin,
-    domain::{event::EventType, order::Order},
+    domain::{customer::Customer, event::EventType, ids::CustomerId, order::Order},
     idempotency::Rejection,
     store::operations::OpenWork,
 };
@@ -69,7 +69,19 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// What is unfinished about a charge or an order that was read.
+    /// The customer with this id, also if the verb has only looked at them.
+    pub fn customer(&self, id: CustomerId) -> Option<&Customer> {
+        let seen = || self.rows.customers_seen.get(&(self.origin.account, id));
+        self.get::<Customer>(id).or_else(seen)
+    }
+
+    /// How many methods a customer has that the verb has counted. A new customer has none.
+    pub fn methods_of(&self, customer: CustomerId) -> i64 {
+        let counted = self.rows.methods_of.get(&(self.origin.account, customer));
+        counted.copied().unwrap_or_default()
+    }
+
+    /// What is unfinished about a charge, an order or a new method that was read.
     pub fn open_work(&self, row: RowId) -> OpenWork {
         let found = self.rows.open_work.get(&(self.origin.account, row));
         found.copied().unwrap_or_default()

@@ -19,7 +19,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use charge_once_strict_params::{Expansion, ParameterSet, Params};
+use charge_once_strict_params::Expansion;
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -33,11 +33,14 @@ use super::{
 use crate::{
     domain::{
         charge::{Authorization, Card, Charge},
-        ids::AccountId,
-        operation::Effect,
+        customer::Customer,
+        ids::{AccountId, CustomerId},
+        operation::{Asked, Effect, Question},
         order::Order,
         payment_intent::PaymentIntent,
+        payment_method::PaymentMethod,
         refund::Refund,
+        setup_intent::SetupIntent,
     },
     idempotency::{
         Begin, BeginOutcome, Decide, Decision, Failure, Rejection, Reply, RunAgain, read_rounds,
@@ -84,6 +87,12 @@ impl SeenRows<'_> {
     pub fn get<N: Noun>(&self, id: N::Id) -> Option<&N> {
         self.rows.get(self.account, id)
     }
+
+    /// The customer with this id, also if the verb has only looked at them.
+    pub fn customer(&self, id: CustomerId) -> Option<&Customer> {
+        let seen = || self.rows.customers_seen.get(&(self.account, id));
+        self.get::<Customer>(id).or_else(seen)
+    }
 }
 
 /// What a verb has decided.
@@ -91,7 +100,15 @@ pub enum Verdict {
     /// It has ended.
     Said(Said),
     /// The card is to be asked.
-    Ask(Box<Effect>),
+    Ask(Box<Asked>),
+}
+
+impl Verdict {
+    /// The card is to be asked; the reply shows whole what `expand` names.
+    pub fn ask(question: Question, expand: &Expansion) -> Self {
+        let expand = expand.clone();
+        Self::Ask(Box::new(Asked { question, expand }))
+    }
 }
 
 /// What the client is told.
@@ -119,6 +136,12 @@ pub enum Object {
     Intent(PaymentIntent),
     /// A refund.
     Refund(Refund),
+    /// A setup intent.
+    Setup(SetupIntent),
+    /// A payment method.
+    Method(PaymentMethod),
+    /// A customer.
+    Customer(Customer),
 }
 
 impl Said {
@@ -198,6 +221,9 @@ objects! {
     Order: Order;
     Intent: PaymentIntent;
     Refund: Refund;
+    Setup: SetupIntent;
+    Method: PaymentMethod;
+    Customer: Customer;
 }
 
 /// A request for a verb.
@@ -216,22 +242,6 @@ pub struct RunVerb<V> {
 }
 
 impl<V: Rules> RunVerb<V> {
-    /// Reads the parameters of a request, once.
-    pub fn new<P: ParameterSet>(
-        origin: Origin,
-        params: &Params,
-        (slow_lane, processor): (SlowLane, Option<Arc<str>>),
-        verb: impl FnOnce(P) -> V,
-    ) -> Self {
-        Self {
-            origin,
-            verb: P::parse(params).map(verb).map_err(ApiError::from),
-            weight: params.weight(),
-            slow_lane,
-            processor,
-        }
-    }
-
     fn verb(&self) -> Result<&V, Rejection> {
         self.verb.as_ref().map_err(|refused| refused.clone().into())
     }
@@ -266,11 +276,11 @@ impl<V: Rules> Decide for RunVerb<V> {
         let mut draft = self.draft(rows, now);
         let said = match self.verb()?.decide(&mut draft)? {
             Verdict::Said(said) => said,
-            Verdict::Ask(effect) => {
+            Verdict::Ask(asked) => {
                 let waits = || Failure::unavailable("the processor takes its time, or is down");
-                let answer = at_once(&effect.ask).ok_or_else(waits);
+                let answer = at_once(&asked.question.ask()).ok_or_else(waits);
                 let answer = answer.map_err(Rejection::Failed)?;
-                questions::answered(&effect, answer, &mut draft)?
+                questions::answered(&asked, answer, &mut draft)?
             }
         };
         Ok(Decision {
@@ -285,9 +295,9 @@ impl<V: Rules> Decide for RunVerb<V> {
         let mut draft = self.draft(&rows, transaction_time(tx).await?);
         let said = match self.verb()?.decide(&mut draft)? {
             Verdict::Said(said) => said,
-            Verdict::Ask(effect) => {
-                let answer = authorize(tx, &effect.ask, &self.slow_lane).await?;
-                questions::answered(&effect, answer, &mut draft)?
+            Verdict::Ask(asked) => {
+                let answer = authorize(tx, &asked.question.ask(), &self.slow_lane).await?;
+                questions::answered(&asked, answer, &mut draft)?
             }
         };
         let changes = draft.into_changes();
@@ -318,7 +328,10 @@ impl<V: Rules> Begin for RunVerb<V> {
             Verdict::Said(said) => Ok(BeginOutcome::Replied(
                 said.expanded(&self.origin, tx).await?,
             )),
-            Verdict::Ask(effect) => self.origin.begin_effect(tx, operation, *effect).await,
+            Verdict::Ask(asked) => {
+                let effect = Effect::Verb(*asked);
+                self.origin.begin_effect(tx, operation, effect).await
+            }
         }
     }
 }

@@ -5,10 +5,16 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use crate::{
     domain::{
         charge::Charge,
-        ids::{AccountId, ChargeId, OrderId, PaymentIntentId, RefundId},
+        customer::Customer,
+        ids::{
+            AccountId, ChargeId, CustomerId, OrderId, PaymentIntentId, PaymentMethodId, RefundId,
+            SetupIntentId,
+        },
         order::Order,
         payment_intent::PaymentIntent,
+        payment_method::PaymentMethod,
         refund::Refund,
+        setup_intent::SetupIntent,
     },
     store::operations::OpenWork,
     webhooks::NewEvent,
@@ -20,6 +26,8 @@ use crate::{
 pub enum RowId {
     /// A payment intent.
     Intent(PaymentIntentId),
+    /// A setup intent.
+    Setup(SetupIntentId),
     /// A charge, with what is unfinished about it.
     Charge(ChargeId),
     /// An order, with what is unfinished about it.
@@ -28,6 +36,17 @@ pub enum RowId {
     OrderNamed(String),
     /// A refund.
     Refund(RefundId),
+    /// A payment method, with what is unfinished about a new one.
+    Method(PaymentMethodId),
+    /// A payment method that pays. A customer's stays as it is, so such payments share its lock. A
+    /// new one pays once, and is locked as by [`RowId::Method`].
+    MethodToPay(PaymentMethodId),
+    /// A customer.
+    Customer(CustomerId),
+    /// A customer as they are, without a lock.
+    CustomerSeen(CustomerId),
+    /// How many methods a customer has; to be named with [`RowId::Customer`].
+    MethodsOf(CustomerId),
 }
 
 /// The account and the id of a row.
@@ -96,6 +115,9 @@ tables! {
     charges: Charge by ChargeId;
     orders: Order by OrderId;
     refunds: Refund by RefundId;
+    setups: SetupIntent by SetupIntentId;
+    methods: PaymentMethod by PaymentMethodId;
+    customers: Customer by CustomerId;
 }
 
 /// Objects of one kind, by account and id.
@@ -188,6 +210,9 @@ impl<N: Noun> RowTable<N> {
 pub struct Rows {
     pub(super) tables: Tables,
     pub(super) orders_by_name: HashMap<(AccountId, String), Order>,
+    pub(super) customers_seen: HashMap<(AccountId, CustomerId), Customer>,
+    /// How many methods customers have.
+    pub(super) methods_of: HashMap<(AccountId, CustomerId), i64>,
     pub(super) open_work: HashMap<RowName, OpenWork>,
     /// What was looked for, whether it is there or not.
     pub(super) read: HashSet<RowName>,
@@ -214,6 +239,25 @@ impl Rows {
     pub(super) fn has_looked(&self) -> bool {
         let mut read = self.read.iter();
         read.any(|(_, row)| matches!(row, RowId::OrderNamed(_)))
+    }
+
+    /// Counts what `changed` methods mean for their customers.
+    pub(super) fn count_methods(&mut self, changed: &RowTable<PaymentMethod>) {
+        for ((account, id), row) in &changed.0 {
+            let customer =
+                |method: Option<&PaymentMethod>| method.and_then(PaymentMethod::customer);
+            let before = customer(self.get::<PaymentMethod>(*account, *id));
+            let after = customer(row.is.as_ref());
+            if before == after {
+                continue;
+            }
+            for (customer, more) in [(before, -1), (after, 1)] {
+                let counted = customer.and_then(|id| self.methods_of.get_mut(&(*account, id)));
+                if let Some(count) = counted {
+                    *count += more;
+                }
+            }
+        }
     }
 
     /// The account's object with this id, as the requests before have left it.

@@ -3,7 +3,18 @@
 use sqlx::PgConnection;
 
 use super::rows::{Changes, RowId, RowName, Rows};
-use crate::{domain::ids::AccountId, idempotency, store, webhooks};
+use crate::{
+    domain::{
+        ids::{
+            AccountId, ChargeId, CustomerId, OrderId, PaymentIntentId, PaymentMethodId, RefundId,
+            SetupIntentId,
+        },
+        payment_method::PaymentMethod,
+    },
+    idempotency,
+    store::{self, operations::OpenWork},
+    webhooks,
+};
 
 impl idempotency::Rows for Rows {
     type Name = RowName;
@@ -18,6 +29,7 @@ impl idempotency::Rows for Rows {
     }
 
     fn apply(&mut self, changes: Changes) {
+        self.count_methods(&changes.tables.methods);
         self.tables.apply(changes.tables);
         self.events.extend(changes.events);
     }
@@ -50,54 +62,105 @@ impl Rows {
         tx: &mut PgConnection,
         names: Vec<RowName>,
     ) -> Result<(), sqlx::Error> {
-        let (mut intents, mut charges, mut orders) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut order_names, mut refunds) = (Vec::new(), Vec::new());
-        for (account, row) in &names {
-            match row {
-                RowId::Intent(id) => intents.push((*account, *id)),
-                RowId::Charge(id) => charges.push((*account, *id)),
-                RowId::Order(id) => orders.push((*account, *id)),
-                RowId::OrderNamed(name) => order_names.push((*account, name.clone())),
-                RowId::Refund(id) => refunds.push((*account, *id)),
-            }
-        }
+        let mut named = NamedRows::of(&names);
         let tables = &mut self.tables;
-        if let Some(ids) = sorted(intents) {
-            let found = store::payment_intents::lock_all(tx, &ids).await?;
-            tables.intents.hold(found);
+        let intents = store::payment_intents::lock_all(tx, sorted(&mut named.intents)).await?;
+        tables.intents.hold(intents);
+        let setups = store::setup_intents::lock_all(tx, sorted(&mut named.setups)).await?;
+        tables.setups.hold(setups);
+        let charges = store::charges::lock_all(tx, sorted(&mut named.charges)).await?;
+        if !charges.is_empty() {
+            // In a statement of its own: the one that waited for the locks has an old snapshot.
+            let open = store::charges::open_work(tx, &named.charges).await?;
+            let open = open.into_iter();
+            let open = open.map(|((account, id), open)| ((account, RowId::Charge(id)), open));
+            self.open_work.extend(open);
         }
-        if let Some(ids) = sorted(charges) {
-            let found = store::charges::lock_all(tx, &ids).await?;
-            if !found.is_empty() {
-                // In a statement of its own: the one that waited for the locks has an old snapshot.
-                let open = store::charges::open_work(tx, &ids).await?.into_iter();
-                let open = open.map(|((account, id), open)| ((account, RowId::Charge(id)), open));
-                self.open_work.extend(open);
-            }
-            tables.charges.hold(found);
+        tables.charges.hold(charges);
+        let orders = store::orders::lock_all(tx, sorted(&mut named.orders)).await?;
+        if !orders.is_empty() {
+            let open = store::orders::open_work(tx, &named.orders).await?;
+            let open = open.into_iter();
+            let open = open.map(|((account, id), open)| ((account, RowId::Order(id)), open));
+            self.open_work.extend(open);
         }
-        if let Some(ids) = sorted(orders) {
-            let found = store::orders::lock_all(tx, &ids).await?;
-            if !found.is_empty() {
-                let open = store::orders::open_work(tx, &ids).await?.into_iter();
-                let open = open.map(|((account, id), open)| ((account, RowId::Order(id)), open));
-                self.open_work.extend(open);
-            }
-            tables.orders.hold(found);
-        }
-        if let Some(names) = any(order_names) {
-            for (account, order) in store::orders::named(tx, &names).await? {
+        tables.orders.hold(orders);
+        if !named.order_names.is_empty() {
+            for (account, order) in store::orders::named(tx, &named.order_names).await? {
                 if let Some(name) = order.client_order_id.clone() {
                     self.orders_by_name.insert((account, name), order);
                 }
             }
         }
-        if let Some(ids) = sorted(refunds) {
-            tables
-                .refunds
-                .hold(store::refunds::lock_all(tx, &ids).await?);
-        }
+        let refunds = store::refunds::lock_all(tx, sorted(&mut named.refunds)).await?;
+        tables.refunds.hold(refunds);
+        self.read_methods(tx, &mut named).await?;
+        self.read_customers(tx, &mut named).await?;
         self.read.extend(names);
+        Ok(())
+    }
+
+    /// Locks payment methods, or shares the locks of those that pay and stay as they are.
+    async fn read_methods(
+        &mut self,
+        tx: &mut PgConnection,
+        named: &mut NamedRows,
+    ) -> Result<(), sqlx::Error> {
+        let NamedRows {
+            methods, paying, ..
+        } = named;
+        let is_locked = |(account, id): &(AccountId, PaymentMethodId)| {
+            methods.contains(&(*account, *id))
+                || self.read.contains(&(*account, RowId::Method(*id)))
+        };
+        paying.retain(|id| !is_locked(id));
+        let mut found = Vec::new();
+        if !paying.is_empty() {
+            found = store::payment_methods::share_all(tx, sorted(paying)).await?;
+            paying.retain(|id| !is_among(&found, *id));
+        }
+        if !paying.is_empty() {
+            // One that was detached while its lock was waited for stays locked, shared with all
+            // that waited, so none of them may ask for more.
+            found.extend(store::payment_methods::ended(tx, paying).await?);
+            paying.retain(|id| !is_among(&found, *id));
+            methods.append(paying);
+        }
+        found.extend(store::payment_methods::lock_all(tx, sorted(methods)).await?);
+        let new = found.iter().filter(|(_, method)| method.may_be_held());
+        let new: Vec<_> = new.map(|(account, method)| (*account, method.id)).collect();
+        if !new.is_empty() {
+            let pending = OpenWork {
+                operation: true,
+                checkout: false,
+            };
+            let held = store::charges::pending_with(tx, &new).await?.into_iter();
+            let held = held.map(|(account, id)| ((account, RowId::Method(id)), pending));
+            self.open_work.extend(held);
+        }
+        self.tables.methods.hold(found);
+        Ok(())
+    }
+
+    /// Locks customers, counts their methods, and looks at others.
+    async fn read_customers(
+        &mut self,
+        tx: &mut PgConnection,
+        named: &mut NamedRows,
+    ) -> Result<(), sqlx::Error> {
+        let customers = store::customers::lock_all(tx, sorted(&mut named.customers)).await?;
+        self.tables.customers.hold(customers);
+        if !named.seen.is_empty() {
+            let seen = store::customers::look_all(tx, &named.seen).await?;
+            let seen = seen.into_iter().map(|(account, of)| ((account, of.id), of));
+            self.customers_seen.extend(seen);
+        }
+        if !named.counted.is_empty() {
+            let counts = store::payment_methods::count_all(tx, &named.counted).await?;
+            let counts = counts.into_iter();
+            let counts = counts.map(|(account, id, count)| ((account, id), count));
+            self.methods_of.extend(counts);
+        }
         Ok(())
     }
 
@@ -113,9 +176,40 @@ impl Rows {
 
     /// Writes all that was applied. What others refer to is inserted first, and deleted last.
     async fn write_all(self, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
+        self.insert_all(tx).await?;
+        self.update_all(tx).await?;
         let tables = &self.tables;
+        if let Some(gone) = any(tables.refunds.gone()) {
+            store::refunds::delete_all(tx, &gone).await?;
+        }
+        if let Some(gone) = any(tables.charges.gone()) {
+            store::charges::delete_all(tx, &gone).await?;
+        }
+        if let Some(gone) = any(tables.intents.gone()) {
+            store::payment_intents::delete_all(tx, &gone).await?;
+        }
+        if let Some(gone) = any(tables.methods.gone()) {
+            store::payment_methods::delete_all(tx, &gone).await?;
+        }
+        if !self.events.is_empty() {
+            webhooks::emit(tx, &self.events).await?;
+        }
+        Ok(())
+    }
+
+    async fn insert_all(&self, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
+        let tables = &self.tables;
+        if let Some(new) = any(tables.customers.added()) {
+            store::customers::insert_all(tx, &new).await?;
+        }
+        if let Some(new) = any(tables.methods.added()) {
+            store::payment_methods::insert_all(tx, &new).await?;
+        }
         if let Some(new) = any(tables.intents.added()) {
             store::payment_intents::insert_all(tx, &new).await?;
+        }
+        if let Some(new) = any(tables.setups.added()) {
+            store::setup_intents::insert_all(tx, &new).await?;
         }
         if let Some(new) = any(tables.orders.added()) {
             store::orders::insert_all(tx, &new).await?;
@@ -126,6 +220,17 @@ impl Rows {
         if let Some(new) = any(tables.refunds.added()) {
             store::refunds::insert_all(tx, &new).await?;
         }
+        Ok(())
+    }
+
+    async fn update_all(&self, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
+        let tables = &self.tables;
+        if let Some(changed) = any(tables.intents.changed()) {
+            store::payment_intents::update_all(tx, &changed).await?;
+        }
+        if let Some(changed) = any(tables.setups.changed()) {
+            store::setup_intents::update_all(tx, &changed).await?;
+        }
         if let Some(changed) = any(tables.charges.changed()) {
             store::charges::update_all(tx, &changed).await?;
         }
@@ -135,23 +240,64 @@ impl Rows {
         if let Some(changed) = any(tables.refunds.changed()) {
             store::refunds::update_all(tx, &changed).await?;
         }
-        if let Some(gone) = any(tables.refunds.gone()) {
-            store::refunds::delete_all(tx, &gone).await?;
+        if let Some(changed) = any(tables.methods.changed()) {
+            store::payment_methods::update_all(tx, &changed).await?;
         }
-        if let Some(gone) = any(tables.charges.gone()) {
-            store::charges::delete_all(tx, &gone).await?;
-        }
-        if !self.events.is_empty() {
-            webhooks::emit(tx, &self.events).await?;
+        if let Some(changed) = any(tables.customers.changed()) {
+            store::customers::update_all(tx, &changed).await?;
         }
         Ok(())
     }
 }
 
-/// Ids in the order in which every transaction locks them; `None` if there are none.
-fn sorted<Id: Ord>(mut ids: Vec<(AccountId, Id)>) -> Option<Vec<(AccountId, Id)>> {
+/// The rows that are named, by their tables.
+#[derive(Default)]
+struct NamedRows {
+    intents: Vec<(AccountId, PaymentIntentId)>,
+    setups: Vec<(AccountId, SetupIntentId)>,
+    charges: Vec<(AccountId, ChargeId)>,
+    orders: Vec<(AccountId, OrderId)>,
+    order_names: Vec<(AccountId, String)>,
+    refunds: Vec<(AccountId, RefundId)>,
+    methods: Vec<(AccountId, PaymentMethodId)>,
+    paying: Vec<(AccountId, PaymentMethodId)>,
+    customers: Vec<(AccountId, CustomerId)>,
+    seen: Vec<(AccountId, CustomerId)>,
+    counted: Vec<(AccountId, CustomerId)>,
+}
+
+impl NamedRows {
+    fn of(names: &[RowName]) -> Self {
+        let mut named = Self::default();
+        for (account, row) in names {
+            let account = *account;
+            match row {
+                RowId::Intent(id) => named.intents.push((account, *id)),
+                RowId::Setup(id) => named.setups.push((account, *id)),
+                RowId::Charge(id) => named.charges.push((account, *id)),
+                RowId::Order(id) => named.orders.push((account, *id)),
+                RowId::OrderNamed(name) => named.order_names.push((account, name.clone())),
+                RowId::Refund(id) => named.refunds.push((account, *id)),
+                RowId::Method(id) => named.methods.push((account, *id)),
+                RowId::MethodToPay(id) => named.paying.push((account, *id)),
+                RowId::Customer(id) => named.customers.push((account, *id)),
+                RowId::CustomerSeen(id) => named.seen.push((account, *id)),
+                RowId::MethodsOf(id) => named.counted.push((account, *id)),
+            }
+        }
+        named
+    }
+}
+
+/// Ids in the order in which every transaction locks them.
+fn sorted<Id: Ord>(ids: &mut Vec<(AccountId, Id)>) -> &[(AccountId, Id)] {
     ids.sort_unstable();
-    any(ids)
+    ids
+}
+
+fn is_among(found: &[(AccountId, PaymentMethod)], name: (AccountId, PaymentMethodId)) -> bool {
+    let mut found = found.iter();
+    found.any(|(account, method)| (*account, method.id) == name)
 }
 
 fn any<T>(rows: Vec<T>) -> Option<Vec<T>> {

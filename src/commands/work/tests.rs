@@ -6,7 +6,7 @@
     reason = "a test may stop at the first surprise"
 )]
 
-use charge_once_strict_params::Encoding;
+use charge_once_strict_params::{Encoding, ParameterSet, Params};
 use chrono::DateTime;
 use proptest::{collection::vec, option, prelude::*};
 use serde_json::{Value, json};
@@ -189,8 +189,13 @@ impl MemoryLedger {
     /// As in a batch: what it writes is seen by the requests after it. A refusal writes nothing.
     fn run<P: ParameterSet, V: Rules>(&mut self, body: Value, verb: impl FnOnce(P) -> V) -> u16 {
         let params = Params::new(Encoding::Json, Ok(body.as_object().unwrap().clone()));
-        let cards = (SlowLane::new(4), None);
-        let command = RunVerb::new(self.origin.clone(), &params, cards, verb);
+        let command = RunVerb {
+            origin: self.origin.clone(),
+            verb: P::parse(&params).map(verb).map_err(ApiError::from),
+            weight: params.weight(),
+            slow_lane: SlowLane::new(4),
+            processor: None,
+        };
         let decision = command.decide(&self.rows, DateTime::UNIX_EPOCH);
         let Decision { reply, changes } = match decision {
             Err(Rejection::Refused(reply)) => return reply.status,

@@ -80,7 +80,10 @@ fn standing(status: IntentStatus) -> PaymentIntent {
         IntentStatus::RequiresPaymentMethod => new,
         IntentStatus::RequiresConfirmation => with_method(new),
         IntentStatus::RequiresAction => new.challenged(METHOD, page()),
-        IntentStatus::Processing => with_method(new).processing(CHARGE),
+        IntentStatus::Processing => {
+            let before = with_method(new);
+            before.clone().processing(CHARGE, before)
+        }
         IntentStatus::RequiresCapture => {
             let manual = with_method(intent(CaptureMethod::Manual));
             manual.answered(METHOD, CHARGE, Authorization::Approved, None)
@@ -88,7 +91,7 @@ fn standing(status: IntentStatus) -> PaymentIntent {
         IntentStatus::Succeeded => {
             with_method(new).answered(METHOD, CHARGE, Authorization::Approved, None)
         }
-        IntentStatus::Canceled => new.canceled(DateTime::UNIX_EPOCH, None),
+        IntentStatus::Canceled => new.canceled(DateTime::UNIX_EPOCH),
     }
 }
 
@@ -360,7 +363,7 @@ fn apply(intent: PaymentIntent, ledger: &mut Ledger, act: &Act) -> PaymentIntent
             Ok(()) => {
                 ledger.promised = 0;
                 ledger.closed = true;
-                intent.canceled(DateTime::UNIX_EPOCH, None)
+                intent.canceled(DateTime::UNIX_EPOCH)
             }
             Err(_) => intent,
         },

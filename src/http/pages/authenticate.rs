@@ -339,23 +339,20 @@ async fn run(app: &App, asked: PageAddress, work: Request, is_complete: bool) ->
     let token = asked.token;
     match asked.intent {
         HolderIntent::Setup(id) => {
-            let command = AuthenticateSetup {
-                origin,
+            let verb = AuthenticateSetup {
                 id,
                 token,
                 is_complete,
             };
-            app.idempotency.run(work, command).await
+            app.run_rules((work, origin), Ok(verb), 0).await
         }
         HolderIntent::Payment(id) => {
-            let command = AuthenticateIntent {
-                origin,
+            let verb = AuthenticateIntent {
                 id,
                 token,
                 is_complete,
-                slow_lane: app.slow_lane.clone(),
             };
-            app.run_with_processor(work, command).await
+            app.run_rules((work, origin), Ok(verb), 0).await
         }
     }
 }

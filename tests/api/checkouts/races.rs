@@ -370,6 +370,7 @@ async fn a_checkout_that_begins_too_late_to_be_run_leaves_nothing() {
         idempotency: idempotency.clone(),
         database: connected.clone(),
         slow_lane: SlowLane::new(4),
+        processor: None,
         network: None,
         step_wait: Duration::from_secs(6),
     };

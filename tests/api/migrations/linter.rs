@@ -127,6 +127,8 @@ fn is_contract_marker(token: &Token) -> bool {
 
 /// Says what the parser doesn't know in other words. It takes `CONCURRENTLY` out of every `DROP
 /// INDEX CONCURRENTLY`, and counts them. `TYPE text COLLATE "C"` becomes `TYPE text USING "C"`.
+/// When a key is checked is in the catalogs alone, as a constraint's name is: `ALTER CONSTRAINT x
+/// DEFERRABLE INITIALLY DEFERRED` becomes `RENAME CONSTRAINT x TO DEFERRED`.
 fn readable(tokens: Vec<Token>) -> (Vec<Token>, usize) {
     let mut kept: Vec<Token> = Vec::new();
     let mut words: Vec<String> = Vec::new();
@@ -136,6 +138,19 @@ fn readable(tokens: Vec<Token>) -> (Vec<Token>, usize) {
             let word = word.value.to_uppercase();
             if word == "CONCURRENTLY" && words.ends_with(&["DROP".into(), "INDEX".into()]) {
                 count += 1;
+                continue;
+            }
+            let is_of_constraint = words.iter().rev().nth(1).is_some_and(|it| it == "CONSTRAINT");
+            let altered = |token: &Token| *token == Token::make_keyword("ALTER");
+            if word == "DEFERRABLE"
+                && is_of_constraint
+                && let Some(alter) = kept.iter().rposition(altered)
+            {
+                kept[alter] = Token::make_keyword("RENAME");
+                kept.push(Token::make_keyword("TO"));
+                continue;
+            }
+            if word == "INITIALLY" {
                 continue;
             }
             // In CREATE TABLE, TYPE is a column's name.

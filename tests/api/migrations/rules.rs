@@ -28,6 +28,7 @@ fn what_is_safe_for_a_table_in_use_is_accepted() {
         "ALTER TABLE orders VALIDATE CONSTRAINT short;",
         "ALTER TABLE orders ADD CONSTRAINT one UNIQUE USING INDEX one_note;",
         "ALTER TABLE orders DROP CONSTRAINT short;",
+        "ALTER TABLE orders ALTER CONSTRAINT known DEFERRABLE INITIALLY DEFERRED;",
         "ALTER TABLE orders ALTER COLUMN note SET DEFAULT '';",
         "ALTER TABLE orders ALTER COLUMN note DROP NOT NULL;",
         "COMMENT ON COLUMN orders.note IS 'What the customer wrote.';",

@@ -273,7 +273,7 @@ reader refunds: SELECT
 reader request_log: SELECT
 reader request_log_migrations: SELECT
 reader setup_intents: SELECT (account_id id automatic_payment_methods cancellation_reason created_at \
-customer_id description last_setup_error metadata payment_method_id return_url status usage)
+customer_id description last_setup_error metadata payment_method_id return_url status usage version)
 reader webhook_deliveries: SELECT
 reader webhook_endpoints: SELECT (account_id id url enabled_events description metadata created_at deleted_at \
 disabled canceled_at api_version standard_webhooks)

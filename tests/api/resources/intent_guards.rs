@@ -544,6 +544,9 @@ async fn each_rule_of_the_schema_alone_refuses_what_breaks_it() {
         let (table, _) = change.split_once(' ').unwrap();
         let statement = format!("UPDATE {change} AND {table}.{own}");
         let mut tx = connection.begin().await.unwrap();
+        // Some wait for COMMIT.
+        let at_once = sqlx::query("SET CONSTRAINTS ALL IMMEDIATE");
+        at_once.execute(&mut *tx).await.unwrap();
         let refused = sqlx::query(sqlx::AssertSqlSafe(statement.clone()))
             .execute(&mut *tx)
             .await;

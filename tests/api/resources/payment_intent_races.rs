@@ -429,25 +429,32 @@ fn charge<'a>(tx: &'a mut PgConnection, target: &'a Target) -> Doing<'a> {
         };
         store::charges::insert_all(tx, &[(account, &charge)]).await?;
         let intent = intent.answered(method.id, id, said, None);
-        store::payment_intents::update(tx, account, &intent).await?;
-        Ok(())
+        write(tx, account, &intent).await
     })
+}
+
+/// Leaves the version as it is, as the release before does, or it would refuse the second one
+/// first.
+async fn write(
+    tx: &mut PgConnection,
+    account: AccountId,
+    intent: &PaymentIntent,
+) -> Result<(), sqlx::Error> {
+    store::payment_intents::update_all(tx, &[(account, intent, intent.version)]).await
 }
 
 fn cancel<'a>(tx: &'a mut PgConnection, target: &'a Target) -> Doing<'a> {
     Box::pin(async move {
         let at = target.intent.created_at;
-        let canceled = target.intent.clone().canceled(at, None);
-        store::payment_intents::update(tx, target.account, &canceled).await?;
-        Ok(())
+        let canceled = target.intent.clone().canceled(at);
+        write(tx, target.account, &canceled).await
     })
 }
 
 fn capture<'a>(tx: &'a mut PgConnection, target: &'a Target) -> Doing<'a> {
     Box::pin(async move {
         let captured = target.intent.clone().captured(1500);
-        store::payment_intents::update(tx, target.account, &captured).await?;
-        Ok(())
+        write(tx, target.account, &captured).await
     })
 }
 

@@ -322,10 +322,12 @@ async fn an_end_of_a_method_stays_when_another_one_comes_that_never_locked_it() 
             attachment,
             ..read.clone()
         };
-        store::payment_methods::update(&mut connection, account, end(first))
-            .await
-            .unwrap();
-        let refused = store::payment_methods::update(&mut connection, account, end(second)).await;
+        // The version stays, as by the release before, or it would refuse the second one first.
+        let first = [(account, &end(first), read.version)];
+        let written = store::payment_methods::update_all(&mut connection, &first).await;
+        written.unwrap();
+        let second = [(account, &end(second), read.version)];
+        let refused = store::payment_methods::update_all(&mut connection, &second).await;
         let refused = refused.unwrap_err().into_database_error().unwrap();
         assert_eq!(refused.constraint(), Some("a_payment_method_has_one_fate"));
     }

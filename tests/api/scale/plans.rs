@@ -187,6 +187,7 @@ fn literal(parameter: &Parameter, tables: &BigTables) -> String {
         ("text[]", "sku") => format!("ARRAY['sku-{row}']"),
         ("text[]", _) => format!("ARRAY['key-{row}']"),
         ("timestamptz", _) => format!("at({row})"),
+        ("timestamptz[]", _) => format!("ARRAY[at({row})]"),
         ("int8" | "int4" | "int2", _) => "11".to_owned(),
         ("int8[]" | "int2[]", _) => "ARRAY[1]".to_owned(),
         ("interval", _) => "'1 minute'".to_owned(),
