@@ -1,4 +1,6 @@
 //! A ledger without a database: random sequences of verbs beside a reference that knows money only.
+//!
+//! Each verb decides from the rows that it names, and from no other.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,15 +15,28 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    commands::{CancelOrder, CaptureCharge, CreateCharge, CreateOrder, CreateRefund, PayOrder},
+    commands::{
+        CancelIntent, CancelOrder, CaptureCharge, CaptureIntent, ConfirmIntent, CreateCharge,
+        CreateCustomer, CreateIntent, CreateOrder, CreateRefund, DetachPaymentMethod, PayOrder,
+    },
     domain::{
         charge::ChargeStatus,
         dialect::Dialect,
-        ids::{ChargeId, OrderId},
+        ids::{ChargeId, OrderId, PaymentIntentId},
         order::OrderStatus,
+        payment_intent::{CaptureMethod, IntentStatus},
+        payment_method::Attachment,
     },
     idempotency::Rows as _,
 };
+
+/// What an intent is confirmed with. A saved card is that of a customer.
+#[derive(Debug, Clone, Copy)]
+enum IntentCard {
+    Visa,
+    Declining,
+    Saved(usize),
+}
 
 /// One request. Objects are counted from the first one, and wrap around.
 #[derive(Debug, Clone)]
@@ -49,10 +64,42 @@ enum LedgerOp {
     Cancel {
         order: usize,
     },
+    Customer,
+    Detach {
+        customer: usize,
+    },
+    Intent {
+        amount: i64,
+        manual: bool,
+        customer: Option<usize>,
+        card: Option<IntentCard>,
+    },
+    Confirm {
+        intent: usize,
+        card: IntentCard,
+    },
+    CaptureIntent {
+        intent: usize,
+        amount: Option<i64>,
+    },
+    CancelIntent {
+        intent: usize,
+    },
+    RefundIntent {
+        intent: usize,
+        amount: Option<i64>,
+    },
 }
 
 fn op() -> impl Strategy<Value = LedgerOp> {
     let amount = || option::of(1..150_i64);
+    let card = || {
+        prop_oneof![
+            3 => Just(IntentCard::Visa),
+            1 => Just(IntentCard::Declining),
+            2 => any::<usize>().prop_map(IntentCard::Saved),
+        ]
+    };
     prop_oneof![
         2 => (1..150_i64, any::<bool>(), prop::bool::weighted(0.2)).prop_map(
             |(amount, capture, declines)| LedgerOp::Charge { amount, capture, declines }),
@@ -62,6 +109,17 @@ fn op() -> impl Strategy<Value = LedgerOp> {
         2 => (any::<usize>(), prop::bool::weighted(0.3)).prop_map(
             |(order, declines)| LedgerOp::Pay { order, declines }),
         1 => any::<usize>().prop_map(|order| LedgerOp::Cancel { order }),
+        1 => Just(LedgerOp::Customer),
+        1 => any::<usize>().prop_map(|customer| LedgerOp::Detach { customer }),
+        4 => (1..150_i64, any::<bool>(), option::of(any::<usize>()), option::of(card())).prop_map(
+            |(amount, manual, customer, card)| LedgerOp::Intent { amount, manual, customer, card }),
+        4 => (any::<usize>(), card()).prop_map(
+            |(intent, card)| LedgerOp::Confirm { intent, card }),
+        3 => (any::<usize>(), amount()).prop_map(
+            |(intent, amount)| LedgerOp::CaptureIntent { intent, amount }),
+        2 => any::<usize>().prop_map(|intent| LedgerOp::CancelIntent { intent }),
+        3 => (any::<usize>(), amount()).prop_map(
+            |(intent, amount)| LedgerOp::RefundIntent { intent, amount }),
     ]
 }
 
@@ -73,6 +131,7 @@ struct ExpectedCharge {
     back: i64,
     is_released: bool,
     pays: Option<usize>,
+    of_intent: bool,
 }
 
 /// What the reference knows of an order.
@@ -82,10 +141,23 @@ struct ExpectedOrder {
     status: OrderStatus,
 }
 
+/// What the reference knows of an intent.
+#[derive(Debug, Clone, PartialEq)]
+struct ExpectedIntent {
+    amount: i64,
+    manual: bool,
+    customer: Option<usize>,
+    status: IntentStatus,
+    charge: Option<usize>,
+}
+
 #[derive(Debug, Default)]
 struct ReferenceLedger {
     charges: Vec<ExpectedCharge>,
     orders: Vec<ExpectedOrder>,
+    intents: Vec<ExpectedIntent>,
+    /// Whether each customer has the card.
+    customers: Vec<bool>,
 }
 
 impl ReferenceLedger {
@@ -98,14 +170,7 @@ impl ReferenceLedger {
                 declines,
             } => self.charge(amount, capture, declines, None),
             LedgerOp::Capture { of, amount } => {
-                let charge = &mut self.charges[of];
-                let amount = amount.unwrap_or(charge.promised);
-                let may =
-                    charge.taken.is_none() && !charge.is_released && amount <= charge.promised;
-                if may {
-                    charge.taken = Some(amount);
-                }
-                may
+                !self.charges[of].of_intent && self.capture(of, amount)
             }
             LedgerOp::Refund { of, amount } => self.refund(of, amount),
             LedgerOp::Order { price } => {
@@ -129,6 +194,24 @@ impl ReferenceLedger {
                 }
                 is_open
             }
+            LedgerOp::Customer => {
+                self.customers.push(true);
+                true
+            }
+            LedgerOp::Detach { customer } => std::mem::take(&mut self.customers[customer]),
+            LedgerOp::Intent {
+                amount,
+                manual,
+                customer,
+                card,
+            } => self.intent(amount, manual, customer, card),
+            LedgerOp::Confirm { intent, card } => self.confirm(intent, card),
+            LedgerOp::CaptureIntent { intent, amount } => self.capture_intent(intent, amount),
+            LedgerOp::CancelIntent { intent } => self.cancel_intent(intent),
+            LedgerOp::RefundIntent { intent, amount } => {
+                let charge = self.intents[intent].charge;
+                charge.is_some_and(|charge| self.refund(charge, amount))
+            }
         }
     }
 
@@ -139,8 +222,19 @@ impl ReferenceLedger {
             back: 0,
             is_released: false,
             pays,
+            of_intent: false,
         });
         !declines
+    }
+
+    fn capture(&mut self, of: usize, amount: Option<i64>) -> bool {
+        let charge = &mut self.charges[of];
+        let amount = amount.unwrap_or(charge.promised);
+        let may = charge.taken.is_none() && !charge.is_released && amount <= charge.promised;
+        if may {
+            charge.taken = Some(amount);
+        }
+        may
     }
 
     fn refund(&mut self, of: usize, amount: Option<i64>) -> bool {
@@ -148,7 +242,9 @@ impl ReferenceLedger {
         let left = charge.taken.unwrap_or(charge.promised) - charge.back;
         let amount = amount.unwrap_or(left);
         let is_part = charge.taken.is_none() && amount < left;
-        if left == 0 || amount > left || is_part {
+        // What an intent was only promised is released with the intent.
+        let is_promise = charge.of_intent && charge.taken.is_none();
+        if left == 0 || amount > left || is_part || is_promise {
             return false;
         }
         charge.back += amount;
@@ -156,6 +252,79 @@ impl ReferenceLedger {
         if let (Some(order), true) = (charge.pays, amount == left) {
             self.orders[order].status = OrderStatus::Refunded;
         }
+        true
+    }
+
+    fn intent(
+        &mut self,
+        amount: i64,
+        manual: bool,
+        customer: Option<usize>,
+        card: Option<IntentCard>,
+    ) -> bool {
+        self.intents.push(ExpectedIntent {
+            amount,
+            manual,
+            customer,
+            status: IntentStatus::RequiresPaymentMethod,
+            charge: None,
+        });
+        let Some(card) = card else { return true };
+        let (intent, charges) = (self.intents.len() - 1, self.charges.len());
+        let is_paid = self.confirm(intent, card);
+        if self.charges.len() == charges {
+            // Refused: nothing is left of it.
+            self.intents.pop();
+        }
+        is_paid
+    }
+
+    fn confirm(&mut self, at: usize, card: IntentCard) -> bool {
+        let intent = &self.intents[at];
+        let fits = match card {
+            IntentCard::Visa | IntentCard::Declining => true,
+            IntentCard::Saved(customer) => {
+                intent.customer == Some(customer) && self.customers[customer]
+            }
+        };
+        if !intent.status.is_unpaid() || !fits {
+            return false;
+        }
+        let declines = matches!(card, IntentCard::Declining);
+        let (amount, manual, charge) = (intent.amount, intent.manual, self.charges.len());
+        self.charge(amount, !manual, declines, None);
+        self.charges[charge].of_intent = true;
+        let intent = &mut self.intents[at];
+        intent.charge = (!declines).then_some(charge);
+        intent.status = match (declines, manual) {
+            (true, _) => IntentStatus::RequiresPaymentMethod,
+            (false, true) => IntentStatus::RequiresCapture,
+            (false, false) => IntentStatus::Succeeded,
+        };
+        !declines
+    }
+
+    fn capture_intent(&mut self, at: usize, amount: Option<i64>) -> bool {
+        let ExpectedIntent { status, charge, .. } = self.intents[at];
+        let may = status == IntentStatus::RequiresCapture && self.capture(charge.unwrap(), amount);
+        if may {
+            self.intents[at].status = IntentStatus::Succeeded;
+        }
+        may
+    }
+
+    fn cancel_intent(&mut self, at: usize) -> bool {
+        let ExpectedIntent { status, charge, .. } = self.intents[at];
+        let is_promised = status == IntentStatus::RequiresCapture;
+        if !is_promised && !status.is_unpaid() {
+            return false;
+        }
+        if is_promised {
+            let charge = &mut self.charges[charge.unwrap()];
+            charge.is_released = true;
+            charge.back = charge.promised;
+        }
+        self.intents[at].status = IntentStatus::Canceled;
         true
     }
 }
@@ -166,6 +335,9 @@ struct MemoryLedger {
     rows: Rows,
     charges: Vec<ChargeId>,
     orders: Vec<OrderId>,
+    intents: Vec<PaymentIntentId>,
+    /// Customers with the cards that came with them.
+    customers: Vec<PaymentMethod>,
 }
 
 impl MemoryLedger {
@@ -183,6 +355,51 @@ impl MemoryLedger {
             rows: Rows::default(),
             charges: Vec::new(),
             orders: Vec::new(),
+            intents: Vec::new(),
+            customers: Vec::new(),
+        }
+    }
+
+    /// The rows that a command names, in three rounds at most.
+    fn named<V: Rules>(&self, command: &RunVerb<V>) -> Rows {
+        let mut named = Rows::default();
+        for _ in 0..3 {
+            for (_, row) in command.reads(&named) {
+                self.show(&mut named, &row);
+                named.read.insert((self.origin.account, row));
+            }
+        }
+        let names = command.reads(&named);
+        let is_read = names.iter().all(|name| named.read.contains(name));
+        assert!(is_read, "more than three rounds: {names:?}");
+        named
+    }
+
+    fn show(&self, to: &mut Rows, row: &RowId) {
+        let account = self.origin.account;
+        let (from, tables) = (&self.rows, &mut to.tables);
+        let methods = || from.tables.methods.of(account);
+        match row {
+            RowId::Intent(id) => tables.intents.hold(one(from, account, *id)),
+            RowId::Setup(id) => tables.setups.hold(one(from, account, *id)),
+            RowId::Charge(id) => tables.charges.hold(one(from, account, *id)),
+            RowId::Order(id) => tables.orders.hold(one(from, account, *id)),
+            RowId::Refund(id) => tables.refunds.hold(one(from, account, *id)),
+            RowId::Method(id) | RowId::MethodToPay(id) => {
+                tables.methods.hold(one(from, account, *id));
+            }
+            RowId::Customer(id) => tables.customers.hold(one(from, account, *id)),
+            RowId::CustomerSeen(id) => {
+                let seen = one::<Customer>(from, account, *id).pop();
+                to.customers_seen
+                    .extend(seen.map(|(_, seen)| ((account, *id), seen)));
+            }
+            RowId::MethodsOf(id) => {
+                let count = methods().filter(|method| method.customer() == Some(*id));
+                let count = i64::try_from(count.count()).unwrap();
+                to.methods_of.insert((account, *id), count);
+            }
+            RowId::OrderNamed(_) => {}
         }
     }
 
@@ -196,36 +413,45 @@ impl MemoryLedger {
             slow_lane: SlowLane::new(4),
             processor: None,
         };
-        let decision = command.decide(&self.rows, DateTime::UNIX_EPOCH);
+        let decision = command.decide(&self.named(&command), DateTime::UNIX_EPOCH);
         let Decision { reply, changes } = match decision {
             Err(Rejection::Refused(reply)) => return reply.status,
             decided => decided.unwrap(),
         };
         let changes = changes.unwrap();
-        let (charges, orders) = (
-            changes.tables.charges.added(),
-            changes.tables.orders.added(),
-        );
-        let is_known = |id: &ChargeId| self.charges.contains(id);
-        let charges = charges.iter().map(|(_, charge)| charge.id);
-        let charges: Vec<_> = charges.filter(|id| !is_known(id)).collect();
-        let is_known = |id: &OrderId| self.orders.contains(id);
-        let orders = orders.iter().map(|(_, order)| order.id);
-        let orders: Vec<_> = orders.filter(|id| !is_known(id)).collect();
-        self.charges.extend(charges);
-        self.orders.extend(orders);
+        let tables = &changes.tables;
+        extend(&mut self.charges, tables.charges.added(), |one| one.id);
+        extend(&mut self.orders, tables.orders.added(), |one| one.id);
+        extend(&mut self.intents, tables.intents.added(), |one| one.id);
+        let mut methods = tables.methods.added().into_iter();
+        if !tables.customers.added().is_empty()
+            && let Some((_, method)) = methods.next()
+        {
+            self.customers.push(method.clone());
+        }
         self.rows.apply(changes);
+        // As if it were read again.
+        self.settle();
         reply.status
+    }
+
+    /// Makes what was written what is stored.
+    fn settle(&mut self) {
+        let account = self.origin.account;
+        let tables = &mut self.rows.tables;
+        macro_rules! settle {
+            ($($table:ident)+) => {$(
+                let stored: Vec<_> = tables.$table.of(account).cloned().collect();
+                tables.$table.hold(stored.into_iter().map(|one| (account, one)).collect());
+            )+};
+        }
+        settle!(intents charges orders refunds methods customers);
     }
 
     fn charge(&self, at: usize) -> &Charge {
         self.rows
             .get(self.origin.account, self.charges[at])
             .unwrap()
-    }
-
-    fn order(&self, at: usize) -> &Order {
-        self.rows.get(self.origin.account, self.orders[at]).unwrap()
     }
 
     fn do_op(&mut self, op: &LedgerOp) -> u16 {
@@ -248,14 +474,12 @@ impl MemoryLedger {
             }
             LedgerOp::Capture { of, amount } => {
                 let id = self.charges[of].to_string();
-                self.run(with_amount(json!({}), amount), |params| CaptureCharge {
-                    id,
-                    params,
-                })
+                let body = with_amount(json!({}), "amount", amount);
+                self.run(body, |params| CaptureCharge { id, params })
             }
             LedgerOp::Refund { of, amount } => {
                 let body = json!({"charge": self.charges[of].to_string()});
-                self.run(with_amount(body, amount), CreateRefund)
+                self.run(with_amount(body, "amount", amount), CreateRefund)
             }
             LedgerOp::Order { price } => {
                 let item = json!({"quantity": 1, "unit_amount": price});
@@ -272,13 +496,87 @@ impl MemoryLedger {
                 let id = self.orders[order].to_string();
                 self.run(json!({}), |params| CancelOrder { id, params })
             }
+            LedgerOp::Customer => {
+                let body = json!({"payment_method": "pm_card_visa"});
+                self.run(body, CreateCustomer)
+            }
+            LedgerOp::Detach { customer } => {
+                let id = self.customers[customer].id.to_string();
+                self.run(json!({}), |params| DetachPaymentMethod { id, params })
+            }
+            LedgerOp::Intent { .. }
+            | LedgerOp::Confirm { .. }
+            | LedgerOp::CaptureIntent { .. }
+            | LedgerOp::CancelIntent { .. }
+            | LedgerOp::RefundIntent { .. } => self.do_intent_op(op),
+        }
+    }
+
+    fn do_intent_op(&mut self, op: &LedgerOp) -> u16 {
+        match *op {
+            LedgerOp::Intent {
+                amount,
+                manual,
+                customer,
+                card,
+            } => {
+                let mut body = json!({"amount": amount, "currency": "usd",
+                                      "payment_method_types": ["card"]});
+                if manual {
+                    body["capture_method"] = "manual".into();
+                }
+                if let Some(customer) = customer {
+                    let customer = self.customers[customer].customer().unwrap();
+                    body["customer"] = customer.to_string().into();
+                }
+                if let Some(card) = card {
+                    body["confirm"] = true.into();
+                    body["payment_method"] = self.named_card(card).into();
+                }
+                self.run(body, |params| CreateIntent::new(params, "".into()))
+            }
+            LedgerOp::Confirm { intent, card } => {
+                let id = self.intents[intent].to_string();
+                let body = json!({"payment_method": self.named_card(card)});
+                self.run(body, |params| ConfirmIntent::new(&id, params, "".into()))
+            }
+            LedgerOp::CaptureIntent { intent, amount } => {
+                let id = Some(self.intents[intent]);
+                let body = with_amount(json!({}), "amount_to_capture", amount);
+                self.run(body, |params| CaptureIntent { id, params })
+            }
+            LedgerOp::CancelIntent { intent } => {
+                let id = Some(self.intents[intent]);
+                self.run(json!({}), |params| CancelIntent { id, params })
+            }
+            LedgerOp::RefundIntent { intent, amount } => {
+                let body = json!({"payment_intent": self.intents[intent].to_string()});
+                self.run(with_amount(body, "amount", amount), CreateRefund)
+            }
+            LedgerOp::Charge { .. }
+            | LedgerOp::Capture { .. }
+            | LedgerOp::Refund { .. }
+            | LedgerOp::Order { .. }
+            | LedgerOp::Pay { .. }
+            | LedgerOp::Cancel { .. }
+            | LedgerOp::Customer
+            | LedgerOp::Detach { .. } => self.do_op(op),
+        }
+    }
+
+    fn named_card(&self, card: IntentCard) -> String {
+        match card {
+            IntentCard::Visa => "pm_card_visa".to_owned(),
+            IntentCard::Declining => "pm_card_chargeDeclined".to_owned(),
+            IntentCard::Saved(customer) => self.customers[customer].id.to_string(),
         }
     }
 
     /// What the reference would know of it.
-    fn known(&self) -> (Vec<ExpectedCharge>, Vec<ExpectedOrder>) {
-        let charges = (0..self.charges.len()).map(|at| {
-            let charge = self.charge(at);
+    fn known(&self) -> ReferenceLedger {
+        let account = self.origin.account;
+        let charge = |id: &ChargeId| {
+            let charge: &Charge = self.rows.get(account, *id).unwrap();
             let is_paid = charge.status == ChargeStatus::Succeeded;
             let has_ended = charge.captured || !is_paid;
             ExpectedCharge {
@@ -290,32 +588,75 @@ impl MemoryLedger {
                 taken: has_ended.then_some(charge.amount_captured),
                 back: charge.amount_refunded,
                 is_released: charge.released,
-                pays: charge
-                    .order
-                    .map(|id| self.orders.iter().position(|one| *one == id).unwrap()),
+                pays: charge.order.map(|id| position(&self.orders, &id)),
+                of_intent: charge.by_intent.is_some(),
             }
-        });
-        let orders = (0..self.orders.len()).map(|at| {
-            let order = self.order(at);
-            let price = order.amount.minor_units;
+        };
+        let order = |id: &OrderId| {
+            let order: &Order = self.rows.get(account, *id).unwrap();
             ExpectedOrder {
-                price,
+                price: order.amount.minor_units,
                 status: order.status,
             }
-        });
-        (charges.collect(), orders.collect())
+        };
+        let intent = |id: &PaymentIntentId| {
+            let intent: &PaymentIntent = self.rows.get(account, *id).unwrap();
+            let mut customers = self.customers.iter().map(PaymentMethod::customer);
+            let customer = intent.terms.customer;
+            ExpectedIntent {
+                amount: intent.terms.amount.minor_units,
+                manual: intent.terms.capture_method == CaptureMethod::Manual,
+                customer: customer.map(|id| customers.position(|one| one == Some(id)).unwrap()),
+                status: intent.status,
+                charge: intent.charge.map(|id| position(&self.charges, &id)),
+            }
+        };
+        let has_card = |method: &PaymentMethod| {
+            let method: &PaymentMethod = self.rows.get(account, method.id).unwrap();
+            method.attachment != Attachment::Detached
+        };
+        ReferenceLedger {
+            charges: self.charges.iter().map(charge).collect(),
+            orders: self.orders.iter().map(order).collect(),
+            intents: self.intents.iter().map(intent).collect(),
+            customers: self.customers.iter().map(has_card).collect(),
+        }
     }
 }
 
-fn with_amount(mut body: Value, amount: Option<i64>) -> Value {
+fn one<N: Noun>(rows: &Rows, account: AccountId, id: N::Id) -> Vec<(AccountId, N)> {
+    let found = rows.get::<N>(account, id).cloned();
+    found.into_iter().map(|one| (account, one)).collect()
+}
+
+fn extend<N, I: PartialEq>(known: &mut Vec<I>, added: Vec<(AccountId, &N)>, id: fn(&N) -> I) {
+    for id in added.into_iter().map(|(_, one)| id(one)) {
+        if !known.contains(&id) {
+            known.push(id);
+        }
+    }
+}
+
+fn position<I: PartialEq>(known: &[I], id: &I) -> usize {
+    known.iter().position(|one| one == id).unwrap()
+}
+
+fn with_amount(mut body: Value, name: &str, amount: Option<i64>) -> Value {
     if let Some(amount) = amount {
-        body["amount"] = amount.into();
+        body[name] = amount.into();
     }
     body
 }
 
 /// The same operation on an object that is there; `None` if there is none.
 fn on(ledger: &MemoryLedger, mut op: LedgerOp) -> Option<LedgerOp> {
+    let customers = ledger.customers.len();
+    let wrap = |card: &mut IntentCard| {
+        if let IntentCard::Saved(customer) = card {
+            *customer = customer.checked_rem(customers)?;
+        }
+        Some(())
+    };
     match &mut op {
         LedgerOp::Capture { of, .. } | LedgerOp::Refund { of, .. } => {
             *of = of.checked_rem(ledger.charges.len())?;
@@ -323,7 +664,25 @@ fn on(ledger: &MemoryLedger, mut op: LedgerOp) -> Option<LedgerOp> {
         LedgerOp::Pay { order, .. } | LedgerOp::Cancel { order } => {
             *order = order.checked_rem(ledger.orders.len())?;
         }
-        LedgerOp::Charge { .. } | LedgerOp::Order { .. } => {}
+        LedgerOp::Detach { customer } => *customer = customer.checked_rem(customers)?,
+        LedgerOp::Intent { customer, card, .. } => {
+            if let Some(customer) = customer {
+                *customer = customer.checked_rem(customers)?;
+            }
+            if let Some(card) = card {
+                wrap(card)?;
+            }
+        }
+        LedgerOp::Confirm { intent, card } => {
+            *intent = intent.checked_rem(ledger.intents.len())?;
+            wrap(card)?;
+        }
+        LedgerOp::CaptureIntent { intent, .. }
+        | LedgerOp::CancelIntent { intent }
+        | LedgerOp::RefundIntent { intent, .. } => {
+            *intent = intent.checked_rem(ledger.intents.len())?;
+        }
+        LedgerOp::Charge { .. } | LedgerOp::Order { .. } | LedgerOp::Customer => {}
     }
     Some(op)
 }
@@ -342,9 +701,11 @@ proptest! {
             let is_done = reference.run(&op);
             let status = ledger.do_op(&op);
             prop_assert_eq!(status < 300, is_done, "{:?}: {}", op, status);
-            let (charges, orders) = ledger.known();
-            prop_assert_eq!(&charges, &reference.charges, "{:?}", op);
-            prop_assert_eq!(&orders, &reference.orders, "{:?}", op);
+            let known = ledger.known();
+            prop_assert_eq!(&known.charges, &reference.charges, "{:?}", op);
+            prop_assert_eq!(&known.orders, &reference.orders, "{:?}", op);
+            prop_assert_eq!(&known.intents, &reference.intents, "{:?}", op);
+            prop_assert_eq!(&known.customers, &reference.customers, "{:?}", op);
         }
         // What is given back has a refund each.
         for (at, id) in ledger.charges.iter().enumerate() {
