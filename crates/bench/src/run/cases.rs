@@ -15,10 +15,18 @@ pub(crate) enum Work {
     Bare,
     /// New payment intents that are confirmed at once, each with a card and a key of its own.
     Pay,
+    /// New payment intents that are confirmed at once with a method that their customer has saved.
+    PaySaved,
     /// New orders.
     Order,
     /// One cent of a random charge, whose row is locked.
     Refund,
+    /// One cent of always the same charge.
+    RefundOne,
+    /// Captures of charges that were only promised.
+    Capture,
+    /// New customers.
+    Customer,
     /// New charges of a card that is declined.
     Declined,
     /// New charges with an amount that is refused. The refusal is stored like any outcome.
@@ -56,7 +64,7 @@ pub(crate) const PEAK: Case = case(Work::Create, 64);
 pub(crate) const ALIVE: Case = case(Work::Alive, 16);
 
 /// What is measured in each round.
-pub(crate) const CASES: [Case; 30] = [
+pub(crate) const CASES: [Case; 37] = [
     ALIVE,
     case(Work::Create, 1),
     case(Work::Create, 8),
@@ -76,8 +84,15 @@ pub(crate) const CASES: [Case; 30] = [
     at(Server::Pair, Work::Create, 64),
     at(Server::Network, Work::Create, 16),
     case(Work::Pay, 16),
+    at(Server::WithoutBatches, Work::Pay, 16),
+    case(Work::PaySaved, 16),
     case(Work::Order, 16),
+    case(Work::Refund, 1),
     case(Work::Refund, 16),
+    at(Server::WithoutBatches, Work::Refund, 16),
+    case(Work::RefundOne, 64),
+    case(Work::Capture, 16),
+    case(Work::Customer, 16),
     case(Work::Declined, 16),
     case(Work::Refused, 16),
     case(Work::ReplayOne, 64),
@@ -117,8 +132,12 @@ impl Work {
             Self::Classic => "pgbench: the same rows, one transaction",
             Self::Bare => "pgbench: two bare tables",
             Self::Pay => "POST /payment_intents, confirm, new keys",
+            Self::PaySaved => "the same, of a customer's method",
             Self::Order => "POST /orders, new keys",
             Self::Refund => "POST /refunds, new keys",
+            Self::RefundOne => "POST /refunds of one charge, new keys",
+            Self::Capture => "POST /charges/{id}/capture, new keys",
+            Self::Customer => "POST /customers, new keys",
             Self::Declined => "declined card, new keys: 402",
             Self::Refused => "invalid amount, new keys: stored 400",
             Self::ReplayOne => "replay of one key",

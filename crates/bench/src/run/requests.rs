@@ -1,5 +1,7 @@
 //! The requests of each kind of work, and the replies that they should have.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use hyper::Method;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -16,6 +18,12 @@ const ACCOUNT: u64 = 0;
 /// Charges that are refunded, a cent at a time. Each can take a hundred refunds, and gets a few.
 const REFUNDABLE: i64 = 20_000;
 
+/// Charges that are captured, each once: more than all rounds capture.
+const PROMISED: u64 = 400_000;
+
+/// Customers, each with one method.
+const CUSTOMERS: u64 = 1_000;
+
 /// The smallest order.
 const ORDER: &str = r#"{"currency":"usd","items":[{"quantity":1,"unit_amount":2000}]}"#;
 
@@ -26,12 +34,82 @@ const PAYMENT: &str = r#"{"amount":2000,"confirm":true,"currency":"usd","payment
 /// A charge of nothing. A command decides that, so the refusal is stored.
 const INVALID: &str = r#"{"amount":0,"currency":"usd","source":"tok_visa"}"#;
 
+/// The smallest customer that is of use.
+const CUSTOMER_BODY: &str = r#"{"email":"jenny@example.com","name":"Jenny Rosen"}"#;
+
+/// Kinds of prepared rows, as they are in their ids.
+const CUSTOMER: u64 = 1;
+const METHOD: u64 = 2;
+const PROMISED_CHARGE: u64 = 3;
+const LARGE_CHARGE: u64 = 4;
+
+/// The id of the prepared row `n` of a kind.
+fn prepared_id(kind: u64, n: u64) -> Uuid {
+    Uuid::from_u64_pair(
+        0x0190_0000_0000_7000,
+        0x8000_0000_0000_0000 | (kind << 32) | n,
+    )
+}
+
+fn prepared(prefix: &str, kind: u64, n: u64) -> String {
+    format!("{prefix}_{}", id_text(prepared_id(kind, n)))
+}
+
+/// Writes the rows that requests name and that no other work here makes: customers with a method
+/// each, charges to be captured, and one that all give back.
+pub(super) async fn prepare(shape: &Shape, connection: &mut PgConnection) -> anyhow::Result<()> {
+    let ids = |kind, count| (0..count).map(|n| prepared_id(kind, n)).collect::<Vec<_>>();
+    let account = account_id(shape);
+    let customers = "INSERT INTO customers (account_id, id, metadata, preferred_locales)
+                     SELECT $1, id, '{}', '{}' FROM UNNEST($2::uuid[]) AS id";
+    let methods = "INSERT INTO payment_methods
+                          (account_id, id, customer_id, card_token, card_brand, card_last4,
+                           card_exp_month, card_exp_year, card_fingerprint, card_has_cvc,
+                           allow_redisplay, billing_details, metadata)
+                   SELECT $1, id, customer, 'tok_visa', 'visa', '4242', 12, 2099, '', true,
+                          'unspecified', '{\"address\": {}}', '{}'
+                     FROM UNNEST($2::uuid[], $3::uuid[]) AS new (id, customer)";
+    let charges = "INSERT INTO charges
+                          (account_id, id, amount, amount_captured, currency, captured, status,
+                           card_brand, card_last4, card_exp_month, card_exp_year, metadata)
+                   SELECT $1, id, $3, CASE WHEN $4 THEN $3 ELSE 0 END, 'usd', $4, 'succeeded',
+                          'visa', '4242', 12, 2099, '{}'
+                     FROM UNNEST($2::uuid[]) AS id";
+    let of_customers = ids(CUSTOMER, CUSTOMERS);
+    sqlx::query(customers)
+        .bind(account)
+        .bind(&of_customers)
+        .execute(&mut *connection)
+        .await?;
+    sqlx::query(methods)
+        .bind(account)
+        .bind(ids(METHOD, CUSTOMERS))
+        .bind(&of_customers)
+        .execute(&mut *connection)
+        .await?;
+    for (kind, count, amount, is_captured) in [
+        (PROMISED_CHARGE, PROMISED, 2_000_i64, false),
+        (LARGE_CHARGE, 1, 99_999_999, true),
+    ] {
+        sqlx::query(charges)
+            .bind(account)
+            .bind(ids(kind, count))
+            .bind(amount)
+            .bind(is_captured)
+            .execute(&mut *connection)
+            .await?;
+    }
+    Ok(())
+}
+
 /// What requests are made of.
 #[derive(Debug)]
 pub(super) struct Material {
     pub(super) shape: Shape,
     /// Ids of charges that a refund may name.
     pub(super) refundable: Vec<String>,
+    /// How many of the promised charges were captured.
+    captured: AtomicU64,
 }
 
 impl Material {
@@ -51,6 +129,7 @@ impl Material {
         Ok(Self {
             shape,
             refundable: refundable.collect(),
+            captured: AtomicU64::new(0),
         })
     }
 }
@@ -66,8 +145,30 @@ pub(super) fn requests(work: Work) -> Option<fn(&Material, u64) -> Call> {
         Work::Alive => Some(|_, _| Call::get("/livez".to_owned(), String::new())),
         Work::Create => Some(create),
         Work::Pay => Some(|_, _| post("/payment_intents", PAYMENT.to_owned(), 201)),
+        Work::PaySaved => Some(|_, number| {
+            let n = random(number, 3_004) % CUSTOMERS;
+            let (customer, method) = (prepared("cus", CUSTOMER, n), prepared("pm", METHOD, n));
+            let body = format!(
+                r#"{{"amount":2000,"confirm":true,"currency":"usd","customer":"{customer}","payment_method":"{method}","payment_method_types":["card"]}}"#
+            );
+            post("/payment_intents", body, 201)
+        }),
         Work::Order => Some(|_, _| post("/orders", ORDER.to_owned(), 201)),
         Work::Refund => Some(refund),
+        Work::RefundOne => Some(|_, _| {
+            let charge = prepared("ch", LARGE_CHARGE, 0);
+            post(
+                "/refunds",
+                format!(r#"{{"amount":1,"charge":"{charge}"}}"#),
+                201,
+            )
+        }),
+        Work::Capture => Some(|material, _| {
+            let n = material.captured.fetch_add(1, Ordering::Relaxed);
+            let charge = prepared("ch", PROMISED_CHARGE, n);
+            post(&format!("/charges/{charge}/capture"), "{}".to_owned(), 200)
+        }),
+        Work::Customer => Some(|_, _| post("/customers", CUSTOMER_BODY.to_owned(), 201)),
         Work::Declined => Some(|material, number| {
             let row = (number..).find(|n| material.shape.is_declined(*n));
             charge(&material.shape, row.unwrap_or(number))
@@ -163,6 +264,7 @@ mod tests {
                 until_micros: 1_795_000_000_000_000,
             },
             refundable: vec!["ch_1".to_owned(), "ch_2".to_owned()],
+            captured: AtomicU64::new(0),
         }
     }
 
@@ -196,6 +298,10 @@ mod tests {
             (Work::Pay, 201),
             (Work::Order, 201),
             (Work::Refund, 201),
+            (Work::RefundOne, 201),
+            (Work::Capture, 200),
+            (Work::Customer, 201),
+            (Work::PaySaved, 201),
             (Work::Declined, 402),
             (Work::Refused, 400),
         ] {

@@ -14,7 +14,7 @@ use super::{
     footprint::Footprint,
     in_flight, machine,
     pgbench::Script,
-    requests::{Material, account_id, first_use, replay, requests},
+    requests::{Material, account_id, first_use, prepare, replay, requests},
     servers::{Server, Servers},
 };
 use crate::{
@@ -69,6 +69,7 @@ impl Subjects {
         sqlx::raw_sql(BARE_TABLES).execute(&mut connection).await?;
         let servers = Servers::start(program, &postgres, folder).await?;
         fill(shape, &servers).await?;
+        prepare(&shape, &mut connection).await?;
         sqlx::raw_sql("VACUUM (ANALYZE)")
             .execute(&mut connection)
             .await?;
