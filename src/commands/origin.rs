@@ -44,49 +44,53 @@ pub struct Origin {
 
 impl Origin {
     /// Writes an event, in the transaction that makes it happen; `object` is the view of what it
-    /// happened to.
+    /// happened to, which has no versions.
     pub(super) async fn emit<T: Serialize>(
         &self,
         tx: &mut PgConnection,
         event_type: EventType,
         object: &T,
     ) -> Result<(), Rejection> {
-        let event = self.event(event_type, object)?;
+        let event = self.event(event_type, object, None)?;
         Ok(webhooks::emit(tx, &[event]).await?)
     }
 
     /// The event of a change that is to be written, with what changed: `before` and `after` are the
-    /// views of what it happened to.
+    /// views of what it happened to, and `version` is the one that it has now.
     pub(super) fn change<T: Serialize>(
         &self,
         event_type: EventType,
         before: &T,
         after: &T,
+        version: i64,
     ) -> Result<NewEvent, Rejection> {
         let changed = webhooks::previous_attributes(before, after).map_err(Failure::internal)?;
         Ok(NewEvent {
             previous_attributes: Some(changed),
-            ..self.new_event(event_type, after)?
+            ..self.new_event(event_type, after, Some(version))?
         })
     }
 
-    /// An event that is to be written; `object` is the view of what it happened to.
+    /// An event that is to be written; `object` is the view of what it happened to, and `version`
+    /// the one that it has now.
     pub(super) fn event<T: Serialize>(
         &self,
         event_type: EventType,
         object: &T,
+        version: Option<i64>,
     ) -> Result<NewEvent, Rejection> {
         debug_assert!(
             !event_type.is_change(),
             "change tells what changed of {event_type:?}"
         );
-        self.new_event(event_type, object)
+        self.new_event(event_type, object, version)
     }
 
     fn new_event<T: Serialize>(
         &self,
         event_type: EventType,
         object: &T,
+        version: Option<i64>,
     ) -> Result<NewEvent, Rejection> {
         // Written down, so that a later release with another default sends the same bytes again.
         let api_version = self.api_version.as_deref().unwrap_or(API_VERSION_DEFAULT);
@@ -96,6 +100,7 @@ impl Origin {
             event_type: event_type.as_str(),
             api_version: Some(api_version.to_owned()),
             object: serde_json::to_string(object).map_err(Failure::internal)?,
+            object_version: version,
             previous_attributes: None,
             request_id: self.request_id.clone(),
             idempotency_key: self.idempotency_key.clone(),

@@ -466,11 +466,7 @@ impl PaymentIntent {
     /// The intent as it was before the processor was asked. `None`: it isn't asked.
     #[must_use]
     pub fn restored(&self) -> Option<Self> {
-        let before = self.before.as_deref()?.clone();
-        Some(Self {
-            version: self.version,
-            ..before
-        })
+        self.before.as_deref().cloned()
     }
 
     /// The intent whose charge has the processor's answer. `error` is what a decline is shown as.

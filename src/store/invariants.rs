@@ -369,6 +369,20 @@ pub const INVARIANTS: &[Invariant] = &[
         show: |id| EventId(id).to_string(),
     },
     Invariant {
+        name: "versions_tell_changes_apart",
+        promise: "each event about an object tells of a version of its own",
+        sql: statement!(
+            "SELECT account_id, NULL::uuid, object_id,
+                    format('%s events tell of its version %s', count(*), object_version)
+               FROM events_without_secrets AS event
+               JOIN events USING (account_id, id)
+              WHERE object_version IS NOT NULL
+              GROUP BY account_id, object_id, object_version
+             HAVING count(*) > 1"
+        ),
+        show: |id| id.to_string(),
+    },
+    Invariant {
         name: "one_execution_per_key",
         promise: "while a key's record lives, only the request that it names has changed anything",
         sql: statement!(

@@ -163,6 +163,12 @@ pub struct EventDataView {
     #[serde(serialize_with = "as_it_was_shown")]
     #[schema(value_type = Object)]
     pub object: String,
+    /// The version of the object right after the change, greater with each: of two events about an
+    /// object, the one with the greater version is newer. Of a checkout there is none, because it
+    /// has one event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(example = 2)]
+    pub object_version: Option<i64>,
     /// Of a change, the members that changed, with the values that they had; of members with
     /// members of their own, such as metadata, only those that changed.
     #[serde(
@@ -213,6 +219,7 @@ impl From<Event> for EventView {
             created: event.created_at.timestamp(),
             data: EventDataView {
                 object: event.object,
+                object_version: event.object_version,
                 previous_attributes: event.previous_attributes,
             },
             livemode: false,

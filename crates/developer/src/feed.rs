@@ -27,6 +27,8 @@ pub struct NewEvent {
     pub id: String,
     /// `charge.succeeded`, …
     pub event_type: String,
+    /// The version of the object right after, if it has one.
+    pub object_version: Option<i64>,
     /// The whole event, in the very text that the service sent.
     pub text: Box<RawValue>,
 }
@@ -55,6 +57,13 @@ struct Head {
     created: i64,
     #[serde(rename = "type")]
     event_type: String,
+    data: HeadData,
+}
+
+/// What is read of an event's object here.
+#[derive(Deserialize)]
+struct HeadData {
+    object_version: Option<i64>,
 }
 
 /// Reads events as they come.
@@ -109,6 +118,7 @@ impl Feed {
                     new.push(NewEvent {
                         id: head.id,
                         event_type: head.event_type,
+                        object_version: head.data.object_version,
                         text,
                     });
                 }

@@ -172,6 +172,7 @@ impl Receiver<'_> {
             secret: &self.secret,
             at: Utc::now().timestamp(),
             standard_id: None,
+            object_version: event.object_version,
             body,
         };
         let attempt = self.sender.send(message).await;

@@ -20,6 +20,8 @@ pub struct Event {
     pub api_version: Option<String>,
     /// The object right after the change, in the very text that was written: JSON.
     pub object: String,
+    /// The version of the object right after the change, greater with each.
+    pub object_version: Option<i64>,
     /// Of a change: what the object was before, as [`previous_attributes`] tells it.
     ///
     /// [`previous_attributes`]: crate::previous_attributes
@@ -48,6 +50,8 @@ pub struct NewEvent {
     pub api_version: Option<String>,
     /// What it happened to, as clients see it: JSON.
     pub object: String,
+    /// The version of the object right after the change, greater with each, if it has one.
+    pub object_version: Option<i64>,
     /// Of a change: what the object was before, as [`previous_attributes`] tells it.
     ///
     /// [`previous_attributes`]: crate::previous_attributes
@@ -77,13 +81,13 @@ pub async fn emit(tx: &mut PgConnection, events: &[NewEvent]) -> Result<(), sqlx
         WITH event AS (
             INSERT INTO events
                    (account_id, id, type, object, request_id, idempotency_key, traceparent,
-                    api_version, previous_attributes)
+                    api_version, previous_attributes, object_version)
             SELECT account_id, id, type, object::json, request_id, idempotency_key, traceparent,
-                   api_version, previous_attributes::json
+                   api_version, previous_attributes::json, object_version
               FROM UNNEST($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[],
-                          $7::text[], $8::text[], $9::text[])
+                          $7::text[], $8::text[], $9::text[], $10::int8[])
                    AS new (account_id, id, type, object, request_id, idempotency_key, traceparent,
-                           api_version, previous_attributes)
+                           api_version, previous_attributes, object_version)
             RETURNING account_id, id, type, created_at
         ), delivery AS (
             INSERT INTO webhook_deliveries (account_id, id, endpoint_id, event_id)
@@ -108,6 +112,7 @@ pub async fn emit(tx: &mut PgConnection, events: &[NewEvent]) -> Result<(), sqlx
         column!(traceparent.as_deref()) as _,
         column!(api_version.as_deref()) as _,
         column!(previous_attributes.as_deref()) as _,
+        column!(object_version) as _,
     )
     .fetch_all(tx)
     .await?;
@@ -124,6 +129,7 @@ struct EventRow {
     event_type: String,
     api_version: Option<String>,
     object: Json<Box<RawValue>>,
+    object_version: Option<i64>,
     previous_attributes: Option<Json<Box<RawValue>>>,
     request_id: String,
     idempotency_key: String,
@@ -138,6 +144,7 @@ impl From<EventRow> for Event {
             event_type: row.event_type,
             api_version: row.api_version,
             object: text(&row.object),
+            object_version: row.object_version,
             previous_attributes: row.previous_attributes.as_ref().map(text),
             pending_webhooks: row.pending_webhooks,
             request_id: row.request_id,
@@ -159,7 +166,7 @@ macro_rules! event_rows {
             EventRow,
             r#"
             SELECT events.id AS "id!", events.type AS "event_type!", api_version,
-                   object AS "object!: Json<Box<RawValue>>",
+                   object AS "object!: Json<Box<RawValue>>", object_version,
                    previous_attributes AS "previous_attributes: Json<Box<RawValue>>",
                    request_id AS "request_id!", idempotency_key AS "idempotency_key!",
                    created_at AS "created_at!",
@@ -281,6 +288,8 @@ pub struct Happened {
     pub event_type: String,
     /// The id of what it happened to.
     pub object_id: Option<String>,
+    /// The version of the object right after the change.
+    pub object_version: Option<i64>,
     /// The key of the request that made it happen.
     pub idempotency_key: String,
     /// When, by the database's clock.
@@ -301,8 +310,9 @@ pub async fn list_of_key(
     sqlx::query_as!(
         Happened,
         r#"
-        SELECT id, type AS event_type, object ->> 'id' AS object_id, idempotency_key, created_at
-          FROM (SELECT id, type, object, idempotency_key, created_at
+        SELECT id, type AS event_type, object ->> 'id' AS object_id, object_version,
+               idempotency_key, created_at
+          FROM (SELECT id, type, object, object_version, idempotency_key, created_at
                   FROM events
                  WHERE account_id = $1 AND id > $2
                  ORDER BY id
@@ -321,7 +331,8 @@ pub async fn list_of_key(
 
 /// The events about one object, or about one that names it in its member `parent`, the oldest
 /// first, at most a hundred: among the five hundred that follow its creation, and among the newest
-/// five hundred. An object's own member `id` is its id. Takes no lock.
+/// five hundred. Those about the object itself are in the order of its versions. An object's own
+/// member `id` is its id. Takes no lock.
 pub async fn list_of_object(
     connection: &mut PgConnection,
     account_id: Uuid,
@@ -329,25 +340,26 @@ pub async fn list_of_object(
     object_id: &str,
     parent: &str,
 ) -> Result<Vec<Happened>, sqlx::Error> {
-    sqlx::query_as!(
+    let mut events = sqlx::query_as!(
         Happened,
         r#"
         WITH near AS (
             (SELECT id, type, object ->> 'id' AS object_id, object ->> $4::text AS parent_id,
-                    idempotency_key, created_at
+                    object_version, idempotency_key, created_at
                FROM events
               WHERE account_id = $1 AND id > $2
               ORDER BY id
               LIMIT 500)
             UNION
-            (SELECT id, type, object ->> 'id', object ->> $4::text, idempotency_key, created_at
+            (SELECT id, type, object ->> 'id', object ->> $4::text, object_version,
+                    idempotency_key, created_at
                FROM events
               WHERE account_id = $1 AND id > $2
               ORDER BY id DESC
               LIMIT 500)
         )
-        SELECT id AS "id!", type AS "event_type!", object_id, idempotency_key AS "idempotency_key!",
-               created_at AS "created_at!"
+        SELECT id AS "id!", type AS "event_type!", object_id, object_version,
+               idempotency_key AS "idempotency_key!", created_at AS "created_at!"
           FROM near
          WHERE object_id = $3 OR parent_id = $3
          ORDER BY id
@@ -359,7 +371,23 @@ pub async fn list_of_object(
         parent,
     )
     .fetch_all(connection)
-    .await
+    .await?;
+    in_order_of_versions(&mut events, object_id);
+    Ok(events)
+}
+
+/// Two processes may write their events in an order that their clocks don't have.
+fn in_order_of_versions(events: &mut Vec<Happened>, object_id: &str) {
+    let is_own = |event: &Happened| event.object_id.as_deref() == Some(object_id);
+    let places = events.iter().enumerate();
+    let places: Vec<usize> = places
+        .filter_map(|(place, event)| is_own(event).then_some(place))
+        .collect();
+    let mut own: Vec<Happened> = events.extract_if(.., |event| is_own(event)).collect();
+    own.sort_by_key(|event| event.object_version);
+    for (place, event) in places.into_iter().zip(own) {
+        events.insert(place, event);
+    }
 }
 
 /// The oldest 500 events of an account behind `after` and before `below` that are older than

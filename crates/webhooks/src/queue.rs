@@ -254,11 +254,10 @@ pub async fn claim(
                attempts AS "attempts!", url, secret AS "secret!", standard_webhooks, now() AS "at!",
                event.id AS "event_id!", event.type AS "event_type!",
                coalesce(found.api_version, event.api_version) AS api_version,
-               event.object AS "object!: Json<Box<RawValue>>",
+               event.object AS "object!: Json<Box<RawValue>>", event.object_version,
                event.previous_attributes AS "previous_attributes: Json<Box<RawValue>>",
-               event.request_id AS "request_id!",
-               event.idempotency_key AS "idempotency_key!", event.created_at AS "created_at!",
-               event.traceparent AS "traceparent?",
+               event.request_id AS "request_id!", event.idempotency_key AS "idempotency_key!",
+               event.created_at AS "created_at!", event.traceparent AS "traceparent?",
                (SELECT count(*)
                   FROM webhook_deliveries AS sibling
                  WHERE sibling.account_id = found.account_id
@@ -296,6 +295,7 @@ pub async fn claim(
                 event_type: row.event_type,
                 api_version: row.api_version,
                 object: text(&row.object),
+                object_version: row.object_version,
                 previous_attributes: row.previous_attributes.as_ref().map(text),
                 pending_webhooks: row.event_deliveries,
                 request_id: row.request_id,

@@ -102,6 +102,8 @@ pub struct Message<'a> {
     pub at: i64,
     /// The `webhook-id`, if the headers of Standard Webhooks are sent too.
     pub standard_id: Option<&'a str>,
+    /// The `event-object-version`, if the object has one.
+    pub object_version: Option<i64>,
     /// JSON.
     pub body: Vec<u8>,
 }
@@ -243,6 +245,7 @@ impl Sender {
             secret,
             at,
             standard_id,
+            object_version,
             body,
             url: _,
         } = message;
@@ -254,6 +257,9 @@ impl Sender {
                 .header("webhook-id", id)
                 .header("webhook-timestamp", at)
                 .header("webhook-signature", signature);
+        }
+        if let Some(version) = object_version {
+            request = request.header("event-object-version", version);
         }
         if let Some(traceparent) = (self.settings.traceparent)() {
             request = request.header("traceparent", traceparent);

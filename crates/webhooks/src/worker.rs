@@ -429,6 +429,7 @@ impl Worker {
             secret: &delivery.secret,
             at: delivery.at.timestamp(),
             standard_id: standard_id.as_deref(),
+            object_version: delivery.event.object_version,
             body,
         };
         let mut attempt = self.sender.send(message).await;

@@ -73,6 +73,7 @@ fn booked(seat: &str) -> NewEvent {
         event_type: "booking.created",
         api_version: None,
         object: format!(r#"{{"seat": "{seat}"}}"#),
+        object_version: None,
         previous_attributes: None,
         request_id: "req_1".to_owned(),
         idempotency_key: "key-1".to_owned(),

@@ -136,6 +136,7 @@ async fn commit(pool: &PgPool, seat: i32) -> Result<(), sqlx::Error> {
         event_type: "booking.created",
         api_version: None,
         object: json!({"seat": seat}).to_string(),
+        object_version: None,
         previous_attributes: None,
         request_id: String::new(),
         idempotency_key: String::new(),

@@ -2,9 +2,9 @@
 //!
 //! Promise: 200 means that the effect is committed. The event's id and its effect are written in
 //! one transaction, so a crash leaves both or neither, and a later delivery can complete the work.
-//! Events arrive in any order, so what an object is comes from the API, and never from an event.
+//! Events arrive in any order, so one that tells of an older version of its object than is known
+//! changes nothing of it.
 
-mod api;
 mod signature;
 
 use std::time::{Duration, UNIX_EPOCH};
@@ -24,7 +24,6 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
-pub use api::Api;
 pub use signature::{TOLERANCE_SECONDS, verify};
 
 /// The part of an event that is used here.
@@ -38,6 +37,9 @@ struct Event {
 #[derive(Deserialize)]
 struct EventData {
     object: serde_json::Value,
+    /// Greater with each change of the object. Events of old releases have none.
+    #[serde(default)]
+    object_version: i64,
 }
 
 /// A charge as an event shows it: as it was right after that change.
@@ -45,6 +47,7 @@ struct EventData {
 struct ChangedCharge {
     id: String,
     amount_captured: i64,
+    amount_refunded: i64,
     currency: String,
 }
 
@@ -79,15 +82,15 @@ pub async fn connect(database_url: &str) -> Result<PgPool, sqlx::Error> {
 }
 
 /// `POST /webhooks`. `secret` is the endpoint's, with its `whsec_`.
-pub fn app(pool: PgPool, secret: String, api: Api) -> Router {
+pub fn app(pool: PgPool, secret: String) -> Router {
     Router::new()
         .route("/webhooks", post(receive))
-        .with_state((pool, secret, api))
+        .with_state((pool, secret))
 }
 
 /// Takes the body as bytes: JSON that is parsed and written again has another signature.
 async fn receive(
-    State((pool, secret, api)): State<(PgPool, String, Api)>,
+    State((pool, secret)): State<(PgPool, String)>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<StatusCode, ReceiveError> {
@@ -98,12 +101,12 @@ async fn receive(
     let event: Event = serde_json::from_slice(&body)?;
     // A task of its own: a sender that hangs up cancels this function, and canceling sqlx's
     // `begin` halfway gives a connection back to the pool inside a transaction.
-    tokio::spawn(async move { handle_once(&pool, &api, &event).await }).await??;
+    tokio::spawn(async move { handle_once(&pool, &event).await }).await??;
     Ok(StatusCode::OK)
 }
 
 /// Commits the event's id and its effect. Where the id is known, it changes nothing.
-async fn handle_once(pool: &PgPool, api: &Api, event: &Event) -> Result<(), ReceiveError> {
+async fn handle_once(pool: &PgPool, event: &Event) -> Result<(), ReceiveError> {
     let mut tx = pool.begin().await?;
     // While another transaction holds the same id, the INSERT waits for it to end. After a commit
     // it inserts nothing; after a rollback it inserts, and this delivery has the effect.
@@ -114,14 +117,14 @@ async fn handle_once(pool: &PgPool, api: &Api, event: &Event) -> Result<(), Rece
             .execute(&mut *tx)
             .await?;
     if inserted.rows_affected() == 1 {
-        apply(&mut tx, api, event).await?;
+        apply(&mut tx, event).await?;
     }
     Ok(tx.commit().await?)
 }
 
 /// The effect, in SQL only: an e-mail or a call to another service can't be rolled back. Write a
 /// row here that says what to do, and let a job do it after the commit.
-async fn apply(tx: &mut PgConnection, api: &Api, event: &Event) -> Result<(), ReceiveError> {
+async fn apply(tx: &mut PgConnection, event: &Event) -> Result<(), ReceiveError> {
     let takes_money = match &*event.r#type {
         "charge.succeeded" | "charge.captured" => true,
         "charge.refunded" => false,
@@ -129,7 +132,7 @@ async fn apply(tx: &mut PgConnection, api: &Api, event: &Event) -> Result<(), Re
         _ => return Ok(()),
     };
     let charge = ChangedCharge::deserialize(&event.data.object)?;
-    copy_charge(tx, api, &charge.id).await?;
+    copy_charge(tx, &charge, event.data.object_version).await?;
     // A sum is the same in every order, so what the event tells of its own change may be added.
     if takes_money {
         sqlx::query(
@@ -144,24 +147,29 @@ async fn apply(tx: &mut PgConnection, api: &Api, event: &Event) -> Result<(), Re
     Ok(())
 }
 
-/// Writes down what the charge is. The event can't tell: a newer one may have arrived before it,
-/// and neither `created` nor the ids of two events say which one is newer.
-async fn copy_charge(tx: &mut PgConnection, api: &Api, id: &str) -> Result<(), ReceiveError> {
-    // Locks the row until COMMIT, and only then looks. So deliveries about one charge take turns,
-    // and none writes what it saw before another one wrote.
+/// Writes down what the charge is, unless a newer version of it is known. Neither `created` nor the
+/// ids of two events say which one is newer.
+async fn copy_charge(
+    tx: &mut PgConnection,
+    charge: &ChangedCharge,
+    version: i64,
+) -> Result<(), sqlx::Error> {
+    // Where another transaction writes the same charge, this waits for it to end, and then compares
+    // with what that one wrote.
     sqlx::query(
-        "INSERT INTO charges (id) VALUES ($1) ON CONFLICT (id) DO UPDATE SET id = excluded.id",
+        "INSERT INTO charges (id, version, amount_captured, amount_refunded)
+         VALUES ($1, $2, $3, $4)
+         ON CONFLICT (id) DO UPDATE
+            SET version = excluded.version, amount_captured = excluded.amount_captured,
+                amount_refunded = excluded.amount_refunded
+          WHERE charges.version < excluded.version",
     )
-    .bind(id)
-    .execute(&mut *tx)
+    .bind(&charge.id)
+    .bind(version)
+    .bind(charge.amount_captured)
+    .bind(charge.amount_refunded)
+    .execute(tx)
     .await?;
-    let charge = api.charge(id).await?;
-    sqlx::query("UPDATE charges SET amount_captured = $2, amount_refunded = $3 WHERE id = $1")
-        .bind(id)
-        .bind(charge.amount_captured)
-        .bind(charge.amount_refunded)
-        .execute(tx)
-        .await?;
     Ok(())
 }
 
@@ -174,8 +182,6 @@ enum ReceiveError {
     Event(#[from] serde_json::Error),
     #[error("the database failed: {0}")]
     Database(#[from] sqlx::Error),
-    #[error("the object can't be retrieved: {0}")]
-    Retrieval(#[from] reqwest::Error),
     #[error("the task ended early: {0}")]
     Task(#[from] tokio::task::JoinError),
 }
@@ -185,9 +191,7 @@ impl IntoResponse for ReceiveError {
         tracing::warn!("webhook not acknowledged: {self}");
         match self {
             Self::Signature(_) | Self::Event(_) => StatusCode::BAD_REQUEST,
-            Self::Database(_) | Self::Retrieval(_) | Self::Task(_) => {
-                StatusCode::INTERNAL_SERVER_ERROR
-            }
+            Self::Database(_) | Self::Task(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
         .into_response()
     }

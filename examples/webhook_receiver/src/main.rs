@@ -15,8 +15,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     if !secret.starts_with("whsec_") {
         return Err("WEBHOOK_SECRET must be the endpoint's secret, whsec_…".into());
     }
-    let url = env::var("CHARGE_ONCE_URL").unwrap_or_else(|_| "http://127.0.0.1:8080".into());
-    let api = webhook_receiver::Api::new(url, variable("CHARGE_ONCE_API_KEY")?)?;
     let pool = webhook_receiver::connect(&variable("DATABASE_URL")?).await?;
     let address = env::var("BIND_ADDRESS").unwrap_or_else(|_| "127.0.0.1:4000".into());
     let listener = TcpListener::bind(&address).await?;
@@ -29,7 +27,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             _ = terminate.recv() => {}
         }
     };
-    axum::serve(listener, webhook_receiver::app(pool.clone(), secret, api))
+    axum::serve(listener, webhook_receiver::app(pool.clone(), secret))
         .with_graceful_shutdown(stop)
         .await?;
     pool.close().await;

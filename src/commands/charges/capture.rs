@@ -25,7 +25,7 @@ use crate::{
     },
     idempotency::Rejection,
     wire::{
-        charges::{CaptureChargeParams, ChargeView, refused},
+        charges::{CaptureChargeParams, refused},
         error::{ApiError, ErrorCode},
     },
 };
@@ -88,7 +88,6 @@ pub(in crate::commands) fn answered(
         return Err(refused(ChargeRefusal::AlreadyCaptured, "id").into());
     }
     let charge = draft.put(before.clone().taken(request.amount));
-    let views = (ChargeView::from(&before), ChargeView::from(&charge));
-    draft.emit_change(EventType::ChargeCaptured, &views.0, &views.1)?;
+    draft.emit_change(EventType::ChargeCaptured, &before, &charge)?;
     Ok(Said::show(OK, charge, expand))
 }

@@ -23,7 +23,7 @@ use crate::{
         test_cards::Decline,
     },
     idempotency::Rejection,
-    wire::charges::{ChargeView, CreateChargeParams},
+    wire::charges::CreateChargeParams,
 };
 
 /// Creates a charge.
@@ -87,7 +87,7 @@ pub(in crate::commands) fn end(
         Authorization::Approved => EventType::ChargeSucceeded,
         Authorization::Declined(_) => EventType::ChargeFailed,
     };
-    draft.emit(event, &ChargeView::from(&charge))?;
+    draft.emit(event, &charge)?;
     Ok((charge, said.decline()))
 }
 

@@ -19,10 +19,7 @@ use crate::{
         ids::ChargeId,
     },
     idempotency::{Failure, Rejection},
-    wire::{
-        charges::{ChargeView, UpdateChargeParams},
-        error::ApiError,
-    },
+    wire::{charges::UpdateChargeParams, error::ApiError},
 };
 
 /// Updates a charge.
@@ -57,8 +54,7 @@ impl Rules for UpdateCharge {
         charge.metadata = metadata.map_err(ApiError::from)?;
         if charge != before {
             charge = draft.put(charge);
-            let views = (ChargeView::from(&before), ChargeView::from(&charge));
-            draft.emit_change(EventType::ChargeUpdated, &views.0, &views.1)?;
+            draft.emit_change(EventType::ChargeUpdated, &before, &charge)?;
         }
         Ok(Verdict::Said(Said::show(OK, charge, &update.expand)))
     }

@@ -19,7 +19,7 @@ use crate::{
     domain::{customer::Customer, event::EventType, ids::CustomerId},
     idempotency::Rejection,
     wire::{
-        customers::{CreateCustomerParams, CustomerView, default_of, not_their_method},
+        customers::{CreateCustomerParams, default_of, not_their_method},
         payment_methods::NamedMethod,
     },
 };
@@ -50,8 +50,7 @@ impl Rules for CreateCustomer {
             created_at: draft.now,
             deleted: false,
         });
-        let view = CustomerView::from(&customer);
-        draft.emit(EventType::CustomerCreated, &view)?;
+        draft.emit(EventType::CustomerCreated, &customer)?;
         let attached = match method {
             Some(method) => Some(attach_to(draft, method, customer.id)?.id),
             None => None,
@@ -60,10 +59,12 @@ impl Rules for CreateCustomer {
             if attached != Some(default) {
                 return Err(not_their_method().into());
             }
-            customer.default_payment_method = attached;
-            customer = draft.put(customer);
-            let with_default = CustomerView::from(&customer);
-            draft.emit_change(EventType::CustomerUpdated, &view, &with_default)?;
+            let with_default = draft.put(Customer {
+                default_payment_method: attached,
+                ..customer.clone()
+            });
+            draft.emit_change(EventType::CustomerUpdated, &customer, &with_default)?;
+            customer = with_default;
         }
         Ok(Verdict::Said(Said::show(CREATED, customer, &self.0.expand)))
     }

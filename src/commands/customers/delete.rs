@@ -10,6 +10,7 @@ use sqlx::PgConnection;
 use crate::commands::Origin;
 use crate::{
     domain::{
+        customer::Customer,
         event::EventType,
         ids::CustomerId,
         payment_method::{Attachment, PaymentMethod},
@@ -35,7 +36,7 @@ pub async fn delete_customer(
     // Methods that were attached before the customer's row was locked. From now on none is: an
     // attachment waits for that lock, and then finds that the customer was deleted.
     detached.extend(store::payment_methods::detach_all(tx, account, id).await?);
-    let events = events(origin, detached, id, &CustomerView::from(&customer));
+    let events = events(origin, detached, &customer);
     // Views are always JSON.
     let events = events.map_err(|_| sqlx::Error::Encode("a view is no JSON".into()))?;
     webhooks::emit(tx, &events).await?;
@@ -45,21 +46,22 @@ pub async fn delete_customer(
 fn events(
     origin: &Origin,
     detached: Vec<PaymentMethod>,
-    id: CustomerId,
-    customer: &CustomerView,
+    customer: &Customer,
 ) -> Result<Vec<NewEvent>, Rejection> {
     let of_method = |method: PaymentMethod| {
-        let view = PaymentMethodView::from(&method);
+        let (after, version) = (PaymentMethodView::from(&method), method.version);
         let before = PaymentMethod {
-            attachment: Attachment::To(id),
+            attachment: Attachment::To(customer.id),
             ..method
         };
-        origin.change(EventType::PaymentMethodDetached, &(&before).into(), &view)
+        let before = PaymentMethodView::from(&before);
+        origin.change(EventType::PaymentMethodDetached, &before, &after, version)
     };
     let mut events: Vec<NewEvent> = detached
         .into_iter()
         .map(of_method)
         .collect::<Result<_, _>>()?;
-    events.push(origin.event(EventType::CustomerDeleted, customer)?);
+    let (view, version) = (CustomerView::from(customer), Some(customer.version));
+    events.push(origin.event(EventType::CustomerDeleted, &view, version)?);
     Ok(events)
 }

@@ -22,7 +22,7 @@ use crate::{
     },
     idempotency::Rejection,
     wire::{
-        customers::{CustomerView, UpdateCustomerParams, default_of, not_their_method},
+        customers::{UpdateCustomerParams, default_of, not_their_method},
         error::ApiError,
     },
 };
@@ -72,8 +72,7 @@ impl Rules for UpdateCustomer {
         customer.details.metadata = metadata.map_err(ApiError::from)?;
         if customer != before {
             customer = draft.put(customer);
-            let views = (CustomerView::from(&before), CustomerView::from(&customer));
-            draft.emit_change(EventType::CustomerUpdated, &views.0, &views.1)?;
+            draft.emit_change(EventType::CustomerUpdated, &before, &customer)?;
         }
         Ok(Verdict::Said(Said::show(OK, customer, &params.expand)))
     }

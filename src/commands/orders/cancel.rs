@@ -17,7 +17,7 @@ use crate::{
         order::{Order, OrderStatus},
     },
     idempotency::Rejection,
-    wire::orders::{CancelOrderParams, OrderView},
+    wire::orders::CancelOrderParams,
 };
 
 /// Cancels an order.
@@ -52,6 +52,6 @@ pub(in crate::commands) fn cancel(
 ) -> Result<Order, Rejection> {
     order.status = OrderStatus::Canceled;
     let order = draft.put(order);
-    draft.emit(EventType::OrderCanceled, &OrderView::from(&order))?;
+    draft.emit(EventType::OrderCanceled, &order)?;
     Ok(order)
 }

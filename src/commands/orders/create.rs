@@ -24,7 +24,7 @@ use crate::{
     idempotency::{Failure, Rejection},
     wire::{
         error::{ApiError, ErrorCode},
-        orders::{CreateOrderParams, OrderContent, OrderView},
+        orders::{CreateOrderParams, OrderContent},
     },
 };
 
@@ -74,7 +74,7 @@ pub(in crate::commands) fn open(draft: &mut Draft<'_>, new: NewOrder) -> Result<
     let hash = content_hash(&new)?;
     let id = OrderId(Uuid::now_v7());
     let order = draft.put(Order::opened(id, new, hash, draft.now));
-    draft.emit(EventType::OrderCreated, &OrderView::from(&order))?;
+    draft.emit(EventType::OrderCreated, &order)?;
     Ok(order)
 }
 

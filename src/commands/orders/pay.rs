@@ -25,7 +25,7 @@ use crate::{
         order::{Order, OrderStatus},
     },
     idempotency::Rejection,
-    wire::orders::{OrderView, PayOrderParams},
+    wire::orders::PayOrderParams,
 };
 
 /// Pays an order.
@@ -89,6 +89,6 @@ pub(in crate::commands) fn pay(
     order.status = OrderStatus::Paid;
     order.charge = Some(charge);
     let order = draft.put(order);
-    draft.emit(EventType::OrderPaid, &OrderView::from(&order))?;
+    draft.emit(EventType::OrderPaid, &order)?;
     Ok(order)
 }

@@ -14,10 +14,7 @@ use crate::commands::{
 use crate::{
     domain::{event::EventType, ids::OrderId, order::Order},
     idempotency::Rejection,
-    wire::{
-        error::ApiError,
-        orders::{OrderView, UpdateOrderParams},
-    },
+    wire::{error::ApiError, orders::UpdateOrderParams},
 };
 
 /// Updates an order.
@@ -42,8 +39,7 @@ impl Rules for UpdateOrder {
         order.metadata = metadata.map_err(ApiError::from)?;
         if order != before {
             order = draft.put(order);
-            let views = (OrderView::from(&before), OrderView::from(&order));
-            draft.emit_change(EventType::OrderUpdated, &views.0, &views.1)?;
+            draft.emit_change(EventType::OrderUpdated, &before, &order)?;
         }
         Ok(Verdict::Said(Said::show(OK, order, &self.params.expand)))
     }

@@ -32,9 +32,7 @@ use crate::{
     },
     idempotency::{Failure, Rejection},
     wire::{
-        charges::ChargeView,
         error::{ApiError, ErrorCode},
-        payment_intents::PaymentIntentView,
         payment_methods::refused,
     },
 };
@@ -152,13 +150,12 @@ impl PaymentAttempt<'_> {
         self.tell_of_creation(draft)?;
         let intent = self.intent.clone();
         let intent = intent.answered(self.method.id, charge.id, said, None);
-        let view = ChargeView::from(charge);
         if let Authorization::Declined(decline) = said {
-            draft.emit(EventType::ChargeFailed, &view)?;
+            draft.emit(EventType::ChargeFailed, charge)?;
             let error = ApiError::declined(decline, charge.id.to_string());
             return Self { intent, ..self }.fail(draft, error);
         }
-        draft.emit(EventType::ChargeSucceeded, &view)?;
+        draft.emit(EventType::ChargeSucceeded, charge)?;
         let kept_for = intent.keeps_method_for();
         let method = mark_used(draft, self.method, kept_for)?;
         if sets_up(&intent.terms) && !method.set_up {
@@ -177,7 +174,7 @@ impl PaymentAttempt<'_> {
             | IntentStatus::Succeeded
             | IntentStatus::Canceled => EventType::PaymentIntentSucceeded,
         };
-        draft.emit(event, &PaymentIntentView::from(&intent))?;
+        draft.emit(event, &intent)?;
         Ok(Said::show(status_of(self.by), intent, self.expand))
     }
 
@@ -185,8 +182,7 @@ impl PaymentAttempt<'_> {
     fn challenge(self, draft: &mut Draft<'_>, page: HolderPage) -> Result<Said, Rejection> {
         self.tell_of_creation(draft)?;
         let intent = draft.put(self.intent.challenged(self.method.id, page));
-        let view = PaymentIntentView::from(&intent);
-        draft.emit(EventType::PaymentIntentRequiresAction, &view)?;
+        draft.emit(EventType::PaymentIntentRequiresAction, &intent)?;
         Ok(Said::show(status_of(self.by), intent, self.expand))
     }
 
@@ -200,12 +196,11 @@ impl PaymentAttempt<'_> {
         error.about.payment_method = Some(given::whole(&self.method)?);
         let kept = error.to_json().map_err(Failure::internal)?;
         let intent = draft.put(self.intent.failed(Some(kept)));
-        let view = PaymentIntentView::from(&intent);
-        draft.emit(EventType::PaymentIntentPaymentFailed, &view)?;
+        draft.emit(EventType::PaymentIntentPaymentFailed, &intent)?;
         error.about.payment_intent = Some(whole(&intent)?);
         error.message.push_str(STORED_DECLINE);
         let mut reply = error_reply(&error)?;
-        reply.resource_id = Some(view.id);
+        reply.resource_id = Some(intent.id.to_string());
         Ok(Said::Reply(reply))
     }
 
@@ -219,8 +214,7 @@ impl PaymentAttempt<'_> {
             latest_charge: None,
             ..self.intent.clone()
         };
-        let view = PaymentIntentView::from(&unconfirmed);
-        draft.emit(EventType::PaymentIntentCreated, &view)
+        draft.emit(EventType::PaymentIntentCreated, &unconfirmed)
     }
 }
 

@@ -23,7 +23,7 @@ use crate::{
         payment_intent::{IntentStatus, PaymentIntent},
     },
     idempotency::Rejection,
-    wire::payment_intents::{CancelPaymentIntentParams, PaymentIntentView},
+    wire::payment_intents::CancelPaymentIntentParams,
 };
 
 /// Cancels an intent.
@@ -92,7 +92,6 @@ fn cancel(
     expand: &Expansion,
 ) -> Result<Said, Rejection> {
     let intent = draft.put(intent.canceled(draft.now));
-    let view = PaymentIntentView::from(&intent);
-    draft.emit(EventType::PaymentIntentCanceled, &view)?;
+    draft.emit(EventType::PaymentIntentCanceled, &intent)?;
     Ok(Said::show(OK, intent, expand))
 }

@@ -25,9 +25,8 @@ use crate::{
     },
     idempotency::Rejection,
     wire::{
-        charges::ChargeView,
         error::{ApiError, ErrorCode},
-        payment_intents::{CapturePaymentIntentParams, PaymentIntentView},
+        payment_intents::CapturePaymentIntentParams,
     },
 };
 
@@ -111,9 +110,7 @@ pub(in crate::commands) fn answered(
     }
     let charge = draft.put(charge);
     let intent = draft.put(intent.captured(request.amount));
-    let views = (ChargeView::from(&before), ChargeView::from(&charge));
-    draft.emit_change(EventType::ChargeCaptured, &views.0, &views.1)?;
-    let view = PaymentIntentView::from(&intent);
-    draft.emit(EventType::PaymentIntentSucceeded, &view)?;
+    draft.emit_change(EventType::ChargeCaptured, &before, &charge)?;
+    draft.emit(EventType::PaymentIntentSucceeded, &intent)?;
     Ok(Said::show(OK, intent, expand))
 }

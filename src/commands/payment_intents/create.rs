@@ -33,7 +33,7 @@ use crate::{
     idempotency::Rejection,
     wire::{
         error::{ApiError, ErrorCode},
-        payment_intents::{CreatePaymentIntentParams, PaymentIntentView, must_be_possible},
+        payment_intents::{CreatePaymentIntentParams, must_be_possible},
         payment_methods::{GivenMethod, refused},
     },
 };
@@ -101,8 +101,7 @@ impl Rules for CreateIntent {
         let intent = PaymentIntent::begun(id, client_secret(id), terms, draft.now);
         let intent = draft.put(intent);
         let (Some(method), Some(confirmation)) = (method, confirmation) else {
-            let view = PaymentIntentView::from(&intent);
-            draft.emit(EventType::PaymentIntentCreated, &view)?;
+            draft.emit(EventType::PaymentIntentCreated, &intent)?;
             return Ok(Verdict::Said(Said::show(CREATED, intent, expand)));
         };
         let account = draft.origin.account;

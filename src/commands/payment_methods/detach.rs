@@ -19,10 +19,7 @@ use crate::{
         payment_method::{Attachment, PaymentMethod},
     },
     idempotency::Rejection,
-    wire::{
-        customers::CustomerView,
-        payment_methods::{DetachPaymentMethodParams, PaymentMethodView, refused},
-    },
+    wire::payment_methods::{DetachPaymentMethodParams, refused},
 };
 
 /// Detaches a payment method.
@@ -61,11 +58,7 @@ impl Rules for DetachPaymentMethod {
             attachment: Attachment::Detached,
             ..before.clone()
         });
-        let views = (
-            PaymentMethodView::from(&before),
-            PaymentMethodView::from(&method),
-        );
-        draft.emit_change(EventType::PaymentMethodDetached, &views.0, &views.1)?;
+        draft.emit_change(EventType::PaymentMethodDetached, &before, &method)?;
         let owner = draft.get::<Customer>(customer).cloned();
         let owner = owner.filter(|owner| owner.default_payment_method == Some(method.id));
         if let Some(owner) = owner {
@@ -73,8 +66,7 @@ impl Rules for DetachPaymentMethod {
                 default_payment_method: None,
                 ..owner.clone()
             });
-            let views = (CustomerView::from(&owner), CustomerView::from(&without));
-            draft.emit_change(EventType::CustomerUpdated, &views.0, &views.1)?;
+            draft.emit_change(EventType::CustomerUpdated, &owner, &without)?;
         }
         Ok(Verdict::Said(Said::show(OK, method, &self.params.expand)))
     }

@@ -216,8 +216,7 @@ fn put_attached(
         attachment: Attachment::To(customer),
         ..method
     });
-    let view = PaymentMethodView::from(&method);
-    draft.emit(EventType::PaymentMethodAttached, &view)?;
+    draft.emit(EventType::PaymentMethodAttached, &method)?;
     Ok(method)
 }
 

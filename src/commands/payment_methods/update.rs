@@ -16,7 +16,7 @@ use crate::{
     idempotency::Rejection,
     wire::{
         error::ApiError,
-        payment_methods::{PaymentMethodView, UpdatePaymentMethodParams, refused},
+        payment_methods::{UpdatePaymentMethodParams, refused},
     },
 };
 
@@ -45,11 +45,7 @@ impl Rules for UpdatePaymentMethod {
         method.metadata = metadata.map_err(ApiError::from)?;
         if method != before {
             method = draft.put(method);
-            let views = (
-                PaymentMethodView::from(&before),
-                PaymentMethodView::from(&method),
-            );
-            draft.emit_change(EventType::PaymentMethodUpdated, &views.0, &views.1)?;
+            draft.emit_change(EventType::PaymentMethodUpdated, &before, &method)?;
         }
         Ok(Verdict::Said(Said::show(OK, method, &params.expand)))
     }

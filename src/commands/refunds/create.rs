@@ -34,10 +34,9 @@ use crate::{
     },
     idempotency::Rejection,
     wire::{
-        charges::{ChargeView, refused},
+        charges::refused,
         error::{ApiError, ErrorCode},
-        orders::OrderView,
-        refunds::{CreateRefundParams, RefundView},
+        refunds::CreateRefundParams,
     },
 };
 
@@ -193,7 +192,7 @@ pub(in crate::commands) fn end(
             uncount(draft, &refund)?;
             refund.status = RefundStatus::Failed;
             let refund = draft.put(refund);
-            draft.emit(EventType::RefundFailed, &RefundView::from(&refund))?;
+            draft.emit(EventType::RefundFailed, &refund)?;
             Ok(Err(decline))
         }
     }
@@ -229,13 +228,9 @@ fn uncount(draft: &mut Draft<'_>, refund: &Refund) -> Result<(), Rejection> {
 pub(in crate::commands) fn report(draft: &mut Draft<'_>, refund: &Refund) -> Result<(), Rejection> {
     let charge = draft.get::<Charge>(refund.charge);
     let charge = charge.ok_or_else(|| lost("a refunded charge"))?.clone();
-    draft.emit(EventType::RefundCreated, &RefundView::from(refund))?;
-    let before = ChargeView::from(&charge.before_refund(refund.amount.minor_units));
-    draft.emit_change(
-        EventType::ChargeRefunded,
-        &before,
-        &ChargeView::from(&charge),
-    )?;
+    draft.emit(EventType::RefundCreated, refund)?;
+    let before = charge.before_refund(refund.amount.minor_units);
+    draft.emit_change(EventType::ChargeRefunded, &before, &charge)?;
     let order = charge.order.and_then(|order| draft.get::<Order>(order));
     if charge.is_refunded()
         && let Some(order) = order.filter(|order| order.charge == Some(charge.id))
@@ -243,7 +238,7 @@ pub(in crate::commands) fn report(draft: &mut Draft<'_>, refund: &Refund) -> Res
         let mut order = order.clone();
         order.status = OrderStatus::Refunded;
         let order = draft.put(order);
-        draft.emit(EventType::OrderRefunded, &OrderView::from(&order))?;
+        draft.emit(EventType::OrderRefunded, &order)?;
     }
     Ok(())
 }

@@ -19,10 +19,7 @@ use crate::{
         refund::{Refund, RefundStatus},
     },
     idempotency::{Failure, Rejection},
-    wire::{
-        error::ApiError,
-        refunds::{RefundView, UpdateRefundParams},
-    },
+    wire::{error::ApiError, refunds::UpdateRefundParams},
 };
 
 /// Updates a refund.
@@ -54,8 +51,7 @@ impl Rules for UpdateRefund {
         refund.metadata = metadata.map_err(ApiError::from)?;
         if refund != before {
             refund = draft.put(refund);
-            let views = (RefundView::from(&before), RefundView::from(&refund));
-            draft.emit_change(EventType::RefundUpdated, &views.0, &views.1)?;
+            draft.emit_change(EventType::RefundUpdated, &before, &refund)?;
         }
         Ok(Verdict::Said(Said::show(OK, refund, &self.params.expand)))
     }

@@ -130,7 +130,7 @@ pub(super) fn put(
     event: EventType,
 ) -> Result<SetupIntent, Rejection> {
     let setup = draft.put(setup);
-    draft.emit(event, &SetupIntentView::from(&setup))?;
+    draft.emit(event, &setup)?;
     Ok(setup)
 }
 

@@ -4,7 +4,6 @@
 //! visible to other requests only when all of it was decided: a refusal has changed nothing.
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
 
 use super::rows::{Changes, Noun, Row, RowId, Rows};
 use crate::{
@@ -87,13 +86,13 @@ impl<'a> Draft<'a> {
         found.copied().unwrap_or_default()
     }
 
-    /// Makes an object, or changes one, and returns it. A change of what is written already raises
-    /// its version.
+    /// Makes an object, or changes one, and returns it. Each change raises its version.
     pub fn put<N: Noun>(&mut self, mut object: N) -> N {
         let id = object.id();
-        let based_on = self.row::<N>(id).and_then(|row| row.based_on);
-        if based_on.is_some() {
-            *object.version() += 1;
+        let before = self.row::<N>(id);
+        let based_on = before.and_then(|row| row.based_on);
+        if let Some(before) = before.and_then(|row| row.is.as_ref()) {
+            *object.version_mut() = before.version() + 1;
         }
         let row = Row {
             is: Some(object.clone()),
@@ -115,20 +114,24 @@ impl<'a> Draft<'a> {
         N::table_mut(&mut self.changes.tables).set(self.origin.account, id, row);
     }
 
-    /// Tells of an event; `object` is the view of what it happened to.
-    pub fn emit<T: Serialize>(&mut self, event: EventType, object: &T) -> Result<(), Rejection> {
-        self.changes.events.push(self.origin.event(event, object)?);
+    /// Tells of an event that happened to `object`, as it is now.
+    pub fn emit<N: Noun>(&mut self, event: EventType, object: &N) -> Result<(), Rejection> {
+        let (view, version) = (N::View::from(object), object.version());
+        let event = self.origin.event(event, &view, Some(version))?;
+        self.changes.events.push(event);
         Ok(())
     }
 
-    /// Tells of a change; `before` and `after` are views of what it happened to.
-    pub fn emit_change<T: Serialize>(
+    /// Tells of a change of an object.
+    pub fn emit_change<N: Noun>(
         &mut self,
         event: EventType,
-        before: &T,
-        after: &T,
+        before: &N,
+        after: &N,
     ) -> Result<(), Rejection> {
-        let event = self.origin.change(event, before, after)?;
+        let (before, version) = (N::View::from(before), after.version());
+        let after = N::View::from(after);
+        let event = self.origin.change(event, &before, &after, version)?;
         self.changes.events.push(event);
         Ok(())
     }

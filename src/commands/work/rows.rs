@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use serde::Serialize;
+
 use crate::{
     domain::{
         charge::Charge,
@@ -18,6 +20,11 @@ use crate::{
     },
     store::operations::OpenWork,
     webhooks::NewEvent,
+    wire::{
+        charges::ChargeView, customers::CustomerView, orders::OrderView,
+        payment_intents::PaymentIntentView, payment_methods::PaymentMethodView,
+        refunds::RefundView, setup_intents::SetupIntentView,
+    },
 };
 
 /// A row that a verb needs. Tables are locked in the order of this list, and the ids of each in
@@ -56,11 +63,15 @@ pub(super) type RowName = (AccountId, RowId);
 pub trait Noun: Clone + Sized {
     /// What names one of them.
     type Id: Copy + Ord;
+    /// As clients see it in events.
+    type View: for<'a> From<&'a Self> + Serialize;
 
     /// The id of this one.
     fn id(&self) -> Self::Id;
     /// How often it was changed, and once for its creation.
-    fn version(&mut self) -> &mut i64;
+    fn version(&self) -> i64;
+    /// The same, to change it.
+    fn version_mut(&mut self) -> &mut i64;
     /// Those among `tables`.
     fn table(tables: &Tables) -> &RowTable<Self>;
     /// Those among `tables`, to change them.
@@ -69,7 +80,7 @@ pub trait Noun: Clone + Sized {
 
 /// Makes the tables, and nouns of the types in them.
 macro_rules! tables {
-    ($($table:ident: $noun:ident by $id:ident;)+) => {
+    ($($table:ident: $noun:ident by $id:ident as $view:ident;)+) => {
         /// Objects of each kind.
         #[derive(Debug, Default)]
         pub struct Tables {
@@ -90,12 +101,17 @@ macro_rules! tables {
 
         $(impl Noun for $noun {
             type Id = $id;
+            type View = $view;
 
             fn id(&self) -> $id {
                 self.id
             }
 
-            fn version(&mut self) -> &mut i64 {
+            fn version(&self) -> i64 {
+                self.version
+            }
+
+            fn version_mut(&mut self) -> &mut i64 {
                 &mut self.version
             }
 
@@ -111,13 +127,13 @@ macro_rules! tables {
 }
 
 tables! {
-    intents: PaymentIntent by PaymentIntentId;
-    charges: Charge by ChargeId;
-    orders: Order by OrderId;
-    refunds: Refund by RefundId;
-    setups: SetupIntent by SetupIntentId;
-    methods: PaymentMethod by PaymentMethodId;
-    customers: Customer by CustomerId;
+    intents: PaymentIntent by PaymentIntentId as PaymentIntentView;
+    charges: Charge by ChargeId as ChargeView;
+    orders: Order by OrderId as OrderView;
+    refunds: Refund by RefundId as RefundView;
+    setups: SetupIntent by SetupIntentId as SetupIntentView;
+    methods: PaymentMethod by PaymentMethodId as PaymentMethodView;
+    customers: Customer by CustomerId as CustomerView;
 }
 
 /// Objects of one kind, by account and id.
@@ -152,8 +168,8 @@ impl<N: Noun> RowTable<N> {
 
     /// Holds rows as they were read.
     pub(super) fn hold(&mut self, read: Vec<(AccountId, N)>) {
-        for (account, mut object) in read {
-            let (id, based_on) = (object.id(), Some(*object.version()));
+        for (account, object) in read {
+            let (id, based_on) = (object.id(), Some(object.version()));
             let row = Row {
                 is: Some(object),
                 based_on,

@@ -140,7 +140,11 @@ fn readable(tokens: Vec<Token>) -> (Vec<Token>, usize) {
                 count += 1;
                 continue;
             }
-            let is_of_constraint = words.iter().rev().nth(1).is_some_and(|it| it == "CONSTRAINT");
+            let is_of_constraint = words
+                .iter()
+                .rev()
+                .nth(1)
+                .is_some_and(|it| it == "CONSTRAINT");
             let altered = |token: &Token| *token == Token::make_keyword("ALTER");
             if word == "DEFERRABLE"
                 && is_of_constraint

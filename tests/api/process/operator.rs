@@ -271,6 +271,13 @@ async fn each_invariant_finds_what_was_planted_by_hand() {
     .unwrap();
     planted.push(("one_change_per_execution", EventId(first).to_string()));
 
+    let (_, shown) = charge("key-version").await;
+    let words = json!({"description": "later"});
+    client.post_new(&format!("/charges/{shown}"), &words).await;
+    let same = "UPDATE events SET object_version = 7 WHERE object ->> 'id' = $1";
+    by_name(same, &shown).await;
+    planted.push(("versions_tell_changes_apart", shown));
+
     charge("key-stolen").await;
     let other = "INSERT INTO events (account_id, id, type, object, request_id, idempotency_key)
                  SELECT account_id, gen_random_uuid(), 'charge.updated', object, 'req_other',

@@ -252,7 +252,8 @@ reader charges: SELECT
 reader checkout_steps: SELECT
 reader checkouts: SELECT
 reader customers: SELECT
-reader events: SELECT (account_id id type request_id idempotency_key created_at traceparent api_version)
+reader events: SELECT (account_id id type request_id idempotency_key created_at traceparent api_version \
+object_version)
 reader events_without_secrets: SELECT
 reader idempotency_keys: SELECT (account_id key fingerprint_version fingerprint method path request_id label \
 created_at expires_at status resource_id)

@@ -1,6 +1,8 @@
 //! What SDKs read of an event besides its object: the version of the API that it names, and what
 //! changed.
 
+use std::collections::HashMap;
+
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -118,6 +120,8 @@ async fn an_endpoint_with_a_version_gets_every_event_in_it_and_in_every_attempt(
         let first = receiver.next().await;
         let mut event = first.event();
         assert_eq!(event["api_version"], version);
+        let of_object = &event["data"]["object_version"];
+        assert_eq!(first.headers["event-object-version"], of_object.to_string());
         let bytes = first.body.clone();
         first.answer(500).await;
         let second = receiver.next().await;
@@ -315,4 +319,76 @@ async fn money_is_told(client: &Client) {
         .await;
     let before = json!({"amount_refunded": 0, "refunded": false});
     assert_eq!(previous(client, "charge.refunded").await, before);
+}
+
+/// The events of each object, by its id, in the order in which they were written.
+async fn by_object(client: &Client) -> HashMap<String, Vec<Value>> {
+    let mut events = HashMap::<_, Vec<Value>>::new();
+    let listed = client.get("/events?limit=100").await.json();
+    assert_eq!(listed["has_more"], false);
+    for event in listed["data"].as_array().unwrap().iter().rev() {
+        let id = event["data"]["object"]["id"].as_str().unwrap().to_owned();
+        events.entry(id).or_default().push(event.clone());
+    }
+    events
+}
+
+#[tokio::test]
+async fn versions_of_an_object_grow_with_each_of_its_events() {
+    let server = TestServer::start().await;
+    let client = &server.client;
+    money_is_told(client).await;
+    // A customer with a default method, which both change and end.
+    let with_method = json!({"payment_method": "pm_card_visa"});
+    let customer = client.post_new("/customers", &with_method).await.id();
+    let path = format!("/customers/{customer}");
+    let method = client.get(&format!("{path}/payment_methods")).await.json();
+    let method = method["data"][0]["id"].as_str().unwrap().to_owned();
+    let default = json!({"invoice_settings": {"default_payment_method": method}});
+    let paths = [
+        (path.clone(), default),
+        (
+            format!("/payment_methods/{method}"),
+            json!({"metadata": {"a": "1"}}),
+        ),
+        (format!("/payment_methods/{method}/detach"), json!({})),
+    ];
+    for (path, body) in paths {
+        assert_eq!(client.post_new(&path, &body).await.status, 200, "{path}");
+    }
+    client.request(Method::DELETE, &path).send().await.unwrap();
+    // An intent that is declined when it is made, and one that is captured.
+    let terms = |card: &str| {
+        json!({"amount": 2000, "currency": "usd", "payment_method_types": ["card"],
+               "capture_method": "manual", "confirm": true, "payment_method": card})
+    };
+    let declined = terms("pm_card_chargeDeclined");
+    client.post_new("/payment_intents", &declined).await;
+    let paid = terms("pm_card_visa");
+    let paid = client.post_new("/payment_intents", &paid).await.id();
+    let capture = format!("/payment_intents/{paid}/capture");
+    client.post_new(&capture, &json!({})).await;
+    // A card that is set up.
+    let card = json!({"payment_method_types": ["card"], "payment_method": "pm_card_visa",
+                      "confirm": true});
+    client.post_new("/setup_intents", &card).await;
+    let order = open_order(client).await;
+    let pay = json!({"source": "tok_visa"});
+    client.post_new(&format!("/orders/{order}/pay"), &pay).await;
+
+    let events = by_object(client).await;
+    let mut most = 0;
+    for (id, events) in &events {
+        let versions = events
+            .iter()
+            .map(|event| event["data"]["object_version"].as_i64().unwrap());
+        let versions: Vec<i64> = versions.collect();
+        assert!(versions[0] >= 1, "{id}: {versions:?}");
+        assert!(
+            versions.is_sorted_by(|one, next| one < next),
+            "{id}: {versions:?}"
+        );
+        most = most.max(versions.len());
+    }
+    assert!(most >= 4, "{most}");
 }

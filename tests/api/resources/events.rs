@@ -87,7 +87,7 @@ async fn an_event_shows_the_object_as_it_was_and_the_request_that_changed_it() {
     let first = events(client).await[0].clone();
     let expected = json!({
         "id": first["id"], "object": "event", "api_version": "2026-10-28.endive", "created": first["created"],
-        "data": {"object": created.json()}, "livemode": false, "pending_webhooks": 0,
+        "data": {"object": created.json(), "object_version": 2}, "livemode": false, "pending_webhooks": 0,
         "request": {"id": created.header("request-id"), "idempotency_key": "key-1"},
         "type": "charge.succeeded",
     });

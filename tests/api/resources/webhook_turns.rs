@@ -475,6 +475,7 @@ async fn an_event_reads_the_endpoints_that_live_however_many_were_deleted() {
         event_type: EventType::ALL[0].as_str(),
         api_version: None,
         object: "{}".to_owned(),
+        object_version: None,
         previous_attributes: None,
         request_id: "req_1".to_owned(),
         idempotency_key: "key-1".to_owned(),

@@ -4,17 +4,14 @@ use std::process::Command;
 
 use example_test_support::{Program, answers_upgrades, empty_database, http_client};
 
-use crate::support::{Charges, SECRET, charge_succeeded, deliver, effects, now, signature};
+use crate::support::{SECRET, charge_succeeded, deliver, effects, now, signature};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_webhook-receiver");
 
 #[tokio::test]
 async fn it_receives_until_sigterm_and_ends_with_exit_code_0() {
     let database_url = empty_database().await;
-    let charges = Charges::start().await;
     let variables = [
-        ("CHARGE_ONCE_URL", charges.url.as_str()),
-        ("CHARGE_ONCE_API_KEY", "sk_test_of_the_tests"),
         ("DATABASE_URL", database_url.as_str()),
         ("WEBHOOK_SECRET", SECRET),
     ];

@@ -16,8 +16,6 @@ use example_test_support::{empty_database, eventually, http_client};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use webhook_receiver::Api;
-
 use crate::support::{SECRET, charge, deliver, effects, now, serve, signature};
 
 const API_KEY: &str = "sk_test_of_the_receiver";
@@ -86,10 +84,9 @@ async fn events_that_arrive_in_the_reverse_order_leave_the_charge_as_it_is() {
         .unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let api = Api::new(service, API_KEY.to_owned()).unwrap();
     serve(
         listener,
-        webhook_receiver::app(pool.clone(), SECRET.to_owned(), api),
+        webhook_receiver::app(pool.clone(), SECRET.to_owned()),
     );
     for event in events {
         let body = event.to_string();
@@ -129,8 +126,7 @@ async fn a_charge_is_counted_once_though_the_first_receipts_of_its_event_are_los
             }
         }
     });
-    let api = Api::new(service.clone(), API_KEY.to_owned()).unwrap();
-    let app = webhook_receiver::app(pool.clone(), secret, api).layer(lose_receipts);
+    let app = webhook_receiver::app(pool.clone(), secret).layer(lose_receipts);
     serve(listener, app);
 
     create_charge(&http, &service).await;

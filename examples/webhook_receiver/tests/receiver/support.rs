@@ -5,21 +5,18 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use axum::{Json, Router, extract::Path, routing::get};
+use axum::Router;
 use example_test_support::{empty_database, http_client};
 use hmac::{Hmac, KeyInit, Mac};
-use serde_json::json;
 use sha2::Sha256;
 use sqlx::PgPool;
-use tokio::{net::TcpListener, sync::watch};
-use webhook_receiver::Api;
+use tokio::net::TcpListener;
 
 pub const SECRET: &str = "whsec_of_the_tests";
 
 /// The receiver on a database and a port of its own.
 pub struct Receiver {
     pub pool: PgPool,
-    pub charges: Charges,
     pub address: SocketAddr,
     http: reqwest::Client,
 }
@@ -31,15 +28,12 @@ impl Receiver {
             .unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let charges = Charges::start().await;
-        let api = charges.api();
         serve(
             listener,
-            webhook_receiver::app(pool.clone(), SECRET.to_owned(), api),
+            webhook_receiver::app(pool.clone(), SECRET.to_owned()),
         );
         Self {
             pool,
-            charges,
             address,
             http: http_client(),
         }
@@ -63,50 +57,6 @@ impl Receiver {
 
     pub async fn execute(&self, sql: &'static str) {
         sqlx::raw_sql(sql).execute(&self.pool).await.unwrap();
-    }
-}
-
-/// The API, in which every charge has the same refunds.
-pub struct Charges {
-    pub refunded: watch::Sender<i64>,
-    /// How many looks at a charge have begun.
-    pub looks: watch::Sender<u32>,
-    /// While it is true, looks are not answered. Then they get what they saw when they began.
-    pub held: watch::Sender<bool>,
-    pub url: String,
-}
-
-impl Charges {
-    pub async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let charges = Self {
-            refunded: watch::Sender::new(0),
-            looks: watch::Sender::new(0),
-            held: watch::Sender::new(false),
-            url: format!("http://{}", listener.local_addr().unwrap()),
-        };
-        let Self {
-            refunded,
-            looks,
-            held,
-            ..
-        } = &charges;
-        let (refunded, looks, held) = (refunded.clone(), looks.clone(), held.clone());
-        let look = get(move |Path(id): Path<String>| {
-            let refunded = *refunded.borrow();
-            looks.send_modify(|looks| *looks += 1);
-            let mut held = held.subscribe();
-            async move {
-                held.wait_for(|held| !held).await.unwrap();
-                Json(json!({"id": id, "amount_captured": 2000, "amount_refunded": refunded}))
-            }
-        });
-        serve(listener, Router::new().route("/charges/{id}", look));
-        charges
-    }
-
-    pub fn api(&self) -> Api {
-        Api::new(self.url.clone(), "sk_test_of_the_tests".to_owned()).unwrap()
     }
 }
 
@@ -157,12 +107,15 @@ pub fn signature(secret: &str, time: i64, body: &str) -> String {
 
 /// The body of an event that a charge of 20.00 USD succeeded.
 pub fn charge_succeeded(id: &str) -> String {
-    charge_event(id, "charge.succeeded")
+    charge_event(id, "charge.succeeded", 1, 0)
 }
 
-pub fn charge_event(id: &str, event_type: &str) -> String {
+/// The body of an event that a charge of 20.00 USD has this version, and so much was given back.
+pub fn charge_event(id: &str, event_type: &str, version: i64, refunded: i64) -> String {
     format!(
         r#"{{"id":"{id}","type":"{event_type}",
-            "data":{{"object":{{"id":"ch_1","amount_captured":2000,"currency":"usd"}}}}}}"#
+            "data":{{"object":{{"id":"ch_1","amount_captured":2000,"amount_refunded":{refunded},
+                                "currency":"usd"}},
+                     "object_version":{version}}}}}"#
     )
 }
