@@ -37,9 +37,8 @@ struct Event {
 #[derive(Deserialize)]
 struct EventData {
     object: serde_json::Value,
-    /// Greater with each change of the object. Events of old releases have none.
-    #[serde(default)]
-    object_version: i64,
+    /// Greater with each change of the object. Events of the release before have none.
+    object_version: Option<i64>,
 }
 
 /// A charge as an event shows it: as it was right after that change.
@@ -152,7 +151,7 @@ async fn apply(tx: &mut PgConnection, event: &Event) -> Result<(), ReceiveError>
 async fn copy_charge(
     tx: &mut PgConnection,
     charge: &ChangedCharge,
-    version: i64,
+    version: Option<i64>,
 ) -> Result<(), sqlx::Error> {
     // Where another transaction writes the same charge, this waits for it to end, and then compares
     // with what that one wrote.
@@ -165,7 +164,9 @@ async fn copy_charge(
           WHERE charges.version < excluded.version",
     )
     .bind(&charge.id)
-    .bind(version)
+    // An event without a version counts as 0, which is less than any version: it is applied only
+    // where nothing is known of the charge.
+    .bind(version.unwrap_or(0))
     .bind(charge.amount_captured)
     .bind(charge.amount_refunded)
     .execute(tx)

@@ -1,4 +1,4 @@
-//! One event, several deliveries.
+//! Several deliveries of one event, and several events about one charge.
 
 use example_test_support::eventually;
 use sqlx::{Connection, PgConnection};
@@ -17,7 +17,16 @@ async fn waiting_for(connection: &mut PgConnection, kind: &str) -> i64 {
     .unwrap()
 }
 
-/// Two deliveries of one event, stopped where one is at its effect and the other waits for it.
+/// Waits until one session of the receiver's database waits for a lock of this kind.
+async fn until_one_waits_for(receiver: &Receiver, kind: &str) {
+    eventually(kind, || async {
+        let mut connection = receiver.pool.acquire().await.unwrap();
+        waiting_for(&mut connection, kind).await == 1
+    })
+    .await;
+}
+
+/// Two deliveries, stopped where the first is at its effect and the second waits for it.
 struct TwoDeliveries {
     /// Keeps every effect waiting until its transaction ends.
     gate: PgConnection,
@@ -25,22 +34,22 @@ struct TwoDeliveries {
 }
 
 impl TwoDeliveries {
-    async fn of(receiver: &'static Receiver) -> Self {
+    /// The first event takes money, since the gate is at the revenue.
+    async fn of(receiver: &'static Receiver, [first, second]: [String; 2]) -> Self {
         let options = receiver.pool.connect_options();
         let mut gate = PgConnection::connect_with(&options).await.unwrap();
         sqlx::raw_sql("BEGIN; LOCK TABLE revenue")
             .execute(&mut gate)
             .await
             .unwrap();
-        let statuses = [(); 2]
-            .map(|()| tokio::spawn(async { receiver.deliver(&charge_succeeded("evt_1")).await }));
-        eventually("one is at its effect, the other waits for it", || async {
-            let mut connection = receiver.pool.acquire().await.unwrap();
-            waiting_for(&mut connection, "relation").await == 1
-                && waiting_for(&mut connection, "transactionid").await == 1
-        })
-        .await;
-        Self { gate, statuses }
+        let first = tokio::spawn(async move { receiver.deliver(&first).await });
+        until_one_waits_for(receiver, "relation").await;
+        let second = tokio::spawn(async move { receiver.deliver(&second).await });
+        until_one_waits_for(receiver, "transactionid").await;
+        Self {
+            gate,
+            statuses: [first, second],
+        }
     }
 
     /// Lets the effects through; returns both statuses, the lower one first.
@@ -58,6 +67,19 @@ impl TwoDeliveries {
 
 async fn lasting_receiver() -> &'static Receiver {
     Box::leak(Box::new(Receiver::start().await))
+}
+
+/// The same event twice.
+fn twice() -> [String; 2] {
+    [charge_succeeded("evt_1"), charge_succeeded("evt_1")]
+}
+
+/// Two events about one charge. Both take money.
+fn older_and_newer() -> [String; 2] {
+    [
+        charge_event("evt_1", "charge.succeeded", Some(2), 0),
+        charge_event("evt_2", "charge.captured", Some(3), 500),
+    ]
 }
 
 #[tokio::test]
@@ -86,7 +108,7 @@ async fn fifty_deliveries_of_one_event_at_once_have_one_effect() {
 #[tokio::test]
 async fn a_delivery_waits_for_the_one_at_its_effect_and_then_does_nothing() {
     let receiver = lasting_receiver().await;
-    let deliveries = TwoDeliveries::of(receiver).await;
+    let deliveries = TwoDeliveries::of(receiver, twice()).await;
     assert_eq!(deliveries.finish().await, [200, 200]);
     assert_eq!(receiver.effects().await, (1, 2000));
 }
@@ -94,7 +116,7 @@ async fn a_delivery_waits_for_the_one_at_its_effect_and_then_does_nothing() {
 #[tokio::test]
 async fn a_delivery_that_waited_for_one_that_failed_has_the_effect() {
     let receiver = lasting_receiver().await;
-    let deliveries = TwoDeliveries::of(receiver).await;
+    let deliveries = TwoDeliveries::of(receiver, twice()).await;
     receiver
         .execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -123,27 +145,38 @@ async fn after_a_failed_effect_the_event_is_unknown_and_a_redelivery_has_the_eff
 
 #[tokio::test]
 async fn of_two_events_about_one_charge_the_newer_version_stays_whichever_arrives_first() {
-    let [created, refunded] = [
-        charge_succeeded("evt_1"),
-        charge_event("evt_2", "charge.refunded", 2, 500),
-    ];
-    for events in [[&created, &refunded], [&refunded, &created]] {
+    let [older, newer] = &older_and_newer();
+    for events in [[older, newer], [newer, older]] {
         let receiver = Receiver::start().await;
         for event in events {
             assert_eq!(receiver.deliver(event).await, 200);
         }
         assert_eq!(charge(&receiver.pool).await, (2000, 500));
-        assert_eq!(receiver.effects().await, (2, 2000));
+        assert_eq!(receiver.effects().await, (2, 4000));
+    }
+}
+
+#[tokio::test]
+async fn of_two_events_about_one_charge_at_once_the_newer_version_stays_whichever_waits() {
+    let [older, newer] = older_and_newer();
+    for events in [[older.clone(), newer.clone()], [newer, older]] {
+        let receiver = lasting_receiver().await;
+        let deliveries = TwoDeliveries::of(receiver, events).await;
+        assert_eq!(deliveries.finish().await, [200, 200]);
+        assert_eq!(charge(&receiver.pool).await, (2000, 500));
+        assert_eq!(receiver.effects().await, (2, 4000));
     }
 }
 
 #[tokio::test]
 async fn of_fifty_events_about_one_charge_at_once_the_newest_version_stays() {
     let receiver = lasting_receiver().await;
+    // The newest first.
     let deliveries: Vec<_> = (1..=50)
+        .rev()
         .map(|version| {
             let id = format!("evt_{version}");
-            let event = charge_event(&id, "charge.refunded", version, 10 * version);
+            let event = charge_event(&id, "charge.refunded", Some(version), 10 * version);
             tokio::spawn(async move { receiver.deliver(&event).await })
         })
         .collect();
@@ -151,6 +184,23 @@ async fn of_fifty_events_about_one_charge_at_once_the_newest_version_stays() {
         assert_eq!(delivery.await.unwrap(), 200);
     }
     assert_eq!(charge(&receiver.pool).await, (2000, 500));
+    assert_eq!(receiver.effects().await, (50, 0));
+}
+
+#[tokio::test]
+async fn an_event_without_a_version_is_applied_only_where_nothing_is_known_of_the_charge() {
+    let receiver = Receiver::start().await;
+    for (id, event_type, version, refunded, known) in [
+        ("evt_1", "charge.succeeded", None, 0, 0),
+        ("evt_2", "charge.refunded", None, 500, 0),
+        ("evt_3", "charge.refunded", Some(1), 700, 700),
+        ("evt_4", "charge.refunded", None, 900, 700),
+    ] {
+        let event = charge_event(id, event_type, version, refunded);
+        assert_eq!(receiver.deliver(&event).await, 200);
+        assert_eq!(charge(&receiver.pool).await, (2000, known), "{id}");
+    }
+    assert_eq!(receiver.effects().await, (4, 2000));
 }
 
 #[tokio::test]

@@ -107,15 +107,17 @@ pub fn signature(secret: &str, time: i64, body: &str) -> String {
 
 /// The body of an event that a charge of 20.00 USD succeeded.
 pub fn charge_succeeded(id: &str) -> String {
-    charge_event(id, "charge.succeeded", 1, 0)
+    charge_event(id, "charge.succeeded", Some(1), 0)
 }
 
-/// The body of an event that a charge of 20.00 USD has this version, and so much was given back.
-pub fn charge_event(id: &str, event_type: &str, version: i64, refunded: i64) -> String {
+/// The body of an event about a charge of 20.00 USD, with what was refunded of it at this version.
+/// The release before writes events without a version.
+pub fn charge_event(id: &str, event_type: &str, version: Option<i64>, refunded: i64) -> String {
+    let version = version.map(|version| format!(r#","object_version":{version}"#));
+    let version = version.unwrap_or_default();
     format!(
         r#"{{"id":"{id}","type":"{event_type}",
             "data":{{"object":{{"id":"ch_1","amount_captured":2000,"amount_refunded":{refunded},
-                                "currency":"usd"}},
-                     "object_version":{version}}}}}"#
+                                "currency":"usd"}}{version}}}}}"#
     )
 }
