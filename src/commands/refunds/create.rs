@@ -228,6 +228,9 @@ fn uncount(draft: &mut Draft<'_>, refund: &Refund) -> Result<(), Rejection> {
 pub(in crate::commands) fn report(draft: &mut Draft<'_>, refund: &Refund) -> Result<(), Rejection> {
     let charge = draft.get::<Charge>(refund.charge);
     let charge = charge.ok_or_else(|| lost("a refunded charge"))?.clone();
+    // What its event tells is a version of its own, though the refund counts since it was begun:
+    // while the processor was asked, the charge's words may have changed.
+    let charge = draft.put(charge);
     draft.emit(EventType::RefundCreated, refund)?;
     let before = charge.before_refund(refund.amount.minor_units);
     draft.emit_change(EventType::ChargeRefunded, &before, &charge)?;
