@@ -55,7 +55,7 @@ pub(crate) struct Run {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Seconds of each case in a round.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
     /// Where the table is written. The plots are written beside it.
     #[arg(long, default_value = "target/bench/bench.md")]
