@@ -466,7 +466,11 @@ impl PaymentIntent {
     /// The intent as it was before the processor was asked. `None`: it isn't asked.
     #[must_use]
     pub fn restored(&self) -> Option<Self> {
-        self.before.as_deref().cloned()
+        let before = self.before.as_deref().cloned();
+        before.map(|before| Self {
+            status_before: None,
+            ..before
+        })
     }
 
     /// The intent whose charge has the processor's answer. `error` is what a decline is shown as.

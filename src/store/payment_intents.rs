@@ -24,8 +24,9 @@ use crate::domain::{
     },
 };
 
-/// An intent as the table holds it, and as `before_operation` does. Every replica reads what any
-/// other wrote, so members are only ever added, each an `Option`.
+/// An intent as the table holds it, and as `before_operation` does: an object with a member for
+/// each column. A column that an older release did not keep there is the row's own, so that every
+/// replica reads what any other wrote.
 #[derive(Debug, Serialize, Deserialize)]
 struct PaymentIntentRow {
     account_id: Uuid,
@@ -34,7 +35,9 @@ struct PaymentIntentRow {
     amount_capturable: i64,
     amount_received: i64,
     automatic_payment_methods: Option<String>,
-    before_operation: Option<Json<Box<PaymentIntentRow>>>,
+    /// Its JSON. An intent that is kept keeps none itself.
+    #[serde(skip)]
+    before_operation: Option<String>,
     cancellation_reason: Option<String>,
     canceled_at: Option<DateTime<Utc>>,
     capture_method: String,
@@ -47,6 +50,7 @@ struct PaymentIntentRow {
     description: Option<String>,
     holder_page_url: Option<String>,
     is_authenticated: bool,
+    #[serde(with = "json_text")]
     last_payment_error: Option<String>,
     latest_charge_id: Option<Uuid>,
     metadata: Json<Metadata>,
@@ -108,7 +112,11 @@ impl TryFrom<PaymentIntentRow> for PaymentIntent {
                 IntentStatus::parse,
             )?,
             before: match row.before_operation {
-                Some(before) => Some(Box::new(Self::try_from(*before.0)?)),
+                Some(before) => {
+                    let before: PaymentIntentRow = serde_json::from_str(&before)
+                        .map_err(|error| sqlx::Error::Decode(error.into()))?;
+                    Some(Box::new(Self::try_from(before)?))
+                }
                 None => None,
             },
             amount_capturable: row.amount_capturable,
@@ -141,7 +149,9 @@ macro_rules! intent_rows {
                 + r#"
                   account_id, id, amount, amount_capturable, amount_received,
                   automatic_payment_methods,
-                  before_operation AS "before_operation: Json<Box<PaymentIntentRow>>",
+                  CASE WHEN before_operation IS NOT NULL
+                       THEN to_json(json_populate_record(payment_intents, before_operation))::text
+                   END AS before_operation,
                   cancellation_reason, canceled_at, capture_method, charge_id, client_secret,
                   confirmation_method, created_at, currency, customer_id, description,
                   holder_page_url, is_authenticated,
@@ -158,12 +168,26 @@ macro_rules! intent_rows {
 }
 
 impl PaymentIntentRow {
-    /// The row of an intent.
-    fn of(account: AccountId, intent: &PaymentIntent) -> Self {
+    /// The rows of intents.
+    fn all<'a>(
+        intents: impl Iterator<Item = (AccountId, &'a PaymentIntent)>,
+    ) -> Result<Vec<Self>, sqlx::Error> {
+        intents
+            .map(|(account, intent)| Self::of(account, intent))
+            .collect()
+    }
+
+    fn of(account: AccountId, intent: &PaymentIntent) -> Result<Self, sqlx::Error> {
         let (terms, page) = (&intent.terms, intent.holder_page.as_ref());
-        let before = intent.before.as_deref();
+        let before_operation = match &intent.before {
+            Some(before) => {
+                let before = serde_json::to_string(&Self::of(account, before)?);
+                Some(before.map_err(|error| sqlx::Error::Encode(error.into()))?)
+            }
+            None => None,
+        };
         let shipping = terms.shipping.clone();
-        Self {
+        Ok(Self {
             account_id: account.0,
             id: intent.id.0,
             amount: terms.amount.minor_units,
@@ -172,7 +196,7 @@ impl PaymentIntentRow {
             automatic_payment_methods: text(
                 terms.automatic_payment_methods.map(AllowRedirects::as_str),
             ),
-            before_operation: before.map(|before| Json(Box::new(Self::of(account, before)))),
+            before_operation,
             cancellation_reason: text(intent.cancellation_reason.map(CancellationReason::as_str)),
             canceled_at: intent.canceled_at,
             capture_method: terms.capture_method.as_str().to_owned(),
@@ -198,7 +222,28 @@ impl PaymentIntentRow {
             status: intent.status.as_str().to_owned(),
             status_before: text(intent.status_before.map(IntentStatus::as_str)),
             version: intent.version,
-        }
+        })
+    }
+}
+
+/// JSON that a column gives as text, and that is part of its row's JSON.
+mod json_text {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::Error};
+    use serde_json::value::RawValue;
+
+    pub(super) fn serialize<S: Serializer>(
+        json: &Option<String>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let json = json.clone().map(RawValue::from_string).transpose();
+        json.map_err(S::Error::custom)?.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<String>, D::Error> {
+        let json: Option<Box<RawValue>> = Deserialize::deserialize(deserializer)?;
+        Ok(json.map(|json| json.get().to_owned()))
     }
 }
 
@@ -212,7 +257,7 @@ pub async fn insert_all(
     tx: &mut PgConnection,
     rows: &[(AccountId, &PaymentIntent)],
 ) -> Result<(), sqlx::Error> {
-    let rows = column(rows, |row| PaymentIntentRow::of(row.0, row.1));
+    let rows = PaymentIntentRow::all(rows.iter().copied())?;
     let written = sqlx::query!(
         "
         INSERT INTO payment_intents
@@ -223,14 +268,14 @@ pub async fn insert_all(
                 receipt_email, request_three_d_secure, return_url, setup_future_usage, shipping,
                 statement_descriptor_suffix, status, status_before, version)
         SELECT account_id, id, amount, amount_capturable, amount_received,
-               automatic_payment_methods, before_operation, capture_method, charge_id,
+               automatic_payment_methods, before_operation::json, capture_method, charge_id,
                client_secret, confirmation_method, currency, customer_id, description,
                holder_page_url, last_payment_error::json, latest_charge_id, metadata,
                payment_method_id, receipt_email, request_three_d_secure, return_url,
                setup_future_usage, shipping, statement_descriptor_suffix, status, status_before,
                version
           FROM UNNEST($1::uuid[], $2::uuid[], $3::int8[], $4::int8[], $5::int8[], $6::text[],
-                      $7::jsonb[], $8::text[], $9::uuid[], $10::text[], $11::text[], $12::text[],
+                      $7::text[], $8::text[], $9::uuid[], $10::text[], $11::text[], $12::text[],
                       $13::uuid[], $14::text[], $15::text[], $16::text[], $17::uuid[], $18::jsonb[],
                       $19::uuid[], $20::text[], $21::text[], $22::text[], $23::text[], $24::jsonb[],
                       $25::text[], $26::text[], $27::text[], $28::int8[])
@@ -248,7 +293,7 @@ pub async fn insert_all(
         &column(&rows, |row| row.amount_capturable),
         &column(&rows, |row| row.amount_received),
         &column(&rows, |row| row.automatic_payment_methods.as_deref()) as _,
-        &column(&rows, |row| row.before_operation.as_ref()) as _,
+        &column(&rows, |row| row.before_operation.as_deref()) as _,
         &column(&rows, |row| &*row.capture_method) as _,
         &column(&rows, |row| row.charge_id) as _,
         &column(&rows, |row| &*row.client_secret) as _,
@@ -292,14 +337,14 @@ pub async fn update_all(
     rows: &[(AccountId, &PaymentIntent, i64)],
 ) -> Result<(), sqlx::Error> {
     let based_on = column(rows, |row| row.2);
-    let rows = column(rows, |row| PaymentIntentRow::of(row.0, row.1));
+    let rows = PaymentIntentRow::all(rows.iter().map(|row| (row.0, row.1)))?;
     let written = sqlx::query!(
         "
         UPDATE payment_intents
            SET amount = changed.amount, amount_capturable = changed.amount_capturable,
                amount_received = greatest(payment_intents.amount_received, changed.amount_received),
                automatic_payment_methods = changed.automatic_payment_methods,
-               before_operation = changed.before_operation,
+               before_operation = changed.before_operation::json,
                canceled_at = coalesce(payment_intents.canceled_at, changed.canceled_at),
                cancellation_reason = changed.cancellation_reason,
                capture_method = changed.capture_method,
@@ -320,7 +365,7 @@ pub async fn update_all(
                status = changed.status, status_before = changed.status_before,
                version = changed.version
           FROM UNNEST($1::uuid[], $2::uuid[], $3::int8[], $4::int8[], $5::int8[], $6::int8[],
-                      $7::text[], $8::jsonb[], $9::timestamptz[], $10::text[], $11::text[],
+                      $7::text[], $8::text[], $9::timestamptz[], $10::text[], $11::text[],
                       $12::uuid[], $13::text[], $14::uuid[], $15::text[], $16::text[], $17::bool[],
                       $18::text[], $19::uuid[], $20::jsonb[], $21::uuid[], $22::text[], $23::text[],
                       $24::text[], $25::text[], $26::jsonb[], $27::text[], $28::text[], $29::text[],
@@ -342,7 +387,7 @@ pub async fn update_all(
         &column(&rows, |row| row.amount_capturable),
         &column(&rows, |row| row.amount_received),
         &column(&rows, |row| row.automatic_payment_methods.as_deref()) as _,
-        &column(&rows, |row| row.before_operation.as_ref()) as _,
+        &column(&rows, |row| row.before_operation.as_deref()) as _,
         &column(&rows, |row| row.canceled_at) as _,
         &column(&rows, |row| row.cancellation_reason.as_deref()) as _,
         &column(&rows, |row| &*row.capture_method) as _,

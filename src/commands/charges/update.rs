@@ -4,7 +4,7 @@
 //! Writes   description, receipt_email, metadata
 //! Emits    charge.updated, if anything changed
 //! Refuses  parameters that are unknown or wrong
-//! Fails    while the processor is asked for the charge
+//! Fails    while the processor is asked about the charge
 
 use charge_once_strict_params::Expansion;
 
@@ -41,9 +41,11 @@ impl Rules for UpdateCharge {
         let before = found
             .ok_or_else(|| missing("id", ChargeId::PREFIX))?
             .clone();
-        // If its processor was never asked, the charge is deleted, and this update with it.
-        if before.status == ChargeStatus::Pending {
-            let busy = "the processor is asked for the charge";
+        // If its processor was never asked, the charge is deleted, and this update with it. What a
+        // pending refund counts may be taken back, and its event would have told it.
+        let is_asked = draft.open_work(RowId::Charge(before.id)).operation;
+        if before.status == ChargeStatus::Pending || is_asked {
+            let busy = "the processor is asked about the charge";
             return Err(Rejection::Failed(Failure::busy(busy)));
         }
         let mut charge = before.clone();

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::support::{
     harness::{API_KEY, TestDatabase, eventually},
-    intents::{retrieve, standing},
+    intents::{act, create, path, retrieve, standing},
     world::World,
 };
 
@@ -195,6 +195,75 @@ async fn an_intent_whose_capture_or_cancellation_is_declined_is_as_it_was_and_to
         );
         assert_eq!(retrieve(&client, &id).await, before, "{verb}");
     }
+}
+
+/// What the release before kept of an intent while a processor was asked: these columns of its row.
+const KEPT_BEFORE: &str = "
+    UPDATE payment_intents
+       SET before_operation = (
+           SELECT json_object_agg(key, value)
+             FROM json_each(before_operation)
+            WHERE key IN ('cancellation_reason', 'capture_method', 'holder_page_url',
+                          'is_authenticated', 'last_payment_error', 'latest_charge_id', 'metadata',
+                          'receipt_email', 'request_three_d_secure', 'return_url',
+                          'setup_future_usage', 'shipping', 'statement_descriptor_suffix',
+                          'status'))
+     WHERE before_operation IS NOT NULL";
+
+/// How that release made an intent what it was.
+const RESTORED_BEFORE: &str = "
+    UPDATE payment_intents
+       SET (cancellation_reason, capture_method, holder_page_url, is_authenticated,
+            last_payment_error, latest_charge_id, metadata, receipt_email, request_three_d_secure,
+            return_url, setup_future_usage, shipping, statement_descriptor_suffix, status)
+           = (SELECT kept.cancellation_reason, kept.capture_method, kept.holder_page_url,
+                     kept.is_authenticated, kept.last_payment_error, kept.latest_charge_id,
+                     kept.metadata, kept.receipt_email, kept.request_three_d_secure,
+                     kept.return_url, kept.setup_future_usage, kept.shipping,
+                     kept.statement_descriptor_suffix, kept.status
+                FROM json_populate_record(payment_intents, before_operation) AS kept),
+           status_before = NULL, before_operation = NULL
+     WHERE before_operation IS NOT NULL";
+
+/// Replicas of two releases run side by side while one replaces the other.
+#[tokio::test]
+async fn an_intent_is_as_it_was_whichever_release_kept_it_and_whichever_restores_it() {
+    let world = World::new().await;
+    let (client, pool) = (world.client(), &world.database.pool);
+    let id = create(&client, json!({})).await.id();
+    let declining = json!({"payment_method": "pm_card_chargeDeclined"});
+    act(&client, &id, "confirm", declining).await;
+    let before = client.get(&path(&id, "")).await;
+    assert_eq!(before.json()["last_payment_error"]["code"], "card_declined");
+    const ROW: &str = "SELECT concat_ws(' ', status, capture_method, receipt_email, shipping,
+                                        last_payment_error::text) FROM payment_intents";
+    let row: String = sqlx::query_scalar(ROW).fetch_one(pool).await.unwrap();
+    let body = json!({
+        "payment_method": "pm_card_visa", "capture_method": "manual",
+        "receipt_email": "anna@example.com", "shipping": {"name": "Anna", "address": {}},
+    });
+    let lose_it = async |key| {
+        let fault = json!({"fault": "drop_before"});
+        world.processor.set_fault(fault).await;
+        let lost = client.post(&path(&id, "confirm"), key, &body).await;
+        assert_eq!(lost.status, 503);
+        assert_ne!(client.get(&path(&id, "")).await.body, before.body);
+        a_day_later(&world).await
+    };
+
+    let operation = lose_it("kept-by-the-release-before").await;
+    sqlx::query(KEPT_BEFORE).execute(pool).await.unwrap();
+    resolved(&resolve(&world, operation, "not-executed"));
+    assert_eq!(client.get(&path(&id, "")).await.body, before.body);
+
+    lose_it("restored-by-the-release-before").await;
+    let mut tx = pool.begin().await.unwrap();
+    sqlx::query(RESTORED_BEFORE)
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+    let restored: String = sqlx::query_scalar(ROW).fetch_one(&mut *tx).await.unwrap();
+    assert_eq!(restored, row);
 }
 
 #[tokio::test]
