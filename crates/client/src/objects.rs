@@ -372,7 +372,8 @@ pub struct EventData {
     /// The object as it was right after.
     pub object: serde_json::Value,
     /// The version of the object right after, greater with each change: of two events, the one with
-    /// the greater version is newer. Of an object with one event only, there is none.
+    /// the greater version is newer. Events of checkouts have none, nor have those of release
+    /// 0.2.
     pub object_version: Option<i64>,
     /// Of a change: the members that changed, with the values that they had.
     pub previous_attributes: Option<serde_json::Value>,

@@ -376,9 +376,12 @@ pub async fn list_of_object(
     Ok(events)
 }
 
-/// Two processes may write their events in an order that their clocks don't have.
+/// Two processes may write their events in an order that their clocks don't have. An event without
+/// a version keeps its place.
 fn in_order_of_versions(events: &mut Vec<Happened>, object_id: &str) {
-    let is_own = |event: &Happened| event.object_id.as_deref() == Some(object_id);
+    let is_own = |event: &Happened| {
+        event.object_id.as_deref() == Some(object_id) && event.object_version.is_some()
+    };
     let places = events.iter().enumerate();
     let places: Vec<usize> = places
         .filter_map(|(place, event)| is_own(event).then_some(place))
