@@ -43,7 +43,7 @@ use crate::{
     },
     idempotency::{
         BatchSettings, Batches, COMPLETION_RESERVE, ExternalEffect, Idempotency, LeaseSettings,
-        Phases, ReplayCache, Settings,
+        Phases, ReplayCache, Settings, SharedPhases,
     },
     processor::{HttpProcessor, HttpProcessorError},
     store,
@@ -381,7 +381,8 @@ async fn app(
     };
     let idempotency =
         Idempotency::new(database.connections().clone(), settings).map_err(ServeError::Settings)?;
-    let phases = phases(&idempotency, config, observer.clone())?;
+    let batches = batches(&idempotency, config, observer.clone());
+    let phases = phases(&idempotency, &batches, config, observer.clone())?;
     if phases.is_none() {
         tell_of_unfinished_operations(&database).await;
     }
@@ -400,7 +401,7 @@ async fn app(
         checkouts(&idempotency, steps, config, metrics).map_err(ServeError::Settings)?;
     Ok(App {
         number,
-        batches: batches(&idempotency, config, observer.clone()),
+        batches,
         replay_cache: config
             .replay_cache
             .map(|bytes| ReplayCache::new(&idempotency, bytes).observed_by(observer)),
@@ -526,6 +527,7 @@ async fn tell_of_unfinished_operations(database: &Database) {
 /// For a card processor across a network, if there is one.
 fn phases(
     idempotency: &Idempotency,
+    batches: &Batches<Rows>,
     config: &Config,
     observer: Arc<Metrics>,
 ) -> Result<Option<NetworkPhases>, ServeError> {
@@ -545,7 +547,8 @@ fn phases(
     };
     let phases = Phases::new(idempotency.clone(), effect, settings);
     let phases = phases.map_err(ServeError::Settings)?;
-    Ok(Some(phases.observed_by(observer)))
+    let phases = phases.observed_by(observer);
+    Ok(Some(SharedPhases::new(phases, batches.clone())))
 }
 
 /// Faults on demand, where they are allowed: for test accounts, and for the account of DEV_API_KEY.
@@ -587,8 +590,8 @@ fn checkouts(
 /// The workers that continue for clients that never retry.
 fn reconcilers(app: &App, supervisor: &Supervisor) -> Vec<JoinHandle<()>> {
     let processor = app.phases.iter();
-    let processor =
-        processor.map(|phases| supervisor.spawn("processor_reconciler", reconciling(app, phases)));
+    let processor = processor
+        .map(|shared| supervisor.spawn("processor_reconciler", reconciling(app, &shared.phases)));
     let checkouts = supervisor.spawn("checkout_reconciler", reconciling(app, &app.checkouts));
     processor.chain([checkouts]).collect()
 }

@@ -108,6 +108,21 @@ impl Origin {
         })
     }
 
+    /// What a processor is to be asked. With an empty name, that of the process that asks.
+    pub(super) fn operation(&self, id: Uuid, effect: Effect, processor: &str) -> Operation {
+        Operation {
+            id,
+            account: self.account,
+            effect,
+            dialect: self.dialect,
+            api_version: self.api_version.clone(),
+            request_id: self.request_id.clone(),
+            idempotency_key: self.idempotency_key.clone(),
+            processor: processor.to_owned(),
+            age: Duration::ZERO,
+        }
+    }
+
     /// Writes down what the processor is to be asked, before it is asked.
     pub(super) async fn begin_effect(
         &self,
@@ -116,18 +131,8 @@ impl Origin {
         effect: Effect,
     ) -> Result<BeginOutcome, Rejection> {
         let resource_id = Some(effect.resource());
-        let operation = Operation {
-            id,
-            account: self.account,
-            effect,
-            dialect: self.dialect,
-            api_version: self.api_version.clone(),
-            request_id: self.request_id.clone(),
-            idempotency_key: self.idempotency_key.clone(),
-            processor: String::new(),
-            age: Duration::ZERO,
-        };
-        store::operations::insert(tx, &operation).await?;
+        let operation = self.operation(id, effect, "");
+        store::operations::insert_all(tx, &[operation]).await?;
         Ok(BeginOutcome::Begun { resource_id })
     }
 

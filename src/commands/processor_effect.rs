@@ -12,20 +12,27 @@ use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{Origin, checkouts::steps, questions, work::in_transaction};
+use super::{
+    Origin, Rows,
+    checkouts::steps,
+    questions,
+    work::{Completion, in_transaction},
+};
 use crate::{
     domain::{
         ids::AccountId,
         operation::{Answer, Ask, Effect, Operation, Resolution, StepQuestion},
     },
-    idempotency::{CallOutcome, ExternalEffect, Failure, Phases, Rejection, Reply},
+    idempotency::{
+        CallOutcome, ExternalEffect, Failure, Rejection, Reply, SharedEffect, SharedPhases,
+    },
     processor::{CardProcessor, HttpProcessor, Instruction, InstructionOutcome},
     store,
     telemetry::traces,
 };
 
-/// The phases of commands that ask a card processor across a network.
-pub type NetworkPhases = Phases<ProcessorEffect<HttpProcessor>>;
+/// The phases of verbs that ask a card processor across a network.
+pub type NetworkPhases = SharedPhases<ProcessorEffect<HttpProcessor>>;
 
 /// The effects of a card processor across a network.
 pub struct ProcessorEffect<P> {
@@ -116,7 +123,8 @@ impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
         };
         self.keep_resolution(tx, operation, resolution).await?;
         // Before anything that looks for unfinished operations.
-        store::operations::complete(tx, operation.account, operation.id, *answer).await?;
+        let answered = (operation.account, operation.id, *answer);
+        store::operations::complete_all(tx, &[answered]).await?;
         let completed = complete(&origin, tx, operation, *answer).await;
         completed.map_err(failed)
     }
@@ -139,6 +147,25 @@ impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
             |draft| questions::withdraw(&question, draft),
         );
         withdrawn.await.map_err(failed)
+    }
+}
+
+impl<P: CardProcessor> SharedEffect for ProcessorEffect<P> {
+    type Rows = Rows;
+    type Completion = Completion;
+
+    fn completion(&self, operation: &Operation, answer: &Answer) -> Option<Completion> {
+        match &operation.effect {
+            Effect::Verb(asked) => Some(Completion {
+                origin: origin_of(operation),
+                processor: operation.processor.clone(),
+                operation: operation.id,
+                asked: asked.clone(),
+                answer: *answer,
+            }),
+            // It locks its checkout first.
+            Effect::Step(..) => None,
+        }
     }
 }
 

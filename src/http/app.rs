@@ -105,8 +105,8 @@ impl App {
             processor: self.processor.clone(),
         };
         match &self.phases {
-            Some(phases) if V::ASKS => phases.run(request, command).await,
-            Some(_) | None => self.batches.run(request, command).await,
+            Some(phases) => phases.run(request, command).await,
+            None => self.batches.run(request, command).await,
         }
     }
 

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use charge_once_strict_params::Expansion;
 use chrono::{DateTime, Utc};
-use sqlx::PgConnection;
+use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
 use super::{
+    columns::{all_written, column},
     old_rows::{Age, OldRows},
     unknown::unknown,
 };
@@ -30,54 +31,83 @@ pub struct OpenWork {
     pub checkout: bool,
 }
 
-/// Writes an operation down before anything is sent. It belongs to the processor that took the
-/// charge's money, if that was taken; its own `age` and `processor` are not kept. Locks nothing
-/// that exists but the objects it names, against their deletion.
+/// Writes operations down before anything is sent. Each belongs to the processor that took the
+/// charge's money, if that was taken, or else to its own `processor`, if that isn't empty. Locks
+/// nothing that exists but the objects they name, against their deletion.
 ///
 /// `a_charge_has_one_unfinished_operation` and `an_order_has_one_unfinished_operation` refuse a
 /// second one that a caller let through.
-pub async fn insert(tx: &mut PgConnection, operation: &Operation) -> Result<(), sqlx::Error> {
-    let effect = EffectColumns::from(&operation.effect);
-    let card = match &effect.ask {
-        Ask::Authorize(authorization) => Some(authorization),
+pub async fn insert_all(
+    tx: &mut PgConnection,
+    operations: &[Operation],
+) -> Result<(), sqlx::Error> {
+    let effects: Vec<_> = operations
+        .iter()
+        .map(|one| EffectColumns::from(&one.effect))
+        .collect();
+    let card = |effect: &EffectColumns| match &effect.ask {
+        Ask::Authorize(authorization) => Some(authorization.clone()),
         Ask::Capture(_) | Ask::Refund(_) => None,
     };
-    let (amount, refund) = match &effect.ask {
-        Ask::Authorize(authorization) => (authorization.amount.minor_units, None),
-        Ask::Capture(capture) => (capture.amount, None),
-        Ask::Refund(request) => (request.amount, Some(request.refund.0)),
+    let cards: Vec<_> = effects.iter().map(card).collect();
+    let amount = |effect: &EffectColumns| match &effect.ask {
+        Ask::Authorize(authorization) => authorization.amount.minor_units,
+        Ask::Capture(capture) => capture.amount,
+        Ask::Refund(request) => request.amount,
     };
-    sqlx::query!(
+    let refund = |effect: &EffectColumns| match &effect.ask {
+        Ask::Refund(request) => Some(request.refund.0),
+        Ask::Authorize(_) | Ask::Capture(_) => None,
+    };
+    let written = sqlx::query!(
         "
         INSERT INTO operations
                (account_id, id, verb, charge_id, refund_id, order_id, checkout_id, amount, currency,
                 card_token, capture, expand, expand_paths, dialect, request_id, idempotency_key,
                 payment_intent_id, api_version, processor)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $16, $13, $14, $15, $17, $18,
-                (SELECT processor FROM charges WHERE account_id = $1 AND id = $4))
+        SELECT account_id, id, verb, charge_id, refund_id, order_id, checkout_id, amount, currency,
+               card_token, capture, expand,
+               ARRAY(SELECT jsonb_array_elements_text(expand_paths)), dialect, request_id,
+               idempotency_key, payment_intent_id, api_version,
+               coalesce((SELECT charges.processor
+                           FROM charges
+                          WHERE charges.account_id = begun.account_id
+                            AND charges.id = begun.charge_id), nullif(begun.processor, ''))
+          FROM UNNEST($1::uuid[], $2::uuid[], $3::text[], $4::uuid[], $5::uuid[], $6::uuid[],
+                      $7::uuid[], $8::int8[], $9::text[], $10::text[], $11::bool[], $12::bool[],
+                      $13::jsonb[], $14::text[], $15::text[], $16::text[], $17::uuid[],
+                      $18::text[], $19::text[])
+               AS begun (account_id, id, verb, charge_id, refund_id, order_id, checkout_id, amount,
+                         currency, card_token, capture, expand, expand_paths, dialect, request_id,
+                         idempotency_key, payment_intent_id, api_version, processor)
         ",
-        operation.account.0,
-        operation.id,
-        effect.verb.as_str(),
-        effect.ask.charge().0,
-        refund,
-        effect.order.map(|order| order.0),
-        effect.checkout.map(|checkout| checkout.0),
-        amount,
-        card.map(|card| card.amount.currency.to_string()),
-        card.map(|card| &*card.card_token),
-        card.map(|card| card.capture),
-        !effect.expand.is_empty(),
-        operation.dialect.as_str(),
-        operation.request_id,
-        operation.idempotency_key,
-        &effect.expand.0,
-        effect.intent.map(|intent| intent.0),
-        operation.api_version,
+        &column(operations, |one| one.account.0),
+        &column(operations, |one| one.id),
+        &column(&effects, |effect| effect.verb.as_str()) as _,
+        &column(&effects, |effect| effect.ask.charge().0),
+        &column(&effects, refund) as _,
+        &column(&effects, |effect| effect.order.map(|order| order.0)) as _,
+        &column(&effects, |effect| effect
+            .checkout
+            .map(|checkout| checkout.0)) as _,
+        &column(&effects, amount),
+        &column(&cards, |card| card
+            .as_ref()
+            .map(|card| card.amount.currency.to_string())) as _,
+        &column(&cards, |card| card.as_ref().map(|card| &*card.card_token)) as _,
+        &column(&cards, |card| card.as_ref().map(|card| card.capture)) as _,
+        &column(&effects, |effect| !effect.expand.is_empty()),
+        &column(&effects, |effect| Json(&effect.expand.0)) as _,
+        &column(operations, |one| one.dialect.as_str()) as _,
+        &column(operations, |one| &*one.request_id) as _,
+        &column(operations, |one| &*one.idempotency_key) as _,
+        &column(&effects, |effect| effect.intent.map(|intent| intent.0)) as _,
+        &column(operations, |one| one.api_version.as_deref()) as _,
+        &column(operations, |one| &*one.processor) as _,
     )
     .execute(tx)
     .await?;
-    Ok(())
+    all_written(written.rows_affected(), operations.len())
 }
 
 /// One operation of the account, which from now on belongs to `processor` if it belonged to none.
@@ -310,31 +340,30 @@ pub async fn list_refused_refunds(
     Ok(refused.collect())
 }
 
-/// Writes the processor's answer down; fails if there is one already. Locks the operation.
-pub async fn complete(
+/// Writes the processor's answers down; fails if there is one already. Locks the operations.
+pub async fn complete_all(
     tx: &mut PgConnection,
-    account_id: AccountId,
-    id: Uuid,
-    answer: Answer,
+    answered: &[(AccountId, Uuid, Answer)],
 ) -> Result<(), sqlx::Error> {
-    let outcome = match answer {
+    let outcome = |answer: Answer| match answer {
         Answer::Done => "done",
         Answer::Declined(_) => "declined",
     };
-    sqlx::query!(
+    let completed = sqlx::query!(
         "
         UPDATE operations
-           SET completed_at = now(), outcome = $3
-         WHERE account_id = $1 AND id = $2 AND completed_at IS NULL
-        RETURNING id
+           SET completed_at = now(), outcome = answered.outcome
+          FROM UNNEST($1::uuid[], $2::uuid[], $3::text[]) AS answered (account_id, id, outcome)
+         WHERE operations.account_id = answered.account_id AND operations.id = answered.id
+           AND operations.completed_at IS NULL
         ",
-        account_id.0,
-        id,
-        outcome,
+        &column(answered, |one| one.0.0),
+        &column(answered, |one| one.1),
+        &column(answered, |one| outcome(one.2)) as _,
     )
-    .fetch_one(tx)
+    .execute(tx)
     .await?;
-    Ok(())
+    all_written(completed.rows_affected(), answered.len())
 }
 
 /// Forgets an operation that was never executed; fails if there is none that waits for its answer.

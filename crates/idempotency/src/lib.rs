@@ -79,8 +79,8 @@ pub use trace::TRACE_TARGET;
 pub use admission::{Admission, AdmissionObserver, InProgressLimit, InProgressLimits, Seat};
 #[cfg(feature = "batch")]
 pub use batch::{
-    BatchObserver, BatchSettings, Batches, Decide, Decision, RanAlone, Rows, read_rounds,
-    transaction_time,
+    BatchObserver, BatchSettings, Batches, Begun, Decide, Decision, RanAlone, Rows, SharedBegin,
+    SharedEffect, SharedPhases, read_rounds, transaction_time,
 };
 #[cfg(feature = "sweep")]
 pub use expiry::{SWEEP_BATCH_ROWS, SweepPace, oldest_expired, sweep};

@@ -39,8 +39,6 @@ pub struct CaptureCharge {
 }
 
 impl Rules for CaptureCharge {
-    const ASKS: bool = true;
-
     fn reads(&self, _: &SeenRows<'_>) -> Vec<RowId> {
         let id = ChargeId::parse(&self.id).map(RowId::Charge);
         id.into_iter().collect()

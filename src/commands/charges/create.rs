@@ -30,8 +30,6 @@ use crate::{
 pub struct CreateCharge(pub CreateChargeParams);
 
 impl Rules for CreateCharge {
-    const ASKS: bool = true;
-
     fn reads(&self, _: &SeenRows<'_>) -> Vec<RowId> {
         Vec::new()
     }

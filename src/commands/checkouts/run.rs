@@ -111,7 +111,7 @@ impl CheckoutSteps {
             processor: self.processor.clone(),
         };
         let outcome = match &self.network {
-            Some(phases) => phases.run(request, command).await,
+            Some(network) => network.phases.run(request, command).await,
             None => self.idempotency.run(request, command).await,
         };
         let what = |cause: &str| format!("{} of {}: {cause}", step.as_str(), run.checkout.id);

@@ -37,8 +37,6 @@ pub struct PayOrder {
 }
 
 impl Rules for PayOrder {
-    const ASKS: bool = true;
-
     fn reads(&self, _: &SeenRows<'_>) -> Vec<RowId> {
         let id = OrderId::parse(&self.id).map(RowId::Order);
         id.into_iter().collect()

@@ -44,8 +44,6 @@ pub struct AuthenticateIntent {
 }
 
 impl Rules for AuthenticateIntent {
-    const ASKS: bool = true;
-
     fn reads(&self, seen: &SeenRows<'_>) -> Vec<RowId> {
         let mut rows = vec![RowId::Intent(self.id)];
         if let Some(intent) = seen.get::<PaymentIntent>(self.id)

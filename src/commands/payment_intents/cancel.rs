@@ -35,8 +35,6 @@ pub struct CancelIntent {
 }
 
 impl Rules for CancelIntent {
-    const ASKS: bool = true;
-
     fn reads(&self, seen: &SeenRows<'_>) -> Vec<RowId> {
         reads(seen, self.id)
     }

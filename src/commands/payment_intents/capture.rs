@@ -39,8 +39,6 @@ pub struct CaptureIntent {
 }
 
 impl Rules for CaptureIntent {
-    const ASKS: bool = true;
-
     fn reads(&self, seen: &SeenRows<'_>) -> Vec<RowId> {
         reads(seen, self.id)
     }

@@ -73,8 +73,6 @@ impl ConfirmIntent {
 }
 
 impl Rules for ConfirmIntent {
-    const ASKS: bool = true;
-
     fn reads(&self, seen: &SeenRows<'_>) -> Vec<RowId> {
         let mut rows = reads(seen, self.id);
         let before = self.id.and_then(|id| seen.get::<PaymentIntent>(id));

@@ -58,8 +58,6 @@ impl CreateIntent {
 }
 
 impl Rules for CreateIntent {
-    const ASKS: bool = true;
-
     fn reads(&self, seen: &SeenRows<'_>) -> Vec<RowId> {
         let customer = self.params.customer.flatten();
         let usage = self.params.setup_future_usage;

@@ -44,8 +44,6 @@ use crate::{
 pub struct CreateRefund(pub CreateRefundParams);
 
 impl Rules for CreateRefund {
-    const ASKS: bool = true;
-
     fn reads(&self, seen: &SeenRows<'_>) -> Vec<RowId> {
         let mut rows = Vec::new();
         let mut charge = self.0.charge.flatten();

@@ -4,12 +4,22 @@
 //! visible to other requests only when all of it was decided: a refusal has changed nothing.
 
 use chrono::{DateTime, Utc};
+use uuid::Uuid;
 
-use super::rows::{Changes, Noun, Row, RowId, Rows};
+use super::{
+    Said,
+    rows::{Changes, Noun, Row, RowId, Rows},
+};
 use crate::{
     commands::Origin,
-    domain::{customer::Customer, event::EventType, ids::CustomerId, order::Order},
-    idempotency::Rejection,
+    domain::{
+        customer::Customer,
+        event::EventType,
+        ids::CustomerId,
+        operation::{Answer, Operation},
+        order::Order,
+    },
+    idempotency::{Decision, Rejection},
     store::operations::OpenWork,
 };
 
@@ -45,6 +55,14 @@ impl<'a> Draft<'a> {
     /// All that was changed.
     pub fn into_changes(self) -> Changes {
         self.changes
+    }
+
+    /// What was decided, with the reply that says it.
+    pub(super) fn decided(self, said: Said) -> Result<Decision<Changes>, Rejection> {
+        Ok(Decision {
+            reply: said.reply(self.origin)?,
+            changes: self.changes.if_any(),
+        })
     }
 
     /// The object with this id, if the account has it and the verb reads it.
@@ -112,6 +130,17 @@ impl<'a> Draft<'a> {
             is_changed: true,
         };
         N::table_mut(&mut self.changes.tables).set(self.origin.account, id, row);
+    }
+
+    /// Writes down what a processor across a network is to be asked.
+    pub(super) fn begin(&mut self, operation: Operation) {
+        self.changes.begun.push(operation);
+    }
+
+    /// Writes down what that processor has answered.
+    pub(in crate::commands) fn end(&mut self, operation: Uuid, answer: Answer) {
+        let account = self.origin.account;
+        self.changes.answered.push((account, operation, answer));
     }
 
     /// Tells of an event that happened to `object`, as it is now.

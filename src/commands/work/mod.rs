@@ -35,7 +35,7 @@ use crate::{
         charge::{Authorization, Card, Charge},
         customer::Customer,
         ids::{AccountId, CustomerId},
-        operation::{Asked, Effect, Question},
+        operation::{Answer, Asked, Effect, Operation, Question},
         order::Order,
         payment_intent::PaymentIntent,
         payment_method::PaymentMethod,
@@ -43,8 +43,8 @@ use crate::{
         setup_intent::SetupIntent,
     },
     idempotency::{
-        Begin, BeginOutcome, Decide, Decision, Failure, Rejection, Reply, RunAgain, read_rounds,
-        transaction_time,
+        Begin, BeginOutcome, Begun, Decide, Decision, Failure, Rejection, Reply, RunAgain,
+        SharedBegin, read_rounds, transaction_time,
     },
     wire::error::ApiError,
 };
@@ -55,9 +55,6 @@ pub use rows::{RowId, Rows};
 
 /// The rules of one verb, with its parameters.
 pub trait Rules: Send + Sync + 'static {
-    /// Whether it may ask a card.
-    const ASKS: bool = false;
-
     /// The rows that it needs next, given those that were read. It is asked again after each round,
     /// and names rows that were read already, too.
     fn reads(&self, seen: &SeenRows<'_>) -> Vec<RowId>;
@@ -269,7 +266,8 @@ impl<V: Rules> Decide for RunVerb<V> {
             return true;
         };
         let answers = |card: &Card| Authorization::at_once(card.card).is_some();
-        verb.expand().is_none_or(Expansion::is_empty) && verb.card().is_none_or(answers)
+        verb.expand().is_none_or(Expansion::is_empty)
+            && (self.processor.is_some() || verb.card().is_none_or(answers))
     }
 
     fn decide(&self, rows: &Rows, now: DateTime<Utc>) -> Result<Decision<Changes>, Rejection> {
@@ -283,10 +281,7 @@ impl<V: Rules> Decide for RunVerb<V> {
                 questions::answered(&asked, answer, &mut draft)?
             }
         };
-        Ok(Decision {
-            reply: said.reply(&self.origin)?,
-            changes: draft.into_changes().if_any(),
-        })
+        draft.decided(said)
     }
 
     async fn alone(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
@@ -333,6 +328,75 @@ impl<V: Rules> Begin for RunVerb<V> {
                 self.origin.begin_effect(tx, operation, effect).await
             }
         }
+    }
+}
+
+impl<V: Rules> SharedBegin for RunVerb<V> {
+    type Operation = Operation;
+
+    fn begin_from(
+        &self,
+        rows: &Rows,
+        now: DateTime<Utc>,
+        operation: Uuid,
+    ) -> Result<Begun<Changes, Operation>, Rejection> {
+        let mut draft = self.draft(rows, now);
+        let asked = match self.verb()?.decide(&mut draft)? {
+            Verdict::Said(said) => return draft.decided(said).map(Begun::Decided),
+            Verdict::Ask(asked) => asked,
+        };
+        let charge = draft.get::<Charge>(asked.question.ask().charge());
+        let took = charge.and_then(|charge| charge.processor.as_deref());
+        let processor = took.or(draft.processor).unwrap_or_default();
+        let effect = Effect::Verb(*asked);
+        let resource_id = Some(effect.resource());
+        let operation = self.origin.operation(operation, effect, processor);
+        draft.begin(operation.clone());
+        Ok(Begun::Asks {
+            changes: draft.into_changes(),
+            operation,
+            resource_id,
+        })
+    }
+}
+
+/// The last step of a verb that has asked a processor across a network.
+pub struct Completion {
+    /// The origin of the request that asked.
+    pub(super) origin: Origin,
+    /// The processor.
+    pub(super) processor: String,
+    /// The operation that is completed.
+    pub(super) operation: Uuid,
+    /// What it asked.
+    pub(super) asked: Asked,
+    /// The answer.
+    pub(super) answer: Answer,
+}
+
+impl Decide for Completion {
+    type Rows = Rows;
+
+    fn reads(&self, rows: &Rows) -> Vec<RowName> {
+        let account = self.origin.account;
+        let named = questions::reads(&self.asked.question, &SeenRows { account, rows });
+        named.into_iter().map(|id| (account, id)).collect()
+    }
+
+    fn is_shared(&self) -> bool {
+        self.asked.expand.is_empty()
+    }
+
+    fn decide(&self, rows: &Rows, now: DateTime<Utc>) -> Result<Decision<Changes>, Rejection> {
+        let mut draft = Draft::new(&self.origin, now, Some(&self.processor), rows);
+        let said = questions::answered(&self.asked, self.answer, &mut draft)?;
+        draft.end(self.operation, self.answer);
+        draft.decided(said)
+    }
+
+    /// Its reply, about.
+    fn weight(&self) -> usize {
+        1024
     }
 }
 

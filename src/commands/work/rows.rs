@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Serialize;
+use uuid::Uuid;
 
 use crate::{
     domain::{
@@ -12,6 +13,7 @@ use crate::{
             AccountId, ChargeId, CustomerId, OrderId, PaymentIntentId, PaymentMethodId, RefundId,
             SetupIntentId,
         },
+        operation::{Answer, Operation},
         order::Order,
         payment_intent::PaymentIntent,
         payment_method::PaymentMethod,
@@ -58,6 +60,23 @@ pub enum RowId {
 
 /// The account and the id of a row.
 pub(super) type RowName = (AccountId, RowId);
+
+impl RowId {
+    /// The lock that its row is read with. `None`: it is read without one, or under another's.
+    pub(super) fn lock(&self) -> Option<Self> {
+        match self {
+            Self::MethodToPay(id) => Some(Self::Method(*id)),
+            Self::OrderNamed(_) | Self::CustomerSeen(_) | Self::MethodsOf(_) => None,
+            Self::Intent(_)
+            | Self::Setup(_)
+            | Self::Charge(_)
+            | Self::Order(_)
+            | Self::Refund(_)
+            | Self::Method(_)
+            | Self::Customer(_) => Some(self.clone()),
+        }
+    }
+}
 
 /// A kind of object that verbs read, change and make.
 pub trait Noun: Clone + Sized {
@@ -233,6 +252,8 @@ pub struct Rows {
     /// What was looked for, whether it is there or not.
     pub(super) read: HashSet<RowName>,
     pub(super) events: Vec<NewEvent>,
+    pub(super) begun: Vec<Operation>,
+    pub(super) answered: Vec<(AccountId, Uuid, Answer)>,
 }
 
 /// What one request changes.
@@ -240,6 +261,10 @@ pub struct Rows {
 pub struct Changes {
     pub(super) tables: Tables,
     pub(super) events: Vec<NewEvent>,
+    /// What a processor across a network is to be asked.
+    pub(super) begun: Vec<Operation>,
+    /// What it has answered.
+    pub(super) answered: Vec<(AccountId, Uuid, Answer)>,
 }
 
 impl Changes {

@@ -28,10 +28,16 @@ impl idempotency::Rows for Rows {
         self.read_all(tx, names).await
     }
 
+    fn lock((account, id): &RowName) -> Option<RowName> {
+        id.lock().map(|id| (*account, id))
+    }
+
     fn apply(&mut self, changes: Changes) {
         self.count_methods(&changes.tables.methods);
         self.tables.apply(changes.tables);
         self.events.extend(changes.events);
+        self.begun.extend(changes.begun);
+        self.answered.extend(changes.answered);
     }
 
     async fn write(self, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
@@ -176,8 +182,14 @@ impl Rows {
 
     /// Writes all that was applied. What others refer to is inserted first, and deleted last.
     async fn write_all(self, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
+        if !self.answered.is_empty() {
+            store::operations::complete_all(tx, &self.answered).await?;
+        }
         self.insert_all(tx).await?;
         self.update_all(tx).await?;
+        if !self.begun.is_empty() {
+            store::operations::insert_all(tx, &self.begun).await?;
+        }
         let tables = &self.tables;
         if let Some(gone) = any(tables.refunds.gone()) {
             store::refunds::delete_all(tx, &gone).await?;

@@ -5,10 +5,11 @@
 use std::{collections::HashMap, time::Duration};
 
 use chrono::{DateTime, Utc};
-use sqlx::{PgConnection, Row as _, postgres::types::PgInterval};
+use sqlx::{PgConnection, Row as _, postgres::types::PgInterval, types::Json};
 use uuid::Uuid;
 
-use crate::{Reply, Request, acknowledged, connection::begin};
+use super::member::Recorded;
+use crate::{Record, Reply, Request, acknowledged, connection::begin};
 
 /// The session of batches. Statements are planned once: whatever their arrays hold, the plan is the
 /// same. It may be made while a table is young, and must hold when the table has grown. One that
@@ -71,25 +72,42 @@ pub(super) async fn rollback(connection: &mut PgConnection) -> Result<(), sqlx::
         .map(drop)
 }
 
-/// Claims keys for their requests, and saves the outcomes with them. Returns the keys that were
+/// The database's own check names what is saved; a status that doesn't fit can't pass it.
+fn status(reply: &Reply) -> i16 {
+    i16::try_from(reply.status).unwrap_or(i16::MAX)
+}
+
+fn of_replies<'a, T>(
+    replies: &[Option<&'a Reply>],
+    value: impl Fn(&'a Reply) -> T,
+) -> Vec<Option<T>> {
+    replies.iter().map(|reply| reply.map(&value)).collect()
+}
+
+/// Claims keys for their requests, and saves what their records say with them. Returns the keys that were
 /// free, with the times when their records die. The others have rows already.
 ///
 /// Callers sort: two replicas that claim the same keys must do it in the same order.
 pub(super) async fn insert(
     tx: &mut PgConnection,
-    decided: &[(&Request, &Reply)],
+    decided: &[(&Request, &Recorded)],
     retention: &PgInterval,
 ) -> Result<HashMap<Id, DateTime<Utc>>, sqlx::Error> {
     fn column<'a, T>(
-        decided: &[(&'a Request, &'a Reply)],
-        value: impl Fn(&'a Request, &'a Reply) -> T,
+        decided: &[(&'a Request, &'a Recorded)],
+        value: impl Fn(&'a Request) -> T,
     ) -> Vec<T> {
-        let values = decided.iter().map(|(request, reply)| value(request, reply));
-        values.collect()
+        decided.iter().map(|(request, _)| value(request)).collect()
     }
-    let headers = decided
-        .iter()
-        .map(|(_, reply)| sqlx::types::Json(&reply.headers));
+    let replies = decided.iter().map(|(_, recorded)| match recorded {
+        Recorded::Reply(reply) => Some(reply),
+        Recorded::InFlight { .. } => None,
+    });
+    let replies: Vec<_> = replies.collect();
+    let resources = decided.iter().map(|(_, recorded)| match recorded {
+        Recorded::Reply(reply) => reply.resource_id.as_deref(),
+        Recorded::InFlight { resource_id, .. } => resource_id.as_deref(),
+    });
     let rows = sqlx::query!(
         r#"
         INSERT INTO idempotency_keys
@@ -104,21 +122,18 @@ pub(super) async fn insert(
         ON CONFLICT (account_id, key) DO NOTHING
         RETURNING account_id, key, expires_at
         "#,
-        &column(decided, |request, _| request.account_id),
-        &column(decided, |request, _| request.key.as_str()) as _,
-        &column(decided, |request, _| request.fingerprint.version()),
-        &column(decided, |request, _| request.fingerprint.bytes()) as _,
-        &column(decided, |request, _| request.method.as_str()) as _,
-        &column(decided, |request, _| request.path.as_str()) as _,
-        &column(decided, |request, _| request.request_id.as_str()) as _,
-        &column(decided, |request, _| request.label.as_deref()) as _,
-        // The database's own check names what is saved; a status that doesn't fit can't pass it.
-        &column(decided, |_, reply| {
-            i16::try_from(reply.status).unwrap_or(i16::MAX)
-        }),
-        &headers.collect::<Vec<_>>() as _,
-        &column(decided, |_, reply| reply.body.as_slice()) as _,
-        &column(decided, |_, reply| reply.resource_id.as_deref()) as _,
+        &column(decided, |request| request.account_id),
+        &column(decided, |request| request.key.as_str()) as _,
+        &column(decided, |request| request.fingerprint.version()),
+        &column(decided, |request| request.fingerprint.bytes()) as _,
+        &column(decided, |request| request.method.as_str()) as _,
+        &column(decided, |request| request.path.as_str()) as _,
+        &column(decided, |request| request.request_id.as_str()) as _,
+        &column(decided, |request| request.label.as_deref()) as _,
+        &of_replies(&replies, |reply| status(reply)) as _,
+        &of_replies(&replies, |reply| Json(&reply.headers)) as _,
+        &of_replies(&replies, |reply| reply.body.as_slice()) as _,
+        &resources.collect::<Vec<_>>() as _,
         retention,
     )
     .fetch_all(tx)
@@ -127,4 +142,66 @@ pub(super) async fn insert(
     Ok(rows
         .map(|row| ((row.account_id, row.key), row.expires_at))
         .collect())
+}
+
+/// Saves the outcomes of keys that are in flight, as [`reply::save`] does for one, and gives back
+/// their records. Fails if one of them isn't in flight. The caller has their leases.
+///
+/// [`reply::save`]: crate::reply::save
+pub(super) async fn save(
+    tx: &mut PgConnection,
+    completed: &[(Id, &Reply)],
+    retention: &PgInterval,
+) -> Result<HashMap<Id, Record>, sqlx::Error> {
+    let accounts: Vec<_> = completed.iter().map(|((account, _), _)| *account).collect();
+    let keys: Vec<_> = completed.iter().map(|((_, key), _)| key.as_str()).collect();
+    let replies: Vec<_> = completed.iter().map(|(_, reply)| Some(*reply)).collect();
+    let rows = sqlx::query!(
+        r#"
+        UPDATE idempotency_keys AS record
+           SET status = completed.status, headers = completed.headers, body = completed.body,
+               resource_id = completed.resource_id,
+               expires_at = greatest(expires_at, now() + $7::interval)
+          FROM UNNEST($1::uuid[], $2::text[], $3::int2[], $4::jsonb[], $5::bytea[], $6::text[])
+               AS completed (account_id, key, status, headers, body, resource_id)
+         WHERE record.account_id = completed.account_id AND record.key = completed.key
+           AND record.status IS NULL
+        RETURNING record.account_id, record.key, request_id, method, path, fingerprint_version,
+                  fingerprint, created_at, expires_at, label
+        "#,
+        &accounts,
+        &keys as _,
+        &of_replies(&replies, |reply| status(reply)) as _,
+        &of_replies(&replies, |reply| Json(&reply.headers)) as _,
+        &of_replies(&replies, |reply| reply.body.as_slice()) as _,
+        &replies
+            .iter()
+            .map(|reply| reply.and_then(|reply| reply.resource_id.as_deref()))
+            .collect::<Vec<_>>() as _,
+        retention,
+    )
+    .fetch_all(tx)
+    .await?;
+    let mut replies: HashMap<_, _> = completed.iter().map(|(id, reply)| (id, *reply)).collect();
+    let mut records = HashMap::new();
+    for row in rows {
+        let id = (row.account_id, row.key);
+        let reply = replies.remove(&id).ok_or(sqlx::Error::RowNotFound)?;
+        let record = Record {
+            reply: reply.clone(),
+            request_id: row.request_id,
+            method: row.method,
+            path: row.path,
+            label: row.label,
+            fingerprint_version: row.fingerprint_version,
+            fingerprint: row.fingerprint,
+            created_at: row.created_at,
+            expires_at: row.expires_at,
+        };
+        records.insert(id, record);
+    }
+    match replies.is_empty() {
+        true => Ok(records),
+        false => Err(sqlx::Error::RowNotFound),
+    }
 }

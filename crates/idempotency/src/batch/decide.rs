@@ -23,6 +23,12 @@ pub trait Rows: Default + Send + Sync + 'static {
     /// What one member writes.
     type Changes: Send + 'static;
 
+    /// The lock that [`Rows::read`] takes for a name, as the name that stands for it: two names of
+    /// one row have one lock. `None`: it takes none.
+    fn lock(name: &Self::Name) -> Option<Self::Name> {
+        Some(name.clone())
+    }
+
     /// Locks rows and reads them, with a statement for each table: `FOR NO KEY UPDATE`, tables in
     /// one fixed order, and ids sorted, so that two transactions never wait for each other in a
     /// circle. A row that is not there is no error. `names` has no duplicates, and nothing that was

@@ -3,17 +3,20 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use sqlx::postgres::types::PgInterval;
 use tokio::sync::oneshot;
 use tracing::Span;
+use uuid::Uuid;
 
 use super::decide::{Decide, Decision, Rows};
-use crate::{Outcome, Rejection, Request, in_flight::Leadership};
+use crate::{Outcome, Rejection, Reply, Request, in_flight::Leadership, phases::lease::Lease};
 
 /// A request in a batch. Dropped without an answer, it runs alone: that is how it ends wherever a
 /// batch fails before COMMIT.
 pub(super) struct Member<R> {
     pub(super) request: Request,
     pub(super) command: Arc<dyn Decider<R>>,
+    pub(super) step: Step,
     /// Whether it has named a row.
     pub(super) has_read: bool,
     pub(super) leadership: Arc<Leadership>,
@@ -22,11 +25,49 @@ pub(super) struct Member<R> {
     pub(super) span: Span,
 }
 
+/// What a request does in this transaction.
+pub(super) enum Step {
+    /// All of it: it claims its key, and has its answer.
+    Whole,
+    /// It claims its key, and has its answer or leaves the key in flight, with such a lease.
+    Begins {
+        kind: &'static str,
+        length: PgInterval,
+    },
+    /// It completes what this process has the lease of.
+    Completes(Lease),
+}
+
 /// A command of any type that shares these rows: [`Decide`], as far as a batch asks for it.
 pub(super) trait Decider<R: Rows>: Send + Sync {
     fn reads(&self, rows: &R) -> Vec<R::Name>;
 
-    fn decide(&self, rows: &R, now: DateTime<Utc>) -> Result<Decision<R::Changes>, Rejection>;
+    fn decide(&self, rows: &R, now: DateTime<Utc>) -> Result<Ending<R::Changes>, Rejection>;
+}
+
+/// What a request has decided: what its key's record says, and what is written with it.
+pub(super) struct Ending<C> {
+    pub(super) recorded: Recorded,
+    pub(super) changes: Option<C>,
+}
+
+/// What the record of a key says.
+pub(super) enum Recorded {
+    Reply(Reply),
+    /// The key is in flight, for this operation.
+    InFlight {
+        operation: Uuid,
+        resource_id: Option<String>,
+    },
+}
+
+impl<C> From<Decision<C>> for Ending<C> {
+    fn from(decision: Decision<C>) -> Self {
+        Self {
+            recorded: Recorded::Reply(decision.reply),
+            changes: decision.changes,
+        }
+    }
 }
 
 impl<D: Decide> Decider<D::Rows> for D {
@@ -38,23 +79,27 @@ impl<D: Decide> Decider<D::Rows> for D {
         &self,
         rows: &D::Rows,
         now: DateTime<Utc>,
-    ) -> Result<Decision<<D::Rows as Rows>::Changes>, Rejection> {
-        Decide::decide(self, rows, now)
+    ) -> Result<Ending<<D::Rows as Rows>::Changes>, Rejection> {
+        Decide::decide(self, rows, now).map(Ending::from)
     }
 }
 
 /// How a request left its batch.
 pub(super) enum Ended {
     Concluded(Outcome),
+    /// Its key is in flight, and this process has the lease until then, by the database's clock.
+    Begun(Box<(Lease, DateTime<Utc>)>),
+    /// Another process has taken over what it wanted to complete.
+    LeaseLost,
     /// It takes more than a batch does, and did no harm to this one.
     Undecided,
 }
 
 impl<R: Rows> Member<R> {
     /// The request, and where its answer arrives.
-    pub(super) fn new<C: Decide<Rows = R>>(
+    pub(super) fn new(
         request: &Request,
-        command: Arc<C>,
+        (command, step): (Arc<dyn Decider<R>>, Step),
         leadership: &Arc<Leadership>,
         span: Span,
     ) -> (Self, oneshot::Receiver<Ended>) {
@@ -62,6 +107,7 @@ impl<R: Rows> Member<R> {
         let member = Self {
             request: request.clone(),
             command,
+            step,
             has_read: false,
             leadership: Arc::clone(leadership),
             answer,
@@ -72,6 +118,14 @@ impl<R: Rows> Member<R> {
 }
 
 impl<R> Member<R> {
+    /// The lease that it has, if it completes something.
+    pub(super) fn lease(&self) -> Option<&Lease> {
+        match &self.step {
+            Step::Completes(lease) => Some(lease),
+            Step::Whole | Step::Begins { .. } => None,
+        }
+    }
+
     pub(super) fn conclude(self, conclusion: Outcome) {
         self.end(Ended::Concluded(conclusion));
     }

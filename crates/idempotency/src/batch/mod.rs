@@ -16,6 +16,9 @@
 //! COMMIT
 //! ```
 //!
+//! The steps of [`Phases`](crate::Phases) are members too, by [`SharedPhases`]: a first step claims
+//! its key with a lease instead of an outcome, and a last one locks its lease before it reads.
+//!
 //! A claim can be lost after other members have seen what its request would change. Then nothing is
 //! written, and all members run alone.
 //!
@@ -29,13 +32,14 @@ mod decide;
 mod held_rows;
 mod member;
 mod observer;
+mod phased;
 mod prepare;
 mod queue;
 mod transaction;
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 use tokio::{
     sync::Semaphore,
     time::{Instant, timeout, timeout_at},
@@ -46,16 +50,18 @@ use crate::{
     Failure, Idempotency, Outcome, Rejection, Request, RunAgain, conclude,
     in_flight::Leadership,
     observer::Unobserved,
+    phases::lease::Lease,
     trace::{self, trace_span},
 };
 use alone::Alone;
 use held_rows::HeldRows;
-use member::{Ended, Member};
+use member::{Decider, Ended, Member, Step};
 use queue::{Queue, Taken};
 use transaction::Batch;
 
 pub use decide::{Decide, Decision, Rows, read_rounds, transaction_time};
 pub use observer::{BatchObserver, RanAlone};
+pub use phased::{Begun, SharedBegin, SharedEffect, SharedPhases};
 
 /// How long a worker waits for its turn, while another one prepares a batch: longer than a claim
 /// waits for a key, so that a batch which hangs holds up no other.
@@ -186,89 +192,125 @@ impl<R: Rows> Batches<R> {
         leadership: &Arc<Leadership>,
     ) -> Outcome {
         let until = self.idempotency.answered_by();
-        let account = request.account_id;
-        // In boxes: nearly every request is concluded by its batch and pays for none of this state.
-        let execute = || {
-            let idempotency = &self.idempotency;
-            Box::pin(idempotency.execute(request, &*command, leadership, until))
-        };
-        if !command.is_shared() {
-            self.observer.ran_alone(RanAlone::Undecided);
-            return execute().await;
-        }
-        let Some(queue) = &self.queue else {
-            let decided = self.lead_batch_of_one(request, &command, leadership, until);
-            return match Box::pin(decided).await {
-                Some(conclusion) => conclusion,
-                None => execute().await,
-            };
-        };
-        let mut because = RanAlone::AccountHeldUp;
-        if !self.alone.holds(account) {
-            because = RanAlone::BatchFailed;
-            let bytes = command.weight();
-            let span = trace_span!("wait for batch", "idempotency.requests" = Empty);
-            let deciding = Arc::clone(&command);
-            let (member, answered) = Member::new(request, deciding, leadership, span.clone());
-            if !queue.0.push(account, bytes, member) {
-                let full = "too many requests wait for a batch";
-                return Outcome::Failed(Failure::unavailable(full));
+        let because = if command.is_shared() {
+            let joining = (Arc::clone(&command) as _, Step::Whole, command.weight());
+            match self.join(request, joining, leadership, until).await {
+                Joined::Concluded(conclusion) => return conclusion,
+                Joined::RunsAlone(because) => because,
+                // No step of phases is run here.
+                Joined::Begun(_) | Joined::LeaseLost => RanAlone::Undecided,
             }
-            match trace::step(span, timeout_at(until, answered), how_batch_ended).await {
-                Ok(Ok(Ended::Concluded(conclusion))) => return conclusion,
-                Ok(Ok(Ended::Undecided)) => {
-                    self.observer.ran_alone(RanAlone::Undecided);
-                    return execute().await;
-                }
-                // The batch failed. It is not known yet which of its members is to blame.
-                Ok(Err(_)) => {}
-                // Each step of a batch has a limit, so this one is stuck, and may still commit.
-                Err(_) => {
-                    let stuck = "no answer from a batch in time, the outcome is unknown";
-                    return Outcome::Failed(Failure {
-                        is_unknown: true,
-                        ..Failure::unavailable(stuck)
-                    });
-                }
-            }
-        }
-        self.observer.ran_alone(because);
-        self.alone.run(account, because, execute()).await
+        } else {
+            RanAlone::Undecided
+        };
+        // In a box: nearly every request is concluded by its batch and pays for none of this state.
+        let idempotency = &self.idempotency;
+        let execute = idempotency.execute(request, &*command, leadership, until);
+        self.run_alone(request, because, Box::pin(execute)).await
     }
 
-    /// Runs one request as a batch, on a connection of the pool. `None`: it must run in a
-    /// transaction that claims its key first.
-    async fn lead_batch_of_one<C: Decide<Rows = R>>(
+    /// Runs a step of a request in a batch, by itself where no requests share transactions.
+    async fn join(
         &self,
         request: &Request,
-        command: &Arc<C>,
+        (command, step, bytes): (Arc<dyn Decider<R>>, Step, usize),
         leadership: &Arc<Leadership>,
         until: Instant,
-    ) -> Option<Outcome> {
+    ) -> Joined {
+        let deciding = (command, step);
+        let Some(queue) = &self.queue else {
+            return Box::pin(self.join_none(request, deciding, leadership, until)).await;
+        };
+        let account = request.account_id;
+        if self.alone.holds(account) {
+            return Joined::RunsAlone(RanAlone::AccountHeldUp);
+        }
+        let span = trace_span!("wait for batch", "idempotency.requests" = Empty);
+        let (member, answered) = Member::new(request, deciding, leadership, span.clone());
+        if !queue.0.push(account, bytes, member) {
+            let full = "too many requests wait for a batch";
+            return Joined::Concluded(Outcome::Failed(Failure::unavailable(full)));
+        }
+        match trace::step(span, timeout_at(until, answered), how_batch_ended).await {
+            Ok(Ok(ended)) => ended.into(),
+            // The batch failed. It is not known yet which of its members is to blame.
+            Ok(Err(_)) => Joined::RunsAlone(RanAlone::BatchFailed),
+            // Each step of a batch has a limit, so this one is stuck, and may still commit.
+            Err(_) => {
+                let stuck = "no answer from a batch in time, the outcome is unknown";
+                Joined::Concluded(Outcome::Failed(Failure {
+                    is_unknown: true,
+                    ..Failure::unavailable(stuck)
+                }))
+            }
+        }
+    }
+
+    /// Runs one step of a request as a batch, on a connection of the pool.
+    async fn join_none(
+        &self,
+        request: &Request,
+        (command, step): (Arc<dyn Decider<R>>, Step),
+        leadership: &Arc<Leadership>,
+        until: Instant,
+    ) -> Joined {
         let rows = R::default();
         if command.reads(&rows).is_empty()
             && let Err(Rejection::Failed(_)) = command.decide(&rows, Utc::now())
         {
             // It decides nothing in the transaction either, which is not begun for that.
-            self.observer.ran_alone(RanAlone::Undecided);
-            return None;
+            return Joined::RunsAlone(RanAlone::Undecided);
         }
-        let deciding = Arc::clone(command);
-        let (member, answered) = Member::new(request, deciding, leadership, Span::none());
+        let (member, answered) = Member::new(request, (command, step), leadership, Span::none());
         let (idempotency, observer) = (&self.idempotency, &*self.observer);
         let batch = transaction::run_one(idempotency, observer, &self.held_rows, member, until);
-        let because = match batch.await {
-            Ok(()) => match answered.await {
-                Ok(Ended::Concluded(conclusion)) => return Some(conclusion),
-                Ok(Ended::Undecided) | Err(_) => RanAlone::Undecided,
-            },
+        match batch.await {
+            Ok(()) => answered
+                .await
+                .map_or(Joined::RunsAlone(RanAlone::Undecided), Joined::from),
             Err(failure) if failure.run_again == RunAgain::Never => {
-                return Some(Outcome::Failed(failure));
+                Joined::Concluded(Outcome::Failed(failure))
             }
-            Err(_) => RanAlone::BatchFailed,
-        };
+            Err(_) => Joined::RunsAlone(RanAlone::BatchFailed),
+        }
+    }
+
+    /// Runs a request in transactions of its own.
+    async fn run_alone(
+        &self,
+        request: &Request,
+        because: RanAlone,
+        running: impl Future<Output = Outcome>,
+    ) -> Outcome {
         self.observer.ran_alone(because);
-        None
+        match because {
+            RanAlone::Undecided => running.await,
+            RanAlone::BatchFailed | RanAlone::AccountHeldUp => {
+                self.alone.run(request.account_id, because, running).await
+            }
+        }
+    }
+}
+
+/// How a step of a request left the batches.
+enum Joined {
+    Concluded(Outcome),
+    /// See [`Ended::Begun`].
+    Begun(Box<(Lease, DateTime<Utc>)>),
+    /// See [`Ended::LeaseLost`].
+    LeaseLost,
+    /// It is to run in a transaction of its own.
+    RunsAlone(RanAlone),
+}
+
+impl From<Ended> for Joined {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Concluded(conclusion) => Self::Concluded(conclusion),
+            Ended::Begun(begun) => Self::Begun(begun),
+            Ended::LeaseLost => Self::LeaseLost,
+            Ended::Undecided => Self::RunsAlone(RanAlone::Undecided),
+        }
     }
 }
 
@@ -277,6 +319,8 @@ fn how_batch_ended<E, L>(answered: &Result<Result<Ended, E>, L>) -> Option<&'sta
     match answered {
         Ok(Ok(Ended::Concluded(Outcome::Failed(_))) | Err(_)) | Err(_) => None,
         Ok(Ok(Ended::Concluded(_))) => Some("concluded"),
+        Ok(Ok(Ended::Begun(_))) => Some("begun"),
+        Ok(Ok(Ended::LeaseLost)) => Some("lease_lost"),
         Ok(Ok(Ended::Undecided)) => Some("undecided"),
     }
 }

@@ -11,28 +11,30 @@ use std::{
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use super::{
     BatchObserver, claims,
-    decide::{Decision, NamesRead, READ_ROUNDS_MAX, Rows},
+    decide::{NamesRead, READ_ROUNDS_MAX, Rows},
     held_rows::HeldRows,
-    member::{Ended, Member},
+    member::{Ended, Ending, Member, Recorded, Step},
 };
 use crate::{
     Failure, Idempotency, Outcome, Record, Rejection, Reply, Request, RunAgain,
     claim::{self, Found},
     in_flight::Progress,
+    phases::lease::{self, Lease},
     trace::{self, trace_span},
     transaction::compare,
 };
 
-/// Members and the outcomes that they are told after COMMIT.
-pub(super) type Answers<R> = Vec<(Member<R>, Outcome)>;
+/// Members and what they are told after COMMIT.
+pub(super) type Answers<R> = Vec<(Member<R>, Ended)>;
 
 /// A transaction that is ready for COMMIT.
 pub(super) struct Prepared<R: Rows> {
-    /// The members whose keys were free, and those whose keys have records. The others have left
-    /// the batch. Nothing to commit where it is empty.
+    /// The members whose keys were free or leased, and those whose keys have records. The others
+    /// have left the batch. Nothing to commit where it is empty.
     pub(super) answers: Answers<R>,
     /// The rows that are locked until then.
     pub(super) names: HashSet<R::Name>,
@@ -67,7 +69,7 @@ impl From<Unprepared> for Failure {
 /// A member with its outcome.
 struct Decided<R: Rows> {
     member: Member<R>,
-    reply: Reply,
+    recorded: Recorded,
     changes: Changes<R::Changes>,
 }
 
@@ -88,29 +90,52 @@ pub(super) struct Preparation<'a, R: Rows> {
     pub(super) tx: &'a mut PgConnection,
     /// Its time.
     pub(super) now: DateTime<Utc>,
+    /// Not later than that.
+    pub(super) began: Instant,
 }
 
 impl<R: Rows> Preparation<'_, R> {
     /// Everything but COMMIT.
     pub(super) async fn run(mut self, members: Vec<Member<R>>) -> Result<Prepared<R>, Unprepared> {
         let mut rows = R::default();
-        let mut members = sorted(members);
         let mut answers = Vec::new();
+        let (mut members, mut claiming) = self.hold(sorted(members)).await?;
         // A replay must lock nothing: it would wait for rows that it doesn't need. That is for
         // speed, and the claim decides. A request by itself finds out there for less.
-        if members.len() > 1 && members.iter().any(|one| names_any(one, &rows)) {
-            members = answer_recorded(self.tx, members, &mut answers).await?;
+        if claiming.len() > 1 && claiming.iter().any(|one| names_any(one, &rows)) {
+            claiming = answer_recorded(self.tx, claiming, &mut answers).await?;
         }
+        members.append(&mut claiming);
         let read = self.read(&mut rows, &mut members).await?;
         let decided = decide(&mut rows, &read, members, self.now);
         if !decided.is_empty() {
-            let claiming = decided.iter();
-            let claiming = claiming.map(|one| (&one.member.request, &one.reply));
-            let claimed = self.claim(claiming.collect()).await?;
-            self.write(rows, decided, claimed, &mut answers).await?;
+            let records = self.record(ToRecord::of(&decided)).await?;
+            self.write(rows, decided, records, &mut answers).await?;
         }
-        let names = read.0;
+        let names = read.0.iter().filter_map(R::lock).collect();
         Ok(Prepared { answers, names })
+    }
+
+    /// Locks the leases of the members that complete something, before any row, as where one does
+    /// so alone. Returns these members and the others. A member whose lease is lost leaves.
+    async fn hold(
+        &mut self,
+        members: Vec<Member<R>>,
+    ) -> Result<(Vec<Member<R>>, Vec<Member<R>>), sqlx::Error> {
+        let leases: Vec<_> = members.iter().filter_map(Member::lease).collect();
+        if leases.is_empty() {
+            return Ok((Vec::new(), members));
+        }
+        let held = lease::hold_all(self.tx, &leases).await?;
+        let (mut completing, mut claiming) = (Vec::new(), Vec::new());
+        for member in members {
+            match member.lease().map(|lease| held.contains(&lease.operation)) {
+                Some(true) => completing.push(member),
+                Some(false) => member.end(Ended::LeaseLost),
+                None => claiming.push(member),
+            }
+        }
+        Ok((completing, claiming))
     }
 
     /// Locks and reads what the members need, in rounds. Returns the names of those rows.
@@ -131,19 +156,34 @@ impl<R: Rows> Preparation<'_, R> {
                 break;
             }
             // A COMMIT takes as long as the disk, and a statement waits for a lock only briefly.
-            self.held_rows.let_go(&names).await;
+            let locks: Vec<_> = names.iter().filter_map(R::lock).collect();
+            self.held_rows.let_go(&locks).await;
             rows.read(self.tx, names).await?;
         }
         Ok(read)
     }
 
-    /// Claims the keys of all that are decided. Returns those that were free.
+    /// Writes the records of all keys.
+    async fn record(&mut self, to_record: ToRecord<'_>) -> Result<Records, sqlx::Error> {
+        let mut records = Records::default();
+        if !to_record.claiming.is_empty() {
+            records.claimed = self.claim(&to_record.claiming).await?;
+        }
+        if !to_record.completed.is_empty() {
+            lease::delete_all(self.tx, &to_record.leases).await?;
+            let retention = &self.idempotency.retention;
+            records.completed = claims::save(self.tx, &to_record.completed, retention).await?;
+        }
+        Ok(records)
+    }
+
+    /// Claims keys. Returns those that were free.
     async fn claim(
         &mut self,
-        claiming: Vec<(&Request, &Reply)>,
+        claiming: &[(&Request, &Recorded)],
     ) -> Result<HashMap<claims::Id, DateTime<Utc>>, sqlx::Error> {
         let since = Instant::now();
-        let claimed = claims::insert(self.tx, &claiming, &self.idempotency.retention);
+        let claimed = claims::insert(self.tx, claiming, &self.idempotency.retention);
         let how = |claimed: &Result<HashMap<_, _>, _>| {
             let claimed = claimed.as_ref().ok()?;
             Some(match claimed.len() == claiming.len() {
@@ -161,18 +201,23 @@ impl<R: Rows> Preparation<'_, R> {
         &mut self,
         mut rows: R,
         decided: Vec<Decided<R>>,
-        mut claimed: HashMap<claims::Id, DateTime<Utc>>,
+        mut records: Records,
         answers: &mut Answers<R>,
     ) -> Result<(), Unprepared> {
         let has_others = decided.len() > 1;
-        let (mut lost, mut writes) = (Vec::new(), false);
+        let (mut lost, mut begun, mut writes) = (Vec::new(), Vec::new(), false);
         for Decided {
             member,
-            reply,
+            recorded,
             changes,
         } in decided
         {
-            let Some(expires_at) = claimed.remove(&claims::id(&member.request)) else {
+            let id = claims::id(&member.request);
+            let completed = records.completed.remove(&id);
+            let Some(won) = completed.map(Won::Completed).or_else(|| {
+                let expires_at = records.claimed.remove(&id);
+                expires_at.map(|at| Won::Claimed(recorded, at))
+            }) else {
                 // Its changes can't be taken back from the rows, and later members were decided
                 // from them. Where there are no others, the rows are not written.
                 if matches!(changes, Changes::Applied) && has_others {
@@ -190,14 +235,24 @@ impl<R: Rows> Preparation<'_, R> {
                 }
             }
             member.leadership.advance(Progress::Executing);
-            let record = record(&member.request, reply, self.now, expires_at);
+            let record = match won {
+                Won::Completed(record) => record,
+                Won::Claimed(Recorded::Reply(reply), expires_at) => {
+                    record(&member.request, reply, self.now, expires_at)
+                }
+                Won::Claimed(Recorded::InFlight { operation, .. }, _) => {
+                    begun.push((member, operation));
+                    continue;
+                }
+            };
             let outcome = Outcome::Stored {
                 record: Arc::new(record),
                 replayed: false,
                 taken_over: false,
             };
-            answers.push((member, outcome));
+            answers.push((member, Ended::Concluded(outcome)));
         }
+        self.lease(begun, answers).await?;
         if !lost.is_empty() {
             for gone in answer_recorded(self.tx, lost, answers).await? {
                 gone.end(Ended::Undecided);
@@ -209,6 +264,89 @@ impl<R: Rows> Preparation<'_, R> {
         }
         Ok(())
     }
+
+    /// Puts leases on the keys of members that have begun something.
+    async fn lease(
+        &mut self,
+        begun: Vec<(Member<R>, Uuid)>,
+        answers: &mut Answers<R>,
+    ) -> Result<(), sqlx::Error> {
+        let mut leases = Vec::new();
+        for (member, operation) in &begun {
+            // The others were not decided: see `decide`.
+            if let Step::Begins { kind, length } = &member.step {
+                let lease = Lease {
+                    account_id: member.request.account_id,
+                    key: member.request.key.as_str().to_owned(),
+                    kind,
+                    operation: *operation,
+                    token: Uuid::new_v4(),
+                    since: self.began,
+                    in_doubt: false,
+                    taken_over: false,
+                };
+                leases.push((lease, length));
+            }
+        }
+        if leases.is_empty() {
+            return Ok(());
+        }
+        let taking: Vec<_> = leases
+            .iter()
+            .map(|(lease, length)| (lease, *length))
+            .collect();
+        let mut taken = lease::take_all(self.tx, &taking).await?;
+        let leases: Vec<_> = leases.into_iter().map(|(lease, _)| lease).collect();
+        for ((member, _), lease) in begun.into_iter().zip(leases) {
+            let until = taken
+                .remove(&lease.operation)
+                .ok_or(sqlx::Error::RowNotFound)?;
+            answers.push((member, Ended::Begun(Box::new((lease, until)))));
+        }
+        Ok(())
+    }
+}
+
+/// What is to be written of the keys of decided members.
+#[derive(Default)]
+struct ToRecord<'a> {
+    claiming: Vec<(&'a Request, &'a Recorded)>,
+    completed: Vec<(claims::Id, &'a Reply)>,
+    /// Of those that are completed.
+    leases: Vec<&'a Lease>,
+}
+
+impl<'a> ToRecord<'a> {
+    fn of<R: Rows>(decided: &'a [Decided<R>]) -> Self {
+        let mut all = Self::default();
+        for one in decided {
+            match (one.member.lease(), &one.recorded) {
+                (None, recorded) => all.claiming.push((&one.member.request, recorded)),
+                (Some(lease), Recorded::Reply(reply)) => {
+                    all.completed.push((claims::id(&one.member.request), reply));
+                    all.leases.push(lease);
+                }
+                // It was not decided: see `decide`.
+                (Some(_), Recorded::InFlight { .. }) => {}
+            }
+        }
+        all
+    }
+}
+
+/// What was written of the keys of decided members.
+#[derive(Default)]
+struct Records {
+    /// When the records die whose keys were free.
+    claimed: HashMap<claims::Id, DateTime<Utc>>,
+    /// The records of operations that are completed.
+    completed: HashMap<claims::Id, Record>,
+}
+
+/// A key that is its member's.
+enum Won {
+    Completed(Record),
+    Claimed(Recorded, DateTime<Utc>),
 }
 
 /// In the order in which two replicas that claim the same keys must do it.
@@ -241,23 +379,41 @@ fn decide<R: Rows>(
     now: DateTime<Utc>,
 ) -> Vec<Decided<R>> {
     let mut decided = Vec::new();
+    let mut asked = HashSet::new();
     for mut member in members {
         let names = member.command.reads(rows);
         member.has_read |= !names.is_empty();
+        let mut locks = names.iter().filter_map(R::lock);
+        // What is unfinished about a row was read before a member began to ask about it.
+        if locks.any(|lock| asked.contains(&lock)) {
+            member.end(Ended::Undecided);
+            continue;
+        }
         // What the members before it have changed may refer to a row that was not read, and three
         // rounds may not have been enough: to the member, such a row would not be there.
         let has_all = read.has_all(&names);
-        let Decision { reply, changes } = match has_all.then(|| member.command.decide(rows, now)) {
-            Some(Ok(decision)) => decision,
-            Some(Err(Rejection::Refused(reply))) => Decision {
-                reply,
+        let Ending { recorded, changes } = match has_all.then(|| member.command.decide(rows, now)) {
+            Some(Ok(ending)) => ending,
+            // What was asked for can't be refused any more.
+            Some(Err(Rejection::Refused(reply))) if member.lease().is_none() => Ending {
+                recorded: Recorded::Reply(reply),
                 changes: None,
             },
-            Some(Err(Rejection::Failed(_))) | None => {
+            Some(Err(Rejection::Refused(_) | Rejection::Failed(_))) | None => {
                 member.end(Ended::Undecided);
                 continue;
             }
         };
+        match (&recorded, &member.step) {
+            (Recorded::InFlight { .. }, Step::Begins { .. }) => {
+                asked.extend(names.iter().filter_map(R::lock));
+            }
+            (Recorded::InFlight { .. }, Step::Whole | Step::Completes(_)) => {
+                member.end(Ended::Undecided);
+                continue;
+            }
+            (Recorded::Reply(_), _) => {}
+        }
         let changes = match changes {
             None => Changes::Nothing,
             Some(changes) if member.has_read => {
@@ -268,7 +424,7 @@ fn decide<R: Rows>(
         };
         decided.push(Decided {
             member,
-            reply,
+            recorded,
             changes,
         });
     }
@@ -290,7 +446,8 @@ async fn answer_recorded<R>(
             None => free.push(member),
             Some(Found::Completed(record)) => {
                 let compared = compare(&member.request, record);
-                answers.push((member, compared.unwrap_or_else(Outcome::Failed)));
+                let outcome = compared.unwrap_or_else(Outcome::Failed);
+                answers.push((member, Ended::Concluded(outcome)));
             }
             Some(Found::Expired | Found::Unfinished(_)) => member.end(Ended::Undecided),
         }

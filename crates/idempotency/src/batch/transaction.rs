@@ -23,11 +23,12 @@ use super::{
     BatchObserver, claims,
     decide::Rows,
     held_rows::HeldRows,
-    member::Member,
+    member::{Ended, Member},
     prepare::{Answers, Preparation, Prepared, Unprepared},
 };
 use crate::{
     Failure, GuardedConnection, Idempotency, Outcome, RunAgain,
+    in_flight::Progress,
     reply::{is_rolled_back, sqlstate},
     trace::{self, Instrument, trace_span},
 };
@@ -123,6 +124,7 @@ impl<R: Rows> Batch<R> {
             held_rows: &self.held_rows,
             tx: &mut detached.connection,
             now,
+            began,
         };
         let preparing = preparation.run(members);
         let Prepared { answers, names } = match timeout_at(prepared_by, preparing).await {
@@ -232,6 +234,7 @@ async fn run_one_on<R: Rows>(
     member: Member<R>,
     committing: &AtomicBool,
 ) -> Result<(), Failure> {
+    let began = Instant::now();
     let begun = claims::begin(&mut connection).instrument(trace_span!("begin"));
     let now = begun.await.map_err(Failure::of_begin)?;
     let preparation = Preparation {
@@ -240,6 +243,7 @@ async fn run_one_on<R: Rows>(
         held_rows,
         tx: &mut connection,
         now,
+        began,
     };
     let prepared = preparation.run(vec![member]).await;
     let answers = match prepared.map_err(Failure::from) {
@@ -268,10 +272,13 @@ async fn run_one_on<R: Rows>(
     Ok(())
 }
 
-/// Answers members whose outcomes are committed.
+/// Tells members what is committed.
 fn conclude<R>(answers: Answers<R>) {
-    for (member, outcome) in answers {
-        member.conclude(outcome);
+    for (member, ended) in answers {
+        if matches!(ended, Ended::Begun(_)) {
+            member.leadership.advance(Progress::Recorded);
+        }
+        member.end(ended);
     }
 }
 

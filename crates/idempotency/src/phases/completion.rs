@@ -3,7 +3,7 @@
 //! Promise: nothing is sent with too little of the lease left, and nothing is written but under the
 //! lease's own token. A received answer is written again and again until the database deadline.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use backon::{ExponentialBuilder, Retryable};
 use tokio::time::Instant;
@@ -41,6 +41,16 @@ impl<E: ExternalEffect> Phases<E> {
         &self,
         leased: LeasedOperation<E::Operation>,
     ) -> CompletionOutcome {
+        let called = self.call(&leased).await;
+        let completing = self.complete(&leased, &called);
+        self.conclude(&leased, &called, completing).await
+    }
+
+    /// Makes the call, if enough of the lease is left.
+    pub(crate) async fn call(
+        &self,
+        leased: &LeasedOperation<E::Operation>,
+    ) -> CallOutcome<E::Answer> {
         let LeaseSettings { lease, call_limit } = self.settings;
         let asked = Instant::now();
         let called = if leased.lease.since.elapsed() + call_limit + COMPLETION_RESERVE > lease {
@@ -64,15 +74,25 @@ impl<E: ExternalEffect> Phases<E> {
         };
         let answer = CallAnswer::from(&called);
         self.observer.called(E::KIND, asked.elapsed(), answer);
+        called
+    }
+
+    /// Ends the work of a holder who stores the outcome of the call by `completing`.
+    pub(crate) async fn conclude(
+        &self,
+        leased: &LeasedOperation<E::Operation>,
+        called: &CallOutcome<E::Answer>,
+        completing: impl Future<Output = Result<CompletionOutcome, Failure>>,
+    ) -> CompletionOutcome {
         let span = trace_span!("complete", "idempotency.kind" = E::KIND);
         let how = |completed: &Result<_, _>| completed.as_ref().ok().map(CompletionOutcome::name);
-        match trace::step(span, self.complete(&leased, &called), how).await {
+        match trace::step(span, completing, how).await {
             Ok(completed) => {
                 if let CompletionOutcome::Completed(record) = &completed {
                     self.observer.completed(E::KIND, record.reply.status);
                 }
                 if let (CompletionOutcome::LeaseLost, CallOutcome::Answered(_)) =
-                    (&completed, &called)
+                    (&completed, called)
                 {
                     let operation = leased.lease.operation;
                     tracing::error!(
@@ -94,7 +114,7 @@ impl<E: ExternalEffect> Phases<E> {
     /// is still this holder's. If that COMMIT completed or released the key, it isn't, so nothing
     /// is written twice, and the caller reads the outcome as if another process had completed. A
     /// lease that is given back twice is as good as given back once.
-    pub(super) async fn complete(
+    pub(crate) async fn complete(
         &self,
         leased: &LeasedOperation<E::Operation>,
         called: &CallOutcome<E::Answer>,

@@ -66,7 +66,7 @@ impl<E: ExternalEffect> Phases<E> {
             .await
     }
 
-    async fn lead<B: Begin>(
+    pub(crate) async fn lead<B: Begin>(
         &self,
         request: &Request,
         begin: &B,

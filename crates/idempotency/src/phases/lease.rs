@@ -4,6 +4,10 @@
 //! random token, and only the holder of the token completes the key, whatever a late holder
 //! believes.
 
+#[cfg(feature = "batch")]
+use std::collections::HashMap;
+use std::collections::HashSet;
+
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, postgres::types::PgInterval};
 use tokio::time::Instant;
@@ -13,19 +17,19 @@ use crate::{Failure, Request};
 
 /// The right to complete a key, which no other process has until the lease is over.
 #[derive(Debug, Clone)]
-pub(super) struct Lease {
-    pub(super) account_id: Uuid,
-    pub(super) key: String,
+pub(crate) struct Lease {
+    pub(crate) account_id: Uuid,
+    pub(crate) key: String,
     /// The [`super::ExternalEffect`] of the operation; no other one takes it over.
-    pub(super) kind: &'static str,
-    pub(super) operation: Uuid,
-    pub(super) token: Uuid,
+    pub(crate) kind: &'static str,
+    pub(crate) operation: Uuid,
+    pub(crate) token: Uuid,
     /// Not later than the moment that the database counts the lease from.
-    pub(super) since: Instant,
+    pub(crate) since: Instant,
     /// Whether an earlier holder may have had the effect executed.
-    pub(super) in_doubt: bool,
+    pub(crate) in_doubt: bool,
     /// Whether an earlier request began the operation.
-    pub(super) taken_over: bool,
+    pub(crate) taken_over: bool,
 }
 
 /// The lease that was found on a request's key.
@@ -276,21 +280,87 @@ pub(super) async fn take_over_operation(
 /// Whether the lease is still this holder's; no other process can take it over until the
 /// transaction ends.
 pub(super) async fn hold(tx: &mut PgConnection, lease: &Lease) -> Result<bool, sqlx::Error> {
-    let held = sqlx::query!(
+    Ok(!hold_all(tx, &[lease]).await?.is_empty())
+}
+
+/// The operations of those leases that are still their holders', as [`hold`] finds out for one.
+pub(crate) async fn hold_all(
+    tx: &mut PgConnection,
+    leases: &[&Lease],
+) -> Result<HashSet<Uuid>, sqlx::Error> {
+    let held = sqlx::query_scalar!(
         r#"
-        SELECT account_id
-          FROM idempotency_leases
-         WHERE account_id = $1 AND key = $2 AND operation = $3 AND token = $4
-           FOR UPDATE
+        SELECT lease.operation
+          FROM UNNEST($1::uuid[], $2::text[], $3::uuid[], $4::uuid[])
+               AS held (account_id, key, operation, token)
+          JOIN idempotency_leases AS lease USING (account_id, key)
+         WHERE lease.operation = held.operation AND lease.token = held.token
+         ORDER BY account_id, key
+           FOR UPDATE OF lease
         "#,
-        lease.account_id,
-        lease.key,
-        lease.operation,
-        lease.token,
+        &column(leases, |lease| lease.account_id),
+        &column(leases, |lease| lease.key.as_str()) as _,
+        &column(leases, |lease| lease.operation),
+        &column(leases, |lease| lease.token),
     )
-    .fetch_optional(tx)
+    .fetch_all(tx)
     .await?;
-    Ok(held.is_some())
+    Ok(held.into_iter().collect())
+}
+
+fn column<'a, T>(leases: &[&'a Lease], value: impl Fn(&'a Lease) -> T) -> Vec<T> {
+    leases.iter().map(|lease| value(lease)).collect()
+}
+
+/// Puts leases on keys that this transaction claimed. Returns until when, by their operations.
+#[cfg(feature = "batch")]
+pub(crate) async fn take_all(
+    tx: &mut PgConnection,
+    leases: &[(&Lease, &PgInterval)],
+) -> Result<HashMap<Uuid, DateTime<Utc>>, sqlx::Error> {
+    let lengths: Vec<_> = leases.iter().map(|(_, length)| **length).collect();
+    let leases: Vec<_> = leases.iter().map(|(lease, _)| *lease).collect();
+    let taken = sqlx::query!(
+        r#"
+        INSERT INTO idempotency_leases
+               (account_id, key, kind, operation, token, leased_until, recover_after)
+        SELECT account_id, key, kind, operation, token, now() + length, now() + length
+          FROM UNNEST($1::uuid[], $2::text[], $3::text[], $4::uuid[], $5::uuid[], $6::interval[])
+               AS lease (account_id, key, kind, operation, token, length)
+        RETURNING operation, leased_until
+        "#,
+        &column(&leases, |lease| lease.account_id),
+        &column(&leases, |lease| lease.key.as_str()) as _,
+        &column(&leases, |lease| lease.kind) as _,
+        &column(&leases, |lease| lease.operation),
+        &column(&leases, |lease| lease.token),
+        &lengths,
+    )
+    .fetch_all(tx)
+    .await?;
+    let taken = taken.into_iter();
+    Ok(taken.map(|row| (row.operation, row.leased_until)).collect())
+}
+
+/// Ends the leases of keys that this transaction completes. The caller holds them.
+#[cfg(feature = "batch")]
+pub(crate) async fn delete_all(
+    tx: &mut PgConnection,
+    leases: &[&Lease],
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "
+        DELETE FROM idempotency_leases
+         USING UNNEST($1::uuid[], $2::text[]) AS ended (account_id, key)
+         WHERE idempotency_leases.account_id = ended.account_id
+           AND idempotency_leases.key = ended.key
+        ",
+        &column(leases, |lease| lease.account_id),
+        &column(leases, |lease| lease.key.as_str()) as _,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
 }
 
 /// Gives the lease back without an outcome. A client's retry may take over at once; the reconciler

@@ -13,7 +13,7 @@
 
 mod completion;
 mod first_phase;
-mod lease;
+pub(crate) mod lease;
 mod observer;
 mod reconciler;
 mod recovery;
@@ -131,9 +131,9 @@ pub struct LeaseSettings {
 /// The one way to have an effect outside the database. Cheap to clone.
 pub struct Phases<E> {
     idempotency: Idempotency,
-    effect: Arc<E>,
+    pub(crate) effect: Arc<E>,
     settings: LeaseSettings,
-    lease: PgInterval,
+    pub(crate) lease: PgInterval,
     turn: Arc<recovery::RecoveryTurn>,
     observer: Arc<dyn PhasesObserver>,
 }
@@ -152,15 +152,15 @@ impl<E> Clone for Phases<E> {
 }
 
 /// An operation that this process holds the lease of.
-struct LeasedOperation<O> {
-    lease: Lease,
+pub(crate) struct LeasedOperation<O> {
+    pub(crate) lease: Lease,
     /// By the database's clock.
-    leased_until: DateTime<Utc>,
-    operation: O,
+    pub(crate) leased_until: DateTime<Utc>,
+    pub(crate) operation: O,
 }
 
 /// How a holder's work ended.
-enum CompletionOutcome {
+pub(crate) enum CompletionOutcome {
     /// The outcome is committed.
     Completed(Arc<Record>),
     /// No definite outcome, or none that is known.

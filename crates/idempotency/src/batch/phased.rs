@@ -1,0 +1,265 @@
+//! Requests with an effect outside the database, whose first and last transactions are shared.
+//!
+//! Promise: what [`Phases`] promises. The steps are the same, under the same leases; what no batch
+//! can serve runs as by [`Phases::run`].
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
+
+use chrono::{DateTime, Utc};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::{
+    Batches, Decide, Decision, Joined, RanAlone, Rows,
+    member::{Decider, Ending, Recorded, Step},
+};
+use crate::{
+    Begin, CallOutcome, ExternalEffect, Outcome, Phases, Rejection, Request, conclude,
+    in_flight::Leadership,
+    phases::{CompletionOutcome, LeasedOperation},
+};
+
+/// A first step that can be decided from rows. Its [`Begin`] is for requests that run alone, and
+/// its [`Decide`] names the rows.
+pub trait SharedBegin: Begin + Decide {
+    /// What is written down for the other steps.
+    type Operation: Send + Sync + 'static;
+
+    /// Decides, without a side effect: it may be asked again. `operation` is the key that the
+    /// effect will be asked for under.
+    fn begin_from(
+        &self,
+        rows: &Self::Rows,
+        now: DateTime<Utc>,
+        operation: Uuid,
+    ) -> Result<Begun<<Self::Rows as Rows>::Changes, Self::Operation>, Rejection>;
+}
+
+/// How a first step was decided.
+#[derive(Debug)]
+pub enum Begun<C, O> {
+    /// No call is needed.
+    Decided(Decision<C>),
+    /// The effect is to be asked for, when `changes` are committed, which write `operation` down.
+    Asks {
+        /// What is reserved, and written down.
+        changes: C,
+        /// What the other steps need.
+        operation: O,
+        /// The id of what it makes or changes, for a look at the key meanwhile.
+        resource_id: Option<String>,
+    },
+}
+
+/// An effect whose last step can be decided from rows.
+pub trait SharedEffect: ExternalEffect {
+    /// What its steps read and write.
+    type Rows: Rows;
+    /// Writes the outcome.
+    type Completion: Decide<Rows = Self::Rows>;
+
+    /// The last step for this answer. `None`: it takes more than a batch does.
+    fn completion(
+        &self,
+        operation: &Self::Operation,
+        answer: &Self::Answer,
+    ) -> Option<Self::Completion>;
+}
+
+/// Phases that share transactions. Cheap to clone.
+pub struct SharedPhases<E: SharedEffect> {
+    /// For what runs alone.
+    pub phases: Phases<E>,
+    batches: Batches<E::Rows>,
+}
+
+impl<E: SharedEffect> Clone for SharedPhases<E> {
+    fn clone(&self) -> Self {
+        Self {
+            phases: self.phases.clone(),
+            batches: self.batches.clone(),
+        }
+    }
+}
+
+/// A first step in a batch, and what it has decided to ask for.
+struct FirstStep<B: SharedBegin> {
+    begin: Arc<B>,
+    asked: Mutex<Option<(Uuid, B::Operation)>>,
+}
+
+impl<B: SharedBegin> FirstStep<B> {
+    /// What was decided last, if it is this operation.
+    fn take(&self, operation: Uuid) -> Option<B::Operation> {
+        let asked = self.asked.lock();
+        let asked = asked.unwrap_or_else(PoisonError::into_inner).take();
+        asked.and_then(|(id, asked)| (id == operation).then_some(asked))
+    }
+}
+
+impl<B: SharedBegin> Decider<B::Rows> for FirstStep<B> {
+    fn reads(&self, rows: &B::Rows) -> Vec<<B::Rows as Rows>::Name> {
+        self.begin.reads(rows)
+    }
+
+    fn decide(
+        &self,
+        rows: &B::Rows,
+        now: DateTime<Utc>,
+    ) -> Result<Ending<<B::Rows as Rows>::Changes>, Rejection> {
+        let id = Uuid::now_v7();
+        match self.begin.begin_from(rows, now, id)? {
+            Begun::Decided(decision) => Ok(decision.into()),
+            Begun::Asks {
+                changes,
+                operation,
+                resource_id,
+            } => {
+                let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+                *asked = Some((id, operation));
+                Ok(Ending {
+                    recorded: Recorded::InFlight {
+                        operation: id,
+                        resource_id,
+                    },
+                    changes: Some(changes),
+                })
+            }
+        }
+    }
+}
+
+impl<E: SharedEffect> SharedPhases<E> {
+    /// Both work on the same tables.
+    pub fn new(phases: Phases<E>, batches: Batches<E::Rows>) -> Self {
+        Self { phases, batches }
+    }
+
+    /// Runs a verb as [`Phases::run`] does, and shares its transactions with other requests.
+    pub async fn run<B>(&self, request: Request, begin: B) -> Outcome
+    where
+        B: SharedBegin<Rows = E::Rows, Operation = E::Operation>,
+    {
+        let begin = Arc::new(begin);
+        let may_begin = Arc::new(AtomicBool::new(true));
+        self.batches
+            .idempotency
+            .lead_or_follow(request, |_, request, leadership| {
+                let (this, begin) = (self.clone(), Arc::clone(&begin));
+                let may_begin = Arc::clone(&may_begin);
+                Box::pin(async move {
+                    let leadership = Arc::new(leadership);
+                    let led = this.lead(&request, begin, &may_begin, &leadership);
+                    let conclusion = led.await;
+                    conclude(&request, &leadership, conclusion)
+                })
+            })
+            .await
+    }
+
+    async fn lead<B>(
+        &self,
+        request: &Request,
+        begin: Arc<B>,
+        may_begin: &AtomicBool,
+        leadership: &Arc<Leadership>,
+    ) -> Outcome
+    where
+        B: SharedBegin<Rows = E::Rows, Operation = E::Operation>,
+    {
+        let mut because = RanAlone::Undecided;
+        if begin.is_shared() && may_begin.load(Ordering::Relaxed) {
+            let first = Arc::new(FirstStep {
+                begin: Arc::clone(&begin),
+                asked: Mutex::default(),
+            });
+            let step = Step::Begins {
+                kind: E::KIND,
+                length: self.phases.lease,
+            };
+            let joining = (Arc::clone(&first) as _, step, begin.weight());
+            let until = self.batches.idempotency.answered_by();
+            match self.batches.join(request, joining, leadership, until).await {
+                Joined::Concluded(conclusion) => return conclusion,
+                Joined::RunsAlone(why) => because = why,
+                Joined::LeaseLost => {}
+                Joined::Begun(begun) => {
+                    let (lease, leased_until) = *begun;
+                    // It was decided for this lease. Without it, the lease waits for its end.
+                    if let Some(operation) = first.take(lease.operation) {
+                        let leased = LeasedOperation {
+                            lease,
+                            leased_until,
+                            operation,
+                        };
+                        match self.call_and_complete(request, leased, leadership).await {
+                            CompletionOutcome::Completed(record) => {
+                                return Outcome::Stored {
+                                    record,
+                                    replayed: false,
+                                    taken_over: false,
+                                };
+                            }
+                            CompletionOutcome::Failed(failure) => return Outcome::Failed(failure),
+                            CompletionOutcome::LeaseLost => {}
+                        }
+                    }
+                    // Its outcome counts, and this request must not begin another one.
+                    may_begin.store(false, Ordering::Relaxed);
+                }
+            }
+        }
+        let alone = self.phases.lead(request, &*begin, may_begin, leadership);
+        self.batches
+            .run_alone(request, because, Box::pin(alone))
+            .await
+    }
+
+    async fn call_and_complete(
+        &self,
+        request: &Request,
+        leased: LeasedOperation<E::Operation>,
+        leadership: &Arc<Leadership>,
+    ) -> CompletionOutcome {
+        let called = self.phases.call(&leased).await;
+        let completing = async {
+            match self.complete(request, &leased, &called, leadership).await {
+                Some(completed) => Ok(completed),
+                None => self.phases.complete(&leased, &called).await,
+            }
+        };
+        self.phases.conclude(&leased, &called, completing).await
+    }
+
+    /// Completes in a batch. `None`: nothing is known of it, and [`Phases`] asks the lease first.
+    async fn complete(
+        &self,
+        request: &Request,
+        leased: &LeasedOperation<E::Operation>,
+        called: &CallOutcome<E::Answer>,
+        leadership: &Arc<Leadership>,
+    ) -> Option<CompletionOutcome> {
+        let CallOutcome::Answered(answer) = called else {
+            return None;
+        };
+        let completion = self.phases.effect.completion(&leased.operation, answer)?;
+        if !completion.is_shared() {
+            return None;
+        }
+        let bytes = completion.weight();
+        let step = Step::Completes(leased.lease.clone());
+        let joining = (Arc::new(completion) as _, step, bytes);
+        // The other half is for the attempts alone.
+        let until = Instant::now() + self.batches.idempotency.settings.database_deadline / 2;
+        match self.batches.join(request, joining, leadership, until).await {
+            Joined::Concluded(Outcome::Stored { record, .. }) => {
+                Some(CompletionOutcome::Completed(record))
+            }
+            Joined::LeaseLost => Some(CompletionOutcome::LeaseLost),
+            Joined::Concluded(_) | Joined::Begun(_) | Joined::RunsAlone(_) => None,
+        }
+    }
+}

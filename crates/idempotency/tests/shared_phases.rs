@@ -1,0 +1,399 @@
+//! Effects outside the database, whose first and last transactions many requests share.
+#![cfg(feature = "batch")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test may stop at the first surprise"
+)]
+
+mod support;
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use charge_once_idempotency::{
+    BatchObserver, BatchSettings, Batches, Begin, BeginOutcome, Begun, CallOutcome, Decide,
+    Decision, ExternalEffect, Failure, LeaseSettings, Outcome, Phases, Rejection, Reply, Rows,
+    SharedBegin, SharedEffect, SharedPhases, transaction_time,
+};
+use chrono::{DateTime, Utc};
+use sqlx::{
+    PgConnection, PgPool,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
+use support::{count, request, set_up, stored, within_reason};
+use tokio::sync::Barrier;
+use uuid::Uuid;
+
+/// A depot hands out one parcel at a time.
+const SCHEMA: &str = "
+    CREATE TABLE depots (name text PRIMARY KEY, handed_out integer NOT NULL DEFAULT 0);
+    CREATE TABLE parcels (id uuid PRIMARY KEY, depot text NOT NULL, tracking_number text);
+    INSERT INTO depots SELECT depot::text FROM generate_series(1, 40) AS depot";
+
+const LEFT: &str = "SELECT (SELECT count(*) FROM idempotency_leases)
+                           + (SELECT count(*) FROM idempotency_keys WHERE status IS NULL)";
+
+/// A parcel of a depot, as it was written down.
+#[derive(Clone)]
+struct Parcel {
+    id: Uuid,
+    depot: String,
+}
+
+/// The depots of one transaction.
+#[derive(Default)]
+struct Depots {
+    handed_out: HashMap<String, i32>,
+    /// Those with a parcel that no courier has yet.
+    busy: HashSet<String>,
+    begun: Vec<Parcel>,
+    sent: Vec<(Parcel, String)>,
+}
+
+enum Change {
+    Begun(Parcel),
+    Sent(Parcel, String),
+}
+
+impl Rows for Depots {
+    type Name = String;
+    type Changes = Change;
+
+    async fn read(&mut self, tx: &mut PgConnection, names: Vec<String>) -> Result<(), sqlx::Error> {
+        let read: Vec<(String, i32)> = sqlx::query_as(
+            "SELECT name, handed_out FROM depots WHERE name = ANY ($1)
+              ORDER BY name FOR NO KEY UPDATE",
+        )
+        .bind(&names)
+        .fetch_all(&mut *tx)
+        .await?;
+        self.handed_out.extend(read);
+        let busy = "SELECT depot FROM parcels
+                     WHERE depot = ANY ($1) AND tracking_number IS NULL";
+        let busy: Vec<String> = sqlx::query_scalar(busy).bind(names).fetch_all(tx).await?;
+        self.busy.extend(busy);
+        Ok(())
+    }
+
+    fn apply(&mut self, change: Change) {
+        match change {
+            Change::Begun(parcel) => self.begun.push(parcel),
+            Change::Sent(parcel, number) => {
+                *self.handed_out.entry(parcel.depot.clone()).or_default() += 1;
+                self.sent.push((parcel, number));
+            }
+        }
+    }
+
+    async fn write(self, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
+        for Parcel { id, depot } in self.begun {
+            sqlx::query("INSERT INTO parcels (id, depot) VALUES ($1, $2)")
+                .bind(id)
+                .bind(depot)
+                .execute(&mut *tx)
+                .await?;
+        }
+        for (Parcel { id, depot }, number) in self.sent {
+            sqlx::query("UPDATE parcels SET tracking_number = $2 WHERE id = $1")
+                .bind(id)
+                .bind(number)
+                .execute(&mut *tx)
+                .await?;
+            sqlx::query("UPDATE depots SET handed_out = $2 WHERE name = $1")
+                .bind(&depot)
+                .bind(self.handed_out.get(&depot))
+                .execute(&mut *tx)
+                .await?;
+        }
+        Ok(())
+    }
+}
+
+/// `POST /parcels`: hands a parcel of the depot to a courier.
+struct Send(String);
+
+impl Decide for Send {
+    type Rows = Depots;
+
+    fn reads(&self, _: &Depots) -> Vec<String> {
+        vec![self.0.clone()]
+    }
+
+    fn decide(&self, _: &Depots, _: DateTime<Utc>) -> Result<Decision<Change>, Rejection> {
+        panic!("it always asks")
+    }
+
+    fn weight(&self) -> usize {
+        1
+    }
+}
+
+impl SharedBegin for Send {
+    type Operation = Parcel;
+
+    fn begin_from(
+        &self,
+        depots: &Depots,
+        _: DateTime<Utc>,
+        operation: Uuid,
+    ) -> Result<Begun<Change, Parcel>, Rejection> {
+        if depots.busy.contains(&self.0) {
+            let busy = Failure::busy("another parcel is handed out");
+            return Err(Rejection::Failed(busy));
+        }
+        let parcel = Parcel {
+            id: operation,
+            depot: self.0.clone(),
+        };
+        Ok(Begun::Asks {
+            changes: Change::Begun(parcel.clone()),
+            operation: parcel,
+            resource_id: None,
+        })
+    }
+}
+
+impl Begin for Send {
+    async fn begin(
+        &self,
+        tx: &mut PgConnection,
+        operation: Uuid,
+    ) -> Result<BeginOutcome, Rejection> {
+        let mut depots = Depots::default();
+        depots.read(tx, vec![self.0.clone()]).await?;
+        let now = transaction_time(tx).await?;
+        let begun = self.begin_from(&depots, now, operation)?;
+        if let Begun::Asks { changes, .. } = begun {
+            depots.apply(changes);
+        }
+        depots.write(tx).await?;
+        Ok(BeginOutcome::Begun { resource_id: None })
+    }
+}
+
+/// The last step: the courier has the parcel.
+struct Sent(Parcel, String);
+
+impl Decide for Sent {
+    type Rows = Depots;
+
+    fn reads(&self, _: &Depots) -> Vec<String> {
+        vec![self.0.depot.clone()]
+    }
+
+    fn decide(&self, _: &Depots, _: DateTime<Utc>) -> Result<Decision<Change>, Rejection> {
+        Ok(Decision {
+            reply: Reply::raw_json(201, self.1.as_str()),
+            changes: Some(Change::Sent(self.0.clone(), self.1.clone())),
+        })
+    }
+
+    fn weight(&self) -> usize {
+        1
+    }
+}
+
+/// The courier's API.
+#[derive(Clone, Default)]
+struct Courier {
+    /// Each parcel that was asked for, in this order.
+    ordered: Arc<Mutex<Vec<Parcel>>>,
+    /// So many calls answer together.
+    together: Option<Arc<Barrier>>,
+    /// Another process takes the lease over meanwhile.
+    slow: Option<PgPool>,
+}
+
+impl ExternalEffect for Courier {
+    const KIND: &'static str = "courier";
+    type Operation = Parcel;
+    type Answer = String;
+
+    async fn read(&self, tx: &mut PgConnection, _: Uuid, id: Uuid) -> Result<Parcel, Failure> {
+        let depot = sqlx::query_scalar("SELECT depot FROM parcels WHERE id = $1").bind(id);
+        let depot = depot.fetch_one(tx).await?;
+        Ok(Parcel { id, depot })
+    }
+
+    async fn call(&self, parcel: &Parcel, _: DateTime<Utc>) -> CallOutcome<String> {
+        self.ordered.lock().unwrap().push(parcel.clone());
+        if let Some(together) = &self.together {
+            together.wait().await;
+        }
+        if let Some(pool) = &self.slow {
+            let taken = "UPDATE idempotency_leases SET token = gen_random_uuid()";
+            sqlx::query(taken).execute(pool).await.unwrap();
+        }
+        CallOutcome::Answered(format!("to {}", parcel.depot))
+    }
+
+    async fn complete(
+        &self,
+        tx: &mut PgConnection,
+        parcel: &Parcel,
+        number: &String,
+    ) -> Result<Reply, Failure> {
+        let mut depots = Depots::default();
+        depots.read(tx, vec![parcel.depot.clone()]).await?;
+        depots.apply(Change::Sent(parcel.clone(), number.clone()));
+        depots.write(tx).await?;
+        Ok(Reply::raw_json(201, number.as_str()))
+    }
+
+    async fn release(&self, _: &mut PgConnection, _: &Parcel) -> Result<(), Failure> {
+        panic!("every call is answered")
+    }
+}
+
+impl SharedEffect for Courier {
+    type Rows = Depots;
+    type Completion = Sent;
+
+    fn completion(&self, parcel: &Parcel, number: &String) -> Option<Sent> {
+        Some(Sent(parcel.clone(), number.clone()))
+    }
+}
+
+/// How many requests each committed batch had.
+#[derive(Debug, Default)]
+struct Seen(Mutex<Vec<usize>>);
+
+impl BatchObserver for Seen {
+    fn ended_batch(&self, requests: usize, _: Duration, committed: bool) {
+        if committed {
+            self.0.lock().unwrap().push(requests);
+        }
+    }
+}
+
+struct World {
+    pool: PgPool,
+    phases: SharedPhases<Courier>,
+    courier: Courier,
+    seen: Arc<Seen>,
+    account: Uuid,
+}
+
+impl World {
+    async fn new(
+        (options, connect): (PgPoolOptions, PgConnectOptions),
+        courier: impl FnOnce(&PgPool) -> Courier,
+    ) -> Self {
+        let (pool, idempotency) = set_up(options, connect).await;
+        sqlx::raw_sql(SCHEMA).execute(&pool).await.unwrap();
+        let seen = Arc::new(Seen::default());
+        let settings = BatchSettings {
+            connections: 1,
+            ..BatchSettings::default()
+        };
+        let batches = Batches::observed(&idempotency, settings, seen.clone());
+        let courier = courier(&pool);
+        let lease = LeaseSettings {
+            lease: Duration::from_secs(30),
+            call_limit: Duration::from_secs(10),
+        };
+        let phases = Phases::new(idempotency, courier.clone(), lease).unwrap();
+        Self {
+            phases: SharedPhases::new(phases, batches),
+            account: Uuid::now_v7(),
+            pool,
+            courier,
+            seen,
+        }
+    }
+
+    /// Sends a parcel of each of these depots at once, each under its own key.
+    async fn send(&self, depots: &[&str]) -> Vec<Outcome> {
+        let mut sending = Vec::new();
+        for (number, depot) in depots.iter().enumerate() {
+            let request = request(self.account, &format!("key-{number}"), "/parcels", depot);
+            let (phases, send) = (self.phases.clone(), Send((*depot).to_owned()));
+            sending.push(tokio::spawn(
+                async move { phases.run(request, send).await },
+            ));
+        }
+        let mut outcomes = Vec::new();
+        for sent in sending {
+            outcomes.push(within_reason("an answer", sent).await.unwrap());
+        }
+        outcomes
+    }
+}
+
+#[sqlx::test(migrations = false)]
+async fn many_requests_share_both_transactions_and_each_has_its_effect_once(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let together = Some(Arc::new(Barrier::new(40)));
+    let courier = |_: &PgPool| Courier {
+        together,
+        ..Courier::default()
+    };
+    let world = World::new((options, connect), courier).await;
+    let depots: Vec<_> = (1..=40).map(|depot: i32| depot.to_string()).collect();
+    let depots: Vec<_> = depots.iter().map(String::as_str).collect();
+    for round in 0..2 {
+        let outcomes = world.send(&depots).await;
+        for (outcome, depot) in outcomes.into_iter().zip(&depots) {
+            let (record, is_replay) = stored(outcome);
+            assert_eq!(record.reply.body, format!("to {depot}").as_bytes());
+            assert_eq!(is_replay, round == 1);
+        }
+    }
+    assert_eq!(world.courier.ordered.lock().unwrap().len(), 40);
+    let sent = "SELECT count(*) FROM parcels JOIN depots ON name = depot
+                 WHERE tracking_number = 'to ' || depot AND handed_out = 1";
+    assert_eq!(count(&world.pool, sent).await, 40);
+    assert_eq!(count(&world.pool, LEFT).await, 0);
+    // 40 first steps, 40 last ones, and 40 replays.
+    let seen = world.seen.0.lock().unwrap().clone();
+    assert!(seen.iter().sum::<usize>() == 120 && seen.len() < 30, "{seen:?}");
+}
+
+/// What is unfinished about a depot was read before the first of the two began.
+#[sqlx::test(migrations = false)]
+async fn of_two_in_one_batch_that_ask_about_one_row_the_second_looks_again(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let together = Some(Arc::new(Barrier::new(2)));
+    let courier = |_: &PgPool| Courier {
+        together,
+        ..Courier::default()
+    };
+    let world = World::new((options, connect), courier).await;
+    // The courier answers about depot 1 when depot 2 has asked as well, and not before.
+    let outcomes = world.send(&["1", "1", "2"]).await;
+    let busy = |outcome: &&Outcome| matches!(outcome, Outcome::Failed(_));
+    assert_eq!(outcomes.iter().filter(busy).count(), 1, "{outcomes:?}");
+    let ordered = world.courier.ordered.lock().unwrap().clone();
+    let mut ordered: Vec<_> = ordered.into_iter().map(|parcel| parcel.depot).collect();
+    ordered.sort_unstable();
+    assert_eq!(ordered, ["1", "2"]);
+    assert_eq!(count(&world.pool, "SELECT count(*) FROM parcels").await, 2);
+    assert_eq!(count(&world.pool, LEFT).await, 0);
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_holder_that_has_lost_its_lease_writes_nothing(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let courier = |pool: &PgPool| Courier {
+        slow: Some(pool.clone()),
+        ..Courier::default()
+    };
+    let world = World::new((options, connect), courier).await;
+    let outcomes = world.send(&["1"]).await;
+    assert!(matches!(outcomes.as_slice(), [Outcome::InUse]), "{outcomes:?}");
+    let written = "SELECT (SELECT count(*) FROM parcels WHERE tracking_number IS NOT NULL)
+                          + (SELECT count(*) FROM depots WHERE handed_out > 0)";
+    assert_eq!(count(&world.pool, written).await, 0);
+    assert_eq!(count(&world.pool, LEFT).await, 2);
+    assert_eq!(world.courier.ordered.lock().unwrap().len(), 1);
+}
