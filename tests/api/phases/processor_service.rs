@@ -67,30 +67,40 @@ async fn of_two_processes_on_one_database_one_executes_a_key() {
 #[tokio::test]
 async fn a_key_that_another_process_commits_meanwhile_is_not_executed_again() {
     let processor = Arc::new(Processor::start().await);
-    let key = Uuid::now_v7();
-    let mut other = processor.database.pool.begin().await.unwrap();
-    sqlx::query("INSERT INTO processor.operations (key, instruction) VALUES ($1, $2)")
-        .bind(key)
-        .bind(sqlx::types::Json(authorize("ch_1", "tok_visa")))
-        .execute(&mut *other)
-        .await
-        .unwrap();
-    let reply = sends(&processor, key);
-    eventually("it waits for the other one's line", || async {
-        let waiting = "SELECT count(*) FROM pg_stat_activity
-                        WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        processor.database.count(waiting).await == 1
-    })
-    .await;
-    other.commit().await.unwrap();
-    assert_eq!(reply.await.unwrap(), only(409, key, "in_progress"));
-    assert_eq!(processor.look_up(key).await, done(key));
-    assert_eq!(processor.lines().await, 1);
-    assert_eq!(
-        processor.sums("ch_1").await,
-        [0, 0, 0, 0],
-        "its own sums are undone"
-    );
+    let promised = Uuid::now_v7();
+    processor.put(promised, &promise("ch_2")).await;
+    // An authorization looks again, and finds the other one's line.
+    for (instruction, charge, sums, is_told) in [
+        (authorize("ch_1", "tok_visa"), "ch_1", [0; 4], true),
+        (capture("ch_2", 2000), "ch_2", [2000, 0, 0, 0], false),
+    ] {
+        let key = Uuid::now_v7();
+        let mut other = processor.database.pool.begin().await.unwrap();
+        sqlx::query("INSERT INTO processor.operations (key, instruction) VALUES ($1, $2)")
+            .bind(key)
+            .bind(sqlx::types::Json(&instruction))
+            .execute(&mut *other)
+            .await
+            .unwrap();
+        let sending = Arc::clone(&processor);
+        let reply = tokio::spawn(async move { sending.put(key, &instruction).await });
+        eventually("it waits for the other one's line", || async {
+            let waiting = "SELECT count(*) FROM pg_stat_activity
+                            WHERE datname = current_database() AND wait_event_type = 'Lock'";
+            processor.database.count(waiting).await == 1
+        })
+        .await;
+        other.commit().await.unwrap();
+        let told = match is_told {
+            true => done(key),
+            false => only(409, key, "in_progress"),
+        };
+        assert_eq!(reply.await.unwrap(), told);
+        assert_eq!(processor.look_up(key).await, done(key));
+        let own_are_undone = processor.sums(charge).await;
+        assert_eq!(own_are_undone, sums);
+    }
+    assert_eq!(processor.lines().await, 3);
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@
 //! Postgres reported a rollback.
 
 use std::{
+    collections::HashSet,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -14,7 +15,10 @@ use std::{
 
 use charge_once_idempotency::{Connections, NO_ACCOUNT};
 use sqlx::{Connection, PgConnection, postgres::types::PgInterval, types::Json};
-use tokio::runtime::Handle;
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, oneshot},
+};
 use tracing::Instrument;
 use uuid::Uuid;
 
@@ -66,7 +70,16 @@ pub(super) struct Ledger {
     /// How long a key is remembered.
     window: PgInterval,
     deadline: Duration,
+    /// Authorizations that share a transaction: as a real processor, this one must not be what
+    /// limits its clients.
+    waiting: mpsc::UnboundedSender<Waiting>,
 }
+
+/// An authorization that waits for its transaction, and where it is told whether its key is new.
+type Waiting = (Uuid, Instruction, oneshot::Sender<bool>);
+
+/// Authorizations in one transaction.
+const GROUP_MAX: usize = 64;
 
 impl Ledger {
     pub(super) fn new(
@@ -74,12 +87,26 @@ impl Ledger {
         window: Duration,
         deadline: Duration,
     ) -> Result<Self, sqlx::error::BoxDynError> {
+        let (waiting, arriving) = mpsc::unbounded_channel();
+        tokio::spawn(authorize_groups(pool.clone(), deadline, arriving));
         Ok(Self {
             pool,
             runtime: Handle::current(),
             window: PgInterval::try_from(window)?,
             deadline,
+            waiting,
         })
+    }
+
+    /// Authorizes in one transaction with others. `None`: it runs alone, because it is another
+    /// instruction, its key has an entry, or the transaction failed. If that one commits all the
+    /// same, the key's entry shows it.
+    async fn authorize(&self, key: Uuid, instruction: &Instruction) -> Option<Answer> {
+        let answer = answer_of_card(instruction)?;
+        let (told, is_new) = oneshot::channel();
+        let waiting = (key, instruction.clone(), told);
+        self.waiting.send(waiting).ok()?;
+        is_new.await.ok()?.then_some(answer)
     }
 
     /// The answer of `key`, and whether it belongs to `instruction`. Executes nothing.
@@ -106,6 +133,9 @@ impl Ledger {
         key: Uuid,
         instruction: Instruction,
     ) -> Result<LedgerOutcome, LedgerError> {
+        if let Some(answer) = self.authorize(key, &instruction).await {
+            return Ok(LedgerOutcome::Answered(answer));
+        }
         let committing = Arc::new(AtomicBool::new(false));
         let (pool, window, flag) = (self.pool.clone(), self.window, committing.clone());
         let attempt = async move { attempt(&pool, key, &instruction, &window, &flag).await };
@@ -157,6 +187,36 @@ fn is_rolled_back(error: &sqlx::Error) -> bool {
         .is_some_and(|code| code.starts_with("23") || code.starts_with("40"))
 }
 
+/// Authorizes what waits, as many at a time as have come during the transaction before.
+async fn authorize_groups(
+    pool: Connections,
+    deadline: Duration,
+    mut arriving: mpsc::UnboundedReceiver<Waiting>,
+) {
+    let mut group = Vec::new();
+    while arriving.recv_many(&mut group, GROUP_MAX).await > 0 {
+        let authorizing = async {
+            let asked: Vec<_> = group.iter().map(|(key, asked, _)| (*key, asked)).collect();
+            let mut connection = pool.acquire(NO_ACCOUNT).await?;
+            let mut tx = connection.begin().await?;
+            let written = authorize(&mut tx, &asked).await?;
+            tx.commit().await?;
+            connection.release();
+            Ok::<_, sqlx::Error>(written)
+        };
+        match tokio::time::timeout(deadline, authorizing).await {
+            Ok(Ok(mut new)) => {
+                for (key, _, told) in group.drain(..) {
+                    // Without a receiver, the client has gone. Of two with one key, one wrote it.
+                    let _ = told.send(new.remove(&key));
+                }
+            }
+            // Each runs alone, and finds out what is wrong.
+            Ok(Err(_)) | Err(_) => group.clear(),
+        }
+    }
+}
+
 /// One transaction: the totals, the entry, COMMIT. Every `?` drops the connection guard, which
 /// closes the connection, and Postgres rolls back.
 async fn attempt(
@@ -174,8 +234,17 @@ async fn attempt(
         return Ok(found.compared_with(Some(instruction)));
     }
     forget(&mut tx, key, window).await?;
-    let answer = carry_out(&mut tx, instruction).await?;
-    if !write_line(&mut tx, key, instruction, answer).await? {
+    let (answer, is_written) = match answer_of_card(instruction) {
+        Some(answer) => {
+            let written = authorize(&mut tx, &[(key, instruction)]).await?;
+            (answer, written.contains(&key))
+        }
+        None => {
+            let answer = carry_out(&mut tx, instruction).await?;
+            (answer, write_line(&mut tx, key, instruction, answer).await?)
+        }
+    };
+    if !is_written {
         // Another process has executed this key since `remembered` looked. Its entry counts, and
         // this transaction rolls back.
         tx.rollback().await?;
@@ -188,26 +257,15 @@ async fn attempt(
     Ok(LedgerOutcome::Answered(answer))
 }
 
-/// Decides, and changes the totals. A rule about totals is checked and applied by one conditional
-/// statement, so that two concurrent instructions can't both pass.
+/// Decides about money that was authorized, and changes the totals. A rule about totals is checked
+/// and applied by one conditional statement, so that two concurrent instructions can't both pass.
 async fn carry_out(
     tx: &mut PgConnection,
     instruction: &Instruction,
 ) -> Result<Answer, sqlx::Error> {
     let is_done = match instruction {
-        Instruction::Authorize {
-            charge,
-            amount,
-            card,
-            capture,
-            ..
-        } => {
-            if let Some(decline) = decline_of(card) {
-                return Ok(Answer::Declined(decline));
-            }
-            authorize(tx, charge, *amount, *capture).await?;
-            true
-        }
+        // Its card has decided about it.
+        Instruction::Authorize { .. } => true,
         Instruction::Capture { charge, amount } => capture_once(tx, charge, *amount).await?,
         Instruction::Refund { charge, amount, .. } => refund(tx, charge, *amount).await?,
     };
@@ -218,13 +276,17 @@ async fn carry_out(
     })
 }
 
-/// The card's decline. The rules refuse a card that this processor doesn't know.
-fn decline_of(card: &str) -> Option<Decline> {
-    match test_cards::by_token(card).map(|card| card.decision) {
+/// The card's answer to an authorization. The rules refuse a card that this processor doesn't know.
+fn answer_of_card(instruction: &Instruction) -> Option<Answer> {
+    let Instruction::Authorize { card, .. } = instruction else {
+        return None;
+    };
+    let decline = match test_cards::by_token(card).map(|card| card.decision) {
         Some(Decision::Approve | Decision::ApproveSlowly | Decision::Outage) => None,
         Some(Decision::Decline(decline)) => Some(decline),
         None => Some(PROCESSING_ERROR),
-    }
+    };
+    Some(decline.map_or(Answer::Done, Answer::Declined))
 }
 
 /// The stored part of an operation.
@@ -312,30 +374,63 @@ async fn write_line(
     Ok(written.rows_affected() == 1)
 }
 
-/// Authorizes an amount, and captures it at once if `capture` is true. Another authorization of the
-/// same charge is not refused: a processor doesn't know that its client meant only one.
+/// Inserts the entries of authorizations, and changes the totals with them. Returns the keys that
+/// had no entry. Another authorization of the same charge is not refused: a processor doesn't know
+/// that its client meant only one.
 async fn authorize(
-    tx: &mut PgConnection,
-    charge: &str,
-    amount: i64,
-    capture: bool,
-) -> Result<(), sqlx::Error> {
-    let captured = if capture { amount } else { 0 };
-    sqlx::query!(
+    connection: &mut PgConnection,
+    asked: &[(Uuid, &Instruction)],
+) -> Result<HashSet<Uuid>, sqlx::Error> {
+    let decline = |instruction: &Instruction| match answer_of_card(instruction) {
+        Some(Answer::Declined(decline)) => Some(decline),
+        Some(Answer::Done) | None => None,
+    };
+    let declines: Vec<_> = asked
+        .iter()
+        .map(|(_, instruction)| decline(instruction))
+        .collect();
+    let keys: Vec<_> = asked.iter().map(|(key, _)| *key).collect();
+    let instructions: Vec<_> = asked
+        .iter()
+        .map(|(_, instruction)| Json(instruction))
+        .collect();
+    let codes: Vec<_> = declines
+        .iter()
+        .map(|decline| decline.map(|of| of.code.as_str()))
+        .collect();
+    let reasons: Vec<_> = declines
+        .iter()
+        .map(|decline| decline.and_then(|of| of.decline_code))
+        .collect();
+    let written = sqlx::query_scalar!(
         r#"
-        INSERT INTO processor.charges AS kept (charge, authorized, captured)
-        VALUES ($1, $2, $3)
-        ON CONFLICT (charge) DO UPDATE
-           SET authorized = kept.authorized + EXCLUDED.authorized,
-               captured = kept.captured + EXCLUDED.captured
+        WITH entry AS (
+            INSERT INTO processor.operations (key, instruction, code, decline_code)
+            SELECT key, instruction, code, decline_code
+              FROM UNNEST($1::uuid[], $2::jsonb[], $3::text[], $4::text[])
+                   AS asked (key, instruction, code, decline_code)
+            ON CONFLICT (key) DO NOTHING
+            RETURNING key, code, charge, amount, (instruction ->> 'capture')::bool AS capture),
+        totals AS (
+            INSERT INTO processor.charges AS kept (charge, authorized, captured)
+            SELECT charge, sum(amount), sum(CASE WHEN capture THEN amount ELSE 0 END)
+              FROM entry
+             WHERE code IS NULL
+             GROUP BY charge
+             ORDER BY charge
+            ON CONFLICT (charge) DO UPDATE
+               SET authorized = kept.authorized + EXCLUDED.authorized,
+                   captured = kept.captured + EXCLUDED.captured)
+        SELECT key AS "key!" FROM entry
         "#,
-        charge,
-        amount,
-        captured,
+        &keys,
+        &instructions as _,
+        &codes as _,
+        &reasons as _,
     )
-    .execute(tx)
+    .fetch_all(connection)
     .await?;
-    Ok(())
+    Ok(written.into_iter().collect())
 }
 
 /// Captures authorized money and releases the rest, so there is no second capture.

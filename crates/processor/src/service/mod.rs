@@ -208,16 +208,20 @@ impl Processor {
         instruction: Instruction,
         not_after: DateTime<Utc>,
     ) -> Message {
-        // It is known already, so the card's delay or outage doesn't apply again.
-        match self.ledger.find(key, Some(instruction.clone())).await {
-            Ok(Some(booked)) => return message(key, booked),
-            Ok(None) => {}
-            Err(error) => {
-                tracing::error!(%error, "not executed");
-                return Message::new(key, Status::NotExecuted);
+        let card = card_decision(&instruction);
+        let is_at_once = matches!(card, Some(Decision::Approve | Decision::Decline(_)));
+        // If it is known already, the card's delay or outage doesn't apply again, and it isn't late.
+        if !is_at_once || Utc::now() > not_after {
+            match self.ledger.find(key, Some(instruction.clone())).await {
+                Ok(Some(booked)) => return message(key, booked),
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::error!(%error, "not executed");
+                    return Message::new(key, Status::NotExecuted);
+                }
             }
         }
-        match card_decision(&instruction) {
+        match card {
             Some(Decision::Outage) => return Message::new(key, Status::NotExecuted),
             Some(Decision::ApproveSlowly) => tokio::time::sleep(SLOW_CARD_DELAY).await,
             Some(Decision::Approve | Decision::Decline(_)) | None => {}
