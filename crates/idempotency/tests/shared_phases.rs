@@ -312,9 +312,7 @@ impl World {
         for (number, depot) in depots.iter().enumerate() {
             let request = request(self.account, &format!("key-{number}"), "/parcels", depot);
             let (phases, send) = (self.phases.clone(), Send((*depot).to_owned()));
-            sending.push(tokio::spawn(
-                async move { phases.run(request, send).await },
-            ));
+            sending.push(tokio::spawn(async move { phases.run(request, send).await }));
         }
         let mut outcomes = Vec::new();
         for sent in sending {
@@ -352,7 +350,10 @@ async fn many_requests_share_both_transactions_and_each_has_its_effect_once(
     assert_eq!(count(&world.pool, LEFT).await, 0);
     // 40 first steps, 40 last ones, and 40 replays.
     let seen = world.seen.0.lock().unwrap().clone();
-    assert!(seen.iter().sum::<usize>() == 120 && seen.len() < 30, "{seen:?}");
+    assert!(
+        seen.iter().sum::<usize>() == 120 && seen.len() < 30,
+        "{seen:?}"
+    );
 }
 
 /// What is unfinished about a depot was read before the first of the two began.
@@ -390,7 +391,10 @@ async fn a_holder_that_has_lost_its_lease_writes_nothing(
     };
     let world = World::new((options, connect), courier).await;
     let outcomes = world.send(&["1"]).await;
-    assert!(matches!(outcomes.as_slice(), [Outcome::InUse]), "{outcomes:?}");
+    assert!(
+        matches!(outcomes.as_slice(), [Outcome::InUse]),
+        "{outcomes:?}"
+    );
     let written = "SELECT (SELECT count(*) FROM parcels WHERE tracking_number IS NOT NULL)
                           + (SELECT count(*) FROM depots WHERE handed_out > 0)";
     assert_eq!(count(&world.pool, written).await, 0);

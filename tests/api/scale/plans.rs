@@ -40,7 +40,9 @@ const WHOLE: [&str; 4] = [
 
 /// Statements that write one row whole, which they find by its key. Values that are not made for
 /// each other break its CHECKs, so they are planned and not run.
-const WHOLE_ROWS: [&str; 5] = [
+const WHOLE_ROWS: [&str; 7] = [
+    "UPDATE idempotency_keys AS record",
+    "UPDATE operations\n           SET completed_at",
     "UPDATE charges\n           SET amount_captured = changed",
     "UPDATE orders\n           SET status = changed",
     "UPDATE payment_intents",

@@ -16,7 +16,7 @@ use crate::{Outcome, Rejection, Reply, Request, in_flight::Leadership, phases::l
 pub(super) struct Member<R> {
     pub(super) request: Request,
     pub(super) command: Arc<dyn Decider<R>>,
-    pub(super) step: Step,
+    pub(super) step: Stage,
     /// Whether it has named a row.
     pub(super) has_read: bool,
     pub(super) leadership: Arc<Leadership>,
@@ -26,7 +26,7 @@ pub(super) struct Member<R> {
 }
 
 /// What a request does in this transaction.
-pub(super) enum Step {
+pub(super) enum Stage {
     /// All of it: it claims its key, and has its answer.
     Whole,
     /// It claims its key, and has its answer or leaves the key in flight, with such a lease.
@@ -99,7 +99,7 @@ impl<R: Rows> Member<R> {
     /// The request, and where its answer arrives.
     pub(super) fn new(
         request: &Request,
-        (command, step): (Arc<dyn Decider<R>>, Step),
+        (command, step): (Arc<dyn Decider<R>>, Stage),
         leadership: &Arc<Leadership>,
         span: Span,
     ) -> (Self, oneshot::Receiver<Ended>) {
@@ -121,8 +121,8 @@ impl<R> Member<R> {
     /// The lease that it has, if it completes something.
     pub(super) fn lease(&self) -> Option<&Lease> {
         match &self.step {
-            Step::Completes(lease) => Some(lease),
-            Step::Whole | Step::Begins { .. } => None,
+            Stage::Completes(lease) => Some(lease),
+            Stage::Whole | Stage::Begins { .. } => None,
         }
     }
 

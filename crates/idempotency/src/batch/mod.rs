@@ -55,7 +55,7 @@ use crate::{
 };
 use alone::Alone;
 use held_rows::HeldRows;
-use member::{Decider, Ended, Member, Step};
+use member::{Decider, Ended, Member, Stage};
 use queue::{Queue, Taken};
 use transaction::Batch;
 
@@ -193,7 +193,7 @@ impl<R: Rows> Batches<R> {
     ) -> Outcome {
         let until = self.idempotency.answered_by();
         let because = if command.is_shared() {
-            let joining = (Arc::clone(&command) as _, Step::Whole, command.weight());
+            let joining = (Arc::clone(&command) as _, Stage::Whole, command.weight());
             match self.join(request, joining, leadership, until).await {
                 Joined::Concluded(conclusion) => return conclusion,
                 Joined::RunsAlone(because) => because,
@@ -213,7 +213,7 @@ impl<R: Rows> Batches<R> {
     async fn join(
         &self,
         request: &Request,
-        (command, step, bytes): (Arc<dyn Decider<R>>, Step, usize),
+        (command, step, bytes): (Arc<dyn Decider<R>>, Stage, usize),
         leadership: &Arc<Leadership>,
         until: Instant,
     ) -> Joined {
@@ -250,7 +250,7 @@ impl<R: Rows> Batches<R> {
     async fn join_none(
         &self,
         request: &Request,
-        (command, step): (Arc<dyn Decider<R>>, Step),
+        (command, step): (Arc<dyn Decider<R>>, Stage),
         leadership: &Arc<Leadership>,
         until: Instant,
     ) -> Joined {

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::{
     Batches, Decide, Decision, Joined, RanAlone, Rows,
-    member::{Decider, Ending, Recorded, Step},
+    member::{Decider, Ending, Recorded, Stage},
 };
 use crate::{
     Begin, CallOutcome, ExternalEffect, Outcome, Phases, Rejection, Request, conclude,
@@ -176,7 +176,7 @@ impl<E: SharedEffect> SharedPhases<E> {
                 begin: Arc::clone(&begin),
                 asked: Mutex::default(),
             });
-            let step = Step::Begins {
+            let step = Stage::Begins {
                 kind: E::KIND,
                 length: self.phases.lease,
             };
@@ -250,7 +250,7 @@ impl<E: SharedEffect> SharedPhases<E> {
             return None;
         }
         let bytes = completion.weight();
-        let step = Step::Completes(leased.lease.clone());
+        let step = Stage::Completes(leased.lease.clone());
         let joining = (Arc::new(completion) as _, step, bytes);
         // The other half is for the attempts alone.
         let until = Instant::now() + self.batches.idempotency.settings.database_deadline / 2;

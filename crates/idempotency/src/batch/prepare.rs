@@ -17,7 +17,7 @@ use super::{
     BatchObserver, claims,
     decide::{NamesRead, READ_ROUNDS_MAX, Rows},
     held_rows::HeldRows,
-    member::{Ended, Ending, Member, Recorded, Step},
+    member::{Ended, Ending, Member, Recorded, Stage},
 };
 use crate::{
     Failure, Idempotency, Outcome, Record, Rejection, Reply, Request, RunAgain,
@@ -164,8 +164,8 @@ impl<R: Rows> Preparation<'_, R> {
     }
 
     /// Writes the records of all keys.
-    async fn record(&mut self, to_record: ToRecord<'_>) -> Result<Records, sqlx::Error> {
-        let mut records = Records::default();
+    async fn record(&mut self, to_record: ToRecord<'_>) -> Result<WrittenKeys, sqlx::Error> {
+        let mut records = WrittenKeys::default();
         if !to_record.claiming.is_empty() {
             records.claimed = self.claim(&to_record.claiming).await?;
         }
@@ -201,7 +201,7 @@ impl<R: Rows> Preparation<'_, R> {
         &mut self,
         mut rows: R,
         decided: Vec<Decided<R>>,
-        mut records: Records,
+        mut records: WrittenKeys,
         answers: &mut Answers<R>,
     ) -> Result<(), Unprepared> {
         let has_others = decided.len() > 1;
@@ -274,7 +274,7 @@ impl<R: Rows> Preparation<'_, R> {
         let mut leases = Vec::new();
         for (member, operation) in &begun {
             // The others were not decided: see `decide`.
-            if let Step::Begins { kind, length } = &member.step {
+            if let Stage::Begins { kind, length } = &member.step {
                 let lease = Lease {
                     account_id: member.request.account_id,
                     key: member.request.key.as_str().to_owned(),
@@ -336,7 +336,7 @@ impl<'a> ToRecord<'a> {
 
 /// What was written of the keys of decided members.
 #[derive(Default)]
-struct Records {
+struct WrittenKeys {
     /// When the records die whose keys were free.
     claimed: HashMap<claims::Id, DateTime<Utc>>,
     /// The records of operations that are completed.
@@ -405,10 +405,10 @@ fn decide<R: Rows>(
             }
         };
         match (&recorded, &member.step) {
-            (Recorded::InFlight { .. }, Step::Begins { .. }) => {
+            (Recorded::InFlight { .. }, Stage::Begins { .. }) => {
                 asked.extend(names.iter().filter_map(R::lock));
             }
-            (Recorded::InFlight { .. }, Step::Whole | Step::Completes(_)) => {
+            (Recorded::InFlight { .. }, Stage::Whole | Stage::Completes(_)) => {
                 member.end(Ended::Undecided);
                 continue;
             }
