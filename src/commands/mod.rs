@@ -11,7 +11,7 @@
 //! | shape | function | verbs |
 //! |---|---|---|
 //! | reads, decides, writes | `reads`, `decide`, `answered`, `withdraw` | all verbs but those below |
-//! | one transaction | `execute` | of inventory, webhook endpoints and test accounts; each step of a checkout |
+//! | one transaction | `execute` | of webhook endpoints and test accounts; each step of a checkout |
 //! | in phases | `begin`, `complete`, `release` | checkouts |
 
 mod card_answers;

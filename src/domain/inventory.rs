@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::order::{ITEM_TEXT_MAX_CHARS, Item};
 
@@ -24,10 +24,10 @@ pub struct OutOfStock {
 }
 
 /// What all `items` together take from each level, sorted by sku, or the first line for which there
-/// isn't enough after the lines before it. A sku without a level has nothing left; a line without a
-/// sku takes nothing.
+/// isn't enough after the lines before it. `level` says what is left of a sku: nothing of one that
+/// was never set. A line without a sku takes nothing.
 pub fn allocate(
-    levels: &BTreeMap<String, i64>,
+    level: impl Fn(&str) -> i64,
     items: &[Item],
 ) -> Result<Vec<(String, i64)>, OutOfStock> {
     let mut taken = BTreeMap::<&str, i64>::new();
@@ -35,11 +35,10 @@ pub fn allocate(
         let Some(sku) = item.sku.as_deref() else {
             continue;
         };
-        let level = levels.get(sku).copied().unwrap_or_default();
         let in_all = taken.entry(sku).or_default();
         // At most 100 lines of 10^4: no overflow.
         *in_all += item.quantity;
-        if *in_all > level {
+        if *in_all > level(sku) {
             return Err(OutOfStock { item: index });
         }
     }
@@ -56,6 +55,22 @@ pub struct Inventory {
     pub quantity: i64,
     /// When it was last set or taken from, by the database's clock.
     pub updated_at: DateTime<Utc>,
+    /// How often it was changed, and once for its creation.
+    pub version: i64,
+}
+
+impl Inventory {
+    /// The level with another quantity. A transaction that waited for its lock may have begun
+    /// before the one that held it, so its time is not always the later one.
+    #[must_use]
+    pub fn with(self, quantity: i64, now: DateTime<Utc>) -> Self {
+        let later = self.updated_at + TimeDelta::microseconds(1);
+        Self {
+            quantity,
+            updated_at: later.max(now),
+            ..self
+        }
+    }
 }
 
 #[cfg(test)]
@@ -112,7 +127,8 @@ mod tests {
                     .collect()),
                 Err(item) => Err(OutOfStock { item: *item }),
             };
-            assert_eq!(allocate(&levels, &items), expected, "{lines:?}");
+            let level = |sku: &str| levels.get(sku).copied().unwrap_or_default();
+            assert_eq!(allocate(level, &items), expected, "{lines:?}");
         }
     }
 
@@ -131,7 +147,8 @@ mod tests {
                 .iter()
                 .map(|(sku, quantity)| item(SKUS.get(*sku).copied(), *quantity))
                 .collect();
-            match allocate(&levels, &items) {
+            let level = |sku: &str| levels.get(sku).copied().unwrap_or_default();
+            match allocate(level, &items) {
                 Ok(taken) => {
                     prop_assert!(taken.is_sorted_by(|one, next| one.0 < next.0));
                     let asked: i64 = items.iter().map(|item| item.quantity).sum();
@@ -140,9 +157,9 @@ mod tests {
                 }
                 Err(OutOfStock { item }) => {
                     let (before, _) = items.split_at(item);
-                    prop_assert!(allocate(&levels, before).is_ok());
+                    prop_assert!(allocate(level, before).is_ok());
                     let (up_to, _) = items.split_at(item + 1);
-                    prop_assert_eq!(allocate(&levels, up_to), Err(OutOfStock { item }));
+                    prop_assert_eq!(allocate(level, up_to), Err(OutOfStock { item }));
                 }
             }
         }

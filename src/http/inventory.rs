@@ -49,14 +49,10 @@ errors! { SetInventoryErrors: Mutating [ParameterMissing, ResourceMissing] }
 pub async fn set(app: Data<App>, head: HttpRequest, request: MutatingRequest) -> HttpResult {
     let sku = last_segment(&head);
     run(&app, request, |request, origin, params| {
-        app.idempotency.run(
-            request,
-            SetInventory {
-                origin,
-                sku,
-                params,
-            },
-        )
+        app.run_verb((request, origin, params), |params| SetInventory {
+            sku,
+            params,
+        })
     })
     .await
 }

@@ -1,28 +1,10 @@
 //! The table `inventory`.
 
-use std::collections::BTreeMap;
-
 use charge_once_pages::{Cursor, Listed, NamePage};
-use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 
+use super::columns::{all_written, column};
 use crate::domain::{ids::AccountId, inventory::Inventory};
-
-struct InventoryRow {
-    sku: String,
-    quantity: i64,
-    updated_at: DateTime<Utc>,
-}
-
-impl From<InventoryRow> for Inventory {
-    fn from(row: InventoryRow) -> Self {
-        Self {
-            sku: row.sku,
-            quantity: row.quantity,
-            updated_at: row.updated_at,
-        }
-    }
-}
 
 /// One level of the account; `None` if it was never set. Takes no lock.
 pub async fn find(
@@ -31,14 +13,13 @@ pub async fn find(
     sku: &str,
 ) -> Result<Option<Inventory>, sqlx::Error> {
     sqlx::query_as!(
-        InventoryRow,
-        "SELECT sku, quantity, updated_at FROM inventory WHERE account_id = $1 AND sku = $2",
+        Inventory,
+        "SELECT sku, quantity, updated_at, version FROM inventory WHERE account_id = $1 AND sku = $2",
         account_id.0,
         sku,
     )
     .fetch_optional(connection)
     .await
-    .map(|row| row.map(Inventory::from))
 }
 
 /// One page of the account's levels, in the order of their skus. Takes no lock.
@@ -54,9 +35,9 @@ pub async fn list(
         Cursor::StartingAfter(sku) => after(connection, account_id, sku, page.rows()).await?,
         Cursor::EndingBefore(sku) => {
             sqlx::query_as!(
-                InventoryRow,
+                Inventory,
                 "
-                SELECT sku, quantity, updated_at
+                SELECT sku, quantity, updated_at, version
                   FROM inventory
                  WHERE account_id = $1 AND sku < $2
                  ORDER BY sku DESC
@@ -70,7 +51,7 @@ pub async fn list(
             .await?
         }
     };
-    Ok(page.cut(rows.into_iter().map(Inventory::from).collect()))
+    Ok(page.cut(rows))
 }
 
 /// Up to `count` levels with skus after `sku`.
@@ -79,11 +60,11 @@ async fn after(
     account_id: AccountId,
     sku: &str,
     count: i64,
-) -> Result<Vec<InventoryRow>, sqlx::Error> {
+) -> Result<Vec<Inventory>, sqlx::Error> {
     sqlx::query_as!(
-        InventoryRow,
+        Inventory,
         "
-        SELECT sku, quantity, updated_at
+        SELECT sku, quantity, updated_at, version
           FROM inventory
          WHERE account_id = $1 AND sku > $2
          ORDER BY sku
@@ -97,87 +78,89 @@ async fn after(
     .await
 }
 
-/// Sets a level, whatever it was. Locks it.
-pub async fn set(
+/// Reads and locks levels, in the order of their accounts and skus, so that two transactions that
+/// want some of the same never wait for each other. A sku without a level is no error. No other
+/// transaction changes them until this one ends.
+pub async fn lock_all(
     tx: &mut PgConnection,
-    account_id: AccountId,
-    sku: &str,
-    quantity: i64,
-) -> Result<Inventory, sqlx::Error> {
-    // Not now(): a transaction that waited for the lock may have begun before the one that held it,
-    // and its change would seem to be the older one.
-    sqlx::query_as!(
-        InventoryRow,
-        "
-        INSERT INTO inventory (account_id, sku, quantity, updated_at)
-        VALUES ($1, $2, $3, clock_timestamp())
-        ON CONFLICT ON CONSTRAINT inventory_is_known_by_account_and_sku
-        DO UPDATE SET quantity = excluded.quantity, updated_at = clock_timestamp()
-        RETURNING sku, quantity, updated_at
-        ",
-        account_id.0,
-        sku,
-        quantity,
-    )
-    .fetch_one(tx)
-    .await
-    .map(Inventory::from)
-}
-
-/// The levels of those of `skus` that have one; no other transaction changes them until this one
-/// ends.
-///
-/// Locks in the order of the skus, whatever the order in `skus`, so that two transactions that want
-/// some of the same never wait for each other.
-pub async fn lock_levels(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    skus: &[String],
-) -> Result<BTreeMap<String, i64>, sqlx::Error> {
+    skus: &[(AccountId, String)],
+) -> Result<Vec<(AccountId, Inventory)>, sqlx::Error> {
+    if skus.is_empty() {
+        return Ok(Vec::new());
+    }
     let locked = sqlx::query!(
         "
-        SELECT sku, quantity
+        SELECT account_id, sku, quantity, updated_at, version
           FROM inventory
-         WHERE account_id = $1 AND sku = ANY($2)
-         ORDER BY sku
-           FOR NO KEY UPDATE
+          JOIN UNNEST($1::uuid[], $2::text[]) AS wanted (account_id, sku) USING (account_id, sku)
+         ORDER BY account_id, sku
+           FOR NO KEY UPDATE OF inventory
         ",
-        account_id.0,
-        skus,
+        &column(skus, |one| one.0.0),
+        &column(skus, |one| &*one.1) as _,
     )
     .fetch_all(tx)
     .await?;
-    let levels = locked.into_iter().map(|row| (row.sku, row.quantity));
+    let levels = locked.into_iter().map(|row| {
+        let level = Inventory {
+            sku: row.sku,
+            quantity: row.quantity,
+            updated_at: row.updated_at,
+            version: row.version,
+        };
+        (AccountId(row.account_id), level)
+    });
     Ok(levels.collect())
 }
 
-/// Takes from levels, each sku once. The caller holds their locks, and decided by what
-/// [`lock_levels`] found.
-///
-/// `inventory_is_never_negative` refuses what a caller let through, and a sku without a level is
-/// [`sqlx::Error::RowNotFound`]: an allocation is taken whole or not at all.
-pub async fn take(
+/// Writes levels of skus that had none, all of them or none. Fails if one has a level.
+pub async fn insert_all(
     tx: &mut PgConnection,
-    account_id: AccountId,
-    allocation: &[(String, i64)],
+    rows: &[(AccountId, &Inventory)],
 ) -> Result<(), sqlx::Error> {
-    let (skus, quantities): (Vec<String>, Vec<i64>) = allocation.iter().cloned().unzip();
-    let taken = sqlx::query!(
+    let written = sqlx::query!(
         "
-        UPDATE inventory
-           SET quantity = inventory.quantity - allocation.quantity, updated_at = clock_timestamp()
-          FROM unnest($2::text[], $3::bigint[]) AS allocation (sku, quantity)
-         WHERE inventory.account_id = $1 AND inventory.sku = allocation.sku
+        INSERT INTO inventory (account_id, sku, quantity, updated_at, version)
+        SELECT * FROM UNNEST($1::uuid[], $2::text[], $3::int8[], $4::timestamptz[], $5::int8[])
+        ON CONFLICT ON CONSTRAINT inventory_is_known_by_account_and_sku DO NOTHING
         ",
-        account_id.0,
-        &skus,
-        &quantities,
+        &column(rows, |row| row.0.0),
+        &column(rows, |row| &*row.1.sku) as _,
+        &column(rows, |row| row.1.quantity),
+        &column(rows, |row| row.1.updated_at),
+        &column(rows, |row| row.1.version),
     )
     .execute(tx)
     .await?;
-    if taken.rows_affected() == allocation.len() as u64 {
-        Ok(())
-    } else {
-        Err(sqlx::Error::RowNotFound)
-    }
+    all_written(written.rows_affected(), rows.len())
+}
+
+/// Writes what changes of levels, each if its row still has the version that was read. Fails if one
+/// has another: its lock was forgotten. Locks them. `inventory_is_never_negative` refuses what a
+/// caller let through.
+pub async fn update_all(
+    tx: &mut PgConnection,
+    rows: &[(AccountId, &Inventory, i64)],
+) -> Result<(), sqlx::Error> {
+    let written = sqlx::query!(
+        "
+        UPDATE inventory
+           SET quantity = changed.quantity, updated_at = changed.updated_at,
+               version = changed.version
+          FROM UNNEST($1::uuid[], $2::text[], $3::int8[], $4::int8[], $5::timestamptz[],
+                      $6::int8[])
+               AS changed (account_id, sku, based_on, quantity, updated_at, version)
+         WHERE inventory.account_id = changed.account_id AND inventory.sku = changed.sku
+           AND inventory.version = changed.based_on
+        ",
+        &column(rows, |row| row.0.0),
+        &column(rows, |row| &*row.1.sku) as _,
+        &column(rows, |row| row.2),
+        &column(rows, |row| row.1.quantity),
+        &column(rows, |row| row.1.updated_at),
+        &column(rows, |row| row.1.version),
+    )
+    .execute(tx)
+    .await?;
+    all_written(written.rows_affected(), rows.len())
 }

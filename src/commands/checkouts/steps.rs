@@ -32,7 +32,7 @@ use crate::{
         charge::Charge,
         checkout::{CheckoutRun, StepName},
         ids::{AccountId, ChargeId, CheckoutId, OrderId},
-        inventory::allocate,
+        inventory::{Inventory, allocate},
         metadata::Metadata,
         operation::{
             Answer, Ask, CardAuthorization, Effect, RefundRequest, Resolution, StepQuestion,
@@ -266,22 +266,35 @@ async fn charged(
 
 async fn allocate_inventory(tx: &mut PgConnection, run: &CheckoutRun) -> Result<(), Rejection> {
     let (account, step) = (run.account, StepName::AllocateInventory);
-    let items = &run.checkout.items;
-    let skus: Vec<String> = items.iter().filter_map(|item| item.sku.clone()).collect();
-    let levels = store::inventory::lock_levels(tx, account, &skus).await?;
-    match allocate(&levels, items) {
-        Ok(taken) => {
-            let origin = Origin::of(run);
-            store::inventory::take(tx, account, &taken).await?;
-            let (order, charge) = (order_of(run)?, charge_of(run)?);
-            let paid = in_transaction(
-                &origin,
-                None,
-                tx,
-                |_| vec![RowId::Order(order)],
-                |draft| pay(draft, order, charge),
-            );
-            let id = paid.await?.id.to_string();
+    let (order, charge, items) = (order_of(run)?, charge_of(run)?, &run.checkout.items);
+    let origin = Origin::of(run);
+    let skus = items.iter().filter_map(|item| item.sku.clone());
+    let levels = skus.map(RowId::Level);
+    let reads: Vec<RowId> = levels.chain([RowId::Order(order)]).collect();
+    let allocated = in_transaction(
+        &origin,
+        None,
+        tx,
+        |_| reads.clone(),
+        |draft| {
+            let level = |sku: &str| draft.get::<Inventory>(sku.to_owned());
+            let left = |sku: &str| level(sku).map_or(0, |level| level.quantity);
+            let taken = match allocate(left, items) {
+                Ok(taken) => taken,
+                Err(out_of_stock) => return Ok(Err(out_of_stock)),
+            };
+            for (sku, quantity) in taken {
+                let level = draft.get::<Inventory>(sku).ok_or_else(|| lost("a level"))?;
+                let left = level.quantity - quantity;
+                let level = level.clone().with(left, draft.now);
+                draft.put(level);
+            }
+            Ok(Ok(pay(draft, order, charge)?.id))
+        },
+    );
+    match allocated.await? {
+        Ok(order) => {
+            let id = order.to_string();
             store::checkout_steps::finish(tx, account, run.checkout.id, step, &id).await?;
         }
         Err(out_of_stock) => {

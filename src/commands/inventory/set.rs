@@ -1,22 +1,15 @@
 //! `PUT /inventory/{sku}`: say how much is there.
 //!
-//! Locks    the level
+//! Reads    the level
 //! Writes   it
 //! Emits    nothing
 //! Refuses  parameters that are missing, unknown or wrong; a sku that no item of an order
 //!          could have
 
-use charge_once_strict_params::Params;
-use sqlx::PgConnection;
-
-use crate::commands::{
-    Origin,
-    replies::{OK, checked},
-};
+use crate::commands::{Draft, RowId, Rules, Said, SeenRows, Verdict, replies::OK};
 use crate::{
-    domain::inventory::sku,
-    idempotency::{Command, Rejection, Reply},
-    store,
+    domain::inventory::{Inventory, sku},
+    idempotency::Rejection,
     wire::{
         error::{ApiError, ErrorCode},
         inventory::{InventoryView, SetInventoryParams},
@@ -28,23 +21,34 @@ use crate::{
 /// Setting it twice does nothing more, and needs a key all the same: without one, a late retry
 /// would undo what was set or sold since.
 pub struct SetInventory {
-    /// The request's origin.
-    pub origin: Origin,
     /// The stock-keeping unit, as the path names it: decoded, unchecked.
     pub sku: Vec<u8>,
-    /// As decoded; checked here, so that a wrong one is a stored refusal.
-    pub params: Params,
+    /// How much is there.
+    pub params: SetInventoryParams,
 }
 
-impl Command for SetInventory {
-    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let params: SetInventoryParams = checked(&self.params)?;
-        let sku = sku(&self.sku).ok_or_else(|| {
+impl Rules for SetInventory {
+    fn reads(&self, _: &SeenRows<'_>) -> Vec<RowId> {
+        let level = sku(&self.sku).map(|sku| RowId::Level(sku.to_owned()));
+        level.into_iter().collect()
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
+        let sku = sku(&self.sku).map(str::to_owned).ok_or_else(|| {
             ApiError::explained(ErrorCode::ResourceMissing).with_param("sku".to_owned())
         })?;
-        let inventory =
-            store::inventory::set(tx, self.origin.account, sku, params.quantity).await?;
-        let view = InventoryView::from(&inventory);
-        self.origin.reply(OK, "inventory", sku.to_owned(), &view)
+        let (quantity, now) = (self.params.quantity, draft.now);
+        let level = match draft.get::<Inventory>(sku.clone()) {
+            Some(level) => level.clone().with(quantity, now),
+            None => Inventory {
+                sku: sku.clone(),
+                quantity,
+                updated_at: now,
+                version: 1,
+            },
+        };
+        let view = InventoryView::from(&draft.put(level));
+        let reply = draft.origin.reply(OK, "inventory", sku, &view)?;
+        Ok(Verdict::Said(Said::Reply(reply)))
     }
 }

@@ -72,7 +72,7 @@ impl<'a> Draft<'a> {
 
     fn row<N: Noun>(&self, id: N::Id) -> Option<&Row<N>> {
         let account = self.origin.account;
-        let changed = N::table(&self.changes.tables).get(account, id);
+        let changed = N::table(&self.changes.tables).get(account, id.clone());
         changed.or_else(|| N::table(&self.rows.tables).get(account, id))
     }
 
@@ -107,7 +107,7 @@ impl<'a> Draft<'a> {
     /// Makes an object, or changes one, and returns it. Each change raises its version.
     pub fn put<N: Noun>(&mut self, mut object: N) -> N {
         let id = object.id();
-        let before = self.row::<N>(id);
+        let before = self.row::<N>(id.clone());
         let based_on = before.and_then(|row| row.based_on);
         if let Some(before) = before.and_then(|row| row.is.as_ref()) {
             *object.version_mut() = before.version() + 1;
@@ -123,7 +123,7 @@ impl<'a> Draft<'a> {
 
     /// Deletes an object.
     pub fn delete<N: Noun>(&mut self, id: N::Id) {
-        let based_on = self.row::<N>(id).and_then(|row| row.based_on);
+        let based_on = self.row::<N>(id.clone()).and_then(|row| row.based_on);
         let row = Row {
             is: None,
             based_on,

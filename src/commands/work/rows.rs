@@ -13,6 +13,7 @@ use crate::{
             AccountId, ChargeId, CustomerId, OrderId, PaymentIntentId, PaymentMethodId, RefundId,
             SetupIntentId,
         },
+        inventory::Inventory,
         operation::{Answer, Operation},
         order::Order,
         payment_intent::PaymentIntent,
@@ -23,7 +24,7 @@ use crate::{
     store::operations::OpenWork,
     webhooks::NewEvent,
     wire::{
-        charges::ChargeView, customers::CustomerView, orders::OrderView,
+        charges::ChargeView, customers::CustomerView, inventory::InventoryView, orders::OrderView,
         payment_intents::PaymentIntentView, payment_methods::PaymentMethodView,
         refunds::RefundView, setup_intents::SetupIntentView,
     },
@@ -56,6 +57,8 @@ pub enum RowId {
     CustomerSeen(CustomerId),
     /// How many methods a customer has; to be named with [`RowId::Customer`].
     MethodsOf(CustomerId),
+    /// The level of a stock-keeping unit.
+    Level(String),
 }
 
 /// The account and the id of a row.
@@ -73,7 +76,8 @@ impl RowId {
             | Self::Order(_)
             | Self::Refund(_)
             | Self::Method(_)
-            | Self::Customer(_) => Some(self.clone()),
+            | Self::Customer(_)
+            | Self::Level(_) => Some(self.clone()),
         }
     }
 }
@@ -81,7 +85,7 @@ impl RowId {
 /// A kind of object that verbs read, change and make.
 pub trait Noun: Clone + Sized {
     /// What names one of them.
-    type Id: Copy + Ord;
+    type Id: Clone + Ord;
     /// As clients see it in events.
     type View: for<'a> From<&'a Self> + Serialize;
 
@@ -99,9 +103,9 @@ pub trait Noun: Clone + Sized {
 
 /// Makes the tables, and nouns of the types in them.
 macro_rules! tables {
-    ($($table:ident: $noun:ident by $id:ident as $view:ident;)+) => {
+    ($($table:ident: $noun:ident by $name:ident: $id:ident as $view:ident;)+) => {
         /// Objects of each kind.
-        #[derive(Debug, Default)]
+        #[derive(Debug, Default, Clone)]
         pub struct Tables {
             $(pub(super) $table: RowTable<$noun>,)+
         }
@@ -123,7 +127,7 @@ macro_rules! tables {
             type View = $view;
 
             fn id(&self) -> $id {
-                self.id
+                self.$name.to_owned()
             }
 
             fn version(&self) -> i64 {
@@ -146,17 +150,18 @@ macro_rules! tables {
 }
 
 tables! {
-    intents: PaymentIntent by PaymentIntentId as PaymentIntentView;
-    charges: Charge by ChargeId as ChargeView;
-    orders: Order by OrderId as OrderView;
-    refunds: Refund by RefundId as RefundView;
-    setups: SetupIntent by SetupIntentId as SetupIntentView;
-    methods: PaymentMethod by PaymentMethodId as PaymentMethodView;
-    customers: Customer by CustomerId as CustomerView;
+    intents: PaymentIntent by id: PaymentIntentId as PaymentIntentView;
+    charges: Charge by id: ChargeId as ChargeView;
+    orders: Order by id: OrderId as OrderView;
+    refunds: Refund by id: RefundId as RefundView;
+    setups: SetupIntent by id: SetupIntentId as SetupIntentView;
+    methods: PaymentMethod by id: PaymentMethodId as PaymentMethodView;
+    customers: Customer by id: CustomerId as CustomerView;
+    levels: Inventory by sku: String as InventoryView;
 }
 
 /// Objects of one kind, by account and id.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct RowTable<N: Noun>(BTreeMap<(AccountId, N::Id), Row<N>>);
 
 impl<N: Noun> Default for RowTable<N> {
@@ -236,7 +241,7 @@ impl<N: Noun> RowTable<N> {
     /// The objects that are to be deleted.
     pub(super) fn gone(&self) -> Vec<(AccountId, N::Id)> {
         let gone = self.0.iter().filter(|(_, row)| row.is.is_none());
-        gone.map(|(name, _)| *name).collect()
+        gone.map(|(name, _)| name.clone()).collect()
     }
 }
 
@@ -276,10 +281,11 @@ impl Changes {
 }
 
 impl Rows {
-    /// Whether anything was read without a lock.
+    /// Whether anything was read that another transaction may make meanwhile: what is not there has
+    /// no lock.
     pub(super) fn has_looked(&self) -> bool {
         let mut read = self.read.iter();
-        read.any(|(_, row)| matches!(row, RowId::OrderNamed(_)))
+        read.any(|(_, row)| matches!(row, RowId::OrderNamed(_) | RowId::Level(_)))
     }
 
     /// Counts what `changed` methods mean for their customers.

@@ -102,6 +102,8 @@ impl Rows {
         tables.refunds.hold(refunds);
         self.read_methods(tx, &mut named).await?;
         self.read_customers(tx, &mut named).await?;
+        let levels = store::inventory::lock_all(tx, sorted(&mut named.levels)).await?;
+        self.tables.levels.hold(levels);
         self.read.extend(names);
         Ok(())
     }
@@ -232,6 +234,9 @@ impl Rows {
         if let Some(new) = any(tables.refunds.added()) {
             store::refunds::insert_all(tx, &new).await?;
         }
+        if let Some(new) = any(tables.levels.added()) {
+            store::inventory::insert_all(tx, &new).await?;
+        }
         Ok(())
     }
 
@@ -258,6 +263,9 @@ impl Rows {
         if let Some(changed) = any(tables.customers.changed()) {
             store::customers::update_all(tx, &changed).await?;
         }
+        if let Some(changed) = any(tables.levels.changed()) {
+            store::inventory::update_all(tx, &changed).await?;
+        }
         Ok(())
     }
 }
@@ -276,6 +284,7 @@ struct NamedRows {
     customers: Vec<(AccountId, CustomerId)>,
     seen: Vec<(AccountId, CustomerId)>,
     counted: Vec<(AccountId, CustomerId)>,
+    levels: Vec<(AccountId, String)>,
 }
 
 impl NamedRows {
@@ -295,6 +304,7 @@ impl NamedRows {
                 RowId::Customer(id) => named.customers.push((account, *id)),
                 RowId::CustomerSeen(id) => named.seen.push((account, *id)),
                 RowId::MethodsOf(id) => named.counted.push((account, *id)),
+                RowId::Level(sku) => named.levels.push((account, sku.clone())),
             }
         }
         named

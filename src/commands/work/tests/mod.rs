@@ -8,9 +8,13 @@
     reason = "a test may stop at the first surprise"
 )]
 
+mod stored;
+
+use std::cell::RefCell;
+
 use charge_once_strict_params::{Encoding, ParameterSet, Params};
 use chrono::DateTime;
-use proptest::{collection::vec, option, prelude::*};
+use proptest::{collection::vec, option, prelude::*, test_runner::TestRunner};
 use serde_json::{Value, json};
 
 use super::*;
@@ -29,6 +33,7 @@ use crate::{
     },
     idempotency::Rows as _,
 };
+use stored::StoredLedger;
 
 /// What an intent is confirmed with. A saved card is that of a customer.
 #[derive(Debug, Clone, Copy)]
@@ -329,6 +334,9 @@ impl ReferenceLedger {
     }
 }
 
+/// Where the same verbs run as well.
+type Stored<'a> = Option<&'a mut StoredLedger>;
+
 /// The rows that verbs have left, in memory.
 struct MemoryLedger {
     origin: Origin,
@@ -341,9 +349,9 @@ struct MemoryLedger {
 }
 
 impl MemoryLedger {
-    fn new() -> Self {
+    fn new(account: AccountId) -> Self {
         let origin = Origin {
-            account: AccountId(Uuid::from_u128(1)),
+            account,
             dialect: Dialect::Stripe,
             api_version: None,
             request_id: "req_1".to_owned(),
@@ -399,12 +407,17 @@ impl MemoryLedger {
                 let count = i64::try_from(count.count()).unwrap();
                 to.methods_of.insert((account, *id), count);
             }
-            RowId::OrderNamed(_) => {}
+            RowId::OrderNamed(_) | RowId::Level(_) => {}
         }
     }
 
     /// As in a batch: what it writes is seen by the requests after it. A refusal writes nothing.
-    fn run<P: ParameterSet, V: Rules>(&mut self, body: Value, verb: impl FnOnce(P) -> V) -> u16 {
+    fn run<P: ParameterSet, V: Rules>(
+        &mut self,
+        stored: Stored<'_>,
+        body: Value,
+        verb: impl FnOnce(P) -> V,
+    ) -> u16 {
         let params = Params::new(Encoding::Json, Ok(body.as_object().unwrap().clone()));
         let command = RunVerb {
             origin: self.origin.clone(),
@@ -413,7 +426,11 @@ impl MemoryLedger {
             slow_lane: SlowLane::new(4),
             processor: None,
         };
-        let decision = command.decide(&self.named(&command), DateTime::UNIX_EPOCH);
+        let named = self.named(&command);
+        let decision = match stored {
+            None => command.decide(&named, DateTime::UNIX_EPOCH),
+            Some(stored) => stored.run(&command, &named),
+        };
         let Decision { reply, changes } = match decision {
             Err(Rejection::Refused(reply)) => return reply.status,
             decided => decided.unwrap(),
@@ -454,7 +471,7 @@ impl MemoryLedger {
             .unwrap()
     }
 
-    fn do_op(&mut self, op: &LedgerOp) -> u16 {
+    fn do_op(&mut self, stored: Stored<'_>, op: &LedgerOp) -> u16 {
         let card = |declines| {
             if declines {
                 "tok_chargeDeclined"
@@ -470,49 +487,55 @@ impl MemoryLedger {
             } => {
                 let body = json!({"amount": amount, "currency": "usd", "capture": capture,
                                   "source": card(declines)});
-                self.run(body, CreateCharge)
+                self.run(stored, body, CreateCharge)
             }
             LedgerOp::Capture { of, amount } => {
                 let id = self.charges[of].to_string();
                 let body = with_amount(json!({}), "amount", amount);
-                self.run(body, |params| CaptureCharge { id, params })
+                self.run(stored, body, |params| CaptureCharge { id, params })
             }
             LedgerOp::Refund { of, amount } => {
                 let body = json!({"charge": self.charges[of].to_string()});
-                self.run(with_amount(body, "amount", amount), CreateRefund)
+                self.run(stored, with_amount(body, "amount", amount), CreateRefund)
             }
             LedgerOp::Order { price } => {
                 let item = json!({"quantity": 1, "unit_amount": price});
-                self.run(json!({"currency": "usd", "items": [item]}), CreateOrder)
+                self.run(
+                    stored,
+                    json!({"currency": "usd", "items": [item]}),
+                    CreateOrder,
+                )
             }
             LedgerOp::Pay { order, declines } => {
                 let id = self.orders[order].to_string();
-                self.run(json!({"source": card(declines)}), |params| PayOrder {
-                    id,
-                    params,
+                self.run(stored, json!({"source": card(declines)}), |params| {
+                    PayOrder { id, params }
                 })
             }
             LedgerOp::Cancel { order } => {
                 let id = self.orders[order].to_string();
-                self.run(json!({}), |params| CancelOrder { id, params })
+                self.run(stored, json!({}), |params| CancelOrder { id, params })
             }
             LedgerOp::Customer => {
                 let body = json!({"payment_method": "pm_card_visa"});
-                self.run(body, CreateCustomer)
+                self.run(stored, body, CreateCustomer)
             }
             LedgerOp::Detach { customer } => {
                 let id = self.customers[customer].id.to_string();
-                self.run(json!({}), |params| DetachPaymentMethod { id, params })
+                self.run(stored, json!({}), |params| DetachPaymentMethod {
+                    id,
+                    params,
+                })
             }
             LedgerOp::Intent { .. }
             | LedgerOp::Confirm { .. }
             | LedgerOp::CaptureIntent { .. }
             | LedgerOp::CancelIntent { .. }
-            | LedgerOp::RefundIntent { .. } => self.do_intent_op(op),
+            | LedgerOp::RefundIntent { .. } => self.do_intent_op(stored, op),
         }
     }
 
-    fn do_intent_op(&mut self, op: &LedgerOp) -> u16 {
+    fn do_intent_op(&mut self, stored: Stored<'_>, op: &LedgerOp) -> u16 {
         match *op {
             LedgerOp::Intent {
                 amount,
@@ -533,25 +556,27 @@ impl MemoryLedger {
                     body["confirm"] = true.into();
                     body["payment_method"] = self.named_card(card).into();
                 }
-                self.run(body, |params| CreateIntent::new(params, "".into()))
+                self.run(stored, body, |params| CreateIntent::new(params, "".into()))
             }
             LedgerOp::Confirm { intent, card } => {
                 let id = self.intents[intent].to_string();
                 let body = json!({"payment_method": self.named_card(card)});
-                self.run(body, |params| ConfirmIntent::new(&id, params, "".into()))
+                self.run(stored, body, |params| {
+                    ConfirmIntent::new(&id, params, "".into())
+                })
             }
             LedgerOp::CaptureIntent { intent, amount } => {
                 let id = Some(self.intents[intent]);
                 let body = with_amount(json!({}), "amount_to_capture", amount);
-                self.run(body, |params| CaptureIntent { id, params })
+                self.run(stored, body, |params| CaptureIntent { id, params })
             }
             LedgerOp::CancelIntent { intent } => {
                 let id = Some(self.intents[intent]);
-                self.run(json!({}), |params| CancelIntent { id, params })
+                self.run(stored, json!({}), |params| CancelIntent { id, params })
             }
             LedgerOp::RefundIntent { intent, amount } => {
                 let body = json!({"payment_intent": self.intents[intent].to_string()});
-                self.run(with_amount(body, "amount", amount), CreateRefund)
+                self.run(stored, with_amount(body, "amount", amount), CreateRefund)
             }
             LedgerOp::Charge { .. }
             | LedgerOp::Capture { .. }
@@ -560,7 +585,7 @@ impl MemoryLedger {
             | LedgerOp::Pay { .. }
             | LedgerOp::Cancel { .. }
             | LedgerOp::Customer
-            | LedgerOp::Detach { .. } => self.do_op(op),
+            | LedgerOp::Detach { .. } => self.do_op(stored, op),
         }
     }
 
@@ -687,6 +712,40 @@ fn on(ledger: &MemoryLedger, mut op: LedgerOp) -> Option<LedgerOp> {
     Some(op)
 }
 
+/// Runs a sequence, and compares what it leaves with the reference after each step.
+fn check(
+    ledger: &mut MemoryLedger,
+    mut stored: Stored<'_>,
+    ops: Vec<LedgerOp>,
+) -> Result<(), TestCaseError> {
+    let mut reference = ReferenceLedger::default();
+    for op in ops {
+        let Some(op) = on(ledger, op) else { continue };
+        let is_done = reference.run(&op);
+        let status = ledger.do_op(stored.as_deref_mut(), &op);
+        prop_assert_eq!(status < 300, is_done, "{:?}: {}", op, status);
+        let known = ledger.known();
+        prop_assert_eq!(&known.charges, &reference.charges, "{:?}", op);
+        prop_assert_eq!(&known.orders, &reference.orders, "{:?}", op);
+        prop_assert_eq!(&known.intents, &reference.intents, "{:?}", op);
+        prop_assert_eq!(&known.customers, &reference.customers, "{:?}", op);
+    }
+    // What is given back has a refund each.
+    for (at, id) in ledger.charges.iter().enumerate() {
+        let refunds = ledger.rows.tables.refunds.of(ledger.origin.account);
+        let of_charge = refunds.filter(|refund| refund.charge == *id);
+        let sum: i64 = of_charge.map(|refund| refund.amount.minor_units).sum();
+        prop_assert_eq!(ledger.charge(at).amount_refunded, sum);
+    }
+    Ok(())
+}
+
+/// How many sequences run on PostgreSQL: a few in CI, and some thousand in `make check-long`.
+fn stored_sequences() -> u32 {
+    let sequences = std::env::var("LEDGER_SEQUENCES");
+    sequences.map_or(200, |number| number.parse().unwrap())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         failure_persistence: None,
@@ -695,24 +754,24 @@ proptest! {
 
     #[test]
     fn verbs_move_money_as_the_reference_does(ops in vec(op(), 1..40)) {
-        let (mut ledger, mut reference) = (MemoryLedger::new(), ReferenceLedger::default());
-        for op in ops {
-            let Some(op) = on(&ledger, op) else { continue };
-            let is_done = reference.run(&op);
-            let status = ledger.do_op(&op);
-            prop_assert_eq!(status < 300, is_done, "{:?}: {}", op, status);
-            let known = ledger.known();
-            prop_assert_eq!(&known.charges, &reference.charges, "{:?}", op);
-            prop_assert_eq!(&known.orders, &reference.orders, "{:?}", op);
-            prop_assert_eq!(&known.intents, &reference.intents, "{:?}", op);
-            prop_assert_eq!(&known.customers, &reference.customers, "{:?}", op);
-        }
-        // What is given back has a refund each.
-        for (at, id) in ledger.charges.iter().enumerate() {
-            let refunds = ledger.rows.tables.refunds.of(ledger.origin.account);
-            let of_charge = refunds.filter(|refund| refund.charge == *id);
-            let sum: i64 = of_charge.map(|refund| refund.amount.minor_units).sum();
-            prop_assert_eq!(ledger.charge(at).amount_refunded, sum);
-        }
+        check(&mut MemoryLedger::new(AccountId(Uuid::from_u128(1))), None, ops)?;
     }
+}
+
+#[test]
+fn postgresql_holds_what_the_ledger_in_memory_does() {
+    let mut runner = TestRunner::new(ProptestConfig {
+        failure_persistence: None,
+        cases: stored_sequences(),
+        ..ProptestConfig::default()
+    });
+    let stored = RefCell::new(StoredLedger::start());
+    let run = runner.run(&vec(op(), 1..40), |ops| {
+        let mut stored = stored.borrow_mut();
+        let mut ledger = MemoryLedger::new(stored.begin());
+        check(&mut ledger, Some(&mut stored), ops)?;
+        stored.holds(&ledger.rows);
+        Ok(())
+    });
+    run.unwrap();
 }
