@@ -5,6 +5,7 @@ use sqlx::PgConnection;
 use super::rows::{Changes, RowId, RowName, Rows};
 use crate::{
     domain::{
+        charge::ChargeStatus,
         ids::{
             AccountId, ChargeId, CustomerId, OrderId, PaymentIntentId, PaymentMethodId, RefundId,
             SetupIntentId,
@@ -14,6 +15,12 @@ use crate::{
     idempotency,
     store::{self, operations::OpenWork},
     webhooks,
+};
+
+/// A processor has not answered about it.
+const ASKED: OpenWork = OpenWork {
+    operation: true,
+    checkout: false,
 };
 
 impl idempotency::Rows for Rows {
@@ -75,9 +82,18 @@ impl Rows {
         let setups = store::setup_intents::lock_all(tx, sorted(&mut named.setups)).await?;
         tables.setups.hold(setups);
         let charges = store::charges::lock_all(tx, sorted(&mut named.charges)).await?;
-        if !charges.is_empty() {
+        // A pending charge has an operation.
+        let (pending, settled): (Vec<_>, Vec<_>) = charges
+            .iter()
+            .map(|(account, charge)| ((*account, charge.id), charge.status))
+            .partition(|(_, status)| *status == ChargeStatus::Pending);
+        for ((account, id), _) in pending {
+            self.open_work.insert((account, RowId::Charge(id)), ASKED);
+        }
+        if !settled.is_empty() {
             // In a statement of its own: the one that waited for the locks has an old snapshot.
-            let open = store::charges::open_work(tx, &named.charges).await?;
+            let settled: Vec<_> = settled.into_iter().map(|(id, _)| id).collect();
+            let open = store::charges::open_work(tx, &settled).await?;
             let open = open.into_iter();
             let open = open.map(|((account, id), open)| ((account, RowId::Charge(id)), open));
             self.open_work.extend(open);
@@ -138,12 +154,8 @@ impl Rows {
         let new = found.iter().filter(|(_, method)| method.may_be_held());
         let new: Vec<_> = new.map(|(account, method)| (*account, method.id)).collect();
         if !new.is_empty() {
-            let pending = OpenWork {
-                operation: true,
-                checkout: false,
-            };
             let held = store::charges::pending_with(tx, &new).await?.into_iter();
-            let held = held.map(|(account, id)| ((account, RowId::Method(id)), pending));
+            let held = held.map(|(account, id)| ((account, RowId::Method(id)), ASKED));
             self.open_work.extend(held);
         }
         self.tables.methods.hold(found);

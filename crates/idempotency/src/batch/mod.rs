@@ -17,7 +17,7 @@
 //! ```
 //!
 //! The steps of [`Phases`](crate::Phases) are members too, by [`SharedPhases`]: a first step claims
-//! its key with a lease instead of an outcome, and a last one locks its lease before it reads.
+//! its key with a lease instead of an outcome, and a last one ends its lease before it reads.
 //!
 //! A claim can be lost after other members have seen what its request would change. Then nothing is
 //! written, and all members run alone.

@@ -225,10 +225,11 @@ impl<E: SharedEffect> SharedPhases<E> {
         leadership: &Arc<Leadership>,
     ) -> CompletionOutcome {
         let called = self.phases.call(&leased).await;
+        let deadline = self.phases.complete_by();
         let completing = async {
             match self.complete(request, &leased, &called, leadership).await {
                 Some(completed) => Ok(completed),
-                None => self.phases.complete(&leased, &called).await,
+                None => self.phases.complete(&leased, &called, deadline).await,
             }
         };
         self.phases.conclude(&leased, &called, completing).await

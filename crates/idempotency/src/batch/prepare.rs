@@ -45,6 +45,8 @@ pub(super) struct Prepared<R: Rows> {
 pub(super) enum Unprepared {
     #[error("a key was taken after its request had been decided, and others may have seen that")]
     SeenChangesLost,
+    #[error("an answer could not be decided, and its lease was ended")]
+    LeaseEnded,
     #[error(transparent)]
     Database(#[from] sqlx::Error),
 }
@@ -52,7 +54,7 @@ pub(super) enum Unprepared {
 impl From<Unprepared> for Failure {
     fn from(unprepared: Unprepared) -> Self {
         match unprepared {
-            Unprepared::SeenChangesLost => Self {
+            Unprepared::SeenChangesLost | Unprepared::LeaseEnded => Self {
                 run_again: RunAgain::AtOnce,
                 ..Self::unavailable(unprepared)
             },
@@ -99,7 +101,8 @@ impl<R: Rows> Preparation<'_, R> {
     pub(super) async fn run(mut self, members: Vec<Member<R>>) -> Result<Prepared<R>, Unprepared> {
         let mut rows = R::default();
         let mut answers = Vec::new();
-        let (mut members, mut claiming) = self.hold(sorted(members)).await?;
+        let (mut members, mut claiming) = self.end_leases(sorted(members)).await?;
+        let completing = members.len();
         // A replay must lock nothing: it would wait for rows that it doesn't need. That is for
         // speed, and the claim decides. A request by itself finds out there for less.
         if claiming.len() > 1 && claiming.iter().any(|one| names_any(one, &rows)) {
@@ -108,6 +111,14 @@ impl<R: Rows> Preparation<'_, R> {
         members.append(&mut claiming);
         let read = self.read(&mut rows, &mut members).await?;
         let decided = decide(&mut rows, &read, members, self.now);
+        if completing
+            > decided
+                .iter()
+                .filter(|one| one.member.lease().is_some())
+                .count()
+        {
+            return Err(Unprepared::LeaseEnded);
+        }
         if !decided.is_empty() {
             let records = self.record(ToRecord::of(&decided)).await?;
             self.write(rows, decided, records, &mut answers).await?;
@@ -116,9 +127,10 @@ impl<R: Rows> Preparation<'_, R> {
         Ok(Prepared { answers, names })
     }
 
-    /// Locks the leases of the members that complete something, before any row, as where one does
-    /// so alone. Returns these members and the others. A member whose lease is lost leaves.
-    async fn hold(
+    /// Ends the leases of the members that complete something, before any row is locked, as where
+    /// one does so alone. Returns these members and the others. A member whose lease is lost
+    /// leaves.
+    async fn end_leases(
         &mut self,
         members: Vec<Member<R>>,
     ) -> Result<(Vec<Member<R>>, Vec<Member<R>>), sqlx::Error> {
@@ -126,10 +138,10 @@ impl<R: Rows> Preparation<'_, R> {
         if leases.is_empty() {
             return Ok((Vec::new(), members));
         }
-        let held = lease::hold_all(self.tx, &leases).await?;
+        let ended = lease::end_all(self.tx, &leases).await?;
         let (mut completing, mut claiming) = (Vec::new(), Vec::new());
         for member in members {
-            match member.lease().map(|lease| held.contains(&lease.operation)) {
+            match member.lease().map(|lease| ended.contains(&lease.operation)) {
                 Some(true) => completing.push(member),
                 Some(false) => member.end(Ended::LeaseLost),
                 None => claiming.push(member),
@@ -170,7 +182,6 @@ impl<R: Rows> Preparation<'_, R> {
             records.claimed = self.claim(&to_record.claiming).await?;
         }
         if !to_record.completed.is_empty() {
-            lease::delete_all(self.tx, &to_record.leases).await?;
             let retention = &self.idempotency.retention;
             records.completed = claims::save(self.tx, &to_record.completed, retention).await?;
         }
@@ -312,8 +323,6 @@ impl<R: Rows> Preparation<'_, R> {
 struct ToRecord<'a> {
     claiming: Vec<(&'a Request, &'a Recorded)>,
     completed: Vec<(claims::Id, &'a Reply)>,
-    /// Of those that are completed.
-    leases: Vec<&'a Lease>,
 }
 
 impl<'a> ToRecord<'a> {
@@ -322,9 +331,8 @@ impl<'a> ToRecord<'a> {
         for one in decided {
             match (one.member.lease(), &one.recorded) {
                 (None, recorded) => all.claiming.push((&one.member.request, recorded)),
-                (Some(lease), Recorded::Reply(reply)) => {
+                (Some(_), Recorded::Reply(reply)) => {
                     all.completed.push((claims::id(&one.member.request), reply));
-                    all.leases.push(lease);
                 }
                 // It was not decided: see `decide`.
                 (Some(_), Recorded::InFlight { .. }) => {}

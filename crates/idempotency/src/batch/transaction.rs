@@ -311,7 +311,7 @@ async fn rolled_back(mut detached: Detached) -> Option<Clean> {
 /// held, a row that is refused, a deadlock.
 fn is_of_its_members(unprepared: &Unprepared) -> bool {
     match unprepared {
-        Unprepared::SeenChangesLost => true,
+        Unprepared::SeenChangesLost | Unprepared::LeaseEnded => true,
         // A row is not as it was read, or is not written for another reason.
         Unprepared::Database(sqlx::Error::RowNotFound) => true,
         Unprepared::Database(error) => sqlstate(error).is_some_and(|code| {

@@ -42,7 +42,7 @@ impl<E: ExternalEffect> Phases<E> {
         leased: LeasedOperation<E::Operation>,
     ) -> CompletionOutcome {
         let called = self.call(&leased).await;
-        let completing = self.complete(&leased, &called);
+        let completing = self.complete(&leased, &called, self.complete_by());
         self.conclude(&leased, &called, completing).await
     }
 
@@ -107,7 +107,12 @@ impl<E: ExternalEffect> Phases<E> {
         }
     }
 
-    /// Completes, if need be again and again until the database deadline: a received answer is
+    /// When an outcome that is known now must have been written.
+    pub(crate) fn complete_by(&self) -> Instant {
+        Instant::now() + self.idempotency.settings.database_deadline
+    }
+
+    /// Completes, if need be again and again until the deadline: a received answer is
     /// worth more than a second question to the other side. Only a defect would fail each time.
     ///
     /// After a COMMIT that was not acknowledged, too: an attempt begins by asking whether the lease
@@ -118,8 +123,8 @@ impl<E: ExternalEffect> Phases<E> {
         &self,
         leased: &LeasedOperation<E::Operation>,
         called: &CallOutcome<E::Answer>,
+        deadline: Instant,
     ) -> Result<CompletionOutcome, Failure> {
-        let deadline = Instant::now() + self.idempotency.settings.database_deadline;
         let pauses = ExponentialBuilder::default()
             .with_min_delay(REWRITE_PAUSE_MIN)
             .with_max_delay(REWRITE_PAUSE_MAX)

@@ -5,8 +5,7 @@
 //! believes.
 
 #[cfg(feature = "batch")]
-use std::collections::HashMap;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, postgres::types::PgInterval};
@@ -280,23 +279,38 @@ pub(super) async fn take_over_operation(
 /// Whether the lease is still this holder's; no other process can take it over until the
 /// transaction ends.
 pub(super) async fn hold(tx: &mut PgConnection, lease: &Lease) -> Result<bool, sqlx::Error> {
-    Ok(!hold_all(tx, &[lease]).await?.is_empty())
+    let held = sqlx::query!(
+        r#"
+        SELECT account_id
+          FROM idempotency_leases
+         WHERE account_id = $1 AND key = $2 AND operation = $3 AND token = $4
+           FOR UPDATE
+        "#,
+        lease.account_id,
+        lease.key,
+        lease.operation,
+        lease.token,
+    )
+    .fetch_optional(tx)
+    .await?;
+    Ok(held.is_some())
 }
 
-/// The operations of those leases that are still their holders', as [`hold`] finds out for one.
-pub(crate) async fn hold_all(
+/// Ends those leases that are still their holders', for keys that this transaction completes.
+/// Returns their operations. Until the transaction ends, no other process can take them over.
+#[cfg(feature = "batch")]
+pub(crate) async fn end_all(
     tx: &mut PgConnection,
     leases: &[&Lease],
 ) -> Result<HashSet<Uuid>, sqlx::Error> {
-    let held = sqlx::query_scalar!(
+    let ended = sqlx::query_scalar!(
         r#"
-        SELECT lease.operation
-          FROM UNNEST($1::uuid[], $2::text[], $3::uuid[], $4::uuid[])
-               AS held (account_id, key, operation, token)
-          JOIN idempotency_leases AS lease USING (account_id, key)
-         WHERE lease.operation = held.operation AND lease.token = held.token
-         ORDER BY account_id, key
-           FOR UPDATE OF lease
+        DELETE FROM idempotency_leases AS lease
+         USING UNNEST($1::uuid[], $2::text[], $3::uuid[], $4::uuid[])
+               AS ended (account_id, key, operation, token)
+         WHERE lease.account_id = ended.account_id AND lease.key = ended.key
+           AND lease.operation = ended.operation AND lease.token = ended.token
+        RETURNING lease.operation
         "#,
         &column(leases, |lease| lease.account_id),
         &column(leases, |lease| lease.key.as_str()) as _,
@@ -305,9 +319,10 @@ pub(crate) async fn hold_all(
     )
     .fetch_all(tx)
     .await?;
-    Ok(held.into_iter().collect())
+    Ok(ended.into_iter().collect())
 }
 
+#[cfg(feature = "batch")]
 fn column<'a, T>(leases: &[&'a Lease], value: impl Fn(&'a Lease) -> T) -> Vec<T> {
     leases.iter().map(|lease| value(lease)).collect()
 }
@@ -340,27 +355,6 @@ pub(crate) async fn take_all(
     .await?;
     let taken = taken.into_iter();
     Ok(taken.map(|row| (row.operation, row.leased_until)).collect())
-}
-
-/// Ends the leases of keys that this transaction completes. The caller holds them.
-#[cfg(feature = "batch")]
-pub(crate) async fn delete_all(
-    tx: &mut PgConnection,
-    leases: &[&Lease],
-) -> Result<(), sqlx::Error> {
-    sqlx::query!(
-        "
-        DELETE FROM idempotency_leases
-         USING UNNEST($1::uuid[], $2::text[]) AS ended (account_id, key)
-         WHERE idempotency_leases.account_id = ended.account_id
-           AND idempotency_leases.key = ended.key
-        ",
-        &column(leases, |lease| lease.account_id),
-        &column(leases, |lease| lease.key.as_str()) as _,
-    )
-    .execute(tx)
-    .await?;
-    Ok(())
 }
 
 /// Gives the lease back without an outcome. A client's retry may take over at once; the reconciler

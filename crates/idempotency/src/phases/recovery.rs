@@ -104,7 +104,7 @@ impl<E: ExternalEffect> Phases<E> {
                 CallOutcome::Unknown(Failure::unavailable("nothing was decided in time"))
             });
         let certain = !matches!(decided, CallOutcome::Unknown(_));
-        match self.complete(&leased, &decided).await? {
+        match self.complete(&leased, &decided, self.complete_by()).await? {
             CompletionOutcome::Completed(_) => Ok(true),
             CompletionOutcome::Failed(_) if certain => Ok(true),
             CompletionOutcome::Failed(failure) => Err(failure),
