@@ -318,7 +318,9 @@ impl<V: Rules> Begin for RunVerb<V> {
         let mut draft = self.draft(&rows, transaction_time(tx).await?);
         let step = self.verb()?.decide(&mut draft)?;
         let changes = draft.into_changes();
-        rows.write_with(tx, changes).await?;
+        let has_looked = rows.has_looked();
+        let written = rows.write_with(tx, changes).await;
+        written.map_err(|error| not_written(error, has_looked))?;
         match step {
             Verdict::Said(said) => Ok(BeginOutcome::Replied(
                 said.expanded(&self.origin, tx).await?,

@@ -275,7 +275,14 @@ pub struct Changes {
 impl Changes {
     /// `None` where nothing is changed.
     pub(super) fn if_any(self) -> Option<Self> {
-        let is_any = !self.events.is_empty() || self.tables.is_any();
+        let Self {
+            tables,
+            events,
+            begun,
+            answered,
+        } = &self;
+        let is_any =
+            tables.is_any() || !events.is_empty() || !begun.is_empty() || !answered.is_empty();
         is_any.then_some(self)
     }
 }

@@ -266,6 +266,34 @@ async fn an_intent_is_as_it_was_whichever_release_kept_it_and_whichever_restores
     assert_eq!(restored, row);
 }
 
+/// The decline changes nothing of the charge: all that is written is the answer.
+#[tokio::test]
+async fn a_capture_that_the_processor_declines_is_over_and_the_charge_is_free() {
+    let world = World::new().await;
+    let client = world.client();
+    let promise =
+        json!({"amount": 2000, "currency": "usd", "source": "tok_visa", "capture": false});
+    let id = client.post_new("/charges", &promise).await.id();
+    let took = "UPDATE processor.charges SET released = authorized";
+    let pool = &world.processor.database.pool;
+    sqlx::query(took).execute(pool).await.unwrap();
+    let path = format!("/charges/{id}/capture");
+    for is_replay in [false, true] {
+        let declined = client.post(&path, "capture", &json!({})).await;
+        assert_eq!(declined.status, 402);
+        assert_eq!(declined.is_replay(), is_replay);
+    }
+    assert_eq!(listed(&world.database), []);
+    assert_eq!(world.in_flight().await, 0);
+    let words = json!({"description": "free"});
+    let updated = client.post_new(&format!("/charges/{id}"), &words).await;
+    assert_eq!(updated.status, 200);
+    let back = "UPDATE processor.charges SET released = 0";
+    sqlx::query(back).execute(pool).await.unwrap();
+    let captured = client.post(&path, "again", &json!({})).await;
+    assert_eq!(captured.status, 200);
+}
+
 #[tokio::test]
 async fn no_word_is_taken_against_the_processor_s_own() {
     let card = "tok_chargeDeclinedInsufficientFunds";

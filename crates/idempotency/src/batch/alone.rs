@@ -53,17 +53,22 @@ impl Alone {
         because: RanAlone,
         request: impl Future<Output = Outcome>,
     ) -> Outcome {
+        let running = self.enter(account, because);
+        let conclusion = request.await;
+        running.leave(matches!(conclusion, Outcome::InUse | Outcome::Failed(_)));
+        conclusion
+    }
+
+    /// A request of the account runs alone until what is returned is left or dropped.
+    pub(super) fn enter(&self, account: Uuid, because: RanAlone) -> Running<'_> {
         let fell = usize::from(because == RanAlone::BatchFailed);
         self.lock().entry(account).or_default().fallen += fell;
-        let mut running = Running {
+        Running {
             alone: self,
             account,
             fell,
             held_up: false,
-        };
-        let conclusion = request.await;
-        running.held_up = matches!(conclusion, Outcome::InUse | Outcome::Failed(_));
-        conclusion
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, AccountState>> {
@@ -72,11 +77,18 @@ impl Alone {
 }
 
 /// A request that runs alone, until it is dropped.
-struct Running<'a> {
+pub(super) struct Running<'a> {
     alone: &'a Alone,
     account: Uuid,
     fell: usize,
     held_up: bool,
+}
+
+impl Running<'_> {
+    /// Ends, and says whether something held the request up.
+    pub(super) fn leave(mut self, held_up: bool) {
+        self.held_up = held_up;
+    }
 }
 
 impl Drop for Running<'_> {

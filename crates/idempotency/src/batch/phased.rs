@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::{
     Batches, Decide, Decision, Joined, RanAlone, Rows,
+    alone::Running,
     member::{Decider, Ending, Recorded, Stage},
 };
 use crate::{
@@ -212,10 +213,18 @@ impl<E: SharedEffect> SharedPhases<E> {
                 }
             }
         }
-        let alone = self.phases.lead(request, &*begin, may_begin, leadership);
-        self.batches
-            .run_alone(request, because, Box::pin(alone))
-            .await
+        self.batches.observer.ran_alone(because);
+        // Until its first transaction ends: a call takes as long as the other side does.
+        let mut running = self.enter_alone(request, because);
+        let began = |held_up| {
+            if let Some(running) = running.take() {
+                running.leave(held_up);
+            }
+        };
+        let alone = self
+            .phases
+            .lead(request, &*begin, may_begin, leadership, began);
+        Box::pin(alone).await
     }
 
     async fn call_and_complete(
@@ -227,29 +236,40 @@ impl<E: SharedEffect> SharedPhases<E> {
         let called = self.phases.call(&leased).await;
         let deadline = self.phases.complete_by();
         let completing = async {
-            match self.complete(request, &leased, &called, leadership).await {
-                Some(completed) => Ok(completed),
-                None => self.phases.complete(&leased, &called, deadline).await,
+            let because = match self.complete(request, &leased, &called, leadership).await {
+                Ok(completed) => return Ok(completed),
+                Err(because) => because,
+            };
+            let running = self.enter_alone(request, because);
+            let completed = self.phases.complete(&leased, &called, deadline).await;
+            if let Some(running) = running {
+                running.leave(completed.is_err());
             }
+            completed
         };
         self.phases.conclude(&leased, &called, completing).await
     }
 
-    /// Completes in a batch. `None`: nothing is known of it, and [`Phases`] asks the lease first.
+    /// What a batch could not decide is not to blame for anything.
+    fn enter_alone(&self, request: &Request, because: RanAlone) -> Option<Running<'_>> {
+        let is_suspect = because != RanAlone::Undecided;
+        is_suspect.then(|| self.batches.alone.enter(request.account_id, because))
+    }
+
+    /// Completes in a batch. An error: nothing is known of it, and [`Phases`] asks the lease first.
     async fn complete(
         &self,
         request: &Request,
         leased: &LeasedOperation<E::Operation>,
         called: &CallOutcome<E::Answer>,
         leadership: &Arc<Leadership>,
-    ) -> Option<CompletionOutcome> {
+    ) -> Result<CompletionOutcome, RanAlone> {
+        let undecided = RanAlone::Undecided;
         let CallOutcome::Answered(answer) = called else {
-            return None;
+            return Err(undecided);
         };
-        let completion = self.phases.effect.completion(&leased.operation, answer)?;
-        if !completion.is_shared() {
-            return None;
-        }
+        let completion = self.phases.effect.completion(&leased.operation, answer);
+        let completion = completion.filter(Decide::is_shared).ok_or(undecided)?;
         let bytes = completion.weight();
         let step = Stage::Completes(leased.lease.clone());
         let joining = (Arc::new(completion) as _, step, bytes);
@@ -257,10 +277,11 @@ impl<E: SharedEffect> SharedPhases<E> {
         let until = Instant::now() + self.batches.idempotency.settings.database_deadline / 2;
         match self.batches.join(request, joining, leadership, until).await {
             Joined::Concluded(Outcome::Stored { record, .. }) => {
-                Some(CompletionOutcome::Completed(record))
+                Ok(CompletionOutcome::Completed(record))
             }
-            Joined::LeaseLost => Some(CompletionOutcome::LeaseLost),
-            Joined::Concluded(_) | Joined::Begun(_) | Joined::RunsAlone(_) => None,
+            Joined::LeaseLost => Ok(CompletionOutcome::LeaseLost),
+            Joined::RunsAlone(because) => Err(because),
+            Joined::Concluded(_) | Joined::Begun(_) => Err(undecided),
         }
     }
 }

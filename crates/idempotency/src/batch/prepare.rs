@@ -105,7 +105,7 @@ impl<R: Rows> Preparation<'_, R> {
         let completing = members.len();
         // A replay must lock nothing: it would wait for rows that it doesn't need. That is for
         // speed, and the claim decides. A request by itself finds out there for less.
-        if claiming.len() > 1 && claiming.iter().any(|one| names_any(one, &rows)) {
+        if claiming.len() + completing > 1 && claiming.iter().any(|one| names_any(one, &rows)) {
             claiming = answer_recorded(self.tx, claiming, &mut answers).await?;
         }
         members.append(&mut claiming);
@@ -245,13 +245,14 @@ impl<R: Rows> Preparation<'_, R> {
                     writes = true;
                 }
             }
-            member.leadership.advance(Progress::Executing);
             let record = match won {
                 Won::Completed(record) => record,
                 Won::Claimed(Recorded::Reply(reply), expires_at) => {
+                    member.leadership.advance(Progress::Executing);
                     record(&member.request, reply, self.now, expires_at)
                 }
                 Won::Claimed(Recorded::InFlight { operation, .. }, _) => {
+                    member.leadership.advance(Progress::Executing);
                     begun.push((member, operation));
                     continue;
                 }

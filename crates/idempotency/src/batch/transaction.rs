@@ -205,7 +205,13 @@ pub(super) async fn run_one<R: Rows>(
     member: Member<R>,
     until: Instant,
 ) -> Result<(), Failure> {
-    let acquiring = idempotency.pool.acquire_to_claim(member.request.account_id);
+    let account = member.request.account_id;
+    let acquiring = async {
+        match member.lease() {
+            None => idempotency.pool.acquire_to_claim(account).await,
+            Some(_) => idempotency.pool.acquire(account).await,
+        }
+    };
     let acquired = timeout_at(until, acquiring).await;
     let connection = acquired.unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
     let deadline = Instant::now() + idempotency.settings.database_deadline;

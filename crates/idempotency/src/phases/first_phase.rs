@@ -58,7 +58,7 @@ impl<E: ExternalEffect> Phases<E> {
                 let (this, begin) = (self.clone(), Arc::clone(&begin));
                 let may_begin = Arc::clone(&may_begin);
                 Box::pin(async move {
-                    let led = this.lead(&request, &*begin, &may_begin, &leadership);
+                    let led = this.lead(&request, &*begin, &may_begin, &leadership, |_| ());
                     let conclusion = led.await;
                     conclude(&request, &leadership, conclusion)
                 })
@@ -66,12 +66,14 @@ impl<E: ExternalEffect> Phases<E> {
             .await
     }
 
+    /// Leads. `began` is told after each first transaction whether something held it up.
     pub(crate) async fn lead<B: Begin>(
         &self,
         request: &Request,
         begin: &B,
         may_begin: &AtomicBool,
         leadership: &Leadership,
+        mut began: impl FnMut(bool) + Send,
     ) -> Outcome {
         let first = FirstPhase {
             phases: self,
@@ -81,7 +83,12 @@ impl<E: ExternalEffect> Phases<E> {
         for _ in 0..ROUNDS_MAX {
             let until = self.idempotency.answered_by();
             let led = self.idempotency.lead(request, &first, leadership, until);
-            let leased = match led.await {
+            let led = led.await;
+            began(matches!(
+                led,
+                TxOutcome::Concluded(Outcome::InUse | Outcome::Failed(_))
+            ));
+            let leased = match led {
                 TxOutcome::Pending(leased) => leased,
                 TxOutcome::Concluded(Outcome::Unfinished) => {
                     match self.bounded(self.take_over(request)).await {

@@ -14,6 +14,7 @@ use std::{
 };
 
 use charge_once_idempotency::{Connections, NO_ACCOUNT};
+use chrono::{DateTime, Utc};
 use sqlx::{Connection, PgConnection, postgres::types::PgInterval, types::Json};
 use tokio::{
     runtime::Handle,
@@ -72,11 +73,31 @@ pub(super) struct Ledger {
     deadline: Duration,
     /// Authorizations that share a transaction: as a real processor, this one must not be what
     /// limits its clients.
-    waiting: mpsc::UnboundedSender<Waiting>,
+    waiting: mpsc::Sender<Waiting>,
 }
 
-/// An authorization that waits for its transaction, and where it is told whether its key is new.
-type Waiting = (Uuid, Instruction, oneshot::Sender<bool>);
+/// An authorization that waits for its transaction.
+struct Waiting {
+    key: Uuid,
+    instruction: Instruction,
+    not_after: DateTime<Utc>,
+    told: oneshot::Sender<Authorized>,
+}
+
+/// What became of an authorization among others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Authorized {
+    /// It was executed, with this answer.
+    Answered(Answer),
+    /// It was not executed: it is another instruction, its key has an entry, it came too late, or
+    /// the transaction failed.
+    NotExecuted,
+    /// COMMIT was sent, and its outcome isn't known.
+    Unknown,
+}
+
+/// Authorizations that may wait; one more runs alone.
+const WAITING_MAX: usize = 1024;
 
 /// Authorizations in one transaction.
 const GROUP_MAX: usize = 64;
@@ -87,7 +108,7 @@ impl Ledger {
         window: Duration,
         deadline: Duration,
     ) -> Result<Self, sqlx::error::BoxDynError> {
-        let (waiting, arriving) = mpsc::unbounded_channel();
+        let (waiting, arriving) = mpsc::channel(WAITING_MAX);
         tokio::spawn(authorize_groups(pool.clone(), deadline, arriving));
         Ok(Self {
             pool,
@@ -98,15 +119,25 @@ impl Ledger {
         })
     }
 
-    /// Authorizes in one transaction with others. `None`: it runs alone, because it is another
-    /// instruction, its key has an entry, or the transaction failed. If that one commits all the
-    /// same, the key's entry shows it.
-    async fn authorize(&self, key: Uuid, instruction: &Instruction) -> Option<Answer> {
-        let answer = answer_of_card(instruction)?;
-        let (told, is_new) = oneshot::channel();
-        let waiting = (key, instruction.clone(), told);
-        self.waiting.send(waiting).ok()?;
-        is_new.await.ok()?.then_some(answer)
+    /// Authorizes in one transaction with others, if that begins in time.
+    pub(super) async fn authorize(
+        &self,
+        key: Uuid,
+        instruction: &Instruction,
+        not_after: DateTime<Utc>,
+    ) -> Authorized {
+        let (told, outcome) = oneshot::channel();
+        let waiting = Waiting {
+            key,
+            instruction: instruction.clone(),
+            not_after,
+            told,
+        };
+        if answer_of_card(instruction).is_none() || self.waiting.try_send(waiting).is_err() {
+            return Authorized::NotExecuted;
+        }
+        // The task that answers ends with the process.
+        outcome.await.unwrap_or(Authorized::Unknown)
     }
 
     /// The answer of `key`, and whether it belongs to `instruction`. Executes nothing.
@@ -133,9 +164,6 @@ impl Ledger {
         key: Uuid,
         instruction: Instruction,
     ) -> Result<LedgerOutcome, LedgerError> {
-        if let Some(answer) = self.authorize(key, &instruction).await {
-            return Ok(LedgerOutcome::Answered(answer));
-        }
         let committing = Arc::new(AtomicBool::new(false));
         let (pool, window, flag) = (self.pool.clone(), self.window, committing.clone());
         let attempt = async move { attempt(&pool, key, &instruction, &window, &flag).await };
@@ -191,30 +219,59 @@ fn is_rolled_back(error: &sqlx::Error) -> bool {
 async fn authorize_groups(
     pool: Connections,
     deadline: Duration,
-    mut arriving: mpsc::UnboundedReceiver<Waiting>,
+    mut arriving: mpsc::Receiver<Waiting>,
 ) {
     let mut group = Vec::new();
     while arriving.recv_many(&mut group, GROUP_MAX).await > 0 {
-        let authorizing = async {
-            let asked: Vec<_> = group.iter().map(|(key, asked, _)| (*key, asked)).collect();
-            let mut connection = pool.acquire(NO_ACCOUNT).await?;
-            let mut tx = connection.begin().await?;
-            let written = authorize(&mut tx, &asked).await?;
-            tx.commit().await?;
-            connection.release();
-            Ok::<_, sqlx::Error>(written)
+        let now = Utc::now();
+        let is_late = |waiting: &mut Waiting| waiting.not_after < now;
+        let late: Vec<_> = group.extract_if(.., is_late).collect();
+        let committing = AtomicBool::new(false);
+        let authorizing = authorize_group(&pool, &group, &committing);
+        let mut outcome = match tokio::time::timeout(deadline, authorizing).await {
+            Ok(Ok(new)) => Ok(new),
+            Ok(Err(error)) => Err(committing.into_inner() && !is_rolled_back(&error)),
+            Err(_) => Err(committing.into_inner()),
         };
-        match tokio::time::timeout(deadline, authorizing).await {
-            Ok(Ok(mut new)) => {
-                for (key, _, told) in group.drain(..) {
-                    // Without a receiver, the client has gone. Of two with one key, one wrote it.
-                    let _ = told.send(new.remove(&key));
+        for waiting in late {
+            let _ = waiting.told.send(Authorized::NotExecuted);
+        }
+        for waiting in group.drain(..) {
+            let told = match &mut outcome {
+                Ok(new) => {
+                    // Of two with one key, one wrote it.
+                    let is_new = new.remove(&waiting.key);
+                    let answer = answer_of_card(&waiting.instruction).filter(|_| is_new);
+                    answer.map_or(Authorized::NotExecuted, Authorized::Answered)
                 }
-            }
-            // Each runs alone, and finds out what is wrong.
-            Ok(Err(_)) | Err(_) => group.clear(),
+                Err(true) => Authorized::Unknown,
+                Err(false) => Authorized::NotExecuted,
+            };
+            // Without a receiver, the client has gone.
+            let _ = waiting.told.send(told);
         }
     }
+}
+
+async fn authorize_group(
+    pool: &Connections,
+    group: &[Waiting],
+    committing: &AtomicBool,
+) -> Result<HashSet<Uuid>, sqlx::Error> {
+    if group.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let asked: Vec<_> = group
+        .iter()
+        .map(|one| (one.key, &one.instruction))
+        .collect();
+    let mut connection = pool.acquire(NO_ACCOUNT).await?;
+    let mut tx = connection.begin().await?;
+    let written = authorize(&mut tx, &asked).await?;
+    committing.store(true, Ordering::SeqCst);
+    tx.commit().await?;
+    connection.release();
+    Ok(written)
 }
 
 /// One transaction: the totals, the entry, COMMIT. Every `?` drops the connection guard, which

@@ -31,7 +31,7 @@ use uuid::Uuid;
 use self::{
     faults::{Fault, Faults, Verb},
     in_progress::InProgress,
-    ledger::{Ledger, LedgerError, LedgerOutcome},
+    ledger::{Authorized, Ledger, LedgerError, LedgerOutcome},
 };
 use crate::{
     Instruction,
@@ -225,6 +225,14 @@ impl Processor {
             Some(Decision::Outage) => return Message::new(key, Status::NotExecuted),
             Some(Decision::ApproveSlowly) => tokio::time::sleep(SLOW_CARD_DELAY).await,
             Some(Decision::Approve | Decision::Decline(_)) | None => {}
+        }
+        if Utc::now() > not_after {
+            return Message::late(key);
+        }
+        match self.ledger.authorize(key, &instruction, not_after).await {
+            Authorized::Answered(answer) => return Message::answer(key, answer),
+            Authorized::Unknown => return Message::new(key, Status::Unknown),
+            Authorized::NotExecuted => {}
         }
         if Utc::now() > not_after {
             return Message::late(key);
