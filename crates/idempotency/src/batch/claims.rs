@@ -84,8 +84,8 @@ fn of_replies<'a, T>(
     replies.iter().map(|reply| reply.map(&value)).collect()
 }
 
-/// Claims keys for their requests, and saves what their records say with them. Returns the keys that were
-/// free, with the times when their records die. The others have rows already.
+/// Claims keys for their requests, and saves what their records say with them. Returns the keys
+/// that were free, with the times when their records die. The others have rows already.
 ///
 /// Callers sort: two replicas that claim the same keys must do it in the same order.
 pub(super) async fn insert(

@@ -210,7 +210,7 @@ impl Processor {
     ) -> Message {
         let card = card_decision(&instruction);
         let is_at_once = matches!(card, Some(Decision::Approve | Decision::Decline(_)));
-        // If it is known already, the card's delay or outage doesn't apply again, and it isn't late.
+        // What is known already is not delayed again, and not late.
         if !is_at_once || Utc::now() > not_after {
             match self.ledger.find(key, Some(instruction.clone())).await {
                 Ok(Some(booked)) => return message(key, booked),
