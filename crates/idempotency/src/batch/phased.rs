@@ -250,7 +250,8 @@ impl<E: SharedEffect> SharedPhases<E> {
         self.phases.conclude(&leased, &called, completing).await
     }
 
-    /// What a batch could not decide is not to blame for anything.
+    /// Lets the account's requests run alone until this one has run, if its batch failed or the
+    /// account is held already. `None`: a batch could not decide the request, and came to no harm.
     fn enter_alone(&self, request: &Request, because: RanAlone) -> Option<Running<'_>> {
         let is_suspect = because != RanAlone::Undecided;
         is_suspect.then(|| self.batches.alone.enter(request.account_id, because))
