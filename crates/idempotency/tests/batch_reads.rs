@@ -10,22 +10,25 @@ mod support;
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::Duration,
 };
 
 use charge_once_idempotency::{
-    BatchObserver, BatchSettings, Batches, Decide, Decision, Failure, FailureKind, Idempotency,
-    Outcome, RanAlone, Record, Rejection, Reply, Rows, SessionLimits, Settings,
+    BatchSettings, Decide, Decision, Failure, FailureKind, Idempotency, Outcome, RanAlone, Record,
+    Rejection, Reply, Rows, Settings,
 };
 use chrono::{DateTime, Utc};
 use sqlx::{
-    PgConnection, PgPool, Postgres, Transaction,
+    PgConnection,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
-use support::{BookSeat, PATIENCE, count, request, set_up_with, stored, within_reason};
+use support::{
+    BookSeat,
+    batching::{self, BEFORE_WRITING, IN_COMMIT, IN_READ, pass, patient},
+    count, request, stored, within_reason,
+};
 use tokio::task::JoinHandle;
-use uuid::Uuid;
 
 /// Trains with free seats. A train that is full may have a relief train. `slow` is a train whose
 /// changes wait at a gate in COMMIT.
@@ -46,11 +49,6 @@ const TRAINS: &str = "
     END $$;
     CREATE CONSTRAINT TRIGGER slow AFTER UPDATE ON trains DEFERRABLE INITIALLY DEFERRED
        FOR EACH ROW WHEN (NEW.name = 'slow') EXECUTE FUNCTION wait()";
-
-/// Where transactions wait until the test lets them go on: advisory locks.
-const BEFORE_WRITING: i64 = 1;
-const IN_READ: i64 = 2;
-const IN_COMMIT: i64 = 3;
 
 const LOCAL: &str = "SELECT free::bigint FROM trains WHERE name = 'local'";
 
@@ -225,124 +223,14 @@ impl Decide for Take {
     }
 }
 
-/// Passes a gate of the test when it is open. Other locks are waited for briefly, as before.
-async fn pass(tx: &mut PgConnection, gate: i64) -> Result<(), sqlx::Error> {
-    sqlx::query("SELECT set_config('lock_timeout', '0', true), pg_advisory_xact_lock_shared($1)")
-        .bind(gate)
-        .execute(&mut *tx)
-        .await?;
-    let again = sqlx::query("SET LOCAL lock_timeout = '20ms'");
-    again.execute(tx).await.map(drop)
-}
-
-/// What happened to batches.
-#[derive(Debug, Default)]
-struct Seen {
-    /// How many requests each had, and whether it committed.
-    batches: Mutex<Vec<(usize, bool)>>,
-    alone: Mutex<Vec<RanAlone>>,
-}
-
-impl BatchObserver for Seen {
-    fn ended_batch(&self, requests: usize, _: Duration, committed: bool) {
-        self.batches.lock().unwrap().push((requests, committed));
-    }
-
-    fn ran_alone(&self, because: RanAlone) {
-        self.alone.lock().unwrap().push(because);
-    }
-}
-
-impl Seen {
-    fn batches(&self) -> Vec<(usize, bool)> {
-        self.batches.lock().unwrap().clone()
-    }
-
-    fn alone(&self) -> Vec<RanAlone> {
-        self.alone.lock().unwrap().clone()
-    }
-}
-
-struct World {
-    pool: PgPool,
-    batches: Batches<Trains>,
-    seen: Arc<Seen>,
-    account: Uuid,
-}
-
-/// Batches that have time. The gates are the only thing that they wait for.
-fn patient(connections: u32) -> BatchSettings {
-    let prepare_limit = PATIENCE;
-    BatchSettings {
-        connections,
-        prepare_limit,
-    }
-}
+type World = batching::World<Trains>;
 
 impl World {
-    async fn set_up(
-        batches: BatchSettings,
-        options: PgPoolOptions,
-        connect: PgConnectOptions,
-    ) -> Self {
-        let limits = SessionLimits {
-            statement: PATIENCE * 2,
-            idle_in_transaction: PATIENCE * 4,
-        };
-        let settings = Settings {
-            database_deadline: PATIENCE * 3,
-            ..Settings::default()
-        };
-        let options = options.max_connections(12);
-        let (pool, idempotency) = set_up_with(options, connect, limits, settings).await;
-        sqlx::raw_sql(TRAINS).execute(&pool).await.unwrap();
-        let seen = Arc::new(Seen::default());
-        let observer = Arc::clone(&seen);
-        Self {
-            batches: Batches::observed(&idempotency, batches, observer),
-            pool,
-            seen,
-            account: Uuid::now_v7(),
-        }
-    }
-
     /// For the next world in the same database.
     async fn tear_down(self) {
         let tables =
             "DROP TABLE trains, bookings; DROP FUNCTION wait; DELETE FROM idempotency_keys";
         sqlx::raw_sql(tables).execute(&self.pool).await.unwrap();
-    }
-
-    /// Closes a gate, until the transaction ends.
-    async fn close(&self, gate: i64) -> Transaction<'static, Postgres> {
-        let mut closed = self.pool.begin().await.unwrap();
-        sqlx::query("SELECT pg_advisory_xact_lock($1)")
-            .bind(gate)
-            .execute(&mut *closed)
-            .await
-            .unwrap();
-        closed
-    }
-
-    /// Returns when a transaction waits at a gate.
-    async fn arrives_at(&self, gate: i64) {
-        let waiting = "SELECT count(*) FROM pg_locks
-                        WHERE locktype = 'advisory' AND NOT granted AND objid::bigint = $1
-                          AND database = (SELECT oid FROM pg_database
-                                           WHERE datname = current_database())";
-        let arrives = async {
-            loop {
-                let waiting: i64 = sqlx::query_scalar(waiting)
-                    .bind(gate)
-                    .fetch_one(&self.pool)
-                    .await
-                    .unwrap();
-                if waiting > 0 {
-                    return;
-                }
-            }
-        };
-        within_reason("a transaction waits at the gate", arrives).await;
     }
 
     fn send(&self, key: &str, take: Take) -> JoinHandle<Outcome> {
@@ -359,12 +247,7 @@ impl World {
         let mut sent = Vec::new();
         for (number, (key, take)) in requests.iter().enumerate() {
             sent.push(self.send(key, *take));
-            let gather = async {
-                while self.batches.waiting() <= number {
-                    tokio::task::yield_now().await;
-                }
-            };
-            within_reason("requests wait for the next batch", gather).await;
+            self.gathered(number + 1).await;
         }
         gate.rollback().await.unwrap();
         answer(first).await;
@@ -417,7 +300,7 @@ async fn each_member_sees_what_those_before_it_have_changed(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let world = World::set_up(patient(1), options, connect).await;
+    let world = World::set_up(TRAINS, patient(1), options, connect).await;
     // The order is that of the keys.
     let sent = [
         ("c", Take::Seat("last")),
@@ -444,7 +327,7 @@ async fn a_crowd_at_one_row_is_counted_to_the_last_seat(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let world = World::set_up(patient(2), options, connect).await;
+    let world = World::set_up(TRAINS, patient(2), options, connect).await;
     let keys = (0..80).map(|key| key.to_string());
     let sent: Vec<_> = keys
         .map(|key| world.send(&key, Take::Seat("hot")))
@@ -466,7 +349,7 @@ async fn a_claim_that_is_lost_after_its_changes_were_seen_throws_the_batch_away(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let world = World::set_up(patient(1), options, connect).await;
+    let world = World::set_up(TRAINS, patient(1), options, connect).await;
     let gate = world.close(IN_READ).await;
     let sent = [("a", Take::Paused("local")), ("b", Take::Seat("local"))];
     let sent = world.send_together(&sent).await;
@@ -489,7 +372,7 @@ async fn a_request_by_itself_writes_nothing_if_its_claim_is_lost(
 ) {
     for connections in [1, 0] {
         let (options, connect) = (options.clone(), connect.clone());
-        let world = World::set_up(patient(connections), options, connect).await;
+        let world = World::set_up(TRAINS, patient(connections), options, connect).await;
         let gate = world.close(IN_READ).await;
         let sent = world.send("a", Take::Paused("local"));
         world.arrives_at(IN_READ).await;
@@ -508,7 +391,7 @@ async fn a_row_that_is_held_elsewhere_is_waited_for_alone(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let world = World::set_up(patient(1), options, connect).await;
+    let world = World::set_up(TRAINS, patient(1), options, connect).await;
     let mut elsewhere = world.pool.begin().await.unwrap();
     let hold = "UPDATE trains SET free = 7 WHERE name = 'local'";
     sqlx::raw_sql(hold).execute(&mut *elsewhere).await.unwrap();
@@ -531,7 +414,7 @@ async fn a_row_that_is_held_elsewhere_is_waited_for_alone(
 
 #[sqlx::test(migrations = false)]
 async fn a_replay_locks_nothing(options: PgPoolOptions, connect: PgConnectOptions) {
-    let world = World::set_up(patient(1), options, connect).await;
+    let world = World::set_up(TRAINS, patient(1), options, connect).await;
     let first = stored(ended(world.send("a", Take::Seat("local"))).await).0;
     let mut elsewhere = world.pool.begin().await.unwrap();
     let hold = "SELECT FROM trains WHERE name = 'local' FOR UPDATE";
@@ -557,7 +440,7 @@ async fn a_round_of_reads_depends_on_the_one_before(
 ) {
     for connections in [1, 0] {
         let (options, connect) = (options.clone(), connect.clone());
-        let world = World::set_up(patient(connections), options, connect).await;
+        let world = World::set_up(TRAINS, patient(connections), options, connect).await;
         let take = async |key: &str, train| ended(world.send(key, Take::Seat(train))).await;
         let body = |outcome| String::from_utf8(stored(outcome).0.reply.body.clone()).unwrap();
         assert_eq!(body(take("two", "full").await), "relief: 4");
@@ -578,7 +461,7 @@ async fn a_row_that_only_a_change_before_it_names_is_read_alone(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let world = World::set_up(patient(1), options, connect).await;
+    let world = World::set_up(TRAINS, patient(1), options, connect).await;
     let sent = [
         ("a", Take::WithRelief("last", "relief")),
         ("b", Take::Seat("last")),
@@ -592,7 +475,7 @@ async fn a_row_that_only_a_change_before_it_names_is_read_alone(
 async fn what_is_not_shared_runs_alone(options: PgPoolOptions, connect: PgConnectOptions) {
     for connections in [1, 0] {
         let (options, connect) = (options.clone(), connect.clone());
-        let world = World::set_up(patient(connections), options, connect).await;
+        let world = World::set_up(TRAINS, patient(connections), options, connect).await;
         let taken = world.send("a", Take::NotShared("local"));
         assert_eq!(answer(taken).await, (201, "local: 9".to_owned()));
         let again = stored(ended(world.send("a", Take::NotShared("local"))).await);
@@ -609,7 +492,7 @@ async fn a_batch_waits_for_the_rows_of_one_that_commits(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let world = World::set_up(patient(2), options, connect).await;
+    let world = World::set_up(TRAINS, patient(2), options, connect).await;
     let gate = world.close(IN_COMMIT).await;
     let first = world.send("a", Take::Seat("slow"));
     world.arrives_at(IN_COMMIT).await;
@@ -632,7 +515,7 @@ async fn a_commit_that_hangs_holds_up_the_next_batch_for_its_time(
         prepare_limit: Duration::from_millis(500),
         ..patient(2)
     };
-    let world = World::set_up(brief, options, connect).await;
+    let world = World::set_up(TRAINS, brief, options, connect).await;
     let gate = world.close(IN_COMMIT).await;
     let first = world.send("a", Take::Seat("slow"));
     world.arrives_at(IN_COMMIT).await;

@@ -15,16 +15,19 @@ use std::{
 };
 
 use charge_once_idempotency::{
-    BatchObserver, BatchSettings, Batches, Begin, BeginOutcome, Begun, CallOutcome, Decide,
-    Decision, ExternalEffect, Failure, LeaseSettings, Outcome, Phases, Rejection, Reply, Rows,
-    SharedBegin, SharedEffect, SharedPhases, transaction_time,
+    Begin, BeginOutcome, Begun, CallOutcome, Decide, Decision, ExternalEffect, Failure,
+    LeaseSettings, Outcome, Phases, Rejection, Reply, Rows, SharedBegin, SharedEffect,
+    SharedPhases, transaction_time,
 };
 use chrono::{DateTime, Utc};
 use sqlx::{
     PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
-use support::{count, request, set_up, stored, within_reason};
+use support::{
+    batching::{self, patient},
+    count, request, stored, within_reason,
+};
 use tokio::sync::Barrier;
 use uuid::Uuid;
 
@@ -258,24 +261,10 @@ impl SharedEffect for Courier {
     }
 }
 
-/// How many requests each committed batch had.
-#[derive(Debug, Default)]
-struct Seen(Mutex<Vec<usize>>);
-
-impl BatchObserver for Seen {
-    fn ended_batch(&self, requests: usize, _: Duration, committed: bool) {
-        if committed {
-            self.0.lock().unwrap().push(requests);
-        }
-    }
-}
-
 struct World {
-    pool: PgPool,
+    batching: batching::World<Depots>,
     phases: SharedPhases<Courier>,
     courier: Courier,
-    seen: Arc<Seen>,
-    account: Uuid,
 }
 
 impl World {
@@ -283,26 +272,17 @@ impl World {
         (options, connect): (PgPoolOptions, PgConnectOptions),
         courier: impl FnOnce(&PgPool) -> Courier,
     ) -> Self {
-        let (pool, idempotency) = set_up(options, connect).await;
-        sqlx::raw_sql(SCHEMA).execute(&pool).await.unwrap();
-        let seen = Arc::new(Seen::default());
-        let settings = BatchSettings {
-            connections: 1,
-            ..BatchSettings::default()
-        };
-        let batches = Batches::observed(&idempotency, settings, seen.clone());
-        let courier = courier(&pool);
+        let batching = batching::World::set_up(SCHEMA, patient(1), options, connect).await;
+        let courier = courier(&batching.pool);
         let lease = LeaseSettings {
             lease: Duration::from_secs(30),
             call_limit: Duration::from_secs(10),
         };
-        let phases = Phases::new(idempotency, courier.clone(), lease).unwrap();
+        let phases = Phases::new(batching.idempotency.clone(), courier.clone(), lease).unwrap();
         Self {
-            phases: SharedPhases::new(phases, batches),
-            account: Uuid::now_v7(),
-            pool,
+            phases: SharedPhases::new(phases, batching.batches.clone()),
             courier,
-            seen,
+            batching,
         }
     }
 
@@ -310,7 +290,12 @@ impl World {
     async fn send(&self, depots: &[&str]) -> Vec<Outcome> {
         let mut sending = Vec::new();
         for (number, depot) in depots.iter().enumerate() {
-            let request = request(self.account, &format!("key-{number}"), "/parcels", depot);
+            let request = request(
+                self.batching.account,
+                &format!("key-{number}"),
+                "/parcels",
+                depot,
+            );
             let (phases, send) = (self.phases.clone(), Send((*depot).to_owned()));
             sending.push(tokio::spawn(async move { phases.run(request, send).await }));
         }
@@ -346,14 +331,15 @@ async fn many_requests_share_both_transactions_and_each_has_its_effect_once(
     assert_eq!(world.courier.ordered.lock().unwrap().len(), 40);
     let sent = "SELECT count(*) FROM parcels JOIN depots ON name = depot
                  WHERE tracking_number = 'to ' || depot AND handed_out = 1";
-    assert_eq!(count(&world.pool, sent).await, 40);
-    assert_eq!(count(&world.pool, LEFT).await, 0);
+    assert_eq!(count(&world.batching.pool, sent).await, 40);
+    assert_eq!(count(&world.batching.pool, LEFT).await, 0);
     // 40 first steps, 40 last ones, and 40 replays.
-    let seen = world.seen.0.lock().unwrap().clone();
+    let seen = world.batching.seen.batches();
     assert!(
-        seen.iter().sum::<usize>() == 120 && seen.len() < 30,
+        seen.iter().map(|(requests, _)| requests).sum::<usize>() == 120 && seen.len() < 30,
         "{seen:?}"
     );
+    assert_eq!(world.batching.seen.alone(), []);
 }
 
 /// What is unfinished about a depot was read before the first of the two began.
@@ -376,8 +362,11 @@ async fn of_two_in_one_batch_that_ask_about_one_row_the_second_looks_again(
     let mut ordered: Vec<_> = ordered.into_iter().map(|parcel| parcel.depot).collect();
     ordered.sort_unstable();
     assert_eq!(ordered, ["1", "2"]);
-    assert_eq!(count(&world.pool, "SELECT count(*) FROM parcels").await, 2);
-    assert_eq!(count(&world.pool, LEFT).await, 0);
+    assert_eq!(
+        count(&world.batching.pool, "SELECT count(*) FROM parcels").await,
+        2
+    );
+    assert_eq!(count(&world.batching.pool, LEFT).await, 0);
 }
 
 #[sqlx::test(migrations = false)]
@@ -397,7 +386,7 @@ async fn a_holder_that_has_lost_its_lease_writes_nothing(
     );
     let written = "SELECT (SELECT count(*) FROM parcels WHERE tracking_number IS NOT NULL)
                           + (SELECT count(*) FROM depots WHERE handed_out > 0)";
-    assert_eq!(count(&world.pool, written).await, 0);
-    assert_eq!(count(&world.pool, LEFT).await, 2);
+    assert_eq!(count(&world.batching.pool, written).await, 0);
+    assert_eq!(count(&world.batching.pool, LEFT).await, 2);
     assert_eq!(world.courier.ordered.lock().unwrap().len(), 1);
 }

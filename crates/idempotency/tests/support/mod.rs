@@ -8,6 +8,9 @@
     reason = "a test may stop at the first surprise, and no test needs all of this"
 )]
 
+#[cfg(feature = "batch")]
+pub mod batching;
+
 use std::{sync::Arc, time::Duration};
 
 use charge_once_idempotency::{
