@@ -25,7 +25,7 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use support::{
-    batching::{self, patient},
+    batching::{self, IN_READ, pass, patient},
     count, request, stored, within_reason,
 };
 use tokio::sync::Barrier;
@@ -35,10 +35,20 @@ use uuid::Uuid;
 const SCHEMA: &str = "
     CREATE TABLE depots (name text PRIMARY KEY, handed_out integer NOT NULL DEFAULT 0);
     CREATE TABLE parcels (id uuid PRIMARY KEY, depot text NOT NULL, tracking_number text);
-    INSERT INTO depots SELECT depot::text FROM generate_series(1, 40) AS depot";
+    INSERT INTO depots SELECT depot::text FROM generate_series(1, 40) AS depot;
+    INSERT INTO depots VALUES ('odd')";
+
+/// What a courier's answer about this depot means takes more than a batch does.
+const ODD: &str = "odd";
+
+/// No depot: reading it waits until the test goes on.
+const GATE: &str = "gate";
 
 const LEFT: &str = "SELECT (SELECT count(*) FROM idempotency_leases)
                            + (SELECT count(*) FROM idempotency_keys WHERE status IS NULL)";
+
+const SENT: &str = "SELECT count(*) FROM parcels JOIN depots ON name = depot
+                     WHERE tracking_number = 'to ' || depot AND handed_out = 1";
 
 /// A parcel of a depot, as it was written down.
 #[derive(Clone)]
@@ -67,6 +77,9 @@ impl Rows for Depots {
     type Changes = Change;
 
     async fn read(&mut self, tx: &mut PgConnection, names: Vec<String>) -> Result<(), sqlx::Error> {
+        if names.iter().any(|name| name == GATE) {
+            pass(tx, IN_READ).await?;
+        }
         let read: Vec<(String, i32)> = sqlx::query_as(
             "SELECT name, handed_out FROM depots WHERE name = ANY ($1)
               ORDER BY name FOR NO KEY UPDATE",
@@ -189,9 +202,34 @@ impl Decide for Sent {
     }
 
     fn decide(&self, _: &Depots, _: DateTime<Utc>) -> Result<Decision<Change>, Rejection> {
+        if self.0.depot == ODD {
+            return Err(Rejection::Failed(Failure::unavailable("it takes more")));
+        }
         Ok(Decision {
             reply: Reply::raw_json(201, self.1.as_str()),
             changes: Some(Change::Sent(self.0.clone(), self.1.clone())),
+        })
+    }
+
+    fn weight(&self) -> usize {
+        1
+    }
+}
+
+/// Keeps the batches' only connection until the test goes on.
+struct Waits;
+
+impl Decide for Waits {
+    type Rows = Depots;
+
+    fn reads(&self, _: &Depots) -> Vec<String> {
+        vec![GATE.to_owned()]
+    }
+
+    fn decide(&self, _: &Depots, _: DateTime<Utc>) -> Result<Decision<Change>, Rejection> {
+        Ok(Decision {
+            reply: Reply::raw_json(200, "waited"),
+            changes: None,
         })
     }
 
@@ -329,9 +367,7 @@ async fn many_requests_share_both_transactions_and_each_has_its_effect_once(
         }
     }
     assert_eq!(world.courier.ordered.lock().unwrap().len(), 40);
-    let sent = "SELECT count(*) FROM parcels JOIN depots ON name = depot
-                 WHERE tracking_number = 'to ' || depot AND handed_out = 1";
-    assert_eq!(count(&world.batching.pool, sent).await, 40);
+    assert_eq!(count(&world.batching.pool, SENT).await, 40);
     assert_eq!(count(&world.batching.pool, LEFT).await, 0);
     // 40 first steps, 40 last ones, and 40 replays.
     let seen = world.batching.seen.batches();
@@ -367,6 +403,46 @@ async fn of_two_in_one_batch_that_ask_about_one_row_the_second_looks_again(
         2
     );
     assert_eq!(count(&world.batching.pool, LEFT).await, 0);
+}
+
+#[sqlx::test(migrations = false)]
+async fn an_answer_that_no_batch_can_decide_throws_its_batch_away_and_is_written_alone(
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) {
+    let together = Arc::new(Barrier::new(3));
+    let courier = Courier {
+        together: Some(together.clone()),
+        ..Courier::default()
+    };
+    let world = World::new((options, connect), |_| courier).await;
+    let (batching, ordered) = (&world.batching, &world.courier.ordered);
+    let answer_both = async {
+        let asked = async {
+            while ordered.lock().unwrap().len() < 2 {
+                tokio::task::yield_now().await;
+            }
+        };
+        within_reason("the courier is asked about both", asked).await;
+        let gate = batching.close(IN_READ).await;
+        let request = request(batching.account, "gate", "/gates", "{}");
+        let batches = batching.batches.clone();
+        let waits = tokio::spawn(async move { batches.run(request, Waits).await });
+        batching.arrives_at(IN_READ).await;
+        together.wait().await;
+        batching.gathered(2).await;
+        gate.rollback().await.unwrap();
+        stored(within_reason("the gate is passed", waits).await.unwrap());
+    };
+    let (outcomes, ()) = tokio::join!(world.send(&[ODD, "1"]), answer_both);
+    for (outcome, depot) in outcomes.into_iter().zip([ODD, "1"]) {
+        let (record, is_replay) = stored(outcome);
+        assert_eq!(record.reply.body, format!("to {depot}").as_bytes());
+        assert!(!is_replay);
+    }
+    assert_eq!(count(&batching.pool, SENT).await, 2);
+    assert_eq!(count(&batching.pool, LEFT).await, 0);
+    assert_eq!(ordered.lock().unwrap().len(), 2);
 }
 
 #[sqlx::test(migrations = false)]

@@ -102,23 +102,14 @@ impl<R: Rows> Preparation<'_, R> {
         let mut rows = R::default();
         let mut answers = Vec::new();
         let (mut members, mut claiming) = self.end_leases(sorted(members)).await?;
-        let completing = members.len();
         // A replay must lock nothing: it would wait for rows that it doesn't need. That is for
         // speed, and the claim decides. A request by itself finds out there for less.
-        if claiming.len() + completing > 1 && claiming.iter().any(|one| names_any(one, &rows)) {
+        if claiming.len() + members.len() > 1 && claiming.iter().any(|one| names_any(one, &rows)) {
             claiming = answer_recorded(self.tx, claiming, &mut answers).await?;
         }
         members.append(&mut claiming);
         let read = self.read(&mut rows, &mut members).await?;
-        let decided = decide(&mut rows, &read, members, self.now);
-        if completing
-            > decided
-                .iter()
-                .filter(|one| one.member.lease().is_some())
-                .count()
-        {
-            return Err(Unprepared::LeaseEnded);
-        }
+        let decided = decide(&mut rows, &read, members, self.now)?;
         if !decided.is_empty() {
             let records = self.record(ToRecord::of(&decided)).await?;
             self.write(rows, decided, records, &mut answers).await?;
@@ -380,48 +371,41 @@ fn names_any<R: Rows>(member: &Member<R>, rows: &R) -> bool {
 }
 
 /// Decides one member after the other. What those change that read rows is seen by the ones after
-/// them.
+/// them. A member that can't be decided leaves; one whose lease was ended takes the batch along,
+/// since COMMIT would end the lease without an outcome.
 fn decide<R: Rows>(
     rows: &mut R,
     read: &NamesRead<R::Name>,
     members: Vec<Member<R>>,
     now: DateTime<Utc>,
-) -> Vec<Decided<R>> {
+) -> Result<Vec<Decided<R>>, Unprepared> {
     let mut decided = Vec::new();
     let mut asked = HashSet::new();
     for mut member in members {
         let names = member.command.reads(rows);
         member.has_read |= !names.is_empty();
         let mut locks = names.iter().filter_map(R::lock);
-        // What is unfinished about a row was read before a member began to ask about it.
-        if locks.any(|lock| asked.contains(&lock)) {
-            member.end(Ended::Undecided);
-            continue;
-        }
-        // What the members before it have changed may refer to a row that was not read, and three
-        // rounds may not have been enough: to the member, such a row would not be there.
-        let has_all = read.has_all(&names);
-        let Ending { recorded, changes } = match has_all.then(|| member.command.decide(rows, now)) {
-            Some(Ok(ending)) => ending,
+        // What is unfinished about a row was read before a member began to ask about it. What the
+        // members before it have changed may refer to a row that was not read, and three rounds may
+        // not have been enough: to the member, such a row would not be there.
+        let can_decide = !locks.any(|lock| asked.contains(&lock)) && read.has_all(&names);
+        let ending = can_decide.then(|| member.command.decide(rows, now));
+        let Ending { recorded, changes } = match (ending, &member.step) {
+            (Some(Ok(ending)), Stage::Begins { .. }) => ending,
+            (Some(Ok(ending)), _) if matches!(ending.recorded, Recorded::Reply(_)) => ending,
             // What was asked for can't be refused any more.
-            Some(Err(Rejection::Refused(reply))) if member.lease().is_none() => Ending {
+            (Some(Err(Rejection::Refused(reply))), Stage::Whole | Stage::Begins { .. }) => Ending {
                 recorded: Recorded::Reply(reply),
                 changes: None,
             },
-            Some(Err(Rejection::Refused(_) | Rejection::Failed(_))) | None => {
+            (_, Stage::Completes(_)) => return Err(Unprepared::LeaseEnded),
+            (_, Stage::Whole | Stage::Begins { .. }) => {
                 member.end(Ended::Undecided);
                 continue;
             }
         };
-        match (&recorded, &member.step) {
-            (Recorded::InFlight { .. }, Stage::Begins { .. }) => {
-                asked.extend(names.iter().filter_map(R::lock));
-            }
-            (Recorded::InFlight { .. }, Stage::Whole | Stage::Completes(_)) => {
-                member.end(Ended::Undecided);
-                continue;
-            }
-            (Recorded::Reply(_), _) => {}
+        if let Recorded::InFlight { .. } = recorded {
+            asked.extend(names.iter().filter_map(R::lock));
         }
         let changes = match changes {
             None => Changes::Nothing,
@@ -437,7 +421,7 @@ fn decide<R: Rows>(
             changes,
         });
     }
-    decided
+    Ok(decided)
 }
 
 /// Answers the members whose keys have completed records, and returns those whose keys have no
