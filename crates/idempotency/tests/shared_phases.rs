@@ -16,7 +16,7 @@ use std::{
 
 use charge_once_idempotency::{
     Begin, BeginOutcome, Begun, CallOutcome, Decide, Decision, ExternalEffect, Failure,
-    LeaseSettings, Outcome, Phases, Rejection, Reply, Rows, SharedBegin, SharedEffect,
+    LeaseSettings, Outcome, Phases, RanAlone, Rejection, Reply, Rows, SharedBegin, SharedEffect,
     SharedPhases, transaction_time,
 };
 use chrono::{DateTime, Utc};
@@ -440,6 +440,7 @@ async fn an_answer_that_no_batch_can_decide_throws_its_batch_away_and_is_written
         assert_eq!(record.reply.body, format!("to {depot}").as_bytes());
         assert!(!is_replay);
     }
+    assert_eq!(batching.seen.alone(), [RanAlone::BatchFailed; 2]);
     assert_eq!(count(&batching.pool, SENT).await, 2);
     assert_eq!(count(&batching.pool, LEFT).await, 0);
     assert_eq!(ordered.lock().unwrap().len(), 2);

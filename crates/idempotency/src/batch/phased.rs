@@ -213,7 +213,6 @@ impl<E: SharedEffect> SharedPhases<E> {
                 }
             }
         }
-        self.batches.observer.ran_alone(because);
         // Until its first transaction ends: a call takes as long as the other side does.
         let mut running = self.enter_alone(request, because);
         let began = |held_up| {
@@ -253,6 +252,7 @@ impl<E: SharedEffect> SharedPhases<E> {
     /// Lets the account's requests run alone until this one has run, if its batch failed or the
     /// account is held already. `None`: a batch could not decide the request, and came to no harm.
     fn enter_alone(&self, request: &Request, because: RanAlone) -> Option<Running<'_>> {
+        self.batches.observer.ran_alone(because);
         let is_suspect = because != RanAlone::Undecided;
         is_suspect.then(|| self.batches.alone.enter(request.account_id, because))
     }
