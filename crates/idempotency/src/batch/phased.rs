@@ -20,7 +20,7 @@ use super::{
 use crate::{
     Begin, CallOutcome, ExternalEffect, Outcome, Phases, Rejection, Request, conclude,
     in_flight::Leadership,
-    phases::{CompletionOutcome, LeasedOperation},
+    phases::{CompletionOutcome, LeasedOperation, lease::Lease},
 };
 
 /// A first step that can be decided from rows. Its [`Begin`] is for requests that run alone, and
@@ -88,8 +88,10 @@ impl<E: SharedEffect> Clone for SharedPhases<E> {
 
 /// A first step in a batch, and what it has decided to ask for.
 struct FirstStep<B: SharedBegin> {
-    begin: Arc<B>,
+    begin: B,
     asked: Mutex<Option<(Uuid, B::Operation)>>,
+    /// For as long as the request lasts, as in [`Phases::run`].
+    may_begin: AtomicBool,
 }
 
 impl<B: SharedBegin> FirstStep<B> {
@@ -140,76 +142,54 @@ impl<E: SharedEffect> SharedPhases<E> {
     }
 
     /// Runs a verb as [`Phases::run`] does, and shares its transactions with other requests.
-    pub async fn run<B>(&self, request: Request, begin: B) -> Outcome
-    where
-        B: SharedBegin<Rows = E::Rows, Operation = E::Operation>,
-    {
-        let begin = Arc::new(begin);
-        let may_begin = Arc::new(AtomicBool::new(true));
+    pub async fn run<B: SharedBegin<Rows = E::Rows, Operation = E::Operation>>(
+        &self,
+        request: Request,
+        begin: B,
+    ) -> Outcome {
+        let first = Arc::new(FirstStep {
+            begin,
+            asked: Mutex::default(),
+            may_begin: AtomicBool::new(true),
+        });
         self.batches
             .idempotency
             .lead_or_follow(request, |_, request, leadership| {
-                let (this, begin) = (self.clone(), Arc::clone(&begin));
-                let may_begin = Arc::clone(&may_begin);
+                let (this, first) = (self.clone(), Arc::clone(&first));
                 Box::pin(async move {
                     let leadership = Arc::new(leadership);
-                    let led = this.lead(&request, begin, &may_begin, &leadership);
-                    let conclusion = led.await;
+                    let conclusion = this.lead(&request, &first, &leadership).await;
                     conclude(&request, &leadership, conclusion)
                 })
             })
             .await
     }
 
-    async fn lead<B>(
+    async fn lead<B: SharedBegin<Rows = E::Rows, Operation = E::Operation>>(
         &self,
         request: &Request,
-        begin: Arc<B>,
-        may_begin: &AtomicBool,
+        first: &Arc<FirstStep<B>>,
         leadership: &Arc<Leadership>,
-    ) -> Outcome
-    where
-        B: SharedBegin<Rows = E::Rows, Operation = E::Operation>,
-    {
+    ) -> Outcome {
         let mut because = RanAlone::Undecided;
+        let (begin, may_begin) = (&first.begin, &first.may_begin);
         if begin.is_shared() && may_begin.load(Ordering::Relaxed) {
-            let first = Arc::new(FirstStep {
-                begin: Arc::clone(&begin),
-                asked: Mutex::default(),
-            });
             let step = Stage::Begins {
                 kind: E::KIND,
                 length: self.phases.lease,
             };
-            let joining = (Arc::clone(&first) as _, step, begin.weight());
+            let joining = (Arc::clone(first) as _, step, begin.weight());
             let until = self.batches.idempotency.answered_by();
             match self.batches.join(request, joining, leadership, until).await {
                 Joined::Concluded(conclusion) => return conclusion,
                 Joined::RunsAlone(why) => because = why,
                 Joined::LeaseLost => {}
                 Joined::Begun(begun) => {
-                    let (lease, leased_until) = *begun;
-                    // It was decided for this lease. Without it, the lease waits for its end.
-                    if let Some(operation) = first.take(lease.operation) {
-                        let leased = LeasedOperation {
-                            lease,
-                            leased_until,
-                            operation,
-                        };
-                        match self.call_and_complete(request, leased, leadership).await {
-                            CompletionOutcome::Completed(record) => {
-                                return Outcome::Stored {
-                                    record,
-                                    replayed: false,
-                                    taken_over: false,
-                                };
-                            }
-                            CompletionOutcome::Failed(failure) => return Outcome::Failed(failure),
-                            CompletionOutcome::LeaseLost => {}
-                        }
+                    match self.go_on(request, first, *begun, leadership).await {
+                        Some(conclusion) => return conclusion,
+                        // Its outcome counts, and this request must not begin another one.
+                        None => may_begin.store(false, Ordering::Relaxed),
                     }
-                    // Its outcome counts, and this request must not begin another one.
-                    may_begin.store(false, Ordering::Relaxed);
                 }
             }
         }
@@ -220,18 +200,25 @@ impl<E: SharedEffect> SharedPhases<E> {
                 running.leave(held_up);
             }
         };
-        let alone = self
-            .phases
-            .lead(request, &*begin, may_begin, leadership, began);
-        Box::pin(alone).await
+        let alone = &self.phases;
+        Box::pin(alone.lead(request, begin, may_begin, leadership, began)).await
     }
 
-    async fn call_and_complete(
+    /// Asks for what was begun, and completes it. `None`: another process concludes it.
+    async fn go_on<B: SharedBegin<Operation = E::Operation>>(
         &self,
         request: &Request,
-        leased: LeasedOperation<E::Operation>,
+        first: &FirstStep<B>,
+        (lease, leased_until): (Lease, DateTime<Utc>),
         leadership: &Arc<Leadership>,
-    ) -> CompletionOutcome {
+    ) -> Option<Outcome> {
+        // It was decided for this lease. Without it, the lease waits for its end.
+        let operation = first.take(lease.operation)?;
+        let leased = LeasedOperation {
+            lease,
+            leased_until,
+            operation,
+        };
         let called = self.phases.call(&leased).await;
         let deadline = self.phases.complete_by();
         let completing = async {
@@ -246,7 +233,8 @@ impl<E: SharedEffect> SharedPhases<E> {
             }
             completed
         };
-        self.phases.conclude(&leased, &called, completing).await
+        let completed = self.phases.conclude(&leased, &called, completing);
+        completed.await.conclusion(false)
     }
 
     /// Lets the account's requests run alone until this one has run, if its batch failed or the

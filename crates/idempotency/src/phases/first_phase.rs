@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{
-    Begin, BeginOutcome, CompletionOutcome, ExternalEffect, LeasedOperation, Phases, in_doubt,
+    Begin, BeginOutcome, ExternalEffect, LeasedOperation, Phases, in_doubt,
     lease::{self, Lease},
 };
 use crate::{
@@ -103,16 +103,9 @@ impl<E: ExternalEffect> Phases<E> {
                 TxOutcome::Concluded(conclusion) => return conclusion,
             };
             let taken_over = leased.lease.taken_over;
-            match self.call_and_complete(leased).await {
-                CompletionOutcome::Completed(record) => {
-                    return Outcome::Stored {
-                        record,
-                        replayed: taken_over,
-                        taken_over,
-                    };
-                }
-                CompletionOutcome::Failed(failure) => return Outcome::Failed(failure),
-                CompletionOutcome::LeaseLost => may_begin.store(false, Ordering::Relaxed),
+            match self.call_and_complete(leased).await.conclusion(taken_over) {
+                Some(conclusion) => return conclusion,
+                None => may_begin.store(false, Ordering::Relaxed),
             }
         }
         Outcome::InUse

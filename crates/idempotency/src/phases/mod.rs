@@ -25,7 +25,9 @@ use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, postgres::types::PgInterval};
 use uuid::Uuid;
 
-use crate::{Failure, FailureKind, Idempotency, Record, Rejection, Reply, observer::Unobserved};
+use crate::{
+    Failure, FailureKind, Idempotency, Outcome, Record, Rejection, Reply, observer::Unobserved,
+};
 use lease::Lease;
 
 pub use lease::{Leased, leased};
@@ -176,6 +178,19 @@ impl CompletionOutcome {
             Self::Completed(_) => "completed",
             Self::Failed(_) => "not_completed",
             Self::LeaseLost => "lease_lost",
+        }
+    }
+
+    /// How the request ends with it. `None`: the other process concludes the operation.
+    pub(crate) fn conclusion(self, taken_over: bool) -> Option<Outcome> {
+        match self {
+            Self::Completed(record) => Some(Outcome::Stored {
+                record,
+                replayed: taken_over,
+                taken_over,
+            }),
+            Self::Failed(failure) => Some(Outcome::Failed(failure)),
+            Self::LeaseLost => None,
         }
     }
 }
