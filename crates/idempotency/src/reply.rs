@@ -156,10 +156,9 @@ impl Failure {
 
     /// No answer in time. After COMMIT was sent the outcome is unknown.
     pub(crate) fn deadline(committing: bool) -> Self {
-        let cause = if committing {
-            "no answer to COMMIT within the database deadline, the outcome is unknown"
-        } else {
-            "the database deadline is over"
+        let cause = match committing {
+            true => "no answer to COMMIT within the database deadline, the outcome is unknown",
+            false => "the database deadline is over",
         };
         Self {
             is_unknown: committing,
@@ -173,10 +172,9 @@ impl Failure {
     pub(crate) fn of_begin(error: sqlx::Error) -> Self {
         let is_refused = sqlstate(&error).is_some_and(|code| code == "22023");
         Self {
-            run_again: if is_refused {
-                RunAgain::Never
-            } else {
-                RunAgain::AtOnce
+            run_again: match is_refused {
+                true => RunAgain::Never,
+                false => RunAgain::AtOnce,
             },
             ..Self::unavailable(Self::from(error).cause)
         }
@@ -249,6 +247,11 @@ impl<E: Into<Failure>> From<E> for Rejection {
     }
 }
 
+/// The database's own check names what is saved; a status that doesn't fit i16 can't pass it.
+pub(crate) fn status(reply: &Reply) -> i16 {
+    i16::try_from(reply.status).unwrap_or(i16::MAX)
+}
+
 /// Saves the outcome in the row that this transaction claimed, or may complete, and gives back the
 /// whole record. An outcome that took long lives as long as any other.
 ///
@@ -261,8 +264,6 @@ pub(crate) async fn save(
     reply: Reply,
     retention: &PgInterval,
 ) -> Result<Record, sqlx::Error> {
-    // The database's own check names what is saved; a status that doesn't fit i16 can't pass it.
-    let status = i16::try_from(reply.status).unwrap_or(i16::MAX);
     let row = sqlx::query!(
         r#"
         UPDATE idempotency_keys
@@ -274,7 +275,7 @@ pub(crate) async fn save(
         "#,
         account_id,
         key,
-        status,
+        status(&reply),
         sqlx::types::Json(&reply.headers) as _,
         &reply.body,
         reply.resource_id,

@@ -9,7 +9,7 @@ use sqlx::{PgConnection, Row as _, postgres::types::PgInterval, types::Json};
 use uuid::Uuid;
 
 use super::member::Recorded;
-use crate::{Record, Reply, Request, acknowledged, connection::begin};
+use crate::{Reply, Request, acknowledged, connection::begin, reply::status};
 
 /// The session of batches. Statements are planned once: whatever their arrays hold, the plan is the
 /// same. It may be made while a table is young, and must hold when the table has grown. One that
@@ -35,6 +35,9 @@ const COMMIT: &str = "RELEASE SAVEPOINT batch; COMMIT";
 
 /// Whose key it is.
 pub(super) type Id = (Uuid, String);
+
+/// When a record was made, and when it dies.
+pub(super) type Lifetime = (DateTime<Utc>, DateTime<Utc>);
 
 /// The account and the key of a request.
 pub(super) fn id(request: &Request) -> Id {
@@ -72,11 +75,6 @@ pub(super) async fn rollback(connection: &mut PgConnection) -> Result<(), sqlx::
         .map(drop)
 }
 
-/// The database's own check names what is saved; a status that doesn't fit can't pass it.
-fn status(reply: &Reply) -> i16 {
-    i16::try_from(reply.status).unwrap_or(i16::MAX)
-}
-
 fn of_replies<'a, T>(
     replies: &[Option<&'a Reply>],
     value: impl Fn(&'a Reply) -> T,
@@ -85,14 +83,14 @@ fn of_replies<'a, T>(
 }
 
 /// Claims keys for their requests, and saves what their records say with them. Returns the keys
-/// that were free, with the times when their records die. The others have rows already.
+/// that were free, with the lifetimes of their records. The others have rows already.
 ///
 /// Callers sort: two replicas that claim the same keys must do it in the same order.
 pub(super) async fn insert(
     tx: &mut PgConnection,
     decided: &[(&Request, &Recorded)],
     retention: &PgInterval,
-) -> Result<HashMap<Id, DateTime<Utc>>, sqlx::Error> {
+) -> Result<HashMap<Id, Lifetime>, sqlx::Error> {
     fn column<'a, T>(
         decided: &[(&'a Request, &'a Recorded)],
         value: impl Fn(&'a Request) -> T,
@@ -120,7 +118,7 @@ pub(super) async fn insert(
                AS decided (account_id, key, fingerprint_version, fingerprint, method, path,
                            request_id, label, status, headers, body, resource_id)
         ON CONFLICT (account_id, key) DO NOTHING
-        RETURNING account_id, key, expires_at
+        RETURNING account_id, key, created_at, expires_at
         "#,
         &column(decided, |request| request.account_id),
         &column(decided, |request| request.key.as_str()) as _,
@@ -139,20 +137,19 @@ pub(super) async fn insert(
     .fetch_all(tx)
     .await?;
     let rows = rows.into_iter();
-    Ok(rows
-        .map(|row| ((row.account_id, row.key), row.expires_at))
-        .collect())
+    let lifetimes = rows.map(|row| ((row.account_id, row.key), (row.created_at, row.expires_at)));
+    Ok(lifetimes.collect())
 }
 
-/// Saves the outcomes of keys that are in flight, as [`reply::save`] does for one, and gives back
-/// their records. Fails if one of them isn't in flight. The caller has their leases.
+/// Saves the outcomes of keys that are in flight, as [`reply::save`] does for one, and returns the
+/// lifetimes of their records. Fails if one of them isn't in flight. The caller has their leases.
 ///
 /// [`reply::save`]: crate::reply::save
 pub(super) async fn save(
     tx: &mut PgConnection,
     completed: &[(Id, &Reply)],
     retention: &PgInterval,
-) -> Result<HashMap<Id, Record>, sqlx::Error> {
+) -> Result<HashMap<Id, Lifetime>, sqlx::Error> {
     let accounts: Vec<_> = completed.iter().map(|((account, _), _)| *account).collect();
     let keys: Vec<_> = completed.iter().map(|((_, key), _)| key.as_str()).collect();
     let replies: Vec<_> = completed.iter().map(|(_, reply)| Some(*reply)).collect();
@@ -166,8 +163,7 @@ pub(super) async fn save(
                AS completed (account_id, key, status, headers, body, resource_id)
          WHERE record.account_id = completed.account_id AND record.key = completed.key
            AND record.status IS NULL
-        RETURNING record.account_id, record.key, request_id, method, path, fingerprint_version,
-                  fingerprint, created_at, expires_at, label
+        RETURNING record.account_id, record.key, created_at, expires_at
         "#,
         &accounts,
         &keys as _,
@@ -182,26 +178,10 @@ pub(super) async fn save(
     )
     .fetch_all(tx)
     .await?;
-    let mut replies: HashMap<_, _> = completed.iter().map(|(id, reply)| (id, *reply)).collect();
-    let mut records = HashMap::new();
-    for row in rows {
-        let id = (row.account_id, row.key);
-        let reply = replies.remove(&id).ok_or(sqlx::Error::RowNotFound)?;
-        let record = Record {
-            reply: reply.clone(),
-            request_id: row.request_id,
-            method: row.method,
-            path: row.path,
-            label: row.label,
-            fingerprint_version: row.fingerprint_version,
-            fingerprint: row.fingerprint,
-            created_at: row.created_at,
-            expires_at: row.expires_at,
-        };
-        records.insert(id, record);
+    if rows.len() < completed.len() {
+        return Err(sqlx::Error::RowNotFound);
     }
-    match replies.is_empty() {
-        true => Ok(records),
-        false => Err(sqlx::Error::RowNotFound),
-    }
+    let rows = rows.into_iter();
+    let lifetimes = rows.map(|row| ((row.account_id, row.key), (row.created_at, row.expires_at)));
+    Ok(lifetimes.collect())
 }

@@ -14,7 +14,8 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{
-    BatchObserver, claims,
+    BatchObserver,
+    claims::{self, Lifetime},
     decide::{NamesRead, READ_ROUNDS_MAX, Rows},
     held_rows::HeldRows,
     member::{Ended, Ending, Member, Recorded, Stage},
@@ -111,8 +112,8 @@ impl<R: Rows> Preparation<'_, R> {
         let read = self.read(&mut rows, &mut members).await?;
         let decided = decide(&mut rows, &read, members, self.now)?;
         if !decided.is_empty() {
-            let records = self.record(ToRecord::of(&decided)).await?;
-            self.write(rows, decided, records, &mut answers).await?;
+            let lifetimes = self.record(ToRecord::of(&decided)).await?;
+            self.write(rows, decided, lifetimes, &mut answers).await?;
         }
         let names = read.0.iter().filter_map(R::lock).collect();
         Ok(Prepared { answers, names })
@@ -166,24 +167,27 @@ impl<R: Rows> Preparation<'_, R> {
         Ok(read)
     }
 
-    /// Writes the records of all keys.
-    async fn record(&mut self, to_record: ToRecord<'_>) -> Result<WrittenKeys, sqlx::Error> {
-        let mut records = WrittenKeys::default();
+    /// Writes the records of keys that are free or leased. Returns their lifetimes.
+    async fn record(
+        &mut self,
+        to_record: ToRecord<'_>,
+    ) -> Result<HashMap<claims::Id, Lifetime>, sqlx::Error> {
+        let mut lifetimes = HashMap::new();
         if !to_record.claiming.is_empty() {
-            records.claimed = self.claim(&to_record.claiming).await?;
+            lifetimes = self.claim(&to_record.claiming).await?;
         }
         if !to_record.completed.is_empty() {
             let retention = &self.idempotency.retention;
-            records.completed = claims::save(self.tx, &to_record.completed, retention).await?;
+            lifetimes.extend(claims::save(self.tx, &to_record.completed, retention).await?);
         }
-        Ok(records)
+        Ok(lifetimes)
     }
 
     /// Claims keys. Returns those that were free.
     async fn claim(
         &mut self,
         claiming: &[(&Request, &Recorded)],
-    ) -> Result<HashMap<claims::Id, DateTime<Utc>>, sqlx::Error> {
+    ) -> Result<HashMap<claims::Id, Lifetime>, sqlx::Error> {
         let since = Instant::now();
         let claimed = claims::insert(self.tx, claiming, &self.idempotency.retention);
         let how = |claimed: &Result<HashMap<_, _>, _>| {
@@ -203,7 +207,7 @@ impl<R: Rows> Preparation<'_, R> {
         &mut self,
         mut rows: R,
         decided: Vec<Decided<R>>,
-        mut records: WrittenKeys,
+        mut lifetimes: HashMap<claims::Id, Lifetime>,
         answers: &mut Answers<R>,
     ) -> Result<(), Unprepared> {
         let has_others = decided.len() > 1;
@@ -214,12 +218,7 @@ impl<R: Rows> Preparation<'_, R> {
             changes,
         } in decided
         {
-            let id = claims::id(&member.request);
-            let completed = records.completed.remove(&id);
-            let Some(won) = completed.map(Won::Completed).or_else(|| {
-                let expires_at = records.claimed.remove(&id);
-                expires_at.map(|at| Won::Claimed(recorded, at))
-            }) else {
+            let Some(lifetime) = lifetimes.remove(&claims::id(&member.request)) else {
                 // Its changes can't be taken back from the rows, and later members were decided
                 // from them. Where there are no others, the rows are not written.
                 if matches!(changes, Changes::Applied) && has_others {
@@ -236,24 +235,20 @@ impl<R: Rows> Preparation<'_, R> {
                     writes = true;
                 }
             }
-            let record = match won {
-                Won::Completed(record) => record,
-                Won::Claimed(Recorded::Reply(reply), expires_at) => {
-                    member.leadership.advance(Progress::Executing);
-                    record(&member.request, reply, self.now, expires_at)
+            if member.lease().is_none() {
+                member.leadership.advance(Progress::Executing);
+            }
+            match recorded {
+                Recorded::InFlight { operation, .. } => begun.push((member, operation)),
+                Recorded::Reply(reply) => {
+                    let outcome = Outcome::Stored {
+                        record: Arc::new(record(&member.request, reply, lifetime)),
+                        replayed: false,
+                        taken_over: false,
+                    };
+                    answers.push((member, Ended::Concluded(outcome)));
                 }
-                Won::Claimed(Recorded::InFlight { operation, .. }, _) => {
-                    member.leadership.advance(Progress::Executing);
-                    begun.push((member, operation));
-                    continue;
-                }
-            };
-            let outcome = Outcome::Stored {
-                record: Arc::new(record),
-                replayed: false,
-                taken_over: false,
-            };
-            answers.push((member, Ended::Concluded(outcome)));
+            }
         }
         self.lease(begun, answers).await?;
         if !lost.is_empty() {
@@ -332,21 +327,6 @@ impl<'a> ToRecord<'a> {
         }
         all
     }
-}
-
-/// What was written of the keys of decided members.
-#[derive(Default)]
-struct WrittenKeys {
-    /// When the records die whose keys were free.
-    claimed: HashMap<claims::Id, DateTime<Utc>>,
-    /// The records of operations that are completed.
-    completed: HashMap<claims::Id, Record>,
-}
-
-/// A key that is its member's.
-enum Won {
-    Completed(Record),
-    Claimed(Recorded, DateTime<Utc>),
 }
 
 /// In the order in which two replicas that claim the same keys must do it.
@@ -449,12 +429,7 @@ async fn answer_recorded<R>(
 }
 
 /// The record that was written for a request, as it would be read.
-fn record(
-    request: &Request,
-    reply: Reply,
-    created_at: DateTime<Utc>,
-    expires_at: DateTime<Utc>,
-) -> Record {
+fn record(request: &Request, reply: Reply, (created_at, expires_at): Lifetime) -> Record {
     Record {
         reply,
         request_id: request.request_id.clone(),
