@@ -15,7 +15,9 @@ use std::{
 
 use charge_once_idempotency::{Connections, NO_ACCOUNT};
 use chrono::{DateTime, Utc};
-use sqlx::{Connection, PgConnection, postgres::types::PgInterval, types::Json};
+use sqlx::{
+    Connection, PgConnection, error::DatabaseError, postgres::types::PgInterval, types::Json,
+};
 use tokio::{
     runtime::Handle,
     sync::{mpsc, oneshot},
@@ -30,7 +32,7 @@ use crate::{
 };
 
 /// The outcome of an instruction with a key.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LedgerOutcome {
     /// The definite answer, from this attempt or an earlier one.
     Answered(Answer),
@@ -38,15 +40,12 @@ pub(super) enum LedgerOutcome {
     AnotherInstruction,
     /// Another process on the same database executed the key first.
     InProgress,
-}
-
-/// Why there is no answer.
-#[derive(Debug)]
-pub(super) enum LedgerError {
-    /// Certainly not executed.
-    NotExecuted(String),
+    /// The key is not known, and this attempt came after its time.
+    Late,
+    /// This attempt was certainly not executed.
+    NotExecuted,
     /// COMMIT was sent, and its outcome isn't known.
-    Unknown(String),
+    Unknown,
 }
 
 /// Why work in the database did not end well.
@@ -61,6 +60,24 @@ pub(super) enum Unfinished {
     /// A defect, or the end of the process.
     #[error("the operation panicked, or was cut off")]
     CutOff,
+}
+
+impl Unfinished {
+    /// The outcome of an attempt that ended so. Without a COMMIT, everything is rolled back when
+    /// the connection ends. Postgres answers COMMIT with an error of class 23 or 40 only after it
+    /// has rolled back.
+    fn outcome(&self, committing: &AtomicBool) -> LedgerOutcome {
+        let code = match self {
+            Self::Database(error) => error.as_database_error().and_then(DatabaseError::code),
+            Self::Deadline | Self::CutOff => None,
+        };
+        let is_rolled_back =
+            code.is_some_and(|code| code.starts_with("23") || code.starts_with("40"));
+        match committing.load(Ordering::SeqCst) && !is_rolled_back {
+            true => LedgerOutcome::Unknown,
+            false => LedgerOutcome::NotExecuted,
+        }
+    }
 }
 
 /// The processor's database. Cheap to clone.
@@ -81,19 +98,8 @@ struct Waiting {
     key: Uuid,
     instruction: Instruction,
     not_after: DateTime<Utc>,
-    told: oneshot::Sender<Authorized>,
-}
-
-/// What became of an authorization among others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Authorized {
-    /// It was executed, with this answer.
-    Answered(Answer),
-    /// It was not executed: it is another instruction, its key has an entry, it came too late, or
-    /// the transaction failed.
-    NotExecuted,
-    /// COMMIT was sent, and its outcome isn't known.
-    Unknown,
+    /// `None`: it is to run alone.
+    told: oneshot::Sender<Option<LedgerOutcome>>,
 }
 
 /// Authorizations that may wait; one more runs alone.
@@ -119,13 +125,16 @@ impl Ledger {
         })
     }
 
-    /// Authorizes in one transaction with others, if that begins in time.
-    pub(super) async fn authorize(
+    /// Authorizes in one transaction with others. `None`: it is to run alone, because it is another
+    /// instruction, its key has an entry, it came too late, or too many wait.
+    async fn authorize(
         &self,
         key: Uuid,
         instruction: &Instruction,
         not_after: DateTime<Utc>,
-    ) -> Authorized {
+    ) -> Option<LedgerOutcome> {
+        let is_late = Utc::now() > not_after;
+        answer_of_card(instruction).filter(|_| !is_late)?;
         let (told, outcome) = oneshot::channel();
         let waiting = Waiting {
             key,
@@ -133,11 +142,9 @@ impl Ledger {
             not_after,
             told,
         };
-        if answer_of_card(instruction).is_none() || self.waiting.try_send(waiting).is_err() {
-            return Authorized::NotExecuted;
-        }
+        self.waiting.try_send(waiting).ok()?;
         // The task that answers ends with the process.
-        outcome.await.unwrap_or(Authorized::Unknown)
+        outcome.await.unwrap_or(Some(LedgerOutcome::Unknown))
     }
 
     /// The answer of `key`, and whether it belongs to `instruction`. Executes nothing.
@@ -157,26 +164,25 @@ impl Ledger {
         Ok(found.map(|found| found.compared_with(instruction.as_ref())))
     }
 
-    /// Executes `instruction` with `key`, or returns the outcome of an earlier attempt. Runs to its
-    /// end even if the client has disconnected.
+    /// Executes `instruction` with `key`, or returns the outcome of an earlier attempt, also after
+    /// `not_after`. Runs to its end even if the client has disconnected.
     pub(super) async fn execute(
         &self,
         key: Uuid,
         instruction: Instruction,
-    ) -> Result<LedgerOutcome, LedgerError> {
+        not_after: DateTime<Utc>,
+    ) -> LedgerOutcome {
+        if let Some(outcome) = self.authorize(key, &instruction, not_after).await {
+            return outcome;
+        }
         let committing = Arc::new(AtomicBool::new(false));
         let (pool, window, flag) = (self.pool.clone(), self.window, committing.clone());
-        let attempt = async move { attempt(&pool, key, &instruction, &window, &flag).await };
-        let error = match self.finish(attempt).await {
-            Ok(booked) => return Ok(booked),
-            Err(error) => error,
-        };
-        let is_rolled_back = matches!(&error, Unfinished::Database(error) if is_rolled_back(error));
-        // Without a COMMIT, everything is rolled back when the connection ends.
-        Err(if committing.load(Ordering::SeqCst) && !is_rolled_back {
-            LedgerError::Unknown(error.to_string())
-        } else {
-            LedgerError::NotExecuted(error.to_string())
+        let attempt =
+            async move { attempt(&pool, key, &instruction, not_after, &window, &flag).await };
+        self.finish(attempt).await.unwrap_or_else(|error| {
+            let outcome = error.outcome(&committing);
+            tracing::error!(%error, ?outcome, "an attempt failed");
+            outcome
         })
     }
 
@@ -207,14 +213,6 @@ impl Ledger {
     }
 }
 
-/// Postgres answers COMMIT with an error of class 23 or 40 only after it has rolled back.
-fn is_rolled_back(error: &sqlx::Error) -> bool {
-    error
-        .as_database_error()
-        .and_then(|database| database.code())
-        .is_some_and(|code| code.starts_with("23") || code.starts_with("40"))
-}
-
 /// Authorizes what waits, as many at a time as have come during the transaction before.
 async fn authorize_groups(
     pool: Connections,
@@ -224,31 +222,39 @@ async fn authorize_groups(
     let mut group = Vec::new();
     while arriving.recv_many(&mut group, GROUP_MAX).await > 0 {
         let now = Utc::now();
-        let is_late = |waiting: &mut Waiting| waiting.not_after < now;
-        let late: Vec<_> = group.extract_if(.., is_late).collect();
+        // Alone, they have the answers of their keys, if these are known.
+        for late in group.extract_if(.., |waiting| waiting.not_after < now) {
+            let _ = late.told.send(None);
+        }
+        if group.is_empty() {
+            continue;
+        }
         let committing = AtomicBool::new(false);
         let authorizing = authorize_group(&pool, &group, &committing);
-        let mut outcome = match tokio::time::timeout(deadline, authorizing).await {
-            Ok(Ok(new)) => Ok(new),
-            Ok(Err(error)) => Err(committing.into_inner() && !is_rolled_back(&error)),
-            Err(_) => Err(committing.into_inner()),
+        let ended = match tokio::time::timeout(deadline, authorizing).await {
+            Ok(ended) => ended.map_err(Unfinished::from),
+            Err(_) => Err(Unfinished::Deadline),
         };
-        for waiting in late {
-            let _ = waiting.told.send(Authorized::NotExecuted);
-        }
+        let mut ended = ended.map_err(|error| {
+            let (outcome, requests) = (error.outcome(&committing), group.len());
+            tracing::warn!(%error, ?outcome, requests, "a group of authorizations failed");
+            match (error, outcome) {
+                // One of them may be to blame, so each is tried alone.
+                (Unfinished::Database(_), LedgerOutcome::NotExecuted) => None,
+                // They have waited for the database already.
+                (_, outcome) => Some(outcome),
+            }
+        });
         for waiting in group.drain(..) {
-            let told = match &mut outcome {
-                Ok(new) => {
-                    // Of two with one key, one wrote it.
-                    let is_new = new.remove(&waiting.key);
-                    let answer = answer_of_card(&waiting.instruction).filter(|_| is_new);
-                    answer.map_or(Authorized::NotExecuted, Authorized::Answered)
-                }
-                Err(true) => Authorized::Unknown,
-                Err(false) => Authorized::NotExecuted,
+            let outcome = match &mut ended {
+                // Of two with one key, one wrote it.
+                Ok(new) => answer_of_card(&waiting.instruction)
+                    .filter(|_| new.remove(&waiting.key))
+                    .map(LedgerOutcome::Answered),
+                Err(outcome) => *outcome,
             };
             // Without a receiver, the client has gone.
-            let _ = waiting.told.send(told);
+            let _ = waiting.told.send(outcome);
         }
     }
 }
@@ -258,9 +264,6 @@ async fn authorize_group(
     group: &[Waiting],
     committing: &AtomicBool,
 ) -> Result<HashSet<Uuid>, sqlx::Error> {
-    if group.is_empty() {
-        return Ok(HashSet::new());
-    }
     let asked: Vec<_> = group
         .iter()
         .map(|one| (one.key, &one.instruction))
@@ -280,15 +283,20 @@ async fn attempt(
     pool: &Connections,
     key: Uuid,
     instruction: &Instruction,
+    not_after: DateTime<Utc>,
     window: &PgInterval,
     committing: &AtomicBool,
 ) -> Result<LedgerOutcome, sqlx::Error> {
     let mut connection = pool.acquire(NO_ACCOUNT).await?;
     let mut tx = connection.begin().await?;
-    if let Some(found) = remembered(&mut tx, key, window).await? {
+    let known = match remembered(&mut tx, key, window).await? {
+        Some(found) => Some(found.compared_with(Some(instruction))),
+        None => (Utc::now() > not_after).then_some(LedgerOutcome::Late),
+    };
+    if let Some(outcome) = known {
         tx.rollback().await?;
         connection.release();
-        return Ok(found.compared_with(Some(instruction)));
+        return Ok(outcome);
     }
     forget(&mut tx, key, window).await?;
     let (answer, is_written) = match answer_of_card(instruction) {
@@ -528,3 +536,6 @@ async fn refund(tx: &mut PgConnection, charge: &str, amount: i64) -> Result<bool
     .await?;
     Ok(updated.rows_affected() == 1)
 }
+
+#[cfg(test)]
+mod tests;

@@ -31,7 +31,7 @@ use uuid::Uuid;
 use self::{
     faults::{Fault, Faults, Verb},
     in_progress::InProgress,
-    ledger::{Authorized, Ledger, LedgerError, LedgerOutcome},
+    ledger::{Ledger, LedgerOutcome},
 };
 use crate::{
     Instruction,
@@ -209,9 +209,9 @@ impl Processor {
         not_after: DateTime<Utc>,
     ) -> Message {
         let card = card_decision(&instruction);
-        let is_at_once = matches!(card, Some(Decision::Approve | Decision::Decline(_)));
-        // What is known already is not delayed again, and not late.
-        if !is_at_once || Utc::now() > not_after {
+        let is_held_up = matches!(card, Some(Decision::ApproveSlowly | Decision::Outage));
+        // What is known already is not held up again.
+        if is_held_up {
             match self.ledger.find(key, Some(instruction.clone())).await {
                 Ok(Some(booked)) => return message(key, booked),
                 Ok(None) => {}
@@ -226,28 +226,7 @@ impl Processor {
             Some(Decision::ApproveSlowly) => tokio::time::sleep(SLOW_CARD_DELAY).await,
             Some(Decision::Approve | Decision::Decline(_)) | None => {}
         }
-        if Utc::now() > not_after {
-            return Message::late(key);
-        }
-        match self.ledger.authorize(key, &instruction, not_after).await {
-            Authorized::Answered(answer) => return Message::answer(key, answer),
-            Authorized::Unknown => return Message::new(key, Status::Unknown),
-            Authorized::NotExecuted => {}
-        }
-        if Utc::now() > not_after {
-            return Message::late(key);
-        }
-        match self.ledger.execute(key, instruction).await {
-            Ok(booked) => message(key, booked),
-            Err(LedgerError::NotExecuted(cause)) => {
-                tracing::error!(%cause, "not executed");
-                Message::new(key, Status::NotExecuted)
-            }
-            Err(LedgerError::Unknown(cause)) => {
-                tracing::error!(%cause, "not known whether it was executed");
-                Message::new(key, Status::Unknown)
-            }
-        }
+        message(key, self.ledger.execute(key, instruction, not_after).await)
     }
 
     async fn answer_look_up(&self, key: Uuid) -> Outgoing {
@@ -299,6 +278,9 @@ fn message(key: Uuid, booked: LedgerOutcome) -> Message {
         LedgerOutcome::Answered(answer) => Message::answer(key, answer),
         LedgerOutcome::AnotherInstruction => Message::new(key, Status::AnotherInstruction),
         LedgerOutcome::InProgress => Message::new(key, Status::InProgress),
+        LedgerOutcome::Late => Message::late(key),
+        LedgerOutcome::NotExecuted => Message::new(key, Status::NotExecuted),
+        LedgerOutcome::Unknown => Message::new(key, Status::Unknown),
     }
 }
 
