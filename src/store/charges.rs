@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use charge_once_pages::{Listed, Page};
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
@@ -12,8 +13,9 @@ use super::{
     money::money,
     operations::OpenWork,
     people::StoredBillingDetails,
-    reads::{locks_by_id, page_rows, reads_by_id},
+    reads::{locks_by_id, page_rows, reads_all, reads_by_id},
     unknown::unknown,
+    writes::{deletes_rows, inserts_rows, json, updates_rows},
 };
 use crate::domain::{
     charge::{Charge, ChargeFailure, ChargeStatus, IntentCharge, KeptCard},
@@ -21,6 +23,7 @@ use crate::domain::{
     metadata::Metadata,
 };
 
+#[derive(Serialize)]
 struct ChargeRow {
     account_id: Uuid,
     id: Uuid,
@@ -106,6 +109,47 @@ impl TryFrom<ChargeRow> for Charge {
     }
 }
 
+impl ChargeRow {
+    fn of(account: AccountId, charge: &Charge) -> Self {
+        let (failure, intent) = (charge.failure.as_ref(), charge.by_intent.as_ref());
+        Self {
+            account_id: account.0,
+            id: charge.id.0,
+            amount: charge.amount.minor_units,
+            amount_captured: charge.amount_captured,
+            amount_refunded: charge.amount_refunded,
+            currency: charge.amount.currency.to_string(),
+            captured: charge.captured,
+            released: charge.released,
+            status: charge.status.as_str().to_owned(),
+            card_brand: charge.card.brand.clone(),
+            card_last4: charge.card.last4.clone(),
+            card_exp_month: charge.card.exp_month,
+            card_exp_year: charge.card.exp_year,
+            customer: charge.customer.clone(),
+            description: charge.description.clone(),
+            statement_descriptor: charge.statement_descriptor.clone(),
+            receipt_email: charge.receipt_email.clone(),
+            failure_code: failure.map(|failure| failure.code.clone()),
+            decline_code: failure.and_then(|failure| failure.decline_code.clone()),
+            failure_message: failure.map(|failure| failure.message.clone()),
+            order_id: charge.order.map(|order| order.0),
+            payment_intent_id: intent.map(|of| of.intent.0),
+            payment_method_id: intent.map(|of| of.method.0),
+            billing_details: intent.map(|of| Json(of.billing.clone().into())),
+            card_fingerprint: intent.map(|of| of.fingerprint.clone()),
+            card_has_cvc: intent.map(|of| of.has_cvc),
+            is_authenticated: intent.map(|of| of.is_authenticated),
+            statement_descriptor_suffix: intent
+                .and_then(|of| of.statement_descriptor_suffix.clone()),
+            processor: charge.processor.clone(),
+            metadata: Json(charge.metadata.clone()),
+            version: charge.version,
+            created_at: charge.created_at,
+        }
+    }
+}
+
 /// `query_as!` with the columns of [`ChargeRow`] between the two parts of a statement.
 macro_rules! charge_rows {
     ($before:tt, $after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
@@ -127,169 +171,27 @@ macro_rules! charge_rows {
     };
 }
 
-/// Writes new charges, all of them or none. Locks nothing that exists but what they name, against
-/// deletion.
-///
-/// The indexes `an_order_has_one_succeeded_charge` and `an_intent_has_one_succeeded_charge` refuse
-/// the second one of an order or an intent.
-pub async fn insert_all(
-    tx: &mut PgConnection,
-    rows: &[(AccountId, &Charge)],
-) -> Result<(), sqlx::Error> {
-    let of = |row: &(AccountId, &Charge)| row.1.by_intent.clone();
-    let billing = |row: &(AccountId, &Charge)| {
-        let of = row.1.by_intent.as_ref()?;
-        Some(Json(StoredBillingDetails::from(of.billing.clone())))
-    };
-    let failure = |row: &(AccountId, &Charge)| row.1.failure.clone();
-    let intents: Vec<_> = rows.iter().map(of).collect();
-    let failures: Vec<_> = rows.iter().map(failure).collect();
-    let written = sqlx::query!(
-        "
-        INSERT INTO charges
-               (account_id, id, amount, amount_captured, currency, captured, status, card_brand,
-                card_last4, card_exp_month, card_exp_year, customer, description,
-                statement_descriptor, receipt_email, failure_code, decline_code, failure_message,
-                order_id, payment_intent_id, payment_method_id, billing_details, card_fingerprint,
-                card_has_cvc, is_authenticated, statement_descriptor_suffix, metadata, version)
-        SELECT account_id, id, amount, amount_captured, currency, captured, status, card_brand,
-               card_last4, card_exp_month, card_exp_year, customer, description,
-               statement_descriptor, receipt_email, failure_code, decline_code, failure_message,
-               order_id, payment_intent_id, payment_method_id, billing_details, card_fingerprint,
-               card_has_cvc, is_authenticated, statement_descriptor_suffix, metadata, version
-          FROM UNNEST($1::uuid[], $2::uuid[], $3::int8[], $4::int8[], $5::text[], $6::bool[],
-                      $7::text[], $8::text[], $9::text[], $10::int2[], $11::int2[], $12::text[],
-                      $13::text[], $14::text[], $15::text[], $16::text[], $17::text[], $18::text[],
-                      $19::uuid[], $20::uuid[], $21::uuid[], $22::jsonb[], $23::text[],
-                      $24::bool[], $25::bool[], $26::text[], $27::jsonb[], $28::int8[])
-               AS new (account_id, id, amount, amount_captured, currency, captured, status,
-                       card_brand, card_last4, card_exp_month, card_exp_year, customer,
-                       description, statement_descriptor, receipt_email, failure_code,
-                       decline_code, failure_message, order_id, payment_intent_id,
-                       payment_method_id, billing_details, card_fingerprint, card_has_cvc,
-                       is_authenticated, statement_descriptor_suffix, metadata, version)
-        ",
-        &column(rows, |row| row.0.0),
-        &column(rows, |row| row.1.id.0),
-        &column(rows, |row| row.1.amount.minor_units),
-        &column(rows, |row| row.1.amount_captured),
-        &column(rows, |row| row.1.amount.currency.to_string()),
-        &column(rows, |row| row.1.captured),
-        &column(rows, |row| row.1.status.as_str()) as _,
-        &column(rows, |row| row.1.card.brand.as_str()) as _,
-        &column(rows, |row| row.1.card.last4.as_str()) as _,
-        &column(rows, |row| row.1.card.exp_month),
-        &column(rows, |row| row.1.card.exp_year),
-        &column(rows, |row| row.1.customer.as_deref()) as _,
-        &column(rows, |row| row.1.description.as_deref()) as _,
-        &column(rows, |row| row.1.statement_descriptor.as_deref()) as _,
-        &column(rows, |row| row.1.receipt_email.as_deref()) as _,
-        &column(&failures, |failure| Some(failure.as_ref()?.code.as_str())) as _,
-        &column(&failures, |failure| failure
-            .as_ref()?
-            .decline_code
-            .as_deref()) as _,
-        &column(&failures, |failure| Some(
-            failure.as_ref()?.message.as_str()
-        )) as _,
-        &column(rows, |row| Some(row.1.order?.0)) as _,
-        &column(&intents, |of| Some(of.as_ref()?.intent.0)) as _,
-        &column(&intents, |of| Some(of.as_ref()?.method.0)) as _,
-        &column(rows, billing) as _,
-        &column(&intents, |of| Some(of.as_ref()?.fingerprint.as_str())) as _,
-        &column(&intents, |of| Some(of.as_ref()?.has_cvc)) as _,
-        &column(&intents, |of| Some(of.as_ref()?.is_authenticated)) as _,
-        &column(&intents, |of| of
-            .as_ref()?
-            .statement_descriptor_suffix
-            .as_deref()) as _,
-        &column(rows, |row| Json(&row.1.metadata)) as _,
-        &column(rows, |row| row.1.version),
-    )
-    .execute(tx)
-    .await?;
-    all_written(written.rows_affected(), rows.len())
+inserts_rows! {
+    /// Locks nothing that exists but what they name, against deletion.
+    ///
+    /// The indexes `an_order_has_one_succeeded_charge` and `an_intent_has_one_succeeded_charge`
+    /// refuse the second one of an order or an intent.
+    ChargeRow of Charge in "charges":
+    "account_id, id, amount, amount_captured, currency, captured, status, card_brand, card_last4,
+     card_exp_month, card_exp_year, customer, description, statement_descriptor, receipt_email,
+     failure_code, decline_code, failure_message, order_id, payment_intent_id, payment_method_id,
+     billing_details, card_fingerprint, card_has_cvc, is_authenticated,
+     statement_descriptor_suffix, metadata, version",
 }
 
-/// Writes what may change of charges, each if its row still has the version that was read. Fails if
-/// one has another: its lock was forgotten. Locks them.
-pub async fn update_all(
-    tx: &mut PgConnection,
-    rows: &[(AccountId, &Charge, i64)],
-) -> Result<(), sqlx::Error> {
-    let failures: Vec<_> = rows.iter().map(|row| row.1.failure.clone()).collect();
-    let suffix = |row: &(AccountId, &Charge, i64)| {
-        let of = row.1.by_intent.as_ref()?;
-        of.statement_descriptor_suffix.clone()
-    };
-    let written = sqlx::query!(
-        "
-        UPDATE charges
-           SET amount_captured = changed.amount_captured, amount_refunded = changed.amount_refunded,
-               captured = changed.captured, released = changed.released, status = changed.status,
-               failure_code = changed.failure_code, decline_code = changed.decline_code,
-               failure_message = changed.failure_message, description = changed.description,
-               receipt_email = changed.receipt_email,
-               statement_descriptor_suffix = changed.statement_descriptor_suffix,
-               processor = changed.processor, metadata = changed.metadata, version = changed.version
-          FROM UNNEST($1::uuid[], $2::uuid[], $3::int8[], $4::int8[], $5::int8[], $6::bool[],
-                      $7::bool[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[],
-                      $13::text[], $14::text[], $15::text[], $16::jsonb[], $17::int8[])
-               AS changed (account_id, id, based_on, amount_captured, amount_refunded, captured,
-                           released, status, failure_code, decline_code, failure_message,
-                           description, receipt_email, statement_descriptor_suffix, processor,
-                           metadata, version)
-         WHERE charges.account_id = changed.account_id AND charges.id = changed.id
-           AND charges.version = changed.based_on
-        ",
-        &column(rows, |row| row.0.0),
-        &column(rows, |row| row.1.id.0),
-        &column(rows, |row| row.2),
-        &column(rows, |row| row.1.amount_captured),
-        &column(rows, |row| row.1.amount_refunded),
-        &column(rows, |row| row.1.captured),
-        &column(rows, |row| row.1.released),
-        &column(rows, |row| row.1.status.as_str()) as _,
-        &column(&failures, |failure| Some(failure.as_ref()?.code.as_str())) as _,
-        &column(&failures, |failure| failure
-            .as_ref()?
-            .decline_code
-            .as_deref()) as _,
-        &column(&failures, |failure| Some(
-            failure.as_ref()?.message.as_str()
-        )) as _,
-        &column(rows, |row| row.1.description.as_deref()) as _,
-        &column(rows, |row| row.1.receipt_email.as_deref()) as _,
-        &column(rows, suffix) as _,
-        &column(rows, |row| row.1.processor.as_deref()) as _,
-        &column(rows, |row| Json(&row.1.metadata)) as _,
-        &column(rows, |row| row.1.version),
-    )
-    .execute(tx)
-    .await?;
-    all_written(written.rows_affected(), rows.len())
+updates_rows! {
+    ChargeRow of Charge in "charges":
+    "amount_captured, amount_refunded, captured, released, status, failure_code, decline_code,
+     failure_message, description, receipt_email, statement_descriptor_suffix, processor, metadata,
+     version",
 }
 
-/// Forgets pending charges that the processor was never asked for. Fails if one isn't pending.
-/// Locks them.
-pub async fn delete_all(
-    tx: &mut PgConnection,
-    rows: &[(AccountId, ChargeId)],
-) -> Result<(), sqlx::Error> {
-    let deleted = sqlx::query!(
-        "
-        DELETE FROM charges
-         USING UNNEST($1::uuid[], $2::uuid[]) AS gone (account_id, id)
-         WHERE charges.account_id = gone.account_id AND charges.id = gone.id
-           AND charges.status = 'pending'
-        ",
-        &column(rows, |row| row.0.0),
-        &column(rows, |row| row.1.0),
-    )
-    .execute(tx)
-    .await?;
-    all_written(deleted.rows_affected(), rows.len())
-}
+deletes_rows!(ChargeId in "charges": "pending");
 
 /// Those of these methods about which a processor across a network is being asked. Takes no lock.
 /// Call it under their locks, in a statement of its own.

@@ -4,13 +4,15 @@ use std::collections::HashMap;
 
 use charge_once_pages::{Listed, Page};
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
 use super::{
     columns::{all_written, column},
     people::{StoredAddress, StoredShipping},
-    reads::{locks_by_id, page_rows, reads_by_id},
+    reads::{locks_by_id, page_rows, reads_all, reads_by_id},
+    writes::{inserts_rows, json, updates_rows},
 };
 use crate::domain::{
     customer::{Customer, CustomerDetails},
@@ -18,6 +20,7 @@ use crate::domain::{
     metadata::Metadata,
 };
 
+#[derive(Serialize)]
 struct CustomerRow {
     account_id: Uuid,
     id: Uuid,
@@ -59,6 +62,28 @@ impl TryFrom<CustomerRow> for Customer {
     }
 }
 
+impl CustomerRow {
+    fn of(account: AccountId, customer: &Customer) -> Self {
+        let details = customer.details.clone();
+        Self {
+            account_id: account.0,
+            id: customer.id.0,
+            address: details.address.map(|address| Json(address.into())),
+            created_at: customer.created_at,
+            default_payment_method_id: customer.default_payment_method.map(|method| method.0),
+            deleted: customer.deleted,
+            description: details.description,
+            email: details.email,
+            metadata: Json(details.metadata),
+            name: details.name,
+            phone: details.phone,
+            preferred_locales: details.preferred_locales,
+            shipping: details.shipping.map(|shipping| Json(shipping.into())),
+            version: customer.version,
+        }
+    }
+}
+
 /// `query_as!` with the columns of [`CustomerRow`] between the two parts of a statement.
 macro_rules! customer_rows {
     ($before:tt, $after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
@@ -77,56 +102,11 @@ macro_rules! customer_rows {
     };
 }
 
-fn address(customer: &Customer) -> Option<Json<StoredAddress>> {
-    let address = customer.details.address.clone();
-    address.map(|address| Json(address.into()))
-}
-
-fn shipping(customer: &Customer) -> Option<Json<StoredShipping>> {
-    let shipping = customer.details.shipping.clone();
-    shipping.map(|shipping| Json(shipping.into()))
-}
-
-/// As JSON: an array of arrays would be a table, with lines of one length.
-fn locales(customer: &Customer) -> Json<&[String]> {
-    Json(&customer.details.preferred_locales)
-}
-
-/// Writes new customers, all of them or none. Locks nothing that exists. Their default methods may
-/// come later in the transaction.
-pub async fn insert_all(
-    tx: &mut PgConnection,
-    rows: &[(AccountId, &Customer)],
-) -> Result<(), sqlx::Error> {
-    let written = sqlx::query!(
-        "
-        INSERT INTO customers
-               (account_id, id, address, default_payment_method_id, description, email, metadata,
-                name, phone, preferred_locales, shipping, version)
-        SELECT account_id, id, address, default_payment_method_id, description, email, metadata,
-               name, phone, ARRAY(SELECT jsonb_array_elements_text(preferred_locales)), shipping,
-               version
-          FROM UNNEST($1::uuid[], $2::uuid[], $3::jsonb[], $4::uuid[], $5::text[], $6::text[],
-                      $7::jsonb[], $8::text[], $9::text[], $10::jsonb[], $11::jsonb[], $12::int8[])
-               AS new (account_id, id, address, default_payment_method_id, description, email,
-                       metadata, name, phone, preferred_locales, shipping, version)
-        ",
-        &column(rows, |row| row.0.0),
-        &column(rows, |row| row.1.id.0),
-        &column(rows, |row| address(row.1)) as _,
-        &column(rows, |row| Some(row.1.default_payment_method?.0)) as _,
-        &column(rows, |row| row.1.details.description.as_deref()) as _,
-        &column(rows, |row| row.1.details.email.as_deref()) as _,
-        &column(rows, |row| Json(&row.1.details.metadata)) as _,
-        &column(rows, |row| row.1.details.name.as_deref()) as _,
-        &column(rows, |row| row.1.details.phone.as_deref()) as _,
-        &column(rows, |row| locales(row.1)) as _,
-        &column(rows, |row| shipping(row.1)) as _,
-        &column(rows, |row| row.1.version),
-    )
-    .execute(tx)
-    .await?;
-    all_written(written.rows_affected(), rows.len())
+inserts_rows! {
+    /// Locks nothing that exists. Their default methods may come later in the transaction.
+    CustomerRow of Customer in "customers":
+    "account_id, id, address, default_payment_method_id, description, email, metadata, name, phone,
+     preferred_locales, shipping, version",
 }
 
 reads_by_id! {
@@ -137,68 +117,16 @@ reads_by_id! {
 
 locks_by_id!(customer_rows, "customers", CustomerId => Customer);
 
-/// Those of these customers that are there, also if they were deleted. Takes no lock.
-pub async fn look_all(
-    tx: &mut PgConnection,
-    ids: &[(AccountId, CustomerId)],
-) -> Result<Vec<(AccountId, Customer)>, sqlx::Error> {
-    let rows = customer_rows!(
-        "SELECT",
-        "
-          FROM customers
-          JOIN UNNEST($1::uuid[], $2::uuid[]) AS wanted (account_id, id) USING (account_id, id)",
-        &column(ids, |row| row.0.0),
-        &column(ids, |row| row.1.0),
-    )
-    .fetch_all(tx)
-    .await?;
-    rows.into_iter()
-        .map(|row| Ok((AccountId(row.account_id), Customer::try_from(row)?)))
-        .collect()
+reads_all! {
+    /// Those of these customers that are there, also if they were deleted. Takes no lock.
+    look_all: customer_rows, "customers", CustomerId => Customer;
+    ""
 }
 
-/// Writes what may change of customers, each if its row still has the version that was read. Fails
-/// if one has another: its lock was forgotten. Locks them.
-pub async fn update_all(
-    tx: &mut PgConnection,
-    rows: &[(AccountId, &Customer, i64)],
-) -> Result<(), sqlx::Error> {
-    let written = sqlx::query!(
-        "
-        UPDATE customers
-           SET address = changed.address,
-               default_payment_method_id = changed.default_payment_method_id,
-               description = changed.description, email = changed.email,
-               metadata = changed.metadata, name = changed.name, phone = changed.phone,
-               preferred_locales =
-                   ARRAY(SELECT jsonb_array_elements_text(changed.preferred_locales)),
-               shipping = changed.shipping, version = changed.version
-          FROM UNNEST($1::uuid[], $2::uuid[], $3::int8[], $4::jsonb[], $5::uuid[], $6::text[],
-                      $7::text[], $8::jsonb[], $9::text[], $10::text[], $11::jsonb[], $12::jsonb[],
-                      $13::int8[])
-               AS changed (account_id, id, based_on, address, default_payment_method_id,
-                           description, email, metadata, name, phone, preferred_locales, shipping,
-                           version)
-         WHERE customers.account_id = changed.account_id AND customers.id = changed.id
-           AND customers.version = changed.based_on
-        ",
-        &column(rows, |row| row.0.0),
-        &column(rows, |row| row.1.id.0),
-        &column(rows, |row| row.2),
-        &column(rows, |row| address(row.1)) as _,
-        &column(rows, |row| Some(row.1.default_payment_method?.0)) as _,
-        &column(rows, |row| row.1.details.description.as_deref()) as _,
-        &column(rows, |row| row.1.details.email.as_deref()) as _,
-        &column(rows, |row| Json(&row.1.details.metadata)) as _,
-        &column(rows, |row| row.1.details.name.as_deref()) as _,
-        &column(rows, |row| row.1.details.phone.as_deref()) as _,
-        &column(rows, |row| locales(row.1)) as _,
-        &column(rows, |row| shipping(row.1)) as _,
-        &column(rows, |row| row.1.version),
-    )
-    .execute(tx)
-    .await?;
-    all_written(written.rows_affected(), rows.len())
+updates_rows! {
+    CustomerRow of Customer in "customers":
+    "address, default_payment_method_id, description, email, metadata, name, phone,
+     preferred_locales, shipping, version",
 }
 
 /// Deletes a customer but for its id; `None` if there is none, or it was deleted before. Locks it.

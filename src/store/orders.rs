@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use charge_once_pages::{Listed, Page};
 use chrono::{DateTime, Utc};
+use serde::{Serialize, Serializer};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
@@ -12,8 +13,9 @@ use super::{
     items::{self, StoredItem},
     money::money,
     operations::OpenWork,
-    reads::{locks_by_id, page_rows, reads_by_id},
+    reads::{locks_by_id, page_rows, reads_all, reads_by_id},
     unknown::unknown,
+    writes::{inserts_rows, json, updates_rows},
 };
 use crate::domain::{
     ids::{AccountId, ChargeId, OrderId},
@@ -21,6 +23,7 @@ use crate::domain::{
     order::{Order, OrderStatus},
 };
 
+#[derive(Serialize)]
 struct OrderRow {
     account_id: Uuid,
     id: Uuid,
@@ -33,6 +36,7 @@ struct OrderRow {
     items: Json<Vec<StoredItem>>,
     metadata: Json<Metadata>,
     status: String,
+    #[serde(serialize_with = "bytes")]
     content_hash: Vec<u8>,
     version: i64,
 }
@@ -57,6 +61,31 @@ impl TryFrom<OrderRow> for Order {
     }
 }
 
+impl OrderRow {
+    fn of(account: AccountId, order: &Order) -> Self {
+        Self {
+            account_id: account.0,
+            id: order.id.0,
+            amount: order.amount.minor_units,
+            charge_id: order.charge.map(|charge| charge.0),
+            client_order_id: order.client_order_id.clone(),
+            created_at: order.created_at,
+            currency: order.amount.currency.to_string(),
+            customer: order.customer.clone(),
+            items: Json(items::stored(&order.items)),
+            metadata: Json(order.metadata.clone()),
+            status: order.status.as_str().to_owned(),
+            content_hash: order.content_hash.clone(),
+            version: order.version,
+        }
+    }
+}
+
+/// As PostgreSQL reads a `bytea`.
+fn bytes<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("\\x{}", hex::encode(bytes)))
+}
+
 /// `query_as!` with the columns of [`OrderRow`] between the two parts of a statement.
 macro_rules! order_rows {
     ($before:tt, $after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
@@ -74,74 +103,22 @@ macro_rules! order_rows {
     };
 }
 
-/// Writes new orders, all of them or none. Fails if a `client_order_id` is taken. Locks nothing
-/// that exists. Waits while another transaction is writing an order with the same
-/// `client_order_id`.
-pub async fn insert_all(
-    tx: &mut PgConnection,
-    rows: &[(AccountId, &Order)],
-) -> Result<(), sqlx::Error> {
-    let written = sqlx::query!(
-        "
-        INSERT INTO orders
-               (account_id, id, amount, currency, customer, client_order_id, content_hash, items,
-                metadata, status, version)
-        SELECT account_id, id, amount, currency, customer, client_order_id, content_hash, items,
-               metadata, 'open', version
-          FROM UNNEST($1::uuid[], $2::uuid[], $3::int8[], $4::text[], $5::text[], $6::text[],
-                      $7::bytea[], $8::jsonb[], $9::jsonb[], $10::int8[])
-               AS new (account_id, id, amount, currency, customer, client_order_id, content_hash,
-                       items, metadata, version)
-        ON CONFLICT ON CONSTRAINT a_client_order_id_names_one_order DO NOTHING
-        ",
-        &column(rows, |row| row.0.0),
-        &column(rows, |row| row.1.id.0),
-        &column(rows, |row| row.1.amount.minor_units),
-        &column(rows, |row| row.1.amount.currency.to_string()),
-        &column(rows, |row| row.1.customer.as_deref()) as _,
-        &column(rows, |row| row.1.client_order_id.as_deref()) as _,
-        &column(rows, |row| row.1.content_hash.as_slice()) as _,
-        &column(rows, |row| Json(items::stored(&row.1.items))) as _,
-        &column(rows, |row| Json(&row.1.metadata)) as _,
-        &column(rows, |row| row.1.version),
-    )
-    .execute(tx)
-    .await?;
-    all_written(written.rows_affected(), rows.len())
+inserts_rows! {
+    /// Fails if a `client_order_id` is taken. Locks nothing that exists. Waits while another
+    /// transaction is writing an order with the same `client_order_id`.
+    OrderRow of Order in "orders":
+    "account_id, id, amount, currency, customer, client_order_id, content_hash, items, metadata,
+     status, version",
+    "ON CONFLICT ON CONSTRAINT a_client_order_id_names_one_order DO NOTHING",
 }
 
-/// Writes what may change of orders, each if its row still has the version that was read. Fails if
-/// one has another: its lock was forgotten. Locks them.
-///
-/// `a_canceled_order_stays_canceled` and `only_a_paid_order_has_a_charge` refuse what a caller let
-/// through.
-pub async fn update_all(
-    tx: &mut PgConnection,
-    rows: &[(AccountId, &Order, i64)],
-) -> Result<(), sqlx::Error> {
-    let written = sqlx::query!(
-        "
-        UPDATE orders
-           SET status = changed.status, charge_id = changed.charge_id, metadata = changed.metadata,
-               version = changed.version,
-               canceled_at = CASE WHEN changed.status = 'canceled' THEN now() ELSE canceled_at END
-          FROM UNNEST($1::uuid[], $2::uuid[], $3::int8[], $4::text[], $5::uuid[], $6::jsonb[],
-                      $7::int8[])
-               AS changed (account_id, id, based_on, status, charge_id, metadata, version)
-         WHERE orders.account_id = changed.account_id AND orders.id = changed.id
-           AND orders.version = changed.based_on
-        ",
-        &column(rows, |row| row.0.0),
-        &column(rows, |row| row.1.id.0),
-        &column(rows, |row| row.2),
-        &column(rows, |row| row.1.status.as_str()) as _,
-        &column(rows, |row| Some(row.1.charge?.0)) as _,
-        &column(rows, |row| Json(&row.1.metadata)) as _,
-        &column(rows, |row| row.1.version),
-    )
-    .execute(tx)
-    .await?;
-    all_written(written.rows_affected(), rows.len())
+updates_rows! {
+    ///
+    /// `a_canceled_order_stays_canceled` and `only_a_paid_order_has_a_charge` refuse what a caller
+    /// let through.
+    OrderRow of Order in "orders":
+    "status, charge_id, metadata, version",
+    "canceled_at" = "CASE WHEN new.status = 'canceled' THEN now() ELSE old.canceled_at END",
 }
 
 /// The orders with these accounts and `client_order_id`s. Takes no lock: a name never changes. The

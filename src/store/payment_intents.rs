@@ -10,10 +10,12 @@ use uuid::Uuid;
 
 use super::{
     columns::{all_written, column},
+    json_text,
     money::money,
     people::StoredShipping,
-    reads::{locks_by_id, page_rows, reads_by_id},
+    reads::{locks_by_id, page_rows, reads_all, reads_by_id},
     unknown::{named, named_if_any},
+    writes::{deletes_rows, inserts_rows, json, updates_rows},
 };
 use crate::domain::{
     ids::{AccountId, ChargeId, CustomerId, PaymentIntentId, PaymentMethodId},
@@ -35,9 +37,9 @@ struct PaymentIntentRow {
     amount_capturable: i64,
     amount_received: i64,
     automatic_payment_methods: Option<String>,
-    /// Its JSON. An intent that is kept keeps none itself.
-    #[serde(skip)]
-    before_operation: Option<String>,
+    /// An intent that is kept keeps none itself.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    before_operation: Option<Json<Box<PaymentIntentRow>>>,
     cancellation_reason: Option<String>,
     canceled_at: Option<DateTime<Utc>>,
     capture_method: String,
@@ -111,14 +113,10 @@ impl TryFrom<PaymentIntentRow> for PaymentIntent {
                 row.status_before.as_deref(),
                 IntentStatus::parse,
             )?,
-            before: match row.before_operation {
-                Some(before) => {
-                    let before: PaymentIntentRow = serde_json::from_str(&before)
-                        .map_err(|error| sqlx::Error::Decode(error.into()))?;
-                    Some(Box::new(Self::try_from(before)?))
-                }
-                None => None,
-            },
+            before: row
+                .before_operation
+                .map(|before| Self::try_from(*before.0).map(Box::new))
+                .transpose()?,
             amount_capturable: row.amount_capturable,
             amount_received: row.amount_received,
             charge: row.charge_id.map(ChargeId),
@@ -150,8 +148,8 @@ macro_rules! intent_rows {
                   account_id, id, amount, amount_capturable, amount_received,
                   automatic_payment_methods,
                   CASE WHEN before_operation IS NOT NULL
-                       THEN to_json(json_populate_record(payment_intents, before_operation))::text
-                   END AS before_operation,
+                       THEN to_json(json_populate_record(payment_intents, before_operation))
+                   END AS "before_operation: Json<Box<PaymentIntentRow>>",
                   cancellation_reason, canceled_at, capture_method, charge_id, client_secret,
                   confirmation_method, created_at, currency, customer_id, description,
                   holder_page_url, is_authenticated,
@@ -168,26 +166,14 @@ macro_rules! intent_rows {
 }
 
 impl PaymentIntentRow {
-    /// The rows of intents.
-    fn all<'a>(
-        intents: impl Iterator<Item = (AccountId, &'a PaymentIntent)>,
-    ) -> Result<Vec<Self>, sqlx::Error> {
-        intents
-            .map(|(account, intent)| Self::of(account, intent))
-            .collect()
-    }
-
-    fn of(account: AccountId, intent: &PaymentIntent) -> Result<Self, sqlx::Error> {
+    fn of(account: AccountId, intent: &PaymentIntent) -> Self {
         let (terms, page) = (&intent.terms, intent.holder_page.as_ref());
-        let before_operation = match &intent.before {
-            Some(before) => {
-                let before = serde_json::to_string(&Self::of(account, before)?);
-                Some(before.map_err(|error| sqlx::Error::Encode(error.into()))?)
-            }
-            None => None,
-        };
+        let before = intent.before.as_deref().map(|before| Self {
+            before_operation: None,
+            ..Self::of(account, before)
+        });
         let shipping = terms.shipping.clone();
-        Ok(Self {
+        Self {
             account_id: account.0,
             id: intent.id.0,
             amount: terms.amount.minor_units,
@@ -196,7 +182,7 @@ impl PaymentIntentRow {
             automatic_payment_methods: text(
                 terms.automatic_payment_methods.map(AllowRedirects::as_str),
             ),
-            before_operation,
+            before_operation: before.map(|before| Json(Box::new(before))),
             cancellation_reason: text(intent.cancellation_reason.map(CancellationReason::as_str)),
             canceled_at: intent.canceled_at,
             capture_method: terms.capture_method.as_str().to_owned(),
@@ -222,28 +208,7 @@ impl PaymentIntentRow {
             status: intent.status.as_str().to_owned(),
             status_before: text(intent.status_before.map(IntentStatus::as_str)),
             version: intent.version,
-        })
-    }
-}
-
-/// JSON that a column gives as text, and that is part of its row's JSON.
-mod json_text {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::Error};
-    use serde_json::value::RawValue;
-
-    pub(super) fn serialize<S: Serializer>(
-        json: &Option<String>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        let json = json.clone().map(RawValue::from_string).transpose();
-        json.map_err(S::Error::custom)?.serialize(serializer)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<String>, D::Error> {
-        let json: Option<Box<RawValue>> = Deserialize::deserialize(deserializer)?;
-        Ok(json.map(|json| json.get().to_owned()))
+        }
     }
 }
 
@@ -251,74 +216,15 @@ fn text(name: Option<&'static str>) -> Option<String> {
     name.map(str::to_owned)
 }
 
-/// Writes new intents, all of them or none. Locks nothing that exists but their customers and
-/// methods, against deletion. Their charges may come later in the transaction.
-pub async fn insert_all(
-    tx: &mut PgConnection,
-    rows: &[(AccountId, &PaymentIntent)],
-) -> Result<(), sqlx::Error> {
-    let rows = PaymentIntentRow::all(rows.iter().copied())?;
-    let written = sqlx::query!(
-        "
-        INSERT INTO payment_intents
-               (account_id, id, amount, amount_capturable, amount_received,
-                automatic_payment_methods, before_operation, capture_method, charge_id,
-                client_secret, confirmation_method, currency, customer_id, description,
-                holder_page_url, last_payment_error, latest_charge_id, metadata, payment_method_id,
-                receipt_email, request_three_d_secure, return_url, setup_future_usage, shipping,
-                statement_descriptor_suffix, status, status_before, version)
-        SELECT account_id, id, amount, amount_capturable, amount_received,
-               automatic_payment_methods, before_operation::json, capture_method, charge_id,
-               client_secret, confirmation_method, currency, customer_id, description,
-               holder_page_url, last_payment_error::json, latest_charge_id, metadata,
-               payment_method_id, receipt_email, request_three_d_secure, return_url,
-               setup_future_usage, shipping, statement_descriptor_suffix, status, status_before,
-               version
-          FROM UNNEST($1::uuid[], $2::uuid[], $3::int8[], $4::int8[], $5::int8[], $6::text[],
-                      $7::text[], $8::text[], $9::uuid[], $10::text[], $11::text[], $12::text[],
-                      $13::uuid[], $14::text[], $15::text[], $16::text[], $17::uuid[], $18::jsonb[],
-                      $19::uuid[], $20::text[], $21::text[], $22::text[], $23::text[], $24::jsonb[],
-                      $25::text[], $26::text[], $27::text[], $28::int8[])
-               AS intent (account_id, id, amount, amount_capturable, amount_received,
-                          automatic_payment_methods, before_operation, capture_method, charge_id,
-                          client_secret, confirmation_method, currency, customer_id, description,
-                          holder_page_url, last_payment_error, latest_charge_id, metadata,
-                          payment_method_id, receipt_email, request_three_d_secure, return_url,
-                          setup_future_usage, shipping, statement_descriptor_suffix, status,
-                          status_before, version)
-        ",
-        &column(&rows, |row| row.account_id),
-        &column(&rows, |row| row.id),
-        &column(&rows, |row| row.amount),
-        &column(&rows, |row| row.amount_capturable),
-        &column(&rows, |row| row.amount_received),
-        &column(&rows, |row| row.automatic_payment_methods.as_deref()) as _,
-        &column(&rows, |row| row.before_operation.as_deref()) as _,
-        &column(&rows, |row| &*row.capture_method) as _,
-        &column(&rows, |row| row.charge_id) as _,
-        &column(&rows, |row| &*row.client_secret) as _,
-        &column(&rows, |row| &*row.confirmation_method) as _,
-        &column(&rows, |row| &*row.currency) as _,
-        &column(&rows, |row| row.customer_id) as _,
-        &column(&rows, |row| row.description.as_deref()) as _,
-        &column(&rows, |row| row.holder_page_url.as_deref()) as _,
-        &column(&rows, |row| row.last_payment_error.as_deref()) as _,
-        &column(&rows, |row| row.latest_charge_id) as _,
-        &column(&rows, |row| &row.metadata) as _,
-        &column(&rows, |row| row.payment_method_id) as _,
-        &column(&rows, |row| row.receipt_email.as_deref()) as _,
-        &column(&rows, |row| &*row.request_three_d_secure) as _,
-        &column(&rows, |row| row.return_url.as_deref()) as _,
-        &column(&rows, |row| row.setup_future_usage.as_deref()) as _,
-        &column(&rows, |row| row.shipping.as_ref()) as _,
-        &column(&rows, |row| row.statement_descriptor_suffix.as_deref()) as _,
-        &column(&rows, |row| &*row.status) as _,
-        &column(&rows, |row| row.status_before.as_deref()) as _,
-        &column(&rows, |row| row.version),
-    )
-    .execute(tx)
-    .await?;
-    all_written(written.rows_affected(), rows.len())
+inserts_rows! {
+    /// Locks nothing that exists but their customers and methods, against deletion. Their charges
+    /// may come later in the transaction.
+    PaymentIntentRow of PaymentIntent in "payment_intents":
+    "account_id, id, amount, amount_capturable, amount_received, automatic_payment_methods,
+     before_operation, capture_method, charge_id, client_secret, confirmation_method, currency,
+     customer_id, description, holder_page_url, last_payment_error, latest_charge_id, metadata,
+     payment_method_id, receipt_email, request_three_d_secure, return_url, setup_future_usage,
+     shipping, statement_descriptor_suffix, status, status_before, version",
 }
 
 reads_by_id! {
@@ -329,112 +235,22 @@ reads_by_id! {
 
 locks_by_id!(intent_rows, "payment_intents", PaymentIntentId => PaymentIntent);
 
-/// Writes what changes of intents, each if its row still has the version that was read. Fails if
-/// one has another: its lock was forgotten. Locks them. A charge, a cancellation, a release and
-/// money that was taken are only ever added.
-pub async fn update_all(
-    tx: &mut PgConnection,
-    rows: &[(AccountId, &PaymentIntent, i64)],
-) -> Result<(), sqlx::Error> {
-    let based_on = column(rows, |row| row.2);
-    let rows = PaymentIntentRow::all(rows.iter().map(|row| (row.0, row.1)))?;
-    let written = sqlx::query!(
-        "
-        UPDATE payment_intents
-           SET amount = changed.amount, amount_capturable = changed.amount_capturable,
-               amount_received = greatest(payment_intents.amount_received, changed.amount_received),
-               automatic_payment_methods = changed.automatic_payment_methods,
-               before_operation = changed.before_operation::json,
-               canceled_at = coalesce(payment_intents.canceled_at, changed.canceled_at),
-               cancellation_reason = changed.cancellation_reason,
-               capture_method = changed.capture_method,
-               charge_id = coalesce(payment_intents.charge_id, changed.charge_id),
-               currency = changed.currency, customer_id = changed.customer_id,
-               description = changed.description, holder_page_url = changed.holder_page_url,
-               is_authenticated = changed.is_authenticated,
-               last_payment_error = changed.last_payment_error::json,
-               latest_charge_id = changed.latest_charge_id, metadata = changed.metadata,
-               payment_method_id = changed.payment_method_id,
-               receipt_email = changed.receipt_email,
-               released = released
-                          OR (changed.canceled_at IS NOT NULL AND changed.charge_id IS NOT NULL),
-               request_three_d_secure = changed.request_three_d_secure,
-               return_url = changed.return_url, setup_future_usage = changed.setup_future_usage,
-               shipping = changed.shipping,
-               statement_descriptor_suffix = changed.statement_descriptor_suffix,
-               status = changed.status, status_before = changed.status_before,
-               version = changed.version
-          FROM UNNEST($1::uuid[], $2::uuid[], $3::int8[], $4::int8[], $5::int8[], $6::int8[],
-                      $7::text[], $8::text[], $9::timestamptz[], $10::text[], $11::text[],
-                      $12::uuid[], $13::text[], $14::uuid[], $15::text[], $16::text[], $17::bool[],
-                      $18::text[], $19::uuid[], $20::jsonb[], $21::uuid[], $22::text[], $23::text[],
-                      $24::text[], $25::text[], $26::jsonb[], $27::text[], $28::text[], $29::text[],
-                      $30::int8[])
-               AS changed (account_id, id, based_on, amount, amount_capturable, amount_received,
-                           automatic_payment_methods, before_operation, canceled_at,
-                           cancellation_reason, capture_method, charge_id, currency, customer_id,
-                           description, holder_page_url, is_authenticated, last_payment_error,
-                           latest_charge_id, metadata, payment_method_id, receipt_email,
-                           request_three_d_secure, return_url, setup_future_usage, shipping,
-                           statement_descriptor_suffix, status, status_before, version)
-         WHERE payment_intents.account_id = changed.account_id
-           AND payment_intents.id = changed.id AND payment_intents.version = changed.based_on
-        ",
-        &column(&rows, |row| row.account_id),
-        &column(&rows, |row| row.id),
-        &based_on,
-        &column(&rows, |row| row.amount),
-        &column(&rows, |row| row.amount_capturable),
-        &column(&rows, |row| row.amount_received),
-        &column(&rows, |row| row.automatic_payment_methods.as_deref()) as _,
-        &column(&rows, |row| row.before_operation.as_deref()) as _,
-        &column(&rows, |row| row.canceled_at) as _,
-        &column(&rows, |row| row.cancellation_reason.as_deref()) as _,
-        &column(&rows, |row| &*row.capture_method) as _,
-        &column(&rows, |row| row.charge_id) as _,
-        &column(&rows, |row| &*row.currency) as _,
-        &column(&rows, |row| row.customer_id) as _,
-        &column(&rows, |row| row.description.as_deref()) as _,
-        &column(&rows, |row| row.holder_page_url.as_deref()) as _,
-        &column(&rows, |row| row.is_authenticated),
-        &column(&rows, |row| row.last_payment_error.as_deref()) as _,
-        &column(&rows, |row| row.latest_charge_id) as _,
-        &column(&rows, |row| &row.metadata) as _,
-        &column(&rows, |row| row.payment_method_id) as _,
-        &column(&rows, |row| row.receipt_email.as_deref()) as _,
-        &column(&rows, |row| &*row.request_three_d_secure) as _,
-        &column(&rows, |row| row.return_url.as_deref()) as _,
-        &column(&rows, |row| row.setup_future_usage.as_deref()) as _,
-        &column(&rows, |row| row.shipping.as_ref()) as _,
-        &column(&rows, |row| row.statement_descriptor_suffix.as_deref()) as _,
-        &column(&rows, |row| &*row.status) as _,
-        &column(&rows, |row| row.status_before.as_deref()) as _,
-        &column(&rows, |row| row.version),
-    )
-    .execute(tx)
-    .await?;
-    all_written(written.rows_affected(), rows.len())
+updates_rows! {
+    /// A charge, a cancellation, a release and money that was taken are only ever added.
+    PaymentIntentRow of PaymentIntent in "payment_intents":
+    "amount, amount_capturable, automatic_payment_methods, before_operation, cancellation_reason,
+     capture_method, currency, customer_id, description, holder_page_url, is_authenticated,
+     last_payment_error, latest_charge_id, metadata, payment_method_id, receipt_email,
+     request_three_d_secure, return_url, setup_future_usage, shipping, statement_descriptor_suffix,
+     status, status_before, version",
+    "amount_received" = "greatest(old.amount_received, new.amount_received)",
+    "canceled_at" = "coalesce(old.canceled_at, new.canceled_at)",
+    "charge_id" = "coalesce(old.charge_id, new.charge_id)",
+    "released" = "old.released
+                  OR (new.canceled_at IS NOT NULL AND new.charge_id IS NOT NULL)",
 }
 
-/// Forgets new intents whose processor was never asked. Fails if one isn't processing. Locks them.
-pub async fn delete_all(
-    tx: &mut PgConnection,
-    rows: &[(AccountId, PaymentIntentId)],
-) -> Result<(), sqlx::Error> {
-    let deleted = sqlx::query!(
-        "
-        DELETE FROM payment_intents
-         USING UNNEST($1::uuid[], $2::uuid[]) AS gone (account_id, id)
-         WHERE payment_intents.account_id = gone.account_id AND payment_intents.id = gone.id
-           AND payment_intents.status = 'processing'
-        ",
-        &column(rows, |row| row.0.0),
-        &column(rows, |row| row.1.0),
-    )
-    .execute(tx)
-    .await?;
-    all_written(deleted.rows_affected(), rows.len())
-}
+deletes_rows!(PaymentIntentId in "payment_intents": "processing");
 
 /// One page of the account's intents, those of one customer if one is given. Takes no lock.
 pub async fn list(

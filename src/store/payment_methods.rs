@@ -4,14 +4,16 @@ use std::collections::HashMap;
 
 use charge_once_pages::{Listed, Page};
 use chrono::{DateTime, Utc};
+use serde::{Serialize, Serializer};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
 use super::{
     columns::{all_written, column},
     people::StoredBillingDetails,
-    reads::{locks_by_id, page_rows, reads_by_id},
+    reads::{locks_by_id, page_rows, reads_all, reads_by_id},
     unknown::unknown,
+    writes::{inserts_rows, json, updates_rows},
 };
 use crate::domain::{
     charge::KeptCard,
@@ -21,6 +23,7 @@ use crate::domain::{
     test_cards,
 };
 
+#[derive(Serialize)]
 struct PaymentMethodRow {
     account_id: Uuid,
     id: Uuid,
@@ -35,8 +38,10 @@ struct PaymentMethodRow {
     card_token: String,
     created_at: DateTime<Utc>,
     customer_id: Option<Uuid>,
+    #[serde(rename = "detached_at", serialize_with = "now_if")]
     is_detached: bool,
     is_set_up: bool,
+    #[serde(rename = "used_up_at", serialize_with = "now_if")]
     is_used_up: bool,
     made_for_charge_id: Option<Uuid>,
     metadata: Json<Metadata>,
@@ -77,6 +82,37 @@ impl TryFrom<PaymentMethodRow> for PaymentMethod {
     }
 }
 
+impl PaymentMethodRow {
+    fn of(account: AccountId, method: &PaymentMethod) -> Self {
+        Self {
+            account_id: account.0,
+            id: method.id.0,
+            allow_redisplay: method.allow_redisplay.as_str().to_owned(),
+            billing_details: Json(method.billing.clone().into()),
+            card_brand: method.card.brand.clone(),
+            card_exp_month: method.card.exp_month,
+            card_exp_year: method.card.exp_year,
+            card_fingerprint: method.fingerprint.clone(),
+            card_has_cvc: method.has_cvc,
+            card_last4: method.card.last4.clone(),
+            card_token: method.test_card.token().to_owned(),
+            created_at: method.created_at,
+            customer_id: method.customer().map(|customer| customer.0),
+            is_detached: method.attachment == Attachment::Detached,
+            is_set_up: method.set_up,
+            is_used_up: method.attachment == Attachment::UsedUp,
+            made_for_charge_id: method.made_for.map(|charge| charge.0),
+            metadata: Json(method.metadata.clone()),
+            version: method.version,
+        }
+    }
+}
+
+/// What PostgreSQL reads as the time of its transaction, or NULL.
+fn now_if<S: Serializer>(has_happened: &bool, serializer: S) -> Result<S::Ok, S::Error> {
+    has_happened.then_some("now").serialize(serializer)
+}
+
 /// `query_as!` with the columns of [`PaymentMethodRow`] between the two parts of a statement.
 macro_rules! method_rows {
     ($before:tt, $after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
@@ -98,64 +134,12 @@ macro_rules! method_rows {
     };
 }
 
-/// How a method has ended, if it has.
-fn fate(method: &PaymentMethod) -> Option<&'static str> {
-    match method.attachment {
-        Attachment::New | Attachment::To(_) => None,
-        Attachment::UsedUp => Some("used_up"),
-        Attachment::Detached => Some("detached"),
-    }
-}
-
-fn billing(method: &PaymentMethod) -> Json<StoredBillingDetails> {
-    Json(StoredBillingDetails::from(method.billing.clone()))
-}
-
-/// Writes new methods, all of them or none. Locks nothing that exists but their customers, against
-/// deletion.
-pub async fn insert_all(
-    tx: &mut PgConnection,
-    rows: &[(AccountId, &PaymentMethod)],
-) -> Result<(), sqlx::Error> {
-    let written = sqlx::query!(
-        "
-        INSERT INTO payment_methods
-               (account_id, id, allow_redisplay, billing_details, card_brand, card_exp_month,
-                card_exp_year, card_fingerprint, card_has_cvc, card_last4, card_token, customer_id,
-                is_set_up, made_for_charge_id, metadata, used_up_at, version)
-        SELECT account_id, id, allow_redisplay, billing_details, card_brand, card_exp_month,
-               card_exp_year, card_fingerprint, card_has_cvc, card_last4, card_token, customer_id,
-               is_set_up, made_for_charge_id, metadata, CASE WHEN fate = 'used_up' THEN now() END,
-               version
-          FROM UNNEST($1::uuid[], $2::uuid[], $3::text[], $4::jsonb[], $5::text[], $6::int2[],
-                      $7::int2[], $8::text[], $9::bool[], $10::text[], $11::text[], $12::uuid[],
-                      $13::bool[], $14::uuid[], $15::jsonb[], $16::text[], $17::int8[])
-               AS new (account_id, id, allow_redisplay, billing_details, card_brand,
-                       card_exp_month, card_exp_year, card_fingerprint, card_has_cvc, card_last4,
-                       card_token, customer_id, is_set_up, made_for_charge_id, metadata, fate,
-                       version)
-        ",
-        &column(rows, |row| row.0.0),
-        &column(rows, |row| row.1.id.0),
-        &column(rows, |row| row.1.allow_redisplay.as_str()) as _,
-        &column(rows, |row| billing(row.1)) as _,
-        &column(rows, |row| &*row.1.card.brand) as _,
-        &column(rows, |row| row.1.card.exp_month),
-        &column(rows, |row| row.1.card.exp_year),
-        &column(rows, |row| &*row.1.fingerprint) as _,
-        &column(rows, |row| row.1.has_cvc),
-        &column(rows, |row| &*row.1.card.last4) as _,
-        &column(rows, |row| row.1.test_card.token()) as _,
-        &column(rows, |row| Some(row.1.customer()?.0)) as _,
-        &column(rows, |row| row.1.set_up),
-        &column(rows, |row| Some(row.1.made_for?.0)) as _,
-        &column(rows, |row| Json(&row.1.metadata)) as _,
-        &column(rows, |row| fate(row.1)) as _,
-        &column(rows, |row| row.1.version),
-    )
-    .execute(tx)
-    .await?;
-    all_written(written.rows_affected(), rows.len())
+inserts_rows! {
+    /// Locks nothing that exists but their customers, against deletion.
+    PaymentMethodRow of PaymentMethod in "payment_methods":
+    "account_id, id, allow_redisplay, billing_details, card_brand, card_exp_month, card_exp_year,
+     card_fingerprint, card_has_cvc, card_last4, card_token, customer_id, is_set_up,
+     made_for_charge_id, metadata, used_up_at, version",
 }
 
 reads_by_id! {
@@ -166,101 +150,32 @@ reads_by_id! {
 
 locks_by_id!(method_rows, "payment_methods", PaymentMethodId => PaymentMethod);
 
-/// Reads and locks those of these methods that are customers', so that no other transaction changes
-/// or detaches them until this one ends, and others share the lock. A transaction that shares the
-/// lock must not change the method: two that did would each wait for the other one.
-pub async fn share_all(
-    tx: &mut PgConnection,
-    ids: &[(AccountId, PaymentMethodId)],
-) -> Result<Vec<(AccountId, PaymentMethod)>, sqlx::Error> {
-    let rows = method_rows!(
-        "SELECT",
-        "
-          FROM payment_methods
-          JOIN UNNEST($1::uuid[], $2::uuid[]) AS wanted (account_id, id) USING (account_id, id)
-         WHERE customer_id IS NOT NULL
-         ORDER BY account_id, id
-           FOR SHARE OF payment_methods",
-        &column(ids, |row| row.0.0),
-        &column(ids, |row| row.1.0),
-    )
-    .fetch_all(tx)
-    .await?;
-    with_accounts(rows)
+reads_all! {
+    /// Reads and locks those of these methods that are customers', so that no other transaction
+    /// changes or detaches them until this one ends, and others share the lock. A transaction that
+    /// shares the lock must not change the method: two that did would each wait for the other one.
+    share_all: method_rows, "payment_methods", PaymentMethodId => PaymentMethod;
+    "WHERE customer_id IS NOT NULL ORDER BY account_id, id FOR SHARE OF payment_methods"
 }
 
-/// Reads those of these methods that nothing pays with any more, and that stay so. Takes no lock.
-pub async fn ended(
-    tx: &mut PgConnection,
-    ids: &[(AccountId, PaymentMethodId)],
-) -> Result<Vec<(AccountId, PaymentMethod)>, sqlx::Error> {
-    let rows = method_rows!(
-        "SELECT",
-        "
-          FROM payment_methods
-          JOIN UNNEST($1::uuid[], $2::uuid[]) AS wanted (account_id, id) USING (account_id, id)
-         WHERE num_nonnulls(used_up_at, detached_at) > 0",
-        &column(ids, |row| row.0.0),
-        &column(ids, |row| row.1.0),
-    )
-    .fetch_all(tx)
-    .await?;
-    with_accounts(rows)
+reads_all! {
+    /// Reads those of these methods that nothing pays with any more, and that stay so. Takes no
+    /// lock.
+    ended: method_rows, "payment_methods", PaymentMethodId => PaymentMethod;
+    "WHERE num_nonnulls(used_up_at, detached_at) > 0"
 }
 
-fn with_accounts(
-    rows: Vec<PaymentMethodRow>,
-) -> Result<Vec<(AccountId, PaymentMethod)>, sqlx::Error> {
-    rows.into_iter()
-        .map(|row| Ok((AccountId(row.account_id), PaymentMethod::try_from(row)?)))
-        .collect()
-}
-
-/// Writes what may change of methods, each if its row still has the version that was read. Fails if
-/// one has another: its lock was forgotten. Locks them.
-///
-/// Only a detachment removes a customer, and nothing removes the other ends or makes a method less
-/// ready: `a_payment_method_has_one_fate` refuses a second end.
-pub async fn update_all(
-    tx: &mut PgConnection,
-    rows: &[(AccountId, &PaymentMethod, i64)],
-) -> Result<(), sqlx::Error> {
-    let written = sqlx::query!(
-        "
-        UPDATE payment_methods
-           SET allow_redisplay = changed.allow_redisplay, billing_details = changed.billing_details,
-               card_exp_month = changed.card_exp_month, card_exp_year = changed.card_exp_year,
-               metadata = changed.metadata,
-               is_set_up = payment_methods.is_set_up OR changed.is_set_up,
-               customer_id = CASE WHEN fate IS DISTINCT FROM 'detached'
-                                  THEN coalesce(changed.customer_id, payment_methods.customer_id) END,
-               used_up_at = coalesce(used_up_at, CASE WHEN fate = 'used_up' THEN now() END),
-               detached_at = coalesce(detached_at, CASE WHEN fate = 'detached' THEN now() END),
-               version = changed.version
-          FROM UNNEST($1::uuid[], $2::uuid[], $3::int8[], $4::text[], $5::jsonb[], $6::int2[],
-                      $7::int2[], $8::jsonb[], $9::bool[], $10::uuid[], $11::text[], $12::int8[])
-               AS changed (account_id, id, based_on, allow_redisplay, billing_details,
-                           card_exp_month, card_exp_year, metadata, is_set_up, customer_id, fate,
-                           version)
-         WHERE payment_methods.account_id = changed.account_id
-           AND payment_methods.id = changed.id AND payment_methods.version = changed.based_on
-        ",
-        &column(rows, |row| row.0.0),
-        &column(rows, |row| row.1.id.0),
-        &column(rows, |row| row.2),
-        &column(rows, |row| row.1.allow_redisplay.as_str()) as _,
-        &column(rows, |row| billing(row.1)) as _,
-        &column(rows, |row| row.1.card.exp_month),
-        &column(rows, |row| row.1.card.exp_year),
-        &column(rows, |row| Json(&row.1.metadata)) as _,
-        &column(rows, |row| row.1.set_up),
-        &column(rows, |row| Some(row.1.customer()?.0)) as _,
-        &column(rows, |row| fate(row.1)) as _,
-        &column(rows, |row| row.1.version),
-    )
-    .execute(tx)
-    .await?;
-    all_written(written.rows_affected(), rows.len())
+updates_rows! {
+    ///
+    /// Only a detachment removes a customer, and nothing removes the other ends or makes a method
+    /// less ready: `a_payment_method_has_one_fate` refuses a second end.
+    PaymentMethodRow of PaymentMethod in "payment_methods":
+    "allow_redisplay, billing_details, card_exp_month, card_exp_year, metadata, version",
+    "is_set_up" = "old.is_set_up OR new.is_set_up",
+    "customer_id" = "CASE WHEN new.detached_at IS NULL
+                          THEN coalesce(new.customer_id, old.customer_id) END",
+    "used_up_at" = "coalesce(old.used_up_at, new.used_up_at)",
+    "detached_at" = "coalesce(old.detached_at, new.detached_at)",
 }
 
 /// Forgets methods that were made for charges that were never executed, after those charges and

@@ -50,13 +50,16 @@ macro_rules! reads_by_id {
     };
 }
 
-/// Makes `lock_all` of a table: the rows that verbs read, of whatever accounts, in one statement.
-macro_rules! locks_by_id {
-    ($rows:ident, $table:tt, $id:ident => $object:ident) => {
-        #[doc = concat!("Reads and locks rows of `", $table, "`, in the order of their accounts and ids.")]
-        /// One that is not there is no error. No other transaction changes them until this one
-        /// ends.
-        pub async fn lock_all(
+/// Makes a function that reads rows of a table, of whatever accounts, in one statement. `$filter`
+/// is SQL that narrows them down, or locks them.
+macro_rules! reads_all {
+    (
+        $(#[$about:meta])*
+        $name:ident: $rows:ident, $table:tt, $id:ident => $object:ident;
+        $filter:tt $(+ $more:tt)*
+    ) => {
+        $(#[$about])*
+        pub async fn $name(
             tx: &mut PgConnection,
             ids: &[(AccountId, $id)],
         ) -> Result<Vec<(AccountId, $object)>, sqlx::Error> {
@@ -68,10 +71,8 @@ macro_rules! locks_by_id {
                 "FROM "
                     + $table
                     + " JOIN UNNEST($1::uuid[], $2::uuid[]) AS wanted (account_id, id)
-                       USING (account_id, id)
-                     ORDER BY account_id, id
-                       FOR NO KEY UPDATE OF "
-                    + $table,
+                       USING (account_id, id) "
+                    + $filter $(+ $more)*,
                 &column(ids, |row| row.0.0),
                 &column(ids, |row| row.1.0),
             )
@@ -82,6 +83,19 @@ macro_rules! locks_by_id {
                 Ok((account, $object::try_from(row)?))
             });
             rows.collect()
+        }
+    };
+}
+
+/// Makes `lock_all` of a table: the rows that verbs read.
+macro_rules! locks_by_id {
+    ($rows:ident, $table:tt, $id:ident => $object:ident) => {
+        reads_all! {
+            #[doc = concat!("Reads and locks rows of `", $table, "`, in the order of their accounts and ids.")]
+            /// One that is not there is no error. No other transaction changes them until this one
+            /// ends.
+            lock_all: $rows, $table, $id => $object;
+            "ORDER BY account_id, id FOR NO KEY UPDATE OF " + $table
         }
     };
 }
@@ -131,4 +145,4 @@ macro_rules! page_rows {
     }};
 }
 
-pub(super) use {locks_by_id, page_rows, reads_by_id};
+pub(super) use {locks_by_id, page_rows, reads_all, reads_by_id};

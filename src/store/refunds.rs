@@ -4,14 +4,16 @@ use std::collections::HashMap;
 
 use charge_once_pages::{Listed, Page};
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
 use super::{
     columns::{all_written, column},
     money::money,
-    reads::{locks_by_id, page_rows, reads_by_id},
+    reads::{locks_by_id, page_rows, reads_all, reads_by_id},
     unknown::unknown,
+    writes::{deletes_rows, inserts_rows, json, updates_rows},
 };
 use crate::domain::{
     ids::{AccountId, ChargeId, PaymentIntentId, RefundId},
@@ -19,6 +21,7 @@ use crate::domain::{
     refund::{Refund, RefundReason, RefundStatus},
 };
 
+#[derive(Serialize)]
 struct RefundRow {
     account_id: Uuid,
     id: Uuid,
@@ -52,6 +55,24 @@ impl TryFrom<RefundRow> for Refund {
     }
 }
 
+impl RefundRow {
+    fn of(account: AccountId, refund: &Refund) -> Self {
+        Self {
+            account_id: account.0,
+            id: refund.id.0,
+            amount: refund.amount.minor_units,
+            charge_id: refund.charge.0,
+            created_at: refund.created_at,
+            currency: refund.amount.currency.to_string(),
+            metadata: Json(refund.metadata.clone()),
+            payment_intent_id: refund.intent.map(|intent| intent.0),
+            reason: refund.reason.map(|reason| reason.as_str().to_owned()),
+            status: refund.status.as_str().to_owned(),
+            version: refund.version,
+        }
+    }
+}
+
 /// `query_as!` with the columns of [`RefundRow`] between the two parts of a statement. A refund's
 /// intent is that of its charge: the release before, which may run beside this one, knows no
 /// intents.
@@ -75,84 +96,17 @@ macro_rules! refund_rows {
     };
 }
 
-/// Writes new refunds, all of them or none. Each counts on its charge, whose row the caller
-/// updates.
-pub async fn insert_all(
-    tx: &mut PgConnection,
-    rows: &[(AccountId, &Refund)],
-) -> Result<(), sqlx::Error> {
-    let written = sqlx::query!(
-        "
-        INSERT INTO refunds
-               (account_id, id, charge_id, amount, currency, reason, status, metadata, version)
-        SELECT account_id, id, charge_id, amount, currency, reason, status, metadata, version
-          FROM UNNEST($1::uuid[], $2::uuid[], $3::uuid[], $4::int8[], $5::text[], $6::text[],
-                      $7::text[], $8::jsonb[], $9::int8[])
-               AS new (account_id, id, charge_id, amount, currency, reason, status, metadata,
-                       version)
-        ",
-        &column(rows, |row| row.0.0),
-        &column(rows, |row| row.1.id.0),
-        &column(rows, |row| row.1.charge.0),
-        &column(rows, |row| row.1.amount.minor_units),
-        &column(rows, |row| row.1.amount.currency.to_string()),
-        &column(rows, |row| row.1.reason.map(RefundReason::as_str)) as _,
-        &column(rows, |row| row.1.status.as_str()) as _,
-        &column(rows, |row| Json(&row.1.metadata)) as _,
-        &column(rows, |row| row.1.version),
-    )
-    .execute(tx)
-    .await?;
-    all_written(written.rows_affected(), rows.len())
+inserts_rows! {
+    /// Each counts on its charge, whose row the caller updates.
+    RefundRow of Refund in "refunds":
+    "account_id, id, charge_id, amount, currency, reason, status, metadata, version",
 }
 
-/// Writes what may change of refunds, each if its row still has the version that was read. Fails if
-/// one has another: its lock was forgotten. Locks them.
-pub async fn update_all(
-    tx: &mut PgConnection,
-    rows: &[(AccountId, &Refund, i64)],
-) -> Result<(), sqlx::Error> {
-    let written = sqlx::query!(
-        "
-        UPDATE refunds
-           SET status = changed.status, metadata = changed.metadata, version = changed.version
-          FROM UNNEST($1::uuid[], $2::uuid[], $3::int8[], $4::text[], $5::jsonb[], $6::int8[])
-               AS changed (account_id, id, based_on, status, metadata, version)
-         WHERE refunds.account_id = changed.account_id AND refunds.id = changed.id
-           AND refunds.version = changed.based_on
-        ",
-        &column(rows, |row| row.0.0),
-        &column(rows, |row| row.1.id.0),
-        &column(rows, |row| row.2),
-        &column(rows, |row| row.1.status.as_str()) as _,
-        &column(rows, |row| Json(&row.1.metadata)) as _,
-        &column(rows, |row| row.1.version),
-    )
-    .execute(tx)
-    .await?;
-    all_written(written.rows_affected(), rows.len())
+updates_rows! {
+    RefundRow of Refund in "refunds": "status, metadata, version",
 }
 
-/// Forgets pending refunds that the processor was never asked for. Fails if one isn't pending.
-/// Locks them.
-pub async fn delete_all(
-    tx: &mut PgConnection,
-    rows: &[(AccountId, RefundId)],
-) -> Result<(), sqlx::Error> {
-    let deleted = sqlx::query!(
-        "
-        DELETE FROM refunds
-         USING UNNEST($1::uuid[], $2::uuid[]) AS gone (account_id, id)
-         WHERE refunds.account_id = gone.account_id AND refunds.id = gone.id
-           AND refunds.status = 'pending'
-        ",
-        &column(rows, |row| row.0.0),
-        &column(rows, |row| row.1.0),
-    )
-    .execute(tx)
-    .await?;
-    all_written(deleted.rows_affected(), rows.len())
-}
+deletes_rows!(RefundId in "refunds": "pending");
 
 reads_by_id! {
     refund_rows, "refunds", RefundId => Refund;

@@ -2,13 +2,16 @@
 
 use charge_once_pages::{Listed, Page};
 use chrono::{DateTime, Utc};
+use serde::Serialize;
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
 use super::{
     columns::{all_written, column},
-    reads::{locks_by_id, page_rows, reads_by_id},
+    json_text,
+    reads::{locks_by_id, page_rows, reads_all, reads_by_id},
     unknown::{named, named_if_any},
+    writes::{inserts_rows, json, updates_rows},
 };
 use crate::domain::{
     ids::{AccountId, CustomerId, PaymentMethodId, SetupIntentId},
@@ -17,6 +20,7 @@ use crate::domain::{
     setup_intent::{SetupCancellationReason, SetupIntent, SetupStatus, SetupTerms},
 };
 
+#[derive(Serialize)]
 struct SetupIntentRow {
     account_id: Uuid,
     id: Uuid,
@@ -27,6 +31,7 @@ struct SetupIntentRow {
     customer_id: Option<Uuid>,
     description: Option<String>,
     holder_page_url: Option<String>,
+    #[serde(serialize_with = "json_text::serialize")]
     last_setup_error: Option<String>,
     metadata: Json<Metadata>,
     payment_method_id: Option<Uuid>,
@@ -72,6 +77,32 @@ impl TryFrom<SetupIntentRow> for SetupIntent {
     }
 }
 
+impl SetupIntentRow {
+    fn of(account: AccountId, setup: &SetupIntent) -> Self {
+        let (terms, page) = (&setup.terms, setup.holder_page.as_ref());
+        let automatic = terms.automatic_payment_methods;
+        let reason = setup.cancellation_reason;
+        Self {
+            account_id: account.0,
+            id: setup.id.0,
+            automatic_payment_methods: automatic.map(|allow| allow.as_str().to_owned()),
+            cancellation_reason: reason.map(|reason| reason.as_str().to_owned()),
+            client_secret: setup.client_secret.clone(),
+            created_at: setup.created_at,
+            customer_id: terms.customer.map(|customer| customer.0),
+            description: terms.description.clone(),
+            holder_page_url: page.map(|page| page.url.clone()),
+            last_setup_error: setup.last_setup_error.clone(),
+            metadata: Json(terms.metadata.clone()),
+            payment_method_id: terms.payment_method.map(|method| method.0),
+            return_url: page.and_then(|page| page.return_url.clone()),
+            status: setup.status.as_str().to_owned(),
+            usage: terms.usage.as_str().to_owned(),
+            version: setup.version,
+        }
+    }
+}
+
 /// `query_as!` with the columns of [`SetupIntentRow`] between the two parts of a statement.
 macro_rules! setup_rows {
     ($before:tt, $after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
@@ -91,54 +122,12 @@ macro_rules! setup_rows {
     };
 }
 
-fn return_url(setup: &SetupIntent) -> Option<&str> {
-    setup.holder_page.as_ref()?.return_url.as_deref()
-}
-
-/// Writes new setup intents, all of them or none. Locks nothing that exists but their customers and
-/// methods, against deletion.
-pub async fn insert_all(
-    tx: &mut PgConnection,
-    rows: &[(AccountId, &SetupIntent)],
-) -> Result<(), sqlx::Error> {
-    let automatic = |row: &(AccountId, &SetupIntent)| {
-        let automatic = row.1.terms.automatic_payment_methods;
-        automatic.map(AllowRedirects::as_str)
-    };
-    let written = sqlx::query!(
-        "
-        INSERT INTO setup_intents
-               (account_id, id, automatic_payment_methods, client_secret, customer_id, description,
-                holder_page_url, last_setup_error, metadata, payment_method_id, return_url, status,
-                usage, version)
-        SELECT account_id, id, automatic_payment_methods, client_secret, customer_id, description,
-               holder_page_url, last_setup_error::json, metadata, payment_method_id, return_url,
-               status, usage, version
-          FROM UNNEST($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::uuid[], $6::text[],
-                      $7::text[], $8::text[], $9::jsonb[], $10::uuid[], $11::text[], $12::text[],
-                      $13::text[], $14::int8[])
-               AS new (account_id, id, automatic_payment_methods, client_secret, customer_id,
-                       description, holder_page_url, last_setup_error, metadata,
-                       payment_method_id, return_url, status, usage, version)
-        ",
-        &column(rows, |row| row.0.0),
-        &column(rows, |row| row.1.id.0),
-        &column(rows, automatic) as _,
-        &column(rows, |row| &*row.1.client_secret) as _,
-        &column(rows, |row| Some(row.1.terms.customer?.0)) as _,
-        &column(rows, |row| row.1.terms.description.as_deref()) as _,
-        &column(rows, |row| Some(&*row.1.holder_page.as_ref()?.url)) as _,
-        &column(rows, |row| row.1.last_setup_error.as_deref()) as _,
-        &column(rows, |row| Json(&row.1.terms.metadata)) as _,
-        &column(rows, |row| Some(row.1.terms.payment_method?.0)) as _,
-        &column(rows, |row| return_url(row.1)) as _,
-        &column(rows, |row| row.1.status.as_str()) as _,
-        &column(rows, |row| row.1.terms.usage.as_str()) as _,
-        &column(rows, |row| row.1.version),
-    )
-    .execute(tx)
-    .await?;
-    all_written(written.rows_affected(), rows.len())
+inserts_rows! {
+    /// Locks nothing that exists but their customers and methods, against deletion.
+    SetupIntentRow of SetupIntent in "setup_intents":
+    "account_id, id, automatic_payment_methods, client_secret, customer_id, description,
+     holder_page_url, last_setup_error, metadata, payment_method_id, return_url, status, usage,
+     version",
 }
 
 reads_by_id! {
@@ -148,50 +137,10 @@ reads_by_id! {
 
 locks_by_id!(setup_rows, "setup_intents", SetupIntentId => SetupIntent);
 
-/// Writes what may change of setup intents, each if its row still has the version that was read.
-/// Fails if one has another: its lock was forgotten. Locks them.
-pub async fn update_all(
-    tx: &mut PgConnection,
-    rows: &[(AccountId, &SetupIntent, i64)],
-) -> Result<(), sqlx::Error> {
-    let reason = |row: &(AccountId, &SetupIntent, i64)| {
-        let reason = row.1.cancellation_reason;
-        reason.map(SetupCancellationReason::as_str)
-    };
-    let written = sqlx::query!(
-        "
-        UPDATE setup_intents
-           SET cancellation_reason = changed.cancellation_reason, customer_id = changed.customer_id,
-               description = changed.description, holder_page_url = changed.holder_page_url,
-               last_setup_error = changed.last_setup_error::json, metadata = changed.metadata,
-               payment_method_id = changed.payment_method_id, return_url = changed.return_url,
-               status = changed.status, version = changed.version
-          FROM UNNEST($1::uuid[], $2::uuid[], $3::int8[], $4::text[], $5::uuid[], $6::text[],
-                      $7::text[], $8::text[], $9::jsonb[], $10::uuid[], $11::text[], $12::text[],
-                      $13::int8[])
-               AS changed (account_id, id, based_on, cancellation_reason, customer_id, description,
-                           holder_page_url, last_setup_error, metadata, payment_method_id,
-                           return_url, status, version)
-         WHERE setup_intents.account_id = changed.account_id AND setup_intents.id = changed.id
-           AND setup_intents.version = changed.based_on
-        ",
-        &column(rows, |row| row.0.0),
-        &column(rows, |row| row.1.id.0),
-        &column(rows, |row| row.2),
-        &column(rows, reason) as _,
-        &column(rows, |row| Some(row.1.terms.customer?.0)) as _,
-        &column(rows, |row| row.1.terms.description.as_deref()) as _,
-        &column(rows, |row| Some(&*row.1.holder_page.as_ref()?.url)) as _,
-        &column(rows, |row| row.1.last_setup_error.as_deref()) as _,
-        &column(rows, |row| Json(&row.1.terms.metadata)) as _,
-        &column(rows, |row| Some(row.1.terms.payment_method?.0)) as _,
-        &column(rows, |row| return_url(row.1)) as _,
-        &column(rows, |row| row.1.status.as_str()) as _,
-        &column(rows, |row| row.1.version),
-    )
-    .execute(tx)
-    .await?;
-    all_written(written.rows_affected(), rows.len())
+updates_rows! {
+    SetupIntentRow of SetupIntent in "setup_intents":
+    "cancellation_reason, customer_id, description, holder_page_url, last_setup_error, metadata,
+     payment_method_id, return_url, status, version",
 }
 
 /// What a list of setup intents is narrowed down to; all of it must fit.

@@ -43,8 +43,8 @@ const WHOLE: [&str; 4] = [
 const WHOLE_ROWS: [&str; 7] = [
     "UPDATE idempotency_keys AS record",
     "UPDATE operations\n           SET completed_at",
-    "UPDATE charges\n           SET amount_captured = changed",
-    "UPDATE orders\n           SET status = changed",
+    "UPDATE charges",
+    "UPDATE orders",
     "UPDATE payment_intents",
     "UPDATE payment_methods",
     "UPDATE setup_intents",
@@ -186,6 +186,12 @@ fn literal(parameter: &Parameter, tables: &BigTables) -> String {
         ("text", _) => "'1'".to_owned(),
         ("text[]", "status") => "ARRAY['succeeded']".to_owned(),
         ("text[]", "type") => "ARRAY['charge.updated', 'charge.captured']".to_owned(),
+        // JSON of what changes of a refund or a customer.
+        ("text[]", "row") => {
+            let row =
+                r#"{"metadata": {}, "preferred_locales": [], "status": "succeeded", "version": 1}"#;
+            format!("ARRAY['{row}']")
+        }
         ("text[]", "sku") => format!("ARRAY['sku-{row}']"),
         ("text[]", _) => format!("ARRAY['key-{row}']"),
         ("timestamptz", _) => format!("at({row})"),
