@@ -158,7 +158,8 @@ impl Load {
             .await;
     }
 
-    /// Requests about one object, each under a key of its own.
+    /// Requests about one object, each under a key of its own, and each sent twice: what a replica
+    /// has decided for one may be lost to another replica that has the same one.
     async fn all_at_once(&self, verbs: &[Verb], object: &Known, random: &mut ChaCha12Rng) {
         let mut keys = Vec::new();
         for verb in verbs {
@@ -169,7 +170,7 @@ impl Load {
                 keys.push(self.history.add(object.account, name, vec![request]));
             }
         }
-        let driving = keys.iter().map(|key| {
+        let driving = keys.iter().chain(&keys).map(|key| {
             let mut random = ChaCha12Rng::seed_from_u64(random.random());
             async move { self.drive(key, 0, &mut random, false).await }
         });
