@@ -31,7 +31,6 @@ use uuid::Uuid;
 use crate::{
     database::PgConnection,
     domain::{
-        checkout::CheckoutRun,
         ids::{
             AccountId, ChargeId, CheckoutId, CustomerId, EventId, OrderId, PaymentIntentId,
             PaymentMethodId, RefundId, RequestId, SetupIntentId, WebhookDeliveryId,
@@ -688,13 +687,10 @@ async fn find(
         Kind::Refunds => shown!(refunds, RefundId, RefundView),
         Kind::Checkouts => {
             let found = store::checkouts::find(connection, account, CheckoutId(id)).await?;
-            let shown = |run: CheckoutRun| {
-                (
-                    json(&CheckoutView::from(&run.checkout)),
-                    Some(run.idempotency_key),
-                )
-            };
-            found.map(shown)
+            found.map(|checkout| {
+                let view = json(&CheckoutView::from(&checkout));
+                (view, Some(checkout.asked_by.idempotency_key))
+            })
         }
         Kind::Events => {
             let found = events::find(connection, account.0, id).await?;

@@ -3,8 +3,8 @@
 //! A map of one request, top to bottom:
 //!
 //! ```text
-//! socket → http/ → idempotency/ → commands/ → wire/ + domain/ + store/ → reply
-//!           edge     BEGIN claim     one verb   shapes  rules     SQL      save COMMIT
+//! socket → http/ → idempotency/ → work/ → commands/ → wire/ + domain/ · store/ → reply
+//!           edge     BEGIN claim    reads   decides     shapes  rules    SQL     save COMMIT
 //! ```
 //!
 //! | folder | what it does | what it must not do |
@@ -12,7 +12,8 @@
 //! | [`http`] | reads requests, renders replies | SQL |
 //! | [`console`] | what the pages of `crates/console` are made of | SQL |
 //! | [`idempotency`] | one transaction per key: claim, work, save | know HTTP or the rest of the crate |
-//! | [`commands`] | one verb each | begin or commit |
+//! | [`work`] | runs verbs: reads rows, lets them decide, writes | begin or commit |
+//! | [`commands`] | one verb each | SQL, or wait |
 //! | [`wire`] | what clients send and see: parameters, views, errors | HTTP, SQL |
 //! | [`domain`] | the entities and their rules | anything but compute |
 //! | [`store`] | the SQL, one file per table | begin or commit |
@@ -34,6 +35,8 @@ pub mod console;
 
 /// At most one effect per key: the crate to copy or to depend on.
 pub use charge_once_idempotency as idempotency;
+
+pub mod work;
 
 pub mod commands;
 

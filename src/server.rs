@@ -29,7 +29,7 @@ use tokio::{
 use tracing_actix_web::TracingLogger;
 
 use crate::{
-    commands::{CheckoutPhases, CheckoutSteps, NetworkPhases, ProcessorEffect, Rows, SlowLane},
+    commands::Rows,
     config::Config,
     console::Pages,
     database::{Database, ReadError, Readiness, Shards},
@@ -56,6 +56,7 @@ use crate::{
         traces,
     },
     webhooks::{SENDS_MAX, TlsError, Worker},
+    work::{CheckoutPhases, CheckoutSteps, NetworkPhases, ProcessorEffect, SlowLane},
     workers::{
         self,
         webhooks::{body, worker_settings},

@@ -18,7 +18,6 @@ use super::{
     session::{self, OnlyShard},
 };
 use crate::{
-    commands::{ProcessorEffect, RefundedElsewhere},
     config::Config,
     database::Database,
     domain::{
@@ -34,6 +33,7 @@ use crate::{
         CardProcessor, HttpProcessor, HttpProcessorError, Instruction, InstructionOutcome,
     },
     store::{self, operations::Waiting},
+    work::{ProcessorEffect, RefundedElsewhere},
 };
 
 pub use crate::domain::operation::Resolution;

@@ -2,23 +2,17 @@
 
 use std::time::Duration;
 
-use charge_once_strict_params::Expansion;
 use serde::Serialize;
-use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{
-    expansions::{self, Audience, Shown},
-    replies::CREATED,
-};
+use super::replies::CREATED;
 use crate::{
     domain::{
         event::EventType,
         ids::AccountId,
-        operation::{Effect, Operation},
+        operation::{Asked, Operation},
     },
-    idempotency::{BeginOutcome, Failure, Rejection, Reply},
-    store,
+    idempotency::{Failure, Rejection, Reply},
     webhooks::{self, NewEvent},
     wire::{api_version::API_VERSION_DEFAULT, dialect::Dialect},
 };
@@ -43,21 +37,9 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Writes an event, in the transaction that makes it happen; `object` is the view of what it
-    /// happened to, which has no versions.
-    pub(super) async fn emit<T: Serialize>(
-        &self,
-        tx: &mut PgConnection,
-        event_type: EventType,
-        object: &T,
-    ) -> Result<(), Rejection> {
-        let event = self.event(event_type, object, None)?;
-        Ok(webhooks::emit(tx, &[event]).await?)
-    }
-
     /// The event of a change that is to be written, with what changed: `before` and `after` are the
     /// views of what it happened to, and `version` is the one that it has now.
-    pub(super) fn change<T: Serialize>(
+    pub(crate) fn change<T: Serialize>(
         &self,
         event_type: EventType,
         before: &T,
@@ -67,17 +49,17 @@ impl Origin {
         let changed = webhooks::previous_attributes(before, after).map_err(Failure::internal)?;
         Ok(NewEvent {
             previous_attributes: Some(changed),
-            ..self.new_event(event_type, after, Some(version))?
+            ..self.new_event(event_type, after, version)?
         })
     }
 
     /// An event that is to be written; `object` is the view of what it happened to, and `version`
     /// the one that it has now.
-    pub(super) fn event<T: Serialize>(
+    pub(crate) fn event<T: Serialize>(
         &self,
         event_type: EventType,
         object: &T,
-        version: Option<i64>,
+        version: i64,
     ) -> Result<NewEvent, Rejection> {
         debug_assert!(
             !event_type.is_change(),
@@ -90,7 +72,7 @@ impl Origin {
         &self,
         event_type: EventType,
         object: &T,
-        version: Option<i64>,
+        version: i64,
     ) -> Result<NewEvent, Rejection> {
         // Written down, so that a later release with another default sends the same bytes again.
         let api_version = self.api_version.as_deref().unwrap_or(API_VERSION_DEFAULT);
@@ -100,7 +82,7 @@ impl Origin {
             event_type: event_type.as_str(),
             api_version: Some(api_version.to_owned()),
             object: serde_json::to_string(object).map_err(Failure::internal)?,
-            object_version: version,
+            object_version: Some(version),
             previous_attributes: None,
             request_id: self.request_id.clone(),
             idempotency_key: self.idempotency_key.clone(),
@@ -109,11 +91,11 @@ impl Origin {
     }
 
     /// What a processor is to be asked. With an empty name, that of the process that asks.
-    pub(super) fn operation(&self, id: Uuid, effect: Effect, processor: &str) -> Operation {
+    pub(crate) fn operation(&self, id: Uuid, asked: Asked, processor: &str) -> Operation {
         Operation {
             id,
             account: self.account,
-            effect,
+            asked,
             dialect: self.dialect,
             api_version: self.api_version.clone(),
             request_id: self.request_id.clone(),
@@ -123,42 +105,8 @@ impl Origin {
         }
     }
 
-    /// Writes down what the processor is to be asked, before it is asked.
-    pub(super) async fn begin_effect(
-        &self,
-        tx: &mut PgConnection,
-        id: Uuid,
-        effect: Effect,
-    ) -> Result<BeginOutcome, Rejection> {
-        let resource_id = Some(effect.resource());
-        let operation = self.operation(id, effect, "");
-        store::operations::insert_all(tx, &[operation]).await?;
-        Ok(BeginOutcome::Begun { resource_id })
-    }
-
-    /// Who sees the reply.
-    pub(super) fn audience(&self) -> Audience {
-        Audience {
-            account: self.account,
-            dialect: self.dialect,
-        }
-    }
-
-    /// The reply with the object `id`, with what `expand` names shown whole.
-    pub(super) async fn show<T: Shown>(
-        &self,
-        tx: &mut PgConnection,
-        status: u16,
-        id: String,
-        object: &T,
-        expand: &Expansion,
-    ) -> Result<Reply, Rejection> {
-        let view = expansions::view(tx, self.audience(), object, expand).await?;
-        self.reply(status, T::COLLECTION, id, &view)
-    }
-
     /// A reply about the object `id`; where that is new, it says where it lies.
-    pub(super) fn reply<T: Serialize>(
+    pub(crate) fn reply<T: Serialize>(
         &self,
         status: u16,
         collection: &str,

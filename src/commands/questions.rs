@@ -6,6 +6,7 @@
 use super::{
     Draft, RowId, Said, SeenRows,
     charges::{capture, create as create_charge},
+    checkouts::steps as checkout_steps,
     orders::pay as pay_order,
     payment_intents::{attempt, cancel, capture as capture_intent, found},
     refunds::create as create_refund,
@@ -16,7 +17,7 @@ use crate::{
 };
 
 /// The rows that the answer needs, or the withdrawal.
-pub(super) fn reads(question: &Question, seen: &SeenRows<'_>) -> Vec<RowId> {
+pub(crate) fn reads(question: &Question, seen: &SeenRows<'_>) -> Vec<RowId> {
     match question {
         Question::Charge(card) => vec![RowId::Charge(card.charge)],
         Question::Capture(request) => vec![RowId::Charge(request.charge)],
@@ -25,6 +26,16 @@ pub(super) fn reads(question: &Question, seen: &SeenRows<'_>) -> Vec<RowId> {
             vec![RowId::Charge(card.charge), RowId::Order(*order)]
         }
         Question::IntentPayment(intent, _, card) => attempt::reads(seen, *intent, card),
+        Question::CheckoutPayment(checkout, order, card) => vec![
+            RowId::Checkout(*checkout),
+            RowId::Charge(card.charge),
+            RowId::Order(*order),
+        ],
+        Question::CheckoutRefund(checkout, request) => {
+            let mut rows = create_refund::reads(seen, request);
+            rows.push(RowId::Checkout(*checkout));
+            rows
+        }
         Question::IntentCapture(intent, request) => {
             let mut rows = found::reads_to_answer(seen, *intent);
             rows.push(RowId::Charge(request.charge));
@@ -39,7 +50,7 @@ pub(super) fn reads(question: &Question, seen: &SeenRows<'_>) -> Vec<RowId> {
 }
 
 /// Hands the answer to the verb that asked.
-pub(super) fn answered(
+pub(crate) fn answered(
     Asked { question, expand }: &Asked,
     answer: Answer,
     draft: &mut Draft<'_>,
@@ -60,16 +71,24 @@ pub(super) fn answered(
         Question::IntentCancellation(intent, request) => {
             cancel::answered(draft, *intent, request, answer, expand)
         }
+        Question::CheckoutPayment(checkout, _, card) => {
+            checkout_steps::paid(draft, *checkout, card, answer)
+        }
+        Question::CheckoutRefund(checkout, request) => {
+            checkout_steps::gave_back(draft, *checkout, request, answer)
+        }
     }
 }
 
 /// Undoes what a question reserved that was never executed.
-pub(super) fn withdraw(question: &Question, draft: &mut Draft<'_>) -> Result<(), Rejection> {
+pub(crate) fn withdraw(question: &Question, draft: &mut Draft<'_>) -> Result<(), Rejection> {
     match question {
-        Question::Charge(card) | Question::OrderPayment(_, card) => {
-            create_charge::withdraw(draft, card).map(drop)
+        Question::Charge(card)
+        | Question::OrderPayment(_, card)
+        | Question::CheckoutPayment(_, _, card) => create_charge::withdraw(draft, card).map(drop),
+        Question::Refund(request) | Question::CheckoutRefund(_, request) => {
+            create_refund::withdraw(draft, request)
         }
-        Question::Refund(request) => create_refund::withdraw(draft, request),
         // A capture reserves nothing.
         Question::Capture(_) => Ok(()),
         Question::IntentPayment(intent, by, card) => attempt::withdraw(draft, (*intent, *by), card),

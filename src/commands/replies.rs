@@ -9,34 +9,34 @@ use crate::{
     wire::error::{ApiError, ErrorType},
 };
 
-pub(super) const OK: u16 = 200;
-pub(super) const CREATED: u16 = 201;
+pub(crate) const OK: u16 = 200;
+pub(crate) const CREATED: u16 = 201;
 
 /// Ends the message of a stored refusal: without it, a client would correct its request, keep the
 /// key, and meet "key reused".
-pub(super) const STORED_REFUSAL: &str = " This answer is kept under the idempotency key: send a corrected \
+pub(crate) const STORED_REFUSAL: &str = " This answer is kept under the idempotency key: send a corrected \
                               request with a new key.";
 
 /// Ends the message of an intent's decline. The intent itself keeps the message without it.
-pub(super) const STORED_DECLINE: &str = " Another attempt needs a new idempotency key.";
+pub(crate) const STORED_DECLINE: &str = " Another attempt needs a new idempotency key.";
 
 /// The parameters of a command, or the refusal of a wrong one.
-pub(super) fn checked<P: ParameterSet>(params: &Params) -> Result<P, Rejection> {
+pub(crate) fn checked<P: ParameterSet>(params: &Params) -> Result<P, Rejection> {
     P::parse(params).map_err(|error| ApiError::from(error).into())
 }
 
 /// The account has no object with the id in `param`; ids of the kind begin with `prefix`.
-pub(super) fn missing(param: &str, prefix: &str) -> Rejection {
+pub(crate) fn missing(param: &str, prefix: &str) -> Rejection {
     ApiError::missing(param, prefix).into()
 }
 
 /// A row that must be there isn't: `what` an earlier step or an earlier transaction made.
-pub(super) fn lost(what: &str) -> Rejection {
+pub(crate) fn lost(what: &str) -> Rejection {
     Rejection::Failed(Failure::internal(format!("{what} is gone")))
 }
 
 /// The processor's definite no about a charge that stays as it was.
-pub(super) fn declined_by_processor(
+pub(crate) fn declined_by_processor(
     draft: &Draft<'_>,
     charge: ChargeId,
     decline: Decline,
@@ -47,7 +47,7 @@ pub(super) fn declined_by_processor(
 }
 
 /// A decline is an outcome to keep, not a refusal to undo: its failed charge stays.
-pub(super) fn declined(decline: Decline, charge: &Charge) -> Result<Reply, Rejection> {
+pub(crate) fn declined(decline: Decline, charge: &Charge) -> Result<Reply, Rejection> {
     let id = charge.id.to_string();
     let mut reply = error_reply(&ApiError::declined(decline, id.clone()))?;
     reply.resource_id = Some(id);
@@ -55,7 +55,7 @@ pub(super) fn declined(decline: Decline, charge: &Charge) -> Result<Reply, Rejec
 }
 
 /// The reply of an error that is a definite outcome.
-pub(super) fn error_reply(error: &ApiError) -> Result<Reply, Rejection> {
+pub(crate) fn error_reply(error: &ApiError) -> Result<Reply, Rejection> {
     let mut reply = Reply::json(error.code.status(), &error.envelope())?;
     let described_by = format!("<{}>; rel=\"describedby\"", error.code.doc_url());
     reply.headers.push(("link".into(), described_by));
@@ -63,7 +63,7 @@ pub(super) fn error_reply(error: &ApiError) -> Result<Reply, Rejection> {
 }
 
 /// The reply of an error that is stored, and says so where a corrected request may follow.
-pub(super) fn stored_refusal(mut error: ApiError) -> Result<Reply, Rejection> {
+pub(crate) fn stored_refusal(mut error: ApiError) -> Result<Reply, Rejection> {
     if error.code.error_type() == ErrorType::InvalidRequest {
         error.message.push_str(STORED_REFUSAL);
     }

@@ -2,9 +2,8 @@
 
 use super::{Draft, RowId};
 use crate::{
-    domain::charge::Charge,
+    domain::{charge::Charge, operation::OpenWork},
     idempotency::{Failure, Rejection},
-    store::operations::OpenWork,
 };
 
 /// Why a process that asks no processor can't go on with what needs one, and what a person does

@@ -9,13 +9,13 @@
 //!                  cancel_order ◀──────────┘ ─▶ canceled
 //! ```
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::{
     charge::Card,
     dialect::Dialect,
-    ids::{AccountId, ChargeId, CheckoutId, OrderId},
+    ids::{ChargeId, CheckoutId, OrderId},
     metadata::Metadata,
     money::Money,
     order::{Item, NewOrder},
@@ -115,6 +115,17 @@ pub struct Step {
     pub attempts: i32,
 }
 
+impl Step {
+    fn planned(names: &[StepName]) -> impl Iterator<Item = Self> {
+        names.iter().map(|name| Self {
+            name: *name,
+            state: StepState::Pending,
+            resource: None,
+            attempts: 0,
+        })
+    }
+}
+
 /// Where a checkout stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
@@ -142,8 +153,24 @@ pub struct StepRefusal {
     pub decline_code: Option<String>,
 }
 
+/// The origin of a checkout's request, for the process that continues it.
+#[derive(Debug, Clone)]
+pub struct AskedBy {
+    /// Decides what paths in the reply start with.
+    pub dialect: Dialect,
+    /// The version of the API that the request named, for its events.
+    pub api_version: Option<String>,
+    /// The `req_…` that began it.
+    pub request_id: String,
+    /// The client's key.
+    pub idempotency_key: String,
+}
+
+/// How long after a refused refund the next one is made: a person should see why, meanwhile.
+const REFUND_WAIT: TimeDelta = TimeDelta::hours(1);
+
 /// A checkout.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Checkout {
     /// Which one.
     pub id: CheckoutId,
@@ -151,6 +178,8 @@ pub struct Checkout {
     pub amount: Money,
     /// The lines.
     pub items: Vec<Item>,
+    /// The card that pays.
+    pub card: Card,
     /// The client's own reference.
     pub customer: Option<String>,
     /// The client's own names; the order has them too.
@@ -161,28 +190,115 @@ pub struct Checkout {
     pub refusal: Option<StepRefusal>,
     /// Where it stands.
     pub status: CheckoutStatus,
-    /// What was run, and what is to be.
+    /// What was run, and what is to be, in the order in which steps run.
     pub steps: Vec<Step>,
+    /// How many refunds the processor refused to make; the next one is another operation.
+    pub refused_refunds: i32,
+    /// When it refused the last of them.
+    pub refund_refused_at: Option<DateTime<Utc>>,
+    /// The origin of its request.
+    pub asked_by: AskedBy,
+    /// How often it was changed, and once for its creation.
+    pub version: i64,
     /// When it was written, by the database's clock.
     pub created_at: DateTime<Utc>,
 }
 
 impl Checkout {
+    /// A new one, with its planned steps.
+    pub fn begun(
+        id: CheckoutId,
+        new: NewCheckout,
+        asked_by: AskedBy,
+        created_at: DateTime<Utc>,
+    ) -> Self {
+        Self {
+            id,
+            amount: new.amount,
+            items: new.items,
+            card: new.card,
+            customer: new.customer,
+            metadata: new.metadata,
+            order: None,
+            refusal: None,
+            status: CheckoutStatus::InProgress,
+            steps: Step::planned(StepName::PLAN).collect(),
+            refused_refunds: 0,
+            refund_refused_at: None,
+            asked_by,
+            version: 1,
+            created_at,
+        }
+    }
+
     /// The step that is to be run now; `None` once no step is left.
     pub fn next(&self) -> Option<StepName> {
-        let pending = self
-            .steps
-            .iter()
-            .find(|step| step.state == StepState::Pending);
+        let mut steps = self.steps.iter();
+        let pending = steps.find(|step| step.state == StepState::Pending);
         pending.map(|step| step.name)
     }
 
-    /// How it ends, once there is no step left.
-    pub fn ending(&self) -> CheckoutStatus {
-        match self.refusal {
+    fn next_mut(&mut self) -> Option<&mut Step> {
+        let mut steps = self.steps.iter_mut();
+        steps.find(|step| step.state == StepState::Pending)
+    }
+
+    /// With one more attempt of its next step, if there is one.
+    pub fn attempted(mut self) -> Self {
+        if let Some(step) = self.next_mut() {
+            step.attempts += 1;
+        }
+        self
+    }
+
+    /// Its next step is done, and has made or changed this.
+    pub fn done(mut self, resource: String) -> Self {
+        if let Some(step) = self.next_mut() {
+            step.state = StepState::Done;
+            step.resource = Some(resource);
+        }
+        self.attempted()
+    }
+
+    /// Its next step is refused for good. What was to follow is not to be run any more, and what is
+    /// to be run instead undoes what was.
+    pub fn refused(mut self, resource: Option<String>, why: StepRefusal) -> Self {
+        let mut compensation: &[StepName] = &[];
+        if let Some(step) = self.next_mut() {
+            step.state = StepState::Refused;
+            step.resource = resource;
+            compensation = step.name.compensation();
+        }
+        while let Some(step) = self.next_mut() {
+            step.state = StepState::Skipped;
+        }
+        self.steps.extend(Step::planned(compensation));
+        self.refusal = Some(why);
+        self.attempted()
+    }
+
+    /// The processor refuses to give the money back, which must go back: the step stays, and
+    /// another refund is made, but not at once.
+    pub fn refund_refused(mut self, at: DateTime<Utc>) -> Self {
+        self.refused_refunds += 1;
+        self.refund_refused_at = Some(at);
+        self
+    }
+
+    /// Whether it is too early for another refund.
+    pub fn refund_waits(&self, now: DateTime<Utc>) -> bool {
+        self.refund_refused_at
+            .is_some_and(|at| at > now - REFUND_WAIT)
+    }
+
+    /// As it ends, with no step left. `None`: it has one, or has ended.
+    pub fn ended(mut self) -> Option<Self> {
+        let is_over = self.next().is_none() && self.status == CheckoutStatus::InProgress;
+        self.status = match self.refusal {
             None => CheckoutStatus::Completed,
             Some(_) => CheckoutStatus::Canceled,
-        }
+        };
+        is_over.then_some(self)
     }
 
     /// The id of what a step made.
@@ -207,29 +323,6 @@ impl Checkout {
             metadata: self.metadata.clone(),
         }
     }
-}
-
-/// A checkout with all that it takes to run its next step.
-#[derive(Debug, Clone)]
-pub struct CheckoutRun {
-    /// The account that it belongs to.
-    pub account: AccountId,
-    /// The checkout.
-    pub checkout: Checkout,
-    /// The card that pays.
-    pub card: Card,
-    /// How many refunds the processor refused to make; the next one is another operation.
-    pub refused_refunds: i32,
-    /// Whether the last of them was refused less than an hour ago, so that the next one waits.
-    pub refund_waits: bool,
-    /// The dialect of the reply.
-    pub dialect: Dialect,
-    /// The version of the API that the request named, for its events.
-    pub api_version: Option<String>,
-    /// The `req_…` that began it.
-    pub request_id: String,
-    /// The client's key.
-    pub idempotency_key: String,
 }
 
 #[cfg(test)]

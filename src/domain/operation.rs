@@ -148,24 +148,10 @@ pub enum Question {
     IntentCapture(PaymentIntentId, CaptureRequest),
     /// For the release of what an intent was promised.
     IntentCancellation(PaymentIntentId, RefundRequest),
-}
-
-/// What a step of a checkout asks a card.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StepQuestion {
-    /// For the money of its order.
-    Charge(OrderId, CardAuthorization),
-    /// For the refund of its charge.
-    Refund(RefundRequest),
-}
-
-impl From<StepQuestion> for Question {
-    fn from(question: StepQuestion) -> Self {
-        match question {
-            StepQuestion::Charge(order, card) => Self::OrderPayment(order, card),
-            StepQuestion::Refund(request) => Self::Refund(request),
-        }
-    }
+    /// For the money of the order of a checkout.
+    CheckoutPayment(CheckoutId, OrderId, CardAuthorization),
+    /// For the refund of the charge of a checkout.
+    CheckoutRefund(CheckoutId, RefundRequest),
 }
 
 /// A question, and how the verb shows what follows from the answer.
@@ -177,18 +163,9 @@ pub struct Asked {
     pub expand: Expansion,
 }
 
-/// An effect outside the database: what is asked for, and everything that its completion needs.
+/// What is asked as the table holds it, in columns of which not all go together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
-    /// Of a verb.
-    Verb(Asked),
-    /// Of a step of this checkout.
-    Step(CheckoutId, StepQuestion),
-}
-
-/// An effect as the table holds it, in columns of which not all go together.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EffectColumns {
+pub struct AskedColumns {
     /// Which verb asks.
     pub verb: Verb,
     /// What for.
@@ -199,11 +176,9 @@ pub struct EffectColumns {
     pub checkout: Option<CheckoutId>,
     /// The intent whose verb asks.
     pub intent: Option<PaymentIntentId>,
-    /// What the reply shows whole.
-    pub expand: Expansion,
 }
 
-impl EffectColumns {
+impl AskedColumns {
     fn of(verb: Verb, ask: Ask) -> Self {
         Self {
             verb,
@@ -211,112 +186,88 @@ impl EffectColumns {
             order: None,
             checkout: None,
             intent: None,
-            expand: Expansion::default(),
         }
     }
 
-    /// The effect in these columns. `None`: no verb of this release asks so, and nothing could
+    /// The question in these columns. `None`: no verb of this release asks so, and nothing could
     /// write the answer down.
-    pub fn effect(self) -> Option<Effect> {
-        let (intent, order, expand) = (self.intent, self.order, self.expand);
-        if let Some(checkout) = self.checkout {
-            let question = match (self.verb, self.ask, order, intent) {
-                (Verb::CreateCharge, Ask::Authorize(card), Some(order), None) => {
-                    StepQuestion::Charge(order, card)
-                }
-                (Verb::CreateRefund, Ask::Refund(refund), None, None) => {
-                    StepQuestion::Refund(refund)
-                }
-                _ => return None,
-            };
-            return Some(Effect::Step(checkout, question));
-        }
+    pub fn question(self) -> Option<Question> {
         let paid = |by, intent, card| Question::IntentPayment(intent, by, card);
-        let question = match (self.verb, self.ask, order, intent) {
-            (Verb::CreateCharge, Ask::Authorize(card), None, None) => Question::Charge(card),
-            (Verb::CaptureCharge, Ask::Capture(capture), None, None) => Question::Capture(capture),
-            (Verb::CreateRefund, Ask::Refund(refund), None, None) => Question::Refund(refund),
-            (Verb::PayOrder, Ask::Authorize(card), Some(order), None) => {
+        let of = (self.checkout, self.order, self.intent);
+        Some(match (self.verb, self.ask, of) {
+            (Verb::CreateCharge, Ask::Authorize(card), (None, None, None)) => {
+                Question::Charge(card)
+            }
+            (Verb::CaptureCharge, Ask::Capture(capture), (None, None, None)) => {
+                Question::Capture(capture)
+            }
+            (Verb::CreateRefund, Ask::Refund(refund), (None, None, None)) => {
+                Question::Refund(refund)
+            }
+            (Verb::PayOrder, Ask::Authorize(card), (None, Some(order), None)) => {
                 Question::OrderPayment(order, card)
             }
-            (Verb::CreateIntent, Ask::Authorize(card), None, Some(intent)) => {
+            (Verb::CreateIntent, Ask::Authorize(card), (None, None, Some(intent))) => {
                 paid(ConfirmedBy::Creation, intent, card)
             }
-            (Verb::ConfirmIntent, Ask::Authorize(card), None, Some(intent)) => {
+            (Verb::ConfirmIntent, Ask::Authorize(card), (None, None, Some(intent))) => {
                 paid(ConfirmedBy::Confirmation, intent, card)
             }
-            (Verb::AuthenticateIntent, Ask::Authorize(card), None, Some(intent)) => {
+            (Verb::AuthenticateIntent, Ask::Authorize(card), (None, None, Some(intent))) => {
                 paid(ConfirmedBy::Holder, intent, card)
             }
-            (Verb::CaptureIntent, Ask::Capture(capture), None, Some(intent)) => {
+            (Verb::CaptureIntent, Ask::Capture(capture), (None, None, Some(intent))) => {
                 Question::IntentCapture(intent, capture)
             }
-            (Verb::CancelIntent, Ask::Refund(refund), None, Some(intent)) => {
+            (Verb::CancelIntent, Ask::Refund(refund), (None, None, Some(intent))) => {
                 Question::IntentCancellation(intent, refund)
             }
+            (Verb::CreateCharge, Ask::Authorize(card), (Some(checkout), Some(order), None)) => {
+                Question::CheckoutPayment(checkout, order, card)
+            }
+            (Verb::CreateRefund, Ask::Refund(refund), (Some(checkout), None, None)) => {
+                Question::CheckoutRefund(checkout, refund)
+            }
             _ => return None,
-        };
-        Some(Effect::Verb(Asked { question, expand }))
+        })
     }
 }
 
-impl Question {
-    /// What the processor is asked to do.
-    pub fn ask(&self) -> Ask {
-        EffectColumns::from(self).ask
-    }
-}
-
-impl From<&Question> for EffectColumns {
+impl From<&Question> for AskedColumns {
     fn from(question: &Question) -> Self {
         let authorize = |card: &CardAuthorization| Ask::Authorize(card.clone());
-        let (verb, ask, order, intent) = match question {
-            Question::Charge(card) => (Verb::CreateCharge, authorize(card), None, None),
-            Question::Capture(capture) => (Verb::CaptureCharge, Ask::Capture(*capture), None, None),
-            Question::Refund(refund) => {
-                (Verb::CreateRefund, Ask::Refund(refund.clone()), None, None)
-            }
-            Question::OrderPayment(order, card) => {
-                (Verb::PayOrder, authorize(card), Some(*order), None)
-            }
+        let of_intent = |verb, ask, intent: &PaymentIntentId| Self {
+            intent: Some(*intent),
+            ..Self::of(verb, ask)
+        };
+        match question {
+            Question::Charge(card) => Self::of(Verb::CreateCharge, authorize(card)),
+            Question::Capture(capture) => Self::of(Verb::CaptureCharge, Ask::Capture(*capture)),
+            Question::Refund(refund) => Self::of(Verb::CreateRefund, Ask::Refund(refund.clone())),
+            Question::OrderPayment(order, card) => Self {
+                order: Some(*order),
+                ..Self::of(Verb::PayOrder, authorize(card))
+            },
             Question::IntentPayment(intent, by, card) => {
                 let verb = match by {
                     ConfirmedBy::Creation => Verb::CreateIntent,
                     ConfirmedBy::Confirmation => Verb::ConfirmIntent,
                     ConfirmedBy::Holder => Verb::AuthenticateIntent,
                 };
-                (verb, authorize(card), None, Some(*intent))
+                of_intent(verb, authorize(card), intent)
             }
             Question::IntentCapture(intent, capture) => {
-                let ask = Ask::Capture(*capture);
-                (Verb::CaptureIntent, ask, None, Some(*intent))
+                of_intent(Verb::CaptureIntent, Ask::Capture(*capture), intent)
             }
             Question::IntentCancellation(intent, refund) => {
-                let ask = Ask::Refund(refund.clone());
-                (Verb::CancelIntent, ask, None, Some(*intent))
+                of_intent(Verb::CancelIntent, Ask::Refund(refund.clone()), intent)
             }
-        };
-        Self {
-            order,
-            intent,
-            ..Self::of(verb, ask)
-        }
-    }
-}
-
-impl From<&Effect> for EffectColumns {
-    fn from(effect: &Effect) -> Self {
-        match effect {
-            Effect::Verb(Asked { question, expand }) => Self {
-                expand: expand.clone(),
-                ..Self::from(question)
-            },
-            Effect::Step(checkout, StepQuestion::Charge(order, card)) => Self {
+            Question::CheckoutPayment(checkout, order, card) => Self {
                 order: Some(*order),
                 checkout: Some(*checkout),
-                ..Self::of(Verb::CreateCharge, Ask::Authorize(card.clone()))
+                ..Self::of(Verb::CreateCharge, authorize(card))
             },
-            Effect::Step(checkout, StepQuestion::Refund(refund)) => Self {
+            Question::CheckoutRefund(checkout, refund) => Self {
                 checkout: Some(*checkout),
                 ..Self::of(Verb::CreateRefund, Ask::Refund(refund.clone()))
             },
@@ -324,15 +275,15 @@ impl From<&Effect> for EffectColumns {
     }
 }
 
-impl Effect {
+impl Question {
     /// What the processor is asked to do.
     pub fn ask(&self) -> Ask {
-        EffectColumns::from(self).ask
+        AskedColumns::from(self).ask
     }
 
     /// The id of what the request is about, as its reply will have it unless a card is declined.
     pub fn resource(&self) -> String {
-        let columns = EffectColumns::from(self);
+        let columns = AskedColumns::from(self);
         if let Some(intent) = columns.intent {
             return intent.to_string();
         }
@@ -342,6 +293,15 @@ impl Effect {
             (_, _, ask) => ask.charge().to_string(),
         }
     }
+}
+
+/// What is unfinished about an object: no other request may decide about it meanwhile.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OpenWork {
+    /// A processor across a network has not answered about it.
+    pub operation: bool,
+    /// The checkout that made it has not ended.
+    pub checkout: bool,
 }
 
 /// What became of an operation, as a person found out from the processor's operator.
@@ -367,7 +327,7 @@ pub struct Operation {
     /// The account that it belongs to.
     pub account: AccountId,
     /// What is asked for, each time the same.
-    pub effect: Effect,
+    pub asked: Asked,
     /// Decides what paths in the reply start with.
     pub dialect: Dialect,
     /// The version of the API that the request named, for its events.
@@ -411,9 +371,9 @@ mod tests {
         ]
     }
 
-    /// All that columns can hold: each is one effect and that one's columns, or none.
+    /// All that columns can hold: each is one question and that one's columns, or none.
     #[test]
-    fn columns_hold_one_effect_or_none() {
+    fn columns_hold_one_question_or_none() {
         let mut known = Vec::new();
         for (verb, ask) in Verb::VARIANTS
             .iter()
@@ -421,14 +381,14 @@ mod tests {
         {
             for others in 0..8 {
                 let is_set = |bit: u8| others & bit > 0;
-                let columns = EffectColumns {
+                let columns = AskedColumns {
                     order: is_set(1).then_some(OrderId(Uuid::nil())),
                     checkout: is_set(2).then_some(CheckoutId(Uuid::nil())),
                     intent: is_set(4).then_some(PaymentIntentId(Uuid::nil())),
-                    ..EffectColumns::of(verb, ask.clone())
+                    ..AskedColumns::of(verb, ask.clone())
                 };
-                if let Some(effect) = columns.clone().effect() {
-                    assert_eq!(EffectColumns::from(&effect), columns);
+                if let Some(question) = columns.clone().question() {
+                    assert_eq!(AskedColumns::from(&question), columns);
                     known.push((verb.as_str(), others));
                 }
             }

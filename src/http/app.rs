@@ -11,12 +11,13 @@ use tokio::sync::{Notify, watch};
 
 use super::{api_keys::ApiKeys, error::HttpError, faults::Faults};
 use crate::{
-    commands::{CheckoutPhases, NetworkPhases, Origin, Rows, Rules, RunVerb, SlowLane},
+    commands::{Origin, Rows, Rules},
     config::Timeouts,
     database::{Database, PgConnection, Readiness, Reading, Writing},
     domain::ids::AccountId,
     idempotency::{Batches, FailureKind, Idempotency, Outcome, ReplayCache, Request},
     wire::error::ApiError,
+    work::{CheckoutPhases, NetworkPhases, RunVerb, SlowLane},
 };
 
 /// What handlers work with: one for each database. A handler gets the one of the database in which

@@ -2,7 +2,7 @@
 
 use actix_web::{HttpRequest, HttpResponse, web::Data};
 use charge_once_pages::PageQuery;
-use charge_once_strict_params::parameters;
+use charge_once_strict_params::{ParameterSet, parameters};
 
 use super::{
     app::App,
@@ -14,14 +14,15 @@ use super::{
     request::{Caller, MutatingRequest, no_query, path_id},
 };
 use crate::{
-    commands::CreateCheckout,
-    domain::ids::CheckoutId,
+    domain::{checkout::NewCheckout, ids::CheckoutId},
     store,
     wire::{
         checkouts::{CheckoutView, CreateCheckoutParams},
+        error::ApiError,
         list::List,
         parameter::Reference,
     },
+    work::CreateCheckout,
 };
 
 errors! { CreateCheckoutErrors: Charging [ParameterMissing, AmountTooLarge, OutOfStock] }
@@ -43,8 +44,9 @@ errors! { CreateCheckoutErrors: Charging [ParameterMissing, AmountTooLarge, OutO
 )]
 pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     run(&app, request, |request, origin, params| {
-        app.checkouts
-            .run(request, CreateCheckout { origin, params })
+        let new = CreateCheckoutParams::parse(&params).map(NewCheckout::from);
+        let new = new.map_err(ApiError::from);
+        app.checkouts.run(request, CreateCheckout { origin, new })
     })
     .await
 }
@@ -66,13 +68,13 @@ pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> H
     no_query(&request)?;
     let id = path_id::<CheckoutId>(&request)?;
     let account = caller.account;
-    let run = app
+    let checkout = app
         .read(account, move |connection| {
             Box::pin(store::checkouts::find(connection, account, id))
         })
         .await?
         .ok_or_else(HttpError::missing_id::<CheckoutId>)?;
-    Ok(HttpResponse::Ok().json(CheckoutView::from(&run.checkout)))
+    Ok(HttpResponse::Ok().json(CheckoutView::from(&checkout)))
 }
 
 parameters! {

@@ -17,7 +17,7 @@ use super::{
     request::{Caller, MutatingRequest, no_query, path_id, query_params},
 };
 use crate::{
-    commands::{CreateCustomer, UpdateCustomer, delete_customer},
+    commands::{CreateCustomer, UpdateCustomer},
     domain::ids::CustomerId,
     store,
     wire::{
@@ -29,6 +29,7 @@ use crate::{
         parameter::{ExpandCustomer, ExpandCustomers},
         people::PERSON_EMAIL_MAX_CHARS,
     },
+    work::delete_customer,
 };
 
 errors! {

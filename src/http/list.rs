@@ -11,11 +11,11 @@ use super::{
     request::{Caller, query_params},
 };
 use crate::{
-    commands::expansions::{Shown, view},
     database::{PgConnection, Reading},
     domain::ids::ObjectId,
     webhooks::Slice,
     wire::{dialect::Dialect, list::List},
+    work::expansions::{Shown, view},
 };
 
 /// Reads the page of a list of objects with such ids, and the parameters `Q` that the list has

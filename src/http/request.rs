@@ -29,7 +29,7 @@ use super::{
     request_log,
 };
 use crate::{
-    commands::{Origin, expansions::Audience},
+    commands::Origin,
     domain::{
         account::Account,
         api_key::{holds_secret, is_secret},
@@ -50,6 +50,7 @@ use crate::{
         source::{CARD_FIELDS, LOST_REPLIES},
         webhook_endpoints::PRIVATE_URLS,
     },
+    work::expansions::Audience,
 };
 
 /// An authenticated request.

@@ -12,11 +12,11 @@ use super::{
     request::{MutatingRequest, Testing},
 };
 use crate::{
-    commands::{CreateTestAccount, ExpireKeys},
     wire::{
         error::{ApiError, ErrorCode},
         test_accounts::{ExpiredKeysView, TestAccountView},
     },
+    work::{CreateTestAccount, ExpireKeys},
 };
 
 errors! { CreateTestAccountErrors: Mutating [] }

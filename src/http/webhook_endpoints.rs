@@ -16,7 +16,6 @@ use super::{
     request::{Caller, MutatingRequest, no_query, path_id},
 };
 use crate::{
-    commands::{CreateWebhookEndpoint, UpdateWebhookEndpoint},
     domain::ids::{WebhookDeliveryId, WebhookEndpointId},
     webhooks::{deliveries, endpoints},
     wire::{
@@ -27,6 +26,7 @@ use crate::{
             WebhookEndpointView,
         },
     },
+    work::{CreateWebhookEndpoint, UpdateWebhookEndpoint},
 };
 
 errors! { CreateWebhookEndpointErrors: Mutating [ParameterMissing] }

@@ -11,7 +11,6 @@ use uuid::Uuid;
 use super::{
     columns::{all_written, column},
     money::money,
-    operations::OpenWork,
     people::StoredBillingDetails,
     reads::{locks_by_id, page_rows, reads_all, reads_by_id},
     unknown::unknown,
@@ -21,6 +20,7 @@ use crate::domain::{
     charge::{Charge, ChargeFailure, ChargeStatus, IntentCharge, KeptCard},
     ids::{AccountId, ChargeId, OrderId, PaymentIntentId, PaymentMethodId},
     metadata::Metadata,
+    operation::OpenWork,
 };
 
 #[derive(Serialize)]
@@ -199,6 +199,9 @@ pub async fn pending_with(
     tx: &mut PgConnection,
     ids: &[(AccountId, PaymentMethodId)],
 ) -> Result<Vec<(AccountId, PaymentMethodId)>, sqlx::Error> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
     let rows = sqlx::query!(
         r#"
         SELECT wanted.account_id AS "account_id!", wanted.id AS "id!"
@@ -234,6 +237,9 @@ pub async fn open_work(
     tx: &mut PgConnection,
     ids: &[(AccountId, ChargeId)],
 ) -> Result<HashMap<(AccountId, ChargeId), OpenWork>, sqlx::Error> {
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
     let rows = sqlx::query!(
         r#"
         SELECT charges.account_id, charges.id,

@@ -1,56 +1,71 @@
-//! The table `checkouts`, read together with its steps.
-//!
-//! A step is concluded in the transaction that runs it, under the checkout's lock: [`lock`] first.
+//! The table `checkouts`, read and written together with its steps.
 
 use charge_once_pages::{Listed, Page};
 use chrono::{DateTime, Utc};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
 use super::{
-    checkout_steps,
+    columns::{all_written, column},
     items::{self, StoredItem},
     money::money,
-    reads::page_rows,
-    unknown::unknown,
+    reads::{page_rows, reads_all, reads_by_id},
+    unknown::named,
+    writes::{inserts_rows, json, updates_rows},
 };
 use crate::domain::{
     charge::Card,
-    checkout::{
-        self, Checkout, CheckoutRun, CheckoutStatus, NewCheckout, StepName, StepRefusal, StepState,
-    },
+    checkout::{AskedBy, Checkout, CheckoutStatus, Step, StepName, StepRefusal, StepState},
     dialect::Dialect,
     ids::{AccountId, CheckoutId, OrderId},
     metadata::Metadata,
     test_cards,
 };
 
-/// A row of `checkout_steps`, as it is read together with its checkout.
-#[derive(Deserialize)]
+/// A row of `checkout_steps`.
+#[derive(Serialize, Deserialize)]
 struct StoredStep {
+    account_id: Uuid,
+    checkout_id: Uuid,
+    position: i16,
     name: String,
     state: String,
     resource: Option<String>,
     attempts: i32,
 }
 
-impl TryFrom<StoredStep> for checkout::Step {
+impl TryFrom<StoredStep> for Step {
     type Error = sqlx::Error;
 
     fn try_from(row: StoredStep) -> Result<Self, sqlx::Error> {
         Ok(Self {
-            name: StepName::parse(&row.name).ok_or_else(|| unknown("name"))?,
-            state: StepState::parse(&row.state).ok_or_else(|| unknown("state"))?,
+            name: named("name", &row.name, StepName::parse)?,
+            state: named("state", &row.state, StepState::parse)?,
             resource: row.resource,
             attempts: row.attempts,
         })
     }
 }
 
+impl StoredStep {
+    fn of(account: AccountId, checkout: CheckoutId, step: Step) -> Self {
+        Self {
+            account_id: account.0,
+            checkout_id: checkout.0,
+            position: step.name.position(),
+            name: step.name.as_str().to_owned(),
+            state: step.state.as_str().to_owned(),
+            resource: step.resource,
+            attempts: step.attempts,
+        }
+    }
+}
+
+#[derive(Serialize)]
 struct CheckoutRow {
-    id: Uuid,
     account_id: Uuid,
+    id: Uuid,
     amount: i64,
     currency: String,
     items: Json<Vec<StoredItem>>,
@@ -66,56 +81,88 @@ struct CheckoutRow {
     failure_param: Option<String>,
     decline_code: Option<String>,
     refused_refunds: i32,
-    refund_waits: bool,
+    refund_refused_at: Option<DateTime<Utc>>,
     dialect: String,
     api_version: Option<String>,
     request_id: String,
     idempotency_key: String,
+    version: i64,
     created_at: DateTime<Utc>,
+    /// Written by [`put_steps`].
+    #[serde(skip_serializing)]
     steps: Json<Vec<StoredStep>>,
 }
 
-impl TryFrom<CheckoutRow> for CheckoutRun {
+impl TryFrom<CheckoutRow> for Checkout {
     type Error = sqlx::Error;
 
     fn try_from(row: CheckoutRow) -> Result<Self, sqlx::Error> {
         let steps: Result<Vec<_>, _> = row.steps.0.into_iter().map(TryInto::try_into).collect();
-        let refusal = match (row.failure_code, row.failure_message) {
-            (Some(code), Some(message)) => Some(StepRefusal {
+        let refusal = row.failure_code.zip(row.failure_message);
+        Ok(Self {
+            id: CheckoutId(row.id),
+            amount: money(row.amount, &row.currency)?,
+            items: items::read(row.items.0),
+            card: Card {
+                card: named("card_token", &row.card_token, test_cards::by_stored_token)?,
+                exp_month: row.card_exp_month,
+                exp_year: row.card_exp_year,
+            },
+            customer: row.customer,
+            metadata: row.metadata.0,
+            order: row.order_id.map(OrderId),
+            refusal: refusal.map(|(code, message)| StepRefusal {
                 code,
                 message,
                 param: row.failure_param,
                 decline_code: row.decline_code,
             }),
-            (None, _) | (_, None) => None,
-        };
-        Ok(Self {
-            account: AccountId(row.account_id),
-            card: Card {
-                card: test_cards::by_stored_token(&row.card_token)
-                    .ok_or_else(|| unknown("card_token"))?,
-                exp_month: row.card_exp_month,
-                exp_year: row.card_exp_year,
-            },
+            status: named("status", &row.status, CheckoutStatus::parse)?,
+            steps: steps?,
             refused_refunds: row.refused_refunds,
-            refund_waits: row.refund_waits,
-            dialect: Dialect::parse(&row.dialect).ok_or_else(|| unknown("dialect"))?,
-            api_version: row.api_version,
-            request_id: row.request_id,
-            idempotency_key: row.idempotency_key,
-            checkout: Checkout {
-                id: CheckoutId(row.id),
-                amount: money(row.amount, &row.currency)?,
-                items: items::read(row.items.0),
-                customer: row.customer,
-                metadata: row.metadata.0,
-                order: row.order_id.map(OrderId),
-                refusal,
-                status: CheckoutStatus::parse(&row.status).ok_or_else(|| unknown("status"))?,
-                steps: steps?,
-                created_at: row.created_at,
+            refund_refused_at: row.refund_refused_at,
+            asked_by: AskedBy {
+                dialect: named("dialect", &row.dialect, Dialect::parse)?,
+                api_version: row.api_version,
+                request_id: row.request_id,
+                idempotency_key: row.idempotency_key,
             },
+            version: row.version,
+            created_at: row.created_at,
         })
+    }
+}
+
+impl CheckoutRow {
+    fn of(account: AccountId, checkout: &Checkout) -> Self {
+        let (asked_by, refusal) = (checkout.asked_by.clone(), checkout.refusal.as_ref());
+        Self {
+            account_id: account.0,
+            id: checkout.id.0,
+            amount: checkout.amount.minor_units,
+            currency: checkout.amount.currency.to_string(),
+            items: Json(items::stored(&checkout.items)),
+            customer: checkout.customer.clone(),
+            metadata: Json(checkout.metadata.clone()),
+            card_token: checkout.card.card.token().to_owned(),
+            card_exp_month: checkout.card.exp_month,
+            card_exp_year: checkout.card.exp_year,
+            status: checkout.status.as_str().to_owned(),
+            order_id: checkout.order.map(|order| order.0),
+            failure_code: refusal.map(|refusal| refusal.code.clone()),
+            failure_message: refusal.map(|refusal| refusal.message.clone()),
+            failure_param: refusal.and_then(|refusal| refusal.param.clone()),
+            decline_code: refusal.and_then(|refusal| refusal.decline_code.clone()),
+            refused_refunds: checkout.refused_refunds,
+            refund_refused_at: checkout.refund_refused_at,
+            dialect: asked_by.dialect.as_str().to_owned(),
+            api_version: asked_by.api_version,
+            request_id: asked_by.request_id,
+            idempotency_key: asked_by.idempotency_key,
+            version: checkout.version,
+            created_at: checkout.created_at,
+            steps: Json(Vec::new()),
+        }
     }
 }
 
@@ -126,16 +173,12 @@ macro_rules! checkout_rows {
             CheckoutRow,
             $before
                 + r#"
-                  id, account_id, amount, currency, items AS "items: Json<Vec<StoredItem>>",
+                  account_id, id, amount, currency, items AS "items: Json<Vec<StoredItem>>",
                   customer, metadata AS "metadata: Json<Metadata>", card_token, card_exp_month,
                   card_exp_year, status, order_id, failure_code, failure_message, failure_param,
-                  decline_code, refused_refunds,
-                  coalesce(refund_refused_at > now() - interval '1 hour', false) AS "refund_waits!",
-                  dialect, api_version, request_id, idempotency_key, created_at,
-                  (SELECT json_agg(
-                              json_build_object('name', name, 'state', state,
-                                                'resource', resource, 'attempts', attempts)
-                              ORDER BY position)
+                  decline_code, refused_refunds, refund_refused_at, dialect, api_version, request_id,
+                  idempotency_key, version, created_at,
+                  (SELECT json_agg(checkout_steps ORDER BY position)
                      FROM checkout_steps
                     WHERE account_id = checkouts.account_id
                       AND checkout_id = checkouts.id) AS "steps!: Json<Vec<StoredStep>>"
@@ -146,213 +189,111 @@ macro_rules! checkout_rows {
     };
 }
 
-/// The origin of a checkout, for the process that continues it.
-#[derive(Debug)]
-pub struct AskedBy<'a> {
-    /// Decides what paths in the reply start with.
-    pub dialect: Dialect,
-    /// The version of the API that the request named, for its events.
-    pub api_version: Option<&'a str>,
-    /// The `req_…` that began it.
-    pub request_id: &'a str,
-    /// The client's key.
-    pub idempotency_key: &'a str,
+reads_by_id! {
+    checkout_rows, "checkouts", CheckoutId => Checkout;
+    find;
 }
 
-/// Writes a checkout with its planned steps. Locks nothing that exists.
-pub async fn insert(
+reads_all! {
+    /// Checkouts that this transaction has locked: a statement that waits for the lock sees old
+    /// steps.
+    find_locked: checkout_rows, "checkouts", CheckoutId => Checkout;
+    ""
+}
+
+/// Reads and locks checkouts, in the order of their accounts and ids. One that is not there is no
+/// error. No other transaction runs a step of them until this one ends.
+pub async fn lock_all(
     tx: &mut PgConnection,
-    account_id: AccountId,
-    id: CheckoutId,
-    new: &NewCheckout,
-    asked_by: AskedBy<'_>,
-) -> Result<(), sqlx::Error> {
+    ids: &[(AccountId, CheckoutId)],
+) -> Result<Vec<(AccountId, Checkout)>, sqlx::Error> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
     sqlx::query!(
         "
-        INSERT INTO checkouts
-               (account_id, id, amount, currency, items, customer, metadata, card_token,
-                card_exp_month, card_exp_year, dialect, request_id, idempotency_key, api_version)
-        VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+        SELECT id
+          FROM checkouts
+          JOIN UNNEST($1::uuid[], $2::uuid[]) AS wanted (account_id, id) USING (account_id, id)
+         ORDER BY account_id, id
+           FOR NO KEY UPDATE OF checkouts
         ",
-        account_id.0,
-        id.0,
-        new.amount.minor_units,
-        new.amount.currency.to_string(),
-        Json(items::stored(&new.items)) as _,
-        new.customer,
-        Json(&new.metadata) as _,
-        new.card.card.token(),
-        new.card.exp_month,
-        new.card.exp_year,
-        asked_by.dialect.as_str(),
-        asked_by.request_id,
-        asked_by.idempotency_key,
-        asked_by.api_version,
+        &column(ids, |row| row.0.0),
+        &column(ids, |row| row.1.0),
     )
-    .execute(&mut *tx)
+    .fetch_all(&mut *tx)
     .await?;
-    checkout_steps::insert(tx, account_id, id, StepName::PLAN).await
+    find_locked(tx, ids).await
 }
 
-/// One checkout of the account. Takes no lock.
-pub async fn find(
-    connection: &mut PgConnection,
-    account_id: AccountId,
-    id: CheckoutId,
-) -> Result<Option<CheckoutRun>, sqlx::Error> {
-    checkout_rows!(
-        "SELECT",
-        "FROM checkouts WHERE account_id = $1 AND id = $2",
-        account_id.0,
-        id.0,
-    )
-    .fetch_optional(connection)
-    .await?
-    .map(CheckoutRun::try_from)
-    .transpose()
+inserts_rows! {
+    /// Their steps are written by [`put_steps`].
+    CheckoutRow of Checkout in "checkouts":
+    "account_id, id, amount, currency, items, customer, metadata, card_token, card_exp_month,
+     card_exp_year, dialect, request_id, idempotency_key, api_version, version",
 }
 
-/// Reads and locks it, so that no other transaction runs a step of it until this one ends.
-pub async fn lock(
+updates_rows! {
+    /// Their steps are written by [`put_steps`].
+    CheckoutRow of Checkout in "checkouts":
+    "status, order_id, failure_code, failure_message, failure_param, decline_code, refused_refunds,
+     refund_refused_at, version",
+}
+
+/// Writes the steps of checkouts that this transaction made or locked. Locks all of them, and
+/// writes those that changed.
+pub async fn put_steps(
     tx: &mut PgConnection,
-    account_id: AccountId,
-    id: CheckoutId,
-) -> Result<Option<CheckoutRun>, sqlx::Error> {
-    sqlx::query!(
-        "SELECT id FROM checkouts WHERE account_id = $1 AND id = $2 FOR NO KEY UPDATE",
-        account_id.0,
-        id.0,
-    )
-    .fetch_optional(&mut *tx)
-    .await?;
-    // In a statement of its own: the one that waited for the lock has an old snapshot of the steps.
-    find(tx, account_id, id).await
-}
-
-/// Writes down that the checkout's first step created its order. Locks the checkout.
-pub async fn set_order(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: CheckoutId,
-    order: OrderId,
+    checkouts: impl Iterator<Item = (AccountId, &Checkout)>,
 ) -> Result<(), sqlx::Error> {
+    let steps = |(account, checkout): (AccountId, &Checkout)| {
+        let id = checkout.id;
+        let steps = checkout.steps.clone().into_iter();
+        steps.map(move |step| StoredStep::of(account, id, step))
+    };
+    let steps: Vec<StoredStep> = checkouts.flat_map(steps).collect();
+    if steps.is_empty() {
+        return Ok(());
+    }
     sqlx::query!(
         "
-        UPDATE checkouts
-           SET order_id = $3
-         WHERE account_id = $1 AND id = $2 AND order_id IS NULL
-        RETURNING id
+        INSERT INTO checkout_steps AS known
+               (account_id, checkout_id, position, name, state, resource, attempts)
+        SELECT account_id, checkout_id, position, name, state, resource, attempts
+          FROM json_populate_recordset(NULL::checkout_steps, $1::text::json)
+            ON CONFLICT (account_id, checkout_id, position)
+               DO UPDATE SET state = excluded.state, resource = excluded.resource,
+                             attempts = excluded.attempts
+                WHERE (known.state, known.resource, known.attempts)
+                      IS DISTINCT FROM (excluded.state, excluded.resource, excluded.attempts)
         ",
-        account_id.0,
-        id.0,
-        order.0,
+        json(&steps)?,
     )
-    .fetch_one(tx)
+    .execute(tx)
     .await?;
     Ok(())
 }
 
-/// Writes down that a step is refused for good and why, that what was to follow is not to be run
-/// any more, and what is to be run instead, to undo what was. Fails if the step isn't pending.
-/// Locks the checkout and its steps.
-pub async fn refuse_step(
+/// Forgets checkouts of which no step was run. Fails if one was. Locks them.
+pub async fn delete_all(
     tx: &mut PgConnection,
-    account_id: AccountId,
-    id: CheckoutId,
-    step: StepName,
-    resource: Option<&str>,
-    why: &StepRefusal,
+    rows: &[(AccountId, CheckoutId)],
 ) -> Result<(), sqlx::Error> {
-    let refused = StepState::Refused;
-    checkout_steps::conclude(&mut *tx, account_id, id, step, refused, resource).await?;
-    sqlx::query!(
-        "
-        UPDATE checkouts
-           SET failure_code = $3, failure_message = $4, failure_param = $5, decline_code = $6
-         WHERE account_id = $1 AND id = $2 AND failure_code IS NULL
-        RETURNING id
-        ",
-        account_id.0,
-        id.0,
-        why.code,
-        why.message,
-        why.param,
-        why.decline_code,
-    )
-    .fetch_one(&mut *tx)
-    .await?;
-    checkout_steps::skip_pending(&mut *tx, account_id, id).await?;
-    checkout_steps::insert(&mut *tx, account_id, id, step.compensation()).await?;
-    checkout_steps::count_attempt(tx, account_id, id).await
-}
-
-/// Counts a refund that the processor refused to make: the step stays pending, and another refund
-/// is made, but not within the hour. Locks the checkout.
-pub async fn count_refused_refund(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: CheckoutId,
-) -> Result<(), sqlx::Error> {
-    sqlx::query!(
-        "
-        UPDATE checkouts
-           SET refused_refunds = refused_refunds + 1, refund_refused_at = now()
-         WHERE account_id = $1 AND id = $2
-        RETURNING id
-        ",
-        account_id.0,
-        id.0,
-    )
-    .fetch_one(tx)
-    .await?;
-    Ok(())
-}
-
-/// Writes down how a checkout ended. Fails if it has ended, or has a step to run. Locks it.
-pub async fn end(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: CheckoutId,
-    status: CheckoutStatus,
-) -> Result<CheckoutRun, sqlx::Error> {
-    checkout_rows!(
-        "
-        UPDATE checkouts
-           SET status = $3
-         WHERE account_id = $1 AND id = $2 AND status = 'in_progress'
-           AND NOT EXISTS (SELECT FROM checkout_steps
-                            WHERE account_id = $1 AND checkout_id = $2 AND state = 'pending')
-        RETURNING",
-        "",
-        account_id.0,
-        id.0,
-        status.as_str(),
-    )
-    .fetch_one(tx)
-    .await?
-    .try_into()
-}
-
-/// Forgets a checkout of which no step was run; fails otherwise. Locks it.
-pub async fn delete(
-    tx: &mut PgConnection,
-    account_id: AccountId,
-    id: CheckoutId,
-) -> Result<(), sqlx::Error> {
-    sqlx::query!(
+    let deleted = sqlx::query!(
         "
         DELETE FROM checkouts
-         WHERE account_id = $1 AND id = $2
+         USING UNNEST($1::uuid[], $2::uuid[]) AS gone (account_id, id)
+         WHERE checkouts.account_id = gone.account_id AND checkouts.id = gone.id
            AND NOT EXISTS (SELECT FROM checkout_steps
-                            WHERE account_id = $1 AND checkout_id = $2 AND state <> 'pending')
-        RETURNING id
+                            WHERE account_id = gone.account_id AND checkout_id = gone.id
+                              AND state <> 'pending')
         ",
-        account_id.0,
-        id.0,
+        &column(rows, |row| row.0.0),
+        &column(rows, |row| row.1.0),
     )
-    .fetch_one(tx)
+    .execute(tx)
     .await?;
-    Ok(())
+    all_written(deleted.rows_affected(), rows.len())
 }
 
 /// How many checkouts have a refund that the processor refused, and have not ended: counted up to
@@ -392,7 +333,6 @@ pub async fn list(
         None => rows!(""),
         Some(customer) => rows!("AND customer = $7", customer),
     };
-    let runs: Result<Vec<CheckoutRun>, _> = rows.into_iter().map(CheckoutRun::try_from).collect();
-    let checkouts = runs?.into_iter().map(|run| run.checkout).collect();
-    Ok(page.cut(checkouts))
+    let checkouts: Result<_, _> = rows.into_iter().map(Checkout::try_from).collect();
+    Ok(page.cut(checkouts?))
 }

@@ -7,7 +7,6 @@
 //! the command line and workers. `last_check` is about none.
 
 pub mod charges;
-pub mod checkout_steps;
 pub mod checkouts;
 mod columns;
 pub mod customers;

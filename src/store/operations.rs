@@ -17,19 +17,10 @@ use crate::domain::{
     ids::{AccountId, ChargeId, CheckoutId, OrderId, PaymentIntentId, RefundId},
     money::{Currency, Money},
     operation::{
-        Answer, Ask, CaptureRequest, CardAuthorization, EffectColumns, Operation, RefundRequest,
-        Verb,
+        Answer, Ask, Asked, AskedColumns, CaptureRequest, CardAuthorization, Operation,
+        RefundRequest, Verb,
     },
 };
-
-/// What is unfinished about an object: no other request may decide about it meanwhile.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct OpenWork {
-    /// A processor across a network has not answered about it.
-    pub operation: bool,
-    /// The checkout that made it has not ended.
-    pub checkout: bool,
-}
 
 /// Writes operations down before anything is sent. Each belongs to the processor that took the
 /// charge's money, if that was taken, or else to its own `processor`, if that isn't empty. Locks
@@ -41,21 +32,21 @@ pub async fn insert_all(
     tx: &mut PgConnection,
     operations: &[Operation],
 ) -> Result<(), sqlx::Error> {
-    let effects: Vec<_> = operations
+    let asked: Vec<_> = operations
         .iter()
-        .map(|one| EffectColumns::from(&one.effect))
+        .map(|one| AskedColumns::from(&one.asked.question))
         .collect();
-    let card = |effect: &EffectColumns| match &effect.ask {
+    let card = |asked: &AskedColumns| match &asked.ask {
         Ask::Authorize(authorization) => Some(authorization.clone()),
         Ask::Capture(_) | Ask::Refund(_) => None,
     };
-    let cards: Vec<_> = effects.iter().map(card).collect();
-    let amount = |effect: &EffectColumns| match &effect.ask {
+    let cards: Vec<_> = asked.iter().map(card).collect();
+    let amount = |asked: &AskedColumns| match &asked.ask {
         Ask::Authorize(authorization) => authorization.amount.minor_units,
         Ask::Capture(capture) => capture.amount,
         Ask::Refund(request) => request.amount,
     };
-    let refund = |effect: &EffectColumns| match &effect.ask {
+    let refund = |asked: &AskedColumns| match &asked.ask {
         Ask::Refund(request) => Some(request.refund.0),
         Ask::Authorize(_) | Ask::Capture(_) => None,
     };
@@ -83,25 +74,23 @@ pub async fn insert_all(
         ",
         &column(operations, |one| one.account.0),
         &column(operations, |one| one.id),
-        &column(&effects, |effect| effect.verb.as_str()) as _,
-        &column(&effects, |effect| effect.ask.charge().0),
-        &column(&effects, refund) as _,
-        &column(&effects, |effect| effect.order.map(|order| order.0)) as _,
-        &column(&effects, |effect| effect
-            .checkout
-            .map(|checkout| checkout.0)) as _,
-        &column(&effects, amount),
+        &column(&asked, |asked| asked.verb.as_str()) as _,
+        &column(&asked, |asked| asked.ask.charge().0),
+        &column(&asked, refund) as _,
+        &column(&asked, |asked| asked.order.map(|order| order.0)) as _,
+        &column(&asked, |asked| asked.checkout.map(|checkout| checkout.0)) as _,
+        &column(&asked, amount),
         &column(&cards, |card| card
             .as_ref()
             .map(|card| card.amount.currency.to_string())) as _,
         &column(&cards, |card| card.as_ref().map(|card| &*card.card_token)) as _,
         &column(&cards, |card| card.as_ref().map(|card| card.capture)) as _,
-        &column(&effects, |effect| !effect.expand.is_empty()),
-        &column(&effects, |effect| Json(&effect.expand.0)) as _,
+        &column(operations, |one| !one.asked.expand.is_empty()),
+        &column(operations, |one| Json(&one.asked.expand.0)) as _,
         &column(operations, |one| one.dialect.as_str()) as _,
         &column(operations, |one| &*one.request_id) as _,
         &column(operations, |one| &*one.idempotency_key) as _,
-        &column(&effects, |effect| effect.intent.map(|intent| intent.0)) as _,
+        &column(&asked, |asked| asked.intent.map(|intent| intent.0)) as _,
         &column(operations, |one| one.api_version.as_deref()) as _,
         &column(operations, |one| &*one.processor) as _,
     )
@@ -162,22 +151,22 @@ pub async fn find(
         }),
     };
     let verb = Verb::parse(&found.verb).ok_or_else(|| unknown("verb"))?;
-    let columns = EffectColumns {
+    let columns = AskedColumns {
         verb,
         ask,
         order: found.order_id.map(OrderId),
         checkout: found.checkout_id.map(CheckoutId),
         intent: found.payment_intent_id.map(PaymentIntentId),
-        expand: match found.expand_paths {
-            Some(paths) => Expansion(paths),
-            None => expanded_before(verb, found.expand),
-        },
     };
-    let effect = columns.effect().ok_or_else(|| unknown("verb"))?;
+    let question = columns.question().ok_or_else(|| unknown("verb"))?;
+    let expand = match found.expand_paths {
+        Some(paths) => Expansion(paths),
+        None => expanded_before(verb, found.expand),
+    };
     Ok(Some(Operation {
         id,
         account: account_id,
-        effect,
+        asked: Asked { question, expand },
         dialect: Dialect::parse(&found.dialect).ok_or_else(|| unknown("dialect"))?,
         api_version: found.api_version,
         request_id: found.request_id,

@@ -12,7 +12,6 @@ use super::{
     columns::{all_written, column},
     items::{self, StoredItem},
     money::money,
-    operations::OpenWork,
     reads::{locks_by_id, page_rows, reads_all, reads_by_id},
     unknown::unknown,
     writes::{inserts_rows, json, updates_rows},
@@ -20,6 +19,7 @@ use super::{
 use crate::domain::{
     ids::{AccountId, ChargeId, OrderId},
     metadata::Metadata,
+    operation::OpenWork,
     order::{Order, OrderStatus},
 };
 
@@ -127,6 +127,9 @@ pub async fn named(
     tx: &mut PgConnection,
     names: &[(AccountId, String)],
 ) -> Result<Vec<(AccountId, Order)>, sqlx::Error> {
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
     let rows = order_rows!(
         "SELECT",
         "
@@ -159,6 +162,9 @@ pub async fn open_work(
     tx: &mut PgConnection,
     ids: &[(AccountId, OrderId)],
 ) -> Result<HashMap<(AccountId, OrderId), OpenWork>, sqlx::Error> {
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
     let rows = sqlx::query!(
         r#"
         SELECT wanted.account_id AS "account_id!", wanted.id AS "id!",

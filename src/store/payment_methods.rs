@@ -212,6 +212,9 @@ pub async fn count_all(
     tx: &mut PgConnection,
     ids: &[(AccountId, CustomerId)],
 ) -> Result<Vec<(AccountId, CustomerId, i64)>, sqlx::Error> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
     let rows = sqlx::query!(
         r#"
         SELECT wanted.account_id AS "account_id!", wanted.id AS "id!",

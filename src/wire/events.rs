@@ -164,8 +164,7 @@ pub struct EventDataView {
     #[schema(value_type = Object)]
     pub object: String,
     /// The version of the object right after the change, greater with each: of two events about an
-    /// object, the one with the greater version is newer. Of a checkout there is none, because it
-    /// has one event.
+    /// object, the one with the greater version is newer.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = 2)]
     pub object_version: Option<i64>,

@@ -16,12 +16,12 @@ use tokio::{
 };
 
 use crate::{
-    commands::CheckoutSteps,
     database::{Database, plain},
     idempotency::{self, ExternalEffect, Leased},
     store::{self, last_check::LastCheck},
     telemetry::metrics::Metrics,
     webhooks,
+    work::CheckoutSteps,
 };
 
 /// Pause between two looks: about as often as Prometheus asks.

@@ -1,9 +1,8 @@
-//! `POST /checkouts`: how it begins and ends, its steps, and the run that leads from step to step.
+//! `POST /checkouts`: how it begins and ends, and its steps. `work/checkouts.rs` leads from step to
+//! step.
 
 mod create;
-mod run;
 pub(super) mod steps;
 
-pub use create::CreateCheckout;
-pub use run::{CheckoutPhases, CheckoutSteps};
-pub use steps::{RefundedElsewhere, RunStep};
+pub use create::{begin, end};
+pub use steps::{RunStep, refund_elsewhere, refund_elsewhere_reads};

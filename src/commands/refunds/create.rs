@@ -120,7 +120,7 @@ impl CreateRefund {
 }
 
 /// The order that a charge paid, or was to pay: a refund of all of the charge changes it.
-fn order_of(seen: &SeenRows<'_>, charge: ChargeId) -> Option<RowId> {
+pub(in crate::commands) fn order_of(seen: &SeenRows<'_>, charge: ChargeId) -> Option<RowId> {
     seen.get::<Charge>(charge)?.order.map(RowId::Order)
 }
 

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use charge_once::{
-    commands::{CheckoutSteps, CreateCheckout, Origin, SlowLane},
+    commands::Origin,
     domain::{
-        checkout::{CheckoutStatus, StepName},
+        checkout::StepName,
         dialect::Dialect,
         ids::{AccountId, CheckoutId},
     },
@@ -15,8 +15,10 @@ use charge_once::{
         Parameters, Phases, Request, Settings,
     },
     store,
+    wire::checkouts::CreateCheckoutParams,
+    work::{CheckoutSteps, CreateCheckout, SlowLane},
 };
-use charge_once_strict_params::{Encoding, Params};
+use charge_once_strict_params::{Encoding, ParameterSet, Params};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -304,18 +306,19 @@ async fn who_locks_a_checkout_second_waits_and_sees_what_the_first_one_did() {
             .unwrap();
     let (account, id) = (AccountId(account), CheckoutId(id));
     let mut first = server.database.pool.begin().await.unwrap();
-    let run = store::checkouts::lock(&mut first, account, id)
+    let locked = store::checkouts::lock_all(&mut first, &[(account, id)])
         .await
         .unwrap();
-    assert_eq!(run.unwrap().checkout.next(), Some(StepName::CreateCharge));
+    let (_, found) = locked.into_iter().next().unwrap();
+    assert_eq!(found.next(), Some(StepName::CreateCharge));
     let second = {
         let pool = server.database.pool.clone();
         tokio::spawn(async move {
             let mut second = pool.begin().await.unwrap();
-            let run = store::checkouts::lock(&mut second, account, id)
+            let locked = store::checkouts::lock_all(&mut second, &[(account, id)])
                 .await
                 .unwrap();
-            run.unwrap().checkout.next()
+            locked.into_iter().next().unwrap().1.next()
         })
     };
     eventually("the second one waits", || async {
@@ -323,7 +326,12 @@ async fn who_locks_a_checkout_second_waits_and_sees_what_the_first_one_did() {
     })
     .await;
     assert!(!second.is_finished(), "both have it");
-    store::checkout_steps::finish(&mut first, account, id, StepName::CreateCharge, "ch_1")
+    let version = found.version;
+    let done = found.done("ch_1".to_owned());
+    store::checkouts::update_all(&mut first, &[(account, &done, version)])
+        .await
+        .unwrap();
+    store::checkouts::put_steps(&mut first, [(account, &done)].into_iter())
         .await
         .unwrap();
     first.commit().await.unwrap();
@@ -344,13 +352,10 @@ async fn no_checkout_ends_with_a_step_to_run_or_is_forgotten_once_one_ran() {
             .unwrap();
     let (account, id) = (AccountId(account), CheckoutId(id));
     let mut tx = pool.begin().await.unwrap();
-    let ended = store::checkouts::end(&mut tx, account, id, CheckoutStatus::Completed).await;
-    assert!(ended.is_err(), "{ended:?}");
-    assert!(
-        store::checkouts::delete(&mut tx, account, id)
-            .await
-            .is_err()
-    );
+    let found = store::checkouts::find(&mut tx, account, id).await.unwrap();
+    assert!(found.unwrap().ended().is_none());
+    let deleted = store::checkouts::delete_all(&mut tx, &[(account, id)]).await;
+    assert!(deleted.is_err(), "{deleted:?}");
     drop(tx);
     server.stop().await;
 }
@@ -414,7 +419,11 @@ async fn a_checkout_that_begins_too_late_to_be_run_leaves_nothing() {
             idempotency_key: "key-1".to_owned(),
             traceparent: None,
         },
-        params: Params::new(Encoding::Json, Ok(tree)),
+        new: Ok(
+            CreateCheckoutParams::parse(&Params::new(Encoding::Json, Ok(tree)))
+                .unwrap()
+                .into(),
+        ),
     };
     let outcome = phases.run(request, create).await;
     assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");

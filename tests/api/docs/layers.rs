@@ -52,11 +52,13 @@ fn assert_files_name_none_of(files: &[PathBuf], forbidden: &[&str]) {
 
 #[test]
 fn nothing_in_a_lower_layer_names_a_higher_one() {
-    assert_names_none_of("commands", &["crate::http", "actix"]);
+    assert_names_none_of("work", &["crate::http", "actix"]);
+    assert_names_none_of("commands", &["crate::http", "crate::work", "actix"]);
     let above_store_and_api = [
         "crate::http",
         "crate::idempotency",
         "crate::commands",
+        "crate::work",
         "actix",
     ];
     assert_names_none_of("store", &above_store_and_api);
@@ -73,12 +75,9 @@ const ROOMS: &[(&str, &str)] = &[
     ("wire", "domain webhooks"),
     (
         "cli",
-        "commands config database domain http idempotency processor server store telemetry webhooks workers",
+        "config database domain http idempotency processor server store telemetry webhooks work workers",
     ),
-    (
-        "commands",
-        "database domain idempotency processor store telemetry webhooks wire",
-    ),
+    ("commands", "domain idempotency webhooks wire"),
     ("config", "database domain idempotency webhooks"),
     (
         "console",
@@ -88,17 +87,21 @@ const ROOMS: &[(&str, &str)] = &[
     ("domain", ""),
     (
         "http",
-        "commands config database domain idempotency store telemetry webhooks wire",
+        "commands config database domain idempotency store telemetry webhooks wire work",
     ),
     (
         "server",
-        "commands config console database http idempotency processor store telemetry webhooks workers",
+        "commands config console database http idempotency processor store telemetry webhooks work workers",
     ),
     ("store", "domain webhooks"),
     ("telemetry", "database domain idempotency"),
     (
+        "work",
+        "commands database domain idempotency processor store telemetry webhooks wire",
+    ),
+    (
         "workers",
-        "commands config database domain idempotency store telemetry webhooks wire",
+        "config database domain idempotency store telemetry webhooks wire work",
     ),
 ];
 
@@ -155,7 +158,9 @@ fn every_room_names_the_rooms_that_are_listed_for_it_and_no_other() {
 /// It is made of what others offer, and can be left out.
 #[test]
 fn only_the_server_knows_the_console_and_the_console_has_no_sql() {
-    for folder in ["http", "commands", "wire", "domain", "store", "workers"] {
+    for folder in [
+        "http", "work", "commands", "wire", "domain", "store", "workers",
+    ] {
         assert_names_none_of(folder, &["crate::console", "console::"]);
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -180,7 +185,7 @@ fn the_processor_s_service_shares_nothing_with_the_api_that_asks_it() {
             "UPDATE charges",
         ],
     );
-    for folder in ["http", "commands", "store", "domain", "workers"] {
+    for folder in ["http", "work", "commands", "store", "domain", "workers"] {
         assert_names_none_of(folder, &["processor::service", "processor.operations"]);
     }
 }
@@ -202,12 +207,10 @@ fn the_domain_knows_neither_json_nor_http() {
 /// A rollback doesn't undo an effect elsewhere, and locks are held while it is waited for.
 #[test]
 fn inside_a_transaction_nothing_is_awaited_but_sql() {
-    let mut files = rust_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/commands"));
-    // These two ask the processor and run the steps of a checkout, with no transaction open.
-    files.retain(|file| {
-        !file.ends_with("processor_effect.rs") && !file.ends_with("checkouts/run.rs")
-    });
-    assert!(files.len() > 15, "{files:?}");
+    let mut files = rust_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/work"));
+    // These two also ask the processor, and run the steps of a checkout, with no transaction open.
+    files.retain(|file| !file.ends_with("processor_effect.rs") && !file.ends_with("checkouts.rs"));
+    assert!(files.len() > 5, "{files:?}");
     let awaited = ["crate::processor", "reqwest", "sleep(", "tokio::time"];
     assert_files_name_none_of(&files, &awaited);
 }
@@ -321,20 +324,120 @@ fn the_idempotency_crate_depends_on_no_crate_for_metrics() {
     }
 }
 
+/// What the rules name of crates that know SQL or wait: values. A test of the rules needs neither.
+const VALUES: &[(&str, &str)] = &[
+    ("idempotency", "Failure Rejection Reply"),
+    ("webhooks", "NewEvent previous_attributes self"),
+    ("charge_once_processor", "Answer test_cards"),
+    ("charge_once_api_keys", "Account KeyShape holds_secret"),
+];
+
+/// What code names of `room`: what follows its name, alone or in braces.
+fn named_of(room: &str, code: &str) -> Vec<String> {
+    let mut named = Vec::new();
+    for (at, found) in code.match_indices(&format!("{room}::")) {
+        let rest = code.get(at + found.len()..).unwrap();
+        let list = match rest.strip_prefix('{') {
+            Some(list) => list.split('}').next().unwrap(),
+            None => rest
+                .split(|c: char| !c.is_alphanumeric() && c != '_')
+                .next()
+                .unwrap(),
+        };
+        let names = list
+            .split(',')
+            .map(str::trim)
+            .filter(|name| !name.is_empty());
+        named.extend(names.map(str::to_owned));
+    }
+    named
+}
+
+/// The names of the crates that `package` is compiled with.
+fn tree_of(package: &str, more: &[&str]) -> String {
+    let tree = Command::new(env!("CARGO"))
+        .args(["tree", "--package", package, "--edges", "normal"])
+        .args(["--prefix", "none", "--locked", "--offline"])
+        .args(more)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    String::from_utf8(tree.stdout).unwrap()
+}
+
+/// Rules are functions: they have no SQL, wait for nothing, and use no crate that does. What a verb
+/// does can be tested without a database.
+#[test]
+fn verbs_and_rules_know_no_sql_and_wait_for_nothing() {
+    let waiting = [
+        "async ",
+        ".await",
+        "sqlx",
+        "tokio",
+        "crate::store",
+        "crate::database",
+    ];
+    let tree = tree_of("charge-once", &["--depth", "1"]);
+    // "name v1.2.3"
+    let dependencies: Vec<(&str, &str)> = tree
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.split_once(" v"))
+        .map(|(name, rest)| (name, rest.split(' ').next().unwrap()))
+        .collect();
+    assert!(dependencies.len() > 20, "{tree}");
+    let mut used = BTreeSet::new();
+    for folder in ["commands", "domain"] {
+        assert_names_none_of(folder, &waiting);
+        for file in rust_files(
+            &Path::new(env!("CARGO_MANIFEST_DIR"))
+                .join("src")
+                .join(folder),
+        ) {
+            let text = fs::read_to_string(&file).unwrap();
+            let code: String = text
+                .lines()
+                .take_while(|line| *line != "#[cfg(test)]")
+                .map(|line| format!("{}\n", line.split("//").next().unwrap()))
+                .collect();
+            for (room, values) in VALUES {
+                for name in named_of(room, &code) {
+                    let is_value = values.split(' ').any(|value| *value == *name);
+                    assert!(is_value, "{} names {room}::{name}", file.display());
+                }
+            }
+            for (name, version) in &dependencies {
+                if code.contains(&format!("{}::", name.replace('-', "_"))) {
+                    used.insert((*name, *version));
+                }
+            }
+        }
+    }
+    let room = |name: &str| name.replace('-', "_");
+    used.retain(|(name, _)| !VALUES.iter().any(|(values, _)| *values == room(name)));
+    let is_used = |of: &str| used.iter().any(|(name, _)| *name == of);
+    assert!(
+        is_used("uuid") && is_used("charge-once-strict-params"),
+        "{used:?}"
+    );
+    for (name, version) in &used {
+        let tree = tree_of(&format!("{name}@{version}"), &[]);
+        assert!(tree.starts_with(name), "{name}: {tree}");
+        for line in tree.lines() {
+            let mut waiting = ["sqlx", "tokio ", "actix"].iter();
+            assert!(
+                !waiting.any(|waits| line.starts_with(waits)),
+                "the rules name {name}, which needs {line}"
+            );
+        }
+    }
+}
+
 #[test]
 fn the_domain_is_pure() {
     assert_names_none_of(
         "domain",
-        &[
-            "async ",
-            "sqlx",
-            "tokio",
-            "now_v7",
-            "Utc::now",
-            "SystemTime",
-            "Instant",
-            "rand::",
-        ],
+        &["now_v7", "Utc::now", "SystemTime", "Instant", "rand::"],
     );
 }
 
@@ -467,7 +570,7 @@ fn no_files_of_a_folder_name_each_other_in_a_circle() {
 
 #[test]
 fn store_functions_and_commands_neither_begin_nor_commit() {
-    for folder in ["store", "commands"] {
+    for folder in ["store", "commands", "work"] {
         assert_names_none_of(
             folder,
             &[".begin(", ".commit(", ".rollback(", "\"BEGIN", "\"COMMIT"],
@@ -621,19 +724,7 @@ fn the_version_is_the_same_everywhere() {
 
 #[test]
 fn the_client_knows_the_service_by_its_replies_only() {
-    let tree = Command::new(env!("CARGO"))
-        .args([
-            "tree",
-            "--package",
-            "charge-once-client",
-            "--edges",
-            "normal",
-        ])
-        .args(["--prefix", "none", "--locked", "--offline"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
-        .output()
-        .unwrap();
-    let tree = String::from_utf8(tree.stdout).unwrap();
+    let tree = tree_of("charge-once-client", &[]);
     assert!(tree.starts_with("charge-once-client "), "{tree}");
     for line in tree.lines().skip(1) {
         for stranger in ["actix", "sqlx", "charge-once "] {

@@ -224,6 +224,10 @@ async fn what_outlives_its_request_keeps_the_version_for_its_events() {
         let event = newest(&client, event_type).await;
         assert_eq!(event["api_version"], "2025-03-31.basil", "{event_type}");
     }
+    // Its beginning, three steps and its end.
+    let ended = newest(&client, "checkout.completed").await;
+    let version = ended["data"]["object_version"].as_i64().unwrap();
+    assert!(version >= 5, "{ended}");
 }
 
 /// `data.previous_attributes` of the newest event of a type.

@@ -40,10 +40,11 @@ const WHOLE: [&str; 4] = [
 
 /// Statements that write one row whole, which they find by its key. Values that are not made for
 /// each other break its CHECKs, so they are planned and not run.
-const WHOLE_ROWS: [&str; 7] = [
+const WHOLE_ROWS: [&str; 8] = [
     "UPDATE idempotency_keys AS record",
     "UPDATE operations\n           SET completed_at",
     "UPDATE charges",
+    "UPDATE checkouts",
     "UPDATE orders",
     "UPDATE payment_intents",
     "UPDATE payment_methods",

@@ -113,7 +113,7 @@ async fn in_transaction<D: Decide + ?Sized>(
 ) -> Result<Reply, Rejection> {
     let now = transaction_time(tx).await?;
     let mut rows = D::Rows::default();
-    read_rounds(command, &mut rows, tx).await?;
+    read_rounds(|rows| command.reads(rows), &mut rows, tx).await?;
     let Decision { reply, changes } = command.decide(&rows, now)?;
     if let Some(changes) = changes {
         rows.apply(changes);
@@ -122,26 +122,27 @@ async fn in_transaction<D: Decide + ?Sized>(
     Ok(reply)
 }
 
-/// Reads the rows that one command needs, in rounds, as a batch does for its members.
+/// Reads the rows that `reads` names, in rounds, as a batch does for its members. Each round may
+/// depend on what the one before has read.
 ///
 /// # Errors
 ///
 /// The database's, and an invalid argument where the command needs more than three rounds.
-pub async fn read_rounds<D: Decide + ?Sized>(
-    command: &D,
-    rows: &mut D::Rows,
+pub async fn read_rounds<R: Rows>(
+    reads: impl Fn(&R) -> Vec<R::Name>,
+    rows: &mut R,
     tx: &mut PgConnection,
 ) -> Result<(), sqlx::Error> {
     let mut read = NamesRead::default();
     for _ in 0..READ_ROUNDS_MAX {
-        let names = read.take_new(command.reads(rows));
+        let names = read.take_new(reads(rows));
         if names.is_empty() {
             return Ok(());
         }
         rows.read(tx, names).await?;
     }
     // Undecided rather than decided wrongly: to the command, a row that was not read is not there.
-    match read.has_all(&command.reads(rows)) {
+    match read.has_all(&reads(rows)) {
         true => Ok(()),
         false => Err(sqlx::Error::InvalidArgument(format!(
             "a command needs more than {READ_ROUNDS_MAX} rounds of reads"

@@ -21,17 +21,22 @@ use super::*;
 use crate::{
     commands::{
         CancelIntent, CancelOrder, CaptureCharge, CaptureIntent, ConfirmIntent, CreateCharge,
-        CreateCustomer, CreateIntent, CreateOrder, CreateRefund, DetachPaymentMethod, PayOrder,
+        CreateCustomer, CreateIntent, CreateOrder, CreateRefund, DetachPaymentMethod, Noun,
+        PayOrder, SetInventory, checkouts,
     },
     domain::{
         charge::ChargeStatus,
+        checkout::{Checkout, NewCheckout},
+        customer::Customer,
         dialect::Dialect,
-        ids::{ChargeId, OrderId, PaymentIntentId},
-        order::OrderStatus,
-        payment_intent::{CaptureMethod, IntentStatus},
-        payment_method::Attachment,
+        ids::{AccountId, ChargeId, CheckoutId, OrderId, PaymentIntentId},
+        inventory::Inventory,
+        order::{Order, OrderStatus},
+        payment_intent::{CaptureMethod, IntentStatus, PaymentIntent},
+        payment_method::{Attachment, PaymentMethod},
     },
     idempotency::Rows as _,
+    wire::checkouts::CreateCheckoutParams,
 };
 use stored::StoredLedger;
 
@@ -94,7 +99,19 @@ enum LedgerOp {
         intent: usize,
         amount: Option<i64>,
     },
+    Stock {
+        sku: usize,
+        quantity: i64,
+    },
+    Checkout {
+        sku: usize,
+        quantity: i64,
+        declines: bool,
+    },
 }
+
+/// What is sold, and what one of each costs.
+const SKUS: [(&str, i64); 2] = [("cup", 7), ("mug", 30)];
 
 fn op() -> impl Strategy<Value = LedgerOp> {
     let amount = || option::of(1..150_i64);
@@ -125,6 +142,10 @@ fn op() -> impl Strategy<Value = LedgerOp> {
         2 => any::<usize>().prop_map(|intent| LedgerOp::CancelIntent { intent }),
         3 => (any::<usize>(), amount()).prop_map(
             |(intent, amount)| LedgerOp::RefundIntent { intent, amount }),
+        1 => (0..2_usize, 0..9_i64).prop_map(
+            |(sku, quantity)| LedgerOp::Stock { sku, quantity }),
+        2 => (0..2_usize, 1..4_i64, prop::bool::weighted(0.2)).prop_map(
+            |(sku, quantity, declines)| LedgerOp::Checkout { sku, quantity, declines }),
     ]
 }
 
@@ -163,6 +184,8 @@ struct ReferenceLedger {
     intents: Vec<ExpectedIntent>,
     /// Whether each customer has the card.
     customers: Vec<bool>,
+    /// How many of each are left.
+    levels: [i64; 2],
 }
 
 impl ReferenceLedger {
@@ -217,7 +240,35 @@ impl ReferenceLedger {
                 let charge = self.intents[intent].charge;
                 charge.is_some_and(|charge| self.refund(charge, amount))
             }
+            LedgerOp::Stock { sku, quantity } => {
+                self.levels[sku] = quantity;
+                true
+            }
+            LedgerOp::Checkout {
+                sku,
+                quantity,
+                declines,
+            } => self.checkout(sku, quantity, declines),
         }
+    }
+
+    /// All of it, or nothing: no money, no items, a canceled order.
+    fn checkout(&mut self, sku: usize, quantity: i64, declines: bool) -> bool {
+        let (price, order) = (SKUS[sku].1 * quantity, self.orders.len());
+        let is_charged = self.charge(price, true, declines, Some(order));
+        let is_sold = is_charged && self.levels[sku] >= quantity;
+        if is_charged && !is_sold {
+            self.charges.last_mut().unwrap().back = price;
+        }
+        let status = match is_sold {
+            true => OrderStatus::Paid,
+            false => OrderStatus::Canceled,
+        };
+        self.orders.push(ExpectedOrder { price, status });
+        if is_sold {
+            self.levels[sku] -= quantity;
+        }
+        is_sold
     }
 
     fn charge(&mut self, amount: i64, capture: bool, declines: bool, pays: Option<usize>) -> bool {
@@ -407,7 +458,9 @@ impl MemoryLedger {
                 let count = i64::try_from(count.count()).unwrap();
                 to.methods_of.insert((account, *id), count);
             }
-            RowId::OrderNamed(_) | RowId::Level(_) => {}
+            RowId::Checkout(id) => tables.checkouts.hold(one(from, account, *id)),
+            RowId::Level(sku) => tables.levels.hold(one(from, account, sku.clone())),
+            RowId::OrderNamed(_) => {}
         }
     }
 
@@ -419,10 +472,15 @@ impl MemoryLedger {
         verb: impl FnOnce(P) -> V,
     ) -> u16 {
         let params = Params::new(Encoding::Json, Ok(body.as_object().unwrap().clone()));
+        let verb = P::parse(&params).map(verb).map_err(ApiError::from);
+        self.run_rules(stored, verb)
+    }
+
+    fn run_rules<V: Rules>(&mut self, stored: Stored<'_>, verb: Result<V, ApiError>) -> u16 {
         let command = RunVerb {
             origin: self.origin.clone(),
-            verb: P::parse(&params).map(verb).map_err(ApiError::from),
-            weight: params.weight(),
+            verb,
+            weight: 0,
             slow_lane: SlowLane::new(4),
             processor: None,
         };
@@ -462,7 +520,7 @@ impl MemoryLedger {
                 tables.$table.hold(stored.into_iter().map(|one| (account, one)).collect());
             )+};
         }
-        settle!(intents charges orders refunds methods customers);
+        settle!(checkouts intents charges orders refunds methods customers levels);
     }
 
     fn charge(&self, at: usize) -> &Charge {
@@ -527,12 +585,43 @@ impl MemoryLedger {
                     params,
                 })
             }
+            LedgerOp::Stock { sku, quantity } => {
+                let sku = SKUS[sku].0.as_bytes().to_vec();
+                self.run(stored, json!({"quantity": quantity}), |params| {
+                    SetInventory { sku, params }
+                })
+            }
+            LedgerOp::Checkout {
+                sku,
+                quantity,
+                declines,
+            } => self.checkout(stored, sku, quantity, card(declines)),
             LedgerOp::Intent { .. }
             | LedgerOp::Confirm { .. }
             | LedgerOp::CaptureIntent { .. }
             | LedgerOp::CancelIntent { .. }
             | LedgerOp::RefundIntent { .. } => self.do_intent_op(stored, op),
         }
+    }
+
+    /// Begins a checkout, runs its steps one after the other, and ends it.
+    fn checkout(&mut self, mut stored: Stored<'_>, sku: usize, quantity: i64, card: &str) -> u16 {
+        let (sku, price) = SKUS[sku];
+        let item = json!({"sku": sku, "quantity": quantity, "unit_amount": price});
+        let body = json!({"currency": "usd", "source": card, "items": [item]});
+        let id = CheckoutId(Uuid::now_v7());
+        self.run(
+            stored.as_deref_mut(),
+            body,
+            |params: CreateCheckoutParams| BeginCheckout(id, params.into()),
+        );
+        loop {
+            let checkout = self.rows.get::<Checkout>(self.origin.account, id).unwrap();
+            let Some(step) = checkout.next() else { break };
+            let step = checkouts::RunStep { checkout: id, step };
+            self.run_rules(stored.as_deref_mut(), Ok(step));
+        }
+        self.run_rules(stored, Ok(EndCheckout(id)))
     }
 
     fn do_intent_op(&mut self, stored: Stored<'_>, op: &LedgerOp) -> u16 {
@@ -585,6 +674,8 @@ impl MemoryLedger {
             | LedgerOp::Pay { .. }
             | LedgerOp::Cancel { .. }
             | LedgerOp::Customer
+            | LedgerOp::Stock { .. }
+            | LedgerOp::Checkout { .. }
             | LedgerOp::Detach { .. } => self.do_op(stored, op),
         }
     }
@@ -645,7 +736,38 @@ impl MemoryLedger {
             orders: self.orders.iter().map(order).collect(),
             intents: self.intents.iter().map(intent).collect(),
             customers: self.customers.iter().map(has_card).collect(),
+            levels: SKUS.map(|(sku, _)| {
+                let level = self.rows.get::<Inventory>(account, sku.to_owned());
+                level.map_or(0, |level| level.quantity)
+            }),
         }
+    }
+}
+
+/// The beginning of a checkout, as of a verb.
+struct BeginCheckout(CheckoutId, NewCheckout);
+
+impl Rules for BeginCheckout {
+    fn reads(&self, _: &SeenRows<'_>) -> Vec<RowId> {
+        Vec::new()
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
+        checkouts::begin(draft, self.0, self.1.clone());
+        Ok(Verdict::Said(Said::Reply(Reply::raw_json(200, "{}"))))
+    }
+}
+
+/// The end of a checkout, as of a verb.
+struct EndCheckout(CheckoutId);
+
+impl Rules for EndCheckout {
+    fn reads(&self, _: &SeenRows<'_>) -> Vec<RowId> {
+        vec![RowId::Checkout(self.0)]
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
+        Ok(Verdict::Said(Said::Reply(checkouts::end(draft, self.0)?)))
     }
 }
 
@@ -707,7 +829,11 @@ fn on(ledger: &MemoryLedger, mut op: LedgerOp) -> Option<LedgerOp> {
         | LedgerOp::RefundIntent { intent, .. } => {
             *intent = intent.checked_rem(ledger.intents.len())?;
         }
-        LedgerOp::Charge { .. } | LedgerOp::Order { .. } | LedgerOp::Customer => {}
+        LedgerOp::Charge { .. }
+        | LedgerOp::Order { .. }
+        | LedgerOp::Customer
+        | LedgerOp::Stock { .. }
+        | LedgerOp::Checkout { .. } => {}
     }
     Some(op)
 }
@@ -729,6 +855,7 @@ fn check(
         prop_assert_eq!(&known.orders, &reference.orders, "{:?}", op);
         prop_assert_eq!(&known.intents, &reference.intents, "{:?}", op);
         prop_assert_eq!(&known.customers, &reference.customers, "{:?}", op);
+        prop_assert_eq!(known.levels, reference.levels, "{:?}", op);
     }
     // What is given back has a refund each.
     for (at, id) in ledger.charges.iter().enumerate() {

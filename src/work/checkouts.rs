@@ -12,30 +12,85 @@ use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{
-    RunStep,
-    create::{end_checkout, set_out_for_next_step},
-};
+use super::{NetworkPhases, RunVerb, SlowLane, in_transaction};
 use crate::{
-    commands::{NO_PROCESSOR, NetworkPhases, SlowLane},
+    commands::{Draft, NO_PROCESSOR, Origin, RowId, SeenRows, checkouts},
     database::Database,
     domain::{
-        checkout::{CheckoutRun, StepName},
+        checkout::{Checkout, NewCheckout, StepName},
         ids::{AccountId, CheckoutId},
+        operation::Resolution,
     },
     idempotency::{
-        CallOutcome, ExternalEffect, Failure, FailureKind, Idempotency, Outcome, Phases, Reply,
-        Request,
+        Begin, BeginOutcome, CallOutcome, Command, ExternalEffect, Failure, FailureKind,
+        Idempotency, Outcome, Phases, Rejection, Reply, Request,
     },
     store,
+    telemetry::traces,
+    wire::error::ApiError,
 };
+
+/// Begins a checkout.
+pub struct CreateCheckout {
+    /// The request's origin.
+    pub origin: Origin,
+    /// What is bought, or why the parameters are refused: that is stored like any other outcome.
+    pub new: Result<NewCheckout, ApiError>,
+}
+
+impl Begin for CreateCheckout {
+    async fn begin(
+        &self,
+        tx: &mut PgConnection,
+        operation: Uuid,
+    ) -> Result<BeginOutcome, Rejection> {
+        let new = self.new.clone()?;
+        let id = CheckoutId(operation);
+        in_transaction(
+            &self.origin,
+            None,
+            tx,
+            |_| Vec::new(),
+            |draft| {
+                checkouts::begin(draft, id, new);
+                Ok(())
+            },
+        )
+        .await?;
+        Ok(BeginOutcome::Begun {
+            resource_id: Some(id.to_string()),
+        })
+    }
+}
+
+/// A checkout that is under way, with its account.
+#[derive(Debug, Clone)]
+pub struct CheckoutRun {
+    account: AccountId,
+    checkout: Checkout,
+}
+
+impl CheckoutRun {
+    /// The origin of its request, for all of its steps.
+    fn origin(&self) -> Origin {
+        let asked_by = self.checkout.asked_by.clone();
+        Origin {
+            account: self.account,
+            dialect: asked_by.dialect,
+            api_version: asked_by.api_version,
+            request_id: asked_by.request_id,
+            idempotency_key: asked_by.idempotency_key,
+            traceparent: traces::traceparent(),
+        }
+    }
+}
 
 /// The way to run checkouts.
 pub type CheckoutPhases = Phases<CheckoutSteps>;
 
 /// The steps of checkouts, as the one call between a checkout's beginning and its end.
 pub struct CheckoutSteps {
-    /// The one way to write.
+    /// Runs steps where the processor is simulated.
     pub idempotency: Idempotency,
     /// Where a checkout's steps are read.
     pub database: Database,
@@ -61,7 +116,15 @@ impl ExternalEffect for CheckoutSteps {
         account_id: Uuid,
         operation: Uuid,
     ) -> Result<CheckoutRun, Failure> {
-        set_out_for_next_step(tx, AccountId(account_id), CheckoutId(operation)).await
+        let (account, id) = (AccountId(account_id), CheckoutId(operation));
+        let locked = store::checkouts::lock_all(tx, &[(account, id)]).await?;
+        let (_, found) = locked.into_iter().next().ok_or_else(gone)?;
+        let version = found.version;
+        let mut checkout = found.attempted();
+        checkout.version += 1;
+        store::checkouts::update_all(tx, &[(account, &checkout, version)]).await?;
+        store::checkouts::put_steps(tx, [(account, &checkout)].into_iter()).await?;
+        Ok(CheckoutRun { account, checkout })
     }
 
     /// Never says "not executed": what has run stays, and the same key goes on from there.
@@ -78,12 +141,19 @@ impl ExternalEffect for CheckoutSteps {
         begun: &CheckoutRun,
         (): &(),
     ) -> Result<Reply, Failure> {
-        end_checkout(tx, begun.account, begun.checkout.id).await
+        let (origin, id) = (begun.origin(), begun.checkout.id);
+        let reads = |_: &SeenRows<'_>| vec![RowId::Checkout(id)];
+        let ended = in_transaction(&origin, None, tx, reads, |draft| checkouts::end(draft, id));
+        ended.await.map_err(|rejection| match rejection {
+            Rejection::Failed(failure) => failure,
+            Rejection::Refused(_) => Failure::internal("the end of a checkout was refused"),
+        })
     }
 
     /// Only where no step was run.
     async fn release(&self, tx: &mut PgConnection, begun: &CheckoutRun) -> Result<(), Failure> {
-        Ok(store::checkouts::delete(tx, begun.account, begun.checkout.id).await?)
+        let gone = [(begun.account, begun.checkout.id)];
+        Ok(store::checkouts::delete_all(tx, &gone).await?)
     }
 }
 
@@ -103,10 +173,14 @@ impl CheckoutSteps {
     /// Runs one step, or finds that it was run.
     async fn run_step(&self, run: &CheckoutRun, step: StepName) -> Result<(), Failure> {
         let request = self.request(run, step)?;
-        let command = RunStep {
-            account: run.account,
-            checkout: run.checkout.id,
-            step,
+        let command = RunVerb {
+            origin: run.origin(),
+            verb: Ok(checkouts::RunStep {
+                checkout: run.checkout.id,
+                step,
+            }),
+            // It shares its transaction with none.
+            weight: 0,
             slow_lane: self.slow_lane.clone(),
             processor: self.processor.clone(),
         };
@@ -136,11 +210,11 @@ impl CheckoutSteps {
 
     async fn read_again(&self, run: &CheckoutRun) -> Result<CheckoutRun, Failure> {
         let (account, id) = (run.account, run.checkout.id);
-        self.database
-            .of(account.0)
-            .read(move |connection| Box::pin(store::checkouts::find(connection, account, id)))
-            .await?
-            .ok_or_else(|| Failure::internal("a checkout is gone"))
+        let database = self.database.of(account.0);
+        let found = database
+            .read(move |connection| Box::pin(store::checkouts::find(connection, account, id)));
+        let checkout = found.await?.ok_or_else(gone)?;
+        Ok(CheckoutRun { account, checkout })
     }
 
     /// A step as a request of its own, always the same one. Its key is in a scope that no client
@@ -149,13 +223,13 @@ impl CheckoutSteps {
     fn request(&self, run: &CheckoutRun, step: StepName) -> Result<Request, Failure> {
         let path = format!("/checkouts/{}/{}", run.checkout.id, step.as_str());
         let path = match step {
-            StepName::CreateRefund => format!("{path}/{}", run.refused_refunds),
+            StepName::CreateRefund => format!("{path}/{}", run.checkout.refused_refunds),
             StepName::CreateOrder
             | StepName::CreateCharge
             | StepName::AllocateInventory
             | StepName::CancelOrder => path,
         };
-        let request_id = run.request_id.clone();
+        let request_id = run.checkout.asked_by.request_id.clone();
         Request::reserved(run.account.0, path, request_id, self.step_wait)
             .map_err(Failure::internal)
     }
@@ -176,5 +250,36 @@ fn not_done(run: &CheckoutRun, step: StepName) -> Failure {
             "{} of {id} has run by its record, and not by the checkout's table",
             step.as_str()
         )),
+    }
+}
+
+fn gone() -> Failure {
+    Failure::internal("a checkout is gone")
+}
+
+/// Accepts a manual resolution that the money of a canceled checkout was returned, although the
+/// refund was refused, by the processor or by an earlier resolution.
+pub struct RefundedElsewhere {
+    /// The account of the checkout.
+    pub account: AccountId,
+    /// Which checkout.
+    pub checkout: CheckoutId,
+    /// The refund that was refused.
+    pub operation: Uuid,
+    /// The person who says so.
+    pub person: String,
+}
+
+impl Command for RefundedElsewhere {
+    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        let (account, id) = (self.account, self.checkout);
+        let locked = store::checkouts::lock_all(tx, &[(account, id)]).await?;
+        let (_, checkout) = locked.into_iter().next().ok_or_else(gone)?;
+        let (operation, done) = (self.operation, Resolution::Done);
+        store::manual_resolutions::insert(tx, account, operation, done, &self.person).await?;
+        let origin = CheckoutRun { account, checkout }.origin();
+        let reads = |seen: &SeenRows<'_>| checkouts::refund_elsewhere_reads(seen, id);
+        let refunded = |draft: &mut Draft<'_>| checkouts::refund_elsewhere(draft, id);
+        in_transaction(&origin, None, tx, reads, refunded).await
     }
 }

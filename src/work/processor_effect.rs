@@ -12,19 +12,15 @@ use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{
-    Origin, Rows,
-    checkouts::steps,
-    questions,
-    work::{Completion, in_transaction},
-};
+use super::{Completion, in_transaction};
 use crate::{
+    commands::{Origin, Rows, questions},
     domain::{
         ids::AccountId,
-        operation::{Answer, Ask, Effect, Operation, Resolution, StepQuestion},
+        operation::{Answer, Ask, Operation, Question, Resolution},
     },
     idempotency::{
-        CallOutcome, ExternalEffect, Failure, Rejection, Reply, SharedEffect, SharedPhases,
+        CallOutcome, Decide, ExternalEffect, Failure, Rejection, Reply, SharedEffect, SharedPhases,
     },
     processor::{CardProcessor, HttpProcessor, Instruction, InstructionOutcome},
     store,
@@ -87,7 +83,7 @@ impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
             return CallOutcome::NotExecuted(Failure::unavailable(cause));
         }
         let asked = if operation.age < self.send_again_within {
-            let instruction = Instruction::from(&operation.effect.ask());
+            let instruction = Instruction::from(&operation.asked.question.ask());
             let key = operation.id;
             self.processor.execute(key, &instruction, not_after).await
         } else {
@@ -112,21 +108,22 @@ impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
         operation: &Operation,
         answer: &Answer,
     ) -> Result<Reply, Failure> {
-        let origin = origin_of(operation);
-        // Before its steps: the same order of locks as in a step that is one transaction.
-        if let Effect::Step(checkout, _) = &operation.effect {
-            store::checkouts::lock(tx, operation.account, *checkout).await?;
-        }
         let resolution = match answer {
             Answer::Done => Resolution::Done,
             Answer::Declined(_) => Resolution::Declined,
         };
         self.keep_resolution(tx, operation, resolution).await?;
-        // Before anything that looks for unfinished operations.
-        let answered = (operation.account, operation.id, *answer);
-        store::operations::complete_all(tx, &[answered]).await?;
-        let completed = complete(&origin, tx, operation, *answer).await;
-        completed.map_err(failed)
+        let completion = Completion::of(operation, *answer);
+        let reply = completion.alone(tx).await.map_err(failed)?;
+        if let (Question::CheckoutRefund(checkout, request), Answer::Declined(decline)) =
+            (&operation.asked.question, answer)
+        {
+            tracing::error!(
+                %checkout, charge = %request.charge, reason = decline.code.as_str(),
+                "the processor refuses to give a canceled checkout's charge back"
+            );
+        }
+        Ok(reply)
     }
 
     async fn release(&self, tx: &mut PgConnection, operation: &Operation) -> Result<(), Failure> {
@@ -134,17 +131,14 @@ impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
         self.keep_resolution(tx, operation, Resolution::NotExecuted)
             .await?;
         store::operations::delete(tx, account, operation.id).await?;
-        let question = match &operation.effect {
-            Effect::Verb(asked) => asked.question.clone(),
-            Effect::Step(_, question) => question.clone().into(),
-        };
+        let question = &operation.asked.question;
         let origin = origin_of(operation);
         let withdrawn = in_transaction(
             &origin,
             Some(&operation.processor),
             tx,
-            |seen| questions::reads(&question, seen),
-            |draft| questions::withdraw(&question, draft),
+            |seen| questions::reads(question, seen),
+            |draft| questions::withdraw(question, draft),
         );
         withdrawn.await.map_err(failed)
     }
@@ -155,16 +149,18 @@ impl<P: CardProcessor> SharedEffect for ProcessorEffect<P> {
     type Completion = Completion;
 
     fn completion(&self, operation: &Operation, answer: &Answer) -> Option<Completion> {
-        match &operation.effect {
-            Effect::Verb(asked) => Some(Completion {
-                origin: origin_of(operation),
-                processor: operation.processor.clone(),
-                operation: operation.id,
-                asked: asked.clone(),
-                answer: *answer,
-            }),
-            // It locks its checkout first.
-            Effect::Step(..) => None,
+        Some(Completion::of(operation, *answer))
+    }
+}
+
+impl Completion {
+    fn of(operation: &Operation, answer: Answer) -> Self {
+        Self {
+            origin: origin_of(operation),
+            processor: operation.processor.clone(),
+            operation: operation.id,
+            asked: operation.asked.clone(),
+            answer,
         }
     }
 }
@@ -189,34 +185,6 @@ fn failed(rejection: Rejection) -> Failure {
             "what the processor did is refused here, with {}",
             reply.status
         )),
-    }
-}
-
-/// Hands the processor's answer to the verb that asked.
-async fn complete(
-    origin: &Origin,
-    tx: &mut PgConnection,
-    operation: &Operation,
-    answer: Answer,
-) -> Result<Reply, Rejection> {
-    let processor = Some(operation.processor.as_str());
-    match &operation.effect {
-        Effect::Step(checkout, StepQuestion::Charge(order, card)) => {
-            steps::complete_charge(origin, processor, tx, (*checkout, *order), card, answer).await
-        }
-        Effect::Step(checkout, StepQuestion::Refund(request)) => {
-            steps::complete_refund(origin, processor, tx, *checkout, request, answer).await
-        }
-        Effect::Verb(asked) => {
-            let said = in_transaction(
-                origin,
-                processor,
-                tx,
-                |seen| questions::reads(&asked.question, seen),
-                |draft| questions::answered(asked, answer, draft),
-            );
-            said.await?.expanded(origin, tx).await
-        }
     }
 }
 

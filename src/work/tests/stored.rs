@@ -77,7 +77,9 @@ impl StoredLedger {
             let mut tx = self.connection.begin().await.unwrap();
             let now = transaction_time(&mut tx).await.unwrap();
             let mut rows = Rows::default();
-            read_rounds(command, &mut rows, &mut tx).await.unwrap();
+            read_rounds(|rows| command.reads(rows), &mut rows, &mut tx)
+                .await
+                .unwrap();
             assert_eq!(shown(&rows), shown(known));
             let mut decision = command.decide(&rows, now)?;
             if let Some(changes) = decision.changes.take() {
@@ -114,10 +116,16 @@ impl StoredLedger {
         let methods = tables.methods.of(account).map(|one| RowId::Method(one.id));
         let customers = tables.customers.of(account);
         let customers = customers.map(|one| RowId::Customer(one.id));
+        let checkouts = tables.checkouts.of(account);
+        let checkouts = checkouts.map(|one| RowId::Checkout(one.id));
+        let levels = tables.levels.of(account);
+        let levels = levels.map(|one| RowId::Level(one.sku.clone()));
         let names = intents.chain(charges).chain(orders).chain(refunds);
         let names = names
             .chain(methods)
             .chain(customers)
+            .chain(checkouts)
+            .chain(levels)
             .map(|id| (account, id));
         let mut rows = Rows::default();
         let reading = rows.read(&mut self.connection, names.collect());

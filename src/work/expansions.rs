@@ -1,6 +1,6 @@
 //! The views of objects, with whole objects in the place of the references that `expand` names.
 //!
-//! For the replies of commands and for reads alike. Takes no lock. Each member that is shown whole
+//! For the replies of verbs and for reads alike. Takes no lock. Each member that is shown whole
 //! is one query, for however many objects.
 
 use std::collections::HashMap;
@@ -12,6 +12,7 @@ use serde::Serialize;
 use sqlx::PgConnection;
 
 use crate::{
+    commands::{Object, Origin, Said},
     domain::{
         charge::Charge,
         customer::Customer,
@@ -22,6 +23,7 @@ use crate::{
         refund::Refund,
         setup_intent::SetupIntent,
     },
+    idempotency::{Rejection, Reply},
     store,
     wire::{
         charges::ChargeView,
@@ -66,6 +68,62 @@ pub trait Shown: Send + Sync + Sized {
         expand: &'a Expansion,
     ) -> Views<'a, Self::View>;
 }
+
+/// The reply of a verb, where nothing else is to be read for it.
+pub(super) fn plain_reply(said: Said, origin: &Origin) -> Result<Reply, Rejection> {
+    match said {
+        Said::Reply(reply) => Ok(reply),
+        Said::Show { status, object, .. } => plain(&object, origin, status),
+    }
+}
+
+/// The reply of a verb, with what its `expand` names shown whole.
+pub(super) async fn reply(
+    said: Said,
+    origin: &Origin,
+    tx: &mut PgConnection,
+) -> Result<Reply, Rejection> {
+    match said {
+        Said::Show {
+            status,
+            object,
+            expand,
+        } if !expand.is_empty() => expanded(&object, origin, tx, status, &expand).await,
+        said @ (Said::Show { .. } | Said::Reply(_)) => plain_reply(said, origin),
+    }
+}
+
+/// Makes replies of objects.
+macro_rules! objects {
+    ($($noun:ident)+) => {
+        fn plain(object: &Object, origin: &Origin, status: u16) -> Result<Reply, Rejection> {
+            match object {
+                $(Object::$noun(object) => {
+                    let view = <$noun as Shown>::View::from(object);
+                    origin.reply(status, $noun::COLLECTION, object.id.to_string(), &view)
+                })+
+            }
+        }
+
+        async fn expanded(
+            object: &Object,
+            origin: &Origin,
+            tx: &mut PgConnection,
+            status: u16,
+            expand: &Expansion,
+        ) -> Result<Reply, Rejection> {
+            let audience = Audience { account: origin.account, dialect: origin.dialect };
+            match object {
+                $(Object::$noun(object) => {
+                    let view = view(tx, audience, object, expand).await?;
+                    origin.reply(status, $noun::COLLECTION, object.id.to_string(), &view)
+                })+
+            }
+        }
+    };
+}
+
+objects! { Charge Order PaymentIntent Refund SetupIntent PaymentMethod Customer }
 
 /// The view of one object.
 pub async fn view<T: Shown>(

@@ -8,25 +8,25 @@ use uuid::Uuid;
 use crate::{
     domain::{
         charge::Charge,
+        checkout::Checkout,
         customer::Customer,
         ids::{
-            AccountId, ChargeId, CustomerId, OrderId, PaymentIntentId, PaymentMethodId, RefundId,
-            SetupIntentId,
+            AccountId, ChargeId, CheckoutId, CustomerId, OrderId, PaymentIntentId, PaymentMethodId,
+            RefundId, SetupIntentId,
         },
         inventory::Inventory,
-        operation::{Answer, Operation},
+        operation::{Answer, OpenWork, Operation},
         order::Order,
         payment_intent::PaymentIntent,
         payment_method::PaymentMethod,
         refund::Refund,
         setup_intent::SetupIntent,
     },
-    store::operations::OpenWork,
     webhooks::NewEvent,
     wire::{
-        charges::ChargeView, customers::CustomerView, inventory::InventoryView, orders::OrderView,
-        payment_intents::PaymentIntentView, payment_methods::PaymentMethodView,
-        refunds::RefundView, setup_intents::SetupIntentView,
+        charges::ChargeView, checkouts::CheckoutView, customers::CustomerView,
+        inventory::InventoryView, orders::OrderView, payment_intents::PaymentIntentView,
+        payment_methods::PaymentMethodView, refunds::RefundView, setup_intents::SetupIntentView,
     },
 };
 
@@ -34,6 +34,8 @@ use crate::{
 /// theirs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RowId {
+    /// A checkout, with its steps.
+    Checkout(CheckoutId),
     /// A payment intent.
     Intent(PaymentIntentId),
     /// A setup intent.
@@ -62,15 +64,16 @@ pub enum RowId {
 }
 
 /// The account and the id of a row.
-pub(super) type RowName = (AccountId, RowId);
+pub type RowName = (AccountId, RowId);
 
 impl RowId {
     /// The lock that its row is read with. `None`: it is read without one, or under another's.
-    pub(super) fn lock(&self) -> Option<Self> {
+    pub(crate) fn lock(&self) -> Option<Self> {
         match self {
             Self::MethodToPay(id) => Some(Self::Method(*id)),
             Self::OrderNamed(_) | Self::CustomerSeen(_) | Self::MethodsOf(_) => None,
-            Self::Intent(_)
+            Self::Checkout(_)
+            | Self::Intent(_)
             | Self::Setup(_)
             | Self::Charge(_)
             | Self::Order(_)
@@ -107,7 +110,7 @@ macro_rules! tables {
         /// Objects of each kind.
         #[derive(Debug, Default, Clone)]
         pub struct Tables {
-            $(pub(super) $table: RowTable<$noun>,)+
+            $(pub(crate) $table: RowTable<$noun>,)+
         }
 
         impl Tables {
@@ -117,7 +120,7 @@ macro_rules! tables {
             }
 
             /// Takes over what `changes` hold.
-            pub(super) fn apply(&mut self, changes: Self) {
+            pub(crate) fn apply(&mut self, changes: Self) {
                 $(self.$table.apply(changes.$table);)+
             }
         }
@@ -150,6 +153,7 @@ macro_rules! tables {
 }
 
 tables! {
+    checkouts: Checkout by id: CheckoutId as CheckoutView;
     intents: PaymentIntent by id: PaymentIntentId as PaymentIntentView;
     charges: Charge by id: ChargeId as ChargeView;
     orders: Order by id: OrderId as OrderView;
@@ -172,26 +176,26 @@ impl<N: Noun> Default for RowTable<N> {
 
 /// An object, and what is to be written of it.
 #[derive(Debug, Clone)]
-pub(super) struct Row<N> {
+pub(crate) struct Row<N> {
     /// As it is now; `None` if it is to be deleted.
-    pub(super) is: Option<N>,
+    pub(crate) is: Option<N>,
     /// The version that was read; `None` for an object that is to be inserted.
-    pub(super) based_on: Option<i64>,
+    pub(crate) based_on: Option<i64>,
     /// Whether it differs from what was read.
-    pub(super) is_changed: bool,
+    pub(crate) is_changed: bool,
 }
 
 impl<N: Noun> RowTable<N> {
-    pub(super) fn get(&self, account: AccountId, id: N::Id) -> Option<&Row<N>> {
+    pub(crate) fn get(&self, account: AccountId, id: N::Id) -> Option<&Row<N>> {
         self.0.get(&(account, id))
     }
 
-    pub(super) fn set(&mut self, account: AccountId, id: N::Id, row: Row<N>) {
+    pub(crate) fn set(&mut self, account: AccountId, id: N::Id, row: Row<N>) {
         self.0.insert((account, id), row);
     }
 
     /// Holds rows as they were read.
-    pub(super) fn hold(&mut self, read: Vec<(AccountId, N)>) {
+    pub(crate) fn hold(&mut self, read: Vec<(AccountId, N)>) {
         for (account, object) in read {
             let (id, based_on) = (object.id(), Some(object.version()));
             let row = Row {
@@ -215,7 +219,7 @@ impl<N: Noun> RowTable<N> {
     }
 
     /// All of an account's objects.
-    pub(super) fn of(&self, account: AccountId) -> impl Iterator<Item = &N> {
+    pub(crate) fn of(&self, account: AccountId) -> impl Iterator<Item = &N> {
         let rows = self
             .0
             .iter()
@@ -224,14 +228,14 @@ impl<N: Noun> RowTable<N> {
     }
 
     /// The objects that are to be inserted.
-    pub(super) fn added(&self) -> Vec<(AccountId, &N)> {
+    pub(crate) fn added(&self) -> Vec<(AccountId, &N)> {
         let new = self.0.iter().filter(|(_, row)| row.based_on.is_none());
         new.filter_map(|((account, _), row)| Some((*account, row.is.as_ref()?)))
             .collect()
     }
 
     /// The objects that are to be updated, with the versions that were read.
-    pub(super) fn changed(&self) -> Vec<(AccountId, &N, i64)> {
+    pub(crate) fn changed(&self) -> Vec<(AccountId, &N, i64)> {
         let changed = self.0.iter().filter(|(_, row)| row.is_changed);
         changed
             .filter_map(|((account, _), row)| Some((*account, row.is.as_ref()?, row.based_on?)))
@@ -239,7 +243,7 @@ impl<N: Noun> RowTable<N> {
     }
 
     /// The objects that are to be deleted.
-    pub(super) fn gone(&self) -> Vec<(AccountId, N::Id)> {
+    pub(crate) fn gone(&self) -> Vec<(AccountId, N::Id)> {
         let gone = self.0.iter().filter(|(_, row)| row.is.is_none());
         gone.map(|(name, _)| name.clone()).collect()
     }
@@ -248,33 +252,33 @@ impl<N: Noun> RowTable<N> {
 /// What the requests of one transaction have read, with what they have changed of it.
 #[derive(Debug, Default)]
 pub struct Rows {
-    pub(super) tables: Tables,
-    pub(super) orders_by_name: HashMap<(AccountId, String), Order>,
-    pub(super) customers_seen: HashMap<(AccountId, CustomerId), Customer>,
+    pub(crate) tables: Tables,
+    pub(crate) orders_by_name: HashMap<(AccountId, String), Order>,
+    pub(crate) customers_seen: HashMap<(AccountId, CustomerId), Customer>,
     /// How many methods customers have.
-    pub(super) methods_of: HashMap<(AccountId, CustomerId), i64>,
-    pub(super) open_work: HashMap<RowName, OpenWork>,
+    pub(crate) methods_of: HashMap<(AccountId, CustomerId), i64>,
+    pub(crate) open_work: HashMap<RowName, OpenWork>,
     /// What was looked for, whether it is there or not.
-    pub(super) read: HashSet<RowName>,
-    pub(super) events: Vec<NewEvent>,
-    pub(super) begun: Vec<Operation>,
-    pub(super) answered: Vec<(AccountId, Uuid, Answer)>,
+    pub(crate) read: HashSet<RowName>,
+    pub(crate) events: Vec<NewEvent>,
+    pub(crate) begun: Vec<Operation>,
+    pub(crate) answered: Vec<(AccountId, Uuid, Answer)>,
 }
 
 /// What one request changes.
 #[derive(Debug, Default)]
 pub struct Changes {
-    pub(super) tables: Tables,
-    pub(super) events: Vec<NewEvent>,
+    pub(crate) tables: Tables,
+    pub(crate) events: Vec<NewEvent>,
     /// What a processor across a network is to be asked.
-    pub(super) begun: Vec<Operation>,
+    pub(crate) begun: Vec<Operation>,
     /// What it has answered.
-    pub(super) answered: Vec<(AccountId, Uuid, Answer)>,
+    pub(crate) answered: Vec<(AccountId, Uuid, Answer)>,
 }
 
 impl Changes {
     /// `None` where nothing is changed.
-    pub(super) fn if_any(self) -> Option<Self> {
+    pub(crate) fn if_any(self) -> Option<Self> {
         let Self {
             tables,
             events,
@@ -290,13 +294,13 @@ impl Changes {
 impl Rows {
     /// Whether anything was read that another transaction may make meanwhile: what is not there has
     /// no lock.
-    pub(super) fn has_looked(&self) -> bool {
+    pub(crate) fn has_looked(&self) -> bool {
         let mut read = self.read.iter();
         read.any(|(_, row)| matches!(row, RowId::OrderNamed(_) | RowId::Level(_)))
     }
 
     /// Counts what `changed` methods mean for their customers.
-    pub(super) fn count_methods(&mut self, changed: &RowTable<PaymentMethod>) {
+    pub(crate) fn count_methods(&mut self, changed: &RowTable<PaymentMethod>) {
         for ((account, id), row) in &changed.0 {
             let customer =
                 |method: Option<&PaymentMethod>| method.and_then(PaymentMethod::customer);

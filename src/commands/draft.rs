@@ -7,20 +7,18 @@ use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::{
-    Said,
+    Origin,
     rows::{Changes, Noun, Row, RowId, Rows},
 };
 use crate::{
-    commands::Origin,
     domain::{
         customer::Customer,
         event::EventType,
         ids::CustomerId,
-        operation::{Answer, Operation},
+        operation::{Answer, OpenWork, Operation},
         order::Order,
     },
-    idempotency::{Decision, Rejection},
-    store::operations::OpenWork,
+    idempotency::Rejection,
 };
 
 /// The rows that a request sees, and its changes.
@@ -55,14 +53,6 @@ impl<'a> Draft<'a> {
     /// All that was changed.
     pub fn into_changes(self) -> Changes {
         self.changes
-    }
-
-    /// What was decided, with the reply that says it.
-    pub(super) fn decided(self, said: Said) -> Result<Decision<Changes>, Rejection> {
-        Ok(Decision {
-            reply: said.reply(self.origin)?,
-            changes: self.changes.if_any(),
-        })
     }
 
     /// The object with this id, if the account has it and the verb reads it.
@@ -133,12 +123,12 @@ impl<'a> Draft<'a> {
     }
 
     /// Writes down what a processor across a network is to be asked.
-    pub(super) fn begin(&mut self, operation: Operation) {
+    pub fn begin(&mut self, operation: Operation) {
         self.changes.begun.push(operation);
     }
 
     /// Writes down what that processor has answered.
-    pub(in crate::commands) fn end(&mut self, operation: Uuid, answer: Answer) {
+    pub fn end(&mut self, operation: Uuid, answer: Answer) {
         let account = self.origin.account;
         self.changes.answered.push((account, operation, answer));
     }
@@ -146,7 +136,7 @@ impl<'a> Draft<'a> {
     /// Tells of an event that happened to `object`, as it is now.
     pub fn emit<N: Noun>(&mut self, event: EventType, object: &N) -> Result<(), Rejection> {
         let (view, version) = (N::View::from(object), object.version());
-        let event = self.origin.event(event, &view, Some(version))?;
+        let event = self.origin.event(event, &view, version)?;
         self.changes.events.push(event);
         Ok(())
     }

@@ -61,7 +61,7 @@ fn events(
         .into_iter()
         .map(of_method)
         .collect::<Result<_, _>>()?;
-    let (view, version) = (CustomerView::from(customer), Some(customer.version));
+    let (view, version) = (CustomerView::from(customer), customer.version);
     events.push(origin.event(EventType::CustomerDeleted, &view, version)?);
     Ok(events)
 }

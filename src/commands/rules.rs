@@ -1,0 +1,134 @@
+//! What a verb is: a function over the rows that it needs.
+//!
+//! ```text
+//! reads      which rows are locked and read, in at most three rounds
+//! decide     the rules: pure; a reply, or a question to the card
+//! answered   the card's answer, in the same transaction or in a later one
+//! withdraw   undoes what a question reserved that was never asked
+//! ```
+
+use charge_once_strict_params::Expansion;
+
+use super::{Draft, Noun, RowId, Rows};
+use crate::{
+    domain::{
+        charge::{Card, Charge},
+        customer::Customer,
+        ids::{AccountId, CustomerId},
+        operation::{Asked, Question},
+        order::Order,
+        payment_intent::PaymentIntent,
+        payment_method::PaymentMethod,
+        refund::Refund,
+        setup_intent::SetupIntent,
+    },
+    idempotency::{Rejection, Reply},
+};
+
+/// The rules of one verb, with its parameters.
+pub trait Rules: Send + Sync + 'static {
+    /// The rows that it needs next, given those that were read. It is asked again after each round,
+    /// and names rows that were read already, too.
+    fn reads(&self, seen: &SeenRows<'_>) -> Vec<RowId>;
+
+    /// Decides. It has read what [`Rules::reads`] named, and may be asked again.
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection>;
+
+    /// The card that it asks, if the parameters name one.
+    fn card(&self) -> Option<&Card> {
+        None
+    }
+
+    /// What the reply shows whole. A verb that shows all of it by itself says nothing here.
+    fn expand(&self) -> Option<&Expansion> {
+        None
+    }
+}
+
+/// The rows of one account.
+pub struct SeenRows<'a> {
+    /// The account.
+    pub account: AccountId,
+    /// What was read.
+    pub rows: &'a Rows,
+}
+
+impl SeenRows<'_> {
+    /// The object with this id, if it was read and is there.
+    pub fn get<N: Noun>(&self, id: N::Id) -> Option<&N> {
+        self.rows.get(self.account, id)
+    }
+
+    /// The customer with this id, also if the verb has only looked at them.
+    pub fn customer(&self, id: CustomerId) -> Option<&Customer> {
+        let seen = || self.rows.customers_seen.get(&(self.account, id));
+        self.get::<Customer>(id).or_else(seen)
+    }
+}
+
+/// What a verb has decided.
+pub enum Verdict {
+    /// It has ended.
+    Said(Said),
+    /// The card is to be asked.
+    Ask(Box<Asked>),
+}
+
+impl Verdict {
+    /// The card is to be asked; the reply shows whole what `expand` names.
+    pub fn ask(question: Question, expand: &Expansion) -> Self {
+        let expand = expand.clone();
+        Self::Ask(Box::new(Asked { question, expand }))
+    }
+}
+
+/// What the client is told.
+pub enum Said {
+    /// This.
+    Reply(Reply),
+    /// An object as it is now.
+    Show {
+        /// The status of the reply.
+        status: u16,
+        /// What is shown.
+        object: Box<Object>,
+        /// The references in it that are shown whole.
+        expand: Expansion,
+    },
+}
+
+/// What a reply shows.
+#[allow(missing_docs, reason = "each is named as its noun")]
+pub enum Object {
+    Charge(Charge),
+    Order(Order),
+    PaymentIntent(PaymentIntent),
+    Refund(Refund),
+    SetupIntent(SetupIntent),
+    PaymentMethod(PaymentMethod),
+    Customer(Customer),
+}
+
+impl Said {
+    /// Shows an object.
+    pub fn show(status: u16, object: impl Into<Object>, expand: &Expansion) -> Self {
+        Self::Show {
+            status,
+            object: Box::new(object.into()),
+            expand: expand.clone(),
+        }
+    }
+}
+
+/// Makes objects of nouns.
+macro_rules! objects {
+    ($($noun:ident)+) => {
+        $(impl From<$noun> for Object {
+            fn from(object: $noun) -> Self {
+                Self::$noun(object)
+            }
+        })+
+    };
+}
+
+objects! { Charge Order PaymentIntent Refund SetupIntent PaymentMethod Customer }

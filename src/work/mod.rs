@@ -1,0 +1,297 @@
+//! How a verb runs: its rows are read, it decides, and what it decided is written.
+//!
+//! Promise: a verb is a function over the rows that it needs. Whether it shares its transaction
+//! with other requests, whether the card is simulated in this process or asked across a network,
+//! and where it goes on after a crash is decided here, once for all of them. Nothing here begins or
+//! commits a transaction.
+//!
+//! A few requests are no functions over rows, and have SQL between their rules: those of webhook
+//! endpoints and of accounts for tests, and `DELETE /customers/{id}`, which has no key.
+
+mod card_answers;
+mod checkouts;
+mod delete_customer;
+pub mod expansions;
+mod processor_effect;
+mod statements;
+mod test_accounts;
+#[cfg(test)]
+mod tests;
+mod webhook_endpoints;
+
+use std::sync::Arc;
+
+use charge_once_strict_params::Expansion;
+use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::{
+    commands::{
+        Changes, Draft, Origin, RowId, RowName, Rows, Rules, Said, SeenRows, Verdict, questions,
+    },
+    domain::{
+        charge::{Authorization, Card, Charge},
+        operation::{Answer, Asked, Operation},
+    },
+    idempotency::{
+        Begin, BeginOutcome, Begun, Decide, Decision, Failure, Rejection, Reply, RunAgain,
+        SharedBegin, read_rounds, transaction_time,
+    },
+    wire::error::ApiError,
+};
+use card_answers::{at_once, authorize};
+
+pub use card_answers::SlowLane;
+pub use checkouts::{CheckoutPhases, CheckoutSteps, CreateCheckout, RefundedElsewhere};
+pub use delete_customer::delete_customer;
+pub use processor_effect::{NetworkPhases, ProcessorEffect};
+pub use test_accounts::{CreateTestAccount, ExpireKeys};
+pub use webhook_endpoints::{CreateWebhookEndpoint, UpdateWebhookEndpoint};
+
+/// A request for a verb.
+pub struct RunVerb<V> {
+    /// The request's origin.
+    pub origin: Origin,
+    /// The verb with its parameters, or why they are refused: that is stored like any other
+    /// outcome.
+    pub verb: Result<V, ApiError>,
+    /// How much the request asks for, in bytes.
+    pub weight: usize,
+    /// For `tok_slow`, where the processor is simulated.
+    pub slow_lane: SlowLane,
+    /// The name of the processor across a network, if there is one.
+    pub processor: Option<Arc<str>>,
+}
+
+impl<V: Rules> RunVerb<V> {
+    fn verb(&self) -> Result<&V, Rejection> {
+        self.verb.as_ref().map_err(|refused| refused.clone().into())
+    }
+
+    fn reads_of(&self, seen: &SeenRows<'_>) -> Vec<RowId> {
+        let named = self.verb.as_ref().map(|verb| verb.reads(seen));
+        named.unwrap_or_default()
+    }
+
+    fn draft<'a>(&'a self, rows: &'a Rows, now: DateTime<Utc>) -> Draft<'a> {
+        Draft::new(&self.origin, now, self.processor.as_deref(), rows)
+    }
+
+    /// Writes down what the processor is to be asked, before it is asked: the one that took the
+    /// charge's money, if that was taken.
+    fn ask(&self, draft: &mut Draft<'_>, asked: Asked, operation: Uuid) -> Operation {
+        let charge = draft.get::<Charge>(asked.question.ask().charge());
+        let took = charge.and_then(|charge| charge.processor.as_deref());
+        let processor = took.or(draft.processor).unwrap_or_default();
+        let operation = self.origin.operation(operation, asked, processor);
+        draft.begin(operation.clone());
+        operation
+    }
+}
+
+impl<V: Rules> Decide for RunVerb<V> {
+    type Rows = Rows;
+
+    fn reads(&self, rows: &Rows) -> Vec<RowName> {
+        names(&self.origin, rows, |seen| self.reads_of(seen))
+    }
+
+    /// What waits, or reads more, would hold up the others.
+    fn is_shared(&self) -> bool {
+        let Ok(verb) = &self.verb else {
+            return true;
+        };
+        let answers = |card: &Card| Authorization::at_once(card.card).is_some();
+        verb.expand().is_none_or(Expansion::is_empty)
+            && (self.processor.is_some() || verb.card().is_none_or(answers))
+    }
+
+    fn decide(&self, rows: &Rows, now: DateTime<Utc>) -> Result<Decision<Changes>, Rejection> {
+        let mut draft = self.draft(rows, now);
+        let said = match self.verb()?.decide(&mut draft)? {
+            Verdict::Said(said) => said,
+            Verdict::Ask(asked) => {
+                let waits = || Failure::unavailable("the processor takes its time, or is down");
+                let answer = at_once(&asked.question.ask()).ok_or_else(waits);
+                let answer = answer.map_err(Rejection::Failed)?;
+                questions::answered(&asked, answer, &mut draft)?
+            }
+        };
+        decided(draft, said)
+    }
+
+    async fn alone(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        let mut rows = Rows::default();
+        read_rounds(|rows| self.reads(rows), &mut rows, tx).await?;
+        let mut draft = self.draft(&rows, transaction_time(tx).await?);
+        let said = match self.verb()?.decide(&mut draft)? {
+            Verdict::Said(said) => said,
+            Verdict::Ask(asked) => {
+                let answer = authorize(tx, &asked.question.ask(), &self.slow_lane).await?;
+                questions::answered(&asked, answer, &mut draft)?
+            }
+        };
+        let changes = draft.into_changes();
+        write(rows, changes, tx).await?;
+        expansions::reply(said, &self.origin, tx).await
+    }
+
+    fn weight(&self) -> usize {
+        self.weight
+    }
+}
+
+impl<V: Rules> Begin for RunVerb<V> {
+    async fn begin(
+        &self,
+        tx: &mut PgConnection,
+        operation: Uuid,
+    ) -> Result<BeginOutcome, Rejection> {
+        let (processor, reads) = (self.processor.as_deref(), |seen: &SeenRows<'_>| {
+            self.reads_of(seen)
+        });
+        let decided = in_transaction(&self.origin, processor, tx, reads, |draft| {
+            Ok(match self.verb()?.decide(draft)? {
+                Verdict::Said(said) => Ok(said),
+                Verdict::Ask(asked) => Err(self.ask(draft, *asked, operation)),
+            })
+        });
+        match decided.await? {
+            Ok(said) => {
+                let reply = expansions::reply(said, &self.origin, tx).await?;
+                Ok(BeginOutcome::Replied(reply))
+            }
+            Err(asked) => Ok(BeginOutcome::Begun {
+                resource_id: Some(asked.asked.question.resource()),
+            }),
+        }
+    }
+}
+
+impl<V: Rules> SharedBegin for RunVerb<V> {
+    type Operation = Operation;
+
+    fn begin_from(
+        &self,
+        rows: &Rows,
+        now: DateTime<Utc>,
+        operation: Uuid,
+    ) -> Result<Begun<Changes, Operation>, Rejection> {
+        let mut draft = self.draft(rows, now);
+        let asked = match self.verb()?.decide(&mut draft)? {
+            Verdict::Said(said) => return decided(draft, said).map(Begun::Decided),
+            Verdict::Ask(asked) => asked,
+        };
+        let resource_id = Some(asked.question.resource());
+        let operation = self.ask(&mut draft, *asked, operation);
+        Ok(Begun::Asks {
+            changes: draft.into_changes(),
+            operation,
+            resource_id,
+        })
+    }
+}
+
+/// The last step of a verb that has asked a processor across a network.
+pub struct Completion {
+    /// The origin of the request that asked.
+    origin: Origin,
+    /// The processor.
+    processor: String,
+    /// The operation that is completed.
+    operation: Uuid,
+    /// What it asked.
+    asked: Asked,
+    /// The answer.
+    answer: Answer,
+}
+
+impl Completion {
+    fn said(&self, draft: &mut Draft<'_>) -> Result<Said, Rejection> {
+        let said = questions::answered(&self.asked, self.answer, draft)?;
+        draft.end(self.operation, self.answer);
+        Ok(said)
+    }
+}
+
+impl Decide for Completion {
+    type Rows = Rows;
+
+    fn reads(&self, rows: &Rows) -> Vec<RowName> {
+        let reads = |seen: &SeenRows<'_>| questions::reads(&self.asked.question, seen);
+        names(&self.origin, rows, reads)
+    }
+
+    fn is_shared(&self) -> bool {
+        self.asked.expand.is_empty()
+    }
+
+    fn decide(&self, rows: &Rows, now: DateTime<Utc>) -> Result<Decision<Changes>, Rejection> {
+        let mut draft = Draft::new(&self.origin, now, Some(&self.processor), rows);
+        let said = self.said(&mut draft)?;
+        decided(draft, said)
+    }
+
+    async fn alone(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        let processor = Some(self.processor.as_str());
+        let reads = |seen: &SeenRows<'_>| questions::reads(&self.asked.question, seen);
+        let said = in_transaction(&self.origin, processor, tx, reads, |draft| self.said(draft));
+        expansions::reply(said.await?, &self.origin, tx).await
+    }
+
+    /// Its reply, about.
+    fn weight(&self) -> usize {
+        1024
+    }
+}
+
+/// The rows that the rules name for their account.
+fn names(
+    origin: &Origin,
+    rows: &Rows,
+    reads: impl Fn(&SeenRows<'_>) -> Vec<RowId>,
+) -> Vec<RowName> {
+    let account = origin.account;
+    let named = reads(&SeenRows { account, rows }).into_iter();
+    named.map(|id| (account, id)).collect()
+}
+
+/// What was decided, with the reply that says it.
+fn decided(draft: Draft<'_>, said: Said) -> Result<Decision<Changes>, Rejection> {
+    Ok(Decision {
+        reply: expansions::plain_reply(said, draft.origin)?,
+        changes: draft.into_changes().if_any(),
+    })
+}
+
+/// Writes what was decided. What was read without a lock may have changed since, such as an order's
+/// name that was free: the whole transaction runs again then. A forgotten lock is a defect.
+async fn write(rows: Rows, changes: Changes, tx: &mut PgConnection) -> Result<(), Failure> {
+    let has_looked = rows.has_looked();
+    match rows.write_with(tx, changes).await {
+        Err(sqlx::Error::RowNotFound) if has_looked => Err(Failure {
+            run_again: RunAgain::AtOnce,
+            ..Failure::busy("a row is not as it was read")
+        }),
+        written => Ok(written?),
+    }
+}
+
+/// Runs rules inside a transaction that has its key already: the first half of a verb in phases,
+/// the answer of a processor across a network, the beginning and the end of a checkout.
+async fn in_transaction<T>(
+    origin: &Origin,
+    processor: Option<&str>,
+    tx: &mut PgConnection,
+    reads: impl Fn(&SeenRows<'_>) -> Vec<RowId>,
+    decide: impl FnOnce(&mut Draft<'_>) -> Result<T, Rejection>,
+) -> Result<T, Rejection> {
+    let mut rows = Rows::default();
+    read_rounds(|rows| names(origin, rows, &reads), &mut rows, tx).await?;
+    let mut draft = Draft::new(origin, transaction_time(tx).await?, processor, &rows);
+    let decided = decide(&mut draft)?;
+    let changes = draft.into_changes();
+    write(rows, changes, tx).await?;
+    Ok(decided)
+}

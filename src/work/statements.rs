@@ -1,0 +1,213 @@
+//! The statements of a transaction: one for each table, for however many requests.
+
+use sqlx::PgConnection;
+
+use crate::{
+    commands::{Changes, RowId, RowName, Rows},
+    domain::{
+        charge::ChargeStatus,
+        ids::{AccountId, PaymentMethodId},
+        operation::OpenWork,
+        payment_method::PaymentMethod,
+    },
+    idempotency, store, webhooks,
+};
+
+/// A processor has not answered about it.
+const ASKED: OpenWork = OpenWork {
+    operation: true,
+    checkout: false,
+};
+
+/// The ids of one kind among names, in their order.
+macro_rules! ids {
+    ($names:ident, $kind:ident) => {{
+        let of_kind = |(account, row): &RowName| {
+            let RowId::$kind(id) = row else { return None };
+            Some((*account, id.to_owned()))
+        };
+        $names.iter().filter_map(of_kind).collect::<Vec<_>>()
+    }};
+}
+
+/// Writes rows, with a statement for each table that has any: `table in store`.
+macro_rules! write_rows {
+    ($tables:ident.$rows:ident, $tx:ident: $write:ident; $($table:ident in $store:ident,)+) => {$(
+        let rows = $tables.$table.$rows();
+        if !rows.is_empty() {
+            store::$store::$write($tx, &rows).await?;
+        }
+    )+};
+}
+
+impl idempotency::Rows for Rows {
+    type Name = RowName;
+    type Changes = Changes;
+
+    async fn read(
+        &mut self,
+        tx: &mut PgConnection,
+        names: Vec<RowName>,
+    ) -> Result<(), sqlx::Error> {
+        self.read_all(tx, names).await
+    }
+
+    fn lock((account, id): &RowName) -> Option<RowName> {
+        id.lock().map(|id| (*account, id))
+    }
+
+    fn apply(&mut self, changes: Changes) {
+        self.count_methods(&changes.tables.methods);
+        self.tables.apply(changes.tables);
+        self.events.extend(changes.events);
+        self.begun.extend(changes.begun);
+        self.answered.extend(changes.answered);
+    }
+
+    async fn write(self, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
+        self.write_all(tx).await
+    }
+}
+
+impl Rows {
+    /// Locks rows and reads them, in the order of [`RowId`]. A row that is not there is no error.
+    async fn read_all(
+        &mut self,
+        tx: &mut PgConnection,
+        mut names: Vec<RowName>,
+    ) -> Result<(), sqlx::Error> {
+        names.sort_unstable();
+        let tables = &mut self.tables;
+        let checkouts = store::checkouts::lock_all(tx, &ids!(names, Checkout)).await?;
+        tables.checkouts.hold(checkouts);
+        let intents = store::payment_intents::lock_all(tx, &ids!(names, Intent)).await?;
+        tables.intents.hold(intents);
+        let setups = store::setup_intents::lock_all(tx, &ids!(names, Setup)).await?;
+        tables.setups.hold(setups);
+        let charges = store::charges::lock_all(tx, &ids!(names, Charge)).await?;
+        // A pending charge has an operation.
+        let (pending, settled): (Vec<_>, Vec<_>) = charges
+            .iter()
+            .map(|(account, charge)| ((*account, charge.id), charge.status))
+            .partition(|(_, status)| *status == ChargeStatus::Pending);
+        for ((account, id), _) in pending {
+            self.open_work.insert((account, RowId::Charge(id)), ASKED);
+        }
+        // In a statement of its own: the one that waited for the locks has an old snapshot.
+        let settled: Vec<_> = settled.into_iter().map(|(id, _)| id).collect();
+        for ((account, id), open) in store::charges::open_work(tx, &settled).await? {
+            self.open_work.insert((account, RowId::Charge(id)), open);
+        }
+        tables.charges.hold(charges);
+        let orders = store::orders::lock_all(tx, &ids!(names, Order)).await?;
+        let locked: Vec<_> = orders
+            .iter()
+            .map(|(account, one)| (*account, one.id))
+            .collect();
+        for ((account, id), open) in store::orders::open_work(tx, &locked).await? {
+            self.open_work.insert((account, RowId::Order(id)), open);
+        }
+        tables.orders.hold(orders);
+        for (account, order) in store::orders::named(tx, &ids!(names, OrderNamed)).await? {
+            if let Some(name) = order.client_order_id.clone() {
+                self.orders_by_name.insert((account, name), order);
+            }
+        }
+        let refunds = store::refunds::lock_all(tx, &ids!(names, Refund)).await?;
+        tables.refunds.hold(refunds);
+        self.read_methods(tx, &names).await?;
+        let customers = store::customers::lock_all(tx, &ids!(names, Customer)).await?;
+        self.tables.customers.hold(customers);
+        for (account, of) in store::customers::look_all(tx, &ids!(names, CustomerSeen)).await? {
+            self.customers_seen.insert((account, of.id), of);
+        }
+        let counted = ids!(names, MethodsOf);
+        for (account, id, count) in store::payment_methods::count_all(tx, &counted).await? {
+            self.methods_of.insert((account, id), count);
+        }
+        let levels = store::inventory::lock_all(tx, &ids!(names, Level)).await?;
+        self.tables.levels.hold(levels);
+        self.read.extend(names);
+        Ok(())
+    }
+
+    /// Locks payment methods, or shares the locks of those that pay and stay as they are.
+    async fn read_methods(
+        &mut self,
+        tx: &mut PgConnection,
+        names: &[RowName],
+    ) -> Result<(), sqlx::Error> {
+        let (mut methods, mut paying) = (ids!(names, Method), ids!(names, MethodToPay));
+        paying.retain(|(account, id)| {
+            let is_locked = self.read.contains(&(*account, RowId::Method(*id)));
+            !is_locked && !methods.contains(&(*account, *id))
+        });
+        let mut found = store::payment_methods::share_all(tx, &paying).await?;
+        paying.retain(|id| !is_among(&found, *id));
+        // One that was detached while its lock was waited for stays locked, shared with all that
+        // waited, so none of them may ask for more.
+        found.extend(store::payment_methods::ended(tx, &paying).await?);
+        paying.retain(|id| !is_among(&found, *id));
+        methods.append(&mut paying);
+        methods.sort_unstable();
+        found.extend(store::payment_methods::lock_all(tx, &methods).await?);
+        let new = found.iter().filter(|(_, method)| method.may_be_held());
+        let new: Vec<_> = new.map(|(account, method)| (*account, method.id)).collect();
+        for (account, id) in store::charges::pending_with(tx, &new).await? {
+            self.open_work.insert((account, RowId::Method(id)), ASKED);
+        }
+        self.tables.methods.hold(found);
+        Ok(())
+    }
+
+    /// Applies changes, and writes them.
+    pub(super) async fn write_with(
+        mut self,
+        tx: &mut PgConnection,
+        changes: Changes,
+    ) -> Result<(), sqlx::Error> {
+        idempotency::Rows::apply(&mut self, changes);
+        self.write_all(tx).await
+    }
+
+    /// Writes all that was applied. What others refer to is inserted first, and deleted last.
+    async fn write_all(self, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
+        if !self.answered.is_empty() {
+            store::operations::complete_all(tx, &self.answered).await?;
+        }
+        let tables = &self.tables;
+        write_rows! {
+            tables.added, tx: insert_all;
+            customers in customers, methods in payment_methods, intents in payment_intents,
+            setups in setup_intents, orders in orders, charges in charges, refunds in refunds,
+            checkouts in checkouts, levels in inventory,
+        }
+        write_rows! {
+            tables.changed, tx: update_all;
+            intents in payment_intents, setups in setup_intents, charges in charges,
+            orders in orders, refunds in refunds, methods in payment_methods,
+            customers in customers, checkouts in checkouts, levels in inventory,
+        }
+        let changed = tables.checkouts.changed().into_iter();
+        let changed = changed.map(|(account, checkout, _)| (account, checkout));
+        let checkouts = tables.checkouts.added().into_iter().chain(changed);
+        store::checkouts::put_steps(tx, checkouts).await?;
+        if !self.begun.is_empty() {
+            store::operations::insert_all(tx, &self.begun).await?;
+        }
+        write_rows! {
+            tables.gone, tx: delete_all;
+            refunds in refunds, charges in charges, intents in payment_intents,
+            methods in payment_methods,
+        }
+        if !self.events.is_empty() {
+            webhooks::emit(tx, &self.events).await?;
+        }
+        Ok(())
+    }
+}
+
+fn is_among(found: &[(AccountId, PaymentMethod)], name: (AccountId, PaymentMethodId)) -> bool {
+    let mut found = found.iter();
+    found.any(|(account, method)| (*account, method.id) == name)
+}
