@@ -11,22 +11,20 @@ use uuid::Uuid;
 use super::member::Recorded;
 use crate::{Reply, Request, acknowledged, connection::begin, reply::status};
 
-/// The session of batches. Statements are planned once: whatever their arrays hold, the plan is the
-/// same. It may be made while a table is young, and must hold when the table has grown. One that
-/// reads all rows is the best for a young table, and the worst for a grown one, so look-ups go
-/// along indexes. Compiling would cost more than any of these statements.
-const SESSION: &str = "
-    SELECT set_config('plan_cache_mode', 'force_generic_plan', false),
-           set_config('enable_seqscan', 'off', false),
-           set_config('enable_hashjoin', 'off', false),
-           set_config('enable_mergejoin', 'off', false),
-           set_config('jit', 'off', false),
-           set_config('statement_timeout', $1, false)";
-
 /// Opens the transaction, and asks for its time. A claim waits 20 ms for another replica's
 /// transaction, since the whole batch waits with it. A request that is then alone waits for longer.
-const BEGIN: &str =
-    begin!(columns ", now() AS now" "; SET LOCAL lock_timeout = '20ms'; SAVEPOINT batch");
+///
+/// Statements are planned once: whatever their arrays hold, the plan is the same. It may be made
+/// while a table is young, and must hold when the table has grown. One that reads all rows is the
+/// best for a young table, and the worst for a grown one, so look-ups go along indexes. Compiling
+/// would cost more than any of these statements.
+const BEGIN: &str = begin!(columns ", now() AS now,
+           set_config('plan_cache_mode', 'force_generic_plan', true),
+           set_config('enable_seqscan', 'off', true),
+           set_config('enable_hashjoin', 'off', true),
+           set_config('enable_mergejoin', 'off', true),
+           set_config('jit', 'off', true)"
+    "; SET LOCAL lock_timeout = '20ms'; SAVEPOINT batch");
 
 /// Commits the transaction that began, and no other. A swallowed error has aborted it: its COMMIT
 /// would answer "ok" and roll back. A COMMIT or ROLLBACK in between has ended it. The savepoint is
@@ -51,8 +49,9 @@ pub(super) async fn set_up(
     statement_max: Duration,
 ) -> Result<(), sqlx::Error> {
     let statement_timeout = format!("{}ms", statement_max.as_millis().max(1));
-    let session = sqlx::query(SESSION).bind(statement_timeout);
-    session.execute(connection).await.map(drop)
+    let session = sqlx::query("SELECT set_config('statement_timeout', $1, false)");
+    let session = session.bind(statement_timeout).execute(connection);
+    session.await.map(drop)
 }
 
 /// Begins a transaction. Its time is what `now()` says in it.
