@@ -55,7 +55,7 @@ use crate::{
     profile::Profile,
     report::Report,
     shards::Home,
-    world::World,
+    world::{Programs, World},
 };
 
 /// Pause between two looks at the database while load and faults go on.
@@ -84,6 +84,10 @@ struct Arguments {
     /// The program under test.
     #[arg(long, env = "CHARGE_ONCE")]
     program: PathBuf,
+    /// The program of the release before, which every second replica runs, as while an upgrade
+    /// goes on.
+    #[arg(long, env = "CHARGE_ONCE_BEFORE")]
+    before: Option<PathBuf>,
     /// Where the data and the logs are while it runs.
     #[arg(long, default_value = "/tmp/charge-once-torture")]
     folder: PathBuf,
@@ -97,6 +101,15 @@ struct Arguments {
     /// Keeps nothing, even of a run with violations.
     #[arg(long)]
     discard: bool,
+}
+
+impl Arguments {
+    fn programs(&self) -> Programs<'_> {
+        Programs {
+            program: &self.program,
+            before: self.before.as_deref(),
+        }
+    }
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -164,7 +177,7 @@ async fn run(
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("{} can't be made", folder.display()))?;
     eprintln!("{name}: starting, seed {seed}");
-    let world = World::start(&arguments.program, profile, &folder).await?;
+    let world = World::start(arguments.programs(), profile, &folder).await?;
     if !world.cluster.has_own_disk() {
         eprintln!("{name}: no filesystem could be mounted, so the disk is never full");
     }

@@ -83,11 +83,20 @@ pub(crate) struct World {
     pub(crate) commands: (PathBuf, Vec<(String, String)>),
 }
 
+/// What a world runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Programs<'a> {
+    /// The program under test.
+    pub(crate) program: &'a Path,
+    /// The one that every second replica runs instead.
+    pub(crate) before: Option<&'a Path>,
+}
+
 impl World {
     /// Starts everything, with two accounts that have stock and want events. Where there are
     /// several databases, each has one of the accounts.
     pub(crate) async fn start(
-        program: &Path,
+        Programs { program, before }: Programs<'_>,
         profile: Profile,
         folder: &Path,
     ) -> anyhow::Result<Self> {
@@ -117,8 +126,15 @@ impl World {
         let mut replicas = Vec::new();
         for number in 0..profile.replicas {
             let processor = processor.as_ref().map(|processor| processor.address);
+            let older = before.filter(|_| number % 2 == 1);
             let replica = start_replica(
-                program, &profile, number, &cluster, &shards, processor, &logs,
+                older.unwrap_or(program),
+                &profile,
+                number,
+                &cluster,
+                &shards,
+                processor,
+                &logs,
             );
             replicas.push(replica.await?);
         }
