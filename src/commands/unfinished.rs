@@ -2,7 +2,10 @@
 
 use super::{Draft, RowId};
 use crate::{
-    domain::{charge::Charge, operation::OpenWork},
+    domain::{
+        charge::{Charge, ChargeStatus},
+        operation::OpenWork,
+    },
     idempotency::{Failure, Rejection},
 };
 
@@ -13,8 +16,11 @@ pub const NO_PROCESSOR: &str =
 
 /// Whether anything may be decided about the money of a charge that is locked.
 pub(super) fn must_be_free(draft: &Draft<'_>, charge: &Charge) -> Result<(), Rejection> {
-    // First: what is unfinished may be finished, and this never changes.
-    must_have_taken_the_money(draft, charge)?;
+    // First: what is unfinished may be finished, and this never changes. A pending charge has no
+    // processor yet, whichever is asked.
+    if charge.status != ChargeStatus::Pending {
+        must_have_taken_the_money(draft, charge)?;
+    }
     must_be_finished(draft, RowId::Charge(charge.id))
 }
 

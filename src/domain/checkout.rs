@@ -327,7 +327,90 @@ impl Checkout {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+    use uuid::Uuid;
+
     use super::*;
+    use crate::domain::{money::Currency, test_cards::by_stored_token};
+
+    fn begun() -> Checkout {
+        let new = NewCheckout {
+            amount: Money {
+                minor_units: 100,
+                currency: Currency::of_stored("usd").unwrap(),
+            },
+            items: Vec::new(),
+            card: Card {
+                card: by_stored_token("tok_visa").unwrap(),
+                exp_month: 12,
+                exp_year: 2030,
+            },
+            customer: None,
+            metadata: Metadata::new(),
+        };
+        let asked_by = AskedBy {
+            dialect: Dialect::Ietf,
+            api_version: None,
+            request_id: "req_1".to_owned(),
+            idempotency_key: "key-1".to_owned(),
+        };
+        Checkout::begun(CheckoutId(Uuid::nil()), new, asked_by, DateTime::UNIX_EPOCH)
+    }
+
+    fn states(checkout: &Checkout) -> Vec<(&str, &str, i32)> {
+        let steps = checkout.steps.iter();
+        steps
+            .map(|step| (step.name.as_str(), step.state.as_str(), step.attempts))
+            .collect()
+    }
+
+    #[test]
+    fn a_checkout_is_completed_when_all_its_steps_are_done_and_not_before() {
+        let mut checkout = begun().attempted();
+        for made in ["or_1", "ch_1", "or_1"] {
+            assert!(checkout.clone().ended().is_none());
+            checkout = checkout.done(made.to_owned());
+        }
+        let expected = [
+            ("create_order", "done", 1),
+            ("create_charge", "done", 1),
+            ("allocate_inventory", "done", 1),
+        ];
+        assert_eq!(states(&checkout), expected);
+        let ended = checkout.ended().unwrap();
+        assert_eq!(ended.status, CheckoutStatus::Completed);
+        assert!(ended.ended().is_none(), "it ends once");
+    }
+
+    #[test]
+    fn what_follows_a_refused_step_is_skipped_and_what_was_done_is_undone() {
+        let why = || StepRefusal {
+            code: "out_of_stock".to_owned(),
+            message: String::new(),
+            param: None,
+            decline_code: None,
+        };
+        let declined = begun().done("or_1".to_owned()).refused(None, why());
+        let expected = [
+            ("create_order", "done", 0),
+            ("create_charge", "refused", 1),
+            ("allocate_inventory", "skipped", 0),
+            ("cancel_order", "pending", 1),
+        ];
+        assert_eq!(states(&declined), expected);
+        assert!(declined.clone().ended().is_none());
+        let ended = declined.done("or_1".to_owned()).ended().unwrap();
+        assert_eq!(ended.status, CheckoutStatus::Canceled);
+        let charged = begun().done("or_1".to_owned()).done("ch_1".to_owned());
+        let sold_out = charged.refused(None, why());
+        assert_eq!(sold_out.next(), Some(StepName::CreateRefund));
+        let refused = sold_out.refund_refused(DateTime::UNIX_EPOCH);
+        assert_eq!(refused.next(), Some(StepName::CreateRefund));
+        let (just, later) = (TimeDelta::minutes(59), TimeDelta::minutes(60));
+        assert!(refused.refund_waits(DateTime::UNIX_EPOCH + just));
+        assert!(!refused.refund_waits(DateTime::UNIX_EPOCH + later));
+    }
 
     #[test]
     fn steps_run_in_the_order_that_they_are_listed_in_and_are_undone_by_later_ones() {

@@ -192,8 +192,9 @@ async fn who_meets_an_unfinished_operation_is_told_that_it_is_busy_and_nothing_i
     assert_eq!(refund["status"], "pending");
     let pending = client.get("/charges").await.json()["data"][0].clone();
     assert_eq!(pending["status"], "pending");
+    let id = |of: &Value| of["id"].as_str().unwrap().to_owned();
     let update = |kind: &str, of: &Value| {
-        let path = format!("/{kind}/{}", of["id"].as_str().unwrap());
+        let path = format!("/{kind}/{}", id(of));
         (path, json!({"metadata": {"seen": "yes"}}))
     };
     let records = world.database.records().await;
@@ -205,6 +206,12 @@ async fn who_meets_an_unfinished_operation_is_told_that_it_is_busy_and_nothing_i
         (format!("/charges/{charge}/capture"), json!({})),
         (pay.clone(), json!({})),
         (format!("/orders/{order}/cancel"), json!({})),
+        // No processor has taken the money of a pending charge yet, and none was simulated.
+        (format!("/charges/{}/capture", id(&pending)), json!({})),
+        (
+            "/refunds".to_owned(),
+            json!({"charge": id(&pending), "amount": 3000}),
+        ),
         // They would be forgotten if the processor was never asked.
         update("refunds", &refund),
         update("charges", &pending),
@@ -226,6 +233,8 @@ async fn who_meets_an_unfinished_operation_is_told_that_it_is_busy_and_nothing_i
         "charge_already_captured",
         "order_already_paid",
         "order_already_paid",
+        "charge_already_captured",
+        "refund_amount_too_large",
     ];
     for ((path, body), code) in others.iter().zip(codes) {
         assert_eq!(client.post_new(path, body).await.code(), code, "{path}");
