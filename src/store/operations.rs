@@ -22,9 +22,8 @@ use crate::domain::{
     },
 };
 
-/// Writes operations down before anything is sent. Each belongs to the processor that took the
-/// charge's money, if that was taken, or else to its own `processor`, if that isn't empty. Locks
-/// nothing that exists but the objects they name, against their deletion.
+/// Writes operations down before anything is sent. One with an empty `processor` belongs to none
+/// until it is read. Locks nothing that exists but the objects they name, against their deletion.
 ///
 /// `a_charge_has_one_unfinished_operation` and `an_order_has_one_unfinished_operation` refuse a
 /// second one that a caller let through.
@@ -59,11 +58,7 @@ pub async fn insert_all(
         SELECT account_id, id, verb, charge_id, refund_id, order_id, checkout_id, amount, currency,
                card_token, capture, expand,
                ARRAY(SELECT jsonb_array_elements_text(expand_paths)), dialect, request_id,
-               idempotency_key, payment_intent_id, api_version,
-               coalesce((SELECT charges.processor
-                           FROM charges
-                          WHERE charges.account_id = begun.account_id
-                            AND charges.id = begun.charge_id), nullif(begun.processor, ''))
+               idempotency_key, payment_intent_id, api_version, nullif(processor, '')
           FROM UNNEST($1::uuid[], $2::uuid[], $3::text[], $4::uuid[], $5::uuid[], $6::uuid[],
                       $7::uuid[], $8::int8[], $9::text[], $10::text[], $11::bool[], $12::bool[],
                       $13::jsonb[], $14::text[], $15::text[], $16::text[], $17::uuid[],
