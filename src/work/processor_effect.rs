@@ -148,8 +148,8 @@ impl<P: CardProcessor> SharedEffect for ProcessorEffect<P> {
     type Rows = Rows;
     type Completion = Completion;
 
-    fn completion(&self, operation: &Operation, answer: &Answer) -> Option<Completion> {
-        Some(Completion::of(operation, *answer))
+    fn completion(&self, operation: &Operation, answer: &Answer) -> Completion {
+        Completion::of(operation, *answer)
     }
 }
 

@@ -294,8 +294,8 @@ impl SharedEffect for Courier {
     type Rows = Depots;
     type Completion = Sent;
 
-    fn completion(&self, parcel: &Parcel, number: &String) -> Option<Sent> {
-        Some(Sent(parcel.clone(), number.clone()))
+    fn completion(&self, parcel: &Parcel, number: &String) -> Sent {
+        Sent(parcel.clone(), number.clone())
     }
 }
 

@@ -62,12 +62,8 @@ pub trait SharedEffect: ExternalEffect {
     /// Writes the outcome.
     type Completion: Decide<Rows = Self::Rows>;
 
-    /// The last step for this answer. `None`: it takes more than a batch does.
-    fn completion(
-        &self,
-        operation: &Self::Operation,
-        answer: &Self::Answer,
-    ) -> Option<Self::Completion>;
+    /// The last step for this answer.
+    fn completion(&self, operation: &Self::Operation, answer: &Self::Answer) -> Self::Completion;
 }
 
 /// Phases that share transactions. Cheap to clone.
@@ -258,7 +254,9 @@ impl<E: SharedEffect> SharedPhases<E> {
             return Err(undecided);
         };
         let completion = self.phases.effect.completion(&leased.operation, answer);
-        let completion = completion.filter(Decide::is_shared).ok_or(undecided)?;
+        if !completion.is_shared() {
+            return Err(undecided);
+        }
         let bytes = completion.weight();
         let step = Stage::Completes(leased.lease.clone());
         let joining = (Arc::new(completion) as _, step, bytes);
