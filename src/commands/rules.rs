@@ -97,18 +97,6 @@ pub enum Said {
     },
 }
 
-/// What a reply shows.
-#[allow(missing_docs, reason = "each is named as its noun")]
-pub enum Object {
-    Charge(Charge),
-    Order(Order),
-    PaymentIntent(PaymentIntent),
-    Refund(Refund),
-    SetupIntent(SetupIntent),
-    PaymentMethod(PaymentMethod),
-    Customer(Customer),
-}
-
 impl Said {
     /// Shows an object.
     pub fn show(status: u16, object: impl Into<Object>, expand: &Expansion) -> Self {
@@ -120,9 +108,14 @@ impl Said {
     }
 }
 
-/// Makes objects of nouns.
+/// Makes [`Object`] of nouns.
 macro_rules! objects {
     ($($noun:ident)+) => {
+        /// What a reply shows.
+        pub enum Object {
+            $(#[doc = concat!("A [`", stringify!($noun), "`].")] $noun($noun),)+
+        }
+
         $(impl From<$noun> for Object {
             fn from(object: $noun) -> Self {
                 Self::$noun(object)

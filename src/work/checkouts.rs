@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{NetworkPhases, RunVerb, SlowLane, in_transaction};
+use super::{NetworkPhases, RunVerb, SlowLane, expansions::plain_reply, in_transaction};
 use crate::{
     commands::{Draft, NO_PROCESSOR, Origin, RowId, SeenRows, checkouts},
     database::Database,
@@ -273,13 +273,14 @@ pub struct RefundedElsewhere {
 impl Command for RefundedElsewhere {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         let (account, id) = (self.account, self.checkout);
-        let locked = store::checkouts::lock_all(tx, &[(account, id)]).await?;
-        let (_, checkout) = locked.into_iter().next().ok_or_else(gone)?;
-        let (operation, done) = (self.operation, Resolution::Done);
-        store::manual_resolutions::insert(tx, account, operation, done, &self.person).await?;
+        let found = store::checkouts::find(tx, account, id).await?;
+        let checkout = found.ok_or_else(gone)?;
         let origin = CheckoutRun { account, checkout }.origin();
         let reads = |seen: &SeenRows<'_>| checkouts::refund_elsewhere_reads(seen, id);
         let refunded = |draft: &mut Draft<'_>| checkouts::refund_elsewhere(draft, id);
-        in_transaction(&origin, None, tx, reads, refunded).await
+        let said = in_transaction(&origin, None, tx, reads, refunded).await?;
+        let (operation, done) = (self.operation, Resolution::Done);
+        store::manual_resolutions::insert(tx, account, operation, done, &self.person).await?;
+        plain_reply(said, &origin)
     }
 }

@@ -44,34 +44,8 @@ impl idempotency::Rows for Rows {
     type Name = RowName;
     type Changes = Changes;
 
-    async fn read(
-        &mut self,
-        tx: &mut PgConnection,
-        names: Vec<RowName>,
-    ) -> Result<(), sqlx::Error> {
-        self.read_all(tx, names).await
-    }
-
-    fn lock((account, id): &RowName) -> Option<RowName> {
-        id.lock().map(|id| (*account, id))
-    }
-
-    fn apply(&mut self, changes: Changes) {
-        self.count_methods(&changes.tables.methods);
-        self.tables.apply(changes.tables);
-        self.events.extend(changes.events);
-        self.begun.extend(changes.begun);
-        self.answered.extend(changes.answered);
-    }
-
-    async fn write(self, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
-        self.write_all(tx).await
-    }
-}
-
-impl Rows {
     /// Locks rows and reads them, in the order of [`RowId`]. A row that is not there is no error.
-    async fn read_all(
+    async fn read(
         &mut self,
         tx: &mut PgConnection,
         mut names: Vec<RowName>,
@@ -131,6 +105,56 @@ impl Rows {
         Ok(())
     }
 
+    fn lock((account, id): &RowName) -> Option<RowName> {
+        id.lock().map(|id| (*account, id))
+    }
+
+    fn apply(&mut self, changes: Changes) {
+        self.count_methods(&changes.tables.methods);
+        self.tables.apply(changes.tables);
+        self.events.extend(changes.events);
+        self.begun.extend(changes.begun);
+        self.answered.extend(changes.answered);
+    }
+
+    /// Writes all that was applied. What others refer to is inserted first, and deleted last.
+    async fn write(self, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
+        if !self.answered.is_empty() {
+            store::operations::complete_all(tx, &self.answered).await?;
+        }
+        let tables = &self.tables;
+        write_rows! {
+            tables.added, tx: insert_all;
+            customers in customers, methods in payment_methods, intents in payment_intents,
+            setups in setup_intents, orders in orders, charges in charges, refunds in refunds,
+            checkouts in checkouts, levels in inventory,
+        }
+        write_rows! {
+            tables.changed, tx: update_all;
+            intents in payment_intents, setups in setup_intents, charges in charges,
+            orders in orders, refunds in refunds, methods in payment_methods,
+            customers in customers, checkouts in checkouts, levels in inventory,
+        }
+        let changed = tables.checkouts.changed().into_iter();
+        let changed = changed.map(|(account, checkout, _)| (account, checkout));
+        let checkouts = tables.checkouts.added().into_iter().chain(changed);
+        store::checkouts::put_steps(tx, checkouts).await?;
+        if !self.begun.is_empty() {
+            store::operations::insert_all(tx, &self.begun).await?;
+        }
+        write_rows! {
+            tables.gone, tx: delete_all;
+            refunds in refunds, charges in charges, intents in payment_intents,
+            methods in payment_methods,
+        }
+        if !self.events.is_empty() {
+            webhooks::emit(tx, &self.events).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Rows {
     /// Locks payment methods, or shares the locks of those that pay and stay as they are.
     async fn read_methods(
         &mut self,
@@ -167,43 +191,7 @@ impl Rows {
         changes: Changes,
     ) -> Result<(), sqlx::Error> {
         idempotency::Rows::apply(&mut self, changes);
-        self.write_all(tx).await
-    }
-
-    /// Writes all that was applied. What others refer to is inserted first, and deleted last.
-    async fn write_all(self, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
-        if !self.answered.is_empty() {
-            store::operations::complete_all(tx, &self.answered).await?;
-        }
-        let tables = &self.tables;
-        write_rows! {
-            tables.added, tx: insert_all;
-            customers in customers, methods in payment_methods, intents in payment_intents,
-            setups in setup_intents, orders in orders, charges in charges, refunds in refunds,
-            checkouts in checkouts, levels in inventory,
-        }
-        write_rows! {
-            tables.changed, tx: update_all;
-            intents in payment_intents, setups in setup_intents, charges in charges,
-            orders in orders, refunds in refunds, methods in payment_methods,
-            customers in customers, checkouts in checkouts, levels in inventory,
-        }
-        let changed = tables.checkouts.changed().into_iter();
-        let changed = changed.map(|(account, checkout, _)| (account, checkout));
-        let checkouts = tables.checkouts.added().into_iter().chain(changed);
-        store::checkouts::put_steps(tx, checkouts).await?;
-        if !self.begun.is_empty() {
-            store::operations::insert_all(tx, &self.begun).await?;
-        }
-        write_rows! {
-            tables.gone, tx: delete_all;
-            refunds in refunds, charges in charges, intents in payment_intents,
-            methods in payment_methods,
-        }
-        if !self.events.is_empty() {
-            webhooks::emit(tx, &self.events).await?;
-        }
-        Ok(())
+        idempotency::Rows::write(self, tx).await
     }
 }
 

@@ -234,7 +234,7 @@ pub fn refund_elsewhere_reads(seen: &SeenRows<'_>, id: CheckoutId) -> Vec<RowId>
 
 /// Writes down that the money of a canceled checkout was returned outside the service, although
 /// the refund was refused.
-pub fn refund_elsewhere(draft: &mut Draft<'_>, id: CheckoutId) -> Result<Reply, Rejection> {
+pub fn refund_elsewhere(draft: &mut Draft<'_>, id: CheckoutId) -> Result<Said, Rejection> {
     let checkout = draft
         .get::<Checkout>(id)
         .ok_or_else(|| lost("a checkout"))?;
@@ -244,6 +244,5 @@ pub fn refund_elsewhere(draft: &mut Draft<'_>, id: CheckoutId) -> Result<Reply, 
     }
     let charge = charge_of(draft, checkout)?;
     let request = open_refund(draft, charge)?;
-    gave_back(draft, id, &request, Answer::Done)?;
-    Ok(Reply::json(OK, &serde_json::Map::new())?)
+    gave_back(draft, id, &request, Answer::Done)
 }
