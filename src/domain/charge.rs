@@ -1,9 +1,11 @@
 //! A charge: money promised, taken and given back, and the rules of that.
 
 use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::{
+    columns,
     customer::BillingDetails,
     ids::{ChargeId, OrderId, PaymentIntentId, PaymentMethodId},
     metadata::Metadata,
@@ -12,13 +14,16 @@ use super::{
 };
 
 /// A test card with the expiry date it was presented with.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Card {
     /// Which card.
+    #[serde(rename = "card_token", with = "columns::card_token")]
     pub card: &'static TestCard,
     /// 1 to 12.
+    #[serde(rename = "card_exp_month")]
     pub exp_month: i16,
     /// Four digits.
+    #[serde(rename = "card_exp_year")]
     pub exp_year: i16,
 }
 
@@ -44,19 +49,25 @@ pub struct NewCharge {
 }
 
 /// What a charge shows of the intent that made it, and of the method as it was then.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IntentCharge {
     /// The intent whose confirmation made it.
+    #[serde(rename = "payment_intent_id")]
     pub intent: PaymentIntentId,
     /// What was charged.
+    #[serde(rename = "payment_method_id")]
     pub method: PaymentMethodId,
     /// Who the bill goes to.
+    #[serde(rename = "billing_details", deserialize_with = "columns::or_default")]
     pub billing: BillingDetails,
     /// Equal for two charges of the same card.
+    #[serde(rename = "card_fingerprint", deserialize_with = "columns::or_default")]
     pub fingerprint: String,
     /// Whether a security code came with the card.
+    #[serde(rename = "card_has_cvc", deserialize_with = "columns::or_default")]
     pub has_cvc: bool,
     /// Whether its holder authenticated.
+    #[serde(deserialize_with = "columns::or_default")]
     pub is_authenticated: bool,
     /// Behind the seller's name on the card statement.
     pub statement_descriptor_suffix: Option<String>,
@@ -117,26 +128,32 @@ impl ChargeStatus {
 }
 
 /// All that is kept of the card of a charge.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptCard {
     /// `visa`, `mastercard` or `amex`.
+    #[serde(rename = "card_brand")]
     pub brand: String,
     /// The last four digits of its number.
+    #[serde(rename = "card_last4")]
     pub last4: String,
     /// 1 to 12.
+    #[serde(rename = "card_exp_month")]
     pub exp_month: i16,
     /// Four digits.
+    #[serde(rename = "card_exp_year")]
     pub exp_year: i16,
 }
 
 /// Why a charge failed, as it was told when it did.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChargeFailure {
     /// The name of a [`DeclineCode`](super::test_cards::DeclineCode).
+    #[serde(rename = "failure_code")]
     pub code: String,
     /// The issuer's reason.
     pub decline_code: Option<String>,
     /// For the customer.
+    #[serde(rename = "failure_message", deserialize_with = "columns::or_default")]
     pub message: String,
 }
 
@@ -151,11 +168,12 @@ impl From<Decline> for ChargeFailure {
 }
 
 /// A charge.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Charge {
     /// Which one.
     pub id: ChargeId,
     /// What was asked for.
+    #[serde(flatten)]
     pub amount: Money,
     /// Minor units taken so far.
     pub amount_captured: i64,
@@ -168,8 +186,10 @@ pub struct Charge {
     /// Whether the money was promised.
     pub status: ChargeStatus,
     /// Why it was not.
+    #[serde(flatten)]
     pub failure: Option<ChargeFailure>,
     /// The card that was charged.
+    #[serde(flatten)]
     pub card: KeptCard,
     /// The client's own reference.
     pub customer: Option<String>,
@@ -180,8 +200,10 @@ pub struct Charge {
     /// Where the receipt goes.
     pub receipt_email: Option<String>,
     /// The order that it pays or was to pay.
+    #[serde(rename = "order_id")]
     pub order: Option<OrderId>,
     /// Where it came from, if a confirmation of an intent made it.
+    #[serde(flatten)]
     pub by_intent: Option<IntentCharge>,
     /// The processor across a network that holds its money; `None` where that is simulated.
     pub processor: Option<String>,

@@ -10,6 +10,7 @@
 //! ```
 
 use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::{
@@ -102,7 +103,7 @@ pub enum StepState {
 named!(StepState);
 
 /// One step and how far it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// What it does.
     pub name: StepName,
@@ -141,20 +142,23 @@ pub enum CheckoutStatus {
 named!(CheckoutStatus);
 
 /// Why a step was refused for good, as it is told to the client when the checkout ends.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepRefusal {
     /// The code of the error, for programs.
+    #[serde(rename = "failure_code")]
     pub code: String,
     /// For people.
+    #[serde(rename = "failure_message")]
     pub message: String,
     /// The parameter at fault.
+    #[serde(rename = "failure_param")]
     pub param: Option<String>,
     /// The issuer's reason, for a declined card.
     pub decline_code: Option<String>,
 }
 
 /// The origin of a checkout's request, for the process that continues it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct AskedBy {
     /// Decides what paths in the reply start with.
     pub dialect: Dialect,
@@ -170,33 +174,39 @@ pub struct AskedBy {
 const REFUND_WAIT: TimeDelta = TimeDelta::hours(1);
 
 /// A checkout.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Checkout {
     /// Which one.
     pub id: CheckoutId,
     /// The sum of the items.
+    #[serde(flatten)]
     pub amount: Money,
     /// The lines.
     pub items: Vec<Item>,
     /// The card that pays.
+    #[serde(flatten)]
     pub card: Card,
     /// The client's own reference.
     pub customer: Option<String>,
     /// The client's own names; the order has them too.
     pub metadata: Metadata,
     /// The order, once there is one.
+    #[serde(rename = "order_id")]
     pub order: Option<OrderId>,
     /// Why a step was refused for good, if one was.
+    #[serde(flatten)]
     pub refusal: Option<StepRefusal>,
     /// Where it stands.
     pub status: CheckoutStatus,
     /// What was run, and what is to be, in the order in which steps run.
+    #[serde(skip_serializing)]
     pub steps: Vec<Step>,
     /// How many refunds the processor refused to make; the next one is another operation.
     pub refused_refunds: i32,
     /// When it refused the last of them.
     pub refund_refused_at: Option<DateTime<Utc>>,
     /// The origin of its request.
+    #[serde(flatten)]
     pub asked_by: AskedBy,
     /// How often it was changed, and once for its creation.
     pub version: i64,

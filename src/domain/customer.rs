@@ -2,15 +2,17 @@
 
 use charge_once_strict_params::Change;
 use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
 
 use super::{
+    columns,
     ids::{CustomerId, PaymentMethodId},
     metadata::Metadata,
 };
 
 /// Where a person lives, or where goods go. Nothing of it is checked but its length, and the
 /// country, which has two letters.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
     /// A city, town or village.
     pub city: Option<String>,
@@ -27,7 +29,7 @@ pub struct Address {
 }
 
 /// Where goods go, and to whom.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shipping {
     /// Where they go.
     pub address: Address,
@@ -42,7 +44,7 @@ pub struct Shipping {
 }
 
 /// What a client says of a customer.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CustomerDetails {
     /// Where they live.
     pub address: Option<Address>,
@@ -63,19 +65,22 @@ pub struct CustomerDetails {
 }
 
 /// A customer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Customer {
     /// Which one.
     pub id: CustomerId,
     /// What the client said.
+    #[serde(flatten)]
     pub details: CustomerDetails,
     /// The attached method that invoices would be paid with.
+    #[serde(rename = "default_payment_method_id")]
     pub default_payment_method: Option<PaymentMethodId>,
     /// 1 when it is written, and one more with each change.
     pub version: i64,
     /// When it was written, by the database's clock.
     pub created_at: DateTime<Utc>,
     /// Whether it was deleted: its id stays, and nothing else of it is shown.
+    #[serde(rename = "deleted_at", with = "columns::happened")]
     pub deleted: bool,
 }
 
@@ -120,7 +125,7 @@ impl CustomerDetails {
 }
 
 /// Who the bill goes to.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BillingDetails {
     /// Where they live.
     pub address: Address,

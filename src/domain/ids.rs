@@ -6,6 +6,7 @@
 use std::fmt;
 
 use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
 use type_safe_id::{StaticType, TypeSafeId};
 use uuid::Uuid;
 
@@ -27,7 +28,11 @@ pub trait ObjectId: Copy {
 macro_rules! ids {
     ($($name:ident, $prefix_type:ident, $prefix:literal, $what:literal;)+) => {$(
         #[doc = concat!("The id of ", $what, ": `", $prefix, "_` and 26 characters.")]
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        ///
+        /// As JSON, it is what the column of a table holds: the UUID.
+        #[derive(
+            Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+        )]
         pub struct $name(pub Uuid);
 
         #[derive(Default)]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
 
 use super::order::{ITEM_TEXT_MAX_CHARS, Item};
 
@@ -47,7 +48,7 @@ pub fn allocate(
 }
 
 /// How much there is of one stock-keeping unit.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inventory {
     /// The client's stock-keeping unit.
     pub sku: String,

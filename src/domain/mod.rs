@@ -1,10 +1,15 @@
-//! 4 · The entities and their rules, pure: no async, SQL, HTTP, JSON, clock or randomness in here.
+//! 4 · The entities and their rules, pure: no async, SQL, HTTP, clock or randomness in here.
 //!
 //! Promise: everything in this folder can be tested with a table, and a reader finds each business
 //! rule in one place, stated without the machinery around it. What clients see of an entity is in
-//! `wire/`, how it is stored is in `store/`.
+//! `wire/`.
+//!
+//! An entity is a row of its table: `store/` reads and writes it as JSON, and serde's attributes
+//! say which column a member is, where the names differ. A member that no rule reads is one line
+//! here, and one name in the statements that write it.
 
-/// Gives an enum `ALL`, `as_str` and `parse`, by the names that `strum` derives.
+/// Gives an enum `ALL`, `as_str` and `parse`, by the names that `strum` derives. As JSON, it is
+/// its name.
 macro_rules! named {
     ($name:ident) => {
         impl $name {
@@ -21,6 +26,20 @@ macro_rules! named {
                 name.parse().ok()
             }
         }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_str())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let name = String::deserialize(deserializer)?;
+                let unknown = || serde::de::Error::unknown_variant(&name, &[]);
+                Self::parse(&name).ok_or_else(unknown)
+            }
+        }
     };
 }
 
@@ -28,6 +47,7 @@ pub mod account;
 pub mod api_key;
 pub mod charge;
 pub mod checkout;
+mod columns;
 pub mod customer;
 pub mod dialect;
 pub mod event;

@@ -2,14 +2,17 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// The largest amount of a charge or an order, in minor units: eight digits, as card networks
 /// accept them.
 pub const AMOUNT_MAX: i64 = 99_999_999;
 
 /// An amount of money.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Money {
     /// In the smallest unit of the currency: 2000 is 20.00 dollars, and 2000 yen.
+    #[serde(rename = "amount")]
     pub minor_units: i64,
     /// The currency.
     pub currency: Currency,
@@ -31,7 +34,8 @@ impl fmt::Display for Money {
 }
 
 /// An ISO 4217 currency, shown as three lower-case letters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Currency(iso_currency::Currency);
 
 impl Currency {
@@ -58,6 +62,20 @@ impl Currency {
     /// Digits of its minor unit: 2 for dollars, and 0 for yen.
     pub fn decimals(self) -> usize {
         usize::from(self.0.exponent().unwrap_or(0))
+    }
+}
+
+impl From<Currency> for String {
+    fn from(currency: Currency) -> Self {
+        currency.to_string()
+    }
+}
+
+impl TryFrom<String> for Currency {
+    type Error = String;
+
+    fn try_from(code: String) -> Result<Self, String> {
+        Self::of_stored(&code).ok_or_else(|| format!("{code} is no currency"))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use charge_once_strict_params::Expansion;
+use serde::{Deserialize, Serialize};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 use uuid::Uuid;
 
@@ -10,7 +11,7 @@ use super::{
     charge::NewCharge,
     dialect::Dialect,
     ids::{AccountId, ChargeId, CheckoutId, OrderId, PaymentIntentId, RefundId},
-    money::Money,
+    money::{Currency, Money},
     refund::Refund,
 };
 
@@ -164,37 +165,46 @@ pub struct Asked {
 }
 
 /// What is asked as the table holds it, in columns of which not all go together.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskedColumns {
     /// Which verb asks.
     pub verb: Verb,
-    /// What for.
-    pub ask: Ask,
-    /// The order that is paid.
-    pub order: Option<OrderId>,
-    /// The checkout that it is a step of.
-    pub checkout: Option<CheckoutId>,
-    /// The intent whose verb asks.
-    pub intent: Option<PaymentIntentId>,
+    charge_id: ChargeId,
+    refund_id: Option<RefundId>,
+    order_id: Option<OrderId>,
+    checkout_id: Option<CheckoutId>,
+    payment_intent_id: Option<PaymentIntentId>,
+    amount: i64,
+    currency: Option<Currency>,
+    card_token: Option<String>,
+    capture: Option<bool>,
 }
 
 impl AskedColumns {
-    fn of(verb: Verb, ask: Ask) -> Self {
-        Self {
-            verb,
-            ask,
-            order: None,
-            checkout: None,
-            intent: None,
-        }
-    }
-
     /// The question in these columns. `None`: no verb of this release asks so, and nothing could
     /// write the answer down.
     pub fn question(self) -> Option<Question> {
-        let paid = |by, intent, card| Question::IntentPayment(intent, by, card);
-        let of = (self.checkout, self.order, self.intent);
-        Some(match (self.verb, self.ask, of) {
+        let (charge, amount) = (self.charge_id, self.amount);
+        let ask = match (self.card_token, self.refund_id) {
+            (Some(card_token), None) => Ask::Authorize(CardAuthorization {
+                charge,
+                amount: Money {
+                    minor_units: amount,
+                    currency: self.currency?,
+                },
+                card_token,
+                capture: self.capture?,
+            }),
+            (None, Some(refund)) => Ask::Refund(RefundRequest {
+                charge,
+                refund,
+                amount,
+            }),
+            (None, None) => Ask::Capture(CaptureRequest { charge, amount }),
+            (Some(_), Some(_)) => return None,
+        };
+        let of = (self.checkout_id, self.order_id, self.payment_intent_id);
+        Some(match (self.verb, ask, of) {
             (Verb::CreateCharge, Ask::Authorize(card), (None, None, None)) => {
                 Question::Charge(card)
             }
@@ -208,13 +218,13 @@ impl AskedColumns {
                 Question::OrderPayment(order, card)
             }
             (Verb::CreateIntent, Ask::Authorize(card), (None, None, Some(intent))) => {
-                paid(ConfirmedBy::Creation, intent, card)
+                Question::IntentPayment(intent, ConfirmedBy::Creation, card)
             }
             (Verb::ConfirmIntent, Ask::Authorize(card), (None, None, Some(intent))) => {
-                paid(ConfirmedBy::Confirmation, intent, card)
+                Question::IntentPayment(intent, ConfirmedBy::Confirmation, card)
             }
             (Verb::AuthenticateIntent, Ask::Authorize(card), (None, None, Some(intent))) => {
-                paid(ConfirmedBy::Holder, intent, card)
+                Question::IntentPayment(intent, ConfirmedBy::Holder, card)
             }
             (Verb::CaptureIntent, Ask::Capture(capture), (None, None, Some(intent))) => {
                 Question::IntentCapture(intent, capture)
@@ -235,42 +245,47 @@ impl AskedColumns {
 
 impl From<&Question> for AskedColumns {
     fn from(question: &Question) -> Self {
-        let authorize = |card: &CardAuthorization| Ask::Authorize(card.clone());
-        let of_intent = |verb, ask, intent: &PaymentIntentId| Self {
-            intent: Some(*intent),
-            ..Self::of(verb, ask)
-        };
-        match question {
-            Question::Charge(card) => Self::of(Verb::CreateCharge, authorize(card)),
-            Question::Capture(capture) => Self::of(Verb::CaptureCharge, Ask::Capture(*capture)),
-            Question::Refund(refund) => Self::of(Verb::CreateRefund, Ask::Refund(refund.clone())),
-            Question::OrderPayment(order, card) => Self {
-                order: Some(*order),
-                ..Self::of(Verb::PayOrder, authorize(card))
-            },
-            Question::IntentPayment(intent, by, card) => {
+        let (verb, checkout_id, order_id, payment_intent_id) = match question {
+            Question::Charge(_) => (Verb::CreateCharge, None, None, None),
+            Question::Capture(_) => (Verb::CaptureCharge, None, None, None),
+            Question::Refund(_) => (Verb::CreateRefund, None, None, None),
+            Question::OrderPayment(order, _) => (Verb::PayOrder, None, Some(*order), None),
+            Question::IntentPayment(intent, by, _) => {
                 let verb = match by {
                     ConfirmedBy::Creation => Verb::CreateIntent,
                     ConfirmedBy::Confirmation => Verb::ConfirmIntent,
                     ConfirmedBy::Holder => Verb::AuthenticateIntent,
                 };
-                of_intent(verb, authorize(card), intent)
+                (verb, None, None, Some(*intent))
             }
-            Question::IntentCapture(intent, capture) => {
-                of_intent(Verb::CaptureIntent, Ask::Capture(*capture), intent)
+            Question::IntentCapture(intent, _) => (Verb::CaptureIntent, None, None, Some(*intent)),
+            Question::IntentCancellation(intent, _) => {
+                (Verb::CancelIntent, None, None, Some(*intent))
             }
-            Question::IntentCancellation(intent, refund) => {
-                of_intent(Verb::CancelIntent, Ask::Refund(refund.clone()), intent)
+            Question::CheckoutPayment(checkout, order, _) => {
+                (Verb::CreateCharge, Some(*checkout), Some(*order), None)
             }
-            Question::CheckoutPayment(checkout, order, card) => Self {
-                order: Some(*order),
-                checkout: Some(*checkout),
-                ..Self::of(Verb::CreateCharge, authorize(card))
-            },
-            Question::CheckoutRefund(checkout, refund) => Self {
-                checkout: Some(*checkout),
-                ..Self::of(Verb::CreateRefund, Ask::Refund(refund.clone()))
-            },
+            Question::CheckoutRefund(checkout, _) => {
+                (Verb::CreateRefund, Some(*checkout), None, None)
+            }
+        };
+        let ask = question.ask();
+        let (amount, refund_id, card) = match &ask {
+            Ask::Authorize(card) => (card.amount.minor_units, None, Some(card)),
+            Ask::Capture(capture) => (capture.amount, None, None),
+            Ask::Refund(request) => (request.amount, Some(request.refund), None),
+        };
+        Self {
+            verb,
+            charge_id: ask.charge(),
+            refund_id,
+            order_id,
+            checkout_id,
+            payment_intent_id,
+            amount,
+            currency: card.map(|card| card.amount.currency),
+            card_token: card.map(|card| card.card_token.clone()),
+            capture: card.map(|card| card.capture),
         }
     }
 }
@@ -278,19 +293,28 @@ impl From<&Question> for AskedColumns {
 impl Question {
     /// What the processor is asked to do.
     pub fn ask(&self) -> Ask {
-        AskedColumns::from(self).ask
+        match self {
+            Self::Charge(card)
+            | Self::OrderPayment(_, card)
+            | Self::IntentPayment(_, _, card)
+            | Self::CheckoutPayment(_, _, card) => Ask::Authorize(card.clone()),
+            Self::Capture(capture) | Self::IntentCapture(_, capture) => Ask::Capture(*capture),
+            Self::Refund(refund)
+            | Self::IntentCancellation(_, refund)
+            | Self::CheckoutRefund(_, refund) => Ask::Refund(refund.clone()),
+        }
     }
 
     /// The id of what the request is about, as its reply will have it unless a card is declined.
     pub fn resource(&self) -> String {
-        let columns = AskedColumns::from(self);
-        if let Some(intent) = columns.intent {
-            return intent.to_string();
-        }
-        match (columns.verb, columns.order, columns.ask) {
-            (Verb::PayOrder, Some(order), _) => order.to_string(),
-            (_, _, Ask::Refund(request)) => request.refund.to_string(),
-            (_, _, ask) => ask.charge().to_string(),
+        match self {
+            Self::IntentPayment(intent, ..)
+            | Self::IntentCapture(intent, _)
+            | Self::IntentCancellation(intent, _) => intent.to_string(),
+            Self::OrderPayment(order, _) => order.to_string(),
+            Self::Charge(card) | Self::CheckoutPayment(_, _, card) => card.charge.to_string(),
+            Self::Capture(capture) => capture.charge.to_string(),
+            Self::Refund(request) | Self::CheckoutRefund(_, request) => request.refund.to_string(),
         }
     }
 }
@@ -350,10 +374,10 @@ mod tests {
     use super::*;
     use crate::domain::money::Currency;
 
-    fn asks() -> [Ask; 3] {
+    fn asked() -> [Question; 3] {
         let charge = ChargeId(Uuid::nil());
         [
-            Ask::Authorize(CardAuthorization {
+            Question::Charge(CardAuthorization {
                 charge,
                 amount: Money {
                     minor_units: 1,
@@ -362,8 +386,8 @@ mod tests {
                 card_token: "tok_visa".to_owned(),
                 capture: true,
             }),
-            Ask::Capture(CaptureRequest { charge, amount: 1 }),
-            Ask::Refund(RefundRequest {
+            Question::Capture(CaptureRequest { charge, amount: 1 }),
+            Question::Refund(RefundRequest {
                 charge,
                 refund: RefundId(Uuid::nil()),
                 amount: 1,
@@ -375,17 +399,18 @@ mod tests {
     #[test]
     fn columns_hold_one_question_or_none() {
         let mut known = Vec::new();
-        for (verb, ask) in Verb::VARIANTS
+        for (verb, question) in Verb::VARIANTS
             .iter()
-            .flat_map(|verb| asks().map(|ask| (*verb, ask)))
+            .flat_map(|verb| asked().map(|question| (*verb, question)))
         {
             for others in 0..8 {
                 let is_set = |bit: u8| others & bit > 0;
                 let columns = AskedColumns {
-                    order: is_set(1).then_some(OrderId(Uuid::nil())),
-                    checkout: is_set(2).then_some(CheckoutId(Uuid::nil())),
-                    intent: is_set(4).then_some(PaymentIntentId(Uuid::nil())),
-                    ..AskedColumns::of(verb, ask.clone())
+                    verb,
+                    order_id: is_set(1).then_some(OrderId(Uuid::nil())),
+                    checkout_id: is_set(2).then_some(CheckoutId(Uuid::nil())),
+                    payment_intent_id: is_set(4).then_some(PaymentIntentId(Uuid::nil())),
+                    ..AskedColumns::from(&question)
                 };
                 if let Some(question) = columns.clone().question() {
                     assert_eq!(AskedColumns::from(&question), columns);

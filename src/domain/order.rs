@@ -1,10 +1,12 @@
 //! An order: what a customer wants to buy, its total, and where it stands.
 
 use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::{
     charge::{Card, NewCharge},
+    columns,
     ids::{ChargeId, OrderId},
     metadata::Metadata,
     money::{AMOUNT_MAX, Money},
@@ -18,7 +20,7 @@ pub const QUANTITY_MAX: i64 = 10_000;
 pub const ITEM_TEXT_MAX_CHARS: usize = 255;
 
 /// One line of an order.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Item {
     /// The client's stock-keeping unit.
     pub sku: Option<String>,
@@ -34,6 +36,19 @@ impl Item {
     /// What the line costs, in minor units. At most 10^4 times 10^8: no overflow.
     pub fn amount(&self) -> i64 {
         self.quantity * self.unit_amount
+    }
+}
+
+/// With what the line costs: release 0.2 reads it.
+impl Serialize for Item {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut item = serializer.serialize_struct("Item", 5)?;
+        item.serialize_field("amount", &self.amount())?;
+        item.serialize_field("description", &self.description)?;
+        item.serialize_field("quantity", &self.quantity)?;
+        item.serialize_field("sku", &self.sku)?;
+        item.serialize_field("unit_amount", &self.unit_amount)?;
+        item.end()
     }
 }
 
@@ -112,13 +127,15 @@ impl OrderStatus {
 }
 
 /// An order.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
     /// Which one.
     pub id: OrderId,
     /// The sum of the items.
+    #[serde(flatten)]
     pub amount: Money,
     /// The charge that paid it.
+    #[serde(rename = "charge_id")]
     pub charge: Option<ChargeId>,
     /// The client's own id of the order.
     pub client_order_id: Option<String>,
@@ -131,6 +148,7 @@ pub struct Order {
     /// Where it stands.
     pub status: OrderStatus,
     /// What tells its content from another order's: a SHA-256.
+    #[serde(with = "columns::bytes")]
     pub content_hash: Vec<u8>,
     /// 1 when it is written, and one more with each change.
     pub version: i64,

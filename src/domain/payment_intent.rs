@@ -12,11 +12,13 @@
 
 use charge_once_strict_params::Change;
 use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::{
     charge::{Authorization, Card, NewCharge},
+    columns,
     customer::Shipping,
     ids::{ChargeId, CustomerId, PaymentIntentId, PaymentMethodId},
     metadata::Metadata,
@@ -141,9 +143,10 @@ pub enum CancellationReason {
 named!(CancellationReason);
 
 /// What is to be paid, how, and by whom.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IntentTerms {
     /// How much, from 1 to 99 999 999 minor units.
+    #[serde(flatten)]
     pub amount: Money,
     /// Whether redirects are allowed, if the methods are chosen automatically; `None`: the client
     /// named the only one, `card`.
@@ -153,12 +156,14 @@ pub struct IntentTerms {
     /// What follows an authentication.
     pub confirmation_method: ConfirmationMethod,
     /// Who pays.
+    #[serde(rename = "customer_id")]
     pub customer: Option<CustomerId>,
     /// For people.
     pub description: Option<String>,
     /// The client's own names.
     pub metadata: Metadata,
     /// What is charged.
+    #[serde(rename = "payment_method_id")]
     pub payment_method: Option<PaymentMethodId>,
     /// Where the receipt goes.
     pub receipt_email: Option<String>,
@@ -173,9 +178,10 @@ pub struct IntentTerms {
 }
 
 /// The page on which a card's holder authenticates.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HolderPage {
     /// Its whole address. The last part is a token that can't be guessed: it opens the page.
+    #[serde(rename = "holder_page_url")]
     pub url: String,
     /// Where the holder goes afterwards.
     pub return_url: Option<String>,
@@ -191,11 +197,12 @@ impl HolderPage {
 }
 
 /// A payment intent.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PaymentIntent {
     /// Which one.
     pub id: PaymentIntentId,
     /// What the client said.
+    #[serde(flatten)]
     pub terms: IntentTerms,
     /// What the shop's pages know it by.
     pub client_secret: String,
@@ -204,18 +211,23 @@ pub struct PaymentIntent {
     /// While it is processing: where it stood before, as the request that asks has changed it.
     pub status_before: Option<IntentStatus>,
     /// While the processor is asked: what it was before that request.
+    #[serde(rename = "before_operation", skip_serializing_if = "Option::is_none")]
     pub before: Option<Box<Self>>,
     /// Minor units that are promised and not taken.
     pub amount_capturable: i64,
     /// Minor units taken.
     pub amount_received: i64,
     /// The charge that promised the money.
+    #[serde(rename = "charge_id")]
     pub charge: Option<ChargeId>,
     /// The newest charge, a failed one included.
+    #[serde(rename = "latest_charge_id")]
     pub latest_charge: Option<ChargeId>,
     /// Why the last attempt failed, in JSON, as the client saw it.
+    #[serde(with = "columns::json_text")]
     pub last_payment_error: Option<String>,
     /// Where the holder authenticates, while that is awaited.
+    #[serde(flatten)]
     pub holder_page: Option<HolderPage>,
     /// The holder has authenticated, and the client is to confirm once more.
     pub is_authenticated: bool,

@@ -1,10 +1,12 @@
 //! A payment method: a card that is kept to be charged, and who may charge it.
 
 use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::{
     charge::{Card, KeptCard},
+    columns,
     customer::{BillingChange, BillingDetails},
     ids::{ChargeId, CustomerId, PaymentMethodId},
     metadata::Metadata,
@@ -46,7 +48,8 @@ pub struct NewPaymentMethod {
 }
 
 /// How far a method has come. It begins as new, and only a method of a customer is used twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "AttachmentColumns", into = "AttachmentColumns")]
 pub enum Attachment {
     /// It may be attached, or used once.
     New,
@@ -58,30 +61,72 @@ pub enum Attachment {
     Detached,
 }
 
+/// An attachment as a row has it.
+#[derive(Serialize, Deserialize)]
+struct AttachmentColumns {
+    customer_id: Option<CustomerId>,
+    #[serde(with = "columns::happened")]
+    used_up_at: bool,
+    #[serde(with = "columns::happened")]
+    detached_at: bool,
+}
+
+impl From<AttachmentColumns> for Attachment {
+    fn from(columns: AttachmentColumns) -> Self {
+        match (columns.customer_id, columns.used_up_at, columns.detached_at) {
+            (Some(customer), ..) => Self::To(customer),
+            (None, true, _) => Self::UsedUp,
+            (None, false, true) => Self::Detached,
+            (None, false, false) => Self::New,
+        }
+    }
+}
+
+impl From<Attachment> for AttachmentColumns {
+    fn from(attachment: Attachment) -> Self {
+        Self {
+            customer_id: match attachment {
+                Attachment::To(customer) => Some(customer),
+                Attachment::New | Attachment::UsedUp | Attachment::Detached => None,
+            },
+            used_up_at: attachment == Attachment::UsedUp,
+            detached_at: attachment == Attachment::Detached,
+        }
+    }
+}
+
 /// A payment method.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PaymentMethod {
     /// Which one.
     pub id: PaymentMethodId,
     /// Who may use it.
+    #[serde(flatten)]
     pub attachment: Attachment,
     /// What the processor knows the card by.
+    #[serde(rename = "card_token", with = "columns::card_token")]
     pub test_card: &'static TestCard,
     /// All that is shown of the card.
+    #[serde(flatten)]
     pub card: KeptCard,
     /// Equal for two methods of the same card.
+    #[serde(rename = "card_fingerprint")]
     pub fingerprint: String,
     /// Whether a security code came with it.
+    #[serde(rename = "card_has_cvc")]
     pub has_cvc: bool,
     /// Whether its holder has agreed to charges without being asked again.
+    #[serde(rename = "is_set_up")]
     pub set_up: bool,
     /// Who the bill goes to.
+    #[serde(rename = "billing_details")]
     pub billing: BillingDetails,
     /// Whether a shop may show it again.
     pub allow_redisplay: AllowRedisplay,
     /// The client's own names.
     pub metadata: Metadata,
     /// The charge whose request made it, where a processor across a network was to be asked.
+    #[serde(rename = "made_for_charge_id")]
     pub made_for: Option<ChargeId>,
     /// 1 when it is written, and one more with each change.
     pub version: i64,

@@ -1,6 +1,7 @@
 //! A refund: money given back.
 
 use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::{
@@ -39,15 +40,18 @@ pub enum RefundStatus {
 named!(RefundStatus);
 
 /// A refund.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refund {
     /// Which one.
     pub id: RefundId,
     /// The charge that is given back.
+    #[serde(rename = "charge_id")]
     pub charge: ChargeId,
-    /// The intent that made that charge.
+    /// The intent that made that charge, from whose row it is read.
+    #[serde(rename = "payment_intent_id", skip_serializing)]
     pub intent: Option<PaymentIntentId>,
     /// How much of the charge.
+    #[serde(flatten)]
     pub amount: Money,
     /// Why.
     pub reason: Option<RefundReason>,

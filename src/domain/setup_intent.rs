@@ -2,9 +2,11 @@
 
 use charge_once_strict_params::Change;
 use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::{
+    columns,
     ids::{CustomerId, PaymentMethodId, SetupIntentId},
     metadata::Metadata,
     payment_intent::{AllowRedirects, FutureUsage, HolderPage},
@@ -52,37 +54,42 @@ pub enum SetupCancellationReason {
 named!(SetupCancellationReason);
 
 /// What is set up, and for whom.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetupTerms {
     /// Whether redirects are allowed, if the methods are chosen automatically; `None`: the client
     /// named the only one, `card`.
     pub automatic_payment_methods: Option<AllowRedirects>,
     /// Who gets the method.
+    #[serde(rename = "customer_id")]
     pub customer: Option<CustomerId>,
     /// For people.
     pub description: Option<String>,
     /// The client's own names.
     pub metadata: Metadata,
     /// What is set up.
+    #[serde(rename = "payment_method_id")]
     pub payment_method: Option<PaymentMethodId>,
     /// What the method is for.
     pub usage: FutureUsage,
 }
 
 /// A setup intent.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetupIntent {
     /// Which one.
     pub id: SetupIntentId,
     /// What the client said.
+    #[serde(flatten)]
     pub terms: SetupTerms,
     /// What the shop's pages know it by.
     pub client_secret: String,
     /// Where it stands.
     pub status: SetupStatus,
     /// Why the last attempt failed, in JSON, as the client saw it.
+    #[serde(with = "columns::json_text")]
     pub last_setup_error: Option<String>,
     /// Where the holder authenticates, while that is awaited.
+    #[serde(flatten)]
     pub holder_page: Option<HolderPage>,
     /// Why it was canceled.
     pub cancellation_reason: Option<SetupCancellationReason>,

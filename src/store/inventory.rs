@@ -3,7 +3,7 @@
 use charge_once_pages::{Cursor, Listed, NamePage};
 use sqlx::PgConnection;
 
-use super::columns::{all_written, column};
+use super::rows::{self, Found, all_written, column, inserts_rows};
 use crate::domain::{ids::AccountId, inventory::Inventory};
 
 /// One level of the account; `None` if it was never set. Takes no lock.
@@ -88,51 +88,27 @@ pub async fn lock_all(
     if skus.is_empty() {
         return Ok(Vec::new());
     }
-    let locked = sqlx::query!(
-        "
-        SELECT account_id, sku, quantity, updated_at, version
+    let locked: Vec<Found<Inventory>> = sqlx::query_as!(
+        Found,
+        r#"
+        SELECT account_id, to_json(inventory) AS "row!: _"
           FROM inventory
           JOIN UNNEST($1::uuid[], $2::text[]) AS wanted (account_id, sku) USING (account_id, sku)
          ORDER BY account_id, sku
            FOR NO KEY UPDATE OF inventory
-        ",
+        "#,
         &column(skus, |one| one.0.0),
         &column(skus, |one| &*one.1) as _,
     )
     .fetch_all(tx)
     .await?;
-    let levels = locked.into_iter().map(|row| {
-        let level = Inventory {
-            sku: row.sku,
-            quantity: row.quantity,
-            updated_at: row.updated_at,
-            version: row.version,
-        };
-        (AccountId(row.account_id), level)
-    });
-    Ok(levels.collect())
+    Ok(locked.into_iter().map(Found::owned).collect())
 }
 
-/// Writes levels of skus that had none, all of them or none. Fails if one has a level.
-pub async fn insert_all(
-    tx: &mut PgConnection,
-    rows: &[(AccountId, &Inventory)],
-) -> Result<(), sqlx::Error> {
-    let written = sqlx::query!(
-        "
-        INSERT INTO inventory (account_id, sku, quantity, updated_at, version)
-        SELECT * FROM UNNEST($1::uuid[], $2::text[], $3::int8[], $4::timestamptz[], $5::int8[])
-        ON CONFLICT ON CONSTRAINT inventory_is_known_by_account_and_sku DO NOTHING
-        ",
-        &column(rows, |row| row.0.0),
-        &column(rows, |row| &*row.1.sku) as _,
-        &column(rows, |row| row.1.quantity),
-        &column(rows, |row| row.1.updated_at),
-        &column(rows, |row| row.1.version),
-    )
-    .execute(tx)
-    .await?;
-    all_written(written.rows_affected(), rows.len())
+inserts_rows! {
+    /// Fails if a sku has a level.
+    Inventory in "inventory": "account_id, sku, quantity, updated_at, version",
+    "ON CONFLICT ON CONSTRAINT inventory_is_known_by_account_and_sku DO NOTHING",
 }
 
 /// Writes what changes of levels, each if its row still has the version that was read. Fails if one

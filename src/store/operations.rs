@@ -4,23 +4,52 @@ use std::time::Duration;
 
 use charge_once_strict_params::Expansion;
 use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
 use super::{
-    columns::{all_written, column},
     old_rows::{Age, OldRows},
-    unknown::unknown,
+    rows::{self, all_written, column},
 };
 use crate::domain::{
     dialect::Dialect,
-    ids::{AccountId, ChargeId, CheckoutId, OrderId, PaymentIntentId, RefundId},
-    money::{Currency, Money},
-    operation::{
-        Answer, Ask, Asked, AskedColumns, CaptureRequest, CardAuthorization, Operation,
-        RefundRequest, Verb,
-    },
+    ids::{AccountId, ChargeId, CheckoutId},
+    operation::{Answer, Asked, AskedColumns, Operation, Verb},
 };
+
+#[derive(Debug, Serialize, Deserialize)]
+struct OperationRow {
+    account_id: AccountId,
+    id: Uuid,
+    #[serde(flatten)]
+    asked: AskedColumns,
+    expand: bool,
+    expand_paths: Option<Vec<String>>,
+    dialect: Dialect,
+    api_version: Option<String>,
+    request_id: String,
+    idempotency_key: String,
+    processor: String,
+}
+
+impl OperationRow {
+    fn of(operation: &Operation) -> Self {
+        let Asked { question, expand } = &operation.asked;
+        Self {
+            account_id: operation.account,
+            id: operation.id,
+            asked: question.into(),
+            expand: !expand.is_empty(),
+            expand_paths: Some(expand.0.clone()),
+            dialect: operation.dialect,
+            api_version: operation.api_version.clone(),
+            request_id: operation.request_id.clone(),
+            idempotency_key: operation.idempotency_key.clone(),
+            processor: operation.processor.clone(),
+        }
+    }
+}
 
 /// Writes operations down before anything is sent. One with an empty `processor` belongs to none
 /// until it is read. Locks nothing that exists but the objects they name, against their deletion.
@@ -31,24 +60,6 @@ pub async fn insert_all(
     tx: &mut PgConnection,
     operations: &[Operation],
 ) -> Result<(), sqlx::Error> {
-    let asked: Vec<_> = operations
-        .iter()
-        .map(|one| AskedColumns::from(&one.asked.question))
-        .collect();
-    let card = |asked: &AskedColumns| match &asked.ask {
-        Ask::Authorize(authorization) => Some(authorization.clone()),
-        Ask::Capture(_) | Ask::Refund(_) => None,
-    };
-    let cards: Vec<_> = asked.iter().map(card).collect();
-    let amount = |asked: &AskedColumns| match &asked.ask {
-        Ask::Authorize(authorization) => authorization.amount.minor_units,
-        Ask::Capture(capture) => capture.amount,
-        Ask::Refund(request) => request.amount,
-    };
-    let refund = |asked: &AskedColumns| match &asked.ask {
-        Ask::Refund(request) => Some(request.refund.0),
-        Ask::Authorize(_) | Ask::Capture(_) => None,
-    };
     let written = sqlx::query!(
         "
         INSERT INTO operations
@@ -56,38 +67,11 @@ pub async fn insert_all(
                 card_token, capture, expand, expand_paths, dialect, request_id, idempotency_key,
                 payment_intent_id, api_version, processor)
         SELECT account_id, id, verb, charge_id, refund_id, order_id, checkout_id, amount, currency,
-               card_token, capture, expand,
-               ARRAY(SELECT jsonb_array_elements_text(expand_paths)), dialect, request_id,
-               idempotency_key, payment_intent_id, api_version, nullif(processor, '')
-          FROM UNNEST($1::uuid[], $2::uuid[], $3::text[], $4::uuid[], $5::uuid[], $6::uuid[],
-                      $7::uuid[], $8::int8[], $9::text[], $10::text[], $11::bool[], $12::bool[],
-                      $13::jsonb[], $14::text[], $15::text[], $16::text[], $17::uuid[],
-                      $18::text[], $19::text[])
-               AS begun (account_id, id, verb, charge_id, refund_id, order_id, checkout_id, amount,
-                         currency, card_token, capture, expand, expand_paths, dialect, request_id,
-                         idempotency_key, payment_intent_id, api_version, processor)
+               card_token, capture, expand, expand_paths, dialect, request_id, idempotency_key,
+               payment_intent_id, api_version, nullif(processor, '')
+          FROM json_populate_recordset(NULL::operations, $1::text::json)
         ",
-        &column(operations, |one| one.account.0),
-        &column(operations, |one| one.id),
-        &column(&asked, |asked| asked.verb.as_str()) as _,
-        &column(&asked, |asked| asked.ask.charge().0),
-        &column(&asked, refund) as _,
-        &column(&asked, |asked| asked.order.map(|order| order.0)) as _,
-        &column(&asked, |asked| asked.checkout.map(|checkout| checkout.0)) as _,
-        &column(&asked, amount),
-        &column(&cards, |card| card
-            .as_ref()
-            .map(|card| card.amount.currency.to_string())) as _,
-        &column(&cards, |card| card.as_ref().map(|card| &*card.card_token)) as _,
-        &column(&cards, |card| card.as_ref().map(|card| card.capture)) as _,
-        &column(operations, |one| !one.asked.expand.is_empty()),
-        &column(operations, |one| Json(&one.asked.expand.0)) as _,
-        &column(operations, |one| one.dialect.as_str()) as _,
-        &column(operations, |one| &*one.request_id) as _,
-        &column(operations, |one| &*one.idempotency_key) as _,
-        &column(&asked, |asked| asked.intent.map(|intent| intent.0)) as _,
-        &column(operations, |one| one.api_version.as_deref()) as _,
-        &column(operations, |one| &*one.processor) as _,
+        rows::json(&column(operations, OperationRow::of))?,
     )
     .execute(tx)
     .await?;
@@ -107,9 +91,7 @@ pub async fn find(
         UPDATE operations
            SET processor = coalesce(processor, $3)
          WHERE account_id = $1 AND id = $2
-        RETURNING verb, charge_id, refund_id, order_id, checkout_id, amount, currency, card_token,
-                  capture, expand, expand_paths, dialect, api_version, request_id, idempotency_key,
-                  payment_intent_id, processor AS "processor!",
+        RETURNING to_json(operations) AS "row!: Json<OperationRow>",
                   extract(epoch FROM now() - created_at)::bigint AS "age_seconds!"
         "#,
         account_id.0,
@@ -121,52 +103,24 @@ pub async fn find(
     let Some(found) = found else {
         return Ok(None);
     };
-    let charge = ChargeId(found.charge_id);
-    let ask = match (found.card_token, found.refund_id) {
-        (Some(card_token), _) => {
-            let currency = found.currency.as_deref().and_then(Currency::of_stored);
-            Ask::Authorize(CardAuthorization {
-                charge,
-                amount: Money {
-                    minor_units: found.amount,
-                    currency: currency.ok_or_else(|| unknown("currency"))?,
-                },
-                card_token,
-                capture: found.capture.ok_or_else(|| unknown("capture"))?,
-            })
-        }
-        (None, Some(refund)) => Ask::Refund(RefundRequest {
-            charge,
-            refund: RefundId(refund),
-            amount: found.amount,
-        }),
-        (None, None) => Ask::Capture(CaptureRequest {
-            charge,
-            amount: found.amount,
-        }),
-    };
-    let verb = Verb::parse(&found.verb).ok_or_else(|| unknown("verb"))?;
-    let columns = AskedColumns {
-        verb,
-        ask,
-        order: found.order_id.map(OrderId),
-        checkout: found.checkout_id.map(CheckoutId),
-        intent: found.payment_intent_id.map(PaymentIntentId),
-    };
-    let question = columns.question().ok_or_else(|| unknown("verb"))?;
-    let expand = match found.expand_paths {
+    let row = found.row.0;
+    let expand = match row.expand_paths {
         Some(paths) => Expansion(paths),
-        None => expanded_before(verb, found.expand),
+        None => expanded_before(row.asked.verb, row.expand),
     };
+    let unknown = || sqlx::Error::Decode("no verb of this release asks so".into());
     Ok(Some(Operation {
         id,
         account: account_id,
-        asked: Asked { question, expand },
-        dialect: Dialect::parse(&found.dialect).ok_or_else(|| unknown("dialect"))?,
-        api_version: found.api_version,
-        request_id: found.request_id,
-        idempotency_key: found.idempotency_key,
-        processor: found.processor,
+        asked: Asked {
+            question: row.asked.question().ok_or_else(unknown)?,
+            expand,
+        },
+        dialect: row.dialect,
+        api_version: row.api_version,
+        request_id: row.request_id,
+        idempotency_key: row.idempotency_key,
+        processor: row.processor,
         age: Duration::from_secs(found.age_seconds.max(0).unsigned_abs()),
     }))
 }

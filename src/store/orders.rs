@@ -3,110 +3,21 @@
 use std::collections::HashMap;
 
 use charge_once_pages::{Listed, Page};
-use chrono::{DateTime, Utc};
-use serde::{Serialize, Serializer};
 use sqlx::{PgConnection, types::Json};
-use uuid::Uuid;
 
-use super::{
-    columns::{all_written, column},
-    items::{self, StoredItem},
-    money::money,
-    reads::{locks_by_id, page_rows, reads_all, reads_by_id},
-    unknown::unknown,
-    writes::{inserts_rows, json, updates_rows},
+use super::rows::{
+    self, Found, column, inserts_rows, listed, page, reads_all, reads_by_id, updates_rows,
 };
 use crate::domain::{
-    ids::{AccountId, ChargeId, OrderId},
-    metadata::Metadata,
+    ids::{AccountId, OrderId},
     operation::OpenWork,
-    order::{Order, OrderStatus},
+    order::Order,
 };
-
-#[derive(Serialize)]
-struct OrderRow {
-    account_id: Uuid,
-    id: Uuid,
-    amount: i64,
-    charge_id: Option<Uuid>,
-    client_order_id: Option<String>,
-    created_at: DateTime<Utc>,
-    currency: String,
-    customer: Option<String>,
-    items: Json<Vec<StoredItem>>,
-    metadata: Json<Metadata>,
-    status: String,
-    #[serde(serialize_with = "bytes")]
-    content_hash: Vec<u8>,
-    version: i64,
-}
-
-impl TryFrom<OrderRow> for Order {
-    type Error = sqlx::Error;
-
-    fn try_from(row: OrderRow) -> Result<Self, sqlx::Error> {
-        Ok(Self {
-            id: OrderId(row.id),
-            amount: money(row.amount, &row.currency)?,
-            charge: row.charge_id.map(ChargeId),
-            client_order_id: row.client_order_id,
-            customer: row.customer,
-            items: items::read(row.items.0),
-            metadata: row.metadata.0,
-            status: OrderStatus::parse(&row.status).ok_or_else(|| unknown("status"))?,
-            content_hash: row.content_hash,
-            version: row.version,
-            created_at: row.created_at,
-        })
-    }
-}
-
-impl OrderRow {
-    fn of(account: AccountId, order: &Order) -> Self {
-        Self {
-            account_id: account.0,
-            id: order.id.0,
-            amount: order.amount.minor_units,
-            charge_id: order.charge.map(|charge| charge.0),
-            client_order_id: order.client_order_id.clone(),
-            created_at: order.created_at,
-            currency: order.amount.currency.to_string(),
-            customer: order.customer.clone(),
-            items: Json(items::stored(&order.items)),
-            metadata: Json(order.metadata.clone()),
-            status: order.status.as_str().to_owned(),
-            content_hash: order.content_hash.clone(),
-            version: order.version,
-        }
-    }
-}
-
-/// As PostgreSQL reads a `bytea`.
-fn bytes<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&format_args!("\\x{}", hex::encode(bytes)))
-}
-
-/// `query_as!` with the columns of [`OrderRow`] between the two parts of a statement.
-macro_rules! order_rows {
-    ($before:tt, $after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
-        sqlx::query_as!(
-            OrderRow,
-            $before
-                + r#"
-                  account_id, id, amount, charge_id, client_order_id, created_at, currency, customer,
-                  items AS "items: Json<Vec<StoredItem>>", metadata AS "metadata: Json<Metadata>",
-                  status, content_hash, version
-                  "#
-                + $after $(+ $more)*,
-            $($argument),+
-        )
-    };
-}
 
 inserts_rows! {
     /// Fails if a `client_order_id` is taken. Locks nothing that exists. Waits while another
     /// transaction is writing an order with the same `client_order_id`.
-    OrderRow of Order in "orders":
+    Order in "orders":
     "account_id, id, amount, currency, customer, client_order_id, content_hash, items, metadata,
      status, version",
     "ON CONFLICT ON CONSTRAINT a_client_order_id_names_one_order DO NOTHING",
@@ -116,7 +27,7 @@ updates_rows! {
     ///
     /// `a_canceled_order_stays_canceled` and `only_a_paid_order_has_a_charge` refuse what a caller
     /// let through.
-    OrderRow of Order in "orders":
+    Order in "orders":
     "status, charge_id, metadata, version",
     "canceled_at" = "CASE WHEN new.status = 'canceled' THEN now() ELSE old.canceled_at END",
 }
@@ -130,30 +41,27 @@ pub async fn named(
     if names.is_empty() {
         return Ok(Vec::new());
     }
-    let rows = order_rows!(
-        "SELECT",
-        "
+    let found: Vec<Found<Order>> = sqlx::query_as!(
+        Found,
+        r#"
+        SELECT account_id, to_json(orders) AS "row!: _"
           FROM orders
           JOIN UNNEST($1::uuid[], $2::text[]) AS wanted (account_id, client_order_id)
-         USING (account_id, client_order_id)",
+         USING (account_id, client_order_id)
+        "#,
         &column(names, |row| row.0.0),
         &column(names, |row| row.1.as_str()) as _,
     )
     .fetch_all(tx)
     .await?;
-    let rows = rows.into_iter().map(|row| {
-        let account = AccountId(row.account_id);
-        Ok((account, Order::try_from(row)?))
-    });
-    rows.collect()
+    Ok(found.into_iter().map(Found::owned).collect())
 }
 
 reads_by_id! {
-    order_rows, "orders", OrderId => Order;
+    Order by OrderId in "orders" as "to_json(orders)";
     find;
+    lock_all;
 }
-
-locks_by_id!(order_rows, "orders", OrderId => Order);
 
 /// What is unfinished about each of these orders: a payment, or the checkout that made it. Takes no
 /// lock. Call it under their locks, in a statement of its own: the one that waited for the locks
@@ -212,21 +120,31 @@ pub async fn list(
     page: &Page,
     filter: OrderFilter,
 ) -> Result<Listed<Order>, sqlx::Error> {
-    macro_rules! rows {
-        ($filter:tt $(, $value:expr)*) => {
-            page_rows!(order_rows, "orders", (connection, account_id, page), $filter $(, $value)*)
-        };
-    }
     let client_order_id = filter.client_order_id.as_deref();
     let rows = match (filter.customer.as_deref(), client_order_id) {
-        (None, None) => rows!(""),
-        (Some(customer), None) => rows!("AND customer = $7", customer),
-        (customer, Some(client_order_id)) => rows!(
-            "AND client_order_id = $7 AND ($8::text IS NULL OR customer = $8)",
+        (None, None) => page!(
+            (connection, account_id, page),
+            r#"SELECT to_json(orders) AS "row!: Json<Order>"
+                 FROM orders
+                WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange"#,
+        ),
+        (Some(customer), None) => page!(
+            (connection, account_id, page),
+            r#"SELECT to_json(orders) AS "row!: Json<Order>"
+                 FROM orders
+                WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange
+                  AND customer = $6"#,
+            customer,
+        ),
+        (customer, Some(client_order_id)) => page!(
+            (connection, account_id, page),
+            r#"SELECT to_json(orders) AS "row!: Json<Order>"
+                 FROM orders
+                WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange
+                  AND client_order_id = $6 AND ($7::text IS NULL OR customer = $7)"#,
             client_order_id,
-            customer
+            customer,
         ),
     };
-    let orders: Result<_, _> = rows.into_iter().map(Order::try_from).collect();
-    Ok(page.cut(orders?))
+    Ok(listed(page, rows))
 }

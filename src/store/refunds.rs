@@ -3,117 +3,40 @@
 use std::collections::HashMap;
 
 use charge_once_pages::{Listed, Page};
-use chrono::{DateTime, Utc};
-use serde::Serialize;
 use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
-use super::{
-    columns::{all_written, column},
-    money::money,
-    reads::{locks_by_id, page_rows, reads_all, reads_by_id},
-    unknown::unknown,
-    writes::{deletes_rows, inserts_rows, json, updates_rows},
+use super::rows::{
+    self, deletes_rows, inserts_rows, listed, page, reads_all, reads_by_id, updates_rows,
 };
 use crate::domain::{
     ids::{AccountId, ChargeId, PaymentIntentId, RefundId},
-    metadata::Metadata,
-    refund::{Refund, RefundReason, RefundStatus},
+    refund::Refund,
 };
-
-#[derive(Serialize)]
-struct RefundRow {
-    account_id: Uuid,
-    id: Uuid,
-    amount: i64,
-    charge_id: Uuid,
-    created_at: DateTime<Utc>,
-    currency: String,
-    metadata: Json<Metadata>,
-    payment_intent_id: Option<Uuid>,
-    reason: Option<String>,
-    status: String,
-    version: i64,
-}
-
-impl TryFrom<RefundRow> for Refund {
-    type Error = sqlx::Error;
-
-    fn try_from(row: RefundRow) -> Result<Self, sqlx::Error> {
-        let reason = |text: String| RefundReason::parse(&text).ok_or_else(|| unknown("reason"));
-        Ok(Self {
-            id: RefundId(row.id),
-            charge: ChargeId(row.charge_id),
-            intent: row.payment_intent_id.map(PaymentIntentId),
-            amount: money(row.amount, &row.currency)?,
-            reason: row.reason.map(reason).transpose()?,
-            status: RefundStatus::parse(&row.status).ok_or_else(|| unknown("status"))?,
-            metadata: row.metadata.0,
-            version: row.version,
-            created_at: row.created_at,
-        })
-    }
-}
-
-impl RefundRow {
-    fn of(account: AccountId, refund: &Refund) -> Self {
-        Self {
-            account_id: account.0,
-            id: refund.id.0,
-            amount: refund.amount.minor_units,
-            charge_id: refund.charge.0,
-            created_at: refund.created_at,
-            currency: refund.amount.currency.to_string(),
-            metadata: Json(refund.metadata.clone()),
-            payment_intent_id: refund.intent.map(|intent| intent.0),
-            reason: refund.reason.map(|reason| reason.as_str().to_owned()),
-            status: refund.status.as_str().to_owned(),
-            version: refund.version,
-        }
-    }
-}
-
-/// `query_as!` with the columns of [`RefundRow`] between the two parts of a statement. A refund's
-/// intent is that of its charge: the release before, which may run beside this one, knows no
-/// intents.
-macro_rules! refund_rows {
-    ($before:tt, $after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
-        sqlx::query_as!(
-            RefundRow,
-            $before
-                + r#"
-                  account_id, id, amount, charge_id, created_at, currency,
-                  metadata AS "metadata: Json<Metadata>",
-                  (SELECT charges.payment_intent_id
-                     FROM charges
-                    WHERE charges.account_id = refunds.account_id
-                      AND charges.id = refunds.charge_id) AS payment_intent_id,
-                  reason, status, version
-                  "#
-                + $after $(+ $more)*,
-            $($argument),+
-        )
-    };
-}
 
 inserts_rows! {
     /// Each counts on its charge, whose row the caller updates.
-    RefundRow of Refund in "refunds":
+    Refund in "refunds":
     "account_id, id, charge_id, amount, currency, reason, status, metadata, version",
 }
 
 updates_rows! {
-    RefundRow of Refund in "refunds": "status, metadata, version",
+    Refund in "refunds": "status, metadata, version",
 }
 
 deletes_rows!(RefundId in "refunds": "pending");
 
+// A refund's intent is that of its charge: release 0.2, which may run beside this one, knows no
+// intents.
 reads_by_id! {
-    refund_rows, "refunds", RefundId => Refund;
+    Refund by RefundId in "refunds" as
+    "to_jsonb(refunds) || jsonb_build_object('payment_intent_id',
+            (SELECT payment_intent_id
+               FROM charges
+              WHERE charges.account_id = refunds.account_id AND charges.id = refunds.charge_id))";
     find;
+    lock_all;
 }
-
-locks_by_id!(refund_rows, "refunds", RefundId => Refund);
 
 /// The newest refunds of each of `charges`, at most `most` of each. Takes no lock.
 pub async fn newest_of_each(
@@ -124,9 +47,13 @@ pub async fn newest_of_each(
 ) -> Result<HashMap<ChargeId, Listed<Refund>>, sqlx::Error> {
     let ids: Vec<Uuid> = charges.iter().map(|charge| charge.0).collect();
     // One row more than is shown tells whether there are more.
-    let rows = refund_rows!(
-        "SELECT",
-        "
+    let rows = sqlx::query_scalar!(
+        r#"
+        SELECT to_jsonb(refunds) || jsonb_build_object('payment_intent_id',
+                      (SELECT payment_intent_id
+                         FROM charges
+                        WHERE charges.account_id = refunds.account_id
+                          AND charges.id = refunds.charge_id)) AS "row!: Json<Refund>"
           FROM refunds
          WHERE account_id = $1
            AND id IN (
@@ -139,7 +66,8 @@ pub async fn newest_of_each(
                        ORDER BY id DESC LIMIT $3
                       ) AS newest
                )
-         ORDER BY id DESC",
+         ORDER BY id DESC
+        "#,
         account_id.0,
         &ids,
         most + 1,
@@ -147,8 +75,7 @@ pub async fn newest_of_each(
     .fetch_all(connection)
     .await?;
     let mut by_charge = HashMap::<ChargeId, Vec<Refund>>::new();
-    for row in rows {
-        let refund = Refund::try_from(row)?;
+    for Json(refund) in rows {
         by_charge.entry(refund.charge).or_default().push(refund);
     }
     let shown = usize::try_from(most).unwrap_or(usize::MAX);
@@ -177,24 +104,46 @@ pub async fn list(
     page: &Page,
     filter: RefundFilter,
 ) -> Result<Listed<Refund>, sqlx::Error> {
-    macro_rules! rows {
-        ($filter:tt $(, $value:expr)*) => {
-            page_rows!(refund_rows, "refunds", (connection, account_id, page), $filter $(, $value)*)
-        };
-    }
     let rows = match (filter.charge, filter.intent) {
-        (None, None) => rows!(""),
-        (Some(charge), None) => rows!("AND charge_id = $7", charge.0),
+        (None, None) => page!(
+            (connection, account_id, page),
+            r#"SELECT to_jsonb(refunds) || jsonb_build_object('payment_intent_id',
+                      (SELECT payment_intent_id
+                         FROM charges
+                        WHERE charges.account_id = refunds.account_id
+                          AND charges.id = refunds.charge_id)) AS "row!: Json<Refund>"
+                 FROM refunds
+                WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange"#,
+        ),
+        (Some(charge), None) => page!(
+            (connection, account_id, page),
+            r#"SELECT to_jsonb(refunds) || jsonb_build_object('payment_intent_id',
+                      (SELECT payment_intent_id
+                         FROM charges
+                        WHERE charges.account_id = refunds.account_id
+                          AND charges.id = refunds.charge_id)) AS "row!: Json<Refund>"
+                 FROM refunds
+                WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange
+                  AND charge_id = $6"#,
+            charge.0,
+        ),
         // One of its charges promised money, and no other has refunds.
-        (charge, Some(intent)) => rows!(
-            "AND charge_id = (SELECT intent.charge_id
-                                FROM payment_intents AS intent
-                               WHERE intent.account_id = $1 AND intent.id = $7)
-             AND ($8::uuid IS NULL OR charge_id = $8)",
+        (charge, Some(intent)) => page!(
+            (connection, account_id, page),
+            r#"SELECT to_jsonb(refunds) || jsonb_build_object('payment_intent_id',
+                      (SELECT payment_intent_id
+                         FROM charges
+                        WHERE charges.account_id = refunds.account_id
+                          AND charges.id = refunds.charge_id)) AS "row!: Json<Refund>"
+                 FROM refunds
+                WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange
+                  AND charge_id = (SELECT intent.charge_id
+                                     FROM payment_intents AS intent
+                                    WHERE intent.account_id = $1 AND intent.id = $6)
+                  AND ($7::uuid IS NULL OR charge_id = $7)"#,
             intent.0,
-            charge.map(|charge| charge.0)
+            charge.map(|charge| charge.0),
         ),
     };
-    let refunds: Result<_, _> = rows.into_iter().map(Refund::try_from).collect();
-    Ok(page.cut(refunds?))
+    Ok(listed(page, rows))
 }

@@ -8,6 +8,7 @@
     reason = "a test may stop at the first surprise"
 )]
 
+mod columns;
 mod stored;
 
 use std::cell::RefCell;

@@ -67,6 +67,17 @@ impl StoredLedger {
         self.account
     }
 
+    /// The columns of a table, with their types.
+    pub(super) fn columns(&mut self, table: &str) -> Vec<(String, String)> {
+        let columns = "SELECT column_name::text, udt_name::text FROM information_schema.columns
+                        WHERE table_schema = 'public' AND table_name = $1";
+        let reading = sqlx::query_as(columns).bind(table);
+        let reading = reading.fetch_all(&mut self.connection);
+        let columns = self.runtime.block_on(reading).unwrap();
+        assert!(!columns.is_empty(), "{table}");
+        columns
+    }
+
     /// Runs a verb, which must read what is `known`.
     pub(super) fn run<V: Rules>(
         &mut self,

@@ -190,11 +190,12 @@ fn the_processor_s_service_shares_nothing_with_the_api_that_asks_it() {
     }
 }
 
-/// How an entity is shown, sent and stored is the business of other folders.
+/// How an entity is shown and sent is the business of other folders. Serde knows it as a row.
 #[test]
-fn the_domain_knows_neither_json_nor_http() {
+fn the_domain_knows_neither_views_nor_http() {
     let shown = [
-        "serde",
+        "serde_json::to",
+        "serde_json::from",
         "utoipa",
         "StatusCode",
         "-> u16",

@@ -1,0 +1,296 @@
+//! What the files of most tables read and write.
+//!
+//! A row is read as JSON, with a member for each column, and is the entity: serde names the columns
+//! that are called otherwise. Columns that an entity doesn't have, those of a newer release among
+//! them, are not looked at, and no statement writes them.
+//!
+//! `sqlx::query!` wants literals and not constants, so these are macros.
+
+use std::ops::Bound;
+
+use charge_once_pages::{Listed, Page};
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use sqlx::{postgres::types::PgRange, types::Json};
+use uuid::Uuid;
+
+use crate::domain::ids::AccountId;
+
+/// An entity that was read, with the account that it belongs to.
+pub(super) struct Found<N> {
+    pub(super) account_id: Uuid,
+    pub(super) row: Json<N>,
+}
+
+impl<N> Found<N> {
+    pub(super) fn owned(self) -> (AccountId, N) {
+        (AccountId(self.account_id), self.row.0)
+    }
+}
+
+/// An entity as the row that is written of it.
+#[derive(Serialize)]
+struct Row<'a, N> {
+    account_id: AccountId,
+    #[serde(flatten)]
+    entity: &'a N,
+}
+
+/// What a statement gets as JSON.
+pub(super) fn json(value: &impl Serialize) -> Result<String, sqlx::Error> {
+    serde_json::to_string(value).map_err(|error| sqlx::Error::Encode(error.into()))
+}
+
+/// An entity as a statement gets it.
+pub(super) fn row(account_id: AccountId, entity: &impl Serialize) -> Result<String, sqlx::Error> {
+    json(&Row { account_id, entity })
+}
+
+/// Entities as a statement gets them.
+pub(super) fn rows<N: Serialize>(entities: &[(AccountId, &N)]) -> Result<String, sqlx::Error> {
+    let row = |(account_id, entity): &(AccountId, _)| Row {
+        account_id: *account_id,
+        entity: *entity,
+    };
+    json(&entities.iter().map(row).collect::<Vec<Row<'_, N>>>())
+}
+
+/// Makes the functions that are named of those that read rows of a table by their ids: `find`,
+/// `find_all` and `lock_all`. `$row` is SQL: the row as JSON.
+macro_rules! reads_by_id {
+    ($object:ident by $id:ident in $table:tt as $row:tt; $($function:ident;)+) => {
+        $(reads_by_id! { $function: $object by $id in $table as $row })+
+    };
+    (find: $object:ident by $id:ident in $table:tt as $row:tt) => {
+        #[doc = concat!("One row of `", $table, "` that is the account's. Takes no lock.")]
+        pub async fn find(
+            connection: &mut PgConnection,
+            account_id: AccountId,
+            id: $id,
+        ) -> Result<Option<$object>, sqlx::Error> {
+            let found: Option<rows::Found<$object>> = sqlx::query_as!(
+                rows::Found,
+                "SELECT account_id, " + $row + r#" AS "row!: _"
+                   FROM "# + $table + "
+                  WHERE account_id = $1 AND id = $2",
+                account_id.0,
+                id.0,
+            )
+            .fetch_optional(connection)
+            .await?;
+            Ok(found.map(|found| found.row.0))
+        }
+    };
+    (find_all: $object:ident by $id:ident in $table:tt as $row:tt) => {
+        #[doc = concat!("Those rows of `", $table, "` that `ids` name and that are the account's.")]
+        /// Takes no lock.
+        pub async fn find_all(
+            connection: &mut PgConnection,
+            account_id: AccountId,
+            ids: &[$id],
+        ) -> Result<HashMap<$id, $object>, sqlx::Error> {
+            let found: Vec<rows::Found<$object>> = sqlx::query_as!(
+                rows::Found,
+                "SELECT account_id, " + $row + r#" AS "row!: _"
+                   FROM "# + $table + "
+                  WHERE account_id = $1 AND id = ANY($2)",
+                account_id.0,
+                &rows::column(ids, |id| id.0),
+            )
+            .fetch_all(connection)
+            .await?;
+            let objects = found.into_iter().map(|found| found.row.0);
+            Ok(objects.map(|object| (object.id, object)).collect())
+        }
+    };
+    (lock_all: $object:ident by $id:ident in $table:tt as $row:tt) => {
+        reads_all! {
+            #[doc = concat!("Reads and locks rows of `", $table, "`, in the order of their accounts and ids.")]
+            /// One that is not there is no error. No other transaction changes them until this one
+            /// ends.
+            lock_all: $object by $id in $table as $row;
+            "ORDER BY account_id, id FOR NO KEY UPDATE OF " + $table
+        }
+    };
+}
+
+/// Makes a function that reads rows of a table, of whatever accounts, in one statement. `$filter`
+/// is SQL that narrows them down, or locks them.
+macro_rules! reads_all {
+    (
+        $(#[$about:meta])*
+        $name:ident: $object:ident by $id:ident in $table:tt as $row:tt;
+        $filter:tt $(+ $more:tt)*
+    ) => {
+        $(#[$about])*
+        pub async fn $name(
+            tx: &mut PgConnection,
+            ids: &[(AccountId, $id)],
+        ) -> Result<Vec<(AccountId, $object)>, sqlx::Error> {
+            if ids.is_empty() {
+                return Ok(Vec::new());
+            }
+            let found: Vec<rows::Found<$object>> = sqlx::query_as!(
+                rows::Found,
+                "SELECT account_id, " + $row + r#" AS "row!: _"
+                   FROM "# + $table + "
+                   JOIN UNNEST($1::uuid[], $2::uuid[]) AS wanted (account_id, id)
+                  USING (account_id, id) " + $filter $(+ $more)*,
+                &rows::column(ids, |row| row.0.0),
+                &rows::column(ids, |row| row.1.0),
+            )
+            .fetch_all(tx)
+            .await?;
+            Ok(found.into_iter().map(rows::Found::owned).collect())
+        }
+    };
+}
+
+/// One page of an account's list: `$list` is its statement but for its order and its end. The
+/// values of its filter are `$6` and so on.
+///
+/// Each filter and each order is a statement of its own, which walks an index of its own and stops.
+/// With a filter as a parameter that may be NULL, PostgreSQL's plan for any values would walk the
+/// primary key through everything that doesn't match.
+macro_rules! page {
+    (($connection:ident, $account_id:ident, $page:ident), $list:tt $(, $value:expr)* $(,)?) => {{
+        macro_rules! in_order {
+            ($order:tt) => {
+                sqlx::query_scalar!(
+                    $list + " ORDER BY id " + $order + " LIMIT $5",
+                    $account_id.0,
+                    $page.below(),
+                    $page.above(),
+                    rows::created($page),
+                    $page.rows(),
+                    $($value),*
+                )
+                .fetch_all(&mut *$connection)
+                .await?
+            };
+        }
+        charge_once_pages::in_order_of!($page, in_order)
+    }};
+}
+
+/// The times that a page's rows were made at.
+pub(super) fn created(page: &Page) -> PgRange<DateTime<Utc>> {
+    PgRange {
+        start: page.created_from.map_or(Bound::Unbounded, Bound::Included),
+        end: page
+            .created_before
+            .map_or(Bound::Unbounded, Bound::Excluded),
+    }
+}
+
+/// The page that these rows are.
+pub(super) fn listed<N>(page: &Page, rows: Vec<Json<N>>) -> Listed<N> {
+    page.cut(rows.into_iter().map(|row| row.0).collect())
+}
+
+/// Makes `insert_all` of a table, which writes `$columns`.
+macro_rules! inserts_rows {
+    (
+        $(#[$about:meta])*
+        $object:ident in $table:tt: $columns:tt $(, $conflict:tt)? $(,)?
+    ) => {
+        #[doc = concat!("Writes new rows of `", $table, "`, all of them or none.")]
+        $(#[$about])*
+        pub async fn insert_all(
+            tx: &mut PgConnection,
+            rows: &[(AccountId, &$object)],
+        ) -> Result<(), sqlx::Error> {
+            let written = sqlx::query!(
+                "INSERT INTO " + $table + " (" + $columns + ")
+                 SELECT " + $columns + "
+                   FROM json_populate_recordset(NULL::" + $table + ", $1::text::json)
+                " $(+ $conflict)?,
+                rows::rows(rows)?,
+            )
+            .execute(tx)
+            .await?;
+            rows::all_written(written.rows_affected(), rows.len())
+        }
+    };
+}
+
+/// Makes `update_all` of a table, which writes `$columns` as the `new` row has them, and in each
+/// `$column` its `$value`, made of the `new` row and the `old` one.
+macro_rules! updates_rows {
+    (
+        $(#[$about:meta])*
+        $object:ident in $table:tt: $columns:tt $(, $column:tt = $value:tt)* $(,)?
+    ) => {
+        #[doc = concat!("Writes what may change of rows of `", $table, "`, each if it still has")]
+        /// the version that was read. Fails if one has another: its lock was forgotten. Locks
+        /// them.
+        $(#[$about])*
+        pub async fn update_all(
+            tx: &mut PgConnection,
+            rows: &[(AccountId, &$object, i64)],
+        ) -> Result<(), sqlx::Error> {
+            let changed = rows.iter().map(|row| rows::row(row.0, row.1));
+            let written = sqlx::query!(
+                "UPDATE " + $table + " AS old
+                    SET (" + $columns $(+ ", " + $column)* + ")
+                      = (SELECT " + $columns $(+ ", " + $value)* + "
+                           FROM json_populate_record(NULL::" + $table + ", changed.row::json)
+                                AS new)
+                   FROM UNNEST($1::uuid[], $2::uuid[], $3::int8[], $4::text[])
+                        AS changed (account_id, id, based_on, row)
+                  WHERE old.account_id = changed.account_id AND old.id = changed.id
+                    AND old.version = changed.based_on",
+                &rows::column(rows, |row| row.0.0),
+                &rows::column(rows, |row| row.1.id.0),
+                &rows::column(rows, |row| row.2),
+                &changed.collect::<Result<Vec<_>, _>>()?,
+            )
+            .execute(tx)
+            .await?;
+            rows::all_written(written.rows_affected(), rows.len())
+        }
+    };
+}
+
+/// Makes `delete_all` of a table, which deletes rows whose status is `$status`.
+macro_rules! deletes_rows {
+    ($id:ident in $table:tt: $status:tt) => {
+        #[doc = concat!("Forgets ", $status, " rows of `", $table, "`, which the processor was")]
+        #[doc = concat!("never asked for. Fails if one isn't ", $status, ". Locks them.")]
+        pub async fn delete_all(
+            tx: &mut PgConnection,
+            rows: &[(AccountId, $id)],
+        ) -> Result<(), sqlx::Error> {
+            let deleted = sqlx::query!(
+                "DELETE FROM "
+                    + $table
+                    + " AS old
+                  USING UNNEST($1::uuid[], $2::uuid[]) AS gone (account_id, id)
+                  WHERE old.account_id = gone.account_id AND old.id = gone.id
+                    AND old.status = '"
+                    + $status
+                    + "'",
+                &rows::column(rows, |row| row.0.0),
+                &rows::column(rows, |row| row.1.0),
+            )
+            .execute(tx)
+            .await?;
+            rows::all_written(deleted.rows_affected(), rows.len())
+        }
+    };
+}
+
+pub(super) use {deletes_rows, inserts_rows, page, reads_all, reads_by_id, updates_rows};
+
+/// One column of `rows`, in their order.
+pub(super) fn column<'a, R, T>(rows: &'a [R], value: impl Fn(&'a R) -> T) -> Vec<T> {
+    rows.iter().map(value).collect()
+}
+
+/// Fails unless as many rows were written as were to be.
+pub(super) fn all_written(written: u64, expected: usize) -> Result<(), sqlx::Error> {
+    match u64::try_from(expected) {
+        Ok(expected) if written == expected => Ok(()),
+        Ok(_) | Err(_) => Err(sqlx::Error::RowNotFound),
+    }
+}

@@ -1,0 +1,127 @@
+//! Each member of an entity is a column of its table, and each column is one of its members.
+
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value, json};
+
+use super::stored::StoredLedger;
+use crate::domain::{
+    charge::Charge, checkout::Checkout, customer::Customer, inventory::Inventory, order::Order,
+    payment_intent::PaymentIntent, payment_method::PaymentMethod, refund::Refund,
+    setup_intent::SetupIntent,
+};
+
+/// Values of columns that don't take any text, or any JSON.
+fn value(column: &str, kind: &str) -> Value {
+    let address = json!({
+        "city": "Ulm", "country": "DE", "line1": "1", "line2": "2", "postal_code": "89073",
+        "state": "BW",
+    });
+    match (column, kind) {
+        ("currency", _) => json!("eur"),
+        ("status" | "status_before", _) => json!("succeeded"),
+        ("card_token", _) => json!("tok_visa"),
+        ("allow_redisplay", _) => json!("always"),
+        ("automatic_payment_methods", _) => json!("never"),
+        ("cancellation_reason", _) => json!("abandoned"),
+        ("capture_method", _) => json!("manual"),
+        ("confirmation_method", _) => json!("manual"),
+        ("request_three_d_secure", _) => json!("challenge"),
+        ("setup_future_usage" | "usage", _) => json!("off_session"),
+        ("reason", _) => json!("duplicate"),
+        ("dialect", _) => json!("stripe"),
+        ("content_hash", _) => json!("\\x0badcafe"),
+        ("items", _) => json!([
+            { "amount": 6, "description": "a mug", "quantity": 2, "sku": "mug", "unit_amount": 3 },
+        ]),
+        ("metadata", _) => json!({ "a": "1" }),
+        ("address", _) => address,
+        ("shipping", _) => json!({
+            "address": address, "carrier": "a", "name": "b", "phone": "c", "tracking_number": "d",
+        }),
+        ("billing_details", _) => {
+            json!({ "address": address, "email": "a", "name": "b", "phone": "c" })
+        }
+        (_, "uuid") => json!("01890a5d-ac96-774b-bcce-b302099a8057"),
+        (_, "int2" | "int4" | "int8") => json!(7),
+        (_, "bool") => json!(true),
+        (_, "timestamptz") => json!("2026-11-28T12:00:00Z"),
+        (_, "_text") => json!(["de"]),
+        (_, "json") => json!({ "code": "card_declined" }),
+        (_, "text") => json!(column),
+        (_, other) => {
+            assert_eq!(other, "one of the above", "{column}");
+            Value::Null
+        }
+    }
+}
+
+/// Reads a row of which every column has a value, writes it, and compares. `apart` are columns that
+/// the entity doesn't have.
+fn compare<N: Serialize + DeserializeOwned>(
+    ledger: &mut StoredLedger,
+    table: &str,
+    values: &[(&str, Value)],
+    apart: &[&str],
+) {
+    let columns = ledger.columns(table);
+    let value_of = |(name, kind): &(String, String)| (name.clone(), value(name, kind));
+    let mut row: Map<String, Value> = columns.iter().map(value_of).collect();
+    row.extend(
+        values
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), value.clone())),
+    );
+    let entity: N = serde_json::from_value(row.clone().into()).unwrap();
+    let mut written = serde_json::to_value(&entity).unwrap();
+    let written = written.as_object_mut().unwrap();
+    for (name, value) in written.iter_mut() {
+        // What has happened is written as PostgreSQL's time.
+        if *value == "now" {
+            *value = row[name].clone();
+        }
+    }
+    row.retain(|name, _| !apart.contains(&&**name));
+    assert_eq!(Value::from(row), Value::from(written.clone()), "{table}");
+}
+
+#[test]
+fn every_column_is_a_member_and_every_member_a_column() {
+    let mut ledger = StoredLedger::start();
+    let ledger = &mut ledger;
+    compare::<Charge>(ledger, "charges", &[], &["account_id"]);
+    let unpaid = ("status", json!("pending"));
+    compare::<Refund>(ledger, "refunds", &[unpaid], &["account_id"]);
+    let open = ("status", json!("open"));
+    compare::<Order>(ledger, "orders", &[open], &["account_id", "canceled_at"]);
+    // Its steps are a table of their own.
+    let values = [("status", json!("in_progress")), ("steps", json!([]))];
+    compare::<Checkout>(ledger, "checkouts", &values, &["account_id", "steps"]);
+    compare::<Customer>(ledger, "customers", &[], &["account_id"]);
+    compare::<Inventory>(ledger, "inventory", &[], &["account_id"]);
+    compare::<SetupIntent>(ledger, "setup_intents", &[], &["account_id"]);
+    let before = ("before_operation", Value::Null);
+    compare::<PaymentIntent>(
+        ledger,
+        "payment_intents",
+        &[before],
+        // A release is what a cancellation of promised money is.
+        &["account_id", "before_operation", "released"],
+    );
+    // It has one fate.
+    for (customer, used, detached) in [
+        (true, false, false),
+        (false, true, false),
+        (false, false, true),
+    ] {
+        let at = |has: bool, value: &str| if has { json!(value) } else { Value::Null };
+        let fate = [
+            (
+                "customer_id",
+                at(customer, "01890a5d-ac96-774b-bcce-b302099a8057"),
+            ),
+            ("used_up_at", at(used, "2026-11-28T12:00:00Z")),
+            ("detached_at", at(detached, "2026-11-28T12:00:00Z")),
+        ];
+        compare::<PaymentMethod>(ledger, "payment_methods", &fate, &["account_id"]);
+    }
+}
