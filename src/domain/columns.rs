@@ -59,7 +59,7 @@ pub(super) mod json_text {
 pub(super) mod card_token {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    use crate::domain::test_cards::{TestCard, by_stored_token};
+    use super::super::test_cards::{TestCard, by_stored_token};
 
     pub(crate) fn serialize<S: Serializer>(
         card: &&'static TestCard,

@@ -30,7 +30,7 @@ impl<N> Found<N> {
 
 /// An entity as the row that is written of it.
 #[derive(Serialize)]
-struct Row<'a, N> {
+struct WrittenRow<'a, N> {
     account_id: AccountId,
     #[serde(flatten)]
     entity: &'a N,
@@ -43,16 +43,16 @@ pub(super) fn json(value: &impl Serialize) -> Result<String, sqlx::Error> {
 
 /// An entity as a statement gets it.
 pub(super) fn row(account_id: AccountId, entity: &impl Serialize) -> Result<String, sqlx::Error> {
-    json(&Row { account_id, entity })
+    json(&WrittenRow { account_id, entity })
 }
 
 /// Entities as a statement gets them.
 pub(super) fn rows<N: Serialize>(entities: &[(AccountId, &N)]) -> Result<String, sqlx::Error> {
-    let row = |(account_id, entity): &(AccountId, _)| Row {
+    let row = |(account_id, entity): &(AccountId, _)| WrittenRow {
         account_id: *account_id,
         entity: *entity,
     };
-    json(&entities.iter().map(row).collect::<Vec<Row<'_, N>>>())
+    json(&entities.iter().map(row).collect::<Vec<WrittenRow<'_, N>>>())
 }
 
 /// Makes the functions that are named of those that read rows of a table by their ids: `find`,
