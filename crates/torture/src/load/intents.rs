@@ -140,13 +140,21 @@ impl Load {
         tokio::join!(self.all_at_once(verbs, &intent, random), answering);
     }
 
-    /// Refunds of one charge, whose sum each of them has to know.
+    /// Refunds of two charges. Those of one have to know its sum, and one transaction may write
+    /// both.
     pub(super) async fn refund_at_once(&self, random: &mut ChaCha12Rng) {
-        let charge = lock(&self.objects).captured.back().cloned();
-        if let Some(charge) = charge {
-            self.all_at_once(&[Verb::CreateRefund; 3], &charge, random)
-                .await;
-        }
+        let newest: Vec<Known> = {
+            let objects = lock(&self.objects);
+            objects.captured.iter().rev().take(2).cloned().collect()
+        };
+        let refunding = newest.iter().map(|charge| {
+            let mut random = ChaCha12Rng::seed_from_u64(random.random());
+            async move {
+                let refunds = [Verb::CreateRefund; 4];
+                self.all_at_once(&refunds, charge, &mut random).await;
+            }
+        });
+        join_all(refunding.collect::<Vec<_>>()).await;
     }
 
     /// A card is taken from its customer while it pays, and is to pay once more afterwards.
