@@ -25,24 +25,24 @@ mod rows;
 mod rules;
 pub mod setup_intents;
 mod unfinished;
+mod update;
 
-pub use charges::{CaptureCharge, CreateCharge, UpdateCharge};
-pub use customers::{CreateCustomer, UpdateCustomer};
+pub use charges::{CaptureCharge, CreateCharge};
+pub use customers::CreateCustomer;
 pub use draft::Draft;
 pub use holder_pages::FAILED;
 pub use inventory::SetInventory;
-pub use orders::{CancelOrder, CreateOrder, PayOrder, UpdateOrder};
+pub use orders::{CancelOrder, CreateOrder, PayOrder};
 pub use origin::Origin;
 pub use payment_intents::{
     AuthenticateIntent, CancelIntent, CaptureIntent, ConfirmIntent, CreateIntent, UpdateIntent,
 };
-pub use payment_methods::{
-    AttachPaymentMethod, CreatePaymentMethod, DetachPaymentMethod, UpdatePaymentMethod,
-};
-pub use refunds::{CreateRefund, UpdateRefund};
+pub use payment_methods::{AttachPaymentMethod, CreatePaymentMethod, DetachPaymentMethod};
+pub use refunds::CreateRefund;
 pub use rows::{Changes, Noun, RowId, RowName, Rows};
 pub use rules::{Object, Rules, Said, SeenRows, Verdict};
 pub use setup_intents::{
     AuthenticateSetup, CancelSetupIntent, ConfirmSetupIntent, CreateSetupIntent, UpdateSetupIntent,
 };
 pub use unfinished::NO_PROCESSOR;
+pub use update::{Editable, Update};

@@ -38,11 +38,6 @@ pub trait Rules: Send + Sync + 'static {
     fn card(&self) -> Option<&Card> {
         None
     }
-
-    /// What the reply shows whole. A verb that shows all of it by itself says nothing here.
-    fn expand(&self) -> Option<&Expansion> {
-        None
-    }
 }
 
 /// The rows of one account.

@@ -1,6 +1,5 @@
 //! A customer: who pays, with the cards that were kept for later.
 
-use charge_once_strict_params::Change;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
@@ -84,46 +83,6 @@ pub struct Customer {
     pub deleted: bool,
 }
 
-/// What an update does to a customer. An address or a shipping address that is given replaces the
-/// whole one.
-#[derive(Debug, Clone)]
-pub struct CustomerChange {
-    /// See [`CustomerDetails::address`].
-    pub address: Change<Address>,
-    /// See [`CustomerDetails::description`].
-    pub description: Change<String>,
-    /// See [`CustomerDetails::email`].
-    pub email: Change<String>,
-    /// See [`CustomerDetails::name`].
-    pub name: Change<String>,
-    /// See [`CustomerDetails::phone`].
-    pub phone: Change<String>,
-    /// See [`CustomerDetails::preferred_locales`].
-    pub preferred_locales: Change<Vec<String>>,
-    /// See [`CustomerDetails::shipping`].
-    pub shipping: Change<Shipping>,
-}
-
-impl CustomerDetails {
-    /// The details after the change. Metadata has rules of its own.
-    #[must_use]
-    pub fn changed(self, change: CustomerChange) -> Self {
-        Self {
-            address: change.address.apply(self.address),
-            description: change.description.apply(self.description),
-            email: change.email.apply(self.email),
-            metadata: self.metadata,
-            name: change.name.apply(self.name),
-            phone: change.phone.apply(self.phone),
-            preferred_locales: change
-                .preferred_locales
-                .apply(Some(self.preferred_locales))
-                .unwrap_or_default(),
-            shipping: change.shipping.apply(self.shipping),
-        }
-    }
-}
-
 /// Who the bill goes to.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BillingDetails {
@@ -135,30 +94,4 @@ pub struct BillingDetails {
     pub name: Option<String>,
     /// As it was sent.
     pub phone: Option<String>,
-}
-
-/// What an update does to billing details.
-#[derive(Debug, Clone)]
-pub struct BillingChange {
-    /// See [`BillingDetails::address`].
-    pub address: Change<Address>,
-    /// See [`BillingDetails::email`].
-    pub email: Change<String>,
-    /// See [`BillingDetails::name`].
-    pub name: Change<String>,
-    /// See [`BillingDetails::phone`].
-    pub phone: Change<String>,
-}
-
-impl BillingDetails {
-    /// The details after the change.
-    #[must_use]
-    pub fn changed(self, change: BillingChange) -> Self {
-        Self {
-            address: change.address.apply(Some(self.address)).unwrap_or_default(),
-            email: change.email.apply(self.email),
-            name: change.name.apply(self.name),
-            phone: change.phone.apply(self.phone),
-        }
-    }
 }

@@ -10,7 +10,6 @@
 //! It can be canceled until money was taken. With a processor across a network, it is `processing`
 //! while an answer is out.
 
-use charge_once_strict_params::Change;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -22,7 +21,7 @@ use super::{
     customer::Shipping,
     ids::{ChargeId, CustomerId, PaymentIntentId, PaymentMethodId},
     metadata::Metadata,
-    money::{Currency, Money},
+    money::Money,
     payment_method::{Challenge, PaymentMethod, Session},
 };
 
@@ -241,33 +240,6 @@ pub struct PaymentIntent {
     pub created_at: DateTime<Utc>,
 }
 
-/// What an update does to an intent.
-#[derive(Debug, Clone)]
-pub struct IntentChange {
-    /// Minor units.
-    pub amount: Option<i64>,
-    /// The currency of the amount.
-    pub currency: Option<Currency>,
-    /// See [`IntentTerms::capture_method`].
-    pub capture_method: Option<CaptureMethod>,
-    /// See [`IntentTerms::customer`].
-    pub customer: Change<CustomerId>,
-    /// See [`IntentTerms::description`].
-    pub description: Change<String>,
-    /// See [`IntentTerms::payment_method`].
-    pub payment_method: Change<PaymentMethodId>,
-    /// The client names `card` as the only type of method.
-    pub names_card: bool,
-    /// See [`IntentTerms::receipt_email`].
-    pub receipt_email: Change<String>,
-    /// See [`IntentTerms::setup_future_usage`].
-    pub setup_future_usage: Change<FutureUsage>,
-    /// See [`IntentTerms::shipping`].
-    pub shipping: Change<Shipping>,
-    /// See [`IntentTerms::statement_descriptor_suffix`].
-    pub statement_descriptor_suffix: Change<String>,
-}
-
 impl IntentTerms {
     /// What a card's holder authenticates for.
     fn payment(&self) -> impl PartialEq + use<> {
@@ -352,39 +324,25 @@ impl PaymentIntent {
         }
     }
 
-    /// The intent after an update. Metadata has rules of its own.
+    /// The intent with other terms, and with another method if it `gets_method`.
     ///
     /// A new method is to be confirmed, and so is what a holder was authenticating for, if it
     /// changed. The last error is forgotten in any case.
-    pub fn updated(mut self, change: IntentChange) -> Result<Self, UnexpectedStatus> {
-        let before = self.terms.payment();
-        let has_another_method = change.payment_method != Change::Keep;
-        let terms = &mut self.terms;
-        terms.payment_method = change.payment_method.apply(terms.payment_method);
-        if change.names_card {
-            terms.automatic_payment_methods = None;
-        }
-        let amount = &mut terms.amount;
-        amount.minor_units = change.amount.unwrap_or(amount.minor_units);
-        amount.currency = change.currency.unwrap_or(amount.currency);
-        terms.capture_method = change.capture_method.unwrap_or(terms.capture_method);
-        terms.customer = change.customer.apply(terms.customer);
-        terms.description = change.description.apply(terms.description.take());
-        terms.receipt_email = change.receipt_email.apply(terms.receipt_email.take());
-        terms.setup_future_usage = change.setup_future_usage.apply(terms.setup_future_usage);
-        terms.shipping = change.shipping.apply(terms.shipping.take());
-        terms.statement_descriptor_suffix = change
-            .statement_descriptor_suffix
-            .apply(terms.statement_descriptor_suffix.take());
-        if has_another_method || self.terms.payment() != before {
+    pub fn updated(
+        mut self,
+        terms: IntentTerms,
+        gets_method: bool,
+    ) -> Result<Self, UnexpectedStatus> {
+        if gets_method || self.terms.payment() != terms.payment() {
             self.must_be_confirmable()?;
             self.is_authenticated = false;
             self.holder_page = None;
-            self.status = match self.terms.payment_method {
+            self.status = match terms.payment_method {
                 Some(_) => IntentStatus::RequiresConfirmation,
                 None => IntentStatus::RequiresPaymentMethod,
             };
         }
+        self.terms = terms;
         self.last_payment_error = None;
         Ok(self)
     }

@@ -7,7 +7,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 use super::{
     charge::{Card, KeptCard},
     columns,
-    customer::{BillingChange, BillingDetails},
+    customer::BillingDetails,
     ids::{ChargeId, CustomerId, PaymentMethodId},
     metadata::Metadata,
     test_cards::{Authentication, TestCard},
@@ -134,19 +134,6 @@ pub struct PaymentMethod {
     pub created_at: DateTime<Utc>,
 }
 
-/// What an update does to a payment method.
-#[derive(Debug, Clone)]
-pub struct PaymentMethodChange {
-    /// Each member that is given replaces the one before; an address as a whole.
-    pub billing: Option<BillingChange>,
-    /// 1 to 12.
-    pub exp_month: Option<i16>,
-    /// Four digits.
-    pub exp_year: Option<i16>,
-    /// Whether a shop may show it again.
-    pub allow_redisplay: Option<AllowRedisplay>,
-}
-
 /// Why a payment method can't be used, attached, changed or detached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PaymentMethodRefusal {
@@ -197,24 +184,6 @@ impl PaymentMethod {
     /// Whether it may be changed, or taken from its customer.
     pub fn must_be_attached(&self) -> Result<CustomerId, PaymentMethodRefusal> {
         self.customer().ok_or(PaymentMethodRefusal::NotAttached)
-    }
-
-    /// The method after the change. Metadata has rules of its own.
-    #[must_use]
-    pub fn changed(self, change: PaymentMethodChange) -> Self {
-        Self {
-            billing: match change.billing {
-                Some(billing) => self.billing.changed(billing),
-                None => self.billing,
-            },
-            card: KeptCard {
-                exp_month: change.exp_month.unwrap_or(self.card.exp_month),
-                exp_year: change.exp_year.unwrap_or(self.card.exp_year),
-                ..self.card
-            },
-            allow_redisplay: change.allow_redisplay.unwrap_or(self.allow_redisplay),
-            ..self
-        }
     }
 
     /// Whether a pending charge decides what becomes of it, if there is one: a new method pays

@@ -85,23 +85,24 @@ impl App {
         (request, origin, params): (Request, Origin, Params),
         verb: impl FnOnce(P) -> V,
     ) -> Outcome {
-        let weight = params.weight();
         let verb = P::parse(&params).map(verb).map_err(ApiError::from);
-        self.run_rules((request, origin), verb, weight).await
+        let cost = (params.weight(), params.expands());
+        self.run_rules((request, origin), verb, cost).await
     }
 
     /// Runs a verb as [`App::run_verb`] does, whose parameters were checked. They are `weight`
-    /// bytes.
+    /// bytes, and the reply may show more objects if it `expands`.
     pub async fn run_rules<V: Rules>(
         &self,
         (request, origin): (Request, Origin),
         verb: Result<V, ApiError>,
-        weight: usize,
+        (weight, expands): (usize, bool),
     ) -> Outcome {
         let command = RunVerb {
             origin,
             verb,
             weight,
+            expands,
             slow_lane: self.slow_lane.clone(),
             processor: self.processor.clone(),
         };

@@ -13,12 +13,15 @@ use super::{
     error_responses::errors,
     list,
     parameters::MutatingHeaders,
-    reply::run,
+    reply::run_verb,
     request::{Caller, MutatingRequest, path_id, query_params},
 };
 use crate::{
-    commands::{CaptureCharge, CreateCharge, UpdateCharge},
-    domain::ids::{ChargeId, OrderId, PaymentIntentId},
+    commands::{CaptureCharge, CreateCharge, Update},
+    domain::{
+        charge::Charge,
+        ids::{ChargeId, OrderId, PaymentIntentId},
+    },
     store::{self, charges::ChargeFilter},
     wire::{
         charges::{CaptureChargeParams, ChargeView, CreateChargeParams, UpdateChargeParams},
@@ -43,10 +46,7 @@ errors! { CreateChargeErrors: Charging [ParameterMissing, AmountTooLarge] }
     ),
 )]
 pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
-    run(&app, request, |request, origin, params| {
-        app.run_verb((request, origin, params), CreateCharge)
-    })
-    .await
+    run_verb(&app, request, CreateCharge).await
 }
 
 errors! { UpdateChargeErrors: Mutating [ResourceMissing] }
@@ -65,13 +65,7 @@ errors! { UpdateChargeErrors: Mutating [ResourceMissing] }
 )]
 pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
-    run(&app, request, |request, origin, params| {
-        app.run_verb((request, origin, params), |params| UpdateCharge {
-            id,
-            params,
-        })
-    })
-    .await
+    run_verb(&app, request, |params| Update::<Charge> { id, params }).await
 }
 
 errors! {
@@ -96,13 +90,7 @@ errors! {
 )]
 pub async fn capture(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
-    run(&app, request, |request, origin, params| {
-        app.run_verb((request, origin, params), |params| CaptureCharge {
-            id,
-            params,
-        })
-    })
-    .await
+    run_verb(&app, request, |params| CaptureCharge { id, params }).await
 }
 
 parameters! {

@@ -13,12 +13,12 @@ use super::{
     error_responses::errors,
     list,
     parameters::MutatingHeaders,
-    reply::run,
+    reply::run_verb,
     request::{Caller, MutatingRequest, no_query, path_id, query_params},
 };
 use crate::{
-    commands::{CreateCustomer, UpdateCustomer},
-    domain::ids::CustomerId,
+    commands::{CreateCustomer, Update},
+    domain::{customer::Customer, ids::CustomerId},
     store,
     wire::{
         customers::{
@@ -52,10 +52,7 @@ errors! {
     ),
 )]
 pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
-    run(&app, request, |request, origin, params| {
-        app.run_verb((request, origin, params), CreateCustomer)
-    })
-    .await
+    run_verb(&app, request, CreateCustomer).await
 }
 
 errors! { UpdateCustomerErrors: Mutating [ParameterMissing, ResourceMissing] }
@@ -74,13 +71,7 @@ errors! { UpdateCustomerErrors: Mutating [ParameterMissing, ResourceMissing] }
 )]
 pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
-    run(&app, request, |request, origin, params| {
-        app.run_verb((request, origin, params), |params| UpdateCustomer {
-            id,
-            params,
-        })
-    })
-    .await
+    run_verb(&app, request, |params| Update::<Customer> { id, params }).await
 }
 
 errors! { DeleteCustomerErrors: Reading [ResourceMissing] }

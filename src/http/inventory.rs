@@ -11,7 +11,7 @@ use super::{
     error_responses::errors,
     list,
     parameters::MutatingHeaders,
-    reply::run,
+    reply::run_verb,
     request::{Caller, MutatingRequest, no_query, query_params},
 };
 use crate::{
@@ -48,13 +48,7 @@ errors! { SetInventoryErrors: Mutating [ParameterMissing, ResourceMissing] }
 )]
 pub async fn set(app: Data<App>, head: HttpRequest, request: MutatingRequest) -> HttpResult {
     let sku = last_segment(&head);
-    run(&app, request, |request, origin, params| {
-        app.run_verb((request, origin, params), |params| SetInventory {
-            sku,
-            params,
-        })
-    })
-    .await
+    run_verb(&app, request, |params| SetInventory { sku, params }).await
 }
 
 errors! { RetrieveInventoryErrors: Reading [ResourceMissing] }

@@ -13,12 +13,12 @@ use super::{
     error_responses::errors,
     list,
     parameters::MutatingHeaders,
-    reply::run,
+    reply::run_verb,
     request::{Caller, MutatingRequest, path_id, query_params},
 };
 use crate::{
-    commands::{CancelOrder, CreateOrder, PayOrder, UpdateOrder},
-    domain::ids::OrderId,
+    commands::{CancelOrder, CreateOrder, PayOrder, Update},
+    domain::{ids::OrderId, order::Order},
     store::{self, orders::OrderFilter},
     wire::{
         list::List,
@@ -51,10 +51,7 @@ errors! { CreateOrderErrors: Mutating [ParameterMissing, AmountTooLarge] }
     ),
 )]
 pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
-    run(&app, request, |request, origin, params| {
-        app.run_verb((request, origin, params), CreateOrder)
-    })
-    .await
+    run_verb(&app, request, CreateOrder).await
 }
 
 errors! { UpdateOrderErrors: Mutating [ResourceMissing] }
@@ -73,13 +70,7 @@ errors! { UpdateOrderErrors: Mutating [ResourceMissing] }
 )]
 pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
-    run(&app, request, |request, origin, params| {
-        app.run_verb((request, origin, params), |params| UpdateOrder {
-            id,
-            params,
-        })
-    })
-    .await
+    run_verb(&app, request, |params| Update::<Order> { id, params }).await
 }
 
 errors! {
@@ -100,10 +91,7 @@ errors! {
 )]
 pub async fn pay(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
-    run(&app, request, |request, origin, params| {
-        app.run_verb((request, origin, params), |params| PayOrder { id, params })
-    })
-    .await
+    run_verb(&app, request, |params| PayOrder { id, params }).await
 }
 
 errors! {
@@ -124,13 +112,7 @@ errors! {
 )]
 pub async fn cancel(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
-    run(&app, request, |request, origin, params| {
-        app.run_verb((request, origin, params), |params| CancelOrder {
-            id,
-            params,
-        })
-    })
-    .await
+    run_verb(&app, request, |params| CancelOrder { id, params }).await
 }
 
 parameters! {

@@ -13,7 +13,7 @@ use super::{
     error_responses::errors,
     list,
     parameters::MutatingHeaders,
-    reply::run,
+    reply::run_verb,
     request::{Caller, MutatingRequest, query_params},
 };
 use crate::{
@@ -56,10 +56,8 @@ errors! {
     ),
 )]
 pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
-    run(&app, request, |request, origin, params| {
-        app.run_verb((request, origin, params), |params| {
-            CreateIntent::new(params, app.public_url.clone())
-        })
+    run_verb(&app, request, |params| {
+        CreateIntent::new(params, app.public_url.clone())
     })
     .await
 }
@@ -85,12 +83,7 @@ errors! {
     ),
 )]
 pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
-    run(&app, request, |request, origin, params| {
-        app.run_verb((request, origin, params), |params| {
-            UpdateIntent::new(&id, params)
-        })
-    })
-    .await
+    run_verb(&app, request, |params| UpdateIntent::new(&id, params)).await
 }
 
 errors! {
@@ -115,10 +108,8 @@ errors! {
     ),
 )]
 pub async fn confirm(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
-    run(&app, request, |request, origin, params| {
-        app.run_verb((request, origin, params), |params| {
-            ConfirmIntent::new(&id, params, app.public_url.clone())
-        })
+    run_verb(&app, request, |params| {
+        ConfirmIntent::new(&id, params, app.public_url.clone())
     })
     .await
 }
@@ -145,13 +136,7 @@ errors! {
 )]
 pub async fn capture(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = PaymentIntentId::parse(&id);
-    run(&app, request, |request, origin, params| {
-        app.run_verb((request, origin, params), |params| CaptureIntent {
-            id,
-            params,
-        })
-    })
-    .await
+    run_verb(&app, request, |params| CaptureIntent { id, params }).await
 }
 
 errors! { CancelPaymentIntentErrors: Mutating [PaymentIntentUnexpectedState, ResourceMissing] }
@@ -172,13 +157,7 @@ errors! { CancelPaymentIntentErrors: Mutating [PaymentIntentUnexpectedState, Res
 )]
 pub async fn cancel(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = PaymentIntentId::parse(&id);
-    run(&app, request, |request, origin, params| {
-        app.run_verb((request, origin, params), |params| CancelIntent {
-            id,
-            params,
-        })
-    })
-    .await
+    run_verb(&app, request, |params| CancelIntent { id, params }).await
 }
 
 parameters! {

@@ -13,14 +13,15 @@ use super::{
     error_responses::errors,
     list,
     parameters::MutatingHeaders,
-    reply::run,
+    reply::run_verb,
     request::{Caller, MutatingRequest, path_id, query_params},
 };
 use crate::{
-    commands::{
-        AttachPaymentMethod, CreatePaymentMethod, DetachPaymentMethod, UpdatePaymentMethod,
+    commands::{AttachPaymentMethod, CreatePaymentMethod, DetachPaymentMethod, Update},
+    domain::{
+        ids::{CustomerId, PaymentMethodId},
+        payment_method::PaymentMethod,
     },
-    domain::ids::{CustomerId, PaymentMethodId},
     store,
     wire::{
         list::List,
@@ -49,10 +50,7 @@ errors! { CreatePaymentMethodErrors: Charging [ParameterMissing] }
     ),
 )]
 pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
-    run(&app, request, |request, origin, params| {
-        app.run_verb((request, origin, params), CreatePaymentMethod)
-    })
-    .await
+    run_verb(&app, request, CreatePaymentMethod).await
 }
 
 errors! { UpdatePaymentMethodErrors: Charging [PaymentMethodUnexpectedState, ResourceMissing] }
@@ -72,11 +70,9 @@ errors! { UpdatePaymentMethodErrors: Charging [PaymentMethodUnexpectedState, Res
 )]
 pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
-    run(&app, request, |request, origin, params| {
-        app.run_verb((request, origin, params), |params| UpdatePaymentMethod {
-            id,
-            params,
-        })
+    run_verb(&app, request, |params| Update::<PaymentMethod> {
+        id,
+        params,
     })
     .await
 }
@@ -104,13 +100,7 @@ errors! {
 )]
 pub async fn attach(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
-    run(&app, request, |request, origin, params| {
-        app.run_verb((request, origin, params), |params| AttachPaymentMethod {
-            id,
-            params,
-        })
-    })
-    .await
+    run_verb(&app, request, |params| AttachPaymentMethod { id, params }).await
 }
 
 errors! { DetachPaymentMethodErrors: Mutating [PaymentMethodUnexpectedState, ResourceMissing] }
@@ -130,13 +120,7 @@ errors! { DetachPaymentMethodErrors: Mutating [PaymentMethodUnexpectedState, Res
 )]
 pub async fn detach(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
-    run(&app, request, |request, origin, params| {
-        app.run_verb((request, origin, params), |params| DetachPaymentMethod {
-            id,
-            params,
-        })
-    })
-    .await
+    run_verb(&app, request, |params| DetachPaymentMethod { id, params }).await
 }
 
 parameters! {

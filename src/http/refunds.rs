@@ -13,12 +13,15 @@ use super::{
     error_responses::errors,
     list,
     parameters::MutatingHeaders,
-    reply::run,
+    reply::run_verb,
     request::{Caller, MutatingRequest, path_id, query_params},
 };
 use crate::{
-    commands::{CreateRefund, UpdateRefund},
-    domain::ids::{ChargeId, PaymentIntentId, RefundId},
+    commands::{CreateRefund, Update},
+    domain::{
+        ids::{ChargeId, PaymentIntentId, RefundId},
+        refund::Refund,
+    },
     store::{self, refunds::RefundFilter},
     wire::{
         list::List,
@@ -48,10 +51,7 @@ errors! {
     ),
 )]
 pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
-    run(&app, request, |request, origin, params| {
-        app.run_verb((request, origin, params), CreateRefund)
-    })
-    .await
+    run_verb(&app, request, CreateRefund).await
 }
 
 errors! { UpdateRefundErrors: Mutating [ResourceMissing] }
@@ -70,13 +70,7 @@ errors! { UpdateRefundErrors: Mutating [ResourceMissing] }
 )]
 pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = id.into_inner();
-    run(&app, request, |request, origin, params| {
-        app.run_verb((request, origin, params), |params| UpdateRefund {
-            id,
-            params,
-        })
-    })
-    .await
+    run_verb(&app, request, |params| Update::<Refund> { id, params }).await
 }
 
 parameters! {

@@ -10,7 +10,7 @@ use actix_web::{
         header::{HeaderName, HeaderValue},
     },
 };
-use charge_once_strict_params::Params;
+use charge_once_strict_params::{ParameterSet, Params};
 use chrono::SecondsFormat;
 
 use super::{
@@ -21,7 +21,7 @@ use super::{
     request_log::AboutResource,
 };
 use crate::{
-    commands::{NO_PROCESSOR, Origin},
+    commands::{NO_PROCESSOR, Origin, Rules},
     idempotency::{Failure, FailureKind, Outcome, Record, Request},
     wire::{dialect::Dialect, source::loses_its_reply},
 };
@@ -31,7 +31,7 @@ use crate::{
 ///
 /// | shape | `by` |
 /// |---|---|
-/// | a function over rows | `app.run_verb` |
+/// | a function over rows | `app.run_verb`, by [`run_verb`] |
 /// | one transaction | `app.idempotency.run` |
 /// | in phases | `app.checkouts.run` |
 pub async fn run<F: Future<Output = Outcome>>(
@@ -75,6 +75,16 @@ pub async fn run<F: Future<Output = Outcome>>(
         return Ok(lost(reply.unwrap_or_else(|error| error.error_response())));
     }
     reply
+}
+
+/// Runs the verb that `with` makes of the request's parameters, as [`run`] does.
+pub async fn run_verb<P: ParameterSet, V: Rules>(
+    app: &App,
+    request: MutatingRequest,
+    with: impl FnOnce(P) -> V,
+) -> HttpResult {
+    let by = |request, origin, params| app.run_verb((request, origin, params), with);
+    run(app, request, by).await
 }
 
 /// Whether something may be committed that was not before. What failed counts too: a COMMIT without

@@ -13,7 +13,7 @@ use super::{
     error_responses::errors,
     list,
     parameters::MutatingHeaders,
-    reply::run,
+    reply::run_verb,
     request::{Caller, MutatingRequest, query_params},
 };
 use crate::{
@@ -53,10 +53,8 @@ errors! {
     ),
 )]
 pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
-    run(&app, request, |request, origin, params| {
-        app.run_verb((request, origin, params), |params| {
-            CreateSetupIntent::new(params, app.public_url.clone())
-        })
+    run_verb(&app, request, |params| {
+        CreateSetupIntent::new(params, app.public_url.clone())
     })
     .await
 }
@@ -82,13 +80,7 @@ errors! {
 )]
 pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = SetupIntentId::parse(&id);
-    run(&app, request, |request, origin, params| {
-        app.run_verb((request, origin, params), |params| UpdateSetupIntent {
-            id,
-            params,
-        })
-    })
-    .await
+    run_verb(&app, request, |params| UpdateSetupIntent { id, params }).await
 }
 
 errors! {
@@ -112,10 +104,8 @@ errors! {
     ),
 )]
 pub async fn confirm(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
-    run(&app, request, |request, origin, params| {
-        app.run_verb((request, origin, params), |params| {
-            ConfirmSetupIntent::new(&id, params, app.public_url.clone())
-        })
+    run_verb(&app, request, |params| {
+        ConfirmSetupIntent::new(&id, params, app.public_url.clone())
     })
     .await
 }
@@ -137,13 +127,7 @@ errors! { CancelSetupIntentErrors: Mutating [ResourceMissing, SetupIntentUnexpec
 )]
 pub async fn cancel(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
     let id = SetupIntentId::parse(&id);
-    run(&app, request, |request, origin, params| {
-        app.run_verb((request, origin, params), |params| CancelSetupIntent {
-            id,
-            params,
-        })
-    })
-    .await
+    run_verb(&app, request, |params| CancelSetupIntent { id, params }).await
 }
 
 parameters! {

@@ -17,11 +17,7 @@ use super::{
     payment_methods::MethodReference,
     people::{AddressParams, PersonEmail, PersonName, Phone, ShippingParams},
 };
-use crate::domain::{
-    customer::{CustomerChange, CustomerDetails},
-    ids::PaymentMethodId,
-    metadata::MetadataChange,
-};
+use crate::domain::{customer::CustomerDetails, ids::PaymentMethodId, metadata::MetadataChange};
 
 /// More languages than people have.
 const LOCALES_MAX: usize = 20;
@@ -96,16 +92,19 @@ parameters! {
 }
 
 impl UpdateCustomerParams {
-    /// What it changes, but for metadata and the default payment method.
-    pub fn change(&self) -> CustomerChange {
-        CustomerChange {
-            address: self.address.clone().map(Into::into),
-            description: self.description.clone(),
-            email: self.email.clone(),
-            name: self.name.clone(),
-            phone: self.phone.clone(),
-            preferred_locales: self.preferred_locales.clone(),
-            shipping: self.shipping.clone().map(Into::into),
+    /// The details with what it changes of them, but for metadata.
+    pub fn apply(&self, details: CustomerDetails) -> CustomerDetails {
+        let update = self.clone();
+        let locales = Some(details.preferred_locales);
+        CustomerDetails {
+            address: update.address.map(Into::into).apply(details.address),
+            description: update.description.apply(details.description),
+            email: update.email.apply(details.email),
+            metadata: details.metadata,
+            name: update.name.apply(details.name),
+            phone: update.phone.apply(details.phone),
+            preferred_locales: update.preferred_locales.apply(locales).unwrap_or_default(),
+            shipping: update.shipping.map(Into::into).apply(details.shipping),
         }
     }
 }

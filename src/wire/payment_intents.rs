@@ -26,7 +26,7 @@ use crate::domain::{
     money::{Currency, Money},
     payment_intent::{
         CancellationReason, CaptureMethod, Confirmation, ConfirmationMethod, FutureUsage,
-        IntentChange, IntentTerms, ThreeDSecure,
+        IntentTerms, ThreeDSecure,
     },
 };
 
@@ -286,24 +286,32 @@ impl UpdatePaymentIntentParams {
         GivenMethod::of(self.payment_method.take(), self.payment_method_data.take())
     }
 
-    /// What it changes, but for metadata.
-    pub fn change(
+    /// The terms with what it changes of them, but for metadata: of a `customer` and a method that
+    /// were found.
+    pub fn apply(
         self,
+        terms: IntentTerms,
         customer: Change<CustomerId>,
         method: Option<PaymentMethodId>,
-    ) -> IntentChange {
-        IntentChange {
-            amount: self.amount,
-            currency: self.currency,
-            capture_method: self.capture_method,
-            customer,
-            description: self.description,
-            payment_method: method.map_or(Change::Keep, Change::Set),
-            names_card: self.payment_method_types.is_some(),
-            receipt_email: self.receipt_email,
-            setup_future_usage: self.setup_future_usage,
-            shipping: self.shipping.map(Shipping::from),
-            statement_descriptor_suffix: self.statement_descriptor_suffix,
+    ) -> IntentTerms {
+        let suffix = terms.statement_descriptor_suffix;
+        let automatic = terms.automatic_payment_methods;
+        IntentTerms {
+            amount: Money {
+                minor_units: self.amount.unwrap_or(terms.amount.minor_units),
+                currency: self.currency.unwrap_or(terms.amount.currency),
+            },
+            // It may name `card` as the only type of method.
+            automatic_payment_methods: automatic.filter(|_| self.payment_method_types.is_none()),
+            capture_method: self.capture_method.unwrap_or(terms.capture_method),
+            customer: customer.apply(terms.customer),
+            description: self.description.apply(terms.description),
+            payment_method: method.or(terms.payment_method),
+            receipt_email: self.receipt_email.apply(terms.receipt_email),
+            setup_future_usage: self.setup_future_usage.apply(terms.setup_future_usage),
+            shipping: self.shipping.map(Shipping::from).apply(terms.shipping),
+            statement_descriptor_suffix: self.statement_descriptor_suffix.apply(suffix),
+            ..terms
         }
     }
 }
@@ -322,25 +330,16 @@ impl ConfirmPaymentIntentParams {
         GivenMethod::of(self.payment_method.take(), self.payment_method_data.take())
     }
 
-    /// Which cards' holders authenticate, where those of `current` did.
-    pub fn three_d_secure(&self, current: ThreeDSecure) -> ThreeDSecure {
-        three_d_secure(self.payment_method_options.clone()).unwrap_or(current)
-    }
-
-    /// What it changes.
-    pub fn change(self) -> IntentChange {
-        IntentChange {
-            amount: None,
-            currency: None,
-            capture_method: self.capture_method,
-            customer: Change::Keep,
-            description: Change::Keep,
-            payment_method: Change::Keep,
-            names_card: false,
-            receipt_email: self.receipt_email,
-            setup_future_usage: self.setup_future_usage,
-            shipping: self.shipping.map(Shipping::from),
-            statement_descriptor_suffix: Change::Keep,
+    /// The terms with what it changes of them.
+    pub fn apply(self, terms: IntentTerms) -> IntentTerms {
+        let three_d_secure = three_d_secure(self.payment_method_options);
+        IntentTerms {
+            capture_method: self.capture_method.unwrap_or(terms.capture_method),
+            receipt_email: self.receipt_email.apply(terms.receipt_email),
+            request_three_d_secure: three_d_secure.unwrap_or(terms.request_three_d_secure),
+            setup_future_usage: self.setup_future_usage.apply(terms.setup_future_usage),
+            shipping: self.shipping.map(Shipping::from).apply(terms.shipping),
+            ..terms
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::domain::{
     customer::BillingDetails,
     ids::{CustomerId, PaymentMethodId},
     metadata::{Metadata, MetadataChange},
-    payment_method::{AllowRedisplay, NewPaymentMethod, PaymentMethodChange, PaymentMethodRefusal},
+    payment_method::{AllowRedisplay, NewPaymentMethod, PaymentMethod, PaymentMethodRefusal},
     test_cards::{self, TOKEN_EXPIRY, TestCard},
 };
 
@@ -68,13 +68,12 @@ pub type PaymentMethodData = Nested<PaymentMethodDataParams>;
 
 impl From<PaymentMethodDataParams> for NewPaymentMethod {
     fn from(params: PaymentMethodDataParams) -> Self {
-        let billing = params.billing_details.map(Into::into);
+        let billing = params.billing_details;
+        let billing = billing.map(|given| given.apply(BillingDetails::default()));
         Self {
             card: params.card.card,
             has_cvc: params.card.has_cvc,
-            billing: billing.map_or_else(BillingDetails::default, |given| {
-                BillingDetails::default().changed(given)
-            }),
+            billing: billing.unwrap_or_default(),
             allow_redisplay: params.allow_redisplay.unwrap_or_default(),
             metadata: params.metadata,
         }
@@ -120,15 +119,18 @@ parameters! {
 }
 
 impl UpdatePaymentMethodParams {
-    /// What it changes, but for metadata.
-    pub fn change(&self) -> PaymentMethodChange {
-        let card = self.card.as_ref();
-        PaymentMethodChange {
-            billing: self.billing_details.clone().map(Into::into),
-            exp_month: card.and_then(|card| card.exp_month),
-            exp_year: card.and_then(|card| card.exp_year),
-            allow_redisplay: self.allow_redisplay,
+    /// The method with what it changes, but for metadata.
+    pub fn apply(&self, method: PaymentMethod) -> PaymentMethod {
+        let (mut method, kept) = (method.clone(), method);
+        if let Some(billing) = self.billing_details.clone() {
+            method.billing = billing.apply(kept.billing);
         }
+        if let Some(card) = &self.card {
+            method.card.exp_month = card.exp_month.unwrap_or(kept.card.exp_month);
+            method.card.exp_year = card.exp_year.unwrap_or(kept.card.exp_year);
+        }
+        method.allow_redisplay = self.allow_redisplay.unwrap_or(kept.allow_redisplay);
+        method
     }
 }
 

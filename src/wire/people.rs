@@ -7,7 +7,7 @@ use charge_once_strict_params::{
 use utoipa::openapi::ObjectBuilder;
 
 use super::charges::Email;
-use crate::domain::customer::{Address, BillingChange, Shipping};
+use crate::domain::customer::{Address, BillingDetails, Shipping};
 
 /// The name of a person or a company.
 pub type PersonName = Text<256>;
@@ -110,13 +110,15 @@ parameters! {
     }
 }
 
-impl From<BillingDetailsParams> for BillingChange {
-    fn from(params: BillingDetailsParams) -> Self {
-        Self {
-            address: params.address.map(Address::from),
-            email: params.email,
-            name: params.name,
-            phone: params.phone,
+impl BillingDetailsParams {
+    /// The details with what it changes of them.
+    pub fn apply(self, billing: BillingDetails) -> BillingDetails {
+        let address = self.address.map(Address::from).apply(Some(billing.address));
+        BillingDetails {
+            address: address.unwrap_or_default(),
+            email: self.email.apply(billing.email),
+            name: self.name.apply(billing.name),
+            phone: self.phone.apply(billing.phone),
         }
     }
 }

@@ -181,6 +181,7 @@ impl CheckoutSteps {
             }),
             // It shares its transaction with none.
             weight: 0,
+            expands: false,
             slow_lane: self.slow_lane.clone(),
             processor: self.processor.clone(),
         };

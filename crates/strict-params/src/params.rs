@@ -22,6 +22,7 @@ pub struct Params {
     pub encoding: Encoding,
     /// The root object in MessagePack, which escapes nothing, or why there is none.
     packed: Result<Box<[u8]>, Error>,
+    expands: bool,
     grants: Vec<Cow<'static, str>>,
     not_offered: NameLists,
 }
@@ -31,8 +32,10 @@ impl Params {
     /// other, for programs that store the refusals of their requests.
     #[must_use]
     pub fn new(encoding: Encoding, tree: Result<Map<String, Value>, Error>) -> Self {
+        let expands = tree.as_ref().is_ok_and(|tree| tree.contains_key("expand"));
         Self {
             encoding,
+            expands,
             packed: tree.and_then(|tree| {
                 let packed = rmp_serde::to_vec(&tree).map_err(|_| unreadable())?;
                 Ok(packed.into())
@@ -92,6 +95,12 @@ impl Params {
             })
         }
         check(&self.tree()?, &ParamPath::Root)
+    }
+
+    /// Whether `expand` is among them: the reply may show objects that are referred to.
+    #[must_use]
+    pub fn expands(&self) -> bool {
+        self.expands
     }
 
     /// About how many bytes they have.

@@ -64,10 +64,6 @@ impl Rules for CaptureCharge {
             &self.params.expand,
         ))
     }
-
-    fn expand(&self) -> Option<&Expansion> {
-        Some(&self.params.expand)
-    }
 }
 
 /// Writes down the processor's answer, and reports it. After a decline the charge stays as it was.

@@ -43,10 +43,6 @@ impl Rules for CreateCharge {
     fn card(&self) -> Option<&Card> {
         Some(&self.0.source)
     }
-
-    fn expand(&self) -> Option<&Expansion> {
-        Some(&self.0.expand)
-    }
 }
 
 /// Begins a charge, which is pending, and says what its card is to be asked for.

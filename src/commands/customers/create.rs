@@ -7,7 +7,7 @@
 //!          default one that isn't the customer's
 //! Fails    while a payment with a new method has no answer
 
-use charge_once_strict_params::{Change, Expansion};
+use charge_once_strict_params::Change;
 use uuid::Uuid;
 
 use crate::commands::{
@@ -67,9 +67,5 @@ impl Rules for CreateCustomer {
             customer = with_default;
         }
         Ok(Verdict::Said(Said::show(CREATED, customer, &self.0.expand)))
-    }
-
-    fn expand(&self) -> Option<&Expansion> {
-        Some(&self.0.expand)
     }
 }

@@ -6,8 +6,6 @@
 //! Refuses  an order that was paid or canceled
 //! Fails    while a payment or the checkout that made it is unfinished
 
-use charge_once_strict_params::Expansion;
-
 use super::open::open_order;
 use crate::commands::{Draft, RowId, Rules, Said, SeenRows, Verdict, replies::OK};
 use crate::{
@@ -38,10 +36,6 @@ impl Rules for CancelOrder {
         let order = open_order(draft, &self.id)?;
         let order = cancel(draft, order)?;
         Ok(Verdict::Said(Said::show(OK, order, &self.params.expand)))
-    }
-
-    fn expand(&self) -> Option<&Expansion> {
-        Some(&self.params.expand)
     }
 }
 

@@ -7,7 +7,6 @@
 //! Emits    order.created
 //! Refuses  parameters that are missing, unknown or wrong; a client_order_id with other content
 
-use charge_once_strict_params::Expansion;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
@@ -49,10 +48,6 @@ impl Rules for CreateOrder {
             None => Said::show(CREATED, open(draft, new)?, &self.0.expand),
         };
         Ok(Verdict::Said(said))
-    }
-
-    fn expand(&self) -> Option<&Expansion> {
-        Some(&self.0.expand)
     }
 }
 

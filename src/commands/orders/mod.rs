@@ -4,12 +4,10 @@ mod cancel;
 mod create;
 mod open;
 pub(super) mod pay;
-mod update;
 
 pub use cancel::CancelOrder;
 pub use create::CreateOrder;
 pub use pay::PayOrder;
-pub use update::UpdateOrder;
 
 pub(super) use cancel::cancel;
 pub(super) use create::open;

@@ -53,10 +53,6 @@ impl Rules for PayOrder {
     fn card(&self) -> Option<&Card> {
         Some(&self.params.source)
     }
-
-    fn expand(&self) -> Option<&Expansion> {
-        Some(&self.params.expand)
-    }
 }
 
 /// Writes down the processor's answer, and reports it. A decline leaves the order open: another

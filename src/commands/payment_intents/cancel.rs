@@ -58,10 +58,6 @@ impl Rules for CancelIntent {
         let question = Question::IntentCancellation(intent.id, RefundRequest::of(&refund));
         Ok(Verdict::ask(question, expand))
     }
-
-    fn expand(&self) -> Option<&Expansion> {
-        Some(&self.params.expand)
-    }
 }
 
 /// Writes down the processor's answer, and reports it. After a decline, the money is still

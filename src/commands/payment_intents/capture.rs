@@ -59,10 +59,6 @@ impl Rules for CaptureIntent {
         let question = Question::IntentCapture(intent.id, CaptureRequest { charge, amount });
         Ok(Verdict::ask(question, &self.params.expand))
     }
-
-    fn expand(&self) -> Option<&Expansion> {
-        Some(&self.params.expand)
-    }
 }
 
 fn refuse(intent: &PaymentIntent, refused: IntentCaptureRefusal) -> Rejection {

@@ -15,8 +15,6 @@
 
 use std::sync::Arc;
 
-use charge_once_strict_params::Expansion;
-
 use super::{
     attempt::{PaymentAttempt, sets_up},
     found::{reads, refusal, settled, unexpected},
@@ -64,11 +62,8 @@ impl ConfirmIntent {
     /// The intent as the request changes it.
     fn changed(&self, before: &PaymentIntent) -> Result<PaymentIntent, UnexpectedStatus> {
         before.must_be_confirmable()?;
-        let required = before.terms.request_three_d_secure;
-        let three_d_secure = self.params.three_d_secure(required);
-        let mut intent = before.clone().updated(self.params.clone().change())?;
-        intent.terms.request_three_d_secure = three_d_secure;
-        Ok(intent)
+        let terms = self.params.clone().apply(before.terms.clone());
+        before.clone().updated(terms, false)
     }
 }
 
@@ -123,9 +118,5 @@ impl Rules for ConfirmIntent {
 
     fn card(&self) -> Option<&Card> {
         given::card_of(&self.given)
-    }
-
-    fn expand(&self) -> Option<&Expansion> {
-        Some(&self.params.expand)
     }
 }

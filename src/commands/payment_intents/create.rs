@@ -12,7 +12,6 @@
 
 use std::sync::Arc;
 
-use charge_once_strict_params::Expansion;
 use uuid::Uuid;
 
 use super::attempt::PaymentAttempt;
@@ -115,10 +114,6 @@ impl Rules for CreateIntent {
 
     fn card(&self) -> Option<&Card> {
         given::card_of(&self.given).filter(|_| self.is_confirmed())
-    }
-
-    fn expand(&self) -> Option<&Expansion> {
-        Some(&self.params.expand)
     }
 }
 

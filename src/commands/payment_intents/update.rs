@@ -8,7 +8,7 @@
 //!          a method that isn't there; a method that may not be used for it
 //! Fails    while an answer about the intent is out
 
-use charge_once_strict_params::{Change, Expansion};
+use charge_once_strict_params::Change;
 
 use super::found::{found, reads, unexpected, unsettled_charge};
 use crate::commands::{
@@ -83,17 +83,14 @@ impl Rules for UpdateIntent {
         };
         let method = method(draft, &before, given, customer.clone())?;
         let metadata = params.metadata.clone().apply(before.terms.metadata.clone());
-        let change = params.change(customer, method);
-        let mut intent = before.clone().updated(change).map_err(refuse)?;
+        let terms = params.apply(before.terms.clone(), customer, method);
+        let updated = before.clone().updated(terms, method.is_some());
+        let mut intent = updated.map_err(refuse)?;
         intent.terms.metadata = metadata.map_err(ApiError::from)?;
         if intent != before {
             intent = draft.put(intent);
         }
         Ok(Verdict::Said(Said::show(OK, intent, &self.params.expand)))
-    }
-
-    fn expand(&self) -> Option<&Expansion> {
-        Some(&self.params.expand)
     }
 }
 

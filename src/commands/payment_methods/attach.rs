@@ -7,8 +7,6 @@
 //!          a customer who was deleted, or has no room
 //! Fails    while a payment with a new method has no answer
 
-use charge_once_strict_params::Expansion;
-
 use crate::commands::{
     Draft, RowId, Rules, Said, SeenRows, Verdict,
     payment_methods::given::{attach_to, customer, free, make},
@@ -46,9 +44,5 @@ impl Rules for AttachPaymentMethod {
         let customer = customer(draft, self.params.customer, "customer")?.id;
         let method = attach_to(draft, method, customer)?;
         Ok(Verdict::Said(Said::show(OK, method, &self.params.expand)))
-    }
-
-    fn expand(&self) -> Option<&Expansion> {
-        Some(&self.params.expand)
     }
 }

@@ -5,8 +5,6 @@
 //! Emits    nothing
 //! Refuses  parameters that are unknown or wrong
 
-use charge_once_strict_params::Expansion;
-
 use crate::commands::{
     Draft, RowId, Rules, Said, SeenRows, Verdict, payment_methods::given::make, replies::CREATED,
 };
@@ -23,9 +21,5 @@ impl Rules for CreatePaymentMethod {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
         let method = make(draft, self.0.clone().into());
         Ok(Verdict::Said(Said::show(CREATED, method, &self.0.expand)))
-    }
-
-    fn expand(&self) -> Option<&Expansion> {
-        Some(&self.0.expand)
     }
 }

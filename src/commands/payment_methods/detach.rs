@@ -6,8 +6,6 @@
 //! Refuses  a method that is no customer's
 //! Fails    while a payment with a new method has no answer
 
-use charge_once_strict_params::Expansion;
-
 use crate::commands::{
     Draft, RowId, Rules, Said, SeenRows, Verdict, payment_methods::given::free, replies::OK,
 };
@@ -69,9 +67,5 @@ impl Rules for DetachPaymentMethod {
             draft.emit_change(EventType::CustomerUpdated, &owner, &without)?;
         }
         Ok(Verdict::Said(Said::show(OK, method, &self.params.expand)))
-    }
-
-    fn expand(&self) -> Option<&Expansion> {
-        Some(&self.params.expand)
     }
 }

@@ -4,9 +4,7 @@ mod attach;
 mod create;
 mod detach;
 pub(in crate::commands) mod given;
-mod update;
 
 pub use attach::AttachPaymentMethod;
 pub use create::CreatePaymentMethod;
 pub use detach::DetachPaymentMethod;
-pub use update::UpdatePaymentMethod;

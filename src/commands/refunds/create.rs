@@ -81,10 +81,6 @@ impl Rules for CreateRefund {
         let question = Question::Refund(RefundRequest::of(&refund));
         Ok(Verdict::ask(question, &params.expand))
     }
-
-    fn expand(&self) -> Option<&Expansion> {
-        Some(&self.0.expand)
-    }
 }
 
 impl CreateRefund {

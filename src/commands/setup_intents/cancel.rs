@@ -5,8 +5,6 @@
 //! Emits    setup_intent.canceled
 //! Refuses  a setup intent that has ended
 
-use charge_once_strict_params::Expansion;
-
 use super::attempt::{found, put, unexpected};
 use crate::commands::{Draft, RowId, Rules, Said, SeenRows, Verdict, replies::OK};
 use crate::{
@@ -43,9 +41,5 @@ impl Rules for CancelSetupIntent {
         })?;
         let setup = put(draft, canceled, EventType::SetupIntentCanceled)?;
         Ok(Verdict::Said(Said::show(OK, setup, &self.params.expand)))
-    }
-
-    fn expand(&self) -> Option<&Expansion> {
-        Some(&self.params.expand)
     }
 }

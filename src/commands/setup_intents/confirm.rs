@@ -11,8 +11,6 @@
 
 use std::sync::Arc;
 
-use charge_once_strict_params::Expansion;
-
 use super::attempt::{SetupAttempt, found, unconfirmable};
 use crate::commands::{
     Draft, RowId, Rules, SeenRows, Verdict,
@@ -81,9 +79,5 @@ impl Rules for ConfirmSetupIntent {
             expand: &self.params.expand,
         };
         attempt.run(draft, setup, method).map(Verdict::Said)
-    }
-
-    fn expand(&self) -> Option<&Expansion> {
-        Some(&self.params.expand)
     }
 }

@@ -12,7 +12,6 @@
 
 use std::sync::Arc;
 
-use charge_once_strict_params::Expansion;
 use uuid::Uuid;
 
 use super::attempt::{SetupAttempt, put};
@@ -113,9 +112,5 @@ impl Rules for CreateSetupIntent {
             expand,
         };
         attempt.run(draft, setup, method).map(Verdict::Said)
-    }
-
-    fn expand(&self) -> Option<&Expansion> {
-        Some(&self.params.expand)
     }
 }

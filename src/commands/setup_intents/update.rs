@@ -8,7 +8,7 @@
 //!          another customer
 //! Fails    while a payment with a new method has no answer
 
-use charge_once_strict_params::{Change, Expansion};
+use charge_once_strict_params::Change;
 
 use super::attempt::{found, unexpected};
 use crate::commands::{
@@ -94,10 +94,6 @@ impl Rules for UpdateSetupIntent {
             setup = draft.put(setup);
         }
         Ok(Verdict::Said(Said::show(OK, setup, &self.params.expand)))
-    }
-
-    fn expand(&self) -> Option<&Expansion> {
-        Some(&self.params.expand)
     }
 }
 

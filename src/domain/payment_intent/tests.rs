@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::super::{
+    money::Currency,
     payment_method::sample as method,
     test_cards::{Decline, PROCESSING_ERROR},
 };
@@ -45,20 +46,21 @@ fn page() -> HolderPage {
     }
 }
 
-fn nothing() -> IntentChange {
-    IntentChange {
-        amount: None,
-        currency: None,
-        capture_method: None,
-        customer: Change::Keep,
-        description: Change::Keep,
-        payment_method: Change::Keep,
-        names_card: false,
-        receipt_email: Change::Keep,
-        setup_future_usage: Change::Keep,
-        shipping: Change::Keep,
-        statement_descriptor_suffix: Change::Keep,
-    }
+/// The intent with other terms.
+fn updated(
+    intent: PaymentIntent,
+    change: impl FnOnce(&mut IntentTerms),
+) -> Result<PaymentIntent, UnexpectedStatus> {
+    let mut terms = intent.terms.clone();
+    change(&mut terms);
+    intent.updated(terms, false)
+}
+
+/// The intent with another method.
+fn with_method(intent: PaymentIntent) -> Result<PaymentIntent, UnexpectedStatus> {
+    let mut terms = intent.terms.clone();
+    terms.payment_method = Some(METHOD);
+    intent.updated(terms, true)
 }
 
 const ON_SESSION: Confirmation = Confirmation {
@@ -69,27 +71,22 @@ const ON_SESSION: Confirmation = Confirmation {
 /// An intent in this status, reached by its verbs.
 fn standing(status: IntentStatus) -> PaymentIntent {
     let new = intent(CaptureMethod::Automatic);
-    let with_method = |intent: PaymentIntent| {
-        let change = IntentChange {
-            payment_method: Change::Set(METHOD),
-            ..nothing()
-        };
-        intent.updated(change).unwrap()
-    };
     match status {
         IntentStatus::RequiresPaymentMethod => new,
-        IntentStatus::RequiresConfirmation => with_method(new),
+        IntentStatus::RequiresConfirmation => with_method(new).unwrap(),
         IntentStatus::RequiresAction => new.challenged(METHOD, page()),
         IntentStatus::Processing => {
-            let before = with_method(new);
+            let before = with_method(new).unwrap();
             before.clone().processing(CHARGE, before)
         }
         IntentStatus::RequiresCapture => {
-            let manual = with_method(intent(CaptureMethod::Manual));
+            let manual = with_method(intent(CaptureMethod::Manual)).unwrap();
             manual.answered(METHOD, CHARGE, Authorization::Approved, None)
         }
         IntentStatus::Succeeded => {
-            with_method(new).answered(METHOD, CHARGE, Authorization::Approved, None)
+            with_method(new)
+                .unwrap()
+                .answered(METHOD, CHARGE, Authorization::Approved, None)
         }
         IntentStatus::Canceled => new.canceled(DateTime::UNIX_EPOCH),
     }
@@ -116,17 +113,12 @@ fn each_verb_finds_its_statuses_and_refuses_the_others() {
     for (status, takes) in table {
         let intent = standing(status);
         assert_eq!(intent.status, status);
-        let amount = IntentChange {
-            amount: Some(1),
-            ..nothing()
-        };
-        let description = IntentChange {
-            description: Change::Set("new".to_owned()),
-            ..nothing()
-        };
         let taken = [
-            intent.clone().updated(amount).is_ok(),
-            intent.clone().updated(description).is_ok(),
+            updated(intent.clone(), |terms| terms.amount.minor_units = 1).is_ok(),
+            updated(intent.clone(), |terms| {
+                terms.description = Some("new".to_owned())
+            })
+            .is_ok(),
             intent.confirm(&method("pm_card_visa"), ON_SESSION).is_ok(),
             intent.capture(None).is_ok(),
             intent.must_be_cancelable().is_ok(),
@@ -198,11 +190,7 @@ fn an_authentication_counts_for_its_own_method_and_terms() {
         authenticated.confirm(&other, ON_SESSION),
         Ok(NextStep::Authenticate)
     );
-    let dearer = IntentChange {
-        amount: Some(9000),
-        ..nothing()
-    };
-    let dearer = authenticated.updated(dearer).unwrap();
+    let dearer = updated(authenticated, |terms| terms.amount.minor_units = 9000).unwrap();
     assert_eq!(
         dearer.confirm(&card, ON_SESSION),
         Ok(NextStep::Authenticate)
@@ -212,18 +200,10 @@ fn an_authentication_counts_for_its_own_method_and_terms() {
 #[test]
 fn a_change_of_what_a_holder_authenticates_for_voids_it_and_another_change_does_not() {
     let waiting = standing(IntentStatus::RequiresAction);
-    let amount = IntentChange {
-        amount: Some(1),
-        ..nothing()
-    };
-    let changed = waiting.clone().updated(amount).unwrap();
+    let changed = updated(waiting.clone(), |terms| terms.amount.minor_units = 1).unwrap();
     assert_eq!(changed.status, IntentStatus::RequiresConfirmation);
     assert_eq!(changed.holder_page, None);
-    let described = IntentChange {
-        description: Change::Set("new".to_owned()),
-        ..nothing()
-    };
-    let described = waiting.updated(described).unwrap();
+    let described = updated(waiting, |terms| terms.description = Some("new".to_owned())).unwrap();
     assert_eq!(described.status, IntentStatus::RequiresAction);
     assert_eq!(described.holder_page, Some(page()));
 }
@@ -241,7 +221,7 @@ fn a_decline_leaves_its_error_until_something_is_updated() {
     assert_eq!(declined.latest_charge, Some(CHARGE));
     assert_eq!(declined.charge, None);
     assert_eq!(declined.last_payment_error.as_deref(), Some("why"));
-    let updated = declined.updated(nothing()).unwrap();
+    let updated = updated(declined, |_| {}).unwrap();
     assert_eq!(updated.last_payment_error, None);
     assert_eq!(updated.status, IntentStatus::RequiresPaymentMethod);
 }
@@ -321,13 +301,7 @@ fn answer(intent: PaymentIntent, ledger: &mut Ledger, declines: bool) -> Payment
 
 fn apply(intent: PaymentIntent, ledger: &mut Ledger, act: &Act) -> PaymentIntent {
     match act {
-        Act::SetMethod => {
-            let change = IntentChange {
-                payment_method: Change::Set(METHOD),
-                ..nothing()
-            };
-            intent.clone().updated(change).unwrap_or(intent)
-        }
+        Act::SetMethod => with_method(intent.clone()).unwrap_or(intent),
         Act::Confirm {
             token,
             declines,

@@ -344,7 +344,7 @@ async fn run(app: &App, asked: PageAddress, work: Request, is_complete: bool) ->
                 token,
                 is_complete,
             };
-            app.run_rules((work, origin), Ok(verb), 0).await
+            app.run_rules((work, origin), Ok(verb), (0, false)).await
         }
         HolderIntent::Payment(id) => {
             let verb = AuthenticateIntent {
@@ -352,7 +352,7 @@ async fn run(app: &App, asked: PageAddress, work: Request, is_complete: bool) ->
                 token,
                 is_complete,
             };
-            app.run_rules((work, origin), Ok(verb), 0).await
+            app.run_rules((work, origin), Ok(verb), (0, false)).await
         }
     }
 }

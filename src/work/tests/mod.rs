@@ -482,6 +482,7 @@ impl MemoryLedger {
             origin: self.origin.clone(),
             verb,
             weight: 0,
+            expands: false,
             slow_lane: SlowLane::new(4),
             processor: None,
         }

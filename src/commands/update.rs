@@ -1,0 +1,249 @@
+//! `POST /{collection}/{id}`: change what is written on an object, never its money.
+//!
+//! Reads    the object; for a customer, the payment method that becomes the default
+//! Writes   what the client says of it: see [`Editable::edited`] of each
+//! Emits    the object's `*.updated`, if anything changed
+//! Refuses  parameters that are unknown or wrong; a method that is no customer's; a default method
+//!          that isn't the customer's; a customer who was deleted
+//! Fails    while a processor across a network is asked about the object
+
+use charge_once_strict_params::{Change, Expansion, ParameterSet};
+
+use super::{
+    Draft, Noun, Object, RowId, Rules, Said, SeenRows, Verdict,
+    payment_methods::given::must_be_free,
+    replies::{OK, missing},
+};
+use crate::{
+    domain::{
+        charge::{Charge, ChargeStatus},
+        customer::Customer,
+        event::EventType,
+        ids::{ObjectId, PaymentMethodId},
+        metadata::{Metadata, MetadataChange},
+        order::Order,
+        payment_method::PaymentMethod,
+        refund::{Refund, RefundStatus},
+    },
+    idempotency::{Failure, Rejection},
+    wire::{
+        charges::UpdateChargeParams,
+        customers::{UpdateCustomerParams, default_of, not_their_method},
+        error::ApiError,
+        orders::UpdateOrderParams,
+        payment_methods::{UpdatePaymentMethodParams, refused},
+        refunds::UpdateRefundParams,
+    },
+};
+
+/// An object on which clients change what they wrote.
+pub trait Editable: Noun<Id: ObjectId> + Into<Object> + PartialEq {
+    /// What a request may change.
+    type Params: ParameterSet + Send + Sync + 'static;
+    /// What happened to it then.
+    const UPDATED: EventType;
+    /// Its row.
+    const ROW: fn(Self::Id) -> RowId;
+
+    /// What the reply shows whole.
+    fn expand(params: &Self::Params) -> &Expansion;
+
+    /// The row that the parameters name.
+    fn named(_: &Self::Params) -> Option<RowId> {
+        None
+    }
+
+    /// Whether it may be changed now.
+    fn must_be_editable(&self, draft: &Draft<'_>, params: &Self::Params) -> Result<(), Rejection>;
+
+    /// The object with these changes.
+    fn edited(self, params: &Self::Params) -> Result<Self, ApiError>;
+}
+
+/// Updates an object.
+pub struct Update<N: Editable> {
+    /// The object, as the path names it.
+    pub id: String,
+    /// What changes.
+    pub params: N::Params,
+}
+
+impl<N: Editable + 'static> Rules for Update<N> {
+    fn reads(&self, _: &SeenRows<'_>) -> Vec<RowId> {
+        let id = N::Id::parse(&self.id).map(N::ROW);
+        N::named(&self.params).into_iter().chain(id).collect()
+    }
+
+    fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
+        let found = N::Id::parse(&self.id).and_then(|id| draft.get::<N>(id));
+        let before = found.ok_or_else(|| missing("id", N::Id::PREFIX))?.clone();
+        before.must_be_editable(draft, &self.params)?;
+        let mut object = before.clone().edited(&self.params)?;
+        if object != before {
+            object = draft.put(object);
+            draft.emit_change(N::UPDATED, &before, &object)?;
+        }
+        let expand = N::expand(&self.params);
+        Ok(Verdict::Said(Said::show(OK, object, expand)))
+    }
+}
+
+/// The metadata after a change.
+fn changed(metadata: Metadata, change: &MetadataChange) -> Result<Metadata, ApiError> {
+    change.clone().apply(metadata).map_err(ApiError::from)
+}
+
+impl Editable for Charge {
+    type Params = UpdateChargeParams;
+    const UPDATED: EventType = EventType::ChargeUpdated;
+    const ROW: fn(Self::Id) -> RowId = RowId::Charge;
+
+    fn expand(params: &UpdateChargeParams) -> &Expansion {
+        &params.expand
+    }
+
+    /// If its processor was never asked, the charge is deleted, and this update with it. What a
+    /// pending refund counts may be taken back, and its event would have told it.
+    fn must_be_editable(&self, draft: &Draft<'_>, _: &Self::Params) -> Result<(), Rejection> {
+        let is_asked = draft.open_work(RowId::Charge(self.id)).operation;
+        if self.status == ChargeStatus::Pending || is_asked {
+            let busy = "the processor is asked about the charge";
+            return Err(Rejection::Failed(Failure::busy(busy)));
+        }
+        Ok(())
+    }
+
+    fn edited(self, params: &UpdateChargeParams) -> Result<Self, ApiError> {
+        Ok(Self {
+            description: params.description.clone().apply(self.description),
+            receipt_email: params.receipt_email.clone().apply(self.receipt_email),
+            metadata: changed(self.metadata, &params.metadata)?,
+            ..self
+        })
+    }
+}
+
+impl Editable for Refund {
+    type Params = UpdateRefundParams;
+    const UPDATED: EventType = EventType::RefundUpdated;
+    const ROW: fn(Self::Id) -> RowId = RowId::Refund;
+
+    fn expand(params: &UpdateRefundParams) -> &Expansion {
+        &params.expand
+    }
+
+    /// If its processor was never asked, the refund is deleted, and this update with it.
+    fn must_be_editable(&self, _: &Draft<'_>, _: &Self::Params) -> Result<(), Rejection> {
+        if self.status == RefundStatus::Pending {
+            let busy = "the processor is asked for the refund";
+            return Err(Rejection::Failed(Failure::busy(busy)));
+        }
+        Ok(())
+    }
+
+    fn edited(self, params: &UpdateRefundParams) -> Result<Self, ApiError> {
+        Ok(Self {
+            metadata: changed(self.metadata, &params.metadata)?,
+            ..self
+        })
+    }
+}
+
+impl Editable for Order {
+    type Params = UpdateOrderParams;
+    const UPDATED: EventType = EventType::OrderUpdated;
+    const ROW: fn(Self::Id) -> RowId = RowId::Order;
+
+    fn expand(params: &UpdateOrderParams) -> &Expansion {
+        &params.expand
+    }
+
+    fn must_be_editable(&self, _: &Draft<'_>, _: &Self::Params) -> Result<(), Rejection> {
+        Ok(())
+    }
+
+    fn edited(self, params: &UpdateOrderParams) -> Result<Self, ApiError> {
+        Ok(Self {
+            metadata: changed(self.metadata, &params.metadata)?,
+            ..self
+        })
+    }
+}
+
+impl Editable for PaymentMethod {
+    type Params = UpdatePaymentMethodParams;
+    const UPDATED: EventType = EventType::PaymentMethodUpdated;
+    const ROW: fn(Self::Id) -> RowId = RowId::Method;
+
+    fn expand(params: &UpdatePaymentMethodParams) -> &Expansion {
+        &params.expand
+    }
+
+    fn must_be_editable(&self, draft: &Draft<'_>, _: &Self::Params) -> Result<(), Rejection> {
+        must_be_free(draft, self)?;
+        self.must_be_attached()
+            .map_err(|refusal| refused(refusal).with_param(None))?;
+        Ok(())
+    }
+
+    fn edited(self, params: &UpdatePaymentMethodParams) -> Result<Self, ApiError> {
+        let method = params.apply(self);
+        Ok(Self {
+            metadata: changed(method.metadata, &params.metadata)?,
+            ..method
+        })
+    }
+}
+
+/// What becomes a customer's default method.
+fn default(params: &UpdateCustomerParams) -> Change<PaymentMethodId> {
+    default_of(params.invoice_settings.as_ref())
+}
+
+impl Editable for Customer {
+    type Params = UpdateCustomerParams;
+    const UPDATED: EventType = EventType::CustomerUpdated;
+    const ROW: fn(Self::Id) -> RowId = RowId::Customer;
+
+    fn expand(params: &UpdateCustomerParams) -> &Expansion {
+        &params.expand
+    }
+
+    /// The default method is locked, so that it can't be detached before it is the default. A later
+    /// detachment finds it there, and takes it away.
+    fn named(params: &UpdateCustomerParams) -> Option<RowId> {
+        match default(params) {
+            Change::Set(method) => Some(RowId::Method(method)),
+            Change::Keep | Change::Unset => None,
+        }
+    }
+
+    fn must_be_editable(
+        &self,
+        draft: &Draft<'_>,
+        params: &UpdateCustomerParams,
+    ) -> Result<(), Rejection> {
+        if self.deleted {
+            return Err(missing("id", Self::Id::PREFIX));
+        }
+        if let Change::Set(method) = default(params) {
+            let method = draft.get::<PaymentMethod>(method);
+            let method = method.ok_or_else(not_their_method)?;
+            must_be_free(draft, method)?;
+            if method.customer() != Some(self.id) {
+                return Err(not_their_method().into());
+            }
+        }
+        Ok(())
+    }
+
+    fn edited(self, params: &UpdateCustomerParams) -> Result<Self, ApiError> {
+        let mut details = params.apply(self.details);
+        details.metadata = changed(details.metadata, &params.metadata)?;
+        Ok(Self {
+            default_payment_method: default(params).apply(self.default_payment_method),
+            details,
+            ..self
+        })
+    }
+}
