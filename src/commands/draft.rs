@@ -8,13 +8,14 @@ use uuid::Uuid;
 
 use super::{
     Origin,
+    replies::missing,
     rows::{Changes, Noun, Row, RowId, Rows},
 };
 use crate::{
     domain::{
         customer::Customer,
         event::EventType,
-        ids::CustomerId,
+        ids::{CustomerId, ObjectId},
         operation::{Answer, OpenWork, Operation},
         order::Order,
     },
@@ -58,6 +59,16 @@ impl<'a> Draft<'a> {
     /// The object with this id, if the account has it and the verb reads it.
     pub fn get<N: Noun>(&self, id: N::Id) -> Option<&N> {
         self.row(id)?.is.as_ref()
+    }
+
+    /// The object that the parameter `param` names. Refuses an id of none.
+    pub fn find<N: Noun<Id: ObjectId>>(
+        &self,
+        id: Option<N::Id>,
+        param: &str,
+    ) -> Result<&N, Rejection> {
+        let found = id.and_then(|id| self.get(id));
+        found.ok_or_else(|| missing(param, N::Id::PREFIX))
     }
 
     fn row<N: Noun>(&self, id: N::Id) -> Option<&Row<N>> {

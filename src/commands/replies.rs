@@ -2,7 +2,7 @@
 
 use charge_once_strict_params::{ParameterSet, Params};
 
-use super::{Draft, Said};
+use super::{Draft, Noun, Said};
 use crate::{
     domain::{charge::Charge, ids::ChargeId, test_cards::Decline},
     idempotency::{Failure, Rejection, Reply},
@@ -28,6 +28,12 @@ pub(crate) fn checked<P: ParameterSet>(params: &Params) -> Result<P, Rejection> 
 /// The account has no object with the id in `param`; ids of the kind begin with `prefix`.
 pub(crate) fn missing(param: &str, prefix: &str) -> Rejection {
     ApiError::missing(param, prefix).into()
+}
+
+/// All of an object, for an error.
+pub(crate) fn whole<N: Noun>(object: &N) -> Result<String, Rejection> {
+    let view = serde_json::to_string(&N::View::from(object));
+    Ok(view.map_err(Failure::internal)?)
 }
 
 /// A row that must be there isn't: `what` an earlier step or an earlier transaction made.

@@ -75,8 +75,7 @@ impl<N: Editable + 'static> Rules for Update<N> {
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
-        let found = N::Id::parse(&self.id).and_then(|id| draft.get::<N>(id));
-        let before = found.ok_or_else(|| missing("id", N::Id::PREFIX))?.clone();
+        let before = draft.find::<N>(N::Id::parse(&self.id), "id")?.clone();
         before.must_be_editable(draft, &self.params)?;
         let mut object = before.clone().edited(&self.params)?;
         if object != before {

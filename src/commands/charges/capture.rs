@@ -13,7 +13,7 @@ use charge_once_strict_params::Expansion;
 
 use crate::commands::{
     Draft, RowId, Rules, Said, SeenRows, Verdict,
-    replies::{OK, declined_by_processor, lost, missing},
+    replies::{OK, declined_by_processor, lost},
     unfinished::must_be_free,
 };
 use crate::{
@@ -45,8 +45,7 @@ impl Rules for CaptureCharge {
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
-        let found = ChargeId::parse(&self.id).and_then(|id| draft.get::<Charge>(id));
-        let charge = found.ok_or_else(|| missing("id", ChargeId::PREFIX))?;
+        let charge = draft.find::<Charge>(ChargeId::parse(&self.id), "id")?;
         must_be_free(draft, charge)?;
         if let Some(of) = &charge.by_intent {
             let message = format!("The charge is an intent's: capture {} instead.", of.intent);

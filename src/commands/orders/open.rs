@@ -1,6 +1,6 @@
 //! The order that a payment or a cancellation is about.
 
-use crate::commands::{Draft, RowId, replies::missing, unfinished::must_be_finished};
+use crate::commands::{Draft, RowId, unfinished::must_be_finished};
 use crate::{
     domain::{ids::OrderId, order::Order},
     idempotency::Rejection,
@@ -10,8 +10,7 @@ use crate::{
 /// The open order that a path names. Refuses one that is missing or not open, and fails while a
 /// payment or the checkout that made it is unfinished.
 pub(super) fn open_order(draft: &Draft<'_>, id: &str) -> Result<Order, Rejection> {
-    let found = OrderId::parse(id).and_then(|id| draft.get::<Order>(id));
-    let order = found.ok_or_else(|| missing("id", OrderId::PREFIX))?;
+    let order = draft.find::<Order>(OrderId::parse(id), "id")?;
     must_be_finished(draft, RowId::Order(order.id))?;
     order.status.must_be_open().map_err(ApiError::from)?;
     Ok(order.clone())

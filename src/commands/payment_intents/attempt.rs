@@ -9,13 +9,13 @@ use uuid::Uuid;
 
 use super::{
     authenticate::{landing, page_of},
-    found::{found, restore, unexpected, whole},
+    found::{restore, unexpected},
 };
 use crate::commands::{
     Draft, RowId, Said, SeenRows, Verdict,
     charges::create::{self as charges, record_answer},
     payment_methods::given::{self, mark_used},
-    replies::{CREATED, OK, STORED_DECLINE, error_reply, lost},
+    replies::{CREATED, OK, STORED_DECLINE, error_reply, lost, whole},
 };
 use crate::{
     domain::{
@@ -193,7 +193,7 @@ impl PaymentAttempt<'_> {
         draft: &mut Draft<'_>,
         mut error: ApiError,
     ) -> Result<Said, Rejection> {
-        error.about.payment_method = Some(given::whole(&self.method)?);
+        error.about.payment_method = Some(whole(&self.method)?);
         let kept = error.to_json().map_err(Failure::internal)?;
         let intent = draft.put(self.intent.failed(Some(kept)));
         draft.emit(EventType::PaymentIntentPaymentFailed, &intent)?;
@@ -245,7 +245,10 @@ pub(in crate::commands) fn answered(
     answer: Answer,
     expand: &Expansion,
 ) -> Result<Said, Rejection> {
-    let intent = found(draft, Some(intent))?.clone().resumed();
+    let intent = draft
+        .find::<PaymentIntent>(Some(intent), "intent")?
+        .clone()
+        .resumed();
     let (charge, said) = record_answer(draft, card, answer)?;
     let method = method_of(&charge).and_then(|id| draft.get::<PaymentMethod>(id));
     let method = method.ok_or_else(|| lost("the method of an intent's charge"))?;

@@ -10,10 +10,7 @@
 
 use charge_once_strict_params::Expansion;
 
-use super::{
-    attempt::{PaymentAttempt, sets_up},
-    found::found,
-};
+use super::attempt::{PaymentAttempt, sets_up};
 use crate::commands::{
     Draft, RowId, Rules, Said, SeenRows, Verdict,
     holder_pages::{ReturnToShop, no_longer_needed},
@@ -57,7 +54,9 @@ impl Rules for AuthenticateIntent {
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
-        let intent = found(draft, Some(self.id))?.clone();
+        let intent = draft
+            .find::<PaymentIntent>(Some(self.id), "intent")?
+            .clone();
         if intent.status == IntentStatus::Processing {
             // If the processor is never asked, the page is awaited again.
             let busy = "the processor is asked about the intent";

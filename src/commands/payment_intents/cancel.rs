@@ -10,7 +10,7 @@
 
 use charge_once_strict_params::Expansion;
 
-use super::found::{declined_by_processor, found, promised, reads, settled, unexpected};
+use super::found::{declined_by_processor, promised, reads, settled, unexpected};
 use crate::commands::{
     Draft, RowId, Rules, Said, SeenRows, Verdict, refunds::create as refunds, replies::OK,
 };
@@ -72,7 +72,7 @@ pub(in crate::commands) fn answered(
     match refunds::end(draft, request, answer)? {
         Ok(refund) => {
             refunds::report(draft, &refund)?;
-            let intent = found(draft, Some(intent))?.clone();
+            let intent = draft.find::<PaymentIntent>(Some(intent), "intent")?.clone();
             cancel(draft, intent, expand)
         }
         Err(decline) => declined_by_processor(draft, intent, request.charge, decline),

@@ -10,7 +10,7 @@
 
 use charge_once_strict_params::Expansion;
 
-use super::found::{declined_by_processor, found, promised, reads, refusal, settled};
+use super::found::{declined_by_processor, promised, reads, refusal, settled};
 use crate::commands::{
     Draft, RowId, Rules, Said, SeenRows, Verdict,
     replies::{OK, lost},
@@ -92,7 +92,7 @@ pub(in crate::commands) fn answered(
     if let Answer::Declined(decline) = answer {
         return declined_by_processor(draft, intent, request.charge, decline);
     }
-    let intent = found(draft, Some(intent))?.clone();
+    let intent = draft.find::<PaymentIntent>(Some(intent), "intent")?.clone();
     let before = draft.get::<Charge>(request.charge);
     let before = before.filter(|charge| !charge.captured);
     let before = before.ok_or_else(|| lost("an intent's charge, not captured,"))?;

@@ -6,8 +6,7 @@
 
 use crate::commands::{
     Draft, RowId, Said, SeenRows,
-    payment_methods::given,
-    replies::{STORED_DECLINE, error_reply, lost, missing},
+    replies::{STORED_DECLINE, error_reply, lost, whole},
     unfinished::{must_be_finished, must_be_free},
 };
 use crate::{
@@ -18,11 +17,8 @@ use crate::{
         payment_method::PaymentMethod,
         test_cards::Decline,
     },
-    idempotency::{Failure, Rejection},
-    wire::{
-        error::{ApiError, ErrorCode},
-        payment_intents::PaymentIntentView,
-    },
+    idempotency::Rejection,
+    wire::error::{ApiError, ErrorCode},
 };
 
 /// The intent that a path names by `id`, and the charge that a processor may be asked about.
@@ -45,21 +41,12 @@ pub(in crate::commands) fn reads_to_answer(seen: &SeenRows<'_>, id: PaymentInten
     rows
 }
 
-/// The intent that a path names.
-pub(super) fn found<'a>(
-    draft: &'a Draft<'_>,
-    id: Option<PaymentIntentId>,
-) -> Result<&'a PaymentIntent, Rejection> {
-    let found = id.and_then(|id| draft.get::<PaymentIntent>(id));
-    found.ok_or_else(|| missing("intent", PaymentIntentId::PREFIX))
-}
-
 /// The intent that a path names, if its status is known: the processor isn't asked about its money.
 pub(super) fn settled(
     draft: &Draft<'_>,
     id: Option<PaymentIntentId>,
 ) -> Result<PaymentIntent, Rejection> {
-    let intent = found(draft, id)?;
+    let intent = draft.find::<PaymentIntent>(id, "intent")?;
     if let Some(charge) = unsettled_charge(intent) {
         must_be_finished(draft, RowId::Charge(charge))?;
     }
@@ -95,7 +82,7 @@ pub(in crate::commands) fn restore(
     draft: &mut Draft<'_>,
     id: PaymentIntentId,
 ) -> Result<PaymentIntent, Rejection> {
-    let before = found(draft, Some(id))?.restored();
+    let before = draft.find::<PaymentIntent>(Some(id), "intent")?.restored();
     let before = before.ok_or_else(|| lost("what an intent was before"))?;
     Ok(draft.put(before))
 }
@@ -112,18 +99,12 @@ pub(super) fn declined_by_processor(
     error.message.push_str(STORED_DECLINE);
     let method = intent.terms.payment_method;
     if let Some(method) = method.and_then(|id| draft.get::<PaymentMethod>(id)) {
-        error.about.payment_method = Some(given::whole(method)?);
+        error.about.payment_method = Some(whole(method)?);
     }
     error.about.payment_intent = Some(whole(&intent)?);
     let mut reply = error_reply(&error)?;
     reply.resource_id = Some(intent.id.to_string());
     Ok(Said::Reply(reply))
-}
-
-/// All of the intent, for an error.
-pub(super) fn whole(intent: &PaymentIntent) -> Result<String, Rejection> {
-    let view = serde_json::to_string(&PaymentIntentView::from(intent));
-    Ok(view.map_err(Failure::internal)?)
 }
 
 /// The refusal of a verb that needs another status. `verb` completes "You cannot".
@@ -168,15 +149,15 @@ pub(in crate::commands) fn charge_of(
     draft: &Draft<'_>,
     id: Option<PaymentIntentId>,
 ) -> Result<ChargeId, Rejection> {
-    let none = || missing("payment_intent", PaymentIntentId::PREFIX);
-    let id = id.ok_or_else(none)?;
-    let intent = draft.get::<PaymentIntent>(id).ok_or_else(none)?;
+    let intent = draft.find::<PaymentIntent>(id, "payment_intent")?;
     if let Some(charge) = unsettled_charge(intent) {
         must_be_finished(draft, RowId::Charge(charge))?;
     }
     intent.charge.ok_or_else(|| {
-        let message =
-            format!("This PaymentIntent ({id}) does not have a successful charge to refund.");
+        let message = format!(
+            "This PaymentIntent ({}) does not have a successful charge to refund.",
+            intent.id
+        );
         refusal(intent, message)
     })
 }

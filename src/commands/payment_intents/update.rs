@@ -10,7 +10,7 @@
 
 use charge_once_strict_params::Change;
 
-use super::found::{found, reads, unexpected, unsettled_charge};
+use super::found::{reads, unexpected, unsettled_charge};
 use crate::commands::{
     Draft, RowId, Rules, Said, SeenRows, Verdict,
     payment_methods::given::{self, Given},
@@ -65,7 +65,7 @@ impl Rules for UpdateIntent {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
         let params = self.params.clone();
         let given = self.given.clone()?;
-        let before = found(draft, self.id)?.clone();
+        let before = draft.find::<PaymentIntent>(self.id, "intent")?.clone();
         if let Some(charge) = unsettled_charge(&before) {
             // Whichever server began what is unfinished, this one only waits for it. If its
             // processor was never asked, the intent is made what it was, and this update would be

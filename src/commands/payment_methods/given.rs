@@ -3,7 +3,10 @@
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use crate::commands::{Draft, RowId, SeenRows, replies::missing};
+use crate::commands::{
+    Draft, RowId, SeenRows,
+    replies::{missing, whole},
+};
 use crate::{
     domain::{
         charge::{Card, KeptCard},
@@ -19,7 +22,7 @@ use crate::{
     idempotency::{Failure, Rejection},
     wire::{
         error::{ApiError, ErrorCode},
-        payment_methods::{GivenMethod, PaymentMethodView, refused},
+        payment_methods::{GivenMethod, refused},
     },
 };
 
@@ -84,8 +87,7 @@ pub(in crate::commands) fn free(
     id: Option<PaymentMethodId>,
     param: &str,
 ) -> Result<PaymentMethod, Rejection> {
-    let found = id.and_then(|id| draft.get::<PaymentMethod>(id));
-    let method = found.ok_or_else(|| missing(param, PaymentMethodId::PREFIX))?;
+    let method = draft.find::<PaymentMethod>(id, param)?;
     must_be_free(draft, method)?;
     Ok(method.clone())
 }
@@ -218,12 +220,6 @@ fn put_attached(
     });
     draft.emit(EventType::PaymentMethodAttached, &method)?;
     Ok(method)
-}
-
-/// All of a method, for an error.
-pub(in crate::commands) fn whole(method: &PaymentMethod) -> Result<String, Rejection> {
-    let view = serde_json::to_string(&PaymentMethodView::from(method));
-    Ok(view.map_err(Failure::internal)?)
 }
 
 /// The error of a card that is declined before anything is charged. It holds the method.

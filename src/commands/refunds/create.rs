@@ -60,8 +60,7 @@ impl Rules for CreateRefund {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
         let params = &self.0;
         let (id, param) = self.charge(draft, params.charge, params.payment_intent)?;
-        let none = || missing(param, ChargeId::PREFIX);
-        let charge = draft.get::<Charge>(id).ok_or_else(none)?.clone();
+        let charge = draft.find::<Charge>(Some(id), param)?.clone();
         must_be_free(draft, &charge)?;
         if charge.by_intent.is_some() && charge.is_only_promised() {
             let message = "The intent's charge was not captured, so there is nothing to give back. \

@@ -7,12 +7,11 @@ use crate::commands::{
     Draft, Said,
     holder_pages::holder_page,
     payment_methods::given::{attach_to, declined},
-    replies::{STORED_DECLINE, error_reply, missing},
+    replies::{STORED_DECLINE, error_reply, whole},
 };
 use crate::{
     domain::{
         event::EventType,
-        ids::SetupIntentId,
         payment_method::{Attachment, PaymentMethod},
         setup_intent::{SetupIntent, SetupStatus, SetupStep, UnexpectedSetupStatus},
         test_cards::Decline,
@@ -22,7 +21,6 @@ use crate::{
         error::{ApiError, ErrorCode},
         intent_parameters::must_have_return_url,
         payment_methods::refused,
-        setup_intents::SetupIntentView,
     },
 };
 
@@ -78,15 +76,6 @@ fn decline_of(
     let mut reply = error_reply(&error)?;
     reply.resource_id = Some(setup.id.to_string());
     Ok(Said::Reply(reply))
-}
-
-/// The setup intent that a path names.
-pub(super) fn found<'a>(
-    draft: &'a Draft<'_>,
-    id: Option<SetupIntentId>,
-) -> Result<&'a SetupIntent, Rejection> {
-    let found = id.and_then(|id| draft.get::<SetupIntent>(id));
-    found.ok_or_else(|| missing("intent", SetupIntentId::PREFIX))
 }
 
 /// Makes the method ready, and attaches a new one to the customer, if there is one. A refusal has
@@ -164,10 +153,4 @@ pub(super) fn unexpected(setup: &SetupIntent, message: String) -> Rejection {
             error.into()
         }
     }
-}
-
-/// All of the setup intent, for an error.
-fn whole(setup: &SetupIntent) -> Result<String, Rejection> {
-    let view = serde_json::to_string(&SetupIntentView::from(setup));
-    Ok(view.map_err(Failure::internal)?)
 }

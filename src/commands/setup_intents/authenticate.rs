@@ -11,7 +11,7 @@ use crate::commands::{
     Draft, RowId, Rules, Said, SeenRows, Verdict,
     holder_pages::{ReturnToShop, no_longer_needed},
     payment_methods::given,
-    replies::lost,
+    replies::{lost, whole},
 };
 use crate::{
     domain::{
@@ -91,7 +91,7 @@ impl AuthenticateSetup {
                 ended => return ended,
             },
         };
-        error.about.payment_method = Some(given::whole(&method)?);
+        error.about.payment_method = Some(whole(&method)?);
         fail(draft, setup, &error)
     }
 }

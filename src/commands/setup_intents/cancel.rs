@@ -5,10 +5,14 @@
 //! Emits    setup_intent.canceled
 //! Refuses  a setup intent that has ended
 
-use super::attempt::{found, put, unexpected};
+use super::attempt::{put, unexpected};
 use crate::commands::{Draft, RowId, Rules, Said, SeenRows, Verdict, replies::OK};
 use crate::{
-    domain::{event::EventType, ids::SetupIntentId, setup_intent::UnexpectedSetupStatus},
+    domain::{
+        event::EventType,
+        ids::SetupIntentId,
+        setup_intent::{SetupIntent, UnexpectedSetupStatus},
+    },
     idempotency::Rejection,
     wire::setup_intents::CancelSetupIntentParams,
 };
@@ -27,7 +31,7 @@ impl Rules for CancelSetupIntent {
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
-        let setup = found(draft, self.id)?.clone();
+        let setup = draft.find::<SetupIntent>(self.id, "intent")?.clone();
         let reason = self.params.cancellation_reason;
         let canceled = setup.clone().canceled(reason).map_err(|status| {
             let UnexpectedSetupStatus(status) = status;

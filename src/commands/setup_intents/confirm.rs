@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use super::attempt::{SetupAttempt, found, unconfirmable};
+use super::attempt::{SetupAttempt, unconfirmable};
 use crate::commands::{
     Draft, RowId, Rules, SeenRows, Verdict,
     payment_methods::given::{self, Given},
@@ -61,7 +61,7 @@ impl Rules for ConfirmSetupIntent {
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
         let given = self.given.clone()?;
-        let setup = found(draft, self.id)?.clone();
+        let setup = draft.find::<SetupIntent>(self.id, "intent")?.clone();
         let status = UnexpectedSetupStatus(setup.status);
         // First: whatever else is wrong, what has ended is what a client must learn.
         if !setup.status.is_open() {

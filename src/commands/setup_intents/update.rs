@@ -10,7 +10,7 @@
 
 use charge_once_strict_params::Change;
 
-use super::attempt::{found, unexpected};
+use super::attempt::unexpected;
 use crate::commands::{
     Draft, RowId, Rules, Said, SeenRows, Verdict, payment_methods::given, replies::OK,
 };
@@ -58,7 +58,7 @@ impl Rules for UpdateSetupIntent {
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
         let params = self.params.clone();
-        let before = found(draft, self.id)?.clone();
+        let before = draft.find::<SetupIntent>(self.id, "intent")?.clone();
         let method = match params.payment_method {
             Change::Keep => Change::Keep,
             Change::Unset => Change::Unset,
