@@ -61,7 +61,7 @@ impl<'a> Draft<'a> {
         self.row(id)?.is.as_ref()
     }
 
-    /// The object that the parameter `param` names. Refuses an id of none.
+    /// The object that the parameter `param` names. Refuses the request if there is none.
     pub fn find<N: Noun<Id: ObjectId>>(
         &self,
         id: Option<N::Id>,

@@ -5,7 +5,8 @@
 //! Emits    the object's `*.updated`, if anything changed
 //! Refuses  parameters that are unknown or wrong; a method that is no customer's; a default method
 //!          that isn't the customer's; a customer who was deleted
-//! Fails    while a processor across a network is asked about the object
+//! Fails    while a processor across a network is asked about the charge, the refund, or a payment
+//!          with a new method
 
 use charge_once_strict_params::{Change, Expansion, ParameterSet};
 
@@ -195,7 +196,7 @@ impl Editable for PaymentMethod {
 }
 
 /// What becomes a customer's default method.
-fn default(params: &UpdateCustomerParams) -> Change<PaymentMethodId> {
+fn default_method(params: &UpdateCustomerParams) -> Change<PaymentMethodId> {
     default_of(params.invoice_settings.as_ref())
 }
 
@@ -211,7 +212,7 @@ impl Editable for Customer {
     /// The default method is locked, so that it can't be detached before it is the default. A later
     /// detachment finds it there, and takes it away.
     fn named(params: &UpdateCustomerParams) -> Option<RowId> {
-        match default(params) {
+        match default_method(params) {
             Change::Set(method) => Some(RowId::Method(method)),
             Change::Keep | Change::Unset => None,
         }
@@ -225,7 +226,7 @@ impl Editable for Customer {
         if self.deleted {
             return Err(missing("id", Self::Id::PREFIX));
         }
-        if let Change::Set(method) = default(params) {
+        if let Change::Set(method) = default_method(params) {
             let method = draft.get::<PaymentMethod>(method);
             let method = method.ok_or_else(not_their_method)?;
             must_be_free(draft, method)?;
@@ -240,7 +241,7 @@ impl Editable for Customer {
         let mut details = params.apply(self.details);
         details.metadata = changed(details.metadata, &params.metadata)?;
         Ok(Self {
-            default_payment_method: default(params).apply(self.default_payment_method),
+            default_payment_method: default_method(params).apply(self.default_payment_method),
             details,
             ..self
         })

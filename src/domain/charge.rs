@@ -1,7 +1,8 @@
 //! A charge: money promised, taken and given back, and the rules of that.
 
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
+use serde_json::{Map, Value};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::{
@@ -71,6 +72,19 @@ pub struct IntentCharge {
     pub is_authenticated: bool,
     /// Behind the seller's name on the card statement.
     pub statement_descriptor_suffix: Option<String>,
+}
+
+/// `None` where the intent's column is NULL. An `Option` is that, too, where another one can't be
+/// read.
+fn by_intent<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<IntentCharge>, D::Error> {
+    let row = Map::<String, Value>::deserialize(deserializer)?;
+    match row.get("payment_intent_id") {
+        None | Some(Value::Null) => Ok(None),
+        Some(_) => {
+            let part = IntentCharge::deserialize(Value::Object(row));
+            part.map(Some).map_err(D::Error::custom)
+        }
+    }
 }
 
 /// The card processor's answer about a new charge.
@@ -203,7 +217,7 @@ pub struct Charge {
     #[serde(rename = "order_id")]
     pub order: Option<OrderId>,
     /// Where it came from, if a confirmation of an intent made it.
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "by_intent")]
     pub by_intent: Option<IntentCharge>,
     /// The processor across a network that holds its money; `None` where that is simulated.
     pub processor: Option<String>,

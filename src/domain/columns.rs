@@ -17,7 +17,7 @@ pub(super) mod bytes {
 }
 
 /// Whether something has happened, as the column says when. What is written happened in this
-/// transaction.
+/// transaction: a statement that writes it keeps an earlier time.
 pub(super) mod happened {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::IgnoredAny};
 

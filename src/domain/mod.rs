@@ -36,8 +36,8 @@ macro_rules! named {
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let name = String::deserialize(deserializer)?;
-                let unknown = || serde::de::Error::unknown_variant(&name, &[]);
-                Self::parse(&name).ok_or_else(unknown)
+                let unknown = || format!("{name} is no {} of this release", stringify!($name));
+                Self::parse(&name).ok_or_else(|| serde::de::Error::custom(unknown()))
             }
         }
     };

@@ -39,7 +39,7 @@ impl Item {
     }
 }
 
-/// With what the line costs: release 0.2 reads it.
+/// With what the line costs, which the release before reads.
 impl Serialize for Item {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut item = serializer.serialize_struct("Item", 5)?;

@@ -25,7 +25,7 @@ inserts_rows! {
 }
 
 // What an intent was before its operation may lack columns, if an older release wrote it: they are
-// the row's own.
+// the row's own. It lacks those of a page where it had none.
 reads_by_id! {
     PaymentIntent by PaymentIntentId in "payment_intents" as
     r#"CASE WHEN before_operation IS NULL
@@ -33,7 +33,8 @@ reads_by_id! {
             ELSE to_json(json_populate_record(payment_intents, json_build_object(
                      'before_operation',
                      json_populate_record(
-                         json_populate_record(payment_intents, '{"before_operation": null}'),
+                         json_populate_record(payment_intents,
+                             '{"before_operation": null, "holder_page_url": null, "return_url": null}'),
                          before_operation))))
        END"#;
     find;
@@ -73,7 +74,8 @@ pub async fn list(
                         ELSE to_json(json_populate_record(payment_intents, json_build_object(
                                  'before_operation',
                                  json_populate_record(
-                                     json_populate_record(payment_intents, '{"before_operation": null}'),
+                                     json_populate_record(payment_intents,
+                                         '{"before_operation": null, "holder_page_url": null, "return_url": null}'),
                                      before_operation))))
                     END AS "row!: Json<PaymentIntent>"
                  FROM payment_intents
@@ -86,7 +88,8 @@ pub async fn list(
                         ELSE to_json(json_populate_record(payment_intents, json_build_object(
                                  'before_operation',
                                  json_populate_record(
-                                     json_populate_record(payment_intents, '{"before_operation": null}'),
+                                     json_populate_record(payment_intents,
+                                         '{"before_operation": null, "holder_page_url": null, "return_url": null}'),
                                      before_operation))))
                     END AS "row!: Json<PaymentIntent>"
                  FROM payment_intents

@@ -173,13 +173,15 @@ macro_rules! page {
     }};
 }
 
-/// The times that a page's rows were made at.
+/// The times that a page's rows were made at. One that would end before it begins, which is an
+/// error of PostgreSQL's, is empty.
 pub(super) fn created(page: &Page) -> PgRange<DateTime<Utc>> {
+    let before = page.created_before;
+    let earlier = |from| before.map_or(from, |before| Ord::min(from, before));
+    let from = page.created_from.map(earlier);
     PgRange {
-        start: page.created_from.map_or(Bound::Unbounded, Bound::Included),
-        end: page
-            .created_before
-            .map_or(Bound::Unbounded, Bound::Excluded),
+        start: from.map_or(Bound::Unbounded, Bound::Included),
+        end: before.map_or(Bound::Unbounded, Bound::Excluded),
     }
 }
 

@@ -466,11 +466,18 @@ fn is_restarting(error: &sqlx::Error) -> bool {
         .is_some_and(|code| matches!(&*code, "57P01" | "57P02" | "57P03" | "53300"))
 }
 
+/// How rows that are read as JSON have their bytes.
+const BYTES: (&str, &str) = ("bytea_output", "hex");
+
 /// Pins what the promise rests on, but for the schema, and this program's name and time zone.
 fn pin_settings(options: PgConnectOptions, limits: SessionLimits) -> PgConnectOptions {
     options
         .options(idempotency::pinned_settings(limits))
-        .options([("client_min_messages", "warning"), ("TimeZone", "UTC")])
+        .options([
+            ("client_min_messages", "warning"),
+            ("TimeZone", "UTC"),
+            BYTES,
+        ])
         .application_name("charge-once")
 }
 

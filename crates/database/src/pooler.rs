@@ -13,7 +13,7 @@ use charge_once_idempotency::{self as idempotency, SessionLimits};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, postgres::PgConnectOptions};
 use uuid::Uuid;
 
-use super::{SchemaName, StartError, is_restarting};
+use super::{BYTES, SchemaName, StartError, is_restarting};
 
 /// Connections that hold a transaction open meanwhile. A pooler that takes sessions in turn could
 /// give one of them another session than the one that was marked, and the second none but that one.
@@ -140,8 +140,9 @@ pub(super) async fn dropped_settings(
     connection: &mut PgConnection,
     limits: SessionLimits,
 ) -> Result<Vec<(&'static str, String)>, sqlx::Error> {
-    let pinned = idempotency::pinned_settings(limits);
-    let names = pinned.each_ref().map(|(name, _)| format!("'{name}'"));
+    let mut pinned = Vec::from(idempotency::pinned_settings(limits));
+    pinned.push((BYTES.0, BYTES.1.to_owned()));
+    let names: Vec<_> = pinned.iter().map(|(name, _)| format!("'{name}'")).collect();
     // Times are in milliseconds here, as they are pinned.
     let look = format!(
         "SELECT name, setting FROM pg_settings WHERE name IN ({})",

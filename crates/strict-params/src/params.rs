@@ -32,7 +32,9 @@ impl Params {
     /// other, for programs that store the refusals of their requests.
     #[must_use]
     pub fn new(encoding: Encoding, tree: Result<Map<String, Value>, Error>) -> Self {
-        let expands = tree.as_ref().is_ok_and(|tree| tree.contains_key("expand"));
+        let expand = tree.as_ref().ok().and_then(|tree| tree.get("expand"));
+        let is_list_of_none = |paths: &Value| paths.as_array().is_some_and(Vec::is_empty);
+        let expands = expand.is_some_and(|paths| !is_list_of_none(paths));
         Self {
             encoding,
             expands,

@@ -42,6 +42,7 @@ async fn sessions_are_pinned_against_the_defaults_of_the_database() {
             'ALTER DATABASE %1$I SET synchronous_commit = off;
              ALTER DATABASE %1$I SET default_transaction_isolation = "repeatable read";
              ALTER DATABASE %1$I SET default_transaction_read_only = on;
+             ALTER DATABASE %1$I SET bytea_output = escape;
              ALTER DATABASE %1$I SET statement_timeout = 0', current_database()); END $$
     "#;
     sqlx::raw_sql(careless)
@@ -58,6 +59,7 @@ async fn sessions_are_pinned_against_the_defaults_of_the_database() {
         ("default_transaction_read_only", "off"),
         ("statement_timeout", "3s"),
         ("lock_timeout", "1s"),
+        ("bytea_output", "hex"),
         ("idle_in_transaction_session_timeout", "6s"),
     ];
     for (name, value) in expected {

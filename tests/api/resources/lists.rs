@@ -165,6 +165,7 @@ async fn created_filters_go_by_the_second_that_is_shown() {
         ("created%5Bgt%5D=999&created%5Blt%5D=1001", 2..5),
         ("created[gt]=999&created[gte]=1001", 5..6),
         ("created[gt]=1000&created[lt]=1001", 0..0),
+        ("created[gte]=1001&created[lt]=1000", 0..0),
         ("created[gte]=0&created[lte]=253402300799", 0..6),
     ];
     for (query, expected) in cases {
