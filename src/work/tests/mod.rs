@@ -21,20 +21,21 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     commands::{
-        CancelIntent, CancelOrder, CaptureCharge, CaptureIntent, ConfirmIntent, CreateCharge,
-        CreateCustomer, CreateIntent, CreateOrder, CreateRefund, DetachPaymentMethod, Noun,
-        PayOrder, SetInventory, checkouts,
+        CancelIntent, CancelOrder, CancelSetupIntent, CaptureCharge, CaptureIntent, ConfirmIntent,
+        CreateCharge, CreateCustomer, CreateIntent, CreateOrder, CreateRefund, CreateSetupIntent,
+        DetachPaymentMethod, Noun, PayOrder, SetInventory, checkouts,
     },
     domain::{
         charge::ChargeStatus,
         checkout::{Checkout, NewCheckout, StepName},
         customer::Customer,
         dialect::Dialect,
-        ids::{AccountId, ChargeId, CheckoutId, OrderId, PaymentIntentId},
+        ids::{AccountId, ChargeId, CheckoutId, OrderId, PaymentIntentId, SetupIntentId},
         inventory::Inventory,
         order::{Order, OrderStatus},
         payment_intent::{CaptureMethod, IntentStatus, PaymentIntent},
         payment_method::{Attachment, PaymentMethod},
+        setup_intent::{SetupIntent, SetupStatus},
     },
     idempotency::Rows as _,
     wire::checkouts::CreateCheckoutParams,
@@ -100,6 +101,13 @@ enum LedgerOp {
         intent: usize,
         amount: Option<i64>,
     },
+    Setup {
+        customer: Option<usize>,
+        card: IntentCard,
+    },
+    CancelSetup {
+        setup: usize,
+    },
     Stock {
         sku: usize,
         quantity: i64,
@@ -143,6 +151,9 @@ fn op() -> impl Strategy<Value = LedgerOp> {
         2 => any::<usize>().prop_map(|intent| LedgerOp::CancelIntent { intent }),
         3 => (any::<usize>(), amount()).prop_map(
             |(intent, amount)| LedgerOp::RefundIntent { intent, amount }),
+        2 => (option::of(any::<usize>()), card()).prop_map(
+            |(customer, card)| LedgerOp::Setup { customer, card }),
+        1 => any::<usize>().prop_map(|setup| LedgerOp::CancelSetup { setup }),
         1 => (0..2_usize, 0..9_i64).prop_map(
             |(sku, quantity)| LedgerOp::Stock { sku, quantity }),
         2 => (0..2_usize, 1..4_i64, prop::bool::weighted(0.2)).prop_map(
@@ -183,6 +194,7 @@ struct ReferenceLedger {
     charges: Vec<ExpectedCharge>,
     orders: Vec<ExpectedOrder>,
     intents: Vec<ExpectedIntent>,
+    setups: Vec<SetupStatus>,
     /// Whether each customer has the card.
     customers: Vec<bool>,
     /// How many of each are left.
@@ -240,6 +252,14 @@ impl ReferenceLedger {
             LedgerOp::RefundIntent { intent, amount } => {
                 let charge = self.intents[intent].charge;
                 charge.is_some_and(|charge| self.refund(charge, amount))
+            }
+            LedgerOp::Setup { customer, card } => self.setup(customer, card),
+            LedgerOp::CancelSetup { setup } => {
+                let is_open = self.setups[setup] == SetupStatus::RequiresPaymentMethod;
+                if is_open {
+                    self.setups[setup] = SetupStatus::Canceled;
+                }
+                is_open
             }
             LedgerOp::Stock { sku, quantity } => {
                 self.levels[sku] = quantity;
@@ -336,15 +356,28 @@ impl ReferenceLedger {
         is_paid
     }
 
+    /// Whether a card is one of a customer's, or of nobody's.
+    fn fits(&self, customer: Option<usize>, card: IntentCard) -> bool {
+        match card {
+            IntentCard::Visa | IntentCard::Declining => true,
+            IntentCard::Saved(owner) => customer == Some(owner) && self.customers[owner],
+        }
+    }
+
+    fn setup(&mut self, customer: Option<usize>, card: IntentCard) -> bool {
+        let declines = matches!(card, IntentCard::Declining);
+        if self.fits(customer, card) {
+            self.setups.push(match declines {
+                true => SetupStatus::RequiresPaymentMethod,
+                false => SetupStatus::Succeeded,
+            });
+        }
+        self.fits(customer, card) && !declines
+    }
+
     fn confirm(&mut self, at: usize, card: IntentCard) -> bool {
         let intent = &self.intents[at];
-        let fits = match card {
-            IntentCard::Visa | IntentCard::Declining => true,
-            IntentCard::Saved(customer) => {
-                intent.customer == Some(customer) && self.customers[customer]
-            }
-        };
-        if !intent.status.is_unpaid() || !fits {
+        if !intent.status.is_unpaid() || !self.fits(intent.customer, card) {
             return false;
         }
         let declines = matches!(card, IntentCard::Declining);
@@ -396,6 +429,7 @@ struct MemoryLedger {
     charges: Vec<ChargeId>,
     orders: Vec<OrderId>,
     intents: Vec<PaymentIntentId>,
+    setups: Vec<SetupIntentId>,
     /// Customers with the cards that came with them.
     customers: Vec<PaymentMethod>,
 }
@@ -416,6 +450,7 @@ impl MemoryLedger {
             charges: Vec::new(),
             orders: Vec::new(),
             intents: Vec::new(),
+            setups: Vec::new(),
             customers: Vec::new(),
         }
     }
@@ -504,6 +539,7 @@ impl MemoryLedger {
         extend(&mut self.charges, tables.charges.added(), |one| one.id);
         extend(&mut self.orders, tables.orders.added(), |one| one.id);
         extend(&mut self.intents, tables.intents.added(), |one| one.id);
+        extend(&mut self.setups, tables.setups.added(), |one| one.id);
         let mut methods = tables.methods.added().into_iter();
         if !tables.customers.added().is_empty()
             && let Some((_, method)) = methods.next()
@@ -526,7 +562,7 @@ impl MemoryLedger {
                 tables.$table.hold(stored.into_iter().map(|one| (account, one)).collect());
             )+};
         }
-        settle!(checkouts intents charges orders refunds methods customers levels);
+        settle!(checkouts intents setups charges orders refunds methods customers levels);
     }
 
     fn charge(&self, at: usize) -> &Charge {
@@ -602,6 +638,20 @@ impl MemoryLedger {
                 quantity,
                 declines,
             } => self.checkout(stored, sku, quantity, card(declines)),
+            LedgerOp::Setup { customer, card } => {
+                let mut body = json!({"confirm": true, "payment_method_types": ["card"],
+                                      "payment_method": self.named_card(card)});
+                if let Some(customer) = customer {
+                    body["customer"] = self.named_customer(customer);
+                }
+                self.run(stored, body, |params| {
+                    CreateSetupIntent::new(params, "".into())
+                })
+            }
+            LedgerOp::CancelSetup { setup } => {
+                let id = Some(self.setups[setup]);
+                self.run(stored, json!({}), |params| CancelSetupIntent { id, params })
+            }
             LedgerOp::Intent { .. }
             | LedgerOp::Confirm { .. }
             | LedgerOp::CaptureIntent { .. }
@@ -644,8 +694,7 @@ impl MemoryLedger {
                     body["capture_method"] = "manual".into();
                 }
                 if let Some(customer) = customer {
-                    let customer = self.customers[customer].customer().unwrap();
-                    body["customer"] = customer.to_string().into();
+                    body["customer"] = self.named_customer(customer);
                 }
                 if let Some(card) = card {
                     body["confirm"] = true.into();
@@ -680,10 +729,17 @@ impl MemoryLedger {
             | LedgerOp::Pay { .. }
             | LedgerOp::Cancel { .. }
             | LedgerOp::Customer
+            | LedgerOp::Setup { .. }
+            | LedgerOp::CancelSetup { .. }
             | LedgerOp::Stock { .. }
             | LedgerOp::Checkout { .. }
             | LedgerOp::Detach { .. } => self.do_op(stored, op),
         }
+    }
+
+    fn named_customer(&self, at: usize) -> Value {
+        let customer = self.customers[at].customer().unwrap();
+        customer.to_string().into()
     }
 
     fn named_card(&self, card: IntentCard) -> String {
@@ -733,6 +789,10 @@ impl MemoryLedger {
                 charge: intent.charge.map(|id| position(&self.charges, &id)),
             }
         };
+        let setup = |id: &SetupIntentId| {
+            let setup: &SetupIntent = self.rows.get(account, *id).unwrap();
+            setup.status
+        };
         let has_card = |method: &PaymentMethod| {
             let method: &PaymentMethod = self.rows.get(account, method.id).unwrap();
             method.attachment != Attachment::Detached
@@ -741,6 +801,7 @@ impl MemoryLedger {
             charges: self.charges.iter().map(charge).collect(),
             orders: self.orders.iter().map(order).collect(),
             intents: self.intents.iter().map(intent).collect(),
+            setups: self.setups.iter().map(setup).collect(),
             customers: self.customers.iter().map(has_card).collect(),
             levels: SKUS.map(|(sku, _)| {
                 let level = self.rows.get::<Inventory>(account, sku.to_owned());
@@ -830,6 +891,13 @@ fn on(ledger: &MemoryLedger, mut op: LedgerOp) -> Option<LedgerOp> {
             *intent = intent.checked_rem(ledger.intents.len())?;
             wrap(card)?;
         }
+        LedgerOp::Setup { customer, card } => {
+            if let Some(customer) = customer {
+                *customer = customer.checked_rem(customers)?;
+            }
+            wrap(card)?;
+        }
+        LedgerOp::CancelSetup { setup } => *setup = setup.checked_rem(ledger.setups.len())?,
         LedgerOp::CaptureIntent { intent, .. }
         | LedgerOp::CancelIntent { intent }
         | LedgerOp::RefundIntent { intent, .. } => {
@@ -860,6 +928,7 @@ fn check(
         prop_assert_eq!(&known.charges, &reference.charges, "{:?}", op);
         prop_assert_eq!(&known.orders, &reference.orders, "{:?}", op);
         prop_assert_eq!(&known.intents, &reference.intents, "{:?}", op);
+        prop_assert_eq!(&known.setups, &reference.setups, "{:?}", op);
         prop_assert_eq!(&known.customers, &reference.customers, "{:?}", op);
         prop_assert_eq!(known.levels, reference.levels, "{:?}", op);
     }

@@ -121,6 +121,7 @@ impl StoredLedger {
     pub(super) fn holds(&mut self, known: &Rows) {
         let (account, tables) = (self.account, &known.tables);
         let intents = tables.intents.of(account).map(|one| RowId::Intent(one.id));
+        let setups = tables.setups.of(account).map(|one| RowId::Setup(one.id));
         let charges = tables.charges.of(account).map(|one| RowId::Charge(one.id));
         let orders = tables.orders.of(account).map(|one| RowId::Order(one.id));
         let refunds = tables.refunds.of(account).map(|one| RowId::Refund(one.id));
@@ -136,6 +137,7 @@ impl StoredLedger {
             .chain(methods)
             .chain(customers)
             .chain(checkouts)
+            .chain(setups)
             .chain(levels)
             .map(|id| (account, id));
         let mut rows = Rows::default();
