@@ -356,7 +356,7 @@ impl ReferenceLedger {
         is_paid
     }
 
-    /// Whether a card is one of a customer's, or of nobody's.
+    /// Whether a customer may pay with a card: a saved one has an owner.
     fn fits(&self, customer: Option<usize>, card: IntentCard) -> bool {
         match card {
             IntentCard::Visa | IntentCard::Declining => true,
