@@ -133,41 +133,22 @@ pub async fn list(
     page: &Page,
     filter: ChargeFilter,
 ) -> Result<Listed<Charge>, sqlx::Error> {
-    let rows = match (filter.customer.as_deref(), filter.order, filter.intent) {
-        (None, None, None) => page!(
-            (connection, account_id, page),
-            r#"SELECT to_json(charges) AS "row!: Json<Charge>"
-                 FROM charges
-                WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange"#,
-        ),
-        (Some(customer), None, None) => page!(
-            (connection, account_id, page),
-            r#"SELECT to_json(charges) AS "row!: Json<Charge>"
-                 FROM charges
-                WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange
-                  AND customer = $6"#,
-            customer,
-        ),
-        (customer, Some(order), None) => page!(
-            (connection, account_id, page),
-            r#"SELECT to_json(charges) AS "row!: Json<Charge>"
-                 FROM charges
-                WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange
-                  AND order_id = $6 AND ($7::text IS NULL OR customer = $7)"#,
-            order.0,
-            customer,
-        ),
-        (customer, order, Some(intent)) => page!(
-            (connection, account_id, page),
-            r#"SELECT to_json(charges) AS "row!: Json<Charge>"
-                 FROM charges
-                WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange
-                  AND payment_intent_id = $6 AND ($7::text IS NULL OR customer = $7)
-                  AND ($8::uuid IS NULL OR order_id = $8)"#,
-            intent.0,
-            customer,
-            order.map(|order| order.0),
-        ),
+    let rows = page! {
+        connection, account_id, page,
+        r#"SELECT to_json(charges) AS "row!: Json<Charge>"
+             FROM charges
+            WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange"#,
+        match (filter.customer.as_deref(), filter.order, filter.intent) {
+            (None, None, None) => "";
+            (Some(customer), None, None) => "AND customer = $6", customer;
+            (customer, Some(order), None) =>
+                "AND order_id = $6 AND ($7::text IS NULL OR customer = $7)",
+                order.0, customer;
+            (customer, order, Some(intent)) =>
+                "AND payment_intent_id = $6 AND ($7::text IS NULL OR customer = $7)
+                 AND ($8::uuid IS NULL OR order_id = $8)",
+                intent.0, customer, order.map(|order| order.0);
+        }
     };
     Ok(listed(page, rows))
 }

@@ -170,29 +170,20 @@ pub async fn list(
     page: &Page,
     customer: Option<String>,
 ) -> Result<Listed<Checkout>, sqlx::Error> {
-    let rows = match customer.as_deref() {
-        None => page!(
-            (connection, account_id, page),
-            r#"SELECT to_jsonb(checkouts) || jsonb_build_object('steps',
-                          (SELECT jsonb_agg(step ORDER BY position)
-                             FROM checkout_steps AS step
-                            WHERE step.account_id = checkouts.account_id
-                              AND step.checkout_id = checkouts.id)) AS "row!: Json<Checkout>"
-                 FROM checkouts
-                WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange"#,
-        ),
-        Some(customer) => page!(
-            (connection, account_id, page),
-            r#"SELECT to_jsonb(checkouts) || jsonb_build_object('steps',
-                          (SELECT jsonb_agg(step ORDER BY position)
-                             FROM checkout_steps AS step
-                            WHERE step.account_id = checkouts.account_id
-                              AND step.checkout_id = checkouts.id)) AS "row!: Json<Checkout>"
-                 FROM checkouts
-                WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange
-                  AND customer = $6"#,
-            customer,
-        ),
+    let customer = customer.as_deref();
+    let rows = page! {
+        connection, account_id, page,
+        r#"SELECT to_jsonb(checkouts) || jsonb_build_object('steps',
+                      (SELECT jsonb_agg(step ORDER BY position)
+                         FROM checkout_steps AS step
+                        WHERE step.account_id = checkouts.account_id
+                          AND step.checkout_id = checkouts.id)) AS "row!: Json<Checkout>"
+             FROM checkouts
+            WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange"#,
+        match customer {
+            None => "";
+            Some(customer) => "AND customer = $6", customer;
+        }
     };
     Ok(listed(page, rows))
 }

@@ -66,22 +66,17 @@ pub async fn list(
     page: &Page,
     email: Option<String>,
 ) -> Result<Listed<Customer>, sqlx::Error> {
-    let rows = match email.as_deref() {
-        None => page!(
-            (connection, account_id, page),
-            r#"SELECT to_json(customers) AS "row!: Json<Customer>"
-                 FROM customers
-                WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange
-                  AND deleted_at IS NULL"#,
-        ),
-        Some(email) => page!(
-            (connection, account_id, page),
-            r#"SELECT to_json(customers) AS "row!: Json<Customer>"
-                 FROM customers
-                WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange
-                  AND deleted_at IS NULL AND email = $6"#,
-            email,
-        ),
+    let email = email.as_deref();
+    let rows = page! {
+        connection, account_id, page,
+        r#"SELECT to_json(customers) AS "row!: Json<Customer>"
+             FROM customers
+            WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange
+              AND deleted_at IS NULL"#,
+        match email {
+            None => "";
+            Some(email) => "AND email = $6", email;
+        }
     };
     Ok(listed(page, rows))
 }

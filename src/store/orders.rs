@@ -121,30 +121,18 @@ pub async fn list(
     filter: OrderFilter,
 ) -> Result<Listed<Order>, sqlx::Error> {
     let client_order_id = filter.client_order_id.as_deref();
-    let rows = match (filter.customer.as_deref(), client_order_id) {
-        (None, None) => page!(
-            (connection, account_id, page),
-            r#"SELECT to_json(orders) AS "row!: Json<Order>"
-                 FROM orders
-                WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange"#,
-        ),
-        (Some(customer), None) => page!(
-            (connection, account_id, page),
-            r#"SELECT to_json(orders) AS "row!: Json<Order>"
-                 FROM orders
-                WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange
-                  AND customer = $6"#,
-            customer,
-        ),
-        (customer, Some(client_order_id)) => page!(
-            (connection, account_id, page),
-            r#"SELECT to_json(orders) AS "row!: Json<Order>"
-                 FROM orders
-                WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange
-                  AND client_order_id = $6 AND ($7::text IS NULL OR customer = $7)"#,
-            client_order_id,
-            customer,
-        ),
+    let rows = page! {
+        connection, account_id, page,
+        r#"SELECT to_json(orders) AS "row!: Json<Order>"
+             FROM orders
+            WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange"#,
+        match (filter.customer.as_deref(), client_order_id) {
+            (None, None) => "";
+            (Some(customer), None) => "AND customer = $6", customer;
+            (customer, Some(client_order_id)) =>
+                "AND client_order_id = $6 AND ($7::text IS NULL OR customer = $7)",
+                client_order_id, customer;
+        }
     };
     Ok(listed(page, rows))
 }

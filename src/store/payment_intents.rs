@@ -66,37 +66,24 @@ pub async fn list(
     page: &Page,
     customer: Option<CustomerId>,
 ) -> Result<Listed<PaymentIntent>, sqlx::Error> {
-    let rows = match customer {
-        None => page!(
-            (connection, account_id, page),
-            r#"SELECT CASE WHEN before_operation IS NULL
-                        THEN to_json(payment_intents)
-                        ELSE to_json(json_populate_record(payment_intents, json_build_object(
-                                 'before_operation',
-                                 json_populate_record(
-                                     json_populate_record(payment_intents,
-                                         '{"before_operation": null, "holder_page_url": null, "return_url": null}'),
-                                     before_operation))))
-                    END AS "row!: Json<PaymentIntent>"
-                 FROM payment_intents
-                WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange"#,
-        ),
-        Some(customer) => page!(
-            (connection, account_id, page),
-            r#"SELECT CASE WHEN before_operation IS NULL
-                        THEN to_json(payment_intents)
-                        ELSE to_json(json_populate_record(payment_intents, json_build_object(
-                                 'before_operation',
-                                 json_populate_record(
-                                     json_populate_record(payment_intents,
-                                         '{"before_operation": null, "holder_page_url": null, "return_url": null}'),
-                                     before_operation))))
-                    END AS "row!: Json<PaymentIntent>"
-                 FROM payment_intents
-                WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange
-                  AND customer_id = $6"#,
-            customer.0,
-        ),
+    let rows = page! {
+        connection, account_id, page,
+        r#"SELECT CASE WHEN before_operation IS NULL
+                       THEN to_json(payment_intents)
+                       ELSE to_json(json_populate_record(payment_intents, json_build_object(
+                                'before_operation',
+                                json_populate_record(
+                                    json_populate_record(payment_intents,
+                                        '{"before_operation": null, "holder_page_url": null,
+                                          "return_url": null}'),
+                                    before_operation))))
+                   END AS "row!: Json<PaymentIntent>"
+             FROM payment_intents
+            WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange"#,
+        match customer {
+            None => "";
+            Some(customer) => "AND customer_id = $6", customer.0;
+        }
     };
     Ok(listed(page, rows))
 }

@@ -141,13 +141,14 @@ pub async fn list(
     page: &Page,
     customer: CustomerId,
 ) -> Result<Listed<PaymentMethod>, sqlx::Error> {
-    let rows = page!(
-        (connection, account_id, page),
+    let rows = page! {
+        connection, account_id, page,
         r#"SELECT to_json(payment_methods) AS "row!: Json<PaymentMethod>"
              FROM payment_methods
-            WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange
-              AND customer_id = $6"#,
-        customer.0,
-    );
+            WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange"#,
+        match customer {
+            customer => "AND customer_id = $6", customer.0;
+        }
+    };
     Ok(listed(page, rows))
 }

@@ -104,46 +104,26 @@ pub async fn list(
     page: &Page,
     filter: RefundFilter,
 ) -> Result<Listed<Refund>, sqlx::Error> {
-    let rows = match (filter.charge, filter.intent) {
-        (None, None) => page!(
-            (connection, account_id, page),
-            r#"SELECT to_jsonb(refunds) || jsonb_build_object('payment_intent_id',
+    let rows = page! {
+        connection, account_id, page,
+        r#"SELECT to_jsonb(refunds) || jsonb_build_object('payment_intent_id',
                       (SELECT payment_intent_id
                          FROM charges
                         WHERE charges.account_id = refunds.account_id
                           AND charges.id = refunds.charge_id)) AS "row!: Json<Refund>"
-                 FROM refunds
-                WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange"#,
-        ),
-        (Some(charge), None) => page!(
-            (connection, account_id, page),
-            r#"SELECT to_jsonb(refunds) || jsonb_build_object('payment_intent_id',
-                      (SELECT payment_intent_id
-                         FROM charges
-                        WHERE charges.account_id = refunds.account_id
-                          AND charges.id = refunds.charge_id)) AS "row!: Json<Refund>"
-                 FROM refunds
-                WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange
-                  AND charge_id = $6"#,
-            charge.0,
-        ),
-        // One of its charges promised money, and no other has refunds.
-        (charge, Some(intent)) => page!(
-            (connection, account_id, page),
-            r#"SELECT to_jsonb(refunds) || jsonb_build_object('payment_intent_id',
-                      (SELECT payment_intent_id
-                         FROM charges
-                        WHERE charges.account_id = refunds.account_id
-                          AND charges.id = refunds.charge_id)) AS "row!: Json<Refund>"
-                 FROM refunds
-                WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange
-                  AND charge_id = (SELECT intent.charge_id
-                                     FROM payment_intents AS intent
-                                    WHERE intent.account_id = $1 AND intent.id = $6)
-                  AND ($7::uuid IS NULL OR charge_id = $7)"#,
-            intent.0,
-            charge.map(|charge| charge.0),
-        ),
+             FROM refunds
+            WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange"#,
+        match (filter.charge, filter.intent) {
+            (None, None) => "";
+            (Some(charge), None) => "AND charge_id = $6", charge.0;
+            // One of its charges promised money, and no other has refunds.
+            (charge, Some(intent)) =>
+                "AND charge_id = (SELECT intent.charge_id
+                                    FROM payment_intents AS intent
+                                   WHERE intent.account_id = $1 AND intent.id = $6)
+                 AND ($7::uuid IS NULL OR charge_id = $7)",
+                intent.0, charge.map(|charge| charge.0);
+        }
     };
     Ok(listed(page, rows))
 }

@@ -68,9 +68,8 @@ macro_rules! reads_by_id {
             account_id: AccountId,
             id: $id,
         ) -> Result<Option<$object>, sqlx::Error> {
-            let found: Option<rows::Found<$object>> = sqlx::query_as!(
-                rows::Found,
-                "SELECT account_id, " + $row + r#" AS "row!: _"
+            let found: Option<Json<$object>> = sqlx::query_scalar!(
+                "SELECT " + $row + r#" AS "row!: Json<_>"
                    FROM "# + $table + "
                   WHERE account_id = $1 AND id = $2",
                 account_id.0,
@@ -78,7 +77,7 @@ macro_rules! reads_by_id {
             )
             .fetch_optional(connection)
             .await?;
-            Ok(found.map(|found| found.row.0))
+            Ok(found.map(|row| row.0))
         }
     };
     (find_all: $object:ident by $id:ident in $table:tt as $row:tt) => {
@@ -89,9 +88,8 @@ macro_rules! reads_by_id {
             account_id: AccountId,
             ids: &[$id],
         ) -> Result<HashMap<$id, $object>, sqlx::Error> {
-            let found: Vec<rows::Found<$object>> = sqlx::query_as!(
-                rows::Found,
-                "SELECT account_id, " + $row + r#" AS "row!: _"
+            let found: Vec<Json<$object>> = sqlx::query_scalar!(
+                "SELECT " + $row + r#" AS "row!: Json<_>"
                    FROM "# + $table + "
                   WHERE account_id = $1 AND id = ANY($2)",
                 account_id.0,
@@ -99,7 +97,7 @@ macro_rules! reads_by_id {
             )
             .fetch_all(connection)
             .await?;
-            let objects = found.into_iter().map(|found| found.row.0);
+            let objects = found.into_iter().map(|row| row.0);
             Ok(objects.map(|object| (object.id, object)).collect())
         }
     };
@@ -146,31 +144,38 @@ macro_rules! reads_all {
     };
 }
 
-/// One page of an account's list: `$list` is its statement but for its order and its end. The
-/// values of its filter are `$6` and so on.
+/// One page of an account's list: `$list` is its statement but for a filter, its order and its end.
+/// The match says which filter it has; its values are `$6` and so on.
 ///
 /// Each filter and each order is a statement of its own, which walks an index of its own and stops.
 /// With a filter as a parameter that may be NULL, PostgreSQL's plan for any values would walk the
 /// primary key through everything that doesn't match.
 macro_rules! page {
-    (($connection:ident, $account_id:ident, $page:ident), $list:tt $(, $value:expr)* $(,)?) => {{
-        macro_rules! in_order {
-            ($order:tt) => {
-                sqlx::query_scalar!(
-                    $list + " ORDER BY id " + $order + " LIMIT $5",
-                    $account_id.0,
-                    $page.below(),
-                    $page.above(),
-                    rows::created($page),
-                    $page.rows(),
-                    $($value),*
-                )
-                .fetch_all(&mut *$connection)
-                .await?
-            };
+    (
+        $connection:ident, $account_id:ident, $page:ident, $list:tt,
+        match $by:tt { $($given:pat => $filter:tt $(, $value:expr)*;)+ }
+    ) => {
+        match $by {
+            $($given => {
+                macro_rules! in_order {
+                    ($order:tt) => {
+                        sqlx::query_scalar!(
+                            $list + " " + $filter + " ORDER BY id " + $order + " LIMIT $5",
+                            $account_id.0,
+                            $page.below(),
+                            $page.above(),
+                            rows::created($page),
+                            $page.rows(),
+                            $($value),*
+                        )
+                        .fetch_all(&mut *$connection)
+                        .await?
+                    };
+                }
+                charge_once_pages::in_order_of!($page, in_order)
+            })+
         }
-        charge_once_pages::in_order_of!($page, in_order)
-    }};
+    };
 }
 
 /// The times that a page's rows were made at. One that would end before it begins, which is an

@@ -45,30 +45,18 @@ pub async fn list(
     page: &Page,
     filter: SetupFilter,
 ) -> Result<Listed<SetupIntent>, sqlx::Error> {
-    let rows = match (filter.payment_method, filter.customer) {
-        (None, None) => page!(
-            (connection, account_id, page),
-            r#"SELECT to_json(setup_intents) AS "row!: Json<SetupIntent>"
-                 FROM setup_intents
-                WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange"#,
-        ),
-        (None, Some(customer)) => page!(
-            (connection, account_id, page),
-            r#"SELECT to_json(setup_intents) AS "row!: Json<SetupIntent>"
-                 FROM setup_intents
-                WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange
-                  AND customer_id = $6"#,
-            customer.0,
-        ),
-        (Some(method), customer) => page!(
-            (connection, account_id, page),
-            r#"SELECT to_json(setup_intents) AS "row!: Json<SetupIntent>"
-                 FROM setup_intents
-                WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange
-                  AND payment_method_id = $6 AND ($7::uuid IS NULL OR customer_id = $7)"#,
-            method.0,
-            customer.map(|customer| customer.0),
-        ),
+    let rows = page! {
+        connection, account_id, page,
+        r#"SELECT to_json(setup_intents) AS "row!: Json<SetupIntent>"
+             FROM setup_intents
+            WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange"#,
+        match (filter.payment_method, filter.customer) {
+            (None, None) => "";
+            (None, Some(customer)) => "AND customer_id = $6", customer.0;
+            (Some(method), customer) =>
+                "AND payment_method_id = $6 AND ($7::uuid IS NULL OR customer_id = $7)",
+                method.0, customer.map(|customer| customer.0);
+        }
     };
     Ok(listed(page, rows))
 }

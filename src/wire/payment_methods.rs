@@ -120,16 +120,16 @@ parameters! {
 
 impl UpdatePaymentMethodParams {
     /// The method with what it changes, but for metadata.
-    pub fn apply(&self, method: PaymentMethod) -> PaymentMethod {
-        let (mut method, kept) = (method.clone(), method);
+    pub fn apply(&self, mut method: PaymentMethod) -> PaymentMethod {
         if let Some(billing) = self.billing_details.clone() {
-            method.billing = billing.apply(kept.billing);
+            method.billing = billing.apply(method.billing);
         }
+        let kept = &mut method.card;
         if let Some(card) = &self.card {
-            method.card.exp_month = card.exp_month.unwrap_or(kept.card.exp_month);
-            method.card.exp_year = card.exp_year.unwrap_or(kept.card.exp_year);
+            kept.exp_month = card.exp_month.unwrap_or(kept.exp_month);
+            kept.exp_year = card.exp_year.unwrap_or(kept.exp_year);
         }
-        method.allow_redisplay = self.allow_redisplay.unwrap_or(kept.allow_redisplay);
+        method.allow_redisplay = self.allow_redisplay.unwrap_or(method.allow_redisplay);
         method
     }
 }
