@@ -74,8 +74,8 @@ pub struct IntentCharge {
     pub statement_descriptor_suffix: Option<String>,
 }
 
-/// `None` where the intent's column is NULL. An `Option` is that, too, where another one can't be
-/// read.
+/// What a charge keeps of its intent; `None` where the column of the intent is NULL. A flattened
+/// `Option` would also be `None` where any other of these columns can't be read.
 fn by_intent<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<IntentCharge>, D::Error> {
     let row = Map::<String, Value>::deserialize(deserializer)?;
     match row.get("payment_intent_id") {

@@ -99,7 +99,7 @@ impl Params {
         check(&self.tree()?, &ParamPath::Root)
     }
 
-    /// Whether `expand` is among them: the reply may show objects that are referred to.
+    /// Whether `expand` names anything, so that the reply may show objects that are referred to.
     #[must_use]
     pub fn expands(&self) -> bool {
         self.expands
