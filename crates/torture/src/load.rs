@@ -132,6 +132,7 @@ impl Load {
                 47..50 => self.take_card_away(random).await,
                 50..55 => self.authenticate(random).await,
                 55 => self.delete_customer(random).await,
+                56..58 => self.refund_beside_a_retry(random).await,
                 _ => self.begin(random).await,
             }
         }
@@ -201,6 +202,11 @@ impl Load {
             join_all(keys.iter().filter(is_of_first).map(&mut drive)).await;
         }
         join_all(keys.iter().map(&mut drive)).await;
+        self.remember(keys);
+    }
+
+    /// Keys that are to be asked for again.
+    fn remember(&self, keys: Vec<SharedKey>) {
         let mut objects = lock(&self.objects);
         for key in keys {
             keep(&mut objects.answered, key, REMEMBERED_KEYS);

@@ -25,6 +25,12 @@ use crate::{
     webhooks::Received,
 };
 
+/// The replica whose requests run by themselves, each one in a transaction of its own.
+pub(crate) const UNBATCHED: usize = 1;
+
+/// A replica whose requests share transactions.
+pub(crate) const BATCHING: usize = 0;
+
 /// The size of a replica's pool: small, so that it can run out.
 pub(crate) const POOL_CONNECTIONS: usize = 8;
 
@@ -289,8 +295,11 @@ async fn start_replica(
         ("POOL_CONNECTIONS", &pool),
         // Requests in batches and requests alone meet under the same keys, and so do replays from
         // memory and from the database.
-        ("BATCH", if number == 1 { "off" } else { "on" }),
-        ("REPLAY_CACHE", if number == 1 { "0" } else { "32MiB" }),
+        ("BATCH", if number == UNBATCHED { "off" } else { "on" }),
+        (
+            "REPLAY_CACHE",
+            if number == UNBATCHED { "0" } else { "32MiB" },
+        ),
         ("IDEMPOTENCY_TTL", &retention),
         ("ALLOW_SHORT_TTL", "true"),
         ("EXPIRY_SWEEP_INTERVAL", "1s"),

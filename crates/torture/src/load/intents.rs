@@ -1,5 +1,5 @@
 //! Clients of customers, payment methods and intents: verbs that meet at one intent, holders of
-//! cards who authenticate on a page, and customers that are deleted.
+//! cards who authenticate on a page, and customers that are deleted. Refunds meet at one charge.
 
 use std::collections::VecDeque;
 
@@ -10,13 +10,13 @@ use rand_chacha::ChaCha12Rng;
 use reqwest::Method;
 use serde_json::Value;
 
-use super::{Load, RECENT, REMEMBERED_KEYS, choose, keep};
+use super::{Load, RECENT, choose, keep};
 use crate::{
     client::Account,
     history::{Reply, Told, lock},
     intents::{OF_A_CARD, OF_A_PROMISE, OF_A_WISH, suits},
     requests::{Known, Verb},
-    world::PUBLIC_URL,
+    world::{BATCHING, PUBLIC_URL, UNBATCHED},
 };
 
 /// How many intents are made up to have one that verbs can meet at: one in six suits.
@@ -166,27 +166,50 @@ impl Load {
             .await;
     }
 
+    /// Small refunds of one charge, of which another replica has answered the first one. It is
+    /// asked for once more in a batch with the others: nothing tells it there before its claim, and
+    /// the others were decided by then.
+    pub(super) async fn refund_beside_a_retry(&self, random: &mut ChaCha12Rng) {
+        let newest = lock(&self.objects).captured.back().cloned();
+        let Some(mut charge) = newest else { return };
+        charge.amount = (charge.amount / 100).max(1);
+        let keys = self.keys(&[Verb::CreateRefund; 6], &charge, random);
+        if let Some(retried) = keys.first() {
+            self.drive_at(UNBATCHED, retried, random).await;
+        }
+        let driving = keys.iter().map(|key| {
+            let mut random = ChaCha12Rng::seed_from_u64(random.random());
+            async move { self.drive_at(BATCHING, key, &mut random).await }
+        });
+        join_all(driving.collect::<Vec<_>>()).await;
+        self.remember(keys);
+    }
+
     /// Requests about one object, each under a key of its own, and each sent twice: what a replica
     /// has decided for one may be lost to another replica that has the same one.
     async fn all_at_once(&self, verbs: &[Verb], object: &Known, random: &mut ChaCha12Rng) {
+        let keys = self.keys(verbs, object, random);
+        let driving = keys.iter().chain(&keys).map(|key| {
+            let mut random = ChaCha12Rng::seed_from_u64(random.random());
+            async move { self.drive(key, 0, &mut random, false).await }
+        });
+        join_all(driving.collect::<Vec<_>>()).await;
+        self.remember(keys);
+    }
+
+    /// New requests about one object, each under a key of its own. The keys are in the order in
+    /// which a batch decides.
+    fn keys(&self, verbs: &[Verb], object: &Known, random: &mut ChaCha12Rng) -> Vec<SharedKey> {
         let mut keys = Vec::new();
         for verb in verbs {
-            let tag = format!("{:x}-{}", self.seed, self.number());
+            let tag = format!("{:x}-{:08}", self.seed, self.number());
             if let Some(mut request) = verb.request(random, &tag, Some(object)) {
                 request.wait = None;
                 let name = format!("key-{tag}");
                 keys.push(self.history.add(object.account, name, vec![request]));
             }
         }
-        let driving = keys.iter().chain(&keys).map(|key| {
-            let mut random = ChaCha12Rng::seed_from_u64(random.random());
-            async move { self.drive(key, 0, &mut random, false).await }
-        });
-        join_all(driving.collect::<Vec<_>>()).await;
-        let mut objects = lock(&self.objects);
-        for key in keys {
-            keep(&mut objects.answered, key, REMEMBERED_KEYS);
-        }
+        keys
     }
 
     /// A new intent that verbs are to meet at.
