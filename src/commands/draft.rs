@@ -4,23 +4,12 @@
 //! visible to other requests only when all of it was decided: a refusal has changed nothing.
 
 use chrono::{DateTime, Utc};
-use uuid::Uuid;
 
 use super::{
     Origin,
-    replies::missing,
     rows::{Changes, Noun, Row, RowId, Rows},
 };
-use crate::{
-    domain::{
-        customer::Customer,
-        event::EventType,
-        ids::{CustomerId, ObjectId},
-        operation::{Answer, OpenWork, Operation},
-        order::Order,
-    },
-    idempotency::Rejection,
-};
+use crate::commands::prelude::*;
 
 /// The rows that a request sees, and its changes.
 pub struct Draft<'a> {

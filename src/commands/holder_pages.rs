@@ -7,10 +7,7 @@ use std::fmt::Display;
 use rand::distr::{Alphanumeric, SampleString};
 use url::Url;
 
-use crate::{
-    domain::{ids::AccountId, payment_intent::HolderPage},
-    idempotency::{Failure, Rejection, Reply},
-};
+use crate::commands::prelude::*;
 
 /// 32 of 62 letters and digits are 190 bits.
 const SECRET_CHARS: usize = 32;

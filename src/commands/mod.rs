@@ -18,6 +18,7 @@ pub mod orders;
 mod origin;
 pub mod payment_intents;
 pub mod payment_methods;
+mod prelude;
 pub(crate) mod questions;
 pub mod refunds;
 pub(crate) mod replies;

@@ -3,16 +3,9 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use uuid::Uuid;
 
-use super::replies::CREATED;
 use crate::{
-    domain::{
-        event::EventType,
-        ids::AccountId,
-        operation::{Asked, Operation},
-    },
-    idempotency::{Failure, Rejection, Reply},
+    commands::prelude::*,
     webhooks::{self, NewEvent},
     wire::{api_version::API_VERSION_DEFAULT, dialect::Dialect},
 };

@@ -4,17 +4,13 @@
 //! a processor across a network, in a later one.
 
 use super::{
-    Draft, RowId, Said, SeenRows,
     charges::{capture, create as create_charge},
     checkouts::steps as checkout_steps,
     orders::pay as pay_order,
     payment_intents::{attempt, cancel, capture as capture_intent, found},
     refunds::create as create_refund,
 };
-use crate::{
-    domain::operation::{Answer, Asked, Question},
-    idempotency::Rejection,
-};
+use crate::commands::prelude::*;
 
 /// The rows that the answer needs, or the withdrawal.
 pub(crate) fn reads(question: &Question, seen: &SeenRows<'_>) -> Vec<RowId> {

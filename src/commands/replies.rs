@@ -2,12 +2,8 @@
 
 use charge_once_strict_params::{ParameterSet, Params};
 
-use super::{Draft, Noun, Said};
-use crate::{
-    domain::{charge::Charge, ids::ChargeId, test_cards::Decline},
-    idempotency::{Failure, Rejection, Reply},
-    wire::error::{ApiError, ErrorType},
-};
+use super::Noun;
+use crate::{commands::prelude::*, wire::error::ErrorType};
 
 pub(crate) const OK: u16 = 200;
 pub(crate) const CREATED: u16 = 201;

@@ -3,25 +3,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde::Serialize;
-use uuid::Uuid;
 
 use crate::{
-    domain::{
-        charge::Charge,
-        checkout::Checkout,
-        customer::Customer,
-        ids::{
-            AccountId, ChargeId, CheckoutId, CustomerId, OrderId, PaymentIntentId, PaymentMethodId,
-            RefundId, SetupIntentId,
-        },
-        inventory::Inventory,
-        operation::{Answer, OpenWork, Operation},
-        order::Order,
-        payment_intent::PaymentIntent,
-        payment_method::PaymentMethod,
-        refund::Refund,
-        setup_intent::SetupIntent,
-    },
+    commands::prelude::*,
     webhooks::NewEvent,
     wire::{
         charges::ChargeView, checkouts::CheckoutView, customers::CustomerView,

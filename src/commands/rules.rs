@@ -7,23 +7,8 @@
 //! withdraw   undoes what a question reserved that was never asked
 //! ```
 
-use charge_once_strict_params::Expansion;
-
-use super::{Draft, Noun, RowId, Rows};
-use crate::{
-    domain::{
-        charge::{Card, Charge},
-        customer::Customer,
-        ids::{AccountId, CustomerId},
-        operation::{Asked, Question},
-        order::Order,
-        payment_intent::PaymentIntent,
-        payment_method::PaymentMethod,
-        refund::Refund,
-        setup_intent::SetupIntent,
-    },
-    idempotency::{Rejection, Reply},
-};
+use super::{Noun, Rows};
+use crate::commands::prelude::*;
 
 /// The rules of one verb, with its parameters.
 pub trait Rules: Send + Sync + 'static {

@@ -1,13 +1,6 @@
 //! Whether anything may be decided about money that exists already.
 
-use super::{Draft, RowId};
-use crate::{
-    domain::{
-        charge::{Charge, ChargeStatus},
-        operation::OpenWork,
-    },
-    idempotency::{Failure, Rejection},
-};
+use crate::commands::prelude::*;
 
 /// Why a process that asks no processor can't go on with what needs one, and what a person does
 /// about it.

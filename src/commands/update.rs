@@ -8,29 +8,15 @@
 //! Fails    while a processor across a network is asked about the charge, the refund, or a payment
 //!          with a new method
 
-use charge_once_strict_params::{Change, Expansion, ParameterSet};
+use charge_once_strict_params::ParameterSet;
 
-use super::{
-    Draft, Noun, Object, RowId, Rules, Said, SeenRows, Verdict,
-    payment_methods::given::must_be_free,
-    replies::{OK, missing},
-};
+use super::{Noun, Object, payment_methods::given::must_be_free};
 use crate::{
-    domain::{
-        charge::{Charge, ChargeStatus},
-        customer::Customer,
-        event::EventType,
-        ids::{ObjectId, PaymentMethodId},
-        metadata::{Metadata, MetadataChange},
-        order::Order,
-        payment_method::PaymentMethod,
-        refund::{Refund, RefundStatus},
-    },
-    idempotency::{Failure, Rejection},
+    commands::prelude::*,
+    domain::metadata::MetadataChange,
     wire::{
         charges::UpdateChargeParams,
         customers::{UpdateCustomerParams, default_of, not_their_method},
-        error::ApiError,
         orders::UpdateOrderParams,
         payment_methods::{UpdatePaymentMethodParams, refused},
         refunds::UpdateRefundParams,

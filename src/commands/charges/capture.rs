@@ -9,25 +9,10 @@
 //!          authorized it
 //! Asks     for the capture
 
-use charge_once_strict_params::Expansion;
-
-use crate::commands::{
-    Draft, RowId, Rules, Said, SeenRows, Verdict,
-    replies::{OK, declined_by_processor, lost},
-    unfinished::must_be_free,
-};
 use crate::{
-    domain::{
-        charge::{Charge, ChargeRefusal},
-        event::EventType,
-        ids::ChargeId,
-        operation::{Answer, CaptureRequest, Question},
-    },
-    idempotency::Rejection,
-    wire::{
-        charges::{CaptureChargeParams, refused},
-        error::{ApiError, ErrorCode},
-    },
+    commands::{prelude::*, replies::declined_by_processor, unfinished::must_be_free},
+    domain::{charge::ChargeRefusal, operation::CaptureRequest},
+    wire::charges::{CaptureChargeParams, refused},
 };
 
 /// Captures a charge.

@@ -7,22 +7,8 @@
 //! Fails    when the processor is down or its slow lane is full
 //! Asks     for the money
 
-use charge_once_strict_params::Expansion;
-use uuid::Uuid;
-
-use crate::commands::{
-    Draft, RowId, Rules, Said, SeenRows, Verdict,
-    replies::{CREATED, declined, lost},
-};
 use crate::{
-    domain::{
-        charge::{Authorization, Card, Charge, ChargeStatus, NewCharge},
-        event::EventType,
-        ids::{ChargeId, OrderId},
-        operation::{Answer, CardAuthorization, Question},
-        test_cards::Decline,
-    },
-    idempotency::Rejection,
+    commands::{prelude::*, replies::declined},
     wire::charges::CreateChargeParams,
 };
 

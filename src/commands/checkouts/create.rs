@@ -9,17 +9,9 @@
 //! Emits    checkout.completed or checkout.canceled
 //! Refuses  parameters that are missing, unknown or wrong; at the end, what a step refused for good
 
-use crate::commands::{
-    Draft,
-    replies::{CREATED, lost, stored_refusal},
-};
 use crate::{
-    domain::{
-        checkout::{AskedBy, Checkout, CheckoutStatus, NewCheckout},
-        event::EventType,
-        ids::CheckoutId,
-    },
-    idempotency::{Rejection, Reply},
+    commands::{prelude::*, replies::stored_refusal},
+    domain::checkout::{AskedBy, CheckoutStatus, NewCheckout},
     wire::checkouts::{CheckoutView, refusal_of},
 };
 

@@ -11,27 +11,15 @@
 //! Fails    when the processor is down or its slow lane is full
 //! Asks     for the money, or for the refund
 
-use charge_once_strict_params::Expansion;
-
-use crate::commands::{
-    Draft, RowId, Rules, Said, SeenRows, Verdict, charges,
-    orders::{cancel, open, pay},
-    refunds::create as create_refund,
-    replies::{OK, lost},
-    unfinished::must_have_taken_the_money,
-};
 use crate::{
-    domain::{
-        charge::Charge,
-        checkout::{Checkout, StepName},
-        ids::CheckoutId,
-        inventory::{Inventory, allocate},
-        metadata::Metadata,
-        operation::{Answer, CardAuthorization, Question, RefundRequest},
-        order::Order,
+    commands::{
+        charges,
+        orders::{cancel, open, pay},
+        prelude::*,
+        refunds::create as create_refund,
+        unfinished::must_have_taken_the_money,
     },
-    idempotency::{Failure, Rejection, Reply},
-    wire::error::ApiError,
+    domain::{checkout::StepName, inventory::allocate},
 };
 
 /// Runs one step of a checkout, if that is the one to be run.

@@ -7,17 +7,11 @@
 //!          default one that isn't the customer's
 //! Fails    while a payment with a new method has no answer
 
-use charge_once_strict_params::Change;
-use uuid::Uuid;
-
-use crate::commands::{
-    Draft, RowId, Rules, Said, SeenRows, Verdict,
-    payment_methods::given::{attach_to, take},
-    replies::CREATED,
-};
 use crate::{
-    domain::{customer::Customer, event::EventType, ids::CustomerId},
-    idempotency::Rejection,
+    commands::{
+        payment_methods::given::{attach_to, take},
+        prelude::*,
+    },
     wire::{
         customers::{CreateCustomerParams, default_of, not_their_method},
         payment_methods::NamedMethod,

@@ -6,14 +6,10 @@
 //! Refuses  parameters that are missing, unknown or wrong; a sku that no item of an order
 //!          could have
 
-use crate::commands::{Draft, RowId, Rules, Said, SeenRows, Verdict, replies::OK};
 use crate::{
-    domain::inventory::{Inventory, sku},
-    idempotency::Rejection,
-    wire::{
-        error::{ApiError, ErrorCode},
-        inventory::{InventoryView, SetInventoryParams},
-    },
+    commands::prelude::*,
+    domain::inventory::sku,
+    wire::inventory::{InventoryView, SetInventoryParams},
 };
 
 /// Sets the level of one stock-keeping unit.

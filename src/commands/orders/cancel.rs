@@ -7,16 +7,7 @@
 //! Fails    while a payment or the checkout that made it is unfinished
 
 use super::open::open_order;
-use crate::commands::{Draft, RowId, Rules, Said, SeenRows, Verdict, replies::OK};
-use crate::{
-    domain::{
-        event::EventType,
-        ids::OrderId,
-        order::{Order, OrderStatus},
-    },
-    idempotency::Rejection,
-    wire::orders::CancelOrderParams,
-};
+use crate::{commands::prelude::*, wire::orders::CancelOrderParams};
 
 /// Cancels an order.
 pub struct CancelOrder {

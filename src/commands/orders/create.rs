@@ -8,23 +8,11 @@
 //! Refuses  parameters that are missing, unknown or wrong; a client_order_id with other content
 
 use sha2::{Digest, Sha256};
-use uuid::Uuid;
 
-use crate::commands::{
-    Draft, RowId, Rules, Said, SeenRows, Verdict,
-    replies::{CREATED, OK},
-};
 use crate::{
-    domain::{
-        event::EventType,
-        ids::OrderId,
-        order::{NewOrder, Order},
-    },
-    idempotency::{Failure, Rejection},
-    wire::{
-        error::{ApiError, ErrorCode},
-        orders::{CreateOrderParams, OrderContent},
-    },
+    commands::prelude::*,
+    domain::order::NewOrder,
+    wire::orders::{CreateOrderParams, OrderContent},
 };
 
 /// Creates an order.

@@ -1,11 +1,6 @@
 //! The order that a payment or a cancellation is about.
 
-use crate::commands::{Draft, RowId, unfinished::must_be_finished};
-use crate::{
-    domain::{ids::OrderId, order::Order},
-    idempotency::Rejection,
-    wire::error::ApiError,
-};
+use crate::commands::{prelude::*, unfinished::must_be_finished};
 
 /// The open order that a path names. Refuses one that is missing or not open, and fails while a
 /// payment or the checkout that made it is unfinished.

@@ -9,22 +9,9 @@
 //!          that made it is unfinished
 //! Asks     for the money
 
-use charge_once_strict_params::Expansion;
-
 use super::open::open_order;
-use crate::commands::{
-    Draft, RowId, Rules, Said, SeenRows, Verdict, charges,
-    replies::{OK, declined, lost},
-};
 use crate::{
-    domain::{
-        charge::Card,
-        event::EventType,
-        ids::{ChargeId, OrderId},
-        operation::{Answer, CardAuthorization, Question},
-        order::{Order, OrderStatus},
-    },
-    idempotency::Rejection,
+    commands::{charges, prelude::*, replies::declined},
     wire::orders::PayOrderParams,
 };
 

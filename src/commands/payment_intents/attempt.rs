@@ -4,37 +4,22 @@
 //! committed: the failed charge, the intent's `last_payment_error`, and the events. A refusal would
 //! undo them.
 
-use charge_once_strict_params::Expansion;
-use uuid::Uuid;
-
 use super::{
     authenticate::{landing, page_of},
     found::{restore, unexpected},
 };
-use crate::commands::{
-    Draft, RowId, Said, SeenRows, Verdict,
-    charges::create::{self as charges, record_answer},
-    payment_methods::given::{self, mark_used},
-    replies::{CREATED, OK, STORED_DECLINE, error_reply, lost, whole},
-};
 use crate::{
+    commands::{
+        charges::create::{self as charges, record_answer},
+        payment_methods::given::{self, mark_used},
+        prelude::*,
+    },
     domain::{
-        charge::{Authorization, Card, Charge, IntentCharge, NewCharge},
-        event::EventType,
-        ids::{ChargeId, PaymentIntentId, PaymentMethodId},
-        operation::{Answer, CardAuthorization, ConfirmedBy, Question},
-        payment_intent::{
-            Confirmation, FutureUsage, HolderPage, IntentStatus, IntentTerms, NextStep,
-            PaymentIntent,
-        },
-        payment_method::PaymentMethod,
+        charge::IntentCharge,
+        payment_intent::{Confirmation, IntentTerms, NextStep},
         test_cards::AUTHENTICATION_REQUIRED,
     },
-    idempotency::{Failure, Rejection},
-    wire::{
-        error::{ApiError, ErrorCode},
-        payment_methods::refused,
-    },
+    wire::payment_methods::refused,
 };
 
 /// A confirmation of an intent with a method.

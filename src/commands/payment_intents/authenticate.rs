@@ -8,26 +8,15 @@
 //! Fails    as a confirmation does
 //! Asks     for the money
 
-use charge_once_strict_params::Expansion;
-
 use super::attempt::{PaymentAttempt, sets_up};
-use crate::commands::{
-    Draft, RowId, Rules, Said, SeenRows, Verdict,
-    holder_pages::{ReturnToShop, no_longer_needed},
-    payment_methods::given,
-    replies::lost,
-};
 use crate::{
-    domain::{
-        ids::PaymentIntentId,
-        operation::ConfirmedBy,
-        payment_intent::{ConfirmationMethod, HolderPage, IntentStatus, PaymentIntent},
+    commands::{
+        holder_pages::{ReturnToShop, no_longer_needed},
+        payment_methods::given,
+        prelude::*,
     },
-    idempotency::{Failure, Rejection, Reply},
-    wire::{
-        error::{ApiError, ErrorCode},
-        payment_methods::refused,
-    },
+    domain::payment_intent::ConfirmationMethod,
+    wire::payment_methods::refused,
 };
 
 /// Answers the form of a holder's page. A reply leads back to the shop.

@@ -8,21 +8,9 @@
 //! Fails    while an answer about the intent is out; if another processor authorized its charge
 //! Asks     for the release, if money was promised
 
-use charge_once_strict_params::Expansion;
-
 use super::found::{declined_by_processor, promised, reads, settled, unexpected};
-use crate::commands::{
-    Draft, RowId, Rules, Said, SeenRows, Verdict, refunds::create as refunds, replies::OK,
-};
 use crate::{
-    domain::{
-        event::EventType,
-        ids::PaymentIntentId,
-        metadata::Metadata,
-        operation::{Answer, Question, RefundRequest},
-        payment_intent::{IntentStatus, PaymentIntent},
-    },
-    idempotency::Rejection,
+    commands::{prelude::*, refunds::create as refunds},
     wire::payment_intents::CancelPaymentIntentParams,
 };
 

@@ -8,26 +8,11 @@
 //!          authorized it
 //! Asks     for the capture
 
-use charge_once_strict_params::Expansion;
-
 use super::found::{declined_by_processor, promised, reads, refusal, settled};
-use crate::commands::{
-    Draft, RowId, Rules, Said, SeenRows, Verdict,
-    replies::{OK, lost},
-};
 use crate::{
-    domain::{
-        charge::Charge,
-        event::EventType,
-        ids::PaymentIntentId,
-        operation::{Answer, CaptureRequest, Question},
-        payment_intent::{IntentCaptureRefusal, PaymentIntent},
-    },
-    idempotency::Rejection,
-    wire::{
-        error::{ApiError, ErrorCode},
-        payment_intents::CapturePaymentIntentParams,
-    },
+    commands::prelude::*,
+    domain::{operation::CaptureRequest, payment_intent::IntentCaptureRefusal},
+    wire::payment_intents::CapturePaymentIntentParams,
 };
 
 /// Captures an intent.

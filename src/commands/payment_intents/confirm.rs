@@ -19,19 +19,13 @@ use super::{
     attempt::{PaymentAttempt, sets_up},
     found::{reads, refusal, settled, unexpected},
 };
-use crate::commands::{
-    Draft, RowId, Rules, SeenRows, Verdict,
-    holder_pages::holder_page,
-    payment_methods::given::{self, Given},
-};
 use crate::{
-    domain::{
-        charge::Card,
-        ids::PaymentIntentId,
-        operation::ConfirmedBy,
-        payment_intent::{PaymentIntent, UnexpectedStatus},
+    commands::{
+        holder_pages::holder_page,
+        payment_methods::given::{self, Given},
+        prelude::*,
     },
-    idempotency::Rejection,
+    domain::payment_intent::UnexpectedStatus,
     wire::{
         payment_intents::{ConfirmPaymentIntentParams, must_be_possible},
         payment_methods::GivenMethod,

@@ -12,26 +12,14 @@
 
 use std::sync::Arc;
 
-use uuid::Uuid;
-
 use super::attempt::PaymentAttempt;
-use crate::commands::{
-    Draft, RowId, Rules, Said, SeenRows, Verdict,
-    holder_pages::{client_secret, holder_page},
-    payment_methods::given::{self, Given},
-    replies::CREATED,
-};
 use crate::{
-    domain::{
-        charge::Card,
-        event::EventType,
-        ids::PaymentIntentId,
-        operation::ConfirmedBy,
-        payment_intent::{FutureUsage, PaymentIntent},
+    commands::{
+        holder_pages::{client_secret, holder_page},
+        payment_methods::given::{self, Given},
+        prelude::*,
     },
-    idempotency::Rejection,
     wire::{
-        error::{ApiError, ErrorCode},
         payment_intents::{CreatePaymentIntentParams, must_be_possible},
         payment_methods::{GivenMethod, refused},
     },

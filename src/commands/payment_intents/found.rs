@@ -4,21 +4,12 @@
 //! changes it before the refusal is stored. A client that sees `succeeded` or `canceled` there
 //! knows that what it wanted has happened.
 
-use crate::commands::{
-    Draft, RowId, Said, SeenRows,
-    replies::{STORED_DECLINE, error_reply, lost, whole},
-    unfinished::{must_be_finished, must_be_free},
-};
 use crate::{
-    domain::{
-        charge::Charge,
-        ids::{ChargeId, PaymentIntentId},
-        payment_intent::{IntentStatus, PaymentIntent, UnexpectedStatus},
-        payment_method::PaymentMethod,
-        test_cards::Decline,
+    commands::{
+        prelude::*,
+        unfinished::{must_be_finished, must_be_free},
     },
-    idempotency::Rejection,
-    wire::error::{ApiError, ErrorCode},
+    domain::payment_intent::UnexpectedStatus,
 };
 
 /// The intent that a path names by `id`, and the charge that a processor may be asked about.

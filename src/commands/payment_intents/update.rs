@@ -8,24 +8,14 @@
 //!          a method that isn't there; a method that may not be used for it
 //! Fails    while an answer about the intent is out
 
-use charge_once_strict_params::Change;
-
 use super::found::{reads, unexpected, unsettled_charge};
-use crate::commands::{
-    Draft, RowId, Rules, Said, SeenRows, Verdict,
-    payment_methods::given::{self, Given},
-    replies::OK,
-    unfinished::must_not_wait,
-};
 use crate::{
-    domain::{
-        ids::{CustomerId, PaymentIntentId, PaymentMethodId},
-        payment_intent::PaymentIntent,
-        payment_method::PaymentMethod,
+    commands::{
+        payment_methods::given::{self, Given},
+        prelude::*,
+        unfinished::must_not_wait,
     },
-    idempotency::Rejection,
     wire::{
-        error::ApiError,
         payment_intents::UpdatePaymentIntentParams,
         payment_methods::{GivenMethod, refused},
     },

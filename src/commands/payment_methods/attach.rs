@@ -7,14 +7,11 @@
 //!          a customer who was deleted, or has no room
 //! Fails    while a payment with a new method has no answer
 
-use crate::commands::{
-    Draft, RowId, Rules, Said, SeenRows, Verdict,
-    payment_methods::given::{attach_to, customer, free, make},
-    replies::OK,
-};
 use crate::{
-    domain::ids::PaymentMethodId,
-    idempotency::Rejection,
+    commands::{
+        payment_methods::given::{attach_to, customer, free, make},
+        prelude::*,
+    },
     wire::payment_methods::{AttachPaymentMethodParams, GivenMethod, NamedMethod},
 };
 

@@ -5,10 +5,10 @@
 //! Emits    nothing
 //! Refuses  parameters that are unknown or wrong
 
-use crate::commands::{
-    Draft, RowId, Rules, Said, SeenRows, Verdict, payment_methods::given::make, replies::CREATED,
+use crate::{
+    commands::{payment_methods::given::make, prelude::*},
+    wire::payment_methods::CreatePaymentMethodParams,
 };
-use crate::{idempotency::Rejection, wire::payment_methods::CreatePaymentMethodParams};
 
 /// Creates a payment method.
 pub struct CreatePaymentMethod(pub CreatePaymentMethodParams);

@@ -6,17 +6,8 @@
 //! Refuses  a method that is no customer's
 //! Fails    while a payment with a new method has no answer
 
-use crate::commands::{
-    Draft, RowId, Rules, Said, SeenRows, Verdict, payment_methods::given::free, replies::OK,
-};
 use crate::{
-    domain::{
-        customer::Customer,
-        event::EventType,
-        ids::PaymentMethodId,
-        payment_method::{Attachment, PaymentMethod},
-    },
-    idempotency::Rejection,
+    commands::{payment_methods::given::free, prelude::*},
     wire::payment_methods::{DetachPaymentMethodParams, refused},
 };
 

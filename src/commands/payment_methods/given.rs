@@ -1,29 +1,11 @@
 //! Methods as verbs use them: named by a request or made on the way, attached, and used up.
 
 use sha2::{Digest, Sha256};
-use uuid::Uuid;
 
-use crate::commands::{
-    Draft, RowId, SeenRows,
-    replies::{missing, whole},
-};
 use crate::{
-    domain::{
-        charge::{Card, KeptCard},
-        customer::Customer,
-        event::EventType,
-        ids::{AccountId, CustomerId, PaymentMethodId},
-        payment_method::{
-            Attachment, METHODS_OF_A_CUSTOMER_MAX, NewPaymentMethod, PaymentMethod,
-            PaymentMethodRefusal,
-        },
-        test_cards::Decline,
-    },
-    idempotency::{Failure, Rejection},
-    wire::{
-        error::{ApiError, ErrorCode},
-        payment_methods::{GivenMethod, refused},
-    },
+    commands::prelude::*,
+    domain::payment_method::{METHODS_OF_A_CUSTOMER_MAX, NewPaymentMethod, PaymentMethodRefusal},
+    wire::payment_methods::{GivenMethod, refused},
 };
 
 /// Set in front of what is hashed, so that this hash can't be mistaken for another use of SHA-256.

@@ -11,33 +11,13 @@
 //!          another processor took the money
 //! Asks     for the refund
 
-use charge_once_strict_params::Expansion;
-use uuid::Uuid;
-
-use crate::commands::{
-    Draft, RowId, Rules, Said, SeenRows, Verdict,
-    payment_intents::found::charge_of,
-    replies::{CREATED, declined_by_processor, lost, missing},
-    unfinished::must_be_free,
-};
 use crate::{
-    domain::{
-        charge::Charge,
-        event::EventType,
-        ids::{ChargeId, PaymentIntentId, RefundId},
-        metadata::Metadata,
-        operation::{Answer, Question, RefundRequest},
-        order::{Order, OrderStatus},
-        payment_intent::PaymentIntent,
-        refund::{Refund, RefundReason, RefundStatus},
-        test_cards::Decline,
+    commands::{
+        payment_intents::found::charge_of, prelude::*, replies::declined_by_processor,
+        unfinished::must_be_free,
     },
-    idempotency::Rejection,
-    wire::{
-        charges::refused,
-        error::{ApiError, ErrorCode},
-        refunds::CreateRefundParams,
-    },
+    domain::refund::RefundReason,
+    wire::{charges::refused, refunds::CreateRefundParams},
 };
 
 /// Creates a refund.

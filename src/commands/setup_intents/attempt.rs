@@ -1,27 +1,14 @@
 //! The attempt to set a card up, which a create and a confirmation make alike, and how it ends,
 //! there or on the page of the card's holder.
 
-use charge_once_strict_params::Expansion;
-
-use crate::commands::{
-    Draft, Said,
-    holder_pages::holder_page,
-    payment_methods::given::{attach_to, declined},
-    replies::{STORED_DECLINE, error_reply, whole},
-};
 use crate::{
-    domain::{
-        event::EventType,
-        payment_method::{Attachment, PaymentMethod},
-        setup_intent::{SetupIntent, SetupStatus, SetupStep, UnexpectedSetupStatus},
-        test_cards::Decline,
+    commands::{
+        holder_pages::holder_page,
+        payment_methods::given::{attach_to, declined},
+        prelude::*,
     },
-    idempotency::{Failure, Rejection},
-    wire::{
-        error::{ApiError, ErrorCode},
-        intent_parameters::must_have_return_url,
-        payment_methods::refused,
-    },
+    domain::setup_intent::SetupStep,
+    wire::{intent_parameters::must_have_return_url, payment_methods::refused},
 };
 
 /// A request that sets a method up, and how its reply looks.

@@ -7,23 +7,13 @@
 //! Fails    while a payment with a new method has no answer
 
 use super::attempt::{fail, succeed};
-use crate::commands::{
-    Draft, RowId, Rules, Said, SeenRows, Verdict,
-    holder_pages::{ReturnToShop, no_longer_needed},
-    payment_methods::given,
-    replies::{lost, whole},
-};
 use crate::{
-    domain::{
-        ids::SetupIntentId,
-        payment_method::PaymentMethod,
-        setup_intent::{SetupIntent, SetupStatus},
+    commands::{
+        holder_pages::{ReturnToShop, no_longer_needed},
+        payment_methods::given,
+        prelude::*,
     },
-    idempotency::Rejection,
-    wire::{
-        error::{ApiError, ErrorCode},
-        payment_methods::refused,
-    },
+    wire::payment_methods::refused,
 };
 
 /// Ends the wait for the holder of a card that is set up.

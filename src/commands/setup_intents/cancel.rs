@@ -6,16 +6,7 @@
 //! Refuses  a setup intent that has ended
 
 use super::attempt::{put, unexpected};
-use crate::commands::{Draft, RowId, Rules, Said, SeenRows, Verdict, replies::OK};
-use crate::{
-    domain::{
-        event::EventType,
-        ids::SetupIntentId,
-        setup_intent::{SetupIntent, UnexpectedSetupStatus},
-    },
-    idempotency::Rejection,
-    wire::setup_intents::CancelSetupIntentParams,
-};
+use crate::{commands::prelude::*, wire::setup_intents::CancelSetupIntentParams};
 
 /// Cancels a setup intent.
 pub struct CancelSetupIntent {

@@ -12,17 +12,11 @@
 use std::sync::Arc;
 
 use super::attempt::{SetupAttempt, unconfirmable};
-use crate::commands::{
-    Draft, RowId, Rules, SeenRows, Verdict,
-    payment_methods::given::{self, Given},
-    replies::OK,
-};
 use crate::{
-    domain::{
-        ids::SetupIntentId,
-        setup_intent::{SetupIntent, UnexpectedSetupStatus},
+    commands::{
+        payment_methods::given::{self, Given},
+        prelude::*,
     },
-    idempotency::Rejection,
     wire::{payment_methods::GivenMethod, setup_intents::ConfirmSetupIntentParams},
 };
 

@@ -12,23 +12,14 @@
 
 use std::sync::Arc;
 
-use uuid::Uuid;
-
 use super::attempt::{SetupAttempt, put};
-use crate::commands::{
-    Draft, RowId, Rules, Said, SeenRows, Verdict,
-    holder_pages::client_secret,
-    payment_methods::given::{self, Given},
-    replies::CREATED,
-};
 use crate::{
-    domain::{
-        event::EventType,
-        ids::SetupIntentId,
-        payment_intent::FutureUsage,
-        setup_intent::{SetupIntent, SetupTerms},
+    commands::{
+        holder_pages::client_secret,
+        payment_methods::given::{self, Given},
+        prelude::*,
     },
-    idempotency::Rejection,
+    domain::setup_intent::SetupTerms,
     wire::{
         intent_parameters::{chosen_methods, nothing_to_confirm, without_confirm},
         payment_methods::{GivenMethod, refused},

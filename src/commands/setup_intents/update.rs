@@ -8,21 +8,11 @@
 //!          another customer
 //! Fails    while a payment with a new method has no answer
 
-use charge_once_strict_params::Change;
-
 use super::attempt::unexpected;
-use crate::commands::{
-    Draft, RowId, Rules, Said, SeenRows, Verdict, payment_methods::given, replies::OK,
-};
 use crate::{
-    domain::{
-        ids::SetupIntentId,
-        payment_method::PaymentMethod,
-        setup_intent::{SetupChange, SetupIntent, UnexpectedSetupStatus},
-    },
-    idempotency::Rejection,
+    commands::{payment_methods::given, prelude::*},
+    domain::setup_intent::SetupChange,
     wire::{
-        error::ApiError,
         payment_methods::{NamedMethod, refused},
         setup_intents::UpdateSetupIntentParams,
     },

@@ -1,0 +1,32 @@
+//! What most verbs name: their own shape, the entities with their ids, and how a request ends.
+
+pub(super) use charge_once_strict_params::{Change, Expansion};
+pub(super) use uuid::Uuid;
+
+pub(super) use crate::{
+    commands::{
+        Draft, RowId, Rules, Said, SeenRows, Verdict,
+        replies::{CREATED, OK, STORED_DECLINE, error_reply, lost, missing, whole},
+    },
+    domain::{
+        charge::{Authorization, Card, Charge, ChargeStatus, KeptCard, NewCharge},
+        checkout::Checkout,
+        customer::Customer,
+        event::EventType,
+        ids::*,
+        inventory::Inventory,
+        metadata::Metadata,
+        operation::{
+            Answer, Asked, CardAuthorization, ConfirmedBy, OpenWork, Operation, Question,
+            RefundRequest,
+        },
+        order::{Order, OrderStatus},
+        payment_intent::{FutureUsage, HolderPage, IntentStatus, PaymentIntent},
+        payment_method::{Attachment, PaymentMethod},
+        refund::{Refund, RefundStatus},
+        setup_intent::{SetupIntent, SetupStatus, UnexpectedSetupStatus},
+        test_cards::Decline,
+    },
+    idempotency::{Failure, Rejection, Reply},
+    wire::error::{ApiError, ErrorCode},
+};
