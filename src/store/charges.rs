@@ -137,16 +137,18 @@ pub async fn list(
         connection, account_id, page,
         r#"SELECT to_json(charges) AS "row!: Json<Charge>"
              FROM charges
-            WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange"#,
+            WHERE account_id = $1 AND id < $2 AND id > $3
+              AND ($4::timestamptz IS NULL OR created_at >= $4)
+              AND ($5::timestamptz IS NULL OR created_at < $5)"#,
         match (filter.customer.as_deref(), filter.order, filter.intent) {
             (None, None, None) => "";
-            (Some(customer), None, None) => "AND customer = $6", customer;
+            (Some(customer), None, None) => "AND customer = $7", customer;
             (customer, Some(order), None) =>
-                "AND order_id = $6 AND ($7::text IS NULL OR customer = $7)",
+                "AND order_id = $7 AND ($8::text IS NULL OR customer = $8)",
                 order.0, customer;
             (customer, order, Some(intent)) =>
-                "AND payment_intent_id = $6 AND ($7::text IS NULL OR customer = $7)
-                 AND ($8::uuid IS NULL OR order_id = $8)",
+                "AND payment_intent_id = $7 AND ($8::text IS NULL OR customer = $8)
+                 AND ($9::uuid IS NULL OR order_id = $9)",
                 intent.0, customer, order.map(|order| order.0);
         }
     };

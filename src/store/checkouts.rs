@@ -179,10 +179,12 @@ pub async fn list(
                         WHERE step.account_id = checkouts.account_id
                           AND step.checkout_id = checkouts.id)) AS "row!: Json<Checkout>"
              FROM checkouts
-            WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange"#,
+            WHERE account_id = $1 AND id < $2 AND id > $3
+              AND ($4::timestamptz IS NULL OR created_at >= $4)
+              AND ($5::timestamptz IS NULL OR created_at < $5)"#,
         match customer {
             None => "";
-            Some(customer) => "AND customer = $6", customer;
+            Some(customer) => "AND customer = $7", customer;
         }
     };
     Ok(listed(page, rows))

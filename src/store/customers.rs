@@ -71,11 +71,13 @@ pub async fn list(
         connection, account_id, page,
         r#"SELECT to_json(customers) AS "row!: Json<Customer>"
              FROM customers
-            WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange
+            WHERE account_id = $1 AND id < $2 AND id > $3
+              AND ($4::timestamptz IS NULL OR created_at >= $4)
+              AND ($5::timestamptz IS NULL OR created_at < $5)
               AND deleted_at IS NULL"#,
         match email {
             None => "";
-            Some(email) => "AND email = $6", email;
+            Some(email) => "AND email = $7", email;
         }
     };
     Ok(listed(page, rows))

@@ -125,12 +125,14 @@ pub async fn list(
         connection, account_id, page,
         r#"SELECT to_json(orders) AS "row!: Json<Order>"
              FROM orders
-            WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange"#,
+            WHERE account_id = $1 AND id < $2 AND id > $3
+              AND ($4::timestamptz IS NULL OR created_at >= $4)
+              AND ($5::timestamptz IS NULL OR created_at < $5)"#,
         match (filter.customer.as_deref(), client_order_id) {
             (None, None) => "";
-            (Some(customer), None) => "AND customer = $6", customer;
+            (Some(customer), None) => "AND customer = $7", customer;
             (customer, Some(client_order_id)) =>
-                "AND client_order_id = $6 AND ($7::text IS NULL OR customer = $7)",
+                "AND client_order_id = $7 AND ($8::text IS NULL OR customer = $8)",
                 client_order_id, customer;
         }
     };

@@ -79,10 +79,12 @@ pub async fn list(
                                     before_operation))))
                    END AS "row!: Json<PaymentIntent>"
              FROM payment_intents
-            WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange"#,
+            WHERE account_id = $1 AND id < $2 AND id > $3
+              AND ($4::timestamptz IS NULL OR created_at >= $4)
+              AND ($5::timestamptz IS NULL OR created_at < $5)"#,
         match customer {
             None => "";
-            Some(customer) => "AND customer_id = $6", customer.0;
+            Some(customer) => "AND customer_id = $7", customer.0;
         }
     };
     Ok(listed(page, rows))

@@ -145,9 +145,11 @@ pub async fn list(
         connection, account_id, page,
         r#"SELECT to_json(payment_methods) AS "row!: Json<PaymentMethod>"
              FROM payment_methods
-            WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange"#,
+            WHERE account_id = $1 AND id < $2 AND id > $3
+              AND ($4::timestamptz IS NULL OR created_at >= $4)
+              AND ($5::timestamptz IS NULL OR created_at < $5)"#,
         match customer {
-            customer => "AND customer_id = $6", customer.0;
+            customer => "AND customer_id = $7", customer.0;
         }
     };
     Ok(listed(page, rows))

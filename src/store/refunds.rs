@@ -112,16 +112,18 @@ pub async fn list(
                         WHERE charges.account_id = refunds.account_id
                           AND charges.id = refunds.charge_id)) AS "row!: Json<Refund>"
              FROM refunds
-            WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange"#,
+            WHERE account_id = $1 AND id < $2 AND id > $3
+              AND ($4::timestamptz IS NULL OR created_at >= $4)
+              AND ($5::timestamptz IS NULL OR created_at < $5)"#,
         match (filter.charge, filter.intent) {
             (None, None) => "";
-            (Some(charge), None) => "AND charge_id = $6", charge.0;
+            (Some(charge), None) => "AND charge_id = $7", charge.0;
             // One of its charges promised money, and no other has refunds.
             (charge, Some(intent)) =>
                 "AND charge_id = (SELECT intent.charge_id
                                     FROM payment_intents AS intent
-                                   WHERE intent.account_id = $1 AND intent.id = $6)
-                 AND ($7::uuid IS NULL OR charge_id = $7)",
+                                   WHERE intent.account_id = $1 AND intent.id = $7)
+                 AND ($8::uuid IS NULL OR charge_id = $8)",
                 intent.0, charge.map(|charge| charge.0);
         }
     };

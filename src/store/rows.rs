@@ -6,12 +6,9 @@
 //!
 //! `sqlx::query!` wants literals and not constants, so these are macros.
 
-use std::ops::Bound;
-
 use charge_once_pages::{Listed, Page};
-use chrono::{DateTime, Utc};
 use serde::Serialize;
-use sqlx::{postgres::types::PgRange, types::Json};
+use sqlx::types::Json;
 use uuid::Uuid;
 
 use crate::domain::ids::AccountId;
@@ -145,7 +142,7 @@ macro_rules! reads_all {
 }
 
 /// One page of an account's list: `$list` is its statement but for a filter, its order and its end.
-/// The match says which filter it has; its values are `$6` and so on.
+/// The match says which filter it has; its values are `$7` and so on.
 ///
 /// Each filter and each order is a statement of its own, which walks an index of its own and stops.
 /// With a filter as a parameter that may be NULL, PostgreSQL's plan for any values would walk the
@@ -160,11 +157,12 @@ macro_rules! page {
                 macro_rules! in_order {
                     ($order:tt) => {
                         sqlx::query_scalar!(
-                            $list + " " + $filter + " ORDER BY id " + $order + " LIMIT $5",
+                            $list + " " + $filter + " ORDER BY id " + $order + " LIMIT $6",
                             $account_id.0,
                             $page.below(),
                             $page.above(),
-                            rows::created($page),
+                            $page.created_from,
+                            $page.created_before,
                             $page.rows(),
                             $($value),*
                         )
@@ -176,18 +174,6 @@ macro_rules! page {
             })+
         }
     };
-}
-
-/// The times that a page's rows were made at. One that would end before it begins, which is an
-/// error of PostgreSQL's, is empty.
-pub(super) fn created(page: &Page) -> PgRange<DateTime<Utc>> {
-    let before = page.created_before;
-    let earlier = |from| before.map_or(from, |before| Ord::min(from, before));
-    let from = page.created_from.map(earlier);
-    PgRange {
-        start: from.map_or(Bound::Unbounded, Bound::Included),
-        end: before.map_or(Bound::Unbounded, Bound::Excluded),
-    }
 }
 
 /// The page that these rows are.

@@ -49,12 +49,14 @@ pub async fn list(
         connection, account_id, page,
         r#"SELECT to_json(setup_intents) AS "row!: Json<SetupIntent>"
              FROM setup_intents
-            WHERE account_id = $1 AND id < $2 AND id > $3 AND created_at <@ $4::tstzrange"#,
+            WHERE account_id = $1 AND id < $2 AND id > $3
+              AND ($4::timestamptz IS NULL OR created_at >= $4)
+              AND ($5::timestamptz IS NULL OR created_at < $5)"#,
         match (filter.payment_method, filter.customer) {
             (None, None) => "";
-            (None, Some(customer)) => "AND customer_id = $6", customer.0;
+            (None, Some(customer)) => "AND customer_id = $7", customer.0;
             (Some(method), customer) =>
-                "AND payment_method_id = $6 AND ($7::uuid IS NULL OR customer_id = $7)",
+                "AND payment_method_id = $7 AND ($8::uuid IS NULL OR customer_id = $8)",
                 method.0, customer.map(|customer| customer.0);
         }
     };

@@ -146,7 +146,7 @@ async fn beyond_the_limits_hundreds_of_duplicates_are_replayed_together() {
     const DUPLICATES: usize = 300;
     let database = TestDatabase::create().await;
     let mut pause = PausePoint::at(Stage::Executing, &database, STUCK).await;
-    let variables = with(&[FORGETFUL, ("IN_PROGRESS_LIMIT", "1")]);
+    let variables = with(&[FORGETFUL, ("IN_PROGRESS_LIMIT", "1"), ("POOL_WAIT", "10s")]);
     let server = ServerProcess::start(&database, &variables);
     let client = &server.client;
     let mut originals = Vec::new();

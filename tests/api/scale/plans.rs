@@ -139,11 +139,6 @@ fn values_of(statement: &Statement, tables: &BigTables) -> Vec<Vec<String>> {
                 let open = format!("'{open}-{0}-{0}-{0}-{0}{0}{0}'::uuid", &open[..4]);
                 row.map_or(open, |row| format!("id_of({row})"))
             }
-            (_, "tstzrange") => {
-                let end =
-                    |row: Option<i64>| row.map_or("NULL".to_owned(), |row| format!("at({row})"));
-                format!("tstzrange({}, {})", end(from), end(to))
-            }
             (Some(bound), _) => {
                 let row = match bound {
                     Bound::From => from,

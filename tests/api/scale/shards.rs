@@ -14,7 +14,7 @@ use crate::support::{
     checkouts::{checkout_with, stock},
     harness::{
         ALONE, Answer, Client, FORGETFUL, KEYS_IN_FLIGHT, PATIENT, ServerProcess, TestDatabase,
-        TestServer, charge, config, eventually,
+        TestServer, WAITS_FOR_CONNECTIONS, charge, config, eventually,
     },
     holder_pages::{open, page_of},
     postgres_proxy::{NetworkFault, PostgresProxy},
@@ -105,13 +105,12 @@ async fn account_of(pool: &PgPool, name: &str) -> Uuid {
 async fn a_program_that_knows_one_database_of_several_serves_nothing_and_makes_no_account() {
     let two = Two::prepared().await;
     for arguments in [&["serve"][..], &["api-key", "create", "--account", "twice"]] {
-        let output = run(
-            arguments,
-            &[
-                ("DATABASE_URL", &two.other.url),
-                ("BIND_ADDRESS", "127.0.0.1:0"),
-            ],
-        );
+        let mut variables = vec![
+            ("DATABASE_URL", &*two.other.url),
+            ("BIND_ADDRESS", "127.0.0.1:0"),
+        ];
+        variables.extend(WAITS_FOR_CONNECTIONS);
+        let output = run(arguments, &variables);
         let said = text(&output.stderr);
         assert!(!output.status.success(), "{said}");
         assert!(said.contains("is the shard b of a service"), "{said}");
