@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{Load, RECENT, choose, keep};
 use crate::{
     client::Account,
-    history::{Reply, Told, lock},
+    history::{Reply, SharedKey, Told, lock},
     intents::{OF_A_CARD, OF_A_PROMISE, OF_A_WISH, suits},
     requests::{Known, Verb},
     world::{BATCHING, PUBLIC_URL, UNBATCHED},
