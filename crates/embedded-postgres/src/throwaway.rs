@@ -5,7 +5,7 @@
 //! process has ended, however it ended.
 
 use std::{
-    fs::Permissions,
+    fs::{File, Permissions},
     io,
     os::unix::{fs::PermissionsExt, process::CommandExt},
     path::{Path, PathBuf},
@@ -35,6 +35,12 @@ const PARAMETERS: [(&str, &str); 2] = [
 /// making them takes longer than many tests do. Half as much again is for their logs, and for what
 /// else runs.
 const ROOM: u128 = 12 << 30;
+
+/// What the folder of each one is called, before the number of its process.
+const FOLDER: &str = "postgres-test-";
+
+/// A file that the process has locked as long as it lives, in that folder.
+const LOCK: &str = "lock";
 
 /// A PostgreSQL that ends with this process, and its data with it. Keep one in a static
 /// `tokio::sync::OnceCell` for all tests of a process.
@@ -109,12 +115,16 @@ async fn create_databases(mut admin: PgConnection, mut wanted: mpsc::UnboundedRe
 }
 
 async fn start(name: &str) -> Result<(EmbeddedPostgres, PgConnection), BoxDynError> {
+    for parent in [SHARED_MEMORY, DISK] {
+        remove_leftovers(Path::new(parent))?;
+    }
     let unique = UNIX_EPOCH.elapsed()?.as_nanos();
-    let folder = format!("postgres-test-{}-{unique}", std::process::id());
+    let folder = format!("{FOLDER}{}-{unique}", std::process::id());
     let folder = parent().join(folder);
     std::fs::create_dir(&folder)?;
     // PostgreSQL's user has to enter it where this process runs as root.
     std::fs::set_permissions(&folder, Permissions::from_mode(0o755))?;
+    lock(&folder)?;
     watch_over(&folder)?;
     let mut settings = Settings::new(name, folder.join("data"));
     let parameters = PARAMETERS.map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -136,17 +146,20 @@ fn locale() -> Locale {
     )
 }
 
+const SHARED_MEMORY: &str = "/dev/shm";
+const DISK: &str = "/tmp";
+
 /// In memory if there is room, and else on a disk. Never the folder in TMPDIR: it may be private to
 /// root, or its path too long for a socket.
 fn parent() -> &'static Path {
-    let shared_memory = Path::new("/dev/shm");
+    let shared_memory = Path::new(SHARED_MEMORY);
     let free = statvfs(shared_memory).map_or(0, |found| {
         u128::from(found.blocks_available()) * u128::from(found.fragment_size())
     });
     if free.min(available_memory()).min(memory_limit()) >= ROOM {
         shared_memory
     } else {
-        Path::new("/tmp")
+        Path::new(DISK)
     }
 }
 
@@ -167,26 +180,86 @@ fn memory_limit() -> u128 {
     told.trim().parse().unwrap_or(u128::MAX)
 }
 
+/// Marks a folder as one whose process lives.
+fn lock(folder: &Path) -> io::Result<()> {
+    // Another process may look at any moment, so it never sees the file without its lock.
+    let new = folder.join("lock.new");
+    let file = File::create(&new)?;
+    file.lock()?;
+    std::fs::rename(new, folder.join(LOCK))?;
+    // The lock ends with the process.
+    std::mem::forget(file);
+    Ok(())
+}
+
+/// Removes what processes have left whose watchdog was killed as well. Several such folders would
+/// fill the memory.
+fn remove_leftovers(parent: &Path) -> io::Result<()> {
+    for found in std::fs::read_dir(parent)? {
+        let found = found?;
+        let is_one = found.file_name().to_string_lossy().starts_with(FOLDER);
+        let lock = File::open(found.path().join(LOCK));
+        if is_one && lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
+            watchdog(&found.path()).stdin(Stdio::null()).status()?;
+        }
+    }
+    Ok(())
+}
+
 /// Starts a shell that stops PostgreSQL and removes its files when this process has ended: the
 /// kernel then closes the shell's standard input.
 fn watch_over(folder: &Path) -> io::Result<()> {
-    let script = r#"
-        read -r _
-        file=$1/data/pgdata/postmaster.pid
-        pid=$(head -n 1 "$file" 2>/dev/null) && kill -INT "$pid"
-        while [ -f "$file" ] && kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
-        rm -rf "$1"
-    "#;
-    let watchdog = Command::new("sh")
-        .args(["-c", script, "watchdog"])
-        .arg(folder)
+    let watchdog = watchdog(folder)
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
         // Ctrl-C is for the tests: the shell ends after them.
         .process_group(0)
         .spawn()?;
     // Dropping it would close the pipe.
     std::mem::forget(watchdog);
     Ok(())
+}
+
+/// A shell that waits for the end of its standard input. The number of a process that has ended may
+/// be another one's by now: PostgreSQL's own works in its data folder.
+fn watchdog(folder: &Path) -> Command {
+    let script = r#"
+        read -r _
+        data=$1/data/pgdata
+        pid=$(head -n 1 "$data/postmaster.pid" 2>/dev/null)
+        lives() { [ -n "$pid" ] && [ "/proc/$pid/cwd" -ef "$data" ]; }
+        lives && kill -INT "$pid"
+        while lives; do sleep 0.1; done
+        rm -rf "$1"
+    "#;
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, "watchdog"]).arg(folder);
+    shell.stdout(Stdio::null()).stderr(Stdio::null());
+    shell
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_dead_process_has_left_is_removed_and_what_a_living_one_has_is_not()
+    -> Result<(), BoxDynError> {
+        let parent = tempfile::tempdir()?;
+        let [dead, alive, other] = ["postgres-test-1-1", "postgres-test-1-2", "other"]
+            .map(|name| parent.path().join(name));
+        for folder in [&dead, &alive, &other] {
+            std::fs::create_dir(folder)?;
+            std::fs::write(folder.join("data"), "")?;
+        }
+        lock(&alive)?;
+        for unlocked in [&dead, &other] {
+            File::create(unlocked.join(LOCK))?;
+        }
+        remove_leftovers(parent.path())?;
+        assert_eq!(
+            (dead.exists(), alive.exists(), other.exists()),
+            (false, true, true)
+        );
+        Ok(())
+    }
 }
