@@ -47,13 +47,13 @@ const LOCK: &str = "lock";
 #[derive(Debug)]
 pub struct Throwaway {
     postgres: EmbeddedPostgres,
-    /// One session makes all databases: most tests last for less time than the start of a session
-    /// takes.
-    creations: mpsc::UnboundedSender<Creation>,
+    /// One session makes and drops all databases: most tests last for less time than the start of
+    /// a session takes.
+    statements: mpsc::UnboundedSender<Statement>,
 }
 
-/// A statement for the session that makes databases, and where its result goes.
-type Creation = (String, oneshot::Sender<Result<(), sqlx::Error>>);
+/// A statement for the session that makes and drops databases, and where its result goes.
+type Statement = (String, oneshot::Sender<Result<(), sqlx::Error>>);
 
 impl Throwaway {
     /// Starts one whose role and first database are called `name`.
@@ -66,7 +66,7 @@ impl Throwaway {
     pub async fn start(name: &str) -> Result<Self, BoxDynError> {
         let name = name.to_owned();
         let (started, has_started) = oneshot::channel();
-        let (creations, wanted) = mpsc::unbounded_channel();
+        let (statements, wanted) = mpsc::unbounded_channel();
         std::thread::spawn(move || {
             let runtime = match Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => runtime,
@@ -77,12 +77,12 @@ impl Throwaway {
                     Ok((postgres, admin)) => {
                         let throwaway = Self {
                             postgres,
-                            creations,
+                            statements,
                         };
                         // Without a receiver, the caller was canceled: the watchdog removes what
                         // was started.
                         drop(started.send(Ok(throwaway)));
-                        create_databases(admin, wanted).await;
+                        execute_all(admin, wanted).await;
                     }
                     Err(error) => drop(started.send(Err(error))),
                 }
@@ -100,17 +100,24 @@ impl Throwaway {
         let create = format!(r#"CREATE DATABASE "{name}" TEMPLATE "{template}""#);
         let (done, is_done) = oneshot::channel();
         // The thread ends only with its runtime, and then the result says so.
-        drop(self.creations.send((create, done)));
+        drop(self.statements.send((create, done)));
         is_done.await.map_err(|_| sqlx::Error::WorkerCrashed)??;
         Ok(self.postgres.url_of(name))
     }
+
+    /// Drops the database `name`, soon, with all sessions that it has. Waits for nothing, and says
+    /// nothing of a failure: the database goes with this PostgreSQL.
+    pub fn drop_database(&self, name: &str) {
+        let drop_it = format!(r#"DROP DATABASE "{name}" WITH (FORCE)"#);
+        drop(self.statements.send((drop_it, oneshot::channel().0)));
+    }
 }
 
-async fn create_databases(mut admin: PgConnection, mut wanted: mpsc::UnboundedReceiver<Creation>) {
-    while let Some((create, done)) = wanted.recv().await {
-        let created = sqlx::query(AssertSqlSafe(create)).execute(&mut admin).await;
-        // Without a receiver, the test was canceled.
-        drop(done.send(created.map(|_| ())));
+async fn execute_all(mut admin: PgConnection, mut wanted: mpsc::UnboundedReceiver<Statement>) {
+    while let Some((sql, done)) = wanted.recv().await {
+        let executed = sqlx::query(AssertSqlSafe(sql)).execute(&mut admin).await;
+        // Without a receiver, the test was canceled, or doesn't wait.
+        drop(done.send(executed.map(|_| ())));
     }
 }
 

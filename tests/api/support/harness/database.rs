@@ -41,8 +41,8 @@ async fn start_postgres() -> Throwaway {
     postgres
 }
 
-/// A database of one test's own, removed with the whole PostgreSQL at the end of the run. When the
-/// test lets go of it, every invariant of `charge-once check` must hold.
+/// A database of one test's own. When the test lets go of it, every invariant of `charge-once
+/// check` must hold. Then it is dropped: a thousand of them would take 13 GB of memory.
 #[derive(Clone)]
 pub struct TestDatabase {
     /// For a second server, or a proxy in front of it.
@@ -81,14 +81,15 @@ impl TestDatabase {
 
     /// A database elsewhere, of which nothing is known at the end.
     pub fn elsewhere(url: String, pool: PgPool) -> Self {
-        let database = Self::of(url, pool);
+        let database = Self::of(url, pool, None);
         database.is_left_broken("it may be gone");
         database
     }
 
-    fn of(url: String, pool: PgPool) -> Self {
+    fn of(url: String, pool: PgPool, name: Option<String>) -> Self {
         let end = Arc::new(End {
             url: url.clone(),
+            name,
             broken: OnceLock::new(),
         });
         Self {
@@ -113,7 +114,7 @@ impl TestDatabase {
             .max_connections(4)
             .connect_lazy(&url)
             .unwrap();
-        Self::of(url, pool)
+        Self::of(url, pool, Some(name))
     }
 
     /// A single number, for an invariant in SQL.
@@ -167,14 +168,27 @@ const SHOWN: usize = 3;
 /// Looks at the database when the last clone is dropped.
 struct End {
     url: String,
+    /// `None`: it isn't this run's to drop.
+    name: Option<String>,
     broken: OnceLock<()>,
 }
 
 impl Drop for End {
     fn drop(&mut self) {
-        if self.broken.get().is_some() || std::thread::panicking() {
+        if std::thread::panicking() {
             return;
         }
+        if self.broken.get().is_none() {
+            self.must_hold();
+        }
+        if let (Some(name), Some(postgres)) = (&self.name, POSTGRES.get()) {
+            postgres.drop_database(name);
+        }
+    }
+}
+
+impl End {
+    fn must_hold(&self) {
         let url = self.url.clone();
         // The test's own runtime is blocked until this is over.
         let looking = std::thread::spawn(move || {
