@@ -1,9 +1,6 @@
 //! `/charges`
 
-use actix_web::{
-    HttpRequest, HttpResponse,
-    web::{Data, Path},
-};
+use actix_web::{HttpRequest, HttpResponse, web::Data};
 use charge_once_pages::PageQuery;
 use charge_once_strict_params::{Expand, parameters};
 
@@ -15,6 +12,7 @@ use super::{
     parameters::MutatingHeaders,
     reply::run_verb,
     request::{Caller, MutatingRequest, path_id, query_params},
+    verbs::verbs,
 };
 use crate::{
     commands::{CaptureCharge, CreateCharge, Update},
@@ -49,48 +47,25 @@ pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     run_verb(&app, request, CreateCharge).await
 }
 
-errors! { UpdateChargeErrors: Mutating [ResourceMissing] }
+verbs! { "Charges", ChargeView;
+    /// Update a charge
+    ///
+    /// Names of metadata that the request doesn't mention stay; an empty value unsets.
+    update "updateCharge": post "/charges/{id}" of id "The charge's id: ch_…" (UpdateChargeParams)
+        => 200 "The charge.", Mutating [ResourceMissing],
+        |params| Update::<Charge> { id, params };
 
-/// Update a charge
-///
-/// Names of metadata that the request doesn't mention stay; an empty value unsets.
-#[utoipa::path(
-    post, path = "/charges/{id}", tag = "Charges", operation_id = "updateCharge",
-    params(("id" = String, Path, description = "The charge's id: ch_…"), MutatingHeaders),
-    request_body = UpdateChargeParams,
-    responses(
-        (status = 200, description = "The charge.", body = ChargeView),
-        UpdateChargeErrors,
-    ),
-)]
-pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
-    let id = id.into_inner();
-    run_verb(&app, request, |params| Update::<Charge> { id, params }).await
-}
-
-errors! {
-    CaptureChargeErrors: Mutating [
-        ResourceMissing, AmountTooLarge, ChargeAlreadyCaptured, ChargeAlreadyRefunded,
-        CaptureAmountTooLarge
-    ]
-}
-
-/// Capture a charge
-///
-/// Takes money that was promised with `capture=false`: all of it, or a part; the rest is released.
-/// Once only.
-#[utoipa::path(
-    post, path = "/charges/{id}/capture", tag = "Charges", operation_id = "captureCharge",
-    params(("id" = String, Path, description = "The charge's id: ch_…"), MutatingHeaders),
-    request_body = CaptureChargeParams,
-    responses(
-        (status = 200, description = "The charge.", body = ChargeView),
-        CaptureChargeErrors,
-    ),
-)]
-pub async fn capture(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
-    let id = id.into_inner();
-    run_verb(&app, request, |params| CaptureCharge { id, params }).await
+    /// Capture a charge
+    ///
+    /// Takes money that was promised with `capture=false`: all of it, or a part; the rest is released.
+    /// Once only.
+    capture "captureCharge": post "/charges/{id}/capture" of id "The charge's id: ch_…"
+        (CaptureChargeParams) => 200 "The charge.",
+        Mutating [
+            ResourceMissing, AmountTooLarge, ChargeAlreadyCaptured,
+            ChargeAlreadyRefunded, CaptureAmountTooLarge,
+        ],
+        |params| CaptureCharge { id, params };
 }
 
 parameters! {

@@ -1,9 +1,6 @@
 //! `/customers`
 
-use actix_web::{
-    HttpRequest, HttpResponse,
-    web::{Data, Path},
-};
+use actix_web::{HttpRequest, HttpResponse, web::Data};
 use charge_once_pages::PageQuery;
 use charge_once_strict_params::{Expand, Text, parameters};
 
@@ -12,9 +9,8 @@ use super::{
     error::{HttpError, HttpResult},
     error_responses::errors,
     list,
-    parameters::MutatingHeaders,
-    reply::run_verb,
-    request::{Caller, MutatingRequest, no_query, path_id, query_params},
+    request::{Caller, no_query, path_id, query_params},
+    verbs::verbs,
 };
 use crate::{
     commands::{CreateCustomer, Update},
@@ -32,46 +28,23 @@ use crate::{
     work::delete_customer,
 };
 
-errors! {
-    CreateCustomerErrors: Mutating [
-        ParameterMissing, PaymentMethodUnexpectedState, CardDeclined, ExpiredCard, IncorrectCvc,
-        ProcessingError, ResourceMissing
-    ]
-}
+verbs! { "Customers", CustomerView;
+    /// Create a customer
+    ///
+    /// Several customers may have the same e-mail address.
+    create "createCustomer": post "/customers" (CreateCustomerParams) => 201 "The customer.",
+        Mutating [
+            ParameterMissing, PaymentMethodUnexpectedState, CardDeclined, ExpiredCard,
+            IncorrectCvc, ProcessingError, ResourceMissing,
+        ],
+        |params| CreateCustomer(params);
 
-/// Create a customer
-///
-/// Several customers may have the same e-mail address.
-#[utoipa::path(
-    post, path = "/customers", tag = "Customers", operation_id = "createCustomer",
-    params(MutatingHeaders),
-    request_body = CreateCustomerParams,
-    responses(
-        (status = 201, description = "The customer.", body = CustomerView),
-        CreateCustomerErrors,
-    ),
-)]
-pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
-    run_verb(&app, request, CreateCustomer).await
-}
-
-errors! { UpdateCustomerErrors: Mutating [ParameterMissing, ResourceMissing] }
-
-/// Update a customer
-///
-/// What the request doesn't mention stays; an empty value unsets.
-#[utoipa::path(
-    post, path = "/customers/{id}", tag = "Customers", operation_id = "updateCustomer",
-    params(("id" = String, Path, description = "The customer's id: cus_…"), MutatingHeaders),
-    request_body = UpdateCustomerParams,
-    responses(
-        (status = 200, description = "The customer.", body = CustomerView),
-        UpdateCustomerErrors,
-    ),
-)]
-pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
-    let id = id.into_inner();
-    run_verb(&app, request, |params| Update::<Customer> { id, params }).await
+    /// Update a customer
+    ///
+    /// What the request doesn't mention stays; an empty value unsets.
+    update "updateCustomer": post "/customers/{id}" of id "The customer's id: cus_…"
+        (UpdateCustomerParams) => 200 "The customer.", Mutating [ParameterMissing, ResourceMissing],
+        |params| Update::<Customer> { id, params };
 }
 
 errors! { DeleteCustomerErrors: Reading [ResourceMissing] }

@@ -88,9 +88,7 @@ macro_rules! errors {
         struct $name;
 
         impl utoipa::IntoResponses for $name {
-            fn responses()
-            -> std::collections::BTreeMap<String, utoipa::openapi::RefOr<utoipa::openapi::Response>>
-            {
+            fn responses() -> $crate::http::error_responses::ByStatus {
                 $crate::http::error_responses::responses(
                     stringify!($name).trim_end_matches("Errors"),
                     $crate::http::error_responses::Kind::$kind,
@@ -102,12 +100,11 @@ macro_rules! errors {
 }
 pub(super) use errors;
 
+/// Replies by their status.
+pub(super) type ByStatus = BTreeMap<String, RefOr<Response>>;
+
 /// The error replies of the endpoint `endpoint`, by status.
-pub(super) fn responses(
-    endpoint: &str,
-    kind: Kind,
-    own: &[ErrorCode],
-) -> BTreeMap<String, RefOr<Response>> {
+pub(super) fn responses(endpoint: &str, kind: Kind, own: &[ErrorCode]) -> ByStatus {
     let mut by_status = BTreeMap::<u16, Vec<ErrorCode>>::new();
     // In the order of the table, whatever the order of the declaration.
     for code in ErrorCode::ALL.iter().copied() {
@@ -123,7 +120,8 @@ pub(super) fn responses(
         // Endpoints share a reply, unless it lists several codes, one of them the endpoint's own.
         let is_own = codes.len() > 1 && codes.iter().any(|code| !kind.has(*code));
         let name = if is_own {
-            format!("{endpoint}{}", phrase(status))
+            let (first, rest) = endpoint.split_at(1);
+            format!("{}{rest}{}", first.to_uppercase(), phrase(status))
         } else {
             format!("{}{}", kind.prefix(), phrase(status))
         };

@@ -36,6 +36,7 @@ pub mod setup_intents;
 pub mod shards;
 mod swagger_ui;
 pub mod test_accounts;
+mod verbs;
 pub mod webhook_endpoints;
 pub mod workflows;
 

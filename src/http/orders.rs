@@ -1,9 +1,6 @@
 //! `/orders`
 
-use actix_web::{
-    HttpRequest, HttpResponse,
-    web::{Data, Path},
-};
+use actix_web::{HttpRequest, HttpResponse, web::Data};
 use charge_once_pages::PageQuery;
 use charge_once_strict_params::{Expand, parameters};
 
@@ -15,6 +12,7 @@ use super::{
     parameters::MutatingHeaders,
     reply::run_verb,
     request::{Caller, MutatingRequest, path_id, query_params},
+    verbs::verbs,
 };
 use crate::{
     commands::{CancelOrder, CreateOrder, PayOrder, Update},
@@ -54,65 +52,29 @@ pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     run_verb(&app, request, CreateOrder).await
 }
 
-errors! { UpdateOrderErrors: Mutating [ResourceMissing] }
+verbs! { "Orders", OrderView;
+    /// Update an order
+    ///
+    /// Names of metadata that the request doesn't mention stay; an empty value unsets.
+    update "updateOrder": post "/orders/{id}" of id "The order's id: or_…" (UpdateOrderParams)
+        => 200 "The order.", Mutating [ResourceMissing],
+        |params| Update::<Order> { id, params };
 
-/// Update an order
-///
-/// Names of metadata that the request doesn't mention stay; an empty value unsets.
-#[utoipa::path(
-    post, path = "/orders/{id}", tag = "Orders", operation_id = "updateOrder",
-    params(("id" = String, Path, description = "The order's id: or_…"), MutatingHeaders),
-    request_body = UpdateOrderParams,
-    responses(
-        (status = 200, description = "The order.", body = OrderView),
-        UpdateOrderErrors,
-    ),
-)]
-pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
-    let id = id.into_inner();
-    run_verb(&app, request, |params| Update::<Order> { id, params }).await
-}
+    /// Pay an order
+    ///
+    /// Makes the one charge for it. A decline leaves the order open; another attempt needs a new key.
+    pay "payOrder": post "/orders/{id}/pay" of id "The order's id: or_…" (PayOrderParams)
+        => 200 "The order, paid.",
+        Charging [ParameterMissing, ResourceMissing, OrderAlreadyPaid, OrderCanceled],
+        |params| PayOrder { id, params };
 
-errors! {
-    PayOrderErrors: Charging [ParameterMissing, ResourceMissing, OrderAlreadyPaid, OrderCanceled]
-}
-
-/// Pay an order
-///
-/// Makes the one charge for it. A decline leaves the order open; another attempt needs a new key.
-#[utoipa::path(
-    post, path = "/orders/{id}/pay", tag = "Orders", operation_id = "payOrder",
-    params(("id" = String, Path, description = "The order's id: or_…"), MutatingHeaders),
-    request_body = PayOrderParams,
-    responses(
-        (status = 200, description = "The order, paid.", body = OrderView),
-        PayOrderErrors,
-    ),
-)]
-pub async fn pay(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
-    let id = id.into_inner();
-    run_verb(&app, request, |params| PayOrder { id, params }).await
-}
-
-errors! {
-    CancelOrderErrors: Mutating [ParameterMissing, ResourceMissing, OrderAlreadyPaid, OrderCanceled]
-}
-
-/// Cancel an order
-///
-/// Closes an open order for good.
-#[utoipa::path(
-    post, path = "/orders/{id}/cancel", tag = "Orders", operation_id = "cancelOrder",
-    params(("id" = String, Path, description = "The order's id: or_…"), MutatingHeaders),
-    request_body = CancelOrderParams,
-    responses(
-        (status = 200, description = "The order, canceled.", body = OrderView),
-        CancelOrderErrors,
-    ),
-)]
-pub async fn cancel(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
-    let id = id.into_inner();
-    run_verb(&app, request, |params| CancelOrder { id, params }).await
+    /// Cancel an order
+    ///
+    /// Closes an open order for good.
+    cancel "cancelOrder": post "/orders/{id}/cancel" of id "The order's id: or_…"
+        (CancelOrderParams) => 200 "The order, canceled.",
+        Mutating [ParameterMissing, ResourceMissing, OrderAlreadyPaid, OrderCanceled],
+        |params| CancelOrder { id, params };
 }
 
 parameters! {

@@ -1,9 +1,6 @@
 //! `/payment_intents`
 
-use actix_web::{
-    HttpRequest, HttpResponse,
-    web::{Data, Path},
-};
+use actix_web::{HttpRequest, HttpResponse, web::Data};
 use charge_once_pages::PageQuery;
 use charge_once_strict_params::{Expand, Text, parameters};
 
@@ -12,9 +9,8 @@ use super::{
     error::HttpResult,
     error_responses::errors,
     list,
-    parameters::MutatingHeaders,
-    reply::run_verb,
-    request::{Caller, MutatingRequest, query_params},
+    request::{Caller, query_params},
+    verbs::verbs,
 };
 use crate::{
     commands::{CancelIntent, CaptureIntent, ConfirmIntent, CreateIntent, UpdateIntent},
@@ -35,129 +31,62 @@ use crate::{
 /// The longest `client_secret` that is worth comparing, in characters.
 const SECRET_MAX_CHARS: usize = 255;
 
-errors! {
-    CreatePaymentIntentErrors: Charging [
-        ParameterMissing, AmountTooLarge, PaymentMethodUnexpectedState, ResourceMissing
-    ]
-}
+verbs! { "Payment intents", PaymentIntentView;
+    /// Create a payment intent
+    ///
+    /// One payment, through as many cards as it takes. With `confirm=true` the card is charged at once;
+    /// if it declines, the intent stays, and the error holds all of it.
+    create "createPaymentIntent": post "/payment_intents" (CreatePaymentIntentParams)
+        => 201 "The payment intent.",
+        Charging [ParameterMissing, AmountTooLarge, PaymentMethodUnexpectedState, ResourceMissing],
+        with app |params| CreateIntent::new(params, app.public_url.clone());
 
-/// Create a payment intent
-///
-/// One payment, through as many cards as it takes. With `confirm=true` the card is charged at once;
-/// if it declines, the intent stays, and the error holds all of it.
-#[utoipa::path(
-    post, path = "/payment_intents", tag = "Payment intents",
-    operation_id = "createPaymentIntent",
-    params(MutatingHeaders),
-    request_body = CreatePaymentIntentParams,
-    responses(
-        (status = 201, description = "The payment intent.", body = PaymentIntentView),
-        CreatePaymentIntentErrors,
-    ),
-)]
-pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
-    run_verb(&app, request, |params| {
-        CreateIntent::new(params, app.public_url.clone())
-    })
-    .await
-}
+    /// Update a payment intent
+    ///
+    /// What the request doesn't mention stays; an empty value unsets. What is to be paid changes only
+    /// until money is promised, and voids an authentication that its holder has begun.
+    update "updatePaymentIntent": post "/payment_intents/{id}" of id "The payment intent's id: pi_…"
+        (UpdatePaymentIntentParams) => 200 "The payment intent.",
+        Charging [
+            AmountTooLarge, PaymentIntentUnexpectedState, PaymentMethodUnexpectedState,
+            ResourceMissing,
+        ],
+        |params| UpdateIntent::new(&id, params);
 
-errors! {
-    UpdatePaymentIntentErrors: Charging [
-        AmountTooLarge, PaymentIntentUnexpectedState, PaymentMethodUnexpectedState, ResourceMissing
-    ]
-}
+    /// Confirm a payment intent
+    ///
+    /// Charges the card. If its holder must authenticate first, `next_action` says where. After a
+    /// decline another attempt needs a new idempotency key, as the stored decline answers this one.
+    confirm "confirmPaymentIntent": post "/payment_intents/{id}/confirm"
+        of id "The payment intent's id: pi_…" (ConfirmPaymentIntentParams)
+        => 200 "The payment intent.",
+        Charging [
+            ParameterMissing, PaymentIntentUnexpectedState,
+            PaymentMethodUnexpectedState, ResourceMissing,
+        ],
+        with app |params| ConfirmIntent::new(&id, params, app.public_url.clone());
 
-/// Update a payment intent
-///
-/// What the request doesn't mention stays; an empty value unsets. What is to be paid changes only
-/// until money is promised, and voids an authentication that its holder has begun.
-#[utoipa::path(
-    post, path = "/payment_intents/{id}", tag = "Payment intents",
-    operation_id = "updatePaymentIntent",
-    params(("id" = String, Path, description = "The payment intent's id: pi_…"), MutatingHeaders),
-    request_body = UpdatePaymentIntentParams,
-    responses(
-        (status = 200, description = "The payment intent.", body = PaymentIntentView),
-        UpdatePaymentIntentErrors,
-    ),
-)]
-pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
-    run_verb(&app, request, |params| UpdateIntent::new(&id, params)).await
-}
+    /// Capture a payment intent
+    ///
+    /// Takes money that was promised with `capture_method=manual`: all of it, or a part; the rest is
+    /// released. Once only: the error of a second capture holds the intent, which has succeeded.
+    capture "capturePaymentIntent": post "/payment_intents/{id}/capture"
+        of id "The payment intent's id: pi_…" (CapturePaymentIntentParams)
+        => 200 "The payment intent.",
+        Mutating [
+            AmountTooLarge, CaptureAmountTooLarge, PaymentIntentUnexpectedState,
+            ResourceMissing,
+        ],
+        |params| CaptureIntent { id: PaymentIntentId::parse(&id), params };
 
-errors! {
-    ConfirmPaymentIntentErrors: Charging [
-        ParameterMissing, PaymentIntentUnexpectedState, PaymentMethodUnexpectedState,
-        ResourceMissing
-    ]
-}
-
-/// Confirm a payment intent
-///
-/// Charges the card. If its holder must authenticate first, `next_action` says where. After a
-/// decline another attempt needs a new idempotency key, as the stored decline answers this one.
-#[utoipa::path(
-    post, path = "/payment_intents/{id}/confirm", tag = "Payment intents",
-    operation_id = "confirmPaymentIntent",
-    params(("id" = String, Path, description = "The payment intent's id: pi_…"), MutatingHeaders),
-    request_body = ConfirmPaymentIntentParams,
-    responses(
-        (status = 200, description = "The payment intent.", body = PaymentIntentView),
-        ConfirmPaymentIntentErrors,
-    ),
-)]
-pub async fn confirm(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
-    run_verb(&app, request, |params| {
-        ConfirmIntent::new(&id, params, app.public_url.clone())
-    })
-    .await
-}
-
-errors! {
-    CapturePaymentIntentErrors: Mutating [
-        AmountTooLarge, CaptureAmountTooLarge, PaymentIntentUnexpectedState, ResourceMissing
-    ]
-}
-
-/// Capture a payment intent
-///
-/// Takes money that was promised with `capture_method=manual`: all of it, or a part; the rest is
-/// released. Once only: the error of a second capture holds the intent, which has succeeded.
-#[utoipa::path(
-    post, path = "/payment_intents/{id}/capture", tag = "Payment intents",
-    operation_id = "capturePaymentIntent",
-    params(("id" = String, Path, description = "The payment intent's id: pi_…"), MutatingHeaders),
-    request_body = CapturePaymentIntentParams,
-    responses(
-        (status = 200, description = "The payment intent.", body = PaymentIntentView),
-        CapturePaymentIntentErrors,
-    ),
-)]
-pub async fn capture(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
-    let id = PaymentIntentId::parse(&id);
-    run_verb(&app, request, |params| CaptureIntent { id, params }).await
-}
-
-errors! { CancelPaymentIntentErrors: Mutating [PaymentIntentUnexpectedState, ResourceMissing] }
-
-/// Cancel a payment intent
-///
-/// Closes it for good; money that was promised is released. The error of a second cancellation
-/// holds the intent, which is canceled.
-#[utoipa::path(
-    post, path = "/payment_intents/{id}/cancel", tag = "Payment intents",
-    operation_id = "cancelPaymentIntent",
-    params(("id" = String, Path, description = "The payment intent's id: pi_…"), MutatingHeaders),
-    request_body = CancelPaymentIntentParams,
-    responses(
-        (status = 200, description = "The payment intent.", body = PaymentIntentView),
-        CancelPaymentIntentErrors,
-    ),
-)]
-pub async fn cancel(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
-    let id = PaymentIntentId::parse(&id);
-    run_verb(&app, request, |params| CancelIntent { id, params }).await
+    /// Cancel a payment intent
+    ///
+    /// Closes it for good; money that was promised is released. The error of a second cancellation
+    /// holds the intent, which is canceled.
+    cancel "cancelPaymentIntent": post "/payment_intents/{id}/cancel"
+        of id "The payment intent's id: pi_…" (CancelPaymentIntentParams)
+        => 200 "The payment intent.", Mutating [PaymentIntentUnexpectedState, ResourceMissing],
+        |params| CancelIntent { id: PaymentIntentId::parse(&id), params };
 }
 
 parameters! {

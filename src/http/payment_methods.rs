@@ -1,9 +1,6 @@
 //! `/payment_methods`, and `/customers/{id}/payment_methods`
 
-use actix_web::{
-    HttpRequest, HttpResponse,
-    web::{Data, Path},
-};
+use actix_web::{HttpRequest, HttpResponse, web::Data};
 use charge_once_pages::{Page, PageQuery};
 use charge_once_strict_params::{Expand, Expansion, parameters};
 
@@ -12,9 +9,8 @@ use super::{
     error::{HttpError, HttpResult},
     error_responses::errors,
     list,
-    parameters::MutatingHeaders,
-    reply::run_verb,
-    request::{Caller, MutatingRequest, path_id, query_params},
+    request::{Caller, path_id, query_params},
+    verbs::verbs,
 };
 use crate::{
     commands::{AttachPaymentMethod, CreatePaymentMethod, DetachPaymentMethod, Update},
@@ -33,94 +29,43 @@ use crate::{
     },
 };
 
-errors! { CreatePaymentMethodErrors: Charging [ParameterMissing] }
+verbs! { "Payment methods", PaymentMethodView;
+    /// Create a payment method
+    ///
+    /// It pays once, or belongs to a customer and pays as often as they like: attach it. A card's
+    /// number is not kept.
+    create "createPaymentMethod": post "/payment_methods" (CreatePaymentMethodParams)
+        => 201 "The payment method.", Charging [ParameterMissing],
+        |params| CreatePaymentMethod(params);
 
-/// Create a payment method
-///
-/// It pays once, or belongs to a customer and pays as often as they like: attach it. A card's
-/// number is not kept.
-#[utoipa::path(
-    post, path = "/payment_methods", tag = "Payment methods",
-    operation_id = "createPaymentMethod",
-    params(MutatingHeaders),
-    request_body = CreatePaymentMethodParams,
-    responses(
-        (status = 201, description = "The payment method.", body = PaymentMethodView),
-        CreatePaymentMethodErrors,
-    ),
-)]
-pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
-    run_verb(&app, request, CreatePaymentMethod).await
-}
+    /// Update a payment method
+    ///
+    /// While it is attached to a customer. What the request doesn't mention stays.
+    update "updatePaymentMethod": post "/payment_methods/{id}" of id "The payment method's id: pm_…"
+        (UpdatePaymentMethodParams) => 200 "The payment method.",
+        Charging [PaymentMethodUnexpectedState, ResourceMissing],
+        |params| Update::<PaymentMethod> { id, params, };
 
-errors! { UpdatePaymentMethodErrors: Charging [PaymentMethodUnexpectedState, ResourceMissing] }
+    /// Attach a payment method to a customer
+    ///
+    /// From then on it pays for this customer alone. A card that its issuer is known to decline is not
+    /// attached. With a test card such as `pm_card_visa` in the path, a new payment method is made.
+    attach "attachPaymentMethod": post "/payment_methods/{id}/attach"
+        of id "The payment method's id: pm_…" (AttachPaymentMethodParams)
+        => 200 "The payment method.",
+        Mutating [
+            ParameterMissing, PaymentMethodUnexpectedState, CardDeclined, ExpiredCard,
+            IncorrectCvc, ProcessingError, ResourceMissing,
+        ],
+        |params| AttachPaymentMethod { id, params };
 
-/// Update a payment method
-///
-/// While it is attached to a customer. What the request doesn't mention stays.
-#[utoipa::path(
-    post, path = "/payment_methods/{id}", tag = "Payment methods",
-    operation_id = "updatePaymentMethod",
-    params(("id" = String, Path, description = "The payment method's id: pm_…"), MutatingHeaders),
-    request_body = UpdatePaymentMethodParams,
-    responses(
-        (status = 200, description = "The payment method.", body = PaymentMethodView),
-        UpdatePaymentMethodErrors,
-    ),
-)]
-pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
-    let id = id.into_inner();
-    run_verb(&app, request, |params| Update::<PaymentMethod> {
-        id,
-        params,
-    })
-    .await
-}
-
-errors! {
-    AttachPaymentMethodErrors: Mutating [
-        ParameterMissing, PaymentMethodUnexpectedState, CardDeclined, ExpiredCard, IncorrectCvc,
-        ProcessingError, ResourceMissing
-    ]
-}
-
-/// Attach a payment method to a customer
-///
-/// From then on it pays for this customer alone. A card that its issuer is known to decline is not
-/// attached. With a test card such as `pm_card_visa` in the path, a new payment method is made.
-#[utoipa::path(
-    post, path = "/payment_methods/{id}/attach", tag = "Payment methods",
-    operation_id = "attachPaymentMethod",
-    params(("id" = String, Path, description = "The payment method's id: pm_…"), MutatingHeaders),
-    request_body = AttachPaymentMethodParams,
-    responses(
-        (status = 200, description = "The payment method.", body = PaymentMethodView),
-        AttachPaymentMethodErrors,
-    ),
-)]
-pub async fn attach(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
-    let id = id.into_inner();
-    run_verb(&app, request, |params| AttachPaymentMethod { id, params }).await
-}
-
-errors! { DetachPaymentMethodErrors: Mutating [PaymentMethodUnexpectedState, ResourceMissing] }
-
-/// Detach a payment method from its customer
-///
-/// For good: it neither pays nor is attached again.
-#[utoipa::path(
-    post, path = "/payment_methods/{id}/detach", tag = "Payment methods",
-    operation_id = "detachPaymentMethod",
-    params(("id" = String, Path, description = "The payment method's id: pm_…"), MutatingHeaders),
-    request_body = DetachPaymentMethodParams,
-    responses(
-        (status = 200, description = "The payment method.", body = PaymentMethodView),
-        DetachPaymentMethodErrors,
-    ),
-)]
-pub async fn detach(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
-    let id = id.into_inner();
-    run_verb(&app, request, |params| DetachPaymentMethod { id, params }).await
+    /// Detach a payment method from its customer
+    ///
+    /// For good: it neither pays nor is attached again.
+    detach "detachPaymentMethod": post "/payment_methods/{id}/detach"
+        of id "The payment method's id: pm_…" (DetachPaymentMethodParams)
+        => 200 "The payment method.", Mutating [PaymentMethodUnexpectedState, ResourceMissing],
+        |params| DetachPaymentMethod { id, params };
 }
 
 parameters! {

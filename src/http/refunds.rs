@@ -1,9 +1,6 @@
 //! `/refunds`
 
-use actix_web::{
-    HttpRequest, HttpResponse,
-    web::{Data, Path},
-};
+use actix_web::{HttpRequest, HttpResponse, web::Data};
 use charge_once_pages::{Page, PageQuery};
 use charge_once_strict_params::{Expand, Expansion, parameters};
 
@@ -12,9 +9,8 @@ use super::{
     error::{HttpError, HttpResult},
     error_responses::errors,
     list,
-    parameters::MutatingHeaders,
-    reply::run_verb,
-    request::{Caller, MutatingRequest, path_id, query_params},
+    request::{Caller, path_id, query_params},
+    verbs::verbs,
 };
 use crate::{
     commands::{CreateRefund, Update},
@@ -30,47 +26,24 @@ use crate::{
     },
 };
 
-errors! {
-    CreateRefundErrors: Mutating [
-        ParameterMissing, ResourceMissing, AmountTooLarge, ChargeAlreadyRefunded,
-        ChargeNotCaptured, RefundAmountTooLarge
-    ]
-}
+verbs! { "Refunds", RefundView;
+    /// Refund a charge
+    ///
+    /// Never more than was captured, however many requests race. A charge that was not captured is
+    /// released by a refund of its whole amount.
+    create "createRefund": post "/refunds" (CreateRefundParams) => 201 "The refund.",
+        Mutating [
+            ParameterMissing, ResourceMissing, AmountTooLarge, ChargeAlreadyRefunded,
+            ChargeNotCaptured, RefundAmountTooLarge,
+        ],
+        |params| CreateRefund(params);
 
-/// Refund a charge
-///
-/// Never more than was captured, however many requests race. A charge that was not captured is
-/// released by a refund of its whole amount.
-#[utoipa::path(
-    post, path = "/refunds", tag = "Refunds", operation_id = "createRefund",
-    params(MutatingHeaders),
-    request_body = CreateRefundParams,
-    responses(
-        (status = 201, description = "The refund.", body = RefundView),
-        CreateRefundErrors,
-    ),
-)]
-pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
-    run_verb(&app, request, CreateRefund).await
-}
-
-errors! { UpdateRefundErrors: Mutating [ResourceMissing] }
-
-/// Update a refund
-///
-/// Names of metadata that the request doesn't mention stay; an empty value unsets.
-#[utoipa::path(
-    post, path = "/refunds/{id}", tag = "Refunds", operation_id = "updateRefund",
-    params(("id" = String, Path, description = "The refund's id: re_…"), MutatingHeaders),
-    request_body = UpdateRefundParams,
-    responses(
-        (status = 200, description = "The refund.", body = RefundView),
-        UpdateRefundErrors,
-    ),
-)]
-pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
-    let id = id.into_inner();
-    run_verb(&app, request, |params| Update::<Refund> { id, params }).await
+    /// Update a refund
+    ///
+    /// Names of metadata that the request doesn't mention stay; an empty value unsets.
+    update "updateRefund": post "/refunds/{id}" of id "The refund's id: re_…" (UpdateRefundParams)
+        => 200 "The refund.", Mutating [ResourceMissing],
+        |params| Update::<Refund> { id, params };
 }
 
 parameters! {

@@ -1,9 +1,6 @@
 //! `/setup_intents`
 
-use actix_web::{
-    HttpRequest, HttpResponse,
-    web::{Data, Path},
-};
+use actix_web::{HttpRequest, HttpResponse, web::Data};
 use charge_once_pages::PageQuery;
 use charge_once_strict_params::{Expand, Text, parameters};
 
@@ -12,9 +9,8 @@ use super::{
     error::HttpResult,
     error_responses::errors,
     list,
-    parameters::MutatingHeaders,
-    reply::run_verb,
-    request::{Caller, MutatingRequest, query_params},
+    request::{Caller, query_params},
+    verbs::verbs,
 };
 use crate::{
     commands::{CancelSetupIntent, ConfirmSetupIntent, CreateSetupIntent, UpdateSetupIntent},
@@ -32,102 +28,45 @@ use crate::{
     },
 };
 
-errors! {
-    CreateSetupIntentErrors: Charging [
-        ParameterMissing, PaymentMethodUnexpectedState, ResourceMissing
-    ]
-}
+verbs! { "Setup intents", SetupIntentView;
+    /// Create a setup intent
+    ///
+    /// Makes a card ready for later payments; no money moves. With `confirm` it is tried at once. A
+    /// card whose holder must authenticate makes the status `requires_action`: send the holder to
+    /// `next_action.redirect_to_url.url`.
+    create "createSetupIntent": post "/setup_intents" (CreateSetupIntentParams)
+        => 201 "The setup intent.",
+        Charging [ParameterMissing, PaymentMethodUnexpectedState, ResourceMissing],
+        with app |params| CreateSetupIntent::new(params, app.public_url.clone());
 
-/// Create a setup intent
-///
-/// Makes a card ready for later payments; no money moves. With `confirm` it is tried at once. A
-/// card whose holder must authenticate makes the status `requires_action`: send the holder to
-/// `next_action.redirect_to_url.url`.
-#[utoipa::path(
-    post, path = "/setup_intents", tag = "Setup intents", operation_id = "createSetupIntent",
-    params(MutatingHeaders),
-    request_body = CreateSetupIntentParams,
-    responses(
-        (status = 201, description = "The setup intent.", body = SetupIntentView),
-        CreateSetupIntentErrors,
-    ),
-)]
-pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
-    run_verb(&app, request, |params| {
-        CreateSetupIntent::new(params, app.public_url.clone())
-    })
-    .await
-}
+    /// Update a setup intent
+    ///
+    /// Another payment method or customer voids an authentication that is under way, and the setup
+    /// intent is to be confirmed again. Names of metadata that the request doesn't mention stay.
+    update "updateSetupIntent": post "/setup_intents/{id}" of id "The setup intent's id: seti_…"
+        (UpdateSetupIntentParams) => 200 "The setup intent.",
+        Charging [PaymentMethodUnexpectedState, ResourceMissing, SetupIntentUnexpectedState],
+        |params| UpdateSetupIntent { id: SetupIntentId::parse(&id), params };
 
-errors! {
-    UpdateSetupIntentErrors: Charging [
-        PaymentMethodUnexpectedState, ResourceMissing, SetupIntentUnexpectedState
-    ]
-}
+    /// Confirm a setup intent
+    ///
+    /// Tries to set the card up. A card that is declined leaves the status `requires_payment_method`,
+    /// and the reason in `last_setup_error`; another attempt needs a new idempotency key.
+    confirm "confirmSetupIntent": post "/setup_intents/{id}/confirm"
+        of id "The setup intent's id: seti_…" (ConfirmSetupIntentParams) => 200 "The setup intent.",
+        Charging [
+            ParameterMissing, PaymentMethodUnexpectedState, ResourceMissing,
+            SetupIntentUnexpectedState,
+        ],
+        with app |params| ConfirmSetupIntent::new(&id, params, app.public_url.clone());
 
-/// Update a setup intent
-///
-/// Another payment method or customer voids an authentication that is under way, and the setup
-/// intent is to be confirmed again. Names of metadata that the request doesn't mention stay.
-#[utoipa::path(
-    post, path = "/setup_intents/{id}", tag = "Setup intents", operation_id = "updateSetupIntent",
-    params(("id" = String, Path, description = "The setup intent's id: seti_…"), MutatingHeaders),
-    request_body = UpdateSetupIntentParams,
-    responses(
-        (status = 200, description = "The setup intent.", body = SetupIntentView),
-        UpdateSetupIntentErrors,
-    ),
-)]
-pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
-    let id = SetupIntentId::parse(&id);
-    run_verb(&app, request, |params| UpdateSetupIntent { id, params }).await
-}
-
-errors! {
-    ConfirmSetupIntentErrors: Charging [
-        ParameterMissing, PaymentMethodUnexpectedState, ResourceMissing, SetupIntentUnexpectedState
-    ]
-}
-
-/// Confirm a setup intent
-///
-/// Tries to set the card up. A card that is declined leaves the status `requires_payment_method`,
-/// and the reason in `last_setup_error`; another attempt needs a new idempotency key.
-#[utoipa::path(
-    post, path = "/setup_intents/{id}/confirm", tag = "Setup intents",
-    operation_id = "confirmSetupIntent",
-    params(("id" = String, Path, description = "The setup intent's id: seti_…"), MutatingHeaders),
-    request_body = ConfirmSetupIntentParams,
-    responses(
-        (status = 200, description = "The setup intent.", body = SetupIntentView),
-        ConfirmSetupIntentErrors,
-    ),
-)]
-pub async fn confirm(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
-    run_verb(&app, request, |params| {
-        ConfirmSetupIntent::new(&id, params, app.public_url.clone())
-    })
-    .await
-}
-
-errors! { CancelSetupIntentErrors: Mutating [ResourceMissing, SetupIntentUnexpectedState] }
-
-/// Cancel a setup intent
-///
-/// Until it has succeeded. The page of a holder who was to authenticate is void.
-#[utoipa::path(
-    post, path = "/setup_intents/{id}/cancel", tag = "Setup intents",
-    operation_id = "cancelSetupIntent",
-    params(("id" = String, Path, description = "The setup intent's id: seti_…"), MutatingHeaders),
-    request_body = CancelSetupIntentParams,
-    responses(
-        (status = 200, description = "The setup intent.", body = SetupIntentView),
-        CancelSetupIntentErrors,
-    ),
-)]
-pub async fn cancel(app: Data<App>, id: Path<String>, request: MutatingRequest) -> HttpResult {
-    let id = SetupIntentId::parse(&id);
-    run_verb(&app, request, |params| CancelSetupIntent { id, params }).await
+    /// Cancel a setup intent
+    ///
+    /// Until it has succeeded. The page of a holder who was to authenticate is void.
+    cancel "cancelSetupIntent": post "/setup_intents/{id}/cancel"
+        of id "The setup intent's id: seti_…" (CancelSetupIntentParams) => 200 "The setup intent.",
+        Mutating [ResourceMissing, SetupIntentUnexpectedState],
+        |params| CancelSetupIntent { id: SetupIntentId::parse(&id), params };
 }
 
 parameters! {

@@ -1,0 +1,73 @@
+//! The endpoints that run a verb under an idempotency key: each is one entry.
+//!
+//! Promise: an entry says all that is special about its endpoint, and all of them answer in one
+//! way. The route stands in `mod.rs`.
+
+/// Makes the handlers of verbs, with their descriptions for the OpenAPI document. All of them have
+/// one tag, and reply with one view.
+///
+/// ```text
+/// verbs! { "Refunds", RefundView;
+///     /// Update a refund
+///     ///
+///     /// Names of metadata that the request doesn't mention stay.
+///     update "updateRefund": post "/refunds/{id}" of id "The refund's id: re_…"
+///         (UpdateRefundParams) => 200 "The refund.", Mutating [ResourceMissing],
+///         |params| Update::<Refund> { id, params };
+/// }
+/// ```
+///
+/// makes `pub async fn update(…)`, which reads the parameters and runs that `Update`; `with app`
+/// before the parameters names the [`App`](crate::http::App). The errors are the kind of the
+/// endpoint, and its own codes, as in [`errors!`](super::error_responses::errors).
+macro_rules! verbs {
+    (
+        $tag:literal, $view:ident;
+        $(
+            $(#[$about:meta])*
+            $handler:ident $operation:literal: $method:ident $path:literal
+            $(of $id:ident $about_id:literal)? ($params:ident) => $status:literal $shown:literal,
+            $kind:ident [$($code:ident),* $(,)?],
+            $(with $app:ident)? |$given:ident| $verb:expr;
+        )+
+    ) => {$(
+        mod $handler {
+            pub(super) struct Errors;
+
+            impl utoipa::IntoResponses for Errors {
+                fn responses() -> $crate::http::error_responses::ByStatus {
+                    $crate::http::error_responses::responses(
+                        $operation,
+                        $crate::http::error_responses::Kind::$kind,
+                        &[$($crate::wire::error::ErrorCode::$code),*],
+                    )
+                }
+            }
+        }
+
+        $(#[$about])*
+        #[utoipa::path(
+            $method, path = $path, tag = $tag, operation_id = $operation,
+            params(
+                $(("id" = String, Path, description = $about_id),)?
+                $crate::http::parameters::MutatingHeaders,
+            ),
+            request_body = $params,
+            responses(
+                (status = $status, description = $shown, body = $view),
+                $handler::Errors,
+            ),
+        )]
+        pub async fn $handler(
+            app: actix_web::web::Data<$crate::http::App>,
+            $($id: actix_web::web::Path<String>,)?
+            request: $crate::http::request::MutatingRequest,
+        ) -> $crate::http::error::HttpResult {
+            $(let $id = $id.into_inner();)?
+            $(let $app = &app;)?
+            $crate::http::reply::run_verb(&app, request, |$given| $verb).await
+        }
+    )+};
+}
+
+pub(super) use verbs;
