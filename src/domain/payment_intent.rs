@@ -48,6 +48,14 @@ pub enum IntentStatus {
 named!(IntentStatus);
 
 impl IntentStatus {
+    /// That of one that was not confirmed with this method.
+    fn with(method: Option<PaymentMethodId>) -> Self {
+        match method {
+            Some(_) => Self::RequiresConfirmation,
+            None => Self::RequiresPaymentMethod,
+        }
+    }
+
     /// Whether nothing was promised, and nothing is being asked for.
     pub fn is_unpaid(self) -> bool {
         matches!(
@@ -299,15 +307,11 @@ impl PaymentIntent {
         terms: IntentTerms,
         created_at: DateTime<Utc>,
     ) -> Self {
-        let status = match terms.payment_method {
-            None => IntentStatus::RequiresPaymentMethod,
-            Some(_) => IntentStatus::RequiresConfirmation,
-        };
         Self {
             id,
+            status: IntentStatus::with(terms.payment_method),
             terms,
             client_secret,
-            status,
             status_before: None,
             before: None,
             amount_capturable: 0,
@@ -337,10 +341,7 @@ impl PaymentIntent {
             self.must_be_confirmable()?;
             self.is_authenticated = false;
             self.holder_page = None;
-            self.status = match terms.payment_method {
-                Some(_) => IntentStatus::RequiresConfirmation,
-                None => IntentStatus::RequiresPaymentMethod,
-            };
+            self.status = IntentStatus::with(terms.payment_method);
         }
         self.terms = terms;
         self.last_payment_error = None;

@@ -1,6 +1,5 @@
 //! A setup intent: a card is made ready for later payments. No money moves.
 
-use charge_once_strict_params::Change;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use strum::{EnumString, IntoStaticStr, VariantArray};
@@ -33,6 +32,14 @@ pub enum SetupStatus {
 named!(SetupStatus);
 
 impl SetupStatus {
+    /// That of one that was not confirmed with this method.
+    fn with(method: Option<PaymentMethodId>) -> Self {
+        match method {
+            Some(_) => Self::RequiresConfirmation,
+            None => Self::RequiresPaymentMethod,
+        }
+    }
+
     /// Whether anything may still become of it.
     pub fn is_open(self) -> bool {
         !matches!(self, Self::Succeeded | Self::Canceled)
@@ -99,17 +106,6 @@ pub struct SetupIntent {
     pub created_at: DateTime<Utc>,
 }
 
-/// What an update does to a setup intent.
-#[derive(Debug, Clone)]
-pub struct SetupChange {
-    /// See [`SetupTerms::customer`].
-    pub customer: Change<CustomerId>,
-    /// See [`SetupTerms::description`].
-    pub description: Change<String>,
-    /// See [`SetupTerms::payment_method`].
-    pub payment_method: Change<PaymentMethodId>,
-}
-
 /// What a confirmation leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetupStep {
@@ -133,15 +129,11 @@ impl SetupIntent {
         terms: SetupTerms,
         created_at: DateTime<Utc>,
     ) -> Self {
-        let status = match terms.payment_method {
-            None => SetupStatus::RequiresPaymentMethod,
-            Some(_) => SetupStatus::RequiresConfirmation,
-        };
         Self {
             id,
+            status: SetupStatus::with(terms.payment_method),
             terms,
             client_secret,
-            status,
             last_setup_error: None,
             holder_page: None,
             cancellation_reason: None,
@@ -157,21 +149,19 @@ impl SetupIntent {
         }
     }
 
-    /// The setup intent after an update. Metadata has rules of its own. What is set up, and for
-    /// whom, changes only before it has ended, and voids an authentication.
-    pub fn updated(mut self, change: SetupChange) -> Result<Self, UnexpectedSetupStatus> {
-        if change.customer != Change::Keep || change.payment_method != Change::Keep {
+    /// The setup intent with other terms. If the request names `what` is set up, or for whom, it
+    /// must not have ended, and an authentication is void.
+    pub fn updated(
+        mut self,
+        terms: SetupTerms,
+        names_what: bool,
+    ) -> Result<Self, UnexpectedSetupStatus> {
+        if names_what {
             self.must_be_open()?;
             self.holder_page = None;
-            let method = change.payment_method.apply(self.terms.payment_method);
-            self.terms.payment_method = method;
-            self.status = match method {
-                Some(_) => SetupStatus::RequiresConfirmation,
-                None => SetupStatus::RequiresPaymentMethod,
-            };
+            self.status = SetupStatus::with(terms.payment_method);
         }
-        self.terms.customer = change.customer.apply(self.terms.customer);
-        self.terms.description = change.description.apply(self.terms.description.take());
+        self.terms = terms;
         self.last_setup_error = None;
         Ok(self)
     }
@@ -299,17 +289,10 @@ mod tests {
             let status = UnexpectedSetupStatus(setup.status);
             assert_eq!(setup.confirm(&method("pm_card_visa")), Err(status));
             assert_eq!(setup.clone().canceled(None), Err(status));
-            let words = SetupChange {
-                customer: Change::Keep,
-                description: Change::Set("new".to_owned()),
-                payment_method: Change::Keep,
-            };
-            assert!(setup.clone().updated(words.clone()).is_ok());
-            let method = SetupChange {
-                payment_method: Change::Set(method_id),
-                ..words
-            };
-            assert_eq!(setup.updated(method), Err(status));
+            let mut terms = setup.terms.clone();
+            terms.description = Some("new".to_owned());
+            assert!(setup.clone().updated(terms.clone(), false).is_ok());
+            assert_eq!(setup.updated(terms, true), Err(status));
         }
         for open in [
             new(),

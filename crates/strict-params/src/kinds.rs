@@ -87,6 +87,19 @@ impl<T> Change<T> {
         self.and_then(|value| Change::Set(into(value)))
     }
 
+    /// The change with its value, if there is one, made into another, unless that fails.
+    ///
+    /// # Errors
+    ///
+    /// What `into` fails with.
+    pub fn try_map<U, E>(self, into: impl FnOnce(T) -> Result<U, E>) -> Result<Change<U>, E> {
+        Ok(match self {
+            Self::Keep => Change::Keep,
+            Self::Unset => Change::Unset,
+            Self::Set(value) => Change::Set(into(value)?),
+        })
+    }
+
     /// What its value says, if there is one.
     pub fn and_then<U>(self, says: impl FnOnce(T) -> Change<U>) -> Change<U> {
         match self {

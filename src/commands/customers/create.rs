@@ -32,10 +32,8 @@ impl Rules for CreateCustomer {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
         let params = self.0.clone();
         let default = default_of(params.invoice_settings.as_ref());
-        let method = match params.payment_method {
-            Some(named) => Some(take(draft, named.into())?),
-            None => None,
-        };
+        let named = params.payment_method;
+        let method = named.map(|named| take(draft, named.into())).transpose()?;
         let mut customer = draft.put(Customer {
             id: CustomerId(Uuid::now_v7()),
             details: params.into(),

@@ -65,19 +65,17 @@ impl Rules for CreateIntent {
             let error = ApiError::new(ErrorCode::ParameterMissing, message);
             return Err(error.with_param("payment_method".to_owned()).into());
         }
-        let customer = match params.customer.take() {
-            None => None,
-            Some(id) => Some(given::customer(draft, id, "customer")?.id),
-        };
+        let customer = params
+            .customer
+            .take()
+            .map(|id| given::customer(draft, id))
+            .transpose()?;
         let mut terms = params.terms(customer)?;
         if let Some(confirmation) = confirmation {
             must_be_possible(confirmation, &terms, false, return_url.as_deref())?;
         }
         let makes_method = matches!(given, Some(GivenMethod::New(_)));
-        let method = match given {
-            None => None,
-            Some(given) => Some(given::take(draft, given)?),
-        };
+        let method = given.map(|given| given::take(draft, given)).transpose()?;
         if let Some(method) = &method {
             method.may_pay_for(customer).map_err(refused)?;
             terms.payment_method = Some(method.id);

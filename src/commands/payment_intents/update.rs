@@ -66,11 +66,8 @@ impl Rules for UpdateIntent {
         if given.is_some() || params.touches_the_payment() {
             before.must_be_confirmable().map_err(refuse)?;
         }
-        let customer = match params.customer {
-            Change::Keep => Change::Keep,
-            Change::Unset => Change::Unset,
-            Change::Set(id) => Change::Set(given::customer(draft, id, "customer")?.id),
-        };
+        let customer = params.customer.clone();
+        let customer = customer.try_map(|id| given::customer(draft, id))?;
         let method = method(draft, &before, given, customer.clone())?;
         let metadata = params.metadata.clone().apply(before.terms.metadata.clone());
         let terms = params.apply(before.terms.clone(), customer, method);

@@ -38,7 +38,7 @@ impl Rules for AttachPaymentMethod {
             GivenMethod::New(new) => make(draft, *new),
             GivenMethod::Existing(id) => free(draft, id, "id")?,
         };
-        let customer = customer(draft, self.params.customer, "customer")?.id;
+        let customer = customer(draft, self.params.customer)?;
         let method = attach_to(draft, method, customer)?;
         Ok(Verdict::Said(Said::show(OK, method, &self.params.expand)))
     }

@@ -128,15 +128,15 @@ fn fingerprint(account: AccountId, card: &Card) -> String {
     text
 }
 
-/// The customer that `param` names, unless they were deleted.
-pub(in crate::commands) fn customer<'a>(
-    draft: &'a Draft<'_>,
+/// The customer that a request names, unless they were deleted.
+pub(in crate::commands) fn customer(
+    draft: &Draft<'_>,
     id: Option<CustomerId>,
-    param: &str,
-) -> Result<&'a Customer, Rejection> {
+) -> Result<CustomerId, Rejection> {
     let found = id.and_then(|id| draft.customer(id));
     let there = found.filter(|customer| !customer.deleted);
-    there.ok_or_else(|| missing(param, CustomerId::PREFIX))
+    let id = there.map(|customer| customer.id);
+    id.ok_or_else(|| missing("customer", CustomerId::PREFIX))
 }
 
 /// Attaches a method to a customer, or leaves it as it is if it belongs to them. Refuses a card

@@ -70,14 +70,13 @@ impl Rules for CreateSetupIntent {
             params.payment_method_types,
         )?;
         let method = match self.given.clone()? {
-            Some(given) => Some(given::take(draft, given)?),
             None if confirm => return Err(nothing_to_confirm().into()),
-            None => None,
+            given => given.map(|given| given::take(draft, given)).transpose()?,
         };
-        let customer = match params.customer {
-            Some(id) => Some(given::customer(draft, id, "customer")?.id),
-            None => None,
-        };
+        let customer = params
+            .customer
+            .map(|id| given::customer(draft, id))
+            .transpose()?;
         if let Some(method) = &method {
             method.may_pay_for(customer).map_err(refused)?;
         }

@@ -11,7 +11,6 @@
 use super::attempt::unexpected;
 use crate::{
     commands::{payment_methods::given, prelude::*},
-    domain::setup_intent::SetupChange,
     wire::{
         payment_methods::{NamedMethod, refused},
         setup_intents::UpdateSetupIntentParams,
@@ -49,26 +48,17 @@ impl Rules for UpdateSetupIntent {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
         let params = self.params.clone();
         let before = draft.find::<SetupIntent>(self.id, "intent")?.clone();
-        let method = match params.payment_method {
-            Change::Keep => Change::Keep,
-            Change::Unset => Change::Unset,
-            Change::Set(named) => Change::Set(given::take(draft, named.into())?),
-        };
-        let customer = match params.customer {
-            Change::Keep => Change::Keep,
-            Change::Unset => Change::Unset,
-            Change::Set(id) => Change::Set(given::customer(draft, id, "customer")?.id),
-        };
-        let change = SetupChange {
-            customer,
-            description: params.description,
-            payment_method: match &method {
-                Change::Keep => Change::Keep,
-                Change::Unset => Change::Unset,
-                Change::Set(method) => Change::Set(method.id),
-            },
-        };
-        let updated = before.clone().updated(change);
+        let method = params.payment_method;
+        let method = method.try_map(|named| given::take(draft, named.into()))?;
+        let customer = params.customer;
+        let customer = customer.try_map(|id| given::customer(draft, id))?;
+        let names_what = customer != Change::Keep || method != Change::Keep;
+        let mut terms = before.terms.clone();
+        terms.customer = customer.apply(terms.customer);
+        terms.description = params.description.apply(terms.description);
+        let id = method.clone().map(|method| method.id);
+        terms.payment_method = id.apply(terms.payment_method);
+        let updated = before.clone().updated(terms, names_what);
         let mut setup = updated.map_err(|UnexpectedSetupStatus(status)| {
             let message = format!(
                 "This SetupIntent's payment method and customer can't be updated because it has a \
