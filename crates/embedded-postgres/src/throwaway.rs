@@ -1,19 +1,26 @@
 //! A PostgreSQL for one run of tests.
 //!
 //! Promise: it has the settings of any other, and keeps what it has acknowledged when it is killed.
-//! Its files may be in memory, so it doesn't survive the machine. Nothing of it is left when the
-//! process has ended, however it ended.
+//! Its files may be in memory, so it doesn't survive the machine. A shell removes them when the
+//! process has ended, however it ended. If the shell was killed too, the next run removes them.
 
 use std::{
     fs::{File, Permissions},
     io,
-    os::unix::{fs::PermissionsExt, process::CommandExt},
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt},
+        process::CommandExt,
+    },
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::UNIX_EPOCH,
 };
 
-use nix::sys::statvfs::statvfs;
+use nix::{
+    errno::Errno,
+    sys::{signal::kill, statvfs::statvfs},
+    unistd::{Pid, geteuid},
+};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, error::BoxDynError};
 use tokio::{
     runtime::Builder,
@@ -42,18 +49,23 @@ const FOLDER: &str = "postgres-test-";
 /// A file that the process has locked as long as it lives, in that folder.
 const LOCK: &str = "lock";
 
+/// The file in that folder that begins with the number of PostgreSQL's process.
+const PID_FILE: &str = "data/pgdata/postmaster.pid";
+
 /// A PostgreSQL that ends with this process, and its data with it. Keep one in a static
 /// `tokio::sync::OnceCell` for all tests of a process.
 #[derive(Debug)]
 pub struct Throwaway {
     postgres: EmbeddedPostgres,
-    /// One session makes and drops all databases: most tests last for less time than the start of
-    /// a session takes.
-    statements: mpsc::UnboundedSender<Statement>,
+    /// One session makes all databases: most tests last for less time than the start of a session
+    /// takes.
+    creations: mpsc::UnboundedSender<Creation>,
+    /// Names of databases that another session drops, which may take longer.
+    drops: mpsc::UnboundedSender<String>,
 }
 
-/// A statement for the session that makes and drops databases, and where its result goes.
-type Statement = (String, oneshot::Sender<Result<(), sqlx::Error>>);
+/// A statement for the session that makes databases, and where its result goes.
+type Creation = (String, oneshot::Sender<Result<(), sqlx::Error>>);
 
 impl Throwaway {
     /// Starts one whose role and first database are called `name`.
@@ -66,7 +78,8 @@ impl Throwaway {
     pub async fn start(name: &str) -> Result<Self, BoxDynError> {
         let name = name.to_owned();
         let (started, has_started) = oneshot::channel();
-        let (statements, wanted) = mpsc::unbounded_channel();
+        let (creations, wanted) = mpsc::unbounded_channel();
+        let (drops, unwanted) = mpsc::unbounded_channel();
         std::thread::spawn(move || {
             let runtime = match Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => runtime,
@@ -74,15 +87,19 @@ impl Throwaway {
             };
             runtime.block_on(async move {
                 match start(&name).await {
-                    Ok((postgres, admin)) => {
+                    Ok((postgres, [creating, dropping])) => {
                         let throwaway = Self {
                             postgres,
-                            statements,
+                            creations,
+                            drops,
                         };
                         // Without a receiver, the caller was canceled: the watchdog removes what
                         // was started.
                         drop(started.send(Ok(throwaway)));
-                        execute_all(admin, wanted).await;
+                        tokio::join!(
+                            create_databases(creating, wanted),
+                            drop_databases(dropping, unwanted),
+                        );
                     }
                     Err(error) => drop(started.send(Err(error))),
                 }
@@ -100,30 +117,38 @@ impl Throwaway {
         let create = format!(r#"CREATE DATABASE "{name}" TEMPLATE "{template}""#);
         let (done, is_done) = oneshot::channel();
         // The thread ends only with its runtime, and then the result says so.
-        drop(self.statements.send((create, done)));
+        drop(self.creations.send((create, done)));
         is_done.await.map_err(|_| sqlx::Error::WorkerCrashed)??;
         Ok(self.postgres.url_of(name))
     }
 
-    /// Drops the database `name`, soon, with all sessions that it has. Waits for nothing, and says
-    /// nothing of a failure: the database goes with this PostgreSQL.
+    /// Drops the database `name`, soon, with all sessions that it has. Waits for nothing. A failure
+    /// is logged: the database goes with this PostgreSQL all the same.
     pub fn drop_database(&self, name: &str) {
-        let drop_it = format!(r#"DROP DATABASE "{name}" WITH (FORCE)"#);
-        drop(self.statements.send((drop_it, oneshot::channel().0)));
+        drop(self.drops.send(name.to_owned()));
     }
 }
 
-async fn execute_all(mut admin: PgConnection, mut wanted: mpsc::UnboundedReceiver<Statement>) {
-    while let Some((sql, done)) = wanted.recv().await {
-        let executed = sqlx::query(AssertSqlSafe(sql)).execute(&mut admin).await;
-        // Without a receiver, the test was canceled, or doesn't wait.
-        drop(done.send(executed.map(|_| ())));
+async fn create_databases(mut admin: PgConnection, mut wanted: mpsc::UnboundedReceiver<Creation>) {
+    while let Some((create, done)) = wanted.recv().await {
+        let created = sqlx::query(AssertSqlSafe(create)).execute(&mut admin).await;
+        // Without a receiver, the test was canceled.
+        drop(done.send(created.map(|_| ())));
     }
 }
 
-async fn start(name: &str) -> Result<(EmbeddedPostgres, PgConnection), BoxDynError> {
+async fn drop_databases(mut admin: PgConnection, mut unwanted: mpsc::UnboundedReceiver<String>) {
+    while let Some(name) = unwanted.recv().await {
+        let drop = AssertSqlSafe(format!(r#"DROP DATABASE "{name}" WITH (FORCE)"#));
+        if let Err(error) = sqlx::query(drop).execute(&mut admin).await {
+            tracing::warn!(name, %error, "a database of a test was not dropped");
+        }
+    }
+}
+
+async fn start(name: &str) -> Result<(EmbeddedPostgres, [PgConnection; 2]), BoxDynError> {
     for parent in [SHARED_MEMORY, DISK] {
-        remove_leftovers(Path::new(parent))?;
+        remove_leftovers(Path::new(parent));
     }
     let unique = UNIX_EPOCH.elapsed()?.as_nanos();
     let folder = format!("{FOLDER}{}-{unique}", std::process::id());
@@ -138,8 +163,10 @@ async fn start(name: &str) -> Result<(EmbeddedPostgres, PgConnection), BoxDynErr
     settings.parameters = parameters.to_vec();
     settings.locale = locale();
     let postgres = EmbeddedPostgres::start(settings).await?;
-    let admin = PgConnection::connect_with(&postgres.connect_options()).await?;
-    Ok((postgres, admin))
+    let options = postgres.connect_options();
+    let creating = PgConnection::connect_with(&options).await?;
+    let dropping = PgConnection::connect_with(&options).await?;
+    Ok((postgres, [creating, dropping]))
 }
 
 /// The locale that `TEST_LOCALE` names, from the folder in `LOCPATH` if that is set.
@@ -199,49 +226,59 @@ fn lock(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes what processes have left whose watchdog was killed as well. Several such folders would
-/// fill the memory.
-fn remove_leftovers(parent: &Path) -> io::Result<()> {
-    for found in std::fs::read_dir(parent)? {
-        let found = found?;
-        let is_one = found.file_name().to_string_lossy().starts_with(FOLDER);
-        let lock = File::open(found.path().join(LOCK));
-        if is_one && lock.is_ok_and(|lock| lock.try_lock().is_ok()) {
-            watchdog(&found.path()).stdin(Stdio::null()).status()?;
+/// Removes what processes have left that ended together with their watchdog, as in a restart of
+/// the machine: several such folders would fill the memory. What can't be removed stays.
+fn remove_leftovers(parent: &Path) {
+    let found = std::fs::read_dir(parent).into_iter().flatten().flatten();
+    let folders = found.filter(|entry| entry.file_name().to_string_lossy().starts_with(FOLDER));
+    for folder in folders.map(|entry| entry.path()) {
+        if !is_own(&folder) {
+            continue;
+        }
+        let Ok(lock) = File::open(folder.join(LOCK)) else {
+            continue;
+        };
+        // Held until the folder is gone, so that one process removes it.
+        if lock.try_lock().is_ok() && !may_run(&folder) {
+            drop(std::fs::remove_dir_all(&folder));
         }
     }
-    Ok(())
+}
+
+/// Whether this user made the folder, so that no other one has put anything there.
+fn is_own(folder: &Path) -> bool {
+    let found = std::fs::symlink_metadata(folder);
+    found.is_ok_and(|found| found.is_dir() && found.uid() == geteuid().as_raw())
+}
+
+/// Whether a process lives that has the number of the folder's PostgreSQL.
+fn may_run(folder: &Path) -> bool {
+    let file = std::fs::read_to_string(folder.join(PID_FILE)).unwrap_or_default();
+    let number = file.lines().next().and_then(|line| line.parse().ok());
+    number.is_some_and(|number| kill(Pid::from_raw(number), None) != Err(Errno::ESRCH))
 }
 
 /// Starts a shell that stops PostgreSQL and removes its files when this process has ended: the
 /// kernel then closes the shell's standard input.
 fn watch_over(folder: &Path) -> io::Result<()> {
-    let watchdog = watchdog(folder)
+    let script = r#"
+        read -r _
+        pid=$(head -n 1 "$2" 2>/dev/null) && kill -INT "$pid"
+        while [ -f "$2" ] && kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
+        rm -rf "$1"
+    "#;
+    let watchdog = Command::new("sh")
+        .args(["-c", script, "watchdog"])
+        .args([folder, &folder.join(PID_FILE)])
         .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
         // Ctrl-C is for the tests: the shell ends after them.
         .process_group(0)
         .spawn()?;
     // Dropping it would close the pipe.
     std::mem::forget(watchdog);
     Ok(())
-}
-
-/// A shell that waits for the end of its standard input. The number of a process that has ended may
-/// be another one's by now: PostgreSQL's own works in its data folder.
-fn watchdog(folder: &Path) -> Command {
-    let script = r#"
-        read -r _
-        data=$1/data/pgdata
-        pid=$(head -n 1 "$data/postmaster.pid" 2>/dev/null)
-        lives() { [ -n "$pid" ] && [ "/proc/$pid/cwd" -ef "$data" ]; }
-        lives && kill -INT "$pid"
-        while lives; do sleep 0.1; done
-        rm -rf "$1"
-    "#;
-    let mut shell = Command::new("sh");
-    shell.args(["-c", script, "watchdog"]).arg(folder);
-    shell.stdout(Stdio::null()).stderr(Stdio::null());
-    shell
 }
 
 #[cfg(test)]
@@ -262,7 +299,7 @@ mod tests {
         for unlocked in [&dead, &other] {
             File::create(unlocked.join(LOCK))?;
         }
-        remove_leftovers(parent.path())?;
+        remove_leftovers(parent.path());
         assert_eq!(
             (dead.exists(), alive.exists(), other.exists()),
             (false, true, true)

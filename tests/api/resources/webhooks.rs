@@ -294,7 +294,7 @@ async fn shows_the_failure(endpoint: &Endpoint, client: &Client, error: &str) {
 async fn not_allowed_any_more(
     receiver: &Receiver,
     log: &tempfile::NamedTempFile,
-) -> (ServerProcess, [Endpoint; 2]) {
+) -> (TestDatabase, ServerProcess, [Endpoint; 2]) {
     let server = TestServer::start_with(QUICK).await;
     let client = &server.client;
     let by_name = format!("http://localhost:{}/", receiver.address.port());
@@ -306,14 +306,14 @@ async fn not_allowed_any_more(
     let strict = [QUICK, &[("WEBHOOK_ALLOW_PRIVATE", "false")]].concat();
     let log = log.reopen().unwrap();
     let server = ServerProcess::start_logging_to(log, &database, &strict);
-    (server, endpoints)
+    (database, server, endpoints)
 }
 
 #[tokio::test]
 async fn a_host_with_a_private_address_is_refused_when_it_is_to_be_sent_to() {
     let receiver = Receiver::start().await;
     let mut log = tempfile::NamedTempFile::new().unwrap();
-    let (server, endpoints) = not_allowed_any_more(&receiver, &log).await;
+    let (_database, server, endpoints) = not_allowed_any_more(&receiver, &log).await;
     let client = &server.client;
     let nowhere = Endpoint::at(client, "http://nowhere.invalid/").await;
     client.charge("key-1").await;
