@@ -48,7 +48,7 @@ pub enum IntentStatus {
 named!(IntentStatus);
 
 impl IntentStatus {
-    /// That of one that was not confirmed with this method.
+    /// The status of an intent that has this method, or none, and was not confirmed.
     fn with(method: Option<PaymentMethodId>) -> Self {
         match method {
             Some(_) => Self::RequiresConfirmation,

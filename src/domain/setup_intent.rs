@@ -32,7 +32,7 @@ pub enum SetupStatus {
 named!(SetupStatus);
 
 impl SetupStatus {
-    /// That of one that was not confirmed with this method.
+    /// The status of a setup intent that has this method, or none, and was not confirmed.
     fn with(method: Option<PaymentMethodId>) -> Self {
         match method {
             Some(_) => Self::RequiresConfirmation,
@@ -149,14 +149,15 @@ impl SetupIntent {
         }
     }
 
-    /// The setup intent with other terms. If the request names `what` is set up, or for whom, it
-    /// must not have ended, and an authentication is void.
+    /// The setup intent with other terms. It must not have ended if other things are set up, or for
+    /// another customer, or if the request names either again. An authentication is void then.
     pub fn updated(
         mut self,
         terms: SetupTerms,
         names_what: bool,
     ) -> Result<Self, UnexpectedSetupStatus> {
-        if names_what {
+        let what = |terms: &SetupTerms| (terms.customer, terms.payment_method);
+        if names_what || what(&self.terms) != what(&terms) {
             self.must_be_open()?;
             self.holder_page = None;
             self.status = SetupStatus::with(terms.payment_method);
@@ -292,7 +293,9 @@ mod tests {
             let mut terms = setup.terms.clone();
             terms.description = Some("new".to_owned());
             assert!(setup.clone().updated(terms.clone(), false).is_ok());
-            assert_eq!(setup.updated(terms, true), Err(status));
+            assert_eq!(setup.clone().updated(terms.clone(), true), Err(status));
+            terms.customer = Some(CustomerId(Uuid::nil()));
+            assert_eq!(setup.updated(terms, false), Err(status));
         }
         for open in [
             new(),

@@ -57,8 +57,8 @@ verbs! { "Charges", ChargeView;
 
     /// Capture a charge
     ///
-    /// Takes money that was promised with `capture=false`: all of it, or a part; the rest is released.
-    /// Once only.
+    /// Takes money that was promised with `capture=false`: all of it, or a part; the rest is
+    /// released. Once only.
     capture "captureCharge": post "/charges/{id}/capture" of id "The charge's id: ch_…"
         (CaptureChargeParams) => 200 "The charge.",
         Mutating [

@@ -1,9 +1,9 @@
 //! The errors of each endpoint, for the OpenAPI document.
 //!
-//! Promise: a handler declares the codes that it answers beside itself, with [`errors!`]; what
-//! every request may meet is added here. Each kind of error reply is described once, in the
-//! document's `components/responses`. Its headers are taken from the error as it is rendered, so
-//! the two can't disagree.
+//! Promise: a handler declares the codes that it answers beside itself, with [`errors!`] or
+//! `verbs!`; what every request may meet is added here. Each kind of error reply is described once,
+//! in the document's `components/responses`. Its headers are taken from the error as it is
+//! rendered, so the two can't disagree.
 
 use std::collections::BTreeMap;
 
@@ -103,7 +103,8 @@ pub(super) use errors;
 /// Replies by their status.
 pub(super) type ByStatus = BTreeMap<String, RefOr<Response>>;
 
-/// The error replies of the endpoint `endpoint`, by status.
+/// The error replies of an endpoint, by status. Its id may begin with a small letter, as in the
+/// document, or with a capital one.
 pub(super) fn responses(endpoint: &str, kind: Kind, own: &[ErrorCode]) -> ByStatus {
     let mut by_status = BTreeMap::<u16, Vec<ErrorCode>>::new();
     // In the order of the table, whatever the order of the declaration.

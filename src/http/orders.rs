@@ -62,7 +62,8 @@ verbs! { "Orders", OrderView;
 
     /// Pay an order
     ///
-    /// Makes the one charge for it. A decline leaves the order open; another attempt needs a new key.
+    /// Makes the one charge for it. A decline leaves the order open; another attempt needs a new
+    /// key.
     pay "payOrder": post "/orders/{id}/pay" of id "The order's id: or_…" (PayOrderParams)
         => 200 "The order, paid.",
         Charging [ParameterMissing, ResourceMissing, OrderAlreadyPaid, OrderCanceled],

@@ -34,8 +34,8 @@ const SECRET_MAX_CHARS: usize = 255;
 verbs! { "Payment intents", PaymentIntentView;
     /// Create a payment intent
     ///
-    /// One payment, through as many cards as it takes. With `confirm=true` the card is charged at once;
-    /// if it declines, the intent stays, and the error holds all of it.
+    /// One payment, through as many cards as it takes. With `confirm=true` the card is charged at
+    /// once; if it declines, the intent stays, and the error holds all of it.
     create "createPaymentIntent": post "/payment_intents" (CreatePaymentIntentParams)
         => 201 "The payment intent.",
         Charging [ParameterMissing, AmountTooLarge, PaymentMethodUnexpectedState, ResourceMissing],
@@ -43,8 +43,8 @@ verbs! { "Payment intents", PaymentIntentView;
 
     /// Update a payment intent
     ///
-    /// What the request doesn't mention stays; an empty value unsets. What is to be paid changes only
-    /// until money is promised, and voids an authentication that its holder has begun.
+    /// What the request doesn't mention stays; an empty value unsets. What is to be paid changes
+    /// only until money is promised, and voids an authentication that its holder has begun.
     update "updatePaymentIntent": post "/payment_intents/{id}" of id "The payment intent's id: pi_…"
         (UpdatePaymentIntentParams) => 200 "The payment intent.",
         Charging [
@@ -68,8 +68,8 @@ verbs! { "Payment intents", PaymentIntentView;
 
     /// Capture a payment intent
     ///
-    /// Takes money that was promised with `capture_method=manual`: all of it, or a part; the rest is
-    /// released. Once only: the error of a second capture holds the intent, which has succeeded.
+    /// Takes money that was promised with `capture_method=manual`: all of it, or a part; the rest
+    /// is released. Once only: the error of a second capture holds the intent, which has succeeded.
     capture "capturePaymentIntent": post "/payment_intents/{id}/capture"
         of id "The payment intent's id: pi_…" (CapturePaymentIntentParams)
         => 200 "The payment intent.",

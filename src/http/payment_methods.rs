@@ -44,12 +44,13 @@ verbs! { "Payment methods", PaymentMethodView;
     update "updatePaymentMethod": post "/payment_methods/{id}" of id "The payment method's id: pm_…"
         (UpdatePaymentMethodParams) => 200 "The payment method.",
         Charging [PaymentMethodUnexpectedState, ResourceMissing],
-        |params| Update::<PaymentMethod> { id, params, };
+        |params| Update::<PaymentMethod> { id, params };
 
     /// Attach a payment method to a customer
     ///
-    /// From then on it pays for this customer alone. A card that its issuer is known to decline is not
-    /// attached. With a test card such as `pm_card_visa` in the path, a new payment method is made.
+    /// From then on it pays for this customer alone. A card that its issuer is known to decline is
+    /// not attached. With a test card such as `pm_card_visa` in the path, a new payment method is
+    /// made.
     attach "attachPaymentMethod": post "/payment_methods/{id}/attach"
         of id "The payment method's id: pm_…" (AttachPaymentMethodParams)
         => 200 "The payment method.",

@@ -50,8 +50,9 @@ verbs! { "Setup intents", SetupIntentView;
 
     /// Confirm a setup intent
     ///
-    /// Tries to set the card up. A card that is declined leaves the status `requires_payment_method`,
-    /// and the reason in `last_setup_error`; another attempt needs a new idempotency key.
+    /// Tries to set the card up. A card that is declined leaves the status
+    /// `requires_payment_method`, and the reason in `last_setup_error`; another attempt needs a new
+    /// idempotency key.
     confirm "confirmSetupIntent": post "/setup_intents/{id}/confirm"
         of id "The setup intent's id: seti_…" (ConfirmSetupIntentParams) => 200 "The setup intent.",
         Charging [

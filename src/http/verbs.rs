@@ -1,4 +1,4 @@
-//! The endpoints that run a verb under an idempotency key: each is one entry.
+//! Endpoints that run a verb, and answer with one status and one view: each is one entry.
 //!
 //! Promise: an entry says all that is special about its endpoint, and all of them answer in one
 //! way. The route stands in `mod.rs`.
