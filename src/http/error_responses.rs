@@ -82,15 +82,21 @@ impl Kind {
 }
 
 /// Declares the errors of an endpoint: their kind, and the codes besides those of every endpoint of
-/// that kind. The name goes into the `responses` of the handler's `#[utoipa::path]`.
+/// that kind. The name goes into the `responses` of the handler's `#[utoipa::path]`. It says which
+/// endpoint that is, unless the endpoint's id follows, as in `verbs!`.
 macro_rules! errors {
     ($name:ident: $kind:ident [$($code:ident),*]) => {
-        struct $name;
+        $crate::http::error_responses::errors! {
+            struct $name, stringify!($name).trim_end_matches("Errors"); $kind [$($code),*]
+        }
+    };
+    ($visible:vis struct $name:ident, $endpoint:expr; $kind:ident [$($code:ident),*]) => {
+        $visible struct $name;
 
         impl utoipa::IntoResponses for $name {
             fn responses() -> $crate::http::error_responses::ByStatus {
                 $crate::http::error_responses::responses(
-                    stringify!($name).trim_end_matches("Errors"),
+                    $endpoint,
                     $crate::http::error_responses::Kind::$kind,
                     &[$($crate::wire::error::ErrorCode::$code),*],
                 )

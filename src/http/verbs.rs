@@ -32,16 +32,8 @@ macro_rules! verbs {
         )+
     ) => {$(
         mod $handler {
-            pub(super) struct Errors;
-
-            impl utoipa::IntoResponses for Errors {
-                fn responses() -> $crate::http::error_responses::ByStatus {
-                    $crate::http::error_responses::responses(
-                        $operation,
-                        $crate::http::error_responses::Kind::$kind,
-                        &[$($crate::wire::error::ErrorCode::$code),*],
-                    )
-                }
+            $crate::http::error_responses::errors! {
+                pub(super) struct Errors, $operation; $kind [$($code),*]
             }
         }
 

@@ -38,9 +38,9 @@ const PARAMETERS: [(&str, &str); 2] = [
     ("autovacuum", "off"),
 ];
 
-/// Hundreds of tests leave as many databases of 10 MB each, with a thousand files: on a disk,
-/// making them takes longer than many tests do. Half as much again is for their logs, and for what
-/// else runs.
+/// A database has 10 MB, in a thousand files: on a disk, making it takes longer than many tests do.
+/// A run that drops none may have hundreds at its end. Half as much again is for their logs, and
+/// for what else runs.
 const ROOM: u128 = 12 << 30;
 
 /// What the folder of each one is called, before the number of its process.

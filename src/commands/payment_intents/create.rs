@@ -65,11 +65,8 @@ impl Rules for CreateIntent {
             let error = ApiError::new(ErrorCode::ParameterMissing, message);
             return Err(error.with_param("payment_method".to_owned()).into());
         }
-        let customer = params
-            .customer
-            .take()
-            .map(|id| given::customer(draft, id))
-            .transpose()?;
+        let customer = params.customer.map(|id| given::customer(draft, id));
+        let customer = customer.transpose()?;
         let mut terms = params.terms(customer)?;
         if let Some(confirmation) = confirmation {
             must_be_possible(confirmation, &terms, false, return_url.as_deref())?;
