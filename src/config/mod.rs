@@ -249,7 +249,6 @@ fn faults(source: &Source<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
     use super::*;
 
     fn config(variables: &[(&str, &str)]) -> Result<Config, ConfigErrors> {

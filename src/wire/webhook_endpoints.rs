@@ -276,7 +276,6 @@ impl From<&Endpoint> for WebhookEndpointView {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
     use charge_once_strict_params::{Encoding, ParameterSet, Params};
     use serde_json::{Value, json};
 

@@ -257,12 +257,6 @@ impl Follower {
 
 #[cfg(test)]
 mod tests {
-    #![allow(
-        clippy::unwrap_used,
-        clippy::panic,
-        reason = "a test may stop at the first surprise"
-    )]
-
     use super::*;
     use crate::{FingerprintInput, Parameters};
 

@@ -168,11 +168,6 @@ impl LeasedKey {
 
 #[cfg(test)]
 mod tests {
-    #![allow(
-        clippy::indexing_slicing,
-        reason = "a test may stop at the first surprise"
-    )]
-
     use std::sync::Arc;
 
     use uuid::Uuid;

@@ -1,8 +1,3 @@
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a test may stop at the first surprise"
-)]
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, duplex, join, repeat, sink},
     time::timeout,
