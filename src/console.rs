@@ -605,7 +605,7 @@ async fn list(
             all!(orders, |one| line(
                 one.id,
                 one.created_at,
-                one.amount,
+                one.terms.amount,
                 one.status.as_str()
             ))
         }
@@ -621,7 +621,7 @@ async fn list(
             all!(checkouts, |one| line(
                 one.id,
                 one.created_at,
-                one.amount,
+                one.terms.amount,
                 one.status.as_str()
             ))
         }

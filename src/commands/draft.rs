@@ -11,30 +11,34 @@ use super::{
 };
 use crate::commands::prelude::*;
 
+/// The server that decides, as the rules know it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Server<'a> {
+    /// The name of the processor across a network that is asked; `None` where cards are simulated.
+    pub processor: Option<&'a str>,
+    /// What the addresses of pages begin with; `None` where no page is made.
+    pub public_url: Option<&'a str>,
+}
+
 /// The rows that a request sees, and its changes.
 pub struct Draft<'a> {
     /// The request's origin.
     pub origin: &'a Origin,
     /// The transaction's time.
     pub now: DateTime<Utc>,
-    /// The name of the processor across a network that is asked; `None` where cards are simulated.
-    pub processor: Option<&'a str>,
+    /// Who decides.
+    pub server: Server<'a>,
     rows: &'a Rows,
     changes: Changes,
 }
 
 impl<'a> Draft<'a> {
     /// No change yet.
-    pub fn new(
-        origin: &'a Origin,
-        now: DateTime<Utc>,
-        processor: Option<&'a str>,
-        rows: &'a Rows,
-    ) -> Self {
+    pub fn new(origin: &'a Origin, now: DateTime<Utc>, server: Server<'a>, rows: &'a Rows) -> Self {
         Self {
             origin,
             now,
-            processor,
+            server,
             rows,
             changes: Changes::default(),
         }
@@ -60,6 +64,12 @@ impl<'a> Draft<'a> {
         found.ok_or_else(|| missing(param, N::Id::PREFIX))
     }
 
+    /// The object that an earlier step or transaction made: `what`, should it be gone.
+    pub fn known<N: Noun>(&self, id: Option<N::Id>, what: &str) -> Result<N, Rejection> {
+        let found = id.and_then(|id| self.get::<N>(id));
+        found.cloned().ok_or_else(|| lost(what))
+    }
+
     fn row<N: Noun>(&self, id: N::Id) -> Option<&Row<N>> {
         let account = self.origin.account;
         let changed = N::table(&self.changes.tables).get(account, id.clone());
@@ -72,7 +82,7 @@ impl<'a> Draft<'a> {
         let read = self.rows.orders_by_name.get(&(account, name.to_owned()));
         read.or_else(|| {
             let mut orders = self.rows.tables.orders.of(account);
-            orders.find(|order| order.client_order_id.as_deref() == Some(name))
+            orders.find(|order| order.terms.client_order_id.as_deref() == Some(name))
         })
     }
 
@@ -135,22 +145,36 @@ impl<'a> Draft<'a> {
 
     /// Tells of an event that happened to `object`, as it is now.
     pub fn emit<N: Noun>(&mut self, event: EventType, object: &N) -> Result<(), Rejection> {
-        let (view, version) = (N::View::from(object), object.version());
-        let event = self.origin.event(event, &view, version)?;
-        self.changes.events.push(event);
-        Ok(())
+        self.tell(event, None, object)
     }
 
-    /// Tells of a change of an object.
-    pub fn emit_change<N: Noun>(
+    /// Makes an object, or changes one, tells of it, and returns it.
+    pub fn put_with<N: Noun>(&mut self, event: EventType, object: N) -> Result<N, Rejection> {
+        let object = self.put(object);
+        self.tell(event, None, &object)?;
+        Ok(object)
+    }
+
+    /// Changes an object from what it was `before`, tells of that, and returns it.
+    pub fn put_change<N: Noun>(
         &mut self,
         event: EventType,
         before: &N,
-        after: &N,
+        after: N,
+    ) -> Result<N, Rejection> {
+        let after = self.put(after);
+        self.tell(event, Some(N::View::from(before)), &after)?;
+        Ok(after)
+    }
+
+    fn tell<N: Noun>(
+        &mut self,
+        event: EventType,
+        before: Option<N::View>,
+        object: &N,
     ) -> Result<(), Rejection> {
-        let (before, version) = (N::View::from(before), after.version());
-        let after = N::View::from(after);
-        let event = self.origin.change(event, &before, &after, version)?;
+        let (view, version) = (N::View::from(object), object.version());
+        let event = self.origin.event(event, before.as_ref(), &view, version)?;
         self.changes.events.push(event);
         Ok(())
     }

@@ -35,71 +35,72 @@ pub(super) fn client_secret(id: impl Display) -> String {
 
 /// A new page, on which the holder authenticates for the intent `id`.
 pub(super) fn holder_page(
-    public_url: &str,
-    account: AccountId,
+    draft: &Draft<'_>,
     id: impl Display,
     return_url: Option<String>,
-) -> HolderPage {
-    HolderPage {
-        url: format!("{public_url}/authenticate/{account}/{id}/{}", random()),
+) -> Result<HolderPage, Rejection> {
+    let (account, token) = (draft.origin.account, random());
+    let public_url = draft.server.public_url;
+    let public_url = public_url.ok_or_else(|| lost("the address of pages"))?;
+    Ok(HolderPage {
+        url: format!("{public_url}/authenticate/{account}/{id}/{token}"),
         return_url,
-    }
+    })
 }
 
-/// Where a holder goes from here, as the shop's page is told.
-pub(super) struct ReturnToShop {
-    /// `payment_intent` or `setup_intent`.
-    pub(super) kind: &'static str,
-    /// The intent's id.
-    pub(super) id: String,
-    /// What the shop's pages know it by.
-    pub(super) client_secret: String,
-    /// Whether the holder authenticated, and the card did not decline then.
-    pub(super) has_succeeded: bool,
-}
-
-impl ReturnToShop {
-    /// The reply to the page's form. It is stored, so every later one leads to the same place.
-    pub(super) fn of(self, page: &HolderPage) -> Result<Reply, Rejection> {
-        let mut headers = Vec::new();
-        let status = match self.has_succeeded {
-            true => SUCCEEDED,
-            false => FAILED,
-        };
-        if let Some(return_url) = &page.return_url {
-            // It was checked when the page was made.
-            let mut url = Url::parse(return_url).map_err(Failure::internal)?;
-            url.query_pairs_mut()
-                .append_pair(self.kind, &self.id)
-                .append_pair(&format!("{}_client_secret", self.kind), &self.client_secret)
-                .append_pair("redirect_status", status);
-            headers.push(("location".to_owned(), url.into()));
-        }
-        Ok(Reply {
-            status: if headers.is_empty() { DONE } else { SEE_OTHER },
-            headers,
-            body: status.into(),
-            resource_id: Some(self.id),
-        })
+/// The reply to the form of a page. It leads the holder back to the shop, whose page is told of the
+/// intent, by its `kind` (`payment_intent` or `setup_intent`), its id and its secret, and whether
+/// the holder authenticated and the card did not decline then. The reply is stored, so every later
+/// one leads to the same place.
+pub(super) fn landing(
+    page: Option<&HolderPage>,
+    (kind, id, client_secret): (&str, String, &str),
+    has_succeeded: bool,
+) -> Result<Said, Rejection> {
+    let mut headers = Vec::new();
+    let status = match has_succeeded {
+        true => SUCCEEDED,
+        false => FAILED,
+    };
+    let page = page.ok_or_else(|| lost("an intent's page"))?;
+    if let Some(return_url) = &page.return_url {
+        // It was checked when the page was made.
+        let mut url = Url::parse(return_url).map_err(Failure::internal)?;
+        url.query_pairs_mut()
+            .append_pair(kind, &id)
+            .append_pair(&format!("{kind}_client_secret"), client_secret)
+            .append_pair("redirect_status", status);
+        headers.push(("location".to_owned(), url.into()));
     }
+    Ok(Said::Reply(Reply {
+        status: if headers.is_empty() { DONE } else { SEE_OTHER },
+        headers,
+        body: status.into(),
+        resource_id: Some(id),
+    }))
 }
 
 /// The reply to the form of a page that the intent doesn't wait for any more.
-pub(super) fn no_longer_needed(id: impl Display) -> Reply {
-    Reply {
+pub(super) fn no_longer_needed(id: impl Display) -> Said {
+    Said::Reply(Reply {
         status: GONE,
         headers: Vec::new(),
         body: Vec::new(),
         resource_id: Some(id.to_string()),
-    }
+    })
+}
+
+/// Why the method of an intent failed whose holder didn't authenticate.
+pub(super) fn authentication_failed(code: ErrorCode, intent: &str) -> ApiError {
+    let message = format!(
+        "The provided PaymentMethod has failed authentication. You can provide payment_method_data or a \
+         new PaymentMethod to attempt to fulfill this {intent} again."
+    );
+    ApiError::new(code, message)
 }
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-
-    use uuid::Uuid;
-
     use super::*;
 
     fn location(return_url: Option<&str>, has_succeeded: bool) -> (u16, Option<String>) {
@@ -107,13 +108,10 @@ mod tests {
             url: String::new(),
             return_url: return_url.map(str::to_owned),
         };
-        let landing = ReturnToShop {
-            kind: "setup_intent",
-            id: "seti_1".to_owned(),
-            client_secret: "seti_1_secret_2".to_owned(),
-            has_succeeded,
+        let setup = ("setup_intent", "seti_1".to_owned(), "seti_1_secret_2");
+        let Ok(Said::Reply(mut reply)) = landing(Some(&page), setup, has_succeeded) else {
+            panic!("a page leads somewhere");
         };
-        let mut reply = landing.of(&page).ok().unwrap();
         (reply.status, reply.headers.pop().map(|(_, value)| value))
     }
 
@@ -137,17 +135,5 @@ mod tests {
         let (_, failed) = location(Some("https://shop.example/"), false);
         assert!(failed.unwrap().ends_with("redirect_status=failed"));
         assert_eq!(location(None, true), (200, None));
-    }
-
-    #[test]
-    fn a_page_opens_with_its_own_token_alone() {
-        let page = || holder_page("http://localhost", AccountId(Uuid::nil()), "seti_1", None);
-        let one = page();
-        let token = one.url.rsplit('/').next().unwrap();
-        assert!(one.opens_with(token));
-        assert!(!page().opens_with(token));
-        for other in ["", "seti_1", &token[1..], &format!("{token}x")] {
-            assert!(!one.opens_with(other), "{other}");
-        }
     }
 }

@@ -8,42 +8,48 @@
 //! for many in one transaction, and `questions.rs` hands the answer of a card to the verb that
 //! asked.
 
-pub mod charges;
+mod charges;
 pub mod checkouts;
-pub mod customers;
+mod customers;
 mod draft;
 mod holder_pages;
-pub mod inventory;
-pub mod orders;
+mod inventory;
+mod orders;
 mod origin;
-pub mod payment_intents;
-pub mod payment_methods;
+mod payment_intents;
+mod payment_methods;
 mod prelude;
 pub(crate) mod questions;
-pub mod refunds;
+mod refunds;
 pub(crate) mod replies;
 mod rows;
 mod rules;
-pub mod setup_intents;
+mod setup_intents;
 mod unfinished;
 mod update;
 
-pub use charges::{CaptureCharge, CreateCharge};
-pub use customers::CreateCustomer;
-pub use draft::Draft;
-pub use holder_pages::FAILED;
-pub use inventory::SetInventory;
-pub use orders::{CancelOrder, CreateOrder, PayOrder};
-pub use origin::Origin;
-pub use payment_intents::{
-    AuthenticateIntent, CancelIntent, CaptureIntent, ConfirmIntent, CreateIntent, UpdateIntent,
+pub use {
+    charges::{capture::CaptureCharge, create::CreateCharge},
+    customers::create::CreateCustomer,
+    draft::{Draft, Server},
+    holder_pages::FAILED,
+    inventory::set::SetInventory,
+    orders::{cancel::CancelOrder, create::CreateOrder, pay::PayOrder},
+    origin::Origin,
+    payment_intents::{
+        authenticate::AuthenticateIntent, cancel::CancelIntent, capture::CaptureIntent,
+        confirm::ConfirmIntent, create::CreateIntent, update::UpdateIntent,
+    },
+    payment_methods::{
+        attach::AttachPaymentMethod, create::CreatePaymentMethod, detach::DetachPaymentMethod,
+    },
+    refunds::create::CreateRefund,
+    rows::{Changes, Noun, RowId, RowName, Rows},
+    rules::{Object, On, Rules, Said, SeenRows, Verdict},
+    setup_intents::{
+        authenticate::AuthenticateSetup, cancel::CancelSetupIntent, confirm::ConfirmSetupIntent,
+        create::CreateSetupIntent, update::UpdateSetupIntent,
+    },
+    unfinished::NO_PROCESSOR,
+    update::{Editable, Update},
 };
-pub use payment_methods::{AttachPaymentMethod, CreatePaymentMethod, DetachPaymentMethod};
-pub use refunds::CreateRefund;
-pub use rows::{Changes, Noun, RowId, RowName, Rows};
-pub use rules::{Object, Rules, Said, SeenRows, Verdict};
-pub use setup_intents::{
-    AuthenticateSetup, CancelSetupIntent, ConfirmSetupIntent, CreateSetupIntent, UpdateSetupIntent,
-};
-pub use unfinished::NO_PROCESSOR;
-pub use update::{Editable, Update};

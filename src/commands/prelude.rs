@@ -1,15 +1,15 @@
 //! What most verbs name: their own shape, the entities with their ids, and how a request ends.
 
-pub(super) use charge_once_strict_params::{Change, Expansion};
+pub(super) use charge_once_strict_params::Change;
 pub(super) use uuid::Uuid;
 
 pub(super) use crate::{
     commands::{
-        Draft, RowId, Rules, Said, SeenRows, Verdict,
+        Draft, On, RowId, Rules, Said, SeenRows, Verdict,
         replies::{CREATED, OK, STORED_DECLINE, error_reply, lost, missing, whole},
     },
     domain::{
-        charge::{Authorization, Card, Charge, ChargeStatus, KeptCard, NewCharge},
+        charge::{Authorization, Card, Charge, ChargeStatus, NewCharge},
         checkout::Checkout,
         customer::Customer,
         event::EventType,
@@ -17,10 +17,10 @@ pub(super) use crate::{
         inventory::Inventory,
         metadata::Metadata,
         operation::{
-            Answer, Asked, CardAuthorization, ConfirmedBy, OpenWork, Operation, Question,
+            Answer, AskedBy, CardAuthorization, ConfirmedBy, OpenWork, Operation, Question,
             RefundRequest,
         },
-        order::{Order, OrderStatus},
+        order::{Order, OrderStatus, OrderTerms},
         payment_intent::{FutureUsage, HolderPage, IntentStatus, PaymentIntent},
         payment_method::{Attachment, PaymentMethod},
         refund::{Refund, RefundStatus},

@@ -18,9 +18,7 @@ pub(crate) fn reads(question: &Question, seen: &SeenRows<'_>) -> Vec<RowId> {
         Question::Charge(card) => vec![RowId::Charge(card.charge)],
         Question::Capture(request) => vec![RowId::Charge(request.charge)],
         Question::Refund(request) => create_refund::reads(seen, request),
-        Question::OrderPayment(order, card) => {
-            vec![RowId::Charge(card.charge), RowId::Order(*order)]
-        }
+        Question::OrderPayment(of, card) => vec![RowId::Charge(card.charge), RowId::Order(*of)],
         Question::IntentPayment(intent, _, card) => attempt::reads(seen, *intent, card),
         Question::CheckoutPayment(checkout, order, card) => vec![
             RowId::Checkout(*checkout),
@@ -47,25 +45,23 @@ pub(crate) fn reads(question: &Question, seen: &SeenRows<'_>) -> Vec<RowId> {
 
 /// Hands the answer to the verb that asked.
 pub(crate) fn answered(
-    Asked { question, expand }: &Asked,
+    question: &Question,
     answer: Answer,
     draft: &mut Draft<'_>,
 ) -> Result<Said, Rejection> {
     match question {
-        Question::Charge(card) => create_charge::answered(draft, card, answer, expand),
-        Question::Capture(request) => capture::answered(draft, *request, answer, expand),
-        Question::Refund(request) => create_refund::answered(draft, request, answer, expand),
-        Question::OrderPayment(order, card) => {
-            pay_order::answered(draft, *order, card, answer, expand)
-        }
+        Question::Charge(card) => create_charge::answered(draft, card, answer),
+        Question::Capture(request) => capture::answered(draft, *request, answer),
+        Question::Refund(request) => create_refund::answered(draft, request, answer),
+        Question::OrderPayment(order, card) => pay_order::answered(draft, *order, card, answer),
         Question::IntentPayment(intent, by, card) => {
-            attempt::answered(draft, (*intent, *by), card, answer, expand)
+            attempt::answered(draft, (*intent, *by), card, answer)
         }
         Question::IntentCapture(intent, request) => {
-            capture_intent::answered(draft, *intent, *request, answer, expand)
+            capture_intent::answered(draft, *intent, *request, answer)
         }
         Question::IntentCancellation(intent, request) => {
-            cancel::answered(draft, *intent, request, answer, expand)
+            cancel::answered(draft, *intent, request, answer)
         }
         Question::CheckoutPayment(checkout, _, card) => {
             checkout_steps::paid(draft, *checkout, card, answer)

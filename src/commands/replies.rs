@@ -3,7 +3,7 @@
 use charge_once_strict_params::{ParameterSet, Params};
 
 use super::Noun;
-use crate::{commands::prelude::*, wire::error::ErrorType};
+use crate::{commands::prelude::*, domain::metadata::TooManyKeys, wire::error::ErrorType};
 
 pub(crate) const OK: u16 = 200;
 pub(crate) const CREATED: u16 = 201;
@@ -43,9 +43,8 @@ pub(crate) fn declined_by_processor(
     charge: ChargeId,
     decline: Decline,
 ) -> Result<Said, Rejection> {
-    let charge = draft.get::<Charge>(charge);
-    let charge = charge.ok_or_else(|| lost("a charge"))?;
-    Ok(Said::Reply(declined(decline, charge)?))
+    let charge = draft.known::<Charge>(Some(charge), "a charge")?;
+    Ok(Said::Reply(declined(decline, &charge)?))
 }
 
 /// A decline is an outcome to keep, not a refusal to undo: its failed charge stays.
@@ -70,6 +69,13 @@ pub(crate) fn stored_refusal(mut error: ApiError) -> Result<Reply, Rejection> {
         error.message.push_str(STORED_REFUSAL);
     }
     error_reply(&error)
+}
+
+/// A change of metadata that leaves too many keys.
+impl From<TooManyKeys> for Rejection {
+    fn from(refusal: TooManyKeys) -> Self {
+        ApiError::from(refusal).into()
+    }
 }
 
 /// A deterministic refusal: nothing that the command wrote survives, the reply is stored.

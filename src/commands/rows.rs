@@ -73,6 +73,8 @@ impl RowId {
 pub trait Noun: Clone + Sized {
     /// What names one of them.
     type Id: Clone + Ord;
+    /// Its row.
+    const ROW: fn(Self::Id) -> RowId;
     /// As clients see it in events.
     type View: for<'a> From<&'a Self> + Serialize;
 
@@ -90,7 +92,7 @@ pub trait Noun: Clone + Sized {
 
 /// Makes the tables, and nouns of the types in them.
 macro_rules! tables {
-    ($($table:ident: $noun:ident by $name:ident: $id:ident as $view:ident;)+) => {
+    ($($table:ident: $noun:ident in $row:ident by $name:ident: $id:ident as $view:ident;)+) => {
         /// Objects of each kind.
         #[derive(Debug, Default, Clone)]
         pub struct Tables {
@@ -112,6 +114,7 @@ macro_rules! tables {
         $(impl Noun for $noun {
             type Id = $id;
             type View = $view;
+            const ROW: fn($id) -> RowId = RowId::$row;
 
             fn id(&self) -> $id {
                 self.$name.to_owned()
@@ -137,15 +140,15 @@ macro_rules! tables {
 }
 
 tables! {
-    checkouts: Checkout by id: CheckoutId as CheckoutView;
-    intents: PaymentIntent by id: PaymentIntentId as PaymentIntentView;
-    charges: Charge by id: ChargeId as ChargeView;
-    orders: Order by id: OrderId as OrderView;
-    refunds: Refund by id: RefundId as RefundView;
-    setups: SetupIntent by id: SetupIntentId as SetupIntentView;
-    methods: PaymentMethod by id: PaymentMethodId as PaymentMethodView;
-    customers: Customer by id: CustomerId as CustomerView;
-    levels: Inventory by sku: String as InventoryView;
+    checkouts: Checkout in Checkout by id: CheckoutId as CheckoutView;
+    intents: PaymentIntent in Intent by id: PaymentIntentId as PaymentIntentView;
+    charges: Charge in Charge by id: ChargeId as ChargeView;
+    orders: Order in Order by id: OrderId as OrderView;
+    refunds: Refund in Refund by id: RefundId as RefundView;
+    setups: SetupIntent in Setup by id: SetupIntentId as SetupIntentView;
+    methods: PaymentMethod in Method by id: PaymentMethodId as PaymentMethodView;
+    customers: Customer in Customer by id: CustomerId as CustomerView;
+    levels: Inventory in Level by sku: String as InventoryView;
 }
 
 /// Objects of one kind, by account and id.

@@ -20,8 +20,26 @@ pub trait Rules: Send + Sync + 'static {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection>;
 
     /// The card that it asks, if the parameters name one.
-    fn card(&self) -> Option<&Card> {
+    fn card(&self) -> Option<Card> {
         None
+    }
+}
+
+/// A request about the object that its path names.
+pub struct On<Id, P> {
+    /// The object; `None` if the path names none of its kind.
+    pub id: Option<Id>,
+    /// What the request says.
+    pub params: P,
+}
+
+impl<Id: ObjectId, P> On<Id, P> {
+    /// The request with these parameters about what the path names by `id`.
+    pub fn of(id: &str, params: P) -> Self {
+        Self {
+            id: Id::parse(id),
+            params,
+        }
     }
 }
 
@@ -51,14 +69,18 @@ pub enum Verdict {
     /// It has ended.
     Said(Said),
     /// The card is to be asked.
-    Ask(Box<Asked>),
+    Ask(Box<Question>),
 }
 
 impl Verdict {
-    /// The card is to be asked; the reply shows whole what `expand` names.
-    pub fn ask(question: Question, expand: &Expansion) -> Self {
-        let expand = expand.clone();
-        Self::Ask(Box::new(Asked { question, expand }))
+    /// It has ended, and shows an object.
+    pub fn show(status: u16, object: impl Into<Object>) -> Self {
+        Self::Said(Said::show(status, object))
+    }
+
+    /// The card is to be asked.
+    pub fn ask(question: Question) -> Self {
+        Self::Ask(Box::new(question))
     }
 }
 
@@ -72,18 +94,15 @@ pub enum Said {
         status: u16,
         /// What is shown.
         object: Box<Object>,
-        /// The references in it that are shown whole.
-        expand: Expansion,
     },
 }
 
 impl Said {
     /// Shows an object.
-    pub fn show(status: u16, object: impl Into<Object>, expand: &Expansion) -> Self {
+    pub fn show(status: u16, object: impl Into<Object>) -> Self {
         Self::Show {
             status,
             object: Box::new(object.into()),
-            expand: expand.clone(),
         }
     }
 }

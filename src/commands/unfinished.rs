@@ -23,7 +23,7 @@ pub(super) fn must_have_taken_the_money(
     draft: &Draft<'_>,
     charge: &Charge,
 ) -> Result<(), Rejection> {
-    let cause = match (draft.processor.is_some(), charge.processor.is_some()) {
+    let cause = match (draft.server.processor.is_some(), charge.processor.is_some()) {
         (false, false) | (true, true) => return Ok(()),
         (false, true) => {
             format!("the charge was made by a processor across a network, and {NO_PROCESSOR}")
@@ -44,7 +44,7 @@ pub(super) fn must_have_taken_the_money(
 /// can't help.
 pub(super) fn must_be_finished(draft: &Draft<'_>, row: RowId) -> Result<(), Rejection> {
     let open = draft.open_work(row);
-    if open.operation && draft.processor.is_none() {
+    if open.operation && draft.server.processor.is_none() {
         return Err(Rejection::Failed(Failure::unsupported(format!(
             "another operation on this object is unfinished with a processor across a network, and \
              {NO_PROCESSOR}, or see `charge-once operations list`"

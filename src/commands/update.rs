@@ -13,7 +13,6 @@ use charge_once_strict_params::ParameterSet;
 use super::{Noun, Object, payment_methods::given::must_be_free};
 use crate::{
     commands::prelude::*,
-    domain::metadata::MetadataChange,
     wire::{
         charges::UpdateChargeParams,
         customers::{UpdateCustomerParams, default_of, not_their_method},
@@ -29,11 +28,6 @@ pub trait Editable: Noun<Id: ObjectId> + Into<Object> + PartialEq {
     type Params: ParameterSet + Send + Sync + 'static;
     /// What happened to it then.
     const UPDATED: EventType;
-    /// Its row.
-    const ROW: fn(Self::Id) -> RowId;
-
-    /// What the reply shows whole.
-    fn expand(params: &Self::Params) -> &Expansion;
 
     /// The row that the parameters name.
     fn named(_: &Self::Params) -> Option<RowId> {
@@ -66,27 +60,15 @@ impl<N: Editable + 'static> Rules for Update<N> {
         before.must_be_editable(draft, &self.params)?;
         let mut object = before.clone().edited(&self.params)?;
         if object != before {
-            object = draft.put(object);
-            draft.emit_change(N::UPDATED, &before, &object)?;
+            object = draft.put_change(N::UPDATED, &before, object)?;
         }
-        let expand = N::expand(&self.params);
-        Ok(Verdict::Said(Said::show(OK, object, expand)))
+        Ok(Verdict::show(OK, object))
     }
-}
-
-/// The metadata after a change.
-fn changed(metadata: Metadata, change: &MetadataChange) -> Result<Metadata, ApiError> {
-    change.clone().apply(metadata).map_err(ApiError::from)
 }
 
 impl Editable for Charge {
     type Params = UpdateChargeParams;
     const UPDATED: EventType = EventType::ChargeUpdated;
-    const ROW: fn(Self::Id) -> RowId = RowId::Charge;
-
-    fn expand(params: &UpdateChargeParams) -> &Expansion {
-        &params.expand
-    }
 
     /// If its processor was never asked, the charge is deleted, and this update with it. What a
     /// pending refund counts may be taken back, and its event would have told it.
@@ -103,7 +85,7 @@ impl Editable for Charge {
         Ok(Self {
             description: params.description.clone().apply(self.description),
             receipt_email: params.receipt_email.clone().apply(self.receipt_email),
-            metadata: changed(self.metadata, &params.metadata)?,
+            metadata: params.metadata.clone().apply(self.metadata)?,
             ..self
         })
     }
@@ -112,11 +94,6 @@ impl Editable for Charge {
 impl Editable for Refund {
     type Params = UpdateRefundParams;
     const UPDATED: EventType = EventType::RefundUpdated;
-    const ROW: fn(Self::Id) -> RowId = RowId::Refund;
-
-    fn expand(params: &UpdateRefundParams) -> &Expansion {
-        &params.expand
-    }
 
     /// If its processor was never asked, the refund is deleted, and this update with it.
     fn must_be_editable(&self, _: &Draft<'_>, _: &Self::Params) -> Result<(), Rejection> {
@@ -129,7 +106,7 @@ impl Editable for Refund {
 
     fn edited(self, params: &UpdateRefundParams) -> Result<Self, ApiError> {
         Ok(Self {
-            metadata: changed(self.metadata, &params.metadata)?,
+            metadata: params.metadata.clone().apply(self.metadata)?,
             ..self
         })
     }
@@ -138,32 +115,23 @@ impl Editable for Refund {
 impl Editable for Order {
     type Params = UpdateOrderParams;
     const UPDATED: EventType = EventType::OrderUpdated;
-    const ROW: fn(Self::Id) -> RowId = RowId::Order;
-
-    fn expand(params: &UpdateOrderParams) -> &Expansion {
-        &params.expand
-    }
 
     fn must_be_editable(&self, _: &Draft<'_>, _: &Self::Params) -> Result<(), Rejection> {
         Ok(())
     }
 
     fn edited(self, params: &UpdateOrderParams) -> Result<Self, ApiError> {
-        Ok(Self {
-            metadata: changed(self.metadata, &params.metadata)?,
-            ..self
-        })
+        let terms = OrderTerms {
+            metadata: params.metadata.clone().apply(self.terms.metadata)?,
+            ..self.terms
+        };
+        Ok(Self { terms, ..self })
     }
 }
 
 impl Editable for PaymentMethod {
     type Params = UpdatePaymentMethodParams;
     const UPDATED: EventType = EventType::PaymentMethodUpdated;
-    const ROW: fn(Self::Id) -> RowId = RowId::Method;
-
-    fn expand(params: &UpdatePaymentMethodParams) -> &Expansion {
-        &params.expand
-    }
 
     fn must_be_editable(&self, draft: &Draft<'_>, _: &Self::Params) -> Result<(), Rejection> {
         must_be_free(draft, self)?;
@@ -175,7 +143,7 @@ impl Editable for PaymentMethod {
     fn edited(self, params: &UpdatePaymentMethodParams) -> Result<Self, ApiError> {
         let method = params.apply(self);
         Ok(Self {
-            metadata: changed(method.metadata, &params.metadata)?,
+            metadata: params.metadata.clone().apply(method.metadata)?,
             ..method
         })
     }
@@ -189,11 +157,6 @@ fn default_method(params: &UpdateCustomerParams) -> Change<PaymentMethodId> {
 impl Editable for Customer {
     type Params = UpdateCustomerParams;
     const UPDATED: EventType = EventType::CustomerUpdated;
-    const ROW: fn(Self::Id) -> RowId = RowId::Customer;
-
-    fn expand(params: &UpdateCustomerParams) -> &Expansion {
-        &params.expand
-    }
 
     /// The default method is locked, so that it can't be detached before it is the default. A later
     /// detachment finds it there, and takes it away.
@@ -225,7 +188,7 @@ impl Editable for Customer {
 
     fn edited(self, params: &UpdateCustomerParams) -> Result<Self, ApiError> {
         let mut details = params.apply(self.details);
-        details.metadata = changed(details.metadata, &params.metadata)?;
+        details.metadata = params.metadata.clone().apply(details.metadata)?;
         Ok(Self {
             default_payment_method: default_method(params).apply(self.default_payment_method),
             details,

@@ -1,16 +1,11 @@
 //! A charge: money promised, taken and given back, and the rules of that.
 
-use chrono::{DateTime, Utc};
-use serde::{Deserialize, Deserializer, Serialize, de::Error};
+use serde::{Deserializer, de::Error};
 use serde_json::{Map, Value};
-use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::{
-    columns,
     customer::BillingDetails,
-    ids::{ChargeId, OrderId, PaymentIntentId, PaymentMethodId},
-    metadata::Metadata,
-    money::Money,
+    prelude::*,
     test_cards::{Decision, Decline, TestCard},
 };
 
@@ -116,19 +111,17 @@ impl Authorization {
     }
 }
 
-/// Whether the money of a charge was promised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-pub enum ChargeStatus {
-    /// The processor has not answered.
-    Pending,
-    /// It was promised, and perhaps taken.
-    Succeeded,
-    /// It was declined.
-    Failed,
+named! {
+    /// Whether the money of a charge was promised.
+    pub enum ChargeStatus {
+        /// The processor has not answered.
+        Pending,
+        /// It was promised, and perhaps taken.
+        Succeeded,
+        /// It was declined.
+        Failed,
+    }
 }
-
-named!(ChargeStatus);
 
 impl ChargeStatus {
     /// The status of a charge with this answer, or with none yet.
@@ -156,6 +149,17 @@ pub struct KeptCard {
     /// Four digits.
     #[serde(rename = "card_exp_year")]
     pub exp_year: i16,
+}
+
+impl From<Card> for KeptCard {
+    fn from(presented: Card) -> Self {
+        Self {
+            brand: presented.card.brand.to_owned(),
+            last4: presented.card.last4.to_owned(),
+            exp_month: presented.exp_month,
+            exp_year: presented.exp_year,
+        }
+    }
 }
 
 /// Why a charge failed, as it was told when it did.
@@ -274,12 +278,7 @@ impl Charge {
             released: false,
             status,
             failure: decline.map(ChargeFailure::from),
-            card: KeptCard {
-                brand: new.card.card.brand.to_owned(),
-                last4: new.card.card.last4.to_owned(),
-                exp_month: new.card.exp_month,
-                exp_year: new.card.exp_year,
-            },
+            card: new.card.into(),
             customer: new.customer.clone(),
             description: new.description.clone(),
             statement_descriptor: new.statement_descriptor.clone(),

@@ -9,53 +9,35 @@
 //!                  cancel_order ◀──────────┘ ─▶ canceled
 //! ```
 
-use chrono::{DateTime, TimeDelta, Utc};
-use serde::{Deserialize, Serialize};
-use strum::{EnumString, IntoStaticStr, VariantArray};
+use chrono::TimeDelta;
 
-use super::{
-    charge::Card,
-    dialect::Dialect,
-    ids::{ChargeId, CheckoutId, OrderId},
-    metadata::Metadata,
-    money::Money,
-    order::{Item, NewOrder},
-};
+use super::{charge::Card, operation::AskedBy, order::OrderTerms, prelude::*};
 
 /// A checkout that is to be made.
 #[derive(Debug, Clone)]
 pub struct NewCheckout {
-    /// The sum of the items.
-    pub amount: Money,
-    /// 1 to 100 lines, each with a stock-keeping unit.
-    pub items: Vec<Item>,
+    /// Of its order. Each line has a stock-keeping unit.
+    pub terms: OrderTerms,
     /// The card that pays.
     pub card: Card,
-    /// The client's own reference.
-    pub customer: Option<String>,
-    /// The client's own names.
-    pub metadata: Metadata,
 }
 
-/// One step of a checkout: one transaction, or one operation in phases.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, EnumString, IntoStaticStr, VariantArray,
-)]
-#[strum(serialize_all = "snake_case")]
-pub enum StepName {
-    /// Opens the order.
-    CreateOrder,
-    /// Makes the charge for it.
-    CreateCharge,
-    /// Takes the items from the inventory, and with that the order is paid.
-    AllocateInventory,
-    /// Gives the charge back: there were not enough items.
-    CreateRefund,
-    /// Closes the order that came to nothing.
-    CancelOrder,
+named! {
+    /// One step of a checkout: one transaction, or one operation in phases.
+    #[derive(Ord, PartialOrd)]
+    pub enum StepName {
+        /// Opens the order.
+        CreateOrder = 1,
+        /// Makes the charge for it.
+        CreateCharge = 2,
+        /// Takes the items from the inventory, and with that the order is paid.
+        AllocateInventory = 3,
+        /// Gives the charge back: there were not enough items.
+        CreateRefund = 4,
+        /// Closes the order that came to nothing.
+        CancelOrder = 5,
+    }
 }
-
-named!(StepName);
 
 impl StepName {
     /// The planned steps.
@@ -67,13 +49,7 @@ impl StepName {
 
     /// Where it stands among the steps.
     pub fn position(self) -> i16 {
-        match self {
-            Self::CreateOrder => 1,
-            Self::CreateCharge => 2,
-            Self::AllocateInventory => 3,
-            Self::CreateRefund => 4,
-            Self::CancelOrder => 5,
-        }
+        self as i16
     }
 
     /// What has to be undone once this step is refused for good.
@@ -86,21 +62,19 @@ impl StepName {
     }
 }
 
-/// How far a step is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-pub enum StepState {
-    /// To be run, or running.
-    Pending,
-    /// Done, for good.
-    Done,
-    /// Refused, for good: what was done before is undone by later steps.
-    Refused,
-    /// Not to be run any more, because an earlier step was refused.
-    Skipped,
+named! {
+    /// How far a step is.
+    pub enum StepState {
+        /// To be run, or running.
+        Pending,
+        /// Done, for good.
+        Done,
+        /// Refused, for good: what was done before is undone by later steps.
+        Refused,
+        /// Not to be run any more, because an earlier step was refused.
+        Skipped,
+    }
 }
-
-named!(StepState);
 
 /// One step and how far it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -127,19 +101,17 @@ impl Step {
     }
 }
 
-/// Where a checkout stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-pub enum CheckoutStatus {
-    /// It has steps to run, forwards or undoing, or its end is to be written.
-    InProgress,
-    /// The order is paid and its items are allocated.
-    Completed,
-    /// Nothing is left of it: no money, no items, a canceled order.
-    Canceled,
+named! {
+    /// Where a checkout stands.
+    pub enum CheckoutStatus {
+        /// It has steps to run, forwards or undoing, or its end is to be written.
+        InProgress,
+        /// The order is paid and its items are allocated.
+        Completed,
+        /// Nothing is left of it: no money, no items, a canceled order.
+        Canceled,
+    }
 }
-
-named!(CheckoutStatus);
 
 /// Why a step was refused for good, as it is told to the client when the checkout ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,19 +129,6 @@ pub struct StepRefusal {
     pub decline_code: Option<String>,
 }
 
-/// The origin of a checkout's request, for the process that continues it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct AskedBy {
-    /// Decides what paths in the reply start with.
-    pub dialect: Dialect,
-    /// The version of the API that the request named, for its events.
-    pub api_version: Option<String>,
-    /// The `req_…` that began it.
-    pub request_id: String,
-    /// The client's key.
-    pub idempotency_key: String,
-}
-
 /// How long after a refused refund the next one is made: a person should see why, meanwhile.
 const REFUND_WAIT: TimeDelta = TimeDelta::hours(1);
 
@@ -178,18 +137,12 @@ const REFUND_WAIT: TimeDelta = TimeDelta::hours(1);
 pub struct Checkout {
     /// Which one.
     pub id: CheckoutId,
-    /// The sum of the items.
+    /// Of its order.
     #[serde(flatten)]
-    pub amount: Money,
-    /// The lines.
-    pub items: Vec<Item>,
+    pub terms: OrderTerms,
     /// The card that pays.
     #[serde(flatten)]
     pub card: Card,
-    /// The client's own reference.
-    pub customer: Option<String>,
-    /// The client's own names; the order has them too.
-    pub metadata: Metadata,
     /// The order, once there is one.
     #[serde(rename = "order_id")]
     pub order: Option<OrderId>,
@@ -224,11 +177,8 @@ impl Checkout {
     ) -> Self {
         Self {
             id,
-            amount: new.amount,
-            items: new.items,
+            terms: new.terms,
             card: new.card,
-            customer: new.customer,
-            metadata: new.metadata,
             order: None,
             refusal: None,
             status: CheckoutStatus::InProgress,
@@ -322,43 +272,32 @@ impl Checkout {
         self.resource(StepName::CreateCharge)
             .and_then(ChargeId::parse)
     }
-
-    /// The order that its first step creates.
-    pub fn new_order(&self) -> NewOrder {
-        NewOrder {
-            amount: self.amount,
-            items: self.items.clone(),
-            customer: self.customer.clone(),
-            client_order_id: None,
-            metadata: self.metadata.clone(),
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-
     use uuid::Uuid;
 
     use super::*;
-    use crate::domain::{money::Currency, test_cards::by_stored_token};
+    use crate::domain::{dialect::Dialect, money::Currency, test_cards::by_stored_token};
 
     fn begun() -> Checkout {
-        let new = NewCheckout {
+        let terms = OrderTerms {
             amount: Money {
                 minor_units: 100,
                 currency: Currency::of_stored("usd").unwrap(),
             },
-            items: Vec::new(),
-            card: Card {
-                card: by_stored_token("tok_visa").unwrap(),
-                exp_month: 12,
-                exp_year: 2030,
-            },
+            client_order_id: None,
             customer: None,
+            items: Vec::new(),
             metadata: Metadata::new(),
         };
+        let card = Card {
+            card: by_stored_token("tok_visa").unwrap(),
+            exp_month: 12,
+            exp_year: 2030,
+        };
+        let new = NewCheckout { terms, card };
         let asked_by = AskedBy {
             dialect: Dialect::Ietf,
             api_version: None,

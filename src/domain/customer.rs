@@ -1,13 +1,6 @@
 //! A customer: who pays, with the cards that were kept for later.
 
-use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
-
-use super::{
-    columns,
-    ids::{CustomerId, PaymentMethodId},
-    metadata::Metadata,
-};
+use super::prelude::*;
 
 /// Where a person lives, or where goods go. Nothing of it is checked but its length, and the
 /// country, which has two letters.

@@ -24,11 +24,9 @@ macro_rules! event_types {
 
             /// Whether its event tells what the object was before.
             pub fn is_change(self) -> bool {
-                self.as_str().ends_with(".updated")
-                    || matches!(
-                        self,
-                        Self::ChargeCaptured | Self::ChargeRefunded | Self::PaymentMethodDetached
-                    )
+                use EventType::{ChargeCaptured, ChargeRefunded, PaymentMethodDetached};
+                let others = [ChargeCaptured, ChargeRefunded, PaymentMethodDetached];
+                self.as_str().ends_with(".updated") || others.contains(&self)
             }
 
             /// What happened, in a sentence.

@@ -8,10 +8,20 @@
 //! say which column a member is, where the names differ. A member that no rule reads is one line
 //! here, and one name in the statements that write it.
 
-/// Gives an enum `ALL`, `as_str` and `parse`, by the names that `strum` derives. As JSON, it is
-/// its name.
+/// Makes an enum whose values have names, in `snake_case`: `as_str`, `parse`, and `ALL`. As JSON, a
+/// value is its name.
 macro_rules! named {
-    ($name:ident) => {
+    ($($(#[$about:meta])* pub enum $name:ident { $($variants:tt)+ })+) => {$(
+        $(#[$about])*
+        #[derive(
+            Debug, Clone, Copy, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr,
+            strum::VariantArray,
+        )]
+        #[strum(serialize_all = "snake_case")]
+        pub enum $name {
+            $($variants)+
+        }
+
         impl $name {
             /// All of them, in the order of their declaration.
             pub const ALL: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
@@ -40,7 +50,15 @@ macro_rules! named {
                 Self::parse(&name).ok_or_else(|| serde::de::Error::custom(unknown()))
             }
         }
-    };
+    )+};
+}
+
+/// What most entities name.
+mod prelude {
+    pub(super) use chrono::{DateTime, Utc};
+    pub(super) use serde::{Deserialize, Serialize};
+
+    pub(super) use super::{columns, ids::*, metadata::Metadata, money::Money};
 }
 
 pub mod account;

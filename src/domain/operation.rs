@@ -3,17 +3,9 @@
 use std::time::Duration;
 
 use charge_once_strict_params::Expansion;
-use serde::{Deserialize, Serialize};
-use strum::{EnumString, IntoStaticStr, VariantArray};
 use uuid::Uuid;
 
-use super::{
-    charge::NewCharge,
-    dialect::Dialect,
-    ids::{AccountId, ChargeId, CheckoutId, OrderId, PaymentIntentId, RefundId},
-    money::{Currency, Money},
-    refund::Refund,
-};
+use super::{charge::NewCharge, dialect::Dialect, money::Currency, prelude::*, refund::Refund};
 
 pub use charge_once_processor::Answer;
 
@@ -95,31 +87,29 @@ impl Ask {
     }
 }
 
-/// The verb that asks, as the table names it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-pub enum Verb {
-    /// `POST /charges`, or that step of a checkout.
-    CreateCharge,
-    /// `POST /charges/{id}/capture`
-    CaptureCharge,
-    /// `POST /refunds`, or that step of a checkout.
-    CreateRefund,
-    /// `POST /orders/{id}/pay`
-    PayOrder,
-    /// `POST /payment_intents` with `confirm=true`.
-    CreateIntent,
-    /// `POST /payment_intents/{id}/confirm`
-    ConfirmIntent,
-    /// The page on which a card's holder authenticates.
-    AuthenticateIntent,
-    /// `POST /payment_intents/{id}/capture`
-    CaptureIntent,
-    /// `POST /payment_intents/{id}/cancel`
-    CancelIntent,
+named! {
+    /// The verb that asks, as the table names it.
+    pub enum Verb {
+        /// `POST /charges`, or that step of a checkout.
+        CreateCharge,
+        /// `POST /charges/{id}/capture`
+        CaptureCharge,
+        /// `POST /refunds`, or that step of a checkout.
+        CreateRefund,
+        /// `POST /orders/{id}/pay`
+        PayOrder,
+        /// `POST /payment_intents` with `confirm=true`.
+        CreateIntent,
+        /// `POST /payment_intents/{id}/confirm`
+        ConfirmIntent,
+        /// The page on which a card's holder authenticates.
+        AuthenticateIntent,
+        /// `POST /payment_intents/{id}/capture`
+        CaptureIntent,
+        /// `POST /payment_intents/{id}/cancel`
+        CancelIntent,
+    }
 }
-
-named!(Verb);
 
 /// What led to the confirmation of an intent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,8 +145,9 @@ pub enum Question {
     CheckoutRefund(CheckoutId, RefundRequest),
 }
 
-/// A question, and how the verb shows what follows from the answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A question, and how the reply to its request looks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "AskedColumns", into = "AskedColumns")]
 pub struct Asked {
     /// What is asked.
     pub question: Question,
@@ -166,9 +157,8 @@ pub struct Asked {
 
 /// What is asked as the table holds it, in columns of which not all go together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AskedColumns {
-    /// Which verb asks.
-    pub verb: Verb,
+struct AskedColumns {
+    verb: Verb,
     charge_id: ChargeId,
     refund_id: Option<RefundId>,
     order_id: Option<OrderId>,
@@ -178,12 +168,74 @@ pub struct AskedColumns {
     currency: Option<Currency>,
     card_token: Option<String>,
     capture: Option<bool>,
+    expand: bool,
+    expand_paths: Option<Vec<String>>,
+}
+
+/// Makes both directions of a table: of each question, what is asked, the verb that asks, and the
+/// checkout, the order and the intent that it is about.
+macro_rules! questions {
+    ($($question:ident($($part:tt)+) = $ask:ident($asked:ident) by $verb:ident of $of:tt;)+) => {
+        impl Question {
+            fn of(ask: Ask, verb: Verb, of: Subjects) -> Option<Self> {
+                match (ask, verb, of) {
+                    $((Ask::$ask($asked), Verb::$verb, $of) => Some(Self::$question($($part)+)),)+
+                    _ => None,
+                }
+            }
+
+            fn parts(&self) -> (Ask, Verb, Subjects) {
+                match self.clone() {
+                    $(Self::$question($($part)+) => (Ask::$ask($asked), Verb::$verb, $of),)+
+                }
+            }
+        }
+    };
+}
+
+type Subjects = (Option<CheckoutId>, Option<OrderId>, Option<PaymentIntentId>);
+
+questions! {
+    Charge(card) = Authorize(card) by CreateCharge of (None, None, None);
+    Capture(request) = Capture(request) by CaptureCharge of (None, None, None);
+    Refund(request) = Refund(request) by CreateRefund of (None, None, None);
+    OrderPayment(order, card) = Authorize(card) by PayOrder of (None, Some(order), None);
+    IntentPayment(intent, ConfirmedBy::Creation, card)
+        = Authorize(card) by CreateIntent of (None, None, Some(intent));
+    IntentPayment(intent, ConfirmedBy::Confirmation, card)
+        = Authorize(card) by ConfirmIntent of (None, None, Some(intent));
+    IntentPayment(intent, ConfirmedBy::Holder, card)
+        = Authorize(card) by AuthenticateIntent of (None, None, Some(intent));
+    IntentCapture(intent, request)
+        = Capture(request) by CaptureIntent of (None, None, Some(intent));
+    IntentCancellation(intent, request)
+        = Refund(request) by CancelIntent of (None, None, Some(intent));
+    CheckoutPayment(checkout, order, card)
+        = Authorize(card) by CreateCharge of (Some(checkout), Some(order), None);
+    CheckoutRefund(checkout, request)
+        = Refund(request) by CreateRefund of (Some(checkout), None, None);
 }
 
 impl AskedColumns {
+    /// What a row of release 0.2 shows whole: it says whether, and each verb had one answer. That
+    /// release had no intents.
+    fn expanded_before(&self) -> Vec<String> {
+        let path = match self.verb {
+            Verb::CreateCharge | Verb::CaptureCharge => Some("refunds"),
+            Verb::CreateRefund | Verb::PayOrder => Some("charge"),
+            Verb::CreateIntent
+            | Verb::ConfirmIntent
+            | Verb::AuthenticateIntent
+            | Verb::CaptureIntent
+            | Verb::CancelIntent => None,
+        };
+        let path = path.filter(|_| self.expand);
+        path.map(str::to_owned).into_iter().collect()
+    }
+
     /// The question in these columns. `None`: no verb of this release asks so, and nothing could
     /// write the answer down.
-    pub fn question(self) -> Option<Question> {
+    fn question(self) -> Option<Question> {
         let (charge, amount) = (self.charge_id, self.amount);
         let ask = match (self.card_token, self.refund_id) {
             (Some(card_token), None) => Ask::Authorize(CardAuthorization {
@@ -204,72 +256,26 @@ impl AskedColumns {
             (Some(_), Some(_)) => return None,
         };
         let of = (self.checkout_id, self.order_id, self.payment_intent_id);
-        Some(match (self.verb, ask, of) {
-            (Verb::CreateCharge, Ask::Authorize(card), (None, None, None)) => {
-                Question::Charge(card)
-            }
-            (Verb::CaptureCharge, Ask::Capture(capture), (None, None, None)) => {
-                Question::Capture(capture)
-            }
-            (Verb::CreateRefund, Ask::Refund(refund), (None, None, None)) => {
-                Question::Refund(refund)
-            }
-            (Verb::PayOrder, Ask::Authorize(card), (None, Some(order), None)) => {
-                Question::OrderPayment(order, card)
-            }
-            (Verb::CreateIntent, Ask::Authorize(card), (None, None, Some(intent))) => {
-                Question::IntentPayment(intent, ConfirmedBy::Creation, card)
-            }
-            (Verb::ConfirmIntent, Ask::Authorize(card), (None, None, Some(intent))) => {
-                Question::IntentPayment(intent, ConfirmedBy::Confirmation, card)
-            }
-            (Verb::AuthenticateIntent, Ask::Authorize(card), (None, None, Some(intent))) => {
-                Question::IntentPayment(intent, ConfirmedBy::Holder, card)
-            }
-            (Verb::CaptureIntent, Ask::Capture(capture), (None, None, Some(intent))) => {
-                Question::IntentCapture(intent, capture)
-            }
-            (Verb::CancelIntent, Ask::Refund(refund), (None, None, Some(intent))) => {
-                Question::IntentCancellation(intent, refund)
-            }
-            (Verb::CreateCharge, Ask::Authorize(card), (Some(checkout), Some(order), None)) => {
-                Question::CheckoutPayment(checkout, order, card)
-            }
-            (Verb::CreateRefund, Ask::Refund(refund), (Some(checkout), None, None)) => {
-                Question::CheckoutRefund(checkout, refund)
-            }
-            _ => return None,
-        })
+        Question::of(ask, self.verb, of)
     }
 }
 
-impl From<&Question> for AskedColumns {
-    fn from(question: &Question) -> Self {
-        let (verb, checkout_id, order_id, payment_intent_id) = match question {
-            Question::Charge(_) => (Verb::CreateCharge, None, None, None),
-            Question::Capture(_) => (Verb::CaptureCharge, None, None, None),
-            Question::Refund(_) => (Verb::CreateRefund, None, None, None),
-            Question::OrderPayment(order, _) => (Verb::PayOrder, None, Some(*order), None),
-            Question::IntentPayment(intent, by, _) => {
-                let verb = match by {
-                    ConfirmedBy::Creation => Verb::CreateIntent,
-                    ConfirmedBy::Confirmation => Verb::ConfirmIntent,
-                    ConfirmedBy::Holder => Verb::AuthenticateIntent,
-                };
-                (verb, None, None, Some(*intent))
-            }
-            Question::IntentCapture(intent, _) => (Verb::CaptureIntent, None, None, Some(*intent)),
-            Question::IntentCancellation(intent, _) => {
-                (Verb::CancelIntent, None, None, Some(*intent))
-            }
-            Question::CheckoutPayment(checkout, order, _) => {
-                (Verb::CreateCharge, Some(*checkout), Some(*order), None)
-            }
-            Question::CheckoutRefund(checkout, _) => {
-                (Verb::CreateRefund, Some(*checkout), None, None)
-            }
-        };
-        let ask = question.ask();
+impl TryFrom<AskedColumns> for Asked {
+    type Error = &'static str;
+
+    fn try_from(mut columns: AskedColumns) -> Result<Self, Self::Error> {
+        let paths = columns.expand_paths.take();
+        let expand = Expansion(paths.unwrap_or_else(|| columns.expanded_before()));
+        let question = columns
+            .question()
+            .ok_or("no verb of this release asks so")?;
+        Ok(Self { question, expand })
+    }
+}
+
+impl From<Asked> for AskedColumns {
+    fn from(Asked { question, expand }: Asked) -> Self {
+        let (ask, verb, (checkout_id, order_id, payment_intent_id)) = question.parts();
         let (amount, refund_id, card) = match &ask {
             Ask::Authorize(card) => (card.amount.minor_units, None, Some(card)),
             Ask::Capture(capture) => (capture.amount, None, None),
@@ -286,6 +292,8 @@ impl From<&Question> for AskedColumns {
             currency: card.map(|card| card.amount.currency),
             card_token: card.map(|card| card.card_token.clone()),
             capture: card.map(|card| card.capture),
+            expand: !expand.is_empty(),
+            expand_paths: Some(expand.0),
         }
     }
 }
@@ -293,16 +301,7 @@ impl From<&Question> for AskedColumns {
 impl Question {
     /// What the processor is asked to do.
     pub fn ask(&self) -> Ask {
-        match self {
-            Self::Charge(card)
-            | Self::OrderPayment(_, card)
-            | Self::IntentPayment(_, _, card)
-            | Self::CheckoutPayment(_, _, card) => Ask::Authorize(card.clone()),
-            Self::Capture(capture) | Self::IntentCapture(_, capture) => Ask::Capture(*capture),
-            Self::Refund(refund)
-            | Self::IntentCancellation(_, refund)
-            | Self::CheckoutRefund(_, refund) => Ask::Refund(refund.clone()),
-        }
+        self.parts().0
     }
 
     /// The id of what the request is about, as its reply will have it unless a card is declined.
@@ -328,49 +327,56 @@ pub struct OpenWork {
     pub checkout: bool,
 }
 
-/// What became of an operation, as a person found out from the processor's operator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-pub enum Resolution {
-    /// It was executed.
-    Done,
-    /// It was declined.
-    Declined,
-    /// It was not executed, by no attempt, and will not be.
-    NotExecuted,
+named! {
+    /// What became of an operation, as a person found out from the processor's operator.
+    pub enum Resolution {
+        /// It was executed.
+        Done,
+        /// It was declined.
+        Declined,
+        /// It was not executed, by no attempt, and will not be.
+        NotExecuted,
+    }
 }
 
-named!(Resolution);
+/// A request, as its reply and its events name it, also if another process ends it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct AskedBy {
+    /// Decides what paths in the reply start with.
+    pub dialect: Dialect,
+    /// The version of Stripe's API that the request names; its events name the same one.
+    pub api_version: Option<String>,
+    /// The `req_…` that executes.
+    pub request_id: String,
+    /// The key that it executes under; empty where a request needs none.
+    pub idempotency_key: String,
+}
 
 /// Everything that it takes to ask the processor, to complete, and to answer the client, after a
 /// crash of the process that began it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Operation {
     /// The key that the processor gets.
     pub id: Uuid,
     /// The account that it belongs to.
+    #[serde(rename = "account_id")]
     pub account: AccountId,
     /// What is asked for, each time the same.
+    #[serde(flatten)]
     pub asked: Asked,
-    /// Decides what paths in the reply start with.
-    pub dialect: Dialect,
-    /// The version of the API that the request named, for its events.
-    pub api_version: Option<String>,
-    /// The `req_…` that began it.
-    pub request_id: String,
-    /// The client's key.
-    pub idempotency_key: String,
+    /// The request that began it.
+    #[serde(flatten)]
+    pub asked_by: AskedBy,
     /// The processor that it was sent to: another one doesn't know its key, and would execute it
     /// again.
     pub processor: String,
     /// How long ago it was written down, by the database's clock.
+    #[serde(skip)]
     pub age: Duration,
 }
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-
     use super::*;
     use crate::domain::money::Currency;
 
@@ -399,10 +405,10 @@ mod tests {
     #[test]
     fn columns_hold_one_question_or_none() {
         let mut known = Vec::new();
-        for (verb, question) in Verb::VARIANTS
-            .iter()
-            .flat_map(|verb| asked().map(|question| (*verb, question)))
-        {
+        let asked = |verb: &Verb| asked().map(|question| (*verb, question));
+        for (verb, question) in Verb::ALL.iter().flat_map(asked) {
+            let expand = Expansion(vec!["charge".to_owned()]);
+            let asked = AskedColumns::from(Asked { question, expand });
             for others in 0..8 {
                 let is_set = |bit: u8| others & bit > 0;
                 let columns = AskedColumns {
@@ -410,27 +416,17 @@ mod tests {
                     order_id: is_set(1).then_some(OrderId(Uuid::nil())),
                     checkout_id: is_set(2).then_some(CheckoutId(Uuid::nil())),
                     payment_intent_id: is_set(4).then_some(PaymentIntentId(Uuid::nil())),
-                    ..AskedColumns::from(&question)
+                    ..asked.clone()
                 };
-                if let Some(question) = columns.clone().question() {
-                    assert_eq!(AskedColumns::from(&question), columns);
-                    known.push((verb.as_str(), others));
+                if let Ok(asked) = Asked::try_from(columns.clone()) {
+                    assert_eq!(AskedColumns::from(asked), columns);
+                    known.push(format!("{} {others}", verb.as_str()));
                 }
             }
         }
-        let expected = [
-            ("create_charge", 0),
-            ("create_charge", 3),
-            ("capture_charge", 0),
-            ("create_refund", 0),
-            ("create_refund", 2),
-            ("pay_order", 1),
-            ("create_intent", 4),
-            ("confirm_intent", 4),
-            ("authenticate_intent", 4),
-            ("capture_intent", 4),
-            ("cancel_intent", 4),
-        ];
-        assert_eq!(known, expected);
+        let expected = "create_charge 0, create_charge 3, capture_charge 0, create_refund 0, \
+                        create_refund 2, pay_order 1, create_intent 4, confirm_intent 4, \
+                        authenticate_intent 4, capture_intent 4, cancel_intent 4";
+        assert_eq!(known.join(", "), expected);
     }
 }

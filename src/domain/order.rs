@@ -1,15 +1,11 @@
 //! An order: what a customer wants to buy, its total, and where it stands.
 
-use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize, Serializer, ser::SerializeStruct};
-use strum::{EnumString, IntoStaticStr, VariantArray};
+use serde::{Serializer, ser::SerializeStruct};
 
 use super::{
     charge::{Card, NewCharge},
-    columns,
-    ids::{ChargeId, OrderId},
-    metadata::Metadata,
-    money::{AMOUNT_MAX, Money},
+    money::AMOUNT_MAX,
+    prelude::*,
 };
 
 /// The most lines that an order has.
@@ -70,41 +66,41 @@ pub fn total(items: &[Item]) -> Result<i64, TotalRefusal> {
     }
 }
 
-/// An order that is to be opened.
-#[derive(Debug, Clone)]
-pub struct NewOrder {
+/// What a customer wants to buy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OrderTerms {
     /// The sum of the items.
+    #[serde(flatten)]
     pub amount: Money,
-    /// 1 to 100 lines.
-    pub items: Vec<Item>,
+    /// The client's own id of the order. A checkout's order has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_order_id: Option<String>,
     /// The client's own reference.
     pub customer: Option<String>,
-    /// The client's own id of the order.
-    pub client_order_id: Option<String>,
+    /// 1 to 100 lines.
+    pub items: Vec<Item>,
     /// The client's own names.
     pub metadata: Metadata,
 }
 
-/// Where an order stands.
-///
-/// ```text
-/// open ── pay ──▶ paid ── all of its charge refunded ──▶ refunded
-///   └─── cancel ─▶ canceled
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-pub enum OrderStatus {
-    /// To be paid or canceled. A declined payment leaves it open.
-    Open,
-    /// It has its one charge.
-    Paid,
-    /// Closed for good, without a charge.
-    Canceled,
-    /// All of its charge was given back.
-    Refunded,
+named! {
+    /// Where an order stands.
+    ///
+    /// ```text
+    /// open ── pay ──▶ paid ── all of its charge refunded ──▶ refunded
+    ///   └─── cancel ─▶ canceled
+    /// ```
+    pub enum OrderStatus {
+        /// To be paid or canceled. A declined payment leaves it open.
+        Open,
+        /// It has its one charge.
+        Paid,
+        /// Closed for good, without a charge.
+        Canceled,
+        /// All of its charge was given back.
+        Refunded,
+    }
 }
-
-named!(OrderStatus);
 
 /// Why an order can't leave its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,20 +127,12 @@ impl OrderStatus {
 pub struct Order {
     /// Which one.
     pub id: OrderId,
-    /// The sum of the items.
+    /// What was ordered.
     #[serde(flatten)]
-    pub amount: Money,
+    pub terms: OrderTerms,
     /// The charge that paid it.
     #[serde(rename = "charge_id")]
     pub charge: Option<ChargeId>,
-    /// The client's own id of the order.
-    pub client_order_id: Option<String>,
-    /// The client's own reference.
-    pub customer: Option<String>,
-    /// The lines.
-    pub items: Vec<Item>,
-    /// The client's own names.
-    pub metadata: Metadata,
     /// Where it stands.
     pub status: OrderStatus,
     /// What tells its content from another order's: a SHA-256.
@@ -157,21 +145,17 @@ pub struct Order {
 }
 
 impl Order {
-    /// The order that `new` opens.
+    /// The order that `terms` open.
     pub fn opened(
         id: OrderId,
-        new: NewOrder,
+        terms: OrderTerms,
         content_hash: Vec<u8>,
         created_at: DateTime<Utc>,
     ) -> Self {
         Self {
             id,
-            amount: new.amount,
+            terms,
             charge: None,
-            client_order_id: new.client_order_id,
-            customer: new.customer,
-            items: new.items,
-            metadata: new.metadata,
             status: OrderStatus::Open,
             content_hash,
             version: 1,
@@ -182,10 +166,10 @@ impl Order {
     /// The charge that pays all of it with `card`.
     pub fn charge_for(&self, card: Card) -> NewCharge {
         NewCharge {
-            amount: self.amount,
+            amount: self.terms.amount,
             card,
             capture: true,
-            customer: self.customer.clone(),
+            customer: self.terms.customer.clone(),
             description: None,
             statement_descriptor: None,
             receipt_email: None,

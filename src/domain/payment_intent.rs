@@ -10,42 +10,34 @@
 //! It can be canceled until money was taken. With a processor across a network, it is `processing`
 //! while an answer is out.
 
-use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::{
     charge::{Authorization, Card, NewCharge},
-    columns,
     customer::Shipping,
-    ids::{ChargeId, CustomerId, PaymentIntentId, PaymentMethodId},
-    metadata::Metadata,
-    money::Money,
     payment_method::{Challenge, PaymentMethod, Session},
+    prelude::*,
 };
 
-/// Where an intent stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-pub enum IntentStatus {
-    /// It has no method, or the last one declined.
-    RequiresPaymentMethod,
-    /// It has a method, which was not asked.
-    RequiresConfirmation,
-    /// The card's holder must authenticate.
-    RequiresAction,
-    /// The processor has not answered.
-    Processing,
-    /// The money is promised.
-    RequiresCapture,
-    /// The money was taken.
-    Succeeded,
-    /// Closed for good, without money.
-    Canceled,
+named! {
+    /// Where an intent stands.
+    pub enum IntentStatus {
+        /// It has no method, or the last one declined.
+        RequiresPaymentMethod,
+        /// It has a method, which was not asked.
+        RequiresConfirmation,
+        /// The card's holder must authenticate.
+        RequiresAction,
+        /// The processor has not answered.
+        Processing,
+        /// The money is promised.
+        RequiresCapture,
+        /// The money was taken.
+        Succeeded,
+        /// Closed for good, without money.
+        Canceled,
+    }
 }
-
-named!(IntentStatus);
 
 impl IntentStatus {
     /// The status of an intent that has this method, or none, and was not confirmed.
@@ -65,89 +57,71 @@ impl IntentStatus {
     }
 }
 
-/// When promised money is taken.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-pub enum CaptureMethod {
-    /// At once.
-    #[default]
-    AutomaticAsync,
-    /// At once; the older name.
-    Automatic,
-    /// When the client asks for it.
-    Manual,
+named! {
+    /// When promised money is taken.
+    #[derive(Default)]
+    pub enum CaptureMethod {
+        /// At once.
+        #[default]
+        AutomaticAsync,
+        /// At once; the older name.
+        Automatic,
+        /// When the client asks for it.
+        Manual,
+    }
+
+    /// What follows when the holder has authenticated.
+    #[derive(Default)]
+    pub enum ConfirmationMethod {
+        /// The card is charged.
+        #[default]
+        Automatic,
+        /// The client confirms once more.
+        Manual,
+    }
+
+    /// What a payment's method is used for afterwards.
+    pub enum FutureUsage {
+        /// Payments without the holder.
+        OffSession,
+        /// Payments with the holder.
+        OnSession,
+    }
+
+    /// Whether a method may send its holder to another page. Cards do, to authenticate.
+    #[derive(Default)]
+    pub enum AllowRedirects {
+        /// It may: a confirmation says where the holder returns to.
+        #[default]
+        Always,
+        /// It may not.
+        Never,
+    }
+
+    /// Which cards' holders must authenticate.
+    #[derive(Default)]
+    pub enum ThreeDSecure {
+        /// Those whose issuers want it.
+        #[default]
+        Automatic,
+        /// All.
+        Any,
+        /// All, and no issuer may let it be.
+        Challenge,
+    }
+
+    /// Why a client cancels.
+    pub enum CancellationReason {
+        /// It was made twice.
+        Duplicate,
+        /// It was a fraud's.
+        Fraudulent,
+        /// The customer wished it.
+        RequestedByCustomer,
+        /// The customer left.
+        Abandoned,
+    }
 }
-
-named!(CaptureMethod);
-
-/// What follows when the holder has authenticated.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-pub enum ConfirmationMethod {
-    /// The card is charged.
-    #[default]
-    Automatic,
-    /// The client confirms once more.
-    Manual,
-}
-
-named!(ConfirmationMethod);
-
-/// What a payment's method is used for afterwards.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-pub enum FutureUsage {
-    /// Payments without the holder.
-    OffSession,
-    /// Payments with the holder.
-    OnSession,
-}
-
-named!(FutureUsage);
-
-/// Whether a method may send its holder to another page. Cards do, to authenticate.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-pub enum AllowRedirects {
-    /// It may: a confirmation says where the holder returns to.
-    #[default]
-    Always,
-    /// It may not.
-    Never,
-}
-
-named!(AllowRedirects);
-
-/// Which cards' holders must authenticate.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-pub enum ThreeDSecure {
-    /// Those whose issuers want it.
-    #[default]
-    Automatic,
-    /// All.
-    Any,
-    /// All, and no issuer may let it be.
-    Challenge,
-}
-
-named!(ThreeDSecure);
-
-/// Why a client cancels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-pub enum CancellationReason {
-    /// It was made twice.
-    Duplicate,
-    /// It was a fraud's.
-    Fraudulent,
-    /// The customer wished it.
-    RequestedByCustomer,
-    /// The customer left.
-    Abandoned,
-}
-
-named!(CancellationReason);
 
 /// What is to be paid, how, and by whom.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -350,10 +324,8 @@ impl PaymentIntent {
 
     /// Whether it may be confirmed: until money is promised.
     pub fn must_be_confirmable(&self) -> Result<(), UnexpectedStatus> {
-        match self.status.is_unpaid() {
-            true => Ok(()),
-            false => Err(UnexpectedStatus(self.status)),
-        }
+        let status = UnexpectedStatus(self.status);
+        self.status.is_unpaid().then_some(()).ok_or(status)
     }
 
     /// Whether the holder of this method has authenticated for it.
@@ -510,11 +482,8 @@ impl PaymentIntent {
 
     /// Whether it may be canceled: until money was taken, and not while an answer is out.
     pub fn must_be_cancelable(&self) -> Result<(), UnexpectedStatus> {
-        if self.status.is_unpaid() || self.status == IntentStatus::RequiresCapture {
-            Ok(())
-        } else {
-            Err(UnexpectedStatus(self.status))
-        }
+        let may = self.status.is_unpaid() || self.status == IntentStatus::RequiresCapture;
+        may.then_some(()).ok_or(UnexpectedStatus(self.status))
     }
 
     /// The intent that is closed for good. What was promised is released.

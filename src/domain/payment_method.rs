@@ -1,32 +1,25 @@
 //! A payment method: a card that is kept to be charged, and who may charge it.
 
-use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
-use strum::{EnumString, IntoStaticStr, VariantArray};
-
 use super::{
     charge::{Card, KeptCard},
-    columns,
     customer::BillingDetails,
-    ids::{ChargeId, CustomerId, PaymentMethodId},
-    metadata::Metadata,
+    prelude::*,
     test_cards::{Authentication, TestCard},
 };
 
-/// Whether a shop may show the method to its customer again.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-pub enum AllowRedisplay {
-    /// The customer was not asked.
-    #[default]
-    Unspecified,
-    /// Only where it was saved.
-    Limited,
-    /// Everywhere.
-    Always,
+named! {
+    /// Whether a shop may show the method to its customer again.
+    #[derive(Default)]
+    pub enum AllowRedisplay {
+        /// The customer was not asked.
+        #[default]
+        Unspecified,
+        /// Only where it was saved.
+        Limited,
+        /// Everywhere.
+        Always,
+    }
 }
-
-named!(AllowRedisplay);
 
 /// How many methods a customer may have: all of them are detached, with an event for each, in the
 /// transaction that deletes the customer.
@@ -150,17 +143,36 @@ pub enum PaymentMethodRefusal {
 }
 
 impl PaymentMethod {
+    /// A method that belongs to no customer yet.
+    pub fn made(
+        id: PaymentMethodId,
+        new: NewPaymentMethod,
+        fingerprint: String,
+        created_at: DateTime<Utc>,
+    ) -> Self {
+        Self {
+            id,
+            attachment: Attachment::New,
+            test_card: new.card.card,
+            card: new.card.into(),
+            fingerprint,
+            has_cvc: new.has_cvc,
+            set_up: false,
+            billing: new.billing,
+            allow_redisplay: new.allow_redisplay,
+            metadata: new.metadata,
+            made_for: None,
+            version: 1,
+            created_at,
+        }
+    }
+
     /// Its customer.
     pub fn customer(&self) -> Option<CustomerId> {
         match self.attachment {
             Attachment::To(customer) => Some(customer),
             Attachment::New | Attachment::UsedUp | Attachment::Detached => None,
         }
-    }
-
-    /// Whether nothing pays with it any more.
-    pub fn has_ended(&self) -> bool {
-        matches!(self.attachment, Attachment::UsedUp | Attachment::Detached)
     }
 
     /// Whether something that is paid by `customer`, or by a stranger, may be paid with it.
@@ -232,29 +244,19 @@ pub enum Challenge {
 /// A method of this test card that has no customer yet, for tests.
 #[cfg(test)]
 pub(super) fn sample(token: &str) -> PaymentMethod {
-    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
-
-    let test_card = super::test_cards::by_token(token).unwrap();
-    PaymentMethod {
-        id: PaymentMethodId(uuid::Uuid::from_u128(1)),
-        attachment: Attachment::New,
-        test_card,
-        card: KeptCard {
-            brand: test_card.brand.to_owned(),
-            last4: test_card.last4.to_owned(),
+    let new = NewPaymentMethod {
+        card: Card {
+            card: super::test_cards::by_token(token).unwrap(),
             exp_month: 12,
             exp_year: 2099,
         },
-        fingerprint: String::new(),
         has_cvc: true,
-        set_up: false,
         billing: BillingDetails::default(),
         allow_redisplay: AllowRedisplay::default(),
         metadata: Metadata::new(),
-        made_for: None,
-        version: 1,
-        created_at: DateTime::UNIX_EPOCH,
-    }
+    };
+    let id = PaymentMethodId(uuid::Uuid::from_u128(1));
+    PaymentMethod::made(id, new, String::new(), DateTime::UNIX_EPOCH)
 }
 
 #[cfg(test)]
@@ -273,32 +275,22 @@ mod tests {
 
     #[test]
     fn a_method_is_used_by_its_customer_or_once_by_a_stranger() {
-        let (anna, bob) = (
-            CustomerId(Uuid::from_u128(1)),
-            CustomerId(Uuid::from_u128(2)),
-        );
-        let may =
-            |attachment, customer| method("pm_card_visa", attachment, false).may_pay_for(customer);
-        assert_eq!(may(Attachment::New, None), Ok(()));
-        assert_eq!(may(Attachment::New, Some(anna)), Ok(()));
-        assert_eq!(may(Attachment::To(anna), Some(anna)), Ok(()));
-        assert_eq!(
-            may(Attachment::To(anna), Some(bob)),
-            Err(PaymentMethodRefusal::OtherCustomer)
-        );
-        assert_eq!(
-            may(Attachment::To(anna), None),
-            Err(PaymentMethodRefusal::CustomerMissing)
-        );
-        for customer in [None, Some(anna)] {
-            assert_eq!(
-                may(Attachment::UsedUp, customer),
-                Err(PaymentMethodRefusal::UsedUp)
-            );
-            assert_eq!(
-                may(Attachment::Detached, customer),
-                Err(PaymentMethodRefusal::Detached)
-            );
+        use Attachment::{Detached, New, To};
+        use PaymentMethodRefusal as Refusal;
+        let [anna, bob] = [1, 2].map(|id| CustomerId(Uuid::from_u128(id)));
+        for (attachment, customer, expected) in [
+            (New, None, Ok(())),
+            (New, Some(anna), Ok(())),
+            (To(anna), Some(anna), Ok(())),
+            (To(anna), Some(bob), Err(Refusal::OtherCustomer)),
+            (To(anna), None, Err(Refusal::CustomerMissing)),
+            (Attachment::UsedUp, None, Err(Refusal::UsedUp)),
+            (Attachment::UsedUp, Some(anna), Err(Refusal::UsedUp)),
+            (Detached, None, Err(Refusal::Detached)),
+            (Detached, Some(anna), Err(Refusal::Detached)),
+        ] {
+            let method = method("pm_card_visa", attachment, false);
+            assert_eq!(method.may_pay_for(customer), expected, "{attachment:?}");
         }
     }
 

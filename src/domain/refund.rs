@@ -1,43 +1,29 @@
 //! A refund: money given back.
 
-use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
-use strum::{EnumString, IntoStaticStr, VariantArray};
+use super::prelude::*;
 
-use super::{
-    ids::{ChargeId, PaymentIntentId, RefundId},
-    metadata::Metadata,
-    money::Money,
-};
+named! {
+    /// Why money is given back, as the client says.
+    pub enum RefundReason {
+        /// The customer was charged twice.
+        Duplicate,
+        /// The customer did not order.
+        Fraudulent,
+        /// The customer wants it.
+        RequestedByCustomer,
+    }
 
-/// Why money is given back, as the client says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-pub enum RefundReason {
-    /// The customer was charged twice.
-    Duplicate,
-    /// The customer did not order.
-    Fraudulent,
-    /// The customer wants it.
-    RequestedByCustomer,
+    /// How far a refund is.
+    pub enum RefundStatus {
+        /// The processor has not answered. The refund counts anyway, so that no money is returned
+        /// twice.
+        Pending,
+        /// The money was given back.
+        Succeeded,
+        /// The processor refused to give it back.
+        Failed,
+    }
 }
-
-named!(RefundReason);
-
-/// How far a refund is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-pub enum RefundStatus {
-    /// The processor has not answered. The refund counts anyway, so that no money is returned
-    /// twice.
-    Pending,
-    /// The money was given back.
-    Succeeded,
-    /// The processor refused to give it back.
-    Failed,
-}
-
-named!(RefundStatus);
 
 /// A refund.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

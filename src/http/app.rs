@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use actix_web::web::Data;
 use charge_once_connections::Hosts;
 use charge_once_request_log::RequestLog;
-use charge_once_strict_params::{ParameterSet, Params};
+use charge_once_strict_params::{Expansion, ParameterSet, Params};
 use charge_once_supervisor::Failing;
 use tokio::sync::{Notify, watch};
 
@@ -85,26 +85,30 @@ impl App {
         (request, origin, params): (Request, Origin, Params),
         verb: impl FnOnce(P) -> V,
     ) -> Outcome {
-        let verb = P::parse(&params).map(verb).map_err(ApiError::from);
-        let cost = (params.weight(), params.expands());
-        self.run_rules((request, origin), verb, cost).await
+        let (verb, expand) = match P::parse_expanding(&params) {
+            Ok((params, expand)) => (Ok(verb(params)), expand),
+            Err(error) => (Err(error.into()), Expansion::default()),
+        };
+        self.run_rules((request, origin), verb, (params.weight(), expand))
+            .await
     }
 
     /// Runs a verb as [`App::run_verb`] does, whose parameters were checked. They are `weight`
-    /// bytes, and the reply may show more objects if it `expands`.
+    /// bytes, and the reply shows whole what `expand` names.
     pub async fn run_rules<V: Rules>(
         &self,
         (request, origin): (Request, Origin),
         verb: Result<V, ApiError>,
-        (weight, expands): (usize, bool),
+        (weight, expand): (usize, Expansion),
     ) -> Outcome {
         let command = RunVerb {
             origin,
             verb,
             weight,
-            expands,
+            expand,
             slow_lane: self.slow_lane.clone(),
             processor: self.processor.clone(),
+            public_url: Some(Arc::clone(&self.public_url)),
         };
         match &self.phases {
             Some(phases) => phases.run(request, command).await,

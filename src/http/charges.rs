@@ -65,7 +65,7 @@ verbs! { "Charges", ChargeView;
             ResourceMissing, AmountTooLarge, ChargeAlreadyCaptured,
             ChargeAlreadyRefunded, CaptureAmountTooLarge,
         ],
-        |params| CaptureCharge { id, params };
+        |params| CaptureCharge::of(&id, params);
 }
 
 parameters! {

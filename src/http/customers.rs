@@ -37,7 +37,7 @@ verbs! { "Customers", CustomerView;
             ParameterMissing, PaymentMethodUnexpectedState, CardDeclined, ExpiredCard,
             IncorrectCvc, ProcessingError, ResourceMissing,
         ],
-        |params| CreateCustomer(params);
+        CreateCustomer;
 
     /// Update a customer
     ///

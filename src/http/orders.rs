@@ -67,7 +67,7 @@ verbs! { "Orders", OrderView;
     pay "payOrder": post "/orders/{id}/pay" of id "The order's id: or_…" (PayOrderParams)
         => 200 "The order, paid.",
         Charging [ParameterMissing, ResourceMissing, OrderAlreadyPaid, OrderCanceled],
-        |params| PayOrder { id, params };
+        |params| PayOrder::of(&id, params);
 
     /// Cancel an order
     ///
@@ -75,7 +75,7 @@ verbs! { "Orders", OrderView;
     cancel "cancelOrder": post "/orders/{id}/cancel" of id "The order's id: or_…"
         (CancelOrderParams) => 200 "The order, canceled.",
         Mutating [ParameterMissing, ResourceMissing, OrderAlreadyPaid, OrderCanceled],
-        |params| CancelOrder { id, params };
+        |params| CancelOrder::of(&id, params);
 }
 
 parameters! {

@@ -39,7 +39,7 @@ verbs! { "Payment intents", PaymentIntentView;
     create "createPaymentIntent": post "/payment_intents" (CreatePaymentIntentParams)
         => 201 "The payment intent.",
         Charging [ParameterMissing, AmountTooLarge, PaymentMethodUnexpectedState, ResourceMissing],
-        with app |params| CreateIntent::new(params, app.public_url.clone());
+        CreateIntent;
 
     /// Update a payment intent
     ///
@@ -51,7 +51,7 @@ verbs! { "Payment intents", PaymentIntentView;
             AmountTooLarge, PaymentIntentUnexpectedState, PaymentMethodUnexpectedState,
             ResourceMissing,
         ],
-        |params| UpdateIntent::new(&id, params);
+        |params| UpdateIntent::of(&id, params);
 
     /// Confirm a payment intent
     ///
@@ -64,7 +64,7 @@ verbs! { "Payment intents", PaymentIntentView;
             ParameterMissing, PaymentIntentUnexpectedState,
             PaymentMethodUnexpectedState, ResourceMissing,
         ],
-        with app |params| ConfirmIntent::new(&id, params, app.public_url.clone());
+        |params| ConfirmIntent::of(&id, params);
 
     /// Capture a payment intent
     ///
@@ -77,7 +77,7 @@ verbs! { "Payment intents", PaymentIntentView;
             AmountTooLarge, CaptureAmountTooLarge, PaymentIntentUnexpectedState,
             ResourceMissing,
         ],
-        |params| CaptureIntent { id: PaymentIntentId::parse(&id), params };
+        |params| CaptureIntent::of(&id, params);
 
     /// Cancel a payment intent
     ///
@@ -86,7 +86,7 @@ verbs! { "Payment intents", PaymentIntentView;
     cancel "cancelPaymentIntent": post "/payment_intents/{id}/cancel"
         of id "The payment intent's id: pi_…" (CancelPaymentIntentParams)
         => 200 "The payment intent.", Mutating [PaymentIntentUnexpectedState, ResourceMissing],
-        |params| CancelIntent { id: PaymentIntentId::parse(&id), params };
+        |params| CancelIntent::of(&id, params);
 }
 
 parameters! {

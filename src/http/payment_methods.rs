@@ -36,7 +36,7 @@ verbs! { "Payment methods", PaymentMethodView;
     /// number is not kept.
     create "createPaymentMethod": post "/payment_methods" (CreatePaymentMethodParams)
         => 201 "The payment method.", Charging [ParameterMissing],
-        |params| CreatePaymentMethod(params);
+        CreatePaymentMethod;
 
     /// Update a payment method
     ///
@@ -66,7 +66,7 @@ verbs! { "Payment methods", PaymentMethodView;
     detach "detachPaymentMethod": post "/payment_methods/{id}/detach"
         of id "The payment method's id: pm_…" (DetachPaymentMethodParams)
         => 200 "The payment method.", Mutating [PaymentMethodUnexpectedState, ResourceMissing],
-        |params| DetachPaymentMethod { id, params };
+        |params| DetachPaymentMethod::of(&id, params);
 }
 
 parameters! {

@@ -36,7 +36,7 @@ verbs! { "Refunds", RefundView;
             ParameterMissing, ResourceMissing, AmountTooLarge, ChargeAlreadyRefunded,
             ChargeNotCaptured, RefundAmountTooLarge,
         ],
-        |params| CreateRefund(params);
+        CreateRefund;
 
     /// Update a refund
     ///

@@ -54,7 +54,7 @@ pub async fn run<F: Future<Output = Outcome>>(
         }
     }
     refuse_new_work_when_stopping(app)?;
-    let dialect = origin.dialect;
+    let dialect = origin.asked_by.dialect;
     let loses_its_reply = loses_its_reply(&params);
     let run = |request| by(request, origin, params);
     let replay_cache = app.replay_cache.as_ref();

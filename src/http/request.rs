@@ -34,6 +34,7 @@ use crate::{
         account::Account,
         api_key::{holds_secret, is_secret},
         ids::{AccountId, ObjectId, RequestId},
+        operation::AskedBy,
         order::ITEM_TEXT_MAX_CHARS,
     },
     idempotency::{
@@ -75,10 +76,12 @@ impl Caller {
     pub fn origin_without_key(self, request: &HttpRequest) -> Result<Origin, HttpError> {
         Ok(Origin {
             account: self.account,
-            dialect: self.dialect,
-            api_version: api_version(request.headers())?,
-            request_id: request_id(request),
-            idempotency_key: String::new(),
+            asked_by: AskedBy {
+                dialect: self.dialect,
+                api_version: api_version(request.headers())?,
+                request_id: request_id(request),
+                idempotency_key: String::new(),
+            },
             traceparent: traces::traceparent(),
         })
     }
@@ -234,10 +237,12 @@ impl MutatingRequest {
         Ok(Self {
             origin: Origin {
                 account: account.id,
-                dialect,
-                api_version,
-                request_id: request_id.clone(),
-                idempotency_key: key.as_str().to_owned(),
+                asked_by: AskedBy {
+                    dialect,
+                    api_version,
+                    request_id: request_id.clone(),
+                    idempotency_key: key.as_str().to_owned(),
+                },
                 traceparent: traces::traceparent(),
             },
             params,

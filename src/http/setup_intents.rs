@@ -37,7 +37,7 @@ verbs! { "Setup intents", SetupIntentView;
     create "createSetupIntent": post "/setup_intents" (CreateSetupIntentParams)
         => 201 "The setup intent.",
         Charging [ParameterMissing, PaymentMethodUnexpectedState, ResourceMissing],
-        with app |params| CreateSetupIntent::new(params, app.public_url.clone());
+        CreateSetupIntent;
 
     /// Update a setup intent
     ///
@@ -46,7 +46,7 @@ verbs! { "Setup intents", SetupIntentView;
     update "updateSetupIntent": post "/setup_intents/{id}" of id "The setup intent's id: seti_…"
         (UpdateSetupIntentParams) => 200 "The setup intent.",
         Charging [PaymentMethodUnexpectedState, ResourceMissing, SetupIntentUnexpectedState],
-        |params| UpdateSetupIntent { id: SetupIntentId::parse(&id), params };
+        |params| UpdateSetupIntent::of(&id, params);
 
     /// Confirm a setup intent
     ///
@@ -59,7 +59,7 @@ verbs! { "Setup intents", SetupIntentView;
             ParameterMissing, PaymentMethodUnexpectedState, ResourceMissing,
             SetupIntentUnexpectedState,
         ],
-        with app |params| ConfirmSetupIntent::new(&id, params, app.public_url.clone());
+        |params| ConfirmSetupIntent::of(&id, params);
 
     /// Cancel a setup intent
     ///
@@ -67,7 +67,7 @@ verbs! { "Setup intents", SetupIntentView;
     cancel "cancelSetupIntent": post "/setup_intents/{id}/cancel"
         of id "The setup intent's id: seti_…" (CancelSetupIntentParams) => 200 "The setup intent.",
         Mutating [ResourceMissing, SetupIntentUnexpectedState],
-        |params| CancelSetupIntent { id: SetupIntentId::parse(&id), params };
+        |params| CancelSetupIntent::of(&id, params);
 }
 
 parameters! {

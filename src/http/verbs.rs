@@ -17,9 +17,9 @@
 /// }
 /// ```
 ///
-/// makes `pub async fn update(…)`, which reads the parameters and runs that `Update`; `with app`
-/// before the parameters names the [`App`](crate::http::App). The errors are the kind of the
-/// endpoint, and its own codes, as in [`errors!`](super::error_responses::errors).
+/// makes `pub async fn update(…)`, which reads the parameters and runs that `Update`. The errors
+/// are the kind of the endpoint, and its own codes, as in
+/// [`errors!`](super::error_responses::errors).
 macro_rules! verbs {
     (
         $tag:literal, $view:ident;
@@ -28,7 +28,7 @@ macro_rules! verbs {
             $handler:ident $operation:literal: $method:ident $path:literal
             $(of $id:ident $about_id:literal)? ($params:ident) => $status:literal $shown:literal,
             $kind:ident [$($code:ident),* $(,)?],
-            $(with $app:ident)? |$given:ident| $verb:expr;
+            $verb:expr;
         )+
     ) => {$(
         mod $handler {
@@ -56,8 +56,7 @@ macro_rules! verbs {
             request: $crate::http::request::MutatingRequest,
         ) -> $crate::http::error::HttpResult {
             $(let $id = $id.into_inner();)?
-            $(let $app = &app;)?
-            $crate::http::reply::run_verb(&app, request, |$given| $verb).await
+            $crate::http::reply::run_verb(&app, request, $verb).await
         }
     )+};
 }

@@ -1,18 +1,7 @@
 //! The table `charges`.
 
-use std::collections::HashMap;
-
-use charge_once_pages::{Listed, Page};
-use sqlx::{PgConnection, types::Json};
-
-use super::rows::{
-    self, column, deletes_rows, inserts_rows, listed, page, reads_all, reads_by_id, updates_rows,
-};
-use crate::domain::{
-    charge::Charge,
-    ids::{AccountId, ChargeId, OrderId, PaymentIntentId, PaymentMethodId},
-    operation::OpenWork,
-};
+use super::rows::{self, *};
+use crate::domain::{charge::Charge, operation::OpenWork};
 
 inserts_rows! {
     /// Locks nothing that exists but what they name, against deletion.

@@ -1,17 +1,9 @@
 //! The table `checkouts`, read and written together with its steps.
 
-use charge_once_pages::{Listed, Page};
 use serde::Serialize;
-use sqlx::{PgConnection, types::Json};
 
-use super::rows::{
-    self, all_written, column, inserts_rows, json, listed, page, reads_all, reads_by_id,
-    updates_rows,
-};
-use crate::domain::{
-    checkout::{Checkout, Step},
-    ids::{AccountId, CheckoutId},
-};
+use super::rows::{self, *};
+use crate::domain::checkout::{Checkout, Step};
 
 /// A row of `checkout_steps`.
 #[derive(Serialize)]

@@ -1,15 +1,7 @@
 //! The table `customers`.
 
-use std::collections::HashMap;
-
-use charge_once_pages::{Listed, Page};
-use sqlx::{PgConnection, types::Json};
-
-use super::rows::{self, inserts_rows, listed, page, reads_all, reads_by_id, updates_rows};
-use crate::domain::{
-    customer::Customer,
-    ids::{AccountId, CustomerId},
-};
+use super::rows::{self, *};
+use crate::domain::customer::Customer;
 
 inserts_rows! {
     /// Locks nothing that exists. Their default methods may come later in the transaction.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::rows::column;
 use crate::domain::{ids::AccountId, payment_intent::HolderPage};
 
 /// A page that a path names.
@@ -25,9 +26,6 @@ pub async fn find_all(
     connection: &mut PgConnection,
     asked: Vec<AskedPage>,
 ) -> Result<HashMap<AskedPage, ()>, sqlx::Error> {
-    let accounts: Vec<_> = asked.iter().map(|page| page.account.0).collect();
-    let intents: Vec<_> = asked.iter().map(|page| page.intent).collect();
-    let keys: Vec<_> = asked.iter().map(|page| page.key.clone()).collect();
     let rows = sqlx::query!(
         r#"
         SELECT coalesce(payment.holder_page_url, setup.holder_page_url) AS url,
@@ -42,9 +40,9 @@ pub async fn find_all(
             ON form.account_id = asked.account_id AND form.key = asked.key
          ORDER BY position
         "#,
-        &accounts,
-        &intents,
-        &keys,
+        &column(&asked, |page| page.account.0),
+        &column(&asked, |page| page.intent),
+        &column(&asked, |page| page.key.clone()),
     )
     .fetch_all(connection)
     .await?;

@@ -10,7 +10,7 @@
 
 use std::{convert::identity, time::Duration};
 
-use sqlx::{PgConnection, Row, error::BoxDynError, postgres::types::PgInterval};
+use sqlx::{PgConnection, error::BoxDynError, postgres::types::PgInterval};
 use uuid::Uuid;
 
 use crate::domain::ids::{
@@ -452,22 +452,18 @@ impl Invariant {
         let kept = kept.map(PgInterval::try_from).transpose();
         let kept = kept.map_err(|error: BoxDynError| sqlx::Error::Encode(error))?;
         // Not one of sqlx's macros: they take no text that is put together.
-        let rows = sqlx::query(self.sql)
-            .bind(kept)
-            .fetch_all(connection)
-            .await?;
+        let rows = sqlx::query_as(self.sql).bind(kept);
+        let rows: Vec<(Uuid, Option<Uuid>, Option<String>, String)> =
+            rows.fetch_all(connection).await?;
         let has_more = rows.len() > FOUND_MAX;
-        let found = rows.iter().take(FOUND_MAX).map(|row| {
-            let id: Option<Uuid> = row.try_get("id")?;
-            let name: Option<String> = row.try_get("name")?;
-            Ok(Violation {
-                account: AccountId(row.try_get("account_id")?),
-                object: id.map(self.show).or(name).unwrap_or_default(),
-                found: row.try_get("found")?,
-            })
+        let found = rows.into_iter().take(FOUND_MAX);
+        let found = found.map(|(account, id, name, found)| Violation {
+            account: AccountId(account),
+            object: id.map(self.show).or(name).unwrap_or_default(),
+            found,
         });
         Ok(Violations {
-            found: found.collect::<Result<_, sqlx::Error>>()?,
+            found: found.collect(),
             has_more,
         })
     }

@@ -1,10 +1,9 @@
 //! The table `inventory`.
 
-use charge_once_pages::{Cursor, Listed, NamePage};
-use sqlx::PgConnection;
+use charge_once_pages::{Cursor, NamePage};
 
-use super::rows::{self, Found, all_written, column, inserts_rows};
-use crate::domain::{ids::AccountId, inventory::Inventory};
+use super::rows::{self, *};
+use crate::domain::inventory::Inventory;
 
 /// One level of the account; `None` if it was never set. Takes no lock.
 pub async fn find(
@@ -28,54 +27,32 @@ pub async fn list(
     account_id: AccountId,
     page: &NamePage,
 ) -> Result<Listed<Inventory>, sqlx::Error> {
-    // Each statement has the one bound that it needs, so that it begins in the primary key where
-    // the page does, and stops where the page ends. No sku is empty.
-    let rows = match &page.cursor {
-        Cursor::Start => after(connection, account_id, "", page.rows()).await?,
-        Cursor::StartingAfter(sku) => after(connection, account_id, sku, page.rows()).await?,
-        Cursor::EndingBefore(sku) => {
+    // Each order is a statement with the one bound that it needs, so that it begins in the primary
+    // key where the page does, and stops where the page ends.
+    macro_rules! levels {
+        ($sku:expr, $bound:tt) => {
             sqlx::query_as!(
                 Inventory,
-                "
-                SELECT sku, quantity, updated_at, version
-                  FROM inventory
-                 WHERE account_id = $1 AND sku < $2
-                 ORDER BY sku DESC
-                 LIMIT $3
-                ",
+                "SELECT sku, quantity, updated_at, version
+                   FROM inventory
+                  WHERE account_id = $1 AND sku "
+                    + $bound
+                    + " LIMIT $3",
                 account_id.0,
-                sku,
+                $sku,
                 page.rows(),
             )
             .fetch_all(connection)
             .await?
-        }
+        };
+    }
+    let rows = match &page.cursor {
+        // No sku is empty.
+        Cursor::Start => levels!("", "> $2 ORDER BY sku"),
+        Cursor::StartingAfter(sku) => levels!(sku, "> $2 ORDER BY sku"),
+        Cursor::EndingBefore(sku) => levels!(sku, "< $2 ORDER BY sku DESC"),
     };
     Ok(page.cut(rows))
-}
-
-/// Up to `count` levels with skus after `sku`.
-async fn after(
-    connection: &mut PgConnection,
-    account_id: AccountId,
-    sku: &str,
-    count: i64,
-) -> Result<Vec<Inventory>, sqlx::Error> {
-    sqlx::query_as!(
-        Inventory,
-        "
-        SELECT sku, quantity, updated_at, version
-          FROM inventory
-         WHERE account_id = $1 AND sku > $2
-         ORDER BY sku
-         LIMIT $3
-        ",
-        account_id.0,
-        sku,
-        count,
-    )
-    .fetch_all(connection)
-    .await
 }
 
 /// Reads and locks levels, in the order of their accounts and skus, so that two transactions that

@@ -2,54 +2,14 @@
 
 use std::time::Duration;
 
-use charge_once_strict_params::Expansion;
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
-use sqlx::{PgConnection, types::Json};
-use uuid::Uuid;
+use serde::Deserialize;
 
 use super::{
     old_rows::{Age, OldRows},
-    rows::{self, all_written, column},
+    rows::{self, *},
 };
-use crate::domain::{
-    dialect::Dialect,
-    ids::{AccountId, ChargeId, CheckoutId},
-    operation::{Answer, Asked, AskedColumns, Operation, Verb},
-};
-
-#[derive(Debug, Serialize, Deserialize)]
-struct OperationRow {
-    account_id: AccountId,
-    id: Uuid,
-    #[serde(flatten)]
-    asked: AskedColumns,
-    expand: bool,
-    expand_paths: Option<Vec<String>>,
-    dialect: Dialect,
-    api_version: Option<String>,
-    request_id: String,
-    idempotency_key: String,
-    processor: String,
-}
-
-impl OperationRow {
-    fn of(operation: &Operation) -> Self {
-        let Asked { question, expand } = &operation.asked;
-        Self {
-            account_id: operation.account,
-            id: operation.id,
-            asked: question.into(),
-            expand: !expand.is_empty(),
-            expand_paths: Some(expand.0.clone()),
-            dialect: operation.dialect,
-            api_version: operation.api_version.clone(),
-            request_id: operation.request_id.clone(),
-            idempotency_key: operation.idempotency_key.clone(),
-            processor: operation.processor.clone(),
-        }
-    }
-}
+use crate::domain::operation::{Answer, Operation};
 
 /// Writes operations down before anything is sent. One with an empty `processor` belongs to none
 /// until it is read. Locks nothing that exists but the objects they name, against their deletion.
@@ -71,7 +31,7 @@ pub async fn insert_all(
                payment_intent_id, api_version, nullif(processor, '')
           FROM json_populate_recordset(NULL::operations, $1::text::json)
         ",
-        rows::json(&column(operations, OperationRow::of))?,
+        rows::json(&operations)?,
     )
     .execute(tx)
     .await?;
@@ -91,7 +51,7 @@ pub async fn find(
         UPDATE operations
            SET processor = coalesce(processor, $3)
          WHERE account_id = $1 AND id = $2
-        RETURNING to_json(operations) AS "row!: Json<OperationRow>",
+        RETURNING to_json(operations) AS "row!: Json<Operation>",
                   extract(epoch FROM now() - created_at)::bigint AS "age_seconds!"
         "#,
         account_id.0,
@@ -100,59 +60,26 @@ pub async fn find(
     )
     .fetch_optional(tx)
     .await?;
-    let Some(found) = found else {
-        return Ok(None);
-    };
-    let row = found.row.0;
-    let expand = match row.expand_paths {
-        Some(paths) => Expansion(paths),
-        None => expanded_before(row.asked.verb, row.expand),
-    };
-    let unknown = || sqlx::Error::Decode("no verb of this release asks so".into());
-    Ok(Some(Operation {
-        id,
-        account: account_id,
-        asked: Asked {
-            question: row.asked.question().ok_or_else(unknown)?,
-            expand,
-        },
-        dialect: row.dialect,
-        api_version: row.api_version,
-        request_id: row.request_id,
-        idempotency_key: row.idempotency_key,
-        processor: row.processor,
+    Ok(found.map(|found| Operation {
         age: Duration::from_secs(found.age_seconds.max(0).unsigned_abs()),
+        ..found.row.0
     }))
 }
 
-/// What a row of release 0.2 asks for: it says whether, and each verb had one answer. That release
-/// had no intents.
-fn expanded_before(verb: Verb, expand: bool) -> Expansion {
-    let path = match verb {
-        Verb::CreateCharge | Verb::CaptureCharge => Some("refunds"),
-        Verb::CreateRefund | Verb::PayOrder => Some("charge"),
-        Verb::CreateIntent
-        | Verb::ConfirmIntent
-        | Verb::AuthenticateIntent
-        | Verb::CaptureIntent
-        | Verb::CancelIntent => None,
-    };
-    let path = path.filter(|_| expand);
-    Expansion(path.map(str::to_owned).into_iter().collect())
-}
-
 /// An operation without an answer, as an operator sees it.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
 pub struct Unfinished {
     /// The key that the processor got.
     pub id: Uuid,
     /// The account that it belongs to.
+    #[serde(rename = "account_id")]
     pub account: AccountId,
     /// The key of its request.
     pub idempotency_key: String,
     /// Which request it is for.
     pub verb: String,
     /// The charge that it is about.
+    #[serde(rename = "charge_id")]
     pub charge: ChargeId,
     /// When it was written down.
     pub created_at: DateTime<Utc>,
@@ -181,12 +108,11 @@ pub async fn list_waiting(connection: &mut PgConnection) -> Result<Waiting, sqlx
 
 /// Operations that wait for an answer, the oldest first.
 async fn list_unfinished(connection: &mut PgConnection) -> Result<Vec<Unfinished>, sqlx::Error> {
-    let rows = sqlx::query!(
+    let rows: Vec<Json<Unfinished>> = sqlx::query_scalar!(
         r#"
-        SELECT operations.id, operations.account_id, idempotency_key, verb, charge_id,
-               operations.created_at,
-               coalesce(lease.in_doubt, true) AS "in_doubt!",
-               coalesce(lease.takeovers, 0) AS "takeovers!"
+        SELECT to_jsonb(operations)
+               || jsonb_build_object('in_doubt', coalesce(lease.in_doubt, true),
+                                     'takeovers', coalesce(lease.takeovers, 0)) AS "row!: Json<_>"
           FROM operations
           -- With a limit, each is looked up: a join of the tables may read all leases.
           LEFT JOIN LATERAL (
@@ -201,33 +127,27 @@ async fn list_unfinished(connection: &mut PgConnection) -> Result<Vec<Unfinished
     )
     .fetch_all(connection)
     .await?;
-    let unfinished = rows.into_iter().map(|row| Unfinished {
-        id: row.id,
-        account: AccountId(row.account_id),
-        idempotency_key: row.idempotency_key,
-        verb: row.verb,
-        charge: ChargeId(row.charge_id),
-        created_at: row.created_at,
-        in_doubt: row.in_doubt,
-        takeovers: row.takeovers,
-    });
-    Ok(unfinished.collect())
+    Ok(rows.into_iter().map(|row| row.0).collect())
 }
 
 /// A refund that the processor refused to make, as an operator sees it.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
 pub struct RefusedRefund {
     /// The operation: the key that the processor got.
+    #[serde(rename = "id")]
     pub operation: Uuid,
     /// The account that it belongs to.
+    #[serde(rename = "account_id")]
     pub account: AccountId,
     /// The key of the request that asked for the refund.
     pub idempotency_key: String,
     /// The charge that is to be given back.
+    #[serde(rename = "charge_id")]
     pub charge: ChargeId,
     /// When the operation was written down.
     pub created_at: DateTime<Utc>,
     /// The canceled checkout that waits for the refund.
+    #[serde(rename = "checkout_id")]
     pub checkout: CheckoutId,
 }
 
@@ -238,13 +158,12 @@ pub async fn list_refused_refunds(
     connection: &mut PgConnection,
     operation: Option<Uuid>,
 ) -> Result<Vec<RefusedRefund>, sqlx::Error> {
-    let rows = sqlx::query!(
-        "
-        SELECT refused.id, refused.idempotency_key, refused.charge_id, refused.created_at,
-               checkouts.account_id, checkouts.id AS checkout_id
+    let rows: Vec<Json<RefusedRefund>> = sqlx::query_scalar!(
+        r#"
+        SELECT to_json(refused) AS "row!: Json<_>"
           FROM checkouts
          CROSS JOIN LATERAL (
-               SELECT id, idempotency_key, charge_id, created_at, outcome
+               SELECT *
                  FROM operations
                 WHERE account_id = checkouts.account_id AND checkout_id = checkouts.id
                   AND verb = 'create_refund'
@@ -262,20 +181,12 @@ pub async fn list_refused_refunds(
                           AND step.checkout_id = checkouts.id
                           AND step.name = 'create_refund' AND step.state = 'pending')
          LIMIT 1000
-        ",
+        "#,
         operation,
     )
     .fetch_all(connection)
     .await?;
-    let refused = rows.into_iter().map(|row| RefusedRefund {
-        operation: row.id,
-        account: AccountId(row.account_id),
-        idempotency_key: row.idempotency_key,
-        charge: ChargeId(row.charge_id),
-        created_at: row.created_at,
-        checkout: CheckoutId(row.checkout_id),
-    });
-    Ok(refused.collect())
+    Ok(rows.into_iter().map(|row| row.0).collect())
 }
 
 /// Writes the processor's answers down; fails if there is one already. Locks the operations.

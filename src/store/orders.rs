@@ -1,18 +1,7 @@
 //! The table `orders`.
 
-use std::collections::HashMap;
-
-use charge_once_pages::{Listed, Page};
-use sqlx::{PgConnection, types::Json};
-
-use super::rows::{
-    self, Found, column, inserts_rows, listed, page, reads_all, reads_by_id, updates_rows,
-};
-use crate::domain::{
-    ids::{AccountId, OrderId},
-    operation::OpenWork,
-    order::Order,
-};
+use super::rows::{self, *};
+use crate::domain::{operation::OpenWork, order::Order};
 
 inserts_rows! {
     /// Fails if a `client_order_id` is taken. Locks nothing that exists. Waits while another

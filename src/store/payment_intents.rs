@@ -1,17 +1,7 @@
 //! The table `payment_intents`.
 
-use std::collections::HashMap;
-
-use charge_once_pages::{Listed, Page};
-use sqlx::{PgConnection, types::Json};
-
-use super::rows::{
-    self, deletes_rows, inserts_rows, listed, page, reads_all, reads_by_id, updates_rows,
-};
-use crate::domain::{
-    ids::{AccountId, CustomerId, PaymentIntentId},
-    payment_intent::PaymentIntent,
-};
+use super::rows::{self, *};
+use crate::domain::payment_intent::PaymentIntent;
 
 inserts_rows! {
     /// Locks nothing that exists but their customers and methods, against deletion. Their charges

@@ -1,15 +1,7 @@
 //! The table `payment_methods`.
 
-use std::collections::HashMap;
-
-use charge_once_pages::{Listed, Page};
-use sqlx::{PgConnection, types::Json};
-
-use super::rows::{self, column, inserts_rows, listed, page, reads_all, reads_by_id, updates_rows};
-use crate::domain::{
-    ids::{AccountId, CustomerId, PaymentMethodId},
-    payment_method::PaymentMethod,
-};
+use super::rows::{self, *};
+use crate::domain::payment_method::PaymentMethod;
 
 inserts_rows! {
     /// Locks nothing that exists but their customers, against deletion.
@@ -105,10 +97,9 @@ pub async fn count_all(
     )
     .fetch_all(tx)
     .await?;
-    let rows = rows.into_iter();
-    Ok(rows
-        .map(|row| (AccountId(row.account_id), CustomerId(row.id), row.methods))
-        .collect())
+    let counts = rows.into_iter();
+    let counts = counts.map(|row| (AccountId(row.account_id), CustomerId(row.id), row.methods));
+    Ok(counts.collect())
 }
 
 /// Detaches all methods of a customer, and returns them, the oldest first. Locks them.

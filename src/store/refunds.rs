@@ -1,18 +1,7 @@
 //! The table `refunds`.
 
-use std::collections::HashMap;
-
-use charge_once_pages::{Listed, Page};
-use sqlx::{PgConnection, types::Json};
-use uuid::Uuid;
-
-use super::rows::{
-    self, deletes_rows, inserts_rows, listed, page, reads_all, reads_by_id, updates_rows,
-};
-use crate::domain::{
-    ids::{AccountId, ChargeId, PaymentIntentId, RefundId},
-    refund::Refund,
-};
+use super::rows::{self, *};
+use crate::domain::refund::Refund;
 
 inserts_rows! {
     /// Each counts on its charge, whose row the caller updates.
@@ -45,7 +34,6 @@ pub async fn newest_of_each(
     charges: &[ChargeId],
     most: i64,
 ) -> Result<HashMap<ChargeId, Listed<Refund>>, sqlx::Error> {
-    let ids: Vec<Uuid> = charges.iter().map(|charge| charge.0).collect();
     // One row more than is shown tells whether there are more.
     let rows = sqlx::query_scalar!(
         r#"
@@ -69,7 +57,7 @@ pub async fn newest_of_each(
          ORDER BY id DESC
         "#,
         account_id.0,
-        &ids,
+        &column(charges, |charge| charge.0),
         most + 1,
     )
     .fetch_all(connection)

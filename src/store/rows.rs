@@ -6,12 +6,16 @@
 //!
 //! `sqlx::query!` wants literals and not constants, so these are macros.
 
-use charge_once_pages::{Listed, Page};
 use serde::Serialize;
-use sqlx::types::Json;
-use uuid::Uuid;
 
-use crate::domain::ids::AccountId;
+/// What the files of the tables name, and these macros there.
+pub(super) use {
+    crate::domain::ids::*,
+    charge_once_pages::{Listed, Page},
+    sqlx::{PgConnection, types::Json},
+    std::collections::HashMap,
+    uuid::Uuid,
+};
 
 /// An entity that was read, with the account that it belongs to.
 pub(super) struct Found<N> {
@@ -260,11 +264,10 @@ macro_rules! deletes_rows {
                     + " AS old
                   USING UNNEST($1::uuid[], $2::uuid[]) AS gone (account_id, id)
                   WHERE old.account_id = gone.account_id AND old.id = gone.id
-                    AND old.status = '"
-                    + $status
-                    + "'",
+                    AND old.status = $3",
                 &rows::column(rows, |row| row.0.0),
                 &rows::column(rows, |row| row.1.0),
+                $status,
             )
             .execute(tx)
             .await?;

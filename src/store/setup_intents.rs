@@ -1,13 +1,7 @@
 //! The table `setup_intents`.
 
-use charge_once_pages::{Listed, Page};
-use sqlx::{PgConnection, types::Json};
-
-use super::rows::{self, inserts_rows, listed, page, reads_all, reads_by_id, updates_rows};
-use crate::domain::{
-    ids::{AccountId, CustomerId, PaymentMethodId, SetupIntentId},
-    setup_intent::SetupIntent,
-};
+use super::rows::{self, *};
+use crate::domain::setup_intent::SetupIntent;
 
 inserts_rows! {
     /// Locks nothing that exists but their customers and methods, against deletion.

@@ -15,7 +15,7 @@ use crate::domain::{
     checkout::{Checkout, NewCheckout, Step, StepName, StepRefusal},
     metadata::Metadata,
     money::{Currency, Money},
-    order::{ITEM_TEXT_MAX_CHARS, Item, QUANTITY_MAX},
+    order::{ITEM_TEXT_MAX_CHARS, Item, OrderTerms, QUANTITY_MAX},
 };
 
 parameters! {
@@ -37,14 +37,17 @@ parameters! {
 impl From<CreateCheckoutParams> for NewCheckout {
     fn from(params: CreateCheckoutParams) -> Self {
         Self {
-            amount: Money {
-                minor_units: params.items.total,
-                currency: params.currency,
+            terms: OrderTerms {
+                amount: Money {
+                    minor_units: params.items.total,
+                    currency: params.currency,
+                },
+                client_order_id: None,
+                customer: params.customer,
+                items: params.items.items,
+                metadata: params.metadata,
             },
-            items: params.items.items,
             card: params.source,
-            customer: params.customer,
-            metadata: params.metadata,
         }
     }
 }
@@ -185,20 +188,20 @@ pub struct CheckoutView {
 impl From<&Checkout> for CheckoutView {
     fn from(checkout: &Checkout) -> Self {
         let resource = |step| checkout.resource(step).map(str::to_owned);
-        let refusal = checkout.refusal.as_ref();
+        let (terms, refusal) = (&checkout.terms, checkout.refusal.as_ref());
         Self {
             id: checkout.id.to_string(),
             object: "checkout",
-            amount: checkout.amount.minor_units,
+            amount: terms.amount.minor_units,
             charge: resource(StepName::CreateCharge),
             created: checkout.created_at.timestamp(),
-            currency: checkout.amount.currency.to_string(),
-            customer: checkout.customer.clone(),
+            currency: terms.amount.currency.to_string(),
+            customer: terms.customer.clone(),
             failure_code: refusal.map(|refusal| refusal.code.clone()),
             failure_message: refusal.map(|refusal| refusal.message.clone()),
-            items: checkout.items.iter().map(ItemView::from).collect(),
+            items: terms.items.iter().map(ItemView::from).collect(),
             livemode: false,
-            metadata: checkout.metadata.clone(),
+            metadata: terms.metadata.clone(),
             order: checkout.order.map(|order| order.to_string()),
             refund: resource(StepName::CreateRefund),
             status: CheckoutStatusView(checkout.status),

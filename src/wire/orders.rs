@@ -25,7 +25,7 @@ use crate::domain::{
     metadata::{Metadata, MetadataChange},
     money::{Currency, Money},
     order::{
-        ITEM_TEXT_MAX_CHARS, ITEMS_MAX, Item, NewOrder, Order, OrderRefusal, QUANTITY_MAX,
+        ITEM_TEXT_MAX_CHARS, ITEMS_MAX, Item, Order, OrderRefusal, OrderTerms, QUANTITY_MAX,
         TotalRefusal, total,
     },
 };
@@ -49,7 +49,7 @@ parameters! {
     }
 }
 
-impl From<CreateOrderParams> for NewOrder {
+impl From<CreateOrderParams> for OrderTerms {
     fn from(params: CreateOrderParams) -> Self {
         Self {
             amount: Money {
@@ -180,8 +180,8 @@ pub struct OrderContent<'a> {
     metadata: &'a Metadata,
 }
 
-impl<'a> From<&'a NewOrder> for OrderContent<'a> {
-    fn from(new: &'a NewOrder) -> Self {
+impl<'a> From<&'a OrderTerms> for OrderContent<'a> {
+    fn from(new: &'a OrderTerms) -> Self {
         Self {
             amount: new.amount.minor_units,
             client_order_id: new.client_order_id.as_deref(),
@@ -269,18 +269,19 @@ pub struct OrderView {
 
 impl From<&Order> for OrderView {
     fn from(order: &Order) -> Self {
+        let terms = &order.terms;
         Self {
             id: order.id.to_string(),
             object: "order",
-            amount: order.amount.minor_units,
+            amount: terms.amount.minor_units,
             charge: order.charge.map(|id| Expandable::Id(id.to_string())),
-            client_order_id: order.client_order_id.clone(),
+            client_order_id: terms.client_order_id.clone(),
             created: order.created_at.timestamp(),
-            currency: order.amount.currency.to_string(),
-            customer: order.customer.clone(),
-            items: order.items.iter().map(ItemView::from).collect(),
+            currency: terms.amount.currency.to_string(),
+            customer: terms.customer.clone(),
+            items: terms.items.iter().map(ItemView::from).collect(),
             livemode: false,
-            metadata: order.metadata.clone(),
+            metadata: terms.metadata.clone(),
             status: OrderStatusView(order.status),
         }
     }
@@ -288,7 +289,6 @@ impl From<&Order> for OrderView {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
     use charge_once_strict_params::{Encoding, Params};
     use serde_json::{Value, json};
 
@@ -334,7 +334,7 @@ mod tests {
                 unreachable!("both are objects")
             };
             let params = Params::new(Encoding::Json, Ok(tree));
-            let order = NewOrder::from(CreateOrderParams::parse(&params).unwrap());
+            let order = OrderTerms::from(CreateOrderParams::parse(&params).unwrap());
             let compared = OrderContent::from(&order);
             let canonical = serde_json_canonicalizer::to_string(&compared).unwrap();
             assert_eq!(canonical, content);

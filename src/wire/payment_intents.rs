@@ -241,8 +241,8 @@ impl CreatePaymentIntentParams {
     }
 
     /// The method that it gives.
-    pub fn given(&mut self) -> Result<Option<GivenMethod>, ApiError> {
-        GivenMethod::of(self.payment_method.take(), self.payment_method_data.take())
+    pub fn given(&self) -> Result<Option<GivenMethod>, ApiError> {
+        GivenMethod::of(self.payment_method, self.payment_method_data.clone())
     }
 
     /// What is to be paid, by `customer`; a method comes later. Refuses two ways to choose methods.
@@ -282,8 +282,8 @@ impl UpdatePaymentIntentParams {
     }
 
     /// The method that it gives.
-    pub fn given(&mut self) -> Result<Option<GivenMethod>, ApiError> {
-        GivenMethod::of(self.payment_method.take(), self.payment_method_data.take())
+    pub fn given(&self) -> Result<Option<GivenMethod>, ApiError> {
+        GivenMethod::of(self.payment_method, self.payment_method_data.clone())
     }
 
     /// The terms with what it changes of them, but for metadata: of a `customer` and a method that
@@ -326,8 +326,8 @@ impl ConfirmPaymentIntentParams {
     }
 
     /// The method that it gives.
-    pub fn given(&mut self) -> Result<Option<GivenMethod>, ApiError> {
-        GivenMethod::of(self.payment_method.take(), self.payment_method_data.take())
+    pub fn given(&self) -> Result<Option<GivenMethod>, ApiError> {
+        GivenMethod::of(self.payment_method, self.payment_method_data.clone())
     }
 
     /// The terms with what it changes of them.

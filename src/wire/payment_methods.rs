@@ -286,6 +286,14 @@ pub enum NamedMethod {
 }
 
 impl NamedMethod {
+    /// The method that exists already, if it names one.
+    pub fn id(self) -> Option<PaymentMethodId> {
+        match self {
+            Self::Id(id) => Some(id),
+            Self::Template(_) | Self::Nothing => None,
+        }
+    }
+
     /// What this text names.
     pub fn of(text: &str) -> Self {
         let template = test_cards::by_token(text).filter(|_| text.starts_with(TEMPLATE_PREFIX));

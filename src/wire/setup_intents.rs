@@ -4,10 +4,11 @@ use charge_once_strict_params::{Change, Expand, Kept, Nested, parameters};
 
 pub use super::views::setup_intents::SetupIntentView;
 use super::{
+    error::ApiError,
     intent_parameters::{AutomaticMethodsParams, MethodTypes, ReturnUrl, UseStripeSdk},
     metadata::MetadataParam,
     parameter::{Description, ExpandSetupIntent, IdOf},
-    payment_methods::{MethodReference, PaymentMethodData},
+    payment_methods::{GivenMethod, MethodReference, PaymentMethodData},
 };
 use crate::domain::{
     ids::CustomerId, metadata::MetadataChange, payment_intent::FutureUsage,
@@ -88,4 +89,18 @@ parameters! {
         expand: Expand<ExpandSetupIntent>,
     }
     example {"cancellation_reason": "requested_by_customer"}
+}
+
+impl CreateSetupIntentParams {
+    /// The method that it gives.
+    pub fn given(&self) -> Result<Option<GivenMethod>, ApiError> {
+        GivenMethod::of(self.payment_method, self.payment_method_data.clone())
+    }
+}
+
+impl ConfirmSetupIntentParams {
+    /// The method that it gives.
+    pub fn given(&self) -> Result<Option<GivenMethod>, ApiError> {
+        GivenMethod::of(self.payment_method, self.payment_method_data.clone())
+    }
 }

@@ -8,13 +8,14 @@
 
 use std::{sync::Arc, time::Duration};
 
+use charge_once_strict_params::Expansion;
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{NetworkPhases, RunVerb, SlowLane, expansions::plain_reply, in_transaction};
 use crate::{
-    commands::{Draft, NO_PROCESSOR, Origin, RowId, SeenRows, checkouts},
+    commands::{Draft, NO_PROCESSOR, Origin, RowId, SeenRows, Server, checkouts},
     database::Database,
     domain::{
         checkout::{Checkout, NewCheckout, StepName},
@@ -48,7 +49,7 @@ impl Begin for CreateCheckout {
         let id = CheckoutId(operation);
         in_transaction(
             &self.origin,
-            None,
+            Server::default(),
             tx,
             |_| Vec::new(),
             |draft| {
@@ -73,13 +74,9 @@ pub struct CheckoutRun {
 impl CheckoutRun {
     /// The origin of its request, for all of its steps.
     fn origin(&self) -> Origin {
-        let asked_by = self.checkout.asked_by.clone();
         Origin {
             account: self.account,
-            dialect: asked_by.dialect,
-            api_version: asked_by.api_version,
-            request_id: asked_by.request_id,
-            idempotency_key: asked_by.idempotency_key,
+            asked_by: self.checkout.asked_by.clone(),
             traceparent: traces::traceparent(),
         }
     }
@@ -143,7 +140,9 @@ impl ExternalEffect for CheckoutSteps {
     ) -> Result<Reply, Failure> {
         let (origin, id) = (begun.origin(), begun.checkout.id);
         let reads = |_: &SeenRows<'_>| vec![RowId::Checkout(id)];
-        let ended = in_transaction(&origin, None, tx, reads, |draft| checkouts::end(draft, id));
+        let ended = in_transaction(&origin, Server::default(), tx, reads, |draft| {
+            checkouts::end(draft, id)
+        });
         ended.await.map_err(|rejection| match rejection {
             Rejection::Failed(failure) => failure,
             Rejection::Refused(_) => Failure::internal("the end of a checkout was refused"),
@@ -181,9 +180,10 @@ impl CheckoutSteps {
             }),
             // It shares its transaction with none.
             weight: 0,
-            expands: false,
+            expand: Expansion::default(),
             slow_lane: self.slow_lane.clone(),
             processor: self.processor.clone(),
+            public_url: None,
         };
         let outcome = match &self.network {
             Some(network) => network.phases.run(request, command).await,
@@ -279,7 +279,7 @@ impl Command for RefundedElsewhere {
         let origin = CheckoutRun { account, checkout }.origin();
         let reads = |seen: &SeenRows<'_>| checkouts::refund_elsewhere_reads(seen, id);
         let refunded = |draft: &mut Draft<'_>| checkouts::refund_elsewhere(draft, id);
-        let said = in_transaction(&origin, None, tx, reads, refunded).await?;
+        let said = in_transaction(&origin, Server::default(), tx, reads, refunded).await?;
         let (operation, done) = (self.operation, Resolution::Done);
         store::manual_resolutions::insert(tx, account, operation, done, &self.person).await?;
         plain_reply(said, &origin)

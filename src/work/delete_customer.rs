@@ -55,13 +55,18 @@ fn events(
             ..method
         };
         let before = PaymentMethodView::from(&before);
-        origin.change(EventType::PaymentMethodDetached, &before, &after, version)
+        origin.event(
+            EventType::PaymentMethodDetached,
+            Some(&before),
+            &after,
+            version,
+        )
     };
     let mut events: Vec<NewEvent> = detached
         .into_iter()
         .map(of_method)
         .collect::<Result<_, _>>()?;
     let (view, version) = (CustomerView::from(customer), customer.version);
-    events.push(origin.event(EventType::CustomerDeleted, &view, version)?);
+    events.push(origin.event(EventType::CustomerDeleted, None, &view, version)?);
     Ok(events)
 }

@@ -73,22 +73,21 @@ pub trait Shown: Send + Sync + Sized {
 pub(super) fn plain_reply(said: Said, origin: &Origin) -> Result<Reply, Rejection> {
     match said {
         Said::Reply(reply) => Ok(reply),
-        Said::Show { status, object, .. } => plain(&object, origin, status),
+        Said::Show { status, object } => plain(&object, origin, status),
     }
 }
 
-/// The reply of a verb, with what its `expand` names shown whole.
+/// The reply of a verb, with what `expand` names shown whole.
 pub(super) async fn reply(
     said: Said,
+    expand: &Expansion,
     origin: &Origin,
     tx: &mut PgConnection,
 ) -> Result<Reply, Rejection> {
     match said {
-        Said::Show {
-            status,
-            object,
-            expand,
-        } if !expand.is_empty() => expanded(&object, origin, tx, status, &expand).await,
+        Said::Show { status, object } if !expand.is_empty() => {
+            expanded(&object, origin, tx, status, expand).await
+        }
         said @ (Said::Show { .. } | Said::Reply(_)) => plain_reply(said, origin),
     }
 }
@@ -112,7 +111,7 @@ macro_rules! objects {
             status: u16,
             expand: &Expansion,
         ) -> Result<Reply, Rejection> {
-            let audience = Audience { account: origin.account, dialect: origin.dialect };
+            let audience = Audience { account: origin.account, dialect: origin.asked_by.dialect };
             match object {
                 $(Object::$noun(object) => {
                     let view = view(tx, audience, object, expand).await?;

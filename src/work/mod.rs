@@ -21,17 +21,19 @@ mod webhook_endpoints;
 
 use std::sync::Arc;
 
+use charge_once_strict_params::Expansion;
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::{
     commands::{
-        Changes, Draft, Origin, RowId, RowName, Rows, Rules, Said, SeenRows, Verdict, questions,
+        Changes, Draft, Origin, RowId, RowName, Rows, Rules, Said, SeenRows, Server, Verdict,
+        questions,
     },
     domain::{
         charge::{Authorization, Card, Charge},
-        operation::{Answer, Asked, Operation},
+        operation::{Answer, Asked, Operation, Question},
     },
     idempotency::{
         Begin, BeginOutcome, Begun, Decide, Decision, Failure, Rejection, Reply, RunAgain,
@@ -57,12 +59,14 @@ pub struct RunVerb<V> {
     pub verb: Result<V, ApiError>,
     /// How much the request asks for, in bytes.
     pub weight: usize,
-    /// Whether its reply may show objects that are read for that.
-    pub expands: bool,
+    /// The references that its reply shows whole.
+    pub expand: Expansion,
     /// For `tok_slow`, where the processor is simulated.
     pub slow_lane: SlowLane,
     /// The name of the processor across a network, if there is one.
     pub processor: Option<Arc<str>>,
+    /// What the addresses of pages begin with; `None` if the verb makes none.
+    pub public_url: Option<Arc<str>>,
 }
 
 impl<V: Rules> RunVerb<V> {
@@ -75,16 +79,27 @@ impl<V: Rules> RunVerb<V> {
         named.unwrap_or_default()
     }
 
+    fn server(&self) -> Server<'_> {
+        Server {
+            processor: self.processor.as_deref(),
+            public_url: self.public_url.as_deref(),
+        }
+    }
+
     fn draft<'a>(&'a self, rows: &'a Rows, now: DateTime<Utc>) -> Draft<'a> {
-        Draft::new(&self.origin, now, self.processor.as_deref(), rows)
+        Draft::new(&self.origin, now, self.server(), rows)
     }
 
     /// Writes down what the processor is to be asked, before it is asked: the one that took the
     /// charge's money, if that was taken.
-    fn ask(&self, draft: &mut Draft<'_>, asked: Asked, operation: Uuid) -> Operation {
-        let charge = draft.get::<Charge>(asked.question.ask().charge());
+    fn ask(&self, draft: &mut Draft<'_>, question: Question, operation: Uuid) -> Operation {
+        let charge = draft.get::<Charge>(question.ask().charge());
         let took = charge.and_then(|charge| charge.processor.as_deref());
-        let processor = took.or(draft.processor).unwrap_or_default();
+        let processor = took.or(draft.server.processor).unwrap_or_default();
+        let asked = Asked {
+            question,
+            expand: self.expand.clone(),
+        };
         let operation = self.origin.operation(operation, asked, processor);
         draft.begin(operation.clone());
         operation
@@ -103,19 +118,19 @@ impl<V: Rules> Decide for RunVerb<V> {
         let Ok(verb) = &self.verb else {
             return true;
         };
-        let answers = |card: &Card| Authorization::at_once(card.card).is_some();
-        !self.expands && (self.processor.is_some() || verb.card().is_none_or(answers))
+        let answers = |card: Card| Authorization::at_once(card.card).is_some();
+        self.expand.is_empty() && (self.processor.is_some() || verb.card().is_none_or(answers))
     }
 
     fn decide(&self, rows: &Rows, now: DateTime<Utc>) -> Result<Decision<Changes>, Rejection> {
         let mut draft = self.draft(rows, now);
         let said = match self.verb()?.decide(&mut draft)? {
             Verdict::Said(said) => said,
-            Verdict::Ask(asked) => {
+            Verdict::Ask(question) => {
                 let waits = || Failure::unavailable("the processor takes its time, or is down");
-                let answer = at_once(&asked.question.ask()).ok_or_else(waits);
+                let answer = at_once(&question.ask()).ok_or_else(waits);
                 let answer = answer.map_err(Rejection::Failed)?;
-                questions::answered(&asked, answer, &mut draft)?
+                questions::answered(&question, answer, &mut draft)?
             }
         };
         decided(draft, said)
@@ -127,14 +142,14 @@ impl<V: Rules> Decide for RunVerb<V> {
         let mut draft = self.draft(&rows, transaction_time(tx).await?);
         let said = match self.verb()?.decide(&mut draft)? {
             Verdict::Said(said) => said,
-            Verdict::Ask(asked) => {
-                let answer = authorize(tx, &asked.question.ask(), &self.slow_lane).await?;
-                questions::answered(&asked, answer, &mut draft)?
+            Verdict::Ask(question) => {
+                let answer = authorize(tx, &question.ask(), &self.slow_lane).await?;
+                questions::answered(&question, answer, &mut draft)?
             }
         };
         let changes = draft.into_changes();
         write(rows, changes, tx).await?;
-        expansions::reply(said, &self.origin, tx).await
+        expansions::reply(said, &self.expand, &self.origin, tx).await
     }
 
     fn weight(&self) -> usize {
@@ -148,18 +163,16 @@ impl<V: Rules> Begin for RunVerb<V> {
         tx: &mut PgConnection,
         operation: Uuid,
     ) -> Result<BeginOutcome, Rejection> {
-        let (processor, reads) = (self.processor.as_deref(), |seen: &SeenRows<'_>| {
-            self.reads_of(seen)
-        });
-        let decided = in_transaction(&self.origin, processor, tx, reads, |draft| {
+        let reads = |seen: &SeenRows<'_>| self.reads_of(seen);
+        let decided = in_transaction(&self.origin, self.server(), tx, reads, |draft| {
             Ok(match self.verb()?.decide(draft)? {
                 Verdict::Said(said) => Ok(said),
-                Verdict::Ask(asked) => Err(self.ask(draft, *asked, operation)),
+                Verdict::Ask(question) => Err(self.ask(draft, *question, operation)),
             })
         });
         match decided.await? {
             Ok(said) => {
-                let reply = expansions::reply(said, &self.origin, tx).await?;
+                let reply = expansions::reply(said, &self.expand, &self.origin, tx).await?;
                 Ok(BeginOutcome::Replied(reply))
             }
             Err(asked) => Ok(BeginOutcome::Begun {
@@ -179,12 +192,12 @@ impl<V: Rules> SharedBegin for RunVerb<V> {
         operation: Uuid,
     ) -> Result<Begun<Changes, Operation>, Rejection> {
         let mut draft = self.draft(rows, now);
-        let asked = match self.verb()?.decide(&mut draft)? {
+        let question = match self.verb()?.decide(&mut draft)? {
             Verdict::Said(said) => return decided(draft, said).map(Begun::Decided),
-            Verdict::Ask(asked) => asked,
+            Verdict::Ask(question) => question,
         };
-        let resource_id = Some(asked.question.resource());
-        let operation = self.ask(&mut draft, *asked, operation);
+        let resource_id = Some(question.resource());
+        let operation = self.ask(&mut draft, *question, operation);
         Ok(Begun::Asks {
             changes: draft.into_changes(),
             operation,
@@ -208,8 +221,16 @@ pub struct Completion {
 }
 
 impl Completion {
+    /// No answer leads to a page.
+    fn server(&self) -> Server<'_> {
+        Server {
+            processor: Some(&self.processor),
+            public_url: None,
+        }
+    }
+
     fn said(&self, draft: &mut Draft<'_>) -> Result<Said, Rejection> {
-        let said = questions::answered(&self.asked, self.answer, draft)?;
+        let said = questions::answered(&self.asked.question, self.answer, draft)?;
         draft.end(self.operation, self.answer);
         Ok(said)
     }
@@ -228,16 +249,16 @@ impl Decide for Completion {
     }
 
     fn decide(&self, rows: &Rows, now: DateTime<Utc>) -> Result<Decision<Changes>, Rejection> {
-        let mut draft = Draft::new(&self.origin, now, Some(&self.processor), rows);
+        let mut draft = Draft::new(&self.origin, now, self.server(), rows);
         let said = self.said(&mut draft)?;
         decided(draft, said)
     }
 
     async fn alone(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let processor = Some(self.processor.as_str());
         let reads = |seen: &SeenRows<'_>| questions::reads(&self.asked.question, seen);
-        let said = in_transaction(&self.origin, processor, tx, reads, |draft| self.said(draft));
-        expansions::reply(said.await?, &self.origin, tx).await
+        let server = self.server();
+        let said = in_transaction(&self.origin, server, tx, reads, |draft| self.said(draft));
+        expansions::reply(said.await?, &self.asked.expand, &self.origin, tx).await
     }
 
     /// Its reply, about.
@@ -282,14 +303,14 @@ async fn write(rows: Rows, changes: Changes, tx: &mut PgConnection) -> Result<()
 /// the answer of a processor across a network, the beginning and the end of a checkout.
 async fn in_transaction<T>(
     origin: &Origin,
-    processor: Option<&str>,
+    server: Server<'_>,
     tx: &mut PgConnection,
     reads: impl Fn(&SeenRows<'_>) -> Vec<RowId>,
     decide: impl FnOnce(&mut Draft<'_>) -> Result<T, Rejection>,
 ) -> Result<T, Rejection> {
     let mut rows = Rows::default();
     read_rounds(|rows| names(origin, rows, &reads), &mut rows, tx).await?;
-    let mut draft = Draft::new(origin, transaction_time(tx).await?, processor, &rows);
+    let mut draft = Draft::new(origin, transaction_time(tx).await?, server, &rows);
     let decided = decide(&mut draft)?;
     let changes = draft.into_changes();
     write(rows, changes, tx).await?;

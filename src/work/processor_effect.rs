@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::{Completion, in_transaction};
 use crate::{
-    commands::{Origin, Rows, questions},
+    commands::{Origin, Rows, Server, questions},
     domain::{
         ids::AccountId,
         operation::{Answer, Ask, Operation, Question, Resolution},
@@ -133,9 +133,13 @@ impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
         store::operations::delete(tx, account, operation.id).await?;
         let question = &operation.asked.question;
         let origin = origin_of(operation);
+        let server = Server {
+            processor: Some(&operation.processor),
+            public_url: None,
+        };
         let withdrawn = in_transaction(
             &origin,
-            Some(&operation.processor),
+            server,
             tx,
             |seen| questions::reads(question, seen),
             |draft| questions::withdraw(question, draft),
@@ -169,10 +173,7 @@ impl Completion {
 fn origin_of(operation: &Operation) -> Origin {
     Origin {
         account: operation.account,
-        dialect: operation.dialect,
-        api_version: operation.api_version.clone(),
-        request_id: operation.request_id.clone(),
-        idempotency_key: operation.idempotency_key.clone(),
+        asked_by: operation.asked_by.clone(),
         traceparent: traces::traceparent(),
     }
 }

@@ -83,7 +83,7 @@ impl idempotency::Rows for Rows {
         }
         tables.orders.hold(orders);
         for (account, order) in store::orders::named(tx, &ids!(names, OrderNamed)).await? {
-            if let Some(name) = order.client_order_id.clone() {
+            if let Some(name) = order.terms.client_order_id.clone() {
                 self.orders_by_name.insert((account, name), order);
             }
         }

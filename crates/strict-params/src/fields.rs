@@ -13,7 +13,7 @@ use std::{
 use serde_json::{Map, Value};
 
 use crate::{
-    Encoding, NameLists,
+    Encoding, Expansion, NameLists,
     error::{Error, Reason},
     path::{MAX_NAME_CHARS, ParamPath, Step},
 };
@@ -34,6 +34,7 @@ pub struct Fields<'a> {
     grants: &'a [Cow<'static, str>],
     not_offered: NameLists,
     read: BTreeSet<&'static str>,
+    expansion: Expansion,
 }
 
 impl<'a> Fields<'a> {
@@ -47,6 +48,7 @@ impl<'a> Fields<'a> {
             grants: &[],
             not_offered: &[],
             read: BTreeSet::new(),
+            expansion: Expansion::default(),
         }
     }
 
@@ -74,6 +76,7 @@ impl<'a> Fields<'a> {
             grants: self.grants,
             not_offered: self.not_offered,
             read: BTreeSet::new(),
+            expansion: Expansion::default(),
         }
     }
 
@@ -336,7 +339,7 @@ impl<'a> Fields<'a> {
 
     /// Which of the references at `paths` the parameter `expand` asks for. Each begins with
     /// `prefix` in the request.
-    pub fn expands(&mut self, prefix: &str, paths: &[&str]) -> Result<Vec<String>, Error> {
+    pub fn expands(&mut self, prefix: &str, paths: &[&str]) -> Result<Expansion, Error> {
         let mut names = self.texts("expand", 0..=EXPAND_MAX, EXPANDABLE_MAX_CHARS)?;
         let is_known = |name: &String| {
             let path = name.strip_prefix(prefix);
@@ -350,7 +353,13 @@ impl<'a> Fields<'a> {
         for name in &mut names {
             name.drain(..prefix.len());
         }
-        Ok(names)
+        self.expansion = Expansion(names);
+        Ok(self.expansion.clone())
+    }
+
+    /// Which references the parameter `expand` asked for, when it was read.
+    pub fn expansion(&self) -> &Expansion {
+        &self.expansion
     }
 
     /// Refuses the first member that was not read. Call it after the last field.

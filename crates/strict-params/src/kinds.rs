@@ -352,7 +352,7 @@ impl<E: Expandables> Parameter for Expand<E> {
 
     fn read(field: &mut Field<'_, '_>) -> Result<Expansion, Error> {
         field.must_not_be_empty()?;
-        field.fields.expands(E::PREFIX, E::PATHS).map(Expansion)
+        field.fields.expands(E::PREFIX, E::PATHS)
     }
 
     fn schema(about: String) -> RefOr<Schema> {

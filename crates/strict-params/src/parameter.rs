@@ -10,7 +10,7 @@ use utoipa::openapi::{
     path::{Parameter as QueryParameter, ParameterIn},
 };
 
-use crate::{Error, Fields, Params, is_empty, schema::not_empty};
+use crate::{Error, Expansion, Fields, Params, is_empty, schema::not_empty};
 
 /// Declares the parameters of a request: a name, a [`Parameter`], and what it means. From it come a
 /// struct of their values, which [`ParameterSet`] fills, and what the OpenAPI document says of them
@@ -98,8 +98,14 @@ pub trait ParameterSet: Sized {
 
     /// Checks them, and that there are no others.
     fn parse(params: &Params) -> Result<Self, Error> {
+        Ok(Self::parse_expanding(params)?.0)
+    }
+
+    /// Checks them as [`parse`](Self::parse) does, for code that shows whatever they name by
+    /// `expand`.
+    fn parse_expanding(params: &Params) -> Result<(Self, Expansion), Error> {
         params.read(|mut fields| {
-            let parsed = Self::read(&mut fields)?;
+            let parsed = (Self::read(&mut fields)?, fields.expansion().clone());
             fields.finish()?;
             Ok(parsed)
         })

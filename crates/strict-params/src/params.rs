@@ -22,7 +22,6 @@ pub struct Params {
     pub encoding: Encoding,
     /// The root object in MessagePack, which escapes nothing, or why there is none.
     packed: Result<Box<[u8]>, Error>,
-    expands: bool,
     grants: Vec<Cow<'static, str>>,
     not_offered: NameLists,
 }
@@ -32,12 +31,8 @@ impl Params {
     /// other, for programs that store the refusals of their requests.
     #[must_use]
     pub fn new(encoding: Encoding, tree: Result<Map<String, Value>, Error>) -> Self {
-        let expand = tree.as_ref().ok().and_then(|tree| tree.get("expand"));
-        let is_list_of_none = |paths: &Value| paths.as_array().is_some_and(Vec::is_empty);
-        let expands = expand.is_some_and(|paths| !is_list_of_none(paths));
         Self {
             encoding,
-            expands,
             packed: tree.and_then(|tree| {
                 let packed = rmp_serde::to_vec(&tree).map_err(|_| unreadable())?;
                 Ok(packed.into())
@@ -97,12 +92,6 @@ impl Params {
             })
         }
         check(&self.tree()?, &ParamPath::Root)
-    }
-
-    /// Whether `expand` names anything, so that the reply may show objects that are referred to.
-    #[must_use]
-    pub fn expands(&self) -> bool {
-        self.expands
     }
 
     /// About how many bytes they have.

@@ -16,21 +16,15 @@ use crate::{
 };
 
 /// Captures a charge.
-pub struct CaptureCharge {
-    /// The charge, as the path names it.
-    pub id: String,
-    /// How much.
-    pub params: CaptureChargeParams,
-}
+pub type CaptureCharge = On<ChargeId, CaptureChargeParams>;
 
 impl Rules for CaptureCharge {
     fn reads(&self, _: &SeenRows<'_>) -> Vec<RowId> {
-        let id = ChargeId::parse(&self.id).map(RowId::Charge);
-        id.into_iter().collect()
+        self.id.map(RowId::Charge).into_iter().collect()
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
-        let charge = draft.find::<Charge>(ChargeId::parse(&self.id), "id")?;
+        let charge = draft.find::<Charge>(self.id, "id")?;
         must_be_free(draft, charge)?;
         if let Some(of) = &charge.by_intent {
             let message = format!("The charge is an intent's: capture {} instead.", of.intent);
@@ -43,10 +37,7 @@ impl Rules for CaptureCharge {
             charge: charge.id,
             amount,
         };
-        Ok(Verdict::ask(
-            Question::Capture(request),
-            &self.params.expand,
-        ))
+        Ok(Verdict::ask(Question::Capture(request)))
     }
 }
 
@@ -55,17 +46,15 @@ pub(in crate::commands) fn answered(
     draft: &mut Draft<'_>,
     request: CaptureRequest,
     answer: Answer,
-    expand: &Expansion,
 ) -> Result<Said, Rejection> {
     if let Answer::Declined(decline) = answer {
         return declined_by_processor(draft, request.charge, decline);
     }
-    let found = draft.get::<Charge>(request.charge);
-    let before = found.ok_or_else(|| lost("a captured charge"))?.clone();
+    let before = draft.known::<Charge>(Some(request.charge), "a captured charge")?;
     if before.captured {
         return Err(refused(ChargeRefusal::AlreadyCaptured, "id").into());
     }
-    let charge = draft.put(before.clone().taken(request.amount));
-    draft.emit_change(EventType::ChargeCaptured, &before, &charge)?;
-    Ok(Said::show(OK, charge, expand))
+    let charge = before.clone().taken(request.amount);
+    let charge = draft.put_change(EventType::ChargeCaptured, &before, charge)?;
+    Ok(Said::show(OK, charge))
 }

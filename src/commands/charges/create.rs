@@ -23,11 +23,11 @@ impl Rules for CreateCharge {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
         let new = NewCharge::from(self.0.clone());
         let question = Question::Charge(open(draft, &new, None));
-        Ok(Verdict::ask(question, &self.0.expand))
+        Ok(Verdict::ask(question))
     }
 
-    fn card(&self) -> Option<&Card> {
-        Some(&self.0.source)
+    fn card(&self) -> Option<Card> {
+        Some(self.0.source)
     }
 }
 
@@ -47,10 +47,9 @@ pub(in crate::commands) fn answered(
     draft: &mut Draft<'_>,
     authorization: &CardAuthorization,
     answer: Answer,
-    expand: &Expansion,
 ) -> Result<Said, Rejection> {
     match end(draft, authorization, answer)? {
-        (charge, None) => Ok(Said::show(CREATED, charge, expand)),
+        (charge, None) => Ok(Said::show(CREATED, charge)),
         (charge, Some(decline)) => Ok(Said::Reply(declined(decline, &charge)?)),
     }
 }
@@ -82,7 +81,7 @@ pub(in crate::commands) fn record_answer(
         Answer::Declined(decline) => Authorization::Declined(decline),
     };
     let charge = pending(draft, authorization.charge)?;
-    let charge = charge.answered(said, authorization.capture, draft.processor);
+    let charge = charge.answered(said, authorization.capture, draft.server.processor);
     Ok((draft.put(charge), said))
 }
 

@@ -11,19 +11,13 @@
 
 use crate::{
     commands::{prelude::*, replies::stored_refusal},
-    domain::checkout::{AskedBy, CheckoutStatus, NewCheckout},
+    domain::checkout::{CheckoutStatus, NewCheckout},
     wire::checkouts::{CheckoutView, refusal_of},
 };
 
 /// Begins a checkout.
 pub fn begin(draft: &mut Draft<'_>, id: CheckoutId, new: NewCheckout) {
-    let origin = draft.origin;
-    let asked_by = AskedBy {
-        dialect: origin.dialect,
-        api_version: origin.api_version.clone(),
-        request_id: origin.request_id.clone(),
-        idempotency_key: origin.idempotency_key.clone(),
-    };
+    let asked_by = draft.origin.asked_by.clone();
     draft.put(Checkout::begun(id, new, asked_by, draft.now));
 }
 

@@ -13,8 +13,8 @@
 
 use crate::{
     commands::{
-        charges,
-        orders::{cancel, open, pay},
+        charges::create as charges,
+        orders::{cancel::cancel, create::open, pay::pay},
         prelude::*,
         refunds::create as create_refund,
         unfinished::must_have_taken_the_money,
@@ -44,7 +44,11 @@ impl Rules for RunStep {
             }
             StepName::AllocateInventory => {
                 rows.extend(checkout.order.map(RowId::Order));
-                let skus = checkout.items.iter().filter_map(|item| item.sku.clone());
+                let skus = checkout
+                    .terms
+                    .items
+                    .iter()
+                    .filter_map(|item| item.sku.clone());
                 rows.extend(skus.map(RowId::Level));
             }
             StepName::CreateRefund => rows.extend(refund_reads(seen, checkout)),
@@ -53,8 +57,7 @@ impl Rules for RunStep {
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
-        let checkout = draft.get::<Checkout>(self.checkout);
-        let checkout = checkout.ok_or_else(|| lost("a checkout"))?.clone();
+        let checkout = draft.known::<Checkout>(Some(self.checkout), "a checkout")?;
         if checkout.next() != Some(self.step) {
             return Ok(Verdict::Said(has_run()?));
         }
@@ -64,7 +67,7 @@ impl Rules for RunStep {
             StepName::AllocateInventory => allocate_inventory(draft, checkout)?,
             StepName::CreateRefund => return give_back(draft, &checkout),
             StepName::CancelOrder => {
-                let order = order_of(draft, &checkout)?;
+                let order = draft.known(checkout.order, "an order")?;
                 let order = cancel(draft, order)?;
                 draft.put(checkout.done(order.id.to_string()));
             }
@@ -81,32 +84,27 @@ fn has_run() -> Result<Said, Rejection> {
     Ok(Said::Reply(Reply::json(OK, &serde_json::Map::new())?))
 }
 
-fn order_of(draft: &Draft<'_>, checkout: &Checkout) -> Result<Order, Rejection> {
-    let order = checkout.order.and_then(|id| draft.get::<Order>(id));
-    Ok(order.ok_or_else(|| lost("an order"))?.clone())
-}
-
 fn create_order(draft: &mut Draft<'_>, mut checkout: Checkout) -> Result<(), Rejection> {
-    let order = open(draft, checkout.new_order())?;
+    let order = open(draft, checkout.terms.clone())?;
     checkout.order = Some(order.id);
     draft.put(checkout.done(order.id.to_string()));
     Ok(())
 }
 
 fn create_charge(draft: &mut Draft<'_>, checkout: &Checkout) -> Result<Verdict, Rejection> {
-    let order = order_of(draft, checkout)?;
+    let order = draft.known::<Order>(checkout.order, "an order")?;
     let new = order.charge_for(checkout.card);
     let card = charges::open(draft, &new, Some(order.id));
     let question = Question::CheckoutPayment(checkout.id, order.id, card);
-    Ok(Verdict::ask(question, &Expansion::default()))
+    Ok(Verdict::ask(question))
 }
 
 fn allocate_inventory(draft: &mut Draft<'_>, checkout: Checkout) -> Result<(), Rejection> {
-    let order = order_of(draft, &checkout)?;
+    let order = draft.known::<Order>(checkout.order, "an order")?;
     let charge = checkout.charge().ok_or_else(|| lost("a charge"))?;
     let level = |sku: &str| draft.get::<Inventory>(sku.to_owned());
     let left = |sku: &str| level(sku).map_or(0, |level| level.quantity);
-    let taken = match allocate(left, &checkout.items) {
+    let taken = match allocate(left, &checkout.terms.items) {
         Ok(taken) => taken,
         Err(out_of_stock) => {
             let why = ApiError::from(out_of_stock).into();
@@ -115,10 +113,9 @@ fn allocate_inventory(draft: &mut Draft<'_>, checkout: Checkout) -> Result<(), R
         }
     };
     for (sku, quantity) in taken {
-        let level = draft.get::<Inventory>(sku).ok_or_else(|| lost("a level"))?;
+        let level = draft.known::<Inventory>(Some(sku), "a level")?;
         let left = level.quantity - quantity;
-        let level = level.clone().with(left, draft.now);
-        draft.put(level);
+        draft.put(level.with(left, draft.now));
     }
     let order = pay(draft, order.id, charge)?;
     draft.put(checkout.done(order.id.to_string()));
@@ -134,16 +131,11 @@ fn give_back(draft: &mut Draft<'_>, checkout: &Checkout) -> Result<Verdict, Reje
              refund is made an hour after the last one",
         )));
     }
-    let charge = charge_of(draft, checkout)?;
+    let charge = draft.known(checkout.charge(), "a charge")?;
     must_have_taken_the_money(draft, &charge)?;
     let request = open_refund(draft, charge)?;
     let question = Question::CheckoutRefund(checkout.id, request);
-    Ok(Verdict::ask(question, &Expansion::default()))
-}
-
-fn charge_of(draft: &Draft<'_>, checkout: &Checkout) -> Result<Charge, Rejection> {
-    let charge = checkout.charge().and_then(|id| draft.get::<Charge>(id));
-    Ok(charge.ok_or_else(|| lost("a charge"))?.clone())
+    Ok(Verdict::ask(question))
 }
 
 /// A pending refund counts, so there is no second one.
@@ -223,14 +215,12 @@ pub fn refund_elsewhere_reads(seen: &SeenRows<'_>, id: CheckoutId) -> Vec<RowId>
 /// Writes down that the money of a canceled checkout was returned outside the service, although
 /// the refund was refused.
 pub fn refund_elsewhere(draft: &mut Draft<'_>, id: CheckoutId) -> Result<Said, Rejection> {
-    let checkout = draft
-        .get::<Checkout>(id)
-        .ok_or_else(|| lost("a checkout"))?;
+    let checkout = draft.known::<Checkout>(Some(id), "a checkout")?;
     if checkout.next() != Some(StepName::CreateRefund) {
         let cause = "the checkout doesn't wait for a refund any more";
         return Err(Rejection::Failed(Failure::unavailable(cause)));
     }
-    let charge = charge_of(draft, checkout)?;
+    let charge = draft.known(checkout.charge(), "a charge")?;
     let request = open_refund(draft, charge)?;
     gave_back(draft, id, &request, Answer::Done)
 }

@@ -23,26 +23,26 @@ pub struct CreateCustomer(pub CreateCustomerParams);
 
 impl Rules for CreateCustomer {
     fn reads(&self, _: &SeenRows<'_>) -> Vec<RowId> {
-        match self.0.payment_method {
-            Some(NamedMethod::Id(id)) => vec![RowId::Method(id)],
-            Some(NamedMethod::Template(_) | NamedMethod::Nothing) | None => Vec::new(),
-        }
+        let method = self.0.payment_method.and_then(NamedMethod::id);
+        method.map(RowId::Method).into_iter().collect()
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
         let params = self.0.clone();
         let default = default_of(params.invoice_settings.as_ref());
         let named = params.payment_method;
-        let method = named.map(|named| take(draft, named.into())).transpose()?;
-        let mut customer = draft.put(Customer {
+        let method = named
+            .map(|named| take(draft, named.into(), "payment_method"))
+            .transpose()?;
+        let customer = Customer {
             id: CustomerId(Uuid::now_v7()),
             details: params.into(),
             default_payment_method: None,
             version: 1,
             created_at: draft.now,
             deleted: false,
-        });
-        draft.emit(EventType::CustomerCreated, &customer)?;
+        };
+        let mut customer = draft.put_with(EventType::CustomerCreated, customer)?;
         let attached = match method {
             Some(method) => Some(attach_to(draft, method, customer.id)?.id),
             None => None,
@@ -51,13 +51,12 @@ impl Rules for CreateCustomer {
             if attached != Some(default) {
                 return Err(not_their_method().into());
             }
-            let with_default = draft.put(Customer {
+            let with_default = Customer {
                 default_payment_method: attached,
                 ..customer.clone()
-            });
-            draft.emit_change(EventType::CustomerUpdated, &customer, &with_default)?;
-            customer = with_default;
+            };
+            customer = draft.put_change(EventType::CustomerUpdated, &customer, with_default)?;
         }
-        Ok(Verdict::Said(Said::show(CREATED, customer, &self.0.expand)))
+        Ok(Verdict::show(CREATED, customer))
     }
 }

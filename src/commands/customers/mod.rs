@@ -1,5 +1,3 @@
 //! The verbs of `/customers`.
 
-mod create;
-
-pub use create::CreateCustomer;
+pub(super) mod create;

@@ -1,5 +1,3 @@
 //! The verbs of `/inventory`.
 
-mod set;
-
-pub use set::SetInventory;
+pub(super) mod set;

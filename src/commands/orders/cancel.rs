@@ -6,27 +6,21 @@
 //! Refuses  an order that was paid or canceled
 //! Fails    while a payment or the checkout that made it is unfinished
 
-use super::open::open_order;
+use super::pay::open_order;
 use crate::{commands::prelude::*, wire::orders::CancelOrderParams};
 
 /// Cancels an order.
-pub struct CancelOrder {
-    /// The order, as the path names it.
-    pub id: String,
-    /// How the reply shows it.
-    pub params: CancelOrderParams,
-}
+pub type CancelOrder = On<OrderId, CancelOrderParams>;
 
 impl Rules for CancelOrder {
     fn reads(&self, _: &SeenRows<'_>) -> Vec<RowId> {
-        let id = OrderId::parse(&self.id).map(RowId::Order);
-        id.into_iter().collect()
+        self.id.map(RowId::Order).into_iter().collect()
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
-        let order = open_order(draft, &self.id)?;
+        let order = open_order(draft, self.id)?;
         let order = cancel(draft, order)?;
-        Ok(Verdict::Said(Said::show(OK, order, &self.params.expand)))
+        Ok(Verdict::show(OK, order))
     }
 }
 
@@ -36,7 +30,5 @@ pub(in crate::commands) fn cancel(
     mut order: Order,
 ) -> Result<Order, Rejection> {
     order.status = OrderStatus::Canceled;
-    let order = draft.put(order);
-    draft.emit(EventType::OrderCanceled, &order)?;
-    Ok(order)
+    draft.put_with(EventType::OrderCanceled, order)
 }

@@ -11,7 +11,6 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     commands::prelude::*,
-    domain::order::NewOrder,
     wire::orders::{CreateOrderParams, OrderContent},
 };
 
@@ -25,44 +24,35 @@ impl Rules for CreateOrder {
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
-        let new = NewOrder::from(self.0.clone());
-        let name = new.client_order_id.clone();
-        let existing = name.and_then(|name| draft.order_named(&name)).cloned();
-        let said = match existing {
-            Some(order) => {
-                self.must_be_the_same(&new, &order)?;
-                Said::show(OK, order, &self.0.expand)
-            }
-            None => Said::show(CREATED, open(draft, new)?, &self.0.expand),
+        let new = OrderTerms::from(self.0.clone());
+        let name = new.client_order_id.as_deref();
+        let Some(order) = name.and_then(|name| draft.order_named(name)).cloned() else {
+            return Ok(Verdict::show(CREATED, open(draft, new)?));
         };
-        Ok(Verdict::Said(said))
-    }
-}
-
-impl CreateOrder {
-    /// Whether an order that has the name already, by a client that lost its own idempotency key,
-    /// was created with the same content. Then the answer is that order as it is now.
-    fn must_be_the_same(&self, new: &NewOrder, order: &Order) -> Result<(), Rejection> {
-        if content_hash(new)? == order.content_hash {
-            return Ok(());
+        // Its client may have lost its own idempotency key. The answer is the order as it is now.
+        if content_hash(&new)? != order.content_hash {
+            let message =
+                "Another order of this account has this client_order_id, with other content.";
+            let error = ApiError::new(ErrorCode::ParameterInvalid, message);
+            return Err(error.with_param("client_order_id".to_owned()).into());
         }
-        let message = "Another order of this account has this client_order_id, with other content.";
-        let error = ApiError::new(ErrorCode::ParameterInvalid, message);
-        Err(error.with_param("client_order_id".to_owned()).into())
+        Ok(Verdict::show(OK, order))
     }
 }
 
 /// Opens an order, and reports it.
-pub(in crate::commands) fn open(draft: &mut Draft<'_>, new: NewOrder) -> Result<Order, Rejection> {
+pub(in crate::commands) fn open(
+    draft: &mut Draft<'_>,
+    new: OrderTerms,
+) -> Result<Order, Rejection> {
     let hash = content_hash(&new)?;
     let id = OrderId(Uuid::now_v7());
-    let order = draft.put(Order::opened(id, new, hash, draft.now));
-    draft.emit(EventType::OrderCreated, &order)?;
-    Ok(order)
+    let order = Order::opened(id, new, hash, draft.now);
+    draft.put_with(EventType::OrderCreated, order)
 }
 
 /// What tells the content of an order from another's.
-fn content_hash(new: &NewOrder) -> Result<Vec<u8>, Rejection> {
+fn content_hash(new: &OrderTerms) -> Result<Vec<u8>, Rejection> {
     let content = serde_json_canonicalizer::to_vec(&OrderContent::from(new))
         .map_err(|error| Rejection::Failed(Failure::internal(error)))?;
     Ok(Sha256::digest(&content).to_vec())

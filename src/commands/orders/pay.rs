@@ -9,36 +9,31 @@
 //!          that made it is unfinished
 //! Asks     for the money
 
-use super::open::open_order;
 use crate::{
-    commands::{charges, prelude::*, replies::declined},
+    commands::{
+        charges::create as charges, prelude::*, replies::declined, unfinished::must_be_finished,
+    },
     wire::orders::PayOrderParams,
 };
 
 /// Pays an order.
-pub struct PayOrder {
-    /// The order, as the path names it.
-    pub id: String,
-    /// The card.
-    pub params: PayOrderParams,
-}
+pub type PayOrder = On<OrderId, PayOrderParams>;
 
 impl Rules for PayOrder {
     fn reads(&self, _: &SeenRows<'_>) -> Vec<RowId> {
-        let id = OrderId::parse(&self.id).map(RowId::Order);
-        id.into_iter().collect()
+        self.id.map(RowId::Order).into_iter().collect()
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
-        let order = open_order(draft, &self.id)?;
+        let order = open_order(draft, self.id)?;
         let new = order.charge_for(self.params.source);
         let card = charges::open(draft, &new, Some(order.id));
         let question = Question::OrderPayment(order.id, card);
-        Ok(Verdict::ask(question, &self.params.expand))
+        Ok(Verdict::ask(question))
     }
 
-    fn card(&self) -> Option<&Card> {
-        Some(&self.params.source)
+    fn card(&self) -> Option<Card> {
+        Some(self.params.source)
     }
 }
 
@@ -49,10 +44,9 @@ pub(in crate::commands) fn answered(
     order: OrderId,
     authorization: &CardAuthorization,
     answer: Answer,
-    expand: &Expansion,
 ) -> Result<Said, Rejection> {
     match charges::end(draft, authorization, answer)? {
-        (charge, None) => Ok(Said::show(OK, pay(draft, order, charge.id)?, expand)),
+        (charge, None) => Ok(Said::show(OK, pay(draft, order, charge.id)?)),
         (charge, Some(decline)) => Ok(Said::Reply(declined(decline, &charge)?)),
     }
 }
@@ -63,13 +57,17 @@ pub(in crate::commands) fn pay(
     order: OrderId,
     charge: ChargeId,
 ) -> Result<Order, Rejection> {
-    let mut order = draft
-        .get::<Order>(order)
-        .ok_or_else(|| lost("an order"))?
-        .clone();
+    let mut order = draft.known::<Order>(Some(order), "an order")?;
     order.status = OrderStatus::Paid;
     order.charge = Some(charge);
-    let order = draft.put(order);
-    draft.emit(EventType::OrderPaid, &order)?;
-    Ok(order)
+    draft.put_with(EventType::OrderPaid, order)
+}
+
+/// The open order that a path names. Refuses one that is missing or not open, and fails while a
+/// payment or the checkout that made it is unfinished.
+pub(super) fn open_order(draft: &Draft<'_>, id: Option<OrderId>) -> Result<Order, Rejection> {
+    let order = draft.find::<Order>(id, "id")?;
+    must_be_finished(draft, RowId::Order(order.id))?;
+    order.status.must_be_open().map_err(ApiError::from)?;
+    Ok(order.clone())
 }

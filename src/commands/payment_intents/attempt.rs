@@ -5,12 +5,13 @@
 //! undo them.
 
 use super::{
-    authenticate::{landing, page_of},
+    authenticate::lands,
     found::{restore, unexpected},
 };
 use crate::{
     commands::{
         charges::create::{self as charges, record_answer},
+        holder_pages::holder_page,
         payment_methods::given::{self, mark_used},
         prelude::*,
     },
@@ -23,26 +24,24 @@ use crate::{
 };
 
 /// A confirmation of an intent with a method.
-pub(super) struct PaymentAttempt<'a> {
+pub(super) struct PaymentAttempt {
     /// What led to it.
     pub by: ConfirmedBy,
     /// As the request has changed it.
     pub intent: PaymentIntent,
     /// What is to be charged.
     pub method: PaymentMethod,
-    /// What the reply shows whole.
-    pub expand: &'a Expansion,
 }
 
-impl PaymentAttempt<'_> {
-    /// Decides, and does what needs no answer of a card. `page` is where the holder would
-    /// authenticate.
+impl PaymentAttempt {
+    /// Decides, and does what needs no answer of a card. A holder who is to authenticate comes back
+    /// to `return_url`.
     pub(super) fn confirm(
         self,
         draft: &mut Draft<'_>,
         makes_method: bool,
         confirmation: Confirmation,
-        page: HolderPage,
+        return_url: Option<String>,
     ) -> Result<Verdict, Rejection> {
         let customer = self.intent.terms.customer;
         self.method.may_pay_for(customer).map_err(refused)?;
@@ -52,7 +51,7 @@ impl PaymentAttempt<'_> {
             .map_err(|status| unexpected(&self.intent, "confirm", status))?;
         let said = match step {
             NextStep::Charge => return self.ask(draft, makes_method),
-            NextStep::Authenticate => self.challenge(draft, page)?,
+            NextStep::Authenticate => self.challenge(draft, return_url)?,
             NextStep::DeclineOffSession => {
                 let said = Authorization::Declined(AUTHENTICATION_REQUIRED);
                 let charge = self.put_charge(draft, Some(said));
@@ -80,18 +79,17 @@ impl PaymentAttempt<'_> {
         makes_method: bool,
     ) -> Result<Verdict, Rejection> {
         let charge = self.put_charge(draft, None);
-        if makes_method && draft.processor.is_some() {
+        if makes_method && draft.server.processor.is_some() {
             draft.put(PaymentMethod {
                 made_for: Some(charge.id),
                 ..self.method.clone()
             });
         }
-        let before = draft.get::<PaymentIntent>(self.intent.id).cloned();
-        let before = before.ok_or_else(|| lost("an intent"))?;
+        let before = draft.known::<PaymentIntent>(Some(self.intent.id), "an intent")?;
         let card = CardAuthorization::of(charge.id, &self.new_charge());
         let intent = draft.put(self.intent.processing(charge.id, before));
         let question = Question::IntentPayment(intent.id, self.by, card);
-        Ok(Verdict::ask(question, self.expand))
+        Ok(Verdict::ask(question))
     }
 
     fn new_charge(&self) -> NewCharge {
@@ -149,26 +147,26 @@ impl PaymentAttempt<'_> {
                 ..method
             });
         }
-        let intent = draft.put(intent);
-        let event = match intent.status {
-            IntentStatus::RequiresCapture => EventType::PaymentIntentAmountCapturableUpdated,
-            IntentStatus::RequiresPaymentMethod
-            | IntentStatus::RequiresConfirmation
-            | IntentStatus::RequiresAction
-            | IntentStatus::Processing
-            | IntentStatus::Succeeded
-            | IntentStatus::Canceled => EventType::PaymentIntentSucceeded,
+        let event = if intent.status == IntentStatus::RequiresCapture {
+            EventType::PaymentIntentAmountCapturableUpdated
+        } else {
+            EventType::PaymentIntentSucceeded
         };
-        draft.emit(event, &intent)?;
-        Ok(Said::show(status_of(self.by), intent, self.expand))
+        let intent = draft.put_with(event, intent)?;
+        Ok(Said::show(status_of(self.by), intent))
     }
 
     /// Sends the holder to the page.
-    fn challenge(self, draft: &mut Draft<'_>, page: HolderPage) -> Result<Said, Rejection> {
+    fn challenge(
+        self,
+        draft: &mut Draft<'_>,
+        return_url: Option<String>,
+    ) -> Result<Said, Rejection> {
         self.tell_of_creation(draft)?;
-        let intent = draft.put(self.intent.challenged(self.method.id, page));
-        draft.emit(EventType::PaymentIntentRequiresAction, &intent)?;
-        Ok(Said::show(status_of(self.by), intent, self.expand))
+        let page = holder_page(draft, self.intent.id, return_url)?;
+        let intent = self.intent.challenged(self.method.id, page);
+        let intent = draft.put_with(EventType::PaymentIntentRequiresAction, intent)?;
+        Ok(Said::show(status_of(self.by), intent))
     }
 
     /// Takes the method from the intent, which keeps `error`, and answers with it, the method and
@@ -180,8 +178,8 @@ impl PaymentAttempt<'_> {
     ) -> Result<Said, Rejection> {
         error.about.payment_method = Some(whole(&self.method)?);
         let kept = error.to_json().map_err(Failure::internal)?;
-        let intent = draft.put(self.intent.failed(Some(kept)));
-        draft.emit(EventType::PaymentIntentPaymentFailed, &intent)?;
+        let intent = self.intent.failed(Some(kept));
+        let intent = draft.put_with(EventType::PaymentIntentPaymentFailed, intent)?;
         error.about.payment_intent = Some(whole(&intent)?);
         error.message.push_str(STORED_DECLINE);
         let mut reply = error_reply(&error)?;
@@ -228,28 +226,23 @@ pub(in crate::commands) fn answered(
     (intent, by): (PaymentIntentId, ConfirmedBy),
     card: &CardAuthorization,
     answer: Answer,
-    expand: &Expansion,
 ) -> Result<Said, Rejection> {
     let intent = draft
         .find::<PaymentIntent>(Some(intent), "intent")?
         .clone()
         .resumed();
     let (charge, said) = record_answer(draft, card, answer)?;
-    let method = method_of(&charge).and_then(|id| draft.get::<PaymentMethod>(id));
-    let method = method.ok_or_else(|| lost("the method of an intent's charge"))?;
-    let (asked, method) = (intent.clone(), method.clone());
     let attempt = PaymentAttempt {
         by,
-        intent,
-        method,
-        expand,
+        intent: intent.clone(),
+        method: draft.known(method_of(&charge), "the method of an intent's charge")?,
     };
     let ended = attempt.end(draft, &charge, said)?;
     match by {
         ConfirmedBy::Creation | ConfirmedBy::Confirmation => Ok(ended),
         ConfirmedBy::Holder => {
             let is_paid = said == Authorization::Approved;
-            landing(&asked, &page_of(&asked)?, is_paid).map(Said::Reply)
+            lands(&intent, is_paid)
         }
     }
 }

@@ -11,7 +11,7 @@
 use super::attempt::{PaymentAttempt, sets_up};
 use crate::{
     commands::{
-        holder_pages::{ReturnToShop, no_longer_needed},
+        holder_pages::{authentication_failed, landing, no_longer_needed},
         payment_methods::given,
         prelude::*,
     },
@@ -33,7 +33,7 @@ impl Rules for AuthenticateIntent {
     fn reads(&self, seen: &SeenRows<'_>) -> Vec<RowId> {
         let mut rows = vec![RowId::Intent(self.id)];
         if let Some(intent) = seen.get::<PaymentIntent>(self.id)
-            && self.page(intent).is_some()
+            && self.is_awaited(intent)
         {
             let (ready, keeps_for) = (sets_up(&intent.terms), intent.keeps_method_for());
             let method = intent.terms.payment_method;
@@ -51,71 +51,56 @@ impl Rules for AuthenticateIntent {
             let busy = "the processor is asked about the intent";
             return Err(Rejection::Failed(Failure::busy(busy)));
         }
-        let ended = |reply| Ok(Verdict::Said(Said::Reply(reply)));
-        let (Some(page), Some(method)) = (self.page(&intent), intent.terms.payment_method) else {
-            return ended(no_longer_needed(self.id));
+        let method = intent
+            .terms
+            .payment_method
+            .filter(|_| self.is_awaited(&intent));
+        let Some(method) = method else {
+            return Ok(Verdict::Said(no_longer_needed(self.id)));
         };
         let method = given::free(draft, Some(method), "payment_method")?;
         // It may have been detached, or used up, since the page was made.
         let error = match method.may_pay_for(intent.terms.customer) {
             Err(refusal) => Some(refused(refusal)),
             Ok(()) if self.is_complete => None,
-            Ok(()) => Some(authentication_failed()),
+            Ok(()) => {
+                let code = ErrorCode::PaymentIntentAuthenticationFailure;
+                Some(authentication_failed(code, "PaymentIntent"))
+            }
         };
         let attempt = PaymentAttempt {
             by: ConfirmedBy::Holder,
             intent: intent.clone(),
             method,
-            expand: &Expansion::default(),
         };
         if let Some(error) = error {
             attempt.fail(draft, error)?;
-            return ended(landing(&intent, &page, false)?);
+            return lands(&intent, false).map(Verdict::Said);
         }
         match intent.terms.confirmation_method {
             ConfirmationMethod::Automatic => attempt.ask(draft, false),
             ConfirmationMethod::Manual => {
-                let intent = draft.put(intent.authenticated());
-                ended(landing(&intent, &page, true)?)
+                draft.put(intent.clone().authenticated());
+                lands(&intent, true).map(Verdict::Said)
             }
         }
     }
 }
 
 impl AuthenticateIntent {
-    /// The page, if the intent waits for it.
-    fn page(&self, intent: &PaymentIntent) -> Option<HolderPage> {
-        let page = intent.holder_page.clone();
-        page.filter(|page| intent.may_authenticate() && page.opens_with(&self.token))
+    /// Whether the intent waits for the page.
+    fn is_awaited(&self, intent: &PaymentIntent) -> bool {
+        let page = intent.holder_page.as_ref();
+        intent.may_authenticate() && page.is_some_and(|page| page.opens_with(&self.token))
     }
 }
 
-/// Why an intent's method failed whose holder didn't authenticate.
-fn authentication_failed() -> ApiError {
-    ApiError::new(
-        ErrorCode::PaymentIntentAuthenticationFailure,
-        "The provided PaymentMethod has failed authentication. You can provide payment_method_data or a new \
-         PaymentMethod to attempt to fulfill this PaymentIntent again.",
-    )
-}
-
-/// Leads the holder from `page` back to the shop.
-pub(super) fn landing(
-    intent: &PaymentIntent,
-    page: &HolderPage,
-    has_succeeded: bool,
-) -> Result<Reply, Rejection> {
-    let landing = ReturnToShop {
-        kind: "payment_intent",
-        id: intent.id.to_string(),
-        client_secret: intent.client_secret.clone(),
-        has_succeeded,
-    };
-    landing.of(page)
-}
-
-/// The page of an intent that the processor has answered about.
-pub(super) fn page_of(intent: &PaymentIntent) -> Result<HolderPage, Rejection> {
-    let page = intent.holder_page.clone();
-    page.ok_or_else(|| lost("an intent's page"))
+/// Leads the holder from an intent's page back to the shop.
+pub(super) fn lands(intent: &PaymentIntent, has_succeeded: bool) -> Result<Said, Rejection> {
+    let of = (
+        "payment_intent",
+        intent.id.to_string(),
+        &*intent.client_secret,
+    );
+    landing(intent.holder_page.as_ref(), of, has_succeeded)
 }

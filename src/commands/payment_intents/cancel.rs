@@ -15,12 +15,7 @@ use crate::{
 };
 
 /// Cancels an intent.
-pub struct CancelIntent {
-    /// The intent, as the path names it.
-    pub id: Option<PaymentIntentId>,
-    /// Why.
-    pub params: CancelPaymentIntentParams,
-}
+pub type CancelIntent = On<PaymentIntentId, CancelPaymentIntentParams>;
 
 impl Rules for CancelIntent {
     fn reads(&self, seen: &SeenRows<'_>) -> Vec<RowId> {
@@ -28,23 +23,22 @@ impl Rules for CancelIntent {
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
-        let before = settled(draft, self.id)?;
+        let before = settled(draft, self.id, "intent")?;
         before
             .must_be_cancelable()
             .map_err(|status| unexpected(&before, "cancel", status))?;
         let mut intent = before.clone();
         intent.cancellation_reason = self.params.cancellation_reason;
-        let expand = &self.params.expand;
         if before.status != IntentStatus::RequiresCapture {
-            return Ok(Verdict::Said(cancel(draft, intent, expand)?));
+            return Ok(Verdict::Said(cancel(draft, intent)?));
         }
-        let charge = promised(draft, &before)?.clone();
+        let charge = promised(draft, &before)?;
         let amount = before.amount_capturable;
         let refund = refunds::open(draft, charge, amount, None, Metadata::new());
         // The reason is shown when the intent is canceled.
         let intent = draft.put(intent.asked(before));
         let question = Question::IntentCancellation(intent.id, RefundRequest::of(&refund));
-        Ok(Verdict::ask(question, expand))
+        Ok(Verdict::ask(question))
     }
 }
 
@@ -55,25 +49,20 @@ pub(in crate::commands) fn answered(
     intent: PaymentIntentId,
     request: &RefundRequest,
     answer: Answer,
-    expand: &Expansion,
 ) -> Result<Said, Rejection> {
     match refunds::end(draft, request, answer)? {
         Ok(refund) => {
             refunds::report(draft, &refund)?;
             let intent = draft.find::<PaymentIntent>(Some(intent), "intent")?.clone();
-            cancel(draft, intent, expand)
+            cancel(draft, intent)
         }
         Err(decline) => declined_by_processor(draft, intent, request.charge, decline),
     }
 }
 
 /// Closes the intent, and reports it.
-fn cancel(
-    draft: &mut Draft<'_>,
-    intent: PaymentIntent,
-    expand: &Expansion,
-) -> Result<Said, Rejection> {
-    let intent = draft.put(intent.canceled(draft.now));
-    draft.emit(EventType::PaymentIntentCanceled, &intent)?;
-    Ok(Said::show(OK, intent, expand))
+fn cancel(draft: &mut Draft<'_>, intent: PaymentIntent) -> Result<Said, Rejection> {
+    let intent = intent.canceled(draft.now);
+    let intent = draft.put_with(EventType::PaymentIntentCanceled, intent)?;
+    Ok(Said::show(OK, intent))
 }

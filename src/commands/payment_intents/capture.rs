@@ -16,12 +16,7 @@ use crate::{
 };
 
 /// Captures an intent.
-pub struct CaptureIntent {
-    /// The intent, as the path names it.
-    pub id: Option<PaymentIntentId>,
-    /// How much.
-    pub params: CapturePaymentIntentParams,
-}
+pub type CaptureIntent = On<PaymentIntentId, CapturePaymentIntentParams>;
 
 impl Rules for CaptureIntent {
     fn reads(&self, seen: &SeenRows<'_>) -> Vec<RowId> {
@@ -30,19 +25,18 @@ impl Rules for CaptureIntent {
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
         let params = self.params.clone();
-        let before = settled(draft, self.id)?;
+        let before = settled(draft, self.id, "intent")?;
         let amount = before
             .capture(params.amount_to_capture)
             .map_err(|refused| refuse(&before, refused))?;
         let charge = promised(draft, &before)?.id;
         let mut intent = before.clone();
-        let metadata = params.metadata.apply(intent.terms.metadata);
-        intent.terms.metadata = metadata.map_err(ApiError::from)?;
+        intent.terms.metadata = params.metadata.apply(intent.terms.metadata)?;
         let suffix = &mut intent.terms.statement_descriptor_suffix;
         *suffix = params.statement_descriptor_suffix.apply(suffix.take());
         let intent = draft.put(intent.asked(before));
         let question = Question::IntentCapture(intent.id, CaptureRequest { charge, amount });
-        Ok(Verdict::ask(question, &self.params.expand))
+        Ok(Verdict::ask(question))
     }
 }
 
@@ -59,8 +53,9 @@ fn refuse(intent: &PaymentIntent, refused: IntentCaptureRefusal) -> Rejection {
         IntentCaptureRefusal::TooLarge { capturable } => {
             let message =
                 format!("At most {capturable} minor units can be captured of this intent.");
-            let error = ApiError::new(ErrorCode::CaptureAmountTooLarge, message);
-            error.with_param("amount_to_capture".to_owned()).into()
+            ApiError::new(ErrorCode::CaptureAmountTooLarge, message)
+                .with_param("amount_to_capture".to_owned())
+                .into()
         }
     }
 }
@@ -72,24 +67,22 @@ pub(in crate::commands) fn answered(
     intent: PaymentIntentId,
     request: CaptureRequest,
     answer: Answer,
-    expand: &Expansion,
 ) -> Result<Said, Rejection> {
     if let Answer::Declined(decline) = answer {
         return declined_by_processor(draft, intent, request.charge, decline);
     }
     let intent = draft.find::<PaymentIntent>(Some(intent), "intent")?.clone();
-    let before = draft.get::<Charge>(request.charge);
-    let before = before.filter(|charge| !charge.captured);
-    let before = before.ok_or_else(|| lost("an intent's charge, not captured,"))?;
-    let before = before.clone();
+    let before = draft.known::<Charge>(Some(request.charge), "an intent's charge")?;
+    if before.captured {
+        return Err(lost("an intent's charge, not captured,"));
+    }
     let mut charge = before.clone().taken(request.amount);
     let suffix = &intent.terms.statement_descriptor_suffix;
     if let (Some(of), Some(suffix)) = (&mut charge.by_intent, suffix) {
         of.statement_descriptor_suffix = Some(suffix.clone());
     }
-    let charge = draft.put(charge);
-    let intent = draft.put(intent.captured(request.amount));
-    draft.emit_change(EventType::ChargeCaptured, &before, &charge)?;
-    draft.emit(EventType::PaymentIntentSucceeded, &intent)?;
-    Ok(Said::show(OK, intent, expand))
+    draft.put_change(EventType::ChargeCaptured, &before, charge)?;
+    let intent = intent.captured(request.amount);
+    let intent = draft.put_with(EventType::PaymentIntentSucceeded, intent)?;
+    Ok(Said::show(OK, intent))
 }

@@ -13,18 +13,12 @@
 //!          is out
 //! Asks     for the money
 
-use std::sync::Arc;
-
 use super::{
     attempt::{PaymentAttempt, sets_up},
     found::{reads, refusal, settled, unexpected},
 };
 use crate::{
-    commands::{
-        holder_pages::holder_page,
-        payment_methods::given::{self, Given},
-        prelude::*,
-    },
+    commands::{payment_methods::given, prelude::*},
     domain::payment_intent::UnexpectedStatus,
     wire::{
         payment_intents::{ConfirmPaymentIntentParams, must_be_possible},
@@ -33,26 +27,9 @@ use crate::{
 };
 
 /// Confirms an intent.
-pub struct ConfirmIntent {
-    id: Option<PaymentIntentId>,
-    params: ConfirmPaymentIntentParams,
-    given: Given,
-    /// What the address of the holder's page begins with.
-    public_url: Arc<str>,
-}
+pub type ConfirmIntent = On<PaymentIntentId, ConfirmPaymentIntentParams>;
 
 impl ConfirmIntent {
-    /// The intent that a path names by `id`, with what the address of the holder's page begins
-    /// with.
-    pub fn new(id: &str, mut params: ConfirmPaymentIntentParams, public_url: Arc<str>) -> Self {
-        Self {
-            id: PaymentIntentId::parse(id),
-            given: params.given(),
-            params,
-            public_url,
-        }
-    }
-
     /// The intent as the request changes it.
     fn changed(&self, before: &PaymentIntent) -> Result<PaymentIntent, UnexpectedStatus> {
         before.must_be_confirmable()?;
@@ -68,14 +45,8 @@ impl Rules for ConfirmIntent {
         if let Some(Ok(intent)) = before.map(|before| self.changed(before)) {
             let terms = &intent.terms;
             let (default, keeps_for) = (terms.payment_method, intent.keeps_method_for());
-            let makes_ready = sets_up(terms);
-            rows.extend(given::reads(
-                seen,
-                &self.given,
-                default,
-                makes_ready,
-                keeps_for,
-            ));
+            let (given, makes_ready) = (self.params.given(), sets_up(terms));
+            rows.extend(given::reads(seen, &given, default, makes_ready, keeps_for));
         }
         rows
     }
@@ -83,15 +54,15 @@ impl Rules for ConfirmIntent {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
         let confirmation = self.params.confirmation();
         let return_url = self.params.return_url.clone();
-        let given = self.given.clone()?;
-        let before = settled(draft, self.id)?;
+        let given = self.params.given()?;
+        let before = settled(draft, self.id, "intent")?;
         let refuse = |status| unexpected(&before, "confirm", status);
         let intent = self.changed(&before).map_err(refuse)?;
         let (terms, is_authenticated) = (&intent.terms, intent.is_authenticated);
         must_be_possible(confirmation, terms, is_authenticated, return_url.as_deref())?;
         let makes_method = matches!(given, Some(GivenMethod::New(_)));
         let method = match (given, terms.payment_method) {
-            (Some(given), _) => given::take(draft, given)?,
+            (Some(given), _) => given::take(draft, given, "payment_method")?,
             (None, Some(id)) => given::free(draft, Some(id), "payment_method")?,
             (None, None) => {
                 let message = "You cannot confirm this PaymentIntent because it's missing a \
@@ -99,18 +70,15 @@ impl Rules for ConfirmIntent {
                 return Err(refusal(&before, message.to_owned()));
             }
         };
-        let account = draft.origin.account;
-        let page = holder_page(&self.public_url, account, intent.id, return_url);
         let attempt = PaymentAttempt {
             by: ConfirmedBy::Confirmation,
             intent,
             method,
-            expand: &self.params.expand,
         };
-        attempt.confirm(draft, makes_method, confirmation, page)
+        attempt.confirm(draft, makes_method, confirmation, return_url)
     }
 
-    fn card(&self) -> Option<&Card> {
-        given::card_of(&self.given)
+    fn card(&self) -> Option<Card> {
+        given::card_of(self.params.given())
     }
 }

@@ -10,15 +10,9 @@
 //! Fails    as a confirmation does
 //! Asks     for the money, if it is confirmed
 
-use std::sync::Arc;
-
 use super::attempt::PaymentAttempt;
 use crate::{
-    commands::{
-        holder_pages::{client_secret, holder_page},
-        payment_methods::given::{self, Given},
-        prelude::*,
-    },
+    commands::{holder_pages::client_secret, payment_methods::given, prelude::*},
     wire::{
         payment_intents::{CreatePaymentIntentParams, must_be_possible},
         payment_methods::{GivenMethod, refused},
@@ -26,40 +20,24 @@ use crate::{
 };
 
 /// Creates an intent.
-pub struct CreateIntent {
-    params: CreatePaymentIntentParams,
-    given: Given,
-    /// What the address of the holder's page begins with.
-    public_url: Arc<str>,
-}
-
-impl CreateIntent {
-    /// With the parameters of the request, and what the address of the holder's page begins with.
-    pub fn new(mut params: CreatePaymentIntentParams, public_url: Arc<str>) -> Self {
-        Self {
-            given: params.given(),
-            params,
-            public_url,
-        }
-    }
-}
+pub struct CreateIntent(pub CreatePaymentIntentParams);
 
 impl Rules for CreateIntent {
     fn reads(&self, seen: &SeenRows<'_>) -> Vec<RowId> {
-        let customer = self.params.customer.flatten();
-        let usage = self.params.setup_future_usage;
+        let customer = self.0.customer.flatten();
+        let usage = self.0.setup_future_usage;
         let makes_ready = usage == Some(FutureUsage::OffSession);
         let keeps_for = customer.filter(|_| usage.is_some() && self.is_confirmed());
-        let mut rows = given::reads(seen, &self.given, None, makes_ready, keeps_for);
+        let mut rows = given::reads(seen, &self.0.given(), None, makes_ready, keeps_for);
         rows.extend(customer.map(RowId::CustomerSeen));
         rows
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
-        let mut params = self.params.clone();
+        let mut params = self.0.clone();
         let confirmation = params.confirmation()?;
-        let (return_url, expand) = (params.return_url.take(), &self.params.expand);
-        let given = self.given.clone()?;
+        let return_url = params.return_url.take();
+        let given = self.0.given()?;
         if confirmation.is_some() && given.is_none() {
             let message = "An intent that is confirmed at once needs a payment method.";
             let error = ApiError::new(ErrorCode::ParameterMissing, message);
@@ -72,7 +50,9 @@ impl Rules for CreateIntent {
             must_be_possible(confirmation, &terms, false, return_url.as_deref())?;
         }
         let makes_method = matches!(given, Some(GivenMethod::New(_)));
-        let method = given.map(|given| given::take(draft, given)).transpose()?;
+        let method = given
+            .map(|given| given::take(draft, given, "payment_method"))
+            .transpose()?;
         if let Some(method) = &method {
             method.may_pay_for(customer).map_err(refused)?;
             terms.payment_method = Some(method.id);
@@ -82,26 +62,23 @@ impl Rules for CreateIntent {
         let intent = draft.put(intent);
         let (Some(method), Some(confirmation)) = (method, confirmation) else {
             draft.emit(EventType::PaymentIntentCreated, &intent)?;
-            return Ok(Verdict::Said(Said::show(CREATED, intent, expand)));
+            return Ok(Verdict::show(CREATED, intent));
         };
-        let account = draft.origin.account;
-        let page = holder_page(&self.public_url, account, intent.id, return_url);
         let attempt = PaymentAttempt {
             by: ConfirmedBy::Creation,
             intent,
             method,
-            expand,
         };
-        attempt.confirm(draft, makes_method, confirmation, page)
+        attempt.confirm(draft, makes_method, confirmation, return_url)
     }
 
-    fn card(&self) -> Option<&Card> {
-        given::card_of(&self.given).filter(|_| self.is_confirmed())
+    fn card(&self) -> Option<Card> {
+        given::card_of(self.0.given()).filter(|_| self.is_confirmed())
     }
 }
 
 impl CreateIntent {
     fn is_confirmed(&self) -> bool {
-        self.params.confirm == Some(true)
+        self.0.confirm == Some(true)
     }
 }

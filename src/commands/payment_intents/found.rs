@@ -32,12 +32,14 @@ pub(in crate::commands) fn reads_to_answer(seen: &SeenRows<'_>, id: PaymentInten
     rows
 }
 
-/// The intent that a path names, if its status is known: the processor isn't asked about its money.
+/// The intent that `param` names, if its status is known: the processor isn't asked about its
+/// money.
 pub(super) fn settled(
     draft: &Draft<'_>,
     id: Option<PaymentIntentId>,
+    param: &str,
 ) -> Result<PaymentIntent, Rejection> {
-    let intent = draft.find::<PaymentIntent>(id, "intent")?;
+    let intent = draft.find::<PaymentIntent>(id, param)?;
     if let Some(charge) = unsettled_charge(intent) {
         must_be_finished(draft, RowId::Charge(charge))?;
     }
@@ -58,13 +60,9 @@ pub(super) fn unsettled_charge(intent: &PaymentIntent) -> Option<ChargeId> {
 }
 
 /// The charge that promised an intent's money, about which nothing is unfinished.
-pub(super) fn promised<'a>(
-    draft: &'a Draft<'_>,
-    intent: &PaymentIntent,
-) -> Result<&'a Charge, Rejection> {
-    let charge = intent.charge.and_then(|id| draft.get::<Charge>(id));
-    let charge = charge.ok_or_else(|| lost("an intent's charge"))?;
-    must_be_free(draft, charge)?;
+pub(super) fn promised(draft: &Draft<'_>, intent: &PaymentIntent) -> Result<Charge, Rejection> {
+    let charge = draft.known(intent.charge, "an intent's charge")?;
+    must_be_free(draft, &charge)?;
     Ok(charge)
 }
 
@@ -104,23 +102,13 @@ pub(super) fn unexpected(
     verb: &str,
     UnexpectedStatus(status): UnexpectedStatus,
 ) -> Rejection {
-    let because = match status {
-        IntentStatus::Succeeded => {
-            "it has already succeeded after being previously confirmed".to_owned()
-        }
-        IntentStatus::RequiresPaymentMethod
-        | IntentStatus::RequiresConfirmation
-        | IntentStatus::RequiresAction
-        | IntentStatus::Processing
-        | IntentStatus::RequiresCapture
-        | IntentStatus::Canceled => {
-            format!("it has a status of {status}", status = status.as_str())
-        }
+    let because = if status == IntentStatus::Succeeded {
+        "it has already succeeded after being previously confirmed".to_owned()
+    } else {
+        format!("it has a status of {}", status.as_str())
     };
-    refusal(
-        intent,
-        format!("You cannot {verb} this PaymentIntent because {because}."),
-    )
+    let message = format!("You cannot {verb} this PaymentIntent because {because}.");
+    refusal(intent, message)
 }
 
 /// A refusal for the state that the intent is in.
@@ -140,15 +128,12 @@ pub(in crate::commands) fn charge_of(
     draft: &Draft<'_>,
     id: Option<PaymentIntentId>,
 ) -> Result<ChargeId, Rejection> {
-    let intent = draft.find::<PaymentIntent>(id, "payment_intent")?;
-    if let Some(charge) = unsettled_charge(intent) {
-        must_be_finished(draft, RowId::Charge(charge))?;
-    }
+    let intent = settled(draft, id, "payment_intent")?;
     intent.charge.ok_or_else(|| {
         let message = format!(
             "This PaymentIntent ({}) does not have a successful charge to refund.",
             intent.id
         );
-        refusal(intent, message)
+        refusal(&intent, message)
     })
 }

@@ -10,11 +10,7 @@
 
 use super::found::{reads, unexpected, unsettled_charge};
 use crate::{
-    commands::{
-        payment_methods::given::{self, Given},
-        prelude::*,
-        unfinished::must_not_wait,
-    },
+    commands::{payment_methods::given, prelude::*, unfinished::must_not_wait},
     wire::{
         payment_intents::UpdatePaymentIntentParams,
         payment_methods::{GivenMethod, refused},
@@ -22,22 +18,7 @@ use crate::{
 };
 
 /// Updates an intent.
-pub struct UpdateIntent {
-    id: Option<PaymentIntentId>,
-    params: UpdatePaymentIntentParams,
-    given: Given,
-}
-
-impl UpdateIntent {
-    /// The intent that a path names by `id`.
-    pub fn new(id: &str, mut params: UpdatePaymentIntentParams) -> Self {
-        Self {
-            id: PaymentIntentId::parse(id),
-            given: params.given(),
-            params,
-        }
-    }
-}
+pub type UpdateIntent = On<PaymentIntentId, UpdatePaymentIntentParams>;
 
 impl Rules for UpdateIntent {
     fn reads(&self, seen: &SeenRows<'_>) -> Vec<RowId> {
@@ -48,13 +29,14 @@ impl Rules for UpdateIntent {
         let intent = self.id.and_then(|id| seen.get::<PaymentIntent>(id));
         let method = intent.and_then(|intent| intent.terms.payment_method);
         let method = method.filter(|_| self.params.customer != Change::Keep);
-        rows.extend(given::reads(seen, &self.given, method, false, None));
+        let given = self.params.given();
+        rows.extend(given::reads(seen, &given, method, false, None));
         rows
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
         let params = self.params.clone();
-        let given = self.given.clone()?;
+        let given = self.params.given()?;
         let before = draft.find::<PaymentIntent>(self.id, "intent")?.clone();
         if let Some(charge) = unsettled_charge(&before) {
             // Whichever server began what is unfinished, this one only waits for it. If its
@@ -73,11 +55,11 @@ impl Rules for UpdateIntent {
         let terms = params.apply(before.terms.clone(), customer, method);
         let updated = before.clone().updated(terms, method.is_some());
         let mut intent = updated.map_err(refuse)?;
-        intent.terms.metadata = metadata.map_err(ApiError::from)?;
+        intent.terms.metadata = metadata?;
         if intent != before {
             intent = draft.put(intent);
         }
-        Ok(Verdict::Said(Said::show(OK, intent, &self.params.expand)))
+        Ok(Verdict::show(OK, intent))
     }
 }
 
@@ -94,7 +76,7 @@ fn method(
     let fits = |method: &PaymentMethod| method.may_pay_for(customer).map_err(refused);
     match (given, before.terms.payment_method) {
         (Some(given), _) => {
-            let method = given::take(draft, given)?;
+            let method = given::take(draft, given, "payment_method")?;
             fits(&method)?;
             Ok(Some(method.id))
         }

@@ -9,10 +9,10 @@
 
 use crate::{
     commands::{
-        payment_methods::given::{attach_to, customer, free, make},
+        payment_methods::given::{attach_to, customer, take},
         prelude::*,
     },
-    wire::payment_methods::{AttachPaymentMethodParams, GivenMethod, NamedMethod},
+    wire::payment_methods::{AttachPaymentMethodParams, NamedMethod},
 };
 
 /// Attaches a payment method to a customer.
@@ -34,12 +34,9 @@ impl Rules for AttachPaymentMethod {
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
-        let method = match GivenMethod::from(NamedMethod::of(&self.id)) {
-            GivenMethod::New(new) => make(draft, *new),
-            GivenMethod::Existing(id) => free(draft, id, "id")?,
-        };
+        let method = take(draft, NamedMethod::of(&self.id).into(), "id")?;
         let customer = customer(draft, self.params.customer)?;
         let method = attach_to(draft, method, customer)?;
-        Ok(Verdict::Said(Said::show(OK, method, &self.params.expand)))
+        Ok(Verdict::show(OK, method))
     }
 }

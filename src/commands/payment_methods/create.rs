@@ -20,6 +20,6 @@ impl Rules for CreatePaymentMethod {
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
         let method = make(draft, self.0.clone().into());
-        Ok(Verdict::Said(Said::show(CREATED, method, &self.0.expand)))
+        Ok(Verdict::show(CREATED, method))
     }
 }

@@ -12,18 +12,13 @@ use crate::{
 };
 
 /// Detaches a payment method.
-pub struct DetachPaymentMethod {
-    /// The method, as the path names it.
-    pub id: String,
-    /// How the reply shows it.
-    pub params: DetachPaymentMethodParams,
-}
+pub type DetachPaymentMethod = On<PaymentMethodId, DetachPaymentMethodParams>;
 
 impl Rules for DetachPaymentMethod {
     /// Whether it is the default can't change under the method's lock.
     fn reads(&self, seen: &SeenRows<'_>) -> Vec<RowId> {
         let mut rows = Vec::new();
-        let Some(id) = PaymentMethodId::parse(&self.id) else {
+        let Some(id) = self.id else {
             return rows;
         };
         rows.push(RowId::Method(id));
@@ -39,24 +34,24 @@ impl Rules for DetachPaymentMethod {
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
-        let before = free(draft, PaymentMethodId::parse(&self.id), "id")?;
+        let before = free(draft, self.id, "id")?;
         let customer = before
             .must_be_attached()
             .map_err(|refusal| refused(refusal).with_param(None))?;
-        let method = draft.put(PaymentMethod {
+        let method = PaymentMethod {
             attachment: Attachment::Detached,
             ..before.clone()
-        });
-        draft.emit_change(EventType::PaymentMethodDetached, &before, &method)?;
+        };
+        let method = draft.put_change(EventType::PaymentMethodDetached, &before, method)?;
         let owner = draft.get::<Customer>(customer).cloned();
         let owner = owner.filter(|owner| owner.default_payment_method == Some(method.id));
         if let Some(owner) = owner {
-            let without = draft.put(Customer {
+            let without = Customer {
                 default_payment_method: None,
                 ..owner.clone()
-            });
-            draft.emit_change(EventType::CustomerUpdated, &owner, &without)?;
+            };
+            draft.put_change(EventType::CustomerUpdated, &owner, without)?;
         }
-        Ok(Verdict::Said(Said::show(OK, method, &self.params.expand)))
+        Ok(Verdict::show(OK, method))
     }
 }

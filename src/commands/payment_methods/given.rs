@@ -17,11 +17,11 @@ const FINGERPRINT_CHARS: usize = 16;
 pub(in crate::commands) type Given = Result<Option<GivenMethod>, ApiError>;
 
 /// The card of a method that is made on the way.
-pub(in crate::commands) fn card_of(given: &Given) -> Option<&Card> {
-    let Ok(Some(GivenMethod::New(new))) = given else {
-        return None;
-    };
-    Some(&new.card)
+pub(in crate::commands) fn card_of(given: Given) -> Option<Card> {
+    match given {
+        Ok(Some(GivenMethod::New(new))) => Some(new.card),
+        Ok(Some(GivenMethod::Existing(_)) | None) | Err(_) => None,
+    }
 }
 
 /// The rows that it takes to pay with the method that a request gives, or else with `default`. The
@@ -52,14 +52,15 @@ pub(in crate::commands) fn reads(
     rows
 }
 
-/// The method that a request gives. No other payment holds it.
+/// The method that a request gives by `param`. No other payment holds it.
 pub(in crate::commands) fn take(
     draft: &mut Draft<'_>,
     given: GivenMethod,
+    param: &str,
 ) -> Result<PaymentMethod, Rejection> {
     match given {
         GivenMethod::New(new) => Ok(make(draft, *new)),
-        GivenMethod::Existing(id) => free(draft, id, "payment_method"),
+        GivenMethod::Existing(id) => free(draft, id, param),
     }
 }
 
@@ -89,28 +90,9 @@ pub(in crate::commands) fn must_be_free(
 
 /// Makes a new method that belongs to no customer yet.
 pub(in crate::commands) fn make(draft: &mut Draft<'_>, new: NewPaymentMethod) -> PaymentMethod {
-    let test_card = new.card.card;
-    let method = PaymentMethod {
-        id: PaymentMethodId(Uuid::now_v7()),
-        attachment: Attachment::New,
-        test_card,
-        card: KeptCard {
-            brand: test_card.brand.to_owned(),
-            last4: test_card.last4.to_owned(),
-            exp_month: new.card.exp_month,
-            exp_year: new.card.exp_year,
-        },
-        fingerprint: fingerprint(draft.origin.account, &new.card),
-        has_cvc: new.has_cvc,
-        set_up: false,
-        billing: new.billing,
-        allow_redisplay: new.allow_redisplay,
-        metadata: new.metadata,
-        made_for: None,
-        version: 1,
-        created_at: draft.now,
-    };
-    draft.put(method)
+    let fingerprint = fingerprint(draft.origin.account, &new.card);
+    let id = PaymentMethodId(Uuid::now_v7());
+    draft.put(PaymentMethod::made(id, new, fingerprint, draft.now))
 }
 
 /// Tells an account whether two methods are the same card, and says nothing of its number to
@@ -188,7 +170,12 @@ fn refusal_of_one_more(draft: &Draft<'_>, customer: CustomerId) -> Option<ApiErr
         return Some(ApiError::missing("customer", CustomerId::PREFIX));
     }
     let has_room = draft.methods_of(customer) < METHODS_OF_A_CUSTOMER_MAX;
-    (!has_room).then(too_many_methods)
+    (!has_room).then(|| {
+        let message = format!(
+            "A customer has at most {METHODS_OF_A_CUSTOMER_MAX} payment methods. Detach one first."
+        );
+        ApiError::new(ErrorCode::ParameterInvalid, message).with_param("customer".to_owned())
+    })
 }
 
 fn put_attached(
@@ -196,12 +183,11 @@ fn put_attached(
     method: PaymentMethod,
     customer: CustomerId,
 ) -> Result<PaymentMethod, Rejection> {
-    let method = draft.put(PaymentMethod {
+    let attached = PaymentMethod {
         attachment: Attachment::To(customer),
         ..method
-    });
-    draft.emit(EventType::PaymentMethodAttached, &method)?;
-    Ok(method)
+    };
+    draft.put_with(EventType::PaymentMethodAttached, attached)
 }
 
 /// The error of a card that is declined before anything is charged. It holds the method.
@@ -216,22 +202,9 @@ pub(in crate::commands) fn declined(
 
 /// A method that belongs to another customer is refused by its state, not by the parameter.
 fn not_attachable(refusal: PaymentMethodRefusal) -> ApiError {
-    let error = refused(refusal).with_param(None);
-    match refusal {
-        PaymentMethodRefusal::OtherCustomer => ApiError {
-            code: ErrorCode::PaymentMethodUnexpectedState,
-            ..error
-        },
-        PaymentMethodRefusal::UsedUp
-        | PaymentMethodRefusal::Detached
-        | PaymentMethodRefusal::CustomerMissing
-        | PaymentMethodRefusal::NotAttached => error,
+    let mut error = refused(refusal).with_param(None);
+    if refusal == PaymentMethodRefusal::OtherCustomer {
+        error.code = ErrorCode::PaymentMethodUnexpectedState;
     }
-}
-
-fn too_many_methods() -> ApiError {
-    let message = format!(
-        "A customer has at most {METHODS_OF_A_CUSTOMER_MAX} payment methods. Detach one first."
-    );
-    ApiError::new(ErrorCode::ParameterInvalid, message).with_param("customer".to_owned())
+    error
 }

@@ -1,10 +1,6 @@
 //! The verbs of `/payment_methods`, and methods as other commands use them.
 
-mod attach;
-mod create;
-mod detach;
-pub(in crate::commands) mod given;
-
-pub use attach::AttachPaymentMethod;
-pub use create::CreatePaymentMethod;
-pub use detach::DetachPaymentMethod;
+pub(super) mod attach;
+pub(super) mod create;
+pub(super) mod detach;
+pub(super) mod given;

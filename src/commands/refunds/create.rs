@@ -39,7 +39,7 @@ impl Rules for CreateRefund {
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
         let params = &self.0;
-        let (id, param) = self.charge(draft, params.charge, params.payment_intent)?;
+        let (id, param) = self.charge(draft)?;
         let charge = draft.find::<Charge>(Some(id), param)?.clone();
         must_be_free(draft, &charge)?;
         if charge.by_intent.is_some() && charge.is_only_promised() {
@@ -50,29 +50,19 @@ impl Rules for CreateRefund {
         }
         let refuse = |refusal| refused(refusal, param);
         let amount = charge.refund(params.amount).map_err(refuse)?;
-        let refund = open(
-            draft,
-            charge,
-            amount,
-            params.reason,
-            params.metadata.clone(),
-        );
+        let (reason, metadata) = (params.reason, params.metadata.clone());
+        let refund = open(draft, charge, amount, reason, metadata);
         let question = Question::Refund(RefundRequest::of(&refund));
-        Ok(Verdict::ask(question, &params.expand))
+        Ok(Verdict::ask(question))
     }
 }
 
 impl CreateRefund {
     /// The charge to give back, and the parameter that names it. An intent is locked with its
     /// charge, so that what is said of it stays true.
-    fn charge(
-        &self,
-        draft: &Draft<'_>,
-        charge: Option<Option<ChargeId>>,
-        intent: Option<Option<PaymentIntentId>>,
-    ) -> Result<(ChargeId, &'static str), Rejection> {
+    fn charge(&self, draft: &Draft<'_>) -> Result<(ChargeId, &'static str), Rejection> {
         let no_charge = || missing("charge", ChargeId::PREFIX);
-        match (charge, intent) {
+        match (self.0.charge, self.0.payment_intent) {
             (Some(charge), None) => Ok((charge.ok_or_else(no_charge)?, "charge")),
             (charge, Some(intent)) => {
                 let found = charge_of(draft, intent)?;
@@ -137,12 +127,11 @@ pub(in crate::commands) fn answered(
     draft: &mut Draft<'_>,
     request: &RefundRequest,
     answer: Answer,
-    expand: &Expansion,
 ) -> Result<Said, Rejection> {
     match end(draft, request, answer)? {
         Ok(refund) => {
             report(draft, &refund)?;
-            Ok(Said::show(CREATED, refund, expand))
+            Ok(Said::show(CREATED, refund))
         }
         Err(decline) => declined_by_processor(draft, request.charge, decline),
     }
@@ -164,8 +153,7 @@ pub(in crate::commands) fn end(
         Answer::Declined(decline) => {
             uncount(draft, &refund)?;
             refund.status = RefundStatus::Failed;
-            let refund = draft.put(refund);
-            draft.emit(EventType::RefundFailed, &refund)?;
+            draft.put_with(EventType::RefundFailed, refund)?;
             Ok(Err(decline))
         }
     }
@@ -190,8 +178,7 @@ fn pending(draft: &Draft<'_>, request: &RefundRequest) -> Result<Refund, Rejecti
 
 /// Counts a refund no longer.
 fn uncount(draft: &mut Draft<'_>, refund: &Refund) -> Result<(), Rejection> {
-    let charge = draft.get::<Charge>(refund.charge);
-    let charge = charge.ok_or_else(|| lost("a refunded charge"))?;
+    let charge = draft.known::<Charge>(Some(refund.charge), "a refunded charge")?;
     let before = charge.before_refund(refund.amount.minor_units);
     draft.put(before);
     Ok(())
@@ -199,22 +186,21 @@ fn uncount(draft: &mut Draft<'_>, refund: &Refund) -> Result<(), Rejection> {
 
 /// Emits the events of a refund, and makes the order refunded if all of its charge was given back.
 pub(in crate::commands) fn report(draft: &mut Draft<'_>, refund: &Refund) -> Result<(), Rejection> {
-    let charge = draft.get::<Charge>(refund.charge);
-    let charge = charge.ok_or_else(|| lost("a refunded charge"))?.clone();
-    // What its event tells is a version of its own, though the refund counts since it was begun:
-    // while the processor was asked, the charge's words may have changed.
-    let charge = draft.put(charge);
+    let charge = draft.known::<Charge>(Some(refund.charge), "a refunded charge")?;
     draft.emit(EventType::RefundCreated, refund)?;
     let before = charge.before_refund(refund.amount.minor_units);
-    draft.emit_change(EventType::ChargeRefunded, &before, &charge)?;
+    // What its event tells is a version of its own, though the refund counts since it was begun:
+    // while the processor was asked, the charge's words may have changed.
+    let charge = draft.put_change(EventType::ChargeRefunded, &before, charge)?;
     let order = charge.order.and_then(|order| draft.get::<Order>(order));
     if charge.is_refunded()
         && let Some(order) = order.filter(|order| order.charge == Some(charge.id))
     {
-        let mut order = order.clone();
-        order.status = OrderStatus::Refunded;
-        let order = draft.put(order);
-        draft.emit(EventType::OrderRefunded, &order)?;
+        let refunded = Order {
+            status: OrderStatus::Refunded,
+            ..order.clone()
+        };
+        draft.put_with(EventType::OrderRefunded, refunded)?;
     }
     Ok(())
 }

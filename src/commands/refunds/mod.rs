@@ -1,5 +1,3 @@
 //! The verbs of `/refunds`.
 
 pub(super) mod create;
-
-pub use create::CreateRefund;

@@ -11,19 +11,15 @@ use crate::{
     wire::{intent_parameters::must_have_return_url, payment_methods::refused},
 };
 
-/// A request that sets a method up, and how its reply looks.
-pub(super) struct SetupAttempt<'a> {
-    /// What the address of a holder's page begins with.
-    pub(super) public_url: &'a str,
+/// A request that sets a method up.
+pub(super) struct SetupAttempt {
     /// Where the holder returns to.
     pub(super) return_url: Option<String>,
     /// Of the reply, unless the card declines.
     pub(super) status: u16,
-    /// What the reply shows whole.
-    pub(super) expand: &'a Expansion,
 }
 
-impl SetupAttempt<'_> {
+impl SetupAttempt {
     /// Tries to set `method` up.
     pub(super) fn run(
         self,
@@ -38,14 +34,13 @@ impl SetupAttempt<'_> {
             Err(status) => return Err(unconfirmable(&setup, status)),
             Ok(SetupStep::Decline(decline)) => return decline_of(draft, setup, &method, decline),
             Ok(SetupStep::Authenticate) => {
-                let account = draft.origin.account;
-                let page = holder_page(self.public_url, account, setup.id, self.return_url);
+                let page = holder_page(draft, setup.id, self.return_url)?;
                 let setup = setup.challenged(method.id, page);
-                put(draft, setup, EventType::SetupIntentRequiresAction)?
+                draft.put_with(EventType::SetupIntentRequiresAction, setup)?
             }
             Ok(SetupStep::Succeed) => succeed(draft, setup, method)?,
         };
-        Ok(Said::show(self.status, setup, self.expand))
+        Ok(Said::show(self.status, setup))
     }
 }
 
@@ -85,7 +80,7 @@ pub(super) fn succeed(
             draft.put(ready);
         }
     }
-    put(draft, setup.succeeded(id), EventType::SetupIntentSucceeded)
+    draft.put_with(EventType::SetupIntentSucceeded, setup.succeeded(id))
 }
 
 /// Takes the method from the setup intent, which remembers why.
@@ -96,18 +91,7 @@ pub(super) fn fail(
 ) -> Result<SetupIntent, Rejection> {
     let told = serde_json::to_string(&error.envelope().error).map_err(Failure::internal)?;
     let setup = setup.failed(Some(told));
-    put(draft, setup, EventType::SetupIntentSetupFailed)
-}
-
-/// Puts what has become of a setup intent, and tells of it.
-pub(super) fn put(
-    draft: &mut Draft<'_>,
-    setup: SetupIntent,
-    event: EventType,
-) -> Result<SetupIntent, Rejection> {
-    let setup = draft.put(setup);
-    draft.emit(event, &setup)?;
-    Ok(setup)
+    draft.put_with(EventType::SetupIntentSetupFailed, setup)
 }
 
 /// The refusal of a confirmation, by the status of the setup intent.

@@ -9,7 +9,7 @@
 use super::attempt::{fail, succeed};
 use crate::{
     commands::{
-        holder_pages::{ReturnToShop, no_longer_needed},
+        holder_pages::{authentication_failed, landing, no_longer_needed},
         payment_methods::given,
         prelude::*,
     },
@@ -38,22 +38,16 @@ impl Rules for AuthenticateSetup {
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
-        let found = draft.get::<SetupIntent>(self.id).cloned();
-        let waiting = found.filter(|setup| setup.waits_for(&self.token));
-        let Some(setup) = waiting else {
-            return Ok(Verdict::Said(Said::Reply(no_longer_needed(self.id))));
+        let setup = draft.get::<SetupIntent>(self.id).cloned();
+        let Some(setup) = setup.filter(|setup| setup.waits_for(&self.token)) else {
+            return Ok(Verdict::Said(no_longer_needed(self.id)));
         };
         let page = setup.holder_page.clone();
-        let page = page.ok_or_else(|| lost("the page of a setup intent"))?;
         let method = given::free(draft, setup.terms.payment_method, "payment_method")?;
         let setup = self.end(draft, setup, method)?;
-        let landing = ReturnToShop {
-            kind: "setup_intent",
-            id: setup.id.to_string(),
-            has_succeeded: setup.status == SetupStatus::Succeeded,
-            client_secret: setup.client_secret,
-        };
-        Ok(Verdict::Said(Said::Reply(landing.of(&page)?)))
+        let of = ("setup_intent", setup.id.to_string(), &*setup.client_secret);
+        let has_succeeded = setup.status == SetupStatus::Succeeded;
+        landing(page.as_ref(), of, has_succeeded).map(Verdict::Said)
     }
 }
 
@@ -65,11 +59,10 @@ impl AuthenticateSetup {
         method: PaymentMethod,
     ) -> Result<SetupIntent, Rejection> {
         let mut error = match method.may_pay_for(setup.terms.customer) {
-            _ if !self.is_complete => ApiError::new(
-                ErrorCode::SetupIntentAuthenticationFailure,
-                "The provided PaymentMethod has failed authentication. You can provide \
-                 payment_method_data or a new PaymentMethod to attempt to fulfill this SetupIntent again.",
-            ),
+            _ if !self.is_complete => {
+                let code = ErrorCode::SetupIntentAuthenticationFailure;
+                authentication_failed(code, "SetupIntent")
+            }
             // It was attached elsewhere, used up or detached while its holder was away.
             Err(refusal) => refused(refusal),
             Ok(()) => match succeed(draft, setup.clone(), method.clone()) {

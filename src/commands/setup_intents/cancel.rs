@@ -5,16 +5,11 @@
 //! Emits    setup_intent.canceled
 //! Refuses  a setup intent that has ended
 
-use super::attempt::{put, unexpected};
+use super::attempt::unexpected;
 use crate::{commands::prelude::*, wire::setup_intents::CancelSetupIntentParams};
 
 /// Cancels a setup intent.
-pub struct CancelSetupIntent {
-    /// The setup intent that the path names.
-    pub id: Option<SetupIntentId>,
-    /// Why.
-    pub params: CancelSetupIntentParams,
-}
+pub type CancelSetupIntent = On<SetupIntentId, CancelSetupIntentParams>;
 
 impl Rules for CancelSetupIntent {
     fn reads(&self, _: &SeenRows<'_>) -> Vec<RowId> {
@@ -34,7 +29,7 @@ impl Rules for CancelSetupIntent {
             );
             unexpected(&setup, message)
         })?;
-        let setup = put(draft, canceled, EventType::SetupIntentCanceled)?;
-        Ok(Verdict::Said(Said::show(OK, setup, &self.params.expand)))
+        let setup = draft.put_with(EventType::SetupIntentCanceled, canceled)?;
+        Ok(Verdict::show(OK, setup))
     }
 }

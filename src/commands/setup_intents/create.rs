@@ -10,57 +10,37 @@
 //! Fails    while a payment with a new method has no answer
 //! Declines a card that its issuer refuses: the setup intent stays
 
-use std::sync::Arc;
-
-use super::attempt::{SetupAttempt, put};
+use super::attempt::SetupAttempt;
 use crate::{
-    commands::{
-        holder_pages::client_secret,
-        payment_methods::given::{self, Given},
-        prelude::*,
-    },
+    commands::{holder_pages::client_secret, payment_methods::given, prelude::*},
     domain::setup_intent::SetupTerms,
     wire::{
         intent_parameters::{chosen_methods, nothing_to_confirm, without_confirm},
-        payment_methods::{GivenMethod, refused},
+        payment_methods::refused,
         setup_intents::CreateSetupIntentParams,
     },
 };
 
 /// Creates a setup intent.
-pub struct CreateSetupIntent {
-    params: CreateSetupIntentParams,
-    given: Given,
-    public_url: Arc<str>,
-}
+pub struct CreateSetupIntent(pub CreateSetupIntentParams);
 
 impl CreateSetupIntent {
-    /// With the parameters of the request, and what the address of a holder's page begins with.
-    pub fn new(mut params: CreateSetupIntentParams, public_url: Arc<str>) -> Self {
-        let reference = params.payment_method.take();
-        Self {
-            given: GivenMethod::of(reference, params.payment_method_data.take()),
-            params,
-            public_url,
-        }
-    }
-
     fn is_confirmed(&self) -> bool {
-        self.params.confirm == Some(true)
+        self.0.confirm == Some(true)
     }
 }
 
 impl Rules for CreateSetupIntent {
     fn reads(&self, seen: &SeenRows<'_>) -> Vec<RowId> {
-        let customer = self.params.customer.flatten();
+        let customer = self.0.customer.flatten();
         let keeps_for = customer.filter(|_| self.is_confirmed());
-        let mut rows = given::reads(seen, &self.given, None, true, keeps_for);
+        let mut rows = given::reads(seen, &self.0.given(), None, true, keeps_for);
         rows.extend(customer.map(RowId::CustomerSeen));
         rows
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
-        let params = self.params.clone();
+        let params = self.0.clone();
         let confirm = self.is_confirmed();
         if params.return_url.is_some() && !confirm {
             return Err(without_confirm("return_url").into());
@@ -69,9 +49,11 @@ impl Rules for CreateSetupIntent {
             params.automatic_payment_methods,
             params.payment_method_types,
         )?;
-        let method = match self.given.clone()? {
+        let method = match self.0.given()? {
             None if confirm => return Err(nothing_to_confirm().into()),
-            given => given.map(|given| given::take(draft, given)).transpose()?,
+            given => given
+                .map(|given| given::take(draft, given, "payment_method"))
+                .transpose()?,
         };
         let customer = params
             .customer
@@ -90,16 +72,13 @@ impl Rules for CreateSetupIntent {
         };
         let id = SetupIntentId(Uuid::now_v7());
         let setup = SetupIntent::begun(id, client_secret(id), terms, draft.now);
-        let setup = put(draft, setup, EventType::SetupIntentCreated)?;
-        let expand = &self.params.expand;
+        let setup = draft.put_with(EventType::SetupIntentCreated, setup)?;
         let Some(method) = method.filter(|_| confirm) else {
-            return Ok(Verdict::Said(Said::show(CREATED, setup, expand)));
+            return Ok(Verdict::show(CREATED, setup));
         };
         let attempt = SetupAttempt {
-            public_url: &self.public_url,
             return_url: params.return_url,
             status: CREATED,
-            expand,
         };
         attempt.run(draft, setup, method).map(Verdict::Said)
     }

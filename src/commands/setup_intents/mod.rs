@@ -2,13 +2,8 @@
 //! is asked.
 
 mod attempt;
-mod authenticate;
-mod cancel;
-mod confirm;
-mod create;
-mod update;
-
-pub use self::{
-    authenticate::AuthenticateSetup, cancel::CancelSetupIntent, confirm::ConfirmSetupIntent,
-    create::CreateSetupIntent, update::UpdateSetupIntent,
-};
+pub(super) mod authenticate;
+pub(super) mod cancel;
+pub(super) mod confirm;
+pub(super) mod create;
+pub(super) mod update;

@@ -11,19 +11,11 @@
 use super::attempt::unexpected;
 use crate::{
     commands::{payment_methods::given, prelude::*},
-    wire::{
-        payment_methods::{NamedMethod, refused},
-        setup_intents::UpdateSetupIntentParams,
-    },
+    wire::{payment_methods::refused, setup_intents::UpdateSetupIntentParams},
 };
 
 /// Updates a setup intent.
-pub struct UpdateSetupIntent {
-    /// The setup intent that the path names.
-    pub id: Option<SetupIntentId>,
-    /// What changes.
-    pub params: UpdateSetupIntentParams,
-}
+pub type UpdateSetupIntent = On<SetupIntentId, UpdateSetupIntentParams>;
 
 impl Rules for UpdateSetupIntent {
     fn reads(&self, seen: &SeenRows<'_>) -> Vec<RowId> {
@@ -33,13 +25,9 @@ impl Rules for UpdateSetupIntent {
         }
         let setup = self.id.and_then(|id| seen.get::<SetupIntent>(id));
         let method = match (&self.params.payment_method, &self.params.customer) {
-            (Change::Set(NamedMethod::Id(id)), _) => Some(*id),
-            (Change::Set(NamedMethod::Template(_) | NamedMethod::Nothing), _)
-            | (Change::Unset, _)
-            | (Change::Keep, Change::Keep) => None,
-            (Change::Keep, Change::Set(_) | Change::Unset) => {
-                setup.and_then(|setup| setup.terms.payment_method)
-            }
+            (Change::Set(named), _) => named.id(),
+            (Change::Unset, _) | (Change::Keep, Change::Keep) => None,
+            (Change::Keep, _) => setup.and_then(|setup| setup.terms.payment_method),
         };
         rows.extend(method.map(RowId::Method));
         rows
@@ -49,7 +37,7 @@ impl Rules for UpdateSetupIntent {
         let params = self.params.clone();
         let before = draft.find::<SetupIntent>(self.id, "intent")?.clone();
         let method = params.payment_method;
-        let method = method.try_map(|named| given::take(draft, named.into()))?;
+        let method = method.try_map(|named| given::take(draft, named.into(), "payment_method"))?;
         let customer = params.customer;
         let customer = customer.try_map(|id| given::customer(draft, id))?;
         let names_what = customer != Change::Keep || method != Change::Keep;
@@ -67,13 +55,12 @@ impl Rules for UpdateSetupIntent {
             );
             unexpected(&before, message)
         })?;
-        let metadata = params.metadata.apply(setup.terms.metadata);
-        setup.terms.metadata = metadata.map_err(ApiError::from)?;
+        setup.terms.metadata = params.metadata.apply(setup.terms.metadata)?;
         must_fit(draft, &before, &setup, method)?;
         if setup != before {
             setup = draft.put(setup);
         }
-        Ok(Verdict::Said(Said::show(OK, setup, &self.params.expand)))
+        Ok(Verdict::show(OK, setup))
     }
 }
 

@@ -15,7 +15,9 @@ use actix_web::{
     web,
 };
 use charge_once_edge::read_body;
-use charge_once_strict_params::{ParameterSet, Params, TextKind, parameters, schema::text};
+use charge_once_strict_params::{
+    Expansion, ParameterSet, Params, TextKind, parameters, schema::text,
+};
 use maud::{Markup, html};
 use sha2::{Digest, Sha256};
 use url::Url;
@@ -29,6 +31,7 @@ use crate::{
         charge::KeptCard,
         ids::{AccountId, PaymentIntentId, SetupIntentId},
         money::Money,
+        operation::AskedBy,
         payment_intent::HolderPage,
     },
     http::{
@@ -330,13 +333,15 @@ pub(in crate::http) async fn end(
 async fn run(app: &App, asked: PageAddress, work: Request, is_complete: bool) -> Outcome {
     let origin = Origin {
         account: asked.account,
-        dialect: Dialect::Ietf,
-        api_version: None,
-        request_id: work.request_id.clone(),
-        idempotency_key: work.key.as_str().to_owned(),
+        asked_by: AskedBy {
+            dialect: Dialect::Ietf,
+            api_version: None,
+            request_id: work.request_id.clone(),
+            idempotency_key: work.key.as_str().to_owned(),
+        },
         traceparent: traces::traceparent(),
     };
-    let token = asked.token;
+    let (token, cost) = (asked.token, (0, Expansion::default()));
     match asked.intent {
         HolderIntent::Setup(id) => {
             let verb = AuthenticateSetup {
@@ -344,7 +349,7 @@ async fn run(app: &App, asked: PageAddress, work: Request, is_complete: bool) ->
                 token,
                 is_complete,
             };
-            app.run_rules((work, origin), Ok(verb), (0, false)).await
+            app.run_rules((work, origin), Ok(verb), cost).await
         }
         HolderIntent::Payment(id) => {
             let verb = AuthenticateIntent {
@@ -352,7 +357,7 @@ async fn run(app: &App, asked: PageAddress, work: Request, is_complete: bool) ->
                 token,
                 is_complete,
             };
-            app.run_rules((work, origin), Ok(verb), (0, false)).await
+            app.run_rules((work, origin), Ok(verb), cost).await
         }
     }
 }

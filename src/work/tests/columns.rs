@@ -5,9 +5,9 @@ use serde_json::{Map, Value, json};
 
 use super::stored::StoredLedger;
 use crate::domain::{
-    charge::Charge, checkout::Checkout, customer::Customer, inventory::Inventory, order::Order,
-    payment_intent::PaymentIntent, payment_method::PaymentMethod, refund::Refund,
-    setup_intent::SetupIntent,
+    charge::Charge, checkout::Checkout, customer::Customer, inventory::Inventory,
+    operation::Operation, order::Order, payment_intent::PaymentIntent,
+    payment_method::PaymentMethod, refund::Refund, setup_intent::SetupIntent,
 };
 
 /// Values of columns that don't take any text, or any JSON.
@@ -141,4 +141,44 @@ fn a_charge_of_an_intent_whose_row_cannot_be_read_is_no_charge_without_one() {
     let row = row_of(&mut ledger, "charges", &none);
     let charge: Charge = serde_json::from_value(row.into()).unwrap();
     assert_eq!(charge.by_intent, None);
+}
+
+/// Release 0.2 stored whether a reply shows more, and each verb had one reference to show.
+#[test]
+fn an_operation_of_the_release_before_shows_what_its_verb_showed() {
+    let mut ledger = StoredLedger::start();
+    for (verb, expand, paths, shown) in [
+        ("capture_charge", true, Value::Null, &["refunds"][..]),
+        ("capture_charge", false, Value::Null, &[]),
+        ("capture_charge", true, json!(["customer"]), &["customer"]),
+    ] {
+        let mut values = vec![
+            ("verb", json!(verb)),
+            ("expand", json!(expand)),
+            ("expand_paths", paths),
+        ];
+        let of = [
+            "refund_id",
+            "order_id",
+            "checkout_id",
+            "payment_intent_id",
+            "card_token",
+        ];
+        values.extend(of.map(|column| (column, Value::Null)));
+        let row = row_of(&mut ledger, "operations", &values);
+        let operation: Operation = serde_json::from_value(row.into()).unwrap();
+        assert_eq!(operation.asked.expand.0, shown);
+    }
+    let none = row_of(
+        &mut ledger,
+        "operations",
+        &[("verb", json!("capture_charge"))],
+    );
+    let error = serde_json::from_value::<Operation>(none.into()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("no verb of this release asks so"),
+        "{error}"
+    );
 }

@@ -9,6 +9,7 @@ use charge_once::{
         checkout::StepName,
         dialect::Dialect,
         ids::{AccountId, CheckoutId},
+        operation::AskedBy,
     },
     idempotency::{
         Fingerprint, FingerprintInput, Idempotency, IdempotencyKey, LeaseSettings, Outcome,
@@ -254,7 +255,7 @@ async fn a_holder_who_wakes_up_after_the_step_s_record_expired_does_not_charge_a
         let client = late.client.clone();
         tokio::spawn(async move {
             client
-                .post_waiting(20, "/checkouts", "key-1", &checkout())
+                .post_waiting(30, "/checkouts", "key-1", &checkout())
                 .await
         })
     };
@@ -413,10 +414,12 @@ async fn a_checkout_that_begins_too_late_to_be_run_leaves_nothing() {
     let create = CreateCheckout {
         origin: Origin {
             account: AccountId(account),
-            dialect: Dialect::Ietf,
-            api_version: None,
-            request_id: "req_1".to_owned(),
-            idempotency_key: "key-1".to_owned(),
+            asked_by: AskedBy {
+                dialect: Dialect::Ietf,
+                api_version: None,
+                request_id: "req_1".to_owned(),
+                idempotency_key: "key-1".to_owned(),
+            },
             traceparent: None,
         },
         new: Ok(
