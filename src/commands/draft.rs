@@ -26,7 +26,7 @@ pub struct Draft<'a> {
     pub origin: &'a Origin,
     /// The transaction's time.
     pub now: DateTime<Utc>,
-    /// Who decides.
+    /// The server that decides.
     pub server: Server<'a>,
     rows: &'a Rows,
     changes: Changes,
