@@ -142,8 +142,12 @@ async fn every_worker_that_panics_is_named_and_works_again() {
             scrape.text
         );
     }
+    // It has begun again three times, which doesn't say that it has come to an end.
     let read = "charge_once_database_metrics_last_success_timestamp_seconds";
-    assert!(scrape.value(read) > 0.0);
+    eventually("the metrics from the database are read", || async {
+        Scrape::of(&scraper).await.value(read) > 0.0
+    })
+    .await;
     server.stop().await;
 }
 
