@@ -448,6 +448,8 @@ fn is_near(address: IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
     use super::*;
 
     #[test]

@@ -98,6 +98,7 @@ fn is_loopback(host: &Host) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
     use actix_web::test::TestRequest;
 
     use super::*;

@@ -134,6 +134,7 @@ impl MessageBody for ReplyBody {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
     use futures_util::{FutureExt, future::poll_fn};
 
     use super::*;

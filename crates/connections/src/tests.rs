@@ -1,5 +1,10 @@
 //! Whole servers, over TCP.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test may stop at the first surprise"
+)]
 use actix_web::{App, HttpResponse, web};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

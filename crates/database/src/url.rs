@@ -57,6 +57,7 @@ pub(super) fn options_of(url: &str) -> Result<PgConnectOptions, StartError> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
     use super::*;
 
     #[test]

@@ -99,6 +99,7 @@ pub async fn read_body(
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
     use actix_web::{FromRequest, dev, error::PayloadError, rt::System, test::TestRequest};
     use futures_util::{Stream, stream};
 

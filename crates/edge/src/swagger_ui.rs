@@ -71,6 +71,7 @@ pub fn swagger_ui_redirect(path: &str) -> HttpResponse {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
     use actix_web::{body::MessageBody, http::header::CACHE_CONTROL};
 
     use super::*;

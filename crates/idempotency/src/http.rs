@@ -264,6 +264,7 @@ fn retryable(mut response: Response<Vec<u8>>) -> Response<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
     use std::sync::Arc;
 
     use super::*;

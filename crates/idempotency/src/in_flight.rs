@@ -257,6 +257,12 @@ impl Follower {
 
 #[cfg(test)]
 mod tests {
+    #![allow(
+        clippy::unwrap_used,
+        clippy::panic,
+        reason = "a test may stop at the first surprise"
+    )]
+
     use super::*;
     use crate::{FingerprintInput, Parameters};
 

@@ -298,6 +298,8 @@ impl Idempotency {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
     use std::time::Duration;
 
     use super::*;

@@ -168,6 +168,11 @@ impl LeasedKey {
 
 #[cfg(test)]
 mod tests {
+    #![allow(
+        clippy::indexing_slicing,
+        reason = "a test may stop at the first surprise"
+    )]
+
     use std::sync::Arc;
 
     use uuid::Uuid;

@@ -167,6 +167,8 @@ impl Parameter for Created {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
     use charge_once_strict_params::{Encoding, Params};
 
     use super::*;

@@ -76,6 +76,7 @@ async fn show(
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
     use std::{
         io::{Read, Write},
         net::TcpStream,

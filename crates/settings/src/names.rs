@@ -50,6 +50,7 @@ fn meant_by(source: &Source<'_>, variables: &[Variable], name: &str) -> Option<&
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
     use super::*;
 
     const VARIABLES: &[Variable] = &[

@@ -187,6 +187,7 @@ pub fn log_filter(text: &str, target: &str) -> Parsed<String> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
     use charge_once_settings::{
         ConfigErrors,
         values::{name, one_of},

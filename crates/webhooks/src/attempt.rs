@@ -135,6 +135,7 @@ impl DeliveryStatus {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
     use super::*;
 
     const DEFAULT: Pauses = Pauses {

@@ -1,3 +1,9 @@
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test may stop at the first surprise"
+)]
 use proptest::{collection::vec, prelude::*};
 
 use super::*;

@@ -1,3 +1,8 @@
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test may stop at the first surprise"
+)]
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, duplex, join, repeat, sink},
     time::timeout,

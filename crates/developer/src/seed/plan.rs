@@ -302,6 +302,7 @@ fn check_refunds(at: &str, refunds: &[i64]) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
     use super::*;
 
     #[test]

@@ -242,6 +242,8 @@ impl<W> Shares<W> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
     use std::{future::poll_fn, pin::Pin, task::Poll};
 
     use super::*;

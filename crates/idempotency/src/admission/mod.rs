@@ -301,6 +301,12 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(
+        clippy::unwrap_used,
+        clippy::panic,
+        reason = "a test may stop at the first surprise"
+    )]
+
     use std::time::Duration;
 
     use sqlx::{

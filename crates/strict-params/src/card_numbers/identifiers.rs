@@ -2,6 +2,8 @@
 //!
 //! Every run tests the same ones: they are counted up, or random from a fixed seed.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use chrono::DateTime;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};

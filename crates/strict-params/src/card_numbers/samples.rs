@@ -1,5 +1,7 @@
 //! Cards, and the ways people write them.
 
+#![allow(clippy::unwrap_used, reason = "for tests, which fail by panicking")]
+
 /// A test card of each issuer and kind, of 14 digits or more.
 pub(super) const TEST_CARDS: [&str; 32] = [
     "4242424242424242",

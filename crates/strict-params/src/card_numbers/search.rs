@@ -78,6 +78,8 @@ fn find_in_value(value: &Value, path: &ParamPath<'_>, exemption: Exemption<'_>) 
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
     use serde_json::json;
 
     use super::{

@@ -1,3 +1,9 @@
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
 use serde_json::{Value, json};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 

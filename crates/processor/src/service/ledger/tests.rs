@@ -1,4 +1,10 @@
 //! Authorizations that share a transaction, on a database of each test's own.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test may stop at the first surprise"
+)]
+
 use charge_once_embedded_postgres::Throwaway;
 use sqlx::{PgPool, Postgres, Transaction};
 use tokio::sync::OnceCell;
