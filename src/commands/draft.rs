@@ -20,6 +20,16 @@ pub struct Server<'a> {
     pub public_url: Option<&'a str>,
 }
 
+impl<'a> Server<'a> {
+    /// The server for an answer of this processor, which leads to no page.
+    pub fn answered_by(processor: &'a str) -> Self {
+        Self {
+            processor: Some(processor),
+            public_url: None,
+        }
+    }
+}
+
 /// The rows that a request sees, and its changes.
 pub struct Draft<'a> {
     /// The request's origin.

@@ -221,14 +221,6 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// No answer leads to a page.
-    fn server(&self) -> Server<'_> {
-        Server {
-            processor: Some(&self.processor),
-            public_url: None,
-        }
-    }
-
     fn said(&self, draft: &mut Draft<'_>) -> Result<Said, Rejection> {
         let said = questions::answered(&self.asked.question, self.answer, draft)?;
         draft.end(self.operation, self.answer);
@@ -249,14 +241,15 @@ impl Decide for Completion {
     }
 
     fn decide(&self, rows: &Rows, now: DateTime<Utc>) -> Result<Decision<Changes>, Rejection> {
-        let mut draft = Draft::new(&self.origin, now, self.server(), rows);
+        let server = Server::answered_by(&self.processor);
+        let mut draft = Draft::new(&self.origin, now, server, rows);
         let said = self.said(&mut draft)?;
         decided(draft, said)
     }
 
     async fn alone(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         let reads = |seen: &SeenRows<'_>| questions::reads(&self.asked.question, seen);
-        let server = self.server();
+        let server = Server::answered_by(&self.processor);
         let said = in_transaction(&self.origin, server, tx, reads, |draft| self.said(draft));
         expansions::reply(said.await?, &self.asked.expand, &self.origin, tx).await
     }

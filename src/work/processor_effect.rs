@@ -133,10 +133,7 @@ impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
         store::operations::delete(tx, account, operation.id).await?;
         let question = &operation.asked.question;
         let origin = origin_of(operation);
-        let server = Server {
-            processor: Some(&operation.processor),
-            public_url: None,
-        };
+        let server = Server::answered_by(&operation.processor);
         let withdrawn = in_transaction(
             &origin,
             server,

@@ -31,9 +31,7 @@ impl Rules for CreateCustomer {
         let params = self.0.clone();
         let default = default_of(params.invoice_settings.as_ref());
         let named = params.payment_method;
-        let method = named
-            .map(|named| take(draft, named.into(), "payment_method"))
-            .transpose()?;
+        let method = named.map(|named| take(draft, named.into())).transpose()?;
         let customer = Customer {
             id: CustomerId(Uuid::now_v7()),
             details: params.into(),

@@ -62,7 +62,7 @@ impl Rules for ConfirmIntent {
         must_be_possible(confirmation, terms, is_authenticated, return_url.as_deref())?;
         let makes_method = matches!(given, Some(GivenMethod::New(_)));
         let method = match (given, terms.payment_method) {
-            (Some(given), _) => given::take(draft, given, "payment_method")?,
+            (Some(given), _) => given::take(draft, given)?,
             (None, Some(id)) => given::free(draft, Some(id), "payment_method")?,
             (None, None) => {
                 let message = "You cannot confirm this PaymentIntent because it's missing a \

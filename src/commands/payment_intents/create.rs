@@ -50,9 +50,7 @@ impl Rules for CreateIntent {
             must_be_possible(confirmation, &terms, false, return_url.as_deref())?;
         }
         let makes_method = matches!(given, Some(GivenMethod::New(_)));
-        let method = given
-            .map(|given| given::take(draft, given, "payment_method"))
-            .transpose()?;
+        let method = given.map(|given| given::take(draft, given)).transpose()?;
         if let Some(method) = &method {
             method.may_pay_for(customer).map_err(refused)?;
             terms.payment_method = Some(method.id);

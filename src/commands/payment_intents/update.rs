@@ -76,7 +76,7 @@ fn method(
     let fits = |method: &PaymentMethod| method.may_pay_for(customer).map_err(refused);
     match (given, before.terms.payment_method) {
         (Some(given), _) => {
-            let method = given::take(draft, given, "payment_method")?;
+            let method = given::take(draft, given)?;
             fits(&method)?;
             Ok(Some(method.id))
         }

@@ -9,10 +9,10 @@
 
 use crate::{
     commands::{
-        payment_methods::given::{attach_to, customer, take},
+        payment_methods::given::{attach_to, customer, free, make},
         prelude::*,
     },
-    wire::payment_methods::{AttachPaymentMethodParams, NamedMethod},
+    wire::payment_methods::{AttachPaymentMethodParams, GivenMethod, NamedMethod},
 };
 
 /// Attaches a payment method to a customer.
@@ -34,7 +34,10 @@ impl Rules for AttachPaymentMethod {
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
-        let method = take(draft, NamedMethod::of(&self.id).into(), "id")?;
+        let method = match GivenMethod::from(NamedMethod::of(&self.id)) {
+            GivenMethod::New(new) => make(draft, *new),
+            GivenMethod::Existing(id) => free(draft, id, "id")?,
+        };
         let customer = customer(draft, self.params.customer)?;
         let method = attach_to(draft, method, customer)?;
         Ok(Verdict::show(OK, method))

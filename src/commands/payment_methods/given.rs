@@ -52,15 +52,14 @@ pub(in crate::commands) fn reads(
     rows
 }
 
-/// The method that a request gives by `param`. No other payment holds it.
+/// The method that a request gives. No other payment holds it.
 pub(in crate::commands) fn take(
     draft: &mut Draft<'_>,
     given: GivenMethod,
-    param: &str,
 ) -> Result<PaymentMethod, Rejection> {
     match given {
         GivenMethod::New(new) => Ok(make(draft, *new)),
-        GivenMethod::Existing(id) => free(draft, id, param),
+        GivenMethod::Existing(id) => free(draft, id, "payment_method"),
     }
 }
 

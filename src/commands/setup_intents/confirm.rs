@@ -44,7 +44,7 @@ impl Rules for ConfirmSetupIntent {
             return Err(unconfirmable(&setup, status));
         }
         let method = match (given, setup.terms.payment_method) {
-            (Some(given), _) => given::take(draft, given, "payment_method")?,
+            (Some(given), _) => given::take(draft, given)?,
             (None, Some(id)) => given::free(draft, Some(id), "payment_method")?,
             (None, None) => return Err(unconfirmable(&setup, status)),
         };

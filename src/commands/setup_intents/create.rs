@@ -51,9 +51,7 @@ impl Rules for CreateSetupIntent {
         )?;
         let method = match self.0.given()? {
             None if confirm => return Err(nothing_to_confirm().into()),
-            given => given
-                .map(|given| given::take(draft, given, "payment_method"))
-                .transpose()?,
+            given => given.map(|given| given::take(draft, given)).transpose()?,
         };
         let customer = params
             .customer

@@ -37,7 +37,7 @@ impl Rules for UpdateSetupIntent {
         let params = self.params.clone();
         let before = draft.find::<SetupIntent>(self.id, "intent")?.clone();
         let method = params.payment_method;
-        let method = method.try_map(|named| given::take(draft, named.into(), "payment_method"))?;
+        let method = method.try_map(|named| given::take(draft, named.into()))?;
         let customer = params.customer;
         let customer = customer.try_map(|id| given::customer(draft, id))?;
         let names_what = customer != Change::Keep || method != Change::Keep;

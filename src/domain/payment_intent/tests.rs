@@ -31,13 +31,6 @@ fn intent(capture_method: CaptureMethod) -> PaymentIntent {
     PaymentIntent::begun(id, "secret".to_owned(), terms, DateTime::UNIX_EPOCH)
 }
 
-fn page() -> HolderPage {
-    HolderPage {
-        url: "token".to_owned(),
-        return_url: None,
-    }
-}
-
 /// The intent with other terms.
 fn updated(
     intent: PaymentIntent,
@@ -66,7 +59,10 @@ fn standing(status: IntentStatus) -> PaymentIntent {
     match status {
         IntentStatus::RequiresPaymentMethod => new,
         IntentStatus::RequiresConfirmation => with_method(new).unwrap(),
-        IntentStatus::RequiresAction => new.challenged(METHOD, page()),
+        IntentStatus::RequiresAction => {
+            let (url, return_url) = ("token".to_owned(), None);
+            new.challenged(METHOD, HolderPage { url, return_url })
+        }
         IntentStatus::Processing => {
             let before = with_method(new).unwrap();
             before.clone().processing(CHARGE, before)
