@@ -3,7 +3,6 @@
 use actix_web::{HttpRequest, HttpResponse, web::Data};
 use charge_once_edge::last_segment;
 use charge_once_strict_params::parameters;
-use serde::Serialize;
 
 use super::{
     app::App,
@@ -14,7 +13,10 @@ use super::{
 };
 use crate::{
     idempotency::{IdempotencyKey, Inspected, KnownRequest, Step},
-    wire::error::{ApiError, ErrorCode},
+    wire::{
+        error::{ApiError, ErrorCode},
+        view::views,
+    },
 };
 
 /// The message of a 404.
@@ -22,72 +24,45 @@ const NOTHING_FINISHED: &str = "There is no finished record under this key now. 
                                 that the operation may be sent under a new key: the first request \
                                 may still arrive. The safe question is to retry it with this key.";
 
-/// An idempotency key, as clients see it.
-#[derive(Debug, Serialize, utoipa::ToSchema)]
-#[schema(as = IdempotencyKey)]
-pub struct KeyObject {
-    /// Always `idempotency_key`.
-    #[schema(example = "idempotency_key")]
-    object: &'static str,
-    /// The key, without quotes.
-    #[schema(example = "8e03978e-40d5-43dd-bc93-6894a57f9324")]
-    key: String,
-    /// `completed`, `in_flight`, or `in_doubt`: an attempt may have been executed, and its answer
-    /// is not known.
-    #[schema(example = "completed")]
-    status: &'static str,
-    /// Of the first request; null while another replica works on it.
-    #[schema(required = true, example = "POST")]
-    method: Option<String>,
-    /// Of the first request; null while another replica works on it.
-    #[schema(required = true, example = "/charges")]
-    path: Option<String>,
-    /// SHA-256 of the first request, in hexadecimal.
-    #[schema(required = true)]
-    fingerprint: Option<String>,
-    /// The status that every retry gets.
-    #[schema(required = true, example = 201)]
-    response_status: Option<u16>,
-    /// The id of what was made or changed; of what is being made where that takes several
-    /// transactions.
-    #[schema(required = true, example = "ch_01kar2w7n9e4xt8f5mq0v3z6yd")]
-    resource: Option<String>,
-    /// The `req_…` that executed.
-    #[schema(required = true)]
-    request: Option<String>,
-    /// What the first request named in Idempotency-Workflow; null if it named nothing.
-    #[schema(required = true, example = "checkout-6735")]
-    workflow: Option<String>,
-    /// Unix seconds; null while nothing of the first request is committed.
-    #[schema(required = true, example = 1_795_000_000)]
-    created: Option<i64>,
-    /// Unix seconds; null while it is in flight.
-    #[schema(required = true, example = 1_795_086_400)]
-    expires: Option<i64>,
-}
-
-impl KeyObject {
-    /// `None`: another replica works on it, and nothing is known.
-    fn of(key: String, request: Option<KnownRequest>) -> Self {
+views! {
+    /// An idempotency key, as clients see it. Without a request, another replica works on it, and
+    /// nothing is known.
+    pub struct KeyObject as IdempotencyKey of(key: String, request: Option<KnownRequest>) where {
         let request = request.as_ref();
         let outcome = request.and_then(|request| request.outcome);
         let text = |field: fn(&KnownRequest) -> &String| request.map(field).cloned();
-        Self {
-            object: "idempotency_key",
-            key,
-            status: request.map_or("in_flight", KnownRequest::status),
-            method: text(|request| &request.method),
-            path: text(|request| &request.path),
-            fingerprint: request.map(|request| hex::encode(&request.fingerprint)),
-            response_status: outcome.map(|outcome| outcome.status),
-            resource: request.and_then(|request| request.resource_id.clone()),
-            request: text(|request| &request.request_id),
-            workflow: request.and_then(|request| request.label.clone()),
-            created: request
-                .and_then(|request| request.created_at)
-                .map(|at| at.timestamp()),
-            expires: outcome.map(|outcome| outcome.expires_at.timestamp()),
-        }
+    } {
+        /// Always `idempotency_key`.
+        always object: &'static str = "idempotency_key";
+        /// The key, without quotes.
+        key: String [example = "8e03978e-40d5-43dd-bc93-6894a57f9324"] = key;
+        /// `completed`, `in_flight`, or `in_doubt`: an attempt may have been executed, and its
+        /// answer is not known.
+        status: &'static str [example = "completed"] =
+            request.map_or("in_flight", KnownRequest::status);
+        /// Of the first request; null while another replica works on it.
+        maybe method: String [example = "POST"] = text(|request| &request.method);
+        /// Of the first request; null while another replica works on it.
+        maybe path: String [example = "/charges"] = text(|request| &request.path);
+        /// SHA-256 of the first request, in hexadecimal.
+        maybe fingerprint: String = request.map(|request| hex::encode(&request.fingerprint));
+        /// The status that every retry gets.
+        maybe response_status: u16 [example = 201] = outcome.map(|outcome| outcome.status);
+        /// The id of what was made or changed; of what is being made where that takes several
+        /// transactions.
+        maybe resource: String [example = "ch_01kar2w7n9e4xt8f5mq0v3z6yd"] =
+            request.and_then(|request| request.resource_id.clone());
+        /// The `req_…` that executed.
+        maybe request: String = text(|request| &request.request_id);
+        /// What the first request named in Idempotency-Workflow; null if it named nothing.
+        maybe workflow: String [example = "checkout-6735"] =
+            request.and_then(|request| request.label.clone());
+        /// Unix seconds; null while nothing of the first request is committed.
+        maybe created: i64 [example = 1_795_000_000] =
+            request.and_then(|request| request.created_at).map(|at| at.timestamp());
+        /// Unix seconds; null while it is in flight.
+        maybe expires: i64 [example = 1_795_086_400] =
+            outcome.map(|outcome| outcome.expires_at.timestamp());
     }
 }
 

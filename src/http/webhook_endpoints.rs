@@ -102,7 +102,7 @@ pub async fn delete(app: Data<App>, caller: Caller, request: HttpRequest) -> Htt
         })
         .await?;
     if deleted {
-        Ok(HttpResponse::Ok().json(DeletedWebhookEndpointView::new(id.to_string())))
+        Ok(HttpResponse::Ok().json(DeletedWebhookEndpointView::of(id.to_string())))
     } else {
         Err(HttpError::missing_id::<WebhookEndpointId>())
     }

@@ -1,8 +1,5 @@
 //! Checkouts as clients send and see them.
 
-use charge_once_strict_params::{Integer, Text, parameters};
-use serde::Serialize;
-
 use super::{
     error::{ApiError, ErrorCode, ErrorType},
     metadata::MetadataParam,
@@ -10,6 +7,7 @@ use super::{
     orders::{ItemView, Lines},
     parameter::{Amount, Reference},
     source::SourceParam,
+    view::views,
 };
 use crate::domain::{
     checkout::{Checkout, NewCheckout, Step, StepName, StepRefusal},
@@ -17,6 +15,7 @@ use crate::domain::{
     money::{Currency, Money},
     order::{ITEM_TEXT_MAX_CHARS, Item, OrderTerms, QUANTITY_MAX},
 };
+use charge_once_strict_params::{Integer, Text, parameters};
 
 parameters! {
     /// The parameters of a new checkout.
@@ -103,109 +102,56 @@ pub fn refusal_of(checkout: &Checkout) -> Option<ApiError> {
     })
 }
 
-/// One step, as clients see it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-#[schema(as = Step)]
-pub struct StepView {
-    /// What it does.
-    #[schema(example = "create_charge")]
-    pub name: StepNameView,
-    /// How far it is.
-    #[schema(example = "done")]
-    pub state: StepStateView,
-    /// The id of what it made or changed, once it ended.
-    #[schema(required = true, example = "ch_01kar2w7n9e4xt8f5mq0v3z6yd")]
-    pub resource: Option<String>,
-    /// Number of attempts: one when the step becomes the next one, and one more whenever the
-    /// checkout is continued after a crash or a failure.
-    #[schema(example = 1)]
-    pub attempts: i32,
-}
-
-impl From<&Step> for StepView {
-    fn from(step: &Step) -> Self {
-        Self {
-            name: StepNameView(step.name),
-            state: StepStateView(step.state),
-            resource: step.resource.clone(),
-            attempts: step.attempts,
-        }
+views! {
+    /// One step, as clients see it.
+    pub struct StepView as Step from step: &Step {
+        /// What it does.
+        name: StepNameView [example = "create_charge"] = StepNameView(step.name);
+        /// How far it is.
+        state: StepStateView [example = "done"] = StepStateView(step.state);
+        /// The id of what it made or changed, once it ended.
+        maybe resource: String [example = "ch_01kar2w7n9e4xt8f5mq0v3z6yd"] = step.resource.clone();
+        /// Number of attempts: one when the step becomes the next one, and one more whenever the
+        /// checkout is continued after a crash or a failure.
+        attempts: i32 [example = 1] = step.attempts;
     }
-}
 
-/// A checkout, as clients see it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-#[schema(as = Checkout)]
-pub struct CheckoutView {
-    /// `co_…`
-    #[schema(example = "co_01kar2w7n9e4xt8f5mq0v3z6yd")]
-    pub id: String,
-    /// Always `checkout`.
-    #[schema(example = "checkout")]
-    pub object: &'static str,
-    /// The sum of the items, in minor units.
-    #[schema(example = 2400)]
-    pub amount: i64,
-    /// The charge, a declined one too, once the processor has answered.
-    #[schema(required = true)]
-    pub charge: Option<String>,
-    /// Unix seconds.
-    #[schema(example = 1_795_000_000)]
-    pub created: i64,
-    /// ISO 4217, lower case.
-    #[schema(example = "eur")]
-    pub currency: String,
-    /// Your own reference.
-    #[schema(required = true)]
-    pub customer: Option<String>,
-    /// Why it was or is being canceled: the code of the error that is answered.
-    #[schema(required = true, example = "out_of_stock")]
-    pub failure_code: Option<String>,
-    /// The failure in words, for people.
-    #[schema(required = true)]
-    pub failure_message: Option<String>,
-    /// The lines.
-    pub items: Vec<ItemView>,
-    /// Always false.
-    #[schema(example = false)]
-    pub livemode: bool,
-    /// Your own names; the order has them too.
-    #[schema(value_type = BTreeMap<String, String>)]
-    pub metadata: Metadata,
-    /// The order, once there is one.
-    #[schema(required = true)]
-    pub order: Option<String>,
-    /// The refund of a charge that was given back.
-    #[schema(required = true)]
-    pub refund: Option<String>,
-    /// Where it stands.
-    #[schema(example = "completed")]
-    pub status: CheckoutStatusView,
-    /// What was run, and what is to be.
-    pub steps: Vec<StepView>,
-}
-
-impl From<&Checkout> for CheckoutView {
-    fn from(checkout: &Checkout) -> Self {
+    /// A checkout, as clients see it.
+    pub struct CheckoutView as Checkout from checkout: &Checkout where {
         let resource = |step| checkout.resource(step).map(str::to_owned);
         let (terms, refusal) = (&checkout.terms, checkout.refusal.as_ref());
-        Self {
-            id: checkout.id.to_string(),
-            object: "checkout",
-            amount: terms.amount.minor_units,
-            charge: resource(StepName::CreateCharge),
-            created: checkout.created_at.timestamp(),
-            currency: terms.amount.currency.to_string(),
-            customer: terms.customer.clone(),
-            failure_code: refusal.map(|refusal| refusal.code.clone()),
-            failure_message: refusal.map(|refusal| refusal.message.clone()),
-            items: terms.items.iter().map(ItemView::from).collect(),
-            livemode: false,
-            metadata: terms.metadata.clone(),
-            order: checkout.order.map(|order| order.to_string()),
-            refund: resource(StepName::CreateRefund),
-            status: CheckoutStatusView(checkout.status),
-            steps: checkout.steps.iter().map(StepView::from).collect(),
-        }
+    } {
+        /// `co_…`
+        id: String [example = "co_01kar2w7n9e4xt8f5mq0v3z6yd"] = checkout.id.to_string();
+        /// Always `checkout`.
+        always object: &'static str = "checkout";
+        /// The sum of the items, in minor units.
+        amount: i64 [example = 2400] = terms.amount.minor_units;
+        /// The charge, a declined one too, once the processor has answered.
+        maybe charge: String = resource(StepName::CreateCharge);
+        created = checkout.created_at.timestamp();
+        /// ISO 4217, lower case.
+        currency: String [example = "eur"] = terms.amount.currency.to_string();
+        /// Your own reference.
+        maybe customer: String = terms.customer.clone();
+        /// Why it was or is being canceled: the code of the error that is answered.
+        maybe failure_code: String [example = "out_of_stock"] =
+            refusal.map(|refusal| refusal.code.clone());
+        /// The failure in words, for people.
+        maybe failure_message: String = refusal.map(|refusal| refusal.message.clone());
+        /// The lines.
+        items: Vec<ItemView> = terms.items.iter().map(ItemView::from).collect();
+        /// Always false.
+        always livemode: bool = false;
+        /// Your own names; the order has them too.
+        metadata: Metadata [value_type = BTreeMap<String, String>] = terms.metadata.clone();
+        /// The order, once there is one.
+        maybe order: String = checkout.order.map(|order| order.to_string());
+        /// The refund of a charge that was given back.
+        maybe refund: String = resource(StepName::CreateRefund);
+        /// Where it stands.
+        status: CheckoutStatusView [example = "completed"] = CheckoutStatusView(checkout.status);
+        /// What was run, and what is to be.
+        steps: Vec<StepView> = checkout.steps.iter().map(StepView::from).collect();
     }
 }

@@ -13,6 +13,7 @@ use utoipa::{
     openapi::{ObjectBuilder, RefOr, Schema},
 };
 
+use super::view::views;
 use crate::{
     domain::{event::EventType, ids::EventId},
     webhooks::Event,
@@ -121,61 +122,59 @@ impl PartialSchema for EventType {
 
 impl ToSchema for EventType {}
 
-/// An event, as clients see it and as webhooks carry it.
-#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
-#[schema(as = Event)]
-pub struct EventView {
-    /// `evt_…`
-    #[schema(example = "evt_01kar2w7n9e4xt8f5mq0v3z6yd")]
-    pub id: String,
-    /// Always `event`.
-    #[schema(example = "event")]
-    pub object: &'static str,
-    /// The version of Stripe's API that the request named, or else the default; in a webhook, the
-    /// one that its endpoint has. Null of events before there were versions.
-    #[schema(required = true, example = "2026-10-28.endive")]
-    pub api_version: Option<String>,
-    /// Unix seconds.
-    #[schema(example = 1_795_000_000)]
-    pub created: i64,
-    /// What it happened to.
-    pub data: EventDataView,
-    /// Always false.
-    #[schema(example = false)]
-    pub livemode: bool,
-    /// Deliveries to webhook endpoints that are still to be made.
-    #[schema(example = 0)]
-    pub pending_webhooks: i64,
-    /// The request that made it happen.
-    pub request: EventRequestView,
-    /// What happened.
-    #[serde(rename = "type")]
-    #[schema(example = "charge.succeeded")]
-    pub event_type: String,
-}
+views! {
+    /// An event, as clients see it and as webhooks carry it.
+    pub struct EventView as Event from event: Event {
+        /// `evt_…`
+        id: String [example = "evt_01kar2w7n9e4xt8f5mq0v3z6yd"] = EventId(event.id).to_string();
+        /// Always `event`.
+        always object: &'static str = "event";
+        /// The version of Stripe's API that the request named, or else the default; in a webhook,
+        /// the one that its endpoint has. Null of events before there were versions.
+        maybe api_version: String [example = "2026-10-28.endive"] = event.api_version;
+        created = event.created_at.timestamp();
+        /// What it happened to.
+        data: EventDataView =
+            EventDataView::of(event.object, event.object_version, event.previous_attributes);
+        /// Always false.
+        always livemode: bool = false;
+        /// Deliveries to webhook endpoints that are still to be made.
+        pending_webhooks: i64 [example = 0] = event.pending_webhooks;
+        /// The request that made it happen.
+        request: EventRequestView =
+            EventRequestView::of(event.request_id, event.idempotency_key);
+        /// What happened.
+        #[serde(rename = "type")]
+        event_type: String [example = "charge.succeeded"] = event.event_type;
+    }
 
-/// What an event happened to.
-#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
-#[schema(as = EventData)]
-pub struct EventDataView {
-    /// What the type names, such as the charge of `charge.succeeded`, as it was right after the
-    /// change.
-    #[serde(serialize_with = "as_it_was_shown")]
-    #[schema(value_type = Object)]
-    pub object: String,
-    /// The version of the object right after the change, greater with each: of two events about an
-    /// object, the one with the greater version is newer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(example = 2)]
-    pub object_version: Option<i64>,
-    /// Of a change, the members that changed, with the values that they had; of members with
-    /// members of their own, such as metadata, only those that changed.
-    #[serde(
-        serialize_with = "as_it_was_told",
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[schema(value_type = Option<Object>)]
-    pub previous_attributes: Option<String>,
+    /// What an event happened to.
+    pub struct EventDataView as EventData
+        of(object: String, object_version: Option<i64>, previous_attributes: Option<String>)
+    {
+        /// What the type names, such as the charge of `charge.succeeded`, as it was right after the
+        /// change.
+        #[serde(serialize_with = "as_it_was_shown")]
+        object: String [value_type = Object] = object;
+        /// The version of the object right after the change, greater with each: of two events about
+        /// an object, the one with the greater version is newer.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        object_version: Option<i64> [example = 2] = object_version;
+        /// Of a change, the members that changed, with the values that they had; of members with
+        /// members of their own, such as metadata, only those that changed.
+        #[serde(serialize_with = "as_it_was_told", skip_serializing_if = "Option::is_none")]
+        previous_attributes: Option<String> [value_type = Option<Object>] = previous_attributes;
+    }
+
+    /// The request that made an event happen.
+    pub struct EventRequestView as EventRequest of(id: String, key: String) {
+        /// The `req_…` that executed.
+        id: String [example = "req_01kar2w7n9e4xt8f5mq0v3z6yd"] = id;
+        /// The key it executed under; null for a DELETE and for the form of a holder's page, which
+        /// need none.
+        maybe idempotency_key: String [example = "8e03978e-40d5-43dd-bc93-6894a57f9324"] =
+            key_of_client(key);
+    }
 }
 
 /// The JSON text itself, and not a string that holds it.
@@ -189,47 +188,11 @@ fn as_it_was_told<S: Serializer>(json: &Option<String>, serializer: S) -> Result
     as_it_was_shown(json.as_deref().unwrap_or("null"), serializer)
 }
 
-/// The request that made an event happen.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-#[schema(as = EventRequest)]
-pub struct EventRequestView {
-    /// The `req_…` that executed.
-    #[schema(example = "req_01kar2w7n9e4xt8f5mq0v3z6yd")]
-    pub id: String,
-    /// The key it executed under; null for a DELETE and for the form of a holder's page, which need
-    /// none.
-    #[schema(required = true, example = "8e03978e-40d5-43dd-bc93-6894a57f9324")]
-    pub idempotency_key: Option<String>,
-}
-
 /// The key of an event, if a client sent it: a DELETE has none, and that of a holder's page begins
 /// with a comma, which no client can send.
 pub fn key_of_client(key: String) -> Option<String> {
     let is_sent = !key.is_empty() && !key.starts_with(',');
     is_sent.then_some(key)
-}
-
-impl From<Event> for EventView {
-    fn from(event: Event) -> Self {
-        Self {
-            id: EventId(event.id).to_string(),
-            object: "event",
-            api_version: event.api_version,
-            created: event.created_at.timestamp(),
-            data: EventDataView {
-                object: event.object,
-                object_version: event.object_version,
-                previous_attributes: event.previous_attributes,
-            },
-            livemode: false,
-            pending_webhooks: event.pending_webhooks,
-            request: EventRequestView {
-                id: event.request_id,
-                idempotency_key: key_of_client(event.idempotency_key),
-            },
-            event_type: event.event_type,
-        }
-    }
 }
 
 #[cfg(test)]

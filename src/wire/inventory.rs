@@ -1,10 +1,11 @@
 //! Inventory as clients send and see it.
 
-use charge_once_strict_params::{Integer, parameters};
-use serde::Serialize;
-
-use super::error::{ApiError, ErrorCode};
+use super::{
+    error::{ApiError, ErrorCode},
+    view::views,
+};
 use crate::domain::inventory::{Inventory, LEVEL_MAX, OutOfStock};
+use charge_once_strict_params::{Integer, parameters};
 
 parameters! {
     /// A level of inventory.
@@ -21,32 +22,17 @@ impl From<OutOfStock> for ApiError {
     }
 }
 
-/// How much of one stock-keeping unit is there, as clients see it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-#[schema(as = Inventory)]
-pub struct InventoryView {
-    /// Always `inventory`.
-    #[schema(example = "inventory")]
-    pub object: &'static str,
-    /// What is left to sell, 0 to 1 000 000 000.
-    #[schema(example = 40)]
-    pub quantity: i64,
-    /// Your stock-keeping unit.
-    #[schema(example = "mug")]
-    pub sku: String,
-    /// When it was last set or taken from, in unix seconds.
-    #[schema(example = 1_795_000_000)]
-    pub updated: i64,
-}
-
-impl From<&Inventory> for InventoryView {
-    fn from(inventory: &Inventory) -> Self {
-        Self {
-            object: "inventory",
-            quantity: inventory.quantity,
-            sku: inventory.sku.clone(),
-            updated: inventory.updated_at.timestamp(),
-        }
+views! {
+    /// How much of one stock-keeping unit is there, as clients see it.
+    pub struct InventoryView as Inventory from inventory: &Inventory {
+        /// Always `inventory`.
+        always object: &'static str = "inventory";
+        /// What is left to sell, 0 to 1 000 000 000.
+        quantity: i64 [example = 40] = inventory.quantity;
+        /// Your stock-keeping unit.
+        sku: String [example = "mug"] = inventory.sku.clone();
+        /// When it was last set or taken from, in unix seconds.
+        updated: i64 [example = 1_795_000_000] = inventory.updated_at.timestamp();
     }
 }
 

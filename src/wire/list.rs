@@ -1,9 +1,11 @@
 //! What lists and references look like.
 
+use std::fmt::Display;
+
 use serde::Serialize;
 
 /// `{"object":"list","data":[…],"has_more":…,"url":…}`
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 pub struct List<T> {
     /// Always `list`.
     #[schema(example = "list")]
@@ -30,11 +32,18 @@ impl<T> List<T> {
 }
 
 /// A reference to another object: its id, or all of it where `expand` asks for it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 #[serde(untagged)]
 pub enum Expandable<T> {
     /// The id.
     Id(String),
     /// The object as it is now.
     Object(Box<T>),
+}
+
+impl<T> Expandable<T> {
+    /// The id of what may be there.
+    pub fn maybe(id: Option<impl Display>) -> Option<Self> {
+        id.map(|id| Self::Id(id.to_string()))
+    }
 }

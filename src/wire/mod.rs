@@ -29,6 +29,7 @@ pub mod refunds;
 pub mod setup_intents;
 pub mod source;
 pub mod test_accounts;
+pub mod view;
 pub mod views;
 pub mod webhook_deliveries;
 pub mod webhook_endpoints;

@@ -20,6 +20,7 @@ use super::{
     names::OrderStatusView,
     parameter::{Amount, ExpandOrder, Reference},
     source::SourceParam,
+    view::views,
 };
 use crate::domain::{
     metadata::{Metadata, MetadataChange},
@@ -193,97 +194,47 @@ impl<'a> From<&'a OrderTerms> for OrderContent<'a> {
     }
 }
 
-/// One line of an order.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-#[schema(as = Item)]
-pub struct ItemView {
-    /// Quantity times unit amount, in minor units.
-    #[schema(example = 2400)]
-    pub amount: i64,
-    /// For people.
-    #[schema(required = true)]
-    pub description: Option<String>,
-    /// 1 to 10 000.
-    #[schema(example = 2)]
-    pub quantity: i64,
-    /// Your stock-keeping unit.
-    #[schema(required = true, example = "mug")]
-    pub sku: Option<String>,
-    /// Minor units, 0 to 99 999 999.
-    #[schema(example = 1200)]
-    pub unit_amount: i64,
-}
-
-impl From<&Item> for ItemView {
-    fn from(item: &Item) -> Self {
-        Self {
-            amount: item.amount(),
-            description: item.description.clone(),
-            quantity: item.quantity,
-            sku: item.sku.clone(),
-            unit_amount: item.unit_amount,
-        }
+views! {
+    /// One line of an order.
+    pub struct ItemView as Item from item: &Item {
+        /// Quantity times unit amount, in minor units.
+        amount: i64 [example = 2400] = item.amount();
+        /// For people.
+        maybe description: String = item.description.clone();
+        /// 1 to 10 000.
+        quantity: i64 [example = 2] = item.quantity;
+        /// Your stock-keeping unit.
+        maybe sku: String [example = "mug"] = item.sku.clone();
+        /// Minor units, 0 to 99 999 999.
+        unit_amount: i64 [example = 1200] = item.unit_amount;
     }
-}
 
-/// An order, as clients see it.
-#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
-#[schema(as = Order)]
-pub struct OrderView {
-    /// `or_…`
-    #[schema(example = "or_01kar2w7n9e4xt8f5mq0v3z6yd")]
-    pub id: String,
-    /// Always `order`.
-    #[schema(example = "order")]
-    pub object: &'static str,
-    /// The sum of the items, in minor units.
-    #[schema(example = 2400)]
-    pub amount: i64,
-    /// The charge that paid it; whole with `expand[]=charge`.
-    #[schema(required = true)]
-    pub charge: Option<Expandable<ChargeView>>,
-    /// Your own id of the order.
-    #[schema(required = true)]
-    pub client_order_id: Option<String>,
-    /// Unix seconds.
-    #[schema(example = 1_795_000_000)]
-    pub created: i64,
-    /// ISO 4217, lower case.
-    #[schema(example = "eur")]
-    pub currency: String,
-    /// Your own reference.
-    #[schema(required = true)]
-    pub customer: Option<String>,
-    /// The lines.
-    pub items: Vec<ItemView>,
-    /// Always false.
-    #[schema(example = false)]
-    pub livemode: bool,
-    /// Your own names.
-    #[schema(value_type = BTreeMap<String, String>)]
-    pub metadata: Metadata,
-    /// Where it stands.
-    #[schema(example = "open")]
-    pub status: OrderStatusView,
-}
-
-impl From<&Order> for OrderView {
-    fn from(order: &Order) -> Self {
+    /// An order, as clients see it.
+    pub struct OrderView as Order from order: &Order where {
         let terms = &order.terms;
-        Self {
-            id: order.id.to_string(),
-            object: "order",
-            amount: terms.amount.minor_units,
-            charge: order.charge.map(|id| Expandable::Id(id.to_string())),
-            client_order_id: terms.client_order_id.clone(),
-            created: order.created_at.timestamp(),
-            currency: terms.amount.currency.to_string(),
-            customer: terms.customer.clone(),
-            items: terms.items.iter().map(ItemView::from).collect(),
-            livemode: false,
-            metadata: terms.metadata.clone(),
-            status: OrderStatusView(order.status),
-        }
+    } {
+        /// `or_…`
+        id: String [example = "or_01kar2w7n9e4xt8f5mq0v3z6yd"] = order.id.to_string();
+        /// Always `order`.
+        always object: &'static str = "order";
+        /// The sum of the items, in minor units.
+        amount: i64 [example = 2400] = terms.amount.minor_units;
+        /// The charge that paid it; whole with `expand[]=charge`.
+        maybe charge: Expandable<ChargeView> = Expandable::maybe(order.charge);
+        /// Your own id of the order.
+        maybe client_order_id: String = terms.client_order_id.clone();
+        created = order.created_at.timestamp();
+        /// ISO 4217, lower case.
+        currency: String [example = "eur"] = terms.amount.currency.to_string();
+        /// Your own reference.
+        maybe customer: String = terms.customer.clone();
+        /// The lines.
+        items: Vec<ItemView> = terms.items.iter().map(ItemView::from).collect();
+        /// Always false.
+        always livemode: bool = false;
+        metadata = terms.metadata.clone();
+        /// Where it stands.
+        status: OrderStatusView [example = "open"] = OrderStatusView(order.status);
     }
 }
 

@@ -1,10 +1,11 @@
 //! Test accounts, and the expiry of their keys, as clients see them.
 
-use chrono::{DateTime, Utc};
-use serde::Serialize;
-
-use super::error::{ApiError, ErrorCode};
+use super::{
+    error::{ApiError, ErrorCode},
+    view::views,
+};
 use crate::domain::ids::AccountId;
+use chrono::{DateTime, Utc};
 
 /// Most test accounts that are not closed. Each lives for a day.
 pub const OPEN_MAX: i64 = 10_000;
@@ -18,56 +19,29 @@ pub fn too_many_test_accounts() -> ApiError {
     ApiError::new(ErrorCode::ParameterInvalid, message)
 }
 
-/// An account for tests.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-#[schema(as = TestAccount)]
-pub struct TestAccountView {
-    /// `acct_…`
-    #[schema(example = "acct_01kar2w7n9e4xt8f5mq0v3z6yd")]
-    pub id: String,
-    /// Always `test_account`.
-    #[schema(pattern = "^test_account$")]
-    pub object: &'static str,
-    /// Speaks for the account; shown here only.
-    #[schema(example = "sk_test_S4mPl3S4mPl3S4mPl3S4mPl3S4mPl3Sa")]
-    pub api_key: String,
-    /// When the account ends, in unix seconds. Its API key is refused from then on, and its data is
-    /// removed.
-    pub expires_at: i64,
-}
-
-impl TestAccountView {
-    /// A new account, with the one key that it has.
-    pub fn new(id: AccountId, api_key: String, ends_at: DateTime<Utc>) -> Self {
-        Self {
-            id: id.to_string(),
-            object: "test_account",
-            api_key,
-            expires_at: ends_at.timestamp(),
-        }
+views! {
+    /// An account for tests.
+    pub struct TestAccountView as TestAccount
+        of(id: AccountId, api_key: String, ends_at: DateTime<Utc>)
+    {
+        /// `acct_…`
+        id: String [example = "acct_01kar2w7n9e4xt8f5mq0v3z6yd"] = id.to_string();
+        /// Always `test_account`.
+        object: &'static str [pattern = "^test_account$"] = "test_account";
+        /// Speaks for the account; shown here only.
+        api_key: String [example = "sk_test_S4mPl3S4mPl3S4mPl3S4mPl3S4mPl3Sa"] = api_key;
+        /// When the account ends, in unix seconds. Its API key is refused from then on, and its data
+        /// is removed.
+        expires_at: i64 = ends_at.timestamp();
     }
-}
 
-/// What the expiry of an account's keys did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-#[schema(as = ExpiredKeys)]
-pub struct ExpiredKeysView {
-    /// Always `expired_keys`.
-    #[schema(pattern = "^expired_keys$")]
-    pub object: &'static str,
-    /// How many keys are new again.
-    pub deleted: u64,
-    /// Whether there may be more: one request deletes 10,000 records at most.
-    pub has_more: bool,
-}
-
-impl ExpiredKeysView {
-    /// So many keys were deleted, and there may be more.
-    pub fn new(deleted: u64, has_more: bool) -> Self {
-        Self {
-            object: "expired_keys",
-            deleted,
-            has_more,
-        }
+    /// What the expiry of an account's keys did.
+    pub struct ExpiredKeysView as ExpiredKeys of(deleted: u64, has_more: bool) {
+        /// Always `expired_keys`.
+        object: &'static str [pattern = "^expired_keys$"] = "expired_keys";
+        /// How many keys are new again.
+        deleted: u64 = deleted;
+        /// Whether there may be more: one request deletes 10,000 records at most.
+        has_more: bool = has_more;
     }
 }

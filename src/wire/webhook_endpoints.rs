@@ -4,7 +4,6 @@ use charge_once_strict_params::{
     Change, Error, Field, Kept, ValueKind, parameters,
     schema::{list_of, text, with_example},
 };
-use serde::Serialize;
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{RefOr, Schema, SchemaFormat},
@@ -16,6 +15,7 @@ use super::{
     events::{EVENT_TYPE_MAX_CHARS, is_known_type, is_never_sent, known_types},
     metadata::MetadataParam,
     parameter::Description,
+    view::views,
 };
 use crate::{
     domain::{
@@ -171,106 +171,50 @@ pub fn too_many_endpoints() -> ApiError {
     ApiError::new(ErrorCode::ParameterInvalid, message)
 }
 
-/// A webhook endpoint, as clients see it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-#[schema(as = WebhookEndpoint)]
-pub struct WebhookEndpointView {
-    /// `we_…`
-    #[schema(example = "we_01kar2w7n9e4xt8f5mq0v3z6yd")]
-    pub id: String,
-    /// Always `webhook_endpoint`.
-    #[schema(example = "webhook_endpoint")]
-    pub object: &'static str,
-    /// The version of Stripe's API that events name there; null: that of the request that made them
-    /// happen.
-    #[schema(required = true, example = "2026-10-28.endive")]
-    pub api_version: Option<String>,
-    /// Unix seconds.
-    #[schema(example = 1_795_000_000)]
-    pub created: i64,
-    /// For people.
-    #[schema(required = true)]
-    pub description: Option<String>,
-    /// `*` for all, or types of events.
-    #[schema(example = json!(["charge.succeeded", "charge.refunded"]))]
-    pub enabled_events: Vec<String>,
-    /// Always false.
-    #[schema(example = false)]
-    pub livemode: bool,
-    /// Your own names.
-    #[schema(value_type = BTreeMap<String, String>)]
-    pub metadata: Metadata,
-    /// Those of the enabled events that happen at Stripe only, and are never sent here.
-    #[schema(example = json!([]))]
-    pub never_sent: Vec<String>,
-    /// What signatures are made with. Only in the reply to its creation, and in replays of that.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(example = "whsec_3kTq9v…")]
-    pub secret: Option<String>,
-    /// Whether the headers of Standard Webhooks are sent too.
-    #[schema(example = false)]
-    pub standard_webhooks: bool,
-    /// `enabled`, or `disabled`: nothing is sent there.
-    #[schema(example = "enabled", pattern = "^(enabled|disabled)$")]
-    pub status: &'static str,
-    /// Where events are sent.
-    #[schema(example = "https://example.com/webhooks")]
-    pub url: String,
-}
-
-/// What is left of a deleted endpoint.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-#[schema(as = DeletedWebhookEndpoint)]
-pub struct DeletedWebhookEndpointView {
-    /// `we_…`
-    #[schema(example = "we_01kar2w7n9e4xt8f5mq0v3z6yd")]
-    pub id: String,
-    /// Always `webhook_endpoint`.
-    #[schema(example = "webhook_endpoint")]
-    pub object: &'static str,
-    /// Always true.
-    #[schema(example = true)]
-    pub deleted: bool,
-}
-
-impl DeletedWebhookEndpointView {
-    /// Of the endpoint `id`.
-    pub fn new(id: String) -> Self {
-        Self {
-            id,
-            object: "webhook_endpoint",
-            deleted: true,
-        }
+views! {
+    /// A webhook endpoint, as clients see it.
+    pub struct WebhookEndpointView as WebhookEndpoint from endpoint: &Endpoint {
+        /// `we_…`
+        id: String [example = "we_01kar2w7n9e4xt8f5mq0v3z6yd"] =
+            WebhookEndpointId(endpoint.id).to_string();
+        /// Always `webhook_endpoint`.
+        always object: &'static str = "webhook_endpoint";
+        /// The version of Stripe's API that events name there; null: that of the request that made
+        /// them happen.
+        maybe api_version: String [example = "2026-10-28.endive"] = endpoint.api_version.clone();
+        created = endpoint.created_at.timestamp();
+        /// For people.
+        maybe description: String = endpoint.description.clone();
+        /// `*` for all, or types of events.
+        enabled_events: Vec<String> [example = json!(["charge.succeeded", "charge.refunded"])] =
+            endpoint.enabled_events.clone();
+        /// Always false.
+        always livemode: bool = false;
+        metadata = endpoint.metadata.clone();
+        /// Those of the enabled events that happen at Stripe only, and are never sent here.
+        never_sent: Vec<String> [example = json!([])] =
+            endpoint.enabled_events.iter().filter(|name| is_never_sent(name)).cloned().collect();
+        /// What signatures are made with. Only in the reply to its creation, and in replays of
+        /// that.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        secret: Option<String> [example = "whsec_3kTq9v…"] = None;
+        /// Whether the headers of Standard Webhooks are sent too.
+        standard_webhooks: bool [example = false] = endpoint.standard_webhooks;
+        /// `enabled`, or `disabled`: nothing is sent there.
+        status: &'static str [example = "enabled", pattern = "^(enabled|disabled)$"] =
+            if endpoint.disabled { "disabled" } else { "enabled" };
+        /// Where events are sent.
+        url: String [example = "https://example.com/webhooks"] = endpoint.url.clone();
     }
-}
 
-impl From<&Endpoint> for WebhookEndpointView {
-    fn from(endpoint: &Endpoint) -> Self {
-        Self {
-            id: WebhookEndpointId(endpoint.id).to_string(),
-            object: "webhook_endpoint",
-            api_version: endpoint.api_version.clone(),
-            created: endpoint.created_at.timestamp(),
-            description: endpoint.description.clone(),
-            enabled_events: endpoint.enabled_events.clone(),
-            livemode: false,
-            metadata: endpoint.metadata.clone(),
-            never_sent: {
-                let enabled = endpoint.enabled_events.iter();
-                enabled
-                    .filter(|name| is_never_sent(name))
-                    .cloned()
-                    .collect()
-            },
-            secret: None,
-            standard_webhooks: endpoint.standard_webhooks,
-            status: if endpoint.disabled {
-                "disabled"
-            } else {
-                "enabled"
-            },
-            url: endpoint.url.clone(),
-        }
+    /// What is left of a deleted endpoint.
+    pub struct DeletedWebhookEndpointView as DeletedWebhookEndpoint of(id: String) {
+        /// `we_…`
+        id: String [example = "we_01kar2w7n9e4xt8f5mq0v3z6yd"] = id;
+        /// Always `webhook_endpoint`.
+        always object: &'static str = "webhook_endpoint";
+        /// Always true.
+        always deleted: bool = true;
     }
 }
 

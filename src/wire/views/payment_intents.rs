@@ -1,6 +1,5 @@
 //! The view of payment intents.
 
-use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{
@@ -17,294 +16,134 @@ use crate::{
             PaymentIntent, ThreeDSecure,
         },
     },
-    wire::list::Expandable,
+    wire::{list::Expandable, view::views},
 };
 
-/// A payment intent, as clients see it. The members and their order are Stripe's.
-#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
-#[schema(as = PaymentIntent)]
-pub struct PaymentIntentView {
-    /// `pi_…`
-    #[schema(example = "pi_01kar2w7n9e4xt8f5mq0v3z6yd")]
-    pub id: String,
-    /// Always `payment_intent`.
-    #[schema(example = "payment_intent")]
-    pub object: &'static str,
-    /// Minor units.
-    #[schema(example = 2000)]
-    pub amount: i64,
-    /// Minor units that are promised and not taken.
-    #[schema(example = 0)]
-    pub amount_capturable: i64,
-    /// Always an empty tip.
-    pub amount_details: AmountDetails,
-    /// Minor units taken.
-    #[schema(example = 2000)]
-    pub amount_received: i64,
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub application: (),
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub application_fee_amount: (),
-    /// How methods are chosen; null where the request named their types.
-    #[schema(required = true)]
-    pub automatic_payment_methods: Option<AutomaticPaymentMethods>,
-    /// Unix seconds.
-    #[schema(required = true)]
-    pub canceled_at: Option<i64>,
-    /// `duplicate`, `fraudulent`, `requested_by_customer`, `abandoned` or null.
-    #[schema(required = true)]
-    pub cancellation_reason: Option<&'static str>,
-    /// `automatic_async`, `automatic` or `manual`.
-    #[schema(example = "automatic_async")]
-    pub capture_method: &'static str,
-    /// What a shop's pages know it by.
-    pub client_secret: String,
-    /// `automatic` or `manual`.
-    #[schema(example = "automatic")]
-    pub confirmation_method: &'static str,
-    /// Unix seconds.
-    #[schema(example = 1_795_000_000)]
-    pub created: i64,
-    /// ISO 4217, lower case.
-    #[schema(example = "usd")]
-    pub currency: String,
-    /// Who pays; whole with `expand[]=customer`.
-    #[schema(required = true, no_recursion)]
-    pub customer: Option<Expandable<AnyCustomerView>>,
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub customer_account: (),
-    /// For people.
-    #[schema(required = true)]
-    pub description: Option<String>,
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub excluded_payment_method_types: (),
-    /// Why the last attempt failed, with the method that failed.
-    #[schema(required = true, value_type = Option<Object>)]
-    pub last_payment_error: Option<Box<RawValue>>,
-    /// The newest charge; whole with `expand[]=latest_charge`.
-    #[schema(required = true, no_recursion)]
-    pub latest_charge: Option<Expandable<ChargeView>>,
-    /// Always false: no real card is ever charged.
-    #[schema(example = false)]
-    pub livemode: bool,
-    /// Your own names.
-    #[schema(value_type = BTreeMap<String, String>)]
-    pub metadata: Metadata,
-    /// What the card's holder has to do.
-    #[schema(required = true)]
-    pub next_action: Option<NextAction>,
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub on_behalf_of: (),
-    /// What is charged; whole with `expand[]=payment_method`.
-    #[schema(required = true, no_recursion)]
-    pub payment_method: Option<Expandable<PaymentMethodView>>,
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub payment_method_configuration_details: (),
-    /// How cards are charged.
-    pub payment_method_options: PaymentMethodOptions,
-    /// Always `card` alone.
-    pub payment_method_types: [&'static str; 1],
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub processing: (),
-    /// Where the receipt goes.
-    #[schema(required = true)]
-    pub receipt_email: Option<String>,
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub review: (),
-    /// `off_session`, `on_session` or null.
-    #[schema(required = true)]
-    pub setup_future_usage: Option<&'static str>,
-    /// Where the goods go.
-    #[schema(required = true)]
-    pub shipping: Option<ShippingView>,
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub source: (),
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub statement_descriptor: (),
-    /// Behind the seller's name on the card statement.
-    #[schema(required = true)]
-    pub statement_descriptor_suffix: Option<String>,
-    /// `requires_payment_method`, `requires_confirmation`, `requires_action`, `processing`,
-    /// `requires_capture`, `succeeded` or `canceled`.
-    #[schema(example = "succeeded")]
-    pub status: &'static str,
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub transfer_data: (),
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub transfer_group: (),
-}
-
-/// Parts of an amount.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-pub struct AmountDetails {
-    /// Always empty.
-    pub tip: Empty,
-}
-
-/// How methods are chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-pub struct AutomaticPaymentMethods {
-    /// `always` or `never`.
-    #[schema(example = "always")]
-    pub allow_redirects: &'static str,
-    /// Always true.
-    #[schema(example = true)]
-    pub enabled: bool,
-}
-
-impl From<AllowRedirects> for AutomaticPaymentMethods {
-    fn from(redirects: AllowRedirects) -> Self {
-        Self {
-            allow_redirects: redirects.as_str(),
-            enabled: true,
-        }
-    }
-}
-
-/// What the card's holder has to do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-pub struct NextAction {
-    /// The page to open.
-    pub redirect_to_url: RedirectToUrl,
-    /// Always `redirect_to_url`.
-    #[serde(rename = "type")]
-    #[schema(example = "redirect_to_url")]
-    pub action_type: &'static str,
-}
-
-/// A page that the card's holder opens.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-pub struct RedirectToUrl {
-    /// Where the page sends the holder afterwards.
-    #[schema(required = true)]
-    pub return_url: Option<String>,
-    /// The page.
-    pub url: String,
-}
-
-impl From<&HolderPage> for NextAction {
-    fn from(page: &HolderPage) -> Self {
-        Self {
-            redirect_to_url: RedirectToUrl {
-                return_url: page.return_url.clone(),
-                url: page.url.clone(),
-            },
-            action_type: "redirect_to_url",
-        }
-    }
-}
-
-/// How methods are charged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-pub struct PaymentMethodOptions {
-    /// How cards are.
-    pub card: CardOptions,
-}
-
-/// How cards are charged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, utoipa::ToSchema)]
-pub struct CardOptions {
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub installments: (),
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub mandate_options: (),
-    /// Always null.
-    #[schema(required = true, value_type = Option<String>)]
-    pub network: (),
-    /// `automatic`, `any` or `challenge`.
-    #[schema(example = "automatic")]
-    pub request_three_d_secure: &'static str,
-}
-
-impl PaymentMethodOptions {
-    /// With what a client says about authentication.
-    pub fn asking(three_d_secure: ThreeDSecure) -> Self {
-        Self {
-            card: CardOptions {
-                installments: (),
-                mandate_options: (),
-                network: (),
-                request_three_d_secure: three_d_secure.as_str(),
-            },
-        }
-    }
-}
-
-/// Ids are in the place of the objects that it refers to.
-impl From<&PaymentIntent> for PaymentIntentView {
-    fn from(intent: &PaymentIntent) -> Self {
+views! {
+    /// A payment intent, as clients see it. The members and their order are Stripe's.
+    pub struct PaymentIntentView as PaymentIntent from intent: &PaymentIntent where {
         let terms = &intent.terms;
         // While the processor is asked, the page is kept for the case that it never was.
         let is_awaited = intent.status == IntentStatus::RequiresAction;
         let page = intent.holder_page.as_ref().filter(|_| is_awaited);
         let error = intent.last_payment_error.clone();
-        Self {
-            id: intent.id.to_string(),
-            object: "payment_intent",
-            amount: terms.amount.minor_units,
-            amount_capturable: intent.amount_capturable,
-            amount_details: AmountDetails { tip: Empty {} },
-            amount_received: intent.amount_received,
-            application: (),
-            application_fee_amount: (),
-            automatic_payment_methods: terms.automatic_payment_methods.map(Into::into),
-            canceled_at: intent.canceled_at.map(|at| at.timestamp()),
-            // While a processor is asked to release the money, the intent isn't canceled yet.
-            cancellation_reason: intent
-                .canceled_at
-                .and(intent.cancellation_reason)
-                .map(CancellationReason::as_str),
-            capture_method: terms.capture_method.as_str(),
-            client_secret: intent.client_secret.clone(),
-            confirmation_method: terms.confirmation_method.as_str(),
-            created: intent.created_at.timestamp(),
-            currency: terms.amount.currency.to_string(),
-            customer: terms
-                .customer
-                .map(|customer| Expandable::Id(customer.to_string())),
-            customer_account: (),
-            description: terms.description.clone(),
-            excluded_payment_method_types: (),
-            // The command made it of a view, so it is JSON.
-            last_payment_error: error.and_then(|error| RawValue::from_string(error).ok()),
-            latest_charge: intent
-                .latest_charge
-                .map(|charge| Expandable::Id(charge.to_string())),
-            livemode: false,
-            metadata: terms.metadata.clone(),
-            next_action: page.map(NextAction::from),
-            on_behalf_of: (),
-            payment_method: terms
-                .payment_method
-                .map(|method| Expandable::Id(method.to_string())),
-            payment_method_configuration_details: (),
-            payment_method_options: PaymentMethodOptions::asking(terms.request_three_d_secure),
-            payment_method_types: ["card"],
-            processing: (),
-            receipt_email: terms.receipt_email.clone(),
-            review: (),
-            setup_future_usage: terms.setup_future_usage.map(FutureUsage::as_str),
-            shipping: terms.shipping.as_ref().map(ShippingView::from),
-            source: (),
-            statement_descriptor: (),
-            statement_descriptor_suffix: terms.statement_descriptor_suffix.clone(),
-            status: intent.status.as_str(),
-            transfer_data: (),
-            transfer_group: (),
-        }
+    } {
+        /// `pi_…`
+        id: String [example = "pi_01kar2w7n9e4xt8f5mq0v3z6yd"] = intent.id.to_string();
+        /// Always `payment_intent`.
+        always object: &'static str = "payment_intent";
+        /// Minor units.
+        amount: i64 [example = 2000] = terms.amount.minor_units;
+        /// Minor units that are promised and not taken.
+        amount_capturable: i64 [example = 0] = intent.amount_capturable;
+        /// Always an empty tip.
+        amount_details: AmountDetails = AmountDetails::of();
+        /// Minor units taken.
+        amount_received: i64 [example = 2000] = intent.amount_received;
+        null application, application_fee_amount;
+        /// How methods are chosen; null where the request named their types.
+        maybe automatic_payment_methods: AutomaticPaymentMethods =
+            terms.automatic_payment_methods.map(Into::into);
+        /// Unix seconds.
+        maybe canceled_at: i64 = intent.canceled_at.map(|at| at.timestamp());
+        /// `duplicate`, `fraudulent`, `requested_by_customer`, `abandoned` or null.
+        // While a processor is asked to release the money, the intent isn't canceled yet.
+        maybe cancellation_reason: &'static str = intent
+            .canceled_at
+            .and(intent.cancellation_reason)
+            .map(CancellationReason::as_str);
+        /// `automatic_async`, `automatic` or `manual`.
+        capture_method: &'static str [example = "automatic_async"] = terms.capture_method.as_str();
+        /// What a shop's pages know it by.
+        client_secret: String = intent.client_secret.clone();
+        /// `automatic` or `manual`.
+        confirmation_method: &'static str [example = "automatic"] =
+            terms.confirmation_method.as_str();
+        created = intent.created_at.timestamp();
+        /// ISO 4217, lower case.
+        currency: String [example = "usd"] = terms.amount.currency.to_string();
+        /// Who pays; whole with `expand[]=customer`.
+        expandable customer: AnyCustomerView = terms.customer;
+        null customer_account;
+        /// For people.
+        maybe description: String = terms.description.clone();
+        null excluded_payment_method_types;
+        /// Why the last attempt failed, with the method that failed.
+        // The command made it of a view, so it is JSON.
+        maybe last_payment_error: Box<RawValue> [value_type = Option<Object>] =
+            error.and_then(|error| RawValue::from_string(error).ok());
+        /// The newest charge; whole with `expand[]=latest_charge`.
+        expandable latest_charge: ChargeView = intent.latest_charge;
+        livemode;
+        metadata = terms.metadata.clone();
+        /// What the card's holder has to do.
+        maybe next_action: NextAction = page.map(NextAction::from);
+        null on_behalf_of;
+        /// What is charged; whole with `expand[]=payment_method`.
+        expandable payment_method: PaymentMethodView = terms.payment_method;
+        null payment_method_configuration_details;
+        /// How cards are charged.
+        payment_method_options: PaymentMethodOptions = terms.request_three_d_secure.into();
+        /// Always `card` alone.
+        payment_method_types: [&'static str; 1] = ["card"];
+        null processing;
+        /// Where the receipt goes.
+        maybe receipt_email: String = terms.receipt_email.clone();
+        null review;
+        /// `off_session`, `on_session` or null.
+        maybe setup_future_usage: &'static str = terms.setup_future_usage.map(FutureUsage::as_str);
+        /// Where the goods go.
+        maybe shipping: ShippingView = terms.shipping.as_ref().map(ShippingView::from);
+        null source, statement_descriptor;
+        /// Behind the seller's name on the card statement.
+        maybe statement_descriptor_suffix: String = terms.statement_descriptor_suffix.clone();
+        /// `requires_payment_method`, `requires_confirmation`, `requires_action`, `processing`,
+        /// `requires_capture`, `succeeded` or `canceled`.
+        status: &'static str [example = "succeeded"] = intent.status.as_str();
+        null transfer_data, transfer_group;
+    }
+
+    /// Parts of an amount.
+    pub struct AmountDetails as AmountDetails of() {
+        /// Always empty.
+        tip: Empty = Empty {};
+    }
+
+    /// How methods are chosen.
+    pub struct AutomaticPaymentMethods as AutomaticPaymentMethods from redirects: AllowRedirects {
+        /// `always` or `never`.
+        allow_redirects: &'static str [example = "always"] = redirects.as_str();
+        /// Always true.
+        always enabled: bool = true;
+    }
+
+    /// What the card's holder has to do.
+    pub struct NextAction as NextAction from page: &HolderPage {
+        /// The page to open.
+        redirect_to_url: RedirectToUrl = page.into();
+        /// Always `redirect_to_url`.
+        #[serde(rename = "type")]
+        always action_type: &'static str = "redirect_to_url";
+    }
+
+    /// A page that the card's holder opens.
+    pub struct RedirectToUrl as RedirectToUrl from page: &HolderPage {
+        /// Where the page sends the holder afterwards.
+        maybe return_url: String = page.return_url.clone();
+        /// The page.
+        url: String = page.url.clone();
+    }
+
+    /// How methods are charged.
+    pub struct PaymentMethodOptions as PaymentMethodOptions from asked: ThreeDSecure {
+        /// How cards are.
+        card: CardOptions = asked.into();
+    }
+
+    /// How cards are charged.
+    pub struct CardOptions as CardOptions from asked: ThreeDSecure {
+        null installments, mandate_options, network;
+        /// `automatic`, `any` or `challenge`.
+        request_three_d_secure: &'static str [example = "automatic"] = asked.as_str();
     }
 }

@@ -41,7 +41,7 @@ impl Command for CreateTestAccount {
         insert_key(tx, id.0, &api_key).await?;
         // The key is shown here only. The stored reply holds it too, so that a client that lost the
         // reply gets it by retrying, for as long as its idempotency key lives.
-        let view = TestAccountView::new(id, api_key, ends_at);
+        let view = TestAccountView::of(id, api_key, ends_at);
         let mut reply = Reply::json(CREATED, &view)?;
         reply.resource_id = Some(view.id);
         Ok(reply)

@@ -46,7 +46,7 @@ impl Command for ExpireKeys {
         }
         Ok(Reply::json(
             OK,
-            &ExpiredKeysView::new(deleted, last.is_some()),
+            &ExpiredKeysView::of(deleted, last.is_some()),
         )?)
     }
 }
