@@ -25,9 +25,9 @@ const NOTHING_FINISHED: &str = "There is no finished record under this key now. 
                                 may still arrive. The safe question is to retry it with this key.";
 
 views! {
-    /// An idempotency key, as clients see it. Without a request, another replica works on it, and
-    /// nothing is known.
+    /// An idempotency key, as clients see it.
     pub struct KeyObject as IdempotencyKey of(key: String, request: Option<KnownRequest>) where {
+        // Without one, another replica works on it, and nothing is known.
         let request = request.as_ref();
         let outcome = request.and_then(|request| request.outcome);
         let text = |field: fn(&KnownRequest) -> &String| request.map(field).cloned();

@@ -103,7 +103,7 @@ fn api(config: &mut ServiceConfig, with_faults: bool) {
         }
     }
     // Before the routes of single objects: "search" is no id.
-    for resource in not_offered::SEARCHED {
+    for resource in not_offered::searched() {
         let search = web::resource(format!("/{resource}/search"));
         let search = search.guard(guard::Any(guard::Get()).or(guard::Head()));
         config.service(search.default_service(web::to(not_found::route_not_found)));

@@ -13,7 +13,7 @@ use std::{
 use serde_json::{Map, Value};
 
 use crate::{
-    Encoding, Expansion, NameLists,
+    Encoding, Expansion,
     error::{Error, Reason},
     path::{MAX_NAME_CHARS, ParamPath, Step},
 };
@@ -32,7 +32,7 @@ pub struct Fields<'a> {
     members: &'a Map<String, Value>,
     place: ParamPath<'a>,
     grants: &'a [Cow<'static, str>],
-    not_offered: NameLists,
+    not_offered: &'static [&'static str],
     read: BTreeSet<&'static str>,
     expansion: Expansion,
 }
@@ -59,7 +59,7 @@ impl<'a> Fields<'a> {
     }
 
     /// With the names that are known, and not offered.
-    pub(crate) fn without(mut self, names: NameLists) -> Self {
+    pub(crate) fn without(mut self, names: &'static [&'static str]) -> Self {
         self.not_offered = names;
         self
     }
@@ -369,10 +369,7 @@ impl<'a> Fields<'a> {
             return Ok(());
         };
         let param = self.param(unknown);
-        let is_known = |param: &String| {
-            let mut lists = self.not_offered.iter();
-            lists.any(|names| names.contains(&param.as_str()))
-        };
+        let is_known = |param: &String| self.not_offered.contains(&param.as_str());
         if let Some(param) = param.clone().filter(is_known) {
             return Err(Error {
                 reason: Reason::NotOffered,

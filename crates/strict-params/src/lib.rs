@@ -26,7 +26,7 @@ pub use kinds::{
 };
 #[cfg(feature = "openapi")]
 pub use parameter::{Field, Parameter, ParameterSet};
-pub use params::{NameLists, Params};
+pub use params::Params;
 /// For the macros of this crate.
 #[cfg(feature = "openapi")]
 #[doc(hidden)]

@@ -9,9 +9,6 @@ use crate::{
     path::{ParamPath, Step},
 };
 
-/// Names, in as many lists as they are declared in.
-pub type NameLists = &'static [&'static [&'static str]];
-
 /// Parameters as they were decoded: syntax without meaning.
 ///
 /// A request may wait for long before its parameters are read, so they are kept in one piece, which
@@ -23,7 +20,7 @@ pub struct Params {
     /// The root object in MessagePack, which escapes nothing, or why there is none.
     packed: Result<Box<[u8]>, Error>,
     grants: Vec<Cow<'static, str>>,
-    not_offered: NameLists,
+    not_offered: &'static [&'static str],
 }
 
 impl Params {
@@ -45,7 +42,7 @@ impl Params {
     /// Names parameters, with their brackets, that clients may expect because a service like this
     /// one has them. Where one is refused, the reason is
     /// [`NotOffered`](crate::Reason::NotOffered): such a name is no typing mistake.
-    pub fn not_offered(&mut self, names: NameLists) {
+    pub fn not_offered(&mut self, names: &'static [&'static str]) {
         self.not_offered = names;
     }
 

@@ -197,7 +197,8 @@ views! {
         /// How its holder authenticated, if that happened.
         three_d_secure: Option<ThreeDSecureResult> [required = false] =
             of.is_authenticated.then(ThreeDSecureResult::of);
-        null wallet;
+        /// Always null.
+        wallet: () [required = false, value_type = Option<String>] = ();
     }
 
     /// How a card's holder authenticated.

@@ -190,7 +190,7 @@ fn a_name_that_is_known_and_not_offered_is_no_typing_mistake() {
         let mut members = tree.as_object().unwrap().clone();
         members.retain(|name, _| name == sent);
         let mut params = Params::new(Encoding::Json, Ok(members));
-        params.not_offered(&[&["either[name]"], &["integers"]]);
+        params.not_offered(&["either[name]", "integers"]);
         params.read(|mut fields| {
             if let Ok(Some(TextOrFields::Fields(inner))) = fields.text_or_object("either") {
                 inner.finish()?;
