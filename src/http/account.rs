@@ -2,14 +2,7 @@
 //!
 //! Programs that were written for Stripe ask before they begin whether their account may charge.
 
-use actix_web::{HttpRequest, HttpResponse};
-
-use super::{
-    error::HttpResult,
-    error_responses::errors,
-    request::{Caller, no_query},
-};
-use crate::{domain::ids::AccountId, wire::view::views};
+use super::prelude::*;
 
 views! {
     /// The account of an API key. Of what Stripe knows about an account, it has what is true here.

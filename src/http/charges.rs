@@ -1,31 +1,11 @@
 //! `/charges`
 
-use actix_web::{HttpRequest, HttpResponse, web::Data};
-use charge_once_pages::PageQuery;
-use charge_once_strict_params::{Expand, parameters};
-
-use super::{
-    app::App,
-    error::{HttpError, HttpResult},
-    error_responses::errors,
-    list,
-    parameters::MutatingHeaders,
-    reply::run_verb,
-    request::{Caller, MutatingRequest, path_id, query_params},
-    verbs::verbs,
-};
+use super::prelude::*;
 use crate::{
     commands::{CaptureCharge, CreateCharge, Update},
-    domain::{
-        charge::Charge,
-        ids::{ChargeId, OrderId, PaymentIntentId},
-    },
-    store::{self, charges::ChargeFilter},
-    wire::{
-        charges::{CaptureChargeParams, ChargeView, CreateChargeParams, UpdateChargeParams},
-        list::List,
-        parameter::{ExpandCharge, ExpandCharges, Reference},
-    },
+    domain::charge::Charge,
+    store::charges::ChargeFilter,
+    wire::charges::{CaptureChargeParams, ChargeView, CreateChargeParams, UpdateChargeParams},
 };
 
 errors! { CreateChargeErrors: Charging [ParameterMissing, AmountTooLarge] }
@@ -47,7 +27,7 @@ pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     run_verb(&app, request, CreateCharge).await
 }
 
-verbs! { "Charges", ChargeView;
+endpoints! { "Charges", ChargeView;
     /// Update a charge
     ///
     /// Names of metadata that the request doesn't mention stay; an empty value unsets.
@@ -66,35 +46,18 @@ verbs! { "Charges", ChargeView;
             ChargeAlreadyRefunded, CaptureAmountTooLarge,
         ],
         |params| CaptureCharge::of(&id, params);
-}
 
-parameters! {
-    /// How a charge is shown.
-    struct RetrieveChargeQuery {
-        /// `refunds` lists its refunds in it.
-        expand: Expand<ExpandCharge>,
-    }
-}
+    /// Retrieve a charge
+    one retrieve "retrieveCharge": "/charges/{id}" of ChargeId "The charge's id: ch_…"
+        (ExpandCharge "`refunds` lists its refunds in it.") => ChargeView "The charge.",
+        store::charges::find;
 
-errors! { RetrieveChargeErrors: Reading [ResourceMissing] }
-
-/// Retrieve a charge
-#[utoipa::path(
-    get, path = "/charges/{id}", tag = "Charges", operation_id = "retrieveCharge",
-    params(("id" = String, Path, description = "The charge's id: ch_…"), RetrieveChargeQuery),
-    responses(
-        (status = 200, description = "The charge.", body = ChargeView),
-        RetrieveChargeErrors,
-    ),
-)]
-pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
-    let expand = query_params::<RetrieveChargeQuery>(&request)?.expand;
-    let id = path_id::<ChargeId>(&request)?;
-    let found = list::shown(&app, caller, expand, move |connection| {
-        Box::pin(store::charges::find(connection, caller.account, id))
-    });
-    let shown = found.await?.ok_or_else(HttpError::missing_id::<ChargeId>)?;
-    Ok(HttpResponse::Ok().json(shown))
+    /// List charges
+    page list "listCharges": "/charges" of ChargeId (ListChargesQuery) [],
+        query => ChargeFilter {
+            customer: query.customer, order: query.order, intent: query.payment_intent,
+        },
+        store::charges::list;
 }
 
 parameters! {
@@ -109,29 +72,4 @@ parameters! {
         /// `data.refunds` lists the refunds in each.
         expand: Expand<ExpandCharges>,
     }
-}
-
-errors! { ListChargesErrors: Reading [] }
-
-/// List charges
-#[utoipa::path(
-    get, path = "/charges", tag = "Charges", operation_id = "listCharges",
-    params(PageQuery, ListChargesQuery),
-    responses(
-        (status = 200, description = "A page, newest first.", body = List<ChargeView>),
-        ListChargesErrors,
-    ),
-)]
-pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
-    let (page, query) = list::query::<ChargeId, ListChargesQuery>(&request)?;
-    let filter = ChargeFilter {
-        customer: query.customer,
-        order: query.order,
-        intent: query.payment_intent,
-    };
-    let account = caller.account;
-    let listed = list::shown_page(&app, caller, page, query.expand, move |connection, page| {
-        Box::pin(store::charges::list(connection, account, page, filter))
-    });
-    list::reply(caller.dialect, "/charges", listed.await?)
 }

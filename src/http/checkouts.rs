@@ -1,27 +1,11 @@
 //! `/checkouts`
 
-use actix_web::{HttpRequest, HttpResponse, web::Data};
-use charge_once_pages::PageQuery;
-use charge_once_strict_params::{ParameterSet, parameters};
+use charge_once_strict_params::ParameterSet;
 
-use super::{
-    app::App,
-    error::{HttpError, HttpResult},
-    error_responses::errors,
-    list,
-    parameters::MutatingHeaders,
-    reply::run,
-    request::{Caller, MutatingRequest, no_query, path_id},
-};
+use super::prelude::*;
 use crate::{
-    domain::{checkout::NewCheckout, ids::CheckoutId},
-    store,
-    wire::{
-        checkouts::{CheckoutView, CreateCheckoutParams},
-        error::ApiError,
-        list::List,
-        parameter::Reference,
-    },
+    domain::checkout::NewCheckout,
+    wire::checkouts::{CheckoutView, CreateCheckoutParams},
     work::CreateCheckout,
 };
 
@@ -97,7 +81,7 @@ errors! { ListCheckoutsErrors: Reading [] }
     ),
 )]
 pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
-    let (page, ListCheckoutsQuery { customer }) = list::query::<CheckoutId, _>(&request)?;
+    let (page, ListCheckoutsQuery { customer }) = reads::query::<CheckoutId, _>(&request)?;
     let account = caller.account;
     let listed = app
         .snapshot(account, move |connection| {
@@ -107,5 +91,5 @@ pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpR
         })
         .await?;
     let views = listed.map(|checkout| CheckoutView::from(&checkout));
-    list::reply(caller.dialect, "/checkouts", views)
+    reads::reply(caller.dialect, "/checkouts", views)
 }

@@ -1,34 +1,20 @@
 //! `/customers`
 
-use actix_web::{HttpRequest, HttpResponse, web::Data};
-use charge_once_pages::PageQuery;
-use charge_once_strict_params::{Expand, Text, parameters};
-
-use super::{
-    app::App,
-    error::{HttpError, HttpResult},
-    error_responses::errors,
-    list,
-    request::{Caller, no_query, path_id, query_params},
-    verbs::verbs,
-};
+use super::prelude::*;
 use crate::{
     commands::{CreateCustomer, Update},
-    domain::{customer::Customer, ids::CustomerId},
-    store,
+    domain::customer::Customer,
     wire::{
         customers::{
             AnyCustomerView, CreateCustomerParams, CustomerView, DeletedCustomerView,
             UpdateCustomerParams,
         },
-        list::List,
-        parameter::{ExpandCustomer, ExpandCustomers},
         people::PERSON_EMAIL_MAX_CHARS,
     },
     work::delete_customer,
 };
 
-verbs! { "Customers", CustomerView;
+endpoints! { "Customers", CustomerView;
     /// Create a customer
     ///
     /// Several customers may have the same e-mail address.
@@ -45,6 +31,20 @@ verbs! { "Customers", CustomerView;
     update "updateCustomer": post "/customers/{id}" of id "The customer's id: cus_…"
         (UpdateCustomerParams) => 200 "The customer.", Mutating [ParameterMissing, ResourceMissing],
         |params| Update::<Customer> { id, params };
+
+    /// Retrieve a customer
+    ///
+    /// Of one who was deleted, only the id is left.
+    one retrieve "retrieveCustomer": "/customers/{id}" of CustomerId "The customer's id: cus_…"
+        (ExpandCustomer "`invoice_settings.default_payment_method` shows the whole payment method.") => AnyCustomerView "The customer, or what is left.",
+        store::customers::find;
+
+    /// List customers
+    ///
+    /// Without those who were deleted.
+    page list "listCustomers": "/customers" of CustomerId (ListCustomersQuery) [],
+        query => query.email,
+        store::customers::list;
 }
 
 errors! { DeleteCustomerErrors: Reading [ResourceMissing] }
@@ -78,39 +78,6 @@ pub async fn delete(app: Data<App>, caller: Caller, request: HttpRequest) -> Htt
 }
 
 parameters! {
-    /// How a customer is shown.
-    struct ExpandCustomerQuery {
-        /// `invoice_settings.default_payment_method` shows the whole payment method.
-        expand: Expand<ExpandCustomer>,
-    }
-}
-
-errors! { RetrieveCustomerErrors: Reading [ResourceMissing] }
-
-/// Retrieve a customer
-///
-/// Of one who was deleted, only the id is left.
-#[utoipa::path(
-    get, path = "/customers/{id}", tag = "Customers", operation_id = "retrieveCustomer",
-    params(("id" = String, Path, description = "The customer's id: cus_…"), ExpandCustomerQuery),
-    responses(
-        (status = 200, description = "The customer, or what is left.", body = AnyCustomerView),
-        RetrieveCustomerErrors,
-    ),
-)]
-pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
-    let expand = query_params::<ExpandCustomerQuery>(&request)?.expand;
-    let id = path_id::<CustomerId>(&request)?;
-    let found = list::shown(&app, caller, expand, move |connection| {
-        Box::pin(store::customers::find(connection, caller.account, id))
-    });
-    let shown = found
-        .await?
-        .ok_or_else(HttpError::missing_id::<CustomerId>)?;
-    Ok(HttpResponse::Ok().json(shown))
-}
-
-parameters! {
     /// Which customers are listed, and how.
     struct ListCustomersQuery {
         /// Only customers with exactly this e-mail address, in this case.
@@ -118,26 +85,4 @@ parameters! {
         /// `data.invoice_settings.default_payment_method` shows the whole payment method in each.
         expand: Expand<ExpandCustomers>,
     }
-}
-
-errors! { ListCustomersErrors: Reading [] }
-
-/// List customers
-///
-/// Without those who were deleted.
-#[utoipa::path(
-    get, path = "/customers", tag = "Customers", operation_id = "listCustomers",
-    params(PageQuery, ListCustomersQuery),
-    responses(
-        (status = 200, description = "A page, newest first.", body = List<CustomerView>),
-        ListCustomersErrors,
-    ),
-)]
-pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
-    let (page, ListCustomersQuery { email, expand }) = list::query::<CustomerId, _>(&request)?;
-    let account = caller.account;
-    let listed = list::shown_page(&app, caller, page, expand, move |connection, page| {
-        Box::pin(store::customers::list(connection, account, page, email))
-    });
-    list::reply(caller.dialect, "/customers", listed.await?)
 }

@@ -1,7 +1,7 @@
 //! The errors of each endpoint, for the OpenAPI document.
 //!
 //! Promise: a handler declares the codes that it answers beside itself, with [`errors!`] or
-//! `verbs!`; what every request may meet is added here. Each kind of error reply is described once,
+//! `endpoints!`; what every request may meet is added here. Each kind of error reply is described once,
 //! in the document's `components/responses`. Its headers are taken from the error as it is
 //! rendered, so the two can't disagree.
 
@@ -83,7 +83,7 @@ impl Kind {
 
 /// Declares the errors of an endpoint: their kind, and the codes besides those of every endpoint of
 /// that kind. The name goes into the `responses` of the handler's `#[utoipa::path]`. It says which
-/// endpoint that is, unless the endpoint's id follows, as in `verbs!`.
+/// endpoint that is, unless the endpoint's id follows, as in `endpoints!`.
 macro_rules! errors {
     ($name:ident: $kind:ident [$($code:ident),*]) => {
         $crate::http::error_responses::errors! {

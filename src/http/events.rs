@@ -1,24 +1,9 @@
 //! `/events`
 
-use actix_web::{HttpRequest, HttpResponse, web::Data};
-use charge_once_pages::PageQuery;
-use charge_once_strict_params::parameters;
-
-use super::{
-    app::App,
-    error::{HttpError, HttpResult},
-    error_responses::errors,
-    list,
-    request::{Caller, no_query, path_id},
-};
+use super::prelude::*;
 use crate::{
-    domain::ids::EventId,
     webhooks::events,
-    wire::{
-        error::{ApiError, ErrorCode},
-        events::{EventFilter, EventTypes, EventView},
-        list::List,
-    },
+    wire::events::{EventFilter, EventTypes, EventView},
 };
 
 errors! { RetrieveEventErrors: Reading [ResourceMissing] }
@@ -70,7 +55,7 @@ errors! { ListEventsErrors: Reading [] }
     ),
 )]
 pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
-    let (page, query) = list::query::<EventId, ListEventsQuery>(&request)?;
+    let (page, query) = reads::query::<EventId, ListEventsQuery>(&request)?;
     if query.r#type.is_some() && query.types.is_some() {
         let message = "Must not be combined with type.";
         let refusal = ApiError::new(ErrorCode::ParameterInvalid, message);
@@ -81,11 +66,11 @@ pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpR
         .read(account, move |connection| {
             Box::pin(async move {
                 let types = query.r#type.or(query.types);
-                let slice = list::slice(&page);
+                let slice = reads::slice(&page);
                 let found = events::list(connection, account.0, &slice, types.as_deref()).await?;
                 Ok(page.cut(found))
             })
         })
         .await?;
-    list::reply(caller.dialect, "/events", listed.map(EventView::from))
+    reads::reply(caller.dialect, "/events", listed.map(EventView::from))
 }

@@ -1,23 +1,9 @@
 //! `/idempotency-keys`: what is known about a key.
 
-use actix_web::{HttpRequest, HttpResponse, web::Data};
 use charge_once_edge::last_segment;
-use charge_once_strict_params::parameters;
 
-use super::{
-    app::App,
-    error::{HttpError, HttpResult},
-    error_responses::errors,
-    parameters::KeyText,
-    request::{Caller, no_query, query_params},
-};
-use crate::{
-    idempotency::{IdempotencyKey, Inspected, KnownRequest, Step},
-    wire::{
-        error::{ApiError, ErrorCode},
-        view::views,
-    },
-};
+use super::prelude::*;
+use crate::idempotency::{IdempotencyKey, Inspected, KnownRequest, Step};
 
 /// The message of a 404.
 const NOTHING_FINISHED: &str = "There is no finished record under this key now. That does not mean \

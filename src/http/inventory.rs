@@ -1,27 +1,13 @@
 //! `/inventory`
 
-use actix_web::{HttpRequest, HttpResponse, web::Data};
 use charge_once_edge::last_segment;
 use charge_once_pages::{Cursor, LIMIT_DEFAULT, Limit, NamePage};
-use charge_once_strict_params::{Text, parameters};
 
-use super::{
-    app::App,
-    error::{HttpError, HttpResult},
-    error_responses::errors,
-    list,
-    parameters::MutatingHeaders,
-    reply::run_verb,
-    request::{Caller, MutatingRequest, no_query, query_params},
-};
+use super::prelude::*;
 use crate::{
     commands::SetInventory,
     domain::{inventory::sku, order::ITEM_TEXT_MAX_CHARS},
-    store,
-    wire::{
-        inventory::{InventoryView, SetInventoryParams},
-        list::List,
-    },
+    wire::inventory::{InventoryView, SetInventoryParams},
 };
 
 errors! { SetInventoryErrors: Mutating [ParameterMissing, ResourceMissing] }
@@ -118,5 +104,5 @@ pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpR
         })
         .await?;
     let views = listed.map(|inventory| InventoryView::from(&inventory));
-    list::reply(caller.dialect, "/inventory", views)
+    reads::reply(caller.dialect, "/inventory", views)
 }

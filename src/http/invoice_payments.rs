@@ -3,10 +3,9 @@
 //! charge-once has no invoices. But the gem `pay` (pay-rails) asks for the invoice of every charge,
 //! and can't be used where that is an error.
 
-use actix_web::HttpRequest;
-use charge_once_pages::{Listed, PageQuery};
+use charge_once_pages::Listed;
 use charge_once_strict_params::{
-    EXPAND_MAX, Error, Field, Parameter, ParameterSet, TextKind, TextOrFields, parameters,
+    EXPAND_MAX, Error, Field, Parameter, ParameterSet, TextKind, TextOrFields,
     schema::{object, text},
 };
 use serde::Serialize;
@@ -15,13 +14,7 @@ use utoipa::{
     openapi::{ArrayBuilder, ObjectBuilder, RefOr, Schema, path::Parameter as QueryParameter},
 };
 
-use super::{
-    error::HttpResult,
-    error_responses::errors,
-    list,
-    request::{Caller, query_params},
-};
-use crate::wire::{list::List, parameter::Reference};
+use super::prelude::*;
 
 parameters! {
     /// Which payments of invoices are listed. None is ever found.
@@ -158,5 +151,5 @@ pub async fn list(caller: Caller, request: HttpRequest) -> HttpResult {
         data: Vec::<InvoicePayment>::new(),
         has_more: false,
     };
-    list::reply(caller.dialect, "/invoice_payments", nothing)
+    reads::reply(caller.dialect, "/invoice_payments", nothing)
 }

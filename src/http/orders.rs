@@ -1,29 +1,12 @@
 //! `/orders`
 
-use actix_web::{HttpRequest, HttpResponse, web::Data};
-use charge_once_pages::PageQuery;
-use charge_once_strict_params::{Expand, parameters};
-
-use super::{
-    app::App,
-    error::{HttpError, HttpResult},
-    error_responses::errors,
-    list,
-    parameters::MutatingHeaders,
-    reply::run_verb,
-    request::{Caller, MutatingRequest, path_id, query_params},
-    verbs::verbs,
-};
+use super::prelude::*;
 use crate::{
     commands::{CancelOrder, CreateOrder, PayOrder, Update},
-    domain::{ids::OrderId, order::Order},
-    store::{self, orders::OrderFilter},
-    wire::{
-        list::List,
-        orders::{
-            CancelOrderParams, CreateOrderParams, OrderView, PayOrderParams, UpdateOrderParams,
-        },
-        parameter::{ExpandOrder, ExpandOrders, Reference},
+    domain::order::Order,
+    store::orders::OrderFilter,
+    wire::orders::{
+        CancelOrderParams, CreateOrderParams, OrderView, PayOrderParams, UpdateOrderParams,
     },
 };
 
@@ -52,7 +35,7 @@ pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     run_verb(&app, request, CreateOrder).await
 }
 
-verbs! { "Orders", OrderView;
+endpoints! { "Orders", OrderView;
     /// Update an order
     ///
     /// Names of metadata that the request doesn't mention stay; an empty value unsets.
@@ -76,35 +59,16 @@ verbs! { "Orders", OrderView;
         (CancelOrderParams) => 200 "The order, canceled.",
         Mutating [ParameterMissing, ResourceMissing, OrderAlreadyPaid, OrderCanceled],
         |params| CancelOrder::of(&id, params);
-}
 
-parameters! {
-    /// How an order is shown.
-    struct ExpandOrderQuery {
-        /// `charge` shows the whole charge.
-        expand: Expand<ExpandOrder>,
-    }
-}
+    /// Retrieve an order
+    one retrieve "retrieveOrder": "/orders/{id}" of OrderId "The order's id: or_…"
+        (ExpandOrder "`charge` shows the whole charge.") => OrderView "The order.",
+        store::orders::find;
 
-errors! { RetrieveOrderErrors: Reading [ResourceMissing] }
-
-/// Retrieve an order
-#[utoipa::path(
-    get, path = "/orders/{id}", tag = "Orders", operation_id = "retrieveOrder",
-    params(("id" = String, Path, description = "The order's id: or_…"), ExpandOrderQuery),
-    responses(
-        (status = 200, description = "The order.", body = OrderView),
-        RetrieveOrderErrors,
-    ),
-)]
-pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
-    let expand = query_params::<ExpandOrderQuery>(&request)?.expand;
-    let id = path_id::<OrderId>(&request)?;
-    let found = list::shown(&app, caller, expand, move |connection| {
-        Box::pin(store::orders::find(connection, caller.account, id))
-    });
-    let shown = found.await?.ok_or_else(HttpError::missing_id::<OrderId>)?;
-    Ok(HttpResponse::Ok().json(shown))
+    /// List orders
+    page list "listOrders": "/orders" of OrderId (ListOrdersQuery) [],
+        query => OrderFilter { customer: query.customer, client_order_id: query.client_order_id },
+        store::orders::list;
 }
 
 parameters! {
@@ -117,28 +81,4 @@ parameters! {
         /// `data.charge` shows the whole charge in each.
         expand: Expand<ExpandOrders>,
     }
-}
-
-errors! { ListOrdersErrors: Reading [] }
-
-/// List orders
-#[utoipa::path(
-    get, path = "/orders", tag = "Orders", operation_id = "listOrders",
-    params(PageQuery, ListOrdersQuery),
-    responses(
-        (status = 200, description = "A page, newest first.", body = List<OrderView>),
-        ListOrdersErrors,
-    ),
-)]
-pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
-    let (page, query) = list::query::<OrderId, ListOrdersQuery>(&request)?;
-    let filter = OrderFilter {
-        customer: query.customer,
-        client_order_id: query.client_order_id,
-    };
-    let account = caller.account;
-    let listed = list::shown_page(&app, caller, page, query.expand, move |connection, page| {
-        Box::pin(store::orders::list(connection, account, page, filter))
-    });
-    list::reply(caller.dialect, "/orders", listed.await?)
 }

@@ -1,26 +1,10 @@
 //! `/payment_intents`
 
-use actix_web::{HttpRequest, HttpResponse, web::Data};
-use charge_once_pages::PageQuery;
-use charge_once_strict_params::{Expand, Text, parameters};
-
-use super::{
-    app::App,
-    error::HttpResult,
-    error_responses::errors,
-    list,
-    request::{Caller, query_params},
-    verbs::verbs,
-};
+use super::prelude::*;
 use crate::{
     commands::{CancelIntent, CaptureIntent, ConfirmIntent, CreateIntent, UpdateIntent},
-    domain::ids::{CustomerId, PaymentIntentId},
-    store,
     wire::{
-        error::ApiError,
         intent_parameters::wrong_client_secret,
-        list::List,
-        parameter::{ExpandPaymentIntent, ExpandPaymentIntents},
         payment_intents::{
             CancelPaymentIntentParams, CapturePaymentIntentParams, ConfirmPaymentIntentParams,
             CreatePaymentIntentParams, PaymentIntentView, UpdatePaymentIntentParams,
@@ -31,7 +15,7 @@ use crate::{
 /// The longest `client_secret` that is worth comparing, in characters.
 const SECRET_MAX_CHARS: usize = 255;
 
-verbs! { "Payment intents", PaymentIntentView;
+endpoints! { "Payment intents", PaymentIntentView;
     /// Create a payment intent
     ///
     /// One payment, through as many cards as it takes. With `confirm=true` the card is charged at
@@ -87,6 +71,11 @@ verbs! { "Payment intents", PaymentIntentView;
         of id "The payment intent's id: pi_…" (CancelPaymentIntentParams)
         => 200 "The payment intent.", Mutating [PaymentIntentUnexpectedState, ResourceMissing],
         |params| CancelIntent::of(&id, params);
+
+    /// List payment intents
+    page list "listPaymentIntents": "/payment_intents" of PaymentIntentId (ListPaymentIntentsQuery) [],
+        query => query.customer,
+        store::payment_intents::list;
 }
 
 parameters! {
@@ -118,7 +107,7 @@ pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> H
     let query = query_params::<RetrievePaymentIntentQuery>(&request)?;
     let missing = || ApiError::missing("intent", PaymentIntentId::PREFIX);
     let id = PaymentIntentId::parse(request.match_info().query("id")).ok_or_else(missing)?;
-    let found = list::shown(&app, caller, query.expand, move |connection| {
+    let found = reads::shown(&app, caller, query.expand, move |connection| {
         Box::pin(store::payment_intents::find(connection, caller.account, id))
     });
     let shown = found.await?.ok_or_else(missing)?;
@@ -139,28 +128,4 @@ parameters! {
         /// `data.latest_charge` shows the whole charge in each, and so on.
         expand: Expand<ExpandPaymentIntents>,
     }
-}
-
-errors! { ListPaymentIntentsErrors: Reading [] }
-
-/// List payment intents
-#[utoipa::path(
-    get, path = "/payment_intents", tag = "Payment intents",
-    operation_id = "listPaymentIntents",
-    params(PageQuery, ListPaymentIntentsQuery),
-    responses(
-        (status = 200, description = "A page, newest first.", body = List<PaymentIntentView>),
-        ListPaymentIntentsErrors,
-    ),
-)]
-pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
-    let (page, ListPaymentIntentsQuery { customer, expand }) =
-        list::query::<PaymentIntentId, _>(&request)?;
-    let account = caller.account;
-    let listed = list::shown_page(&app, caller, page, expand, move |connection, page| {
-        Box::pin(store::payment_intents::list(
-            connection, account, page, customer,
-        ))
-    });
-    list::reply(caller.dialect, "/payment_intents", listed.await?)
 }

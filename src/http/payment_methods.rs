@@ -1,35 +1,16 @@
 //! `/payment_methods`, and `/customers/{id}/payment_methods`
 
-use actix_web::{HttpRequest, HttpResponse, web::Data};
-use charge_once_pages::{Page, PageQuery};
-use charge_once_strict_params::{Expand, Expansion, parameters};
-
-use super::{
-    app::App,
-    error::{HttpError, HttpResult},
-    error_responses::errors,
-    list,
-    request::{Caller, path_id, query_params},
-    verbs::verbs,
-};
+use super::prelude::*;
 use crate::{
     commands::{AttachPaymentMethod, CreatePaymentMethod, DetachPaymentMethod, Update},
-    domain::{
-        ids::{CustomerId, PaymentMethodId},
-        payment_method::PaymentMethod,
-    },
-    store,
-    wire::{
-        list::List,
-        parameter::{ExpandPaymentMethod, ExpandPaymentMethods},
-        payment_methods::{
-            AttachPaymentMethodParams, CreatePaymentMethodParams, DetachPaymentMethodParams,
-            MethodType, PaymentMethodView, UpdatePaymentMethodParams,
-        },
+    domain::payment_method::PaymentMethod,
+    wire::payment_methods::{
+        AttachPaymentMethodParams, CreatePaymentMethodParams, DetachPaymentMethodParams,
+        MethodType, PaymentMethodView, UpdatePaymentMethodParams,
     },
 };
 
-verbs! { "Payment methods", PaymentMethodView;
+endpoints! { "Payment methods", PaymentMethodView;
     /// Create a payment method
     ///
     /// It pays once, or belongs to a customer and pays as often as they like: attach it. A card's
@@ -67,6 +48,17 @@ verbs! { "Payment methods", PaymentMethodView;
         of id "The payment method's id: pm_…" (DetachPaymentMethodParams)
         => 200 "The payment method.", Mutating [PaymentMethodUnexpectedState, ResourceMissing],
         |params| DetachPaymentMethod::of(&id, params);
+
+    /// List payment methods
+    ///
+    /// Those of one customer.
+    page list "listPaymentMethods": "/payment_methods" of PaymentMethodId (ListPaymentMethodsQuery)
+        [ParameterMissing], query => query.customer, store::payment_methods::list;
+
+    /// Retrieve a payment method
+    one retrieve "retrievePaymentMethod": "/payment_methods/{id}" of PaymentMethodId
+        "The payment method's id: pm_…" (ExpandPaymentMethod "`customer` shows the whole customer.")
+        => PaymentMethodView "The payment method.", store::payment_methods::find;
 }
 
 parameters! {
@@ -75,27 +67,6 @@ parameters! {
         /// `customer` shows the whole customer.
         expand: Expand<ExpandPaymentMethod>,
     }
-}
-
-errors! { RetrievePaymentMethodErrors: Reading [ResourceMissing] }
-
-/// Retrieve a payment method
-#[utoipa::path(
-    get, path = "/payment_methods/{id}", tag = "Payment methods",
-    operation_id = "retrievePaymentMethod",
-    params(
-        ("id" = String, Path, description = "The payment method's id: pm_…"),
-        ExpandPaymentMethodQuery,
-    ),
-    responses(
-        (status = 200, description = "The payment method.", body = PaymentMethodView),
-        RetrievePaymentMethodErrors,
-    ),
-)]
-pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
-    let expand = query_params::<ExpandPaymentMethodQuery>(&request)?.expand;
-    let id = path_id::<PaymentMethodId>(&request)?;
-    one(&app, caller, id, None, expand).await
 }
 
 errors! { RetrievePaymentMethodOfCustomerErrors: Reading [ResourceMissing] }
@@ -123,27 +94,14 @@ pub async fn retrieve_of_customer(
     let customer = path_id::<CustomerId>(&request)?;
     let id = PaymentMethodId::parse(request.match_info().query("payment_method"));
     let id = id.ok_or_else(HttpError::missing_id::<PaymentMethodId>)?;
-    one(&app, caller, id, Some(customer), expand).await
-}
-
-/// The reply with one method, if it is `of` this customer.
-async fn one(
-    app: &App,
-    caller: Caller,
-    id: PaymentMethodId,
-    of: Option<CustomerId>,
-    expand: Expansion,
-) -> HttpResult {
-    let found = list::shown(app, caller, expand, move |connection| {
+    let found = reads::shown(&app, caller, expand, move |connection| {
         Box::pin(async move {
             let found = store::payment_methods::find(connection, caller.account, id).await?;
-            Ok(found.filter(|method| of.is_none() || method.customer() == of))
+            Ok(found.filter(|method| method.customer() == Some(customer)))
         })
     });
-    let shown = found
-        .await?
-        .ok_or_else(HttpError::missing_id::<PaymentMethodId>)?;
-    Ok(HttpResponse::Ok().json(shown))
+    let missing = HttpError::missing_id::<PaymentMethodId>;
+    Ok(HttpResponse::Ok().json(found.await?.ok_or_else(missing)?))
 }
 
 parameters! {
@@ -156,32 +114,6 @@ parameters! {
         /// `data.customer` shows the whole customer in each.
         expand: Expand<ExpandPaymentMethods>,
     }
-}
-
-errors! { ListPaymentMethodsErrors: Reading [ParameterMissing] }
-
-/// List payment methods
-///
-/// Those of one customer.
-#[utoipa::path(
-    get, path = "/payment_methods", tag = "Payment methods", operation_id = "listPaymentMethods",
-    params(PageQuery, ListPaymentMethodsQuery),
-    responses(
-        (status = 200, description = "A page, newest first.", body = List<PaymentMethodView>),
-        ListPaymentMethodsErrors,
-    ),
-)]
-pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
-    let (page, query) = list::query::<PaymentMethodId, ListPaymentMethodsQuery>(&request)?;
-    reply(
-        &app,
-        caller,
-        "/payment_methods",
-        page,
-        query.customer,
-        query.expand,
-    )
-    .await
 }
 
 parameters! {
@@ -220,25 +152,10 @@ pub async fn list_of_customer(app: Data<App>, caller: Caller, request: HttpReque
     .filter(|customer| !customer.deleted)
     .ok_or_else(HttpError::missing_id::<CustomerId>)?;
     let (page, query) =
-        list::query::<PaymentMethodId, ListPaymentMethodsOfCustomerQuery>(&request)?;
-    let path = format!("/customers/{id}/payment_methods");
-    reply(&app, caller, &path, page, id, query.expand).await
-}
-
-/// One page of the list at `path`.
-async fn reply(
-    app: &App,
-    caller: Caller,
-    path: &str,
-    page: Page,
-    customer: CustomerId,
-    expand: Expansion,
-) -> HttpResult {
-    let account = caller.account;
-    let listed = list::shown_page(app, caller, page, expand, move |connection, page| {
-        Box::pin(store::payment_methods::list(
-            connection, account, page, customer,
-        ))
+        reads::query::<PaymentMethodId, ListPaymentMethodsOfCustomerQuery>(&request)?;
+    let listed = reads::shown_page(&app, caller, page, query.expand, move |connection, page| {
+        Box::pin(store::payment_methods::list(connection, account, page, id))
     });
-    list::reply(caller.dialect, path, listed.await?)
+    let path = format!("/customers/{id}/payment_methods");
+    reads::reply(caller.dialect, &path, listed.await?)
 }

@@ -1,32 +1,14 @@
 //! `/refunds`
 
-use actix_web::{HttpRequest, HttpResponse, web::Data};
-use charge_once_pages::{Page, PageQuery};
-use charge_once_strict_params::{Expand, Expansion, parameters};
-
-use super::{
-    app::App,
-    error::{HttpError, HttpResult},
-    error_responses::errors,
-    list,
-    request::{Caller, path_id, query_params},
-    verbs::verbs,
-};
+use super::prelude::*;
 use crate::{
     commands::{CreateRefund, Update},
-    domain::{
-        ids::{ChargeId, PaymentIntentId, RefundId},
-        refund::Refund,
-    },
-    store::{self, refunds::RefundFilter},
-    wire::{
-        list::List,
-        parameter::{ExpandRefund, ExpandRefunds},
-        refunds::{CreateRefundParams, RefundView, UpdateRefundParams},
-    },
+    domain::refund::Refund,
+    store::refunds::RefundFilter,
+    wire::refunds::{CreateRefundParams, RefundView, UpdateRefundParams},
 };
 
-verbs! { "Refunds", RefundView;
+endpoints! { "Refunds", RefundView;
     /// Refund a charge
     ///
     /// Never more than was captured, however many requests race. A charge that was not captured is
@@ -44,35 +26,16 @@ verbs! { "Refunds", RefundView;
     update "updateRefund": post "/refunds/{id}" of id "The refund's id: re_…" (UpdateRefundParams)
         => 200 "The refund.", Mutating [ResourceMissing],
         |params| Update::<Refund> { id, params };
-}
 
-parameters! {
-    /// How a refund is shown.
-    struct ExpandRefundQuery {
-        /// `charge` shows the whole charge, and so on.
-        expand: Expand<ExpandRefund>,
-    }
-}
+    /// Retrieve a refund
+    one retrieve "retrieveRefund": "/refunds/{id}" of RefundId "The refund's id: re_…"
+        (ExpandRefund "`charge` shows the whole charge, and so on.") => RefundView "The refund.",
+        store::refunds::find;
 
-errors! { RetrieveRefundErrors: Reading [ResourceMissing] }
-
-/// Retrieve a refund
-#[utoipa::path(
-    get, path = "/refunds/{id}", tag = "Refunds", operation_id = "retrieveRefund",
-    params(("id" = String, Path, description = "The refund's id: re_…"), ExpandRefundQuery),
-    responses(
-        (status = 200, description = "The refund.", body = RefundView),
-        RetrieveRefundErrors,
-    ),
-)]
-pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
-    let expand = query_params::<ExpandRefundQuery>(&request)?.expand;
-    let id = path_id::<RefundId>(&request)?;
-    let found = list::shown(&app, caller, expand, move |connection| {
-        Box::pin(store::refunds::find(connection, caller.account, id))
-    });
-    let shown = found.await?.ok_or_else(HttpError::missing_id::<RefundId>)?;
-    Ok(HttpResponse::Ok().json(shown))
+    /// List refunds
+    page list "listRefunds": "/refunds" of RefundId (ListRefundsQuery) [],
+        query => RefundFilter { charge: query.charge, intent: query.payment_intent },
+        store::refunds::list;
 }
 
 parameters! {
@@ -85,26 +48,6 @@ parameters! {
         /// `data.charge` shows the whole charge in each, and so on.
         expand: Expand<ExpandRefunds>,
     }
-}
-
-errors! { ListRefundsErrors: Reading [] }
-
-/// List refunds
-#[utoipa::path(
-    get, path = "/refunds", tag = "Refunds", operation_id = "listRefunds",
-    params(PageQuery, ListRefundsQuery),
-    responses(
-        (status = 200, description = "A page, newest first.", body = List<RefundView>),
-        ListRefundsErrors,
-    ),
-)]
-pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
-    let (page, query) = list::query::<RefundId, ListRefundsQuery>(&request)?;
-    let filter = RefundFilter {
-        charge: query.charge,
-        intent: query.payment_intent,
-    };
-    reply(&app, caller, "/refunds", page, filter, query.expand).await
 }
 
 parameters! {
@@ -138,27 +81,14 @@ pub async fn list_of_charge(app: Data<App>, caller: Caller, request: HttpRequest
     })
     .await?
     .ok_or_else(HttpError::missing_id::<ChargeId>)?;
-    let (page, query) = list::query::<RefundId, ListRefundsOfChargeQuery>(&request)?;
+    let (page, query) = reads::query::<RefundId, ListRefundsOfChargeQuery>(&request)?;
     let filter = RefundFilter {
         charge: Some(id),
         intent: None,
     };
-    let path = format!("/charges/{id}/refunds");
-    reply(&app, caller, &path, page, filter, query.expand).await
-}
-
-/// One page of the list at `path`.
-async fn reply(
-    app: &App,
-    caller: Caller,
-    path: &str,
-    page: Page,
-    filter: RefundFilter,
-    expand: Expansion,
-) -> HttpResult {
-    let account = caller.account;
-    let listed = list::shown_page(app, caller, page, expand, move |connection, page| {
+    let listed = reads::shown_page(&app, caller, page, query.expand, move |connection, page| {
         Box::pin(store::refunds::list(connection, account, page, filter))
     });
-    list::reply(caller.dialect, path, listed.await?)
+    let path = format!("/charges/{id}/refunds");
+    reads::reply(caller.dialect, &path, listed.await?)
 }

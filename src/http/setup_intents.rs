@@ -1,26 +1,11 @@
 //! `/setup_intents`
 
-use actix_web::{HttpRequest, HttpResponse, web::Data};
-use charge_once_pages::PageQuery;
-use charge_once_strict_params::{Expand, Text, parameters};
-
-use super::{
-    app::App,
-    error::HttpResult,
-    error_responses::errors,
-    list,
-    request::{Caller, query_params},
-    verbs::verbs,
-};
+use super::prelude::*;
 use crate::{
     commands::{CancelSetupIntent, ConfirmSetupIntent, CreateSetupIntent, UpdateSetupIntent},
-    domain::ids::{CustomerId, PaymentMethodId, SetupIntentId},
-    store::{self, setup_intents::SetupFilter},
+    store::setup_intents::SetupFilter,
     wire::{
-        error::ApiError,
         intent_parameters::wrong_client_secret,
-        list::List,
-        parameter::{ExpandSetupIntent, ExpandSetupIntents},
         setup_intents::{
             CancelSetupIntentParams, ConfirmSetupIntentParams, CreateSetupIntentParams,
             SetupIntentView, UpdateSetupIntentParams,
@@ -28,7 +13,7 @@ use crate::{
     },
 };
 
-verbs! { "Setup intents", SetupIntentView;
+endpoints! { "Setup intents", SetupIntentView;
     /// Create a setup intent
     ///
     /// Makes a card ready for later payments; no money moves. With `confirm` it is tried at once. A
@@ -68,6 +53,11 @@ verbs! { "Setup intents", SetupIntentView;
         of id "The setup intent's id: seti_…" (CancelSetupIntentParams) => 200 "The setup intent.",
         Mutating [ResourceMissing, SetupIntentUnexpectedState],
         |params| CancelSetupIntent::of(&id, params);
+
+    /// List setup intents
+    page list "listSetupIntents": "/setup_intents" of SetupIntentId (ListSetupIntentsQuery) [],
+        query => SetupFilter { customer: query.customer, payment_method: query.payment_method },
+        store::setup_intents::list;
 }
 
 parameters! {
@@ -98,7 +88,7 @@ pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> H
     let query = query_params::<RetrieveSetupIntentQuery>(&request)?;
     let missing = || ApiError::missing("intent", SetupIntentId::PREFIX);
     let id = SetupIntentId::parse(request.match_info().query("id")).ok_or_else(missing)?;
-    let found = list::shown(&app, caller, query.expand, move |connection| {
+    let found = reads::shown(&app, caller, query.expand, move |connection| {
         Box::pin(store::setup_intents::find(connection, caller.account, id))
     });
     let setup = found.await?.ok_or_else(missing)?;
@@ -119,30 +109,4 @@ parameters! {
         /// `data.payment_method` shows the whole payment method in each, and so on.
         expand: Expand<ExpandSetupIntents>,
     }
-}
-
-errors! { ListSetupIntentsErrors: Reading [] }
-
-/// List setup intents
-#[utoipa::path(
-    get, path = "/setup_intents", tag = "Setup intents", operation_id = "listSetupIntents",
-    params(PageQuery, ListSetupIntentsQuery),
-    responses(
-        (status = 200, description = "A page, newest first.", body = List<SetupIntentView>),
-        ListSetupIntentsErrors,
-    ),
-)]
-pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
-    let (page, query) = list::query::<SetupIntentId, ListSetupIntentsQuery>(&request)?;
-    let filter = SetupFilter {
-        customer: query.customer,
-        payment_method: query.payment_method,
-    };
-    let account = caller.account;
-    let listed = list::shown_page(&app, caller, page, query.expand, move |connection, page| {
-        Box::pin(store::setup_intents::list(
-            connection, account, page, filter,
-        ))
-    });
-    list::reply(caller.dialect, "/setup_intents", listed.await?)
 }

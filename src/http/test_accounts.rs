@@ -1,21 +1,9 @@
 //! `/test`: for tests of a client's retries, on servers with `FAULTS`.
 
-use actix_web::web::Data;
-
-use super::{
-    app::App,
-    error::{HttpError, HttpResult},
-    error_responses::errors,
-    faults::for_test_accounts_only,
-    parameters::MutatingHeaders,
-    reply::run,
-    request::{MutatingRequest, Testing},
-};
+use super::prelude::*;
+use super::{faults::for_test_accounts_only, request::Testing};
 use crate::{
-    wire::{
-        error::{ApiError, ErrorCode},
-        test_accounts::{ExpiredKeysView, TestAccountView},
-    },
+    wire::test_accounts::{ExpiredKeysView, TestAccountView},
     work::{CreateTestAccount, ExpireKeys},
 };
 

@@ -1,25 +1,11 @@
 //! `/webhook_endpoints`
 
-use actix_web::{
-    HttpRequest, HttpResponse,
-    web::{Data, Path},
-};
-use charge_once_pages::PageQuery;
+use actix_web::web::Path;
 
-use super::{
-    app::App,
-    error::{HttpError, HttpResult},
-    error_responses::errors,
-    list,
-    parameters::MutatingHeaders,
-    reply::run,
-    request::{Caller, MutatingRequest, no_query, path_id},
-};
+use super::prelude::*;
 use crate::{
-    domain::ids::{WebhookDeliveryId, WebhookEndpointId},
     webhooks::{deliveries, endpoints},
     wire::{
-        list::List,
         webhook_deliveries::WebhookDeliveryView,
         webhook_endpoints::{
             CreateWebhookEndpointParams, DeletedWebhookEndpointView, UpdateWebhookEndpointParams,
@@ -146,18 +132,18 @@ errors! { ListWebhookEndpointsErrors: Reading [] }
     ),
 )]
 pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
-    let (page, ()) = list::query::<WebhookEndpointId, _>(&request)?;
+    let (page, ()) = reads::query::<WebhookEndpointId, _>(&request)?;
     let account = caller.account;
     let listed = app
         .read(account, move |connection| {
             Box::pin(async move {
-                let found = endpoints::list(connection, account.0, &list::slice(&page)).await?;
+                let found = endpoints::list(connection, account.0, &reads::slice(&page)).await?;
                 Ok(page.cut(found))
             })
         })
         .await?;
     let views = listed.map(|endpoint| WebhookEndpointView::from(&endpoint));
-    list::reply(caller.dialect, "/webhook_endpoints", views)
+    reads::reply(caller.dialect, "/webhook_endpoints", views)
 }
 
 errors! { ListWebhookDeliveriesErrors: Reading [ResourceMissing] }
@@ -181,11 +167,11 @@ pub async fn list_deliveries(app: Data<App>, caller: Caller, request: HttpReques
     })
     .await?
     .ok_or_else(HttpError::missing_id::<WebhookEndpointId>)?;
-    let (page, ()) = list::query::<WebhookDeliveryId, _>(&request)?;
+    let (page, ()) = reads::query::<WebhookDeliveryId, _>(&request)?;
     let listed = app
         .read(account, move |connection| {
             Box::pin(async move {
-                let slice = list::slice(&page);
+                let slice = reads::slice(&page);
                 let found = deliveries::list(connection, account.0, id.0, &slice).await?;
                 Ok(page.cut(found))
             })
@@ -193,5 +179,5 @@ pub async fn list_deliveries(app: Data<App>, caller: Caller, request: HttpReques
         .await?;
     let path = format!("/webhook_endpoints/{id}/deliveries");
     let views = listed.map(|delivery| WebhookDeliveryView::from(&delivery));
-    list::reply(caller.dialect, &path, views)
+    reads::reply(caller.dialect, &path, views)
 }

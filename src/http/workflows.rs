@@ -1,25 +1,12 @@
 //! `/workflows`: the requests that a client has linked, so that it finds out where to go on.
 
-use actix_web::{HttpRequest, HttpResponse, web::Data};
 use charge_once_edge::{encode_segment, last_segment};
 use charge_once_pages::{LIMIT_MAX, Limit, STARTING_AFTER};
-use charge_once_strict_params::{Error, card_numbers::holds_card_number, parameters};
+use charge_once_strict_params::{Error, card_numbers::holds_card_number};
 
-use super::{
-    app::App,
-    error::{HttpError, HttpResult},
-    error_responses::errors,
-    idempotency_keys::KeyObject,
-    parameters::KeyText,
-    request::{Caller, query_params},
-};
-use crate::{
-    idempotency::{IdempotencyKey, WorkflowName},
-    wire::{
-        error::{ApiError, ErrorCode},
-        list::List,
-    },
-};
+use super::idempotency_keys::KeyObject;
+use super::prelude::*;
+use crate::idempotency::{IdempotencyKey, WorkflowName};
 
 parameters! {
     /// Which part of a workflow. It is read to see its progress, so the default is the largest

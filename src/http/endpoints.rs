@@ -1,0 +1,159 @@
+//! Endpoints: each is one entry of a table.
+//!
+//! Promise: an entry says all that is special about its endpoint, and all endpoints of a kind answer
+//! in one way. The route stands in `mod.rs`.
+
+/// Makes handlers, with their descriptions for the OpenAPI document. All of them have one tag.
+/// There are three kinds: a verb runs, `one` object is retrieved, a `page` of a list is read.
+///
+/// ```text
+/// endpoints! { "Refunds", RefundView;
+///     /// Update a refund
+///     ///
+///     /// Names of metadata that the request doesn't mention stay.
+///     update "updateRefund": post "/refunds/{id}" of id "The refund's id: re_…"
+///         (UpdateRefundParams) => 200 "The refund.", Mutating [ResourceMissing],
+///         |params| Update::<Refund> { id, params };
+///
+///     /// Retrieve a refund
+///     one retrieve "retrieveRefund": "/refunds/{id}" of RefundId "The refund's id: re_…"
+///         (ExpandRefund "`charge` shows the whole charge, and so on.") => RefundView "The refund.",
+///         store::refunds::find;
+///
+///     /// List refunds
+///     page list "listRefunds": "/refunds" of RefundId (ListRefundsQuery) [],
+///         query => RefundFilter { charge: query.charge }, store::refunds::list;
+/// }
+/// ```
+///
+/// This makes `pub async fn update(…)`, which reads the parameters and runs that `Update`;
+/// `retrieve(…)`, which shows what `find` finds; and `list(…)`, which reads a page by the filter that
+/// the query makes. In brackets are the codes of errors that the endpoint has besides those of its
+/// kind, as in [`errors!`](super::error_responses::errors).
+macro_rules! endpoints {
+    ($tag:literal, $view:ident;) => {};
+    (
+        $tag:literal, $view:ident;
+        $(#[$about:meta])*
+        one $handler:ident $operation:literal: $path:literal of $Id:ident $about_id:literal
+        ($Expand:ident $about_expand:literal) => $shown:ident $about_shown:literal, $find:path;
+        $($more:tt)*
+    ) => {
+        mod $handler {
+            $crate::http::error_responses::errors! {
+                pub(super) struct Errors, $operation; Reading [ResourceMissing]
+            }
+
+            charge_once_strict_params::parameters! {
+                /// How it is shown.
+                pub(super) struct Query {
+                    #[doc = $about_expand]
+                    expand: charge_once_strict_params::Expand<super::$Expand>,
+                }
+            }
+        }
+
+        $(#[$about])*
+        #[utoipa::path(
+            get, path = $path, tag = $tag, operation_id = $operation,
+            params(("id" = String, Path, description = $about_id), $handler::Query),
+            responses(
+                (status = 200, description = $about_shown, body = $shown),
+                $handler::Errors,
+            ),
+        )]
+        pub async fn $handler(
+            app: actix_web::web::Data<$crate::http::App>,
+            caller: $crate::http::request::Caller,
+            request: actix_web::HttpRequest,
+        ) -> $crate::http::error::HttpResult {
+            let query = $crate::http::request::query_params::<$handler::Query>(&request)?;
+            let id = $crate::http::request::path_id::<$Id>(&request)?;
+            let found = $crate::http::reads::shown(&app, caller, query.expand, move |connection| {
+                Box::pin($find(connection, caller.account, id))
+            });
+            let missing = $crate::http::error::HttpError::missing_id::<$Id>;
+            Ok(actix_web::HttpResponse::Ok().json(found.await?.ok_or_else(missing)?))
+        }
+
+        endpoints! { $tag, $view; $($more)* }
+    };
+    (
+        $tag:literal, $view:ident;
+        $(#[$about:meta])*
+        page $handler:ident $operation:literal: $path:literal of $Id:ident ($Query:ident)
+        [$($code:ident),*], $query:ident => $filter:expr, $list:path;
+        $($more:tt)*
+    ) => {
+        mod $handler {
+            $crate::http::error_responses::errors! {
+                pub(super) struct Errors, $operation; Reading [$($code),*]
+            }
+        }
+
+        $(#[$about])*
+        #[utoipa::path(
+            get, path = $path, tag = $tag, operation_id = $operation,
+            params(charge_once_pages::PageQuery, $Query),
+            responses(
+                (status = 200, description = "A page, newest first.", body = List<$view>),
+                $handler::Errors,
+            ),
+        )]
+        pub async fn $handler(
+            app: actix_web::web::Data<$crate::http::App>,
+            caller: $crate::http::request::Caller,
+            request: actix_web::HttpRequest,
+        ) -> $crate::http::error::HttpResult {
+            let (page, $query) = $crate::http::reads::query::<$Id, $Query>(&request)?;
+            let (account, filter, expand) = (caller.account, $filter, $query.expand);
+            let listed = $crate::http::reads::shown_page(&app, caller, page, expand, move |connection, page| {
+                Box::pin($list(connection, account, page, filter))
+            });
+            $crate::http::reads::reply(caller.dialect, $path, listed.await?)
+        }
+
+        endpoints! { $tag, $view; $($more)* }
+    };
+    (
+        $tag:literal, $view:ident;
+        $(#[$about:meta])*
+        $handler:ident $operation:literal: $method:ident $path:literal
+        $(of $id:ident $about_id:literal)? ($params:ident) => $status:literal $shown:literal,
+        $kind:ident [$($code:ident),* $(,)?],
+        $verb:expr;
+        $($more:tt)*
+    ) => {
+        mod $handler {
+            $crate::http::error_responses::errors! {
+                pub(super) struct Errors, $operation; $kind [$($code),*]
+            }
+        }
+
+        $(#[$about])*
+        #[utoipa::path(
+            $method, path = $path, tag = $tag, operation_id = $operation,
+            params(
+                $(("id" = String, Path, description = $about_id),)?
+                $crate::http::parameters::MutatingHeaders,
+            ),
+            request_body = $params,
+            responses(
+                (status = $status, description = $shown, body = $view),
+                $handler::Errors,
+            ),
+        )]
+        pub async fn $handler(
+            app: actix_web::web::Data<$crate::http::App>,
+            $($id: actix_web::web::Path<String>,)?
+            request: $crate::http::request::MutatingRequest,
+        ) -> $crate::http::error::HttpResult {
+            $(let $id = $id.into_inner();)?
+            $crate::http::reply::run_verb(&app, request, $verb).await
+        }
+
+        endpoints! { $tag, $view; $($more)* }
+    };
+}
+
+pub(super) use endpoints;

@@ -1,0 +1,26 @@
+//! What endpoints import by one line.
+
+pub(super) use actix_web::{HttpRequest, HttpResponse, web::Data};
+pub(super) use charge_once_pages::PageQuery;
+pub(super) use charge_once_strict_params::{Expand, Text, parameters};
+
+pub(super) use super::{
+    app::App,
+    endpoints::endpoints,
+    error::{HttpError, HttpResult},
+    error_responses::errors,
+    parameters::{KeyText, MutatingHeaders},
+    reads,
+    reply::{run, run_verb},
+    request::{Caller, MutatingRequest, no_query, path_id, query_params},
+};
+pub(super) use crate::{
+    domain::ids::*,
+    store,
+    wire::{
+        error::{ApiError, ErrorCode},
+        list::List,
+        parameter::*,
+        view::views,
+    },
+};
