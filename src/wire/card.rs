@@ -6,15 +6,10 @@
 
 use std::ops::RangeInclusive;
 
-use charge_once_strict_params::{
-    Error, Field, Integer, TextKind, ValueKind,
-    card_numbers::{card_digits, has_check_digit},
-    schema::text,
-};
+use charge_once_strict_params::card_numbers::{card_digits, has_check_digit};
 use chrono::{Datelike, Utc};
-use utoipa::openapi::{ObjectBuilder, RefOr, Schema};
 
-use super::error::ErrorCode;
+use super::prelude::*;
 use crate::domain::{
     expiry::{ExpiryMistake, LAST_YEAR, year_of_card},
     test_cards::{self, TEST_CARDS, TestCard},

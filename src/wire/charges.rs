@@ -1,25 +1,8 @@
 //! Charges as clients send and see them.
 
-use charge_once_strict_params::{
-    Change, Expand, TextKind, parameters,
-    schema::{text, with_example},
-};
-use utoipa::openapi::ObjectBuilder;
-
 pub use super::views::charges::ChargeView;
-use super::{
-    error::{ApiError, ErrorCode},
-    metadata::MetadataParam,
-    parameter::{
-        Amount, Description, ExpandCharge, ExpandNewCharge, Reference, StatementDescriptor,
-    },
-    source::SourceParam,
-};
-use crate::domain::{
-    charge::{ChargeRefusal, NewCharge},
-    metadata::MetadataChange,
-    money::{Currency, Money},
-};
+use super::{prelude::*, source::SourceParam};
+use crate::domain::charge::{ChargeRefusal, NewCharge};
 
 /// RFC 5321, section 4.5.3.1: a path of 256 octets, less its angle brackets.
 const EMAIL_MAX_CHARS: usize = 254;

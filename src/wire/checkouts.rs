@@ -1,21 +1,16 @@
 //! Checkouts as clients send and see them.
 
 use super::{
-    error::{ApiError, ErrorCode, ErrorType},
-    metadata::MetadataParam,
+    error::ErrorType,
     names::{CheckoutStatusView, StepNameView, StepStateView},
     orders::{ItemView, Lines},
-    parameter::{Amount, Reference},
+    prelude::*,
     source::SourceParam,
-    view::views,
 };
 use crate::domain::{
     checkout::{Checkout, NewCheckout, Step, StepName, StepRefusal},
-    metadata::Metadata,
-    money::{Currency, Money},
     order::{ITEM_TEXT_MAX_CHARS, Item, OrderTerms, QUANTITY_MAX},
 };
-use charge_once_strict_params::{Integer, Text, parameters};
 
 parameters! {
     /// The parameters of a new checkout.

@@ -1,23 +1,8 @@
 //! Customers as clients send and see them.
 
-use charge_once_strict_params::{
-    Change, Error, Expand, Field, Kept, Nested, ValueKind, parameters,
-    schema::{list_of, text},
-};
-use utoipa::{
-    PartialSchema, ToSchema,
-    openapi::{RefOr, Schema},
-};
-
 pub use super::views::customers::{AnyCustomerView, CustomerView, DeletedCustomerView};
-use super::{
-    error::{ApiError, ErrorCode},
-    metadata::MetadataParam,
-    parameter::{Description, ExpandCustomer},
-    payment_methods::MethodReference,
-    people::{AddressParams, PersonEmail, PersonName, Phone, ShippingParams},
-};
-use crate::domain::{customer::CustomerDetails, ids::PaymentMethodId, metadata::MetadataChange};
+use super::{payment_methods::MethodReference, prelude::*};
+use crate::domain::customer::CustomerDetails;
 
 /// More languages than people have.
 const LOCALES_MAX: usize = 20;

@@ -2,22 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use charge_once_strict_params::{
-    Error, Field, Parameter, TextKind,
-    schema::{described, list_of, text},
-};
+use charge_once_strict_params::Parameter;
 use serde::{Serialize, Serializer, ser};
 use serde_json::value::RawValue;
-use utoipa::{
-    PartialSchema, ToSchema,
-    openapi::{ObjectBuilder, RefOr, Schema},
-};
 
-use super::view::views;
-use crate::{
-    domain::{event::EventType, ids::EventId},
-    webhooks::Event,
-};
+use super::prelude::*;
+use crate::{domain::event::EventType, webhooks::Event};
 
 /// The types of Stripe's events, one a line: those that endpoints of its SDKs of 2023 to 2026
 /// enable.

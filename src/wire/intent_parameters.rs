@@ -1,14 +1,10 @@
 //! What clients send of payment intents and setup intents alike: how methods are chosen, and where
 //! a card's holder returns to.
 
-use charge_once_strict_params::{
-    Error, Field, ValueKind, parameters,
-    schema::{text, with_example},
-};
 use url::{Host, Url};
-use utoipa::openapi::{ArrayBuilder, RefOr, Schema, SchemaFormat};
+use utoipa::openapi::{ArrayBuilder, SchemaFormat};
 
-use super::error::{ApiError, ErrorCode};
+use super::prelude::*;
 use crate::domain::payment_intent::AllowRedirects;
 
 /// The only type of methods.

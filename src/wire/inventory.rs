@@ -1,11 +1,7 @@
 //! Inventory as clients send and see it.
 
-use super::{
-    error::{ApiError, ErrorCode},
-    view::views,
-};
+use super::prelude::*;
 use crate::domain::inventory::{Inventory, LEVEL_MAX, OutOfStock};
-use charge_once_strict_params::{Integer, parameters};
 
 parameters! {
     /// A level of inventory.

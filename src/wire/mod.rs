@@ -25,6 +25,7 @@ pub mod parameter;
 pub mod payment_intents;
 pub mod payment_methods;
 pub mod people;
+mod prelude;
 pub mod refunds;
 pub mod setup_intents;
 pub mod source;

@@ -2,33 +2,13 @@
 
 use std::marker::PhantomData;
 
-use charge_once_strict_params::{
-    Error, Expand, Field, Fields, Integer, ParameterSet, Reason, Text, ValueKind, parameters,
-    schema::list_of,
-};
+use charge_once_strict_params::{Fields, Reason};
 use serde::Serialize;
-use utoipa::{
-    ToSchema,
-    openapi::{RefOr, Schema},
-};
 
-use super::{
-    charges::ChargeView,
-    error::{ApiError, ErrorCode},
-    list::Expandable,
-    metadata::MetadataParam,
-    names::OrderStatusView,
-    parameter::{Amount, ExpandOrder, Reference},
-    source::SourceParam,
-    view::views,
-};
-use crate::domain::{
-    metadata::{Metadata, MetadataChange},
-    money::{Currency, Money},
-    order::{
-        ITEM_TEXT_MAX_CHARS, ITEMS_MAX, Item, Order, OrderRefusal, OrderTerms, QUANTITY_MAX,
-        TotalRefusal, total,
-    },
+use super::{charges::ChargeView, names::OrderStatusView, prelude::*, source::SourceParam};
+use crate::domain::order::{
+    ITEM_TEXT_MAX_CHARS, ITEMS_MAX, Item, Order, OrderRefusal, OrderTerms, QUANTITY_MAX,
+    TotalRefusal, total,
 };
 
 parameters! {

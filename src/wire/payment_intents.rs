@@ -1,29 +1,20 @@
 //! Payment intents as clients send and see them.
 
-use charge_once_strict_params::{
-    Change, Error, Expand, Field, Kept, Nested, Text, ValueKind, parameters, schema::text,
-};
 use serde_json::Value;
-use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
+use utoipa::openapi::Type;
 
 pub use super::views::payment_intents::PaymentIntentView;
 use super::{
     charges::Email,
-    error::{ApiError, ErrorCode},
     intent_parameters::{
         AutomaticMethodsParams, MethodTypes, ReturnUrl, UseStripeSdk, chosen_methods,
         must_have_return_url, without_confirm,
     },
-    metadata::MetadataParam,
-    parameter::{Amount, Description, ExpandPaymentIntent, IdOf, StatementDescriptor},
     payment_methods::{GivenMethod, MethodReference, PaymentMethodData},
-    people::{AddressParams, PersonName, Phone},
+    prelude::*,
 };
 use crate::domain::{
     customer::Shipping,
-    ids::{CustomerId, PaymentMethodId},
-    metadata::MetadataChange,
-    money::{Currency, Money},
     payment_intent::{
         CancellationReason, CaptureMethod, Confirmation, ConfirmationMethod, FutureUsage,
         IntentTerms, ThreeDSecure,

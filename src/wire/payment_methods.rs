@@ -1,29 +1,17 @@
 //! Payment methods as clients send and see them.
 
-use charge_once_strict_params::{
-    Error, Expand, Field, ID_MAX_CHARS, Kept, Nested, ParameterSet, TextKind, ValueKind,
-    parameters,
-    schema::{reference, text, with_example},
-};
-use utoipa::{
-    PartialSchema, ToSchema,
-    openapi::{ObjectBuilder, OneOfBuilder, RefOr, Schema},
-};
+use charge_once_strict_params::ID_MAX_CHARS;
+use utoipa::openapi::OneOfBuilder;
 
 pub use super::views::payment_methods::PaymentMethodView;
 use super::{
     card::{ExpiryMonth, ExpiryYear},
-    error::{ApiError, ErrorCode},
-    metadata::MetadataParam,
-    parameter::{ExpandPaymentMethod, IdOf},
-    people::BillingDetailsParams,
+    prelude::*,
     source::CardParams,
 };
 use crate::domain::{
     charge::Card,
     customer::BillingDetails,
-    ids::{CustomerId, PaymentMethodId},
-    metadata::{Metadata, MetadataChange},
     payment_method::{AllowRedisplay, NewPaymentMethod, PaymentMethod, PaymentMethodRefusal},
     test_cards::{self, TOKEN_EXPIRY, TestCard},
 };

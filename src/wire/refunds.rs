@@ -1,17 +1,8 @@
 //! Refunds as clients send and see them.
 
-use charge_once_strict_params::{Expand, parameters};
-
+use super::prelude::*;
 pub use super::views::charges::RefundView;
-use super::{
-    metadata::MetadataParam,
-    parameter::{Amount, ExpandRefund, IdOf},
-};
-use crate::domain::{
-    ids::{ChargeId, PaymentIntentId},
-    metadata::MetadataChange,
-    refund::RefundReason,
-};
+use crate::domain::refund::RefundReason;
 
 parameters! {
     /// The parameters of a new refund.

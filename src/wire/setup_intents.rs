@@ -1,19 +1,12 @@
 //! Setup intents as clients send and see them.
 
-use charge_once_strict_params::{Change, Expand, Kept, Nested, parameters};
-
 pub use super::views::setup_intents::SetupIntentView;
 use super::{
-    error::ApiError,
     intent_parameters::{AutomaticMethodsParams, MethodTypes, ReturnUrl, UseStripeSdk},
-    metadata::MetadataParam,
-    parameter::{Description, ExpandSetupIntent, IdOf},
     payment_methods::{GivenMethod, MethodReference, PaymentMethodData},
+    prelude::*,
 };
-use crate::domain::{
-    ids::CustomerId, metadata::MetadataChange, payment_intent::FutureUsage,
-    setup_intent::SetupCancellationReason,
-};
+use crate::domain::{payment_intent::FutureUsage, setup_intent::SetupCancellationReason};
 
 parameters! {
     /// The parameters of a new setup intent.

@@ -2,19 +2,13 @@
 
 use std::borrow::Cow;
 
-use charge_once_strict_params::{
-    Error, Field, Fields, Parameter, ParameterSet, Params, TextOrFields, parameters,
-    schema::{described, reference, text},
-};
+use charge_once_strict_params::{Fields, Parameter, Params, TextOrFields};
 use serde_json::Value;
-use utoipa::{
-    PartialSchema, ToSchema,
-    openapi::{OneOfBuilder, RefOr, Schema},
-};
+use utoipa::openapi::OneOfBuilder;
 
 use super::{
     card::{CardNumber, CardObject, Cvc, ExpiryMonth, ExpiryYear},
-    error::ErrorCode,
+    prelude::*,
 };
 use crate::domain::{
     charge::Card,

@@ -1,11 +1,8 @@
 //! Test accounts, and the expiry of their keys, as clients see them.
 
-use super::{
-    error::{ApiError, ErrorCode},
-    view::views,
-};
-use crate::domain::ids::AccountId;
 use chrono::{DateTime, Utc};
+
+use super::prelude::*;
 
 /// Most test accounts that are not closed. Each lives for a day.
 pub const OPEN_MAX: i64 = 10_000;

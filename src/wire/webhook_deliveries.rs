@@ -1,10 +1,7 @@
 //! Deliveries to webhook endpoints as clients see them.
 
-use super::view::views;
-use crate::{
-    domain::ids::{EventId, WebhookDeliveryId, WebhookEndpointId},
-    webhooks::{Attempt, Delivery},
-};
+use super::prelude::*;
+use crate::webhooks::{Attempt, Delivery};
 
 views! {
     /// One attempt that ended.

@@ -1,29 +1,13 @@
 //! Webhook endpoints as clients send and see them.
 
-use charge_once_strict_params::{
-    Change, Error, Field, Kept, ValueKind, parameters,
-    schema::{list_of, text, with_example},
-};
-use utoipa::{
-    PartialSchema, ToSchema,
-    openapi::{RefOr, Schema, SchemaFormat},
-};
+use utoipa::openapi::SchemaFormat;
 
 use super::{
     api_version::ApiVersion,
-    error::{ApiError, ErrorCode},
     events::{EVENT_TYPE_MAX_CHARS, is_known_type, is_never_sent, known_types},
-    metadata::MetadataParam,
-    parameter::Description,
-    view::views,
+    prelude::*,
 };
-use crate::{
-    domain::{
-        ids::WebhookEndpointId,
-        metadata::{Metadata, MetadataChange},
-    },
-    webhooks::{EVERY_EVENT, Endpoint, NewEndpoint, UrlRefusal, check_url},
-};
+use crate::webhooks::{EVERY_EVENT, Endpoint, NewEndpoint, UrlRefusal, check_url};
 
 /// What a request is granted whose `url` may name an address that is not public.
 pub const PRIVATE_URLS: &str = "private URLs";

@@ -9,14 +9,9 @@ use super::{
 use crate::{
     domain::{
         charge::{Charge, ChargeFailure, ChargeStatus, IntentCharge},
-        ids::CardId,
-        metadata::Metadata,
         refund::{Refund, RefundReason},
     },
-    wire::{
-        list::{Expandable, List},
-        view::views,
-    },
+    wire::prelude::*,
 };
 
 views! {

@@ -1,7 +1,9 @@
 //! The views of who and where a person is.
 
-use crate::domain::customer::{Address, BillingDetails, Shipping};
-use crate::wire::view::views;
+use crate::{
+    domain::customer::{Address, BillingDetails, Shipping},
+    wire::prelude::*,
+};
 
 views! {
     /// An address.
