@@ -2,16 +2,11 @@
 //! them, in both modes; the client retries at once, after the lease, or never. Whatever happens,
 //! there is one order, one charge that counts or none, and one answer, and the levels say so.
 
-use reqwest::{Method, StatusCode};
-use serde_json::{Value, json};
+use reqwest::StatusCode;
 
 use crate::support::{
-    checkouts::{checkout_with, stock},
-    harness::{
-        Answer, Client, KEYS_IN_FLIGHT, PATIENCE, ServerProcess, TestDatabase, eventually, report,
-    },
-    pause_point::{PausePoint, Stage},
-    processor::Processor,
+    harness::{KEYS_IN_FLIGHT, report},
+    prelude::*,
     world::Retry,
 };
 

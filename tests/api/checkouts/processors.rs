@@ -1,16 +1,11 @@
 //! Checkouts with a card processor across a network.
 
-use std::{io::Read, process::Command};
-
-use reqwest::Method;
-use serde_json::{Value, json};
-use uuid::Uuid;
+use std::io::Read;
 
 use crate::support::{
-    checkouts::{checkout, checkout_of, level, stock, until_definite_under},
-    harness::{API_KEY, Client, PATIENT, ServerProcess, TestDatabase, TestServer},
-    pause_point::{PausePoint, Stage},
-    processor::{self, Processor, REMEDY},
+    checkouts::{checkout_of, level, until_definite_under},
+    prelude::*,
+    processor::{self, REMEDY},
 };
 
 /// Sends a checkout and kills the server before `step`. What runs next has nothing in flight but

@@ -1,8 +1,6 @@
 //! Checkouts and who could get in between: other requests, late holders, operators, another
 //! configuration, a stop, the sweep.
 
-use std::time::Duration;
-
 use charge_once::{
     commands::Origin,
     domain::{
@@ -20,15 +18,12 @@ use charge_once::{
     work::{CheckoutSteps, CreateCheckout, SlowLane},
 };
 use charge_once_strict_params::{Encoding, ParameterSet, Params};
-use reqwest::Method;
-use serde_json::{Value, json};
 
 use crate::support::{
-    checkouts::{checkout, checkout_with, level, stock},
-    harness::{Answer, KEYS_IN_FLIGHT, LOCK_WAITS, PATIENT, TestDatabase, TestServer, eventually},
-    pause_point::{PausePoint, Stage},
-    processor::Processor,
-    racers::{all_at_once, until_definite},
+    checkouts::level,
+    harness::{KEYS_IN_FLIGHT, LOCK_WAITS},
+    prelude::*,
+    racers::until_definite,
 };
 
 #[tokio::test]

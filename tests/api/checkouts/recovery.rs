@@ -1,12 +1,10 @@
 //! Checkouts that stopped on the way, and the retry, worker or replica that continues them.
 
 use reqwest::StatusCode;
-use serde_json::json;
 
 use crate::support::{
-    checkouts::{checkout, checkout_of, checkout_with, level, steps, stock},
-    harness::{Client, PATIENT, TestServer, eventually},
-    pause_point::{PausePoint, Stage},
+    checkouts::{checkout_of, level, steps},
+    prelude::*,
 };
 
 #[tokio::test]

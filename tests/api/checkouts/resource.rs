@@ -1,13 +1,11 @@
 //! `/checkouts`: an order, its charge and its items in one request.
 
-use serde_json::{Value, json};
-
 use crate::support::{
-    checkouts::{checkout, checkout_of, checkout_with, level, steps, stock, types_of_events},
-    harness::{KEYS_IN_FLIGHT, TestDatabase, TestServer},
-    pause_point::{PausePoint, Stage},
-    processor::{self, Processor},
-    racers::{all_at_once, until_definite},
+    checkouts::{checkout_of, level, steps, types_of_events},
+    harness::KEYS_IN_FLIGHT,
+    prelude::*,
+    processor,
+    racers::until_definite,
 };
 
 #[tokio::test]

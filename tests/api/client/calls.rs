@@ -9,13 +9,13 @@ use charge_once_client::{
     PaymentMethodUpdate, SetupCancellation, SetupConfirmation, SetupIntentUpdate, WebhookEndpoint,
     WebhookEndpointUpdate,
 };
-use tempfile::TempDir;
 
 use crate::support::{
     client_examples::{buy_a_mug, go_on},
     client_library::{TestClock, a_cart, an_endpoint, an_order, builder, files, payment, store},
-    harness::{API_KEY, TestServer, one_charge_and_its_record},
+    harness::one_charge_and_its_record,
     http_proxy::{Act, HttpProxy, Seen},
+    prelude::*,
 };
 
 #[tokio::test]

@@ -1,23 +1,17 @@
 //! The client's checkouts: what takes several steps is asked for until it has ended, and what is
 //! refused is refused once.
 
-use std::{
-    pin::Pin,
-    process::{Command, Stdio},
-    time::Duration,
-};
+use std::pin::Pin;
 
 use charge_once_client::{
     AttemptFailure, Checkout, Client, Clock, Error, FileKeyStore, Reason, Resumed, RetryPolicy,
 };
-use tempfile::TempDir;
 
 use crate::support::{
     client_examples::sell,
     client_library::{TestClock, a_cart, assert_all_alike, builder, files, gave_up, store},
-    harness::{API_KEY, PATIENT, TestDatabase, TestServer, eventually},
     http_proxy::HttpProxy,
-    pause_point::{PausePoint, Stage},
+    prelude::*,
 };
 
 /// The processor is back, for checkouts that found it down.

@@ -1,26 +1,21 @@
 //! What the client keeps on disk or in a store of its user, and resumes after a crash.
 
-use std::{
-    collections::BTreeMap,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex},
-};
+use std::{os::unix::fs::PermissionsExt, sync::Mutex};
 
 use charge_once_client::{
     Client, Error, FileKeyStore, Kept, KeyStore, KeyStoreError, NewCharge, Operation, Request,
     Resumed, Saved,
 };
 use sha2::{Digest, Sha256};
-use tempfile::TempDir;
 
 use crate::support::{
     client_library::{
         NEVER_AGAIN, SECOND, START, TestClock, assert_all_alike, builder, files, gave_up, payment,
         store,
     },
-    harness::{API_KEY, TestServer, one_charge_and_its_record},
+    harness::one_charge_and_its_record,
     http_proxy::{Act, HttpProxy, Seen},
+    prelude::*,
 };
 
 #[tokio::test]

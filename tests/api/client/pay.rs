@@ -1,17 +1,12 @@
 //! `charge-once pay`: the client as a process that can be killed.
 
-use std::{
-    path::Path,
-    process::{Child, Command},
-};
-
-use tempfile::TempDir;
+use std::process::Child;
 
 use crate::support::{
     addresses::RefusedAddress,
-    harness::{PATIENT, TestServer, eventually, one_charge_and_its_record},
+    harness::one_charge_and_its_record,
     http_proxy::{Act, HttpProxy},
-    pause_point::{PausePoint, Stage},
+    prelude::*,
     program::{self, Run, run_to_end},
 };
 

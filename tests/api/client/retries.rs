@@ -1,12 +1,9 @@
 //! Which trouble the client retries, under which key, for how long, and what it says afterwards.
 
-use std::{path::PathBuf, time::Duration};
-
 use charge_once_client::{
     AttemptFailure, Charge, Client, Clock, Error, ListQuery, NewCharge, Reason, Resumed,
     RetryPolicy,
 };
-use tempfile::TempDir;
 
 use crate::support::{
     addresses::RefusedAddress,
@@ -14,9 +11,9 @@ use crate::support::{
         NEVER_AGAIN, SECOND, TestClock, an_endpoint, assert_all_alike, builder, files, gave_up,
         payment, store,
     },
-    harness::{PATIENT, TestServer, one_charge_and_its_record},
+    harness::one_charge_and_its_record,
     http_proxy::{Act, HttpProxy},
-    pause_point::{PausePoint, Stage},
+    prelude::*,
 };
 
 #[tokio::test]

@@ -2,21 +2,18 @@
 
 use std::{
     io::{BufRead, BufReader, Read},
-    process::{Child, Command},
+    process::Child,
     sync::mpsc,
 };
 
-use nix::sys::signal::Signal;
-use serde_json::json;
 use sqlx::Row;
-use uuid::{NoContext, Timestamp, Uuid};
+use uuid::{NoContext, Timestamp};
 
 use super::{command, run, url_of};
 use crate::support::{
     addresses::{RefusedAddress, lasting_address},
-    harness::{PATIENCE, ServerProcess, TestDatabase, TestServer, eventually},
+    prelude::*,
     program::{exit_code, signal},
-    webhook_receiver::Receiver,
     webhooks::verifies,
 };
 

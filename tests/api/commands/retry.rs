@@ -1,12 +1,9 @@
 //! `charge-once webhooks retry`: webhooks that failed are sent again.
 
-use serde_json::Value;
-
 use crate::support::{
-    harness::{TestDatabase, TestServer},
+    prelude::*,
     program::{Run, program, run_to_end},
-    webhook_receiver::Receiver,
-    webhooks::{Endpoint, delete, quick_but},
+    webhooks::delete,
 };
 
 /// Failed attempts wait for hours.

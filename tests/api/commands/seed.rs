@@ -1,12 +1,10 @@
 //! `charge-once seed`: an account full of data, which a second run leaves as it is.
 
-use tempfile::TempDir;
-
 use super::{command, run, run_to_end, url_of};
 use crate::support::{
-    documents::{blocks, read},
-    harness::{TestDatabase, TestServer, eventually},
+    documents::blocks,
     http_proxy::{Act, HttpProxy},
+    prelude::*,
 };
 
 /// Everything that a run could add or change.

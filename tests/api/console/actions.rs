@@ -1,13 +1,7 @@
 //! What a page does, and not only shows: webhooks that are retried now, and the playground.
 
-use std::process::Command;
-
 use super::visit::{CONSOLE, Visit, text};
-use crate::support::{
-    harness::{API_KEY, Answer, FAULTS, TestServer},
-    webhook_receiver::Receiver,
-    webhooks::{Endpoint, delete, quick_but},
-};
+use crate::support::{prelude::*, webhooks::delete};
 
 #[tokio::test]
 async fn endpoints_are_shown_with_their_state_and_what_is_never_sent_there() {

@@ -1,13 +1,7 @@
 //! The pages: what they show, to whom, and what they never show.
 
-use reqwest::Method;
-use serde_json::json;
-
 use super::visit::{CONSOLE, Visit};
-use crate::support::{
-    accounts::client_of_account,
-    harness::{Answer, TestServer, eventually},
-};
+use crate::support::prelude::*;
 
 /// Every page of a session, by its path.
 const PAGES: &[&str] = &[

@@ -1,23 +1,12 @@
 //! The request log: what it holds, what it never holds, and what it costs requests.
 
-use std::time::Duration;
-
 use charge_once::workers::expiry_sweep::Sweep;
 use charge_once_request_log::{BATCH_ROWS, QUEUED_MAX};
-use reqwest::Method;
-use serde_json::json;
 use sqlx::Row;
 use tokio::time::Instant;
 
 use super::visit::Visit;
-use crate::support::{
-    harness::{
-        API_KEY, Answer, FORGETFUL, PATIENT, TestDatabase, TestServer, another_charge, charge,
-        config, eventually,
-    },
-    pause_point::{PausePoint, Stage},
-    wire::send_charge,
-};
+use crate::support::{prelude::*, wire::send_charge};
 
 const CONSOLE: (&str, &str) = ("CONSOLE", "true");
 

@@ -1,9 +1,7 @@
 //! Who gets in, and who doesn't.
 
-use reqwest::Method;
-
 use super::visit::{CONSOLE, Visit, text};
-use crate::support::harness::{API_KEY, Answer, TestServer};
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn without_the_variable_nothing_of_the_console_can_be_reached() {

@@ -1,17 +1,9 @@
 //! A key's story, the objects it made, and keys that have no outcome yet.
 
-use serde_json::json;
-
 use super::visit::{CONSOLE, Visit};
 use crate::support::{
-    accounts::client_of_account,
-    checkouts::{checkout, stock},
-    harness::{
-        API_KEY, FAULTS, PATIENT, TestDatabase, TestServer, another_charge, charge, eventually,
-    },
-    holder_pages::page_of,
-    pause_point::{PausePoint, Stage},
-    webhooks::{Endpoint, endpoint},
+    prelude::*,
+    webhooks::endpoint,
     workflows::{charge_in, post},
 };
 

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 
 use charge_once_client::transport::http_client_builder;
-use reqwest::{Method, RequestBuilder};
+use reqwest::RequestBuilder;
 
-use crate::support::harness::{API_KEY, Answer, Client, TestServer};
+use crate::support::prelude::*;
 
 pub const CONSOLE: (&str, &str) = ("CONSOLE", "true");
 

@@ -1,16 +1,13 @@
 //! Crates as a reader copies them: each into a workspace that has nothing else.
 
 use std::{
-    collections::BTreeMap,
     fs,
-    path::{Path, PathBuf},
-    process::Command,
     sync::{Mutex, PoisonError},
 };
 
 use sha2::{Digest, Sha256};
 
-use crate::support::harness::TestDatabase;
+use crate::support::prelude::*;
 
 /// A server that doesn't exist. A crate's queries are checked against its own `.sqlx/`, so a build
 /// that asked this server would fail.

@@ -1,13 +1,8 @@
 //! Replies as they are, compared with the OpenAPI document.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use reqwest::Method;
-use serde_json::{Value, json};
-
 use crate::support::{
-    harness::{Answer, TestServer, charge},
     openapi::{document, resolve},
+    prelude::*,
     records::hold_key,
 };
 

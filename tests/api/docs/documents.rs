@@ -1,18 +1,13 @@
 //! What is published: the OpenAPI document, Swagger UI, the page of errors, health.
 
-use std::collections::BTreeSet;
-
 use charge_once::{
     domain::{event::EventType, test_cards::TEST_CARDS},
     wire::error::ErrorCode,
 };
-use reqwest::Method;
-use serde_json::{Value, json};
 
 use crate::support::{
-    checkouts::stock,
-    harness::{Answer, FAULTS, TestServer, charge},
     openapi::{document, operations, resolve, with_ids},
+    prelude::*,
 };
 
 #[test]

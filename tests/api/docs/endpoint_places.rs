@@ -1,10 +1,10 @@
 //! Every noun of the API has all the places that CONTRIBUTING.md lists under "Add an endpoint".
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::fs;
 
 use charge_once::http::openapi;
 
-use crate::support::documents::{read, root};
+use crate::support::prelude::*;
 
 /// The noun that the checklist uses as its example.
 const EXAMPLE_NOUN: &str = "payout";

@@ -1,11 +1,8 @@
 //! The shape of the code, enforced: data flows one way.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::fs;
+
+use crate::support::prelude::*;
 
 pub(super) fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();

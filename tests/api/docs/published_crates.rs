@@ -1,14 +1,7 @@
 //! Crates for crates.io: what their manifests must say, what must be in their packages, and the
 //! oldest Rust that they can have.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    process::Command,
-};
-
-use serde_json::Value;
-
-use crate::support::documents::{read, root};
+use crate::support::prelude::*;
 
 /// The others say `publish = false`.
 const PUBLISHED: [&str; 5] = [

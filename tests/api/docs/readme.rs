@@ -1,15 +1,14 @@
 //! The documentation is tried, not believed: its commands run, and what it names exists.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::fs;
 
 use charge_once::config;
 use charge_once_settings::{Variable, markdown_tables};
 
-use crate::support::documents::{blocks, documents, files_below, prose, read, root};
+use crate::support::{
+    documents::{blocks, documents, files_below, prose},
+    prelude::*,
+};
 
 /// The README must stay short enough to be read in one sitting.
 const README_LINES_MAX: usize = 200;

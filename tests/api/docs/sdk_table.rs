@@ -1,12 +1,10 @@
 //! The table that docs/sdk.md opens with: which of Stripe's resources and verbs are offered.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use charge_once::wire::{error::ErrorCode, not_offered};
 
 use crate::support::{
-    documents::read,
     openapi::{document, operations},
+    prelude::*,
 };
 
 /// The resources that Stripe does not have.

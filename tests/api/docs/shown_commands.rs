@@ -1,16 +1,9 @@
 //! The commands that documents show run, and answer as shown.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    process::Command,
-};
+use std::collections::HashMap;
 
 use super::layers::rust_files;
-use crate::support::{
-    documents::{blocks, read, root},
-    harness::{API_KEY, FAULTS, TestServer},
-    program::printed_by,
-};
+use crate::support::{documents::blocks, prelude::*};
 
 /// The address and the API key that the README shows.
 const SHOWN_ADDRESS: &str = "127.0.0.1:8080";

@@ -1,8 +1,9 @@
 //! A type says what it is without its folder: no other type of its crate has its name.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::fs;
 
 use super::layers::{members, rust_files};
+use crate::support::prelude::*;
 
 /// The name of the type that a line declares. An indented `type` doesn't count: a trait chose the
 /// name.

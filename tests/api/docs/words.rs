@@ -1,6 +1,8 @@
 //! Plain American English: words that this project does not use, in its documents and comments.
 
-use std::{fs, path::Path};
+use std::fs;
+
+use crate::support::prelude::*;
 
 /// Subjects that name no subject, and British spellings. Each is the beginning of a word, and ends
 /// it if it ends with a space.

@@ -1,19 +1,9 @@
 //! The end of a test account: its keys are refused, its data goes, and its row stays.
 
-use std::time::Duration;
-
 use charge_once::workers::{expiry_sweep::Sweep, test_accounts::Closed};
-use serde_json::json;
 use tokio::time::Instant;
-use uuid::Uuid;
 
-use crate::support::{
-    accounts::client_of_test_account,
-    checkouts::{checkout, checkout_with, stock},
-    harness::{Client, FAULTS, TestDatabase, TestServer, config, eventually},
-    intents::paid_with,
-    resources::open_order,
-};
+use crate::support::{accounts::client_of_test_account, intents::paid_with, prelude::*};
 
 /// Every table with rows of an account.
 const ROWS: &str = "

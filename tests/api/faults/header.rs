@@ -1,15 +1,12 @@
 //! The header `Fault`: what it does to the first requests with a key, and what it doesn't change.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use serde_json::{Value, json};
 
 use crate::support::{
-    checkouts::{checkout, stock},
     connection::{Connection, request},
-    harness::{Answer, FAULTS, TestServer, charge, eventually},
-    resources::open_order,
+    prelude::*,
 };
 
 async fn server() -> TestServer {

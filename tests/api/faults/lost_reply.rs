@@ -1,14 +1,6 @@
 //! `tok_lostReply`: the charge succeeds, and only the reply of the request that made it is lost.
 
-use reqwest::Method;
-use serde_json::{Value, json};
-
-use crate::support::{
-    accounts::client_of_test_account,
-    checkouts::{checkout_with, stock},
-    harness::{ALONE, Answer, Client, FAULTS, TestServer, charge, eventually},
-    resources::open_order,
-};
+use crate::support::{accounts::client_of_test_account, prelude::*};
 
 /// A request with `tok_lostReply`. `None`: its reply was lost.
 async fn send(client: &Client, path: &str, key: &str, body: &Value) -> Option<Answer> {

@@ -1,13 +1,6 @@
 //! A server as it is in production: nothing of the faults can be reached.
 
-use reqwest::Method;
-use serde_json::json;
-
-use crate::support::{
-    accounts::client_of_test_account,
-    harness::{Answer, Client, FAULTS, TestDatabase, TestServer, charge},
-    resources::{charge_with, open_order},
-};
+use crate::support::{accounts::client_of_test_account, prelude::*, resources::charge_with};
 
 /// None of what a client could do with faults does anything for it.
 async fn assert_without_faults(client: &Client, what: &str) {

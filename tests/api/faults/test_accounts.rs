@@ -1,12 +1,6 @@
 //! `POST /test/accounts` and `POST /test/expire_keys`.
 
-use serde_json::{Value, json};
-
-use crate::support::{
-    accounts::client_of_test_account,
-    checkouts::{checkout, stock},
-    harness::{Client, FAULTS, TestDatabase, TestServer, charge},
-};
+use crate::support::{accounts::client_of_test_account, prelude::*};
 
 #[tokio::test]
 async fn a_test_account_has_a_key_and_nothing_else_and_the_reply_is_replayed() {

@@ -3,13 +3,12 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use proptest::{collection::vec, prelude::*, test_runner::TestRunner};
-use serde_json::{Value, json};
 
 use crate::support::{
     connection::{Connection, request},
-    harness::{API_KEY, TestServer, charge},
+    prelude::*,
     records::assert_nothing_stored,
-    wire::{FORM, JSON, error, param, send_raw},
+    wire::param,
 };
 
 /// A JSON body, nested `depth` levels deep, the root being the first.

@@ -1,10 +1,9 @@
 //! Of several mistakes in one request, which is answered.
 
-use reqwest::Method;
-
 use crate::support::{
-    harness::{API_KEY, Answer, IMPATIENT, TestServer},
-    wire::{JSON, charge_with, send_slowly},
+    harness::IMPATIENT,
+    prelude::*,
+    wire::{charge_with, send_slowly},
 };
 
 /// Each request makes two mistakes; the earlier check in the contract's order answers.

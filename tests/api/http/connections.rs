@@ -4,19 +4,15 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     pin::pin,
-    process::{Command, Stdio},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use futures_util::future::join_all;
-use reqwest::Method;
-use serde_json::json;
 use tokio::net::TcpSocket;
 
 use crate::support::{
     connection::{Connection, request},
-    harness::{Answer, Client, FAULTS, PATIENCE, ServerProcess, TestDatabase, TestServer},
-    wire::FORM,
+    prelude::*,
 };
 
 /// So short that the client of a test waits for them.

@@ -1,14 +1,8 @@
 //! The headers of replies: the first one, replays, errors and reads.
 
-use std::collections::BTreeSet;
-
 use chrono::{DateTime, Utc};
-use reqwest::Method;
 
-use crate::support::{
-    harness::{Answer, Client, FORGETFUL, TestServer, charge},
-    records::hold_key,
-};
+use crate::support::{prelude::*, records::hold_key};
 
 async fn charge_preferring(client: &Client, path: &str, prefer: &str) -> Answer {
     let request = client

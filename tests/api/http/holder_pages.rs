@@ -1,19 +1,13 @@
 //! The page on which a card's holder authenticates: its token opens it, and the first answer
 //! decides.
 
-use std::{
-    io::{Read, Seek},
-    process::Command,
-};
+use std::io::{Read, Seek};
 
-use reqwest::Method;
-use serde_json::json;
 use tempfile::tempfile;
 
 use crate::support::{
-    harness::{Answer, Client, FORGETFUL, ServerProcess, TestDatabase, TestServer, eventually},
-    holder_pages::{browse, open, page_of, press, send},
-    racers::all_at_once,
+    holder_pages::{browse, open, send},
+    prelude::*,
 };
 
 /// A setup intent whose holder must authenticate.

@@ -1,17 +1,6 @@
 //! By which names a server may be called.
 
-use reqwest::Method;
-use serde_json::json;
-
-use crate::{
-    console::visit::Visit,
-    support::{
-        harness::{Answer, ServerProcess, TestDatabase, TestServer, charge},
-        processor::Processor,
-        program::{run, text},
-        wire::send_raw,
-    },
-};
+use crate::{console::visit::Visit, support::prelude::*};
 
 /// What a browser sends for a page of a site whose name leads to this machine.
 const REBOUND: &str = "rebound.example:8080";

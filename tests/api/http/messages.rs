@@ -1,12 +1,6 @@
 //! What error messages say: the parameter and the nearest route, and no value that was sent.
 
-use reqwest::Method;
-use serde_json::{Value, json};
-
-use crate::support::{
-    harness::{Answer, TestServer},
-    wire::FORM,
-};
+use crate::support::prelude::*;
 
 fn message(answer: &Answer) -> String {
     let message = answer.json()["error"]["message"].take();

@@ -1,13 +1,10 @@
 //! What Stripe has and charge-once does not: each is answered by its name.
 
 use charge_once::wire::not_offered;
-use reqwest::Method;
-use serde_json::{Value, json};
 
 use crate::support::{
-    harness::{API_KEY, Answer, TestServer},
     openapi::{document, operations, resolve},
-    wire::FORM,
+    prelude::*,
 };
 
 fn message(answer: &Answer) -> String {

@@ -3,12 +3,9 @@
 use std::io::Read;
 
 use flate2::read::GzDecoder;
-use reqwest::{Method, StatusCode};
+use reqwest::StatusCode;
 
-use crate::support::{
-    harness::{Answer, TestServer},
-    openapi::document,
-};
+use crate::support::{openapi::document, prelude::*};
 
 async fn get(server: &TestServer, method: Method, headers: &[(&str, &str)]) -> Answer {
     let mut request = server.client.bare(method, "/openapi.json");

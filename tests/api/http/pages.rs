@@ -1,8 +1,6 @@
 //! The pages for people: what a browser is shown.
 
-use reqwest::Method;
-
-use crate::support::harness::{Answer, Client, TestServer};
+use crate::support::prelude::*;
 
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 

@@ -1,12 +1,10 @@
 //! Several requests on one connection: each has the reply that it has alone.
 
-use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::{
     connection::{Connection, request},
-    harness::{PATIENCE, TestServer, charge},
-    wire::JSON,
+    prelude::*,
 };
 
 fn charge_request(key: &str) -> String {

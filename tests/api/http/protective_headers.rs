@@ -1,16 +1,12 @@
 //! The headers that limit what browsers and caches do: every reply has them, errors included.
 
-use reqwest::Method;
-use serde_json::json;
-
 use crate::support::{
-    harness::{
-        API_KEY, Answer, FAULTS, FORGETFUL, IMPATIENT, TestDatabase, TestServer, charge, eventually,
-    },
+    harness::IMPATIENT,
     openapi::{document, operations},
+    prelude::*,
     records::hold_key,
     webhooks::endpoint,
-    wire::{JSON, send_raw, send_slowly},
+    wire::send_slowly,
 };
 
 const NO_STORE: &str = "no-store";

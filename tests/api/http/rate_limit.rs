@@ -1,15 +1,9 @@
 //! The limit on how often an account may ask. Each test drives a limit of one request per second
 //! until it bites, and no assertion depends on how fast that is.
 
-use std::time::Duration;
-
 use charge_once::wire::error::ErrorType;
-use reqwest::Method;
 
-use crate::support::{
-    accounts::client_of_account,
-    harness::{Answer, Client, PATIENCE, TestServer, eventually},
-};
+use crate::support::prelude::*;
 
 /// One request per second, and bursts of one.
 const STRICT: &[(&str, &str)] = &[("RATE_LIMIT", "1")];

@@ -1,13 +1,6 @@
 //! How requests are read: credentials, media types, card numbers.
 
-use reqwest::Method;
-use serde_json::{Value, json};
-
-use crate::support::{
-    harness::{API_KEY, Answer, TestServer, charge},
-    records::assert_nothing_stored,
-    wire::{FORM, JSON, error, param},
-};
+use crate::support::{prelude::*, records::assert_nothing_stored, wire::param};
 
 #[tokio::test]
 async fn bearer_and_basic_with_an_empty_password_authenticate() {

@@ -1,11 +1,6 @@
 //! The edges of the route table: what is not there, and other methods.
 
-use reqwest::Method;
-
-use crate::support::{
-    harness::{API_KEY, Answer, TestServer},
-    wire::send_raw,
-};
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn what_is_not_there_is_404_and_other_methods_are_405_with_allow_in_the_envelope() {

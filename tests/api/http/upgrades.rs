@@ -3,9 +3,8 @@
 
 use crate::support::{
     connection::{Connection, UPGRADES, request},
-    harness::{TestDatabase, TestServer, charge},
-    processor::{Processor, authorize},
-    wire::JSON,
+    prelude::*,
+    processor::authorize,
 };
 
 /// The replies to two requests on one connection.

@@ -1,7 +1,5 @@
 //! Commands that misbehave, databases with treacherous defaults, pools that run dry.
 
-use std::{sync::Arc, time::Duration};
-
 use charge_once::{
     database::{self, embedded},
     idempotency::{
@@ -10,19 +8,12 @@ use charge_once::{
     },
 };
 use charge_once_embedded_postgres::EmbeddedPostgres;
-use sqlx::PgConnection;
 use tokio::sync::Barrier;
-use uuid::Uuid;
 
 use crate::support::{
     effects::failure,
-    harness::{
-        ALONE, FORGETFUL, PATIENT, TestDatabase, TestServer, config, eventually,
-        every_connection_is_clean, one_charge_and_its_record,
-    },
-    pause_point::{PausePoint, Stage},
-    program::scratch,
-    wire::error,
+    harness::{every_connection_is_clean, one_charge_and_its_record},
+    prelude::*,
 };
 
 /// A command of a test's own.

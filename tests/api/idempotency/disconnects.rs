@@ -1,12 +1,9 @@
 //! Clients and networks that vanish in the middle of a request, at every stage of it.
 
 use crate::support::{
-    harness::{
-        ALONE, TestDatabase, TestServer, WAITS_FOR_CONNECTIONS, eventually,
-        every_connection_is_clean, one_charge_and_its_record,
-    },
-    pause_point::{PausePoint, Stage},
+    harness::{WAITS_FOR_CONNECTIONS, every_connection_is_clean, one_charge_and_its_record},
     postgres_proxy::{NetworkFault, PostgresProxy},
+    prelude::*,
     records::assert_nothing_stored,
     wire::send_charge,
 };

@@ -1,15 +1,6 @@
 //! Many requests with one key, at once and one after the other: one effect, one answer.
 
-use serde_json::{Value, json};
-
-use crate::support::{
-    harness::{
-        API_KEY, Answer, Client, PATIENT, ServerProcess, TestDatabase, TestServer, another_charge,
-        charge, eventually,
-    },
-    pause_point::{PausePoint, Stage},
-    racers::all_at_once,
-};
+use crate::support::prelude::*;
 
 /// Every charge has exactly one record that names it, and the other way round.
 async fn assert_charges_and_records_match(database: &TestDatabase) {

@@ -1,18 +1,12 @@
 //! Keys at the end of their life: dead at once, taken over once, swept without harm.
 
-use std::time::Duration;
-
 use charge_once::idempotency::{SWEEP_BATCH_ROWS, SweepPace, sweep};
-use sqlx::{Connection, PgConnection};
-use tokio::task::JoinSet;
+use sqlx::Connection;
 
 use crate::support::{
     effects::{EFFECTS, End, LONG, Work, database_for_effects, replica, request, stored},
-    harness::{
-        FORGETFUL, PATIENCE, PATIENT, TestDatabase, TestServer, WAITS_FOR_CONNECTIONS,
-        another_charge, charge,
-    },
-    pause_point::{PausePoint, Stage},
+    harness::WAITS_FOR_CONNECTIONS,
+    prelude::*,
 };
 
 /// Adds records without a request: `expired` that died an hour ago, and `alive` that live an hour.

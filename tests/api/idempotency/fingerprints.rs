@@ -6,9 +6,9 @@ use proptest::{
     collection::{btree_map, vec},
     prelude::*,
 };
-use serde_json::{Map, Value};
+use serde_json::Map;
 
-use crate::support::harness::{Client, FORGETFUL, TestServer, charge};
+use crate::support::prelude::*;
 
 const JSON: &str = "application/json";
 const FORM: &str = "application/x-www-form-urlencoded";

@@ -1,6 +1,6 @@
 //! The main promise, once, in its plainest form.
 
-use crate::support::harness::{ServerProcess, TestDatabase, TestServer, charge};
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn a_retried_charge_charges_once_and_answers_with_the_same_bytes() {

@@ -1,15 +1,14 @@
 //! The rows of the in-flight table that need a command that fails, panics or lies, and a duplicate
 //! that is surely there before the first one ends: through the library, without HTTP.
 
-use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{future::Future, pin::Pin};
 
 use charge_once::idempotency::{FailureKind, Idempotency, Outcome, Request};
 use futures_util::FutureExt;
-use sqlx::PgPool;
 
 use crate::support::{
     effects::{EFFECTS, End, LONG, Work, database_for_effects, replica, request, stored},
-    harness::{PATIENCE, PATIENT, TestDatabase, eventually},
+    prelude::*,
 };
 
 type Running<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;

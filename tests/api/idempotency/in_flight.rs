@@ -1,15 +1,11 @@
 //! Duplicates of a request that is still running: the table in the design, row by row, over HTTP.
 //! Rows that depend on who came first to the microsecond are in `followers.rs`.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use reqwest::Method;
 use tokio::task::JoinHandle;
 
-use crate::support::{
-    harness::{Answer, Client, PATIENT, TestDatabase, TestServer, another_charge, charge},
-    pause_point::{PausePoint, Stage},
-};
+use crate::support::prelude::*;
 
 /// One worker thread, so that requests reach their handlers in the order they were sent.
 fn one_worker() -> Vec<(&'static str, &'static str)> {

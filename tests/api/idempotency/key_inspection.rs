@@ -1,13 +1,8 @@
 //! Looking an idempotency key up. News, never a permission.
 
-use reqwest::{Method, StatusCode};
-use serde_json::{Value, json};
+use reqwest::StatusCode;
 
-use crate::support::{
-    accounts::client_of_account,
-    harness::{Answer, TestServer, charge, eventually},
-    records::hold_key,
-};
+use crate::support::{prelude::*, records::hold_key};
 
 fn members(object: &Value) -> Vec<&str> {
     object

@@ -5,15 +5,8 @@ use charge_once::{
     idempotency::{Fingerprint, FingerprintInput, Parameters},
 };
 use charge_once_strict_params::Encoding;
-use reqwest::Method;
-use serde_json::json;
 
-use crate::support::{
-    accounts::client_of_account,
-    harness::{Answer, FORGETFUL, TestDatabase, TestServer, charge},
-    records::assert_nothing_stored,
-    wire::send_raw,
-};
+use crate::support::{prelude::*, records::assert_nothing_stored};
 
 async fn charge_with_key_bytes(server: &TestServer, key: &[u8]) -> Answer {
     let request = server.client.request(Method::POST, "/charges");

@@ -3,11 +3,10 @@
 use std::{
     convert::Infallible,
     sync::{
-        Arc, Mutex, PoisonError,
+        Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
-    time::Duration,
 };
 
 use charge_once::idempotency::{
@@ -16,7 +15,7 @@ use charge_once::idempotency::{
 };
 use chrono::{DateTime, Utc};
 use futures_util::{FutureExt, future::join_all};
-use sqlx::{PgConnection, PgPool, postgres::PgPoolOptions};
+use sqlx::postgres::PgPoolOptions;
 use tokio::time::timeout;
 
 use crate::support::{
@@ -24,7 +23,7 @@ use crate::support::{
         EFFECTS, End, LONG, Work, database_for_effects, failure, replica, replica_with_deadline,
         reply, request, stored,
     },
-    harness::{ALONE, FORGETFUL, PATIENCE, TestServer, eventually},
+    prelude::*,
 };
 
 /// Work in a batch, which decides when the test lets it.

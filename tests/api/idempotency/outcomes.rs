@@ -1,14 +1,10 @@
 //! What is stored under a key, and what leaves the key free.
 
-use std::time::Duration;
-
-use reqwest::Method;
-use serde_json::json;
-
 use crate::support::{
-    harness::{API_KEY, Answer, Client, IMPATIENT, PATIENCE, TestDatabase, TestServer, charge},
+    harness::IMPATIENT,
+    prelude::*,
     records::{assert_nothing_stored, hold_key},
-    wire::{FORM, JSON, charge_with, send_slowly},
+    wire::{charge_with, send_slowly},
 };
 
 #[tokio::test]

@@ -2,12 +2,8 @@
 //! that reads first.
 
 use regex::Regex;
-use serde_json::{Value, json};
 
-use crate::support::{
-    harness::{ALONE, Answer, FORGETFUL, TestServer, charge},
-    pause_point::CLAIM_WITHOUT_OUTCOME,
-};
+use crate::support::{pause_point::CLAIM_WITHOUT_OUTCOME, prelude::*};
 
 /// What is asked for: path, key and parameters. A key that comes again is a retry, or a reuse.
 fn requests() -> Vec<(&'static str, &'static str, Value)> {

@@ -1,22 +1,12 @@
 //! Too many requests in progress: new ones are refused at once, and everything else goes on.
 
-use std::time::Duration;
-
-use serde_json::json;
-use tokio::{task::JoinSet, time::Instant};
+use tokio::time::Instant;
 
 use crate::support::{
-    accounts::client_of_account,
-    checkouts::{checkout, stock},
-    harness::{
-        Answer, Client, FORGETFUL, LOCK_WAITS, PATIENT, ServerProcess, TestDatabase, TestServer,
-        another_charge, charge, eventually,
-    },
-    holder_pages::{page_of, press},
+    harness::LOCK_WAITS,
     metrics::Scrape,
-    pause_point::{PausePoint, Stage},
     postgres_proxy::{NetworkFault, PostgresProxy},
-    processor::Processor,
+    prelude::*,
 };
 
 /// What is in progress, paused in the database.

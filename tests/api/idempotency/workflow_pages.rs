@@ -1,10 +1,7 @@
 //! Reading a workflow: its pages, its names and its URLs.
 
-use serde_json::json;
-
 use crate::support::{
-    harness::{PATIENT, TestServer, charge},
-    pause_point::{PausePoint, Stage},
+    prelude::*,
     workflows::{charge_in, completed, expected, page, post, sending},
 };
 

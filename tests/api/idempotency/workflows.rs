@@ -2,18 +2,12 @@
 
 use std::io::Read;
 
-use reqwest::{Method, StatusCode};
-use serde_json::{Value, json};
+use reqwest::StatusCode;
 
 use crate::support::{
-    accounts::client_of_account,
-    harness::{
-        Answer, FORGETFUL, PATIENT, ServerProcess, TestDatabase, TestServer, another_charge, charge,
-    },
-    pause_point::{PausePoint, Stage},
+    prelude::*,
     records::assert_nothing_stored,
     workflows::{charge_in, completed, expected, page, post, sending},
-    world::World,
 };
 
 #[tokio::test]

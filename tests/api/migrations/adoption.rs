@@ -1,18 +1,14 @@
 //! A database of release 0.2 gets the baseline's rows instead of its tables; any other is left as
 //! it is.
 
-use std::{collections::BTreeSet, process::Stdio};
-
 use charge_once::database::{MigrationSet, PROCESSOR_SCHEMA, SCHEMA, embedded};
 use charge_once_embedded_postgres::EmbeddedPostgres;
 use futures_util::future::join_all;
-use sqlx::{AssertSqlSafe, PgPool};
-use uuid::Uuid;
 
 use crate::support::{
-    harness::{ServerProcess, TestDatabase},
-    processor::{Processor, authorize},
-    program::{data_dir, printed_by, program, run, scratch, start_embedded, text},
+    prelude::*,
+    processor::authorize,
+    program::{data_dir, program, start_embedded},
 };
 
 /// What a set of migrations has left in its table, if there is one: versions and checksums, in

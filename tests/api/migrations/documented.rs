@@ -1,14 +1,12 @@
 //! The examples of `docs/migrations.md`, and what it says about migrations beside running replicas.
 
-use std::{fs, path::Path};
+use std::fs;
 
 use charge_once::database::migrations::apply;
-use serde_json::json;
-use sqlx::{Connection, PgConnection, migrate::Migrator};
-use tempfile::TempDir;
+use sqlx::{Connection, migrate::Migrator};
 
 use super::linter::Linter;
-use crate::support::harness::{TestDatabase, TestServer, eventually};
+use crate::support::prelude::*;
 
 /// How many orders there are when the example begins: more than two batches.
 const OLD_ORDERS: i64 = 2_500;

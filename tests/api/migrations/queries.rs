@@ -3,20 +3,13 @@
 //! A query that has none doesn't compile. These tests find the others: what a migration has changed
 //! since, and what is no longer used.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::fs;
 
 use charge_once::database::{Database, PROCESSOR_SCHEMA, WhenRefused};
 use memchr::memmem;
-use serde_json::{Value, json};
-use sqlx::{AssertSqlSafe, Executor, PgPool, SqlSafeStr};
+use sqlx::{Executor, SqlSafeStr};
 
-use crate::support::{
-    documents::root,
-    harness::{TestDatabase, config},
-};
+use crate::support::prelude::*;
 
 /// The card processor's simulator has a database of its own.
 const PROCESSOR: &str = "crates/processor/.sqlx";

@@ -5,37 +5,23 @@
 //! such as `5m`, is divided by [`HASTE`]. Thresholds stay as they are. What must be hours old is
 //! made as old in the database.
 
-use std::{
-    any::Any,
-    process::{Command, Stdio},
-    time::Duration,
-};
+use std::any::Any;
 
 use regex::{Captures, Regex};
-use reqwest::Method;
-use serde_json::{Value, json};
 use sqlx::{Postgres, Transaction};
-use tokio::{net::TcpStream, task::JoinSet, time::interval};
-use uuid::{NoContext, Timestamp, Uuid};
+use tokio::{net::TcpStream, time::interval};
+use uuid::{NoContext, Timestamp};
 
 use crate::support::{
     addresses::lasting_address,
-    checkouts::{checkout, stock},
-    documents::{prose, read},
-    harness::{
-        Answer, Client, IMPATIENT, ServerProcess, TestDatabase, TestServer, another_charge, charge,
-        eventually,
-    },
+    documents::prose,
+    harness::IMPATIENT,
     metrics::Scrape,
-    pause_point::{PausePoint, Stage},
     postgres_proxy::{NetworkFault, PostgresProxy},
-    processor::{self, Processor},
-    program::run,
+    prelude::*,
+    processor,
     prometheus::{Job, Prometheus, alerts, within},
-    webhook_receiver::Receiver,
-    webhooks::{
-        Endpoint, PENDING, acknowledge_all, add_backlog, everything_is_delivered, quick_but,
-    },
+    webhooks::{PENDING, acknowledge_all, add_backlog, everything_is_delivered},
 };
 
 /// How much faster time passes. Five minutes are six seconds: a dozen scrapes.

@@ -1,20 +1,12 @@
 //! Two replicas under load, scraped by Prometheus: every rule evaluates, and every panel shows
 //! something.
 
-use std::{collections::BTreeSet, time::Duration};
-
 use regex::Regex;
-use serde_json::{Value, json};
 
 use crate::support::{
-    checkouts::{checkout, checkout_with, stock},
-    documents::read,
-    harness::{Answer, Client, ServerProcess, TestDatabase, another_charge, eventually},
-    processor::Processor,
-    program::printed_by,
+    prelude::*,
     prometheus::{Job, Prometheus, within},
-    webhook_receiver::Receiver,
-    webhooks::{Endpoint, acknowledge_all, quick_but},
+    webhooks::acknowledge_all,
 };
 
 const JOB: &str = "charge-once";

@@ -1,13 +1,13 @@
 //! The rules, without a server: their form, their thresholds, and that what they name exists.
 
-use std::{collections::BTreeSet, process::Output};
+use std::process::Output;
 
 use charge_once::telemetry::catalog::METRICS;
 use charge_once_prometheus::PROCESS_METRICS;
 use regex::Regex;
 
 use crate::support::{
-    documents::{read, root},
+    prelude::*,
     prometheus::{alerts, promtool},
 };
 

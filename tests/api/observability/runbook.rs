@@ -1,29 +1,17 @@
 //! The runbook: a section for each alert, and every command and statement in it runs.
 
-use std::{
-    collections::BTreeSet,
-    env,
-    fs::File,
-    path::Path,
-    process::{Command, Stdio},
-    time::{Duration, Instant},
-};
+use std::{env, fs::File, time::Instant};
 
 use charge_once::config::VARIABLES;
 use regex::Regex;
-use serde_json::json;
-use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, Row, postgres::PgRow};
+use sqlx::{Connection, Row, postgres::PgRow};
 
 use crate::support::{
     accounts::api_key_of,
-    documents::{blocks, files_below, prose, read, root},
-    harness::{PATIENCE, ServerProcess, TestDatabase, another_charge, eventually},
-    processor::Processor,
-    program::{printed_by, scratch},
+    documents::{blocks, files_below, prose},
+    prelude::*,
     prometheus::{Job, Prometheus, alerts, within},
     roles::{apply_roles, as_role},
-    webhook_receiver::Receiver,
-    webhooks::{Endpoint, quick_but},
 };
 
 const RUNBOOK: &str = "docs/runbook.md";

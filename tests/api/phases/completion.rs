@@ -1,17 +1,12 @@
 //! Writing the far side's answer down, through the library, when the database fails meanwhile.
 
-use std::time::Duration;
-
 use charge_once::idempotency::{CallOutcome, LeaseSettings, Phases};
-use sqlx::PgPool;
-use uuid::Uuid;
 
 use crate::support::{
     effects::{replica, replica_with_deadline, request, stored},
     far_side::{Far, LEASE, Start, World, is_failed},
-    harness::eventually,
-    pause_point::{PausePoint, Stage},
     postgres_proxy::{NetworkFault, PostgresProxy},
+    prelude::*,
 };
 
 /// Lets the first transaction that would complete fail with each of these, one after the other.

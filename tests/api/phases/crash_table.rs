@@ -3,12 +3,11 @@
 //! happens, the processor's ledger and ours agree: one effect, one answer.
 
 use reqwest::StatusCode;
-use serde_json::{Value, json};
 
 use crate::support::{
-    harness::{eventually, report},
-    pause_point::{PausePoint, Stage},
-    world::{Retry, Verb, World},
+    harness::report,
+    prelude::*,
+    world::{Retry, Verb},
 };
 
 /// Where charge-once is killed.

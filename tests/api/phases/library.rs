@@ -1,19 +1,15 @@
 //! The phases of a request with an effect outside the database, through the library: the far side
 //! is a ledger of the test's own, and time passes when the test says so.
 
-use std::{sync::Arc, time::Duration};
-
 use charge_once::idempotency::{
     CallOutcome, Failure, Inspected, Outcome, Phases, SweepPace, sweep,
 };
-use tokio::{sync::watch, task::JoinSet};
-use uuid::Uuid;
+use tokio::sync::watch;
 
 use crate::support::{
     effects::{LONG, request, stored},
     far_side::{Far, LEASE, Start, World, is_failed},
-    harness::{PATIENCE, eventually},
-    pause_point::{PausePoint, Stage},
+    prelude::*,
 };
 
 #[tokio::test]

@@ -4,13 +4,11 @@
 use std::io::Read;
 
 use charge_once::domain::ids::ChargeId;
-use serde_json::json;
-use uuid::Uuid;
 
 use crate::support::{
-    harness::{Answer, ServerProcess, TestDatabase, charge},
     intents::{path, standing},
-    processor::{Processor, REMEDY},
+    prelude::*,
+    processor::REMEDY,
 };
 
 /// A refusal that no retry changes, and that is stored nowhere.

@@ -1,17 +1,16 @@
 //! The states of a key, against a model: random sequences of requests, crashes and passing time.
 
-use std::{sync::LazyLock, time::Duration};
+use std::sync::LazyLock;
 
 use charge_once::idempotency::{CallOutcome, Failure, Outcome, Phases, SweepPace, sweep};
 use proptest::{prelude::*, test_runner::Config};
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
-use sqlx::AssertSqlSafe;
 use tokio::runtime::Runtime;
-use uuid::Uuid;
 
 use crate::support::{
     effects::request,
     far_side::{Far, LEASE, Network, Start, World},
+    prelude::*,
 };
 
 /// What happens.

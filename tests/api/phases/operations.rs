@@ -1,15 +1,11 @@
 //! What is past the processor's memory of keys: never sent again, only looked up, and resolved by a
 //! person.
 
-use std::process::{Command, Output};
-
-use serde_json::{Value, json};
-use uuid::Uuid;
+use std::process::Output;
 
 use crate::support::{
-    harness::{API_KEY, TestDatabase, eventually},
     intents::{act, create, path, retrieve, standing},
-    world::World,
+    prelude::*,
 };
 
 /// `charge-once operations …`

@@ -1,15 +1,12 @@
 //! Payment intents where the card processor is across a network: an intent is processing while an
 //! answer is out, and the process that gets the answer ends it.
 
-use serde_json::{Value, json};
-
 use crate::support::{
-    harness::{Answer, ServerProcess, eventually},
-    holder_pages::{open, page_of, press},
+    holder_pages::open,
     intents::{act, create, events, paid_with, path, retrieve, standing, terms_with},
-    racers::{all_at_once, until_definite},
+    prelude::*,
+    racers::until_definite,
     resources::{attach, customer, method},
-    world::World,
 };
 
 const VISA: &str = "pm_card_visa";

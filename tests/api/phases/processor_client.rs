@@ -1,16 +1,15 @@
 //! `HttpProcessor` and the simulator: what one says, the other understands.
 
-use std::time::Duration;
-
 use charge_once::{
     domain::test_cards::by_token,
     processor::{Answer, CardProcessor, HttpProcessor, InstructionOutcome},
 };
 use chrono::{DateTime, Utc};
-use serde_json::json;
-use uuid::Uuid;
 
-use crate::support::processor::{Processor, authorize, capture, refund};
+use crate::support::{
+    prelude::*,
+    processor::{authorize, capture, refund},
+};
 
 /// Long enough for a loaded machine.
 const AMPLE: Duration = Duration::from_secs(20);

@@ -1,20 +1,12 @@
 //! `charge-once processor` under faults: crashes, lost replies, and the faults that it is told to
 //! have make.
 
-use std::sync::Arc;
-
-use nix::sys::signal::Signal;
-use reqwest::Method;
-use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt, net::TcpStream};
-use uuid::Uuid;
 
 use crate::support::{
-    harness::{TestDatabase, eventually},
     postgres_proxy::{NetworkFault, PostgresProxy},
-    processor::{
-        FOREVER, Processor, authorize, broke_a_rule, capture, done, only, promise, refund, sends,
-    },
+    prelude::*,
+    processor::{FOREVER, authorize, broke_a_rule, capture, done, only, promise, refund, sends},
 };
 
 #[tokio::test]

@@ -1,18 +1,10 @@
 //! `charge-once processor`: its own promise, its rules, and its faults on request.
 
-use std::sync::Arc;
-
 use charge_once::domain::test_cards::{Decision, TEST_CARDS};
-use nix::sys::signal::Signal;
-use reqwest::Method;
-use serde_json::json;
-use uuid::Uuid;
 
 use crate::support::{
-    harness::{TestDatabase, eventually},
-    processor::{
-        FOREVER, Processor, authorize, broke_a_rule, capture, done, only, promise, refund, sends,
-    },
+    prelude::*,
+    processor::{FOREVER, authorize, broke_a_rule, capture, done, only, promise, refund, sends},
 };
 
 #[tokio::test]

@@ -1,13 +1,9 @@
 //! A processor that is slow, dies, moves or refuses, and requests that meet an unfinished
 //! operation.
 
-use nix::sys::signal::Signal;
-use serde_json::{Value, json};
-
 use crate::support::{
-    harness::{Answer, ServerProcess, eventually},
-    processor::Processor,
-    world::{Verb, World, start},
+    prelude::*,
+    world::{Verb, start},
 };
 
 #[tokio::test]

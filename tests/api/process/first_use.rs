@@ -1,22 +1,18 @@
 //! What a person meets who uses the program for the first time, or in the wrong place.
 
 use std::{
-    collections::BTreeSet,
     fs::File,
     io::{BufRead, BufReader, Read},
     net::TcpListener,
-    path::Path,
-    process::{Child, ChildStdout, Command, Stdio},
+    process::{Child, ChildStdout},
 };
 
 use charge_once::config::{DEFAULT_DEV_API_KEY, VARIABLES};
-use nix::sys::signal::Signal;
 
 use crate::support::{
     addresses::RefusedAddress,
-    documents::read,
-    harness::{ServerProcess, TestDatabase},
-    program::{data_dir, exit_code, printed_by, program, run, scratch, signal, text},
+    prelude::*,
+    program::{data_dir, exit_code, program, signal},
 };
 
 /// What a command says that fails.

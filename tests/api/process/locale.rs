@@ -1,7 +1,7 @@
 //! A newer image has a newer C library, which sorts text differently under the name of the same
 //! locale.
 
-use std::{collections::HashMap, fs, process::Command};
+use std::{collections::HashMap, fs};
 
 use charge_once::{
     cli::api_key::ensure_dev_key,
@@ -9,15 +9,9 @@ use charge_once::{
 };
 use charge_once_embedded_postgres::{EmbeddedPostgres, Locale, Settings};
 use futures_util::{StreamExt, stream};
-use serde_json::{Value, json};
-use sqlx::{AssertSqlSafe, PgPool, migrate::Migrator};
-use tempfile::TempDir;
+use sqlx::migrate::Migrator;
 
-use crate::support::{
-    documents::root,
-    harness::{API_KEY, Answer, Client, TestDatabase, TestServer, config},
-    program::{run, scratch, text},
-};
+use crate::support::prelude::*;
 
 /// A locale that no system has.
 const LOCALE: &str = "xx_XX.UTF-8";

@@ -1,12 +1,8 @@
 //! What strangers send must not get into the log, however much of it is asked for.
 
-use std::{io::Read, process::Command};
+use std::io::Read;
 
-use crate::support::{
-    harness::{API_KEY, Client, ServerProcess, TestDatabase, charge},
-    metrics::reaches,
-    wire::{JSON, error, send_raw},
-};
+use crate::support::{metrics::reaches, prelude::*};
 
 /// A test card, in digits that nothing else in a log has.
 const CARD: &str = "5555555555554444";

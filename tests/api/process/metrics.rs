@@ -1,31 +1,17 @@
 //! `/metrics`: that it tells what happened, all of what is documented, and nothing of an account.
 
-use std::{
-    collections::BTreeSet,
-    io::{BufRead, BufReader},
-    process::Stdio,
-};
+use std::io::{BufRead, BufReader};
 
 use charge_once::telemetry::catalog::METRICS;
 use charge_once_prometheus::{PROCESS_METRICS, markdown_table};
 use regex::Regex;
-use serde_json::{Value, json};
-use tokio::task::JoinSet;
 
 use crate::support::{
-    checkouts::{checkout, checkout_with, stock},
-    documents::read,
-    harness::{
-        API_KEY, Answer, Client, TestDatabase, TestServer, another_charge, charge, eventually,
-    },
-    holder_pages::press,
     metrics::{Scrape, reaches},
-    processor::Processor,
-    program::{data_dir, printed_by, program, run, scratch, text},
+    prelude::*,
+    program::{data_dir, program},
     records::{hold_key, refuse_to_remove_events, with_old_rows},
-    webhook_receiver::Receiver,
-    webhooks::{Endpoint, acknowledge_all, add_backlog, everything_is_delivered, quick_but},
-    wire::send_raw,
+    webhooks::{acknowledge_all, add_backlog, everything_is_delivered},
 };
 
 #[test]

@@ -1,7 +1,5 @@
 //! What a person runs who was called: `check`, `keys`, `sweep --dry-run`, and completions.
 
-use std::process::Command;
-
 use charge_once::{
     domain::ids::{
         AccountId, ChargeId, CheckoutId, CustomerId, EventId, OrderId, PaymentIntentId,
@@ -9,20 +7,13 @@ use charge_once::{
     },
     store::invariants::{INVARIANTS, Invariant},
 };
-use serde_json::{Value, json};
-use sqlx::AssertSqlSafe;
-use uuid::Uuid;
 
 use crate::support::{
-    accounts::client_of_account,
-    checkouts::{checkout, checkout_of, stock},
-    documents::read,
-    harness::{Client, TestDatabase, TestServer, eventually},
+    checkouts::checkout_of,
     intents::{retrieve, standing},
-    program::{printed_by, run, text},
+    prelude::*,
     records::{refuse_to_remove_events, with_old_rows},
     resources::customer,
-    world::World,
 };
 
 /// What the command prints as JSON, and its exit code.

@@ -1,18 +1,9 @@
 //! Behind PgBouncer: in session mode everything works, and in any other the start refuses.
 
-use serde_json::json;
-use sqlx::AssertSqlSafe;
-use tokio::task::JoinSet;
-
 use crate::support::{
-    harness::{
-        Client, ServerProcess, TestDatabase, TestServer, another_charge, charge,
-        every_connection_is_clean,
-    },
-    pause_point::{PausePoint, Stage},
+    harness::every_connection_is_clean,
     pgbouncer::{self, IGNORES_OPTIONS, PINNED, POOLED_ROLE, PgBouncer},
-    processor::Processor,
-    program::{printed_by, run, text},
+    prelude::*,
 };
 
 /// A database whose sessions have what PgBouncer drops.

@@ -1,29 +1,15 @@
 //! The program: command line, environment, signals, and PostgreSQL of its own.
 
-use std::{
-    io::{BufRead, BufReader, Read, Write},
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::io::{BufRead, BufReader, Read, Write};
 
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
-use serde_json::Value;
+use nix::{sys::signal::kill, unistd::Pid};
 use tokio::{io::AsyncReadExt, net::TcpListener};
 
 use crate::support::{
     addresses::lasting_address,
-    harness::{
-        API_KEY, Client, PATIENCE, PATIENT, ServerProcess, TestDatabase, eventually,
-        one_charge_and_its_record,
-    },
-    pause_point::{PausePoint, Stage},
-    program::{
-        data_dir, exit_code, postgres_runs, printed_by, program, run, scratch, signal,
-        start_embedded, text,
-    },
+    harness::one_charge_and_its_record,
+    prelude::*,
+    program::{data_dir, exit_code, postgres_runs, program, signal, start_embedded},
 };
 
 #[test]

@@ -2,14 +2,9 @@
 
 use std::io::Read;
 
-use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
-use crate::support::{
-    harness::{API_KEY, PATIENCE, ServerProcess, TestDatabase, another_charge, charge, eventually},
-    pause_point::{PausePoint, Stage},
-    program::printed_by,
-};
+use crate::support::prelude::*;
 
 /// A key that nothing else in a log looks like.
 const KEY: &str = "the-whole-key-is-never-logged";

@@ -1,16 +1,12 @@
 //! The roles of `deploy/postgres/roles.sql`: each can do what its command does, and no more.
 
 use charge_once_embedded_postgres::Throwaway;
-use serde_json::json;
-use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
+use sqlx::{Connection, Row};
 
 use crate::{
     scale::statements,
     support::{
-        checkouts::{checkout, stock},
-        harness::{API_KEY, ServerProcess, TestDatabase, eventually},
-        holder_pages::{page_of, press},
-        program::{printed_by, run, text},
+        prelude::*,
         roles::{apply_roles, as_role},
     },
 };

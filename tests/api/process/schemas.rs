@@ -1,12 +1,11 @@
 //! The schema of the tables: found once, whatever `search_path` a later session begins with.
 
 use charge_once::{cli::api_key::ensure_dev_key, database};
-use sqlx::{AssertSqlSafe, PgPool};
 
 use crate::support::{
-    harness::{API_KEY, FORGETFUL, ServerProcess, TestDatabase, config, eventually},
     pgbouncer::{IGNORES_OPTIONS, PINNED, PgBouncer},
-    program::{Run, printed_by, run},
+    prelude::*,
+    program::Run,
     roles::{apply_roles, as_role},
 };
 

@@ -1,23 +1,16 @@
 //! Nothing that a client sends is in a log line, a metric or a span, with everything on and at its
 //! most talkative.
 
-use std::{collections::BTreeMap, io::Read, process::Command};
+use std::io::Read;
 
-use nix::sys::signal::Signal;
-use reqwest::{Method, RequestBuilder};
-use serde_json::{Value, json};
+use reqwest::RequestBuilder;
 
 use super::traces::assert_documented;
 use crate::support::{
-    checkouts::{checkout, stock},
     collector::Collector,
-    harness::{API_KEY, Answer, Client, ServerProcess, TestDatabase, charge},
     metrics::Scrape,
-    processor::Processor,
+    prelude::*,
     program::{exit_code, signal},
-    webhook_receiver::Receiver,
-    webhooks::{Endpoint, quick_but},
-    wire::{JSON, send_raw},
 };
 
 /// What everything that the test sends holds, wherever there can be text. It is nowhere in the

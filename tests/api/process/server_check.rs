@@ -1,19 +1,14 @@
 //! `charge-once check --server`: what the server must have, and what it had better have.
 
-use std::{
-    io::{BufRead, BufReader},
-    process::Stdio,
-};
+use std::io::{BufRead, BufReader};
 
-use serde_json::Value;
-use sqlx::AssertSqlSafe;
 use tokio::net::TcpListener;
 
 use crate::support::{
-    documents::{blocks, read},
-    harness::TestDatabase,
+    documents::blocks,
     pgbouncer::{IGNORES_OPTIONS, PgBouncer},
-    program::{Run, exit_code, printed_by, program, run},
+    prelude::*,
+    program::{Run, exit_code, program},
     roles::{apply_roles, as_role},
 };
 

@@ -3,12 +3,8 @@
 use std::{
     io::{Read, Seek},
     os::unix::{fs::MetadataExt, process::CommandExt},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    process::Child,
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
 use charge_once::{
@@ -16,10 +12,7 @@ use charge_once::{
     database::{self, embedded},
 };
 use charge_once_embedded_postgres::EmbeddedPostgres;
-use nix::sys::signal::Signal;
-use reqwest::Method;
-use serde_json::json;
-use sqlx::{AssertSqlSafe, Connection, postgres::PgConnectOptions};
+use sqlx::{Connection, postgres::PgConnectOptions};
 use tempfile::NamedTempFile;
 use tokio::{
     io::AsyncReadExt,
@@ -27,11 +20,8 @@ use tokio::{
 };
 
 use crate::support::{
-    harness::{
-        API_KEY, Answer, Client, ServerProcess, TestDatabase, TestServer, config, eventually,
-    },
-    program::{Run, run, scratch, signal},
-    wire::error,
+    prelude::*,
+    program::{Run, signal},
 };
 
 #[tokio::test]

@@ -3,24 +3,15 @@
 use std::{
     io::{Read, Seek},
     os::unix::{fs::MetadataExt, process::CommandExt},
-    path::Path,
-    process::{Child, Command, Stdio},
+    process::Child,
 };
 
 use charge_once::{cli::api_key::ensure_dev_key, database::embedded};
 use charge_once_embedded_postgres::EmbeddedPostgres;
-use nix::sys::signal::Signal;
-use reqwest::Method;
-use serde_json::{Value, json};
-use sqlx::AssertSqlSafe;
 use tempfile::NamedTempFile;
 use tokio::task::JoinHandle;
 
-use crate::support::{
-    harness::{API_KEY, Answer, ServerProcess, TestDatabase, TestServer, charge, eventually},
-    program::{run, scratch, signal, text},
-    roles::as_role,
-};
+use crate::support::{prelude::*, program::signal, roles::as_role};
 
 /// A PostgreSQL of one test, because all databases of a server share its standby.
 async fn start_in(folder: &Path) -> (EmbeddedPostgres, TestDatabase) {

@@ -1,24 +1,14 @@
 //! Traces: what a collector of OpenTelemetry is sent, and what happens without one.
 
-use std::{collections::BTreeSet, io::Read, net::TcpListener, time::Instant};
+use std::{io::Read, net::TcpListener, time::Instant};
 
-use nix::sys::signal::Signal;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
-use reqwest::Method;
-use serde_json::json;
 
 use crate::support::{
     addresses::RefusedAddress,
-    checkouts::{checkout, stock},
     collector::{Collector, Exported},
-    documents::read,
-    harness::{
-        ALONE, Answer, Client, PATIENCE, PATIENT, ServerProcess, TestDatabase, charge, eventually,
-    },
-    processor::Processor,
-    program::{exit_code, run, signal, text},
-    webhook_receiver::Receiver,
-    webhooks::{Endpoint, quick_but},
+    prelude::*,
+    program::{exit_code, signal},
 };
 
 /// What a caller says of its trace, and its parts.

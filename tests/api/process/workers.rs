@@ -1,14 +1,8 @@
 //! What runs beside requests goes on after a panic.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::Path,
-    sync::{Arc, Mutex},
-};
+use std::{fs, sync::Mutex};
 
 use charge_once::telemetry::metrics::WORKERS;
-use serde_json::json;
 use tracing::{
     Subscriber,
     field::{Field, Visit},
@@ -20,12 +14,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use crate::support::{
-    harness::{TestDatabase, TestServer, eventually},
-    metrics::Scrape,
-    webhook_receiver::Receiver,
-    webhooks::{Endpoint, quick_but},
-};
+use crate::support::{metrics::Scrape, prelude::*};
 
 /// Makes each worker panic once, where it is: in its span, the first time that it is entered.
 /// Counts how often it is entered after that. It acts on the servers of one test, which run on the

@@ -1,13 +1,8 @@
 //! `/account`: whose API key it is.
 
 use charge_once::domain::ids::AccountId;
-use reqwest::Method;
-use serde_json::json;
 
-use crate::support::{
-    accounts::client_of_account,
-    harness::{Answer, TestServer},
-};
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn an_api_key_is_told_its_own_account_and_no_other() {

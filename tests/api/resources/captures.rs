@@ -1,10 +1,7 @@
 //! Captures: once, at most what was promised, and the rest is released.
 
-use serde_json::json;
-
 use crate::support::{
-    accounts::client_of_account,
-    harness::TestServer,
+    prelude::*,
     resources::{money, uncaptured},
 };
 

@@ -2,14 +2,9 @@
 
 use charge_once::domain::test_cards::TEST_CARDS;
 use chrono::{Datelike, Utc};
-use serde_json::{Value, json};
 use sqlx::Row;
 
-use crate::support::{
-    harness::{Answer, Client, TestServer},
-    resources::open_order,
-    wire::FORM,
-};
+use crate::support::prelude::*;
 
 const VISA: &str = "4242424242424242";
 

@@ -1,8 +1,6 @@
 //! Charges: the object, the parameters and their limits, the test cards.
 
-use serde_json::{Value, json};
-
-use crate::support::{accounts::client_of_account, harness::TestServer, resources::charge_with};
+use crate::support::{prelude::*, resources::charge_with};
 
 fn names(object: &Value) -> Vec<String> {
     let mut names: Vec<_> = object.as_object().unwrap().keys().cloned().collect();

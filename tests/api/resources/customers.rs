@@ -1,13 +1,8 @@
 //! Customers: what is kept of them, what is unset, and what is left of those who were deleted.
 
-use reqwest::Method;
-use serde_json::{Value, json};
-
 use crate::support::{
-    accounts::client_of_account,
-    harness::{Answer, Client, TestServer, charge},
+    prelude::*,
     resources::{attach, attached, customer, happened, method},
-    wire::{FORM, JSON},
 };
 
 const DEFAULT: &str = "invoice_settings[default_payment_method]";

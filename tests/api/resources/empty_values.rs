@@ -3,14 +3,10 @@
 //!
 //! The parameters come from the OpenAPI document: a new one is tried too.
 
-use reqwest::Method;
-use serde_json::{Value, json};
-
 use crate::support::{
-    harness::{Answer, Client, TestServer},
     openapi::{document, operations, resolve, with_ids},
+    prelude::*,
     resources::{attached, customer},
-    wire::{FORM, JSON},
 };
 
 /// The names that lead to each parameter of a schema, and what it says of the parameter.

@@ -3,17 +3,10 @@
 
 use std::collections::HashMap;
 
-use reqwest::Method;
-use serde_json::{Value, json};
-
 use crate::support::{
-    checkouts::{checkout, stock},
-    harness::{Answer, Client, TestServer, charge},
-    resources::{charge_with, open_order, uncaptured},
-    webhook_receiver::Receiver,
-    webhooks::{Endpoint, QUICK, endpoint},
-    wire::error,
-    world::World,
+    prelude::*,
+    resources::{charge_with, uncaptured},
+    webhooks::endpoint,
 };
 
 /// The version of events whose request named none.

@@ -1,12 +1,6 @@
 //! Events: every change has one, in the same transaction, and nothing else has.
 
-use serde_json::{Value, json};
-
-use crate::support::{
-    accounts::client_of_account,
-    harness::{Client, TestServer, charge},
-    resources::{open_order, uncaptured},
-};
+use crate::support::{prelude::*, resources::uncaptured};
 
 /// All events, oldest first.
 async fn events(client: &Client) -> Vec<Value> {

@@ -1,11 +1,6 @@
 //! `expand`: references shown as whole objects.
 
-use serde_json::{Value, json};
-
-use crate::support::{
-    harness::{Answer, TestServer},
-    resources::open_order,
-};
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn a_refund_shows_its_whole_charge_in_every_reply() {

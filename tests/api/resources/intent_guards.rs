@@ -1,14 +1,11 @@
 //! What keeps intents apart: other accounts, other keys, and rules of the schema that hold alone.
 
-use serde_json::{Value, json};
 use sqlx::Connection;
 
 use crate::support::{
-    accounts::client_of_account,
-    harness::{Answer, Client, FORGETFUL, TestServer},
-    holder_pages::{open, page_of, press},
+    holder_pages::open,
     intents::{STATUSES, act, create, paid_with, path, retrieve, standing, terms_with},
-    world::World,
+    prelude::*,
 };
 
 /// One intent in each status, one setup intent, and their customer with a method.

@@ -1,15 +1,6 @@
 //! Levels of inventory: setting them, and many who take from them at once.
 
-use reqwest::Method;
-use serde_json::{Value, json};
-use uuid::Uuid;
-
-use crate::support::{
-    accounts::client_of_account,
-    harness::{Answer, TestDatabase, TestServer},
-    records::assert_nothing_stored,
-    wire::{FORM, JSON, error, send_raw},
-};
+use crate::support::{prelude::*, records::assert_nothing_stored};
 
 fn level(quantity: i64) -> Value {
     json!({"quantity": quantity})

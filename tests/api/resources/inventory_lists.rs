@@ -2,17 +2,10 @@
 
 use charge_once::{domain::ids::AccountId, store::inventory::list};
 use charge_once_pages::{Cursor, NamePage};
-use reqwest::Method;
-use serde_json::json;
-use sqlx::{Connection, PgConnection};
+use sqlx::Connection;
 use url::form_urlencoded;
-use uuid::Uuid;
 
-use crate::support::{
-    accounts::client_of_account,
-    harness::{Answer, Client, TestServer},
-    wire::error,
-};
+use crate::support::prelude::*;
 
 /// Sorts as its bytes do, in the database and here: upper case first, and "a b" before "a/b".
 const SKUS: [&str; 9] = [

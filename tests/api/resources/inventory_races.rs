@@ -1,7 +1,5 @@
 //! Levels of inventory that many requests set and take from at once.
 
-use std::collections::BTreeMap;
-
 use charge_once::{
     cli::api_key::DEV_ACCOUNT,
     database::PgConnection,
@@ -13,15 +11,9 @@ use charge_once::{
     store,
 };
 use chrono::Utc;
-use serde_json::{Value, json};
-use sqlx::{PgPool, postgres::PgPoolOptions};
-use tokio::task::JoinSet;
-use uuid::Uuid;
+use sqlx::postgres::PgPoolOptions;
 
-use crate::support::{
-    harness::{Answer, Client, PATIENCE, TestDatabase, TestServer, eventually},
-    racers::all_at_once,
-};
+use crate::support::prelude::*;
 
 const LEVELS: &str = "SELECT count(*) FROM inventory";
 

@@ -1,9 +1,6 @@
 //! `/invoice_payments`: always empty, and there because pay-rails asks for it.
 
-use reqwest::Method;
-use serde_json::json;
-
-use crate::support::harness::{Answer, TestServer};
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn no_invoice_is_ever_paid_and_asking_is_no_error() {

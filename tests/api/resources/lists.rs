@@ -1,12 +1,9 @@
 //! Lists: order, pages in both directions, filters, and wrong questions.
 
 use charge_once::domain::ids::EventId;
-use reqwest::Method;
-use serde_json::{Value, json};
 
 use crate::support::{
-    accounts::client_of_account,
-    harness::{Answer, Client, TestDatabase, TestServer, charge},
+    prelude::*,
     resources::{attached, customer},
 };
 

@@ -14,13 +14,11 @@ use charge_once::{
 };
 use charge_once_strict_params::{Encoding, ParameterSet, Params};
 use chrono::Utc;
-use serde_json::{Value, json};
-use uuid::Uuid;
 
 use crate::support::{
-    harness::{Client, TestDatabase, TestServer, eventually},
-    racers::{all_at_once, until_definite},
-    resources::{money, open_order, uncaptured},
+    prelude::*,
+    racers::until_definite,
+    resources::{money, uncaptured},
 };
 
 /// Fifty operations at once; how many succeeded, and the codes of those that didn't.

@@ -1,12 +1,6 @@
 //! Paying and canceling orders: open → paid → refunded, or open → canceled.
 
-use serde_json::{Value, json};
-
-use crate::support::{
-    accounts::client_of_account,
-    harness::{Answer, Client, TestServer},
-    resources::open_order,
-};
+use crate::support::prelude::*;
 
 async fn pay(client: &Client, order: &str, source: &str) -> Answer {
     let body = json!({"source": source});

@@ -1,14 +1,8 @@
 //! Orders: totals, limits, and the client's own id as a natural key.
 
-use std::collections::BTreeSet;
-
 use futures_util::future::join_all;
-use serde_json::{Value, json};
 
-use crate::support::{
-    accounts::client_of_account,
-    harness::{ALONE, Answer, Client, TestServer, WAITS_FOR_CONNECTIONS},
-};
+use crate::support::{harness::WAITS_FOR_CONNECTIONS, prelude::*};
 
 /// The parameters of an ordinary order: 2 × 12.00 and 1 × 9.00.
 fn order() -> Value {

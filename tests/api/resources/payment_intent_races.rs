@@ -13,14 +13,11 @@ use charge_once::{
     },
     store,
 };
-use serde_json::{Value, json};
-use uuid::Uuid;
 
 use crate::support::{
-    harness::{Answer, Client, TestDatabase, TestServer, eventually},
-    holder_pages::{page_of, press},
     intents::{act, create, paid_with, path, retrieve, standing},
-    racers::{all_at_once, until_definite},
+    prelude::*,
+    racers::until_definite,
 };
 
 /// How often each pair races.

@@ -1,14 +1,10 @@
 //! Payment intents: one payment, through as many cards as it takes.
 
-use serde_json::{Value, json};
-
 use crate::support::{
-    harness::{Answer, TestServer, charge},
-    holder_pages::{page_of, press},
     intents::{
         STATUSES, act, create, events, paid_with, path, retrieve, standing, terms, terms_with,
     },
-    racers::all_at_once,
+    prelude::*,
 };
 
 /// How a request ended: the object's status, or the error's code.

@@ -1,13 +1,10 @@
 //! Payment methods: what is kept of a card, whose it is, and that it is so for good.
 
 use charge_once::domain::test_cards::{Decision, TEST_CARDS};
-use serde_json::{Value, json};
 
 use crate::support::{
-    accounts::client_of_account,
-    harness::{Answer, Client, TestServer},
+    prelude::*,
     resources::{attach, attached, customer, happened, method},
-    wire::{FORM, JSON},
 };
 
 const UNKNOWN: &str = "pm_00000000000000000000000000";

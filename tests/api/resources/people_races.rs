@@ -8,13 +8,11 @@ use charge_once::{
     store,
 };
 use futures_util::future::{join, join_all};
-use reqwest::Method;
-use serde_json::{Value, json};
 
 use crate::support::{
-    harness::{Answer, Client, PATIENT, ServerProcess, TestDatabase, TestServer, eventually},
     intents::{paid_with, terms_with},
-    racers::{all_at_once, until_definite},
+    prelude::*,
+    racers::until_definite,
     resources::{attached, customer, method},
 };
 

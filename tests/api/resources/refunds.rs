@@ -1,10 +1,7 @@
 //! Refunds: never more than was captured, and what was only promised is released whole.
 
-use serde_json::{Value, json};
-
 use crate::support::{
-    accounts::client_of_account,
-    harness::{Answer, Client, TestServer},
+    prelude::*,
     resources::{money, uncaptured},
 };
 

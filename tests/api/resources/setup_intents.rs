@@ -1,14 +1,6 @@
 //! Setup intents: a card is made ready, once, and a request that is refused sees how it stands.
 
-use serde_json::{Value, json};
-
-use crate::support::{
-    accounts::client_of_account,
-    harness::{Answer, Client, ServerProcess, TestServer},
-    holder_pages::{page_of, press},
-    racers::until_definite,
-    wire::FORM,
-};
+use crate::support::{prelude::*, racers::until_definite};
 
 const RETURN_URL: &str = "https://shop.example/return";
 

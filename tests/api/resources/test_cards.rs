@@ -1,11 +1,6 @@
 //! The test cards: the same answer every time, by token and by number.
 
-use serde_json::json;
-
-use crate::support::{
-    harness::{Answer, PATIENCE, TestServer, charge, eventually},
-    resources::charge_with,
-};
+use crate::support::{prelude::*, resources::charge_with};
 
 /// The code and the decline_code.
 type Decline = Option<(&'static str, Option<&'static str>)>;

@@ -1,12 +1,9 @@
 //! Updates: what is written on an object changes, its money never.
 
-use serde_json::{Value, json};
-
 use crate::support::{
-    accounts::client_of_account,
-    harness::{Client, TestServer},
+    prelude::*,
     racers::twenty_names_at_once,
-    resources::{attached, customer, open_order},
+    resources::{attached, customer},
 };
 
 const FORM: &str = "application/x-www-form-urlencoded";

@@ -1,14 +1,10 @@
 //! `POST /webhook_endpoints/{id}`: where events are sent, which, and whether any.
 
-use serde_json::{Value, json};
-
 use crate::support::{
-    accounts::client_of_account,
-    harness::{Answer, Client, TestServer, charge},
+    prelude::*,
     racers::twenty_names_at_once,
-    webhook_receiver::{Received, Receiver},
-    webhooks::{DELIVERIES, Endpoint, QUICK, delete, endpoint, everything_is_delivered, verifies},
-    wire::{FORM, error},
+    webhook_receiver::Received,
+    webhooks::{DELIVERIES, delete, endpoint, everything_is_delivered, verifies},
 };
 
 const URL: &str = "https://example.com/webhooks";

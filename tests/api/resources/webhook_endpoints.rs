@@ -1,15 +1,14 @@
 //! `/webhook_endpoints`: who is told, and who may know about it.
 
 use futures_util::future::join_all;
-use reqwest::{Method, StatusCode};
-use serde_json::{Value, json};
+use reqwest::StatusCode;
 
 use crate::support::{
-    accounts::client_of_account,
-    harness::{Answer, Client, LOCK_WAITS, PATIENT, TestServer, eventually},
+    harness::LOCK_WAITS,
+    prelude::*,
     racers::until_definite,
     webhooks::{delete, endpoint},
-    wire::{FORM, error, param},
+    wire::param,
 };
 
 /// How many endpoints an account may have.

@@ -1,16 +1,13 @@
 //! Receivers of webhooks that are hostile, or only unusual.
 
-use std::{fs, time::Duration};
+use std::fs;
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
 };
 
-use crate::support::{
-    harness::{ServerProcess, TestDatabase, TestServer},
-    webhooks::{Endpoint, QUICK, quick_but},
-};
+use crate::support::prelude::*;
 
 /// Answers each connection with `first`, and then with `again` after each `pause` until the sender
 /// goes. Returns its URL.

@@ -3,13 +3,12 @@
 
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use hmac::{Hmac, KeyInit, Mac};
-use serde_json::{Value, json};
 use sha2::Sha256;
 
 use crate::support::{
-    harness::{Client, TestServer, eventually},
-    webhook_receiver::{Received, Receiver},
-    webhooks::{DELIVERIES, Endpoint, QUICK, endpoint, quick_but},
+    prelude::*,
+    webhook_receiver::Received,
+    webhooks::{DELIVERIES, endpoint},
 };
 
 async fn status(client: &Client, endpoint: &Endpoint) -> Value {

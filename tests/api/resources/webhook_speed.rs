@@ -5,12 +5,8 @@
 //! `cargo test --locked --test api -- webhook_speed --ignored --nocapture --test-threads 1`
 
 use std::{
-    process::{Command, Stdio},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::{Duration, Instant},
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Instant,
 };
 
 use tokio::{
@@ -19,10 +15,7 @@ use tokio::{
 };
 
 use super::webhook_receivers::receiver;
-use crate::support::{
-    harness::{Client, ServerProcess, TestDatabase},
-    webhooks::{Endpoint, add_accounts},
-};
+use crate::support::{prelude::*, webhooks::add_accounts};
 
 /// What a server in production has, but for the receivers on this machine.
 const DEFAULTS: &[(&str, &str)] = &[("WEBHOOK_ALLOW_PRIVATE", "true")];

@@ -1,10 +1,7 @@
 //! Whose webhooks are sent when: a backlog, a silent endpoint and a deleted one delay no other, and
 //! what the workers read does not grow with what is pending.
 
-use std::{
-    collections::{BTreeSet, VecDeque},
-    time::Duration,
-};
+use std::collections::VecDeque;
 
 use charge_once::{
     domain::{
@@ -13,16 +10,12 @@ use charge_once::{
     },
     webhooks::{NewEvent, Turn, claim, emit, endpoints, make_ready, ready_endpoints},
 };
-use sqlx::PgConnection;
-use uuid::Uuid;
 
 use crate::support::{
-    accounts::client_of_account,
-    harness::{ServerProcess, TestDatabase, TestServer, eventually},
-    webhook_receiver::Receiver,
+    prelude::*,
     webhooks::{
-        Endpoint, PENDING, QUICK, acknowledge_all, add_accounts, add_backlog, delete,
-        everything_is_delivered, hold_back, let_go, quick_but,
+        PENDING, acknowledge_all, add_accounts, add_backlog, delete, everything_is_delivered,
+        hold_back, let_go,
     },
 };
 

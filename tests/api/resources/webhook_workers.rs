@@ -1,21 +1,13 @@
 //! The workers that send webhooks: how replicas share the deliveries, and what a crash leaves
 //! behind.
 
-use std::collections::BTreeSet;
-
 use futures_util::future::join_all;
-use serde_json::json;
 use sqlx::{Postgres, Transaction};
 
 use crate::support::{
-    accounts::client_of_account,
-    checkouts::{checkout, stock},
-    harness::{LOCK_WAITS, ServerProcess, TestDatabase, TestServer, eventually},
-    processor::Processor,
-    webhook_receiver::Receiver,
-    webhooks::{
-        Endpoint, PENDING, QUICK, delete, everything_is_delivered, hold_back, let_go, quick_but,
-    },
+    harness::LOCK_WAITS,
+    prelude::*,
+    webhooks::{PENDING, delete, everything_is_delivered, hold_back, let_go},
 };
 
 /// The worker looks by itself when it starts, and never again during a test.

@@ -1,18 +1,14 @@
 //! Webhooks: what is sent, to which endpoints, and what happens when an attempt fails.
 
-use std::{collections::BTreeSet, io::Read};
+use std::io::Read;
 
-use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
 use crate::support::{
-    accounts::client_of_account,
     addresses::RefusedAddress,
-    harness::{Client, ServerProcess, TestDatabase, TestServer, charge, eventually},
-    webhook_receiver::Receiver,
+    prelude::*,
     webhooks::{
-        DELIVERIES, Endpoint, QUICK, delete, endpoint, everything_is_delivered, hold_back,
-        quick_but, sent_at, verifies,
+        DELIVERIES, delete, endpoint, everything_is_delivered, hold_back, sent_at, verifies,
     },
 };
 

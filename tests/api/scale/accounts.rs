@@ -5,13 +5,10 @@
 //! reads each table by, with those that it derived: where one table is joined to another by
 //! account, and the other one's account is a parameter, so is the first one's.
 
-use std::collections::BTreeSet;
-
-use serde_json::Value;
-use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
+use sqlx::{Connection, Row};
 
 use super::{statements, tables::GROWING};
-use crate::support::harness::TestDatabase;
+use crate::support::prelude::*;
 
 /// Statements about rows of many accounts: a part of each one, and why it is one. Those of
 /// `store::invariants` and `store::sweepable` are about all accounts too, and run without sqlx's

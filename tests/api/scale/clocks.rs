@@ -1,9 +1,8 @@
 //! Clocks that are so far apart that lists would miss objects.
 
 use charge_once::database::{self, StartError};
-use sqlx::PgPool;
 
-use crate::support::harness::{TestDatabase, TestServer, config, eventually};
+use crate::support::prelude::*;
 
 /// Makes the database's clock go wrong for new sessions, by so many seconds.
 async fn shift(pool: &PgPool, seconds: i32) {

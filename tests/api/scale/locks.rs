@@ -1,10 +1,6 @@
 //! Locks that would make the requests of an account queue.
 
-use crate::support::{
-    harness::{TestDatabase, TestServer},
-    webhook_receiver::Receiver,
-    webhooks::{Endpoint, QUICK},
-};
+use crate::support::prelude::*;
 
 /// Tables with a row for each account or endpoint, which many transactions are about at a time.
 const SHARED: &str = "SELECT count(*) FROM pg_constraint

@@ -1,15 +1,8 @@
 //! One account that would like to have every connection, and the others.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use serde_json::json;
-use tokio::task::JoinSet;
-
-use crate::support::{
-    accounts::client_of_account,
-    harness::{ALONE, Answer, Client, LOCK_WAITS, TestServer, eventually},
-    resources::open_order,
-};
+use crate::support::{harness::LOCK_WAITS, prelude::*};
 
 /// More than the pool has connections, by far.
 const ATTACKERS: usize = 100;

@@ -2,13 +2,13 @@
 //! 200,000 rows, once for its values and once by a plan for any values.
 
 use charge_once_request_log::SEARCHED_MAX;
-use serde_json::Value;
-use sqlx::{AssertSqlSafe, PgConnection, Row};
+use sqlx::Row;
 
 use super::{
     statements::{self, Bound, Parameter, Statement},
     tables::{BigTables, GROWING, ROWS},
 };
+use crate::support::prelude::*;
 
 /// Rows that one node of a plan may read. A page and a batch of these tests have eleven.
 const READ_MAX: u64 = 1_000;

@@ -1,7 +1,5 @@
 //! What is kept for a time only: events with their deliveries, and operations.
 
-use std::time::Duration;
-
 use charge_once::{
     domain::ids::{AccountId, WebhookDeliveryId},
     store::old_rows::Age,
@@ -11,11 +9,10 @@ use charge_once::{
         retention::{Removed, Retention, Round, Stop},
     },
 };
-use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
+use sqlx::Connection;
 use tokio::time::{Instant, timeout};
-use uuid::Uuid;
 
-use crate::support::harness::{PATIENCE, TestDatabase, TestServer, config, eventually};
+use crate::support::prelude::*;
 
 const KEPT: &[(&str, &str)] = &[("EVENT_RETENTION", "30d"), ("OPERATION_RETENTION", "30d")];
 

@@ -1,30 +1,18 @@
 //! Several databases: each account lives in one of them.
 
-use std::{path::Path, process::Command};
-
 use charge_once::{database::shards::FIRST_SHARD, server};
 use futures_util::future::join_all;
-use reqwest::Method;
-use serde_json::json;
-use sqlx::{AssertSqlSafe, PgPool};
 use tokio::sync::oneshot;
-use uuid::Uuid;
 
 use crate::support::{
-    checkouts::{checkout_with, stock},
-    harness::{
-        ALONE, Answer, Client, FORGETFUL, KEYS_IN_FLIGHT, PATIENT, ServerProcess, TestDatabase,
-        TestServer, WAITS_FOR_CONNECTIONS, charge, config, eventually,
-    },
-    holder_pages::{open, page_of},
+    harness::{KEYS_IN_FLIGHT, WAITS_FOR_CONNECTIONS},
+    holder_pages::open,
     postgres_proxy::{NetworkFault, PostgresProxy},
-    program::{Run, printed_by, program, run, run_to_end, scratch, text},
-    racers::all_at_once,
+    prelude::*,
+    program::{Run, program, run_to_end},
     roles::postgres_programs,
     sharding::{SECOND, second},
-    webhook_receiver::Receiver,
-    webhooks::{Endpoint, QUICK},
-    wire::{JSON, send_slowly},
+    wire::send_slowly,
 };
 
 /// A service that had one database, in which the account `dev` lives, and has an empty one more.

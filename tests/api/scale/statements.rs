@@ -1,9 +1,10 @@
 //! Every statement of the program, as sqlx's macros keep it for builds without a database.
 
-use std::{fs, path::Path};
+use std::fs;
 
 use regex::Regex;
-use serde_json::Value;
+
+use crate::support::prelude::*;
 
 /// One statement and its parameters.
 pub struct Statement {

@@ -1,16 +1,13 @@
 //! Strangers, who have no API key, and what they cost.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use charge_once::domain::ids::{AccountId, SetupIntentId};
-use sqlx::{AssertSqlSafe, Postgres, Transaction};
-use tokio::task::JoinSet;
-use uuid::Uuid;
+use sqlx::{Postgres, Transaction};
 
 use crate::support::{
-    accounts::client_of_account,
-    harness::{Answer, Client, PATIENCE, TestDatabase, TestServer, eventually},
     postgres_proxy::{NetworkFault, PostgresProxy},
+    prelude::*,
 };
 
 /// Less than the time for which a refused key is remembered.

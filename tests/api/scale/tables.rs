@@ -4,10 +4,8 @@
 //! one id is a good value for any parameter.
 
 use futures_util::{StreamExt, stream};
-use sqlx::{AssertSqlSafe, PgPool};
-use uuid::Uuid;
 
-use crate::support::harness::TestDatabase;
+use crate::support::prelude::*;
 
 /// Rows of each table.
 pub const ROWS: i64 = 200_000;

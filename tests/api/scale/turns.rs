@@ -1,16 +1,15 @@
 //! The reconciler gives every account its turn, and no client waits for it.
 
-use std::{collections::HashSet, sync::Mutex, time::Duration};
+use std::{collections::HashSet, sync::Mutex};
 
 use charge_once::idempotency::{IdempotencyKey, Request};
 use chrono::{DateTime, Utc};
-use tokio::{sync::watch, task::JoinSet};
-use uuid::Uuid;
+use tokio::sync::watch;
 
 use crate::support::{
     effects::{request, stored},
     far_side::{Far, Start, World},
-    harness::eventually,
+    prelude::*,
 };
 
 /// When sessions last looked for leases or tried to take one over, and whether they wait for a

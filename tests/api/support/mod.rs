@@ -19,6 +19,7 @@ pub mod openapi;
 pub mod pause_point;
 pub mod pgbouncer;
 pub mod postgres_proxy;
+pub mod prelude;
 pub mod processor;
 pub mod program;
 pub mod prometheus;
