@@ -1,7 +1,7 @@
 //! Endpoints: each is one entry of a table.
 //!
-//! Promise: an entry says all that is special about its endpoint, and all endpoints of a kind answer
-//! in one way. The route stands in `mod.rs`.
+//! Promise: an entry says all that is special about its endpoint, and all endpoints of a kind
+//! answer in one way. The route stands in `mod.rs`.
 
 /// Makes handlers, with their descriptions for the OpenAPI document. All of them have one tag.
 /// There are three kinds: a verb runs, `one` object is retrieved, a `page` of a list is read.
@@ -17,7 +17,7 @@
 ///
 ///     /// Retrieve a refund
 ///     one retrieve "retrieveRefund": "/refunds/{id}" of RefundId "The refund's id: re_…"
-///         (ExpandRefund "`charge` shows the whole charge, and so on.") => RefundView "The refund.",
+///         (ExpandRefund "`charge` shows the whole charge.") => RefundView "The refund.",
 ///         store::refunds::find;
 ///
 ///     /// List refunds
@@ -27,9 +27,9 @@
 /// ```
 ///
 /// This makes `pub async fn update(…)`, which reads the parameters and runs that `Update`;
-/// `retrieve(…)`, which shows what `find` finds; and `list(…)`, which reads a page by the filter that
-/// the query makes. In brackets are the codes of errors that the endpoint has besides those of its
-/// kind, as in [`errors!`](super::error_responses::errors).
+/// `retrieve(…)`, which shows what `find` finds; and `list(…)`, which reads a page by the filter
+/// that the query makes. In brackets are the codes of errors that the endpoint has besides those
+/// of its kind, as in [`errors!`](super::error_responses::errors).
 macro_rules! endpoints {
     ($tag:literal, $view:ident;) => {};
     (

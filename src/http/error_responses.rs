@@ -1,8 +1,8 @@
 //! The errors of each endpoint, for the OpenAPI document.
 //!
 //! Promise: a handler declares the codes that it answers beside itself, with [`errors!`] or
-//! `endpoints!`; what every request may meet is added here. Each kind of error reply is described once,
-//! in the document's `components/responses`. Its headers are taken from the error as it is
+//! `endpoints!`; what every request may meet is added here. Each kind of error reply is described
+//! once, in the document's `components/responses`. Its headers are taken from the error as it is
 //! rendered, so the two can't disagree.
 
 use std::collections::BTreeMap;

@@ -27,8 +27,8 @@ views! {
         object: &'static str [pattern = "^test_account$"] = "test_account";
         /// Speaks for the account; shown here only.
         api_key: String [example = "sk_test_S4mPl3S4mPl3S4mPl3S4mPl3S4mPl3Sa"] = api_key;
-        /// When the account ends, in unix seconds. Its API key is refused from then on, and its data
-        /// is removed.
+        /// When the account ends, in unix seconds. Its API key is refused from then on, and its
+        /// data is removed.
         expires_at: i64 = ends_at.timestamp();
     }
 
