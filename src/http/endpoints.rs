@@ -41,7 +41,7 @@ macro_rules! endpoints {
     ) => {
         mod $handler {
             $crate::http::error_responses::errors! {
-                pub(super) struct Errors, $operation; Reading [ResourceMissing]
+                pub(super) struct OneErrors, $operation; Reading [ResourceMissing]
             }
 
             charge_once_strict_params::parameters! {
@@ -59,7 +59,7 @@ macro_rules! endpoints {
             params(("id" = String, Path, description = $about_id), $handler::Query),
             responses(
                 (status = 200, description = $about_shown, body = $shown),
-                $handler::Errors,
+                $handler::OneErrors,
             ),
         )]
         pub async fn $handler(
@@ -87,7 +87,7 @@ macro_rules! endpoints {
     ) => {
         mod $handler {
             $crate::http::error_responses::errors! {
-                pub(super) struct Errors, $operation; Reading [$($code),*]
+                pub(super) struct PageErrors, $operation; Reading [$($code),*]
             }
         }
 
@@ -97,7 +97,7 @@ macro_rules! endpoints {
             params(charge_once_pages::PageQuery, $Query),
             responses(
                 (status = 200, description = "A page, newest first.", body = List<$view>),
-                $handler::Errors,
+                $handler::PageErrors,
             ),
         )]
         pub async fn $handler(
@@ -126,7 +126,7 @@ macro_rules! endpoints {
     ) => {
         mod $handler {
             $crate::http::error_responses::errors! {
-                pub(super) struct Errors, $operation; $kind [$($code),*]
+                pub(super) struct VerbErrors, $operation; $kind [$($code),*]
             }
         }
 
@@ -140,7 +140,7 @@ macro_rules! endpoints {
             request_body = $params,
             responses(
                 (status = $status, description = $shown, body = $view),
-                $handler::Errors,
+                $handler::VerbErrors,
             ),
         )]
         pub async fn $handler(

@@ -4,9 +4,6 @@ pub use super::views::charges::ChargeView;
 use super::{prelude::*, source::SourceParam};
 use crate::domain::charge::{ChargeRefusal, NewCharge};
 
-/// RFC 5321, section 4.5.3.1: a path of 256 octets, less its angle brackets.
-const EMAIL_MAX_CHARS: usize = 254;
-
 parameters! {
     /// The parameters of a new charge.
     pub struct CreateChargeParams as "CreateCharge" {
@@ -72,33 +69,6 @@ parameters! {
         expand: Expand<ExpandCharge>,
     }
     example {"amount": 1500}
-}
-
-/// An address that a mail system could take: something, one `@`, something. Whether it exists is
-/// for the receipt to find out.
-pub struct Email<const MAX: usize = EMAIL_MAX_CHARS>;
-
-impl<const MAX: usize> TextKind for Email<MAX> {
-    type Value = String;
-    const MAX_CHARS: usize = MAX;
-    const MUST_BE: &'static str = "Must be an e-mail address.";
-
-    fn parse(text: &str) -> Option<String> {
-        let (name, host) = text.split_once('@')?;
-        let plausible = !name.is_empty()
-            && !host.is_empty()
-            && !host.contains('@')
-            && !text.chars().any(|c| c.is_whitespace() || c.is_control());
-        plausible.then(|| text.to_owned())
-    }
-
-    fn schema() -> ObjectBuilder {
-        const PART: &str = r"[^@\s\u0000-\u001f\u007f-\u009f]+";
-        let email = text()
-            .max_length(Some(MAX))
-            .pattern(Some(format!("^{PART}@{PART}$")));
-        with_example(email, "jenny@example.com")
-    }
 }
 
 /// The error of a refused capture or refund; `charge` is the parameter that names the charge.

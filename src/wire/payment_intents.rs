@@ -5,7 +5,6 @@ use utoipa::openapi::Type;
 
 pub use super::views::payment_intents::PaymentIntentView;
 use super::{
-    charges::Email,
     intent_parameters::{
         AutomaticMethodsParams, MethodTypes, ReturnUrl, UseStripeSdk, chosen_methods,
         must_have_return_url, without_confirm,

@@ -6,7 +6,6 @@ use charge_once_strict_params::{
 };
 use utoipa::openapi::ObjectBuilder;
 
-use super::charges::Email;
 use crate::domain::customer::{Address, BillingDetails, Shipping};
 
 /// The name of a person or a company.
@@ -15,12 +14,41 @@ pub type PersonName = Text<256>;
 pub type RequiredName = Text<256, 1>;
 /// A telephone number, in any notation.
 pub type Phone = Text<50>;
+/// RFC 5321, section 4.5.3.1: a path of 256 octets, less its angle brackets.
+const EMAIL_MAX_CHARS: usize = 254;
 /// The longest e-mail address of a person, in characters: as in Stripe's API.
 pub const PERSON_EMAIL_MAX_CHARS: usize = 512;
 /// An e-mail address of a person. It is kept as it was sent.
 pub type PersonEmail = Email<PERSON_EMAIL_MAX_CHARS>;
 /// One part of an address.
 pub type AddressPart = Text<500>;
+
+/// An address that a mail system could take: something, one `@`, something. Whether it exists is
+/// for the receipt to find out.
+pub struct Email<const MAX: usize = EMAIL_MAX_CHARS>;
+
+impl<const MAX: usize> TextKind for Email<MAX> {
+    type Value = String;
+    const MAX_CHARS: usize = MAX;
+    const MUST_BE: &'static str = "Must be an e-mail address.";
+
+    fn parse(text: &str) -> Option<String> {
+        let (name, host) = text.split_once('@')?;
+        let plausible = !name.is_empty()
+            && !host.is_empty()
+            && !host.contains('@')
+            && !text.chars().any(|c| c.is_whitespace() || c.is_control());
+        plausible.then(|| text.to_owned())
+    }
+
+    fn schema() -> ObjectBuilder {
+        const PART: &str = r"[^@\s\u0000-\u001f\u007f-\u009f]+";
+        let email = text()
+            .max_length(Some(MAX))
+            .pattern(Some(format!("^{PART}@{PART}$")));
+        with_example(email, "jenny@example.com")
+    }
+}
 
 parameters! {
     /// An address. One that is given replaces the whole one before.

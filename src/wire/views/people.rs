@@ -1,9 +1,7 @@
 //! The views of who and where a person is.
 
-use crate::{
-    domain::customer::{Address, BillingDetails, Shipping},
-    wire::prelude::*,
-};
+use crate::domain::customer::{Address, BillingDetails, Shipping};
+use crate::wire::view::views;
 
 views! {
     /// An address.
