@@ -69,11 +69,10 @@ macro_rules! endpoints {
         ) -> $crate::http::error::HttpResult {
             let query = $crate::http::request::query_params::<$handler::Query>(&request)?;
             let id = $crate::http::request::path_id::<$Id>(&request)?;
-            let found = $crate::http::reads::shown(&app, caller, query.expand, move |connection| {
+            $crate::http::reads::one::<$Id, _>(&app, caller, query.expand, move |connection| {
                 Box::pin($find(connection, caller.account, id))
-            });
-            let missing = $crate::http::error::HttpError::missing_id::<$Id>;
-            Ok(actix_web::HttpResponse::Ok().json(found.await?.ok_or_else(missing)?))
+            })
+            .await
         }
 
         endpoints! { $tag, $view; $($more)* }
@@ -107,10 +106,10 @@ macro_rules! endpoints {
         ) -> $crate::http::error::HttpResult {
             let (page, $query) = $crate::http::reads::query::<$Id, $Query>(&request)?;
             let (account, filter, expand) = (caller.account, $filter, $query.expand);
-            let listed = $crate::http::reads::shown_page(&app, caller, page, expand, move |connection, page| {
+            $crate::http::reads::listed(&app, caller, $path, page, expand, move |connection, page| {
                 Box::pin($list(connection, account, page, filter))
-            });
-            $crate::http::reads::reply(caller.dialect, $path, listed.await?)
+            })
+            .await
         }
 
         endpoints! { $tag, $view; $($more)* }

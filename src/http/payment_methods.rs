@@ -94,14 +94,13 @@ pub async fn retrieve_of_customer(
     let customer = path_id::<CustomerId>(&request)?;
     let id = PaymentMethodId::parse(request.match_info().query("payment_method"));
     let id = id.ok_or_else(HttpError::missing_id::<PaymentMethodId>)?;
-    let found = reads::shown(&app, caller, expand, move |connection| {
+    reads::one::<PaymentMethodId, _>(&app, caller, expand, move |connection| {
         Box::pin(async move {
             let found = store::payment_methods::find(connection, caller.account, id).await?;
             Ok(found.filter(|method| method.customer() == Some(customer)))
         })
-    });
-    let missing = HttpError::missing_id::<PaymentMethodId>;
-    Ok(HttpResponse::Ok().json(found.await?.ok_or_else(missing)?))
+    })
+    .await
 }
 
 parameters! {
@@ -153,9 +152,16 @@ pub async fn list_of_customer(app: Data<App>, caller: Caller, request: HttpReque
     .ok_or_else(HttpError::missing_id::<CustomerId>)?;
     let (page, query) =
         reads::query::<PaymentMethodId, ListPaymentMethodsOfCustomerQuery>(&request)?;
-    let listed = reads::shown_page(&app, caller, page, query.expand, move |connection, page| {
-        Box::pin(store::payment_methods::list(connection, account, page, id))
-    });
     let path = format!("/customers/{id}/payment_methods");
-    reads::reply(caller.dialect, &path, listed.await?)
+    reads::listed(
+        &app,
+        caller,
+        &path,
+        page,
+        query.expand,
+        move |connection, page| {
+            Box::pin(store::payment_methods::list(connection, account, page, id))
+        },
+    )
+    .await
 }

@@ -46,22 +46,35 @@ pub(super) async fn shown<T: Shown + 'static>(
     .await
 }
 
-/// The page that `list` reads, as the caller sees it, with what `expand` names shown whole.
-pub(super) async fn shown_page<T: Shown + 'static>(
+/// The reply with the object that `find` finds, or a 404 about the `id` of the path.
+pub(super) async fn one<Id: ObjectId, T: Shown + 'static>(
     app: &App,
     caller: Caller,
+    expand: Expansion,
+    find: impl for<'c> FnOnce(&'c mut PgConnection) -> Reading<'c, Option<T>> + Send + 'static,
+) -> HttpResult {
+    let shown = shown(app, caller, expand, find).await?;
+    Ok(HttpResponse::Ok().json(shown.ok_or_else(HttpError::missing_id::<Id>)?))
+}
+
+/// The reply with the page that `list` reads of the list at `path`, with what `expand` names shown
+/// whole.
+pub(super) async fn listed<T: Shown + 'static>(
+    app: &App,
+    caller: Caller,
+    path: &str,
     page: Page,
     expand: Expansion,
     list: impl for<'c> FnOnce(&'c mut PgConnection, &'c Page) -> Reading<'c, Listed<T>> + Send + 'static,
-) -> Result<Listed<T::View>, HttpError> {
-    app.snapshot(caller.account, move |connection| {
+) -> HttpResult {
+    let listed = app.snapshot(caller.account, move |connection| {
         Box::pin(async move {
             let Listed { data, has_more } = list(&mut *connection, &page).await?;
             let data = T::views(connection, caller.audience(), &data, &expand).await?;
             Ok(Listed { data, has_more })
         })
-    })
-    .await
+    });
+    reply(caller.dialect, path, listed.await?)
 }
 
 /// The page, as the lists of `crates/webhooks` are read.

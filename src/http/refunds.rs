@@ -86,9 +86,14 @@ pub async fn list_of_charge(app: Data<App>, caller: Caller, request: HttpRequest
         charge: Some(id),
         intent: None,
     };
-    let listed = reads::shown_page(&app, caller, page, query.expand, move |connection, page| {
-        Box::pin(store::refunds::list(connection, account, page, filter))
-    });
     let path = format!("/charges/{id}/refunds");
-    reads::reply(caller.dialect, &path, listed.await?)
+    reads::listed(
+        &app,
+        caller,
+        &path,
+        page,
+        query.expand,
+        move |connection, page| Box::pin(store::refunds::list(connection, account, page, filter)),
+    )
+    .await
 }

@@ -1,7 +1,6 @@
 //! `/test`: for tests of a client's retries, on servers with `FAULTS`.
 
-use super::prelude::*;
-use super::{faults::for_test_accounts_only, request::Testing};
+use super::{faults::for_test_accounts_only, prelude::*, request::Testing};
 use crate::{
     wire::test_accounts::{ExpiredKeysView, TestAccountView},
     work::{CreateTestAccount, ExpireKeys},
