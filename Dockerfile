@@ -19,30 +19,15 @@ ENV SQLX_OFFLINE=true
 # their own, which stays as long as these files do. Cargo asks for the manifest of every member of
 # the workspace; the test `the_image_s_first_layer_has_every_manifest` compares the two lists.
 COPY Cargo.toml Cargo.lock ./
-COPY crates/api-keys/Cargo.toml crates/api-keys/
-COPY crates/bench/Cargo.toml crates/bench/
 COPY crates/client/Cargo.toml crates/client/
 COPY crates/conform/Cargo.toml crates/conform/
-COPY crates/connections/Cargo.toml crates/connections/
 COPY crates/console/Cargo.toml crates/console/
-COPY crates/database/Cargo.toml crates/database/
 COPY crates/developer/Cargo.toml crates/developer/
-COPY crates/edge/Cargo.toml crates/edge/
-COPY crates/embedded-postgres/Cargo.toml crates/embedded-postgres/
-COPY crates/faults/Cargo.toml crates/faults/
 COPY crates/idempotency/Cargo.toml crates/idempotency/
-COPY crates/idempotency/model/Cargo.toml crates/idempotency/model/
-COPY crates/openapi/Cargo.toml crates/openapi/
-COPY crates/pages/Cargo.toml crates/pages/
+COPY crates/postgres/Cargo.toml crates/postgres/
 COPY crates/processor/Cargo.toml crates/processor/
-COPY crates/prometheus/Cargo.toml crates/prometheus/
-COPY crates/request-log/Cargo.toml crates/request-log/
-COPY crates/retention/Cargo.toml crates/retention/
-COPY crates/settings/Cargo.toml crates/settings/
+COPY crates/service/Cargo.toml crates/service/
 COPY crates/strict-params/Cargo.toml crates/strict-params/
-COPY crates/supervisor/Cargo.toml crates/supervisor/
-COPY crates/torture/Cargo.toml crates/torture/
-COPY crates/traces/Cargo.toml crates/traces/
 COPY crates/webhooks/Cargo.toml crates/webhooks/
 COPY examples/actix/Cargo.toml examples/actix/
 COPY examples/axum/Cargo.toml examples/axum/
@@ -50,6 +35,9 @@ COPY examples/outbox/Cargo.toml examples/outbox/
 COPY examples/retry_tests/rust/Cargo.toml examples/retry_tests/rust/
 COPY examples/test_support/Cargo.toml examples/test_support/
 COPY examples/webhook_receiver/Cargo.toml examples/webhook_receiver/
+COPY tools/bench/Cargo.toml tools/bench/
+COPY tools/model/Cargo.toml tools/model/
+COPY tools/torture/Cargo.toml tools/torture/
 RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
     for manifest in $(find . -name Cargo.toml); do \
         package=$(dirname "$manifest") \
@@ -64,6 +52,7 @@ COPY .sqlx .sqlx
 COPY migrations migrations
 COPY crates crates
 COPY examples examples
+COPY tools tools
 COPY build.rs build.rs
 COPY src src
 # The context has no .git. The commit is for `charge-once --version`.

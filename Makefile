@@ -59,7 +59,7 @@ sdk-test: ## test the server with Stripe's SDKs for Python and Node
 
 .PHONY: bench
 bench: ## measure what a request costs, beside pgbench: about 10 minutes
-	@crates/bench/measure run
+	@tools/bench/measure run
 
 # How long each profile lasts, and what drives data and faults. CI and people choose their own.
 SECONDS ?= 60

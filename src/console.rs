@@ -19,11 +19,11 @@ use charge_once_console::{
     Account, Answer, Console, Delivery, Happened, InFlight, Kind, Line, Listed, Logged, Object,
     Refusal, Searched, Server, Story, Wanted, WantedOutcome, WebhookEndpoint, routes,
 };
-use charge_once_edge::read_body;
-use charge_once_pages::{Cursor, NamePage, Page};
-use charge_once_request_log::{
+use charge_once_service::edge::read_body;
+use charge_once_service::request_log::{
     self as request_log, COUNTED_MAX, LoggedOutcome, LoggedRequest, RequestFilter, count_replays,
 };
+use charge_once_strict_params::pages::{Cursor, NamePage, Page};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;

@@ -19,9 +19,9 @@
 //! | [`store`] | the SQL, one file per table | begin or commit |
 //! | [`workers`] | what runs beside requests | |
 //!
-//! In front of [`http`], `crates/connections` lets one request pass at a time, within deadlines.
-//! On the other end of the network, `crates/client` keeps the client's half of the promise. It
-//! knows this crate by its replies only.
+//! In front of [`http`], `charge_once_service::connections` lets one request pass at a time, within
+//! deadlines. On the other end of the network, `crates/client` keeps the client's half of the
+//! promise. It knows this crate by its replies only.
 //!
 //! `tests/api/docs/layers.rs` checks what each folder may name.
 

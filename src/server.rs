@@ -17,9 +17,9 @@ use actix_web::{
     middleware::from_fn,
     web,
 };
-use charge_once_connections::{self as connections, Files, Hosts, connections_per_worker};
-use charge_once_request_log::{self as request_log, Writing};
-use charge_once_supervisor::{Failing, Supervisor};
+use charge_once_service::connections::{self as connections, Files, Hosts, connections_per_worker};
+use charge_once_service::request_log::{self as request_log, Writing};
+use charge_once_service::supervisor::{Failing, Supervisor};
 use futures_util::future::{BoxFuture, join_all};
 use tokio::{
     sync::watch,
@@ -482,7 +482,7 @@ fn serve_metrics(
             workers::database_metrics::run(databases, metrics, deadline, stopping.clone())
         });
     }
-    let server = charge_once_prometheus::server(
+    let server = charge_once_service::prometheus::server(
         listener,
         move || scrape.render(),
         &config.allowed_hosts,
@@ -566,7 +566,9 @@ async fn faults(databases: &[Database], config: &Config) -> Result<Option<Faults
     for database in databases.iter().filter(|database| database.is_checked()) {
         let key = key.clone();
         let found = database.read(move |connection| {
-            Box::pin(async move { charge_once_api_keys::find_account(connection, &key).await })
+            Box::pin(
+                async move { charge_once_postgres::api_keys::find_account(connection, &key).await },
+            )
         });
         account = account.or(found.await.map_err(ServeError::Faults)?);
     }
@@ -679,7 +681,7 @@ fn http_server(
         },
         per_request: u32::from(config.processor.is_some()),
     };
-    let settings = connections::Settings {
+    let settings = connections::ServerSettings {
         timeouts: config.connections,
         workers: config.workers,
         connections_per_worker: connections_per_worker(&files),

@@ -18,8 +18,8 @@ use actix_web::{
     body::MessageBody,
     dev::{ServiceRequest, ServiceResponse},
 };
-pub(crate) use charge_once_edge::known_method as known;
-use charge_once_traces::{Export, Log, Settings, Shown, TracesError};
+pub(crate) use charge_once_service::edge::known_method as known;
+use charge_once_service::traces::{Export, Log, Shown, TraceSettings, TracesError};
 use tokio::runtime::Handle;
 use tracing::{Level, Metadata, Span};
 use tracing_actix_web::RootSpanBuilder;
@@ -30,7 +30,7 @@ use crate::domain::ids::RequestId;
 /// Starts logging to standard error, and the export of traces if they are asked for. Call it once.
 pub fn start(
     log: &Log,
-    traces: Option<&Settings>,
+    traces: Option<&TraceSettings>,
     runtime: &Handle,
 ) -> Result<Option<Export>, TracesError> {
     let shown = Shown {
@@ -38,7 +38,7 @@ pub fn start(
         is_shown_with_traces: traces::is_call,
     };
     let traces = traces.map(|settings| (settings, traces::SERVICE));
-    charge_once_traces::start(log, shown, traces, runtime)
+    charge_once_service::traces::start(log, shown, traces, runtime)
 }
 
 /// The crates that may write lines at DEBUG and TRACE, whatever `RUST_LOG` says. sqlx writes
@@ -46,7 +46,7 @@ pub fn start(
 const DETAILED: [&str; 2] = ["charge_once", "sqlx"];
 
 /// Actix writes an error for each connection that fails, such as those of a scan of ports. They are
-/// counted, and `crates/connections` logs those that are no client's fault.
+/// counted, and `charge_once_service::connections` logs those that are no client's fault.
 const COUNTED: [&str; 2] = ["actix_http::h1::dispatcher", "actix_http::h1::decoder"];
 
 /// The HTTP libraries write at DEBUG and TRACE what strangers send, and the hosts of webhooks.

@@ -4,7 +4,7 @@
 
 use std::{io::IsTerminal, sync::Arc};
 
-use charge_once_api_keys::{self as api_keys, ListedKey};
+use charge_once_postgres::api_keys::{self as api_keys, ListedKey};
 use serde_json::json;
 use sqlx::Connection;
 

@@ -1,6 +1,6 @@
 //! Commands that look at the whole database, beside a running server.
 
-pub(super) use charge_once_database::{look, look_limit as limit};
+pub(super) use charge_once_postgres::database::{look, look_limit as limit};
 
 use super::BoxError;
 use crate::config::Config;

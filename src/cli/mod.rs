@@ -25,7 +25,7 @@ use std::process::ExitCode;
 
 pub use charge_once_developer::{BoxError, print, print_document, say};
 use charge_once_developer::{completions, pay, seed, trigger};
-use charge_once_settings::{
+use charge_once_service::settings::{
     address::{listen, reachable},
     markdown_tables, with_variables,
 };

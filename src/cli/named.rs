@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fmt};
 
-use charge_once_api_keys::names_of_accounts;
+use charge_once_postgres::api_keys::names_of_accounts;
 use serde_json::Value;
 use uuid::Uuid;
 

@@ -10,10 +10,10 @@ use actix_web::{
     middleware::{Next, from_fn},
     web::{self, Data},
 };
-use charge_once_connections::{
+use charge_once_processor::service::{Processor, Settings};
+use charge_once_service::connections::{
     self as connections, ConnectionTimeouts, Files, Hosts, NoReply, connections_per_worker,
 };
-use charge_once_processor::service::{Processor, Settings};
 use serde_json::json;
 use tracing_actix_web::TracingLogger;
 
@@ -124,8 +124,8 @@ async fn readyz(database: Data<Database>) -> HttpResponse {
     }
 }
 
-fn connection_settings(config: &Config) -> connections::Settings {
-    connections::Settings {
+fn connection_settings(config: &Config) -> connections::ServerSettings {
+    connections::ServerSettings {
         timeouts: ConnectionTimeouts {
             keep_alive: KEEP_ALIVE,
             ..config.connections

@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use charge_once_developer::{service::Stop, stop_signal};
-use charge_once_embedded_postgres::Settings;
+use charge_once_postgres::embedded::EmbeddedSettings;
 
 use super::{BoxError, api_key, say};
 use crate::{
-    config::{Config, DatabaseLocation, Traces},
+    config::{Config, DatabaseLocation, TraceSettings},
     database::{
         Database, StartError, WhenRefused,
         shards::{self, Reached, ShardUrl},
@@ -194,7 +194,7 @@ pub(super) fn at(
 }
 
 /// A cluster that a command creates would not contain what the command needs.
-fn refuse_an_empty_folder(settings: &Settings) -> Result<(), BoxError> {
+fn refuse_an_empty_folder(settings: &EmbeddedSettings) -> Result<(), BoxError> {
     if settings.has_database() {
         return Ok(());
     }
@@ -212,7 +212,7 @@ fn refuse_an_empty_folder(settings: &Settings) -> Result<(), BoxError> {
 /// signal should stop. The last traces are sent once the work is done.
 fn block_on(
     config: &Config,
-    traces: Option<&Traces>,
+    traces: Option<&TraceSettings>,
     work: impl AsyncFnOnce(Stop) -> Result<(), BoxError>,
 ) -> Result<(), BoxError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()

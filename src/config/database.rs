@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use charge_once_database::shards::ShardUrl;
-use charge_once_embedded_postgres::{DatabaseLocation, Settings};
-use charge_once_settings::{Optional, Setting, Source};
+use charge_once_postgres::database::shards::ShardUrl;
+use charge_once_postgres::embedded::{DatabaseLocation, EmbeddedSettings};
+use charge_once_service::settings::{Optional, Setting, Source};
 
 use super::variables::{
     DATA_DIR, DATABASE_URL, DEV_API_KEY, PG_BIN_DIR, PROCESSOR_DATA_DIR, PROCESSOR_DATABASE_URL,
@@ -45,7 +45,7 @@ fn read(
     source: &Source<'_>,
     url: &Optional<String>,
     data_dir: &Setting<PathBuf>,
-    settings: fn(PathBuf, Option<PathBuf>) -> Settings,
+    settings: fn(PathBuf, Option<PathBuf>) -> EmbeddedSettings,
 ) -> DatabaseLocation {
     match source.optional(url) {
         Some(url) => DatabaseLocation::Url(url),

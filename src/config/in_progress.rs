@@ -1,6 +1,6 @@
 //! How many requests may be in progress before others are refused.
 
-use charge_once_settings::Source;
+use charge_once_service::settings::Source;
 
 use super::variables::{IN_PROGRESS_LIMIT, IN_PROGRESS_LIMIT_PER_ACCOUNT, POOL_CONNECTIONS};
 use crate::idempotency::InProgressLimits;

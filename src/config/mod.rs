@@ -1,7 +1,8 @@
 //! Configuration, by environment variables only.
 //!
 //! Promise: each variable is declared once, in `variables.rs`: name, default, values and help.
-//! `crates/settings` reads them: a bad value stops the start, and all errors are reported at once.
+//! `charge_once_service::settings` reads them: a bad value stops the start, and all errors are
+//! reported at once.
 
 mod database;
 mod in_progress;
@@ -18,12 +19,12 @@ use std::{
     time::Duration,
 };
 
-use charge_once_connections::{ConnectionTimeouts, Host, is_loopback_address};
-pub use charge_once_database::shards::ShardUrl;
-pub use charge_once_embedded_postgres::DatabaseLocation;
-use charge_once_settings::Source;
-pub use charge_once_settings::{ConfigError, ConfigErrors};
-pub use charge_once_traces::{Log, Settings as Traces};
+pub use charge_once_postgres::database::shards::ShardUrl;
+pub use charge_once_postgres::embedded::DatabaseLocation;
+use charge_once_service::connections::{ConnectionTimeouts, Host, is_loopback_address};
+use charge_once_service::settings::Source;
+pub use charge_once_service::settings::{ConfigError, ConfigErrors};
+pub use charge_once_service::traces::{Log, TraceSettings};
 
 use self::{
     processor::Calls,
@@ -113,7 +114,7 @@ pub struct Config {
     /// `RUST_LOG`, `LOG_FORMAT`
     pub log: Log,
     /// `OTEL_…`; `None` sends no traces.
-    pub traces: Option<Traces>,
+    pub traces: Option<TraceSettings>,
     /// `FAULTS`
     pub faults: bool,
     /// For `charge-once processor` only.
@@ -228,7 +229,7 @@ impl Config {
             webhooks: Webhooks::read(&source),
             console: source.read(&CONSOLE),
             log: Log::read(&source, &RUST_LOG, &LOG_FORMAT),
-            traces: Traces::read(&source, &TRACES),
+            traces: TraceSettings::read(&source, &TRACES),
             faults: faults(&source),
             processor_service: ProcessorService::read(&source, &calls),
         };

@@ -2,8 +2,8 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use charge_once_embedded_postgres::DatabaseLocation;
-use charge_once_settings::Source;
+use charge_once_postgres::embedded::DatabaseLocation;
+use charge_once_service::settings::Source;
 
 use super::{
     database::processor_location,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use charge_once_settings::Source;
+use charge_once_service::settings::Source;
 
 use super::variables::{EVENT_RETENTION, OPERATION_RETENTION, REQUEST_LOG_RETENTION};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use charge_once_settings::Source;
+use charge_once_service::settings::Source;
 
 use super::variables::{
     ALLOW_SHORT_TTL, DATABASE_DEADLINE, IDEMPOTENCY_TTL, IDLE_IN_TRANSACTION_TIMEOUT, POOL_WAIT,

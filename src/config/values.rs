@@ -4,8 +4,8 @@
 use std::{num::NonZeroU64, thread::available_parallelism, time::Duration};
 
 use bytesize::ByteSize;
-use charge_once_database::shards::{ShardUrl, parse_shard_urls};
-use charge_once_settings::values::{Parsed, count, duration, number, one_of};
+use charge_once_postgres::database::shards::{ShardUrl, parse_shard_urls};
+use charge_once_service::settings::values::{Parsed, count, duration, number, one_of};
 use reqwest::Url;
 
 use crate::domain::api_key::API_KEY;

@@ -1,6 +1,6 @@
 //! Every environment variable, declared once, by topic: its name, its default, which values it
-//! takes, and what it is. `crates/settings` makes `--help` and the tables in the documentation from
-//! this list.
+//! takes, and what it is. `charge_once_service::settings` makes `--help` and the tables in the
+//! documentation from this list.
 
 use std::{
     net::SocketAddr,
@@ -9,10 +9,10 @@ use std::{
     time::Duration,
 };
 
-use charge_once_connections::{Host, parse_hosts as hosts};
-use charge_once_database::shards::ShardUrl;
-use charge_once_settings::{values::*, variables};
-use charge_once_traces::variables::*;
+use charge_once_postgres::database::shards::ShardUrl;
+use charge_once_service::connections::{Host, parse_hosts as hosts};
+use charge_once_service::settings::{values::*, variables};
+use charge_once_service::traces::variables::*;
 
 use super::values::*;
 
@@ -120,7 +120,7 @@ variables! {
         "Longest time one SQL statement may take. The test card tok_slow waits in a statement for two \
          seconds, and for two thirds of this time at most.";
     // A list looks for objects by time among the ids of that time, and `created_at` is when the
-    // transaction began: `ID_SLACK` in crates/pages is how far apart the two may be.
+    // transaction began: `ID_SLACK` in crates/strict-params is how far apart the two may be.
     DATABASE_DEADLINE: Duration = "5s", |text| at_most(text, "30s"),
         "Longest time from BEGIN to COMMIT, then 503; at most 30s.";
     IDLE_IN_TRANSACTION_TIMEOUT: Duration = "6s", duration,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use charge_once_settings::Source;
+use charge_once_service::settings::Source;
 
 use super::variables::{
     WEBHOOK_ALLOW_PRIVATE, WEBHOOK_POLL_INTERVAL, WEBHOOK_RETRY_MAX, WEBHOOK_RETRY_MIN,

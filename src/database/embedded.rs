@@ -1,12 +1,12 @@
-//! What charge-once calls its private PostgreSQL, which `crates/embedded-postgres` runs.
+//! What charge-once calls its private PostgreSQL, which `charge_once_postgres::embedded` runs.
 
 use std::path::PathBuf;
 
-use charge_once_embedded_postgres::{Names, Settings};
+use charge_once_postgres::embedded::{EmbeddedSettings, Names};
 
 /// The private PostgreSQL of the API, in `DATA_DIR` and with the programs of `PG_BIN_DIR`.
-pub fn settings(data_dir: PathBuf, bin_dir: Option<PathBuf>) -> Settings {
-    Settings {
+pub fn settings(data_dir: PathBuf, bin_dir: Option<PathBuf>) -> EmbeddedSettings {
+    EmbeddedSettings {
         fallback_dir: Some(PathBuf::from("/var/lib/charge-once")),
         bin_dir,
         names: Names {
@@ -16,15 +16,15 @@ pub fn settings(data_dir: PathBuf, bin_dir: Option<PathBuf>) -> Settings {
             alternative: "run everything in containers with `docker compose up`; or set \
                           DATABASE_URL to a PostgreSQL that is already running",
         },
-        ..Settings::new("charge_once", data_dir)
+        ..EmbeddedSettings::new("charge_once", data_dir)
     }
 }
 
 /// The private PostgreSQL of `charge-once processor`, in `PROCESSOR_DATA_DIR`. It never shares a
 /// folder with the API's.
-pub fn processor_settings(data_dir: PathBuf, bin_dir: Option<PathBuf>) -> Settings {
+pub fn processor_settings(data_dir: PathBuf, bin_dir: Option<PathBuf>) -> EmbeddedSettings {
     let api = settings(data_dir, bin_dir);
-    Settings {
+    EmbeddedSettings {
         fallback_dir: Some(PathBuf::from("/var/lib/charge-once-processor")),
         names: Names {
             program: "charge-once processor",

@@ -1,13 +1,14 @@
-//! What the database has, and what its private PostgreSQL is called. `crates/database` connects to
-//! it.
+//! What the database has, and what its private PostgreSQL is called.
+//! `charge_once_postgres::database` connects to it.
 
 pub mod embedded;
 
 use std::sync::LazyLock;
 
-pub use charge_once_database::{
-    Baseline, CLOCKS_APART_MAX, Database, MigrationSet, ReadError, Readiness, Reading, Schema,
-    Settings, StartError, Unfit, WhenRefused, WriteError, Writing, checklist, migrations, plain,
+pub use charge_once_postgres::database::{
+    Baseline, CLOCKS_APART_MAX, Database, DatabaseSettings, MigrationSet, ReadError, Readiness,
+    Reading, Schema, StartError, Unfit, WhenRefused, WriteError, Writing, checklist, migrations,
+    plain,
     shards::{self, Shard, Shards},
 };
 use charge_once_processor::service;
@@ -76,13 +77,13 @@ pub const SHARD_SCHEMA: &[MigrationSet] = &[
         beside: Some("charges"),
     },
     of_crate(
-        &charge_once_api_keys::MIGRATIONS,
-        charge_once_api_keys::MIGRATIONS_TABLE,
+        &charge_once_postgres::api_keys::MIGRATIONS,
+        charge_once_postgres::api_keys::MIGRATIONS_TABLE,
     ),
     of_crate(&webhooks::MIGRATIONS, webhooks::MIGRATIONS_TABLE),
     of_crate(
-        &charge_once_request_log::MIGRATIONS,
-        charge_once_request_log::MIGRATIONS_TABLE,
+        &charge_once_service::request_log::MIGRATIONS,
+        charge_once_service::request_log::MIGRATIONS_TABLE,
     ),
     MigrationSet {
         migrator: &MIGRATIONS,
@@ -115,9 +116,9 @@ impl Config {
     }
 
     /// How this configuration uses a database with this schema.
-    pub fn database_settings(&self, schema: Schema) -> Settings {
+    pub fn database_settings(&self, schema: Schema) -> DatabaseSettings {
         let timeouts = &self.timeouts;
-        Settings {
+        DatabaseSettings {
             schema,
             migrate: self.migrate_on_start,
             pool_connections: self.pool_connections,

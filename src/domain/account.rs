@@ -13,8 +13,8 @@ pub struct Account {
     pub database: usize,
 }
 
-impl From<charge_once_api_keys::Account> for Account {
-    fn from(found: charge_once_api_keys::Account) -> Self {
+impl From<charge_once_postgres::api_keys::Account> for Account {
+    fn from(found: charge_once_postgres::api_keys::Account) -> Self {
         Self {
             id: AccountId(found.id),
             is_test: found.is_test,

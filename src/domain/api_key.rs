@@ -1,6 +1,6 @@
 //! The shape of this service's API keys.
 
-use charge_once_api_keys::KeyShape;
+use charge_once_postgres::api_keys::KeyShape;
 
 /// Marks keys that can't move real money, so that secret scanners and people recognize them.
 const PREFIX: &str = "sk_test_";
@@ -44,5 +44,5 @@ pub fn is_secret(name: &str) -> bool {
 
 /// Whether a text holds what may be an API key or another secret.
 pub fn holds_secret(text: &str) -> bool {
-    charge_once_api_keys::holds_secret(text, &SECRET_PREFIXES)
+    charge_once_postgres::api_keys::holds_secret(text, &SECRET_PREFIXES)
 }

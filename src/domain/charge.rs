@@ -14,7 +14,7 @@ use super::{
 pub struct Card {
     /// Which card.
     #[serde(rename = "card_token", with = "columns::card_token")]
-    pub card: &'static TestCard,
+    pub test_card: &'static TestCard,
     /// 1 to 12.
     #[serde(rename = "card_exp_month")]
     pub exp_month: i16,
@@ -154,8 +154,8 @@ pub struct KeptCard {
 impl From<Card> for KeptCard {
     fn from(presented: Card) -> Self {
         Self {
-            brand: presented.card.brand.to_owned(),
-            last4: presented.card.last4.to_owned(),
+            brand: presented.test_card.brand.to_owned(),
+            last4: presented.test_card.last4.to_owned(),
             exp_month: presented.exp_month,
             exp_year: presented.exp_year,
         }

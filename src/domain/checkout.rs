@@ -293,7 +293,7 @@ mod tests {
             metadata: Metadata::new(),
         };
         let card = Card {
-            card: by_stored_token("tok_visa").unwrap(),
+            test_card: by_stored_token("tok_visa").unwrap(),
             exp_month: 12,
             exp_year: 2030,
         };

@@ -28,7 +28,7 @@ impl CardAuthorization {
         Self {
             charge,
             amount: new.amount,
-            card_token: new.card.card.token().to_owned(),
+            card_token: new.card.test_card.token().to_owned(),
             capture: new.capture,
         }
     }

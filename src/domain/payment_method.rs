@@ -153,7 +153,7 @@ impl PaymentMethod {
         Self {
             id,
             attachment: Attachment::New,
-            test_card: new.card.card,
+            test_card: new.card.test_card,
             card: new.card.into(),
             fingerprint,
             has_cvc: new.has_cvc,
@@ -246,7 +246,7 @@ pub enum Challenge {
 pub(super) fn sample(token: &str) -> PaymentMethod {
     let new = NewPaymentMethod {
         card: Card {
-            card: super::test_cards::by_token(token).unwrap(),
+            test_card: super::test_cards::by_token(token).unwrap(),
             exp_month: 12,
             exp_year: 2099,
         },

@@ -2,13 +2,13 @@
 //! limits how often they may ask.
 //!
 //! Promise: an API key is compared by its hash and never stored or logged. A revoked key stops
-//! working within [`charge_once_api_keys::REMEMBERED_FOR`], and so does a key of a test account
-//! that has ended.
+//! working within [`charge_once_postgres::api_keys::REMEMBERED_FOR`], and so does a key of a test
+//! account that has ended.
 
 use std::{collections::HashMap, net::IpAddr, num::NonZeroU32, sync::Arc};
 
 use actix_web::http::header::{AUTHORIZATION, HeaderMap};
-use charge_once_api_keys::{
+use charge_once_postgres::api_keys::{
     self as api_keys, KeyHash, RateLimit, Refusal, Strangers, names_of_accounts,
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
@@ -189,7 +189,7 @@ fn authorization(headers: &HeaderMap) -> impl Iterator<Item = &str> {
 #[derive(Clone)]
 struct Accounts(Database);
 
-impl api_keys::Database for Accounts {
+impl api_keys::KeyDatabase for Accounts {
     type Error = Failure;
 
     async fn find(

@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use actix_web::web::Data;
-use charge_once_connections::Hosts;
-use charge_once_request_log::RequestLog;
+use charge_once_service::connections::Hosts;
+use charge_once_service::request_log::RequestLog;
+use charge_once_service::supervisor::Failing;
 use charge_once_strict_params::{Expansion, ParameterSet, Params};
-use charge_once_supervisor::Failing;
 use tokio::sync::{Notify, watch};
 
 use super::{api_keys::ApiKeys, error::HttpError, faults::Faults};

@@ -1,7 +1,7 @@
 //! From the bytes of a request to decoded parameters.
 
 use actix_web::http::header::HeaderMap;
-use charge_once_edge::{BodyError, media_type};
+use charge_once_service::edge::{BodyError, media_type};
 use charge_once_strict_params::{
     Encoding, Error,
     card_numbers::{bytes_hold_card_number, find_card_number},

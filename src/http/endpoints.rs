@@ -93,7 +93,7 @@ macro_rules! endpoints {
         $(#[$about])*
         #[utoipa::path(
             get, path = $path, tag = $tag, operation_id = $operation,
-            params(charge_once_pages::PageQuery, $Query),
+            params(charge_once_strict_params::pages::PageQuery, $Query),
             responses(
                 (status = 200, description = "A page, newest first.", body = List<$view>),
                 $handler::PageErrors,

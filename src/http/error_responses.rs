@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use actix_web::ResponseError;
-use charge_once_openapi::{list_header, shared};
+use charge_once_service::openapi::{list_header, shared};
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder, example::Example};
 
 use super::{

@@ -1,5 +1,5 @@
 //! Faults on demand: what a network and a service can do to a request, when a client's test wants
-//! it. `crates/faults` reads and counts them.
+//! it. `charge_once_service::faults` reads and counts them.
 //!
 //! Promise: nothing here acts without `FAULTS=true`, and on no account but test accounts and the
 //! one of `DEV_API_KEY`. A fault never changes what is stored: it acts before the work, or on the
@@ -9,9 +9,9 @@ use actix_web::{
     HttpResponse,
     http::header::{HeaderMap, HeaderValue},
 };
-use charge_once_connections::NoReply;
-pub use charge_once_faults::Fault;
-use charge_once_faults::{self as faults, Kind};
+use charge_once_service::connections::NoReply;
+pub use charge_once_service::faults::Fault;
+use charge_once_service::faults::{self as faults, FaultKind};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -32,18 +32,18 @@ pub async fn before_the_work(
 ) -> Result<Option<HttpResponse>, HttpError> {
     let name = fault.kind.as_str();
     tracing::info!(fault = name, "the client asked for a fault");
-    if fault.kind == Kind::Delay {
+    if fault.kind == FaultKind::Delay {
         let seat = idempotency.seat(account);
         let _seat = seat.ok_or_else(|| HttpError::failed(FailureKind::Unavailable))?;
         fault.delay(stopping).await;
     }
     let error = match fault.kind {
-        Kind::ReplyLost | Kind::Delay => return Ok(None),
-        Kind::RequestLost => return Ok(Some(lost(HttpResponse::NoContent().finish()))),
-        Kind::InternalError => HttpError::failed(FailureKind::Internal),
-        Kind::Unavailable => HttpError::failed(FailureKind::Unavailable),
-        Kind::RateLimited => ApiError::explained(ErrorCode::RateLimited).into(),
-        Kind::InUse => HttpError::key_in_use(),
+        FaultKind::ReplyLost | FaultKind::Delay => return Ok(None),
+        FaultKind::RequestLost => return Ok(Some(lost(HttpResponse::NoContent().finish()))),
+        FaultKind::InternalError => HttpError::failed(FailureKind::Internal),
+        FaultKind::Unavailable => HttpError::failed(FailureKind::Unavailable),
+        FaultKind::RateLimited => ApiError::explained(ErrorCode::RateLimited).into(),
+        FaultKind::InUse => HttpError::key_in_use(),
     };
     Err(error.asked_for(name))
 }

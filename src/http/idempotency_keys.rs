@@ -1,6 +1,6 @@
 //! `/idempotency-keys`: what is known about a key.
 
-use charge_once_edge::last_segment;
+use charge_once_service::edge::last_segment;
 
 use super::prelude::*;
 use crate::idempotency::{IdempotencyKey, Inspected, KnownRequest, Step};

@@ -1,7 +1,7 @@
 //! `/inventory`
 
-use charge_once_edge::last_segment;
-use charge_once_pages::{Cursor, LIMIT_DEFAULT, Limit, NamePage};
+use charge_once_service::edge::last_segment;
+use charge_once_strict_params::pages::{Cursor, LIMIT_DEFAULT, Limit, NamePage};
 
 use super::prelude::*;
 use crate::{

@@ -3,7 +3,7 @@
 //! charge-once has no invoices. But the gem `pay` (pay-rails) asks for the invoice of every charge,
 //! and can't be used where that is an error.
 
-use charge_once_pages::Listed;
+use charge_once_strict_params::pages::Listed;
 use charge_once_strict_params::{
     EXPAND_MAX, Error, Field, Parameter, ParameterSet, TextKind, TextOrFields,
     schema::{object, text},

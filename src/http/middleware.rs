@@ -16,9 +16,9 @@ use actix_web::{
     middleware::Next,
     web,
 };
-use charge_once_connections::NoReply;
-use charge_once_edge as edge;
-use charge_once_request_log::LoggedOutcome;
+use charge_once_service::connections::NoReply;
+use charge_once_service::edge;
+use charge_once_service::request_log::LoggedOutcome;
 use charge_once_strict_params::card_numbers::holds_card_number;
 use futures_util::FutureExt;
 use uuid::Uuid;

@@ -45,7 +45,7 @@ use actix_web::{
     HttpResponse, Resource, Route, guard,
     web::{self, ServiceConfig, delete, post, put},
 };
-use charge_once_openapi::served::show;
+use charge_once_service::openapi::served::show;
 
 pub use self::app::{App, Apps};
 use self::error::HttpError;

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use actix_web::HttpRequest;
-use charge_once_edge::{KnownRoute, KnownRoutes};
+use charge_once_service::edge::{KnownRoute, KnownRoutes};
 use utoipa::openapi::path::PathItem;
 
 use super::{error::HttpResult, openapi, request::below_prefix};

@@ -1,7 +1,7 @@
 //! What endpoints import by one line.
 
 pub(super) use actix_web::{HttpRequest, HttpResponse, web::Data};
-pub(super) use charge_once_pages::PageQuery;
+pub(super) use charge_once_strict_params::pages::PageQuery;
 pub(super) use charge_once_strict_params::{Expand, Text, parameters};
 
 pub(super) use super::{

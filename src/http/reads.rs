@@ -1,7 +1,7 @@
 //! What reads answer: an object, or the page of a list that a query asks for.
 
 use actix_web::{HttpRequest, HttpResponse};
-use charge_once_pages::{Cursor, Listed, Page, PageQuery};
+use charge_once_strict_params::pages::{Cursor, Listed, Page, PageQuery};
 use charge_once_strict_params::{Expansion, ParameterSet};
 use serde::Serialize;
 

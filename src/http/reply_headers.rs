@@ -1,6 +1,6 @@
 //! The headers of replies, as the OpenAPI document describes them.
 
-use charge_once_openapi::{ReplyHeader, list_header};
+use charge_once_service::openapi::{ReplyHeader, list_header};
 use utoipa::openapi::{KnownFormat, Response, SchemaFormat, Type};
 
 const REQUEST_ID: &str = r"^req_[0-7][0-9a-hjkmnp-tv-z]{25}$";

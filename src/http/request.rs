@@ -11,7 +11,7 @@ use std::{borrow::Cow, net::IpAddr, time::Duration};
 use actix_web::{
     FromRequest, HttpMessage, HttpRequest, dev::Payload, http::header::HeaderMap, web,
 };
-use charge_once_edge::{decoded_path, read_body, routed_path};
+use charge_once_service::edge::{decoded_path, read_body, routed_path};
 use charge_once_strict_params::{
     Encoding, Error, ParameterSet, Params, Reason,
     card_numbers::{bytes_hold_card_number, find_card_number, holds_card_number},

@@ -1,11 +1,11 @@
-//! What a request leaves in the request log (`crates/request-log`).
+//! What a request leaves in the request log (`charge_once_service::request_log`).
 //!
 //! Promise: only authenticated requests are logged, an idempotency key only after its check for
 //! card numbers, and never a body, a query, or a path that may hold a card number or an API key. A
 //! client that leaves before its reply is logged as well.
 
 use actix_web::{HttpMessage, HttpRequest, HttpResponse, dev::ServiceRequest, web};
-use charge_once_request_log::{Entry, LoggedOutcome};
+use charge_once_service::request_log::{Entry, LoggedOutcome};
 use charge_once_strict_params::card_numbers::holds_card_number;
 use percent_encoding::percent_decode_str;
 

@@ -12,8 +12,8 @@ use actix_web::{
     middleware::Next,
     web::Data,
 };
-use charge_once_edge::routed_path;
-use charge_once_request_log::Entry;
+use charge_once_service::edge::routed_path;
+use charge_once_service::request_log::Entry;
 
 use super::{
     app::{App, Apps},

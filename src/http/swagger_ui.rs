@@ -1,7 +1,7 @@
 //! Swagger UI, compiled in.
 
 use actix_web::{HttpRequest, HttpResponse, web::Data};
-use charge_once_edge::{swagger_ui, swagger_ui_redirect};
+use charge_once_service::edge::{swagger_ui, swagger_ui_redirect};
 
 use super::{
     app::App,

@@ -1,7 +1,7 @@
 //! `/workflows`: the requests that a client has linked, so that it finds out where to go on.
 
-use charge_once_edge::{encode_segment, last_segment};
-use charge_once_pages::{LIMIT_MAX, Limit, STARTING_AFTER};
+use charge_once_service::edge::{encode_segment, last_segment};
+use charge_once_strict_params::pages::{LIMIT_MAX, Limit, STARTING_AFTER};
 use charge_once_strict_params::{Error, card_numbers::holds_card_number};
 
 use super::idempotency_keys::KeyObject;

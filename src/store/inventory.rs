@@ -1,6 +1,6 @@
 //! The table `inventory`.
 
-use charge_once_pages::{Cursor, NamePage};
+use charge_once_strict_params::pages::{Cursor, NamePage};
 
 use super::rows::{self, *};
 use crate::domain::inventory::Inventory;

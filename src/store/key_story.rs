@@ -1,6 +1,6 @@
 //! What is kept of the requests with one key, beside its record.
 
-use charge_once_request_log::{LoggedRequest, list_of_key};
+use charge_once_service::request_log::{LoggedRequest, list_of_key};
 use sqlx::PgConnection;
 
 use crate::{

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use charge_once_pages::id_after;
-use charge_once_request_log::old_requests;
+use charge_once_service::request_log::old_requests;
+use charge_once_strict_params::pages::id_after;
 use chrono::Utc;
 use sqlx::{PgConnection, error::BoxDynError, postgres::types::PgInterval};
 use uuid::Uuid;

@@ -11,7 +11,7 @@ use serde::Serialize;
 /// What the files of the tables name, and these macros there.
 pub(super) use {
     crate::domain::ids::*,
-    charge_once_pages::{Listed, Page},
+    charge_once_strict_params::pages::{Listed, Page},
     sqlx::{PgConnection, types::Json},
     std::collections::HashMap,
     uuid::Uuid,
@@ -174,7 +174,7 @@ macro_rules! page {
                         .await?
                     };
                 }
-                charge_once_pages::in_order_of!($page, in_order)
+                charge_once_strict_params::pages::in_order_of!($page, in_order)
             })+
         }
     };

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use charge_once_connections::Failure;
-use charge_once_prometheus::{BuildError, Counter, Registry, handles, set_to_now};
+use charge_once_service::connections::Failure;
+use charge_once_service::prometheus::{BuildError, Counter, Registry, handles, set_to_now};
 
 use super::catalog as c;
 use crate::idempotency::{CallAnswer, RanAlone};
@@ -40,7 +40,7 @@ impl Metrics {
     }
 }
 
-/// The workers of a process, which `crates/supervisor` keeps at work.
+/// The workers of a process, which `charge_once_service::supervisor` keeps at work.
 pub const WORKERS: [&str; 6] = [
     "checkout_reconciler",
     "database_metrics",

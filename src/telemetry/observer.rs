@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use charge_once_prometheus::value;
+use charge_once_service::prometheus::value;
 
 use super::metrics::Metrics;
 use crate::idempotency::{

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use charge_once_prometheus::value;
+use charge_once_service::prometheus::value;
 use sqlx::PgPool;
 
 use super::metrics::Metrics;

@@ -1,12 +1,12 @@
-//! Traces: a span for each request and each step of it, which `crates/traces` sends to a collector
-//! of OpenTelemetry.
+//! Traces: a span for each request and each step of it, which `charge_once_service::traces` sends
+//! to a collector of OpenTelemetry.
 //!
 //! Promise: without `OTEL_EXPORTER_OTLP_ENDPOINT`, no span of a trace is made, no header of a
 //! caller is read, and none is sent. Spans hold what log lines hold, and nothing else of what
 //! strangers send.
 
 use actix_web::http::header::HeaderMap;
-pub use charge_once_traces::{
+pub use charge_once_service::traces::{
     Export, Service, TRACEPARENT, TracesError, continue_trace, request_ended, traceparent,
 };
 use tracing::{Metadata, Span};

@@ -1,6 +1,6 @@
 //! Statuses and other enums of the domain as clients see them: one of a fixed set of names.
 
-use charge_once_openapi::names;
+use charge_once_service::openapi::names;
 
 use crate::domain::{
     checkout::{CheckoutStatus, StepName, StepState},

@@ -168,12 +168,12 @@ pub struct GivenCard {
 
 impl GivenCard {
     /// A test card that was named instead of being written out.
-    fn named(card: &'static TestCard) -> Self {
+    fn named(test_card: &'static TestCard) -> Self {
         let (exp_month, exp_year) = TOKEN_EXPIRY;
         let has_cvc = false;
         Self {
             card: Card {
-                card,
+                test_card,
                 exp_month,
                 exp_year,
             },
@@ -191,7 +191,7 @@ impl ValueKind for MethodCard {
         };
         let token = CardToken::read(&mut Field::new(&mut fields, "token"))?;
         let given = match token {
-            Some(card) => GivenCard::named(card),
+            Some(test_card) => GivenCard::named(test_card),
             None => {
                 let params = CardParams::read(&mut fields)?;
                 let has_cvc = params.cvc.is_some();

@@ -46,7 +46,7 @@ impl Parameter for SourceParam {
     fn read(field: &mut Field<'_, '_>) -> Result<Card, Error> {
         field.must_not_be_empty()?;
         let card = Self::given(field)?;
-        match card.card.authentication {
+        match card.test_card.authentication {
             Authentication::Never => Ok(card),
             Authentication::Always | Authentication::UntilSetUp | Authentication::OnSession => {
                 let param = field.fields.param(field.name);
@@ -81,7 +81,7 @@ impl SourceParam {
             }
         };
         Ok(Card {
-            card: card.ok_or(unknown)?,
+            test_card: card.ok_or(unknown)?,
             exp_month,
             exp_year,
         })
@@ -139,7 +139,7 @@ parameters! {
 impl From<CardParams> for Card {
     fn from(params: CardParams) -> Self {
         Self {
-            card: params.number,
+            test_card: params.number,
             exp_month: params.exp_month,
             exp_year: params.exp_year,
         }

@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 
-use charge_once_pages::Listed;
 use charge_once_strict_params::Expansion;
+use charge_once_strict_params::pages::Listed;
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 use sqlx::PgConnection;

@@ -118,7 +118,7 @@ impl<V: Rules> Decide for RunVerb<V> {
         let Ok(verb) = &self.verb else {
             return true;
         };
-        let answers = |card: Card| Authorization::at_once(card.card).is_some();
+        let answers = |card: Card| Authorization::at_once(card.test_card).is_some();
         self.expand.is_empty() && (self.processor.is_some() || verb.card().is_none_or(answers))
     }
 

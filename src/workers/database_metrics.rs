@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use charge_once_prometheus::{Gauge, set_to_now, value};
+use charge_once_service::prometheus::{Gauge, set_to_now, value};
 use chrono::{DateTime, Utc};
 use futures_util::future::join_all;
 use sqlx::PgConnection;

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use charge_once_api_keys::find_account;
+use charge_once_postgres::api_keys::find_account;
 use futures_util::future::join_all;
 use tokio::sync::watch;
 

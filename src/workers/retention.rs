@@ -11,9 +11,9 @@
 
 use std::time::Duration;
 
-use charge_once_request_log::delete_requests;
-pub use charge_once_retention::Round;
-use charge_once_retention::{Batch, Rows, Walk};
+use charge_once_service::request_log::delete_requests;
+pub use charge_once_service::retention::Round;
+use charge_once_service::retention::{Batch, Rows, Walk};
 use sqlx::{Connection, PgConnection};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -47,7 +47,7 @@ pub struct Removed {
 }
 
 /// Why a walk stopped.
-pub type Stop = charge_once_retention::Stop<AccountId, sqlx::Error>;
+pub type Stop = charge_once_service::retention::Stop<AccountId, sqlx::Error>;
 
 /// Walks through all accounts, again and again.
 pub struct Retention {
@@ -107,7 +107,8 @@ impl Rows for AgedRows<'_> {
 
     async fn accounts(&mut self, behind: Option<AccountId>) -> Result<Vec<AccountId>, sqlx::Error> {
         let behind = behind.map_or(Uuid::nil(), |account| account.0);
-        let accounts = charge_once_api_keys::list_accounts(self.connection, behind).await?;
+        let accounts =
+            charge_once_postgres::api_keys::list_accounts(self.connection, behind).await?;
         Ok(accounts.into_iter().map(AccountId).collect())
     }
 

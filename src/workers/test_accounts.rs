@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use charge_once_retention::{Batch, Round, Rows, Stop, Walk};
+use charge_once_service::retention::{Batch, Round, Rows, Stop, Walk};
 use sqlx::{Connection, PgConnection};
 use tokio::time::Instant;
 
@@ -106,7 +106,7 @@ impl Rows for Left<'_> {
             rows = test_accounts::delete_batch(&mut tx, account).await?;
         }
         if rows == 0 {
-            charge_once_api_keys::close_account(&mut tx, account.0).await?;
+            charge_once_postgres::api_keys::close_account(&mut tx, account.0).await?;
         }
         tx.commit().await?;
         if rows == 0 {

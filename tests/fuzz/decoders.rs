@@ -11,7 +11,7 @@ use charge_once::{
         orders::CreateOrderParams, refunds::CreateRefundParams,
     },
 };
-use charge_once_pages::{Cursor, PageQuery};
+use charge_once_strict_params::pages::{Cursor, PageQuery};
 use charge_once_strict_params::{Encoding, Field, Parameter, ParameterSet, Params};
 use proptest::{collection::vec, prelude::*, test_runner::TestCaseError};
 use serde_json::{Map, Value};

@@ -9,8 +9,8 @@ use std::{
 };
 
 use actix_web::{HttpResponse, http::StatusCode, web};
-use charge_once_client::transport::{TlsError, http_client_builder};
 use charge_once_idempotency::IdempotencyKey;
+use charge_once_service::http_client::{TlsError, http_client_builder};
 use charge_once_strict_params::card_numbers::holds_card_number;
 use futures_util::future::join_all;
 use maud::{Markup, html};

@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Write};
 
-use charge_once_settings::one_line;
+use charge_once_service::settings::one_line;
 
 use super::BoxError;
 

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable};
-use charge_once_client::transport::{TlsError, explain, http_client_builder, read_body};
+use charge_once_service::http_client::{TlsError, explain, http_client_builder, read_body};
 use chrono::{DateTime, Utc};
 use reqwest::{Method, StatusCode, Url};
 use tokio::{runtime::Handle, time::Instant};

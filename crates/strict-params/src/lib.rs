@@ -8,6 +8,8 @@ mod form;
 mod json;
 #[cfg(feature = "openapi")]
 mod kinds;
+#[cfg(feature = "pages")]
+pub mod pages;
 #[cfg(feature = "openapi")]
 mod parameter;
 mod params;

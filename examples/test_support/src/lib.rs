@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use charge_once_embedded_postgres::Throwaway;
+use charge_once_postgres::embedded::Throwaway;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,

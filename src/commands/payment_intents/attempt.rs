@@ -95,7 +95,7 @@ impl PaymentAttempt {
     fn new_charge(&self) -> NewCharge {
         let kept = &self.method.card;
         self.intent.charge_with(Card {
-            card: self.method.test_card,
+            test_card: self.method.test_card,
             exp_month: kept.exp_month,
             exp_year: kept.exp_year,
         })

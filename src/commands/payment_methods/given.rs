@@ -98,7 +98,10 @@ pub(in crate::commands) fn make(draft: &mut Draft<'_>, new: NewPaymentMethod) ->
 /// others. The account's id is the key: it makes the value another one in another account. Such a
 /// key is no secret, and needs to be none, because only the numbers of test cards come here.
 fn fingerprint(account: AccountId, card: &Card) -> String {
-    let number = card.card.number.unwrap_or_else(|| card.card.token());
+    let number = card
+        .test_card
+        .number
+        .unwrap_or_else(|| card.test_card.token());
     let hash = Sha256::new()
         .chain_update(FINGERPRINT_TAG)
         .chain_update(account.0.as_bytes())

@@ -1,6 +1,6 @@
 //! Part of the OpenAPI document: an example request for every test card.
 
-use charge_once_openapi::operations;
+use charge_once_service::openapi::operations;
 use serde_json::{Value, json};
 use utoipa::{
     Modify,

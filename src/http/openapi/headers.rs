@@ -1,6 +1,6 @@
 //! The headers of successful replies, and the descriptions of all.
 
-use charge_once_openapi::{describe_headers, has_parameter, list_header, operations};
+use charge_once_service::openapi::{describe_headers, has_parameter, list_header, operations};
 use utoipa::{
     Modify,
     openapi::{OpenApi, RefOr},

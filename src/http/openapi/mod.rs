@@ -9,7 +9,7 @@ mod webhooks;
 
 use std::{io, sync::LazyLock};
 
-use charge_once_openapi::{
+use charge_once_service::openapi::{
     ExampleKeys, FormBodies, References, SharedResponses, served::ServedDocument,
 };
 use utoipa::{

@@ -14,7 +14,7 @@ use actix_web::{
     },
     web,
 };
-use charge_once_edge::read_body;
+use charge_once_service::edge::read_body;
 use charge_once_strict_params::{
     Expansion, ParameterSet, Params, TextKind, parameters, schema::text,
 };

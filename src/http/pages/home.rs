@@ -1,7 +1,7 @@
 //! `/`: where to begin, for people and for programs.
 
 use actix_web::{HttpRequest, HttpResponse, http::header::VARY, web};
-use charge_once_edge::accepts_html;
+use charge_once_service::edge::accepts_html;
 use maud::html;
 use serde_json::json;
 

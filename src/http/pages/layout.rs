@@ -1,7 +1,7 @@
 //! What the pages have in common.
 
 use actix_web::HttpResponse;
-use charge_once_edge::{Layout, file};
+use charge_once_service::edge::{Layout, file};
 use maud::{Markup, html};
 
 /// The paths of their files.

@@ -5,7 +5,7 @@
 //! Emits    nothing
 //! Refuses  any parameter; an account too many
 
-use charge_once_api_keys::{count_test_accounts, insert_key, insert_test_account};
+use charge_once_postgres::api_keys::{count_test_accounts, insert_key, insert_test_account};
 use charge_once_strict_params::Params;
 use sqlx::PgConnection;
 use uuid::Uuid;

@@ -1,8 +1,8 @@
 //! The same sequences on PostgreSQL: each verb reads there what the ledger in memory holds, and
 //! writes there what it holds next.
 
-use charge_once_database::migrations;
-use charge_once_embedded_postgres::Throwaway;
+use charge_once_postgres::database::migrations;
+use charge_once_postgres::embedded::Throwaway;
 use sqlx::{Connection, PgConnection};
 use tokio::runtime::{Builder, Runtime};
 use uuid::Uuid;

@@ -34,7 +34,7 @@ impl Command for CreateWebhookEndpoint {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         let new = NewEndpoint::from(checked::<CreateWebhookEndpointParams>(&self.params)?);
         let account = self.origin.account;
-        charge_once_api_keys::lock_account(tx, account.0).await?;
+        charge_once_postgres::api_keys::lock_account(tx, account.0).await?;
         if endpoints::count(tx, account.0).await? >= ENDPOINTS_MAX {
             return Err(too_many_endpoints().into());
         }

@@ -1,7 +1,7 @@
 //! The request log: what it holds, what it never holds, and what it costs requests.
 
 use charge_once::workers::expiry_sweep::Sweep;
-use charge_once_request_log::{BATCH_ROWS, QUEUED_MAX};
+use charge_once_service::request_log::{BATCH_ROWS, QUEUED_MAX};
 use sqlx::Row;
 use tokio::time::Instant;
 

@@ -4,16 +4,10 @@
 use crate::support::prelude::*;
 
 /// The others say `publish = false`.
-const PUBLISHED: [&str; 5] = [
-    "client",
-    "conform",
-    "connections",
-    "idempotency",
-    "webhooks",
-];
+const PUBLISHED: [&str; 4] = ["client", "conform", "idempotency", "webhooks"];
 
 /// Those that the crates use, of crates.io's own list. It ignores others without an error.
-const CATEGORIES: [&str; 8] = [
+const CATEGORIES: [&str; 7] = [
     "api-bindings",
     "command-line-utilities",
     "database",
@@ -21,7 +15,6 @@ const CATEGORIES: [&str; 8] = [
     "network-programming",
     "web-programming",
     "web-programming::http-client",
-    "web-programming::http-server",
 ];
 
 /// What Cargo prints about the workspace. It downloads packages that nothing else here has needed.

@@ -3,7 +3,7 @@
 use std::fs;
 
 use charge_once::config;
-use charge_once_settings::{Variable, markdown_tables};
+use charge_once_service::settings::{Variable, markdown_tables};
 
 use crate::support::{
     documents::{blocks, documents, files_below, prose},
@@ -177,6 +177,7 @@ fn every_name_and_path_in_a_document_occurs_in_the_project() {
     let sources: String = [
         "src",
         "crates",
+        "tools",
         "examples",
         "tests",
         "migrations",
@@ -191,6 +192,7 @@ fn every_name_and_path_in_a_document_occurs_in_the_project() {
     let folders = [
         "src/",
         "crates/",
+        "tools/",
         "tests/",
         "migrations/",
         "scripts/",

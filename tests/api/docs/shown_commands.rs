@@ -177,7 +177,7 @@ fn the_commands_that_messages_name_exist() {
     let shown = r#"(?:`|\| |with: |code \{ ")charge-once((?: [a-z][a-z-]*)+)((?: --[a-z-]+)*)"#;
     let shown = regex::Regex::new(shown).unwrap();
     let mut named = BTreeSet::new();
-    for folder in ["src", "crates/console/src", "crates/database/src"] {
+    for folder in ["src", "crates/console/src", "crates/postgres/src/database"] {
         for file in rust_files(&root().join(folder)) {
             let source = std::fs::read_to_string(file).unwrap();
             let lines = source.lines();

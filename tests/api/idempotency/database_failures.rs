@@ -7,7 +7,7 @@ use charge_once::{
         Rejection, Reply, Request, Settings,
     },
 };
-use charge_once_embedded_postgres::EmbeddedPostgres;
+use charge_once_postgres::embedded::EmbeddedPostgres;
 use tokio::sync::Barrier;
 
 use crate::support::{

@@ -2,7 +2,7 @@
 //! it is.
 
 use charge_once::database::{MigrationSet, PROCESSOR_SCHEMA, SCHEMA, embedded};
-use charge_once_embedded_postgres::EmbeddedPostgres;
+use charge_once_postgres::embedded::EmbeddedPostgres;
 use futures_util::future::join_all;
 
 use crate::support::{

@@ -16,9 +16,9 @@ const PROCESSOR: &str = "crates/processor/.sqlx";
 
 const FOLDERS: [&str; 6] = [
     ".sqlx",
-    "crates/api-keys/.sqlx",
+    "crates/postgres/.sqlx",
     "crates/idempotency/.sqlx",
-    "crates/request-log/.sqlx",
+    "crates/service/.sqlx",
     "crates/webhooks/.sqlx",
     PROCESSOR,
 ];

@@ -19,9 +19,9 @@ const LATER: &[(&str, &str)] = &[];
 /// Folders whose migrations are applied in the order of their numbers, as in [`SCHEMA`].
 const SETS: &[&str] = &[
     "crates/idempotency/migrations",
-    "crates/api-keys/migrations",
+    "crates/postgres/migrations/api_keys",
     "crates/webhooks/migrations",
-    "crates/request-log/migrations",
+    "crates/service/migrations",
     "migrations",
 ];
 

@@ -3,7 +3,7 @@
 use std::process::Output;
 
 use charge_once::telemetry::catalog::METRICS;
-use charge_once_prometheus::PROCESS_METRICS;
+use charge_once_service::prometheus::PROCESS_METRICS;
 use regex::Regex;
 
 use crate::support::{

@@ -7,7 +7,7 @@ use charge_once::{
     cli::api_key::ensure_dev_key,
     database::{Database, PROCESSOR_SCHEMA, WhenRefused, embedded},
 };
-use charge_once_embedded_postgres::{EmbeddedPostgres, Locale, Settings};
+use charge_once_postgres::embedded::{EmbeddedPostgres, EmbeddedSettings, Locale};
 use futures_util::{StreamExt, stream};
 use sqlx::migrate::Migrator;
 
@@ -55,7 +55,7 @@ impl Cluster {
 
     async fn start(&self) -> (EmbeddedPostgres, TestServer) {
         let folder = self.folder.path();
-        let settings = Settings {
+        let settings = EmbeddedSettings {
             locale: Locale {
                 name: LOCALE.to_owned(),
                 folder: Some(folder.to_owned()),

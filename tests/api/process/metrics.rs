@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 
 use charge_once::telemetry::catalog::METRICS;
-use charge_once_prometheus::{PROCESS_METRICS, markdown_table};
+use charge_once_service::prometheus::{PROCESS_METRICS, markdown_table};
 use regex::Regex;
 
 use crate::support::{

@@ -1,6 +1,6 @@
 //! The roles of `deploy/postgres/roles.sql`: each can do what its command does, and no more.
 
-use charge_once_embedded_postgres::Throwaway;
+use charge_once_postgres::embedded::Throwaway;
 use sqlx::{Connection, Row};
 
 use crate::{

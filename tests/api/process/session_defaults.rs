@@ -11,7 +11,7 @@ use charge_once::{
     cli::api_key::ensure_dev_key,
     database::{self, embedded},
 };
-use charge_once_embedded_postgres::EmbeddedPostgres;
+use charge_once_postgres::embedded::EmbeddedPostgres;
 use sqlx::{Connection, postgres::PgConnectOptions};
 use tempfile::NamedTempFile;
 use tokio::{

@@ -7,7 +7,7 @@ use std::{
 };
 
 use charge_once::{cli::api_key::ensure_dev_key, database::embedded};
-use charge_once_embedded_postgres::EmbeddedPostgres;
+use charge_once_postgres::embedded::EmbeddedPostgres;
 use tempfile::NamedTempFile;
 use tokio::task::JoinHandle;
 

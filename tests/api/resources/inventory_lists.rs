@@ -1,7 +1,7 @@
 //! The list of levels of inventory: its order, its pages, wrong questions, and what it reads.
 
 use charge_once::{domain::ids::AccountId, store::inventory::list};
-use charge_once_pages::{Cursor, NamePage};
+use charge_once_strict_params::pages::{Cursor, NamePage};
 use sqlx::Connection;
 use url::form_urlencoded;
 

@@ -405,7 +405,7 @@ fn charge<'a>(tx: &'a mut PgConnection, target: &'a Target) -> Doing<'a> {
     Box::pin(async move {
         let (intent, method) = (target.intent, target.method);
         let new = intent.charge_with(Card {
-            card: method.test_card,
+            test_card: method.test_card,
             exp_month: 12,
             exp_year: 2099,
         });

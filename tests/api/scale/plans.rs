@@ -1,7 +1,7 @@
 //! No statement's cost grows with the tables: each one of the program is planned and run against
 //! 200,000 rows, once for its values and once by a plan for any values.
 
-use charge_once_request_log::SEARCHED_MAX;
+use charge_once_service::request_log::SEARCHED_MAX;
 use sqlx::Row;
 
 use super::{
@@ -116,8 +116,8 @@ fn looks_at_too_much(plan: &Value) -> bool {
 }
 
 /// Values to run a statement with: a page of any time, one that begins or ends in the middle of the
-/// table, far from both ends, and one of a minute there. `crates/pages` derives the ids of a page
-/// from its time.
+/// table, far from both ends, and one of a minute there. `charge_once_strict_params::pages` derives
+/// the ids of a page from its time.
 fn values_of(statement: &Statement, tables: &BigTables) -> Vec<Vec<String>> {
     let parameters = &statement.parameters;
     if !parameters
@@ -159,7 +159,7 @@ fn values_of(statement: &Statement, tables: &BigTables) -> Vec<Vec<String>> {
     ]
 }
 
-/// What `crates/pages` allows an id to be apart from its row's time, in rows.
+/// What `charge_once_strict_params::pages` allows an id to be apart from its row's time, in rows.
 const SLACK_ROWS: i64 = 6;
 
 /// SQL for a parameter's value: row 100,001 where it names a row.

@@ -35,9 +35,9 @@ pub fn all() -> Vec<Statement> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folders = [
         ".sqlx",
-        "crates/api-keys/.sqlx",
+        "crates/postgres/.sqlx",
         "crates/idempotency/.sqlx",
-        "crates/request-log/.sqlx",
+        "crates/service/.sqlx",
         "crates/webhooks/.sqlx",
     ];
     let files = folders.map(|folder| fs::read_dir(root.join(folder)).unwrap());

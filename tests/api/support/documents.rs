@@ -13,7 +13,7 @@ pub fn read(path: impl AsRef<Path>) -> String {
 
 /// Every text that describes the project: Markdown at the root and below these folders.
 pub fn documents() -> Vec<String> {
-    let folders = ["docs", "src", "crates", "examples", ".github"];
+    let folders = ["docs", "src", "crates", "tools", "examples", ".github"];
     let mut documents: Vec<String> = fs::read_dir(root())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

@@ -9,7 +9,7 @@ use charge_once::{
     cli::api_key::ensure_dev_key,
     database::{self, shards::FIRST_SHARD},
 };
-use charge_once_embedded_postgres::Throwaway;
+use charge_once_postgres::embedded::Throwaway;
 use sqlx::PgPool;
 
 use crate::support::harness::{API_KEY, TestDatabase, config};

@@ -7,7 +7,7 @@ use charge_once::{
     database::{self, Database},
     store::invariants::INVARIANTS,
 };
-use charge_once_embedded_postgres::Throwaway;
+use charge_once_postgres::embedded::Throwaway;
 use sqlx::{Connection, PgConnection, PgPool, postgres::PgPoolOptions};
 use tokio::sync::OnceCell;
 use uuid::Uuid;

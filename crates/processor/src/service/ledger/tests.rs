@@ -5,7 +5,7 @@
     reason = "a test may stop at the first surprise"
 )]
 
-use charge_once_embedded_postgres::Throwaway;
+use charge_once_postgres::embedded::Throwaway;
 use sqlx::{PgPool, Postgres, Transaction};
 use tokio::sync::OnceCell;
 

@@ -1,0 +1,274 @@
+//! The data directory and the files in it.
+
+use std::fs::{File, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
+use nix::sys::statvfs::statvfs;
+use nix::unistd::geteuid;
+use sha2::{Digest, Sha256};
+
+use super::account::UnixAccount;
+use super::error::Problem;
+use super::folder::Folder;
+use super::settings::Locale;
+
+/// Start of the name of a folder in which `initdb` is or was at work.
+pub(super) const STAGING_PREFIX: &str = "pgdata.new-";
+
+/// Names in the data directory, apart from those that start with [`STAGING_PREFIX`].
+pub(super) const CLUSTER: &str = "pgdata";
+pub(super) const SOCKETS: &str = "run";
+pub(super) const LOG: &str = "postgres.log";
+pub(super) const OLD_LOG: &str = "postgres.log.1";
+pub(super) const LOCK: &str = "owner.lock";
+pub(super) const MOVED: &str = "moved-to";
+
+/// Port number in the name of the socket. Nothing listens on TCP, so it cannot collide.
+pub(super) const PORT: u16 = 5432;
+
+/// Longest socket path in bytes. The systems allow 104 (macOS) to 108 (Linux) including a final
+/// zero, and some client libraries allow less.
+const SOCKET_PATH_LIMIT: usize = 90;
+
+/// Size in bytes from which the log is put aside at a start: more than quiet operation ever
+/// writes, and still small enough to open in an editor.
+const LOG_LIMIT: u64 = 16 * 1024 * 1024;
+
+/// Free space in bytes below which a disk counts as full. It is not zero because a file system
+/// also refuses a write that is larger than what is left.
+const FULL_BELOW: u128 = 1024 * 1024;
+
+/// A data directory, and the user that PostgreSQL runs as in it.
+#[derive(Debug)]
+pub(super) struct DataDir {
+    /// Absolute.
+    pub(super) path: PathBuf,
+    /// The same folder, opened. No other user can write to it.
+    pub(super) folder: Folder,
+    /// `None` when PostgreSQL runs as the same user as this process.
+    pub(super) account: Option<UnixAccount>,
+    /// The database, and the role that owns it.
+    pub(super) database: String,
+    /// Server parameters that the caller decides.
+    pub(super) parameters: Vec<(String, String)>,
+    /// What sorts text in a new database.
+    pub(super) locale: Locale,
+}
+
+impl DataDir {
+    /// The data directory, as an absolute path.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The name of the database, and of the role that owns it.
+    pub(super) fn database(&self) -> &str {
+        &self.database
+    }
+
+    /// The user to run PostgreSQL's programs as, unless it is the current one.
+    pub(super) fn account(&self) -> Option<&UnixAccount> {
+        self.account.as_ref()
+    }
+
+    /// The folder with the database files, PostgreSQL's own `PGDATA`.
+    pub(super) fn cluster(&self) -> PathBuf {
+        self.path.join(CLUSTER)
+    }
+
+    /// The file that PostgreSQL writes its log to.
+    pub(super) fn log(&self) -> PathBuf {
+        self.path.join(LOG)
+    }
+
+    /// The folder for the socket: in the data directory, or, where that path cannot be one, a
+    /// folder in `/tmp` that is derived from it. A socket's path can be too long, and to `psql` a
+    /// comma separates two hosts.
+    pub(super) fn socket_dir(&self) -> PathBuf {
+        let inside = self.path.join(SOCKETS);
+        let bytes = inside.as_os_str().as_bytes();
+        if socket_in(&inside).as_os_str().len() <= SOCKET_PATH_LIMIT && !bytes.contains(&b',') {
+            return inside;
+        }
+        Path::new("/tmp").join(format!("embedded-postgres-{}", name_for(&self.path)))
+    }
+
+    /// The major version that made the database, or nothing when there is no database yet.
+    pub(super) fn version(&self) -> Option<String> {
+        version_in(&self.folder)
+    }
+
+    /// Reads a small file of the database, which PostgreSQL's user may have replaced.
+    pub(super) fn read_in_cluster(&self, name: &str) -> io::Result<Vec<u8>> {
+        self.folder.folder(CLUSTER)?.read(name)
+    }
+
+    /// Takes the lock that makes this process the owner, or nothing when another one has it.
+    ///
+    /// The lock is the kernel's, so it ends with the process however that dies.
+    pub(super) fn try_lock(&self) -> Result<Option<File>, Problem> {
+        let path = self.path.join(LOCK);
+        let file = self
+            .folder
+            .file(LOCK, OFlag::O_CREAT | OFlag::O_WRONLY)
+            .map_err(|error| self.failure("opening", &path, error))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(self.failure("locking", &path, error)),
+        }
+    }
+
+    /// Removes what an interrupted `initdb` left. Only for the owner.
+    ///
+    /// An `initdb` whose parent was killed may still be writing there, and then removal fails.
+    /// That is no reason to give up: its folder is never used, and the next start tries again.
+    pub(super) fn remove_leftovers(&self) {
+        let entries = std::fs::read_dir(&self.path).into_iter().flatten();
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            if !name.as_bytes().starts_with(STAGING_PREFIX.as_bytes()) {
+                continue;
+            }
+            if let Err(error) = std::fs::remove_dir_all(entry.path()) {
+                tracing::warn!(folder = %entry.path().display(), %error, "leftover not removed");
+            }
+        }
+    }
+
+    /// Creates an empty folder for `initdb` beside the one that the database will have.
+    pub(super) fn create_staging(&self) -> Result<PathBuf, Problem> {
+        let moment = std::time::UNIX_EPOCH
+            .elapsed()
+            .unwrap_or_default()
+            .as_nanos();
+        let name = format!("{STAGING_PREFIX}{moment}");
+        let path = self.path.join(&name);
+        self.folder
+            .create(name, self.account())
+            .map_err(|error| self.failure("creating", &path, error))?;
+        Ok(path)
+    }
+
+    /// Gives a finished database its real name, in a way that survives a power cut.
+    pub(super) fn publish(&self, staging: &Path) -> Result<(), Problem> {
+        self.folder
+            .rename(staging.file_name().unwrap_or_default(), CLUSTER)
+            .map_err(|error| self.failure("renaming", staging, error))?;
+        self.folder
+            .sync()
+            .map_err(|error| self.failure("syncing", &self.path, error))
+    }
+
+    /// Makes the socket folder and clears sockets that a killed PostgreSQL left in it. Only for
+    /// the owner, and only while no PostgreSQL listens there.
+    pub(super) fn prepare_socket_dir(&self) -> Result<PathBuf, Problem> {
+        let path = self.socket_dir();
+        let name = path.file_name().unwrap_or_default();
+        let parent = Folder::open(path.parent().unwrap_or(&self.path))
+            .map_err(|error| self.failure("opening the parent of", &path, error))?;
+        let folder = match parent.create(name, self.account()) {
+            Ok(folder) => folder,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                self.trusted_socket_dir(&parent, &path)?
+            }
+            Err(error) => return Err(self.failure("creating", &path, error)),
+        };
+        for stale in [socket_name(), format!("{}.lock", socket_name())] {
+            folder
+                .remove(&stale)
+                .map_err(|error| self.failure("removing", &path.join(&stale), error))?;
+        }
+        Ok(path)
+    }
+
+    /// Opens the log for appending, after putting a large one aside.
+    pub(super) fn open_log(&self) -> Result<File, Problem> {
+        let path = self.log();
+        let open = || {
+            let log = self
+                .folder
+                .file(LOG, OFlag::O_CREAT | OFlag::O_APPEND | OFlag::O_WRONLY);
+            log.map_err(|error| self.failure("opening", &path, error))
+        };
+        let log = open()?;
+        if log.metadata().is_ok_and(|log| log.len() <= LOG_LIMIT) {
+            return Ok(log);
+        }
+        self.folder
+            .rename(LOG, OLD_LOG)
+            .map_err(|error| self.failure("renaming", &path, error))?;
+        open()
+    }
+
+    /// Whether the file system has no room left. Blocks.
+    ///
+    /// PostgreSQL says so itself, but its log is on the same disk and then stays empty.
+    pub(super) fn is_full(&self) -> bool {
+        statvfs(&self.path).is_ok_and(|disk| {
+            u128::from(disk.blocks_available()) * u128::from(disk.fragment_size()) < FULL_BELOW
+        })
+    }
+
+    /// Words a failed file operation in this data directory.
+    pub(super) fn failure(
+        &self,
+        action: &'static str,
+        path: &Path,
+        source: std::io::Error,
+    ) -> Problem {
+        Problem::directory(&self.path, action, path, source)
+    }
+
+    /// The number of the user that PostgreSQL runs as.
+    pub(super) fn runner(&self) -> u32 {
+        self.account
+            .as_ref()
+            .map_or_else(|| geteuid().as_raw(), |account| account.uid.as_raw())
+    }
+
+    /// Accepts an existing socket folder only from ourselves: its owner decides which program
+    /// answers on the socket, and anyone can make a folder or a link in `/tmp`.
+    fn trusted_socket_dir(&self, parent: &Folder, path: &Path) -> Result<Folder, Problem> {
+        let ours = [geteuid().as_raw(), self.runner()];
+        let folder = parent.folder(path.file_name().unwrap_or_default()).ok();
+        let folder = folder
+            .filter(|folder| {
+                let found = folder.metadata();
+                found.is_ok_and(|found| ours.contains(&found.uid()))
+            })
+            .ok_or_else(|| Problem::SocketDirectory {
+                data_dir: self.path.clone(),
+                socket_dir: path.to_owned(),
+            })?;
+        folder
+            .hand_over(self.account())
+            .map_err(|error| self.failure("securing", path, error))?;
+        Ok(folder)
+    }
+}
+
+/// The major version that made the database of a data directory, or nothing when there is none.
+pub(super) fn version_in(data_dir: &Folder) -> Option<String> {
+    let text = data_dir.folder(CLUSTER).ok()?.read("PG_VERSION").ok()?;
+    Some(String::from_utf8(text).ok()?.trim().to_owned())
+}
+
+/// A name for what belongs to a data directory and can't be in it.
+pub(super) fn name_for(data_dir: &Path) -> String {
+    let digest = Sha256::digest(data_dir.as_os_str().as_bytes());
+    hex::encode(digest).chars().take(16).collect()
+}
+
+/// The path of PostgreSQL's socket in a folder.
+pub(super) fn socket_in(folder: &Path) -> PathBuf {
+    folder.join(socket_name())
+}
+
+fn socket_name() -> String {
+    format!(".s.PGSQL.{PORT}")
+}

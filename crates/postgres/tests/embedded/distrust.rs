@@ -1,0 +1,160 @@
+//! What another user has prepared is refused, and no link leads out of the data directory.
+
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
+use std::path::Path;
+
+use charge_once_postgres::embedded::{EmbeddedPostgres, Problem};
+use nix::unistd::geteuid;
+
+use super::{Outcome, Scratch};
+
+/// A user that is neither this process's nor root.
+const ANOTHER_USER: u32 = 54_321;
+
+/// Expects that the start is refused because of `folder`, and that nothing was put into the data
+/// directory.
+async fn assert_untrusted(scratch: &Scratch, folder: &Path) -> Outcome {
+    let error = scratch.start().await.err().ok_or("started nonetheless")?;
+    let message = error.to_string();
+    assert!(
+        matches!(error.problem(), Problem::Untrusted { folder: found, .. } if found == folder),
+        "{message}"
+    );
+    assert!(message.contains("DATA_DIR"), "{message}");
+    assert!(!scratch.data_dir.join("owner.lock").exists());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_folder_that_others_may_write_to_is_refused() -> Outcome {
+    for mode in [0o777, 0o1777, 0o702] {
+        let scratch = Scratch::new()?;
+        std::fs::create_dir(&scratch.data_dir)?;
+        std::fs::set_permissions(&scratch.data_dir, Permissions::from_mode(mode))?;
+        assert_untrusted(&scratch, &scratch.data_dir).await?;
+    }
+    for data_dir in ["data", "missing/data"] {
+        let scratch = Scratch::with_data_in(&format!("shared/{data_dir}"))?;
+        let shared = scratch.parent.path().join("shared");
+        std::fs::create_dir(&shared)?;
+        std::fs::set_permissions(&shared, Permissions::from_mode(0o777))?;
+        assert_untrusted(&scratch, &shared).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn as_root_a_folder_or_link_of_another_user_is_refused() -> Outcome {
+    if !geteuid().is_root() {
+        return Ok(());
+    }
+    let give_away = |path: &Path| lchown(path, Some(ANOTHER_USER), Some(ANOTHER_USER));
+    let scratch = Scratch::new()?;
+    std::fs::create_dir_all(scratch.cluster())?;
+    give_away(&scratch.data_dir)?;
+    give_away(&scratch.cluster())?;
+    assert_untrusted(&scratch, &scratch.data_dir).await?;
+
+    let scratch = Scratch::with_data_in("home/data")?;
+    let home = scratch.parent.path().join("home");
+    std::fs::create_dir(&home)?;
+    give_away(&home)?;
+    assert_untrusted(&scratch, &home).await?;
+
+    // A link of root's own, to one of another user, to a folder of root's.
+    let scratch = Scratch::new()?;
+    let (target, link) = (
+        scratch.parent.path().join("target"),
+        scratch.parent.path().join("link"),
+    );
+    std::fs::create_dir(&target)?;
+    symlink(&target, &link)?;
+    symlink("link", &scratch.data_dir)?;
+    scratch.start().await?.stop().await?;
+    give_away(&link)?;
+    let error = scratch.start().await.err().ok_or("started nonetheless")?;
+    assert!(
+        matches!(error.problem(), Problem::Untrusted { folder, .. } if *folder == link),
+        "{error}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn no_link_in_the_data_directory_is_followed() -> Outcome {
+    for name in ["owner.lock", "postgres.log", "run", "pgdata"] {
+        let scratch = Scratch::new()?;
+        let victim = scratch.parent.path().join("victim");
+        std::fs::create_dir(&scratch.data_dir)?;
+        if ["run", "pgdata"].contains(&name) {
+            std::fs::create_dir(&victim)?;
+            std::fs::set_permissions(&victim, Permissions::from_mode(0o750))?;
+        }
+        symlink(&victim, scratch.data_dir.join(name))?;
+        let error = scratch.start().await.err().ok_or("started nonetheless")?;
+        assert!(error.to_string().contains(name), "{error}");
+        if let Ok(found) = std::fs::metadata(&victim) {
+            assert_eq!(found.mode() & 0o777, 0o750, "{name}");
+            assert_eq!(found.uid(), geteuid().as_raw(), "{name}");
+            assert_eq!(std::fs::read_dir(&victim)?.count(), 0, "{name}");
+        } else {
+            assert!(!victim.exists(), "{name} made it");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_link_named_like_a_leftover_is_removed_and_its_target_is_not() -> Outcome {
+    let scratch = Scratch::new()?;
+    let victim = scratch.parent.path().join("victim");
+    std::fs::create_dir(&victim)?;
+    std::fs::write(victim.join("kept"), "")?;
+    std::fs::create_dir(&scratch.data_dir)?;
+    let link = scratch.data_dir.join("pgdata.new-1700000000");
+    symlink(&victim, &link)?;
+    scratch.start().await?.stop().await?;
+    assert!(link.symlink_metadata().is_err());
+    assert!(victim.join("kept").exists());
+    Ok(())
+}
+
+#[tokio::test]
+async fn files_that_postgres_could_replace_by_links_are_not_read_through_them() -> Outcome {
+    let scratch = Scratch::new()?;
+    scratch.start().await?.stop().await?;
+    let secret = scratch.parent.path().join("secret");
+    std::fs::write(&secret, "the-secret-of-root\n")?;
+    let version = scratch.cluster().join("PG_VERSION");
+    std::fs::remove_file(&version)?;
+    symlink(&secret, &version)?;
+    let error = scratch.start().await.err().ok_or("started nonetheless")?;
+    assert!(!error.to_string().contains("the-secret"), "{error}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_link_in_place_of_the_socket_folder_in_tmp_is_refused() -> Outcome {
+    let scratch = Scratch::with_data_in(&format!("{}/data", "long-".repeat(20)))?;
+    let postgres: EmbeddedPostgres = scratch.start().await?;
+    let socket_dir = postgres.connect_options().get_socket().cloned();
+    let socket_dir = socket_dir.ok_or("no socket")?;
+    postgres.stop().await?;
+
+    let victim = scratch.parent.path().join("victim");
+    std::fs::create_dir(&victim)?;
+    std::fs::set_permissions(&victim, Permissions::from_mode(0o750))?;
+    std::fs::write(victim.join(".s.PGSQL.5432"), "")?;
+    symlink(&victim, &socket_dir)?;
+    let error = scratch.start().await.err();
+    std::fs::remove_file(&socket_dir)?;
+    let error = error.ok_or("started nonetheless")?;
+    assert!(
+        matches!(error.problem(), Problem::SocketDirectory { .. }),
+        "{error}"
+    );
+    assert_eq!(std::fs::metadata(&victim)?.mode() & 0o777, 0o750);
+    assert!(victim.join(".s.PGSQL.5432").exists());
+    Ok(())
+}

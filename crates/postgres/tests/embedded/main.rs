@@ -1,0 +1,525 @@
+//! A private PostgreSQL, started, shared, killed and found again.
+#![allow(unreachable_pub, reason = "a test is a program of its own")]
+
+mod distrust;
+
+use std::error::Error;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use charge_once_postgres::embedded::{
+    EmbeddedError, EmbeddedPostgres, EmbeddedSettings, Locale, Names, Problem,
+};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions, Connection, PgConnection};
+use tempfile::TempDir;
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+/// A name that has to be quoted in SQL and encoded in a URL.
+const DATABASE: &str = "Shop 24";
+
+/// How long a process may take to end after a signal.
+const END_LIMIT: Duration = Duration::from_secs(20);
+
+/// Pause between two looks at a process that is about to end.
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A data directory below a folder that PostgreSQL's user can enter. Whatever PostgreSQL still
+/// runs there at the end of a test, failed or not, is stopped.
+struct Scratch {
+    parent: TempDir,
+    data_dir: PathBuf,
+}
+
+impl Scratch {
+    fn new() -> Result<Self, Box<dyn Error>> {
+        Self::with_data_in("data")
+    }
+
+    fn with_data_in(below: &str) -> Result<Self, Box<dyn Error>> {
+        // Not the folder in TMPDIR: it may be private to root, or a long path.
+        let parent = tempfile::Builder::new()
+            .prefix("charge-once-test-")
+            .permissions(Permissions::from_mode(0o755))
+            .tempdir_in("/tmp")?;
+        std::fs::set_permissions(parent.path(), Permissions::from_mode(0o755))?;
+        let data_dir = parent.path().join(below);
+        Ok(Self { parent, data_dir })
+    }
+
+    fn cluster(&self) -> PathBuf {
+        self.data_dir.join("pgdata")
+    }
+
+    /// The process that `postmaster.pid` names.
+    fn postmaster(&self) -> Option<Pid> {
+        let content = std::fs::read_to_string(self.cluster().join("postmaster.pid")).ok()?;
+        content.lines().next()?.parse().ok().map(Pid::from_raw)
+    }
+
+    fn settings(&self) -> EmbeddedSettings {
+        EmbeddedSettings {
+            names: Names {
+                data_dir: "DATA_DIR",
+                bin_dir: "PG_BIN_DIR",
+                ..Names::default()
+            },
+            ..EmbeddedSettings::new(DATABASE, &self.data_dir)
+        }
+    }
+
+    async fn start(&self) -> Result<EmbeddedPostgres, EmbeddedError> {
+        EmbeddedPostgres::start(self.settings()).await
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Some(pid) = self.postmaster()
+            && is_alive(pid)
+        {
+            let _ = kill(pid, Signal::SIGQUIT);
+            let _ = wait_for_end(pid);
+        }
+    }
+}
+
+fn is_alive(pid: Pid) -> bool {
+    match waitpid(pid, Some(WaitPidFlag::WNOHANG)) {
+        Ok(WaitStatus::StillAlive) => true,
+        Ok(_) => false,
+        Err(_) => kill(pid, None) != Err(Errno::ESRCH),
+    }
+}
+
+fn wait_for_end(pid: Pid) -> Outcome {
+    let deadline = Instant::now() + END_LIMIT;
+    while is_alive(pid) {
+        if Instant::now() > deadline {
+            return Err(format!("process {pid} is still running").into());
+        }
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+    Ok(())
+}
+
+async fn connect(postgres: &EmbeddedPostgres) -> sqlx::Result<PgConnection> {
+    postgres.connect_options().connect().await
+}
+
+async fn setting(connection: &mut PgConnection, name: &str) -> sqlx::Result<String> {
+    sqlx::query_scalar("SELECT current_setting($1)")
+        .bind(name)
+        .fetch_one(connection)
+        .await
+}
+
+/// Commits one row, to be found again later.
+async fn remember(postgres: &EmbeddedPostgres, word: &str) -> sqlx::Result<()> {
+    let mut connection = connect(postgres).await?;
+    sqlx::raw_sql("CREATE TABLE IF NOT EXISTS memory (word text)")
+        .execute(&mut connection)
+        .await?;
+    sqlx::query("INSERT INTO memory VALUES ($1)")
+        .bind(word)
+        .execute(&mut connection)
+        .await?;
+    connection.close().await
+}
+
+async fn recall(postgres: &EmbeddedPostgres) -> sqlx::Result<Vec<String>> {
+    let mut connection = connect(postgres).await?;
+    let words = sqlx::query_scalar("SELECT word FROM memory ORDER BY word")
+        .fetch_all(&mut connection)
+        .await?;
+    connection.close().await?;
+    Ok(words)
+}
+
+#[tokio::test]
+async fn a_caller_decides_sizes_and_the_locale_and_never_durability() -> Outcome {
+    let scratch = Scratch::new()?;
+    let wanted = [
+        ("shared_buffers", "32MB"),
+        ("max_connections", "20"),
+        ("work_mem", "1MB"),
+        ("fsync", "off"),
+        ("listen_addresses", "*"),
+    ];
+    let parameters = wanted.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let postgres = EmbeddedPostgres::start(EmbeddedSettings {
+        parameters: parameters.into(),
+        locale: Locale {
+            name: "C.UTF-8".to_owned(),
+            folder: None,
+        },
+        ..scratch.settings()
+    })
+    .await?;
+
+    let mut connection = connect(&postgres).await?;
+    let sorted_by = "SELECT datcollate FROM pg_database WHERE datname = current_database()";
+    let sorted_by: String = sqlx::query_scalar(sorted_by)
+        .fetch_one(&mut connection)
+        .await?;
+    assert_eq!(sorted_by, "C.UTF-8");
+    let expected = [
+        ("shared_buffers", "32MB"),
+        ("max_connections", "20"),
+        ("work_mem", "1MB"),
+        ("fsync", "on"),
+        ("listen_addresses", ""),
+    ];
+    for (name, value) in expected {
+        assert_eq!(setting(&mut connection, name).await?, value, "{name}");
+    }
+    connection.close().await?;
+    Ok(postgres.stop().await?)
+}
+
+#[tokio::test]
+async fn a_fresh_folder_becomes_a_durable_database_on_a_private_socket() -> Outcome {
+    let scratch = Scratch::new()?;
+    assert!(!scratch.settings().has_database());
+    assert!(!scratch.data_dir.exists(), "a look changes nothing");
+    let postgres = scratch.start().await?;
+    assert!(postgres.is_owner());
+    assert!(scratch.settings().has_database());
+
+    let mut connection = connect(&postgres).await?;
+    let expected = [
+        ("fsync", "on"),
+        ("full_page_writes", "on"),
+        ("synchronous_commit", "on"),
+        ("data_checksums", "on"),
+        ("listen_addresses", ""),
+        ("server_encoding", "UTF8"),
+        ("unix_socket_permissions", "0700"),
+        ("max_connections", "100"),
+    ];
+    for (name, value) in expected {
+        assert_eq!(setting(&mut connection, name).await?, value, "{name}");
+    }
+    let identity: (String, String) =
+        sqlx::query_as("SELECT current_user::text, current_database()::text")
+            .fetch_one(&mut connection)
+            .await?;
+    assert_eq!(identity, (DATABASE.into(), DATABASE.into()));
+    for private in ["pgdata", "run"] {
+        let mode = std::fs::metadata(scratch.data_dir.join(private))?
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o700, "{private}");
+    }
+    connection.close().await?;
+    postgres.stop().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_url_works_in_sqlx_and_in_psql() -> Outcome {
+    for name in ["data", "with space \"quote\" & 50%", "with, comma"] {
+        let scratch = Scratch::with_data_in(name)?;
+        let postgres = scratch.start().await?;
+        connect_through(&postgres.url()).await?;
+        postgres.stop().await?;
+    }
+    Ok(())
+}
+
+async fn connect_through(url: &str) -> Outcome {
+    let options: PgConnectOptions = url.parse()?;
+    let mut connection = options.connect().await?;
+    let name: String = sqlx::query_scalar("SELECT current_database()::text")
+        .fetch_one(&mut connection)
+        .await?;
+    assert_eq!(name, DATABASE);
+    connection.close().await?;
+
+    let psql = Command::new("psql")
+        .args(["-XAt", "-c", "SELECT current_user", url])
+        .output();
+    // PostgreSQL's client is a separate package on some systems, so it may be missing.
+    if let Ok(output) = psql {
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.stdout, b"Shop 24\n", "{complaint}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn data_survives_a_stop_and_a_start() -> Outcome {
+    let scratch = Scratch::new()?;
+    let first = scratch.start().await?;
+    remember(&first, "kept").await?;
+    let pid = scratch.postmaster().ok_or("no postmaster.pid")?;
+    first.stop().await?;
+    assert!(!is_alive(pid));
+    assert_eq!(scratch.postmaster(), None);
+
+    let second = scratch.start().await?;
+    assert!(second.is_owner());
+    assert_eq!(recall(&second).await?, ["kept"]);
+    second.stop().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_second_start_attaches_and_its_stop_stops_nothing() -> Outcome {
+    let scratch = Scratch::new()?;
+    let owner = scratch.start().await?;
+    let pid = scratch.postmaster();
+
+    let guest = scratch.start().await?;
+    assert!(!guest.is_owner());
+    assert_eq!(scratch.postmaster(), pid);
+    assert_eq!(guest.url(), owner.url());
+    remember(&guest, "from the guest").await?;
+    guest.stop().await?;
+
+    assert_eq!(recall(&owner).await?, ["from the guest"]);
+    owner.stop().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_first_starts_at_once_make_one_database() -> Outcome {
+    let scratch = Scratch::new()?;
+    let (left, right) = tokio::try_join!(scratch.start(), scratch.start())?;
+    assert_ne!(left.is_owner(), right.is_owner());
+
+    remember(&left, "left").await?;
+    assert_eq!(recall(&right).await?, ["left"]);
+    let (owner, guest) = if left.is_owner() {
+        (left, right)
+    } else {
+        (right, left)
+    };
+    guest.stop().await?;
+    owner.stop().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_postgres_of_a_dead_owner_is_taken_over() -> Outcome {
+    let scratch = Scratch::new()?;
+    let first = scratch.start().await?;
+    remember(&first, "kept").await?;
+    let pid = scratch.postmaster().ok_or("no postmaster.pid")?;
+    // What the kernel does when the process is killed: the lock goes, PostgreSQL stays.
+    drop(first);
+
+    let second = scratch.start().await?;
+    assert!(second.is_owner());
+    assert_eq!(scratch.postmaster(), Some(pid));
+    assert_eq!(recall(&second).await?, ["kept"]);
+    second.stop().await?;
+    assert!(!is_alive(pid));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_killed_postgres_is_replaced_and_committed_data_is_still_there() -> Outcome {
+    let scratch = Scratch::new()?;
+    let first = scratch.start().await?;
+    remember(&first, "committed").await?;
+    let pid = scratch.postmaster().ok_or("no postmaster.pid")?;
+    kill(pid, Signal::SIGKILL)?;
+    drop(first);
+    assert_eq!(
+        scratch.postmaster(),
+        Some(pid),
+        "the stale file is part of the test"
+    );
+
+    let second = scratch.start().await?;
+    assert!(second.is_owner());
+    assert_ne!(scratch.postmaster(), Some(pid));
+    assert_eq!(recall(&second).await?, ["committed"]);
+    second.stop().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn stopping_after_postgres_was_killed_is_no_error() -> Outcome {
+    let scratch = Scratch::new()?;
+    let postgres = scratch.start().await?;
+    let pid = scratch.postmaster().ok_or("no postmaster.pid")?;
+    kill(pid, Signal::SIGKILL)?;
+    postgres.stop().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_pid_file_that_names_an_unrelated_process_is_no_obstacle() -> Outcome {
+    let scratch = Scratch::new()?;
+    scratch.start().await?.stop().await?;
+    // As after the restart of a container, in which the small process numbers repeat.
+    let mut bystander = Command::new("tail").args(["-f", "/dev/null"]).spawn()?;
+    let stale = format!(
+        "{}\n{}\n1700000000\n5432\n{}\n\n\nready\n",
+        bystander.id(),
+        scratch.cluster().display(),
+        scratch.data_dir.join("run").display(),
+    );
+    std::fs::write(scratch.cluster().join("postmaster.pid"), stale)?;
+
+    let result = scratch.start().await;
+    let bystander_survived = bystander.try_wait()?.is_none();
+    bystander.kill()?;
+    bystander.wait()?;
+    let postgres = result?;
+    assert!(bystander_survived);
+    assert!(postgres.is_owner());
+    postgres.stop().await?;
+    Ok(())
+}
+
+/// A power cut leaves a file whose content never reached the disk.
+#[tokio::test]
+async fn an_empty_postmaster_pid_ends_no_start() -> Outcome {
+    let scratch = Scratch::new()?;
+    let postgres = scratch.start().await?;
+    remember(&postgres, "before the power cut").await?;
+    postgres.stop().await?;
+    for remnant in ["", "\0\0\0\0"] {
+        std::fs::write(scratch.cluster().join("postmaster.pid"), remnant)?;
+        let postgres = scratch.start().await?;
+        assert_eq!(recall(&postgres).await?, ["before the power cut"]);
+        postgres.stop().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_an_interrupted_initdb_left_is_removed() -> Outcome {
+    let scratch = Scratch::new()?;
+    let leftover = scratch.data_dir.join("pgdata.new-1700000000");
+    std::fs::create_dir_all(leftover.join("base"))?;
+    std::fs::write(leftover.join("PG_VERSION"), "15\n")?;
+
+    let postgres = scratch.start().await?;
+    assert!(!leftover.exists());
+    remember(&postgres, "works").await?;
+    postgres.stop().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_path_too_long_for_a_socket_still_works_and_can_be_attached_to() -> Outcome {
+    let scratch = Scratch::with_data_in(&format!("{}/data", "long-".repeat(20)))?;
+    let owner = scratch.start().await?;
+    let guest = scratch.start().await?;
+    assert!(!guest.is_owner());
+    assert_eq!(guest.url(), owner.url());
+    remember(&guest, "works").await?;
+    let socket_dir = owner
+        .connect_options()
+        .get_socket()
+        .ok_or("no socket")?
+        .clone();
+    assert!(!socket_dir.starts_with(&scratch.data_dir));
+    assert_eq!(
+        std::fs::metadata(&socket_dir)?.permissions().mode() & 0o777,
+        0o700
+    );
+
+    guest.stop().await?;
+    owner.stop().await?;
+    assert!(!socket_dir.exists());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_folder_without_the_programs_is_named_together_with_its_variable() -> Outcome {
+    let scratch = Scratch::new()?;
+    let empty = scratch.parent.path().join("empty");
+    std::fs::create_dir(&empty)?;
+    let settings = EmbeddedSettings {
+        bin_dir: Some(empty.clone()),
+        ..scratch.settings()
+    };
+    let error = EmbeddedPostgres::start(settings)
+        .await
+        .err()
+        .ok_or("started without programs")?;
+    let message = error.to_string();
+    assert!(
+        matches!(error.problem(), Problem::BinDir { .. }),
+        "{message}"
+    );
+    assert!(message.contains("PG_BIN_DIR"), "{message}");
+    assert!(message.contains(&empty.display().to_string()), "{message}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn data_of_a_missing_version_is_refused_with_the_version_it_needs() -> Outcome {
+    let scratch = Scratch::new()?;
+    scratch.start().await?.stop().await?;
+    std::fs::write(scratch.cluster().join("PG_VERSION"), "12\n")?;
+    let error = scratch
+        .start()
+        .await
+        .err()
+        .ok_or("started on data of another version")?;
+    let message = error.to_string();
+    assert!(
+        matches!(error.problem(), Problem::VersionMissing { needed, .. } if needed == "12"),
+        "{message}"
+    );
+    assert!(message.contains("DATA_DIR"), "{message}");
+    assert!(message.contains("Install PostgreSQL 12"), "{message}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_folder_of_other_software_is_refused_and_left_as_it_was() -> Outcome {
+    let scratch = Scratch::new()?;
+    std::fs::create_dir(&scratch.data_dir)?;
+    std::fs::write(scratch.data_dir.join("PG_VERSION"), "15\n")?;
+    let error = scratch
+        .start()
+        .await
+        .err()
+        .ok_or("started in a foreign folder")?;
+    let message = error.to_string();
+    assert!(
+        matches!(error.problem(), Problem::ForeignDirectory { .. }),
+        "{message}"
+    );
+    assert!(message.contains("DATA_DIR"), "{message}");
+    let names: Vec<_> = std::fs::read_dir(&scratch.data_dir)?
+        .map(|entry| entry.map(|entry| entry.file_name()))
+        .collect::<Result<_, _>>()?;
+    assert_eq!(names, ["PG_VERSION"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_start_that_fails_quotes_the_log_and_frees_the_folder() -> Outcome {
+    let scratch = Scratch::new()?;
+    scratch.start().await?.stop().await?;
+    let configuration = scratch.cluster().join("postgresql.conf");
+    let original = std::fs::read(&configuration)?;
+    std::fs::write(&configuration, "no_such_setting_anywhere = on\n")?;
+    let error = scratch.start().await.err().ok_or("started nonetheless")?;
+    let message = error.to_string();
+    assert!(
+        matches!(error.problem(), Problem::Exited { .. }),
+        "{message}"
+    );
+    assert!(message.contains("no_such_setting_anywhere"), "{message}");
+
+    std::fs::write(&configuration, original)?;
+    scratch.start().await?.stop().await?;
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! This module declares each environment variable once. The value, the error message, `--help` and
+//! the tables for the documentation come from that line.
+//!
+//! ```rust
+//! use std::{net::SocketAddr, time::Duration};
+//!
+//! use charge_once_service::settings::{
+//!     ConfigErrors, Source, markdown_tables,
+//!     values::{address, duration, number},
+//!     variables,
+//! };
+//!
+//! // `NAME: type = "default", how it is read, "what it is";`. Without a default, it may be unset.
+//! variables! {
+//!     "The server":
+//!     BIND_ADDRESS: SocketAddr = "127.0.0.1:8080", address, "Address and port to listen on.";
+//!     WORKERS: usize, |text| number(text, 1..=512), "Worker threads. Unset: one for each core.";
+//!
+//!     "Time limits":
+//!     STATEMENT_TIMEOUT: Duration = "3s", duration, "Longest time for a statement.";
+//!     REQUEST_TIMEOUT: Duration = "8s", duration, "Longest time for a request.";
+//! }
+//!
+//! struct Config {
+//!     bind_address: SocketAddr,
+//!     workers: Option<usize>,
+//! }
+//!
+//! fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Config, ConfigErrors> {
+//!     let source = Source::new(&lookup);
+//!     let (statement, request) = (source.read(&STATEMENT_TIMEOUT), source.read(&REQUEST_TIMEOUT));
+//!     source.ascends(&[(STATEMENT_TIMEOUT.name, statement), (REQUEST_TIMEOUT.name, request)]);
+//!     let bind_address = source.read(&BIND_ADDRESS);
+//!     let workers = source.optional(&WORKERS);
+//!     source.finish(Config { bind_address, workers })
+//! }
+//!
+//! let config = read(|_| None).unwrap();
+//! assert_eq!((config.bind_address.port(), config.workers), (8080, None));
+//! let errors = read(|name| (name != "WORKERS").then(|| "2s".to_owned())).err().unwrap();
+//! let told = "2 settings can't be used:
+//!   REQUEST_TIMEOUT must be longer than STATEMENT_TIMEOUT, which is 2s
+//!   BIND_ADDRESS must be an IP address or localhost, and a port, such as ";
+//! assert!(errors.to_string().starts_with(told));
+//! let tables = markdown_tables(VARIABLES);
+//! assert!(tables.starts_with("## The server\n\n| variable |"));
+//! assert!(tables.contains("| `WORKERS` | (unset) | Worker threads."));
+//! ```
+//!
+//! All errors are told at once, and never repeat a value: it may be a secret. An empty value counts
+//! as unset.
+//!
+//! Your lookup is `std::env::var(name).ok()`. Before it, give the names of all set variables to
+//! `Source::check_names`, which refuses misspelled ones. `with_variables` adds variables to the
+//! `--help` of clap.
+
+pub mod address;
+mod help;
+mod names;
+mod shown;
+mod source;
+pub mod values;
+
+use std::fmt::Write;
+
+pub use self::help::with_variables;
+pub use self::shown::one_line;
+pub use self::source::{ConfigError, ConfigErrors, Source};
+pub use crate::variables;
+
+/// One environment variable, for people.
+#[derive(Debug)]
+pub struct Variable {
+    /// What it is about, as its neighbors are: a heading.
+    pub topic: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// The value it has when it is unset or empty; `None` if that is a state of its own.
+    pub default: Option<&'static str>,
+    /// What it is, its unit, and why one would change it.
+    pub about: &'static str,
+}
+
+/// A variable that has a default.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting<T> {
+    /// Its name.
+    pub name: &'static str,
+    /// The text that it has when it is unset or empty.
+    pub default: &'static str,
+    /// The value of a text, or what the text must be.
+    pub parse: fn(&str) -> Result<T, String>,
+}
+
+/// A variable that may be unset.
+#[derive(Debug, Clone, Copy)]
+pub struct Optional<T> {
+    /// Its name.
+    pub name: &'static str,
+    /// The value of a text, or what the text must be.
+    pub parse: fn(&str) -> Result<T, String>,
+}
+
+/// `"Topic":`, and then the variables of this topic, each as
+/// `NAME: type = "default", function of its value, "what it is";`. One without a default may be
+/// unset. Each becomes a constant, a [`Setting`] or an [`Optional`], and all of them are
+/// `VARIABLES`.
+#[macro_export]
+macro_rules! variables {
+    ($($topic:literal:
+        $($name:ident: $type:ty $(= $default:literal)?, $parse:expr, $about:literal;)+
+    )+) => {
+        $($($crate::settings::variables! { @const $name: $type, $parse $(, $default)? })+)+
+
+        /// Every variable that is read.
+        pub const VARIABLES: &[$crate::settings::Variable] = &[$($(
+            $crate::settings::Variable {
+                topic: $topic,
+                name: stringify!($name),
+                default: $crate::settings::variables!(@default $($default)?),
+                about: $about,
+            },
+        )+)+];
+    };
+    (@const $name:ident: $type:ty, $parse:expr, $default:literal) => {
+        pub(crate) const $name: $crate::settings::Setting<$type> = $crate::settings::Setting {
+            name: stringify!($name),
+            default: $default,
+            parse: $parse,
+        };
+    };
+    (@const $name:ident: $type:ty, $parse:expr) => {
+        pub(crate) const $name: $crate::settings::Optional<$type> = $crate::settings::Optional {
+            name: stringify!($name),
+            parse: $parse,
+        };
+    };
+    (@default) => { None };
+    (@default $default:literal) => { Some($default) };
+}
+
+/// The tables for the documentation, in Markdown: one below the heading of each topic.
+pub fn markdown_tables(variables: &[Variable]) -> String {
+    let mut text = String::new();
+    for of_topic in variables.chunk_by(|one, next| one.topic == next.topic) {
+        let topic = of_topic.first().map_or("", |first| first.topic);
+        let gap = if text.is_empty() { "" } else { "\n" };
+        // Writing to a String can't fail.
+        let _ = write!(
+            text,
+            "{gap}## {topic}\n\n| variable | default | what it is |\n|---|---|---|\n"
+        );
+        for variable in of_topic {
+            let Variable { name, about, .. } = variable;
+            let default = variable
+                .default
+                .map_or("(unset)".to_owned(), |default| format!("`{default}`"));
+            let _ = writeln!(text, "| `{name}` | {default} | {about} |");
+        }
+    }
+    text
+}
+
+/// Describes the variables that `is_shown` for `--help`, by their topics.
+pub fn help_text(variables: &[Variable], is_shown: impl Fn(&str) -> bool) -> String {
+    let mut text = String::from("Environment variables:\n");
+    let mut shown = "";
+    for variable in variables.iter().filter(|variable| is_shown(variable.name)) {
+        let Variable {
+            topic, name, about, ..
+        } = variable;
+        if *topic != shown {
+            let _ = writeln!(text, "\n{topic}:");
+            shown = topic;
+        }
+        let default = variable
+            .default
+            .map_or(String::new(), |default| format!(" [default: {default}]"));
+        let _ = writeln!(text, "  {name}{default}\n      {about}");
+    }
+    text
+}

@@ -1,0 +1,254 @@
+//! The history of a run and its final tables, as files that another program can check.
+//!
+//! Promise: the files hold what the checks of this program judge for G1 to G6, and no verdict of
+//! theirs. `HISTORY.md` describes each line.
+
+use std::{
+    collections::HashSet,
+    fs::{self, File},
+    io::{BufWriter, Write},
+    path::Path,
+};
+
+use anyhow::Context;
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde_json::{Value, json};
+use sqlx::PgPool;
+
+use crate::{
+    cluster::PROCESSOR_DATABASE,
+    history::{Attempt, History, KeyHistory, Request, TAG, Verdict, lock},
+    nemesis::Faults,
+    requests::{Expected, INITIAL_STOCK, SCARCE, STOCKED},
+    shards::Home,
+    world::World,
+};
+
+/// The version of the format.
+const VERSION: u32 = 1;
+
+/// The tables of a dump, each row as JSON. Bodies of replies are digests, and events name their
+/// objects.
+const TABLES: [(&str, &str); 14] = [
+    (
+        "accounts",
+        "SELECT jsonb_build_object('id', id, 'name', name) FROM accounts",
+    ),
+    (
+        "idempotency_keys",
+        "SELECT to_jsonb(one) - '{headers,body,fingerprint,fingerprint_version}'::text[]
+                || jsonb_build_object('body_digest', encode(sha256(body), 'hex'))
+           FROM idempotency_keys AS one",
+    ),
+    (
+        "idempotency_leases",
+        "SELECT to_jsonb(one) FROM idempotency_leases AS one",
+    ),
+    (
+        "events",
+        "SELECT jsonb_build_object('id', id, 'account_id', account_id, 'type', type,
+                                   'object', object ->> 'id', 'request_id', request_id,
+                                   'idempotency_key', idempotency_key, 'created_at', created_at)
+           FROM events ORDER BY id",
+    ),
+    ("charges", "SELECT to_jsonb(one) FROM charges AS one"),
+    ("refunds", "SELECT to_jsonb(one) FROM refunds AS one"),
+    ("orders", "SELECT to_jsonb(one) FROM orders AS one"),
+    ("checkouts", "SELECT to_jsonb(one) FROM checkouts AS one"),
+    (
+        "payment_intents",
+        "SELECT to_jsonb(one) FROM payment_intents AS one",
+    ),
+    (
+        "setup_intents",
+        "SELECT to_jsonb(one) FROM setup_intents AS one",
+    ),
+    ("customers", "SELECT to_jsonb(one) FROM customers AS one"),
+    (
+        "payment_methods",
+        "SELECT to_jsonb(one) FROM payment_methods AS one",
+    ),
+    ("inventory", "SELECT to_jsonb(one) FROM inventory AS one"),
+    ("operations", "SELECT to_jsonb(one) FROM operations AS one"),
+];
+
+/// Those of the processor.
+const PROCESSORS: [(&str, &str); 2] = [
+    (
+        "processor.charges",
+        "SELECT to_jsonb(one) FROM processor.charges AS one",
+    ),
+    (
+        "processor.operations",
+        "SELECT to_jsonb(one) FROM processor.operations AS one ORDER BY id",
+    ),
+];
+
+/// Writes both files of a run into a folder, in place of those of an earlier run of its profile.
+pub(crate) async fn write(
+    folder: &Path,
+    world: &World,
+    history: &History,
+    faults: &Faults,
+    seed: u64,
+) -> anyhow::Result<()> {
+    let name = world.profile.name;
+    fs::create_dir_all(folder).with_context(|| format!("{} can't be made", folder.display()))?;
+    let create = |kind: &str| -> std::io::Result<BufWriter<File>> {
+        let file = File::create(folder.join(format!("{name}.{kind}.jsonl")))?;
+        Ok(BufWriter::new(file))
+    };
+    let mut file = create("history")?;
+    for line in lines(world, history, faults, seed) {
+        writeln!(file, "{line}")?;
+    }
+    file.flush()?;
+
+    let mut file = create("dump")?;
+    for Home { name, pool, .. } in world.homes(history) {
+        dump(&mut file, &pool, &TABLES, name).await?;
+        pool.close().await;
+    }
+    if world.profile.has_processor {
+        let theirs = world.cluster.pool(PROCESSOR_DATABASE);
+        dump(&mut file, &theirs, &PROCESSORS, None).await?;
+        theirs.close().await;
+    }
+    file.flush()?;
+    Ok(())
+}
+
+async fn dump(
+    file: &mut impl Write,
+    pool: &PgPool,
+    tables: &[(&str, &'static str)],
+    shard: Option<&str>,
+) -> anyhow::Result<()> {
+    for (table, query) in tables {
+        let rows: Vec<Value> = sqlx::query_scalar(*query).fetch_all(pool).await?;
+        for row in rows {
+            let mut line = json!({ "table": table, "row": row });
+            if let (Some(line), Some(shard)) = (line.as_object_mut(), shard) {
+                line.insert("shard".to_owned(), shard.into());
+            }
+            writeln!(file, "{line}")?;
+        }
+    }
+    Ok(())
+}
+
+/// The lines of a history, in the order of their times.
+fn lines(world: &World, history: &History, faults: &Faults, seed: u64) -> Vec<Value> {
+    let accounts = &world.accounts;
+    let name_of = |account: usize| accounts.get(account).map(|account| account.name.as_str());
+    let mut lines: Vec<(DateTime<Utc>, Value)> = Vec::new();
+    let (mut requests, mut attempts) = (0_u64, 0_u64);
+    for key in history.keys() {
+        let key = lock(&key);
+        let account = name_of(key.account);
+        let first = requests;
+        requests += key.variants.len() as u64;
+        for (number, request) in (first..).zip(&key.variants) {
+            let mut sent = key.attempts.iter().map(|attempt| attempt.began);
+            let at = sent.next().unwrap_or_default();
+            lines.push((at, request_line(number, account, &key, request)));
+        }
+        let mut shown = HashSet::new();
+        for attempt in &key.attempts {
+            attempts += 1;
+            let request = first + attempt.variant as u64;
+            let invoke = json!({
+                "event": "invoke", "at": time(attempt.began), "attempt": attempts,
+                "request": request, "replica": attempt.replica,
+            });
+            lines.push((attempt.began, invoke));
+            let reply = reply_line(attempts, attempt, &mut shown);
+            lines.push((attempt.ended, reply));
+        }
+    }
+    for read in history.reads() {
+        let line = json!({
+            "event": "read", "at": time(read.at), "account": name_of(read.reader),
+            "object": read.object, "owner": name_of(read.owner), "status": read.status,
+        });
+        lines.push((read.at, line));
+    }
+    for told in history.told() {
+        let (object, state) = (&told.id, &told.state);
+        let at = time(told.at);
+        let line = json!({ "event": "told", "at": at, "object": object, "state": state });
+        lines.push((told.at, line));
+    }
+    for fault in faults {
+        let line = json!({
+            "event": "fault", "at": time(fault.began), "until": time(fault.ended),
+            "fault": fault.name,
+        });
+        lines.push((fault.began, line));
+    }
+    lines.sort_by_key(|(at, _)| *at);
+    let began = lines.first().map(|(at, _)| time(*at));
+    let stock: Vec<_> = STOCKED.iter().map(|sku| (*sku, INITIAL_STOCK)).collect();
+    let stock: serde_json::Map<_, _> = stock
+        .into_iter()
+        .chain([SCARCE])
+        .map(|(sku, level)| (sku.to_owned(), level.into()))
+        .collect();
+    let run = json!({
+        "event": "run", "version": VERSION, "at": began, "profile": world.profile.name,
+        "seed": seed, "retention": world.profile.retention.as_secs(), "tag": TAG, "stock": stock,
+    });
+    std::iter::once(run)
+        .chain(lines.into_iter().map(|(_, line)| line))
+        .collect()
+}
+
+fn time(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Micros, true)
+}
+
+fn request_line(number: u64, account: Option<&str>, key: &KeyHistory, request: &Request) -> Value {
+    let expected = match request.expected {
+        Expected::Any => "any",
+        Expected::Refused => "refused",
+        Expected::Missing => "missing",
+    };
+    json!({
+        "event": "request", "request": number, "account": account, "key": key.key,
+        "method": request.method.as_str(), "path": request.path,
+        "media_type": request.media_type, "body": request.body, "tag": request.tag,
+        "shows_tag": request.is_tagged, "repeatable": request.is_repeatable,
+        "leaves_event": request.verb.leaves_an_event(), "expected": expected,
+    })
+}
+
+/// `shown`: the replies whose bodies another line has.
+fn reply_line(number: u64, attempt: &Attempt, shown: &mut HashSet<(String, [u8; 32])>) -> Value {
+    let mut line = json!({ "event": "reply", "at": time(attempt.ended), "attempt": number });
+    let more = match &attempt.verdict {
+        Verdict::Stored(stored) => {
+            let mut more = json!({
+                "outcome": "stored", "status": stored.status, "execution": stored.execution,
+                "expires": time(stored.expires), "digest": hex(&stored.digest),
+                "body_digest": hex(&stored.body_digest),
+            });
+            if shown.insert((stored.execution.clone(), stored.digest))
+                && let Some(more) = more.as_object_mut()
+            {
+                more.insert("body".to_owned(), stored.body.clone());
+            }
+            more
+        }
+        Verdict::Reused => json!({ "outcome": "reused" }),
+        Verdict::Unknown(why) => json!({ "outcome": "unknown", "why": why }),
+        Verdict::Malformed(why) => json!({ "outcome": "malformed", "why": why }),
+    };
+    if let (Some(line), Value::Object(more)) = (line.as_object_mut(), more) {
+        line.extend(more);
+    }
+    line
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

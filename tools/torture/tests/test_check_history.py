@@ -1,0 +1,107 @@
+"""check_history.py finds nothing in a small right history, and what is wrong in each wrong one.
+
+    python3 tools/torture/tests/test_check_history.py
+"""
+
+import copy
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+
+# No file of bytecode beside the sources.
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+from check_history import Run, public_id  # noqa: E402
+
+ALICE, BOB = "0198a1f2-7c1e-7d1a-9f0e-000000000001", "0198a1f2-7c1e-7d1a-9f0e-000000000002"
+CHARGE = "0198a1f2-7c1e-7d1a-9f0e-000000000003"
+ID = public_id("ch", CHARGE)
+BODY = {"object": "charge", "id": ID, "status": "succeeded", "metadata": {"torture": "t1"}}
+STORED = {
+    "event": "reply", "at": "2026-11-26T12:00:01Z", "attempt": 1, "outcome": "stored", "status": 201,
+    "execution": "req_1", "expires": "2026-11-27T12:00:00Z", "digest": "d1", "body_digest": "b1", "body": BODY,
+}
+HISTORY = [
+    {"event": "run", "version": 1, "profile": "transaction", "seed": 1, "retention": 86400, "tag": "torture",
+     "stock": {}, "at": "2026-11-26T12:00:00Z"},
+    {"event": "request", "request": 0, "account": "alice", "key": "k1", "method": "POST", "path": "/charges",
+     "media_type": "application/json", "body": '{"amount": 500, "currency": "usd"}', "tag": "t1",
+     "shows_tag": True, "repeatable": False, "leaves_event": True, "expected": "any"},
+    {"event": "invoke", "at": "2026-11-26T12:00:00Z", "attempt": 1, "request": 0, "replica": 0},
+    STORED,
+    {"event": "read", "at": "2026-11-26T12:00:02Z", "account": "bob", "object": ID, "owner": "alice", "status": 404},
+]
+EVENT = {"id": "e1", "account_id": ALICE, "type": "charge.succeeded", "object": ID, "request_id": "req_1",
+         "idempotency_key": "k1", "created_at": "2026-11-26T12:00:00.5+00:00"}
+ROW = {"account_id": ALICE, "id": CHARGE, "amount": 500, "currency": "usd", "amount_captured": 500,
+       "amount_refunded": 0, "status": "succeeded", "released": False, "order_id": None,
+       "payment_intent_id": None, "metadata": {"torture": "t1"}}
+RECORD = {"account_id": ALICE, "key": "k1", "request_id": "req_1", "status": 201, "body_digest": "b1"}
+DUMP = [("accounts", {"id": ALICE, "name": "alice"}), ("accounts", {"id": BOB, "name": "bob"}),
+        ("events", EVENT), ("charges", ROW), ("idempotency_keys", RECORD)]
+
+
+def rules(history, dump):
+    """The rules that a history and a dump break."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [pathlib.Path(folder) / name for name in ("history", "dump")]
+        rows = [dict(zip(("table", "row", "shard"), line)) for line in dump]
+        for path, lines in zip(paths, (history, rows)):
+            path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        run = Run(*paths)
+        run.check()
+        return {rule for rule, _ in run.found}
+
+
+class WrongHistories(unittest.TestCase):
+    def setUp(self):
+        self.history, self.dump = copy.deepcopy(HISTORY), copy.deepcopy(DUMP)
+
+    def assert_breaks(self, *expected):
+        self.assertEqual(rules(self.history, self.dump), set(expected))
+
+    def test_a_right_history_breaks_nothing(self):
+        self.assert_breaks()
+
+    def test_a_second_effect_of_a_key(self):
+        """As bugs/02-two-transactions makes it."""
+        again = EVENT | {"id": "e2", "request_id": "req_2", "created_at": "2026-11-26T12:00:09+00:00"}
+        self.dump.append(("events", again))
+        self.assert_breaks("G1")
+
+    def test_a_replay_with_other_bytes(self):
+        """As bugs/07-replay-rendered-afresh makes it."""
+        self.history.append({**self.history[2], "attempt": 2})
+        self.history.append(STORED | {"attempt": 2, "digest": "d2", "body_digest": "b2"})
+        self.assert_breaks("G4")
+
+    def test_an_object_of_another_account(self):
+        """As bugs/20-read-forgets-the-account makes it."""
+        self.history[4]["status"] = 200
+        self.assert_breaks("G6")
+
+    def test_an_account_with_rows_in_two_databases(self):
+        self.dump = [(*line, "b" if line[0] == "events" else "main") for line in self.dump]
+        self.assert_breaks("G6")
+
+    def test_an_answer_that_left_nothing(self):
+        """As bugs/16-batch-answers-before-commit makes it."""
+        self.dump = self.dump[:2]
+        self.assert_breaks("G2")
+
+    def test_a_charge_that_no_request_asked_for(self):
+        other = "0198a1f2-7c1e-7d1a-9f0e-000000000004"
+        self.dump.append(("charges", ROW | {"id": other, "metadata": {}}))
+        self.assert_breaks("G3")
+
+    def test_a_refund_that_its_charge_does_not_know(self):
+        refund = {"account_id": ALICE, "id": CHARGE, "charge_id": CHARGE, "amount": 5, "status": "succeeded",
+                  "metadata": {}}
+        self.dump.append(("refunds", refund))
+        self.assert_breaks("G5")
+
+
+if __name__ == "__main__":
+    unittest.main()
