@@ -109,13 +109,16 @@ pub(crate) async fn claim(
     request: &Request,
     retention: PgInterval,
 ) -> Result<Claim, sqlx::Error> {
+    // Insert first. With a look before it, two transactions would both find nothing, and both work.
     let outcome = match insert(tx, request, &retention).await {
         Ok(true) => return Ok(Claim::Mine),
         // A new statement has a new snapshot, which sees the row that the insert ran into.
         Ok(false) => match read(tx, request).await? {
+            // The sweep has deleted the row in between, or its transaction has released the key.
             None => Ok(Claim::Vanished),
             Some(Found::Unfinished(record)) => return Ok(Claim::Unfinished(record)),
             Some(Found::Completed(record)) => return Ok(Claim::Completed(record)),
+            // Others read the same expired row at the same time. The UPDATE lets one of them through.
             Some(Found::Expired) => take_over(tx, request, &retention).await,
         },
         Err(error) => Err(error),

@@ -152,7 +152,11 @@ impl Idempotency {
         committing: &AtomicBool,
     ) -> Result<Option<TxOutcome<W::Pending>>, Failure> {
         let began = Instant::now();
+        // The claim comes before the work. A duplicate that arrives from here on, at any replica,
+        // waits for this transaction at the unique index.
         let (mut tx, claimed) = self.claim(&mut connection, request).await?;
+        // Not this transaction's: nothing is done, and the record answers, if there is one. COMMIT
+        // comes before the answer, because a failover could still lose what was read.
         if !matches!(claimed, Claim::Mine) {
             committing.store(claimed.is_read(), Ordering::Relaxed);
             claimed.end(tx).await?;
@@ -160,15 +164,19 @@ impl Idempotency {
             return Ok(answer(request, claimed)?.map(TxOutcome::Concluded));
         }
 
+        // A refusal must undo the work and keep the key. Without the savepoint, ROLLBACK would free
+        // the key, and a retry might succeed after its client was refused.
         sqlx::raw_sql(claim::START_WORK).execute(&mut *tx).await?;
         leadership.advance(Progress::Executing);
         let working = work.work(&mut tx, request, began);
         let worked = match trace::step(trace_span!("work"), working, how_work_ended).await {
             Ok(worked) => worked,
+            // A definite no is an outcome: it is stored below, as a success is.
             Err(Rejection::Refused(reply)) => {
                 sqlx::raw_sql(claim::UNDO_WORK).execute(&mut *tx).await?;
                 ControlFlow::Break(reply)
             }
+            // A failure says nothing about the request. ROLLBACK frees the key for the retry.
             Err(Rejection::Failed(failure)) => {
                 if failure.run_again == RunAgain::WhenUnlocked {
                     self.pool.observer.gave_up_a_row();
@@ -182,6 +190,8 @@ impl Idempotency {
                 return Err(failure);
             }
         };
+        // The reply is saved before COMMIT. In a transaction of its own, a crash between the two
+        // would leave a charge whose retry finds no reply.
         let outcome = match worked {
             ControlFlow::Break(reply) => {
                 let (account_id, key) = (request.account_id, request.key.as_str());
@@ -195,6 +205,8 @@ impl Idempotency {
             ControlFlow::Continue(pending) => TxOutcome::Pending(pending),
         };
 
+        // From here on, a timeout doesn't know whether the transaction is committed: 503, and the
+        // retry finds out.
         committing.store(true, Ordering::Relaxed);
         let how = |committed: &Result<_, _>| committed.is_ok().then_some("committed");
         let committed = trace::step(trace_span!("commit"), commit(tx), how).await;
@@ -209,6 +221,8 @@ impl Idempotency {
         connection: &'c mut GuardedConnection,
         request: &Request,
     ) -> Result<(Transaction<'c, Postgres>, Claim), Failure> {
+        // At most half of the pool waits long for keys. If all of it did, a few busy keys would stop
+        // every other request.
         let patient = self.pool.admit.wait_for_key();
         let begin = match patient {
             Some(_) => claim::BEGIN,

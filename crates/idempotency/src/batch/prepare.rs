@@ -102,6 +102,8 @@ impl<R: Rows> Preparation<'_, R> {
     pub(super) async fn run(mut self, members: Vec<Member<R>>) -> Result<Prepared<R>, Unprepared> {
         let mut rows = R::default();
         let mut answers = Vec::new();
+        // In the order of keys: two replicas whose batches share two keys would otherwise each wait
+        // for what the other one has claimed.
         let (mut members, mut claiming) = self.end_leases(sorted(members)).await?;
         // A replay must lock nothing: it would wait for rows that it doesn't need. That is for
         // speed, and the claim decides. A request by itself finds out there for less.
@@ -109,10 +111,17 @@ impl<R: Rows> Preparation<'_, R> {
             claiming = answer_recorded(self.tx, claiming, &mut answers).await?;
         }
         members.append(&mut claiming);
+        // What a decision changes is locked when it is read. With a plain SELECT, two refunds could
+        // both find that enough is left.
         let read = self.read(&mut rows, &mut members).await?;
+        // Decide before claim: a refusal has written nothing, so it has nothing to undo, and the key
+        // is written once, together with its reply.
         let decided = decide(&mut rows, &read, members, self.now)?;
         if !decided.is_empty() {
+            // The unique index decides which decisions count. Until here, a duplicate in another
+            // process may have decided the same.
             let lifetimes = self.record(ToRecord::of(&decided)).await?;
+            // Only what has a claim is written.
             self.write(rows, decided, lifetimes, &mut answers).await?;
         }
         let names = read.0.iter().filter_map(R::lock).collect();
@@ -235,6 +244,7 @@ impl<R: Rows> Preparation<'_, R> {
                     writes = true;
                 }
             }
+            // From here on, a duplicate in this process knows that the key is claimed.
             if member.lease().is_none() {
                 member.leadership.advance(Progress::Executing);
             }
@@ -271,6 +281,8 @@ impl<R: Rows> Preparation<'_, R> {
     ) -> Result<(), sqlx::Error> {
         let mut leases = Vec::new();
         for (member, operation) in &begun {
+            // A fresh token for each lease: a holder who comes back late can't complete with it what
+            // another process has taken over.
             // The others were not decided: see `decide`.
             if let Stage::Begins { kind, length } = &member.step {
                 let lease = Lease {
@@ -387,6 +399,8 @@ fn decide<R: Rows>(
         if let Recorded::InFlight { .. } = recorded {
             asked.extend(names.iter().filter_map(R::lock));
         }
+        // The next member must see the rows as this one leaves them: both were read once, before
+        // either decided. What rests on no row can wait for the claim, and is easy to throw away.
         let changes = match changes {
             None => Changes::Nothing,
             Some(changes) if member.has_read => {

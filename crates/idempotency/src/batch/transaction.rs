@@ -107,6 +107,8 @@ impl<R: Rows> Batch<R> {
         let committed_by = began + self.idempotency.settings.database_deadline;
         let prepared_by = began + self.prepare_limit;
         let beginning = self.begin().instrument(trace_span!("begin"));
+        // The members wait together, so a batch has less time than a request alone. What fails or is
+        // late before COMMIT was not executed, and its members run alone.
         let begun = timeout_at(prepared_by, beginning).await;
         let (mut detached, now) = match begun {
             Ok(Ok(begun)) => begun,
@@ -128,6 +130,7 @@ impl<R: Rows> Batch<R> {
         };
         let preparing = preparation.run(members);
         let Prepared { answers, names } = match timeout_at(prepared_by, preparing).await {
+            // Every member has left: nothing is to be kept.
             Ok(Ok(prepared)) if prepared.answers.is_empty() => {
                 *committed = true;
                 return rolled_back(detached).await;
@@ -143,6 +146,8 @@ impl<R: Rows> Batch<R> {
                 tracing::warn!(%cause, "a batch failed; its requests run alone");
                 return None;
             }
+            // Dropped in the middle of a statement, the connection is in doubt. PostgreSQL rolls back
+            // when it closes.
             Err(_) => return None,
         };
         // Before the next batch has its turn: it may want rows that are locked until COMMIT.
@@ -151,6 +156,7 @@ impl<R: Rows> Batch<R> {
         let committing = claims::commit(&mut detached.connection);
         let committing = trace::step(trace_span!("commit"), committing, how_committed);
         let unknown = match timeout_at(committed_by, committing).await {
+            // Only now is anything answered: an answer before COMMIT could be lost with a crash.
             Ok(Ok(())) => {
                 *committed = true;
                 drop(hold);
@@ -162,6 +168,8 @@ impl<R: Rows> Batch<R> {
                 drop(answers);
                 return rolled_back(detached).await;
             }
+            // Whether it is committed is unknown. The members must not run again: if it is, that
+            // would be for a second time. They are told 503, and their retries find out.
             Ok(Err(error)) => Failure::of_commit(error),
             Err(_) => Failure::deadline(true),
         };

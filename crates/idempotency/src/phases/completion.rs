@@ -53,6 +53,9 @@ impl<E: ExternalEffect> Phases<E> {
     ) -> CallOutcome<E::Answer> {
         let LeaseSettings { lease, call_limit } = self.settings;
         let asked = Instant::now();
+        // A call that could end after the lease might be answered when another process has already
+        // asked. `since` is not later than the moment that the database counts the lease from, so
+        // the holder gives up first.
         let called = if leased.lease.since.elapsed() + call_limit + COMPLETION_RESERVE > lease {
             let late = "too little of the lease is left to ask for the effect";
             CallOutcome::NotExecuted(Failure::unavailable(late))

@@ -81,6 +81,8 @@ impl<E: ExternalEffect> Phases<E> {
             may_begin,
         };
         for _ in 0..ROUNDS_MAX {
+            // The first transaction commits what will be asked, and a lease on the key, before
+            // anything is sent. After a crash, another process knows what may have been asked.
             let until = self.idempotency.answered_by();
             let led = self.idempotency.lead(request, &first, leadership, until);
             let led = led.await;
@@ -90,6 +92,7 @@ impl<E: ExternalEffect> Phases<E> {
             ));
             let leased = match led {
                 TxOutcome::Pending(leased) => leased,
+                // The key is in flight: of a process that works on it, or of one that is gone.
                 TxOutcome::Concluded(Outcome::Unfinished) => {
                     match self.bounded(self.take_over(request)).await {
                         Ok(TakeOver::Taken(leased)) => leased,
@@ -102,9 +105,12 @@ impl<E: ExternalEffect> Phases<E> {
                 }
                 TxOutcome::Concluded(conclusion) => return conclusion,
             };
+            // No transaction is open during the call: it may take seconds, and would hold locks.
             let taken_over = leased.lease.taken_over;
             match self.call_and_complete(leased).await.conclusion(taken_over) {
                 Some(conclusion) => return conclusion,
+                // Another process completes the key. This request reads the outcome, and must not
+                // begin the operation a second time if the key is gone by then.
                 None => may_begin.store(false, Ordering::Relaxed),
             }
         }
