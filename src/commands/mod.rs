@@ -12,6 +12,7 @@ mod charges;
 pub mod checkouts;
 mod customers;
 mod draft;
+mod found_intents;
 mod holder_pages;
 mod inventory;
 mod orders;

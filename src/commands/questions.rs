@@ -6,8 +6,9 @@
 use super::{
     charges::{capture, create as create_charge},
     checkouts::steps as checkout_steps,
+    found_intents as found,
     orders::pay as pay_order,
-    payment_intents::{attempt, cancel, capture as capture_intent, found},
+    payment_intents::{attempt, cancel, capture as capture_intent},
     refunds::create as create_refund,
 };
 use crate::commands::prelude::*;

@@ -4,13 +4,11 @@
 //! committed: the failed charge, the intent's `last_payment_error`, and the events. A refusal would
 //! undo them.
 
-use super::{
-    authenticate::lands,
-    found::{restore, unexpected},
-};
+use super::authenticate::lands;
 use crate::{
     commands::{
         charges::create::{self as charges, record_answer},
+        found_intents::{restore, unexpected},
         holder_pages::holder_page,
         payment_methods::given::{self, mark_used},
         prelude::*,

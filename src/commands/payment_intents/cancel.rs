@@ -8,9 +8,12 @@
 //! Fails    while an answer about the intent is out; if another processor authorized its charge
 //! Asks     for the release, if money was promised
 
-use super::found::{declined_by_processor, promised, reads, settled, unexpected};
 use crate::{
-    commands::{prelude::*, refunds::create as refunds},
+    commands::{
+        found_intents::{declined_by_processor, promised, reads, settled, unexpected},
+        prelude::*,
+        refunds::create as refunds,
+    },
     wire::payment_intents::CancelPaymentIntentParams,
 };
 

@@ -8,9 +8,11 @@
 //!          authorized it
 //! Asks     for the capture
 
-use super::found::{declined_by_processor, promised, reads, refusal, settled};
 use crate::{
-    commands::prelude::*,
+    commands::{
+        found_intents::{declined_by_processor, promised, reads, refusal, settled},
+        prelude::*,
+    },
     domain::{operation::CaptureRequest, payment_intent::IntentCaptureRefusal},
     wire::payment_intents::CapturePaymentIntentParams,
 };

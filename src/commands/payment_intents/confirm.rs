@@ -13,12 +13,13 @@
 //!          is out
 //! Asks     for the money
 
-use super::{
-    attempt::{PaymentAttempt, sets_up},
-    found::{reads, refusal, settled, unexpected},
-};
+use super::attempt::{PaymentAttempt, sets_up};
 use crate::{
-    commands::{payment_methods::given, prelude::*},
+    commands::{
+        found_intents::{reads, refusal, settled, unexpected},
+        payment_methods::given,
+        prelude::*,
+    },
     domain::payment_intent::UnexpectedStatus,
     wire::{
         payment_intents::{ConfirmPaymentIntentParams, must_be_possible},

@@ -6,5 +6,4 @@ pub(super) mod cancel;
 pub(super) mod capture;
 pub(super) mod confirm;
 pub(super) mod create;
-pub(super) mod found;
 pub(super) mod update;

@@ -8,9 +8,13 @@
 //!          a method that isn't there; a method that may not be used for it
 //! Fails    while an answer about the intent is out
 
-use super::found::{reads, unexpected, unsettled_charge};
 use crate::{
-    commands::{payment_methods::given, prelude::*, unfinished::must_not_wait},
+    commands::{
+        found_intents::{reads, unexpected, unsettled_charge},
+        payment_methods::given,
+        prelude::*,
+        unfinished::must_not_wait,
+    },
     wire::{
         payment_intents::UpdatePaymentIntentParams,
         payment_methods::{GivenMethod, refused},

@@ -13,8 +13,7 @@
 
 use crate::{
     commands::{
-        payment_intents::found::charge_of, prelude::*, replies::declined_by_processor,
-        unfinished::must_be_free,
+        charges::charge_of, prelude::*, replies::declined_by_processor, unfinished::must_be_free,
     },
     domain::refund::RefundReason,
     wire::{charges::refused, refunds::CreateRefundParams},

@@ -24,7 +24,7 @@ pub(super) fn reads(seen: &SeenRows<'_>, id: Option<PaymentIntentId>) -> Vec<Row
 }
 
 /// The intent of a processor's answer, and its method, which a decline shows.
-pub(in crate::commands) fn reads_to_answer(seen: &SeenRows<'_>, id: PaymentIntentId) -> Vec<RowId> {
+pub(super) fn reads_to_answer(seen: &SeenRows<'_>, id: PaymentIntentId) -> Vec<RowId> {
     let mut rows = vec![RowId::Intent(id)];
     let method = seen.get::<PaymentIntent>(id);
     let method = method.and_then(|intent| intent.terms.payment_method);
@@ -67,7 +67,7 @@ pub(super) fn promised(draft: &Draft<'_>, intent: &PaymentIntent) -> Result<Char
 }
 
 /// Makes an intent what it was before the processor was asked.
-pub(in crate::commands) fn restore(
+pub(super) fn restore(
     draft: &mut Draft<'_>,
     id: PaymentIntentId,
 ) -> Result<PaymentIntent, Rejection> {
@@ -121,19 +121,4 @@ pub(super) fn refusal(intent: &PaymentIntent, message: String) -> Rejection {
             error.into()
         }
     }
-}
-
-/// The charge that promised or took an intent's money, for a refund.
-pub(in crate::commands) fn charge_of(
-    draft: &Draft<'_>,
-    id: Option<PaymentIntentId>,
-) -> Result<ChargeId, Rejection> {
-    let intent = settled(draft, id, "payment_intent")?;
-    intent.charge.ok_or_else(|| {
-        let message = format!(
-            "This PaymentIntent ({}) does not have a successful charge to refund.",
-            intent.id
-        );
-        refusal(&intent, message)
-    })
 }
