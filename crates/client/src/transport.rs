@@ -41,34 +41,9 @@ pub fn http_client_builder() -> Result<reqwest::ClientBuilder, TlsError> {
         .retry(reqwest::retry::never()))
 }
 
-/// Reads the body of a response; `None` if it is longer than `limit` bytes.
-///
-/// # Errors
-///
-/// The connection's: the end of the body is missing.
-pub async fn read_body(
-    response: &mut reqwest::Response,
-    limit: usize,
-) -> Result<Option<Vec<u8>>, reqwest::Error> {
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await? {
-        if body.len() + chunk.len() > limit {
-            return Ok(None);
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(Some(body))
-}
-
 /// An error, and what caused it, and what caused that.
 pub fn causes<'a>(
     error: &'a (dyn Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn Error + 'static)> + 'a {
     std::iter::successors(Some(error), |&error| error.source())
-}
-
-/// The text of an error with its causes.
-pub fn explain(error: &(dyn Error + 'static)) -> String {
-    let causes: Vec<_> = causes(error).map(ToString::to_string).collect();
-    causes.join(": ")
 }

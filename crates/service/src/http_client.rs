@@ -6,26 +6,23 @@
 
 use std::{error::Error, sync::Arc};
 
-pub use rustls::{ClientConfig as TlsConfig, Error as TlsError};
+use rustls::ClientConfig;
+pub use rustls::Error as TlsError;
 
 /// How every connection is encrypted: rustls on ring with Mozilla's root certificates.
-///
-/// # Errors
-///
-/// [`TlsError`] when the TLS library refuses its own default protocol versions, which is a defect.
-pub fn tls_config() -> Result<TlsConfig, TlsError> {
+fn tls_config() -> Result<ClientConfig, TlsError> {
     let roots = rustls::RootCertStore {
         roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
     };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    Ok(TlsConfig::builder_with_provider(provider)
+    Ok(ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_root_certificates(roots)
         .with_no_client_auth())
 }
 
-/// A builder of HTTP clients: TLS as in [`tls_config`], no redirects, no proxy from the
-/// environment, and no retries of the library's own. Time limits are the caller's.
+/// A builder of HTTP clients: TLS by rustls with Mozilla's root certificates, no redirects, no proxy
+/// from the environment, and no retries of the library's own. Time limits are the caller's.
 ///
 /// # Errors
 ///
@@ -60,15 +57,9 @@ pub async fn read_body(
     Ok(Some(body))
 }
 
-/// An error, and what caused it, and what caused that.
-pub fn causes<'a>(
-    error: &'a (dyn Error + 'static),
-) -> impl Iterator<Item = &'a (dyn Error + 'static)> + 'a {
-    std::iter::successors(Some(error), |&error| error.source())
-}
-
 /// The text of an error with its causes.
 pub fn explain(error: &(dyn Error + 'static)) -> String {
-    let causes: Vec<_> = causes(error).map(ToString::to_string).collect();
+    let causes = std::iter::successors(Some(error), |&error| error.source());
+    let causes: Vec<_> = causes.map(ToString::to_string).collect();
     causes.join(": ")
 }
