@@ -95,7 +95,7 @@ const OBJECTS: [(&str, &str, &str); 8] = [
 pub(super) async fn newest_events(pool: &PgPool, history: &History) -> Result<(), sqlx::Error> {
     for (prefix, events, rows) in OBJECTS {
         let events = format!(
-            "SELECT DISTINCT ON (event.object_id) object_id, state
+            "SELECT DISTINCT ON (event.object_id) object_id, coalesce(state, 'nothing')
                FROM ({events}) AS event (object_id, state, type, id, account_id)
               ORDER BY object_id, id DESC"
         );
