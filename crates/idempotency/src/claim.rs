@@ -118,7 +118,7 @@ pub(crate) async fn claim(
             None => Ok(Claim::Vanished),
             Some(Found::Unfinished(record)) => return Ok(Claim::Unfinished(record)),
             Some(Found::Completed(record)) => return Ok(Claim::Completed(record)),
-            // Others read the same expired row at the same time. The UPDATE lets one of them through.
+            // Others find the same expired row. The UPDATE lets one of them through.
             Some(Found::Expired) => take_over(tx, request, &retention).await,
         },
         Err(error) => Err(error),

@@ -221,8 +221,8 @@ impl Idempotency {
         connection: &'c mut GuardedConnection,
         request: &Request,
     ) -> Result<(Transaction<'c, Postgres>, Claim), Failure> {
-        // At most half of the pool waits long for keys. If all of it did, a few busy keys would stop
-        // every other request.
+        // At most half of the pool waits long for keys. If all of it did, a few busy keys would
+        // stop every other request.
         let patient = self.pool.admit.wait_for_key();
         let begin = match patient {
             Some(_) => claim::BEGIN,

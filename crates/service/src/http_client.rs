@@ -21,8 +21,8 @@ fn tls_config() -> Result<ClientConfig, TlsError> {
         .with_no_client_auth())
 }
 
-/// A builder of HTTP clients: TLS by rustls with Mozilla's root certificates, no redirects, no proxy
-/// from the environment, and no retries of the library's own. Time limits are the caller's.
+/// A builder of HTTP clients: TLS by rustls with Mozilla's root certificates, no redirects, no
+/// proxy from the environment, and no retries of the library's own. Time limits are the caller's.
 ///
 /// # Errors
 ///

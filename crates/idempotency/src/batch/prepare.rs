@@ -114,8 +114,8 @@ impl<R: Rows> Preparation<'_, R> {
         // What a decision changes is locked when it is read. With a plain SELECT, two refunds could
         // both find that enough is left.
         let read = self.read(&mut rows, &mut members).await?;
-        // Decide before claim: a refusal has written nothing, so it has nothing to undo, and the key
-        // is written once, together with its reply.
+        // Decide before claim: a refusal has written nothing, so it has nothing to undo, and the
+        // key is written once, together with its reply.
         let decided = decide(&mut rows, &read, members, self.now)?;
         if !decided.is_empty() {
             // The unique index decides which decisions count. Until here, a duplicate in another
@@ -281,9 +281,8 @@ impl<R: Rows> Preparation<'_, R> {
     ) -> Result<(), sqlx::Error> {
         let mut leases = Vec::new();
         for (member, operation) in &begun {
-            // A fresh token for each lease: a holder who comes back late can't complete with it what
-            // another process has taken over.
-            // The others were not decided: see `decide`.
+            // A fresh token for each lease: a holder who comes back late can't complete with it
+            // what another process has taken over. The others were not decided: see `decide`.
             if let Stage::Begins { kind, length } = &member.step {
                 let lease = Lease {
                     account_id: member.request.account_id,

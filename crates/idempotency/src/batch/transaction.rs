@@ -107,8 +107,8 @@ impl<R: Rows> Batch<R> {
         let committed_by = began + self.idempotency.settings.database_deadline;
         let prepared_by = began + self.prepare_limit;
         let beginning = self.begin().instrument(trace_span!("begin"));
-        // The members wait together, so a batch has less time than a request alone. What fails or is
-        // late before COMMIT was not executed, and its members run alone.
+        // The members wait together, so a batch has less time than a request alone. What fails or
+        // is late before COMMIT was not executed, and its members run alone.
         let begun = timeout_at(prepared_by, beginning).await;
         let (mut detached, now) = match begun {
             Ok(Ok(begun)) => begun,
@@ -146,8 +146,8 @@ impl<R: Rows> Batch<R> {
                 tracing::warn!(%cause, "a batch failed; its requests run alone");
                 return None;
             }
-            // Dropped in the middle of a statement, the connection is in doubt. PostgreSQL rolls back
-            // when it closes.
+            // Dropped in the middle of a statement, the connection is in doubt. PostgreSQL rolls
+            // back when it closes.
             Err(_) => return None,
         };
         // Before the next batch has its turn: it may want rows that are locked until COMMIT.
