@@ -25,7 +25,7 @@ pub struct Layout {
 
 impl Layout {
     /// A whole page, which runs no script. A program may get another form of it at the same path
-    /// ([`accepts_html`](crate::accepts_html)), so caches keep the two apart.
+    /// ([`accepts_html`](crate::edge::accepts_html)), so caches keep the two apart.
     pub fn page(self, title: &str, body: &Markup) -> HttpResponse {
         self.page_with_forms(title, body, "'none'")
     }

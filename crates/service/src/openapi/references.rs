@@ -13,7 +13,7 @@ use utoipa::{
 /// broken one.
 ///
 /// It goes before modifiers that change schemas, while copies are as what they are copied from. The
-/// bodies of forms stay copies: see [`FormBodies`](crate::FormBodies).
+/// bodies of forms stay copies: see [`FormBodies`](crate::openapi::FormBodies).
 pub struct References;
 
 type Named = Vec<(Object, Ref)>;
