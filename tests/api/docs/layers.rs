@@ -264,9 +264,10 @@ fn the_idempotency_crate_hears_what_a_commit_is_answered_with() {
     assert_files_name_none_of(&files, &[".commit()"]);
 }
 
-/// Lines that the crate compiles without a feature, with their comments. When a change makes them
-/// fewer, lower it.
-const CORE_LINES_MAX: usize = 2_000;
+/// Lines that the crate compiles without a feature, with their documentation. Comments inside
+/// functions don't count: they make the crate easier to read. When a change makes the lines fewer,
+/// lower it.
+const CORE_LINES_MAX: usize = 1_954;
 
 /// The lines of a file that hold code or a comment, without its own tests and without what a cargo
 /// feature compiles.
@@ -277,7 +278,7 @@ fn lines_without_features(text: &str) -> usize {
     for line in text.lines().take_while(|line| *line != "#[cfg(test)]") {
         let code = line.trim_start();
         let indentation = line.len() - code.len();
-        if code.is_empty() {
+        if code.is_empty() || code.starts_with("// ") {
             continue;
         }
         if code.starts_with("#[cfg(") {
@@ -309,7 +310,7 @@ fn the_idempotency_core_does_not_grow() {
         }
         before = line;
     }
-    println!("crates/idempotency has {lines} lines of code and comments without features");
+    println!("crates/idempotency has {lines} lines of code and documentation without features");
     assert!(lines <= CORE_LINES_MAX, "{lines}");
 }
 
