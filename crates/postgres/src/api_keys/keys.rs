@@ -19,7 +19,8 @@ pub struct Account {
     pub id: Uuid,
     /// Whether it was made for a test, and ends by itself.
     pub is_test: bool,
-    /// Which database has it, of those that [`ApiKeys`](crate::api_keys::ApiKeys) looks in: 0 is the first.
+    /// Which database has it, of those that [`ApiKeys`](crate::api_keys::ApiKeys) looks in: 0 is
+    /// the first.
     pub database: usize,
 }
 
