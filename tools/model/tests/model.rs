@@ -74,7 +74,7 @@ fn the_replay_cache_needs_each_of_its_guards() {
 /// The page that explains the models shows one counterexample, and names every guard.
 #[test]
 fn the_page_shows_what_the_checker_finds() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/model.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/model.md");
     let page = std::fs::read_to_string(page).unwrap();
     let fence = PhasesModel::GUARDS.first().unwrap();
     let (_, steps) = counterexample::<PhasesModel>(*fence).unwrap();
