@@ -28,7 +28,10 @@ use support::{
     batching::{self, IN_READ, pass, patient},
     count, request, stored, within_reason,
 };
-use tokio::sync::Barrier;
+use tokio::{
+    sync::Barrier,
+    task::{JoinHandle, JoinSet},
+};
 use uuid::Uuid;
 
 /// A depot hands out one parcel at a time.
@@ -325,7 +328,7 @@ impl World {
     }
 
     /// Sends a parcel of each of these depots at once, each under its own key.
-    async fn send(&self, depots: &[&str]) -> Vec<Outcome> {
+    fn begin_to_send(&self, depots: &[&str]) -> Vec<JoinHandle<Outcome>> {
         let mut sending = Vec::new();
         for (number, depot) in depots.iter().enumerate() {
             let request = request(
@@ -337,8 +340,13 @@ impl World {
             let (phases, send) = (self.phases.clone(), Send((*depot).to_owned()));
             sending.push(tokio::spawn(async move { phases.run(request, send).await }));
         }
+        sending
+    }
+
+    /// Sends them as [`World::begin_to_send`] does, and returns how each ended.
+    async fn send(&self, depots: &[&str]) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
-        for sent in sending {
+        for sent in self.begin_to_send(depots) {
             outcomes.push(within_reason("an answer", sent).await.unwrap());
         }
         outcomes
@@ -384,16 +392,24 @@ async fn of_two_in_one_batch_that_ask_about_one_row_the_second_looks_again(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let together = Some(Arc::new(Barrier::new(2)));
-    let courier = |_: &PgPool| Courier {
-        together,
+    let together = Arc::new(Barrier::new(3));
+    let courier = Courier {
+        together: Some(together.clone()),
         ..Courier::default()
     };
-    let world = World::new((options, connect), courier).await;
-    // The courier answers about depot 1 when depot 2 has asked as well, and not before.
-    let outcomes = world.send(&["1", "1", "2"]).await;
-    let busy = |outcome: &&Outcome| matches!(outcome, Outcome::Failed(_));
-    assert_eq!(outcomes.iter().filter(busy).count(), 1, "{outcomes:?}");
+    let world = World::new((options, connect), |_| courier).await;
+    let mut sending = JoinSet::new();
+    for sent in world.begin_to_send(&["1", "1", "2"]) {
+        sending.spawn(async move { sent.await.unwrap() });
+    }
+    // The courier answers about depot 1 when the second request has seen that it is busy. Answered
+    // before that, the depot would be free again, and the request would be right to ask for more.
+    let refused = within_reason("one is refused", sending.join_next()).await;
+    let busy = |outcome: &Outcome| matches!(outcome, Outcome::Failed(_));
+    assert!(refused.is_some_and(|refused| busy(&refused.unwrap())));
+    within_reason("the courier is asked about both", together.wait()).await;
+    let outcomes = within_reason("the others end", sending.join_all()).await;
+    assert!(!outcomes.iter().any(busy), "{outcomes:?}");
     let ordered = world.courier.ordered.lock().unwrap().clone();
     let mut ordered: Vec<_> = ordered.into_iter().map(|parcel| parcel.depot).collect();
     ordered.sort_unstable();
