@@ -114,7 +114,7 @@ pub(crate) async fn claim(
         Ok(true) => return Ok(Claim::Mine),
         // A new statement has a new snapshot, which sees the row that the insert ran into.
         Ok(false) => match read(tx, request).await? {
-            // The sweep has deleted the row in between, or its transaction has released the key.
+            // The row was deleted in between: by the sweep, or by a process that released the key.
             None => Ok(Claim::Vanished),
             Some(Found::Unfinished(record)) => return Ok(Claim::Unfinished(record)),
             Some(Found::Completed(record)) => return Ok(Claim::Completed(record)),

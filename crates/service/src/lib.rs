@@ -1,4 +1,5 @@
-#![doc = include_str!("../README.md")]
+// Without the feature, its example does not compile.
+#![cfg_attr(any(feature = "settings", not(doctest)), doc = include_str!("../README.md"))]
 
 #[cfg(feature = "connections")]
 pub mod connections;

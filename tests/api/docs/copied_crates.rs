@@ -144,9 +144,7 @@ async fn crates_with_tables_compile_and_pass_their_tests_alone_without_a_warning
     for name in ["postgres", "service", "webhooks"] {
         let workspace = workspace_of(name);
         cargo(&workspace, &["test", "--all-features", "--no-run"], NOWHERE);
-        // The workspace's own tests start a private PostgreSQL.
-        let arguments = ["test", "--all-features", "--", "--skip", "embedded"];
-        cargo(&workspace, &arguments, &database.url);
+        cargo(&workspace, &["test", "--all-features"], &database.url);
         for feature in features_of(name) {
             let arguments = ["check", "--no-default-features", "--features", &feature];
             cargo(&workspace, &arguments, NOWHERE);

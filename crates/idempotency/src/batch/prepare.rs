@@ -281,14 +281,15 @@ impl<R: Rows> Preparation<'_, R> {
     ) -> Result<(), sqlx::Error> {
         let mut leases = Vec::new();
         for (member, operation) in &begun {
-            // A fresh token for each lease: a holder who comes back late can't complete with it
-            // what another process has taken over. The others were not decided: see `decide`.
+            // The others were not decided: see `decide`.
             if let Stage::Begins { kind, length } = &member.step {
                 let lease = Lease {
                     account_id: member.request.account_id,
                     key: member.request.key.as_str().to_owned(),
                     kind,
                     operation: *operation,
+                    // New for each lease: a holder who comes back late can't complete with an old
+                    // one what another process has taken over.
                     token: Uuid::new_v4(),
                     since: self.began,
                     in_doubt: false,

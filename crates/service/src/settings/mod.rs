@@ -40,8 +40,9 @@
 //! let errors = read(|name| (name != "WORKERS").then(|| "2s".to_owned())).err().unwrap();
 //! let told = "2 settings can't be used:
 //!   REQUEST_TIMEOUT must be longer than STATEMENT_TIMEOUT, which is 2s
-//!   BIND_ADDRESS must be an IP address or localhost, and a port, such as ";
-//! assert!(errors.to_string().starts_with(told));
+//!   BIND_ADDRESS must be an IP address or localhost, and a port, such as \
+//!     127.0.0.1:8080 or localhost:8080";
+//! assert_eq!(errors.to_string(), told);
 //! let tables = markdown_tables(VARIABLES);
 //! assert!(tables.starts_with("## The server\n\n| variable |"));
 //! assert!(tables.contains("| `WORKERS` | (unset) | Worker threads."));

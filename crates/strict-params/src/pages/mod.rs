@@ -11,18 +11,22 @@
 //!     PageQuery::parse(&Params::new(Encoding::Form, tree))?.page(|id| Uuid::parse_str(id).ok())
 //! }
 //!
-//! /// Bind `page.below()` and `page.above()`, and fetch `page.rows()` of them.
+//! /// Bind `page.below()`, `page.above()` and `page.rows()`.
 //! fn statement(page: &Page) -> &'static str {
 //!     macro_rules! sql {
 //!         ($order:tt) => {
-//!             concat!("SELECT id FROM mugs WHERE id < $1 AND id > $2 ORDER BY id ", $order)
+//!             concat!(
+//!                 "SELECT id FROM mugs WHERE id < $1 AND id > $2 ORDER BY id ",
+//!                 $order,
+//!                 " LIMIT $3",
+//!             )
 //!         };
 //!     }
 //!     in_order_of!(page, sql)
 //! }
 //!
 //! let page = page_of("limit=2&ending_before=01890a5d-ac96-774b-bcce-b302099a8057").unwrap();
-//! let expected = "SELECT id FROM mugs WHERE id < $1 AND id > $2 ORDER BY id ASC";
+//! let expected = "SELECT id FROM mugs WHERE id < $1 AND id > $2 ORDER BY id ASC LIMIT $3";
 //! assert_eq!(statement(&page), expected);
 //! assert_eq!((page.below(), page.rows()), (Uuid::max(), 3));
 //!
@@ -31,7 +35,8 @@
 //! assert_eq!((listed.data, listed.has_more), (vec![8, 7], true));
 //!
 //! let error = page_of("starting_after=mug").unwrap_err();
-//! assert!(error.message.starts_with("Invalid parameter: starting_after."));
+//! let told = "Invalid parameter: starting_after. Must be an id of the kind that is listed.";
+//! assert_eq!(error.message, told);
 //! ```
 //!
 //! - Ids must be UUIDv7. `ID_SLACK` says what clocks and transactions must keep to.
