@@ -27,6 +27,10 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 const EXPIRES: HeaderName = HeaderName::from_static("idempotency-expires");
 const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 
+/// An attempt with less time than this is not begun. The deadline could cut it off before it is
+/// connected, and the call would be in doubt about an operation that was never sent.
+const SHORTEST_ATTEMPT: Duration = Duration::from_millis(250);
+
 /// A reply as it came.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
@@ -101,6 +105,9 @@ pub(super) async fn send(
     mut was_sent: bool,
 ) -> Result<Reply, Error> {
     let until = inner.clock.monotonic() + inner.policy.deadline;
+    let shortest = SHORTEST_ATTEMPT.min(inner.policy.attempt_timeout);
+    let too_late_after =
+        |pause: Duration| inner.clock.monotonic().saturating_add(pause + shortest) >= until;
     let mut attempts = 0;
     let mut sent = was_sent;
     loop {
@@ -134,7 +141,7 @@ pub(super) async fn send(
             Judged::TryAgain { failure, asked_for } => (failure, asked_for),
         };
         let pause = inner.policy.pause(attempts, asked_for);
-        if inner.clock.monotonic().saturating_add(pause) >= until {
+        if too_late_after(pause) {
             return gave_up(Reason::Deadline, failure);
         }
         // A call that waits for a request in flight asks a service that works: no outage grows.
@@ -143,14 +150,19 @@ pub(super) async fn send(
         if !in_flight && !inner.budget.take() {
             return gave_up(Reason::Budget, failure);
         }
+        let retry = Retry {
+            attempts,
+            pause,
+            failure,
+        };
         if let Some(on_retry) = &inner.on_retry {
-            on_retry(&Retry {
-                attempts,
-                pause,
-                failure,
-            });
+            on_retry(&retry);
         }
         inner.clock.sleep(pause).await;
+        // A busy machine may sleep longer than it was told to.
+        if too_late_after(Duration::ZERO) {
+            return gave_up(Reason::Deadline, retry.failure);
+        }
     }
 }
 

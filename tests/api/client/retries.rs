@@ -1,5 +1,7 @@
 //! Which trouble the client retries, under which key, for how long, and what it says afterwards.
 
+use std::pin::Pin;
+
 use charge_once_client::{
     AttemptFailure, Charge, Client, Clock, Error, ListQuery, NewCharge, Reason, Resumed,
     RetryPolicy,
@@ -363,6 +365,44 @@ async fn no_pause_begins_that_would_end_after_the_deadline() {
     assert_eq!((given_up.attempts, given_up.reason), (3, Reason::Deadline));
     assert!(clock.monotonic() < 60 * SECOND);
     assert_eq!(clock.pauses().len(), 2);
+}
+
+/// A clock of a busy machine, where each pause takes a second longer than it was to.
+#[derive(Debug, Clone)]
+struct Oversleeping(TestClock);
+
+impl Clock for Oversleeping {
+    fn unix_time(&self) -> Duration {
+        self.0.unix_time()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.monotonic()
+    }
+
+    fn sleep(&self, pause: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        self.0.advance(SECOND);
+        self.0.sleep(pause)
+    }
+}
+
+#[tokio::test]
+async fn a_pause_that_ends_after_the_deadline_makes_no_doubt_of_what_was_never_sent() {
+    let away = RefusedAddress::reserve();
+    let clock = Oversleeping(TestClock::default());
+    let policy = RetryPolicy {
+        // Longer than the first pause by less than the clock oversleeps.
+        deadline: SECOND,
+        ..RetryPolicy::default()
+    };
+    let client = Client::builder(away.url(), API_KEY)
+        .clock(clock.clone())
+        .retry_policy(policy)
+        .build()
+        .unwrap();
+    let given_up = gave_up(payment(&client).send().await);
+    assert!(!given_up.sent, "{given_up}");
+    assert_eq!((given_up.attempts, given_up.reason), (1, Reason::Deadline));
 }
 
 #[tokio::test]
