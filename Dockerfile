@@ -32,12 +32,10 @@ COPY crates/webhooks/Cargo.toml crates/webhooks/
 COPY examples/actix/Cargo.toml examples/actix/
 COPY examples/axum/Cargo.toml examples/axum/
 COPY examples/outbox/Cargo.toml examples/outbox/
-COPY examples/retry_tests/rust/Cargo.toml examples/retry_tests/rust/
 COPY examples/test_support/Cargo.toml examples/test_support/
 COPY examples/webhook_receiver/Cargo.toml examples/webhook_receiver/
-COPY tools/bench/Cargo.toml tools/bench/
+COPY tools/Cargo.toml tools/
 COPY tools/model/Cargo.toml tools/model/
-COPY tools/torture/Cargo.toml tools/torture/
 RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
     for manifest in $(find . -name Cargo.toml); do \
         package=$(dirname "$manifest") \
