@@ -118,7 +118,7 @@ pub async fn serve(
     let mut process = Process::start(databases.clone(), metrics, config, address).await?;
     process.open_late(databases, config.refused_key());
     process.log_requests(config);
-    if config.background {
+    if config.values.background {
         process.work(config)?;
     }
     let apps = process.apps();
@@ -133,7 +133,7 @@ pub async fn serve(
         }
         () = stop => {}
     }
-    let drained = process.drain(config.drain_timeout).await;
+    let drained = process.drain(config.values.drain_timeout).await;
     let ended = last_moment(drained);
     let closing = async {
         handle.stop(true).await;
@@ -155,13 +155,13 @@ pub async fn work(
     config: &Config,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    let address = config.bind_address;
+    let address = config.values.bind_address;
     let databases = databases.into();
     let mut process = Process::start(databases.clone(), metrics, config, address).await?;
     process.open_late(databases, None);
     process.work(config)?;
     stop.await;
-    let drained = process.drain(config.drain_timeout).await;
+    let drained = process.drain(config.values.drain_timeout).await;
     process.end(drained, last_moment(drained)).await;
     Ok(())
 }
@@ -242,7 +242,7 @@ impl Process {
     fn log_requests(&mut self, config: &Config) {
         let deadline = config.timeouts.database_deadline;
         let supervisor = &self.supervisor;
-        for site in self.sites.iter_mut().filter(|_| config.console) {
+        for site in self.sites.iter_mut().filter(|_| config.values.console) {
             let pool = site.app.database.pool().clone();
             let (log, writing) = request_log::start(pool, deadline, |worker| {
                 supervisor.spawn("request_log", move || worker.clone().run())
@@ -341,7 +341,7 @@ async fn apps(
     let names = shards.iter().map(|shard| Arc::clone(&shard.name));
     let readiness = databases.iter().cloned().map(Readiness::of);
     let shared = Shared {
-        api_keys: ApiKeys::of(databases.clone(), config.rate_limit),
+        api_keys: ApiKeys::of(databases.clone(), config.values.rate_limit),
         hosts: Hosts::of(address, &config.allowed_hosts),
         readiness: names.zip(readiness).collect(),
         public_url: config.public_url(address).into(),
@@ -387,7 +387,7 @@ async fn app(
     if phases.is_none() {
         tell_of_unfinished_operations(&database).await;
     }
-    let slow_lane = SlowLane::new(config.pool_connections);
+    let slow_lane = SlowLane::new(config.values.pool_connections);
     let processor = config.processor.as_ref();
     let processor: Option<Arc<str>> = processor.map(|of| of.name.as_str().into());
     let steps = CheckoutSteps {
@@ -404,6 +404,7 @@ async fn app(
         number,
         batches,
         replay_cache: config
+            .values
             .replay_cache
             .map(|bytes| ReplayCache::new(&idempotency, bytes).observed_by(observer)),
         idempotency,
@@ -416,13 +417,13 @@ async fn app(
         checkouts,
         timeouts: config.timeouts,
         public_url: Arc::clone(&shared.public_url),
-        body_limit: config.body_limit,
-        in_flight_wait_v1: config.in_flight_wait_v1,
+        body_limit: config.values.body_limit,
+        in_flight_wait_v1: config.values.in_flight_wait_v1,
         wake_webhooks: Arc::default(),
         webhooks_allow_private: config.webhooks.allow_private,
         return_url_schemes: config.return_url_schemes.clone().into(),
         faults: shared.faults.clone(),
-        has_console: config.console,
+        has_console: config.values.console,
         request_log: None,
         stopping: shared.stopping.clone(),
         failing_workers: shared.failing_workers.clone(),
@@ -487,7 +488,7 @@ fn serve_metrics(
         move || scrape.render(),
         &config.allowed_hosts,
         config.connections,
-        config.drain_timeout,
+        config.values.drain_timeout,
     )?;
     let handle = server.handle();
     tokio::spawn(server);
@@ -672,9 +673,9 @@ fn http_server(
     config: &Config,
 ) -> std::io::Result<Server> {
     let files = Files {
-        workers: config.workers,
+        workers: config.values.workers,
         shared: config.database_connections(),
-        background: match config.background {
+        background: match config.values.background {
             // Each database has a worker of its own.
             true => SENDS_MAX * apps.len(),
             false => 0,
@@ -683,13 +684,14 @@ fn http_server(
     };
     let settings = connections::ServerSettings {
         timeouts: config.connections,
-        workers: config.workers,
+        workers: config.values.workers,
         connections_per_worker: connections_per_worker(&files),
-        drain_timeout: config.drain_timeout,
+        drain_timeout: config.values.drain_timeout,
     };
     let (with_faults, counted) = (config.faults, metrics.clone());
     let address = listener.local_addr()?;
     let console = config
+        .values
         .console
         .then(|| {
             let (host, public_url) = (config.own_host(), config.public_url(address));

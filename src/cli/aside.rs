@@ -7,8 +7,7 @@ use crate::config::Config;
 
 /// The configuration of a command that looks: it migrates nothing, whatever MIGRATE_ON_START says.
 pub(super) fn config() -> Result<Config, BoxError> {
-    Ok(Config {
-        migrate_on_start: false,
-        ..Config::from_env()?
-    })
+    let mut config = Config::from_env()?;
+    config.values.migrate_on_start = false;
+    Ok(config)
 }

@@ -18,7 +18,7 @@ pub(super) fn run(arguments: &HealthcheckArguments) -> Result<(), BoxError> {
     let address = if arguments.processor {
         config.processor_service.bind_address
     } else {
-        config.bind_address
+        config.values.bind_address
     };
     healthcheck::check(address, &config.own_host())
 }

@@ -19,10 +19,8 @@ pub struct MigrateArguments {
 }
 
 pub(super) fn run(arguments: &MigrateArguments) -> Result<(), BoxError> {
-    let config = Config {
-        migrate_on_start: true,
-        ..Config::from_env()?
-    };
+    let mut config = Config::from_env()?;
+    config.values.migrate_on_start = true;
     let when_refused = arguments
         .wait
         .map_or(WhenRefused::GiveUp, WhenRefused::WaitFor);

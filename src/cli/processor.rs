@@ -29,13 +29,11 @@ use crate::{
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
 pub(super) fn run() -> Result<(), BoxError> {
-    let config = Config {
-        // No other command brings this schema up to date.
-        migrate_on_start: true,
-        // The simulator takes the place of another company's system.
-        traces: None,
-        ..Config::from_env()?
-    };
+    let mut config = Config::from_env()?;
+    // No other command brings this schema up to date.
+    config.values.migrate_on_start = true;
+    // The simulator takes the place of another company's system.
+    config.traces = None;
     let settings = &config.processor_service;
     let listener = listen("PROCESSOR_BIND_ADDRESS", settings.bind_address)?;
     let work = async |database, stop| {
@@ -130,13 +128,13 @@ fn connection_settings(config: &Config) -> connections::ServerSettings {
             keep_alive: KEEP_ALIVE,
             ..config.connections
         },
-        workers: config.workers,
+        workers: config.values.workers,
         connections_per_worker: connections_per_worker(&Files {
-            workers: config.workers,
-            shared: config.pool_connections,
+            workers: config.values.workers,
+            shared: config.values.pool_connections,
             background: 0,
             per_request: 0,
         }),
-        drain_timeout: config.drain_timeout,
+        drain_timeout: config.values.drain_timeout,
     }
 }

@@ -16,8 +16,8 @@ pub(super) fn run() -> Result<(), BoxError> {
         return Err(public_key_for_strangers().into());
     }
     let listeners = Listeners {
-        api: listen("BIND_ADDRESS", config.bind_address)?,
-        metrics: match config.metrics_address {
+        api: listen("BIND_ADDRESS", config.values.bind_address)?,
+        metrics: match config.values.metrics_address {
             None => None,
             Some(address) => Some(listen("METRICS_ADDRESS", address)?),
         },
@@ -47,6 +47,7 @@ pub(super) fn run() -> Result<(), BoxError> {
 pub(super) fn work() -> Result<(), BoxError> {
     let config = Config::from_env()?;
     let scraped = config
+        .values
         .metrics_address
         .map(|address| listen("METRICS_ADDRESS", address));
     let scraped = scraped.transpose()?;
@@ -95,7 +96,7 @@ fn banner(address: SocketAddr, scraped: Option<SocketAddr>, config: &Config) -> 
         crate::VERSION,
         reachable(address)
     );
-    if config.console {
+    if config.values.console {
         text.push_str(&format!("  Console     {url}/console\n"));
     }
     text.push_str(&format!("  Swagger UI  {url}/swagger-ui/\n"));

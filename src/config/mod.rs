@@ -13,11 +13,7 @@ mod values;
 mod variables;
 mod webhooks;
 
-use std::{
-    net::SocketAddr,
-    num::{NonZeroU32, NonZeroU64},
-    time::Duration,
-};
+use std::{net::SocketAddr, time::Duration};
 
 pub use charge_once_postgres::database::shards::ShardUrl;
 pub use charge_once_postgres::embedded::DatabaseLocation;
@@ -29,11 +25,9 @@ pub use charge_once_service::traces::{Log, TraceSettings};
 use self::{
     processor::Calls,
     variables::{
-        ALLOW_PUBLIC_DEV_KEY, ALLOWED_HOSTS, BACKGROUND, BATCH, BATCH_CONNECTIONS, BIND_ADDRESS,
-        BODY_LIMIT, CONSOLE, DRAIN_TIMEOUT, EXPIRY_SWEEP_INTERVAL, FAULTS, IN_FLIGHT_WAIT_V1,
-        KEEP_ALIVE_TIMEOUT, LOG_FORMAT, METRICS_ADDRESS, MIGRATE_ON_START, POOL_CONNECTIONS,
-        PROCESSOR_URL, PUBLIC_URL, RATE_LIMIT, REPLAY_CACHE, REPLY_WRITE_TIMEOUT,
-        REQUEST_HEAD_TIMEOUT, RETURN_URL_SCHEMES, RUST_LOG, TRACES, WORKERS,
+        ALLOWED_HOSTS, BATCH, BATCH_CONNECTIONS, FAULTS, KEEP_ALIVE_TIMEOUT, LOG_FORMAT,
+        PROCESSOR_URL, REPLY_WRITE_TIMEOUT, REQUEST_HEAD_TIMEOUT, RETURN_URL_SCHEMES, RUST_LOG,
+        TRACES,
     },
 };
 use crate::idempotency::InProgressLimits;
@@ -43,7 +37,7 @@ pub use self::{
     processor::{ProcessorConfig, ProcessorService},
     retention::RetentionTimes,
     timeouts::Timeouts,
-    variables::VARIABLES,
+    variables::{VARIABLES, Values},
     webhooks::Webhooks,
 };
 
@@ -53,64 +47,36 @@ const WORKER_CONNECTIONS: u32 = 6;
 /// The whole configuration, checked.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// `BIND_ADDRESS`
-    pub bind_address: SocketAddr,
+    /// What stands by itself.
+    pub values: Values,
     /// `RETURN_URL_SCHEMES`
     pub return_url_schemes: Vec<String>,
     /// `ALLOWED_HOSTS`
     pub allowed_hosts: Vec<Host>,
-    /// `PUBLIC_URL`, without a slash at its end.
-    pub public_url: Option<String>,
-    /// `METRICS_ADDRESS`; `None` serves and counts none.
-    pub metrics_address: Option<SocketAddr>,
     /// `DATABASE_URL` or `DATA_DIR`
     pub database: DatabaseLocation,
     /// `SHARD_URLS`
     pub shards: Vec<ShardUrl>,
     /// The dev account's key, if there is to be one.
     pub dev_api_key: Option<String>,
-    /// `ALLOW_PUBLIC_DEV_KEY`
-    pub allow_public_dev_key: bool,
     /// `IDEMPOTENCY_TTL`
     pub idempotency_ttl: Duration,
     /// `IDEMPOTENCY_LEASE`
     pub lease: Duration,
     /// `PROCESSOR_URL` and what belongs to it; `None` simulates the processor in this process.
     pub processor: Option<ProcessorConfig>,
-    /// `EXPIRY_SWEEP_INTERVAL`
-    pub expiry_sweep_interval: Duration,
     /// `EVENT_RETENTION`, `OPERATION_RETENTION`, `REQUEST_LOG_RETENTION`
     pub retention: RetentionTimes,
-    /// `IN_FLIGHT_WAIT_V1`
-    pub in_flight_wait_v1: Duration,
-    /// `POOL_CONNECTIONS`
-    pub pool_connections: u32,
     /// `BATCH` and `BATCH_CONNECTIONS`; 0: every request has a transaction of its own.
     pub batch_connections: u32,
-    /// `REPLAY_CACHE`, bytes; `None` keeps no reply in memory.
-    pub replay_cache: Option<NonZeroU64>,
     /// The timeout ladder.
     pub timeouts: Timeouts,
     /// When connections end.
     pub connections: ConnectionTimeouts,
-    /// `BODY_LIMIT`, bytes.
-    pub body_limit: usize,
-    /// `RATE_LIMIT`, requests per second; `None` is no limit.
-    pub rate_limit: Option<NonZeroU32>,
     /// `IN_PROGRESS_LIMIT` and `IN_PROGRESS_LIMIT_PER_ACCOUNT`
     pub in_progress: InProgressLimits,
-    /// `WORKERS`; 0 of it is one for each core.
-    pub workers: usize,
-    /// `BACKGROUND`
-    pub background: bool,
-    /// `MIGRATE_ON_START`
-    pub migrate_on_start: bool,
-    /// `DRAIN_TIMEOUT`
-    pub drain_timeout: Duration,
     /// `WEBHOOK_…`
     pub webhooks: Webhooks,
-    /// `CONSOLE`
-    pub console: bool,
     /// `RUST_LOG`, `LOG_FORMAT`
     pub log: Log,
     /// `OTEL_…`; `None` sends no traces.
@@ -136,12 +102,12 @@ impl Config {
     /// Connections to all databases that requests use at most.
     pub fn database_connections(&self) -> u32 {
         let databases = u32::try_from(1 + self.shards.len()).unwrap_or(u32::MAX);
-        (self.pool_connections + self.batch_connections).saturating_mul(databases)
+        (self.values.pool_connections + self.batch_connections).saturating_mul(databases)
     }
 
     /// Connections to one database that a process takes at most.
     pub fn connections_per_database(&self) -> u32 {
-        self.pool_connections + self.batch_connections + WORKER_CONNECTIONS
+        self.values.pool_connections + self.batch_connections + WORKER_CONNECTIONS
     }
 
     /// A host that a server takes, for requests from its own machine.
@@ -153,7 +119,7 @@ impl Config {
     /// What the addresses of pages begin with, of a server that listens on `address`. Without
     /// `PUBLIC_URL`, it is where a browser on the same machine reaches the server.
     pub fn public_url(&self, address: SocketAddr) -> String {
-        if let Some(url) = &self.public_url {
+        if let Some(url) = &self.values.public_url {
             return url.clone();
         }
         let ip = address.ip();
@@ -168,7 +134,7 @@ impl Config {
     /// The API key that everyone knows, where strangers would reach the server with it.
     pub fn refused_key(&self) -> Option<&'static str> {
         let is_for_strangers =
-            !self.allow_public_dev_key && !is_loopback_address(self.bind_address);
+            !self.values.allow_public_dev_key && !is_loopback_address(self.values.bind_address);
         is_for_strangers.then_some(DEFAULT_DEV_API_KEY)
     }
 
@@ -179,55 +145,39 @@ impl Config {
     ) -> Result<Self, ConfigErrors> {
         let source = Source::new(lookup);
         source.check_names(VARIABLES, names);
-        let bind_address = source.read(&BIND_ADDRESS);
+        let values = Values::read(&source);
         let allowed_hosts = source.optional(&ALLOWED_HOSTS).unwrap_or_default();
-        let public_url = source.optional(&PUBLIC_URL);
-        let metrics_address = source.optional(&METRICS_ADDRESS);
         let database = database::location(&source);
         let shards = database::shards(&source, &database);
         let dev_api_key = database::dev_api_key(&source, &database);
-        let pool_connections = source.read(&POOL_CONNECTIONS);
         let batch_connections = source.read(&BATCH_CONNECTIONS);
         let timeouts = Timeouts::read(&source);
         let calls = Calls::read(&source, &timeouts);
+        let in_progress = in_progress::limits(&source, values.pool_connections);
         let config = Self {
-            bind_address,
+            values,
             allowed_hosts,
             return_url_schemes: source.optional(&RETURN_URL_SCHEMES).unwrap_or_default(),
-            public_url,
-            metrics_address,
             database,
             shards,
             dev_api_key,
-            allow_public_dev_key: source.read(&ALLOW_PUBLIC_DEV_KEY),
             idempotency_ttl: timeouts::idempotency_ttl(&source),
             lease: calls.lease,
             processor: ProcessorConfig::read(&source, &calls),
-            expiry_sweep_interval: source.read(&EXPIRY_SWEEP_INTERVAL),
             retention: RetentionTimes::read(&source),
-            in_flight_wait_v1: source.read(&IN_FLIGHT_WAIT_V1),
-            pool_connections,
             batch_connections: if source.read(&BATCH) {
                 batch_connections
             } else {
                 0
             },
-            replay_cache: source.read(&REPLAY_CACHE),
             timeouts,
             connections: ConnectionTimeouts {
                 keep_alive: source.read(&KEEP_ALIVE_TIMEOUT),
                 request_head: source.read(&REQUEST_HEAD_TIMEOUT),
                 reply: source.read(&REPLY_WRITE_TIMEOUT),
             },
-            body_limit: source.read(&BODY_LIMIT),
-            rate_limit: source.read(&RATE_LIMIT),
-            in_progress: in_progress::limits(&source, pool_connections),
-            workers: source.read(&WORKERS),
-            background: source.read(&BACKGROUND),
-            migrate_on_start: source.read(&MIGRATE_ON_START),
-            drain_timeout: source.read(&DRAIN_TIMEOUT),
+            in_progress,
             webhooks: Webhooks::read(&source),
-            console: source.read(&CONSOLE),
             log: Log::read(&source, &RUST_LOG, &LOG_FORMAT),
             traces: TraceSettings::read(&source, &TRACES),
             faults: faults(&source),
@@ -250,6 +200,8 @@ fn faults(source: &Source<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::num::{NonZeroU32, NonZeroU64};
+
     use super::*;
 
     fn config(variables: &[(&str, &str)]) -> Result<Config, ConfigErrors> {
@@ -323,7 +275,7 @@ mod tests {
             ("[::1]:8080", "[::1]:8080"),
         ] {
             let config = config(&[("BIND_ADDRESS", given)]).unwrap();
-            assert_eq!(config.bind_address.to_string(), means);
+            assert_eq!(config.values.bind_address.to_string(), means);
         }
     }
 
@@ -368,7 +320,7 @@ mod tests {
         assert_eq!(config.idempotency_ttl, Duration::from_secs(86_400));
         assert_eq!(config.dev_api_key.as_deref(), Some(DEFAULT_DEV_API_KEY));
         assert_eq!(config.timeouts.before_work(), Duration::from_secs(2));
-        assert_eq!(config.rate_limit, NonZeroU32::new(1000));
+        assert_eq!(config.values.rate_limit, NonZeroU32::new(1000));
     }
 
     #[test]
@@ -401,16 +353,29 @@ mod tests {
 
     #[test]
     fn a_rate_limit_of_0_is_none() {
-        assert_eq!(config(&[("RATE_LIMIT", "0")]).unwrap().rate_limit, None);
+        assert_eq!(
+            config(&[("RATE_LIMIT", "0")]).unwrap().values.rate_limit,
+            None
+        );
     }
 
     #[test]
     fn the_size_of_the_replay_cache_may_have_a_unit() {
         for (given, bytes) in [("256MiB", 1 << 28), ("1000", 1000), ("2 kB", 2000)] {
             let config = config(&[("REPLAY_CACHE", given)]).unwrap();
-            assert_eq!(config.replay_cache, NonZeroU64::new(bytes), "{given}");
+            assert_eq!(
+                config.values.replay_cache,
+                NonZeroU64::new(bytes),
+                "{given}"
+            );
         }
-        assert_eq!(config(&[("REPLAY_CACHE", "0")]).unwrap().replay_cache, None);
+        assert_eq!(
+            config(&[("REPLAY_CACHE", "0")])
+                .unwrap()
+                .values
+                .replay_cache,
+            None
+        );
     }
 
     #[test]

@@ -17,20 +17,23 @@ use charge_once_service::traces::variables::*;
 use super::values::*;
 
 variables! {
+    /// What stands by itself.
+    pub struct Values;
+
     "Where it listens":
-    BIND_ADDRESS: SocketAddr = "127.0.0.1:8080", address,
+    BIND_ADDRESS as bind_address: SocketAddr = "127.0.0.1:8080", address,
         "Address and port to listen on; localhost is 127.0.0.1.";
     ALLOWED_HOSTS: Vec<Host>, hosts,
         "The hosts by which clients call the server, such as pay.example.com,10.0.0.7: names or IP addresses \
          without ports. Any other Host header is 400. Where the server listens on loopback, localhost, names \
          below it, 127.0.0.0/8 and [::1] count, too. Unset elsewhere: every host.";
-    PUBLIC_URL: String, public_url,
+    PUBLIC_URL maybe public_url: String, public_url,
         "Where browsers reach the server, such as https://pay.example.com: the pages on which a card's holder \
          authenticates are below it. Unset: http:// and the address that the server listens on.";
     RETURN_URL_SCHEMES: Vec<String>, schemes,
         "Schemes of apps to which a return_url may lead, such as myapp,shop-app. A scheme that is a domain \
          backwards, such as com.example.shop, needs no entry. Unset: no others.";
-    METRICS_ADDRESS: SocketAddr, address,
+    METRICS_ADDRESS maybe metrics_address: SocketAddr, address,
         "Address and port where /metrics is served for Prometheus, such as 127.0.0.1:9090. It asks for no \
          API key, so choose an address that clients can't reach. Unset: nothing is counted.";
 
@@ -47,7 +50,7 @@ variables! {
     PG_BIN_DIR: PathBuf, path,
         "Folder of PostgreSQL's programs (initdb, postgres), if charge-once does not find \
          them.";
-    MIGRATE_ON_START: bool = "true", truth,
+    MIGRATE_ON_START as migrate_on_start: bool = "true", truth,
         "Migrates the schema at the start. A lock in the database makes this safe with \
          several replicas.";
 
@@ -56,10 +59,10 @@ variables! {
         "An API key for the account dev: sk_test_ and at least 8 more characters. Another value revokes the \
          key of the value before. Unset: sk_test_charge_once_dev with the private PostgreSQL, none with \
          DATABASE_URL.";
-    ALLOW_PUBLIC_DEV_KEY: bool = "false", truth,
+    ALLOW_PUBLIC_DEV_KEY as allow_public_dev_key: bool = "false", truth,
         "Allows the public key sk_test_charge_once_dev where BIND_ADDRESS is more than this machine's: true or \
          false. Where strangers reach the server, they can use it.";
-    CONSOLE: bool = "false", truth,
+    CONSOLE as console: bool = "false", truth,
         "Serves the console at /console, and logs requests for it: true or false. For development: \
          an API key of an account opens the pages about that account.";
     FAULTS: bool = "false", truth,
@@ -75,9 +78,9 @@ variables! {
         "How long a process holds the key of a request of several transactions, which is a checkout, or a \
          payment with PROCESSOR_URL. Then another process may continue the request. Longer than \
          PROCESSOR_TIMEOUT, DATABASE_DEADLINE and 5s together.";
-    IN_FLIGHT_WAIT_V1: Duration = "10s", in_flight_wait,
+    IN_FLIGHT_WAIT_V1 as in_flight_wait_v1: Duration = "10s", in_flight_wait,
         "How long a duplicate under /v1 waits for the first request's reply; at most 30s.";
-    REPLAY_CACHE: Option<NonZeroU64> = "32MiB", replay_cache,
+    REPLAY_CACHE as replay_cache: Option<NonZeroU64> = "32MiB", replay_cache,
         "Memory for stored replies, such as 256MiB, so that a replay needs no SQL statement; at most 64GiB. \
          0 keeps none.";
 
@@ -96,7 +99,7 @@ variables! {
          forgotten a key would execute the instruction again, so charge-once stops sending it before that.";
 
     "How long rows are kept":
-    EXPIRY_SWEEP_INTERVAL: Duration = "60s", duration,
+    EXPIRY_SWEEP_INTERVAL as expiry_sweep_interval: Duration = "60s", duration,
         "Pause between two sweeps of expired keys.";
     EVENT_RETENTION: Option<Duration> = "30d", retention,
         "How long events are kept, with their deliveries; 1h to 400d, and 0s keeps them for good. An event \
@@ -108,7 +111,7 @@ variables! {
         "How long the console's log of requests is kept; 1h to 400d, and 0s keeps it for good.";
 
     "Connections and transactions":
-    POOL_CONNECTIONS: u32 = "10", |text| number(text, 2..=1000),
+    POOL_CONNECTIONS as pool_connections: u32 = "10", |text| number(text, 2..=1000),
         "Size of the connection pool; 2 to 1000.";
     POOL_WAIT: Duration = "1s", duration,
         "Longest wait for a pooled connection, then 503.";
@@ -131,9 +134,9 @@ variables! {
         "Longest time for a request of one transaction. Waiting for another request with the \
          same key comes on top. Looking up the API key and reading the body share the time \
          that POOL_WAIT and DATABASE_DEADLINE leave.";
-    BODY_LIMIT: usize = "65536", |text| count(text, "bytes", 1024..=1_048_576),
+    BODY_LIMIT as body_limit: usize = "65536", |text| count(text, "bytes", 1024..=1_048_576),
         "Largest request body, in bytes; 1024 to 1048576.";
-    RATE_LIMIT: Option<NonZeroU32> = "1000", |text| {
+    RATE_LIMIT as rate_limit: Option<NonZeroU32> = "1000", |text| {
             count(text, "requests per second", 0..=1_000_000).map(NonZeroU32::new)
         },
         "Requests per second, and per burst, that each process accepts from one account. Further ones are \
@@ -158,12 +161,12 @@ variables! {
          most 1h.";
 
     "The process":
-    WORKERS: usize = "0", workers,
+    WORKERS as workers: usize = "0", workers,
         "HTTP worker threads, at most 512; 0 means one for each core.";
-    BACKGROUND: bool = "on", |text| one_of(text, &[("on", true), ("off", false)]),
+    BACKGROUND as background: bool = "on", |text| one_of(text, &[("on", true), ("off", false)]),
         "Whether a server also does the work beside requests: sweeps, webhooks, and what it continues for \
          clients that never retry; on or off. Off: run `charge-once work` beside the servers.";
-    DRAIN_TIMEOUT: Duration = "20s", duration,
+    DRAIN_TIMEOUT as drain_timeout: Duration = "20s", duration,
         "How long requests in flight may take to finish after SIGTERM.";
 
     "Webhooks":

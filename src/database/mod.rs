@@ -120,8 +120,8 @@ impl Config {
         let timeouts = &self.timeouts;
         DatabaseSettings {
             schema,
-            migrate: self.migrate_on_start,
-            pool_connections: self.pool_connections,
+            migrate: self.values.migrate_on_start,
+            pool_connections: self.values.pool_connections,
             pool_wait: timeouts.pool_wait,
             statement: timeouts.statement,
             deadline: timeouts.database_deadline,

@@ -39,7 +39,7 @@ pub async fn run(
     metrics: Metrics,
     mut stopping: watch::Receiver<bool>,
 ) {
-    let mut ticks = tokio::time::interval(config.expiry_sweep_interval);
+    let mut ticks = tokio::time::interval(config.values.expiry_sweep_interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut sweep = Sweep::new(database, &config, SweepPace::default().rest);
     let mut next_round = Instant::now();
@@ -51,7 +51,7 @@ pub async fn run(
         }
         // The keys are swept to the end. Each part after them has a time of its own, however long
         // the part before it took.
-        let until = || Instant::now() + config.expiry_sweep_interval;
+        let until = || Instant::now() + config.values.expiry_sweep_interval;
         let sweeping = async {
             let began = Instant::now();
             let swept = sweep.keys().await;
@@ -77,7 +77,8 @@ pub async fn run(
             last_round = removed
                 .as_ref()
                 .map_or(Round::GoesOn, |removed| removed.round);
-            next_round = Instant::now() + pause_after(last_round, config.expiry_sweep_interval);
+            next_round =
+                Instant::now() + pause_after(last_round, config.values.expiry_sweep_interval);
             parts.old_rows.ended(match &removed {
                 Ok(removed) if removed.failed_accounts == 0 => &Ok(()),
                 Ok(_) | Err(_) => &Err(()),

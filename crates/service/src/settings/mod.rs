@@ -11,32 +11,31 @@
 //! };
 //!
 //! // `NAME: type = "default", how it is read, "what it is";`. Without a default, it may be unset.
+//! // What stands by itself is also a member of the struct.
 //! variables! {
+//!     /// What the server listens on, and with how many threads.
+//!     struct Values;
+//!
 //!     "The server":
-//!     BIND_ADDRESS: SocketAddr = "127.0.0.1:8080", address, "Address and port to listen on.";
-//!     WORKERS: usize, |text| number(text, 1..=512), "Worker threads. Unset: one for each core.";
+//!     BIND_ADDRESS as bind_address: SocketAddr = "127.0.0.1:8080", address,
+//!         "Address and port to listen on.";
+//!     WORKERS maybe workers: usize, |text| number(text, 1..=512),
+//!         "Worker threads. Unset: one for each core.";
 //!
 //!     "Time limits":
 //!     STATEMENT_TIMEOUT: Duration = "3s", duration, "Longest time for a statement.";
 //!     REQUEST_TIMEOUT: Duration = "8s", duration, "Longest time for a request.";
 //! }
 //!
-//! struct Config {
-//!     bind_address: SocketAddr,
-//!     workers: Option<usize>,
-//! }
-//!
-//! fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Config, ConfigErrors> {
+//! fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Values, ConfigErrors> {
 //!     let source = Source::new(&lookup);
 //!     let (statement, request) = (source.read(&STATEMENT_TIMEOUT), source.read(&REQUEST_TIMEOUT));
 //!     source.ascends(&[(STATEMENT_TIMEOUT.name, statement), (REQUEST_TIMEOUT.name, request)]);
-//!     let bind_address = source.read(&BIND_ADDRESS);
-//!     let workers = source.optional(&WORKERS);
-//!     source.finish(Config { bind_address, workers })
+//!     source.finish(Values::read(&source))
 //! }
 //!
-//! let config = read(|_| None).unwrap();
-//! assert_eq!((config.bind_address.port(), config.workers), (8080, None));
+//! let values = read(|_| None).unwrap();
+//! assert_eq!((values.bind_address.port(), values.workers), (8080, None));
 //! let errors = read(|name| (name != "WORKERS").then(|| "2s".to_owned())).err().unwrap();
 //! let told = "2 settings can't be used:
 //!   REQUEST_TIMEOUT must be longer than STATEMENT_TIMEOUT, which is 2s
@@ -106,8 +105,42 @@ pub struct Optional<T> {
 /// `NAME: type = "default", function of its value, "what it is";`. One without a default may be
 /// unset. Each becomes a constant, a [`Setting`] or an [`Optional`], and all of them are
 /// `VARIABLES`.
+///
+/// `struct Name;` before the first topic makes a struct of those that are declared as
+/// `NAME as member`, or `NAME maybe member` without a default. Its function `read` takes a
+/// [`Source`].
 #[macro_export]
 macro_rules! variables {
+    (
+        $(#[$of_struct:meta])* $seen:vis struct $struct:ident;
+        $($topic:literal:
+            $($name:ident $(as $member:ident)? $(maybe $option:ident)?: $type:ty
+                $(= $default:literal)?, $parse:expr, $about:literal;)+
+        )+
+    ) => {
+        $crate::settings::variables! {
+            $($topic: $($name: $type $(= $default)?, $parse, $about;)+)+
+        }
+
+        $(#[$of_struct])*
+        #[derive(Debug, Clone)]
+        $seen struct $struct {
+            $($(
+                $(#[doc = concat!("`", stringify!($name), "`: ", $about)] pub $member: $type,)?
+                $(#[doc = concat!("`", stringify!($name), "`: ", $about)] pub $option: Option<$type>,)?
+            )+)+
+        }
+
+        impl $struct {
+            /// Reads them. What is wrong is recorded in `source`.
+            $seen fn read(source: &$crate::settings::Source<'_>) -> Self {
+                Self { $($(
+                    $($member: source.read(&$name),)?
+                    $($option: source.optional(&$name),)?
+                )+)+ }
+            }
+        }
+    };
     ($($topic:literal:
         $($name:ident: $type:ty $(= $default:literal)?, $parse:expr, $about:literal;)+
     )+) => {
