@@ -580,7 +580,7 @@ async fn list(
             line(one.id, one.created_at, amount, state)
         }),
         Kind::Customers => all!(customers, |one| {
-            let about = one.details.email.clone().unwrap_or_default();
+            let about = one.email.clone().unwrap_or_default();
             line_about(one.id, one.created_at, about, "exists")
         }),
         Kind::Events => {

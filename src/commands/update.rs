@@ -187,11 +187,12 @@ impl Editable for Customer {
     }
 
     fn edited(self, params: &UpdateCustomerParams) -> Result<Self, ApiError> {
-        let mut details = params.apply(self.details);
-        details.metadata = params.metadata.clone().apply(details.metadata)?;
+        let params = params.clone();
         Ok(Self {
-            default_payment_method: default_method(params).apply(self.default_payment_method),
-            details,
+            default_payment_method: default_method(&params).apply(self.default_payment_method),
+            details: params.details.apply(self.details),
+            email: params.email.apply(self.email),
+            metadata: params.metadata.apply(self.metadata)?,
             ..self
         })
     }

@@ -4,7 +4,7 @@ use serde::{Deserializer, de::Error};
 use serde_json::{Map, Value};
 
 use super::{
-    customer::BillingDetails,
+    people::BillingDetails,
     prelude::*,
     test_cards::{Decision, Decline, TestCard},
 };

@@ -76,6 +76,38 @@ pub(super) mod card_token {
     }
 }
 
+/// What a client wrote and no rule reads: one column, `details`. A row of an older release has a
+/// column for each member instead.
+pub(super) mod details {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize)]
+    struct Written<'a, D> {
+        details: &'a D,
+    }
+
+    #[derive(Deserialize)]
+    struct Read<D> {
+        details: Option<D>,
+        #[serde(flatten)]
+        older: D,
+    }
+
+    pub(crate) fn serialize<D: Serialize, S: Serializer>(
+        details: &D,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        Written { details }.serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserialize<'de>, De: Deserializer<'de>>(
+        deserializer: De,
+    ) -> Result<D, De::Error> {
+        let read = Read::deserialize(deserializer)?;
+        Ok(read.details.unwrap_or(read.older))
+    }
+}
+
 /// A value that is not NULL in rows of this release, and may be in older ones.
 pub(super) fn or_default<'de, T, D>(deserializer: D) -> Result<T, D::Error>
 where

@@ -78,6 +78,7 @@ pub mod operation;
 pub mod order;
 pub mod payment_intent;
 pub mod payment_method;
+pub mod people;
 pub mod refund;
 pub mod setup_intent;
 

@@ -14,8 +14,8 @@ use sha2::{Digest, Sha256};
 
 use super::{
     charge::{Authorization, Card, NewCharge},
-    customer::Shipping,
     payment_method::{Challenge, PaymentMethod, Session},
+    people::Shipping,
     prelude::*,
 };
 
@@ -139,19 +139,28 @@ pub struct IntentTerms {
     /// Who pays.
     #[serde(rename = "customer_id")]
     pub customer: Option<CustomerId>,
-    /// For people.
-    pub description: Option<String>,
+    /// What no rule reads.
+    #[serde(flatten, with = "columns::details")]
+    pub details: IntentDetails,
     /// The client's own names.
     pub metadata: Metadata,
     /// What is charged.
     #[serde(rename = "payment_method_id")]
     pub payment_method: Option<PaymentMethodId>,
-    /// Where the receipt goes.
-    pub receipt_email: Option<String>,
     /// Which cards' holders must authenticate.
     pub request_three_d_secure: ThreeDSecure,
     /// What the method is used for afterwards.
     pub setup_future_usage: Option<FutureUsage>,
+}
+
+/// What a client says of a payment, and no rule reads.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IntentDetails {
+    /// For people.
+    pub description: Option<String>,
+    /// Where the receipt goes.
+    pub receipt_email: Option<String>,
     /// Where the goods go.
     pub shipping: Option<Shipping>,
     /// Behind the seller's name on the card statement.
@@ -511,9 +520,9 @@ impl PaymentIntent {
             card,
             capture: terms.capture_method != CaptureMethod::Manual,
             customer: terms.customer.map(|customer| customer.to_string()),
-            description: terms.description.clone(),
+            description: terms.details.description.clone(),
             statement_descriptor: None,
-            receipt_email: terms.receipt_email.clone(),
+            receipt_email: terms.details.receipt_email.clone(),
             metadata: terms.metadata.clone(),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{
     charge::{Card, KeptCard},
-    customer::BillingDetails,
+    people::BillingDetails,
     prelude::*,
     test_cards::{Authentication, TestCard},
 };

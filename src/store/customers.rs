@@ -6,8 +6,7 @@ use crate::domain::customer::Customer;
 inserts_rows! {
     /// Locks nothing that exists. Their default methods may come later in the transaction.
     Customer in "customers":
-    "account_id, id, address, default_payment_method_id, description, email, metadata, name, phone,
-     preferred_locales, shipping, version",
+    "account_id, id, default_payment_method_id, details, email, metadata, version",
 }
 
 reads_by_id! {
@@ -25,8 +24,7 @@ reads_all! {
 
 updates_rows! {
     Customer in "customers":
-    "address, default_payment_method_id, description, email, metadata, name, phone,
-     preferred_locales, shipping, version",
+    "default_payment_method_id, details, email, metadata, version",
 }
 
 /// Deletes a customer but for its id; `None` if there is none, or it was deleted before. Locks it.

@@ -9,9 +9,9 @@ inserts_rows! {
     PaymentIntent in "payment_intents":
     "account_id, id, amount, amount_capturable, amount_received, automatic_payment_methods,
      before_operation, capture_method, charge_id, client_secret, confirmation_method, currency,
-     customer_id, description, holder_page_url, last_payment_error, latest_charge_id, metadata,
-     payment_method_id, receipt_email, request_three_d_secure, return_url, setup_future_usage,
-     shipping, statement_descriptor_suffix, status, status_before, version",
+     customer_id, details, holder_page_url, last_payment_error, latest_charge_id, metadata,
+     payment_method_id, request_three_d_secure, return_url, setup_future_usage, status,
+     status_before, version",
 }
 
 // What an intent was before its operation may lack columns, if an older release wrote it: they are
@@ -36,10 +36,9 @@ updates_rows! {
     /// A charge, a cancellation, a release and money that was taken are only ever added.
     PaymentIntent in "payment_intents":
     "amount, amount_capturable, automatic_payment_methods, before_operation, cancellation_reason,
-     capture_method, currency, customer_id, description, holder_page_url, is_authenticated,
-     last_payment_error, latest_charge_id, metadata, payment_method_id, receipt_email,
-     request_three_d_secure, return_url, setup_future_usage, shipping, statement_descriptor_suffix,
-     status, status_before, version",
+     capture_method, currency, customer_id, details, holder_page_url, is_authenticated,
+     last_payment_error, latest_charge_id, metadata, payment_method_id, request_three_d_secure,
+     return_url, setup_future_usage, status, status_before, version",
     "amount_received" = "greatest(old.amount_received, new.amount_received)",
     "canceled_at" = "coalesce(old.canceled_at, new.canceled_at)",
     "charge_id" = "coalesce(old.charge_id, new.charge_id)",

@@ -10,59 +10,13 @@ const LOCALES_MAX: usize = 20;
 const LOCALE_MAX_CHARS: usize = 35;
 
 parameters! {
-    /// The parameters of a new customer.
-    pub struct CreateCustomerParams as "CreateCustomer" {
-        /// Where they live.
-        address: Option<Nested<AddressParams>>,
-        /// For people.
-        description: Option<Description>,
-        /// Kept as it was sent. Several customers may have one.
-        email: Option<PersonEmail>,
-        /// What invoices would be paid with.
-        invoice_settings: Option<Nested<InvoiceSettingsParams>>,
-        metadata: MetadataParam,
-        /// A person's or a company's.
-        name: Option<PersonName>,
-        /// Is attached to the customer, and doesn't become the default by that.
-        payment_method: Option<MethodReference>,
-        /// In any notation.
-        phone: Option<Phone>,
-        /// IETF language tags, the preferred one first.
-        preferred_locales: Option<Locales>,
-        /// Where goods go.
-        shipping: Option<Nested<ShippingParams>>,
-        expand: Expand<ExpandCustomer>,
-    }
-    example {"email": "jenny@example.com", "name": "Jenny Rosen"}
-}
-
-impl From<CreateCustomerParams> for CustomerDetails {
-    fn from(params: CreateCustomerParams) -> Self {
-        Self {
-            address: params.address.map(Into::into),
-            description: params.description,
-            email: params.email,
-            metadata: params.metadata,
-            name: params.name,
-            phone: params.phone,
-            preferred_locales: params.preferred_locales.unwrap_or_default(),
-            shipping: params.shipping.map(Into::into),
-        }
-    }
-}
-
-parameters! {
-    /// What may change of a customer. An address that is given replaces the whole one before.
-    pub struct UpdateCustomerParams as "UpdateCustomer" {
+    /// What a request says of a customer, and no rule reads. An address that is given replaces the
+    /// whole one before.
+    pub struct CustomerDetailsParams {
         /// Where they live.
         address: Change<Nested<AddressParams>>,
         /// For people.
         description: Change<Description>,
-        /// Kept as it was sent. Several customers may have one.
-        email: Change<PersonEmail>,
-        /// What invoices would be paid with.
-        invoice_settings: Kept<Nested<InvoiceSettingsParams>>,
-        metadata: MetadataChange,
         /// A person's or a company's.
         name: Change<PersonName>,
         /// In any notation.
@@ -71,27 +25,54 @@ parameters! {
         preferred_locales: Change<Locales>,
         /// Where goods go.
         shipping: Change<Nested<ShippingParams>>,
+    }
+}
+
+impl CustomerDetailsParams {
+    /// The details with what it changes of them.
+    pub fn apply(self, details: CustomerDetails) -> CustomerDetails {
+        let locales = self
+            .preferred_locales
+            .apply(Some(details.preferred_locales));
+        CustomerDetails {
+            address: self.address.map(Into::into).apply(details.address),
+            description: self.description.apply(details.description),
+            name: self.name.apply(details.name),
+            phone: self.phone.apply(details.phone),
+            preferred_locales: locales.unwrap_or_default(),
+            shipping: self.shipping.map(Into::into).apply(details.shipping),
+        }
+    }
+}
+
+parameters! {
+    /// The parameters of a new customer.
+    pub struct CreateCustomerParams as "CreateCustomer" {
+        details: Include<CustomerDetailsParams>,
+        /// Kept as it was sent. Several customers may have one.
+        email: Option<PersonEmail>,
+        /// What invoices would be paid with.
+        invoice_settings: Option<Nested<InvoiceSettingsParams>>,
+        metadata: MetadataParam,
+        /// Is attached to the customer, and doesn't become the default by that.
+        payment_method: Option<MethodReference>,
+        expand: Expand<ExpandCustomer>,
+    }
+    example {"email": "jenny@example.com", "name": "Jenny Rosen"}
+}
+
+parameters! {
+    /// What may change of a customer. An address that is given replaces the whole one before.
+    pub struct UpdateCustomerParams as "UpdateCustomer" {
+        details: Include<CustomerDetailsParams>,
+        /// Kept as it was sent. Several customers may have one.
+        email: Change<PersonEmail>,
+        /// What invoices would be paid with.
+        invoice_settings: Kept<Nested<InvoiceSettingsParams>>,
+        metadata: MetadataChange,
         expand: Expand<ExpandCustomer>,
     }
     example {"description": "Likes blue mugs"}
-}
-
-impl UpdateCustomerParams {
-    /// The details with what it changes of them, but for metadata.
-    pub fn apply(&self, details: CustomerDetails) -> CustomerDetails {
-        let update = self.clone();
-        let locales = Some(details.preferred_locales);
-        CustomerDetails {
-            address: update.address.map(Into::into).apply(details.address),
-            description: update.description.apply(details.description),
-            email: update.email.apply(details.email),
-            metadata: details.metadata,
-            name: update.name.apply(details.name),
-            phone: update.phone.apply(details.phone),
-            preferred_locales: update.preferred_locales.apply(locales).unwrap_or_default(),
-            shipping: update.shipping.map(Into::into).apply(details.shipping),
-        }
-    }
 }
 
 parameters! {

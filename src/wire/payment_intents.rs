@@ -13,12 +13,39 @@ use super::{
     prelude::*,
 };
 use crate::domain::{
-    customer::Shipping,
     payment_intent::{
         CancellationReason, CaptureMethod, Confirmation, ConfirmationMethod, FutureUsage,
-        IntentTerms, ThreeDSecure,
+        IntentDetails, IntentTerms, ThreeDSecure,
     },
+    people::Shipping,
 };
+
+parameters! {
+    /// What a request says of a payment, and no rule reads.
+    pub struct IntentDetailsParams {
+        /// For people.
+        description: Change<Description>,
+        /// Where the receipt goes.
+        receipt_email: Change<Email>,
+        /// Where the goods go.
+        shipping: Change<Nested<ParcelParams>>,
+        /// Behind the seller's name on the card statement.
+        statement_descriptor_suffix: Change<StatementDescriptor>,
+    }
+}
+
+impl IntentDetailsParams {
+    /// The details with what it changes of them.
+    fn apply(self, details: IntentDetails) -> IntentDetails {
+        let suffix = details.statement_descriptor_suffix;
+        IntentDetails {
+            description: self.description.apply(details.description),
+            receipt_email: self.receipt_email.apply(details.receipt_email),
+            shipping: self.shipping.map(Into::into).apply(details.shipping),
+            statement_descriptor_suffix: self.statement_descriptor_suffix.apply(suffix),
+        }
+    }
+}
 
 parameters! {
     /// The parameters of a new payment intent.
@@ -38,8 +65,7 @@ parameters! {
         confirmation_method: Option<ConfirmationMethod>,
         /// Who pays: cus_…
         customer: Option<IdOf<CustomerId>>,
-        /// For people.
-        description: Option<Description>,
+        details: Include<IntentDetailsParams>,
         /// With confirm: answer 402 where the card's holder would have to authenticate.
         error_on_requires_action: Option<bool>,
         metadata: MetadataParam,
@@ -52,18 +78,12 @@ parameters! {
         /// How it is charged.
         payment_method_options: Option<Nested<PaymentMethodOptionsParams>>,
         payment_method_types: Option<MethodTypes>,
-        /// Where the receipt goes.
-        receipt_email: Option<Email>,
         /// With confirm: where the card's holder returns to after an authentication.
         return_url: Option<ReturnUrl>,
         /// What the method is used for afterwards: off_session or on_session. With a customer, it
         /// is attached to them.
         setup_future_usage: Option<FutureUsage>,
-        /// Where the goods go.
-        shipping: Option<Nested<ParcelParams>>,
         statement_descriptor: Option<NoStatementDescriptor>,
-        /// Behind the seller's name on the card statement.
-        statement_descriptor_suffix: Option<StatementDescriptor>,
         use_stripe_sdk: Option<UseStripeSdk>,
         expand: Expand<ExpandPaymentIntent>,
     }
@@ -80,22 +100,15 @@ parameters! {
         capture_method: Kept<CaptureMethod>,
         /// Who pays: cus_…
         customer: Change<IdOf<CustomerId>>,
-        /// For people.
-        description: Change<Description>,
+        details: Include<IntentDetailsParams>,
         metadata: MetadataChange,
         /// What is charged: pm_…
         payment_method: Kept<MethodReference>,
         /// What is charged, made on the way.
         payment_method_data: Kept<PaymentMethodData>,
         payment_method_types: Kept<MethodTypes>,
-        /// Where the receipt goes.
-        receipt_email: Change<Email>,
         /// What the method is used for afterwards: off_session or on_session.
         setup_future_usage: Change<FutureUsage>,
-        /// Where the goods go.
-        shipping: Change<Nested<ParcelParams>>,
-        /// Behind the seller's name on the card statement.
-        statement_descriptor_suffix: Change<StatementDescriptor>,
         expand: Expand<ExpandPaymentIntent>,
     }
     example {"amount": 2150}
@@ -248,14 +261,11 @@ impl CreatePaymentIntentParams {
             capture_method: self.capture_method.unwrap_or_default(),
             confirmation_method: self.confirmation_method.unwrap_or_default(),
             customer,
-            description: self.description,
+            details: self.details.apply(IntentDetails::default()),
             metadata: self.metadata,
             payment_method: None,
-            receipt_email: self.receipt_email,
             request_three_d_secure: three_d_secure(self.payment_method_options).unwrap_or_default(),
             setup_future_usage: self.setup_future_usage,
-            shipping: self.shipping.map(Shipping::from),
-            statement_descriptor_suffix: self.statement_descriptor_suffix,
         })
     }
 }
@@ -284,7 +294,6 @@ impl UpdatePaymentIntentParams {
         customer: Change<CustomerId>,
         method: Option<PaymentMethodId>,
     ) -> IntentTerms {
-        let suffix = terms.statement_descriptor_suffix;
         let automatic = terms.automatic_payment_methods;
         IntentTerms {
             amount: Money {
@@ -295,12 +304,9 @@ impl UpdatePaymentIntentParams {
             automatic_payment_methods: automatic.filter(|_| self.payment_method_types.is_none()),
             capture_method: self.capture_method.unwrap_or(terms.capture_method),
             customer: customer.apply(terms.customer),
-            description: self.description.apply(terms.description),
+            details: self.details.apply(terms.details),
             payment_method: method.or(terms.payment_method),
-            receipt_email: self.receipt_email.apply(terms.receipt_email),
             setup_future_usage: self.setup_future_usage.apply(terms.setup_future_usage),
-            shipping: self.shipping.map(Shipping::from).apply(terms.shipping),
-            statement_descriptor_suffix: self.statement_descriptor_suffix.apply(suffix),
             ..terms
         }
     }
@@ -323,12 +329,16 @@ impl ConfirmPaymentIntentParams {
     /// The terms with what it changes of them.
     pub fn apply(self, terms: IntentTerms) -> IntentTerms {
         let three_d_secure = three_d_secure(self.payment_method_options);
+        let details = IntentDetails {
+            receipt_email: self.receipt_email.apply(terms.details.receipt_email),
+            shipping: self.shipping.map(Into::into).apply(terms.details.shipping),
+            ..terms.details
+        };
         IntentTerms {
             capture_method: self.capture_method.unwrap_or(terms.capture_method),
-            receipt_email: self.receipt_email.apply(terms.receipt_email),
+            details,
             request_three_d_secure: three_d_secure.unwrap_or(terms.request_three_d_secure),
             setup_future_usage: self.setup_future_usage.apply(terms.setup_future_usage),
-            shipping: self.shipping.map(Shipping::from).apply(terms.shipping),
             ..terms
         }
     }

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::domain::{
     charge::Card,
-    customer::BillingDetails,
     payment_method::{AllowRedisplay, NewPaymentMethod, PaymentMethod, PaymentMethodRefusal},
+    people::BillingDetails,
     test_cards::{self, TOKEN_EXPIRY, TestCard},
 };
 
@@ -20,22 +20,6 @@ use crate::domain::{
 const TEMPLATE_PREFIX: &str = "pm_card_";
 /// What a test token's name begins with.
 const TOKEN_PREFIX: &str = "tok_";
-
-parameters! {
-    /// The parameters of a new payment method.
-    pub struct CreatePaymentMethodParams as "CreatePaymentMethod" {
-        r#type: MethodType,
-        card: MethodCard,
-        /// Who the bill goes to.
-        billing_details: Option<Nested<BillingDetailsParams>>,
-        /// Whether a shop may show it to its customer again: unspecified, limited or always.
-        /// Default: unspecified.
-        allow_redisplay: Option<AllowRedisplay>,
-        metadata: MetadataParam,
-        expand: Expand<ExpandPaymentMethod>,
-    }
-    example {"type": "card", "card": {"token": "tok_visa"}}
-}
 
 parameters! {
     /// A payment method that is made on the way.
@@ -49,6 +33,15 @@ parameters! {
         allow_redisplay: Option<AllowRedisplay>,
         metadata: MetadataParam,
     }
+}
+
+parameters! {
+    /// The parameters of a new payment method.
+    pub struct CreatePaymentMethodParams as "CreatePaymentMethod" {
+        method: Include<PaymentMethodDataParams>,
+        expand: Expand<ExpandPaymentMethod>,
+    }
+    example {"type": "card", "card": {"token": "tok_visa"}}
 }
 
 /// The parameter `payment_method_data`: a method that is made on the way.
@@ -65,19 +58,6 @@ impl From<PaymentMethodDataParams> for NewPaymentMethod {
             allow_redisplay: params.allow_redisplay.unwrap_or_default(),
             metadata: params.metadata,
         }
-    }
-}
-
-impl From<CreatePaymentMethodParams> for NewPaymentMethod {
-    fn from(params: CreatePaymentMethodParams) -> Self {
-        PaymentMethodDataParams {
-            r#type: params.r#type,
-            card: params.card,
-            billing_details: params.billing_details,
-            allow_redisplay: params.allow_redisplay,
-            metadata: params.metadata,
-        }
-        .into()
     }
 }
 

@@ -6,7 +6,7 @@ use charge_once_strict_params::{
 };
 use utoipa::openapi::ObjectBuilder;
 
-use crate::domain::customer::{Address, BillingDetails, Shipping};
+use crate::domain::people::{Address, BillingDetails, Shipping};
 
 /// The name of a person or a company.
 pub type PersonName = Text<256>;

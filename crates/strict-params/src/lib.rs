@@ -27,7 +27,7 @@ pub use kinds::{
     TextKind, ValueKind,
 };
 #[cfg(feature = "openapi")]
-pub use parameter::{Field, Parameter, ParameterSet};
+pub use parameter::{Field, Include, Parameter, ParameterSet};
 pub use params::Params;
 /// For the macros of this crate.
 #[cfg(feature = "openapi")]

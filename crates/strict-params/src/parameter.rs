@@ -3,14 +3,20 @@
 //! Promise: both are one type's, so they can't disagree. A request names the types
 //! ([`parameters!`](crate::parameters)), and the program gets their `Value`.
 
-use std::mem;
+use std::{marker::PhantomData, mem};
 
-use utoipa::openapi::{
-    RefOr, Required, Schema,
-    path::{Parameter as QueryParameter, ParameterIn},
+use utoipa::{
+    IntoParams, PartialSchema,
+    openapi::{
+        ObjectBuilder, RefOr, Required, Schema,
+        path::{Parameter as QueryParameter, ParameterIn},
+    },
 };
 
-use crate::{Error, Expansion, Fields, Params, is_empty, schema::not_empty};
+use crate::{
+    Error, Expansion, Fields, Params, is_empty,
+    schema::{not_empty, nullable},
+};
 
 /// Declares the parameters of a request: a name, a [`Parameter`], and what it means. From it come a
 /// struct of their values, which [`ParameterSet`] fills, and what the OpenAPI document says of them
@@ -54,7 +60,7 @@ macro_rules! parameters {
             fn schema() -> $crate::utoipa::openapi::RefOr<$crate::utoipa::openapi::Schema> {
                 let object = $crate::schema::object(&[$($about),+]);
                 $(
-                    let object = $crate::schema::with_property::<$parameter>(
+                    let object = $crate::schema::with_member::<$parameter>(
                         object, stringify!($field), &[$($field_about),*],
                     );
                 )+
@@ -181,6 +187,19 @@ pub trait Parameter {
     /// Its schema, without `null`. `about` is what it means in this request, or empty.
     fn schema(about: String) -> RefOr<Schema>;
 
+    /// The schema of the object that it is a member of, with it.
+    fn in_object(object: ObjectBuilder, name: &str, about: String) -> ObjectBuilder {
+        let schema = match Self::NULLABLE {
+            true => nullable(Self::schema(about)),
+            false => Self::schema(about),
+        };
+        let object = object.property(name, schema);
+        match Self::REQUIRED {
+            true => object.required(name),
+            false => object,
+        }
+    }
+
     /// How it is named and described in a query.
     fn in_query(name: &str, about: String) -> Vec<QueryParameter> {
         let mut schema = Self::schema(about);
@@ -204,6 +223,39 @@ pub trait Parameter {
             .required(required)
             .schema(Some(schema));
         vec![parameter.build()]
+    }
+}
+
+/// All parameters of another set, as if each of them was declared here: what several requests have
+/// in common is declared once. The field's name is the program's own.
+pub struct Include<S>(PhantomData<S>);
+
+impl<S: ParameterSet + PartialSchema + IntoParams> Parameter for Include<S> {
+    type Value = S;
+
+    fn read(field: &mut Field<'_, '_>) -> Result<S, Error> {
+        S::read(field.fields)
+    }
+
+    fn schema(_: String) -> RefOr<Schema> {
+        S::schema()
+    }
+
+    fn in_object(object: ObjectBuilder, _: &str, about: String) -> ObjectBuilder {
+        let RefOr::T(Schema::Object(set)) = Self::schema(about) else {
+            return object;
+        };
+        let properties = set.properties.into_iter();
+        let object = properties.fold(object, |object, (name, schema)| {
+            object.property(name, schema)
+        });
+        set.required
+            .into_iter()
+            .fold(object, ObjectBuilder::required)
+    }
+
+    fn in_query(_: &str, _: String) -> Vec<QueryParameter> {
+        S::into_params(|| None)
     }
 }
 

@@ -108,23 +108,13 @@ pub fn object(about: &[&str]) -> ObjectBuilder {
         .additional_properties(Some(AdditionalProperties::FreeForm(false)))
 }
 
-/// The schema of an object with one more property.
-pub fn with_property<P: Parameter>(
+/// The schema of an object with one more parameter.
+pub fn with_member<P: Parameter>(
     object: ObjectBuilder,
     name: &str,
     about: &[&str],
 ) -> ObjectBuilder {
-    let schema = P::schema(text_of(about));
-    let schema = match P::NULLABLE {
-        true => nullable(schema),
-        false => schema,
-    };
-    let name = plain(name);
-    let object = object.property(name, schema);
-    match P::REQUIRED {
-        true => object.required(name),
-        false => object,
-    }
+    P::in_object(object, plain(name), text_of(about))
 }
 
 /// How a query names and describes a parameter.

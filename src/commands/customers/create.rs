@@ -12,6 +12,7 @@ use crate::{
         payment_methods::given::{attach_to, take},
         prelude::*,
     },
+    domain::customer::CustomerDetails,
     wire::{
         customers::{CreateCustomerParams, default_of, not_their_method},
         payment_methods::NamedMethod,
@@ -34,7 +35,9 @@ impl Rules for CreateCustomer {
         let method = named.map(|named| take(draft, named.into())).transpose()?;
         let customer = Customer {
             id: CustomerId(Uuid::now_v7()),
-            details: params.into(),
+            details: params.details.apply(CustomerDetails::default()),
+            email: params.email,
+            metadata: params.metadata,
             default_payment_method: None,
             version: 1,
             created_at: draft.now,

@@ -101,7 +101,7 @@ impl PaymentAttempt {
 
     /// Makes the charge of this attempt, with what it keeps of the method.
     fn put_charge(&self, draft: &mut Draft<'_>, said: Option<Authorization>) -> Charge {
-        let method = &self.method;
+        let (method, details) = (&self.method, &self.intent.terms.details);
         let of = IntentCharge {
             intent: self.intent.id,
             method: method.id,
@@ -110,7 +110,7 @@ impl PaymentAttempt {
             has_cvc: method.has_cvc,
             is_authenticated: self.by == ConfirmedBy::Holder
                 || self.intent.is_authenticated_with(method.id),
-            statement_descriptor_suffix: self.intent.terms.statement_descriptor_suffix.clone(),
+            statement_descriptor_suffix: details.statement_descriptor_suffix.clone(),
         };
         let (id, new) = (ChargeId(Uuid::now_v7()), self.new_charge());
         let charge = Charge::made(id, &new, None, said, draft.now);

@@ -34,7 +34,7 @@ impl Rules for CaptureIntent {
         let charge = promised(draft, &before)?.id;
         let mut intent = before.clone();
         intent.terms.metadata = params.metadata.apply(intent.terms.metadata)?;
-        let suffix = &mut intent.terms.statement_descriptor_suffix;
+        let suffix = &mut intent.terms.details.statement_descriptor_suffix;
         *suffix = params.statement_descriptor_suffix.apply(suffix.take());
         let intent = draft.put(intent.asked(before));
         let question = Question::IntentCapture(intent.id, CaptureRequest { charge, amount });
@@ -79,7 +79,7 @@ pub(in crate::commands) fn answered(
         return Err(lost("an intent's charge, not captured,"));
     }
     let mut charge = before.clone().taken(request.amount);
-    let suffix = &intent.terms.statement_descriptor_suffix;
+    let suffix = &intent.terms.details.statement_descriptor_suffix;
     if let (Some(of), Some(suffix)) = (&mut charge.by_intent, suffix) {
         of.statement_descriptor_suffix = Some(suffix.clone());
     }

@@ -19,7 +19,7 @@ impl Rules for CreatePaymentMethod {
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
-        let method = make(draft, self.0.clone().into());
+        let method = make(draft, self.0.method.clone().into());
         Ok(Verdict::show(CREATED, method))
     }
 }

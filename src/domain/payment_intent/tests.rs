@@ -18,14 +18,11 @@ fn intent(capture_method: CaptureMethod) -> PaymentIntent {
         capture_method,
         confirmation_method: ConfirmationMethod::Automatic,
         customer: None,
-        description: None,
+        details: IntentDetails::default(),
         metadata: Metadata::new(),
         payment_method: None,
-        receipt_email: None,
         request_three_d_secure: ThreeDSecure::Automatic,
         setup_future_usage: None,
-        shipping: None,
-        statement_descriptor_suffix: None,
     };
     let id = PaymentIntentId(Uuid::nil());
     PaymentIntent::begun(id, "secret".to_owned(), terms, DateTime::UNIX_EPOCH)
@@ -104,7 +101,7 @@ fn each_verb_finds_its_statuses_and_refuses_the_others() {
         let taken = [
             updated(intent.clone(), |terms| terms.amount.minor_units = 1).is_ok(),
             updated(intent.clone(), |terms| {
-                terms.description = Some("new".to_owned())
+                terms.details.description = Some("new".to_owned())
             })
             .is_ok(),
             intent.confirm(&method("pm_card_visa"), ON_SESSION).is_ok(),

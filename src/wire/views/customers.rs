@@ -32,12 +32,12 @@ views! {
         maybe description: String = details.description.clone();
         null discount;
         /// As it was sent.
-        maybe email: String [example = "jenny@example.com"] = details.email.clone();
+        maybe email: String [example = "jenny@example.com"] = customer.email.clone();
         null invoice_prefix;
         /// What invoices would be paid with.
         invoice_settings: InvoiceSettings = customer.into();
         livemode;
-        metadata = details.metadata.clone();
+        metadata = customer.metadata.clone();
         /// A person's or a company's.
         maybe name: String = details.name.clone();
         /// As it was sent.

@@ -23,6 +23,7 @@ views! {
     /// A payment intent, as clients see it. The members and their order are Stripe's.
     pub struct PaymentIntentView as PaymentIntent from intent: &PaymentIntent where {
         let terms = &intent.terms;
+        let details = &terms.details;
         // While the processor is asked, the page is kept for the case that it never was.
         let is_awaited = intent.status == IntentStatus::RequiresAction;
         let page = intent.holder_page.as_ref().filter(|_| is_awaited);
@@ -66,7 +67,7 @@ views! {
         expandable customer: AnyCustomerView = terms.customer;
         null customer_account;
         /// For people.
-        maybe description: String = terms.description.clone();
+        maybe description: String = details.description.clone();
         null excluded_payment_method_types;
         /// Why the last attempt failed, with the method that failed.
         // The command made it of a view, so it is JSON.
@@ -88,15 +89,15 @@ views! {
         payment_method_types: [&'static str; 1] = ["card"];
         null processing;
         /// Where the receipt goes.
-        maybe receipt_email: String = terms.receipt_email.clone();
+        maybe receipt_email: String = details.receipt_email.clone();
         null review;
         /// `off_session`, `on_session` or null.
         maybe setup_future_usage: &'static str = terms.setup_future_usage.map(FutureUsage::as_str);
         /// Where the goods go.
-        maybe shipping: ShippingView = terms.shipping.as_ref().map(ShippingView::from);
+        maybe shipping: ShippingView = details.shipping.as_ref().map(ShippingView::from);
         null source, statement_descriptor;
         /// Behind the seller's name on the card statement.
-        maybe statement_descriptor_suffix: String = terms.statement_descriptor_suffix.clone();
+        maybe statement_descriptor_suffix: String = details.statement_descriptor_suffix.clone();
         /// `requires_payment_method`, `requires_confirmation`, `requires_action`, `processing`,
         /// `requires_capture`, `succeeded` or `canceled`.
         status: &'static str [example = "succeeded"] = intent.status.as_str();

@@ -1,6 +1,6 @@
 //! The views of who and where a person is.
 
-use crate::domain::customer::{Address, BillingDetails, Shipping};
+use crate::domain::people::{Address, BillingDetails, Shipping};
 use crate::wire::view::views;
 
 views! {

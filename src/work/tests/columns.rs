@@ -33,6 +33,8 @@ fn value(column: &str, kind: &str) -> Value {
         ("items", _) => json!([
             { "amount": 6, "description": "a mug", "quantity": 2, "sku": "mug", "unit_amount": 3 },
         ]),
+        // Each table has its own: a test gives it.
+        ("details", _) => Value::Null,
         ("metadata", _) => json!({ "a": "1" }),
         ("address", _) => address,
         ("shipping", _) => json!({
@@ -99,17 +101,15 @@ fn every_column_is_a_member_and_every_member_a_column() {
     // Its steps are a table of their own.
     let values = [("status", json!("in_progress")), ("steps", json!([]))];
     compare::<Checkout>(ledger, "checkouts", &values, &["account_id", "steps"]);
-    compare::<Customer>(ledger, "customers", &[], &["account_id"]);
+    let (details, older) = details_of(&CUSTOMER_DETAILS);
+    compare::<Customer>(ledger, "customers", &[details], &older);
     compare::<Inventory>(ledger, "inventory", &[], &["account_id"]);
     compare::<SetupIntent>(ledger, "setup_intents", &[], &["account_id"]);
-    let before = ("before_operation", Value::Null);
-    compare::<PaymentIntent>(
-        ledger,
-        "payment_intents",
-        &[before],
-        // A release is what a cancellation of promised money is.
-        &["account_id", "before_operation", "released"],
-    );
+    let (details, mut apart) = details_of(&INTENT_DETAILS);
+    let values = [("before_operation", Value::Null), details];
+    // A release is what a cancellation of promised money is.
+    apart.extend(["before_operation", "released"]);
+    compare::<PaymentIntent>(ledger, "payment_intents", &values, &apart);
     // It has one fate.
     for (customer, used, detached) in [
         (true, false, false),
@@ -126,6 +126,65 @@ fn every_column_is_a_member_and_every_member_a_column() {
             ("detached_at", at(detached, "2026-11-28T12:00:00Z")),
         ];
         compare::<PaymentMethod>(ledger, "payment_methods", &fate, &["account_id"]);
+    }
+}
+
+/// The members of `details`, each with the type of the column that an older release wrote.
+const CUSTOMER_DETAILS: [(&str, &str); 6] = [
+    ("address", "jsonb"),
+    ("description", "text"),
+    ("name", "text"),
+    ("phone", "text"),
+    ("preferred_locales", "_text"),
+    ("shipping", "jsonb"),
+];
+const INTENT_DETAILS: [(&str, &str); 4] = [
+    ("description", "text"),
+    ("receipt_email", "text"),
+    ("shipping", "jsonb"),
+    ("statement_descriptor_suffix", "text"),
+];
+
+/// The column of these members, and what the entity doesn't have of its row then.
+fn details_of(members: &[(&'static str, &str)]) -> ((&'static str, Value), Vec<&'static str>) {
+    let values = members
+        .iter()
+        .map(|(name, kind)| ((*name).to_owned(), value(name, kind)));
+    let apart = members.iter().map(|(name, _)| *name).chain(["account_id"]);
+    (
+        ("details", Value::Object(values.collect())),
+        apart.collect(),
+    )
+}
+
+#[test]
+fn a_row_whose_details_are_columns_has_the_same_details() {
+    let mut ledger = StoredLedger::start();
+    let unasked = ("before_operation", Value::Null);
+    let mut details_in = |table: &str, details: Value| {
+        let row = row_of(&mut ledger, table, &[("details", details), unasked.clone()]);
+        match table {
+            "customers" => {
+                let customer: Customer = serde_json::from_value(row.into()).unwrap();
+                serde_json::to_value(&customer.details).unwrap()
+            }
+            _ => {
+                let intent: PaymentIntent = serde_json::from_value(row.into()).unwrap();
+                serde_json::to_value(&intent.terms.details).unwrap()
+            }
+        }
+    };
+    for (table, members) in [
+        ("customers", &CUSTOMER_DETAILS[..]),
+        ("payment_intents", &INTENT_DETAILS),
+    ] {
+        let ((_, details), _) = details_of(members);
+        assert_eq!(details_in(table, Value::Null), details, "{table}");
+        // What is given up there does not come back from a column.
+        let name = members[1].0;
+        let mut less = details.clone();
+        less[name] = Value::Null;
+        assert_eq!(details_in(table, less.clone()), less, "{table}");
     }
 }
 

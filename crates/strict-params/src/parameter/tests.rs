@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 use crate::{
-    AnyId, Change, Encoding, Error, Expand, Field, Integer, Kept, Parameter, ParameterSet, Params,
-    Reason, Text, expandable,
+    AnyId, Change, Encoding, Error, Expand, Field, Include, Integer, Kept, Parameter, ParameterSet,
+    Params, Reason, Text, expandable,
 };
 
 expandable! {
@@ -50,6 +50,49 @@ parameters! {
         debug: Debug,
     }
     example {"height": 2}
+}
+
+parameters! {
+    /// What is written on a shelf.
+    struct Label {
+        /// For people.
+        label: Change<Text<5>>,
+        height: Integer<1, 9>,
+    }
+}
+
+parameters! {
+    /// A shelf, with what is written on it.
+    struct Labeled {
+        written: Include<Label>,
+        sold: Option<bool>,
+    }
+}
+
+#[test]
+fn an_included_set_is_read_and_described_as_if_it_stood_there() {
+    let parse = |body: Value| {
+        let tree = Encoding::Json.decode(body.to_string().as_bytes(), &[]);
+        Labeled::parse(&Params::new(Encoding::Json, tree))
+    };
+    let labeled = parse(json!({"label": "mugs", "height": 2, "sold": true})).unwrap();
+    assert_eq!(labeled.written.label, Change::Set("mugs".to_owned()));
+    assert_eq!((labeled.written.height, labeled.sold), (2, Some(true)));
+    for (wrong, param) in [
+        (json!({"sold": true}), "height"),
+        (json!({"height": 10}), "height"),
+        (json!({"height": 1, "written": {}}), "written"),
+    ] {
+        assert_eq!(parse(wrong).unwrap_err().param.as_deref(), Some(param));
+    }
+    let schema = serde_json::to_value(Labeled::schema()).unwrap();
+    assert_eq!(schema["required"], json!(["height"]));
+    assert_eq!(schema["properties"]["label"]["description"], "For people.");
+    let names: Vec<_> = schema["properties"].as_object().unwrap().keys().collect();
+    assert_eq!(names, ["height", "label", "sold"]);
+    let in_query = Labeled::into_params(|| None).into_iter();
+    let in_query: Vec<_> = in_query.map(|parameter| parameter.name).collect();
+    assert_eq!(in_query, ["label", "height", "sold"]);
 }
 
 parameters! {
