@@ -1,7 +1,8 @@
 SET LOCAL lock_timeout = '2s';
 
 -- What clients write and no rule, index or filter reads is one column, so that a new member needs no
--- migration. In a row with NULL, each such member still has its own column.
+-- migration. In a row with NULL, each such member still has its own column. The release before has
+-- neither table, so no replica of it reads or writes the columns.
 ALTER TABLE customers
     ADD COLUMN details jsonb,
     ALTER COLUMN preferred_locales SET DEFAULT '{}';

@@ -20,7 +20,7 @@ use serde_json::Value;
 use tokio::process::Command;
 
 use crate::{
-    checks::{ENDLESS, Flaw, quoted},
+    checks::{ENDLESS, Flaw, quoted, unknown},
     config::{Config, ConfigError, Count, Template, addresses_of, fill, unique},
     history::{self, History},
 };
@@ -73,6 +73,17 @@ impl Ask {
     /// Empty if it has none.
     pub(crate) fn key(&self) -> &str {
         self.keys.first().map_or("", String::as_str)
+    }
+
+    pub(crate) fn with_keys(self, keys: Vec<String>) -> Self {
+        Self { keys, ..self }
+    }
+
+    pub(crate) fn with_credential(&self, credential: &str) -> Self {
+        Self {
+            credential: credential.to_owned(),
+            ..self.clone()
+        }
     }
 }
 
@@ -154,11 +165,7 @@ impl Api {
     /// Another request under the same key.
     pub(crate) fn rival(&self, ask: &Ask) -> Result<Ask, Flaw> {
         let other = given(self.config.other.as_ref(), "other")?;
-        let keys = ask.keys.clone();
-        Ok(Ask {
-            keys,
-            ..self.ask(other)
-        })
+        Ok(self.ask(other).with_keys(ask.keys.clone()))
     }
 
     pub(crate) fn key(&self) -> String {
@@ -171,10 +178,8 @@ impl Api {
 
     /// The URL of each replica in turn, without an end.
     pub(crate) fn each_url(&self) -> impl Iterator<Item = &Url> {
-        let service = &self.service;
-        std::iter::once(&service.url)
-            .chain(&service.replicas)
-            .cycle()
+        let first = std::iter::once(self.url());
+        first.chain(&self.service.replicas).cycle()
     }
 
     /// Makes one attempt. An error says why there was no reply.
@@ -236,12 +241,10 @@ impl Api {
         for key in &ask.keys {
             headers.append(name.clone(), value(key)?);
         }
-        let body = filled(template.body().unwrap_or_default());
-        let body = if ask.is_respelled {
-            respelled(&body)
-        } else {
-            body
-        };
+        let mut body = filled(template.body().unwrap_or_default());
+        if ask.is_respelled {
+            body = respelled(&body);
+        }
         *request.body_mut() = Some(body.into());
         Ok(request)
     }
@@ -250,12 +253,9 @@ impl Api {
     pub(crate) fn bytes(&self, ask: &Ask) -> Result<Vec<u8>, Flaw> {
         let request = self.request(ask, self.url()).map_err(Flaw::Unknown)?;
         let (url, method) = (request.url(), request.method());
-        let target = url
-            .query()
-            .map_or_else(String::new, |query| format!("?{query}"));
-        let target = format!("{}{target}", url.path());
-        let mut bytes =
-            format!("{method} {target} HTTP/1.1\r\nHost: {}\r\n", authority(url)).into_bytes();
+        let query = url.query().map(|query| format!("?{query}"));
+        let (path, query, host) = (url.path(), query.unwrap_or_default(), authority(url));
+        let mut bytes = format!("{method} {path}{query} HTTP/1.1\r\nHost: {host}\r\n").into_bytes();
         for (name, value) in request.headers() {
             bytes.extend([name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"].concat());
         }
@@ -268,15 +268,14 @@ impl Api {
     /// Where connections can be cut. TLS hides what a connection carries, so it is plain HTTP only.
     pub(crate) async fn plain_address(&self) -> Result<SocketAddr, Flaw> {
         let url = self.url();
-        let unknown = |what: &str| Flaw::Unknown(what.to_owned());
         if url.scheme() != "http" {
-            return Err(unknown(
-                "connections are cut on http:// only: test behind what ends TLS",
-            ));
+            return unknown("connections are cut on http:// only: test behind what ends TLS");
         }
         let addresses = addresses_of(url).await.map_err(Flaw::Unknown)?;
-        let first = addresses.first().copied();
-        first.ok_or_else(|| unknown("the host has no address"))
+        match addresses.first() {
+            Some(first) => Ok(*first),
+            None => unknown("the host has no address"),
+        }
     }
 
     /// Makes one attempt and expects a reply.
@@ -287,11 +286,9 @@ impl Api {
 
     /// Makes the first attempt, which must succeed.
     pub(crate) async fn executed(&self, ask: &Ask) -> Result<Reply, Flaw> {
-        let reply = self.send(ask).await?;
-        if reply.is_success() {
-            Ok(reply)
-        } else {
-            Err(Flaw::Unknown(format!("a new request got {reply}")))
+        match self.send(ask).await? {
+            reply if reply.is_success() => Ok(reply),
+            reply => unknown(format!("a new request got {reply}")),
         }
     }
 
@@ -315,7 +312,7 @@ impl Api {
             }
             tokio::time::sleep(BETWEEN_RETRIES).await;
         }
-        Err(Flaw::Unknown("there is no URL".to_owned()))
+        unknown("there is no URL")
     }
 
     /// Whether the reply says that it is a replay.
@@ -350,8 +347,8 @@ impl Api {
         let tally = self.tally(&[ask]).await?;
         let seen = work.await;
         // After a flaw, effects that are missing are not waited for.
-        let made = tally.made(if seen.is_ok() { expected } else { 0 }).await;
-        let made = made.map(|made| made.and_then(|made| made.first().copied()));
+        let awaited = if seen.is_ok() { expected } else { 0 };
+        let made = tally.made_by_first(awaited).await;
         let miscounted = |made| Flaw::miscounted(made, expected, &self.history.of(ask.key()));
         if let Ok(Some(made)) = made
             && made > expected
@@ -360,7 +357,7 @@ impl Api {
         }
         let seen = seen?;
         match made? {
-            None => Err(Flaw::Unknown(UNCOUNTED.to_owned())),
+            None => unknown(UNCOUNTED),
             Some(made) if made < expected => Err(miscounted(made)),
             Some(made) => {
                 if self.counts_one_request() {
@@ -400,11 +397,8 @@ impl Api {
     async fn count_all(&self, asks: &[Ask]) -> Result<Vec<u64>, Flaw> {
         /// Commands and lists at once.
         const COUNTED_AT_ONCE: usize = 4;
-        let counted = if self.counts_one_request() {
-            asks.len()
-        } else {
-            1
-        };
+        let is_of_one = self.counts_one_request();
+        let counted = if is_of_one { asks.len() } else { 1 };
         let counts = asks.iter().take(counted).map(|ask| self.count(ask));
         stream::iter(counts)
             .buffered(COUNTED_AT_ONCE)
@@ -450,9 +444,10 @@ impl Api {
                     (Some(Value::Array(_)), None) => {
                         Err(failed("a list needs count.unique".to_owned()))
                     }
-                    (Some(Value::Number(number)), None) => number
-                        .as_u64()
-                        .ok_or_else(|| failed(format!("{number} is no count"))),
+                    (Some(Value::Number(number)), None) => {
+                        let count = number.as_u64();
+                        count.ok_or_else(|| failed(format!("{number} is no count")))
+                    }
                     _ => Err(failed(format!("the list got {reply}"))),
                 }
             }
@@ -503,13 +498,18 @@ impl Tally<'_> {
             tokio::time::sleep(BETWEEN_RETRIES).await;
         }
     }
+
+    /// The effects of the first request, or of all requests where all are counted.
+    pub(crate) async fn made_by_first(&self, expected: u64) -> Result<Option<u64>, Flaw> {
+        let made = self.made(expected).await?;
+        Ok(made.and_then(|made| made.first().copied()))
+    }
 }
 
 /// What was seen where only replies can be compared.
 pub(crate) const UNCOUNTED: &str =
     "the replies are right; effects aren't counted, the config has no [count]";
 
-/// How long a command may run.
 const COMMAND_LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs a command of the shell. Returns what it printed, if it is read, or why it failed. A process
@@ -545,12 +545,11 @@ fn below(base: &Url, path: &str) -> Url {
     url
 }
 
-fn authority(url: &Url) -> String {
-    let host = url.host_str().unwrap_or_default();
-    match url.port() {
-        Some(port) => format!("{host}:{port}"),
-        None => host.to_owned(),
-    }
+/// Its host, with the port if that is not the default.
+fn authority(url: &Url) -> &str {
+    let authority = url.authority();
+    let parts = authority.rsplit_once('@');
+    parts.map_or(authority, |(_, host)| host)
 }
 
 /// The same JSON: members in reverse order, on lines of their own.

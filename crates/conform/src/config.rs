@@ -193,27 +193,22 @@ impl Load {
     }
 }
 
-/// The promises of a specification, with their sources, as part of a file.
-fn preset(name: &str) -> Option<&'static str> {
-    match name {
-        "ietf" => Some(include_str!("presets/ietf.toml")),
-        "stripe" => Some(include_str!("presets/stripe.toml")),
-        "acp" => Some(include_str!("presets/acp.toml")),
-        _ => None,
-    }
-}
-
-/// The text that `--init` writes: a whole file with comments.
+/// The text that `--init` writes: a whole file with comments, and the promises of a specification
+/// with their sources.
 ///
 /// # Errors
 ///
 /// If there is no such preset.
 pub fn init(name: &str) -> Result<String, ConfigError> {
-    let promises = preset(name).ok_or_else(|| {
-        ConfigError(format!(
-            "there is no preset {name}: it is ietf, stripe or acp"
-        ))
-    })?;
+    let promises = match name {
+        "ietf" => include_str!("presets/ietf.toml"),
+        "stripe" => include_str!("presets/stripe.toml"),
+        "acp" => include_str!("presets/acp.toml"),
+        _ => {
+            let what = format!("there is no preset {name}: it is ietf, stripe or acp");
+            return Err(ConfigError(what));
+        }
+    };
     Ok(format!("{}\n{promises}", include_str!("presets/api.toml")))
 }
 
@@ -232,47 +227,29 @@ impl Config {
 
     fn validate(&self) -> Result<(), ConfigError> {
         let (load, promises) = (&self.load, &self.promises);
-        let pointers = match &self.count {
-            Some(Count::List { items, unique, .. }) => {
-                [items.as_str(), unique.as_deref().unwrap_or("")]
-            }
-            Some(Count::Command { .. }) | None => [""; 2],
+        let require = |holds: bool, what: &str| match holds {
+            true => Ok(()),
+            false => Err(ConfigError(what.to_owned())),
         };
-        let is_pointer = |text: &str| text.is_empty() || text.starts_with('/');
-        let other = self.other.as_ref();
-        for (holds, what) in [
-            ((2..=64).contains(&load.clients), "load.clients: 2 to 64"),
-            ((2..=1000).contains(&load.keys), "load.keys: 2 to 1000"),
-            (
-                (1..=300).contains(&load.patience_seconds),
-                "load.patience_seconds: 1 to 300",
-            ),
-            (
-                (40..=8000).contains(&promises.key_length_max),
-                "promises.key_length_max: 40 to 8000",
-            ),
-            (
-                HeaderName::try_from(&promises.key_header).is_ok(),
-                "promises.key_header: no name of a header",
-            ),
-            (
-                promises.reuse.iter().all(|s| (400..500).contains(s)),
-                "promises.reuse: statuses from 400 to 499",
-            ),
-            (
-                pointers.into_iter().all(is_pointer),
-                "count: a JSON pointer begins with /",
-            ),
-            (self.effect.path.is_some(), "effect.path: missing"),
-            (
-                other.is_none_or(|other| other.body().is_some()),
-                "other: it needs a body that differs: json or form",
-            ),
-        ] {
-            if !holds {
-                return Err(ConfigError(what.to_owned()));
-            }
+        require((2..=64).contains(&load.clients), "load.clients: 2 to 64")?;
+        require((2..=1000).contains(&load.keys), "load.keys: 2 to 1000")?;
+        let is_bound = (1..=300).contains(&load.patience_seconds);
+        require(is_bound, "load.patience_seconds: 1 to 300")?;
+        let is_bound = (40..=8000).contains(&promises.key_length_max);
+        require(is_bound, "promises.key_length_max: 40 to 8000")?;
+        let is_name = HeaderName::try_from(&promises.key_header).is_ok();
+        require(is_name, "promises.key_header: no name of a header")?;
+        let are_refusals = promises.reuse.iter().all(|s| (400..500).contains(s));
+        require(are_refusals, "promises.reuse: statuses from 400 to 499")?;
+        if let Some(Count::List { items, unique, .. }) = &self.count {
+            let mut pointers = [Some(items), unique.as_ref()].into_iter().flatten();
+            let are_pointers = pointers.all(|one| one.is_empty() || one.starts_with('/'));
+            require(are_pointers, "count: a JSON pointer begins with /")?;
         }
+        require(self.effect.path.is_some(), "effect.path: missing")?;
+        let other = self.other.as_ref();
+        let holds = other.is_none_or(|other| other.body().is_some());
+        require(holds, "other: it needs a body that differs: json or form")?;
         let templates = [
             ("effect", Some(&self.effect)),
             ("other", other),
@@ -297,11 +274,8 @@ impl Template {
         if Method::from_bytes(method.as_bytes()).is_err() {
             return Some(format!("method: {method} is none"));
         }
-        if self
-            .path
-            .as_ref()
-            .is_some_and(|path| !path.starts_with('/'))
-        {
+        let path = self.path.as_ref();
+        if path.is_some_and(|path| !path.starts_with('/')) {
             return Some("path: it begins with /".to_owned());
         }
         if self.json.is_some() && self.form.is_some() {
@@ -340,7 +314,6 @@ impl Template {
     }
 }
 
-/// Replaces the placeholders.
 pub(crate) fn fill(text: &str, number: u32, credential: &str) -> String {
     text.replace("{{unique}}", &unique(number))
         .replace("{{number}}", &number.to_string())

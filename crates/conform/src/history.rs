@@ -7,7 +7,6 @@ use std::{
 
 use crate::api::{Ask, Reply, lock};
 
-/// One request that was sent.
 #[derive(Debug, Clone)]
 pub(crate) struct Attempt {
     key: String,
@@ -103,16 +102,14 @@ pub(crate) fn interleaving(attempts: &[Attempt]) -> String {
 pub(crate) fn lines(attempts: &[Attempt]) -> Vec<String> {
     /// A long series of retries is cut.
     const SHOWN: usize = 24;
-    let Some(began) = attempts.first().map(|first| first.sent) else {
+    let Some(first) = attempts.first() else {
         return Vec::new();
     };
-    let first_number = attempts.first().map(|first| first.number);
     let mut groups: Vec<(Duration, Duration, usize, String)> = Vec::new();
     for attempt in attempts {
-        let other = if Some(attempt.number) == first_number {
-            ""
-        } else {
-            "another request: "
+        let other = match attempt.number == first.number {
+            true => "",
+            false => "another request: ",
         };
         let told = match &attempt.told {
             Ok(reply) => format!("{other}{reply}"),
@@ -126,18 +123,15 @@ pub(crate) fn lines(attempts: &[Attempt]) -> Vec<String> {
             _ => groups.push((attempt.sent, attempt.ended, 1, told)),
         }
     }
-    let cut = groups.len().saturating_sub(SHOWN);
     let shown = groups.iter().take(SHOWN).map(|(sent, ended, times, told)| {
         let times = match times {
             1 => String::new(),
             times => format!(", {times} times"),
         };
-        let span = |time: &Duration| (*time - began).as_millis();
+        let span = |time: &Duration| (*time - first.sent).as_millis();
         format!("{} to {} ms: {told}{times}", span(sent), span(ended))
     });
-    let mut lines: Vec<String> = shown.collect();
-    if cut > 0 {
-        lines.push(format!("and {cut} lines more"));
-    }
-    lines
+    let cut = groups.len().saturating_sub(SHOWN);
+    let rest = (cut > 0).then(|| format!("and {cut} lines more"));
+    shown.chain(rest).collect()
 }

@@ -29,7 +29,7 @@ pub use report::{Finding, Outcome, Report};
 pub use reqwest::Url;
 
 use api::Api;
-use checks::{Fault, Flaw};
+use checks::{Fault, Flaw, unknown};
 
 /// No check takes longer. With the bounds of the load it ends long before.
 const CHECK_LIMIT: Duration = Duration::from_secs(900);
@@ -59,10 +59,8 @@ pub async fn run(
     for (number, check) in wanted.iter().enumerate() {
         progress(number + 1, wanted.len(), check.name);
         let began = Instant::now();
-        let running = tokio::time::timeout(CHECK_LIMIT, (check.run)(&api));
-        let seen = running
-            .await
-            .unwrap_or_else(|_| Err(Flaw::Unknown("the check did not end in time".to_owned())));
+        let seen = tokio::time::timeout(CHECK_LIMIT, (check.run)(&api)).await;
+        let seen = seen.unwrap_or_else(|_| unknown("the check did not end in time"));
         let mut finding = Finding::new(check, seen, began.elapsed());
         if finding.outcome.is_violation() && finding.why.is_empty() {
             finding.why = history::lines(&api.history.of_last_key());
@@ -78,11 +76,11 @@ async fn probe(api: &Api) -> Result<(), ConfigError> {
     let seen = async {
         let tally = api.tally(&[&ask]).await?;
         api.executed(&ask).await?;
-        match tally.made(1).await?.and_then(|made| made.first().copied()) {
+        match tally.made_by_first(1).await? {
             None | Some(1) => Ok(()),
-            Some(made) => Err(Flaw::Unknown(format!(
+            Some(made) => unknown(format!(
                 "one request was sent, and [count] counted {made} effects"
-            ))),
+            )),
         }
     };
     seen.await.map_err(|flaw: Flaw| {

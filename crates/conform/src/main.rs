@@ -4,11 +4,11 @@
 
 use std::{
     io::{IsTerminal, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use charge_once_conform::{CHECKS, Config, ConfigError, Crash, Report, Service, init, run, target};
+use charge_once_conform::{CHECKS, Config, ConfigError, Crash, Service, init, run, target};
 use clap::Parser;
 
 /// Tries to make an HTTP API do the same thing twice under one idempotency key.
@@ -79,8 +79,7 @@ async fn conform(arguments: Arguments) -> Result<ExitCode, ConfigError> {
     let (Some(url), Some(path)) = (arguments.url, arguments.config) else {
         return Err(ConfigError("a URL and --config are needed".to_owned()));
     };
-    let text = std::fs::read_to_string(&path);
-    let text = text.map_err(|error| ConfigError(format!("{}: {error}", path.display())))?;
+    let text = std::fs::read_to_string(&path).map_err(|error| about(&path, &error))?;
     let config = Config::from_toml(&text)?;
     let mut replicas = Vec::new();
     for replica in &arguments.replica {
@@ -94,28 +93,31 @@ async fn conform(arguments: Arguments) -> Result<ExitCode, ConfigError> {
     };
 
     let shows_progress = std::io::stderr().is_terminal();
-    let report = run(config, service, &arguments.only, |number, all, name| {
+    let progress = |shown: &str| {
         if shows_progress {
-            let _ = write!(std::io::stderr(), "\r\x1b[K{number}/{all} {name} ");
+            let _ = write!(std::io::stderr(), "\r\x1b[K{shown}");
         }
+    };
+    let report = run(config, service, &arguments.only, |number, all, name| {
+        progress(&format!("{number}/{all} {name} "));
     });
-    let report: Report = report.await?;
-    if shows_progress {
-        let _ = write!(std::io::stderr(), "\r\x1b[K");
-    }
+    let report = report.await?;
+    progress("");
     if let Some(path) = arguments.junit {
-        let written = std::fs::write(&path, report.junit());
-        written.map_err(|error| ConfigError(format!("{}: {error}", path.display())))?;
+        std::fs::write(&path, report.junit()).map_err(|error| about(&path, &error))?;
     }
     if arguments.json {
-        let json = report
-            .json()
-            .map_err(|error| ConfigError(error.to_string()))?;
+        let json = report.json();
+        let json = json.map_err(|error| ConfigError(error.to_string()))?;
         print(&format!("{json}\n"))?;
     } else {
         print(&report.table())?;
     }
     Ok(ExitCode::from(u8::from(report.violates_a_must())))
+}
+
+fn about(file: &Path, error: &std::io::Error) -> ConfigError {
+    ConfigError(format!("{}: {error}", file.display()))
 }
 
 /// A report without control characters, which would change the terminal: it quotes what the server

@@ -10,6 +10,8 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
+use crate::checks::Flaw;
+
 /// When both connections end.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum CutAt {
@@ -27,9 +29,10 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    pub(crate) async fn start(target: SocketAddr, cut: CutAt) -> std::io::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let address = listener.local_addr()?;
+    pub(crate) async fn start(target: SocketAddr, cut: CutAt) -> Result<Self, Flaw> {
+        let failed = |error: std::io::Error| Flaw::Unknown(format!("no proxy: {error}"));
+        let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
         let listening = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 tokio::spawn(lose_the_reply(client, target, cut));

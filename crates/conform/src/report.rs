@@ -104,27 +104,21 @@ pub struct Report {
 }
 
 impl Report {
-    /// The findings whose outcome is one of these.
-    fn ended(&self, outcome: impl Fn(Outcome) -> bool) -> impl Iterator<Item = &Finding> {
-        self.findings
-            .iter()
-            .filter(move |finding| outcome(finding.outcome))
+    fn count(&self, outcome: Outcome) -> usize {
+        self.names(|one| one == outcome).len()
     }
 
     /// The names of the checks that ended so.
     #[must_use]
     pub fn names(&self, outcome: impl Fn(Outcome) -> bool) -> Vec<&'static str> {
-        self.ended(outcome)
-            .map(|finding| finding.check.name)
-            .collect()
+        let ended = self.findings.iter().filter(|one| outcome(one.outcome));
+        ended.map(|finding| finding.check.name).collect()
     }
 
     /// Whether a MUST is violated.
     #[must_use]
     pub fn violates_a_must(&self) -> bool {
-        self.ended(|outcome| outcome == Outcome::ViolatesMust)
-            .next()
-            .is_some()
+        self.count(Outcome::ViolatesMust) > 0
     }
 
     /// Whether retries are safe, as far as was seen.
@@ -132,14 +126,12 @@ impl Report {
         let all = self.findings.len();
         let violated = self.names(|outcome| outcome == Outcome::ViolatesMust);
         if !violated.is_empty() {
-            let names = violated.join(", ");
-            let count = violated.len();
+            let (count, names) = (violated.len(), violated.join(", "));
             return format!(
                 "NOT SAFE TO RETRY: a MUST is violated in {count} of {all} checks: {names}"
             );
         }
-        let unknown = self.ended(|outcome| outcome == Outcome::NotKnown);
-        let unknown: Vec<_> = unknown.map(|finding| finding.check.name).collect();
+        let unknown = self.names(|outcome| outcome == Outcome::NotKnown);
         let ran = all - unknown.len();
         let mut verdict = format!("No MUST is violated, as far as {ran} of {all} checks can see");
         if !unknown.is_empty() {
@@ -168,19 +160,16 @@ impl Report {
             } = finding.check;
             let outcome = finding.outcome.words();
             let (seen, why) = (&finding.seen, finding.why.join("\n          "));
-            let (cost, mend) = (
-                finding.cost.unwrap_or_default(),
-                finding.mend.unwrap_or_default(),
-            );
+            let [cost, mend] = [finding.cost, finding.mend].map(Option::unwrap_or_default);
             let _ = write!(
                 text,
                 "\n{name} {outcome}: {rule}\n  seen    {seen}\n  why     {why}\n  cost    {cost}\n  \
                  mend    {mend}\n  source  {source}\n"
             );
         }
-        let count = |wanted| self.ended(|outcome| outcome == wanted).count();
-        let (musts, shoulds) = (count(Outcome::ViolatesMust), count(Outcome::ViolatesShould));
-        let (unknown, holds) = (count(Outcome::NotKnown), count(Outcome::Holds));
+        let musts = self.count(Outcome::ViolatesMust);
+        let shoulds = self.count(Outcome::ViolatesShould);
+        let (unknown, holds) = (self.count(Outcome::NotKnown), self.count(Outcome::Holds));
         let _ = writeln!(
             text,
             "\n{musts} violate a MUST, {shoulds} violate a SHOULD, {unknown} not known, {holds} hold"
@@ -204,25 +193,17 @@ impl Report {
     /// violated SHOULD passes, with what was seen as its output.
     #[must_use]
     pub fn junit(&self) -> String {
-        let count = |outcome| self.ended(|one| one == outcome).count();
         let mut xml = format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"charge-once-conform\" \
              tests=\"{}\" failures=\"{}\" skipped=\"{}\">\n",
             self.findings.len(),
-            count(Outcome::ViolatesMust),
-            count(Outcome::NotKnown)
+            self.count(Outcome::ViolatesMust),
+            self.count(Outcome::NotKnown)
         );
-        for Finding {
-            check,
-            outcome,
-            seen,
-            why,
-            milliseconds,
-            ..
-        } in &self.findings
-        {
-            let mut seen = seen.clone();
-            for line in why {
+        for finding in &self.findings {
+            let (check, outcome) = (finding.check, finding.outcome);
+            let mut seen = finding.seen.clone();
+            for line in &finding.why {
                 let _ = write!(seen, "\n{line}");
             }
             let (rule, seen) = (escape(check.rule), escape(&seen));
@@ -233,7 +214,7 @@ impl Report {
                     format!("<system-out>{}: {seen}</system-out>", outcome.words())
                 }
             };
-            let (seconds, thousandths) = (milliseconds / 1000, milliseconds % 1000);
+            let (seconds, thousandths) = (finding.milliseconds / 1000, finding.milliseconds % 1000);
             let _ = writeln!(
                 xml,
                 "  <testcase classname=\"conform\" name=\"{}\" \

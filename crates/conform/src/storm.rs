@@ -14,21 +14,21 @@ use tokio::sync::watch;
 
 use crate::{
     api::{Api, Ask, Crash, Reply, UNCOUNTED, shell},
-    checks::{DIFFERS, ENDLESS, Flaw, Seen, same},
+    checks::{DIFFERS, ENDLESS, Flaw, Seen, same, unknown},
     history::{Attempt, lines},
     proxy::{CutAt, Proxy},
 };
 
-/// Without crashes.
 pub(crate) async fn calm(api: &Api) -> Seen {
     storm(api, None).await
 }
 
 /// With `--kill` and `--start`, twice.
 pub(crate) async fn with_crashes(api: &Api) -> Seen {
-    let crash = api.service.crash.as_ref();
-    let crash = crash.ok_or_else(|| Flaw::Unknown("no commands: --kill and --start".to_owned()))?;
-    storm(api, Some(crash)).await
+    match &api.service.crash {
+        Some(crash) => storm(api, Some(crash)).await,
+        None => unknown("no commands: --kill and --start"),
+    }
 }
 
 /// Visits of a key's first request, and of its second one.
@@ -46,8 +46,8 @@ async fn storm(api: &Api, crash: Option<&Crash>) -> Seen {
         if fights && number % 4 == 0 {
             variants.push(api.rival(&first)?);
         }
-        for (variant, visits) in (0..variants.len()).zip(VISITS) {
-            plan.extend(std::iter::repeat_n((number, variant), visits));
+        for (ask, visits) in variants.iter().zip(VISITS) {
+            plan.extend(std::iter::repeat_n(ask.clone(), visits));
         }
         keys.push(variants);
     }
@@ -59,10 +59,8 @@ async fn storm(api: &Api, crash: Option<&Crash>) -> Seen {
     let next = AtomicUsize::new(0);
     let done = watch::Sender::new(0_usize);
     let client = || async {
-        while let Some(&(number, variant)) = plan.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if let Some(ask) = keys.get(number).and_then(|key: &Vec<Ask>| key.get(variant)) {
-                visit(api, ask, &proxies).await?;
-            }
+        while let Some(ask) = plan.get(next.fetch_add(1, Ordering::Relaxed)) {
+            visit(api, ask, &proxies).await?;
             done.send_modify(|done| *done += 1);
         }
         Ok(())
@@ -91,7 +89,7 @@ async fn storm(api: &Api, crash: Option<&Crash>) -> Seen {
     clients.into_iter().collect::<Result<(), Flaw>>()?;
 
     // Every request is asked for again, when all is quiet.
-    for ask in keys.iter().flatten() {
+    for ask in asks {
         api.settle(ask).await?;
     }
     judge(api, &keys, tally.made(keys.len() as u64).await?)?;
@@ -108,8 +106,7 @@ async fn proxies(api: &Api) -> Result<Vec<Proxy>, Flaw> {
     };
     let mut proxies = Vec::new();
     for cut in [CutAt::Reply, CutAt::After(Duration::from_millis(5))] {
-        let proxy = Proxy::start(target, cut).await;
-        proxies.push(proxy.map_err(|error| Flaw::Unknown(format!("no proxy: {error}")))?);
+        proxies.push(Proxy::start(target, cut).await?);
     }
     Ok(proxies)
 }
@@ -136,7 +133,7 @@ fn judge(api: &Api, keys: &[Vec<Ask>], made: Option<Vec<u64>>) -> Result<(), Fla
         judge_key(api, key, made, &attempts)?;
     }
     match made {
-        None => Err(Flaw::Unknown(UNCOUNTED.to_owned())),
+        None => unknown(UNCOUNTED),
         // It counts all effects, whichever request they are of.
         Some(made) if !is_of_one && made.first() != Some(&(keys.len() as u64)) => {
             let (made, keys) = (made.first().copied().unwrap_or_default(), keys.len() as u64);

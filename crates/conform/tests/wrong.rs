@@ -71,30 +71,22 @@ async fn report_on(mistake: &str) -> Report {
 #[tokio::test]
 async fn no_check_fires_on_a_right_server() {
     let report = report_on("none").await;
-    assert_eq!(
-        report.names(Outcome::is_violation),
-        [""; 0],
-        "{}",
-        report.table()
-    );
-    assert_eq!(
-        report.names(|outcome| outcome == Outcome::NotKnown),
-        ["crash"],
-        "{}",
-        report.table()
-    );
+    let (violated, table) = (report.names(Outcome::is_violation), report.table());
+    assert!(violated.is_empty(), "{violated:?}: {table}");
+    let unknown = report.names(|outcome| outcome == Outcome::NotKnown);
+    assert_eq!(unknown, ["crash"], "{table}");
 }
 
 /// Expects the check that is meant for the mistake, and no others than those in which it shows too.
 async fn is_found(mistake: &str, meant: &str, others: &[&str]) -> Report {
     let report = report_on(mistake).await;
-    let violated = report.names(Outcome::is_violation);
+    let (violated, table) = (report.names(Outcome::is_violation), report.table());
     let is_detail = mistake == "no-retry-after";
-    assert_eq!(report.violates_a_must(), !is_detail, "{}", report.table());
-    assert!(violated.contains(&meant), "{}", report.table());
-    let is_known = |name: &&&str| **name != meant && !others.contains(name);
-    let strange: Vec<_> = violated.iter().filter(is_known).collect();
-    assert!(strange.is_empty(), "{strange:?}: {}", report.table());
+    assert_eq!(report.violates_a_must(), !is_detail, "{table}");
+    assert!(violated.contains(&meant), "{table}");
+    let is_strange = |name: &&&str| **name != meant && !others.contains(name);
+    let strange: Vec<_> = violated.iter().filter(is_strange).collect();
+    assert!(strange.is_empty(), "{strange:?}: {table}");
     report
 }
 
@@ -130,36 +122,23 @@ async fn a_lease_that_is_shorter_than_the_work_is_found_in_flight_and_the_report
     let found = findings.iter().find(|one| one.check.name == "in_flight");
     let found = found.unwrap();
     assert!(found.seen.ends_with("effects, and 1 is right"), "{found:?}");
-    assert_eq!(
-        found.cost,
-        Some("the effect happens again: a customer pays twice")
-    );
-    assert!(
-        found.mend.unwrap().starts_with("hold the claim"),
-        "{found:?}"
-    );
+    let cost = "the effect happens again: a customer pays twice";
+    assert_eq!(found.cost, Some(cost));
+    let mend = found.mend.unwrap();
+    assert!(mend.starts_with("hold the claim"), "{found:?}");
     // The interleaving: a duplicate was let in while the first request was at work.
-    assert!(
-        found.why[0].starts_with("the request of 0 ms was at work until"),
-        "{found:?}"
-    );
-    assert!(
-        found.why.iter().any(|line| line.contains(": 409 ")),
-        "{found:?}"
-    );
+    let interleaving = "the request of 0 ms was at work until";
+    assert!(found.why[0].starts_with(interleaving), "{found:?}");
+    let mut why = found.why.iter();
+    assert!(why.any(|line| line.contains(": 409 ")), "{found:?}");
     // The verdict is the first line, and the worst finding the first below it.
     let table = report.table();
-    let begins = table.lines().step_by(2).map(str::to_owned);
-    let begins: Vec<_> = begins.take(2).collect();
-    assert!(
-        begins[0].starts_with("NOT SAFE TO RETRY: a MUST is"),
-        "{table}"
-    );
+    let begins: Vec<_> = table.lines().step_by(2).take(2).collect();
+    let verdict = "NOT SAFE TO RETRY: a MUST is";
+    assert!(begins[0].starts_with(verdict), "{table}");
     assert!(begins[0].ends_with("checks: in_flight"), "{table}");
-    assert!(
-        begins[1].starts_with("in_flight          VIOLATES A MUST"),
-        "{table}"
-    );
+    let worst = "in_flight          VIOLATES A MUST";
+    assert!(begins[1].starts_with(worst), "{table}");
 }
 
 #[tokio::test]
@@ -205,12 +184,9 @@ fn the_program_says_in_its_exit_code_what_it_found() {
         let mut program = Command::new(env!("CARGO_BIN_EXE_charge-once-conform"));
         program.args([url, "--config", config]).args(arguments);
         let output = program.output().unwrap();
-        let printed = String::from_utf8(output.stdout).unwrap();
-        (
-            output.status.code(),
-            printed,
-            String::from_utf8(output.stderr).unwrap(),
-        )
+        let [printed, error] =
+            [output.stdout, output.stderr].map(|one| String::from_utf8(one).unwrap());
+        (output.status.code(), printed, error)
     };
     let (code, table, _) = conform(&server.url, &["--only", "key_required"]);
     assert_eq!(code, Some(0), "{table}");
@@ -225,14 +201,11 @@ fn the_program_says_in_its_exit_code_what_it_found() {
     assert!(xml.contains(r#"failures="1""#), "{xml}");
     std::fs::remove_file(junit).unwrap();
 
+    let elsewhere = format!("{}/elsewhere", server.url);
     for (url, arguments, complaint) in [
         ("http://192.0.2.1", &[][..], "--i-own-this"),
         (&server.url, &["--only", "races"], "there is no check races"),
-        (
-            &format!("{}/elsewhere", server.url),
-            &[],
-            "[effect] does not work",
-        ),
+        (&elsewhere, &[], "[effect] does not work"),
     ] {
         let (code, _, error) = conform(url, arguments);
         assert_eq!(code, Some(2), "{error}");
@@ -269,10 +242,6 @@ async fn a_memory_that_a_crash_empties_is_found() {
     shell(&kill);
     let _ = std::fs::remove_file(pid);
     let report = report.unwrap();
-    assert_eq!(
-        report.names(Outcome::is_violation),
-        ["crash"],
-        "{}",
-        report.table()
-    );
+    let violated = report.names(Outcome::is_violation);
+    assert_eq!(violated, ["crash"], "{}", report.table());
 }

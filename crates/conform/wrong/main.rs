@@ -21,11 +21,11 @@ use axum::{
     http::{HeaderMap, Response, Uri},
     routing::{get, post},
 };
+use clap::ValueEnum;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::watch};
 
-/// What is wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Mistake {
     None,
     /// Looks the key up, and inserts it when the work is done.
@@ -49,24 +49,6 @@ enum Mistake {
     ScopeByApiKey,
 }
 
-impl Mistake {
-    fn of_name(name: &str) -> Option<Self> {
-        Some(match name {
-            "none" => Self::None,
-            "check-then-act" => Self::CheckThenAct,
-            "second-transaction" => Self::SecondTransaction,
-            "lease-as-long-as-retention" => Self::LeaseAsLongAsRetention,
-            "lease-shorter-than-work" => Self::LeaseShorterThanWork,
-            "no-retry-after" => Self::NoRetryAfter,
-            "every-status-frozen" => Self::EveryStatusFrozen,
-            "no-fingerprint" => Self::NoFingerprint,
-            "rendered-afresh" => Self::RenderedAfresh,
-            "scope-by-api-key" => Self::ScopeByApiKey,
-            _ => return None,
-        })
-    }
-}
-
 /// What one key has come to.
 #[derive(Clone)]
 struct Record {
@@ -77,17 +59,23 @@ struct Record {
     claimed: Instant,
 }
 
-struct Effect {
-    account: String,
-    number: u64,
-    status: &'static str,
+impl Record {
+    fn of(body: Value, reply: Option<(u16, Value)>) -> Self {
+        let claimed = Instant::now();
+        Self {
+            body,
+            reply,
+            claimed,
+        }
+    }
 }
 
 /// The "database". One lock is one transaction.
 #[derive(Default)]
 struct Database {
     records: HashMap<(String, String), Record>,
-    effects: Vec<Effect>,
+    /// Whose it is, and how it is shown. Its place is its id.
+    effects: Vec<(String, Value)>,
     /// Numbers of requests that have failed once.
     failed: HashSet<u64>,
 }
@@ -103,7 +91,6 @@ struct Server {
 /// How long a request stays between two steps, unless another one gets there. Wide, so that the
 /// mistake is seen every time.
 const WINDOW: Duration = Duration::from_millis(200);
-/// How long a slow effect takes.
 const SLOW: Duration = Duration::from_millis(1500);
 /// How long a key is in use where its lease is too short.
 const LEASE: Duration = Duration::from_millis(500);
@@ -152,13 +139,7 @@ impl Server {
             self.window().await;
         }
         if status < 500 || self.mistake == Mistake::EveryStatusFrozen {
-            let reply = Some((status, reply.clone()));
-            let claimed = Instant::now();
-            let record = Record {
-                body,
-                reply,
-                claimed,
-            };
+            let record = Record::of(body, Some((status, reply.clone())));
             self.database().records.insert(scope, record);
         }
         (status, reply, false)
@@ -173,11 +154,7 @@ impl Server {
             drop(database);
             return Err(self.known(scope, body).unwrap_or_else(in_use));
         }
-        let record = Record {
-            body: body.clone(),
-            reply: None,
-            claimed: Instant::now(),
-        };
+        let record = Record::of(body.clone(), None);
         database.records.insert(scope.clone(), record);
         Ok(Claim {
             server: self.clone(),
@@ -204,14 +181,9 @@ impl Server {
         if asks("fails_once") && database.failed.insert(number) {
             return (503, json!({ "error": "try_again" }));
         }
-        let id = database.effects.len();
-        let status = "made";
-        database.effects.push(Effect {
-            account,
-            number,
-            status,
-        });
-        (201, effect(id, number, status))
+        let made = json!({ "id": database.effects.len(), "number": number, "status": "made" });
+        database.effects.push((account, made.clone()));
+        (201, made)
     }
 
     /// What is known of the key, if anything is.
@@ -227,9 +199,9 @@ impl Server {
         };
         let id = reply.get("id").and_then(Value::as_u64);
         let id = id.and_then(|id| usize::try_from(id).ok());
-        match id.and_then(|id| Some((id, database.effects.get(id)?))) {
-            Some((id, now)) if self.mistake == Mistake::RenderedAfresh => {
-                Some((status, effect(id, now.number, now.status), true))
+        match id.and_then(|id| database.effects.get(id)) {
+            Some((_, now)) if self.mistake == Mistake::RenderedAfresh => {
+                Some((status, now.clone(), true))
             }
             _ => Some((status, reply, true)),
         }
@@ -238,10 +210,6 @@ impl Server {
 
 fn in_use() -> Answer {
     refusal(409, "key_in_use")
-}
-
-fn effect(id: usize, number: u64, status: &str) -> Value {
-    json!({ "id": id, "number": number, "status": status })
 }
 
 /// Frees the key when its request ends without an outcome: it failed, or its client has gone.
@@ -283,8 +251,8 @@ fn key(headers: &HeaderMap) -> Option<String> {
 }
 
 fn render((status, body, is_replay): Answer) -> Response<Body> {
-    let mut response = Response::builder().status(status);
-    response = response.header("content-type", "application/json");
+    let response = Response::builder().status(status);
+    let mut response = response.header("content-type", "application/json");
     if is_replay {
         response = response.header("idempotent-replayed", "true");
     }
@@ -308,10 +276,9 @@ async fn create(
     let Some(key) = key(&headers) else {
         return render(refusal(400, "key_invalid"));
     };
-    let tenant = if server.mistake == Mistake::ScopeByApiKey {
-        secret
-    } else {
-        account.clone()
+    let tenant = match server.mistake == Mistake::ScopeByApiKey {
+        true => secret,
+        false => account.clone(),
     };
     // The query is part of what a key is for.
     let body = match uri.query() {
@@ -341,15 +308,15 @@ async fn create(
 async fn list(State(server): State<Server>, headers: HeaderMap) -> Response<Body> {
     let account = account(&headers).map(|(account, _)| account);
     let database = server.database();
-    let effects = database.effects.iter().enumerate();
-    let own = effects.filter(|(_, one)| Some(&one.account) == account.as_ref());
-    let shown = own.map(|(id, one)| effect(id, one.number, one.status));
-    render((200, json!({ "data": shown.collect::<Vec<_>>() }), false))
+    let effects = database.effects.iter();
+    let own = effects.filter(|(owner, _)| Some(owner) == account.as_ref());
+    let shown: Vec<&Value> = own.map(|(_, effect)| effect).collect();
+    render((200, json!({ "data": shown }), false))
 }
 
 async fn change(State(server): State<Server>, Path(id): Path<usize>) -> Response<Body> {
-    if let Some(effect) = server.database().effects.get_mut(id) {
-        effect.status = "changed";
+    if let Some((_, Value::Object(effect))) = server.database().effects.get_mut(id) {
+        effect.insert("status".to_owned(), json!("changed"));
     }
     render((200, json!({}), false))
 }
@@ -364,8 +331,8 @@ async fn expire(State(server): State<Server>) -> Response<Body> {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let name = arguments.next().unwrap_or_default();
-    let mistake =
-        Mistake::of_name(&name).ok_or("name a mistake, such as check-then-act, or none")?;
+    let mistake = Mistake::from_str(&name, false);
+    let mistake = mistake.map_err(|_| "name a mistake, such as check-then-act, or none")?;
     let address = arguments.next().unwrap_or_else(|| "127.0.0.1:0".to_owned());
     let server = Server {
         mistake,

@@ -1,11 +1,10 @@
 //! Checkouts with a card processor across a network.
 
-use std::io::Read;
-
 use crate::support::{
-    checkouts::{checkout_of, level, until_definite_under},
+    checkouts::{across_a_network, checkout_of, level, two_replicas, until_definite_under},
     prelude::*,
     processor::{self, REMEDY},
+    program::resolve,
 };
 
 /// Sends a checkout and kills the server before `step`. What runs next has nothing in flight but
@@ -13,16 +12,11 @@ use crate::support::{
 async fn killed_before(step: &str, database: &TestDatabase, server: ServerProcess, body: &Value) {
     let keys = format!(",/checkouts/%/{step}%");
     let mut pause = PausePoint::at(Stage::Claiming, database, &keys).await;
-    let request = server
-        .client
-        .request(Method::POST, "/checkouts")
-        .header("idempotency-key", "key-1")
-        .json(body);
-    let sending = tokio::spawn(async move { request.send().await.map(|reply| reply.status()) });
+    let sending = server.client.sending_in_vain("/checkouts", "key-1", body);
     pause.is_reached().await;
     server.kill();
     pause.release().await;
-    assert!(sending.await.unwrap().is_err());
+    sending.await.unwrap();
     database.expire_leases().await;
 }
 
@@ -38,13 +32,9 @@ async fn money_that_a_processor_took_is_not_given_back_by_the_simulation() {
     stock(&server.client, "mug", 1).await;
     killed_before("create_refund", &database, server, &checkout()).await;
     let unfinished = "SELECT count(*) FROM operations WHERE completed_at IS NULL";
-    assert_eq!(
-        database.count(unfinished).await,
-        0,
-        "nothing to complete first"
-    );
+    assert_eq!(database.count(unfinished).await, 0, "nothing comes first");
 
-    let mut log = tempfile::NamedTempFile::new().unwrap();
+    let log = tempfile::NamedTempFile::new().unwrap();
     let server = ServerProcess::start_logging_to(log.reopen().unwrap(), &database, &[]);
     let mut answer = server.client.post("/checkouts", "key-1", &checkout()).await;
     // The reconciler may hold it at this moment.
@@ -53,11 +43,8 @@ async fn money_that_a_processor_took_is_not_given_back_by_the_simulation() {
         answer = server.client.post("/checkouts", "key-1", &checkout()).await;
     }
     assert_eq!(answer.status, 503, "{answer:?}");
-    assert_eq!(
-        answer.header("stripe-should-retry"),
-        Some("false"),
-        "{answer:?}"
-    );
+    let should_retry = answer.header("stripe-should-retry");
+    assert_eq!(should_retry, Some("false"), "{answer:?}");
     let listed = server.client.get("/checkouts").await.json();
     let charge = listed["data"][0]["charge"].as_str().unwrap();
     let [_, captured, _, refunded] = processor.sums(charge).await;
@@ -67,8 +54,7 @@ async fn money_that_a_processor_took_is_not_given_back_by_the_simulation() {
         (2400, 0),
         "kept by the processor, and said to be given back, with {answer:?}"
     );
-    let mut text = String::new();
-    log.read_to_string(&mut text).unwrap();
+    let text = std::fs::read_to_string(log.path()).unwrap();
     assert!(text.contains(REMEDY), "{text}");
 }
 
@@ -103,40 +89,7 @@ async fn money_that_was_simulated_is_not_asked_back_from_a_processor() {
 async fn in_doubt_for_a_day(server: &TestServer) -> Uuid {
     let failed = server.client.post("/checkouts", "key-1", &checkout()).await;
     assert_eq!(failed.status, 503);
-    let pool = &server.database.pool;
-    sqlx::query(
-        "UPDATE idempotency_leases
-            SET takeovers = 10, recover_after = now() + interval '5 minutes'",
-    )
-    .execute(pool)
-    .await
-    .unwrap();
-    sqlx::query_scalar(
-        "UPDATE operations SET created_at = now() - interval '24 hours'
-          WHERE completed_at IS NULL RETURNING id",
-    )
-    .fetch_one(pool)
-    .await
-    .unwrap()
-}
-
-/// `charge-once operations resolve`, which succeeds.
-fn resolve(server: &TestServer, processor_url: &str, id: Uuid, word: &str) {
-    let resolved = Command::new(env!("CARGO_BIN_EXE_charge-once"))
-        .args([
-            "operations",
-            "resolve",
-            &id.to_string(),
-            word,
-            "--by",
-            "Ada",
-        ])
-        .env("DATABASE_URL", &server.database.url)
-        .env("DEV_API_KEY", API_KEY)
-        .env("PROCESSOR_URL", processor_url)
-        .output()
-        .unwrap();
-    assert!(resolved.status.success(), "{resolved:?}");
+    server.database.a_day_later().await
 }
 
 /// A person resolves the charge of a checkout, and the checkout continues from there.
@@ -147,15 +100,12 @@ async fn a_checkout_goes_on_from_what_a_person_resolved() {
         ("declined", 402, 0),
         ("not-executed", 201, 1),
     ] {
-        let database = TestDatabase::create().await;
-        let processor = Processor::start().await;
-        let url = processor.url();
-        let server = TestServer::start_on(database, &[("PROCESSOR_URL", &url)]).await;
+        let (server, processor) = across_a_network().await;
         let client = &server.client;
         stock(client, "mug", 5).await;
         processor.set_fault(json!({"fault": "drop_before"})).await;
         let id = in_doubt_for_a_day(&server).await;
-        resolve(&server, &url, id, word);
+        resolve(&server.database, &processor, id, word).succeeded();
         let answer = client.post("/checkouts", "key-1", &checkout()).await;
         assert_eq!(answer.status, status, "{word}: {answer:?}");
         assert_eq!(processor.lines().await, lines, "{word}");
@@ -171,20 +121,16 @@ async fn a_checkout_goes_on_from_what_a_person_resolved() {
 #[tokio::test]
 async fn both_words_about_a_refund_are_kept_and_the_last_one_counts() {
     for another_was_refused in [false, true] {
-        let database = TestDatabase::create().await;
-        let processor = Processor::start().await;
-        let url = processor.url();
-        let server = TestServer::start_on(database, &[("PROCESSOR_URL", &url)]).await;
-        let (client, pool) = (&server.client, &server.database.pool);
+        let (server, processor) = across_a_network().await;
+        let client = &server.client;
         stock(client, "mug", 1).await;
-        processor
-            .set_fault(json!({"fault": "drop_before", "verb": "refund"}))
-            .await;
+        let fault = json!({"fault": "drop_before", "verb": "refund"});
+        processor.set_fault(fault).await;
         let id = in_doubt_for_a_day(&server).await;
-        resolve(&server, &url, id, "declined");
+        resolve(&server.database, &processor, id, "declined").succeeded();
         let an_hour_passes = async || {
             let earlier = "UPDATE checkouts SET refund_refused_at = now() - interval '1 hour'";
-            sqlx::query(earlier).execute(pool).await.unwrap();
+            server.database.execute(earlier).await;
             client.post("/checkouts", "key-1", &checkout()).await
         };
         if another_was_refused {
@@ -195,17 +141,14 @@ async fn both_words_about_a_refund_are_kept_and_the_last_one_counts() {
             assert_eq!(an_hour_passes().await.status, 503);
         }
         let lines = processor.lines().await;
-        resolve(&server, &url, id, "done");
+        resolve(&server.database, &processor, id, "done").succeeded();
 
         assert_eq!(an_hour_passes().await.code(), "out_of_stock");
         assert_eq!(processor.lines().await, lines, "nothing is sent");
         assert_eq!(checkout_of(client, "key-1").await["status"], "canceled");
-        let words: Vec<(Uuid, String)> = sqlx::query_as(
-            "SELECT operation_id, resolution FROM manual_resolutions ORDER BY resolved_at",
-        )
-        .fetch_all(pool)
-        .await
-        .unwrap();
+        let words = "SELECT operation_id, resolution FROM manual_resolutions ORDER BY resolved_at";
+        let words = sqlx::query_as(words).fetch_all(&server.database.pool);
+        let words: Vec<(Uuid, String)> = words.await.unwrap();
         assert_eq!(words, [(id, "declined".into()), (id, "done".into())]);
         server.stop().await;
     }
@@ -217,23 +160,10 @@ async fn both_words_about_a_refund_are_kept_and_the_last_one_counts() {
 async fn a_late_step_across_the_network_and_its_overtaker_charge_once() {
     let database = TestDatabase::create().await;
     let processor = Processor::start().await;
-    let url = processor.url();
-    let mut variables = PATIENT.to_vec();
-    variables.push(("PROCESSOR_URL", url.as_str()));
-    let late = TestServer::start_on(database.clone(), &variables).await;
-    let prompt = TestServer::start_on(database.clone(), &variables).await;
-    stock(&late.client, "mug", 5).await;
-    processor
-        .set_fault(json!({"fault": "delay_after", "milliseconds": 3000, "verb": "authorize"}))
-        .await;
-    let send = |client: &Client| {
-        let client = client.clone();
-        tokio::spawn(async move {
-            client
-                .post_waiting(20, "/checkouts", "key-1", &checkout())
-                .await
-        })
-    };
+    let [late, prompt] = two_replicas(&database, &processor).await;
+    let late_answer = json!({"fault": "delay_after", "milliseconds": 3000, "verb": "authorize"});
+    processor.set_fault(late_answer).await;
+    let send = |client: &Client| client.sending_and_waiting(20, "/checkouts", "key-1", checkout());
     let first = send(&late.client);
     processor.delays(1).await;
     // Both leases are over, the client's key's and its step's, while the first one still waits.

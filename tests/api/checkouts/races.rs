@@ -9,10 +9,7 @@ use charge_once::{
         ids::{AccountId, CheckoutId},
         operation::AskedBy,
     },
-    idempotency::{
-        Fingerprint, FingerprintInput, Idempotency, IdempotencyKey, LeaseSettings, Outcome,
-        Parameters, Phases, Request, Settings,
-    },
+    idempotency::{Idempotency, LeaseSettings, Outcome, Phases, Request, Settings},
     store,
     wire::checkouts::CreateCheckoutParams,
     work::{CheckoutSteps, CreateCheckout, SlowLane},
@@ -20,10 +17,12 @@ use charge_once::{
 use charge_once_strict_params::{Encoding, ParameterSet, Params};
 
 use crate::support::{
-    checkouts::level,
+    checkouts::{assert_sold_out, end_the_outage, level, mugs_and_cups, two_replicas},
+    effects::request,
     harness::{KEYS_IN_FLIGHT, LOCK_WAITS},
     prelude::*,
     racers::until_definite,
+    workflows,
 };
 
 #[tokio::test]
@@ -31,15 +30,9 @@ async fn a_checkout_that_is_running_ends_before_the_server_does() {
     let mut server = TestServer::start().await;
     let client = server.client.clone();
     stock(&client, "mug", 5).await;
-    let sending = {
-        let client = client.clone();
-        let body = checkout_with("tok_slow");
-        tokio::spawn(async move { client.post("/checkouts", "key-1", &body).await })
-    };
-    eventually("the order is there", || async {
-        server.database.count("SELECT count(*) FROM orders").await == 1
-    })
-    .await;
+    let sending = client.sending("/checkouts", "key-1", checkout_with("tok_slow"));
+    let orders = "SELECT count(*) FROM orders";
+    server.database.comes_to(orders, 1).await;
     server.begin_stopping();
     let made = sending.await.unwrap();
     assert_eq!(made.status, 201, "{made:?}");
@@ -59,25 +52,17 @@ async fn with_a_short_retention_a_checkout_outlives_the_records_of_its_steps() {
     stock(client, "mug", 5).await;
     let body = checkout_with("tok_outage");
     client.post("/checkouts", "key-1", &body).await;
-    eventually("only the client's key is left", || async {
-        server.database.records().await == 1
-    })
-    .await;
+    let holds = || async { server.database.records().await == 1 };
+    eventually("only the client's key is left", holds).await;
     for _ in 0..3 {
         let failed = client.post("/checkouts", "key-1", &body).await;
         assert_eq!(failed.code(), "service_unavailable");
         let other = client.post("/checkouts", "key-1", &checkout()).await;
         assert_eq!(other.code(), "idempotency_key_reused");
     }
-    sqlx::query("UPDATE checkouts SET card_token = 'tok_visa'")
-        .execute(&server.database.pool)
-        .await
-        .unwrap();
+    end_the_outage(&server.database).await;
     assert_eq!(client.post("/checkouts", "key-1", &body).await.status, 201);
-    assert_eq!(
-        server.database.count("SELECT count(*) FROM orders").await,
-        1
-    );
+    assert_eq!(server.database.orders().await, 1);
     assert_eq!(server.database.charges().await, 1);
     assert_eq!(level(client, "mug").await, 3);
     server.stop().await;
@@ -89,37 +74,23 @@ async fn what_a_worker_completes_answers_in_the_dialect_and_workflow_of_its_requ
     let server = TestServer::start().await;
     let client = &server.client;
     stock(client, "mug", 5).await;
-    let send = || async {
-        let request = client
-            .request(Method::POST, "/v1/checkouts")
-            .header("idempotency-key", "key-1")
-            .header("idempotency-workflow", "cart-7")
-            .json(&checkout_with("tok_outage"));
-        Answer::of(request).await
-    };
+    let body = checkout_with("tok_outage");
+    let send = || workflows::post(client, "cart-7", "/v1/checkouts", "key-1", &body);
     let failed = send().await;
     assert_eq!(failed.status, 503);
     let workflow = client.get("/workflows/cart-7").await.json();
     assert_eq!(workflow["data"].as_array().unwrap().len(), 1);
     assert_eq!(workflow["data"][0]["status"], "in_doubt");
-    sqlx::query("UPDATE checkouts SET card_token = 'tok_visa'")
-        .execute(&server.database.pool)
-        .await
-        .unwrap();
+    end_the_outage(&server.database).await;
     server.database.expire_leases().await;
-    eventually("a worker completes it", || async {
-        server.database.count(KEYS_IN_FLIGHT).await == 0
-    })
-    .await;
+    // A worker completes it.
+    server.database.comes_to(KEYS_IN_FLIGHT, 0).await;
     let made = send().await;
     let location = format!("/v1/checkouts/{}", made.id());
     assert!(made.is_replay());
     assert_eq!(made.header("location"), Some(location.as_str()));
-    assert_eq!(
-        made.header("original-request"),
-        failed.header("request-id"),
-        "the first request began it"
-    );
+    // The first request began it.
+    assert_eq!(made.header("original-request"), failed.header("request-id"));
     let workflow = client.get("/workflows/cart-7").await.json();
     assert_eq!(workflow["data"].as_array().unwrap().len(), 1);
     assert_eq!(workflow["data"][0]["resource"], made.id());
@@ -169,62 +140,19 @@ async fn who_interferes_with_running_checkouts_changes_nothing_and_nobody_deadlo
         })
     };
     let answers = all_at_once(30, |index| {
-        let client = replicas[index % 2].client.clone();
-        let mut items = vec![
-            json!({"sku": "mug", "quantity": 2, "unit_amount": 1200}),
-            json!({"sku": "cup", "quantity": 2, "unit_amount": 300}),
-        ];
-        if index % 2 == 0 {
-            items.reverse();
-        }
-        let body = json!({"currency": "usd", "items": items});
+        let (client, body) = (replicas[index % 2].client.clone(), mugs_and_cups(index));
         async move { until_definite(&client, "/checkouts", &body).await }
     })
     .await;
     meddling.abort();
-    let with = |status: u16| {
-        answers
-            .iter()
-            .filter(|answer| answer.status == status)
-            .count()
-    };
-    assert_eq!((with(201), with(400)), (10, 20));
-    assert_eq!(
-        (level(client, "mug").await, level(client, "cup").await),
-        (0, 0)
-    );
-    for (what, sql, expected) in [
-        (
-            "paid",
-            "SELECT count(*) FROM orders WHERE status = 'paid'",
-            10,
-        ),
-        (
-            "canceled",
-            "SELECT count(*) FROM orders WHERE status = 'canceled'",
-            20,
-        ),
-        (
-            "kept",
-            "SELECT sum(amount_captured - amount_refunded)::bigint FROM charges",
-            10 * 3000,
-        ),
-        ("in flight", KEYS_IN_FLIGHT, 0),
-        (
-            "deadlocks",
-            "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()",
-            0,
-        ),
-    ] {
-        assert_eq!(database.count(sql).await, expected, "{what}");
-    }
+    assert_sold_out(&database, client, &answers, 10).await;
+    let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    assert_eq!(database.count(deadlocks).await, 0);
     let ledger = processor.ledger().await;
     let charges = ledger["charges"].as_array().unwrap();
     let sum = |name: &str| -> i64 {
-        charges
-            .iter()
-            .map(|sums| sums[name].as_i64().unwrap())
-            .sum()
+        let sums = charges.iter().map(|sums| sums[name].as_i64().unwrap());
+        sums.sum()
     };
     assert_eq!(sum("captured") - sum("refunded"), 10 * 3000);
     for replica in replicas {
@@ -238,31 +166,16 @@ async fn who_interferes_with_running_checkouts_changes_nothing_and_nobody_deadlo
 async fn a_holder_who_wakes_up_after_the_step_s_record_expired_does_not_charge_again() {
     let database = TestDatabase::create().await;
     let processor = Processor::start().await;
-    let url = processor.url();
-    let mut variables = PATIENT.to_vec();
-    variables.push(("PROCESSOR_URL", url.as_str()));
-    let late = TestServer::start_on(database.clone(), &variables).await;
-    let prompt = TestServer::start_on(database.clone(), &variables).await;
-    stock(&late.client, "mug", 5).await;
+    let [late, prompt] = two_replicas(&database, &processor).await;
     let keys = ",/checkouts/%/create_charge";
     let mut pause = PausePoint::at(Stage::Claiming, &database, keys).await;
-    let first = {
-        let client = late.client.clone();
-        tokio::spawn(async move {
-            client
-                .post_waiting(30, "/checkouts", "key-1", &checkout())
-                .await
-        })
-    };
+    let client = &late.client;
+    let first = client.sending_and_waiting(30, "/checkouts", "key-1", checkout());
     pause.is_reached().await;
     // The paused request stays where it is; later ones pass.
-    sqlx::raw_sql(
-        "CREATE OR REPLACE FUNCTION wait_at_pause_point() RETURNS trigger
-             LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
-    )
-    .execute(&database.pool)
-    .await
-    .unwrap();
+    let sql = "CREATE OR REPLACE FUNCTION wait_at_pause_point() RETURNS trigger
+             LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'";
+    database.execute(sql).await;
     database.expire_leases().await;
     let second = &prompt.client;
     eventually("the other one completes it", || async {
@@ -270,10 +183,8 @@ async fn a_holder_who_wakes_up_after_the_step_s_record_expired_does_not_charge_a
         answer.status == 201
     })
     .await;
-    sqlx::query("DELETE FROM idempotency_keys WHERE key LIKE ',%'")
-        .execute(&database.pool)
-        .await
-        .unwrap();
+    let sql = "DELETE FROM idempotency_keys WHERE key LIKE ',%'";
+    database.execute(sql).await;
     pause.release().await;
     let first = first.await.unwrap();
     let again = second.post("/checkouts", "key-1", &checkout()).await;
@@ -285,51 +196,42 @@ async fn a_holder_who_wakes_up_after_the_step_s_record_expired_does_not_charge_a
     prompt.stop().await;
 }
 
+async fn the_only_checkout(database: &TestDatabase) -> (AccountId, CheckoutId) {
+    let row = sqlx::query_as("SELECT account_id, id FROM checkouts");
+    let (account, id) = row.fetch_one(&database.pool).await.unwrap();
+    (AccountId(account), CheckoutId(id))
+}
+
 #[tokio::test]
 async fn who_locks_a_checkout_second_waits_and_sees_what_the_first_one_did() {
     let server = TestServer::start().await;
     let client = &server.client;
     let body = checkout_with("tok_outage");
     client.post("/checkouts", "key-1", &body).await;
-    sqlx::query("UPDATE idempotency_leases SET recover_after = 'infinity'")
-        .execute(&server.database.pool)
-        .await
-        .unwrap();
-    let (account, id): (uuid::Uuid, uuid::Uuid) =
-        sqlx::query_as("SELECT account_id, id FROM checkouts")
-            .fetch_one(&server.database.pool)
-            .await
-            .unwrap();
-    let (account, id) = (AccountId(account), CheckoutId(id));
+    let sql = "UPDATE idempotency_leases SET recover_after = 'infinity'";
+    server.database.execute(sql).await;
+    let (account, id) = the_only_checkout(&server.database).await;
     let mut first = server.database.pool.begin().await.unwrap();
-    let locked = store::checkouts::lock_all(&mut first, &[(account, id)])
-        .await
-        .unwrap();
-    let (_, found) = locked.into_iter().next().unwrap();
+    let locked = store::checkouts::lock_all(&mut first, &[(account, id)]).await;
+    let (_, found) = locked.unwrap().into_iter().next().unwrap();
     assert_eq!(found.next(), Some(StepName::CreateCharge));
     let second = {
         let pool = server.database.pool.clone();
         tokio::spawn(async move {
             let mut second = pool.begin().await.unwrap();
-            let locked = store::checkouts::lock_all(&mut second, &[(account, id)])
-                .await
-                .unwrap();
-            locked.into_iter().next().unwrap().1.next()
+            let locked = store::checkouts::lock_all(&mut second, &[(account, id)]).await;
+            locked.unwrap().into_iter().next().unwrap().1.next()
         })
     };
-    eventually("the second one waits", || async {
-        server.database.count(LOCK_WAITS).await > 0 || second.is_finished()
-    })
-    .await;
+    let holds = || async { server.database.count(LOCK_WAITS).await > 0 || second.is_finished() };
+    eventually("the second one waits", holds).await;
     assert!(!second.is_finished(), "both have it");
     let version = found.version;
     let done = found.done("ch_1".to_owned());
-    store::checkouts::update_all(&mut first, &[(account, &done, version)])
-        .await
-        .unwrap();
-    store::checkouts::put_steps(&mut first, [(account, &done)].into_iter())
-        .await
-        .unwrap();
+    let updated = store::checkouts::update_all(&mut first, &[(account, &done, version)]).await;
+    updated.unwrap();
+    let put = store::checkouts::put_steps(&mut first, [(account, &done)].into_iter()).await;
+    put.unwrap();
     first.commit().await.unwrap();
     assert_eq!(second.await.unwrap(), Some(StepName::AllocateInventory));
     server.stop().await;
@@ -340,14 +242,8 @@ async fn no_checkout_ends_with_a_step_to_run_or_is_forgotten_once_one_ran() {
     let server = TestServer::start().await;
     let body = checkout_with("tok_outage");
     server.client.post("/checkouts", "key-1", &body).await;
-    let pool = &server.database.pool;
-    let (account, id): (uuid::Uuid, uuid::Uuid) =
-        sqlx::query_as("SELECT account_id, id FROM checkouts")
-            .fetch_one(pool)
-            .await
-            .unwrap();
-    let (account, id) = (AccountId(account), CheckoutId(id));
-    let mut tx = pool.begin().await.unwrap();
+    let (account, id) = the_only_checkout(&server.database).await;
+    let mut tx = server.database.pool.begin().await.unwrap();
     let found = store::checkouts::find(&mut tx, account, id).await.unwrap();
     assert!(found.unwrap().ended().is_none());
     let deleted = store::checkouts::delete_all(&mut tx, &[(account, id)]).await;
@@ -381,31 +277,17 @@ async fn a_checkout_that_begins_too_late_to_be_run_leaves_nothing() {
         call_limit: Duration::from_micros(4_999_999),
     };
     let phases = Phases::new(idempotency, steps, short).unwrap();
-    let account: uuid::Uuid = sqlx::query_scalar("SELECT id FROM accounts LIMIT 1")
-        .fetch_one(&database.pool)
-        .await
-        .unwrap();
-    let nothing = Parameters::Canonical(b"{}");
+    let account: Uuid = database.value("SELECT id FROM accounts LIMIT 1").await;
     let request = Request {
         account_id: account,
-        key: IdempotencyKey::parse(b"key-1").unwrap(),
-        fingerprint: Fingerprint::of(&FingerprintInput {
-            method: "POST",
-            path: "/checkouts",
-            query: nothing,
-            media_type: "json",
-            parameters: nothing,
-        }),
-        method: "POST".to_owned(),
         path: "/checkouts".to_owned(),
         request_id: "req_1".to_owned(),
-        wait: Duration::ZERO,
-        is_step: false,
-        label: None,
+        ..request("{}", Duration::ZERO)
     };
     let Value::Object(tree) = checkout() else {
         unreachable!("a checkout is an object")
     };
+    let parsed = CreateCheckoutParams::parse(&Params::new(Encoding::Json, Ok(tree)));
     let create = CreateCheckout {
         origin: Origin {
             account: AccountId(account),
@@ -417,11 +299,7 @@ async fn a_checkout_that_begins_too_late_to_be_run_leaves_nothing() {
             },
             traceparent: None,
         },
-        new: Ok(
-            CreateCheckoutParams::parse(&Params::new(Encoding::Json, Ok(tree)))
-                .unwrap()
-                .into(),
-        ),
+        new: Ok(parsed.unwrap().into()),
     };
     let outcome = phases.run(request, create).await;
     assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");

@@ -3,7 +3,7 @@
 use reqwest::StatusCode;
 
 use crate::support::{
-    checkouts::{checkout_of, level, steps},
+    checkouts::{checkout_of, end_the_outage, level, steps},
     prelude::*,
 };
 
@@ -21,34 +21,20 @@ async fn after_a_failure_the_same_key_goes_on_where_the_checkout_stopped() {
     let listed = client.get("/checkouts?customer=jenny").await.json();
     let checkout = &listed["data"][0];
     assert_eq!(checkout["status"], "in_progress");
-    assert_eq!(
-        steps(checkout)[..2],
-        ["create_order done 1", "create_charge pending 1"]
-    );
+    let begun = ["create_order done 1", "create_charge pending 1"];
+    assert_eq!(steps(checkout)[..2], begun);
     // Who has nothing but the key finds it.
     let looked_up = client.get("/idempotency-keys/key-1").await.json();
     assert_eq!(looked_up["status"], "in_doubt");
     assert_eq!(looked_up["resource"], checkout["id"]);
     // It is up again.
-    sqlx::query("UPDATE checkouts SET card_token = 'tok_visa'")
-        .execute(&server.database.pool)
-        .await
-        .unwrap();
+    end_the_outage(&server.database).await;
     let made = client.post("/checkouts", "key-1", &body).await;
     assert_eq!(made.status, 201, "{made:?}");
     assert_eq!(made.json()["order"], checkout["order"]);
-    assert_eq!(
-        steps(&made.json()),
-        [
-            "create_order done 1",
-            "create_charge done 2",
-            "allocate_inventory done 1"
-        ]
-    );
-    assert_eq!(
-        server.database.count("SELECT count(*) FROM orders").await,
-        1
-    );
+    let expected = "create_order done 1, create_charge done 2, allocate_inventory done 1";
+    assert_eq!(steps(&made.json()).join(", "), expected);
+    assert_eq!(server.database.orders().await, 1);
     server.stop().await;
 }
 
@@ -58,34 +44,21 @@ async fn the_checkout_s_table_decides_what_has_run_not_the_records_of_its_steps(
     let client = &server.client;
     stock(client, "mug", 1).await;
     // Stops after the charge: there is no such level any more to lock.
-    sqlx::query("ALTER TABLE inventory RENAME TO inventory_elsewhere")
-        .execute(&server.database.pool)
-        .await
-        .unwrap();
+    let sql = "ALTER TABLE inventory RENAME TO inventory_elsewhere";
+    server.database.execute(sql).await;
     let failed = client.post("/checkouts", "key-1", &checkout()).await;
     assert_eq!(failed.status, 500);
     // However long ago that was.
-    sqlx::query("DELETE FROM idempotency_keys WHERE key <> 'key-1'")
-        .execute(&server.database.pool)
-        .await
-        .unwrap();
-    sqlx::query("ALTER TABLE inventory_elsewhere RENAME TO inventory")
-        .execute(&server.database.pool)
-        .await
-        .unwrap();
+    let sql = "DELETE FROM idempotency_keys WHERE key <> 'key-1'";
+    server.database.execute(sql).await;
+    let sql = "ALTER TABLE inventory_elsewhere RENAME TO inventory";
+    server.database.execute(sql).await;
     let refused = client.post("/checkouts", "key-1", &checkout()).await;
     assert_eq!(refused.code(), "out_of_stock");
     let checkout = checkout_of(client, "key-1").await;
-    assert_eq!(
-        steps(&checkout),
-        [
-            "create_order done 1",
-            "create_charge done 1",
-            "allocate_inventory refused 2",
-            "create_refund done 1",
-            "cancel_order done 1",
-        ]
-    );
+    let expected = "create_order done 1, create_charge done 1, allocate_inventory refused 2, \
+                    create_refund done 1, cancel_order done 1";
+    assert_eq!(steps(&checkout).join(", "), expected);
     assert_eq!(server.database.charges().await, 1);
     server.stop().await;
 }
@@ -95,10 +68,8 @@ async fn nobody_else_touches_the_order_or_the_charge_of_a_checkout_in_progress()
     let server = TestServer::start().await;
     let client = &server.client;
     server.database.is_left_broken("a table is gone");
-    sqlx::query("ALTER TABLE inventory RENAME TO inventory_elsewhere")
-        .execute(&server.database.pool)
-        .await
-        .unwrap();
+    let sql = "ALTER TABLE inventory RENAME TO inventory_elsewhere";
+    server.database.execute(sql).await;
     client.post("/checkouts", "key-1", &checkout()).await;
     let listed = client.get("/checkouts").await.json();
     let checkout = &listed["data"][0];
@@ -122,26 +93,17 @@ async fn an_abandoned_checkout_is_completed_by_a_worker() {
     let server = TestServer::start().await;
     let client = &server.client;
     stock(client, "mug", 5).await;
-    client
-        .post("/checkouts", "key-1", &checkout_with("tok_outage"))
-        .await;
-    sqlx::query("UPDATE checkouts SET card_token = 'tok_visa'")
-        .execute(&server.database.pool)
-        .await
-        .unwrap();
-    sqlx::query("UPDATE idempotency_leases SET recover_after = now()")
-        .execute(&server.database.pool)
-        .await
-        .unwrap();
+    let body = checkout_with("tok_outage");
+    client.post("/checkouts", "key-1", &body).await;
+    end_the_outage(&server.database).await;
+    let sql = "UPDATE idempotency_leases SET recover_after = now()";
+    server.database.execute(sql).await;
     eventually("the checkout is completed", || async {
         client.get("/checkouts").await.json()["data"][0]["status"] == "completed"
     })
     .await;
-    let answer = client
-        .post("/checkouts", "key-1", &checkout_with("tok_outage"))
-        .await;
-    assert_eq!(answer.status, 201);
-    assert!(answer.is_replay());
+    let answer = client.post("/checkouts", "key-1", &body).await;
+    assert_eq!((answer.status.as_u16(), answer.is_replay()), (201, true));
     assert_eq!(level(client, "mug").await, 3);
     server.stop().await;
 }
@@ -157,43 +119,25 @@ async fn two_who_run_one_checkout_run_each_step_once_and_answer_the_same() {
     for (key, step) in [("key-1", "create_order"), ("key-2", "create_charge")] {
         let keys = format!(",/checkouts/%/{step}");
         let mut pause = PausePoint::at(Stage::Claiming, &database, &keys).await;
-        let send = |client: &Client| {
-            let client = client.clone();
-            tokio::spawn(async move {
-                // The process that lost the lease is told so, until the new holder is done.
-                client
-                    .post_waiting(20, "/checkouts", key, &checkout())
-                    .await
-            })
-        };
+        // The process that lost the lease is told so, until the new holder is done.
+        let send = |client: &Client| client.sending_and_waiting(20, "/checkouts", key, checkout());
         let first = send(&late.client);
         pause.is_reached().await;
-        sqlx::query("UPDATE idempotency_leases SET leased_until = now()")
-            .execute(&database.pool)
-            .await
-            .unwrap();
+        let sql = "UPDATE idempotency_leases SET leased_until = now()";
+        database.execute(sql).await;
         let second = send(&prompt.client);
         pause.is_reached_by(2).await;
         pause.release().await;
         let (first, second) = (first.await.unwrap(), second.await.unwrap());
-        assert_eq!(
-            (first.status, second.status),
-            (StatusCode::CREATED, StatusCode::CREATED)
-        );
+        assert_eq!([first.status, second.status], [StatusCode::CREATED; 2]);
         assert_eq!(first.body, second.body, "one answer");
-        sqlx::raw_sql(
-            "DROP TRIGGER pause_point ON idempotency_keys; DROP FUNCTION wait_at_pause_point;
-             DROP SEQUENCE pause_point_arrivals",
-        )
-        .execute(&database.pool)
-        .await
-        .unwrap();
+        let sql = "DROP TRIGGER pause_point ON idempotency_keys; DROP FUNCTION wait_at_pause_point;
+             DROP SEQUENCE pause_point_arrivals";
+        database.execute(sql).await;
     }
-    assert_eq!(
-        (database.charges().await, level(&late.client, "mug").await),
-        (2, 1)
-    );
-    assert_eq!(database.count("SELECT count(*) FROM orders").await, 2);
+    assert_eq!(database.charges().await, 2);
+    assert_eq!(level(&late.client, "mug").await, 1);
+    assert_eq!(database.orders().await, 2);
     late.stop().await;
     prompt.stop().await;
 }

@@ -4,12 +4,14 @@
 use std::pin::Pin;
 
 use charge_once_client::{
-    AttemptFailure, Checkout, Client, Clock, Error, FileKeyStore, Reason, Resumed, RetryPolicy,
+    AttemptFailure, Checkout, Client, Clock, Error, FileKeyStore, Reason, RetryPolicy,
 };
 
 use crate::support::{
     client_examples::sell,
-    client_library::{TestClock, a_cart, assert_all_alike, builder, files, gave_up, store},
+    client_library::{
+        TestClock, a_cart, assert_all_alike, builder, files, gave_up, keeping, resume_one, store,
+    },
     http_proxy::HttpProxy,
     prelude::*,
 };
@@ -21,14 +23,15 @@ const PROCESSOR_IS_BACK: &str = "UPDATE checkouts SET card_token = 'tok_visa'";
 const WORKER_TAKES_OVER: &str = "UPDATE checkouts SET card_token = 'tok_visa';
     UPDATE idempotency_leases SET recover_after = now()";
 
+/// The key of the step that charges.
+const OF_CHARGE: &str = ",/checkouts/%/create_charge%";
+
 const COMPLETED: &str = "SELECT count(*) FROM checkouts WHERE status = 'completed'";
 
 /// Five mugs to sell.
 async fn stocked(variables: &[(&str, &str)]) -> TestServer {
     let server = TestServer::start_with(variables).await;
-    let client = builder(url(&server), &TestClock::default());
-    let set = client.build().unwrap().set_inventory("mug", 5).unwrap();
-    set.send().await.unwrap();
+    stock(&server.client, "mug", 5).await;
     server
 }
 
@@ -45,14 +48,11 @@ fn attempts(checkout: &Checkout) -> Vec<(&str, &str, i64)> {
 
 /// One order, one charge that counts, two mugs gone.
 async fn sold_once(database: &TestDatabase) {
+    let kept = "SELECT sum(amount_captured - amount_refunded)::bigint FROM charges";
     for (what, sql, expected) in [
         ("checkouts", COMPLETED, 1),
         ("orders", "SELECT count(*) FROM orders", 1),
-        (
-            "kept",
-            "SELECT sum(amount_captured - amount_refunded)::bigint FROM charges",
-            2400,
-        ),
+        ("kept", kept, 2400),
         ("left", "SELECT quantity FROM inventory", 3),
     ] {
         assert_eq!(database.count(sql).await, expected, "{what}");
@@ -63,7 +63,7 @@ async fn sold_once(database: &TestDatabase) {
 #[derive(Debug, Clone)]
 struct Meanwhile {
     clock: TestClock,
-    database: sqlx::PgPool,
+    database: PgPool,
     happens: &'static str,
     /// Until so many are completed.
     completed: i64,
@@ -79,21 +79,14 @@ impl Clock for Meanwhile {
     }
 
     fn sleep(&self, pause: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        let Self {
-            database,
-            happens,
-            completed,
-            ..
-        } = self.clone();
+        let meanwhile = self.clone();
         let pausing = self.clock.sleep(pause);
         Box::pin(async move {
-            sqlx::raw_sql(happens).execute(&database).await.unwrap();
+            let happens = sqlx::raw_sql(meanwhile.happens).execute(&meanwhile.database);
+            happens.await.unwrap();
             eventually("so many are completed", || async {
-                let count: i64 = sqlx::query_scalar(COMPLETED)
-                    .fetch_one(&database)
-                    .await
-                    .unwrap();
-                count >= completed
+                let count = sqlx::query_scalar::<_, i64>(COMPLETED).fetch_one(&meanwhile.database);
+                count.await.unwrap() >= meanwhile.completed
             })
             .await;
             pausing.await;
@@ -121,24 +114,20 @@ async fn after_a_503_the_same_call_goes_on_with_the_checkout_or_finds_it_complet
         let checkout = client.create_checkout(&a_cart("tok_outage")).unwrap();
         let reply = checkout.send_for_reply().await.unwrap();
         let checkout: Checkout = reply.object().unwrap();
-        assert_eq!(
-            attempts(&checkout),
-            [
-                ("create_order", "done", 1),
-                ("create_charge", "done", 2),
-                ("allocate_inventory", "done", 1),
-            ]
-        );
+        let expected = [
+            ("create_order", "done", 1),
+            ("create_charge", "done", 2),
+            ("allocate_inventory", "done", 1),
+        ];
+        assert_eq!(attempts(&checkout), expected);
         // One retry was enough, not before the service wanted it.
         assert_all_alike(&proxy.seen(), 2);
         let retry = retries.try_recv().unwrap();
         let AttemptFailure::Answered(refusal) = retry.failure else {
             panic!("not an answer: {retry:?}");
         };
-        assert_eq!(
-            (refusal.status, refusal.code.as_str()),
-            (503, "service_unavailable")
-        );
+        assert_eq!(refusal.status, 503);
+        assert_eq!(refusal.code, "service_unavailable");
         assert!(retry.pause >= Duration::from_secs(1), "{:?}", retry.pause);
         sold_once(&server.database).await;
     }
@@ -170,30 +159,19 @@ async fn what_outlasts_the_deadline_is_unknown_and_kept_and_resumed_as_the_same_
     assert!(all < RetryPolicy::default().deadline, "{all:?}");
     assert_eq!(files(&folder).len(), 1);
 
-    sqlx::raw_sql(PROCESSOR_IS_BACK)
-        .execute(&server.database.pool)
-        .await
-        .unwrap();
-    let completed = resumed(&client(), checkout.key()).await;
-    assert_eq!(completed.status, "completed");
-    assert!(files(&folder).is_empty());
-    sold_once(&server.database).await;
+    let back = sqlx::raw_sql(PROCESSOR_IS_BACK).execute(&server.database.pool);
+    back.await.unwrap();
+    is_resumed(&client(), checkout.key(), &folder, &server.database).await;
 }
 
-/// The one operation that was left unfinished.
-async fn resumed(client: &Client, key: &str) -> Checkout {
-    let resumed = client.resume().await.unwrap();
-    let [
-        Resumed::Sent {
-            operation,
-            outcome: Ok(reply),
-        },
-    ] = resumed.as_slice()
-    else {
-        panic!("not resumed: {resumed:?}");
-    };
+/// The one operation that was left unfinished is completed.
+async fn is_resumed(client: &Client, key: &str, folder: &TempDir, database: &TestDatabase) {
+    let (operation, reply) = resume_one(client).await;
     assert_eq!(operation.key(), key);
-    reply.clone().object().unwrap()
+    let completed: Checkout = reply.object().unwrap();
+    assert_eq!(completed.status, "completed");
+    assert!(files(folder).is_empty());
+    sold_once(database).await;
 }
 
 #[tokio::test]
@@ -202,18 +180,13 @@ async fn refusals_of_a_checkout_are_final_and_told_apart() {
     let proxy = HttpProxy::in_front_of(server.client.address, []).await;
     let folder = TempDir::new().unwrap();
     let clock = TestClock::default();
-    let client = builder(proxy.url(), &clock)
-        .key_store(store(&folder))
-        .build()
-        .unwrap();
+    let client = keeping(proxy.url(), &clock, store(&folder));
     let mut too_many = a_cart("tok_visa");
     too_many.items[0].quantity = 6;
 
     let declined = client.create_checkout(&a_cart("tok_chargeDeclinedInsufficientFunds"));
-    let (declined, out_of_stock) = (
-        declined.unwrap(),
-        client.create_checkout(&too_many).unwrap(),
-    );
+    let declined = declined.unwrap();
+    let out_of_stock = client.create_checkout(&too_many).unwrap();
     for _ in 0..2 {
         let Err(Error::Declined(refusal)) = declined.send().await else {
             panic!("not declined");
@@ -225,39 +198,23 @@ async fn refusals_of_a_checkout_are_final_and_told_apart() {
         let Err(Error::Invalid(refusal)) = out_of_stock.send().await else {
             panic!("not refused");
         };
-        assert_eq!(
-            (
-                refusal.status,
-                refusal.code.as_str(),
-                refusal.param.as_deref()
-            ),
-            (400, "out_of_stock", Some("items[0][quantity]"))
-        );
+        assert_eq!((refusal.status, &*refusal.code), (400, "out_of_stock"));
+        assert_eq!(refusal.param.as_deref(), Some("items[0][quantity]"));
     }
     assert!(clock.pauses().is_empty(), "none of them is asked again");
     assert!(files(&folder).is_empty());
     let list = client.list_checkouts(&Default::default()).await.unwrap();
-    let left: Vec<_> = list
-        .data
-        .iter()
-        .map(|checkout| (checkout.status.as_str(), checkout.failure_code.as_deref()))
-        .collect();
-    assert_eq!(
-        left,
-        [
-            ("canceled", Some("out_of_stock")),
-            ("canceled", Some("card_declined")),
-        ]
-    );
+    assert_eq!(list.data.len(), 2);
+    for (checkout, code) in list.data.iter().zip(["out_of_stock", "card_declined"]) {
+        assert_eq!(checkout.status, "canceled");
+        assert_eq!(checkout.failure_code.as_deref(), Some(code));
+    }
     assert_eq!(attempts(&list.data[0])[3], ("create_refund", "done", 1));
 
     // What a shop makes of it, as docs/client.md shows.
+    let declined = a_cart("tok_chargeDeclined");
     for (cart, key, expected) in [
-        (
-            a_cart("tok_chargeDeclined"),
-            "cart-1",
-            "Another card, please: ",
-        ),
+        (declined, "cart-1", "Another card, please: "),
         (too_many, "cart-2", "Fewer, please: "),
         (a_cart("tok_visa"), "cart-3", "It is yours: co_"),
     ] {
@@ -273,12 +230,7 @@ async fn refusals_of_a_checkout_are_final_and_told_apart() {
 #[tokio::test]
 async fn a_checkout_that_takes_longer_than_an_attempt_is_asked_for_until_it_has_ended() {
     let server = stocked(PATIENT).await;
-    let mut pause = PausePoint::at(
-        Stage::Claiming,
-        &server.database,
-        ",/checkouts/%/create_charge%",
-    )
-    .await;
+    let mut pause = PausePoint::at(Stage::Claiming, &server.database, OF_CHARGE).await;
     let (told, mut retries) = tokio::sync::mpsc::unbounded_channel();
     // The service takes the time that it takes, so the pauses are real.
     let client = Client::builder(url(&server), API_KEY)
@@ -296,10 +248,8 @@ async fn a_checkout_that_takes_longer_than_an_attempt_is_asked_for_until_it_has_
     // The channel ends with the last one who could retry: this test fails, and doesn't hang.
     drop(client);
     pause.is_reached().await;
-    assert!(matches!(
-        retries.recv().await,
-        Some(AttemptFailure::NoAnswer(_))
-    ));
+    let first = retries.recv().await;
+    assert!(matches!(first, Some(AttemptFailure::NoAnswer(_))));
     loop {
         match retries.recv().await.unwrap() {
             AttemptFailure::Answered(refusal) => {
@@ -347,8 +297,7 @@ async fn killed_in_the_middle_of_a_checkout_and_started_again_it_has_sold_once()
     // Here a duplicate waits for the request that is executing.
     let url = format!("{}/v1", url(&server));
     let folder = TempDir::new().unwrap();
-    let of_charge = ",/checkouts/%/create_charge%";
-    let mut pause = PausePoint::at(Stage::Claiming, &server.database, of_charge).await;
+    let mut pause = PausePoint::at(Stage::Claiming, &server.database, OF_CHARGE).await;
     let mut killed = Command::new(std::env::current_exe().unwrap())
         .args([&the_shop, "--exact", "--ignored"])
         .env(SHOP_URL, &url)
@@ -361,22 +310,14 @@ async fn killed_in_the_middle_of_a_checkout_and_started_again_it_has_sold_once()
     pause.is_reached().await;
     killed.kill().unwrap();
     killed.wait().unwrap();
-    let (orders, charges) = (
-        server.database.count("SELECT count(*) FROM orders").await,
-        server.database.charges().await,
-    );
+    let orders = server.database.count("SELECT count(*) FROM orders").await;
+    let charges = server.database.charges().await;
     assert_eq!((orders, charges), (1, 0), "it is in the middle");
     assert_eq!(files(&folder).len(), 1);
     pause.release().await;
 
     let client = shop(url, folder.path().to_str().unwrap());
-    let key = "SELECT idempotency_key FROM checkouts";
-    let key: String = sqlx::query_scalar(key)
-        .fetch_one(&server.database.pool)
-        .await
-        .unwrap();
-    let completed = resumed(&client, &key).await;
-    assert_eq!(completed.status, "completed");
-    assert!(files(&folder).is_empty());
-    sold_once(&server.database).await;
+    let key = sqlx::query_scalar("SELECT idempotency_key FROM checkouts");
+    let key: String = key.fetch_one(&server.database.pool).await.unwrap();
+    is_resumed(&client, &key, &folder, &server.database).await;
 }

@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 
 use crate::support::{
     client_library::{
-        NEVER_AGAIN, SECOND, START, TestClock, assert_all_alike, builder, files, gave_up, payment,
-        store,
+        NEVER_AGAIN, SECOND, START, TestClock, assert_all_alike, builder, files, gave_up, keeping,
+        payment, resume_one, store,
     },
     harness::one_charge_and_its_record,
     http_proxy::{Act, HttpProxy, Seen},
@@ -24,26 +24,12 @@ async fn a_workflow_goes_with_every_attempt_and_is_resumed_with_its_operation() 
     let acts = [Act::LoseTheRequest, Act::Answer(NEVER_AGAIN, "{}")];
     let proxy = HttpProxy::in_front_of(server.client.address, acts).await;
     let folder = TempDir::new().unwrap();
-    let client = || {
-        builder(proxy.url(), &TestClock::default())
-            .key_store(store(&folder))
-            .build()
-            .unwrap()
-    };
+    let client = || keeping(proxy.url(), &TestClock::default(), store(&folder));
     let payment = payment(&client()).with_workflow("checkout-1").unwrap();
     assert_eq!(payment.operation().workflow(), Some("checkout-1"));
     gave_up(payment.send().await);
-    let resumed = client().resume().await.unwrap();
-    let [
-        Resumed::Sent {
-            outcome: Ok(_),
-            operation,
-        },
-    ] = resumed.as_slice()
-    else {
-        panic!("not resumed: {resumed:?}");
-    };
-    assert_eq!(operation, payment.operation());
+    let (operation, _) = resume_one(&client()).await;
+    assert_eq!(&operation, payment.operation());
     let seen = proxy.seen();
     assert_all_alike(&seen, 3);
     assert_eq!(seen[0].header("idempotency-workflow"), Some("checkout-1"));
@@ -60,7 +46,7 @@ async fn what_a_version_without_workflows_and_methods_has_written_down_is_resume
     let server = TestServer::start().await;
     let proxy = HttpProxy::in_front_of(server.client.address, []).await;
     let folder = TempDir::new().unwrap();
-    let line = serde_json::json!({
+    let line = json!({
         "version": 1, "key": "old-1", "server": proxy.url(), "path": "/charges",
         "body": r#"{"amount":2000,"currency":"usd"}"#, "created_at": START.as_secs(),
     });
@@ -68,20 +54,8 @@ async fn what_a_version_without_workflows_and_methods_has_written_down_is_resume
     let sum = hex::encode(Sha256::digest(&line));
     let name = format!("{}.operation", hex::encode(Sha256::digest("old-1")));
     std::fs::write(folder.path().join(name), format!("{line}\n{sum}\n")).unwrap();
-    let client = builder(proxy.url(), &TestClock::default())
-        .key_store(store(&folder))
-        .build()
-        .unwrap();
-    let resumed = client.resume().await.unwrap();
-    let [
-        Resumed::Sent {
-            outcome: Ok(_),
-            operation,
-        },
-    ] = resumed.as_slice()
-    else {
-        panic!("not resumed: {resumed:?}");
-    };
+    let client = keeping(proxy.url(), &TestClock::default(), store(&folder));
+    let (operation, _) = resume_one(&client).await;
     assert_eq!((operation.key(), operation.workflow()), ("old-1", None));
     assert_eq!(operation.method(), "POST");
     assert!(proxy.seen()[0].head.starts_with("POST /charges "));
@@ -115,14 +89,9 @@ impl KeyStore for FailingStore {
 async fn what_can_not_be_written_down_is_not_sent() {
     let server = TestServer::start().await;
     let proxy = HttpProxy::in_front_of(server.client.address, []).await;
-    let client = builder(proxy.url(), &TestClock::default())
-        .key_store(FailingStore)
-        .build()
-        .unwrap();
-    assert!(matches!(
-        payment(&client).send().await,
-        Err(Error::Store(_))
-    ));
+    let client = keeping(proxy.url(), &TestClock::default(), FailingStore);
+    let refused = payment(&client).send().await;
+    assert!(matches!(refused, Err(Error::Store(_))));
     assert_eq!(proxy.seen(), []);
 }
 
@@ -135,10 +104,9 @@ impl KeyStore for Table {
         let mut table = self.0.lock().unwrap();
         if let Some(found) = table.get(operation.key()) {
             let found: Operation = serde_json::from_str(found).unwrap();
-            return if found.asks_the_same_as(operation) {
-                Ok(Saved::Found(found))
-            } else {
-                Err(KeyStoreError::OtherRequest)
+            return match found.asks_the_same_as(operation) {
+                true => Ok(Saved::Found(found)),
+                false => Err(KeyStoreError::OtherRequest),
             };
         }
         let text = serde_json::to_string(operation).unwrap();
@@ -153,10 +121,9 @@ impl KeyStore for Table {
 
     fn unfinished(&self) -> Result<Vec<Kept>, KeyStoreError> {
         let table = self.0.lock().unwrap();
-        let operations = table.values().map(|text| serde_json::from_str(text));
-        Ok(operations
-            .map(|read| Kept::Operation(read.unwrap()))
-            .collect())
+        let kept = table.values();
+        let kept = kept.map(|text| Kept::Operation(serde_json::from_str(text).unwrap()));
+        Ok(kept.collect())
     }
 }
 
@@ -175,11 +142,8 @@ async fn a_level_is_resumed_as_the_put_that_it_was_from_any_store() {
     let file = store(&folder);
     for own_store in [true, false] {
         let server = TestServer::start().await;
-        let client = builder(
-            format!("http://{}", server.client.address),
-            &TestClock::default(),
-        );
-        let client = client.build().unwrap();
+        let url = format!("http://{}", server.client.address);
+        let client = builder(url, &TestClock::default()).build().unwrap();
         let set = |client: &Client| client.set_inventory("a mug", 5);
         let seen = match own_store {
             true => is_resumed(&server, Table::default(), set).await,
@@ -202,25 +166,11 @@ async fn is_resumed<T: serde::de::DeserializeOwned + std::fmt::Debug>(
 ) -> Seen {
     let acts = [Act::LoseTheAnswer, Act::Answer(NEVER_AGAIN, "{}")];
     let proxy = HttpProxy::in_front_of(server.client.address, acts).await;
-    let client = || {
-        builder(proxy.url(), &TestClock::default())
-            .key_store(store.clone())
-            .build()
-            .unwrap()
-    };
+    let client = || keeping(proxy.url(), &TestClock::default(), store.clone());
     let request = prepare(&client()).unwrap();
     gave_up(request.send().await);
-    let resumed = client().resume().await.unwrap();
-    let [
-        Resumed::Sent {
-            outcome: Ok(_),
-            operation,
-        },
-    ] = resumed.as_slice()
-    else {
-        panic!("not resumed: {resumed:?}");
-    };
-    assert_eq!(operation, request.operation());
+    let (operation, _) = resume_one(&client()).await;
+    assert_eq!(&operation, request.operation());
     let mut seen = proxy.seen();
     assert_all_alike(&seen, 3);
     assert!(client().resume().await.unwrap().is_empty());
@@ -243,10 +193,8 @@ async fn a_client_that_knows_no_method_does_not_read_a_file_with_one() {
         std::fs::remove_file(file).unwrap();
     }
     let mut posted = serde_json::to_value(set.operation()).unwrap();
-    assert_eq!(
-        posted.as_object_mut().unwrap().remove("method").unwrap(),
-        "PUT"
-    );
+    let method = posted.as_object_mut().unwrap().remove("method");
+    assert_eq!(method, Some("PUT".into()));
     let posted: Operation = serde_json::from_value(posted).unwrap();
     assert_eq!((posted.method(), posted.path()), ("POST", "/inventory/mug"));
     assert!(!set.operation().asks_the_same_as(&posted));
@@ -258,17 +206,14 @@ async fn an_operation_is_on_disk_with_its_key_for_its_owner_only_and_without_the
     let proxy = HttpProxy::in_front_of(server.client.address, [Act::Swallow]).await;
     let folder = TempDir::new().unwrap();
     let below = folder.path().join("payments");
-    let client = builder(proxy.url(), &TestClock::default())
-        .key_store(FileKeyStore::open(&below).unwrap())
-        .build()
-        .unwrap();
+    let open = || FileKeyStore::open(&below).unwrap();
+    let client = keeping(proxy.url(), &TestClock::default(), open());
     let payment = payment(&client);
     let operation = payment.operation().clone();
     let sending = tokio::spawn(async move { payment.send().await });
-    crate::support::harness::eventually("it is sent", || async { !proxy.seen().is_empty() }).await;
+    eventually("it is sent", || async { !proxy.seen().is_empty() }).await;
 
-    let store = FileKeyStore::open(&below).unwrap();
-    assert_eq!(store.unfinished().unwrap(), [Kept::Operation(operation)]);
+    assert_eq!(open().unfinished().unwrap(), [Kept::Operation(operation)]);
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&below), 0o700);
     for entry in std::fs::read_dir(&below).unwrap() {
@@ -283,17 +228,11 @@ async fn an_operation_is_on_disk_with_its_key_for_its_owner_only_and_without_the
 #[tokio::test]
 async fn an_operation_that_is_too_old_is_reported_and_not_sent_again() {
     let server = TestServer::start().await;
-    let proxy = HttpProxy::in_front_of(
-        server.client.address,
-        vec![Act::Answer("503 Service Unavailable\r\nretry-after: 60", "{}"); 2],
-    )
-    .await;
+    let later = Act::Answer("503 Service Unavailable\r\nretry-after: 60", "{}");
+    let proxy = HttpProxy::in_front_of(server.client.address, vec![later; 2]).await;
     let folder = TempDir::new().unwrap();
     let clock = TestClock::default();
-    let client = builder(proxy.url(), &clock)
-        .key_store(store(&folder))
-        .build()
-        .unwrap();
+    let client = keeping(proxy.url(), &clock, store(&folder));
     let payment = payment(&client);
     gave_up(payment.send().await);
     clock.advance(22 * 3600 * SECOND);
@@ -324,10 +263,7 @@ async fn what_a_store_can_not_read_is_reported_and_kept() {
         |_| String::new(),
     ] {
         let folder = TempDir::new().unwrap();
-        let client = builder(proxy.url(), &TestClock::default())
-            .key_store(store(&folder))
-            .build()
-            .unwrap();
+        let client = keeping(proxy.url(), &TestClock::default(), store(&folder));
         let payment = payment(&client);
         store(&folder).save(payment.operation()).unwrap();
         let file = files(&folder).pop().unwrap();
@@ -338,11 +274,9 @@ async fn what_a_store_can_not_read_is_reported_and_kept() {
             panic!("not reported: {resumed:?}");
         };
         assert_eq!(Path::new(place), file);
-        let refused = payment.send().await;
-        assert!(matches!(
-            refused,
-            Err(Error::Store(KeyStoreError::Corrupt { .. }))
-        ));
+        let Err(Error::Store(KeyStoreError::Corrupt { .. })) = payment.send().await else {
+            panic!("it was read: {}", file.display());
+        };
         assert!(file.exists());
     }
     assert_eq!(proxy.seen(), []);
@@ -352,16 +286,14 @@ async fn what_a_store_can_not_read_is_reported_and_kept() {
 async fn a_store_keeps_the_oldest_of_the_same_request_and_refuses_another_one_under_its_key() {
     let folder = TempDir::new().unwrap();
     let clock = TestClock::default();
-    let client = builder("http://127.0.0.1:1".to_owned(), &clock)
-        .build()
-        .unwrap();
+    let client = builder("http://127.0.0.1:1".to_owned(), &clock);
+    let client = client.build().unwrap();
     let named = |amount| {
-        let request = client
-            .create_charge(&NewCharge::new(amount, "usd"))
-            .unwrap();
+        let request = client.create_charge(&NewCharge::new(amount, "usd"));
         // Longer than a file name, and with a slash.
         let key = format!("orders/{}", "7".repeat(248));
-        request.with_key(key).unwrap().operation().clone()
+        let request = request.unwrap().with_key(key).unwrap();
+        request.operation().clone()
     };
     let store = store(&folder);
     // What a crash leaves behind that came before the operation had its name: it was never sent.
@@ -372,29 +304,18 @@ async fn a_store_keeps_the_oldest_of_the_same_request_and_refuses_another_one_un
     let oldest = named(2000);
     assert_eq!(store.save(&oldest).unwrap(), Saved::New);
     clock.advance(60 * SECOND);
-    assert_eq!(
-        store.save(&named(2000)).unwrap(),
-        Saved::Found(oldest.clone())
-    );
-    assert!(matches!(
-        store.save(&named(2001)),
-        Err(KeyStoreError::OtherRequest)
-    ));
-    assert_eq!(
-        store.unfinished().unwrap(),
-        [Kept::Operation(oldest.clone())]
-    );
+    let again = store.save(&named(2000)).unwrap();
+    assert_eq!(again, Saved::Found(oldest.clone()));
+    let other = store.save(&named(2001));
+    assert!(matches!(other, Err(KeyStoreError::OtherRequest)));
+    let kept = store.unfinished().unwrap();
+    assert_eq!(kept, [Kept::Operation(oldest.clone())]);
     assert_eq!(files(&folder).len(), 1, "no draft is left");
 
-    let elsewhere = builder("http://127.0.0.1:2".to_owned(), &clock)
-        .key_store(store.clone())
-        .build()
-        .unwrap();
-    let resumed = elsewhere.resume().await.unwrap();
-    assert!(
-        matches!(resumed.as_slice(), [Resumed::NotSent { .. }]),
-        "{resumed:?}"
-    );
+    let elsewhere = keeping("http://127.0.0.1:2".to_owned(), &clock, store.clone());
+    let [Resumed::NotSent { .. }] = elsewhere.resume().await.unwrap()[..] else {
+        panic!("it was sent");
+    };
     store.remove(oldest.key()).unwrap();
     store.remove(oldest.key()).unwrap();
     assert_eq!(store.unfinished().unwrap(), []);

@@ -4,6 +4,7 @@ use std::process::Child;
 
 use crate::support::{
     addresses::RefusedAddress,
+    client_library::files,
     harness::one_charge_and_its_record,
     http_proxy::{Act, HttpProxy},
     prelude::*,
@@ -23,7 +24,7 @@ impl Run {
     /// The charge that it printed.
     fn charge(&self) -> String {
         assert_eq!(self.code, Some(0), "{self:?}");
-        let charge: serde_json::Value = serde_json::from_str(&self.stdout).unwrap();
+        let charge: Value = serde_json::from_str(&self.stdout).unwrap();
         assert_eq!(charge["object"], "charge");
         charge["id"].as_str().unwrap().to_owned()
     }
@@ -34,12 +35,10 @@ fn kill(mut child: Child) {
     child.wait().unwrap();
 }
 
-fn store(folder: &TempDir) -> &str {
-    folder.path().to_str().unwrap()
-}
-
-fn kept(folder: &TempDir) -> usize {
-    std::fs::read_dir(folder.path()).unwrap().count()
+/// These arguments, and a store.
+fn kept_in<'a>(folder: &'a TempDir, arguments: &'a str) -> Vec<&'a str> {
+    let store = ["--store", folder.path().to_str().unwrap()];
+    arguments.split(' ').chain(store).collect()
 }
 
 #[tokio::test]
@@ -47,18 +46,18 @@ async fn killed_while_the_service_works_and_run_again_it_has_charged_once() {
     let server = TestServer::start_with(PATIENT).await;
     let url = format!("http://{}", server.client.address);
     let folder = TempDir::new().unwrap();
-    let arguments = ["--amount", "20.00", "--store", store(&folder)];
+    let arguments = kept_in(&folder, "--amount 20.00");
     let mut pause = PausePoint::at(Stage::Executing, &server.database, "%").await;
     let first = command(&url, &arguments).spawn().unwrap();
     pause.is_reached().await;
     kill(first);
-    assert_eq!(kept(&folder), 1);
+    assert_eq!(files(&folder).len(), 1);
     pause.release().await;
     let second = run(&url, &arguments).await;
     let charge = second.charge();
     assert!(second.stderr.contains("finished"), "{second:?}");
     one_charge_and_its_record(&server.database).await;
-    assert_eq!(kept(&folder), 0);
+    assert_eq!(files(&folder).len(), 0);
 
     // Now it is finished, and another run is another payment.
     assert_ne!(run(&url, &arguments).await.charge(), charge);
@@ -70,20 +69,21 @@ async fn killed_before_the_service_knows_anything_it_charges_under_the_key_it_ha
     let server = TestServer::start().await;
     let proxy = HttpProxy::in_front_of(server.client.address, [Act::Swallow]).await;
     let folder = TempDir::new().unwrap();
-    let arguments = ["--amount", "20.00", "--store", store(&folder)];
+    let arguments = kept_in(&folder, "--amount 20.00");
     let first = command(&proxy.url(), &arguments).spawn().unwrap();
     eventually("the request is sent", || async { !proxy.seen().is_empty() }).await;
     kill(first);
     // Another payment comes first: what is unfinished goes before it.
-    let other = run(&proxy.url(), &["--amount", "7", "--store", store(&folder)]).await;
-    other.charge();
+    let other = kept_in(&folder, "--amount 7");
+    run(&proxy.url(), &other).await.charge();
     let seen = proxy.seen();
     assert_eq!(seen.len(), 3);
     assert_eq!(seen[0], seen[1], "same key, same bytes");
     assert_ne!(seen[1].key(), seen[2].key());
     let amounts = "SELECT count(*) FROM charges WHERE amount IN (2000, 700)";
     assert_eq!(server.database.count(amounts).await, 2);
-    assert_eq!((server.database.charges().await, kept(&folder)), (2, 0));
+    assert_eq!(files(&folder).len(), 0);
+    assert_eq!(server.database.charges().await, 2);
 }
 
 #[tokio::test]
@@ -91,14 +91,7 @@ async fn two_that_share_a_store_and_a_key_charge_once() {
     let server = TestServer::start().await;
     let url = format!("http://{}", server.client.address);
     let folder = TempDir::new().unwrap();
-    let arguments = [
-        "--amount",
-        "20",
-        "--key",
-        "order-2001",
-        "--store",
-        store(&folder),
-    ];
+    let arguments = kept_in(&folder, "--amount 20 --key order-2001");
     let runs = [(); 4].map(|()| command(&url, &arguments).spawn().unwrap());
     let ended = tokio::task::spawn_blocking(move || {
         runs.map(|run| Run::of(run.wait_with_output().unwrap()).charge())
@@ -106,7 +99,7 @@ async fn two_that_share_a_store_and_a_key_charge_once() {
     let charges = ended.await.unwrap();
     assert!(charges.iter().all(|charge| *charge == charges[0]));
     one_charge_and_its_record(&server.database).await;
-    assert_eq!(kept(&folder), 0);
+    assert_eq!(files(&folder).len(), 0);
 }
 
 #[tokio::test]
@@ -114,34 +107,19 @@ async fn its_exit_code_tells_declined_from_refused_from_unknown() {
     let server = TestServer::start().await;
     let url = format!("http://{}", server.client.address);
     for (arguments, code) in [
-        (
-            ["--amount", "20.00", "--source", "tok_chargeDeclined"].as_slice(),
-            3,
-        ),
-        (&["--amount", "20.00", "--source", "tok_of_nobody"], 2),
-        (&["--amount", "20.001"], 2),
-        (&["--amount", "0"], 2),
-        (&["--amount", "20", "--key", "a b"], 2),
-        (&["--amount", "20", "--deadline", "2h"], 2),
-        (
-            &[
-                "--amount",
-                "20",
-                "--source",
-                "tok_outage",
-                "--deadline",
-                "1s",
-            ],
-            4,
-        ),
-        (&["--amount", "20", "--store", "/dev/null/nowhere"], 1),
+        ("--amount,20.00,--source,tok_chargeDeclined", 3),
+        ("--amount,20.00,--source,tok_of_nobody", 2),
+        ("--amount,20.001", 2),
+        ("--amount,0", 2),
+        ("--amount,20,--key,a b", 2),
+        ("--amount,20,--deadline,2h", 2),
+        ("--amount,20,--source,tok_outage,--deadline,1s", 4),
+        ("--amount,20,--store,/dev/null/nowhere", 1),
     ] {
-        let run = run(&url, arguments).await;
-        assert_eq!(run.code, Some(code), "{arguments:?}: {run:?}");
-        assert!(
-            run.stdout.is_empty() && run.stderr.contains("charge-once: "),
-            "{run:?}"
-        );
+        let run = run(&url, &arguments.split(',').collect::<Vec<_>>()).await;
+        assert_eq!(run.code, Some(code), "{arguments}: {run:?}");
+        assert!(run.stdout.is_empty(), "{arguments}: {run:?}");
+        run.stderr.must_have(&["charge-once: "]);
     }
     let mut keyless = command(&url, &["--amount", "20"]);
     let keyless = tokio::task::spawn_blocking(move || {
@@ -157,34 +135,17 @@ async fn nothing_new_is_charged_past_what_needs_a_person_or_is_unknown() {
     let server = TestServer::start().await;
     let url = format!("http://{}", server.client.address);
     let folder = TempDir::new().unwrap();
-    let outage = [
-        "--amount",
-        "20",
-        "--source",
-        "tok_outage",
-        "--deadline",
-        "1s",
-    ];
-    let outage = [outage.as_slice(), &["--store", store(&folder)]].concat();
-    assert_eq!(run(&url, &outage).await.code, Some(4));
-    assert_eq!(kept(&folder), 1);
-    let other = ["--amount", "7", "--store", store(&folder)];
-    let unknown = run(&url, &[&other[..], &["--deadline", "1s"]].concat()).await;
-    assert_eq!(unknown.code, Some(4), "{unknown:?}");
+    let outage = kept_in(&folder, "--amount 20 --source tok_outage --deadline 1s");
+    run(&url, &outage).await.failed(4);
+    assert_eq!(files(&folder).len(), 1);
+    let soon = kept_in(&folder, "--amount 7 --deadline 1s");
+    run(&url, &soon).await.failed(4);
+    let other = kept_in(&folder, "--amount 7");
 
-    let file = std::fs::read_dir(folder.path())
-        .unwrap()
-        .next()
-        .unwrap()
-        .unwrap()
-        .path();
+    let file = files(&folder).pop().unwrap();
     std::fs::write(&file, "damaged").unwrap();
-    let corrupt = run(&url, &other).await;
-    assert_eq!(corrupt.code, Some(5), "{corrupt:?}");
-    assert!(
-        corrupt.stderr.contains(file.to_str().unwrap()),
-        "{corrupt:?}"
-    );
+    let complaint = run(&url, &other).await.failed(5);
+    complaint.must_have(&[file.to_str().unwrap()]);
     assert_eq!(server.database.charges().await, 0);
 
     std::fs::remove_file(&file).unwrap();
@@ -197,34 +158,20 @@ async fn after_refused_connections_only_it_says_that_nothing_was_sent() {
     let refused = RefusedAddress::reserve();
     let url = refused.url();
     let folder = TempDir::new().unwrap();
-    let arguments = [
-        "--amount",
-        "20",
-        "--deadline",
-        "1s",
-        "--store",
-        store(&folder),
-    ];
-    let unsent = run(&url, &arguments).await;
-    assert_eq!(unsent.code, Some(4), "{unsent:?}");
-    assert!(unsent.stderr.contains("nothing was sent"), "{unsent:?}");
-    assert!(!unsent.stderr.contains("may have happened"), "{unsent:?}");
-    assert_eq!(kept(&folder), 1, "the next run sends it");
+    let arguments = kept_in(&folder, "--amount 20 --deadline 1s");
+    let unsent = run(&url, &arguments).await.failed(4);
+    unsent.must_have(&["nothing was sent"]);
+    unsent.must_lack(&["may have happened"]);
+    assert_eq!(files(&folder).len(), 1, "the next run sends it");
     // An earlier process may have sent what this one finds in the store.
     let found = run(&url, &arguments).await;
-    assert!(found.stderr.contains("may have happened"), "{found:?}");
+    found.stderr.must_have(&["may have happened"]);
 }
 
 #[test]
 fn its_help_explains_the_exit_codes_and_where_the_api_key_comes_from() {
     let help = command("http://unused", &["--help"]).output().unwrap();
-    let help = String::from_utf8(help.stdout).unwrap();
-    for word in ["CHARGE_ONCE_API_KEY", "--store", "--key", "Exit codes"] {
-        assert!(help.contains(word), "{word}: {help}");
-    }
-    assert!(
-        Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("crates/client/examples/pay.rs")
-            .exists()
-    );
+    let words = ["CHARGE_ONCE_API_KEY", "--store", "--key", "Exit codes"];
+    text(&help.stdout).must_have(&words);
+    assert!(root().join("crates/client/examples/pay.rs").exists());
 }

@@ -6,11 +6,12 @@ use std::{
     sync::mpsc,
 };
 
-use sqlx::Row;
+use charge_once::{cli::api_key::revoke_key, domain::ids::EventId};
 use uuid::{NoContext, Timestamp};
 
 use super::{command, run, url_of};
 use crate::support::{
+    accounts::api_key_of,
     addresses::{RefusedAddress, lasting_address},
     prelude::*,
     program::{exit_code, signal},
@@ -52,6 +53,14 @@ impl Listener {
     async fn start(url: &str, forward_to: &str, more: &[&str]) -> Self {
         let arguments = [&["webhooks", "listen", "--forward-to", forward_to], more].concat();
         Self::start_as(command(url, &arguments)).await
+    }
+
+    /// With another API key, and forwarding to nowhere.
+    async fn start_with_key(server: &TestServer, key: &str) -> Self {
+        let arguments = ["webhooks", "listen", "--forward-to", "http://127.0.0.1:9/"];
+        let mut command = command(&url_of(server), &arguments);
+        command.env("CHARGE_ONCE_API_KEY", key);
+        Self::start_as(command).await
     }
 
     async fn start_as(mut command: Command) -> Self {
@@ -107,12 +116,9 @@ async fn received(receiver: &mut Receiver, count: usize) -> Vec<String> {
     ids
 }
 
-/// The ids of all events, the oldest first.
-async fn event_ids(database: &TestDatabase) -> Vec<String> {
-    let rows = sqlx::query("SELECT id FROM events ORDER BY id").fetch_all(&database.pool);
-    let ids = rows.await.unwrap().into_iter().map(|row| row.get(0));
-    ids.map(|id: Uuid| charge_once::domain::ids::EventId(id).to_string())
-        .collect()
+fn event_ids(ids: Vec<Uuid>) -> Vec<String> {
+    let ids = ids.into_iter().map(EventId);
+    ids.map(|id| id.to_string()).collect()
 }
 
 /// Adds copies of an event under these ids, created so many seconds before now.
@@ -131,6 +137,11 @@ async fn add_events(database: &TestDatabase, ids: &[Uuid], seconds: i32) {
     .unwrap();
 }
 
+async fn charge_and_refund(client: &Client) {
+    let refund = json!({"charge": client.charge("key-1").await.id()});
+    client.post_new("/refunds", &refund).await;
+}
+
 #[tokio::test]
 async fn events_from_now_on_are_forwarded_in_order_with_a_signature_that_verifies() {
     let server = TestServer::start().await;
@@ -139,10 +150,7 @@ async fn events_from_now_on_are_forwarded_in_order_with_a_signature_that_verifie
     client.charge("before").await;
     let listener = Listener::start(&url_of(&server), &receiver.url(), &[]).await;
 
-    let charge = client.charge("key-1").await.id();
-    client
-        .post_new("/refunds", &json!({"charge": charge}))
-        .await;
+    charge_and_refund(client).await;
     for (event_type, status) in [
         ("charge.succeeded", 200),
         ("refund.created", 500),
@@ -165,17 +173,10 @@ async fn events_from_now_on_are_forwarded_in_order_with_a_signature_that_verifie
 #[tokio::test]
 async fn the_secret_is_the_same_in_the_next_run_and_another_one_with_another_api_key() {
     let server = TestServer::start().await;
-    let database = server.database.connect(&[]).await;
-    let other = charge_once::cli::api_key::create_key(&database, "dev")
-        .await
-        .unwrap();
+    let other = api_key_of(&server.database, "dev").await;
     let mut secrets = Vec::new();
-    let own = crate::support::harness::API_KEY;
-    for key in [own, own, &other] {
-        let arguments = ["webhooks", "listen", "--forward-to", "http://127.0.0.1:9/"];
-        let mut command = command(&url_of(&server), &arguments);
-        command.env("CHARGE_ONCE_API_KEY", key);
-        let listener = Listener::start_as(command).await;
+    for key in [API_KEY, API_KEY, &other] {
+        let listener = Listener::start_with_key(&server, key).await;
         secrets.push(listener.secret.clone());
         listener.interrupt().await;
     }
@@ -190,11 +191,8 @@ async fn only_events_of_the_types_that_were_named_are_forwarded() {
     let mut receiver = Receiver::start().await;
     let types = ["--events", "charge.refunded,order.created"];
     let listener = Listener::start(&url_of(&server), &receiver.url(), &types).await;
-    let charge = client.charge("key-1").await.id();
-    client
-        .post_new("/refunds", &json!({"charge": charge}))
-        .await;
-    crate::support::resources::open_order(client).await;
+    charge_and_refund(client).await;
+    open_order(client).await;
     for wanted in ["charge.refunded", "order.created"] {
         let event = receiver.next().await;
         assert_eq!(event.event()["type"], wanted);
@@ -240,7 +238,8 @@ async fn across_a_restart_of_the_server_no_event_is_lost_and_none_is_sent_twice(
     assert!(next(&listener.complaints).await.contains("answers again"));
     again.client.charge("key-4").await;
     seen.extend(received(&mut receiver, 1).await);
-    assert_eq!(seen, event_ids(&database).await);
+    let ids = sqlx::query_scalar("SELECT id FROM events ORDER BY id").fetch_all(&database.pool);
+    assert_eq!(seen, event_ids(ids.await.unwrap()));
     for _ in 0..4 {
         assert_eq!(listener.next().await.2, "200");
     }
@@ -260,8 +259,7 @@ async fn an_event_that_appears_below_newer_ones_is_forwarded_once() {
     let time = Timestamp::from_unix(NoContext, u64::try_from(before).unwrap(), 0);
     let late = Uuid::new_v7(time);
     add_events(&server.database, &[late], 5).await;
-    let expected = charge_once::domain::ids::EventId(late).to_string();
-    assert_eq!(received(&mut receiver, 1).await, [expected]);
+    assert_eq!(received(&mut receiver, 1).await, event_ids(vec![late]));
     // Polls that read all three again.
     server.client.charge("key-2").await;
     received(&mut receiver, 1).await;
@@ -280,11 +278,7 @@ async fn events_that_fill_several_pages_are_forwarded_once_each_and_in_order() {
     let listener = Listener::start(&url_of(&server), &receiver.url(), &[]).await;
     let ids: Vec<_> = (0..250).map(|_| Uuid::now_v7()).collect();
     add_events(&server.database, &ids, 0).await;
-    let expected: Vec<_> = ids
-        .into_iter()
-        .map(|id| charge_once::domain::ids::EventId(id).to_string())
-        .collect();
-    assert_eq!(received(&mut receiver, 250).await, expected);
+    assert_eq!(received(&mut receiver, 250).await, event_ids(ids));
     server.client.charge("after").await;
     received(&mut receiver, 1).await;
     for _ in 0..251 {
@@ -297,60 +291,31 @@ async fn events_that_fill_several_pages_are_forwarded_once_each_and_in_order() {
 #[tokio::test]
 async fn a_revoked_api_key_ends_it_with_an_error() {
     let server = TestServer::start().await;
+    let key = api_key_of(&server.database, "dev").await;
+    let mut listener = Listener::start_with_key(&server, &key).await;
     let database = server.database.connect(&[]).await;
-    let key = charge_once::cli::api_key::create_key(&database, "dev")
-        .await
-        .unwrap();
-    let arguments = ["webhooks", "listen", "--forward-to", "http://127.0.0.1:9/"];
-    let mut command = command(&url_of(&server), &arguments);
-    command.env("CHARGE_ONCE_API_KEY", &key);
-    let mut listener = Listener::start_as(command).await;
-    charge_once::cli::api_key::revoke_key(&database, &key)
-        .await
-        .unwrap();
+    revoke_key(&database, &key).await.unwrap();
     assert_eq!(exit_code(&mut listener.child).await, Some(1));
     let told = listener.complaints.recv_timeout(PATIENCE).unwrap();
-    assert!(told.contains("CHARGE_ONCE_API_KEY"), "{told}");
+    told.must_have(&["CHARGE_ONCE_API_KEY"]);
 }
 
 #[tokio::test]
 async fn an_argument_that_can_t_be_used_is_named_and_nothing_is_started() {
-    let good = "http://127.0.0.1:9/";
-    for (arguments, code, told) in [
-        (
-            &["--forward-to", "localhost:3000"][..],
-            1,
-            "--forward-to must begin with",
-        ),
-        (
-            &["--forward-to", "/hook"],
-            1,
-            "--forward-to must be a whole URL",
-        ),
-        (
-            &["--forward-to", "http://u:p@127.0.0.1/"],
-            1,
-            "--forward-to must not hold",
-        ),
-        (
-            &["--forward-to", good, "--timeout", "61s"],
-            1,
-            "--timeout must be",
-        ),
-        (
-            &["--forward-to", good, "--timeout", "0s"],
-            1,
-            "--timeout must be",
-        ),
-        (
-            &["--forward-to", good, "--events", "charge.stolen"],
-            2,
-            "charge.succeeded",
-        ),
-        (&[], 2, "--forward-to <URL>"),
+    let (good, nowhere) = ("http://127.0.0.1:9/", "http://127.0.0.1:9");
+    for (forward_to, more, code, told) in [
+        ("localhost:3000", "", 1, "--forward-to must begin with"),
+        ("/hook", "", 1, "--forward-to must be a whole URL"),
+        ("http://u:p@127.0.0.1/", "", 1, "--forward-to must not hold"),
+        (good, "--timeout 61s", 1, "--timeout must be"),
+        (good, "--timeout 0s", 1, "--timeout must be"),
+        (good, "--events charge.stolen", 2, "charge.succeeded"),
     ] {
-        let arguments = [&["webhooks", "listen"], arguments].concat();
-        let said = run("http://127.0.0.1:9", &arguments).await.failed(code);
+        let arguments = format!("webhooks listen --forward-to {forward_to} {more}");
+        let arguments: Vec<_> = arguments.split_whitespace().collect();
+        let said = run(nowhere, &arguments).await.failed(code);
         assert!(said.contains(told), "{arguments:?}: {said}");
     }
+    let without = run(nowhere, &["webhooks", "listen"]).await.failed(2);
+    without.must_have(&["--forward-to <URL>"]);
 }

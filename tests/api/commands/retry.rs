@@ -1,9 +1,10 @@
 //! `charge-once webhooks retry`: webhooks that failed are sent again.
 
 use crate::support::{
+    accounts::api_key_of,
     prelude::*,
     program::{Run, program, run_to_end},
-    webhooks::delete,
+    webhooks::{delete, everything_is_delivered},
 };
 
 /// Failed attempts wait for hours.
@@ -44,17 +45,14 @@ async fn a_given_up_delivery_is_sent_again_and_a_delivered_one_is_left() {
     assert_eq!(printed, format!("{}  due now\n", id(&failed)));
     receiver.next().await.answer(200).await;
     let delivered = endpoint.newest_succeeds(client).await;
-    assert_eq!(
-        delivered["attempts"].as_array().unwrap().len(),
-        ATTEMPTS + 1
-    );
+    let attempts = delivered["attempts"].as_array().unwrap();
+    assert_eq!(attempts.len(), ATTEMPTS + 1);
 
     let again = retry(&server.database, &[id(&failed)]).await;
-    assert!(
-        again.stdout.contains("left as it is: it was delivered"),
-        "{again:?}"
-    );
-    assert!(again.failed(1).contains("1 of 1 will not be sent again"));
+    again.stdout.must_have(&["left as it is: it was delivered"]);
+    again
+        .failed(1)
+        .must_have(&["1 of 1 will not be sent again"]);
     assert_eq!(endpoint.newest_succeeds(client).await, delivered);
 }
 
@@ -72,16 +70,13 @@ async fn all_that_failed_at_an_endpoint_is_sent_again_and_nothing_else() {
         client.charge(key).await;
         failed.push(given_up(&server, &mut receiver, &endpoint).await);
     }
-    let dry = ["--endpoint", &endpoint.id, "--dry-run"];
-    let printed = retry(&server.database, &dry).await.succeeded();
+    failed.reverse();
+    let of_endpoint = ["--endpoint", &endpoint.id, "--dry-run"];
+    let printed = retry(&server.database, &of_endpoint).await.succeeded();
     assert_eq!(printed, "     2  charge.succeeded\n     2  would be due\n");
-    assert_eq!(
-        endpoint.deliveries(client).await[..2],
-        [failed[1].clone(), failed[0].clone()]
-    );
-    let printed = retry(&server.database, &["--endpoint", &endpoint.id])
-        .await
-        .succeeded();
+    assert_eq!(endpoint.deliveries(client).await[..2], failed);
+    let of_endpoint = &of_endpoint[..2];
+    let printed = retry(&server.database, of_endpoint).await.succeeded();
     assert_eq!(printed, "     2  charge.succeeded\n     2  due now\n");
     for _ in &failed {
         receiver.next().await.answer(200).await;
@@ -89,12 +84,9 @@ async fn all_that_failed_at_an_endpoint_is_sent_again_and_nothing_else() {
     endpoint.newest_succeeds(client).await;
     let untouched = &endpoint.deliveries(client).await[2];
     assert_eq!(*untouched, delivered);
-    let none = retry(&server.database, &["--endpoint", &endpoint.id]).await;
-    assert!(
-        none.stderr
-            .contains("no delivery to this endpoint has failed"),
-        "{none:?}"
-    );
+    let none = retry(&server.database, of_endpoint).await;
+    let says = "no delivery to this endpoint has failed";
+    none.stderr.must_have(&[says]);
     assert_eq!(none.succeeded(), "");
 }
 
@@ -140,14 +132,13 @@ async fn more_than_a_page_of_failures_is_sent_again() {
     .execute(&server.database.pool)
     .await
     .unwrap();
-    let printed = retry(&server.database, &["--endpoint", &endpoint.id])
-        .await
-        .succeeded();
+    let all = ["--endpoint", &endpoint.id];
+    let printed = retry(&server.database, &all).await.succeeded();
     assert_eq!(printed, "   230  charge.succeeded\n   230  due now\n");
     for _ in 0..230 {
         receiver.next().await.answer(200).await;
     }
-    crate::support::webhooks::everything_is_delivered(&server.database).await;
+    everything_is_delivered(&server.database).await;
 }
 
 #[tokio::test]
@@ -157,43 +148,25 @@ async fn what_can_t_be_sent_again_is_named_with_what_to_do() {
     let mut receiver = Receiver::start().await;
     let (endpoint, waiting) = Endpoint::with_a_waiting_delivery(client, &mut receiver).await;
     let of_endpoint = ["--endpoint", &endpoint.id];
-    let in_other = ["--account", "alice"];
-    let connected = server.database.connect(&[]).await;
-    let key = charge_once::cli::api_key::create_key(&connected, "alice").await;
-    key.unwrap();
+    api_key_of(&server.database, "alice").await;
 
     endpoint.disable(client, true).await;
     let disabled = retry(&server.database, &of_endpoint).await.failed(1);
-    assert!(
-        disabled.contains("is disabled") && disabled.contains("disabled=false"),
-        "{disabled}"
-    );
+    disabled.must_have(&["is disabled", "disabled=false"]);
     endpoint.disable(client, false).await;
+    let both = vec![id(&waiting), "--endpoint", &endpoint.id];
+    let of_bob = vec!["--account", "bob", id(&waiting)];
+    let elsewhere = vec!["--account", "alice", "--endpoint", &endpoint.id];
+    let waiting_elsewhere = vec!["--account", "alice", id(&waiting)];
     for (arguments, code, told) in [
         (vec![], 2, "--endpoint <ENDPOINT>"),
         (vec!["evt_1"], 2, "whd_…"),
         (vec!["--endpoint", "we_1"], 2, "we_…"),
         (vec![id(&waiting), "--pending"], 2, "--endpoint"),
-        (
-            vec![id(&waiting), of_endpoint[0], of_endpoint[1]],
-            2,
-            "cannot be used with",
-        ),
-        (
-            vec!["--account", "bob", id(&waiting)],
-            1,
-            "there is no account \"bob\"",
-        ),
-        (
-            [&in_other[..], &of_endpoint].concat(),
-            1,
-            "has no webhook endpoint",
-        ),
-        (
-            [&in_other[..], &[id(&waiting)]].concat(),
-            1,
-            "1 of 1 will not be sent again",
-        ),
+        (both, 2, "cannot be used with"),
+        (of_bob, 1, "there is no account \"bob\""),
+        (elsewhere, 1, "has no webhook endpoint"),
+        (waiting_elsewhere, 1, "1 of 1 will not be sent again"),
     ] {
         let said = retry(&server.database, &arguments).await.failed(code);
         assert!(said.contains(told), "{arguments:?}: {said}");
@@ -202,6 +175,6 @@ async fn what_can_t_be_sent_again_is_named_with_what_to_do() {
     assert_eq!(unchanged.first(), Some(&waiting), "as it was");
     delete(client, &endpoint.id).await;
     let gone = retry(&server.database, &of_endpoint).await.failed(1);
-    assert!(gone.contains("has no webhook endpoint"), "{gone}");
+    gone.must_have(&["has no webhook endpoint"]);
     retry(&server.database, &[id(&waiting)]).await.failed(1);
 }

@@ -1,7 +1,10 @@
 //! The pages: what they show, to whom, and what they never show.
 
-use super::visit::{CONSOLE, Visit};
+use super::visit::{log_holds, visited};
 use crate::support::prelude::*;
+
+/// A page without a session, and one that is refused.
+const MORE_PAGES: &[&str] = &["/console/sign-in", "/console?before=x"];
 
 /// Every page of a session, by its path.
 const PAGES: &[&str] = &[
@@ -25,27 +28,15 @@ const PAGES: &[&str] = &[
     "/console/playground",
 ];
 
-async fn log_holds(server: &TestServer, rows: i64) {
-    eventually("the log holds the rows", || async {
-        server
-            .database
-            .count("SELECT count(*) FROM request_log")
-            .await
-            == rows
-    })
-    .await;
-}
-
 #[tokio::test]
 async fn requests_are_listed_the_newest_first_with_the_replays_of_their_keys() {
-    let server = TestServer::start_with(&[CONSOLE]).await;
-    let visit = Visit::begin(&server).await;
-    assert!(visit.page("/console").await.contains("No request yet"));
-    server.client.charge("key/1?").await;
-    server.client.charge("key/1?").await;
-    server.client.charge("key/1?").await;
+    let (server, visit) = visited().await;
+    visit.page("/console").await.must_have(&["No request yet"]);
+    for _ in 0..3 {
+        server.client.charge("key/1?").await;
+    }
     server.client.get("/charges").await;
-    log_holds(&server, 4).await;
+    log_holds(&server.database, 4).await;
     // Reads are shown to who asks for them: a terminal that listens for webhooks sends many.
     for (path, reads) in [
         ("/console", 0),
@@ -68,19 +59,17 @@ async fn requests_are_listed_the_newest_first_with_the_replays_of_their_keys() {
 
 #[tokio::test]
 async fn the_address_says_which_requests_are_shown() {
-    let server = TestServer::start_with(&[CONSOLE]).await;
+    let (server, visit) = visited().await;
     let client = &server.client;
     let long = "checkout-0193f456789abcdef0123456789abcdef-7";
     let charge = client.charge(long).await.id();
     let declined = json!({"amount": 500, "currency": "usd", "source": "tok_chargeDeclined"});
     client.post("/charges", "key-2", &declined).await;
-    client
-        .post("/refunds", "key-3", &json!({"charge": charge}))
-        .await;
+    let refund = json!({"charge": charge});
+    client.post("/refunds", "key-3", &refund).await;
     client.post("/orders", "key-4", &json!({})).await;
     client.get("/charges").await;
-    log_holds(&server, 5).await;
-    let visit = Visit::begin(&server).await;
+    log_holds(&server.database, 5).await;
     for (query, keys) in [
         ("", &["key-4", "key-3", "key-2", long][..]),
         ("status=402", &["key-2"]),
@@ -95,31 +84,23 @@ async fn the_address_says_which_requests_are_shown() {
         for path in ["/console", "/console/live"] {
             let page = visit.page(&format!("{path}?{query}")).await;
             let stories = page.split("href=\"/console/keys/").skip(1);
-            let shown: Vec<_> = stories
-                .map(|rest| rest.split('"').next().unwrap())
-                .collect();
-            assert_eq!(shown, keys, "{query}: {page}");
+            let shown = stories.map(|rest| rest.split('"').next().unwrap());
+            assert_eq!(shown.collect::<Vec<_>>(), keys, "{query}: {page}");
         }
     }
     let page = visit.page("/console?status=4xx&path=%2Forders").await;
-    for part in [
+    page.must_have(&[
         "name=\"status\" value=\"4xx\"",
         "name=\"path\" value=\"/orders\"",
         "data-live=\"/console/live?status=4xx&amp;path=%2Forders\"",
         "href=\"/console\">Show all</a>",
-    ] {
-        assert!(page.contains(part), "{part} in {page}");
-    }
+    ]);
     // A declined card is no success, and a long key is one line.
     let page = visit.page("/console").await;
-    assert!(
-        page.contains("<span class=\"state warn\">declined</span> 402"),
-        "{page}"
-    );
     let link = format!("title=\"{long}\">checkout-0193f…abcdef-7</a>");
-    assert!(page.contains(&link), "{page}");
+    page.must_have(&["<span class=\"state warn\">declined</span> 402", &link]);
     let none = visit.page("/console?outcome=replayed").await;
-    assert!(none.contains("No request fits"), "{none}");
+    none.must_have(&["No request fits"]);
     // What is wrong is named, and the form keeps the rest.
     for (field, wrong) in [
         ("outcome", "outcome=x"),
@@ -130,52 +111,45 @@ async fn the_address_says_which_requests_are_shown() {
     ] {
         let answer = visit.get(&format!("/console?{wrong}&key=key-7")).await;
         assert_eq!(answer.status, 400, "{wrong}");
-        let page = super::visit::text(&answer);
-        for part in [
+        let page = text(&answer.body);
+        page.must_have(&[
             "name=\"key\" value=\"key-7\"",
             &format!("<p class=\"problem\" id=\"{field}-problem\" role=\"alert\">"),
-        ] {
-            assert!(page.contains(part), "{part} in {page}");
-        }
+        ]);
         assert_eq!(page.matches("aria-invalid=\"true\"").count(), 1, "{page}");
         let live = visit.get(&format!("/console/live?{wrong}")).await;
         assert_eq!(live.status, 400, "{wrong}");
     }
     let workflow = visit.get("/console/workflows?name=order%207").await;
     assert_eq!(workflow.status, 400);
-    let page = super::visit::text(&workflow);
-    assert!(
-        page.contains("value=\"order 7\"") && page.contains("id=\"name-problem\""),
-        "{page}"
-    );
+    let page = text(&workflow.body);
+    page.must_have(&["value=\"order 7\"", "id=\"name-problem\""]);
 }
 
 #[tokio::test]
 async fn older_requests_are_a_page_away() {
-    let server = TestServer::start_with(&[CONSOLE]).await;
-    let visit = Visit::begin(&server).await;
+    let (server, visit) = visited().await;
     for number in 0..60 {
         server.client.charge(&format!("key-{number}")).await;
     }
-    log_holds(&server, 60).await;
+    log_holds(&server.database, 60).await;
     let first = visit.page("/console").await;
-    assert!(first.contains("key-59") && first.contains(">key-10<") && !first.contains(">key-9<"));
-    let older = first.split("href=\"/console?before=").nth(1).unwrap();
-    let older = older.split('"').next().unwrap();
+    first.must_have(&["key-59", ">key-10<"]);
+    first.must_lack(&[">key-9<"]);
+    let older = first.between("href=\"/console?before=", "\"");
     let second = visit.page(&format!("/console?before={older}")).await;
-    assert!(second.contains(">key-9<") && !second.contains(">key-10<"));
-    assert!(!second.contains("data-live") && !second.contains("?before="));
+    second.must_have(&[">key-9<"]);
+    second.must_lack(&[">key-10<", "data-live", "?before="]);
     assert_eq!(visit.get("/console?before=ch_1").await.status, 400);
 }
 
 #[tokio::test]
 async fn a_page_shows_the_account_of_its_session_only() {
-    let server = TestServer::start_with(&[CONSOLE]).await;
+    let (server, visit) = visited().await;
     let alice = client_of_account(&server, "alice").await;
     alice.charge("alice-1").await;
     server.client.charge("dev-1").await;
-    log_holds(&server, 2).await;
-    let visit = Visit::begin(&server).await;
+    log_holds(&server.database, 2).await;
     for path in PAGES {
         let page = visit.page(path).await;
         assert!(!page.contains("alice"), "{path}");
@@ -184,44 +158,34 @@ async fn a_page_shows_the_account_of_its_session_only() {
 
 #[tokio::test]
 async fn what_clients_write_is_text_and_never_markup() {
-    let server = TestServer::start_with(&[CONSOLE]).await;
+    let (server, visit) = visited().await;
     let key = "<script>alert(1)</script>";
-    server
-        .client
-        .post("/charges", key, &json!({"amount": 0}))
-        .await;
-    log_holds(&server, 1).await;
-    let page = Visit::begin(&server).await.page("/console").await;
-    assert!(
-        !page.contains(key) && page.contains("&lt;script&gt;alert(1)"),
-        "{page}"
-    );
+    let body = json!({"amount": 0});
+    server.client.post("/charges", key, &body).await;
+    log_holds(&server.database, 1).await;
+    let page = visit.page("/console").await;
+    page.must_have(&["&lt;script&gt;alert(1)"]);
+    page.must_lack(&[key]);
 }
 
 #[tokio::test]
 async fn pages_load_and_send_nothing_elsewhere_and_are_kept_by_no_cache() {
-    let server = TestServer::start_with(&[CONSOLE]).await;
+    let (server, visit) = visited().await;
     let handler = regex::Regex::new(r"\son\w+=").unwrap();
     server.client.charge("dev-1").await;
-    let visit = Visit::begin(&server).await;
-    for path in PAGES
-        .iter()
-        .chain(&["/console/sign-in", "/console?before=x"])
-    {
+    for path in PAGES.iter().chain(MORE_PAGES) {
         for method in [Method::GET, Method::HEAD] {
             let answer = Answer::of(visit.request(method, path)).await;
             let policy = answer.header("content-security-policy").unwrap();
-            assert!(
-                policy.starts_with("default-src 'none'; script-src 'self';"),
-                "{policy}"
-            );
-            assert!(policy.contains("frame-ancestors 'none'") && !policy.contains("unsafe"));
-            assert!(policy.contains("form-action 'self'"), "{policy}");
+            let own_scripts = "default-src 'none'; script-src 'self';";
+            assert!(policy.starts_with(own_scripts), "{policy}");
+            policy.must_have(&["frame-ancestors 'none'", "form-action 'self'"]);
+            policy.must_lack(&["unsafe"]);
             assert_eq!(answer.header("cache-control"), Some("no-store"), "{path}");
             // With no-referrer, a browser would not say which page sent a form.
             assert_eq!(answer.header("referrer-policy"), Some("same-origin"));
-            let page = super::visit::text(&answer);
-            assert!(!page.contains("://") && !page.contains(" style="), "{page}");
+            let page = text(&answer.body);
+            page.must_lack(&["://", " style="]);
             assert!(!handler.is_match(&page), "{page}");
         }
     }

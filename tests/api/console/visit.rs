@@ -9,6 +9,21 @@ use crate::support::prelude::*;
 
 pub const CONSOLE: (&str, &str) = ("CONSOLE", "true");
 
+/// A server with the console, and a visit to it.
+pub async fn visited() -> (TestServer, Visit) {
+    let server = TestServer::start_with(&[CONSOLE]).await;
+    let visit = Visit::begin(&server).await;
+    (server, visit)
+}
+
+/// Waits for so many requests in the log.
+pub async fn log_holds(database: &TestDatabase, requests: i64) {
+    eventually("the log holds the requests", || async {
+        database.count("SELECT count(*) FROM request_log").await == requests
+    })
+    .await;
+}
+
 /// A browser.
 pub struct Visit {
     address: SocketAddr,
@@ -63,8 +78,7 @@ impl Visit {
     /// A request with the cookie, and nothing else that a browser sends.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let url = format!("http://{}{path}", self.address);
-        let request = self.http.request(method, url);
-        let request = request.header("host", &self.host);
+        let request = self.http.request(method, url).header("host", &self.host);
         match &self.cookie {
             Some(cookie) => request.header("cookie", cookie),
             None => request,
@@ -79,7 +93,12 @@ impl Visit {
     pub async fn page(&self, path: &str) -> String {
         let answer = self.get(path).await;
         assert_eq!(answer.status, 200, "{path}: {answer:?}");
-        text(&answer)
+        text(&answer.body)
+    }
+
+    /// The page of an object.
+    pub async fn object(&self, list: &str, id: &str) -> String {
+        self.page(&format!("/console/{list}/{id}")).await
     }
 
     /// A form, as one of the console's pages sends it.
@@ -94,11 +113,7 @@ impl Visit {
             .extend_pairs(fields)
             .finish();
         self.request(Method::POST, path)
-            .header("content-type", "application/x-www-form-urlencoded")
+            .header("content-type", FORM)
             .body(form)
     }
-}
-
-pub fn text(answer: &Answer) -> String {
-    String::from_utf8(answer.body.clone()).unwrap()
 }

@@ -7,7 +7,7 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-use crate::support::prelude::*;
+use crate::support::{documents::files_below, prelude::*};
 
 /// A server that doesn't exist. A crate's queries are checked against its own `.sqlx/`, so a build
 /// that asked this server would fail.
@@ -16,34 +16,16 @@ const NOWHERE: &str = "postgres://nowhere.invalid/nothing";
 /// Crates that ask no database.
 const WITHOUT_DATABASE: [&str; 2] = ["conform", "strict-params"];
 
-/// The files below a folder, by their names relative to it.
-fn files_of(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let mut files = BTreeMap::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let entry = entry.unwrap();
-        let name = PathBuf::from(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            for (path, text) in files_of(&entry.path()) {
-                files.insert(name.join(path), text);
-            }
-        } else {
-            files.insert(name, fs::read(entry.path()).unwrap());
-        }
-    }
-    files
-}
-
 /// Puts the crate's folder into `files`, and those that its manifest names as `../other`, which its
 /// README says to copy too.
 fn copy(name: &str, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folder = root.join("crates").join(name);
-    let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+    let manifest = read(format!("crates/{name}/Cargo.toml"));
     for other in manifest.split("path = \"../").skip(1) {
         copy(other.split('"').next().unwrap(), files);
     }
-    for (path, text) in files_of(&folder) {
-        files.insert(Path::new(name).join(path), text);
+    for path in files_below(&format!("crates/{name}")) {
+        let text = fs::read(root().join(&path)).unwrap();
+        files.insert(path.strip_prefix("crates/").unwrap().into(), text);
     }
 }
 
@@ -51,7 +33,6 @@ fn copy(name: &str, files: &mut BTreeMap<PathBuf, Vec<u8>>) {
 /// what it holds: if nothing has changed since the last run, nothing is compiled again, and Cargo,
 /// which compares times, can't take what was compiled from another text for this one's.
 fn workspace_of(name: &str) -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = BTreeMap::new();
     copy(name, &mut files);
     // In place of taking `[lints]` out of the manifests, as their READMEs say.
@@ -63,8 +44,7 @@ fn workspace_of(name: &str) -> PathBuf {
     );
     files.insert("Cargo.toml".into(), manifest.into_bytes());
     // Cargo removes what the crate doesn't need from it, and downloads nothing.
-    let lock = fs::read(root.join("Cargo.lock")).unwrap();
-    files.insert("Cargo.lock".into(), lock);
+    files.insert("Cargo.lock".into(), read("Cargo.lock").into_bytes());
 
     let mut hash = Sha256::new();
     for (path, text) in &files {
@@ -106,13 +86,11 @@ fn cargo(workspace: &Path, arguments: &[&str], database_url: &str) {
             cargo.env_remove(name);
         }
     }
+    let target = concat!(env!("CARGO_TARGET_TMPDIR"), "/copied-crates-target");
     let output = cargo
         .args(arguments)
         .current_dir(workspace)
-        .env(
-            "CARGO_TARGET_DIR",
-            concat!(env!("CARGO_TARGET_TMPDIR"), "/copied-crates-target"),
-        )
+        .env("CARGO_TARGET_DIR", target)
         .env("CARGO_NET_OFFLINE", "true")
         // Without what a debugger needs, it is compiled sooner.
         .env("CARGO_PROFILE_DEV_DEBUG", "none")
@@ -120,12 +98,9 @@ fn cargo(workspace: &Path, arguments: &[&str], database_url: &str) {
         .env("DATABASE_URL", database_url)
         .output()
         .unwrap();
-    assert!(
-        output.status.success(),
-        "cargo {arguments:?}: {}{}",
-        String::from_utf8_lossy(&output.stderr),
-        String::from_utf8_lossy(&output.stdout),
-    );
+    let told = [output.stderr, output.stdout].concat();
+    let told = String::from_utf8_lossy(&told);
+    assert!(output.status.success(), "cargo {arguments:?}: {told}");
 }
 
 #[tokio::test]

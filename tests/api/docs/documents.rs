@@ -8,6 +8,7 @@ use charge_once::{
 use crate::support::{
     openapi::{document, operations, resolve, with_ids},
     prelude::*,
+    resources::charge_with,
 };
 
 #[test]
@@ -34,10 +35,8 @@ fn every_object_of_the_document_has_a_name_and_is_referred_to() {
         let members: Vec<(String, &Value)> = match value {
             Value::Object(members) => members.iter().map(|(k, v)| (k.clone(), v)).collect(),
             Value::Array(items) => {
-                let items = items.iter().enumerate();
-                items
-                    .map(|(index, item)| (index.to_string(), item))
-                    .collect()
+                let items = items.iter().zip(0..);
+                items.map(|(item, at)| (at.to_string(), item)).collect()
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return,
         };
@@ -77,20 +76,15 @@ fn every_object_of_the_document_has_a_name_and_is_referred_to() {
 #[test]
 fn every_type_of_event_is_described_as_a_webhook() {
     let document = document();
-    let described: BTreeSet<&str> = document["webhooks"]
-        .as_object()
-        .unwrap()
-        .keys()
-        .map(String::as_str)
-        .collect();
+    let webhooks = document["webhooks"].as_object().unwrap();
+    let described: BTreeSet<&str> = webhooks.keys().map(String::as_str).collect();
     let known = EventType::ALL.iter().map(|known| known.as_str()).collect();
     assert_eq!(described, known);
 }
 
 #[tokio::test]
 async fn the_committed_document_is_the_generated_and_the_served_one() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi/openapi.json");
-    let committed: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let committed: Value = serde_json::from_str(&read("openapi/openapi.json")).unwrap();
     assert_eq!(committed, document(), "run `make generate`");
     let server = TestServer::start().await;
     assert_eq!(server.client.get("/openapi.json").await.json(), committed);
@@ -146,29 +140,23 @@ async fn every_documented_example_request_works_in_both_encodings_and_dialects()
         for (media_type, content) in body["content"].as_object().unwrap() {
             let schema = resolve(&document, &content["schema"]);
             let example = &schema["example"];
-            assert!(
-                example.is_object(),
-                "{method} {path} has no example as {media_type}"
-            );
+            let place = format!("{method} {path} as {media_type}");
+            assert!(example.is_object(), "{place} has no example");
             for prefix in ["", "/v1"] {
                 tried += 1;
                 let path = format!("{prefix}{path}");
                 let (path, example) = with_ids(&server.client, &path, example).await;
                 let written = match media_type.as_str() {
-                    "application/json" => example.to_string(),
-                    "application/x-www-form-urlencoded" => as_form(&example, &content["encoding"]),
-                    other => panic!("{method} {path} takes {other}"),
+                    JSON => example.to_string(),
+                    FORM => as_form(&example, &content["encoding"]),
+                    _ => panic!("{place}"),
                 };
-                let answer = server
+                let (method, key) = (method.clone(), format!("{tried}"));
+                let body = written.as_bytes();
+                let sending = server
                     .client
-                    .send_raw(
-                        method.clone(),
-                        &path,
-                        &format!("{tried}"),
-                        media_type,
-                        written.as_bytes(),
-                    )
-                    .await;
+                    .send_raw(method, &path, &key, media_type, body);
+                let answer = sending.await;
                 let documented = operation["responses"].get(answer.status.as_str());
                 assert!(answer.status.is_success(), "{path}: {}", answer.json());
                 assert!(documented.is_some(), "{path}: {}", answer.status);
@@ -211,15 +199,8 @@ fn a_list_of_texts_has_brackets_in_a_form() {
             let schema = resolve(&document, &content[media_type]["schema"]);
             schema["properties"].get(name).is_some()
         };
-        assert_eq!(
-            expand("application/json", "expand"),
-            expand("application/x-www-form-urlencoded", "expand[]"),
-            "{path}"
-        );
-        assert!(
-            !expand("application/x-www-form-urlencoded", "expand"),
-            "{path}"
-        );
+        assert_eq!(expand(JSON, "expand"), expand(FORM, "expand[]"), "{path}");
+        assert!(!expand(FORM, "expand"), "{path}");
     }
 }
 
@@ -232,30 +213,23 @@ async fn metadata_is_bounded_as_documented() {
         let limit = documented.pointer(pointer).and_then(Value::as_u64);
         usize::try_from(limit.expect(pointer)).unwrap()
     };
-    let (keys, key, value) = (
-        limit("/maxProperties"),
-        limit("/propertyNames/maxLength"),
-        limit("/additionalProperties/maxLength"),
-    );
+    let keys = limit("/maxProperties");
+    let key = limit("/propertyNames/maxLength");
+    let value = limit("/additionalProperties/maxLength");
     let of_size = |keys: usize, key: usize, value: usize| -> Value {
         let named = |index| (format!("{index:0>key$}"), "ü".repeat(value).into());
         Value::Object((0..keys).map(named).collect())
     };
-    let cases = [
-        (of_size(keys, 2, 1), 201),
-        (of_size(keys + 1, 2, 1), 400),
-        (of_size(1, key, value), 201),
-        (of_size(1, key + 1, value), 400),
-        (of_size(1, key, value + 1), 400),
-    ];
-    for (index, (metadata, status)) in cases.into_iter().enumerate() {
-        let mut body = charge();
-        body["metadata"] = metadata;
-        let answer = server
-            .client
-            .post("/charges", &format!("key-{index}"), &body)
-            .await;
-        assert_eq!(answer.status, status, "{index}: {}", answer.json());
+    for (keys, key, value, status) in [
+        (keys, 2, 1, 201),
+        (keys + 1, 2, 1, 400),
+        (1, key, value, 201),
+        (1, key + 1, value, 400),
+        (1, key, value + 1, 400),
+    ] {
+        let metadata = [("metadata", of_size(keys, key, value))];
+        let answer = charge_with(&server.client, &metadata).await;
+        assert_eq!(answer.status, status, "{keys} {key} {value}: {answer:?}");
     }
     // One description for all requests.
     for name in ["CreateCharge", "CreateOrder"] {
@@ -279,10 +253,8 @@ async fn every_test_card_has_an_example_that_is_answered_as_it_says() {
             status => status.to_string(),
         };
         let summary = example["summary"].as_str().unwrap();
-        assert!(
-            summary.starts_with(&format!("{token}: {said}")),
-            "{summary}: {said}"
-        );
+        let is_told = summary.starts_with(&format!("{token}: {said}"));
+        assert!(is_told, "{summary}: {said}");
     }
 }
 
@@ -292,22 +264,14 @@ fn every_post_and_put_requires_an_idempotency_key_and_shows_one_of_its_own() {
     let document = document();
     let mut shown = BTreeSet::new();
     for (path, method, operation) in operations(&document) {
-        let parameters = operation["parameters"]
-            .as_array()
-            .cloned()
-            .unwrap_or_default();
-        let key = parameters
-            .iter()
-            .find(|parameter| parameter["name"] == "Idempotency-Key");
+        let mut parameters = operation["parameters"].as_array().into_iter().flatten();
+        let key = parameters.find(|parameter| parameter["name"] == "Idempotency-Key");
+        assert_eq!(key.is_some(), is_mutating(&method), "{method} {path}");
         let Some(key) = key else {
-            assert!(!is_mutating(&method), "{method} {path}");
             continue;
         };
-        assert!(is_mutating(&method), "{method} {path}");
-        assert_eq!(
-            (&key["in"], &key["required"]),
-            (&json!("header"), &json!(true))
-        );
+        assert_eq!(key["in"], "header", "{path}");
+        assert_eq!(key["required"], true, "{path}");
         let example = key["example"].as_str().unwrap_or_default();
         assert!(charge_once::idempotency::IdempotencyKey::parse(example.as_bytes()).is_ok());
         // Tried one after the other in Swagger UI, one key for two operations would be a reuse.
@@ -340,20 +304,15 @@ fn both_ways_to_authenticate_are_described_and_only_health_needs_none() {
     let schemes = &document["components"]["securitySchemes"];
     for name in ["bearer", "basic"] {
         let hint = schemes[name]["description"].as_str().unwrap();
-        assert!(hint.contains("sk_test_"), "{hint}");
-        assert_eq!(
-            schemes[name],
-            json!({"type": "http", "scheme": name, "description": hint})
-        );
+        hint.must_have(&["sk_test_"]);
+        let expected = json!({"type": "http", "scheme": name, "description": hint});
+        assert_eq!(schemes[name], expected);
     }
     assert_eq!(document["security"], json!([{"bearer": []}, {"basic": []}]));
     for (path, _, operation) in operations(&document) {
         let is_open = operation.get("security") == Some(&json!([{}]));
-        assert_eq!(
-            is_open,
-            ["/livez", "/readyz"].contains(&path.as_str()),
-            "{path}"
-        );
+        let is_health = ["/livez", "/readyz"].contains(&path.as_str());
+        assert_eq!(is_open, is_health, "{path}");
     }
 }
 
@@ -367,9 +326,8 @@ async fn only_health_is_not_served_under_v1_too() {
     };
     assert_eq!(urls(&document["servers"]), ["/", "/v1"]);
     for (path, method, operation) in operations(&document) {
-        let only_at_the_root = operation
-            .get("servers")
-            .is_some_and(|servers| urls(servers) == ["/"]);
+        let servers = operation.get("servers");
+        let only_at_the_root = servers.is_some_and(|servers| urls(servers) == ["/"]);
         let answer = Answer::of(server.client.bare(method, &format!("/v1{path}"))).await;
         assert_eq!(only_at_the_root, answer.status == 404, "{path}: {answer:?}");
     }
@@ -380,24 +338,15 @@ async fn swagger_ui_is_served_with_its_files_and_needs_no_other_host() {
     let server = TestServer::start().await;
     let page = Answer::of(server.client.bare(Method::GET, "/swagger-ui/")).await;
     assert_eq!(page.status, 200);
-    let html = String::from_utf8(page.body.clone()).unwrap();
-    assert!(!html.contains("https://"), "{html}");
-    let scripts: Vec<_> = html
-        .split("src=\"")
-        .skip(1)
-        .map(|rest| rest.split('"').next().unwrap().trim_start_matches("./"))
-        .collect();
-    assert!(!scripts.is_empty(), "{html}");
-    for script in scripts {
+    let html = text(&page.body);
+    html.must_lack(&["https://"]);
+    html.must_have(&["src=\""]);
+    for script in html.split("src=\"").skip(1) {
+        let script = script.split('"').next().unwrap().trim_start_matches("./");
         let answer = server.client.get(&format!("/swagger-ui/{script}")).await;
         assert_eq!(answer.status, 200, "{script}");
-        assert!(
-            answer
-                .header("content-type")
-                .unwrap()
-                .contains("javascript"),
-            "{script}"
-        );
+        let kind = answer.header("content-type").unwrap();
+        kind.must_have(&["javascript"]);
         assert!(!answer.body.is_empty(), "{script}");
     }
     // Without its slash the page would resolve its files wrongly.
@@ -409,57 +358,37 @@ async fn swagger_ui_is_served_with_its_files_and_needs_no_other_host() {
 async fn every_code_has_an_anchor_on_the_errors_page_and_every_doc_url_leads_there() {
     let server = TestServer::start().await;
     let page = Answer::of(server.client.bare(Method::GET, "/errors")).await;
-    assert_eq!(
-        page.header("content-type"),
-        Some("text/html; charset=utf-8")
-    );
-    let html = String::from_utf8(page.body).unwrap();
+    let kind = page.header("content-type");
+    assert_eq!(kind, Some("text/html; charset=utf-8"));
+    let html = text(&page.body);
     for code in ErrorCode::ALL {
         assert_eq!(code.doc_url(), format!("/errors#{}", code.as_str()));
         let anchor = format!("id=\"{}\"", code.as_str());
         assert_eq!(html.matches(&anchor).count(), 1, "{anchor}");
-        assert!(
-            html.contains(&format!("<p>{}</p>", code.explanation())),
-            "{anchor}"
-        );
+        html.must_have(&[&format!("<p>{}</p>", code.explanation())]);
     }
     let error = server.client.get("/v1/nothing").await.json();
-    let doc_url = error["error"]["doc_url"].as_str().unwrap().to_owned();
+    let doc_url = error["error"]["doc_url"].as_str().unwrap();
     let (path, fragment) = doc_url.split_once('#').unwrap();
     let target = Answer::of(server.client.bare(Method::GET, path)).await;
     assert_eq!(target.status, 200);
-    assert!(
-        String::from_utf8(target.body)
-            .unwrap()
-            .contains(&format!("id=\"{fragment}\""))
-    );
+    text(&target.body).must_have(&[&format!("id=\"{fragment}\"")]);
 }
 
 #[tokio::test]
 async fn health_and_the_index_need_no_api_key() {
     let server = TestServer::start().await;
-    let cases = [
-        ("/livez", json!({"status": "alive"})),
-        ("/readyz", json!({"status": "ready"})),
-    ];
-    for (path, expected) in cases {
-        let answer = Answer::of(server.client.bare(Method::GET, path)).await;
-        assert_eq!(
-            (answer.status.as_u16(), answer.json()),
-            (200, expected),
-            "{path}"
-        );
+    let get = |path: &str| Answer::of(server.client.bare(Method::GET, path));
+    for (path, status) in [("/livez", "alive"), ("/readyz", "ready")] {
+        let answer = get(path).await;
+        assert_eq!(answer.status, 200, "{path}");
+        assert_eq!(answer.json(), json!({"status": status}), "{path}");
     }
-    let index = Answer::of(server.client.bare(Method::GET, "/"))
-        .await
-        .json();
-    for (_, target) in index
-        .as_object()
-        .unwrap()
-        .iter()
-        .filter(|(name, _)| *name != "name")
-    {
-        let answer = Answer::of(server.client.bare(Method::GET, target.as_str().unwrap())).await;
+    let mut index = get("/").await.json();
+    let targets = index.as_object_mut().unwrap();
+    targets.remove("name");
+    for target in targets.values() {
+        let answer = get(target.as_str().unwrap()).await;
         assert_eq!(answer.status, 200, "{target}");
     }
 }

@@ -2,9 +2,7 @@
 
 use std::fs;
 
-use charge_once::http::openapi;
-
-use crate::support::prelude::*;
+use crate::support::{openapi::document, prelude::*};
 
 /// The noun that the checklist uses as its example.
 const EXAMPLE_NOUN: &str = "payout";
@@ -19,75 +17,56 @@ struct Exemption {
     reason: &'static str,
 }
 
+// The places as the checklist shows them.
+const TABLE: &str = "migrations/NNNN_payouts.sql";
+const DOMAIN: &str = "src/domain/payout.rs";
+const STORE: &str = "src/store/payouts.rs";
+const COMMAND: &str = "src/commands/payouts/create.rs";
+const WIRE: &str = "src/wire/payouts.rs";
+const HTTP: &str = "src/http/payouts.rs";
+const TESTS: &str = "tests/api/resources/payouts.rs";
+const CALLS: &str = "crates/client/src/calls.rs";
+
 const EXEMPTIONS: &[Exemption] = &[
     Exemption {
         nouns: &["idempotency-keys", "workflows"],
-        places: &[
-            "migrations/NNNN_payouts.sql",
-            "src/domain/payout.rs",
-            "src/store/payouts.rs",
-            "src/commands/payouts/create.rs",
-            "src/wire/payouts.rs",
-            "tests/api/resources/payouts.rs",
-        ],
+        places: &[TABLE, DOMAIN, STORE, COMMAND, WIRE, TESTS],
         reason: "read-only views of what crates/idempotency stores, tested in tests/api/idempotency",
     },
     Exemption {
         nouns: &["test"],
-        places: &[
-            "migrations/NNNN_payouts.sql",
-            "src/domain/payout.rs",
-            "src/store/payouts.rs",
-            "src/commands/payouts/create.rs",
-            "src/wire/payouts.rs",
-            "src/http/payouts.rs",
-            "tests/api/resources/payouts.rs",
-            "crates/client/src/calls.rs",
-        ],
+        places: &[TABLE, DOMAIN, STORE, COMMAND, WIRE, HTTP, TESTS, CALLS],
         reason: "no resource: accounts for tests, in files named test_accounts and in tests/api/faults, \
                  which no client library needs",
     },
     Exemption {
         nouns: &["invoice_payments"],
-        places: &[
-            "migrations/NNNN_payouts.sql",
-            "src/domain/payout.rs",
-            "src/store/payouts.rs",
-            "src/commands/payouts/create.rs",
-            "src/wire/payouts.rs",
-            "crates/client/src/calls.rs",
-        ],
+        places: &[TABLE, DOMAIN, STORE, COMMAND, WIRE, CALLS],
         reason: "an empty list without a noun, for a program in Ruby",
     },
     Exemption {
         nouns: &["account"],
-        places: &[
-            "migrations/NNNN_payouts.sql",
-            "src/store/payouts.rs",
-            "src/commands/payouts/create.rs",
-            "src/wire/payouts.rs",
-            "crates/client/src/calls.rs",
-        ],
+        places: &[TABLE, STORE, COMMAND, WIRE, CALLS],
         reason: "what is true of every account, for programs that were written for Stripe",
     },
     Exemption {
         nouns: &["events"],
-        places: &["src/commands/payouts/create.rs"],
+        places: &[COMMAND],
         reason: "every command writes its events; no request creates one",
     },
     Exemption {
         nouns: &["events", "webhook_endpoints"],
-        places: &["migrations/NNNN_payouts.sql", "src/store/payouts.rs"],
+        places: &[TABLE, STORE],
         reason: "crates/webhooks stores them",
     },
     Exemption {
         nouns: &["webhook_endpoints"],
-        places: &["src/domain/payout.rs", "src/commands/payouts/create.rs"],
+        places: &[DOMAIN, COMMAND],
         reason: "no rule about money is about them, so src/work has what they do",
     },
     Exemption {
         nouns: &["checkouts"],
-        places: &["tests/api/resources/payouts.rs"],
+        places: &[TESTS],
         reason: "their tests fill a folder of their own, tests/api/checkouts",
     },
 ];
@@ -95,8 +74,7 @@ const EXEMPTIONS: &[Exemption] = &[
 /// The first path of each numbered item under "Add an endpoint".
 fn places() -> Vec<String> {
     let contributing = read("CONTRIBUTING.md");
-    let (_, section) = contributing.split_once("\n## Add an endpoint\n").unwrap();
-    let section = section.split("\n## ").next().unwrap();
+    let section = contributing.between("\n## Add an endpoint\n", "\n## ");
     let places: Vec<String> = section
         .lines()
         .filter_map(|line| line.split_once(". `"))
@@ -109,14 +87,11 @@ fn places() -> Vec<String> {
 
 /// The first segment of every path that is a noun: health is none.
 fn nouns() -> Vec<String> {
-    let document = serde_json::to_value(openapi::document()).unwrap();
-    let mut nouns: Vec<String> = document["paths"]
-        .as_object()
-        .unwrap()
-        .keys()
-        .map(|path| path.split('/').nth(1).unwrap().to_owned())
-        .filter(|noun| !["livez", "readyz"].contains(&noun.as_str()))
-        .collect();
+    let document = document();
+    let paths = document["paths"].as_object().unwrap().keys();
+    let nouns = paths.map(|path| path.split('/').nth(1).unwrap().to_owned());
+    let mut nouns: Vec<String> = nouns.collect();
+    nouns.retain(|noun| !["livez", "readyz"].contains(&noun.as_str()));
     nouns.dedup();
     assert!(nouns.contains(&"charges".to_owned()), "{nouns:?}");
     nouns
@@ -171,10 +146,8 @@ fn is_there(place: &str, noun: &str) -> bool {
 
 /// Why `noun` has nothing at `place`, if that is known.
 fn exemption(place: &str, noun: &str) -> Option<&'static str> {
-    let exemption = EXEMPTIONS
-        .iter()
-        .find(|exemption| exemption.nouns.contains(&noun) && exemption.places.contains(&place))?;
-    Some(exemption.reason)
+    let is_it = |one: &&Exemption| one.nouns.contains(&noun) && one.places.contains(&place);
+    EXEMPTIONS.iter().find(is_it).map(|one| one.reason)
 }
 
 #[test]

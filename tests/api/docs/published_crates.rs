@@ -1,7 +1,7 @@
 //! Crates for crates.io: what their manifests must say, what must be in their packages, and the
 //! oldest Rust that they can have.
 
-use crate::support::prelude::*;
+use crate::support::{prelude::*, program::Run};
 
 /// The others say `publish = false`.
 const PUBLISHED: [&str; 4] = ["client", "conform", "idempotency", "webhooks"];
@@ -20,15 +20,8 @@ const CATEGORIES: [&str; 7] = [
 /// What Cargo prints about the workspace. It downloads packages that nothing else here has needed.
 fn cargo(arguments: &[&str]) -> String {
     let mut cargo = Command::new(env!("CARGO"));
-    let output = cargo
-        .args(arguments)
-        .arg("--locked")
-        .current_dir(root())
-        .output()
-        .unwrap();
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "cargo {arguments:?}: {complaint}");
-    String::from_utf8(output.stdout).unwrap()
+    cargo.args(arguments).arg("--locked").current_dir(root());
+    Run::of(cargo.output().unwrap()).succeeded()
 }
 
 fn metadata(more: &[&str]) -> Value {
@@ -43,25 +36,20 @@ fn list(value: &Value) -> &[Value] {
 #[test]
 fn a_published_crate_says_what_a_registry_shows_and_needs_nothing_of_this_workspace() {
     let metadata = metadata(&["--no-deps"]);
-    let published: Vec<_> = list(&metadata["packages"])
-        .iter()
+    let packages = list(&metadata["packages"]).iter();
+    let published: Vec<_> = packages
         .filter(|package| package["publish"].is_null())
         .collect();
-    let names: BTreeSet<_> = published
+    let names = published
         .iter()
-        .map(|package| package["name"].as_str().unwrap().to_owned())
-        .collect();
+        .map(|package| package["name"].as_str().unwrap());
+    let names: BTreeSet<_> = names.map(str::to_owned).collect();
     let expected = PUBLISHED.map(|name| format!("charge-once-{name}"));
     assert_eq!(names, BTreeSet::from(expected), "without `publish = false`");
     for package in published {
         let name = &package["name"];
-        for member in [
-            "description",
-            "license",
-            "readme",
-            "repository",
-            "rust_version",
-        ] {
+        let members = "description license readme repository rust_version";
+        for member in members.split(' ') {
             assert!(package[member].is_string(), "{name} lacks {member}");
         }
         let keywords = list(&package["keywords"]);
@@ -115,9 +103,9 @@ fn the_package_of_a_published_crate_has_its_licenses_its_readme_and_what_it_is_c
 #[test]
 fn no_published_crate_promises_an_older_rust_than_its_dependencies_need() {
     let version = Command::new("rustc").arg("-vV").output().unwrap();
-    let version = String::from_utf8(version.stdout).unwrap();
-    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    let metadata = metadata(&["--filter-platform", host.unwrap()]);
+    let version = text(&version.stdout);
+    let host = version.between("\nhost: ", "\n");
+    let metadata = metadata(&["--filter-platform", host]);
     let packages: BTreeMap<_, _> = list(&metadata["packages"])
         .iter()
         .map(|package| (package["id"].as_str().unwrap(), package))
@@ -128,10 +116,8 @@ fn no_published_crate_promises_an_older_rust_than_its_dependencies_need() {
         .collect();
     let rust = |id: &str| -> Vec<u32> {
         let version = packages[id]["rust_version"].as_str().unwrap_or("1.0");
-        version
-            .split('.')
-            .map(|part| part.parse().unwrap())
-            .collect()
+        let parts = version.split('.');
+        parts.map(|part| part.parse().unwrap()).collect()
     };
     for name in PUBLISHED {
         let name = format!("charge-once-{name}");
@@ -154,11 +140,8 @@ fn no_published_crate_promises_an_older_rust_than_its_dependencies_need() {
         assert!(needed.len() > 20, "{name}: {needed:?}");
         for dependency in needed {
             // The last number says little: 1.89 and 1.89.0 are the same.
-            let (least, own) = (rust(dependency), rust(id));
-            assert!(
-                least[..2] <= own[..2],
-                "{name} is for an older Rust than {dependency}"
-            );
+            let is_new_enough = rust(dependency)[..2] <= rust(id)[..2];
+            assert!(is_new_enough, "{name}: {dependency} needs a newer Rust");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use charge_once::config;
-use charge_once_service::settings::{Variable, markdown_tables};
+use charge_once_service::settings::markdown_tables;
 
 use crate::support::{
     documents::{blocks, documents, files_below, prose},
@@ -25,8 +25,7 @@ fn the_readme_is_short() {
 #[test]
 fn the_tables_of_variables_are_the_code_s() {
     let document = read("docs/configuration.md");
-    let (_, rest) = document.split_once("<!-- config:begin -->\n").unwrap();
-    let (table, _) = rest.split_once("<!-- config:end -->").unwrap();
+    let table = document.between("<!-- config:begin -->\n", "<!-- config:end -->");
     assert_eq!(table, markdown_tables(config::VARIABLES));
 }
 
@@ -35,24 +34,17 @@ fn env_example_describes_every_variable_and_sets_none() {
     let example = read(".env.example");
     let mut expected = String::new();
     let mut shown = "";
-    for Variable {
-        topic,
-        name,
-        default,
-        about,
-    } in config::VARIABLES
-    {
-        if *topic != shown {
-            expected.push_str(&format!("\n## {topic}\n"));
-            shown = topic;
+    for variable in config::VARIABLES {
+        if variable.topic != shown {
+            shown = variable.topic;
+            expected.push_str(&format!("\n## {shown}\n"));
         }
-        let default = default.unwrap_or_default();
+        let (about, name) = (variable.about, variable.name);
+        let default = variable.default.unwrap_or_default();
         expected.push_str(&format!("\n# {about}\n#{name}={default}\n"));
     }
-    assert!(
-        example.ends_with(&expected),
-        "the end of .env.example must be:\n{expected}"
-    );
+    let is_end = example.ends_with(&expected);
+    assert!(is_end, "the end of .env.example must be:\n{expected}");
     for line in example.lines() {
         assert!(line.is_empty() || line.starts_with('#'), "active: {line}");
     }
@@ -75,17 +67,13 @@ fn links(prose: &str) -> Vec<(String, String)> {
 
 /// How GitHub names the anchor of a heading.
 fn anchors(document: &str) -> Vec<String> {
-    prose(document)
-        .lines()
-        .filter(|line| line.starts_with('#'))
-        .map(|line| {
-            line.trim_start_matches('#')
-                .trim()
-                .to_lowercase()
-                .chars()
-                .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
-                .map(|c| if c == ' ' { '-' } else { c })
-                .collect()
+    let prose = prose(document);
+    let headings = prose.lines().filter(|line| line.starts_with('#'));
+    let names = headings.map(|line| line.trim_start_matches('#').trim().to_lowercase());
+    names
+        .map(|mut name| {
+            name.retain(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+            name.replace(' ', "-")
         })
         .collect()
 }
@@ -99,19 +87,15 @@ fn every_relative_link_leads_somewhere() {
                 continue;
             }
             let (path, anchor) = target.split_once('#').unwrap_or((&target, ""));
-            let path = if path.is_empty() {
-                PathBuf::from(&document)
-            } else {
-                folder.join(path)
+            let path = match path {
+                "" => PathBuf::from(&document),
+                _ => folder.join(path),
             };
-            assert!(
-                root().join(&path).exists(),
-                "{document} links to {target}, which doesn't exist"
-            );
-            assert!(
-                anchor.is_empty() || anchors(&read(&path)).iter().any(|known| known == anchor),
-                "{document} links to {target}, which has no such heading"
-            );
+            let link = format!("{document} links to {target}");
+            assert!(root().join(&path).exists(), "{link}, which doesn't exist");
+            let is_heading =
+                anchor.is_empty() || anchors(&read(&path)).iter().any(|known| known == anchor);
+            assert!(is_heading, "{link}, which has no such heading");
         }
     }
 }
@@ -120,28 +104,21 @@ fn every_relative_link_leads_somewhere() {
 /// it.
 #[test]
 fn the_book_has_each_page_of_docs_once() {
-    let mut pages: Vec<String> = links(&read("docs/SUMMARY.md"))
-        .into_iter()
-        .map(|(_, page)| page)
-        .collect();
-    pages.sort();
-    let named = pages.len();
-    pages.dedup();
-    assert_eq!(pages.len(), named, "a page is in the book twice");
+    let links = links(&read("docs/SUMMARY.md"));
+    let pages: BTreeSet<_> = links.iter().map(|(_, page)| page.as_str()).collect();
+    assert_eq!(pages.len(), links.len(), "a page is in the book twice");
     for page in files_below("docs") {
         let page = page.strip_prefix("docs/").unwrap();
         let is_page = page.ends_with(".md") && page != "SUMMARY.md";
-        assert!(
-            !is_page || pages.iter().any(|named| named == page),
-            "docs/SUMMARY.md lacks {page}"
-        );
+        let is_named = pages.contains(page);
+        assert!(!is_page || is_named, "docs/SUMMARY.md lacks {page}");
     }
 }
 
 /// Every `code span` of a document's prose.
 fn code_spans(prose: &str) -> Vec<&str> {
-    prose
-        .lines()
+    let lines = prose.lines();
+    lines
         .flat_map(|line| line.split('`').skip(1).step_by(2))
         .collect()
 }
@@ -161,11 +138,8 @@ fn every_test_that_a_document_cites_exists_in_the_file_it_links_to() {
             if !target.ends_with(".rs") || !is_snake_case(name) || !name.contains('_') {
                 continue;
             }
-            let file = read(folder.join(&target));
-            assert!(
-                file.contains(&format!("fn {name}(")),
-                "{document} cites {name}, which is not in {target}"
-            );
+            let is_there = read(folder.join(&target)).contains(&format!("fn {name}("));
+            assert!(is_there, "{document} cites {name}, not in {target}");
             cited += 1;
         }
     }
@@ -174,42 +148,17 @@ fn every_test_that_a_document_cites_exists_in_the_file_it_links_to() {
 
 #[test]
 fn every_name_and_path_in_a_document_occurs_in_the_project() {
-    let sources: String = [
-        "src",
-        "crates",
-        "tools",
-        "examples",
-        "tests",
-        "migrations",
-        "scripts",
-        "deploy",
-        "ops",
-    ]
-    .into_iter()
-    .flat_map(files_below)
-    .map(read)
-    .collect();
-    let folders = [
-        "src/",
-        "crates/",
-        "tools/",
-        "tests/",
-        "migrations/",
-        "scripts/",
-        "docs/",
-        "openapi/",
-        ".ci/",
-        ".github/",
-        "examples/",
-        "deploy/",
-    ];
+    let sources = "src crates tools examples tests migrations scripts deploy ops".split(' ');
+    let sources: String = sources.flat_map(files_below).map(read).collect();
+    let folders = "src/ crates/ tools/ tests/ migrations/ scripts/ docs/ openapi/ .ci/ .github/ \
+                   examples/ deploy/";
     for document in documents() {
         let prose = prose(&read(&document));
         for span in code_spans(&prose) {
             if span.contains(EXAMPLE_NOUN) {
                 continue;
             }
-            if folders.iter().any(|folder| span.starts_with(folder)) {
+            if folders.split(' ').any(|folder| span.starts_with(folder)) {
                 // A command names its file first, and then its arguments.
                 let span = span.split(' ').next().unwrap();
                 // A package's own document may name its files from its own folder.
@@ -226,13 +175,11 @@ fn every_name_and_path_in_a_document_occurs_in_the_project() {
 
 /// What a document tells its reader to type: the lines of its shell blocks, and its code spans.
 fn typed(document: &str) -> Vec<String> {
-    let in_blocks = blocks(document)
-        .into_iter()
-        .filter(|(language, _)| language == "sh")
-        .flat_map(|(_, text)| text.lines().map(str::to_owned).collect::<Vec<_>>());
-    let prose = prose(document);
-    let in_prose = code_spans(&prose).into_iter().map(str::to_owned);
-    in_blocks.chain(in_prose).collect()
+    let (blocks, prose) = (blocks(document), prose(document));
+    let shell = blocks.iter().filter(|(language, _)| language == "sh");
+    let in_blocks = shell.flat_map(|(_, text)| text.lines());
+    let typed = in_blocks.chain(code_spans(&prose));
+    typed.map(str::to_owned).collect()
 }
 
 /// What follows the last occurrence of a program's name as a word of its own.
@@ -254,10 +201,7 @@ fn every_make_target_in_a_document_exists() {
             };
             let target = arguments.split(' ').next().unwrap();
             let exists = makefile.contains(&format!(".PHONY: {target}\n"));
-            assert!(
-                exists,
-                "{document} names `{typed}`, which the Makefile lacks"
-            );
+            assert!(exists, "{document} names `{typed}`: not in the Makefile");
             targets += 1;
         }
     }
@@ -281,7 +225,7 @@ fn every_command_in_a_document_is_one_that_the_program_knows() {
                 .env("PATH", &path)
                 .output()
                 .unwrap();
-            let complaint = String::from_utf8(output.stderr).unwrap();
+            let complaint = text(&output.stderr);
             assert!(output.status.success(), "{document}: {typed}: {complaint}");
             commands += 1;
         }
@@ -294,10 +238,8 @@ fn the_tree_that_architecture_shows_exists() {
     let document = read("ARCHITECTURE.md");
     let (_, section) = document.split_once("## The tree").unwrap();
     let (_, tree) = blocks(section).into_iter().next().unwrap();
-    let folders: Vec<&str> = tree
-        .lines()
-        .filter_map(|line| line.split(' ').next())
-        .collect();
+    let lines = tree.lines();
+    let folders: Vec<&str> = lines.filter_map(|line| line.split(' ').next()).collect();
     assert!(folders.len() >= 15, "{folders:?}");
     for folder in &folders {
         assert!(root().join(folder).is_dir(), "{folder}");
@@ -313,18 +255,12 @@ fn the_tree_that_architecture_shows_exists() {
 
 #[test]
 fn every_example_in_rust_is_one_that_is_compiled() {
-    for (document, compiled) in [
-        // The README of the crate needs no mention: its examples are doctests.
-        ("docs/client.md", "tests/api/support/client_examples.rs"),
-    ] {
-        let examples: Vec<_> = blocks(&read(document))
-            .into_iter()
-            .filter(|(language, _)| language == "rust")
-            .collect();
-        assert!(!examples.is_empty(), "{document}");
-        let compiled = read(compiled);
-        for (_, example) in examples {
-            assert!(compiled.contains(&example), "not compiled:\n{example}");
-        }
+    // The README of the crate needs no mention: its examples are doctests.
+    let mut examples = blocks(&read("docs/client.md"));
+    examples.retain(|(language, _)| language == "rust");
+    assert!(!examples.is_empty());
+    let compiled = read("tests/api/support/client_examples.rs");
+    for (_, example) in examples {
+        assert!(compiled.contains(&example), "not compiled:\n{example}");
     }
 }

@@ -3,7 +3,11 @@
 use std::collections::HashMap;
 
 use super::layers::rust_files;
-use crate::support::{documents::blocks, prelude::*};
+use crate::support::{
+    documents::{block, blocks},
+    prelude::*,
+    program::{Run, run_to_end},
+};
 
 /// The address and the API key that the README shows.
 const SHOWN_ADDRESS: &str = "127.0.0.1:8080";
@@ -13,14 +17,10 @@ const SHOWN_API_KEY: &str = "sk_test_charge_once_dev";
 /// Each command of a document that is followed by the output it promises.
 fn tries(document: &str) -> Vec<(String, String)> {
     let blocks = blocks(document);
-    blocks
-        .windows(2)
-        .filter_map(|pair| match pair {
-            [(sh, command), (http, output)] if sh == "sh" && http == "http" => {
-                Some((command.clone(), output.clone()))
-            }
-            _ => None,
-        })
+    let pairs = blocks.iter().zip(blocks.iter().skip(1));
+    let tries = pairs.filter(|((sh, _), (http, _))| sh == "sh" && http == "http");
+    tries
+        .map(|((_, command), (_, output))| (command.clone(), output.clone()))
         .collect()
 }
 
@@ -31,13 +31,11 @@ fn masked(text: &str) -> String {
         bytes[start..end].fill(b'#');
     }
     for start in 0..bytes.len().saturating_sub(19) {
-        let is_time = b"0000-00-00T00:00:00Z"
-            .iter()
-            .zip(&bytes[start..])
-            .all(|(shape, byte)| match shape {
-                b'0' => byte.is_ascii_digit(),
-                _ => shape == byte,
-            });
+        let mut compared = b"0000-00-00T00:00:00Z".iter().zip(&bytes[start..]);
+        let is_time = compared.all(|(shape, byte)| match shape {
+            b'0' => byte.is_ascii_digit(),
+            _ => shape == byte,
+        });
         if is_time {
             bytes[start..start + 20].fill(b'#');
         }
@@ -51,10 +49,8 @@ fn ids(text: &str) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let mut start = 0;
     for end in 0..=bytes.len() {
-        let continues = bytes
-            .get(end)
-            .is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-        if !continues {
+        let is_of_id = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        if !bytes.get(end).is_some_and(is_of_id) {
             if end - start == 26 && start > 0 && bytes[start - 1] == b'_' {
                 found.push((start, end));
             }
@@ -88,12 +84,10 @@ impl Ids {
         let masked_real = masked(real);
         let mut from = 0;
         for fragment in shown.split('…') {
-            let at = masked_real[from..]
-                .find(&masked(fragment))
-                .unwrap_or_else(|| {
-                    panic!("the document shows {fragment:?}, which isn't in {real:?}")
-                })
-                + from;
+            let Some(at) = masked_real[from..].find(&masked(fragment)) else {
+                panic!("the document shows {fragment:?}, which isn't in {real:?}");
+            };
+            let at = at + from;
             from = at + fragment.len();
             self.assert_alike(fragment, &real[at..from]);
         }
@@ -102,21 +96,13 @@ impl Ids {
 
 /// Runs the commands of a document one after the other, and compares.
 async fn assert_answers_as_shown(server: &TestServer, document: &str, statuses: &[&str]) {
-    let address = server.client.address.to_string();
     let tries = tries(&read(document));
     assert_eq!(tries.len(), statuses.len(), "commands with an output");
     let mut ids = Ids::default();
     for ((command, shown), status) in tries.iter().zip(statuses) {
         assert!(command.contains(SHOWN_ADDRESS) && command.contains(SHOWN_API_KEY));
-        let command = command
-            .replace(SHOWN_ADDRESS, &address)
-            .replace(SHOWN_API_KEY, API_KEY);
-        let output = tokio::task::spawn_blocking(move || {
-            Command::new("sh").args(["-c", &command]).output().unwrap()
-        })
-        .await
-        .unwrap();
-        let real = String::from_utf8(output.stdout).unwrap().replace('\r', "");
+        let real = typed(server, "sh", command).await;
+        let real = real.stdout.replace('\r', "");
         let (real_head, real_body) = real.split_once("\n\n").expect("a head and a body");
         let (shown_head, shown_body) = shown.split_once("\n\n").expect("a head and a body");
 
@@ -124,10 +110,12 @@ async fn assert_answers_as_shown(server: &TestServer, document: &str, statuses: 
         assert_eq!(real_head.lines().next(), Some(shown_status), "{real}");
         assert_eq!(shown_status.split(' ').nth(1), Some(*status));
         for header in shown_head.lines().skip(1) {
-            let real_header = real_head
+            let found = real_head
                 .lines()
-                .find(|line| masked(line) == masked(header))
-                .unwrap_or_else(|| panic!("{document} shows {header:?}, which isn't in {real}"));
+                .find(|line| masked(line) == masked(header));
+            let Some(real_header) = found else {
+                panic!("{document} shows {header:?}, which isn't in {real}");
+            };
             ids.assert_alike(header, real_header);
         }
         // What a reply doesn't have must not be missed either: a first reply is no replay.
@@ -191,27 +179,23 @@ fn the_commands_that_messages_name_exist() {
     for (command, options) in named {
         let words: Vec<_> = command.split_whitespace().chain(["--help"]).collect();
         let help = printed_by(&words, &[]);
-        assert!(
-            help.contains(&format!("Usage: charge-once{command}")),
-            "{command}: {help}"
-        );
-        for option in options.split_whitespace() {
-            assert!(help.contains(option), "{command} {option}");
-        }
+        help.must_have(&[&format!("Usage: charge-once{command}")]);
+        help.must_have(&options.split_whitespace().collect::<Vec<_>>());
     }
 }
 
 /// Runs what a document shows, and returns what it prints.
-async fn printed(server: &TestServer, shell: &'static str, shown: &str) -> String {
-    let url = format!("http://{}", server.client.address);
-    let typed = shown
-        .replace(&format!("http://{SHOWN_ADDRESS}"), &url)
-        .replace(SHOWN_API_KEY, API_KEY);
-    let run = move || Command::new(shell).args(["-c", &typed]).output().unwrap();
-    let output = tokio::task::spawn_blocking(run).await.unwrap();
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{complaint}");
-    String::from_utf8(output.stdout).unwrap()
+async fn printed(server: &TestServer, shell: &str, shown: &str) -> String {
+    typed(server, shell, shown).await.succeeded()
+}
+
+/// Types what a document shows, with the server's address and key.
+async fn typed(server: &TestServer, shell: &str, shown: &str) -> Run {
+    let address = server.client.address.to_string();
+    let shown = shown.replace(SHOWN_ADDRESS, &address);
+    let mut command = Command::new(shell);
+    command.args(["-c", &shown.replace(SHOWN_API_KEY, API_KEY)]);
+    run_to_end(command).await
 }
 
 #[tokio::test]
@@ -229,27 +213,18 @@ async fn the_commands_about_tests_of_retries_answer_as_shown() {
 #[tokio::test]
 async fn the_recipe_for_a_test_of_retries_passes_for_its_client_and_finds_one_that_charges_twice() {
     let server = TestServer::start_with(&[FAULTS]).await;
-    let blocks = blocks(&read("docs/testing.md"));
-    let (_, recipe) = blocks
-        .iter()
-        .find(|(language, _)| language == "bash")
-        .unwrap();
-    let output = printed(&server, "bash", recipe).await;
+    let recipe = block("docs/testing.md", "bash");
+    let output = printed(&server, "bash", &recipe).await;
     assert_eq!(output.matches("one charge after: ").count(), 8, "{output}");
     assert_eq!(server.database.charges().await, 8);
 
     // A new key for each attempt.
-    let wrong = recipe.replace(
-        "Idempotency-Key: $2\"",
-        "Idempotency-Key: $2-$BASHPID-$RANDOM\"",
-    );
-    assert_ne!(&wrong, recipe);
+    let key = "Idempotency-Key: $2\"";
+    let wrong = recipe.replace(key, "Idempotency-Key: $2-$BASHPID-$RANDOM\"");
+    assert_ne!(wrong, recipe);
     let found = format!("({wrong}) 2>&1 || true");
     let output = printed(&server, "bash", &found).await;
     assert_eq!(output, "no answer after: reply_lost\n");
-    assert_eq!(
-        server.database.charges().await,
-        16,
-        "eight attempts, eight charges"
-    );
+    let charges = server.database.charges().await;
+    assert_eq!(charges, 16, "eight attempts, eight charges");
 }

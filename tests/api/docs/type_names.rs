@@ -1,7 +1,5 @@
 //! A type says what it is without its folder: no other type of its crate has its name.
 
-use std::fs;
-
 use super::layers::{members, rust_files};
 use crate::support::prelude::*;
 
@@ -22,18 +20,19 @@ fn declared(line: &str) -> Option<&str> {
 
 #[test]
 fn a_type_has_a_name_of_its_own_in_its_crate() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut repeated = Vec::new();
-    let sources = members()
-        .into_iter()
-        .map(|member| root.join(member).join("src"));
-    let sources = sources.filter(|source| source.is_dir());
-    for source in sources.chain([root.join("src")]) {
+    let mut sources = vec![root().join("src")];
+    sources.extend(
+        members()
+            .iter()
+            .map(|member| root().join(member).join("src")),
+    );
+    sources.retain(|source| source.is_dir());
+    for source in sources {
         let mut types: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for file in rust_files(&source) {
-            let text = fs::read_to_string(&file).unwrap();
-            let path = file.strip_prefix(root).unwrap().display();
-            for (at, line) in text.lines().enumerate() {
+            let path = file.strip_prefix(root()).unwrap().display();
+            for (at, line) in read(&file).lines().enumerate() {
                 if let Some(name) = declared(line) {
                     let places = types.entry(name.to_owned()).or_default();
                     places.push(format!("{path}:{}", at + 1));

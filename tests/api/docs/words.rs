@@ -52,12 +52,9 @@ fn files_below(folder: &Path, wanted: fn(&Path) -> bool) -> Vec<String> {
 /// The words of a line, each after a space, without its code spans: they name tests and values.
 fn words(line: &str) -> String {
     let prose = line.split('`').step_by(2).collect::<Vec<_>>().join("`");
-    let words: Vec<_> = prose
-        .split(|c: char| !c.is_alphanumeric() && c != '_')
-        .filter(|word| !word.is_empty())
-        .map(str::to_lowercase)
-        .collect();
-    format!(" {} ", words.join(" "))
+    let words = prose.split(|c: char| !c.is_alphanumeric() && c != '_');
+    let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+    format!(" {} ", words.join(" ").to_lowercase())
 }
 
 /// What a file says in prose, with the number of each line.
@@ -90,10 +87,8 @@ fn prose(path: &str) -> Vec<(usize, String)> {
 
 fn is_prose(path: &Path) -> bool {
     let extension = path.extension().and_then(|name| name.to_str());
-    let is_text = matches!(
-        extension,
-        Some("md" | "rs" | "mjs" | "py" | "sql" | "yml" | "toml" | "example")
-    );
+    let texts = ["md", "rs", "mjs", "py", "sql", "yml", "toml", "example"];
+    let is_text = extension.is_some_and(|name| texts.contains(&name));
     let has_no_extension = extension.is_none() && fs::read_to_string(path).is_ok();
     // This file lists the words.
     (is_text || has_no_extension) && !path.ends_with(file!())
@@ -101,9 +96,8 @@ fn is_prose(path: &Path) -> bool {
 
 #[test]
 fn documents_and_comments_use_plain_american_english() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
-    for path in files_below(root, is_prose) {
+    for path in files_below(root(), is_prose) {
         for (number, line) in prose(&path) {
             for word in UNWANTED {
                 if line.contains(&format!(" {word}")) {

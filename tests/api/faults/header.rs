@@ -13,6 +13,12 @@ async fn server() -> TestServer {
     TestServer::start_with(&[FAULTS]).await
 }
 
+/// Sends a charge with a fault. `None`: its reply was lost.
+async fn send(client: &Client, fault: &str, key: &str) -> Option<Answer> {
+    let (path, body) = ("/charges", charge());
+    client.post_with_fault(fault, path, key, &body).await
+}
+
 /// `POST /charges` as it is on the wire.
 fn charge_request(key: &str, headers: &str) -> String {
     let headers = format!("Idempotency-Key: {key}\r\nContent-Type: application/json\r\n{headers}");
@@ -27,9 +33,8 @@ async fn a_lost_reply_is_no_byte_and_the_work_is_done_once() {
     connection.send(charge_request("key-0", "")).await;
     let (head, _) = connection.reply().await;
     assert!(head.starts_with("HTTP/1.1 201 "), "{head}");
-    connection
-        .send(charge_request("key-1", "Fault: reply_lost\r\n"))
-        .await;
+    let lost = charge_request("key-1", "Fault: reply_lost\r\n");
+    connection.send(lost).await;
     assert_eq!(connection.rest().await, "");
     assert_eq!(server.database.charges().await, 2);
 
@@ -52,9 +57,8 @@ async fn what_follows_a_lost_reply_in_the_same_write_is_not_answered_either() {
 async fn a_lost_request_is_no_byte_and_no_work() {
     let server = server().await;
     let mut connection = Connection::open(&server.client).await;
-    connection
-        .send(charge_request("key-1", "Fault: request_lost\r\n"))
-        .await;
+    let lost = charge_request("key-1", "Fault: request_lost\r\n");
+    connection.send(lost).await;
     assert_eq!(connection.rest().await, "");
     assert_eq!(server.database.records().await, 0);
     assert_eq!(server.database.charges().await, 0);
@@ -67,22 +71,17 @@ async fn a_lost_request_is_no_byte_and_no_work() {
 async fn the_first_requests_with_a_key_meet_the_fault_and_later_ones_do_not() {
     let server = server().await;
     let client = &server.client;
-    let body = charge();
-    let send = |key: &'static str, fault: &'static str| {
-        client.post_with_fault(fault, "/charges", key, &body)
-    };
-    for (index, fault) in ["request_lost; requests=2", "reply_lost; requests=2"]
-        .iter()
-        .enumerate()
-    {
-        let key = ["lost-0", "lost-1"][index];
+    for (key, fault) in [
+        ("lost-0", "request_lost; requests=2"),
+        ("lost-1", "reply_lost; requests=2"),
+    ] {
         for _ in 0..2 {
-            assert!(send(key, fault).await.is_none(), "{fault}");
+            assert!(send(client, fault, key).await.is_none(), "{fault}");
         }
-        let answer = send(key, fault).await.expect("a reply");
+        let answer = send(client, fault, key).await.expect("a reply");
         assert_eq!(answer.status, 201, "{fault}");
         // Each key has its own count, and so has each kind of fault.
-        assert!(send("lost-2", fault).await.is_none(), "{fault}");
+        assert!(send(client, fault, "lost-2").await.is_none(), "{fault}");
     }
     assert_eq!(server.database.charges().await, 3);
 }
@@ -102,7 +101,7 @@ async fn errors_on_demand_are_those_that_a_client_meets_and_store_nothing() {
             for _ in 0..2 {
                 let answer = client.post_with_fault(&fault, path, &key, &charge()).await;
                 let answer = answer.expect("a reply");
-                assert_eq!((answer.status.as_u16(), &*answer.code()), (status, code));
+                assert_eq!(error(&answer), (status, code.into()));
                 assert_eq!(answer.header("fault"), Some(kind));
                 assert_eq!(answer.header("retry-after"), retry_after);
                 assert_eq!(answer.header("stripe-should-retry"), Some("true"));
@@ -123,8 +122,7 @@ async fn a_key_is_in_use_for_its_seconds_and_then_the_work_is_done() {
     let server = server().await;
     let client = &server.client;
     let began = Instant::now();
-    let body = charge();
-    let send = || client.post_with_fault("in_use; seconds=1", "/charges", "key-1", &body);
+    let send = || send(client, "in_use; seconds=1", "key-1");
     let mut refused = 0;
     let answer = loop {
         let answer = send().await.expect("a reply");
@@ -136,10 +134,8 @@ async fn a_key_is_in_use_for_its_seconds_and_then_the_work_is_done() {
         assert_eq!(answer.header("fault"), Some("in_use"));
         refused += 1;
     };
-    assert!(
-        refused > 0 && began.elapsed() >= Duration::from_secs(1),
-        "{refused}"
-    );
+    let took = began.elapsed();
+    assert!(refused > 0 && took >= Duration::from_secs(1), "{refused}");
     assert_eq!((answer.status.as_u16(), answer.is_replay()), (201, false));
     assert_eq!(send().await.expect("a reply").status, 201);
 }
@@ -149,9 +145,8 @@ async fn a_delay_comes_before_the_work() {
     let server = server().await;
     let client = &server.client;
     let began = Instant::now();
-    let body = charge();
     let delay = Duration::from_secs(4);
-    let slow = client.post_with_fault("delay; seconds=4", "/charges", "key-1", &body);
+    let slow = send(client, "delay; seconds=4", "key-1");
     // The key is free meanwhile: a retry overtakes the request, which replays its outcome.
     let fast = async {
         while client.get("/charges").await.json()["data"] == json!([]) {
@@ -175,11 +170,7 @@ async fn a_delay_ends_when_the_server_is_asked_to_stop() {
     let began = Instant::now();
     let delayed = tokio::spawn({
         let client = client.clone();
-        async move {
-            client
-                .post_with_fault("delay; seconds=30", "/charges", "key-1", &charge())
-                .await
-        }
+        async move { send(&client, "delay; seconds=30", "key-1").await }
     });
     client.let_earlier_requests_arrive().await;
     server.begin_stopping();
@@ -194,20 +185,17 @@ async fn a_delay_ends_when_the_server_is_asked_to_stop() {
 async fn a_delay_counts_among_what_waits_for_its_account() {
     let limits = [FAULTS, ("RATE_LIMIT", "0")];
     let mut server = TestServer::start_with(&limits).await;
-    let (client, body) = (server.client.clone(), charge());
+    let client = server.client.clone();
     let send = async |key: String| {
-        let fault = "delay; seconds=30";
-        let answer = client.post_with_fault(fault, "/charges", &key, &body).await;
+        let answer = send(&client, "delay; seconds=30", &key).await;
         answer.expect("a reply")
     };
     let requests = (0..1_005).map(|number| send(format!("key-{number}")));
     let mut requests: FuturesUnordered<_> = requests.collect();
     for _ in 0..5 {
         let refused = requests.next().await.unwrap();
-        assert_eq!(
-            (refused.status.as_u16(), refused.header("fault")),
-            (503, None)
-        );
+        assert_eq!(refused.status, 503);
+        assert_eq!(refused.header("fault"), None);
         assert_eq!(refused.header("retry-after"), Some("1"));
     }
     server.begin_stopping();
@@ -223,46 +211,34 @@ async fn every_request_that_changes_something_can_meet_a_fault() {
     let client = &server.client;
     stock(client, "mug", 100).await;
     let order = open_order(client).await;
+    let one = json!({"currency": "eur", "items": [{"quantity": 1, "unit_amount": 1}]});
+    let endpoint = json!({"url": "https://example.com/", "enabled_events": ["*"]});
     let cases: [(String, Value); 4] = [
-        (
-            "/orders".into(),
-            json!({"currency": "eur", "items": [{"quantity": 1, "unit_amount": 1}]}),
-        ),
+        ("/orders".into(), one),
         (format!("/orders/{order}/pay"), json!({})),
         ("/checkouts".into(), checkout()),
-        (
-            "/webhook_endpoints".into(),
-            json!({"url": "https://example.com/", "enabled_events": ["*"]}),
-        ),
+        ("/webhook_endpoints".into(), endpoint),
     ];
     for (path, body) in &cases {
         let lost = client.post_with_fault("reply_lost", path, path, body).await;
         assert!(lost.is_none(), "{path}");
         let replay = client.post(path, path, body).await;
-        assert!(
-            replay.status.is_success() && replay.is_replay(),
-            "{path}: {replay:?}"
-        );
-        let answer = client
-            .post_with_fault("503", path, &format!("{path}-503"), body)
-            .await;
-        assert_eq!(
-            answer.expect("a reply").header("fault"),
-            Some("503"),
-            "{path}"
-        );
+        assert!(replay.status.is_success(), "{path}: {replay:?}");
+        assert!(replay.is_replay(), "{path}: {replay:?}");
+        let key = format!("{path}-503");
+        let answer = client.post_with_fault("503", path, &key, body).await;
+        let answer = answer.expect("a reply");
+        assert_eq!(answer.header("fault"), Some("503"), "{path}");
     }
     // A refusal can get lost as well.
-    let lost = client
-        .post_with_fault("reply_lost", "/charges", "refused", &json!({}))
-        .await;
-    assert!(lost.is_none());
-    let replay = client.post("/charges", "refused", &json!({})).await;
+    let (path, body) = ("/charges", json!({}));
+    let lost = client.post_with_fault("reply_lost", path, "refused", &body);
+    assert!(lost.await.is_none());
+    let replay = client.post(path, "refused", &body).await;
     assert_eq!((replay.status.as_u16(), replay.is_replay()), (400, true));
     // Reads have no key, and no faults.
-    let read = client
-        .request(reqwest::Method::GET, "/charges")
-        .header("fault", "503");
+    let read = client.request(Method::GET, "/charges");
+    let read = read.header("fault", "503");
     assert_eq!(Answer::of(read).await.status, 200);
 }
 
@@ -278,26 +254,14 @@ async fn a_header_that_says_nothing_known_is_refused_and_nothing_is_claimed() {
         "delay; seconds=31",
         "503, 500",
     ] {
-        let answer = client
-            .post_with_fault(fault, "/charges", "key-1", &charge())
-            .await;
-        let expected = (
-            400,
-            "parameter_invalid".to_owned(),
-            Some("Fault".to_owned()),
-        );
-        assert_eq!(answer.expect("a reply").refusal(), expected, "{fault}");
+        let answer = send(client, fault, "key-1").await.expect("a reply");
+        let expected = refusal("parameter_invalid", "Fault");
+        assert_eq!(answer.refusal(), expected, "{fault}");
     }
+    let fault = ("fault", "503");
     let twice = client
-        .request(reqwest::Method::POST, "/charges")
-        .header("idempotency-key", "key-1");
-    let twice = Answer::of(
-        twice
-            .header("fault", "503")
-            .header("fault", "503")
-            .json(&charge()),
-    )
-    .await;
+        .charge_with_headers(&[("idempotency-key", "key-1"), fault, fault])
+        .await;
     assert_eq!(twice.refusal().2.as_deref(), Some("Fault"));
     assert_eq!(server.database.records().await, 0);
 }
@@ -307,9 +271,7 @@ async fn the_header_is_no_part_of_the_request_that_the_key_stands_for() {
     let server = server().await;
     let client = &server.client;
     let first = client.charge("key-1").await;
-    let again = client
-        .post_with_fault("delay; seconds=0", "/charges", "key-1", &charge())
-        .await;
+    let again = send(client, "delay; seconds=0", "key-1").await;
     again.expect("a reply").assert_replays(&first);
 }
 
@@ -319,16 +281,9 @@ async fn a_lost_reply_of_a_client_that_goes_on_leaves_the_service_as_it_was() {
     let client = &server.client;
     for index in 0..20 {
         let key = format!("key-{index}");
-        assert!(
-            client
-                .post_with_fault("reply_lost", "/charges", &key, &charge())
-                .await
-                .is_none()
-        );
+        assert!(send(client, "reply_lost", &key).await.is_none());
     }
-    eventually("all charges are there", || async {
-        server.database.charges().await == 20
-    })
-    .await;
+    let holds = || async { server.database.charges().await == 20 };
+    eventually("all charges are there", holds).await;
     assert_eq!(client.charge("key-0").await.status, 201);
 }

@@ -4,16 +4,14 @@ use crate::support::{accounts::client_of_test_account, prelude::*, resources::ch
 
 /// None of what a client could do with faults does anything for it.
 async fn assert_without_faults(client: &Client, what: &str) {
-    let key = |name: &str| format!("{what}-{name}");
     // The header is an unknown one, whatever it says.
     for (index, fault) in ["reply_lost", "503; requests=2", "nonsense"]
         .iter()
         .enumerate()
     {
-        let key = key(&index.to_string());
-        let answer = client
-            .post_with_fault(fault, "/charges", &key, &charge())
-            .await;
+        let key = format!("{what}-{index}");
+        let body = charge();
+        let answer = client.post_with_fault(fault, "/charges", &key, &body).await;
         let answer = answer.expect("a reply");
         assert_eq!(answer.status, 201, "{fault}");
         assert_eq!(answer.header("fault"), None);
@@ -31,10 +29,8 @@ async fn assert_without_faults(client: &Client, what: &str) {
     assert_eq!(refusals[0]["param"], "source");
     let order = open_order(client).await;
     let body = json!({"source": "tok_lostReply"});
-    let answer = client
-        .post_new(&format!("/orders/{order}/pay"), &body)
-        .await;
-    assert_eq!(answer.status, 400);
+    let pay = format!("/orders/{order}/pay");
+    assert_eq!(client.post_new(&pay, &body).await.status, 400);
 }
 
 #[tokio::test]
@@ -50,10 +46,7 @@ async fn by_default_the_header_is_ignored_the_token_unknown_and_the_routes_absen
         for method in [Method::GET, Method::POST] {
             let request = server.client.request(method, path);
             let answer = Answer::of(request.header("idempotency-key", path)).await;
-            assert_eq!(
-                (answer.status.as_u16(), &*answer.code()),
-                (404, "route_not_found")
-            );
+            assert_eq!(error(&answer), (404, "route_not_found".into()));
             let message = answer.json()["error"]["message"].to_string();
             assert!(!message.contains("/test"), "{message}");
         }
@@ -82,34 +75,23 @@ async fn a_test_account_can_do_nothing_special_on_a_server_without_faults() {
 #[tokio::test]
 async fn with_faults_an_ordinary_account_can_do_nothing_special_and_is_told_so() {
     let server = TestServer::start_with(&[FAULTS]).await;
-    let shop = crate::support::accounts::client_of_account(&server, "shop").await;
+    let shop = client_of_account(&server, "shop").await;
     for fault in ["reply_lost", "nonsense"] {
-        let answer = shop
-            .post_with_fault(fault, "/charges", "key-1", &charge())
-            .await;
-        let answer = answer.expect("a reply");
-        let expected = (
-            400,
-            "parameter_invalid".to_owned(),
-            Some("Fault".to_owned()),
+        let (path, body) = ("/charges", charge());
+        let answer = shop.post_with_fault(fault, path, "key-1", &body).await;
+        assert_eq!(
+            answer.expect("a reply").refusal(),
+            refusal("parameter_invalid", "Fault")
         );
-        assert_eq!(answer.refusal(), expected);
     }
     let answer = charge_with(&shop, &[("source", "tok_lostReply".into())]).await;
-    let unknown = (
-        400,
-        "parameter_invalid".to_owned(),
-        Some("source".to_owned()),
-    );
-    assert_eq!(answer.refusal(), unknown);
+    assert_eq!(answer.refusal(), refusal("parameter_invalid", "source"));
     for path in ["/test/accounts", "/test/expire_keys"] {
         let answer = shop.post_new(path, &json!({})).await;
-        let refused = (
-            400,
-            "parameter_invalid".to_owned(),
-            Some("Authorization".to_owned()),
+        assert_eq!(
+            answer.refusal(),
+            refusal("parameter_invalid", "Authorization")
         );
-        assert_eq!(answer.refusal(), refused);
     }
     // No key was claimed by any refusal but that of the token, which is a command's.
     assert_eq!(server.database.records().await, 1);

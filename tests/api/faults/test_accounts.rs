@@ -17,36 +17,24 @@ async fn a_test_account_has_a_key_and_nothing_else_and_the_reply_is_replayed() {
     assert!(account["id"].as_str().unwrap().starts_with("acct_"));
     let left = account["expires_at"].as_i64().unwrap() - chrono::Utc::now().timestamp();
     assert!((86_300..=86_410).contains(&left), "{left}");
-    client
-        .post("/test/accounts", "account-1", &json!({}))
-        .await
-        .assert_replays(&made);
-    assert_eq!(
-        server
-            .database
-            .count("SELECT count(*) FROM accounts WHERE test_until IS NOT NULL")
-            .await,
-        1
-    );
+    let replay = client.post("/test/accounts", "account-1", &json!({})).await;
+    replay.assert_replays(&made);
+    let made = "SELECT count(*) FROM accounts WHERE test_until IS NOT NULL";
+    assert_eq!(server.database.count(made).await, 1);
 
     let api_key = account["api_key"].as_str().unwrap();
-    let hashed = sqlx::query_scalar::<_, i64>(
-        "SELECT count(*) FROM api_keys WHERE hash = sha256($1::bytea)",
-    )
-    .bind(api_key.as_bytes());
-    assert_eq!(hashed.fetch_one(&server.database.pool).await.unwrap(), 1);
+    let hashed = "SELECT count(*) FROM api_keys WHERE hash = sha256($1::bytea)";
+    let hashed = sqlx::query_scalar(hashed).bind(api_key.as_bytes());
+    let hashed: i64 = hashed.fetch_one(&server.database.pool).await.unwrap();
+    assert_eq!(hashed, 1);
     let test = client.with_api_key(api_key);
     assert_eq!(test.get("/charges").await.json()["data"], json!([]));
     let own = test.charge("key-1").await;
     assert_eq!((own.status.as_u16(), own.is_replay()), (201, false));
-    let refused = test.post_new("/test/accounts", &json!({})).await;
+    let again = test.post_new("/test/accounts", &json!({})).await;
     assert_eq!(
-        refused.refusal(),
-        (
-            400,
-            "parameter_invalid".into(),
-            Some("Authorization".into())
-        )
+        again.refusal(),
+        refusal("parameter_invalid", "Authorization")
     );
     client_of_test_account(client).await;
 }
@@ -56,42 +44,29 @@ async fn no_parameter_is_taken_and_a_key_is_needed() {
     let server = TestServer::start_with(&[FAULTS]).await;
     for path in ["/test/accounts", "/test/expire_keys", "/v1/test/accounts"] {
         let answer = server.client.post_new(path, &json!({"name": "x"})).await;
-        assert_eq!(
-            answer.refusal(),
-            (400, "parameter_unknown".into(), Some("name".into()))
-        );
-        let request = server.client.request(reqwest::Method::POST, path);
-        let answer = crate::support::harness::Answer::of(request).await;
+        assert_eq!(answer.refusal(), refusal("parameter_unknown", "name"));
+        let answer = Answer::of(server.client.request(Method::POST, path)).await;
         assert_eq!(answer.code(), "idempotency_key_required");
-        let request = server.client.request(reqwest::Method::GET, path);
-        assert_eq!(
-            crate::support::harness::Answer::of(request).await.status,
-            405
-        );
+        assert_eq!(server.client.get(path).await.status, 405);
     }
 }
 
 #[tokio::test]
 async fn there_are_only_so_many_test_accounts() {
     let server = TestServer::start_with(&[FAULTS]).await;
-    sqlx::raw_sql(
-        "INSERT INTO accounts (id, name, test_until)
+    let sql = "INSERT INTO accounts (id, name, test_until)
          SELECT gen_random_uuid(), 'full ' || n, now() + interval '1 hour'
-           FROM generate_series(1, 10000) AS n",
-    )
-    .execute(&server.database.pool)
-    .await
-    .unwrap();
+           FROM generate_series(1, 10000) AS n";
+    server.database.execute(sql).await;
     let refused = server.client.post_new("/test/accounts", &json!({})).await;
-    assert_eq!(
-        (refused.status.as_u16(), &*refused.code()),
-        (400, "parameter_invalid")
-    );
-    sqlx::raw_sql("UPDATE accounts SET closed_at = now() WHERE name = 'full 1'")
-        .execute(&server.database.pool)
-        .await
-        .unwrap();
+    assert_eq!(error(&refused), (400, "parameter_invalid".into()));
+    let sql = "UPDATE accounts SET closed_at = now() WHERE name = 'full 1'";
+    server.database.execute(sql).await;
     client_of_test_account(&server.client).await;
+}
+
+fn expired(deleted: u32, has_more: bool) -> Value {
+    json!({"object": "expired_keys", "deleted": deleted, "has_more": has_more})
 }
 
 async fn expire_keys(client: &Client) -> Value {
@@ -134,22 +109,16 @@ async fn only_the_account_s_own_completed_keys_expire() {
     dev.charge("dev-key").await;
     stock(&test, "mug", 10).await;
     test.charge("key-1").await;
-    assert_eq!(
-        test.post("/checkouts", "key-2", &checkout()).await.status,
-        201
-    );
+    let bought = test.post("/checkouts", "key-2", &checkout()).await;
+    assert_eq!(bought.status, 201);
     test.post("/charges", "refused", &json!({})).await;
 
     let first = test.post("/test/expire_keys", "expire-1", &json!({})).await;
     // The level of inventory has a key, too. Those of the steps of the checkout are not counted.
-    assert_eq!(
-        first.json(),
-        json!({"object": "expired_keys", "deleted": 4, "has_more": false})
-    );
+    assert_eq!(first.json(), expired(4, false));
     // Its own record stays, and is replayed.
-    test.post("/test/expire_keys", "expire-1", &json!({}))
-        .await
-        .assert_replays(&first);
+    let again = test.post("/test/expire_keys", "expire-1", &json!({})).await;
+    again.assert_replays(&first);
     assert!(dev.charge("dev-key").await.is_replay());
     let steps = "SELECT count(*) FROM idempotency_keys WHERE key LIKE ',%'";
     assert_eq!(server.database.count(steps).await, 0);
@@ -162,15 +131,11 @@ async fn a_key_in_flight_does_not_expire() {
     let server = TestServer::start_with(&[FAULTS]).await;
     let client = &server.client;
     client.charge("key-1").await;
-    server
-        .database
-        .is_left_broken("a key in flight has no lease");
-    sqlx::raw_sql(
-        "UPDATE idempotency_keys SET status = NULL, headers = NULL, body = NULL WHERE key = 'key-1'",
-    )
-    .execute(&server.database.pool)
-    .await
-    .unwrap();
+    let broken = "a key in flight has no lease";
+    server.database.is_left_broken(broken);
+    let sql = "UPDATE idempotency_keys SET status = NULL, headers = NULL, body = NULL
+                WHERE key = 'key-1'";
+    server.database.execute(sql).await;
     assert_eq!(expire_keys(client).await["deleted"], 0);
     assert_eq!(server.database.records().await, 2);
 }
@@ -180,32 +145,17 @@ async fn one_request_expires_ten_thousand_records_at_most() {
     let server = TestServer::start_with(&[FAULTS]).await;
     let client = &server.client;
     assert_eq!(client.charge("key").await.status, 201);
-    server
-        .database
-        .is_left_broken("ten thousand answers left no change");
-    sqlx::raw_sql(
-        "INSERT INTO idempotency_keys (account_id, key, fingerprint_version, fingerprint, method, path,
+    let broken = "ten thousand answers left no change";
+    server.database.is_left_broken(broken);
+    let sql = "
+         INSERT INTO idempotency_keys (account_id, key, fingerprint_version, fingerprint, method, path,
                 request_id, created_at, expires_at, status, headers, body)
          SELECT account_id, key || '-' || n, fingerprint_version, fingerprint, method, path, request_id,
                 created_at, expires_at, status, headers, body
-           FROM idempotency_keys, generate_series(1, 10100) AS n",
-    )
-    .execute(&server.database.pool)
-    .await
-    .unwrap();
-    let first = expire_keys(client).await;
-    assert_eq!(
-        first,
-        json!({"object": "expired_keys", "deleted": 10_000, "has_more": true})
-    );
-    let second = expire_keys(client).await;
+           FROM idempotency_keys, generate_series(1, 10100) AS n";
+    server.database.execute(sql).await;
+    assert_eq!(expire_keys(client).await, expired(10_000, true));
     // The rest, and the first expiry.
-    assert_eq!(
-        second,
-        json!({"object": "expired_keys", "deleted": 102, "has_more": false})
-    );
-    assert_eq!(
-        client.post("/charges", "key-1", &charge()).await.status,
-        201
-    );
+    assert_eq!(expire_keys(client).await, expired(102, false));
+    assert_eq!(client.charge("key-1").await.status, 201);
 }

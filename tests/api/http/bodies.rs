@@ -8,28 +8,32 @@ use crate::support::{
     connection::{Connection, request},
     prelude::*,
     records::assert_nothing_stored,
+    resources::charge_with,
     wire::param,
 };
 
 /// A JSON body, nested `depth` levels deep, the root being the first.
 fn nested(depth: usize) -> Vec<u8> {
-    format!(
-        "{{\"a\":{}{}}}",
-        "[".repeat(depth - 1),
-        "]".repeat(depth - 1)
-    )
-    .into_bytes()
+    let (open, close) = ("[".repeat(depth - 1), "]".repeat(depth - 1));
+    format!("{{\"a\":{open}{close}}}").into_bytes()
+}
+
+/// A charge whose amount is a list of so many numbers.
+fn long(count: usize) -> Vec<u8> {
+    format!("{{\"amount\":[{}1]}}", "1,".repeat(count - 1)).into_bytes()
+}
+
+fn body_invalid() -> (u16, String) {
+    (400, "body_invalid".into())
 }
 
 fn bodies() -> impl Strategy<Value = Vec<u8>> {
     let soup = "[\\[\\]{}\":,=&%a-z0-9\\\\ .+-]{0,80}";
-    let almost = ("(amount|currency|source|items|metadata)", soup)
-        .prop_map(|(name, soup)| format!("{{\"{name}\":{soup}}}").into_bytes());
-    let form = (
-        "(amount|currency|source|items|metadata)(\\[[a-z0-9]{0,2}\\]){0,3}",
-        soup,
-    )
-        .prop_map(|(name, soup)| format!("{name}={soup}").into_bytes());
+    let name = "(amount|currency|source|items|metadata)";
+    let path = "(amount|currency|source|items|metadata)(\\[[a-z0-9]{0,2}\\]){0,3}";
+    let almost =
+        (name, soup).prop_map(|(name, soup)| format!("{{\"{name}\":{soup}}}").into_bytes());
+    let form = (path, soup).prop_map(|(name, soup)| format!("{name}={soup}").into_bytes());
     prop_oneof![
         vec(any::<u8>(), 0..200),
         soup.prop_map(String::into_bytes),
@@ -61,12 +65,11 @@ async fn brackets_make_the_same_tree_as_json_percent_encoded_or_not() {
          &items%5B%5D%5Bsku%5D=cup&items[][quantity]=1&items[][unit_amount]=900",
     ];
     for (index, items) in forms.iter().enumerate() {
-        let body = format!("{metadata}{items}");
-        let key = format!("form-{index}");
+        let (key, body) = (format!("form-{index}"), format!("{metadata}{items}"));
         let answer = server
             .client
-            .post_raw("/orders", &key, FORM, body.as_bytes())
-            .await;
+            .post_raw("/orders", &key, FORM, body.as_bytes());
+        let answer = answer.await;
         assert_eq!(answer.status, 201, "{items}: {:?}", answer.json());
         for member in ["amount", "items", "metadata", "currency"] {
             assert_eq!(answer.json()[member], expected[member], "{items}");
@@ -77,77 +80,74 @@ async fn brackets_make_the_same_tree_as_json_percent_encoded_or_not() {
 #[tokio::test]
 async fn hostile_json_is_body_invalid() {
     let server = TestServer::start().await;
-    let mut bodies: Vec<Vec<u8>> = [
-        "{",
-        "[]",
-        "null",
-        "\"amount\"",
-        "1",
-        "{}{}",
-        "{} x",
-        "{'a':1}",
-        "{\"a\":1,}",
-        "{\"a\"}",
-        "\u{feff}{}",
-        "{\"a\":1,\"a\":1}",
-        "{\"a\":1,\"\\u0061\":2}",
-        "{\"b\":{\"a\":1,\"a\":2}}",
-        "{\"amount\":1.0}",
-        "{\"amount\":1e3}",
-        "{\"amount\":-0}",
-        "{\"amount\":01}",
-        "{\"amount\":9007199254740992}",
-        "{\"amount\":-9007199254740992}",
-        "{\"amount\":NaN}",
-        "{\"amount\":1e999}",
-        "{\"amount\":18446744073709551616}",
-        "{\"description\":\"a\\u0000b\"}",
-        "{\"\\u0000\":1}",
-        "{\"description\":\"\\ud800\"}",
-        "{\"description\":\"\\udc00\\ud800\"}",
-        "{\"\\udfff\":1}",
-        "{\"description\":\"\n\"}",
-    ]
-    .map(|text| text.as_bytes().to_vec())
-    .into();
-    bodies.push(b"{\"description\":\"\xff\"}".to_vec());
-    bodies.push(b"{\"description\":\"\xed\xa0\x80\"}".to_vec());
-    bodies.push(b"\xff\xfe{\0}\0".to_vec());
-    bodies.push(nested(33));
-    bodies.push([b"{\"a\":".as_slice(), &vec![b'['; 60_000]].concat());
-    bodies.push(format!("{{\"amount\":[{}1]}}", "1,".repeat(30_000)).into_bytes());
-    for (index, body) in bodies.iter().enumerate() {
-        let answer = server
-            .client
-            .post_raw("/charges", &format!("key-{index}"), JSON, body)
-            .await;
+    let send = async |body: &[u8]| {
+        let key = Uuid::now_v7().to_string();
+        let answer = server.client.post_raw("/charges", &key, JSON, body).await;
+        error(&answer)
+    };
+    let lines = HOSTILE_JSON.trim().lines();
+    let mut bodies: Vec<_> = lines.map(|line| line.as_bytes().to_vec()).collect();
+    bodies.extend([
+        "\u{feff}{}".as_bytes().to_vec(),
+        b"{\"description\":\"\n\"}".to_vec(),
+        b"{\"description\":\"\xff\"}".to_vec(),
+        b"{\"description\":\"\xed\xa0\x80\"}".to_vec(),
+        b"\xff\xfe{\0}\0".to_vec(),
+        nested(33),
+        [b"{\"a\":".as_slice(), &vec![b'['; 60_000]].concat(),
+        long(30_001),
+    ]);
+    for body in &bodies {
         let shown = String::from_utf8_lossy(&body[..body.len().min(60)]);
-        assert_eq!(error(&answer), (400, "body_invalid".into()), "{shown}");
+        assert_eq!(send(body).await, body_invalid(), "{shown}");
     }
     // At the limits, syntax is fine and the parameter is what is wrong.
-    let fine = [
+    let (most, least) = (
+        r#"{"amount":9007199254740991}"#,
+        r#"{"amount":-9007199254740991}"#,
+    );
+    for (index, (body, code)) in [
         (nested(32), "parameter_missing"),
-        (
-            br#"{"amount":9007199254740991}"#.to_vec(),
-            "amount_too_large",
-        ),
-        (
-            br#"{"amount":-9007199254740991}"#.to_vec(),
-            "parameter_invalid",
-        ),
-        (
-            format!("{{\"amount\":[{}1]}}", "1,".repeat(999)).into_bytes(),
-            "parameter_invalid",
-        ),
-    ];
-    for (index, (body, code)) in fine.iter().enumerate() {
-        let answer = server
-            .client
-            .post_raw("/charges", &format!("fine-{index}"), JSON, body)
-            .await;
-        assert_eq!(error(&answer), (400, (*code).into()), "{index}");
+        (most.into(), "amount_too_large"),
+        (least.into(), "parameter_invalid"),
+        (long(1000), "parameter_invalid"),
+    ]
+    .iter()
+    .enumerate()
+    {
+        assert_eq!(send(body).await, (400, (*code).into()), "{index}");
     }
 }
+
+/// A body on each line.
+const HOSTILE_JSON: &str = r#"
+{
+[]
+null
+"amount"
+1
+{}{}
+{} x
+{'a':1}
+{"a":1,}
+{"a"}
+{"a":1,"a":1}
+{"a":1,"\u0061":2}
+{"b":{"a":1,"a":2}}
+{"amount":1.0}
+{"amount":1e3}
+{"amount":-0}
+{"amount":01}
+{"amount":9007199254740992}
+{"amount":-9007199254740992}
+{"amount":NaN}
+{"amount":1e999}
+{"amount":18446744073709551616}
+{"description":"a\u0000b"}
+{"\u0000":1}
+{"description":"\ud800"}
+{"description":"\udc00\ud800"}
+{"\udfff":1}"#;
 
 #[tokio::test]
 async fn hostile_forms_are_body_invalid_and_name_the_field() {
@@ -174,12 +174,10 @@ async fn hostile_forms_are_body_invalid_and_name_the_field() {
         (b"description=a%00b", "description".into()),
     ];
     for (index, (body, field)) in cases.iter().enumerate() {
-        let answer = server
-            .client
-            .post_raw("/orders", &format!("key-{index}"), FORM, body)
-            .await;
+        let key = format!("key-{index}");
+        let answer = server.client.post_raw("/orders", &key, FORM, body).await;
         let shown = String::from_utf8_lossy(body);
-        assert_eq!(error(&answer), (400, "body_invalid".into()), "{shown}");
+        assert_eq!(error(&answer), body_invalid(), "{shown}");
         assert_eq!(param(&answer), *field, "{shown}");
     }
     let many = "a&".repeat(30_000);
@@ -187,20 +185,18 @@ async fn hostile_forms_are_body_invalid_and_name_the_field() {
     for body in [many, deep] {
         let answer = server
             .client
-            .post_raw("/orders", &body[..5], FORM, body.as_bytes())
-            .await;
-        assert_eq!(
-            error(&answer),
-            (400, "body_invalid".into()),
-            "{}",
-            &body[..9]
-        );
+            .post_raw("/orders", &body[..5], FORM, body.as_bytes());
+        assert_eq!(error(&answer.await), body_invalid(), "{}", &body[..9]);
     }
 }
 
 #[tokio::test]
 async fn integers_and_booleans_have_one_spelling_in_each_encoding() {
     let server = TestServer::start().await;
+    let is_invalid = |answer: &Answer, field: &str, body: &str| {
+        let (told, expected) = (error(answer), (400, "parameter_invalid".into()));
+        assert_eq!((told, param(answer)), (expected, field.into()), "{body}");
+    };
     let forms = [
         ("amount=01&currency=usd", "amount"),
         ("amount=%2B1&currency=usd", "amount"),
@@ -217,13 +213,8 @@ async fn integers_and_booleans_have_one_spelling_in_each_encoding() {
     for (body, field) in forms {
         let answer = server
             .client
-            .post_raw("/charges", body, FORM, body.as_bytes())
-            .await;
-        assert_eq!(
-            (error(&answer), param(&answer)),
-            ((400, "parameter_invalid".into()), field.into()),
-            "{body}"
-        );
+            .post_raw("/charges", body, FORM, body.as_bytes());
+        is_invalid(&answer.await, field, body);
     }
     for (field, value) in [
         ("amount", json!("1")),
@@ -234,21 +225,9 @@ async fn integers_and_booleans_have_one_spelling_in_each_encoding() {
         ("description", json!(5)),
         ("metadata", json!("a")),
     ] {
-        let mut body = charge();
-        body[field] = value.clone();
-        let answer = server
-            .client
-            .post(
-                "/charges",
-                &format!("{field}{value}").replace('"', "'"),
-                &body,
-            )
-            .await;
-        assert_eq!(
-            (error(&answer), param(&answer)),
-            ((400, "parameter_invalid".into()), field.into()),
-            "{body}"
-        );
+        let shown = format!("{field} {value}");
+        let answer = charge_with(&server.client, &[(field, value)]).await;
+        is_invalid(&answer, field, &shown);
     }
 }
 
@@ -260,40 +239,33 @@ async fn a_body_may_have_64_kib_and_not_a_byte_more_chunked_or_not() {
         body.push_str(&" ".repeat(length - body.len()));
         let whole = server
             .client
-            .post_raw("/charges", "key-1", JSON, body.as_bytes())
-            .await;
-        assert_eq!(whole.status, status, "{length} bytes at once");
+            .post_raw("/charges", "key-1", JSON, body.as_bytes());
+        assert_eq!(whole.await.status, status, "{length} bytes at once");
 
         let (first, second) = body.split_at(40_000);
-        let request = format!(
-            "POST /charges HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {API_KEY}\r\nConnection: close\r\n\
-             Content-Type: {JSON}\r\nIdempotency-Key: key-1\r\nTransfer-Encoding: chunked\r\n\r\n\
-             {:x}\r\n{first}\r\n{:x}\r\n{second}\r\n0\r\n\r\n",
-            first.len(),
-            second.len(),
-        );
+        let request = chunked_charge("Connection: close\r\n")
+            + &format!("{:x}\r\n{first}\r\n", first.len())
+            + &format!("{:x}\r\n{second}\r\n0\r\n\r\n", second.len());
         let reply = send_raw(&server.client, request.as_bytes()).await;
-        assert!(
-            reply.starts_with(&format!("HTTP/1.1 {status} ")),
-            "{length} bytes in chunks: {reply}"
-        );
+        let has_status = reply.starts_with(&format!("HTTP/1.1 {status} "));
+        assert!(has_status, "{length} bytes in chunks: {reply}");
     }
     // Chunked or not is not part of the request's identity: the second one was a replay.
     assert_eq!(server.database.charges().await, 1);
 }
 
 /// The request for a charge in chunks, up to its body.
-fn chunked_charge(method: &str, path: &str) -> String {
-    format!(
-        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {API_KEY}\r\n\
-         Content-Type: {JSON}\r\nIdempotency-Key: key-1\r\nTransfer-Encoding: chunked\r\n\r\n"
-    )
+fn chunked_charge(headers: &str) -> String {
+    let headers = format!(
+        "Content-Type: {JSON}\r\nIdempotency-Key: key-1\r\nTransfer-Encoding: chunked\r\n{headers}"
+    );
+    request("POST", "/charges", &headers, "")
 }
 
 #[tokio::test]
 async fn malformed_chunks_are_body_invalid_and_nothing_is_stored() {
     let server = TestServer::start().await;
-    let (head, charge) = (chunked_charge("POST", "/charges"), charge().to_string());
+    let (head, charge) = (chunked_charge(""), charge().to_string());
     let whole = format!("{:x}\r\n{charge}\r\n", charge.len());
     let alive = request("GET", "/livez", "", "");
     for malformed in [
@@ -310,10 +282,8 @@ async fn malformed_chunks_are_body_invalid_and_nothing_is_stored() {
     ] {
         let mut connection = Connection::open(&server.client).await;
         // A request before it has its reply, and one behind it has none.
-        let behind = format!("{charge}\r\n0\r\n\r\n{alive}");
-        connection
-            .send(format!("{alive}{head}{malformed}{behind}"))
-            .await;
+        let requests = format!("{alive}{head}{malformed}{charge}\r\n0\r\n\r\n{alive}");
+        connection.send(requests).await;
         let (first, _) = connection.reply().await;
         assert!(first.starts_with("HTTP/1.1 200 "), "{malformed}: {first}");
         let (head, body) = connection.reply().await;
@@ -331,8 +301,7 @@ async fn malformed_chunks_are_body_invalid_and_nothing_is_stored() {
 async fn who_sends_much_after_a_malformed_chunk_reads_the_refusal() {
     let server = TestServer::start().await;
     let mut connection = Connection::open(&server.client).await;
-    let head = chunked_charge("POST", "/charges");
-    connection.send(head + "x\r\n").await;
+    connection.send(chunked_charge("") + "x\r\n").await;
     connection.send(vec![b'x'; 200 * 1024]).await;
     let (head, _) = connection.reply().await;
     assert!(head.starts_with("HTTP/1.1 400 "), "{head}");

@@ -6,13 +6,12 @@ use crate::support::{
     wire::{charge_with, send_slowly},
 };
 
-/// Each request makes two mistakes; the earlier check in the contract's order answers.
 #[tokio::test]
 async fn of_two_mistakes_the_earlier_check_answers() {
     let server = TestServer::start_with(IMPATIENT).await;
     let client = &server.client;
     let card = charge_with("description", "4242424242424242".into());
-    let huge = vec![b' '; 65_537];
+    let (huge, plain) = (vec![b' '; 65_537], "text/plain");
     server.client.charge("taken").await;
 
     // Route before API key.
@@ -22,14 +21,10 @@ async fn of_two_mistakes_the_earlier_check_answers() {
     assert_eq!(answer.code(), "method_not_allowed");
     // API key before media type.
     let stranger = client.with_api_key("sk_test_nobody_at_all");
-    let answer = stranger
-        .post_raw("/charges", "key-1", "text/plain", b"x")
-        .await;
+    let answer = stranger.post_raw("/charges", "key-1", plain, b"x").await;
     assert_eq!(answer.code(), "api_key_invalid");
     // Media type before size and before time.
-    let answer = client
-        .post_raw("/charges", "key-1", "text/plain", &huge)
-        .await;
+    let answer = client.post_raw("/charges", "key-1", plain, &huge).await;
     assert_eq!(answer.code(), "unsupported_media_type");
     let authorized = format!("Authorization: Bearer {API_KEY}\r\n");
     let headers = format!("{authorized}Content-Type: text/plain\r\nIdempotency-Key: key-1\r\n");

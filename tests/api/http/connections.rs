@@ -45,23 +45,24 @@ async fn new_or_used(client: &Client, is_new: bool) -> Connection {
 #[tokio::test]
 async fn a_head_that_does_not_arrive_in_time_is_408() {
     let server = TestServer::start_with(SHORT).await;
+    let mut refusals = Vec::new();
     for is_new in [true, false] {
         let mut connection = new_or_used(&server.client, is_new).await;
         connection.send("GET /li").await;
-        let refusal = connection.rest().await;
-        assert!(refusal.starts_with("HTTP/1.1 408 "), "{refusal}");
+        refusals.push(connection.rest().await);
         // Nor does a byte now and then help.
         let mut connection = new_or_used(&server.client, is_new).await;
         connection.send("GET /livez?").await;
-        let refusal = connection.drip("x").await;
-        assert!(refusal.starts_with("HTTP/1.1 408 "), "{refusal}");
+        refusals.push(connection.drip("x").await);
     }
     // Behind a request in the same write.
     let mut connection = Connection::open(&server.client).await;
     connection.send(livez() + "GET /li").await;
     connection.reply().await;
-    let refusal = connection.rest().await;
-    assert!(refusal.starts_with("HTTP/1.1 408 "), "{refusal}");
+    refusals.push(connection.rest().await);
+    for refusal in refusals {
+        assert!(refusal.starts_with("HTTP/1.1 408 "), "{refusal}");
+    }
 }
 
 #[tokio::test]
@@ -81,11 +82,8 @@ async fn a_connection_is_kept_for_its_time() {
     let server = TestServer::start_with(&[("REQUEST_HEAD_TIMEOUT", "300ms")]).await;
     let mut used = used(&server.client).await;
     // Three times as long as a head may take.
-    assert!(
-        tokio::time::timeout(Duration::from_millis(900), used.rest())
-            .await
-            .is_err()
-    );
+    let rest = tokio::time::timeout(Duration::from_millis(900), used.rest());
+    assert!(rest.await.is_err());
     used.send(livez()).await;
     assert!(used.reply().await.0.starts_with("HTTP/1.1 200 "));
 }
@@ -132,11 +130,8 @@ async fn a_body_that_nobody_reads_and_that_never_ends_ends_the_connection() {
         };
         let expected = format!("HTTP/1.1 {status} ");
         assert!(received.starts_with(&expected), "{head}: {received}");
-        assert_eq!(
-            received.matches("HTTP/1.1").count(),
-            1,
-            "{head}: {received}"
-        );
+        let replies = received.matches("HTTP/1.1").count();
+        assert_eq!(replies, 1, "{head}: {received}");
     });
     join_all(all).await;
 }
@@ -217,39 +212,33 @@ async fn requests_that_wait_hold_no_decoded_body() {
     const CLIENTS: u64 = 300;
     const HELD_KB: u64 = 250;
     let long = format!("metadata[a]={}", "\u{1}".repeat(65_000));
+    let fault = "delay; seconds=8";
     let database = TestDatabase::create().await;
     let server = ServerProcess::start(&database, &[FAULTS]);
     let body = json!({"items": vec![json!({"a": 1}); 990]});
+    let client = &server.client;
     let send = async |key: String| {
-        let fault = "delay; seconds=8";
-        let answer = server
-            .client
-            .post_with_fault(fault, "/charges", &key, &body)
-            .await;
-        answer.expect("a reply").status.as_u16()
+        let answer = client.post_with_fault(fault, "/charges", &key, &body);
+        answer.await.expect("a reply").status.as_u16()
     };
     let send_long = async |key: String| {
-        let request = server.client.request(Method::POST, "/charges");
+        let request = client
+            .request(Method::POST, "/charges")
+            .header("fault", fault);
         let request = request
             .header("idempotency-key", key)
             .header("content-type", FORM);
-        let request = request.header("fault", "delay; seconds=8");
         Answer::of(request.body(long.clone())).await.status.as_u16()
     };
-    assert_eq!(
-        server.client.post("/charges", "key", &body).await.status,
-        400
-    );
+    assert_eq!(client.post("/charges", "key", &body).await.status, 400);
     let before = memory_kb(&server, "VmRSS:");
     let decoded = join_all((0..CLIENTS).map(|number| send(format!("key-{number}"))));
     let long = join_all((0..CLIENTS).map(|number| send_long(format!("long-{number}"))));
     let answers = [decoded.await, long.await].concat();
     assert!(answers.iter().all(|status| *status == 400), "{answers:?}");
     if let (Some(before), Some(most)) = (before, memory_kb(&server, "VmHWM:")) {
-        assert!(
-            most - before < CLIENTS * HELD_KB,
-            "{before} kB, then {most} kB"
-        );
+        let more = most - before;
+        assert!(more < CLIENTS * HELD_KB, "{before} kB, then {most} kB");
     }
 }
 

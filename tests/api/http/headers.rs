@@ -5,11 +5,8 @@ use chrono::{DateTime, Utc};
 use crate::support::{prelude::*, records::hold_key};
 
 async fn charge_preferring(client: &Client, path: &str, prefer: &str) -> Answer {
-    let request = client
-        .request(Method::POST, path)
-        .header("idempotency-key", "key-1")
-        .header("prefer", prefer);
-    Answer::of(request.json(&charge())).await
+    let request = client.request(Method::POST, path).header("prefer", prefer);
+    Answer::of(request.header("idempotency-key", "key-1").json(&charge())).await
 }
 
 async fn charge_from(client: &Client, source: &str, key: &str) -> Answer {
@@ -37,14 +34,12 @@ async fn every_reply_has_a_fresh_request_id_whoever_made_it() {
         Answer::of(client.request(Method::HEAD, "/charges")).await,
         charge_from(client, "tok_outage", "key-2").await,
     ];
-    let ids: BTreeSet<_> = answers
-        .iter()
-        .map(|answer| answer.header("request-id").expect("a Request-Id"))
-        .collect();
-    assert_eq!(ids.len(), answers.len(), "a Request-Id was used twice");
-    for id in ids {
+    let mut ids = BTreeSet::new();
+    for answer in &answers {
+        let id = answer.header("request-id").expect("a Request-Id");
         let rest = id.strip_prefix("req_").expect("req_…");
         assert_eq!(rest.len(), 26, "{id}");
+        assert!(ids.insert(id), "{id} was used twice");
     }
 }
 
@@ -55,10 +50,8 @@ async fn the_first_reply_names_itself_and_replays_name_the_first() {
     let replay = server.client.charge("key-1").await;
     assert_eq!(first.header("original-request"), first.header("request-id"));
     assert_eq!(first.header("idempotent-replayed"), None);
-    assert_eq!(
-        replay.header("original-request"),
-        first.header("request-id")
-    );
+    let original = replay.header("original-request");
+    assert_eq!(original, first.header("request-id"));
     assert_ne!(replay.header("request-id"), first.header("request-id"));
     assert_eq!(replay.header("idempotent-replayed"), Some("true"));
     let location = format!("/charges/{}", first.id());
@@ -92,11 +85,8 @@ async fn stored_outcomes_say_when_the_record_dies_in_whole_seconds() {
         assert!((23 * 60 + 55..=24 * 60).contains(&hours), "{text}");
     }
     let outage = charge_from(&server.client, "tok_outage", "key-4").await;
-    for header in [
-        "idempotency-expires",
-        "original-request",
-        "idempotent-replayed",
-    ] {
+    let of_records = "idempotency-expires original-request idempotent-replayed";
+    for header in of_records.split(' ') {
         assert_eq!(outage.header(header), None, "{header}");
     }
 }
@@ -105,11 +95,10 @@ async fn stored_outcomes_say_when_the_record_dies_in_whole_seconds() {
 async fn the_key_is_echoed_on_every_reply_to_a_mutating_request() {
     let server = TestServer::start().await;
     let client = &server.client;
+    let plain = "text/plain";
     let with_key = |method: Method, path: &str| {
-        client
-            .request(method, path)
-            .header("idempotency-key", "key-1")
-            .json(&charge())
+        let request = client.request(method, path);
+        request.header("idempotency-key", "key-1").json(&charge())
     };
     let answers = [
         client.charge("key-1").await,
@@ -119,16 +108,11 @@ async fn the_key_is_echoed_on_every_reply_to_a_mutating_request() {
         Answer::of(with_key(Method::PATCH, "/charges")).await,
         Answer::of(with_key(Method::POST, "/orders")).await,
         Answer::of(with_key(Method::POST, "/charges").bearer_auth("sk_test_second")).await,
-        client
-            .post_raw("/charges", "key-1", "text/plain", b"x")
-            .await,
+        client.post_raw("/charges", "key-1", plain, b"x").await,
     ];
     for answer in &answers {
-        assert_eq!(
-            answer.header("idempotency-key"),
-            Some("key-1"),
-            "{answer:?}"
-        );
+        let echoed = answer.header("idempotency-key");
+        assert_eq!(echoed, Some("key-1"), "{answer:?}");
     }
     let get = Answer::of(with_key(Method::GET, "/charges")).await;
     assert_eq!(get.header("idempotency-key"), None);
@@ -156,11 +140,9 @@ async fn a_preferred_wait_is_echoed_capped_and_honoured_and_nonsense_is_ignored(
         assert_eq!(answer.status, 201, "{prefer}");
         assert_eq!(answer.header("preference-applied"), applied, "{prefer}");
     }
-    let read = server
-        .client
-        .request(Method::GET, "/charges")
-        .header("prefer", "wait=7");
-    assert_eq!(Answer::of(read).await.header("preference-applied"), None);
+    let read = server.client.request(Method::GET, "/charges");
+    let read = Answer::of(read.header("prefer", "wait=7")).await;
+    assert_eq!(read.header("preference-applied"), None);
 }
 
 #[tokio::test]
@@ -168,10 +150,7 @@ async fn prefer_wait_zero_answers_409_at_once_under_v1() {
     let server = TestServer::start().await;
     let held = hold_key(&server.database, "key-1").await;
     let answer = charge_preferring(&server.client, "/v1/charges", "wait=0").await;
-    assert_eq!(
-        (answer.status.as_u16(), answer.code().as_str()),
-        (409, "idempotency_key_in_use")
-    );
+    assert_eq!(error(&answer), (409, "idempotency_key_in_use".into()));
     assert_eq!(answer.header("preference-applied"), Some("wait=0"));
     held.rollback().await.unwrap();
 }
@@ -184,98 +163,52 @@ async fn every_error_links_to_its_explanation_and_says_whether_to_retry() {
     let in_use = client.charge("held").await;
     held.rollback().await.unwrap();
     client.charge("key-1").await;
+    let large = vec![b' '; 70_000];
     let cases = [
-        (
-            400,
-            "false",
-            charge_from(client, "tok_nobody", "key-2").await,
-        ),
-        (
-            400,
-            "false",
-            charge_from(client, "tok_nobody", "key-2").await,
-        ),
-        (
-            400,
-            "false",
-            client
-                .post_raw("/charges", "a b", "application/json", b"")
-                .await,
-        ),
-        (400, "false", client.get("/charges?limit=0").await),
-        (
-            400,
-            "false",
-            client.post("/v1/charges", "key-1", &charge()).await,
-        ),
-        (
-            401,
-            "false",
-            Answer::of(client.bare(Method::GET, "/charges")).await,
-        ),
+        (400, charge_from(client, "tok_nobody", "key-2").await),
+        (400, charge_from(client, "tok_nobody", "key-2").await),
+        (400, client.post_raw("/charges", "a b", JSON, b"").await),
+        (400, client.get("/charges?limit=0").await),
+        (400, client.post("/v1/charges", "key-1", &charge()).await),
+        (401, Answer::of(client.bare(Method::GET, "/charges")).await),
         (
             402,
-            "false",
             charge_from(client, "tok_chargeDeclined", "key-3").await,
         ),
         (
             402,
-            "false",
             charge_from(client, "tok_chargeDeclined", "key-3").await,
         ),
-        (404, "false", client.get("/charges/ch_unknown").await),
-        (404, "false", client.get("/nothing").await),
+        (404, client.get("/charges/ch_unknown").await),
+        (404, client.get("/nothing").await),
         (
             405,
-            "false",
             Answer::of(client.request(Method::DELETE, "/charges")).await,
         ),
-        (409, "true", in_use),
-        (
-            413,
-            "false",
-            client
-                .post_raw("/charges", "k", "application/json", &vec![b' '; 70_000])
-                .await,
-        ),
+        (409, in_use),
+        (413, client.post_raw("/charges", "k", JSON, &large).await),
         (
             415,
-            "false",
             client.post_raw("/charges", "k", "text/plain", b"x").await,
         ),
-        (
-            422,
-            "false",
-            client.post("/orders", "key-1", &charge()).await,
-        ),
-        (
-            503,
-            "true",
-            charge_from(client, "tok_outage", "key-4").await,
-        ),
+        (422, client.post("/orders", "key-1", &charge()).await),
+        (503, charge_from(client, "tok_outage", "key-4").await),
     ];
-    for (status, should_retry, answer) in &cases {
+    for (status, answer) in &cases {
         let code = answer.code();
         assert_eq!(answer.status, *status, "{code}");
-        assert_eq!(
-            answer.header("stripe-should-retry"),
-            Some(*should_retry),
-            "{status} {code}"
-        );
         let link = format!("</errors#{code}>; rel=\"describedby\"");
-        assert_eq!(
-            answer.header("link"),
-            Some(link.as_str()),
-            "{status} {code}"
-        );
+        let is_worth_a_retry = matches!(status, 409 | 503);
+        let should_retry = if is_worth_a_retry { "true" } else { "false" };
+        for (name, expected) in [
+            ("stripe-should-retry", Some(should_retry)),
+            ("link", Some(&*link)),
+            ("retry-after", is_worth_a_retry.then_some("1")),
+            ("content-type", Some(JSON)),
+        ] {
+            assert_eq!(answer.header(name), expected, "{name} of {status} {code}");
+        }
         assert_eq!(answer.json()["error"]["doc_url"], format!("/errors#{code}"));
-        let retry_after = matches!(status, 409 | 503).then_some("1");
-        assert_eq!(answer.header("retry-after"), retry_after, "{status} {code}");
-        assert_eq!(
-            answer.header("content-type"),
-            Some("application/json"),
-            "{status} {code}"
-        );
     }
     let created = client.charge("key-5").await;
     for header in ["stripe-should-retry", "retry-after", "link"] {
@@ -288,41 +221,28 @@ async fn what_is_busy_says_to_retry_and_the_same_key_does_it_then() {
     let server = TestServer::start().await;
     let client = &server.client;
     let created = client.charge("key-1").await;
-    let mut locked = server.database.pool.begin().await.unwrap();
-    sqlx::query("SELECT FROM charges FOR UPDATE")
-        .execute(&mut *locked)
-        .await
-        .unwrap();
-    let refund = serde_json::json!({"charge": created.id()});
+    let lock = "SELECT FROM charges FOR UPDATE";
+    let locked = server.database.holding(lock).await;
+    let refund = json!({"charge": created.id()});
     let busy = client.post("/refunds", "key-2", &refund).await;
-    assert_eq!(
-        (busy.status.as_u16(), busy.code().as_str()),
-        (409, "resource_busy")
-    );
+    assert_eq!(error(&busy), (409, "resource_busy".into()));
     assert_eq!(busy.header("stripe-should-retry"), Some("true"));
     assert_eq!(busy.header("original-request"), None, "nothing is stored");
     assert_eq!(server.database.records().await, 1);
     locked.rollback().await.unwrap();
     let refunded = client.post("/refunds", "key-2", &refund).await;
-    assert_eq!(
-        (refunded.status.as_u16(), refunded.is_replay()),
-        (201, false)
-    );
+    assert_eq!(refunded.status, 201);
+    assert!(!refunded.is_replay());
 }
 
 #[tokio::test]
 async fn an_internal_error_is_opaque_and_says_to_retry() {
     let server = TestServer::start_with(&[FORGETFUL]).await;
     server.client.charge("key-1").await;
-    sqlx::query("UPDATE idempotency_keys SET headers = '[[\"no header name\", \"secret\"]]'")
-        .execute(&server.database.pool)
-        .await
-        .unwrap();
+    let broken = r#"UPDATE idempotency_keys SET headers = '[["no header name", "secret"]]'"#;
+    server.database.execute(broken).await;
     let answer = server.client.charge("key-1").await;
-    assert_eq!(
-        (answer.status.as_u16(), answer.code().as_str()),
-        (500, "internal_error")
-    );
+    assert_eq!(error(&answer), (500, "internal_error".into()));
     assert_eq!(answer.header("stripe-should-retry"), Some("true"));
     assert!(!String::from_utf8_lossy(&answer.body).contains("secret"));
     assert_eq!(server.database.charges().await, 1);
@@ -332,12 +252,9 @@ async fn an_internal_error_is_opaque_and_says_to_retry() {
 async fn a_replay_restores_multi_valued_headers() {
     let server = TestServer::start_with(&[FORGETFUL]).await;
     server.client.charge("key-1").await;
-    sqlx::query(
-        r#"UPDATE idempotency_keys SET headers = headers || '[["link", "<a>"], ["link", "<b>"]]'"#,
-    )
-    .execute(&server.database.pool)
-    .await
-    .unwrap();
+    let more = r#"UPDATE idempotency_keys
+                     SET headers = headers || '[["link", "<a>"], ["link", "<b>"]]'"#;
+    server.database.execute(more).await;
     let replay = server.client.charge("key-1").await;
     let links: Vec<_> = replay.headers.get_all("link").iter().collect();
     assert_eq!(links, ["<a>", "<b>"]);
@@ -348,27 +265,15 @@ async fn head_answers_as_get_does_without_a_body() {
     let server = TestServer::start().await;
     let created = server.client.charge("key-1").await;
     let one = format!("/v1/charges/{}", created.id());
-    for path in [
-        "/charges",
-        &one,
-        "/idempotency-keys/key-1",
-        "/charges/ch_no",
-        "/nothing",
-        "/livez",
-        "/openapi.json",
-        "/swagger-ui/",
-        "/",
-    ] {
+    let paths = "/charges /idempotency-keys/key-1 /charges/ch_no /nothing /livez /openapi.json \
+                 /swagger-ui/ /";
+    for path in paths.split(' ').chain([&*one]) {
         let get = server.client.get(path).await;
         let head = Answer::of(server.client.request(Method::HEAD, path)).await;
         assert_eq!(head.status, get.status, "{path}");
         assert!(head.body.is_empty(), "{path}");
-        for header in [
-            "content-type",
-            "content-length",
-            "link",
-            "stripe-should-retry",
-        ] {
+        let headers = "content-type content-length link stripe-should-retry";
+        for header in headers.split(' ') {
             assert_eq!(head.header(header), get.header(header), "{path} {header}");
         }
     }

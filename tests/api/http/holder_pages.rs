@@ -3,6 +3,7 @@
 
 use std::io::{Read, Seek};
 
+use futures_util::future::join_all;
 use tempfile::tempfile;
 
 use crate::support::{
@@ -37,10 +38,6 @@ async fn the_page_says_what_is_asked_for_and_runs_nothing() {
     assert!(url.starts_with(&own), "{url}");
     let page = open(&url).await;
     assert_eq!(page.status, 200);
-    assert_eq!(
-        page.header("content-type"),
-        Some("text/html; charset=utf-8")
-    );
     let html = text(&page);
     for part in [
         "<h1>Authenticate a card</h1>",
@@ -57,19 +54,17 @@ async fn the_page_says_what_is_asked_for_and_runs_nothing() {
     for part in ["<script", "action=", "https://", ">dev<", &secret] {
         assert!(!html.contains(part), "{part}: {html}");
     }
+    let policy = "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; \
+                  frame-ancestors 'none'; form-action 'self' https: http:";
     for (name, value) in [
+        ("content-type", "text/html; charset=utf-8"),
         ("cache-control", "no-store"),
         ("referrer-policy", "no-referrer"),
         ("x-content-type-options", "nosniff"),
+        ("content-security-policy", policy),
     ] {
-        assert_eq!(page.header(name), Some(value));
+        assert_eq!(page.header(name), Some(value), "{name}");
     }
-    let policy = page.header("content-security-policy").unwrap();
-    assert_eq!(
-        policy,
-        "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; \
-         frame-ancestors 'none'; form-action 'self' https: http:"
-    );
     let head = Answer::of(browse(Method::HEAD, &url)).await;
     assert_eq!((head.status.as_u16(), head.body.len()), (200, 0));
 }
@@ -89,10 +84,8 @@ async fn the_first_answer_decides_and_later_ones_land_at_the_same_place() {
             );
             for outcome in [first, "complete", "fail"] {
                 let landed = press(&url, outcome).await;
-                assert_eq!(
-                    (landed.status.as_u16(), landed.header("location")),
-                    (303, Some(expected.as_str()))
-                );
+                assert_eq!(landed.status, 303);
+                assert_eq!(landed.header("location"), Some(&*expected));
                 assert_eq!(landed.header("cache-control"), Some("no-store"));
             }
             let answered = open(&url).await;
@@ -100,32 +93,29 @@ async fn the_first_answer_decides_and_later_ones_land_at_the_same_place() {
             let link = format!("<a href=\"{}\">Back", expected.replace('&', "&amp;"));
             assert!(text(&answered).contains(&link), "{}", text(&answered));
         }
-        let decided = "SELECT count(*) FROM events
-                        WHERE type IN ('setup_intent.succeeded', 'setup_intent.setup_failed')";
-        assert_eq!(server.database.count(decided).await, 2);
+        assert_eq!(server.database.count(DECIDED).await, 2);
     }
 }
+
+/// Intents whose holders have answered.
+const DECIDED: &str = "SELECT count(*) FROM events
+     WHERE type IN ('setup_intent.succeeded', 'setup_intent.setup_failed')";
 
 #[tokio::test]
 async fn without_an_address_to_return_to_the_holder_may_close_the_window() {
     let server = TestServer::start_with(&[("RETURN_URL_SCHEMES", "shop-app")]).await;
     let setup = waiting(&server.client, None).await;
-    let page = open(&page_of(&setup)).await;
-    let policy = page.header("content-security-policy").unwrap();
-    assert!(policy.ends_with("; form-action 'self'"), "{policy}");
-    let landed = press(&page_of(&setup), "complete").await;
-    assert_eq!(
-        (landed.status.as_u16(), landed.header("location")),
-        (200, None)
-    );
-    assert!(text(&landed).contains("You may close this window."));
     let app = waiting(&server.client, Some("shop-app://done")).await;
-    let policy = open(&page_of(&app)).await;
-    let policy = policy.header("content-security-policy").unwrap();
-    assert!(
-        policy.ends_with("; form-action 'self' shop-app:"),
-        "{policy}"
-    );
+    for (intent, targets) in [(&setup, "'self'"), (&app, "'self' shop-app:")] {
+        let page = open(&page_of(intent)).await;
+        let policy = page.header("content-security-policy").unwrap();
+        let expected = format!("; form-action {targets}");
+        assert!(policy.ends_with(&expected), "{policy}");
+    }
+    let landed = press(&page_of(&setup), "complete").await;
+    assert_eq!(landed.status, 200);
+    assert_eq!(landed.header("location"), None);
+    assert!(text(&landed).contains("You may close this window."));
 }
 
 #[tokio::test]
@@ -138,21 +128,14 @@ async fn without_an_address_to_return_to_the_holder_is_told_how_it_ended() {
         });
         server.client.post_new("/payment_intents", &body).await
     };
+    let card = "pm_card_authenticationRequired";
     let declined = "pm_card_authenticationRequiredChargeDeclinedInsufficientFunds";
     let setup = waiting(&server.client, None).await;
     for (asked, outcome, told) in [
         (setup, "fail", "The card was not set up"),
-        (
-            pay("pm_card_authenticationRequired").await,
-            "fail",
-            "The payment was not made",
-        ),
+        (pay(card).await, "fail", "The payment was not made"),
         (pay(declined).await, "complete", "The payment was not made"),
-        (
-            pay("pm_card_authenticationRequired").await,
-            "complete",
-            "Thank you",
-        ),
+        (pay(card).await, "complete", "Thank you"),
     ] {
         let url = page_of(&asked);
         assert!(text(&open(&url).await).contains("<strong>the shop that sent you here</strong>"));
@@ -160,11 +143,8 @@ async fn without_an_address_to_return_to_the_holder_is_told_how_it_ended() {
         for outcome in [outcome, "complete", "fail"] {
             let page = text(&press(&url, outcome).await);
             assert!(page.contains(&format!("<h1>{told}</h1>")), "{page}");
-            assert_eq!(
-                page.contains("Go back to the shop"),
-                told != "Thank you",
-                "{page}"
-            );
+            let goes_back = page.contains("Go back to the shop");
+            assert_eq!(goes_back, told != "Thank you", "{page}");
         }
     }
 }
@@ -190,14 +170,12 @@ async fn fifty_answers_at_once_through_two_replicas_decide_once() {
         }
     })
     .await;
-    let places: std::collections::BTreeSet<_> = answers
+    let places = answers
         .iter()
-        .map(|landed| landed.header("location").unwrap())
-        .collect();
+        .map(|landed| landed.header("location").unwrap());
+    let places: BTreeSet<_> = places.collect();
     assert_eq!(places.len(), 1, "{places:?}");
-    let decided = "SELECT count(*) FROM events
-                    WHERE type IN ('setup_intent.succeeded', 'setup_intent.setup_failed')";
-    assert_eq!(server.database.count(decided).await, 1);
+    assert_eq!(server.database.count(DECIDED).await, 1);
 }
 
 #[tokio::test]
@@ -208,11 +186,10 @@ async fn no_other_token_opens_a_page_and_nothing_is_stored_for_a_guess() {
     let other = page_of(&waiting(&server.client, None).await);
     let other = other.rsplit('/').next().unwrap();
     let records = server.database.records().await;
-    let longer = format!("{page}/{token}x");
     let others = [
         format!("{page}/{other}"),
         format!("{page}/{}", &token[1..]),
-        longer,
+        format!("{page}/{token}x"),
         format!("{page}/%00"),
         page.replace("seti_", "pi_") + "/" + token,
         page.replace("acct_", "acct_x") + "/" + token,
@@ -231,33 +208,24 @@ async fn no_other_token_opens_a_page_and_nothing_is_stored_for_a_guess() {
 async fn only_a_small_form_with_one_of_two_words_is_an_answer() {
     let server = TestServer::start().await;
     let url = page_of(&waiting(&server.client, None).await);
+    let large = format!("outcome={}", "x".repeat(2000));
     for (form, status, code) in [
         ("", 400, "parameter_missing"),
         ("outcome=", 400, "parameter_missing"),
         ("outcome=yes", 400, "parameter_invalid"),
         ("outcome=complete&outcome=fail", 400, "body_invalid"),
         ("outcome=complete&more=1", 400, "parameter_unknown"),
-        (
-            &*format!("outcome={}", "x".repeat(2000)),
-            413,
-            "body_too_large",
-        ),
+        (&large, 413, "body_too_large"),
     ] {
         let refused = send(&url, form).await;
-        assert_eq!(
-            (refused.status.as_u16(), &*refused.code()),
-            (status, code),
-            "{form}"
-        );
+        assert_eq!(error(&refused), (status, code.into()), "{form}");
     }
     let typed = browse(Method::POST, &url).header("content-type", "text/plain");
     let typed = Answer::of(typed.body("outcome=complete")).await;
     assert_eq!(typed.code(), "unsupported_media_type");
     let other = Answer::of(browse(Method::DELETE, &url)).await;
-    assert_eq!(
-        (other.code().as_str(), other.header("allow")),
-        ("method_not_allowed", Some("GET, HEAD, POST"))
-    );
+    assert_eq!(other.code(), "method_not_allowed");
+    assert_eq!(other.header("allow"), Some("GET, HEAD, POST"));
     assert_eq!(press(&url, "complete").await.status, 200);
 }
 
@@ -270,9 +238,8 @@ async fn a_right_token_opens_its_page_however_much_its_address_guesses() {
     // Nothing has to be looked up for this one.
     let nowhere = format!("{page}nobody/nothing/none");
     eventually("a guess is limited", || async {
-        let guesses = (0..30).map(|number| open(if number % 2 == 0 { &guess } else { &nowhere }));
-        let (answers, own) =
-            futures_util::future::join(futures_util::future::join_all(guesses), open(&url)).await;
+        let guesses = (0..30).map(|number| open([&guess, &nowhere][number % 2]));
+        let (answers, own) = tokio::join!(join_all(guesses), open(&url));
         assert_eq!(own.status, 200);
         assert_eq!(open(&url).await.status, 200);
         let limited = answers.iter().find(|answer| answer.status == 429);
@@ -288,12 +255,9 @@ async fn a_right_token_opens_its_page_however_much_its_address_guesses() {
 async fn a_guess_claims_nothing() {
     let server = TestServer::start().await;
     let url = page_of(&waiting(&server.client, None).await);
-    let mut lock = server.database.pool.begin().await.unwrap();
     // It lets what reads pass, and what claims a key wait.
-    sqlx::raw_sql("LOCK TABLE idempotency_keys IN SHARE MODE")
-        .execute(&mut *lock)
-        .await
-        .unwrap();
+    let lock = "LOCK TABLE idempotency_keys IN SHARE MODE";
+    let lock = server.database.holding(lock).await;
     assert_eq!(press(&format!("{url}x"), "complete").await.status, 410);
     lock.rollback().await.unwrap();
 }
@@ -309,11 +273,8 @@ async fn neither_the_token_nor_the_secret_is_logged_or_in_the_console() {
     let database = TestDatabase::create().await;
     let mut log = tempfile().unwrap();
     let program = Command::new(env!("CARGO_BIN_EXE_charge-once"));
-    let variables = [
-        ("CONSOLE", "true"),
-        ("RUST_LOG", "trace"),
-        ("LOG_FORMAT", "json"),
-    ];
+    let log_all = [("RUST_LOG", "trace"), ("LOG_FORMAT", "json")];
+    let variables = [&log_all[..], &[("CONSOLE", "true")]].concat();
     let file = log.try_clone().unwrap();
     let server = ServerProcess::start_by(program, file, &database, &variables);
     let setup = waiting(&server.client, Some("https://shop.example/done")).await;
@@ -326,16 +287,10 @@ async fn neither_the_token_nor_the_secret_is_logged_or_in_the_console() {
     assert_eq!(press(&url, "complete").await.status, 303);
     assert_eq!(press(&url, "complete").await.status, 303);
     let logged = "SELECT count(*) FROM request_log WHERE route = '/setup_intents/{id}'";
-    eventually("the requests are in the request log", || async {
-        database.count(logged).await == 1
-    })
-    .await;
+    database.comes_to(logged, 1).await;
     for hidden in [token, &secret] {
-        let held: i64 = sqlx::query_scalar(HELD)
-            .bind(hidden)
-            .fetch_one(&database.pool)
-            .await
-            .unwrap();
+        let held = sqlx::query_scalar::<_, i64>(HELD).bind(hidden);
+        let held = held.fetch_one(&database.pool).await.unwrap();
         assert_eq!(held, 0, "{hidden}");
     }
     drop(server);

@@ -24,9 +24,8 @@ async fn under_the_name_of_another_site_nothing_on_loopback_is_served() {
         assert_eq!(answer.refusal(), refused, "{path}");
     }
     let post = |host| {
-        let request = client
-            .request(Method::POST, "/v1/charges")
-            .header("host", host);
+        let request = client.request(Method::POST, "/v1/charges");
+        let request = request.header("host", host);
         Answer::of(request.header("idempotency-key", "key-1").json(&charge()))
     };
     let refused = post(REBOUND).await;
@@ -96,11 +95,7 @@ async fn no_page_of_another_site_moves_the_simulator() {
     let ledger = Answer::of(ledger.header("host", REBOUND)).await;
     assert_eq!(ledger.json()["error"]["code"], "host_not_allowed");
     // A browser sends these for any page, without asking.
-    for media_type in [
-        None,
-        Some("text/plain"),
-        Some("application/x-www-form-urlencoded"),
-    ] {
+    for media_type in [None, Some("text/plain"), Some(FORM)] {
         let request = post().body(fault.to_string());
         let request = match media_type {
             None => request,

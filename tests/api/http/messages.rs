@@ -1,11 +1,6 @@
 //! What error messages say: the parameter and the nearest route, and no value that was sent.
 
-use crate::support::prelude::*;
-
-fn message(answer: &Answer) -> String {
-    let message = answer.json()["error"]["message"].take();
-    message.as_str().unwrap().to_owned()
-}
+use crate::support::{prelude::*, shorthand::message};
 
 #[tokio::test]
 async fn a_message_names_the_parameter_and_not_its_value() {
@@ -15,64 +10,56 @@ async fn a_message_names_the_parameter_and_not_its_value() {
         body[name] = value;
         body
     };
-    let cases = [
+    let secret = json!("secret-value");
+    let no_amount =
+        "Invalid parameter: amount. Must be an integer from 1 to 99999999, in minor units.";
+    let misspelled = "Unknown parameter: descripton. Did you mean description?";
+    let nested = json!({"a": [secret]});
+    for (index, (name, value, expected)) in [
+        ("shopping", secret.clone(), "Unknown parameter: shopping."),
+        ("descripton", secret.clone(), misspelled),
+        ("amount", secret, no_amount),
+        ("amount", json!(-5), no_amount),
+        ("amount", Value::Null, "Missing parameter: amount."),
         (
-            with("shopping", json!("secret-value")),
-            "Unknown parameter: shopping.",
-        ),
-        (
-            with("descripton", json!("secret-value")),
-            "Unknown parameter: descripton. Did you mean description?",
-        ),
-        (
-            with("amount", json!("secret-value")),
-            "Invalid parameter: amount. Must be an integer from 1 to 99999999, in minor units.",
-        ),
-        (
-            with("amount", json!(-5)),
-            "Invalid parameter: amount. Must be an integer from 1 to 99999999, in minor units.",
-        ),
-        (with("amount", json!(null)), "Missing parameter: amount."),
-        (
-            with("metadata", json!({"a": ["secret-value"]})),
+            "metadata",
+            nested,
             "Invalid parameter: metadata[a]. Values are strings.",
         ),
         (
-            with("secret-välue", json!(1)),
+            "secret-välue",
+            json!(1),
             "This endpoint has no such parameter.",
         ),
-    ];
-    for (index, (body, expected)) in cases.iter().enumerate() {
-        let key = format!("key-{index}");
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (key, body) = (format!("key-{index}"), &with(name, value));
         let answer = server.client.post("/charges", &key, body).await;
         assert_eq!(answer.status, 400, "{body}");
         let message = message(&answer);
         assert!(message.starts_with(expected), "{message}");
         assert!(!message.contains("secret"), "{message}");
     }
-    for (query, expected) in [
-        (
-            "limit=secret-value",
-            "limit. Must be an integer from 1 to 100.",
-        ),
-        ("limit=-5", "limit. Must be an integer from 1 to 100."),
-        (
-            "starting_after=secret-value",
-            "starting_after. Must be an id of the kind that is listed.",
-        ),
-        (
-            "ending_before=or_00000000000000000000000000",
-            "ending_before. Must be an id of the kind that is listed.",
-        ),
+    let (number, id) = (
+        "an integer from 1 to 100",
+        "an id of the kind that is listed",
+    );
+    for (name, value, expected) in [
+        ("limit", "secret-value", number),
+        ("limit", "-5", number),
+        ("starting_after", "secret-value", id),
+        ("ending_before", "or_00000000000000000000000000", id),
     ] {
-        let listed = server.client.get(&format!("/charges?{query}")).await;
-        assert_eq!(message(&listed), format!("Invalid parameter: {expected}"));
+        let listed = server.client.get(&format!("/charges?{name}={value}")).await;
+        let expected = format!("Invalid parameter: {name}. Must be {expected}.");
+        assert_eq!(message(&listed), expected);
     }
     let form = "amount=-5&currency=usd";
-    let negative = server
-        .client
-        .post_raw("/charges", "key-form", FORM, form.as_bytes());
-    assert!(message(&negative.await).starts_with(cases[2].1));
+    let client = &server.client;
+    let negative = client.post_raw("/charges", "key-form", FORM, form.as_bytes());
+    assert!(message(&negative.await).starts_with(no_amount));
     for path in ["/charges", "/v1/charges"] {
         let reused = server.client.post(path, "key-0", &json!({})).await;
         assert_eq!(reused.code(), "idempotency_key_reused");
@@ -92,15 +79,10 @@ async fn a_path_without_a_route_is_answered_with_the_nearest_one() {
         ("/idempotency_keys/secret", "GET /idempotency-keys/{key}."),
     ] {
         let answer = Answer::of(server.client.bare(Method::POST, path)).await;
-        assert_eq!(
-            (answer.status.as_u16(), answer.code().as_str()),
-            (404, "route_not_found")
-        );
+        assert_eq!(error(&answer), (404, "route_not_found".into()));
         let message = message(&answer);
-        assert!(
-            message.ends_with(&format!("The nearest route is {route}")),
-            "{message}"
-        );
+        let nearest = format!("The nearest route is {route}");
+        assert!(message.ends_with(&nearest), "{message}");
         assert!(!message.contains("secret"), "{message}");
     }
     let nowhere = Answer::of(server.client.bare(Method::GET, "/wp-login.php")).await;
@@ -121,15 +103,11 @@ async fn a_word_in_the_place_of_an_id_is_no_id() {
         ("/webhook_endpoints/search", "we_"),
     ] {
         let answer = server.client.get(path).await;
-        assert_eq!(
-            (answer.status.as_u16(), answer.code().as_str()),
-            (404, "resource_missing")
+        assert_eq!(error(&answer), (404, "resource_missing".into()));
+        let (expected, told) = (
+            format!("An id here is {prefix} and 26 characters."),
+            message(&answer),
         );
-        let expected = format!("An id here is {prefix} and 26 characters.");
-        assert!(
-            message(&answer).ends_with(&expected),
-            "{path}: {}",
-            message(&answer)
-        );
+        assert!(told.ends_with(&expected), "{path}: {told}");
     }
 }

@@ -5,12 +5,9 @@ use charge_once::wire::not_offered;
 use crate::support::{
     openapi::{document, operations, resolve},
     prelude::*,
+    shorthand::message,
+    webhooks::endpoint,
 };
-
-fn message(answer: &Answer) -> String {
-    let message = answer.json()["error"]["message"].take();
-    message.as_str().unwrap().to_owned()
-}
 
 #[tokio::test]
 async fn a_parameter_of_stripe_s_is_refused_as_not_offered() {
@@ -26,24 +23,17 @@ async fn a_parameter_of_stripe_s_is_refused_as_not_offered() {
         ("/refunds", "reverse_transfer"),
         ("/webhook_endpoints", "connect"),
     ] {
-        let valid = match path {
+        let mut body = match path {
             "/charges" | "/v1/charges" => json!({"amount": 1, "currency": "usd"}),
             "/refunds" => json!({"charge": "ch_1"}),
-            "/webhook_endpoints" => {
-                json!({"url": "https://example.invalid/", "enabled_events": ["*"]})
-            }
+            "/webhook_endpoints" => endpoint("https://example.invalid/"),
             _ => json!({}),
         };
-        let mut body = valid;
         body[param] = json!({"destination": "secret-value"});
-        let key = uuid::Uuid::now_v7().to_string();
+        let key = Uuid::now_v7().to_string();
         let answer = client.post(path, &key, &body).await;
-        assert_eq!(
-            (answer.status.as_u16(), answer.code().as_str()),
-            (400, "parameter_unknown"),
-            "{path} {param}"
-        );
-        assert_eq!(answer.json()["error"]["param"], param);
+        let refusal = (400, "parameter_unknown".into(), Some(param.to_owned()));
+        assert_eq!(answer.refusal(), refusal, "{path} {param}");
         let told = message(&answer);
         let expected = format!("charge-once doesn't offer `{param}`: see docs/sdk.md.");
         assert!(told.starts_with(&expected), "{told}");
@@ -52,10 +42,12 @@ async fn a_parameter_of_stripe_s_is_refused_as_not_offered() {
     }
     let form = "amount=1&currency=usd&source[number]=4242424242424242&source[exp_month]=05\
                 &source[exp_year]=2030&source[name]=Jenny";
-    let named = client
-        .post_raw("/v1/charges", "form", FORM, form.as_bytes())
-        .await;
-    assert!(message(&named).starts_with("charge-once doesn't offer `source[name]`"));
+    let named = client.post_raw("/v1/charges", "form", FORM, form.as_bytes());
+    let told = message(&named.await);
+    assert!(
+        told.starts_with("charge-once doesn't offer `source[name]`"),
+        "{told}"
+    );
     for param in [
         "payment_method_options[card][capture_method]",
         "payment_method_options[klarna]",
@@ -71,25 +63,18 @@ async fn a_parameter_of_stripe_s_is_refused_as_not_offered() {
         let form = format!("amount=1&currency=usd&confirm=True&off_session={value}");
         let refused = client.post_raw("/v1/payment_intents", value, FORM, form.as_bytes());
         let told = message(&refused.await);
-        assert!(
-            told.contains("one_off and recurring aren't offered"),
-            "{told}"
-        );
+        assert_has(&told, "one_off and recurring aren't offered");
     }
     let misplaced = "/charges?expand[]=refunds";
     let told = message(&client.post_new(misplaced, &json!({})).await);
-    assert!(
-        told.starts_with("Send expand in the body of this request"),
-        "{told}"
-    );
+    let where_to = "Send expand in the body of this request";
+    assert!(told.starts_with(where_to), "{told}");
     let listed = client.get("/charges?transfer_group=a").await;
-    assert_eq!(
-        message(&listed),
-        "charge-once doesn't offer `transfer_group`: see docs/sdk.md."
-    );
+    let expected = "charge-once doesn't offer `transfer_group`: see docs/sdk.md.";
+    assert_eq!(message(&listed), expected);
     // Other resources have no such parameter, at Stripe either.
-    let order =
-        json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 1}], "shipping": 1});
+    let items = json!([{"quantity": 1, "unit_amount": 1}]);
+    let order = json!({"currency": "usd", "items": items, "shipping": 1});
     let order = client.post_new("/orders", &order).await;
     assert!(message(&order).starts_with("Unknown parameter: shipping."));
 }
@@ -107,19 +92,17 @@ fn documented(document: &Value, resource: &str) -> Vec<String> {
         }
         let body = &operation["requestBody"]["content"]["application/json"]["schema"];
         let properties = resolve(document, body)["properties"].as_object();
-        for name in properties
-            .into_iter()
-            .flat_map(|properties| properties.keys())
-        {
-            names.push(name.clone());
-        }
-        let card = &document["components"]["schemas"]["CardOptionsInput"]["properties"];
-        let card = card.as_object().unwrap().keys();
-        names.extend(card.map(|name| format!("payment_method_options[card][{name}]")));
+        let properties = properties.into_iter().flat_map(|all| all.keys());
+        names.extend(properties.cloned());
     }
-    let card = &document["components"]["schemas"]["Card"]["properties"];
-    let card = card.as_object().unwrap().keys();
-    names.extend(card.map(|name| format!("source[{name}]")));
+    for (schema, parameter) in [
+        ("CardOptionsInput", "payment_method_options[card]"),
+        ("Card", "source"),
+    ] {
+        let card = &document["components"]["schemas"][schema]["properties"];
+        let card = card.as_object().unwrap().keys();
+        names.extend(card.map(|name| format!("{parameter}[{name}]")));
+    }
     names
 }
 
@@ -130,9 +113,8 @@ fn what_is_listed_as_not_offered_is_not_offered() {
     for (resource, param) in not_offered::all_parameters() {
         let documented = documented(&document, resource);
         assert!(documented.len() > 2, "{resource}");
-        let is_offered = documented
-            .iter()
-            .any(|name| name.trim_end_matches("[]") == param);
+        let mut names = documented.iter().map(|name| name.trim_end_matches("[]"));
+        let is_offered = names.any(|name| name == param);
         assert!(
             !is_offered,
             "{resource} has {param}: remove it from the list"
@@ -145,6 +127,7 @@ fn what_is_listed_as_not_offered_is_not_offered() {
 #[tokio::test]
 async fn a_path_of_stripe_s_is_answered_as_not_offered() {
     let server = TestServer::start().await;
+    let refund = "/v1/charges/ch_1/refunds/re_1";
     for (path, name) in [
         ("/v1/subscriptions", "subscriptions"),
         ("/v1/subscriptions/sub_1", "subscriptions"),
@@ -153,19 +136,12 @@ async fn a_path_of_stripe_s_is_answered_as_not_offered() {
         ("/v1/invoices/search?query=x", "invoices"),
         ("/v1/refunds/re_1/cancel", "/refunds/{id}/cancel"),
         ("/v1/invoice_payments/inpay_1", "/invoice_payments/{id}"),
-        (
-            "/v1/charges/ch_1/refunds/re_1",
-            "/charges/{id}/refunds/{id}",
-        ),
+        (refund, "/charges/{id}/refunds/{id}"),
         ("/v2/core/events?limit=3", "/v2/core"),
     ] {
         for method in [Method::GET, Method::POST, Method::DELETE] {
             let answer = Answer::of(server.client.bare(method, path)).await;
-            assert_eq!(
-                (answer.status.as_u16(), answer.code().as_str()),
-                (404, "route_not_found"),
-                "{path}"
-            );
+            assert_eq!(error(&answer), (404, "route_not_found".into()), "{path}");
             let expected = format!("charge-once doesn't offer {name}; see docs/sdk.md.");
             assert_eq!(message(&answer), expected, "{path}");
         }
@@ -192,10 +168,7 @@ async fn a_publishable_key_is_told_from_a_wrong_one() {
     for key in ["pk_test_51Habcdefgh", "pk_live_51Habcdefgh"] {
         for request in [bare().bearer_auth(key), bare().basic_auth(key, Some(""))] {
             let answer = Answer::of(request).await;
-            assert_eq!(
-                (answer.status.as_u16(), answer.code().as_str()),
-                (401, "api_key_invalid")
-            );
+            assert_eq!(error(&answer), (401, "api_key_invalid".into()));
             let expected = "Publishable keys aren't offered: confirm from your server.";
             assert_eq!(message(&answer), expected);
         }

@@ -5,6 +5,7 @@ use crate::support::{
     openapi::{document, operations},
     prelude::*,
     records::hold_key,
+    resources::charge_with,
     webhooks::endpoint,
     wire::send_slowly,
 };
@@ -24,19 +25,12 @@ fn assert_protected(answer: &Answer, cache_control: &str, what: &str) {
         assert_eq!(values, [value], "{what}: {name} of {answer:?}");
     }
     let policy = answer.header("content-security-policy").expect(what);
-    assert!(
-        policy.starts_with("default-src 'none';"),
-        "{what}: {policy}"
-    );
-    for rule in [
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-    ] {
-        assert!(
-            policy.split("; ").any(|part| part == rule),
-            "{what}: {policy}"
-        );
+    let mut rules = policy.split("; ");
+    assert_eq!(rules.next(), Some("default-src 'none'"), "{what}: {policy}");
+    let rules: BTreeSet<_> = rules.collect();
+    for directive in ["base-uri", "form-action", "frame-ancestors"] {
+        let rule = format!("{directive} 'none'");
+        assert!(rules.contains(&*rule), "{what}: {policy}");
     }
     // The proxy that terminates TLS says how long browsers must use it.
     assert_eq!(answer.header("strict-transport-security"), None, "{what}");
@@ -46,24 +40,26 @@ fn assert_protected(answer: &Answer, cache_control: &str, what: &str) {
 async fn every_operation_of_the_document_answers_with_them_in_both_dialects() {
     let server = TestServer::start_with(&[FAULTS]).await;
     let document = document();
-    let mut statuses = std::collections::BTreeSet::new();
+    let mut statuses = BTreeSet::new();
     for (path, method, _) in operations(&document) {
         for id in ["ch_unknown", "search"] {
-            let path = path.replace("{id}", id).replace("{sku}", "mug");
-            let path = path
-                .replace("{key}", "key-1")
-                .replace("{name}", "checkout-1");
+            let mut path = path.replace("{id}", id);
+            for (name, value) in [
+                ("{sku}", "mug"),
+                ("{key}", "key-1"),
+                ("{name}", "checkout-1"),
+            ] {
+                path = path.replace(name, value);
+            }
             for path in [path.clone(), format!("/v1{path}")] {
                 let what = format!("{method} {path}");
-                let key = uuid::Uuid::now_v7().to_string();
-                let request = || server.client.bare(method.clone(), &path);
+                let key = Uuid::now_v7().to_string();
+                let request = || server.client.request(method.clone(), &path);
+                let keyed = request().header("idempotency-key", &key);
                 for request in [
+                    server.client.bare(method.clone(), &path),
                     request(),
-                    request().bearer_auth(API_KEY),
-                    request()
-                        .bearer_auth(API_KEY)
-                        .header("idempotency-key", &key)
-                        .json(&json!({"quantity": 1})),
+                    keyed.json(&json!({"quantity": 1})),
                 ] {
                     let answer = Answer::of(request).await;
                     assert_protected(&answer, NO_STORE, &what);
@@ -109,17 +105,12 @@ async fn pages_files_and_health_have_them_and_only_files_may_be_kept() {
 
 #[tokio::test]
 async fn refusals_of_every_kind_have_them() {
-    let server = TestServer::start_on(
-        // Not ready is a server whose only database is out of order.
-        TestDatabase::create_unsharded().await,
-        &[FORGETFUL, ("RATE_LIMIT", "1000")],
-    )
-    .await;
+    // Not ready is a server whose only database is out of order.
+    let database = TestDatabase::create_unsharded().await;
+    let server = TestServer::start_on(database, &[FORGETFUL, ("RATE_LIMIT", "1000")]).await;
     let client = &server.client;
-    let mut declined = charge();
-    declined["source"] = "tok_chargeDeclined".into();
-    let mut outage = charge();
-    outage["source"] = "tok_outage".into();
+    let charge_by = async |token: &str| charge_with(client, &[("source", token.into())]).await;
+    let large = vec![b' '; 70_000];
     let held = hold_key(&server.database, "held").await;
     let in_use = client.charge("held").await;
     held.rollback().await.unwrap();
@@ -127,7 +118,7 @@ async fn refusals_of_every_kind_have_them() {
     let answers = [
         (400, client.get("/charges?limit=0").await),
         (401, Answer::of(client.bare(Method::GET, "/charges")).await),
-        (402, client.post_new("/charges", &declined).await),
+        (402, charge_by("tok_chargeDeclined").await),
         (404, client.get("/nothing").await),
         (404, client.get("/v1").await),
         (404, client.get("/swagger-ui/nothing.js").await),
@@ -138,36 +129,25 @@ async fn refusals_of_every_kind_have_them() {
             Answer::of(client.bare(Method::PATCH, "/charges")).await,
         ),
         (409, in_use),
-        (
-            413,
-            client
-                .post_raw("/charges", "large", JSON, &vec![b' '; 70_000])
-                .await,
-        ),
+        (413, client.post_raw("/charges", "k", JSON, &large).await),
         (
             415,
-            client
-                .post_raw("/charges", "text", "text/plain", b"x")
-                .await,
+            client.post_raw("/charges", "k", "text/plain", b"x").await,
         ),
         (422, client.post("/orders", "reused", &charge()).await),
-        (503, client.post_new("/charges", &outage).await),
+        (503, charge_by("tok_outage").await),
     ];
     for (status, answer) in &answers {
         assert_eq!(answer.status, *status, "{answer:?}");
         assert_protected(answer, NO_STORE, answer.status.as_str());
     }
-    sqlx::query("UPDATE idempotency_keys SET headers = '[[\"no header name\", \"x\"]]'")
-        .execute(&server.database.pool)
-        .await
-        .unwrap();
+    let broken = r#"UPDATE idempotency_keys SET headers = '[["no header name", "x"]]'"#;
+    server.database.execute(broken).await;
     let defect = client.charge("reused").await;
     assert_eq!(defect.status, 500);
     assert_protected(&defect, NO_STORE, "500");
-    sqlx::raw_sql("ALTER TABLE _sqlx_migrations RENAME TO gone")
-        .execute(&server.database.pool)
-        .await
-        .unwrap();
+    let unmigrate = "ALTER TABLE _sqlx_migrations RENAME TO gone";
+    server.database.execute(unmigrate).await;
     eventually("the server is not ready", || async {
         let unready = Answer::of(client.bare(Method::GET, "/readyz")).await;
         assert_protected(&unready, NO_STORE, "/readyz");
@@ -232,17 +212,11 @@ async fn a_secret_is_never_kept_by_a_cache_and_the_headers_by_no_record() {
     let replay = create().await;
     assert_protected(&replay, NO_STORE, "the replay");
     replay.assert_replays(&created);
-    let stored: String = sqlx::query_scalar("SELECT headers::text FROM idempotency_keys")
-        .fetch_one(&server.database.pool)
-        .await
-        .unwrap();
+    let stored = sqlx::query_scalar("SELECT headers::text FROM idempotency_keys");
+    let stored: String = stored.fetch_one(&server.database.pool).await.unwrap();
     assert!(stored.contains("location"), "{stored}");
-    for name in [
-        "cache-control",
-        "content-security-policy",
-        "referrer-policy",
-        "x-content-type-options",
-    ] {
+    let names = "cache-control content-security-policy referrer-policy x-content-type-options";
+    for name in names.split(' ') {
         assert!(!stored.contains(name), "{stored}");
     }
 }

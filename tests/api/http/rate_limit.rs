@@ -33,15 +33,11 @@ async fn beyond_the_limit_is_429_which_says_when_to_retry_and_the_retry_then_pas
         let expected = if path.contains("keys") { 404 } else { 200 };
         let (_, limited) = until_limited(expected, async |_| server.client.get(path).await).await;
         assert_eq!(limited.code(), "rate_limited", "{path}");
-        assert_eq!(
-            limited.json()["error"]["type"],
-            ErrorType::RateLimit.as_str()
-        );
+        let kind = ErrorType::RateLimit.as_str();
+        assert_eq!(limited.json()["error"]["type"], kind);
         assert_eq!(limited.header("stripe-should-retry"), Some("true"));
-        assert_eq!(
-            limited.header("link"),
-            Some("</errors#rate_limited>; rel=\"describedby\"")
-        );
+        let link = "</errors#rate_limited>; rel=\"describedby\"";
+        assert_eq!(limited.header("link"), Some(link));
         let seconds = limited.header("retry-after").unwrap().parse().unwrap();
         assert!(seconds >= 1);
         tokio::time::sleep(Duration::from_secs(seconds)).await;
@@ -58,10 +54,8 @@ async fn a_limited_request_stores_nothing_and_its_retry_executes_for_the_first_t
     for header in ["original-request", "idempotency-expires"] {
         assert_eq!(limited.header(header), None, "{header}");
     }
-    assert_eq!(
-        limited.header("idempotency-key"),
-        Some(key(executed).as_str())
-    );
+    let echoed = limited.header("idempotency-key");
+    assert_eq!(echoed, Some(&*key(executed)));
     let stored = executed as i64;
     assert_eq!(server.database.records().await, stored);
     assert_eq!(server.database.charges().await, stored);
@@ -142,10 +136,8 @@ async fn keys_that_do_not_exist_are_limited_by_the_client_s_address() {
     let new = client_of_account(&server, "new").await;
     until_limited(401, async |_| guess(usize::MAX).await).await;
     assert_eq!(new.get("/charges").await.status, 200);
-    eventually("the limit is over", || async {
-        guess(usize::MAX).await.status == 401
-    })
-    .await;
+    let is_over = async || guess(usize::MAX).await.status == 401;
+    eventually("the limit is over", is_over).await;
 }
 
 #[tokio::test]

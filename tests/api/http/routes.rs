@@ -6,49 +6,22 @@ use crate::support::prelude::*;
 async fn what_is_not_there_is_404_and_other_methods_are_405_with_allow_in_the_envelope() {
     let server = TestServer::start().await;
     let bare = |method: Method, path: &str| Answer::of(server.client.bare(method, path));
-    for path in [
-        "/nothing",
-        "/v1",
-        "/v1/",
-        "/v1/nothing",
-        "/charges/ch_1/nothing",
-        "/v2/charges",
-        "/charges/",
-    ] {
+    let missing = "/nothing /v1 /v1/ /v1/nothing /charges/ch_1/nothing /v2/charges /charges/";
+    for path in missing.split(' ') {
         for method in [Method::GET, Method::POST, Method::DELETE] {
-            let answer = bare(method.clone(), path).await;
-            assert_eq!(
-                (answer.status.as_u16(), answer.code().as_str()),
-                (404, "route_not_found"),
-                "{method} {path}"
-            );
+            let refused = error(&bare(method.clone(), path).await);
+            let expected = (404, "route_not_found".into());
+            assert_eq!(refused, expected, "{method} {path}");
         }
     }
-    let paths = [
-        "/",
-        "/livez",
-        "/readyz",
-        "/errors",
-        "/openapi.json",
-        "/swagger-ui/",
-        "/charges",
-        "/v1/charges",
-        "/v1/charges/ch_1",
-        "/orders",
-        "/orders/or_1",
-        "/idempotency-keys",
-        "/v1/idempotency-keys/k",
-        "/workflows",
-        "/v1/workflows/w",
-    ];
-    for path in paths {
+    let paths = "/ /livez /readyz /errors /openapi.json /swagger-ui/ /charges /v1/charges \
+                 /v1/charges/ch_1 /orders /orders/or_1 /idempotency-keys /v1/idempotency-keys/k \
+                 /workflows /v1/workflows/w";
+    for path in paths.split(' ') {
         for method in [Method::PUT, Method::PATCH, Method::DELETE, Method::OPTIONS] {
             let answer = bare(method.clone(), path).await;
-            assert_eq!(
-                (answer.status.as_u16(), answer.code().as_str()),
-                (405, "method_not_allowed"),
-                "{method} {path}"
-            );
+            let expected = (405, "method_not_allowed".into());
+            assert_eq!(error(&answer), expected, "{method} {path}");
             let allow = answer.header("allow").expect("Allow");
             assert!(allow.starts_with("GET, HEAD"), "{method} {path}: {allow}");
             let posts = matches!(path, "/charges" | "/v1/charges" | "/orders");
@@ -56,15 +29,10 @@ async fn what_is_not_there_is_404_and_other_methods_are_405_with_allow_in_the_en
         }
     }
     // What `Allow` names is really there.
-    let head = server
-        .client
-        .request(Method::HEAD, "/charges")
-        .bearer_auth(API_KEY);
-    assert_eq!(
-        Answer::of(head).await.status,
-        401,
-        "two Authorization headers are none"
-    );
+    let head = server.client.request(Method::HEAD, "/charges");
+    // Two Authorization headers are none.
+    let head = Answer::of(head.bearer_auth(API_KEY)).await;
+    assert_eq!(head.status, 401);
 }
 
 #[tokio::test]
@@ -93,19 +61,12 @@ async fn unusual_but_well_formed_requests_get_the_envelope_too() {
             "{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
         );
         let reply = send_raw(&server.client, request.as_bytes()).await;
-        assert!(
-            reply.starts_with(&format!("HTTP/1.1 {status} ")),
-            "{line}: {reply}"
-        );
-        assert!(
-            reply.contains(&format!("\"code\":\"{code}\"")),
-            "{line}: {reply}"
-        );
-        assert!(reply.contains("request-id: req_"), "{line}: {reply}");
-        assert_eq!(
-            status == 405,
-            reply.contains("\r\nallow: GET"),
-            "{line}: {reply}"
-        );
+        let status_line = format!("HTTP/1.1 {status} ");
+        assert!(reply.starts_with(&status_line), "{line}: {reply}");
+        for part in [&*format!("\"code\":\"{code}\""), "request-id: req_"] {
+            assert!(reply.contains(part), "{line}: {reply}");
+        }
+        let allows = reply.contains("\r\nallow: GET");
+        assert_eq!(status == 405, allows, "{line}: {reply}");
     }
 }

@@ -13,13 +13,12 @@ async fn both_are_answered(address: std::net::SocketAddr, request: &str, status:
     for _ in 0..2 {
         connection.send(request).await;
         let (head, _) = connection.reply().await;
-        assert!(
-            head.starts_with(&format!("HTTP/1.1 {status} ")),
-            "{request}{head}"
-        );
+        let status_line = format!("HTTP/1.1 {status} ");
+        assert!(head.starts_with(&status_line), "{request}{head}");
         let head = head.to_lowercase();
-        assert!(!head.contains("upgrade"), "{request}{head}");
-        assert!(!head.contains("connection: close"), "{request}{head}");
+        for part in ["upgrade", "connection: close"] {
+            assert!(!head.contains(part), "{request}{head}");
+        }
     }
 }
 

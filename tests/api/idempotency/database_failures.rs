@@ -1,17 +1,17 @@
 //! Commands that misbehave, databases with treacherous defaults, pools that run dry.
 
 use charge_once::{
+    cli::api_key::ensure_dev_key,
     database::{self, embedded},
     idempotency::{
-        Command, Fingerprint, FingerprintInput, Idempotency, IdempotencyKey, Outcome, Parameters,
-        Rejection, Reply, Request, Settings,
+        Command, Idempotency, IdempotencyKey, Outcome, Rejection, Reply, Request, Settings,
     },
 };
 use charge_once_postgres::embedded::EmbeddedPostgres;
 use tokio::sync::Barrier;
 
 use crate::support::{
-    effects::failure,
+    effects::{self, failure, reply},
     harness::{every_connection_is_clean, one_charge_and_its_record},
     prelude::*,
 };
@@ -25,15 +25,6 @@ enum Misbehaviour {
     LocksInOrder([i64; 2], Arc<Barrier>),
     ReadsSetting(&'static str),
     Behaves,
-}
-
-fn answer(body: impl Into<Vec<u8>>) -> Reply {
-    Reply {
-        status: 201,
-        headers: Vec::new(),
-        body: body.into(),
-        resource_id: None,
-    }
 }
 
 impl Command for Misbehaviour {
@@ -65,44 +56,27 @@ impl Command for Misbehaviour {
                     .bind(*name)
                     .fetch_one(tx)
                     .await?;
-                return Ok(answer(value));
+                return Ok(reply(201, &value));
             }
             Self::Behaves => {}
         }
-        Ok(answer("done"))
+        Ok(reply(201, "done"))
     }
 }
 
 fn request(key: &str) -> Request {
     Request {
-        account_id: Uuid::nil(),
         key: IdempotencyKey::parse(key.as_bytes()).unwrap(),
-        fingerprint: Fingerprint::of(&FingerprintInput {
-            method: "POST",
-            path: "/effects",
-            query: Parameters::Canonical(b"{}"),
-            media_type: "json",
-            parameters: Parameters::Canonical(b"{}"),
-        }),
-        method: "POST".to_owned(),
-        path: "/effects".to_owned(),
-        label: None,
-        request_id: "req_test".to_owned(),
-        wait: Duration::ZERO,
-        is_step: false,
+        ..effects::request("{}", Duration::ZERO)
     }
 }
 
 /// The idempotency folder by itself, on a database with a table for effects.
 async fn library() -> (TestDatabase, Idempotency) {
     let database = TestDatabase::create_unsharded().await;
-    sqlx::raw_sql(
-        "CREATE TABLE effects (one bigint); CREATE TABLE resources (id bigint); \
-         INSERT INTO resources VALUES (1), (2)",
-    )
-    .execute(&database.pool)
-    .await
-    .unwrap();
+    let sql = "CREATE TABLE effects (one bigint); CREATE TABLE resources (id bigint);
+         INSERT INTO resources VALUES (1), (2)";
+    database.execute(sql).await;
     let idempotency = connect(&database).await;
     (database, idempotency)
 }
@@ -112,9 +86,7 @@ async fn connect(database: &TestDatabase) -> Idempotency {
 }
 
 async fn connect_with(database: &TestDatabase, database_deadline: Duration) -> Idempotency {
-    let connected = database::connect(&database.url, &config(&[]))
-        .await
-        .unwrap();
+    let connected = database.connect(&[]).await;
     let settings = Settings {
         retention: Duration::from_secs(60),
         database_deadline,
@@ -123,29 +95,15 @@ async fn connect_with(database: &TestDatabase, database_deadline: Duration) -> I
 }
 
 fn stored(outcome: Outcome) -> (String, bool) {
-    match outcome {
-        Outcome::Stored {
-            record, replayed, ..
-        } => (
-            String::from_utf8(record.reply.body.clone()).unwrap(),
-            replayed,
-        ),
-        other @ (Outcome::Reused | Outcome::InUse | Outcome::Unfinished | Outcome::Failed(_)) => {
-            panic!("not stored: {other:?}")
-        }
-    }
+    let (record, replayed) = effects::stored(outcome);
+    let body = String::from_utf8(record.reply.body.clone());
+    (body.unwrap(), replayed)
 }
 
 /// Effects and records.
 async fn kept(database: &TestDatabase) -> (i64, i64) {
     let effects = database.count("SELECT count(*) FROM effects").await;
     (effects, database.records().await)
-}
-
-async fn fails_and_frees_the_key(misbehaviour: Misbehaviour) {
-    let (database, idempotency) = library().await;
-    fails_under(&database, &idempotency, misbehaviour).await;
-    frees_the_key(&database, &idempotency).await;
 }
 
 async fn fails_under(
@@ -165,13 +123,12 @@ async fn frees_the_key(database: &TestDatabase, idempotency: &Idempotency) {
 }
 
 #[tokio::test]
-async fn a_command_that_swallows_an_sql_error_cannot_commit() {
-    fails_and_frees_the_key(Misbehaviour::SwallowsAnError).await;
-}
-
-#[tokio::test]
-async fn a_command_that_panics_leaves_nothing_and_frees_the_key() {
-    fails_and_frees_the_key(Misbehaviour::Panics).await;
+async fn a_command_that_swallows_an_sql_error_or_panics_leaves_nothing_and_frees_the_key() {
+    for misbehaviour in [Misbehaviour::SwallowsAnError, Misbehaviour::Panics] {
+        let (database, idempotency) = library().await;
+        fails_under(&database, &idempotency, misbehaviour).await;
+        frees_the_key(&database, &idempotency).await;
+    }
 }
 
 #[tokio::test]
@@ -189,16 +146,9 @@ async fn a_deadlock_is_run_again_and_both_requests_succeed() {
     let (database, _) = library().await;
     // A deadlock is looked for after this time, which must be below the 100 ms that a row is waited
     // for.
-    let name: String = sqlx::query_scalar("SELECT current_database()::text")
-        .fetch_one(&database.pool)
-        .await
-        .unwrap();
-    sqlx::raw_sql(sqlx::AssertSqlSafe(format!(
-        "ALTER DATABASE {name} SET deadlock_timeout = '20ms'"
-    )))
-    .execute(&database.pool)
-    .await
-    .unwrap();
+    let name: String = database.value("SELECT current_database()::text").await;
+    let soon = format!("ALTER DATABASE {name} SET deadlock_timeout = '20ms'");
+    database.execute(soon).await;
     let idempotency = connect(&database).await;
     let barrier = Arc::new(Barrier::new(2));
     let one = Misbehaviour::LocksInOrder([1, 2], barrier.clone());
@@ -216,10 +166,7 @@ async fn a_deadlock_is_run_again_and_both_requests_succeed() {
 #[tokio::test]
 async fn defaults_of_the_database_cannot_undo_the_promise() {
     let (database, _) = library().await;
-    let name: String = sqlx::query_scalar("SELECT current_database()::text")
-        .fetch_one(&database.pool)
-        .await
-        .unwrap();
+    let name: String = database.value("SELECT current_database()::text").await;
     // In one session: a later one would be read-only already.
     let mut session = database.pool.acquire().await.unwrap();
     for default in [
@@ -228,12 +175,8 @@ async fn defaults_of_the_database_cannot_undo_the_promise() {
         "default_transaction_read_only = on",
         "statement_timeout = 1",
     ] {
-        sqlx::raw_sql(sqlx::AssertSqlSafe(format!(
-            "ALTER DATABASE {name} SET {default}"
-        )))
-        .execute(&mut *session)
-        .await
-        .unwrap();
+        let set = AssertSqlSafe(format!("ALTER DATABASE {name} SET {default}"));
+        sqlx::raw_sql(set).execute(&mut *session).await.unwrap();
     }
     let idempotency = connect(&database).await;
     for (setting, pinned) in [
@@ -246,7 +189,7 @@ async fn defaults_of_the_database_cannot_undo_the_promise() {
         assert_eq!(stored(outcome.await).0, pinned, "{setting}");
     }
     // This test's own sessions are not pinned, and a millisecond may be too short for them.
-    let reset = sqlx::AssertSqlSafe(format!("ALTER DATABASE {name} RESET ALL"));
+    let reset = AssertSqlSafe(format!("ALTER DATABASE {name} RESET ALL"));
     sqlx::raw_sql(reset).execute(&mut *session).await.unwrap();
     assert_eq!(kept(&database).await, (4, 4));
 }
@@ -257,7 +200,7 @@ async fn a_column_that_changes_under_a_live_replica_fails_no_request_with_a_key(
     let (client, database) = (&server.client, &server.database);
     let path = format!("/charges/{}", client.charge("key-1").await.id());
     let update = async |key: &str| {
-        let change = serde_json::json!({"description": key});
+        let change = json!({"description": key});
         client.post(&path, key, &change).await
     };
     let replay = async || client.charge("key-1").await;
@@ -270,8 +213,7 @@ async fn a_column_that_changes_under_a_live_replica_fails_no_request_with_a_key(
     }
     for (table, column) in [("charges", "description"), ("idempotency_keys", "path")] {
         let change = format!(r#"ALTER TABLE {table} ALTER COLUMN {column} TYPE text COLLATE "C""#);
-        let change = sqlx::AssertSqlSafe(change);
-        sqlx::raw_sql(change).execute(&database.pool).await.unwrap();
+        database.execute(change).await;
     }
     for number in 0..8 {
         let updated = update(&format!("after-{number}")).await;
@@ -296,10 +238,7 @@ async fn a_pool_that_is_used_up_answers_503_and_recovers() {
     let server = TestServer::start_on(database, &variables).await;
     let (client, database) = (&server.client, &server.database);
     assert_eq!(client.get("/charges").await.status, 200);
-    let holders = ["key-1", "key-2"].map(|key| {
-        let client = client.clone();
-        tokio::spawn(async move { client.charge(key).await })
-    });
+    let holders = ["key-1", "key-2"].map(|key| client.charging(key));
     pause.is_reached_by(2).await;
     let refused = client.charge("key-3").await;
     assert_eq!(refused.status, 503);
@@ -323,12 +262,8 @@ async fn a_postgres_that_stops_and_starts_is_used_again_without_a_restart() {
     database::connect(&url, &config(&[])).await.unwrap();
     let pool = sqlx::PgPool::connect_lazy(&url).unwrap();
     let database = TestDatabase::elsewhere(url, pool);
-    let connected = database::connect(&database.url, &config(&[]))
-        .await
-        .unwrap();
-    charge_once::cli::api_key::ensure_dev_key(&connected, crate::support::harness::API_KEY)
-        .await
-        .unwrap();
+    let connected = database.connect(&[]).await;
+    ensure_dev_key(&connected, API_KEY).await.unwrap();
     let server = TestServer::start_on(database, &[]).await;
     assert_eq!(server.client.get("/charges").await.status, 200);
     postgres.stop().await.unwrap();
@@ -337,10 +272,8 @@ async fn a_postgres_that_stops_and_starts_is_used_again_without_a_restart() {
     assert_eq!(server.client.get("/readyz").await.status, 503);
 
     let postgres = EmbeddedPostgres::start(settings).await.unwrap();
-    eventually("the server is ready again", || async {
-        server.client.get("/readyz").await.status == 200
-    })
-    .await;
+    let holds = || async { server.client.get("/readyz").await.status == 200 };
+    eventually("the server is ready again", holds).await;
     assert_eq!(server.client.charge("key-1").await.status, 201);
     one_charge_and_its_record(&server.database).await;
     postgres.stop().await.unwrap();

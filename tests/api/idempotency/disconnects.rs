@@ -9,7 +9,7 @@ use crate::support::{
 };
 
 /// Longest a request may take: the ladder's REQUEST_TIMEOUT.
-const LADDER: std::time::Duration = std::time::Duration::from_secs(8);
+const LADDER: Duration = Duration::from_secs(8);
 
 /// How a client goes.
 #[derive(Debug, Clone, Copy)]
@@ -40,10 +40,8 @@ async fn the_work_finishes_without_its_client(stage: Stage, goodbye: Goodbye) {
     assert_nothing_stored(database, "it is stopped before the end").await;
     pause.release().await;
 
-    eventually("the work finishes", || async {
-        database.records().await == 1
-    })
-    .await;
+    let holds = || async { database.records().await == 1 };
+    eventually("the work finishes", holds).await;
     // The record can be seen before the server has the answer to its COMMIT.
     let retry = client.charge_until_definite("key-1").await;
     assert_eq!(retry.status, 201, "{stage:?}, {goodbye:?}");
@@ -109,10 +107,7 @@ async fn a_commit_whose_answer_is_lost_answers_503_and_the_retry_replays() {
     proxy.inject(NetworkFault::LosesAnswersToCommit);
     let started = std::time::Instant::now();
     let unknown = server.client.charge("key-1").await;
-    assert_eq!(
-        (unknown.status.as_u16(), unknown.code().as_str()),
-        (503, "service_unavailable")
-    );
+    assert_eq!(error(&unknown), (503, "service_unavailable".into()));
     assert!(started.elapsed() < LADDER);
     // The expiry sweep may have met the same fault.
     assert!(proxy.lost_commits() >= 1);
@@ -145,8 +140,7 @@ async fn a_commit_that_never_arrives_answers_503_and_the_retry_executes() {
 async fn silence_while_committing_answers_503_within_the_ladder_and_the_retry_replays() {
     let (server, proxy) = server_behind_a_proxy(&[]).await;
     let mut pause = PausePoint::at(Stage::Committing, &server.database, "key-1").await;
-    let client = server.client.clone();
-    let request = tokio::spawn(async move { client.charge("key-1").await });
+    let request = server.client.charging("key-1");
     pause.is_reached().await;
     let started = std::time::Instant::now();
     proxy.inject(NetworkFault::Stalled);
@@ -157,10 +151,8 @@ async fn silence_while_committing_answers_503_within_the_ladder_and_the_retry_re
 
     proxy.inject(NetworkFault::None);
     // An idle connection of the pool may have died in the silence too: it costs one more 503.
-    eventually("the dead connections are replaced", || async {
-        server.client.charge("key-1").await.status == 201
-    })
-    .await;
+    let holds = || async { server.client.charge("key-1").await.status == 201 };
+    eventually("the dead connections are replaced", holds).await;
     let retry = server.client.charge("key-1").await;
     assert!(retry.is_replay());
     one_charge_and_its_record(&server.database).await;
@@ -177,17 +169,11 @@ async fn a_commit_that_postgres_refuses_answers_503_and_frees_the_key() {
              CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON charges
                  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()"
         );
-        sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
-            .execute(&database.pool)
-            .await
-            .unwrap();
+        database.execute(sql).await;
         assert_eq!(client.charge("key-1").await.status, 503, "{code}");
         assert_nothing_stored(database, "COMMIT was refused").await;
 
-        sqlx::query("DROP TRIGGER refuse ON charges")
-            .execute(&database.pool)
-            .await
-            .unwrap();
+        database.execute("DROP TRIGGER refuse ON charges").await;
         let retry = client.charge("key-1").await;
         assert_eq!(retry.status, 201, "{code}");
         assert!(!retry.is_replay());
@@ -201,8 +187,7 @@ async fn a_session_that_postgres_ends_commits_nothing_and_the_retry_executes_onc
     for stage in Stage::BEFORE_COMMIT {
         let server = TestServer::start_with(&[ALONE]).await;
         let mut pause = PausePoint::at(stage, &server.database, "key-1").await;
-        let client = server.client.clone();
-        let request = tokio::spawn(async move { client.charge("key-1").await });
+        let request = server.client.charging("key-1");
         pause.is_reached().await;
         pause.break_the_paused().await;
         assert_eq!(request.await.unwrap().status, 503, "{stage:?}");
@@ -231,10 +216,8 @@ async fn a_database_that_refuses_connections_answers_503_and_is_used_again_when_
 
     proxy.inject(NetworkFault::None);
     assert_eq!(server.client.charge("key-1").await.status, 201);
-    eventually("the server is ready again", || async {
-        server.client.get("/readyz").await.status == 200
-    })
-    .await;
+    let holds = || async { server.client.get("/readyz").await.status == 200 };
+    eventually("the server is ready again", holds).await;
     assert_eq!(server.database.charges().await, 2);
 }
 
@@ -245,10 +228,7 @@ async fn a_silently_dead_connection_does_not_keep_its_place_in_the_pool() {
     let (server, proxy) = server_behind_a_proxy(&[("POOL_CONNECTIONS", "2"), ALONE]).await;
     let mut pause = PausePoint::at(Stage::Executing, &server.database, "key-%").await;
     // Both connections die in the middle of a transaction, while the server waits for an answer.
-    let requests = ["key-1", "key-2"].map(|key| {
-        let client = server.client.clone();
-        tokio::spawn(async move { client.charge(key).await })
-    });
+    let requests = ["key-1", "key-2"].map(|key| server.client.charging(key));
     pause.is_reached_by(2).await;
     proxy.inject(NetworkFault::Stalled);
     for request in requests {
@@ -262,10 +242,8 @@ async fn a_silently_dead_connection_does_not_keep_its_place_in_the_pool() {
         assert_eq!(server.client.charge(key).await.status, 201, "{key}");
     }
     for key in ["key-1", "key-2"] {
-        eventually("PostgreSQL frees the key", || async {
-            server.client.charge(key).await.status == 201
-        })
-        .await;
+        let holds = || async { server.client.charge(key).await.status == 201 };
+        eventually("PostgreSQL frees the key", holds).await;
     }
     assert_eq!(server.database.charges().await, 4);
 }

@@ -1,10 +1,10 @@
 //! Keys at the end of their life: dead at once, taken over once, swept without harm.
 
-use charge_once::idempotency::{SWEEP_BATCH_ROWS, SweepPace, sweep};
+use charge_once::idempotency::{Idempotency, Outcome, Record, SWEEP_BATCH_ROWS, SweepPace, sweep};
 use sqlx::Connection;
 
 use crate::support::{
-    effects::{EFFECTS, End, LONG, Work, database_for_effects, replica, request, stored},
+    effects::{EFFECTS, End, LONG, Work, database_for_effects, failure, replica, request, stored},
     harness::WAITS_FOR_CONNECTIONS,
     prelude::*,
 };
@@ -40,18 +40,12 @@ async fn idempotency_expires_names_the_whole_second_at_the_end_of_the_retention(
     let server = TestServer::start_with(&[("IDEMPOTENCY_TTL", "90s")]).await;
     let first = server.client.charge("key-1").await;
     let named = first.header("idempotency-expires").unwrap().to_owned();
-    let expected: String = sqlx::query_scalar(
-        r#"SELECT to_char(created_at + interval '90 seconds', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
-             FROM idempotency_keys"#,
-    )
-    .fetch_one(&server.database.pool)
-    .await
-    .unwrap();
+    let expected = r#"
+        SELECT to_char(created_at + interval '90 seconds', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+          FROM idempotency_keys"#;
+    let expected: String = server.database.value(expected).await;
     // A session of the test's own may have another time zone than UTC.
-    let zone: String = sqlx::query_scalar("SHOW TimeZone")
-        .fetch_one(&server.database.pool)
-        .await
-        .unwrap();
+    let zone: String = server.database.value("SHOW TimeZone").await;
     assert!(["UTC", "Etc/UTC", "GMT"].contains(&zone.as_str()), "{zone}");
     assert_eq!(named, expected);
     server.client.charge("key-1").await.assert_replays(&first);
@@ -74,14 +68,22 @@ async fn an_expired_key_is_new_at_once_though_nobody_swept_it() {
 
     // New for any request, not only for the one it belonged to.
     server.database.expire_records().await;
-    let other = server
-        .client
-        .post("/charges", "key-1", &another_charge())
-        .await;
+    let other = another_charge();
+    let other = server.client.post("/charges", "key-1", &other).await;
     assert_eq!(other.status, 201);
     assert_eq!(server.client.charge("key-1").await.status, 422);
     assert_eq!(server.database.charges().await, 3);
     assert_eq!(server.database.records().await, 1);
+}
+
+/// Replicas that run `work`, each with its own map of keys in flight: only the database stands
+/// between them.
+fn race(replicas: usize, pool: &PgPool, work: &Work) -> JoinSet<(Arc<Record>, bool)> {
+    let racer = |_| {
+        let (replica, work) = (replica(pool), work.clone());
+        async move { stored(replica.run(request("A", LONG), work).await) }
+    };
+    (0..replicas).map(racer).collect()
 }
 
 #[tokio::test]
@@ -93,13 +95,7 @@ async fn of_twenty_replicas_racing_for_an_expired_key_exactly_one_takes_it_over(
     stored(replica(&pool).run(request("A", LONG), work.clone()).await);
     database.expire_records().await;
 
-    // A map of keys in flight for each, so that only the database stands between them.
-    let racers: JoinSet<_> = (0..20)
-        .map(|_| {
-            let (replica, work) = (replica(&pool), work.clone());
-            async move { stored(replica.run(request("A", LONG), work).await) }
-        })
-        .collect();
+    let racers = race(20, &pool, &work);
     let answers = racers.join_all().await;
     let executed = answers.iter().filter(|(_, replayed)| !replayed).count();
     assert_eq!(executed, 1);
@@ -116,18 +112,14 @@ async fn twenty_racers_for_an_expired_key_make_one_new_charge() {
     let server = TestServer::start_with(&[FORGETFUL]).await;
     let first = server.client.charge("key-1").await;
     server.database.expire_records().await;
-    let racers: JoinSet<_> = (0..20)
-        .map(|_| {
-            let client = server.client.clone();
-            async move { client.charge_until_definite("key-1").await }
-        })
-        .collect();
-    let answers = racers.join_all().await;
+    let answers = all_at_once(20, |_| {
+        let client = server.client.clone();
+        async move { client.charge_until_definite("key-1").await }
+    })
+    .await;
     for answer in &answers {
-        assert_eq!(
-            (answer.status.as_u16(), &answer.body),
-            (201, &answers[0].body)
-        );
+        assert_eq!(answer.status, 201);
+        assert_eq!(answer.body, answers[0].body);
         assert_ne!(answer.id(), first.id());
     }
     assert!(answers.iter().filter(|answer| !answer.is_replay()).count() <= 1);
@@ -144,30 +136,25 @@ async fn a_refusal_replaces_an_expired_record_and_does_not_bring_it_back() {
     wrong["amount"] = 0.into();
     let refusal = server.client.post("/charges", "key-1", &wrong).await;
     assert_eq!((refusal.status.as_u16(), refusal.is_replay()), (400, false));
-    server
-        .client
-        .post("/charges", "key-1", &wrong)
-        .await
-        .assert_replays(&refusal);
-    assert_eq!(
-        server.client.charge("key-1").await.status,
-        422,
-        "the first use is forgotten"
-    );
+    let replay = server.client.post("/charges", "key-1", &wrong).await;
+    replay.assert_replays(&refusal);
+    // The first use is forgotten.
+    assert_eq!(server.client.charge("key-1").await.status, 422);
     let refused = "SELECT count(*) FROM idempotency_keys WHERE status = 400 AND expires_at > now()";
     assert_eq!(server.database.count(refused).await, 1);
     assert_eq!(server.database.charges().await, 1);
+}
+
+async fn run(replica: &Idempotency, content: &str, end: End) -> Outcome {
+    let work = Work::that_ends(end);
+    replica.run(request(content, LONG), work).await
 }
 
 #[tokio::test]
 async fn a_refusal_that_wrote_before_it_refused_leaves_nothing_even_on_an_expired_key() {
     let database = database_for_effects().await;
     let replica = replica(database.connect(&[]).await.pool());
-    stored(
-        replica
-            .run(request("A", LONG), Work::that_ends(End::Store))
-            .await,
-    );
+    stored(run(&replica, "A", End::Store).await);
     database.expire_records().await;
     let refusing = Work::that_ends(End::Refuse);
     for _ in 0..2 {
@@ -183,25 +170,11 @@ async fn a_refusal_that_wrote_before_it_refused_leaves_nothing_even_on_an_expire
 async fn a_failure_on_an_expired_key_leaves_it_expired_and_the_retry_executes() {
     let database = database_for_effects().await;
     let replica = replica(database.connect(&[]).await.pool());
-    stored(
-        replica
-            .run(request("A", LONG), Work::that_ends(End::Store))
-            .await,
-    );
+    stored(run(&replica, "A", End::Store).await);
     database.expire_records().await;
-    let failed = replica
-        .run(request("A", LONG), Work::that_ends(End::Fail))
-        .await;
-    assert!(matches!(
-        failed,
-        charge_once::idempotency::Outcome::Failed(_)
-    ));
+    failure(run(&replica, "A", End::Fail).await);
     assert_eq!(database.count(DEAD).await, 1);
-    let (_, replayed) = stored(
-        replica
-            .run(request("A", LONG), Work::that_ends(End::Store))
-            .await,
-    );
+    let (_, replayed) = stored(run(&replica, "A", End::Store).await);
     assert!(!replayed);
     assert_eq!(database.count(EFFECTS).await, 2);
 }
@@ -214,17 +187,11 @@ async fn a_record_that_expires_during_the_claim_is_judged_by_the_moment_the_clai
         let server = TestServer::start_with(PATIENT).await;
         let first = server.client.charge("key-1").await;
         let mut pause = PausePoint::at(Stage::Claiming, &server.database, "key-1").await;
-        let second = tokio::spawn({
-            let client = server.client.clone();
-            async move { client.charge("key-1").await }
-        });
+        let second = server.client.charging("key-1");
         pause.is_reached().await;
         pause.make_expiry_relative_to_the_paused(microseconds).await;
-        assert_eq!(
-            server.database.count(DEAD).await,
-            1,
-            "dead by the clock in both cases"
-        );
+        // Dead by the clock in both cases.
+        assert_eq!(server.database.count(DEAD).await, 1);
         pause.release().await;
 
         let second = second.await.unwrap();
@@ -238,24 +205,22 @@ async fn a_record_that_expires_during_the_claim_is_judged_by_the_moment_the_clai
 
 #[tokio::test]
 async fn a_sweep_removes_every_dead_record_batch_by_batch_and_no_other() {
-    let database = TestDatabase::create().await;
-    let expired = 2 * SWEEP_BATCH_ROWS + 200;
-    add_records(&database, expired, 3).await;
-    assert_eq!(sweep_once(&database).await, expired.unsigned_abs());
-    assert_eq!(database.count(DEAD).await, 0);
-    assert_eq!(database.records().await, 3);
-    assert_eq!(sweep_once(&database).await, 0);
+    // A few batches, and exactly one.
+    for (expired, alive) in [(2 * SWEEP_BATCH_ROWS + 200, 3), (SWEEP_BATCH_ROWS, 1)] {
+        let database = TestDatabase::create().await;
+        add_records(&database, expired, alive).await;
+        assert_eq!(sweep_once(&database).await, expired.unsigned_abs());
+        assert_eq!(database.count(DEAD).await, 0);
+        assert_eq!(database.records().await, alive);
+        assert_eq!(sweep_once(&database).await, 0);
+    }
 }
 
 #[tokio::test]
 async fn a_batch_of_the_sweep_has_a_deadline_of_its_own() {
     let database = TestDatabase::create().await;
     add_records(&database, 1, 0).await;
-    let mut tx = database.pool.begin().await.unwrap();
-    sqlx::raw_sql("LOCK TABLE idempotency_keys")
-        .execute(&mut *tx)
-        .await
-        .unwrap();
+    let tx = database.holding("LOCK TABLE idempotency_keys").await;
     let pace = SweepPace {
         batch_deadline: Duration::from_millis(50),
         rest: 0,
@@ -268,23 +233,12 @@ async fn a_batch_of_the_sweep_has_a_deadline_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_sweep_of_exactly_one_batch_ends() {
-    let database = TestDatabase::create().await;
-    add_records(&database, SWEEP_BATCH_ROWS, 1).await;
-    assert_eq!(sweep_once(&database).await, SWEEP_BATCH_ROWS.unsigned_abs());
-    assert_eq!(database.records().await, 1);
-}
-
-#[tokio::test]
 async fn a_sweep_passes_over_a_record_that_is_being_taken_over() {
     let server = TestServer::start_with(PATIENT).await;
     server.client.charge("key-1").await;
     server.database.expire_records().await;
     let mut pause = PausePoint::at(Stage::Worked, &server.database, "key-1").await;
-    let taking_over = tokio::spawn({
-        let client = server.client.clone();
-        async move { client.charge("key-1").await }
-    });
+    let taking_over = server.client.charging("key-1");
     pause.is_reached().await;
     add_records(&server.database, 5, 0).await;
     // Without SKIP LOCKED it would wait here: the takeover ends only after the sweep.
@@ -327,12 +281,7 @@ async fn sweeps_replays_and_takeovers_race_without_an_effect_too_many() {
         if dies {
             database.expire_records().await;
         }
-        let racers: JoinSet<_> = (0..RACERS)
-            .map(|_| {
-                let (replica, work) = (replica(&pool), work.clone());
-                async move { stored(replica.run(request("A", LONG), work).await) }
-            })
-            .collect();
+        let racers = race(RACERS, &pool, &work);
         let (answers, _, _) = tokio::join!(
             racers.join_all(),
             sweep_once(&database),

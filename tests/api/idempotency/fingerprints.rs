@@ -10,20 +10,14 @@ use serde_json::Map;
 
 use crate::support::prelude::*;
 
-const JSON: &str = "application/json";
-const FORM: &str = "application/x-www-form-urlencoded";
-
 /// The fingerprint of a JSON body sent to `POST /charges`.
 fn of_json(body: &[u8]) -> Fingerprint {
     of(body, Encoding::Json.decode(body, &[]).ok().as_ref(), "json")
 }
 
 fn of_form(body: &[u8]) -> Fingerprint {
-    of(
-        body,
-        Encoding::Form.decode(body, &["metadata"]).ok().as_ref(),
-        "form",
-    )
+    let tree = Encoding::Form.decode(body, &["metadata"]).ok();
+    of(body, tree.as_ref(), "form")
 }
 
 fn of(body: &[u8], tree: Option<&Map<String, Value>>, media_type: &str) -> Fingerprint {
@@ -203,55 +197,37 @@ proptest! {
 
 #[test]
 fn method_path_query_and_encoding_matter() {
-    let plain = FingerprintInput {
-        method: "POST",
-        path: "/charges",
-        query: Parameters::Canonical(b"{}"),
-        media_type: "json",
-        parameters: Parameters::Canonical(b"{}"),
-    };
-    let variants = [
-        FingerprintInput {
-            method: "PUT",
-            ..plain
-        },
-        FingerprintInput {
-            path: "/v1/charges",
-            ..plain
-        },
-        FingerprintInput {
-            query: Parameters::Canonical(br#"{"a":"1"}"#),
-            ..plain
-        },
-        FingerprintInput {
-            query: Parameters::Raw(b"{}"),
-            ..plain
-        },
-        FingerprintInput {
-            media_type: "form",
-            ..plain
-        },
-        FingerprintInput {
-            parameters: Parameters::Raw(b"{}"),
-            ..plain
-        },
+    let empty = Parameters::Canonical(b"{}");
+    let other = Parameters::Canonical(br#"{"a":"1"}"#);
+    let raw = Parameters::Raw(b"{}");
+    let inputs = [
+        ("POST", "/charges", empty, "json", empty),
+        ("PUT", "/charges", empty, "json", empty),
+        ("POST", "/v1/charges", empty, "json", empty),
+        ("POST", "/charges", other, "json", empty),
+        ("POST", "/charges", raw, "json", empty),
+        ("POST", "/charges", empty, "form", empty),
+        ("POST", "/charges", empty, "json", raw),
     ];
-    let mut all: Vec<_> = variants
-        .iter()
-        .map(|v| Fingerprint::of(v).bytes().to_vec())
-        .collect();
-    all.push(Fingerprint::of(&plain).bytes().to_vec());
-    let count = all.len();
-    all.sort_unstable();
-    all.dedup();
-    assert_eq!(all.len(), count);
+    let all = inputs.map(|(method, path, query, media_type, parameters)| {
+        let input = FingerprintInput {
+            method,
+            path,
+            query,
+            media_type,
+            parameters,
+        };
+        Fingerprint::of(&input).bytes().to_vec()
+    });
+    assert_eq!(BTreeSet::from(all).len(), inputs.len());
 }
 
-async fn post(client: &Client, path: &str, media_type: &str, body: &str) -> (u16, bool) {
-    let answer = client
-        .post_raw(path, "key-1", media_type, body.as_bytes())
-        .await;
-    (answer.status.as_u16(), answer.is_replay())
+/// Posts it under `key-1`, and compares the status and whether it is a replay.
+async fn gets(client: &Client, path: &str, media_type: &str, body: &str, expected: (u16, bool)) {
+    let posting = client.post_raw(path, "key-1", media_type, body.as_bytes());
+    let answer = posting.await;
+    let got = (answer.status.as_u16(), answer.is_replay());
+    assert_eq!(got, expected, "{path} {media_type} {body}");
 }
 
 #[tokio::test]
@@ -263,14 +239,14 @@ async fn a_client_that_serialises_afresh_for_its_retry_is_a_retry() {
         r#"{"source":"tok_visa","currency":"usd","amount":2000}"#,
         " {\n\t\"currency\" : \"usd\",\r\n \"amount\":2000 , \"source\": \"tok_visa\" } ",
         r#"{"\u0061mount":2000,"currency":"\u0075sd","source":"tok\u005Fvisa"}"#,
+        r#" { "source":"tok_vis\u0061", "currency":"usd", "amount":2000 } "#,
     ];
     for body in spellings {
         for media_type in [JSON, "application/json; charset=utf-8", "Application/JSON"] {
-            assert_eq!(
-                post(&server.client, "/charges", media_type, body).await,
-                (201, true),
-                "{body}"
-            );
+            let body = body.as_bytes();
+            let client = &server.client;
+            let retry = client.post_raw("/charges", "key-1", media_type, body);
+            retry.await.assert_replays(&first);
         }
     }
     assert_eq!(server.database.charges().await, 1);
@@ -290,31 +266,17 @@ async fn another_value_path_query_or_encoding_under_the_same_key_is_a_reuse() {
         "not json".into(),
     ];
     for other in &changed {
-        assert_eq!(
-            post(&server.client, "/charges", JSON, other).await,
-            (422, false),
-            "{other}"
-        );
+        gets(&server.client, "/charges", JSON, other, (422, false)).await;
     }
     for path in ["/orders", "/charges?a=1", "/charges?%"] {
-        assert_eq!(
-            post(&server.client, path, JSON, &body).await,
-            (422, false),
-            "{path}"
-        );
+        gets(&server.client, path, JSON, &body, (422, false)).await;
     }
     for path in ["/v1/charges", "/v1/orders"] {
         let answer = server.client.post(path, "key-1", &charge()).await;
-        assert_eq!(
-            (answer.status.as_u16(), answer.code().as_str()),
-            (400, "idempotency_key_reused")
-        );
+        assert_eq!(error(&answer), (400, "idempotency_key_reused".into()));
     }
     let form = "amount=2000&currency=usd&source=tok_visa";
-    assert_eq!(
-        post(&server.client, "/charges", FORM, form).await,
-        (422, false)
-    );
+    gets(&server.client, "/charges", FORM, form, (422, false)).await;
 
     server.client.charge("key-1").await.assert_replays(&first);
     assert_eq!(server.database.charges().await, 1);
@@ -325,14 +287,8 @@ async fn form_brackets_may_be_percent_encoded_on_the_retry() {
     let server = TestServer::start().await;
     let plain = "amount=2000&currency=usd&metadata[order_id]=67+35";
     let encoded = "metadata%5Border_id%5d=67%2035&currency=%75sd&amount=2000";
-    assert_eq!(
-        post(&server.client, "/charges", FORM, plain).await,
-        (201, false)
-    );
-    assert_eq!(
-        post(&server.client, "/charges", FORM, encoded).await,
-        (201, true)
-    );
+    gets(&server.client, "/charges", FORM, plain, (201, false)).await;
+    gets(&server.client, "/charges", FORM, encoded, (201, true)).await;
 }
 
 #[tokio::test]
@@ -343,21 +299,15 @@ async fn an_unparsable_body_is_replayed_for_the_same_bytes_only() {
         (FORM, "/orders", "a=1&a=2"),
     ] {
         let key = format!("key-{path}");
-        let send = |body: String| {
-            let (client, key) = (server.client.clone(), key.clone());
-            async move {
-                client
-                    .post_raw(path, &key, media_type, body.as_bytes())
-                    .await
-            }
+        let send = async |body: &str| {
+            let body = body.as_bytes();
+            server.client.post_raw(path, &key, media_type, body).await
         };
-        let first = send(body.into()).await;
+        let first = send(body).await;
         assert_eq!(first.code(), "body_invalid");
-        send(body.into()).await.assert_replays(&first);
-        assert_eq!(
-            send(format!("{body} ")).await.code(),
-            "idempotency_key_reused"
-        );
+        send(body).await.assert_replays(&first);
+        let other = send(&format!("{body} ")).await;
+        assert_eq!(other.code(), "idempotency_key_reused");
     }
 }
 
@@ -366,20 +316,12 @@ async fn a_record_of_a_fingerprint_version_that_this_build_does_not_know_is_neit
 {
     let server = TestServer::start_with(&[FORGETFUL]).await;
     let first = server.client.charge("key-1").await;
-    let set_version = async |version: i16| {
-        sqlx::query("UPDATE idempotency_keys SET fingerprint_version = $1")
-            .bind(version)
-            .execute(&server.database.pool)
-            .await
-            .unwrap();
-    };
-    set_version(99).await;
+    let unknown = "UPDATE idempotency_keys SET fingerprint_version = 99";
+    server.database.execute(unknown).await;
     let unsure = server.client.charge("key-1").await;
-    assert_eq!(
-        (unsure.status.as_u16(), unsure.code().as_str()),
-        (503, "service_unavailable")
-    );
-    set_version(1).await;
+    assert_eq!(error(&unsure), (503, "service_unavailable".into()));
+    let known = "UPDATE idempotency_keys SET fingerprint_version = 1";
+    server.database.execute(known).await;
     server.client.charge("key-1").await.assert_replays(&first);
     assert_eq!(server.database.charges().await, 1);
 }

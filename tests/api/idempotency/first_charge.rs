@@ -6,8 +6,7 @@ use crate::support::prelude::*;
 async fn a_retried_charge_charges_once_and_answers_with_the_same_bytes() {
     let server = TestServer::start().await;
     let first = server.client.charge("key-1").await;
-    assert_eq!(first.status, 201);
-    assert!(!first.is_replay());
+    assert_eq!((first.status.as_u16(), first.is_replay()), (201, false));
     let second = server.client.charge("key-1").await;
     second.assert_replays(&first);
     assert_eq!(server.database.charges().await, 1);
@@ -20,23 +19,12 @@ async fn a_decline_is_kept_with_its_failed_charge_and_replayed() {
     let mut body = charge();
     body["source"] = "tok_chargeDeclinedInsufficientFunds".into();
     let first = server.client.post("/charges", "key-1", &body).await;
-    assert_eq!(
-        (first.status.as_u16(), first.code().as_str()),
-        (402, "card_declined")
-    );
+    assert_eq!(error(&first), (402, "card_declined".into()));
     assert_eq!(first.json()["error"]["decline_code"], "insufficient_funds");
-    server
-        .client
-        .post("/charges", "key-1", &body)
-        .await
-        .assert_replays(&first);
-    assert_eq!(
-        server
-            .database
-            .count("SELECT count(*) FROM charges WHERE status = 'failed'")
-            .await,
-        1
-    );
+    let replay = server.client.post("/charges", "key-1", &body).await;
+    replay.assert_replays(&first);
+    let failed = "SELECT count(*) FROM charges WHERE status = 'failed'";
+    assert_eq!(server.database.count(failed).await, 1);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use charge_once::idempotency::{FailureKind, Idempotency, Outcome, Request};
 use futures_util::FutureExt;
 
 use crate::support::{
-    effects::{EFFECTS, End, LONG, Work, database_for_effects, replica, request, stored},
+    effects::{EFFECTS, End, LONG, Work, database_for_effects, failure, replica, request, stored},
     prelude::*,
 };
 
@@ -27,6 +27,20 @@ async fn start_leader<'a>(replica: &'a Idempotency, work: &Work) -> Running<'a> 
     let leader = start(replica, request("A", Duration::ZERO), work);
     eventually("the work starts", || async { work.executions() == 1 }).await;
     leader
+}
+
+/// As many as may follow.
+fn start_followers<'a>(replica: &'a Idempotency, work: &Work) -> Vec<Running<'a>> {
+    let follow = |_| start(replica, request("A", LONG), work);
+    (0..1_000).map(follow).collect()
+}
+
+/// The followers get the leader's record.
+async fn all_share(leader: Running<'_>, followers: Vec<Running<'_>>) {
+    let (first, _) = stored(leader.await);
+    for follower in followers {
+        assert_eq!(stored(follower.await), (Arc::clone(&first), true));
+    }
 }
 
 async fn effects_and_records(database: &TestDatabase) -> (i64, i64) {
@@ -76,22 +90,12 @@ async fn a_leaders_failure_or_panic_is_its_followers_too_and_other_requests_star
         work.finish();
 
         for outcome in [leader.await, same.await] {
-            let Outcome::Failed(failure) = outcome else {
-                panic!("{end:?}: {outcome:?}");
-            };
-            assert_eq!(failure.kind, kind, "{end:?}");
+            assert_eq!(failure(outcome).kind, kind, "{end:?}");
         }
-        assert_eq!(
-            work.executions(),
-            1,
-            "{end:?}: nobody asked for a second run"
-        );
+        // No request asked for a second run, and the key was free.
+        assert_eq!(work.executions(), 1, "{end:?}");
         let (record, replayed) = stored(other.await);
-        assert_eq!(
-            (record.reply.status, replayed),
-            (201, false),
-            "{end:?}: the key was free"
-        );
+        assert_eq!((record.reply.status, replayed), (201, false), "{end:?}");
         assert_eq!(effects_and_records(&database).await, (1, 1), "{end:?}");
     }
 }
@@ -99,34 +103,25 @@ async fn a_leaders_failure_or_panic_is_its_followers_too_and_other_requests_star
 #[tokio::test]
 async fn a_commit_that_postgres_refuses_is_a_failure_and_frees_the_key() {
     let database = database_for_effects().await;
-    sqlx::raw_sql(
-        "ALTER TABLE effects ADD COLUMN allowed boolean NOT NULL DEFAULT false;
+    let sql = "ALTER TABLE effects ADD COLUMN allowed boolean NOT NULL DEFAULT false;
          CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
          BEGIN RAISE EXCEPTION 'refused at COMMIT' USING ERRCODE = 'check_violation'; END $$;
          CREATE CONSTRAINT TRIGGER late_check AFTER INSERT ON effects
-             DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse();",
-    )
-    .execute(&database.pool)
-    .await
-    .unwrap();
+             DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse();";
+    database.execute(sql).await;
     let replica = replica(&pool(&database).await);
     let work = Work::that_lasts_and_then(End::Store);
     let leader = start_leader(&replica, &work).await;
     let same = start(&replica, request("A", LONG), &work);
     work.finish();
+    // Anything else would be acknowledged, but rolled back.
     for outcome in [leader.await, same.await] {
-        assert!(
-            matches!(outcome, Outcome::Failed(_)),
-            "acknowledged, but rolled back: {outcome:?}"
-        );
+        failure(outcome);
     }
     assert_eq!(work.executions(), 1);
     assert_eq!(effects_and_records(&database).await, (0, 0));
 
-    sqlx::raw_sql("DROP TRIGGER late_check ON effects")
-        .execute(&database.pool)
-        .await
-        .unwrap();
+    database.execute("DROP TRIGGER late_check ON effects").await;
     stored(replica.run(request("A", LONG), work.clone()).await);
     assert_eq!(effects_and_records(&database).await, (1, 1));
 }
@@ -143,10 +138,8 @@ async fn a_leaders_reuse_error_is_shared_by_the_same_request_only() {
     let same = start(&replica, request("B", Duration::ZERO), &work);
     let owner = start(&replica, request("A", LONG), &work);
     assert!(matches!(reuse.await, Outcome::Reused));
-    assert!(
-        matches!(same.await, Outcome::Reused),
-        "it waits for the claim though it asked not to"
-    );
+    // It waits for the claim though it asked not to.
+    assert!(matches!(same.await, Outcome::Reused));
     assert_eq!(stored(owner.await), (first, true));
     assert_eq!(work.executions(), 1);
     assert_eq!(effects_and_records(&database).await, (1, 1));
@@ -166,13 +159,11 @@ async fn a_follower_with_time_left_starts_over_when_its_leader_met_another_repli
     let mut patient = start(&here, request("A", LONG), &retried);
     assert!(matches!(leader.await, Outcome::InUse));
     assert!(matches!(hasty.await, Outcome::InUse));
-    assert!(
-        (&mut patient).now_or_never().is_none(),
-        "it shared its leader's 409"
-    );
+    let has_answered = (&mut patient).now_or_never();
+    assert!(has_answered.is_none(), "it shared its leader's 409");
 
     work.finish();
-    assert!(matches!(owner.await, Outcome::Failed(_)));
+    failure(owner.await);
     let (record, replayed) = stored(patient.await);
     assert_eq!((record.reply.status, replayed), (201, false));
     assert_eq!(retried.executions(), 1);
@@ -200,17 +191,12 @@ async fn a_thousand_may_follow_and_one_more_is_told_at_once_that_the_key_is_in_u
     let replica = replica(&pool(&database).await);
     let work = Work::that_lasts_and_then(End::Store);
     let leader = start_leader(&replica, &work).await;
-    let followers: Vec<_> = (0..1_000)
-        .map(|_| start(&replica, request("A", LONG), &work))
-        .collect();
+    let followers = start_followers(&replica, &work);
     let one_more = replica.run(request("A", LONG), work.clone());
     assert!(matches!(one_more.now_or_never(), Some(Outcome::InUse)));
 
     work.finish();
-    let (first, _) = stored(leader.await);
-    for follower in followers {
-        assert_eq!(stored(follower.await), (Arc::clone(&first), true));
-    }
+    all_share(leader, followers).await;
     assert_eq!(effects_and_records(&database).await, (1, 1));
 }
 
@@ -235,19 +221,14 @@ async fn beyond_a_thousand_a_duplicate_waits_for_the_claim_and_not_for_the_work(
     let replica = replica(&pool(&database).await);
     let work = Work::that_lasts_and_then(End::Store);
     let leader = start(&replica, request("A", Duration::ZERO), &work);
-    let followers: Vec<_> = (0..1_000)
-        .map(|_| start(&replica, request("A", LONG), &work))
-        .collect();
+    let followers = start_followers(&replica, &work);
     let one_more = start(&replica, request("A", LONG), &work);
     let one_more = tokio::time::timeout(PATIENCE, one_more).await;
     assert!(matches!(one_more, Ok(Outcome::InUse)), "{one_more:?}");
     assert_eq!(work.executions(), 1);
 
     work.finish();
-    let (first, _) = stored(leader.await);
-    for follower in followers {
-        assert_eq!(stored(follower.await), (Arc::clone(&first), true));
-    }
+    all_share(leader, followers).await;
     assert_eq!(effects_and_records(&database).await, (1, 1));
 }
 
@@ -258,10 +239,8 @@ async fn a_refusal_never_frees_its_key_for_another_replica_that_waits_for_it() {
         let pool = pool(&database).await;
         let (here, elsewhere) = (replica(&pool), replica(&pool));
         if expired {
-            stored(
-                here.run(request("C", LONG), Work::that_ends(End::Store))
-                    .await,
-            );
+            let before = Work::that_ends(End::Store);
+            stored(here.run(request("C", LONG), before).await);
             database.expire_records().await;
         }
         let refused = Work::that_lasts_and_then(End::Refuse);
@@ -270,19 +249,15 @@ async fn a_refusal_never_frees_its_key_for_another_replica_that_waits_for_it() {
         let other = start(&elsewhere, request("B", LONG), &other_work);
         let waiting = "SELECT count(*) FROM pg_stat_activity
                         WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        eventually("the other one waits for the key's row", || async {
-            database.count(waiting).await == 1
-        })
-        .await;
+        // The other one waits for the key's row.
+        database.comes_to(waiting, 1).await;
         refused.finish();
 
         let (record, _) = stored(refusal.await);
         assert_eq!(record.reply.status, 400);
         assert!(matches!(other.await, Outcome::Reused));
         assert_eq!(other_work.executions(), 0, "the key was free for a moment");
-        assert_eq!(
-            effects_and_records(&database).await,
-            (i64::from(expired), 1)
-        );
+        let kept = (i64::from(expired), 1);
+        assert_eq!(effects_and_records(&database).await, kept);
     }
 }

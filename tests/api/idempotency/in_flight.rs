@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tokio::task::JoinHandle;
 
-use crate::support::prelude::*;
+use crate::support::{prelude::*, records::hold_key};
 
 /// One worker thread, so that requests reach their handlers in the order they were sent.
 fn one_worker() -> Vec<(&'static str, &'static str)> {
@@ -13,14 +13,8 @@ fn one_worker() -> Vec<(&'static str, &'static str)> {
 }
 
 /// Sends a request in the background.
-fn send(
-    client: &Client,
-    path: &'static str,
-    body: serde_json::Value,
-    wait: u32,
-) -> JoinHandle<Answer> {
-    let client = client.clone();
-    tokio::spawn(async move { client.post_waiting(wait, path, "key-1", &body).await })
+fn send(client: &Client, path: &str, body: Value, wait: u32) -> JoinHandle<Answer> {
+    client.sending_and_waiting(wait, path, "key-1", body)
 }
 
 /// A server whose first request, an ordinary charge under `key-1`, is stopped.
@@ -45,22 +39,6 @@ fn assert_in_use(answer: &Answer) {
     assert!(!answer.is_replay());
 }
 
-/// A transaction of the test's, as another replica's that has claimed `key-1` and isn't done.
-async fn claim_elsewhere(database: &TestDatabase) -> sqlx::Transaction<'static, sqlx::Postgres> {
-    let mut elsewhere = database.pool.begin().await.unwrap();
-    sqlx::query(
-        "INSERT INTO idempotency_keys (account_id, key, fingerprint_version, fingerprint, method,
-                                       path, request_id, created_at, expires_at)
-         SELECT id, 'key-1', 1, decode(repeat('00', 32), 'hex'), 'POST', '/charges', 'req_elsewhere',
-                now(), now() + interval '1 day'
-           FROM accounts WHERE name = 'dev'",
-    )
-    .execute(&mut *elsewhere)
-    .await
-    .unwrap();
-    elsewhere
-}
-
 #[tokio::test]
 async fn a_duplicate_is_told_409_at_once_while_the_first_executes() {
     for stage in [Stage::Executing, Stage::Worked, Stage::Saving] {
@@ -79,11 +57,8 @@ async fn another_request_with_a_running_key_is_told_409_and_never_that_the_key_i
     for stage in [Stage::Claiming, Stage::Executing, Stage::Saving] {
         let (server, pause, first) = stopped_at(stage, "/charges", &[]).await;
         for path in ["/charges", "/v1/charges"] {
-            let other = server
-                .client
-                .post_waiting(0, path, "key-1", &another_charge())
-                .await;
-            assert_in_use(&other);
+            let other = send(&server.client, path, another_charge(), 0);
+            assert_in_use(&other.await.unwrap());
         }
         pause.release().await;
         assert_eq!(first.await.unwrap().status, 201);
@@ -97,10 +72,8 @@ async fn under_v1_a_duplicate_waits_for_as_long_as_configured_and_then_gets_409(
     let (server, pause, first) = stopped_at(Stage::Executing, "/v1/charges", &wait).await;
     let began = Instant::now();
     let duplicate = server.client.post("/v1/charges", "key-1", &charge()).await;
-    assert!(
-        began.elapsed() >= Duration::from_millis(400),
-        "it didn't wait"
-    );
+    let waited = began.elapsed();
+    assert!(waited >= Duration::from_millis(400), "{waited:?}");
     assert_in_use(&duplicate);
     assert_eq!(duplicate.header("preference-applied"), None);
     pause.release().await;
@@ -116,19 +89,13 @@ async fn prefer_wait_decides_how_long_a_duplicate_waits_in_both_dialects() {
 
         // Were the 0 ignored under /v1, this would wait for 30 s.
         let began = Instant::now();
-        let at_once = server
-            .client
-            .post_waiting(0, path, "key-1", &charge())
-            .await;
+        let at_once = send(&server.client, path, charge(), 0).await.unwrap();
         assert!(began.elapsed() < Duration::from_secs(15));
         assert_in_use(&at_once);
         assert_eq!(at_once.header("preference-applied"), Some("wait=0"));
 
         let began = Instant::now();
-        let later = server
-            .client
-            .post_waiting(1, path, "key-1", &charge())
-            .await;
+        let later = send(&server.client, path, charge(), 1).await.unwrap();
         assert!(began.elapsed() >= Duration::from_secs(1), "it didn't wait");
         assert_in_use(&later);
         assert_eq!(later.header("preference-applied"), Some("wait=1"));
@@ -150,11 +117,8 @@ async fn nobody_waits_longer_than_30_seconds_whatever_they_prefer() {
         ("wait=1.5", None),
         ("respond-async", None),
     ] {
-        let request = server.client.request(Method::POST, "/charges");
-        let request = request
-            .header("idempotency-key", "key-1")
-            .header("prefer", preferred);
-        let answer = Answer::of(request.json(&charge())).await;
+        let headers = [("idempotency-key", "key-1"), ("prefer", preferred)];
+        let answer = server.client.charge_with_headers(&headers).await;
         assert_eq!(answer.status, 201);
         assert_eq!(answer.header("preference-applied"), applied, "{preferred}");
     }
@@ -172,23 +136,17 @@ async fn waiting_duplicates_share_the_first_answer_under_their_own_request_ids()
         pause.release().await;
 
         let first = first.await.unwrap();
-        assert_eq!(first.status, 201);
-        assert!(!first.is_replay());
+        assert_eq!((first.status.as_u16(), first.is_replay()), (201, false));
         assert_eq!(first.header("original-request"), first.header("request-id"));
-        let mut request_ids = vec![first.header("request-id").unwrap().to_owned()];
+        let id = |answer: &Answer| answer.header("request-id").unwrap().to_owned();
+        let mut request_ids = BTreeSet::from([id(&first)]);
         for waiter in waiters {
             let answer = waiter.await.unwrap();
             answer.assert_replays(&first);
             assert_eq!(answer.header("preference-applied"), Some("wait=30"));
-            request_ids.push(answer.header("request-id").unwrap().to_owned());
+            request_ids.insert(id(&answer));
         }
-        request_ids.sort();
-        request_ids.dedup();
-        assert_eq!(
-            request_ids.len(),
-            6,
-            "every reply has a Request-Id of its own"
-        );
+        assert_eq!(request_ids.len(), 6, "every reply has one of its own");
         assert_eq!(server.database.charges().await, 1);
     }
 }
@@ -199,10 +157,7 @@ async fn another_request_that_waited_learns_that_the_key_is_reused_once_the_firs
         let (server, pause, first) = stopped_at(Stage::Worked, path, &[]).await;
         let other = send(&server.client, path, another_charge(), 30);
         server.client.let_earlier_requests_arrive().await;
-        assert!(
-            !other.is_finished(),
-            "it answered before the first one was stored"
-        );
+        assert!(!other.is_finished(), "before the first one was stored");
         pause.release().await;
         assert_eq!(first.await.unwrap().status, 201);
         let other = other.await.unwrap();
@@ -298,10 +253,7 @@ async fn when_the_processor_is_down_another_request_with_the_key_starts_over_and
     pause.release().await;
 
     let (first, same) = (first.await.unwrap(), same.await.unwrap());
-    assert_eq!(
-        (first.status.as_u16(), first.code().as_str()),
-        (503, "service_unavailable")
-    );
+    assert_eq!(error(&first), (503, "service_unavailable".into()));
     assert_eq!((same.status, &same.body), (first.status, &first.body));
     assert_ne!(same.header("request-id"), first.header("request-id"));
     assert_eq!(other.await.unwrap().status, 201);
@@ -312,17 +264,13 @@ async fn when_the_processor_is_down_another_request_with_the_key_starts_over_and
 #[tokio::test]
 async fn a_key_that_another_replica_holds_is_409_after_the_claims_wait_and_free_after_a_rollback() {
     let server = TestServer::start().await;
-    let elsewhere = claim_elsewhere(&server.database).await;
+    let elsewhere = hold_key(&server.database, "key-1").await;
     let began = Instant::now();
     assert_in_use(&server.client.charge("key-1").await);
     assert!(began.elapsed() >= charge_once::idempotency::CLAIM_WAIT);
     // It isn't known whose request it is: no 422 either.
-    assert_in_use(
-        &server
-            .client
-            .post("/charges", "key-1", &another_charge())
-            .await,
-    );
+    let other = another_charge();
+    assert_in_use(&server.client.post("/charges", "key-1", &other).await);
     assert_eq!(server.database.charges().await, 0);
 
     elsewhere.rollback().await.unwrap();
@@ -334,7 +282,7 @@ async fn a_key_that_another_replica_holds_is_409_after_the_claims_wait_and_free_
 #[tokio::test]
 async fn who_waits_for_another_replica_executes_as_soon_as_it_rolls_back() {
     let server = TestServer::start_with(&one_worker()).await;
-    let elsewhere = claim_elsewhere(&server.database).await;
+    let elsewhere = hold_key(&server.database, "key-1").await;
     let patient = send(&server.client, "/charges", charge(), 30);
     // By the time this one has its 409, the patient one has begun to claim.
     assert_in_use(&server.client.charge("key-1").await);
@@ -357,10 +305,8 @@ async fn a_stop_ends_all_waits_with_409_and_finishes_what_executes() {
     server.begin_stopping();
     assert_in_use(&waiter.await.unwrap());
     assert_in_use(&other.await.unwrap());
-    assert!(
-        began.elapsed() < Duration::from_secs(15),
-        "the waits were not ended"
-    );
+    let waited = began.elapsed();
+    assert!(waited < Duration::from_secs(15), "{waited:?}");
     assert!(!first.is_finished());
 
     pause.release().await;
@@ -378,11 +324,8 @@ async fn a_stop_ends_soon_after_the_drain_limit_whatever_executes() {
     let began = Instant::now();
     let database = server.stop().await;
     let took = began.elapsed();
-    assert!(
-        took >= Duration::from_secs(10),
-        "{took:?}: it gave up early"
-    );
-    assert!(took < Duration::from_secs(16), "{took:?}");
+    let allowed = Duration::from_secs(10)..Duration::from_secs(16);
+    assert!(allowed.contains(&took), "{took:?}");
     first.abort();
     pause.release().await;
     assert!(database.records().await <= 1);

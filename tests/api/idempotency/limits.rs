@@ -11,7 +11,8 @@ use std::{
 
 use charge_once::idempotency::{
     Admission, AdmissionObserver, BatchSettings, Batches, Decide, Decision, Idempotency,
-    IdempotencyKey, InProgressLimits, Observer, Outcome, Rejection, Reply, Request, Rows, Settings,
+    IdempotencyKey, InProgressLimits, Observer, Outcome, Record, Rejection, Reply, Request, Rows,
+    Settings,
 };
 use chrono::{DateTime, Utc};
 use futures_util::{FutureExt, future::join_all};
@@ -122,10 +123,8 @@ async fn a_request_whose_batch_is_stuck_has_an_unknown_outcome_in_time() {
     stored(retry.await.unwrap());
     let counts = (database.count(EFFECTS).await, database.records().await);
     assert_eq!(counts, (1, 1));
-    eventually("no request is in flight", || async {
-        replica.in_flight_counts().keys == 0
-    })
-    .await;
+    let holds = || async { replica.in_flight_counts().keys == 0 };
+    eventually("no request is in flight", holds).await;
 }
 
 #[tokio::test]
@@ -133,10 +132,7 @@ async fn a_batch_takes_no_connection_that_is_older_than_those_of_the_pool_may_be
     for (max_lifetime, sessions) in [(LONG, 1), (Duration::ZERO, 3)] {
         let database = database_for_effects().await;
         let session = "ALTER TABLE effects ADD COLUMN session integer DEFAULT pg_backend_pid()";
-        sqlx::raw_sql(session)
-            .execute(&database.pool)
-            .await
-            .unwrap();
+        database.execute(session).await;
         let pool = PgPoolOptions::new().max_lifetime(max_lifetime);
         let replica = replica(&pool.connect(&database.url).await.unwrap());
         let settings = BatchSettings {
@@ -165,15 +161,11 @@ fn with_key(key: &str) -> Request {
 #[tokio::test]
 async fn what_was_certainly_rolled_back_is_not_unknown_when_its_time_is_over() {
     let database = database_for_effects().await;
-    sqlx::raw_sql(
-        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+    let sql = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
          BEGIN RAISE EXCEPTION 'refused at COMMIT' USING ERRCODE = 'serialization_failure'; END $$;
          CREATE CONSTRAINT TRIGGER late_check AFTER INSERT ON effects
-             DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse();",
-    )
-    .execute(&database.pool)
-    .await
-    .unwrap();
+             DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse();";
+    database.execute(sql).await;
     let pool = PgPoolOptions::new().max_connections(1);
     let pool = pool.connect(&database.url).await.unwrap();
     let replica: Idempotency = replica_with_deadline(&pool, Duration::from_secs(2));
@@ -185,17 +177,11 @@ async fn what_was_certainly_rolled_back_is_not_unknown_when_its_time_is_over() {
     let next = Work::that_lasts_and_then(End::Store);
     let mut second = Box::pin(replica.run(with_key("key-2"), next.clone()));
     assert!((&mut second).now_or_never().is_none());
-    eventually("the second request is in flight", || async {
-        replica.in_flight_counts().keys == 2
-    })
-    .await;
+    let holds = || async { replica.in_flight_counts().keys == 2 };
+    eventually("the second request is in flight", holds).await;
     work.finish();
     let failure = failure(first.await);
-    assert_eq!(
-        next.executions(),
-        1,
-        "the second request has the connection"
-    );
+    assert_eq!(next.executions(), 1, "it has the connection");
     assert!(!failure.is_unknown, "{failure:?}");
     next.finish();
     second.await;
@@ -207,11 +193,8 @@ async fn while_a_migration_locks_the_table_a_new_key_is_not_in_use() {
     for shortcut in [&[ALONE, FORGETFUL][..], &[]] {
         let server = TestServer::start_with(shortcut).await;
         let client = &server.client;
-        let mut migration = server.database.pool.begin().await.unwrap();
-        sqlx::raw_sql("LOCK TABLE idempotency_keys IN SHARE MODE")
-            .execute(&mut *migration)
-            .await
-            .unwrap();
+        let lock = "LOCK TABLE idempotency_keys IN SHARE MODE";
+        let migration = server.database.holding(lock).await;
         let refused = client.charge("key-1").await;
         assert_eq!(refused.code(), "service_unavailable");
         assert_eq!(refused.header("stripe-should-retry"), Some("true"));
@@ -231,18 +214,20 @@ fn that_begins_nothing(pool: PgPool) -> Admission {
     Admission::new(pool, nothing)
 }
 
+/// A database where `Work` was done for the request `A`, its pool, and the record of that.
+async fn with_a_completed_key() -> (TestDatabase, PgPool, Work, Arc<Record>) {
+    let database = database_for_effects().await;
+    let pool = PgPoolOptions::new().connect(&database.url).await.unwrap();
+    let work = Work::that_ends(End::Store);
+    let first = request("A", Duration::ZERO);
+    let (first, _) = stored(replica(&pool).run(first, work.clone()).await);
+    (database, pool, work, first)
+}
+
 /// More of them than look-ups may wait.
 #[tokio::test]
 async fn beyond_the_limits_all_duplicates_of_a_completed_key_share_one_look_up() {
-    let database = database_for_effects().await;
-    let pool = PgPoolOptions::new().connect(&database.url).await.unwrap();
-    let replica = replica(&pool);
-    let work = Work::that_ends(End::Store);
-    let (first, _) = stored(
-        replica
-            .run(request("A", Duration::ZERO), work.clone())
-            .await,
-    );
+    let (_database, pool, work, first) = with_a_completed_key().await;
     let limited = Idempotency::new(that_begins_nothing(pool), Settings::default()).unwrap();
     let duplicates = (0..2_100).map(|_| limited.run(request("A", Duration::ZERO), work.clone()));
     for outcome in join_all(duplicates).await {
@@ -256,11 +241,7 @@ async fn beyond_the_limits_all_duplicates_of_a_completed_key_share_one_look_up()
 /// The other request leads, and says nothing about the retry that follows it. Then the retry leads.
 #[tokio::test]
 async fn beyond_the_limits_a_retry_that_followed_another_request_is_still_replayed() {
-    let database = database_for_effects().await;
-    let pool = PgPoolOptions::new().connect(&database.url).await.unwrap();
-    let work = Work::that_ends(End::Store);
-    let first = request("A", Duration::ZERO);
-    let (first, _) = stored(replica(&pool).run(first, work.clone()).await);
+    let (_database, pool, work, first) = with_a_completed_key().await;
     let limited = Idempotency::new(that_begins_nothing(pool), Settings::default()).unwrap();
     let mut other = Box::pin(limited.run(request("B", LONG), work.clone()));
     let mut retry = Box::pin(limited.run(request("A", LONG), work.clone()));
@@ -287,11 +268,7 @@ impl AdmissionObserver for Panics {}
 
 #[tokio::test]
 async fn after_a_look_up_that_panicked_others_look_again() {
-    let database = database_for_effects().await;
-    let pool = PgPoolOptions::new().connect(&database.url).await.unwrap();
-    let work = Work::that_ends(End::Store);
-    let first = request("A", Duration::ZERO);
-    let (first, _) = stored(replica(&pool).run(first, work.clone()).await);
+    let (_database, pool, work, first) = with_a_completed_key().await;
     let admission = that_begins_nothing(pool).observed_by(Arc::new(Panics::default()));
     let limited = Idempotency::new(admission, Settings::default()).unwrap();
     let retry = || limited.run(request("A", Duration::ZERO), work.clone());

@@ -22,18 +22,11 @@ fn with<'a>(variables: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
     [variables, PATIENT].concat()
 }
 
-/// Sends a charge that pauses.
-fn send_stuck(client: &Client, key: &'static str) -> tokio::task::JoinHandle<Answer> {
-    let client = client.clone();
-    tokio::spawn(async move { client.charge(key).await })
-}
-
 /// Sends a charge that is refused because too many are in progress.
 async fn assert_is_shed(client: &Client, key: &str) {
     let sent = Instant::now();
     let answer = client.charge(key).await;
-    let (status, code, _) = answer.refusal();
-    assert_eq!((status, &*code), (503, "service_unavailable"));
+    assert_eq!(error(&answer), (503, "service_unavailable".into()));
     assert!(sent.elapsed() < AT_ONCE, "{:?}", sent.elapsed());
     assert_eq!(answer.header("retry-after"), Some("1"));
     assert_eq!(answer.header("stripe-should-retry"), Some("true"));
@@ -60,18 +53,15 @@ async fn beyond_the_limits_requests_are_refused_at_once_while_replays_and_reads_
         let done = client.charge("done").await;
         assert_eq!(done.status, 201);
 
-        let mut stuck = vec![send_stuck(client, "stuck-1")];
+        let mut stuck = vec![client.charging("stuck-1")];
         pause.is_reached().await;
         assert_is_shed(client, "key-1").await;
-        assert_eq!(
-            second.charge("key-1").await.status,
-            201,
-            "others are served"
-        );
+        // Others are served.
+        assert_eq!(second.charge("key-1").await.status, 201);
 
-        stuck.push(send_stuck(&second, "stuck-2"));
+        stuck.push(second.charging("stuck-2"));
         pause.is_reached_by(2).await;
-        stuck.push(send_stuck(&third, "stuck-3"));
+        stuck.push(third.charging("stuck-3"));
         pause.is_reached_by(3).await;
         assert_is_shed(client, "key-1").await;
         assert_is_shed(&fourth, "key-1").await;
@@ -120,7 +110,7 @@ async fn beyond_the_limits_the_answer_of_a_card_s_holder_is_refused_and_may_be_s
         "payment_method_types": ["card"],
     });
     let page = page_of(&server.client.post_new("/setup_intents", &body).await);
-    let stuck = send_stuck(&server.client, "stuck-1");
+    let stuck = server.client.charging("stuck-1");
     pause.is_reached().await;
     let refused = press(&page, "complete").await;
     assert_eq!(refused.code(), "service_unavailable");
@@ -143,7 +133,7 @@ async fn beyond_the_limits_hundreds_of_duplicates_are_replayed_together() {
     for number in 0..KEYS {
         originals.push(client.charge(&format!("done-{number}")).await);
     }
-    let stuck = send_stuck(client, "stuck-1");
+    let stuck = client.charging("stuck-1");
     pause.is_reached().await;
     let mut replays = JoinSet::new();
     for number in (0..KEYS).cycle().take(DUPLICATES) {
@@ -180,7 +170,7 @@ async fn a_refusal_is_at_once_when_the_database_says_nothing() {
     let variables = with(&[FORGETFUL, ("IN_PROGRESS_LIMIT", "1"), ("POOL_WAIT", "5s")]);
     let server = TestServer::start_through(database, &proxy.url, &variables).await;
     let done = server.client.charge("done").await;
-    let stuck = send_stuck(&server.client, "stuck-1");
+    let stuck = server.client.charging("stuck-1");
     pause.is_reached().await;
     proxy.inject(NetworkFault::Stalled);
     let mut refused = JoinSet::new();
@@ -206,7 +196,7 @@ async fn reads_have_a_connection_however_many_requests_wait_for_locks() {
     let client = &server.client;
     let done = client.charge("done").await;
     let stuck =
-        ["stuck-1", "stuck-2", "stuck-3", "stuck-4", "stuck-5"].map(|key| send_stuck(client, key));
+        ["stuck-1", "stuck-2", "stuck-3", "stuck-4", "stuck-5"].map(|key| client.charging(key));
     pause.is_reached_by(3).await;
     client.let_earlier_requests_arrive().await;
     for _ in 0..10 {
@@ -238,7 +228,7 @@ async fn of_a_key_in_doubt_no_refusal_says_that_it_was_not_begun() {
     let put_off = sqlx::query(later).execute(&server.database.pool).await;
     assert_eq!(put_off.unwrap().rows_affected(), 1);
 
-    let stuck = send_stuck(client, "stuck-1");
+    let stuck = client.charging("stuck-1");
     pause.is_reached().await;
     assert_is_shed(client, "key-1").await;
     let same = client.charge("in-doubt").await;
@@ -254,20 +244,14 @@ async fn a_duplicate_that_waited_for_another_replica_is_told_so_when_its_place_i
     let database = TestDatabase::create().await;
     let mut pause = PausePoint::at(Stage::Executing, &database, STUCK).await;
     let other = ServerProcess::start(&database, PATIENT);
-    let held = send_stuck(&other.client, "stuck-1");
+    let held = other.client.charging("stuck-1");
     pause.is_reached().await;
 
     let server = TestServer::start_on(database, &with(&[("IN_PROGRESS_LIMIT", "1")])).await;
-    let client = server.client.clone();
-    let duplicate = tokio::spawn(async move {
-        client
-            .post_waiting(20, "/charges", "stuck-1", &charge())
-            .await
-    });
-    eventually("the duplicate waits for the other replica", || async {
-        server.database.count(LOCK_WAITS).await > 0
-    })
-    .await;
+    let client = &server.client;
+    let duplicate = client.sending_and_waiting(20, "/charges", "stuck-1", charge());
+    let holds = || async { server.database.count(LOCK_WAITS).await > 0 };
+    eventually("the duplicate waits for the other replica", holds).await;
     // While the duplicate pauses between two looks, its place is free.
     let client = server.client.clone();
     let takes_the_place = tokio::spawn(async move {

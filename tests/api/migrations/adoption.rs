@@ -4,6 +4,7 @@
 use charge_once::database::{MigrationSet, PROCESSOR_SCHEMA, SCHEMA, embedded};
 use charge_once_postgres::embedded::EmbeddedPostgres;
 use futures_util::future::join_all;
+use sqlx::SqlSafeStr;
 
 use crate::support::{
     prelude::*,
@@ -49,12 +50,8 @@ fn taken_over(set: &MigrationSet) -> Vec<String> {
 
 async fn assert_is_taken_over(database: &TestDatabase) {
     for set in SCHEMA {
-        assert_eq!(
-            applied(set, &database.pool).await,
-            taken_over(set),
-            "{}",
-            set.table
-        );
+        let applied = applied(set, &database.pool).await;
+        assert_eq!(applied, taken_over(set), "{}", set.table);
     }
 }
 
@@ -74,33 +71,33 @@ async fn make_release_0_2(set: &MigrationSet, pool: &PgPool) {
              VALUES {rows}"
         ),
     };
-    sqlx::raw_sql(AssertSqlSafe(replace))
-        .execute(pool)
-        .await
-        .unwrap();
+    execute(AssertSqlSafe(replace), pool).await;
+}
+
+async fn execute(sql: impl SqlSafeStr, pool: &PgPool) {
+    sqlx::raw_sql(sql).execute(pool).await.unwrap();
 }
 
 /// Takes back what migrations after the baseline have made in a database, but for those of the
 /// first `kept` sets, so that what is left is what release 0.2 had, with its rows.
-async fn take_later_migrations_back(kept: usize, pool: &PgPool) {
+async fn back_to_release_0_2(kept: usize, pool: &PgPool) {
     let reference = TestDatabase::create_empty().await;
     for (number, set) in SCHEMA.iter().enumerate() {
         let last = set.baseline.as_ref().unwrap().last;
         let of_reference = set.migrator.iter();
         for one in of_reference.filter(|one| number < kept || one.version <= last) {
-            let made = sqlx::raw_sql(one.sql.clone()).execute(&reference.pool);
-            made.await.unwrap();
+            execute(one.sql.clone(), &reference.pool).await;
         }
     }
     let left: BTreeSet<_> = drops(&reference.pool).await.into_iter().collect();
     for drop in drops(pool).await {
         // The tables that count migrations are no table's migration.
         if !left.contains(&drop) && !drop.contains("migrations") {
-            sqlx::raw_sql(AssertSqlSafe(drop))
-                .execute(pool)
-                .await
-                .unwrap();
+            execute(AssertSqlSafe(drop), pool).await;
         }
+    }
+    for set in &SCHEMA[kept..] {
+        make_release_0_2(set, pool).await;
     }
 }
 
@@ -136,10 +133,7 @@ async fn database_of_release_0_2() -> TestDatabase {
     let server = ServerProcess::start(&database, &[]);
     assert_eq!(server.client.charge("key-1").await.status, 201);
     drop(server);
-    take_later_migrations_back(0, &database.pool).await;
-    for set in SCHEMA {
-        make_release_0_2(set, &database.pool).await;
-    }
+    back_to_release_0_2(0, &database.pool).await;
     database
 }
 
@@ -151,15 +145,9 @@ async fn a_database_of_release_0_2_is_taken_over_once_by_replicas_that_start_tog
     // What may not migrate says who does.
     let kept = [url[0], ("MIGRATE_ON_START", "false")];
     for command in ["serve", "check"] {
-        let output = run(
-            &[command],
-            &[kept[0], kept[1], ("BIND_ADDRESS", "127.0.0.1:0")],
-        );
-        let told = text(&output.stderr);
-        assert!(
-            told.contains("run `charge-once migrate`"),
-            "{command}: {told}"
-        );
+        let variables = [&kept[..], &[("BIND_ADDRESS", "127.0.0.1:0")]].concat();
+        let output = run(&[command], &variables);
+        text(&output.stderr).must_have(&["run `charge-once migrate`"]);
     }
     let mut replicas = [0; 3].map(|_| {
         let mut command = program(&["migrate"], &url);
@@ -181,10 +169,7 @@ async fn a_database_of_release_0_2_is_taken_over_once_by_replicas_that_start_tog
 async fn what_a_crash_left_between_two_sets_is_taken_over_by_the_next_start() {
     let database = TestDatabase::create().await;
     for taken_over_before in 0..SCHEMA.len() {
-        take_later_migrations_back(taken_over_before, &database.pool).await;
-        for set in &SCHEMA[taken_over_before..] {
-            make_release_0_2(set, &database.pool).await;
-        }
+        back_to_release_0_2(taken_over_before, &database.pool).await;
         printed_by(&["migrate"], &[("DATABASE_URL", &database.url)]);
         assert_is_taken_over(&database).await;
     }
@@ -193,30 +178,20 @@ async fn what_a_crash_left_between_two_sets_is_taken_over_by_the_next_start() {
 #[tokio::test]
 async fn any_other_database_is_left_as_it_is_and_the_start_says_what_to_do() {
     let remedy = "let the last 0.2 migrate it";
-    let tables: BTreeSet<_> = SCHEMA
-        .iter()
-        .map(|set| set.baseline.as_ref().unwrap().table)
-        .collect();
-    for table in tables {
+    let partial = "migration 2 is partially applied";
+    let last = "version = (SELECT max(version) FROM m)";
+    let table_of = |set: &MigrationSet| set.baseline.as_ref().unwrap().table;
+    for table in BTreeSet::from_iter(SCHEMA.iter().map(table_of)) {
         for (change, told) in [
-            (
-                "DELETE FROM m WHERE version = (SELECT max(version) FROM m)",
-                remedy,
-            ),
+            (&*format!("DELETE FROM m WHERE {last}"), remedy),
             ("DELETE FROM m WHERE version > 1", remedy),
             ("DELETE FROM m WHERE version = 1", remedy),
             ("UPDATE m SET checksum = 'x' WHERE version = 2", remedy),
             ("INSERT INTO m SELECT 99, '', now(), true, 'x', 0", remedy),
-            (
-                "UPDATE m SET success = false WHERE version = 2",
-                "migration 2 is partially applied",
-            ),
+            ("UPDATE m SET success = false WHERE version = 2", partial),
         ] {
             let database = TestDatabase::create().await;
-            let of_table = SCHEMA
-                .iter()
-                .filter(|set| set.baseline.as_ref().unwrap().table == table);
-            for set in of_table {
+            for set in SCHEMA.iter().filter(|set| table_of(set) == table) {
                 make_release_0_2(set, &database.pool).await;
             }
             let mut connection = database.pool.acquire().await.unwrap();
@@ -246,10 +221,7 @@ async fn the_folder_of_a_private_postgres_is_taken_over() {
     let settings = embedded::settings(data_dir.clone().into(), None);
     let postgres = EmbeddedPostgres::start(settings).await.unwrap();
     let pool = PgPool::connect_lazy(&postgres.url()).unwrap();
-    take_later_migrations_back(0, &pool).await;
-    for set in SCHEMA {
-        make_release_0_2(set, &pool).await;
-    }
+    back_to_release_0_2(0, &pool).await;
     pool.close().await;
     postgres.stop().await.unwrap();
 

@@ -24,8 +24,7 @@ enum Example {
 }
 
 fn examples() -> Vec<Example> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/migrations.md");
-    let document = fs::read_to_string(path).unwrap();
+    let document = read("docs/migrations.md");
     let mut examples = Vec::new();
     let mut name = String::new();
     let mut parts = document.split("```");
@@ -34,10 +33,9 @@ fn examples() -> Vec<Example> {
             name = line.split("**").nth(1).unwrap().to_owned();
         }
         let sql = block.strip_prefix("sql\n").unwrap().to_owned();
-        examples.push(if name.ends_with(".sql") {
-            Example::Migration(name.clone(), sql)
-        } else {
-            Example::Batches(sql)
+        examples.push(match name.ends_with(".sql") {
+            true => Example::Migration(name.clone(), sql),
+            false => Example::Batches(sql),
         });
     }
     examples
@@ -76,12 +74,9 @@ async fn insert_old_orders(database: &TestDatabase) {
 /// Repeats the statement until it changes no row. How many batches changed rows.
 async fn run_batches(database: &TestDatabase, sql: &str) -> u64 {
     for batches in 0.. {
-        let statement = sqlx::AssertSqlSafe(sql.to_owned());
-        let changed = sqlx::query(statement)
-            .execute(&database.pool)
-            .await
-            .unwrap()
-            .rows_affected();
+        let statement = sqlx::query(AssertSqlSafe(sql.to_owned()));
+        let changed = statement.execute(&database.pool).await;
+        let changed = changed.unwrap().rows_affected();
         assert!(changed <= 1000, "{changed}");
         if changed == 0 {
             return batches;
@@ -92,45 +87,25 @@ async fn run_batches(database: &TestDatabase, sql: &str) -> u64 {
 
 /// The state that each example leaves behind: a query that counts, and its count.
 fn effect_of(name: &str) -> (&'static str, i64) {
+    let without_channel = "SELECT count(*) FROM orders WHERE channel IS NULL";
+    let not_validated = "SELECT count(*) FROM pg_constraint
+        WHERE conrelid = 'orders'::regclass AND NOT convalidated";
+    let columns = "SELECT count(*) FROM pg_attribute
+        WHERE attrelid = 'orders'::regclass AND attname = 'channel'";
+    let not_null = "SELECT count(*) FROM pg_attribute
+        WHERE attrelid = 'orders'::regclass AND attname = 'channel' AND attnotnull";
+    let valid = "SELECT count(*) FROM pg_index
+        WHERE indisvalid AND indexrelid = 'orders_by_channel'::regclass";
+    let indexes = "SELECT count(*) FROM pg_class WHERE relname = 'orders_by_channel'";
     match name {
-        "9001_order_channel.sql" => (
-            "SELECT count(*) FROM orders WHERE channel IS NULL",
-            OLD_ORDERS,
-        ),
-        "9002_order_channel_rules.sql" => (
-            "SELECT count(*) FROM pg_constraint WHERE conrelid = 'orders'::regclass
-                AND NOT convalidated",
-            2,
-        ),
-        "9003_order_channel_validated.sql" => (
-            "SELECT count(*) FROM pg_constraint WHERE conrelid = 'orders'::regclass
-                AND NOT convalidated",
-            0,
-        ),
-        "9004_order_channel_not_null.sql" => (
-            "SELECT count(*) FROM pg_attribute WHERE attrelid = 'orders'::regclass
-                AND attname = 'channel' AND attnotnull",
-            1,
-        ),
-        "9005_orders_by_channel.sql" => (
-            "SELECT count(*) FROM pg_index WHERE indisvalid
-                AND indexrelid = 'orders_by_channel'::regclass",
-            1,
-        ),
-        "9006_order_channel_optional.sql" => (
-            "SELECT count(*) FROM pg_attribute WHERE attrelid = 'orders'::regclass
-                AND attname = 'channel' AND attnotnull",
-            0,
-        ),
-        "9007_drop_orders_by_channel.sql" => (
-            "SELECT count(*) FROM pg_class WHERE relname = 'orders_by_channel'",
-            0,
-        ),
-        "9008_drop_order_channel.sql" => (
-            "SELECT count(*) FROM pg_attribute WHERE attrelid = 'orders'::regclass
-                AND attname = 'channel'",
-            0,
-        ),
+        "9001_order_channel.sql" => (without_channel, OLD_ORDERS),
+        "9002_order_channel_rules.sql" => (not_validated, 2),
+        "9003_order_channel_validated.sql" => (not_validated, 0),
+        "9004_order_channel_not_null.sql" => (not_null, 1),
+        "9005_orders_by_channel.sql" => (valid, 1),
+        "9006_order_channel_optional.sql" => (not_null, 0),
+        "9007_drop_orders_by_channel.sql" => (indexes, 0),
+        "9008_drop_order_channel.sql" => (columns, 0),
         other => panic!("no effect is known of {other}"),
     }
 }
@@ -157,13 +132,10 @@ async fn the_documented_migrations_run_and_keep_the_rules() {
                 // Between 9002 and 9005 the release that fills the column in must be alone.
                 let is_tolerated = !("9002".."9006").contains(&&name[..4]);
                 if is_tolerated {
-                    let key = name.as_str();
-                    let created = server.client.post("/orders", key, &order).await;
+                    let created = server.client.post("/orders", &name, &order).await;
                     assert_eq!(created.status, 201, "{name}: {}", created.json());
-                    sqlx::query("DELETE FROM orders WHERE currency = 'eur'")
-                        .execute(&database.pool)
-                        .await
-                        .unwrap();
+                    let delete = sqlx::query("DELETE FROM orders WHERE currency = 'eur'");
+                    delete.execute(&database.pool).await.unwrap();
                 }
             }
         }
@@ -176,21 +148,14 @@ async fn a_migration_that_waits_for_a_lock_gives_up_and_is_tried_again() {
     let server = TestServer::start().await;
     let database = &server.database;
     let mut reading = database.pool.begin().await.unwrap();
-    sqlx::query("SELECT FROM orders")
-        .execute(&mut *reading)
-        .await
-        .unwrap();
+    let read = sqlx::query("SELECT FROM orders").execute(&mut *reading);
+    read.await.unwrap();
     let sql = "SET LOCAL lock_timeout = '200ms'; ALTER TABLE orders ADD COLUMN note text;";
     let migrating = migrate(database, "9001_note.sql", sql);
     let requests = async {
-        eventually("the migration waits", || async {
-            database.count(WAITING).await == 1
-        })
-        .await;
-        eventually("the migration gives up", || async {
-            database.count(WAITING).await == 0
-        })
-        .await;
+        for (what, waits) in [("the migration waits", 1), ("it gives up", 0)] {
+            eventually(what, || async { database.count(WAITING).await == waits }).await;
+        }
         let notes = "SELECT count(*) FROM pg_attribute WHERE attname = 'note'";
         assert_eq!(database.count(notes).await, 0);
         assert_eq!(server.client.get("/orders").await.status, 200);
@@ -205,22 +170,17 @@ async fn replicas_that_start_together_build_an_index_once() {
     let database = TestDatabase::create().await;
     // Building waits for this transaction, so that the second replica surely comes meanwhile.
     let mut writing = database.pool.begin().await.unwrap();
-    sqlx::query("UPDATE accounts SET name = name")
-        .execute(&mut *writing)
-        .await
-        .unwrap();
+    let write = sqlx::query("UPDATE accounts SET name = name").execute(&mut *writing);
+    write.await.unwrap();
     let sql = "-- no-transaction\nCREATE INDEX CONCURRENTLY by_time ON accounts (created_at);";
     let replica = || migrate(&database, "9001_by_time.sql", sql);
     let release = async {
+        let building = "SELECT count(*) FROM pg_stat_progress_create_index";
         let polling = "SELECT count(*) FROM pg_stat_activity
             WHERE datname = current_database() AND state = 'idle'
               AND query LIKE '%pg_try_advisory_lock%'";
         eventually("a replica builds and the other waits", || async {
-            database
-                .count("SELECT count(*) FROM pg_stat_progress_create_index")
-                .await
-                == 1
-                && database.count(polling).await == 1
+            database.count(building).await == 1 && database.count(polling).await == 1
         })
         .await;
         writing.rollback().await.unwrap();

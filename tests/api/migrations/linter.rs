@@ -108,9 +108,12 @@ impl Linter {
             Ok(statements) => file.read(&statements, dropped_concurrently),
             Err(_) => file.faults.push(Fault::NotKnownToBeSafe),
         }
-        let proven = file.newly_proven;
-        let faults = file.faults;
-        self.proven.extend(proven);
+        let File {
+            newly_proven,
+            faults,
+            ..
+        } = file;
+        self.proven.extend(newly_proven);
         faults
     }
 }
@@ -140,11 +143,8 @@ fn readable(tokens: Vec<Token>) -> (Vec<Token>, usize) {
                 count += 1;
                 continue;
             }
-            let is_of_constraint = words
-                .iter()
-                .rev()
-                .nth(1)
-                .is_some_and(|it| it == "CONSTRAINT");
+            let before = words.iter().rev().nth(1);
+            let is_of_constraint = before.is_some_and(|it| it == "CONSTRAINT");
             let altered = |token: &Token| *token == Token::make_keyword("ALTER");
             if word == "DEFERRABLE"
                 && is_of_constraint
@@ -173,6 +173,11 @@ fn readable(tokens: Vec<Token>) -> (Vec<Token>, usize) {
         kept.push(token);
     }
     (kept, count)
+}
+
+/// A column or a constraint of a table.
+fn column_of(table: &str, name: &impl ToString) -> (String, String) {
+    (table.to_owned(), named(name))
 }
 
 /// The name without quotes, in the default schema or another one.
@@ -259,11 +264,10 @@ impl File<'_> {
             self.know_order(&name, column);
         }
         for constraint in &table.constraints {
-            if let TableConstraint::PrimaryKey(key) = constraint {
-                self.index(&name, &key.columns);
-            }
-            if let TableConstraint::Unique(key) = constraint {
-                self.index(&name, &key.columns);
+            match constraint {
+                TableConstraint::PrimaryKey(key) => self.index(&name, &key.columns),
+                TableConstraint::Unique(key) => self.index(&name, &key.columns),
+                _ => {}
             }
         }
         self.created_tables.insert(name);
@@ -277,15 +281,9 @@ impl File<'_> {
         if is_in_byte_order || !is_text(&column.data_type) {
             return;
         }
-        let key = (table.to_owned(), named(&column.name));
-        self.linter.by_locale.insert(key);
-        let is_key = |option| {
-            matches!(
-                option,
-                &ColumnOption::Unique(_) | &ColumnOption::PrimaryKey(_)
-            )
-        };
-        if options().any(is_key) {
+        self.linter.by_locale.insert(column_of(table, &column.name));
+        let mut keys = options();
+        if keys.any(|it| matches!(it, ColumnOption::Unique(_) | ColumnOption::PrimaryKey(_))) {
             self.fault(Fault::SortedByLocale);
         }
     }
@@ -297,10 +295,7 @@ impl File<'_> {
             let expression = column.column.expr.to_string();
             let mut words = expression.split(|c: char| !c.is_alphanumeric() && c != '_');
             !expression.ends_with("COLLATE \"C\"")
-                && words.any(|word| {
-                    let key = (table.to_owned(), word.to_owned());
-                    self.linter.by_locale.contains(&key)
-                })
+                && words.any(|word| self.linter.by_locale.contains(&column_of(table, &word)))
         };
         if columns.iter().any(is_by_locale) {
             self.fault(Fault::SortedByLocale);
@@ -337,7 +332,7 @@ impl File<'_> {
                 not_valid,
             } => self.add_constraint(table, constraint, *not_valid),
             AlterTableOperation::ValidateConstraint { name } => {
-                let key = (table.to_owned(), named(name));
+                let key = column_of(table, name);
                 if self.added_constraints.contains(&key) {
                     self.fault(Fault::ValidatedTooEarly);
                 }
@@ -351,8 +346,7 @@ impl File<'_> {
             }
             AlterTableOperation::AlterColumn { column_name, op } => match op {
                 AlterColumnOperation::SetNotNull => {
-                    let key = (table.to_owned(), named(column_name));
-                    if !self.linter.proven.contains(&key) {
+                    if !self.linter.proven.contains(&column_of(table, column_name)) {
                         self.fault(Fault::NotNullUnproven);
                     }
                 }
@@ -360,7 +354,7 @@ impl File<'_> {
                     data_type, using, ..
                 } => {
                     self.fault(Fault::ChangesType);
-                    let key = (table.to_owned(), named(column_name));
+                    let key = column_of(table, column_name);
                     if matches!(using, Some(Expr::Identifier(collation)) if is_c(&collation.to_string())) {
                         self.linter.by_locale.remove(&key);
                     } else if is_text(data_type) {
@@ -407,7 +401,7 @@ impl File<'_> {
         let Some(name) = name else {
             return self.fault(Fault::NotKnownToBeSafe);
         };
-        let key = (table.to_owned(), named(name));
+        let key = column_of(table, name);
         self.added_constraints.insert(key.clone());
         if let TableConstraint::Check(check) = constraint
             && let Expr::IsNotNull(column) = check.expr.as_ref()
@@ -455,9 +449,8 @@ fn is_c(collation: &str) -> bool {
 
 fn is_text(data_type: &DataType) -> bool {
     let name = data_type.to_string().to_lowercase();
-    ["text", "char", "varchar", "citext"]
-        .iter()
-        .any(|text| name.starts_with(text))
+    let mut texts = ["text", "char", "varchar", "citext"].iter();
+    texts.any(|text| name.starts_with(text))
 }
 
 /// `SET LOCAL lock_timeout = '2s'`, at most [`LOCK_TIMEOUT_MAX`]. Zero would wait forever.

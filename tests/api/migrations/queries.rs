@@ -61,36 +61,28 @@ async fn every_committed_query_is_described_as_the_migrated_database_describes_i
     let api = TestDatabase::create().await;
     let processor = TestDatabase::create_empty().await;
     let settings = config(&[]).database_settings(PROCESSOR_SCHEMA);
-    Database::connect(&processor.url, settings, WhenRefused::GiveUp)
-        .await
-        .unwrap();
+    let connected = Database::connect(&processor.url, settings, WhenRefused::GiveUp).await;
+    connected.unwrap();
 
     for committed in Committed::all() {
-        let database = if committed.is_the_processors() {
-            &processor
-        } else {
-            &api
+        let database = match committed.is_the_processors() {
+            true => &processor,
+            false => &api,
         };
         let path = committed.path.display();
-        assert_eq!(
-            committed.content["describe"],
-            describe(committed.query(), &database.pool).await,
-            "{path}: run `make generate`"
-        );
+        let described = describe(committed.query(), &database.pool).await;
+        let known = &committed.content["describe"];
+        assert_eq!(known, &described, "{path}: run `make generate`");
         assert_eq!(committed.content["db_name"], json!("PostgreSQL"), "{path}");
     }
 }
 
 #[test]
 fn every_committed_query_is_compiled_into_the_program() {
-    let program = fs::read(Path::new(env!("CARGO_BIN_EXE_charge-once"))).unwrap();
-    let unused: Vec<_> = Committed::all()
-        .into_iter()
-        .filter(|committed| memmem::find(&program, committed.query().as_bytes()).is_none())
-        .map(|committed| committed.path)
-        .collect();
-    assert!(
-        unused.is_empty(),
-        "run `make generate`: no query of the program has {unused:#?}"
-    );
+    let program = fs::read(env!("CARGO_BIN_EXE_charge-once")).unwrap();
+    let mut unused = Committed::all();
+    unused.retain(|it| memmem::find(&program, it.query().as_bytes()).is_none());
+    let unused: Vec<_> = unused.iter().map(|it| &it.path).collect();
+    let remedy = "run `make generate`: no query of the program has these";
+    assert_eq!(unused, [] as [&PathBuf; 0], "{remedy}");
 }

@@ -50,14 +50,10 @@ fn hastened(rules: &str) -> String {
         format!("{milliseconds}ms")
     };
     let lines = rules.lines().map(|line| {
-        let text = line.trim_start();
-        if ["#", "summary:", "description:"]
-            .iter()
-            .any(|prose| text.starts_with(prose))
-        {
-            line.into()
-        } else {
-            duration.replace_all(line, hasten)
+        let is_prose = |prose: &&str| line.trim_start().starts_with(prose);
+        match ["#", "summary:", "description:"].iter().any(is_prose) {
+            true => line.into(),
+            false => duration.replace_all(line, hasten),
         }
     });
     lines.collect::<Vec<_>>().join("\n")
@@ -83,42 +79,41 @@ struct Trouble {
 }
 
 impl Trouble {
-    fn at(&mut self, job: &'static str, scrapers: &[&Client], alerts: &[&'static str]) {
+    fn at(&mut self, job: &'static str, scrapers: &[&Client], alerts: &'static str) {
         let replicas = scrapers.iter().map(|scraper| scraper.address).collect();
-        self.jobs.push(Job {
-            name: job,
-            replicas,
-        });
-        self.expected
-            .extend(alerts.iter().map(|alert| (job, *alert)));
+        let name = job;
+        self.jobs.push(Job { name, replicas });
+        let alerts = alerts.split_whitespace().map(|alert| (job, alert));
+        self.expected.extend(alerts);
     }
 
     fn keep(&mut self, value: impl Any) {
         self.kept.push(Box::new(value));
     }
 
-    /// Does something again and again, about as often as `period` says.
-    fn repeat<F>(&mut self, period: Duration, mut act: impl FnMut(u32) -> F + Send + 'static)
-    where
+    /// A client does something again and again, about as often as the milliseconds say.
+    fn repeat<F>(
+        &mut self,
+        client: &Client,
+        milliseconds: u64,
+        mut act: impl FnMut(Client, u32) -> F + Send + 'static,
+    ) where
         F: Future<Output = ()> + Send,
     {
+        let client = client.clone();
         self.clients.spawn(async move {
-            let mut ticks = interval(period);
+            let mut ticks = interval(Duration::from_millis(milliseconds));
             for number in 0.. {
                 ticks.tick().await;
-                act(number).await;
+                act(client.clone(), number).await;
             }
         });
     }
 
     /// As load balancers do.
     fn probe(&mut self, client: &Client) {
-        let client = client.clone();
-        self.repeat(Duration::from_millis(200), move |_| {
-            let probe = client.bare(Method::GET, "/readyz");
-            async move {
-                Answer::of(probe).await;
-            }
+        self.repeat(client, 200, |client, _| async move {
+            Answer::of(client.bare(Method::GET, "/readyz")).await;
         });
     }
 }
@@ -127,9 +122,13 @@ fn keyed(number: u32) -> String {
     format!("key-{number}")
 }
 
-async fn execute(transaction: &mut Transaction<'_, Postgres>, statement: &'static str) {
-    let done = sqlx::query(statement).execute(&mut **transaction).await;
-    assert!(done.unwrap().rows_affected() > 0, "{statement}");
+/// Holds all rows of a table, of which there are some.
+async fn locked(database: &TestDatabase, table: &str) -> Transaction<'static, Postgres> {
+    let mut tx = database.pool.begin().await.unwrap();
+    let lock = sqlx::raw_sql(AssertSqlSafe(format!("SELECT FROM {table} FOR UPDATE")));
+    let locked = lock.execute(&mut *tx).await.unwrap();
+    assert!(locked.rows_affected() > 0, "{table}");
+    tx
 }
 
 /// Nothing is wrong here, and clients retry as they should.
@@ -140,15 +139,11 @@ async fn nothing_is_wrong(trouble: &mut Trouble) {
     let receiver = Receiver::start().await;
     Endpoint::at(&server.client, &receiver.url()).await;
     acknowledge_all(receiver);
-    trouble.at(HEALTHY, &[&scraper], &[]);
+    trouble.at(HEALTHY, &[&scraper], "");
     trouble.probe(&server.client);
-    let client = server.client.clone();
-    trouble.repeat(Duration::from_millis(200), move |number| {
-        let client = client.clone();
-        async move {
-            for _ in 0..2 {
-                assert_eq!(client.charge(&keyed(number)).await.status, 201);
-            }
+    trouble.repeat(&server.client, 200, |client, number| async move {
+        for _ in 0..2 {
+            assert_eq!(client.charge(&keyed(number)).await.status, 201);
         }
     });
     trouble.keep(server);
@@ -164,31 +159,18 @@ async fn the_database_is_away(trouble: &mut Trouble) {
     let (server, scraper) =
         TestServer::start_with_metrics_through(database, &proxy.url, &variables).await;
     assert_eq!(server.client.charge("key-1").await.status, 201);
-    eventually("it sweeps", || async {
-        let scrape = Scrape::of(&scraper).await;
-        let part = "{part=\"old_rows\"}";
-        scrape.value(&format!(
-            "charge_once_sweep_last_success_timestamp_seconds{part}"
-        )) > 0.0
-    })
-    .await;
+    let swept = r#"charge_once_sweep_last_success_timestamp_seconds{part="old_rows"}"#;
+    let sweeps = async || Scrape::of(&scraper).await.value(swept) > 0.0;
+    eventually("it sweeps", sweeps).await;
     proxy.inject(NetworkFault::Cut);
-    let alerts = [
-        "ChargeOnceNotReady",
-        "ChargeOnceErrorBudgetBurnsFast",
-        "ChargeOnceErrorBudgetBurnsSlowly",
-        "ChargeOnceDatabaseMetricsStale",
-        "ChargeOnceSweepFails",
-    ];
-    trouble.at("charge-once-cut-off", &[&scraper], &alerts);
+    let alerts = "ChargeOnceNotReady ChargeOnceErrorBudgetBurnsFast \
+                  ChargeOnceErrorBudgetBurnsSlowly ChargeOnceDatabaseMetricsStale \
+                  ChargeOnceSweepFails";
+    trouble.at("charge-once-cut-off", &[&scraper], alerts);
     trouble.probe(&server.client);
     for _ in 0..2 {
-        let client = server.client.clone();
-        trouble.repeat(Duration::from_millis(200), move |_| {
-            let client = client.clone();
-            async move {
-                assert_eq!(client.post_new("/charges", &charge()).await.status, 503);
-            }
+        trouble.repeat(&server.client, 200, |client, _| async move {
+            assert_eq!(client.post_new("/charges", &charge()).await.status, 503);
         });
     }
     trouble.keep((server, proxy));
@@ -211,39 +193,29 @@ async fn the_processor_is_silent(trouble: &mut Trouble) {
     assert_eq!(server.client.charge("never-retried").await.status, 503);
     let two_hours_ago = chrono::Utc::now().timestamp() - 7200;
     let begun = Timestamp::from_unix(NoContext, u64::try_from(two_hours_ago).unwrap(), 0);
-    let age = sqlx::query(
+    let age = format!(
         "UPDATE idempotency_leases
-            SET operation = $1, recover_after = now() + interval '1 hour'
+            SET operation = '{}', recover_after = now() + interval '1 hour'
           WHERE key = 'never-retried'",
+        Uuid::new_v7(begun)
     );
-    server
-        .database
-        .is_left_broken("a lease names an operation that never was");
-    let pool = &server.database.pool;
-    let aged = age.bind(Uuid::new_v7(begun)).execute(pool).await.unwrap();
-    assert_eq!(aged.rows_affected(), 1);
+    let database = &server.database;
+    database.is_left_broken("a lease names an operation that never was");
+    assert_eq!(database.execute(age).await, 1);
 
-    let alerts = [
-        "ChargeOnceUnknownOutcomes",
-        "ChargeOnceTakeovers",
-        "ChargeOnceKeysReused",
-        "ChargeOnceProcessorFails",
-        "ChargeOnceOperationsInDoubt",
-        "ChargeOnceRequestsUnfinished",
-        "ChargeOnceRefundRefused",
-    ];
-    trouble.at("charge-once-processor", &[&scraper], &alerts);
-    let (client, processor) = (server.client.clone(), std::sync::Arc::new(processor));
-    trouble.repeat(Duration::from_millis(100), move |number| {
-        let (client, processor, lost) = (client.clone(), processor.clone(), lost.clone());
+    let alerts = "ChargeOnceUnknownOutcomes ChargeOnceTakeovers ChargeOnceKeysReused \
+                  ChargeOnceProcessorFails ChargeOnceOperationsInDoubt \
+                  ChargeOnceRequestsUnfinished ChargeOnceRefundRefused";
+    trouble.at("charge-once-processor", &[&scraper], alerts);
+    let processor = Arc::new(processor);
+    trouble.repeat(&server.client, 100, move |client, number| {
+        let (key, processor, lost) = (keyed(number), processor.clone(), lost.clone());
         async move {
             processor.set_fault(lost).await;
-            assert_eq!(client.charge(&keyed(number)).await.status, 503);
+            assert_eq!(client.charge(&key).await.status, 503);
             processor.reset_faults().await;
-            assert_eq!(client.charge(&keyed(number)).await.status, 201);
-            let reuse = client
-                .post("/charges", &keyed(number), &another_charge())
-                .await;
+            assert_eq!(client.charge(&key).await.status, 201);
+            let reuse = client.post("/charges", &key, &another_charge()).await;
             assert_eq!(reuse.status, 422);
         }
     });
@@ -281,21 +253,14 @@ async fn a_row_is_locked(trouble: &mut Trouble) {
     let (server, scraper) = TestServer::start_with_metrics(database, &variables).await;
     let id = server.client.charge("key-1").await.id();
     let pool = server.database.pool.clone();
-    let mut locked = pool.begin().await.unwrap();
-    execute(&mut locked, "SELECT FROM charges FOR UPDATE").await;
-    let alerts = [
-        "ChargeOnceSlow",
-        "ChargeOncePoolTimeouts",
-        "ChargeOncePoolSaturated",
-        "ChargeOnceConnectionsDiscarded",
-        "ChargeOnceLockTimeouts",
-        "ChargeOnceRequestsShed",
-    ];
-    trouble.at("charge-once-locked", &[&scraper], &alerts);
+    let locked = locked(&server.database, "charges").await;
+    let alerts = "ChargeOnceSlow ChargeOncePoolTimeouts ChargeOncePoolSaturated \
+                  ChargeOnceConnectionsDiscarded ChargeOnceLockTimeouts ChargeOnceRequestsShed";
+    trouble.at("charge-once-locked", &[&scraper], alerts);
     for _ in 0..12 {
-        let (client, path) = (server.client.clone(), format!("/charges/{id}"));
-        trouble.repeat(Duration::from_millis(100), move |_| {
-            let (client, path) = (client.clone(), path.clone());
+        let path = format!("/charges/{id}");
+        trouble.repeat(&server.client, 100, move |client, _| {
+            let path = path.clone();
             async move {
                 let update = json!({"description": "x"});
                 let answer = client.post_new(&path, &update).await;
@@ -303,7 +268,7 @@ async fn a_row_is_locked(trouble: &mut Trouble) {
             }
         });
     }
-    trouble.repeat(Duration::from_secs(1), move |_| {
+    trouble.repeat(&server.client, 1000, move |_, _| {
         let pool = pool.clone();
         async move {
             let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -330,33 +295,24 @@ async fn workers_have_no_success(trouble: &mut Trouble) {
     assert_eq!(server.client.charge("changed").await.status, 201);
     let database = server.stop().await;
     database.is_left_broken("a hand in the data");
-    // A hand in the data, which the last check found three days ago.
-    for (change, checked) in [
-        ("UPDATE charges SET amount_refunded = 500", true),
-        (
-            "UPDATE last_check SET finished_at = now() - interval '3 days'",
-            false,
-        ),
-    ] {
-        sqlx::query(change).execute(&database.pool).await.unwrap();
-        if checked {
-            let check = run(&["check"], &[("DATABASE_URL", &database.url)]);
-            assert_eq!(check.status.code(), Some(1), "{check:?}");
-        }
-    }
+    // The last check found it three days ago.
+    let by_hand = "UPDATE charges SET amount_refunded = 500";
+    database.execute(by_hand).await;
+    complaint_of(&["check"], &[("DATABASE_URL", &database.url)], 1);
+    let ago = "UPDATE last_check SET finished_at = now() - interval '3 days'";
+    database.execute(ago).await;
     add_backlog(&database, &late, 3).await;
     assert_eq!(database.count(PENDING).await, 3);
-    let mut held = database.pool.begin().await.unwrap();
-    for change in [
-        "UPDATE webhook_deliveries SET ready = true, next_attempt_at = now() - interval '2 hours'
-          WHERE status = 'pending'",
-        "UPDATE idempotency_keys SET created_at = now() - interval '3 days',
-                expires_at = now() - interval '2 days'",
-    ] {
-        sqlx::query(change).execute(&database.pool).await.unwrap();
-    }
-    execute(&mut held, "SELECT FROM webhook_deliveries FOR UPDATE").await;
-    execute(&mut held, "SELECT FROM idempotency_keys FOR UPDATE").await;
+    let age = "UPDATE webhook_deliveries
+                  SET ready = true, next_attempt_at = now() - interval '2 hours'
+                WHERE status = 'pending';
+               UPDATE idempotency_keys SET created_at = now() - interval '3 days',
+                      expires_at = now() - interval '2 days'";
+    database.execute(age).await;
+    let held = [
+        locked(&database, "webhook_deliveries").await,
+        locked(&database, "idempotency_keys").await,
+    ];
 
     let (server, scraper) = TestServer::start_with_metrics(database, &variables).await;
     let mut receiver = Receiver::start().await;
@@ -367,21 +323,11 @@ async fn workers_have_no_success(trouble: &mut Trouble) {
             receiver.next().await.answer(500).await;
         }
     });
-    let alerts = [
-        "ChargeOnceWebhooksLate",
-        "ChargeOnceWebhooksFail",
-        "ChargeOnceWebhooksGivenUp",
-        "ChargeOnceExpiredKeysPileUp",
-        "ChargeOnceInvariantViolated",
-        "ChargeOnceCheckOverdue",
-    ];
-    trouble.at("charge-once-workers", &[&scraper], &alerts);
-    let client = server.client.clone();
-    trouble.repeat(Duration::from_secs(1), move |number| {
-        let client = client.clone();
-        async move {
-            assert_eq!(client.charge(&keyed(number)).await.status, 201);
-        }
+    let alerts = "ChargeOnceWebhooksLate ChargeOnceWebhooksFail ChargeOnceWebhooksGivenUp \
+                  ChargeOnceExpiredKeysPileUp ChargeOnceInvariantViolated ChargeOnceCheckOverdue";
+    trouble.at("charge-once-workers", &[&scraper], alerts);
+    trouble.repeat(&server.client, 1000, |client, number| async move {
+        assert_eq!(client.charge(&keyed(number)).await.status, 201);
     });
     trouble.keep((server, held));
 }
@@ -405,8 +351,8 @@ async fn file_descriptors_run_out(trouble: &mut Trouble) {
         let connection = TcpStream::connect(server.client.address).await.unwrap();
         trouble.keep(connection);
     }
-    let alerts = ["ChargeOnceFileDescriptors"];
-    trouble.at("charge-once-crowded", &[&scraper], &alerts);
+    let alert = "ChargeOnceFileDescriptors";
+    trouble.at("charge-once-crowded", &[&scraper], alert);
     trouble.keep(server);
 }
 
@@ -418,8 +364,8 @@ async fn every_replica_is_dead(trouble: &mut Trouble) {
     assert_eq!(first.client.charge("key-1").await.status, 201);
     first.kill();
     second.kill();
-    let alerts = ["ChargeOnceDown", "ChargeOnceReplicaDown"];
-    trouble.at("charge-once-dead", &[&of_first, &of_second], &alerts);
+    let alerts = "ChargeOnceDown ChargeOnceReplicaDown";
+    trouble.at("charge-once-dead", &[&of_first, &of_second], alerts);
 }
 
 const RESTARTING: &str = "charge-once-restarting";
@@ -460,10 +406,9 @@ async fn told(prometheus: &Prometheus, state: &str) -> Vec<(String, String)> {
     let ever = format!("count_over_time(ALERTS{{alertstate=\"{state}\"}}[10m])");
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let series = prometheus.query(&ever).await;
-    series
-        .iter()
-        .map(|series| &series["metric"])
-        .map(|labels| (text(&labels["job"]), text(&labels["alertname"])))
+    let labels = series.iter().map(|series| &series["metric"]);
+    labels
+        .map(|of| (text(&of["job"]), text(&of["alertname"])))
         .collect()
 }
 
@@ -482,7 +427,7 @@ async fn every_alert_fires_when_its_fault_is_made_and_none_where_there_is_no_fau
     let database = TestDatabase::create().await;
     let address = lasting_address();
     let (replica, scraper) = ServerProcess::start_with_metrics(&address, &database, MODEST);
-    trouble.at(RESTARTING, &[&scraper], &["ChargeOnceRestarting"]);
+    trouble.at(RESTARTING, &[&scraper], "ChargeOnceRestarting");
 
     let mut covered: Vec<_> = trouble.expected.iter().map(|(_, alert)| *alert).collect();
     let mut committed = alerts();
@@ -522,11 +467,8 @@ fn every_alert_tells_a_person_what_to_do(rules: &[Value]) {
     let runbook = prose(&read("docs/runbook.md"));
     for rule in rules.iter().filter(|rule| rule["type"] == "alerting") {
         let name = rule["name"].as_str().unwrap();
-        assert_eq!(
-            (&rule["health"], &rule["lastError"]),
-            (&json!("ok"), &Value::Null),
-            "{rule}"
-        );
+        assert_eq!(rule["health"], "ok", "{rule}");
+        assert_eq!(rule["lastError"], Value::Null, "{rule}");
         let severity = rule["labels"]["severity"].as_str().unwrap_or_default();
         assert!(["page", "ticket"].contains(&severity), "{rule}");
         assert!(rule["duration"].as_f64() > Some(0.0), "{rule}");

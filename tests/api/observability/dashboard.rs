@@ -93,9 +93,8 @@ impl Shop {
         self.processor.set_fault(refuse).await;
         expect(client.charge(&key("refused")).await, 503);
         self.processor.reset_faults().await;
-        self.processor
-            .set_fault(json!({"fault": "drop_after"}))
-            .await;
+        let lose = json!({"fault": "drop_after"});
+        self.processor.set_fault(lose).await;
         expect(client.charge(&key("lost")).await, 503);
         self.processor.reset_faults().await;
         expect(client.charge(&key("lost")).await, 201);
@@ -132,10 +131,8 @@ impl Query {
         let legends = series.iter().map(|one| {
             let value =
                 |name: &regex::Captures| one["metric"][&name[1]].as_str().map(str::to_owned);
-            let values: Vec<_> = label
-                .captures_iter(&self.legend)
-                .map(|name| value(&name))
-                .collect();
+            let values = label.captures_iter(&self.legend).map(|name| value(&name));
+            let values: Vec<_> = values.collect();
             (!values.contains(&None)).then_some(values)
         });
         let legends: Option<BTreeSet<_>> = legends.collect();
@@ -144,8 +141,8 @@ impl Query {
 }
 
 fn queries() -> Vec<Query> {
-    let dashboard: Value =
-        serde_json::from_str(&read("deploy/grafana/dashboards/charge-once.json")).unwrap();
+    let dashboard = read("deploy/grafana/dashboards/charge-once.json");
+    let dashboard: Value = serde_json::from_str(&dashboard).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let mut queries = Vec::new();
     for panel in dashboard["panels"].as_array().unwrap() {
@@ -179,10 +176,8 @@ async fn every_rule_evaluates_and_every_panel_has_data_of_two_replicas_under_loa
     let shop = Shop::open().await;
     let prometheus = Prometheus::start(&[shop.job()], str::to_owned).await;
     let queries = queries();
-    let mut wanted: Vec<_> = queries
-        .iter()
-        .map(|query| (query.title.clone(), query.without_fallback().to_owned()))
-        .collect();
+    let wanted = |query: &Query| (query.title.clone(), query.without_fallback().to_owned());
+    let mut wanted: Vec<_> = queries.iter().map(wanted).collect();
     let rules = prometheus.rules().await;
     for rule in rules.iter().filter(|rule| rule["type"] == "recording") {
         let name = rule["name"].as_str().unwrap();
@@ -210,16 +205,12 @@ async fn every_rule_evaluates_and_every_panel_has_data_of_two_replicas_under_loa
     for query in &queries {
         let series = prometheus.query(&query.expression).await;
         let (title, expression) = (&query.title, &query.expression);
-        assert!(
-            query.tells_apart(&series),
-            "{title}: {expression}: {series:?}"
-        );
+        let is_clear = query.tells_apart(&series);
+        assert!(is_clear, "{title}: {expression}: {series:?}");
     }
     // Each of the two is told apart.
-    eventually("both replicas were scraped", || async {
-        prometheus.query("charge_once_info").await.len() == 2
-    })
-    .await;
+    let were_scraped = async || prometheus.query("charge_once_info").await.len() == 2;
+    eventually("both replicas were scraped", were_scraped).await;
     let rules = prometheus.rules().await;
     assert!(rules.len() >= 35, "{}", rules.len());
     for rule in rules {

@@ -35,11 +35,9 @@ fn each_alert_fires_at_its_threshold_and_not_before() {
 
 #[test]
 fn rules_dashboard_and_runbook_name_metrics_that_exist() {
-    let served: BTreeSet<_> = METRICS
-        .iter()
-        .map(|metric| metric.name)
-        .chain(PROCESS_METRICS.iter().map(|(name, _, _)| *name))
-        .collect();
+    let of_process = PROCESS_METRICS.iter().map(|(name, _, _)| *name);
+    let served = METRICS.iter().map(|metric| metric.name);
+    let served: BTreeSet<_> = served.chain(of_process).collect();
     // What a rule records has a colon before the metric's name.
     let named = Regex::new(r"(?:^|[^:\w])((?:charge_once|process)_\w+)").unwrap();
     for file in [
@@ -52,19 +50,18 @@ fn rules_dashboard_and_runbook_name_metrics_that_exist() {
         let mut text = read(file);
         if file.ends_with(".md") {
             // Roles of the database have names like those of metrics.
-            text = text
-                .lines()
-                .filter(|line| line.contains("promtool query"))
-                .collect();
+            let queries = text.lines().filter(|line| line.contains("promtool query"));
+            text = queries.collect();
         }
         let mut found = 0;
         for captured in named.captures_iter(&text) {
             let name = captured.get(1).unwrap().as_str();
-            let histogram = ["_bucket", "_sum", "_count"]
-                .iter()
-                .find_map(|suffix| name.strip_suffix(suffix));
-            let exists = served.contains(name)
-                || histogram.is_some_and(|histogram| served.contains(histogram));
+            let mut suffixes = ["", "_bucket", "_sum", "_count"].iter();
+            let is_of = |suffix| {
+                name.strip_suffix(suffix)
+                    .is_some_and(|name| served.contains(name))
+            };
+            let exists = suffixes.any(|suffix| is_of(*suffix));
             assert!(exists, "{file} names {name}");
             found += 1;
         }
@@ -75,14 +72,12 @@ fn rules_dashboard_and_runbook_name_metrics_that_exist() {
 #[test]
 fn compose_mounts_what_exists_and_scrapes_where_metrics_are_served() {
     let compose = read("docker-compose.yml");
-    let (_, observability) = compose
-        .split_once("  prometheus:\n    profiles: [observability]")
-        .unwrap();
-    let mounted: Vec<_> = observability
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("- ./"))
-        .map(|mount| mount.strip_suffix(":ro").unwrap().split_once(':').unwrap())
-        .collect();
+    let begins = "  prometheus:\n    profiles: [observability]";
+    let (_, observability) = compose.split_once(begins).unwrap();
+    let lines = observability.lines();
+    let mounts = lines.filter_map(|line| line.trim().strip_prefix("- ./"));
+    let mounts = mounts.map(|mount| mount.strip_suffix(":ro").unwrap());
+    let mounted: Vec<_> = mounts.map(|mount| mount.split_once(':').unwrap()).collect();
     assert_eq!(mounted.len(), 3, "{mounted:?}");
     for (folder, _) in &mounted {
         assert!(root().join(folder).is_dir(), "{folder}");
@@ -104,14 +99,10 @@ fn compose_mounts_what_exists_and_scrapes_where_metrics_are_served() {
 
     let source = read("deploy/grafana/provisioning/datasources/prometheus.yml");
     assert!(source.contains("url: http://prometheus:9090\n"));
-    let (service, _) = compose
-        .split_once("METRICS_ADDRESS: 0.0.0.0:9090\n")
-        .unwrap();
-    assert!(
-        service
-            .rsplit("\n  ")
-            .any(|line| line == "charge-once: &charge-once")
-    );
+    let address = "METRICS_ADDRESS: 0.0.0.0:9090\n";
+    let (service, _) = compose.split_once(address).unwrap();
+    let mut lines = service.rsplit("\n  ");
+    assert!(lines.any(|line| line == "charge-once: &charge-once"));
     let scraped = read("deploy/prometheus/prometheus.yml");
     assert!(scraped.contains("- names: [charge-once]\n") && scraped.contains("port: 9090\n"));
 }

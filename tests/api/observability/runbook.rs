@@ -22,11 +22,10 @@ const ENDS_A_SESSION: &str = "pg_terminate_backend";
 /// The title and the text of each section.
 fn sections(document: &str) -> Vec<(String, String)> {
     let sections = document.split("\n## ").skip(1);
-    let sections = sections.map(|section| {
-        let (title, text) = section.split_once('\n').unwrap();
-        (title.to_owned(), text.to_owned())
-    });
-    sections.collect()
+    let sections = sections.map(|section| section.split_once('\n').unwrap());
+    sections
+        .map(|(title, text)| (title.into(), text.into()))
+        .collect()
 }
 
 #[test]
@@ -37,17 +36,9 @@ fn each_alert_has_a_section_and_each_section_an_alert() {
     assert_eq!(titles, alerts().into_iter().collect());
     for (title, text) in sections {
         let mut rest = prose(&text);
-        for part in [
-            "**It means** ",
-            "**Hurt:** ",
-            "**Find out** ",
-            "**Act",
-            "**It is over** ",
-        ] {
-            let (_, after) = rest
-                .split_once(part)
-                .unwrap_or_else(|| panic!("{title} lacks {part:?}"));
-            rest = after.to_owned();
+        for part in "**It means** |**Hurt:** |**Find out** |**Act|**It is over** ".split('|') {
+            let after = rest.split_once(part).map(|(_, after)| after.to_owned());
+            rest = after.unwrap_or_else(|| panic!("{title} lacks {part:?}"));
         }
         assert!(!blocks(&text).is_empty(), "{title} shows no command");
     }
@@ -64,12 +55,8 @@ fn quoted(document: &str) -> Vec<String> {
 #[test]
 fn every_log_line_that_is_quoted_is_one_of_the_program() {
     let mut program = String::new();
-    for folder in [
-        "src",
-        "crates/idempotency/src",
-        "crates/processor/src",
-        "crates/webhooks/src",
-    ] {
+    let folders = "src crates/idempotency/src crates/processor/src crates/webhooks/src";
+    for folder in folders.split(' ') {
         for file in files_below(folder) {
             program.push_str(&read(file));
         }
@@ -93,39 +80,28 @@ fn the_runbook_asks_services_that_there_are_for_their_logs() {
     let (beginning, _) = document.split_once("\n## ").unwrap();
     let manifests = read("deploy/kubernetes/base/deployment.yaml");
     let compose = read("docker-compose.yml");
-    for (command, file, part) in [
-        (
-            "docker compose logs --no-log-prefix charge-once ",
-            &compose,
-            "\n  charge-once: &charge-once\n",
-        ),
-        (
-            "docker compose exec postgres psql ",
-            &compose,
-            "\n  postgres: &postgres\n",
-        ),
-        (
-            " app.kubernetes.io/component=api ",
-            &manifests,
-            "app.kubernetes.io/component: api\n",
-        ),
-    ] {
-        assert!(beginning.contains(command), "{command}");
-        assert!(file.contains(part), "{command}");
-    }
-    assert!(beginning.contains("kubectl --namespace charge-once "));
-    assert!(
-        read("deploy/kubernetes/base/kustomization.yaml").contains("\nnamespace: charge-once\n")
-    );
-    assert!(beginning.contains("journalctl --unit charge-once "));
-    assert!(root().join("deploy/systemd/charge-once.service").exists());
-    for role in [
+    let kustomization = read("deploy/kubernetes/base/kustomization.yaml");
+    for command in [
+        "docker compose logs --no-log-prefix charge-once ",
+        "docker compose exec postgres psql ",
+        " app.kubernetes.io/component=api ",
+        "kubectl --namespace charge-once ",
+        "journalctl --unit charge-once ",
         "--username=charge_once_reader ",
         "postgres://charge_once_reader:",
     ] {
-        assert!(beginning.contains(role), "{role}");
+        assert_has(beginning, command);
     }
-    assert!(read("deploy/postgres/roles.sql").contains("charge_once_reader"));
+    for (file, part) in [
+        (&compose, "\n  charge-once: &charge-once\n"),
+        (&compose, "\n  postgres: &postgres\n"),
+        (&manifests, "app.kubernetes.io/component: api\n"),
+        (&kustomization, "\nnamespace: charge-once\n"),
+        (&read("deploy/postgres/roles.sql"), "charge_once_reader"),
+    ] {
+        assert_has(file, part);
+    }
+    assert!(root().join("deploy/systemd/charge-once.service").exists());
 }
 
 /// Where everything in the runbook is something: an operation in doubt that is a day old and
@@ -165,10 +141,9 @@ impl Night {
         for _ in 0..24 {
             receiver.next().await.answer(500).await;
         }
-        let given_up = |delivery: &serde_json::Value| delivery["status"] == "failed";
-        endpoint
-            .newest_delivery(&shop, "it is given up", given_up)
-            .await;
+        let given_up = |delivery: &Value| delivery["status"] == "failed";
+        let what = "it is given up";
+        endpoint.newest_delivery(&shop, what, given_up).await;
 
         let lost = json!({"fault": "drop_after", "count": 2});
         processor.set_fault(lost).await;
@@ -177,14 +152,11 @@ impl Night {
         }
         let reuse = shop.post("/charges", "order-1042", &another_charge()).await;
         assert_eq!(reuse.status, 422);
-        for change in [
-            "UPDATE idempotency_leases
-                SET takeovers = 10, recover_after = now() + interval '5 minutes'",
-            "UPDATE operations SET created_at = now() - interval '24 hours'
-              WHERE completed_at IS NULL",
-        ] {
-            sqlx::query(change).execute(&database.pool).await.unwrap();
-        }
+        let age = "UPDATE idempotency_leases
+                      SET takeovers = 10, recover_after = now() + interval '5 minutes';
+                   UPDATE operations SET created_at = now() - interval '24 hours'
+                    WHERE completed_at IS NULL";
+        database.execute(age).await;
         printed_by(&["check"], &[("DATABASE_URL", &database.url)]);
         let operation = "SELECT operation::text FROM idempotency_leases WHERE key = 'order-1042'";
         let operation = sqlx::query_scalar(operation);
@@ -315,10 +287,12 @@ async fn the_commands_of_the_runbook_run() {
 fn statements_of(title: &str) -> Vec<String> {
     let mut sections = sections(&read(RUNBOOK)).into_iter();
     let (_, text) = sections.find(|(found, _)| found == title).unwrap();
-    let statements = blocks(&text)
+    let mut statements = blocks(&text);
+    statements.retain(|(language, _)| language == "sql");
+    statements
         .into_iter()
-        .filter(|(language, _)| language == "sql");
-    statements.map(|(_, statement)| statement).collect()
+        .map(|(_, statement)| statement)
+        .collect()
 }
 
 /// What a role sees by a statement.
@@ -330,10 +304,8 @@ async fn seen_by(role: &PgPool, statement: &str) -> Result<Vec<PgRow>, sqlx::Err
 /// A session, and the process of PostgreSQL that it is.
 async fn session(url: &str) -> (PgConnection, i32) {
     let mut session = PgConnection::connect(url).await.unwrap();
-    let pid = sqlx::query_scalar("SELECT pg_backend_pid()")
-        .fetch_one(&mut session)
-        .await
-        .unwrap();
+    let pid = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut session);
+    let pid = pid.await.unwrap();
     (session, pid)
 }
 
@@ -343,10 +315,7 @@ async fn the_reader_sees_who_holds_a_lock_and_another_role_ends_its_session() {
     apply_roles(&database.url, &[]);
     // As the runbook says: it may look, and end sessions of roles that are no superusers.
     let on_call = "CREATE ROLE on_call LOGIN IN ROLE charge_once_reader, pg_signal_backend";
-    sqlx::raw_sql(on_call)
-        .execute(&database.pool)
-        .await
-        .unwrap();
+    database.execute(on_call).await;
     let pool_of = |role: &str| PgPool::connect_lazy(&as_role(&database.url, role)).unwrap();
     let [reader, blind, on_call] =
         ["charge_once_reader", "charge_once_sweeper", "on_call"].map(pool_of);
@@ -364,10 +333,8 @@ async fn the_reader_sees_who_holds_a_lock_and_another_role_ends_its_session() {
     let [who_waits, end] = &*of_locks else {
         panic!("{of_locks:?}");
     };
-    eventually("the second session waits for the first", || async {
-        !seen_by(&reader, who_waits).await.unwrap().is_empty()
-    })
-    .await;
+    let is_seen = async || !seen_by(&reader, who_waits).await.unwrap().is_empty();
+    eventually("the second session waits for the first", is_seen).await;
     let rows = seen_by(&reader, who_waits).await.unwrap();
     assert_eq!(rows.len(), 1);
     let row = &rows[0];
@@ -396,11 +363,10 @@ async fn the_reader_sees_who_holds_a_lock_and_another_role_ends_its_session() {
     assert_eq!(refused.code().as_deref(), Some("42501"), "{refused}");
 
     let ended = seen_by(&on_call, &end_now).await.unwrap();
-    let ended: Vec<(i32, bool)> = ended
+    let ended = ended
         .iter()
-        .map(|row| (row.get("pid"), row.get(ENDS_A_SESSION)))
-        .collect();
-    assert_eq!(ended, [(holds, true)]);
+        .map(|row| (row.get("pid"), row.get(ENDS_A_SESSION)));
+    assert_eq!(ended.collect::<Vec<(i32, bool)>>(), [(holds, true)]);
     waiting.await.unwrap().unwrap();
     let gone = sqlx::raw_sql("SELECT 1").execute(&mut holder).await;
     assert!(gone.is_err(), "the session that held the lock lives");

@@ -5,7 +5,7 @@
 use reqwest::StatusCode;
 
 use crate::support::{
-    harness::report,
+    harness::{KEYS_IN_FLIGHT, report},
     prelude::*,
     world::{Retry, Verb},
 };
@@ -37,22 +37,14 @@ impl World {
     /// Sends a request, kills charge-once at `crash`, and starts it again.
     async fn crash(&mut self, crash: Crash, path: &str, body: &Value) {
         let pause = match crash {
-            Crash::BeforeBeginCommits => Some(self.stop_begin().await),
-            Crash::BeforeSettleCommits => {
-                Some(PausePoint::at(Stage::Saving, &self.database, "key-1").await)
-            }
+            // In the last statement of the first phase.
+            Crash::BeforeBeginCommits => self.stop_at(Stage::Leasing).await,
+            Crash::BeforeSettleCommits => self.stop_at(Stage::Saving).await,
             Crash::OnTheWayThere => self.delay("delay_arrival").await,
             Crash::BeforeTheEffect => self.delay("delay_before").await,
             Crash::AfterTheEffect => self.delay("delay_after").await,
         };
-        let sending = {
-            let (client, path, body) = (self.client(), path.to_owned(), body.clone());
-            let request = client
-                .request(reqwest::Method::POST, &path)
-                .header("idempotency-key", "key-1")
-                .json(&body);
-            tokio::spawn(async move { request.send().await.map(|reply| reply.status()) })
-        };
+        let sending = self.client().sending_in_vain(path, "key-1", body);
         match pause {
             Some(mut pause) => {
                 pause.is_reached().await;
@@ -66,21 +58,16 @@ impl World {
                 self.processor.reset_faults().await;
             }
         }
-        assert!(
-            sending.await.unwrap().is_err(),
-            "nobody answers after kill -9"
-        );
+        sending.await.unwrap();
+    }
+
+    async fn stop_at(&self, stage: Stage) -> Option<PausePoint> {
+        Some(PausePoint::at(stage, &self.database, "key-1").await)
     }
 
     async fn delay(&self, fault: &str) -> Option<PausePoint> {
-        let fault = json!({"fault": fault, "milliseconds": 60_000});
-        self.processor.set_fault(fault).await;
+        self.set_delay(fault).await;
         None
-    }
-
-    /// In the last statement of the first phase.
-    async fn stop_begin(&self) -> PausePoint {
-        PausePoint::at(Stage::Leasing, &self.database, "key-1").await
     }
 }
 
@@ -102,10 +89,8 @@ async fn line(verb: Verb, crash: Crash, retry: Retry) -> bool {
         Retry::AfterTheLease => world.the_lease_runs_out().await,
         Retry::Never => {
             world.the_lease_runs_out().await;
-            eventually("the reconciler goes on", || async {
-                world.in_flight().await == 0
-            })
-            .await;
+            // The reconciler goes on.
+            world.database.comes_to(KEYS_IN_FLIGHT, 0).await;
         }
     }
     let mut effects = 1;
@@ -116,11 +101,8 @@ async fn line(verb: Verb, crash: Crash, retry: Retry) -> bool {
         let answer = world.until_definite(&path, &body).await;
         assert!(answer.status.is_success(), "{case}: {answer:?}");
         let again = world.client().post(&path, "key-1", &body).await;
-        assert_eq!(
-            (again.status, &again.body),
-            (answer.status, &answer.body),
-            "{case}"
-        );
+        assert_eq!(again.status, answer.status, "{case}");
+        assert_eq!(again.body, answer.body, "{case}");
         assert!(again.is_replay(), "{case}");
     }
     assert_eq!(world.processor.lines().await - before, effects, "{case}");
@@ -191,7 +173,7 @@ async fn whatever_the_processor_does_a_retry_has_one_effect() {
             // A refusal is certain, so it is tried again within one call: all of its sends fail.
             let count = if frees_the_key { 3 } else { 1 };
             let rule = json!({"fault": fault, "count": count});
-            world.processor.set_fault(rule).await;
+            world.set_fault(rule).await;
             let key = format!("{fault}-{verb:?}");
             let failed = world.client().post(&path, &key, &body).await;
             assert_eq!(failed.status, 503, "{case}");
@@ -199,10 +181,8 @@ async fn whatever_the_processor_does_a_retry_has_one_effect() {
             let in_flight = i64::from(!frees_the_key);
             assert_eq!(world.in_flight().await, in_flight, "{case}");
             if !frees_the_key {
-                let inspected = world
-                    .client()
-                    .get(&format!("/idempotency-keys/{key}"))
-                    .await;
+                let path_of_key = format!("/idempotency-keys/{key}");
+                let inspected = world.client().get(&path_of_key).await;
                 assert_eq!(inspected.json()["status"], "in_doubt", "{case}");
                 let other = world.client().post(&path, &key, &json!({"x": 1})).await;
                 assert_eq!(other.code(), "idempotency_key_reused", "{case}");

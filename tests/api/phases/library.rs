@@ -53,8 +53,7 @@ async fn what_was_certainly_not_executed_frees_the_key_and_the_next_try_is_anoth
     assert!(is_failed(&world.ask().await));
     assert_eq!(world.counts().await, (0, 0, 0));
     assert_eq!(world.database.records().await, 0);
-    let (record, replayed) = stored(world.ask().await);
-    assert_eq!((record.reply.status, replayed), (201, false));
+    world.answers(201, false).await;
     let calls = world.network.calls();
     assert_ne!(calls[0], calls[1], "a new execution has a new key");
     assert_eq!(world.network.executed(), 1);
@@ -69,10 +68,8 @@ async fn an_unknown_outcome_keeps_the_key_in_flight_and_a_retry_asks_under_the_s
             assert!(is_failed(&world.ask().await));
             assert_eq!(world.counts().await, (1, 0, 1));
         }
-        let (record, replayed) = stored(world.ask().await);
-        assert_eq!((record.reply.status, replayed), (201, true));
-        let calls = world.network.calls();
-        assert_eq!(calls, vec![calls[0]; 3]);
+        world.answers(201, true).await;
+        world.was_asked_under_one_key(3);
         assert_eq!(world.network.executed(), 1);
         assert_eq!(world.counts().await, (1, 1, 0));
     }
@@ -146,11 +143,7 @@ async fn once_the_claim_is_committed_the_same_process_tells_another_request_of_t
     assert!(matches!(late, Outcome::Reused));
     let same = ask("A", Duration::ZERO).await.unwrap();
     assert!(matches!(same, Outcome::InUse));
-    assert_eq!(
-        world.counts().await,
-        (1, 0, 1),
-        "the first one is still out"
-    );
+    assert_eq!(world.counts().await, (1, 0, 1), "the first is still out");
 
     let waiting = ask("A", LONG);
     world.network.answer_now();
@@ -166,10 +159,8 @@ async fn after_a_crash_the_key_waits_for_the_lease_and_then_goes_on() {
     assert!(is_failed(&world.ask().await));
     assert!(matches!(world.ask().await, Outcome::InUse));
     world.the_lease_runs_out().await;
-    let (record, replayed) = stored(world.ask().await);
-    assert_eq!((record.reply.status, replayed), (201, true));
-    let calls = world.network.calls();
-    assert_eq!(calls, vec![calls[0]; 2]);
+    world.answers(201, true).await;
+    world.was_asked_under_one_key(2);
 }
 
 #[tokio::test]
@@ -181,10 +172,8 @@ async fn the_far_side_is_told_when_another_process_may_take_over() {
     // The second attempt is a takeover, with a lease of its own.
     let asked = tokio::spawn(async move { asking.ask().await });
     world.network.is_asked(2).await;
-    let leased_until = sqlx::query_scalar("SELECT leased_until FROM idempotency_leases")
-        .fetch_one(&world.database.pool)
-        .await
-        .unwrap();
+    let leased_until = "SELECT leased_until FROM idempotency_leases";
+    let leased_until = world.database.value(leased_until).await;
     let not_after = *world.network.ledger.not_after.lock().unwrap();
     assert_eq!(not_after, Some(leased_until));
     world.network.answer_now();
@@ -197,21 +186,11 @@ async fn of_many_who_find_the_lease_over_one_goes_on() {
     world.network.will(&[Far::CallerDies]);
     assert!(is_failed(&world.ask().await));
     world.the_lease_runs_out().await;
-    let racers: JoinSet<_> = (0..10)
-        .map(|_| {
-            let replica = world.replica();
-            async move {
-                replica
-                    .run(request("A", LONG), Start { refuses: false })
-                    .await
-            }
-        })
-        .collect();
-    let outcomes = racers.join_all().await;
-    let records: Vec<_> = outcomes
-        .into_iter()
-        .map(|outcome| stored(outcome).0)
-        .collect();
+    let racers: Vec<_> = (0..10).map(|_| world.asking(LONG)).collect();
+    let mut records = Vec::new();
+    for racer in racers {
+        records.push(stored(racer.await.unwrap()).0);
+    }
     assert!(records.iter().all(|record| record == &records[0]));
     assert_eq!(world.network.calls().len(), 2, "the dead one and one more");
 }
@@ -226,10 +205,8 @@ async fn a_late_holder_completes_nothing_and_answers_what_the_other_one_wrote() 
     world.the_lease_runs_out().await;
     let (record, _) = stored(world.ask().await);
     // A second completion would show.
-    sqlx::query("UPDATE far_operations SET executed = NULL")
-        .execute(&world.database.pool)
-        .await
-        .unwrap();
+    let sql = "UPDATE far_operations SET executed = NULL";
+    world.database.execute(sql).await;
     gate.add_permits(1);
     let (answered, replayed) = stored(late.await.unwrap());
     assert_eq!((answered, replayed), (record, true));
@@ -240,9 +217,7 @@ async fn a_late_holder_completes_nothing_and_answers_what_the_other_one_wrote() 
 #[tokio::test]
 async fn a_holder_of_a_released_key_can_not_complete_what_was_begun_after_it() {
     let world = World::new().await;
-    world
-        .network
-        .will(&[Far::ExecutesLater, Far::ExecutesLater]);
+    world.network.will(&[Far::ExecutesLater; 2]);
     let late = world.asking(Duration::ZERO);
     world.network.is_asked(1).await;
     let first = world.network.may_answer.lock().unwrap().clone().unwrap();
@@ -282,9 +257,7 @@ async fn a_late_holder_with_an_answer_begins_nothing_new() {
 #[tokio::test]
 async fn a_late_holder_that_waited_begins_nothing_new() {
     let world = World::new().await;
-    world
-        .network
-        .will(&[Far::ExecutesLater, Far::ExecutesLater]);
+    world.network.will(&[Far::ExecutesLater; 2]);
     let idempotency = world.idempotency();
     let replica = Phases::new(idempotency.clone(), world.network.clone(), LEASE).unwrap();
     let patient = request("A", PATIENCE);
@@ -297,10 +270,8 @@ async fn a_late_holder_that_waited_begins_nothing_new() {
     world.network.is_asked(2).await;
     answer.add_permits(1);
     // It works on the key no more, and waits for the second holder.
-    eventually("the late holder waits", || async {
-        idempotency.requests_in_flight(account_id).is_empty()
-    })
-    .await;
+    let holds = || async { idempotency.requests_in_flight(account_id).is_empty() };
+    eventually("the late holder waits", holds).await;
     // As an operator would, who is told that nothing was executed.
     world.the_operation_is_forgotten().await;
     let answered = late.await.unwrap();
@@ -316,18 +287,12 @@ async fn an_operation_that_can_not_be_read_keeps_no_other_from_its_turn() {
     for key in ["unreadable", "readable"] {
         assert!(is_failed(&world.ask_with_key(key).await));
     }
-    sqlx::query("DELETE FROM far_operations WHERE id = $1")
-        .bind(world.network.calls()[0])
-        .execute(&world.database.pool)
-        .await
-        .unwrap();
-    sqlx::query(
-        "UPDATE idempotency_leases SET leased_until = now() - interval '2 s', recover_after =
-           now() - CASE key WHEN 'unreadable' THEN interval '2 s' ELSE interval '1 s' END",
-    )
-    .execute(&world.database.pool)
-    .await
-    .unwrap();
+    let unreadable = sqlx::query("DELETE FROM far_operations WHERE id = $1");
+    let unreadable = unreadable.bind(world.network.calls()[0]);
+    unreadable.execute(&world.database.pool).await.unwrap();
+    let sql = "UPDATE idempotency_leases SET leased_until = now() - interval '2 s', recover_after =
+           now() - CASE key WHEN 'unreadable' THEN interval '2 s' ELSE interval '1 s' END";
+    world.database.execute(sql).await;
     while world.replica().recover_one().await.unwrap() {}
     let left = "SELECT count(*) FROM idempotency_leases
                  WHERE key = 'unreadable' AND recover_after > now() AND in_doubt";
@@ -346,10 +311,8 @@ async fn the_reconciler_goes_on_for_a_client_that_never_comes_back() {
     let (one, two) = tokio::join!(one.recover_one(), two.recover_one());
     assert!(one.unwrap() ^ two.unwrap(), "one of two replicas goes on");
     assert_eq!(world.counts().await, (1, 1, 0));
-    let (record, replayed) = stored(world.ask().await);
-    assert_eq!((record.reply.status, replayed), (201, true));
-    let calls = world.network.calls();
-    assert_eq!(calls, vec![calls[0]; 2]);
+    world.answers(201, true).await;
+    world.was_asked_under_one_key(2);
 }
 
 /// A far side that is silent about one operation.
@@ -370,10 +333,8 @@ async fn the_reconciler_waits_for_no_operation_before_it_takes_over_the_next() {
     let reconciler = tokio::spawn(world.replica().reconcile(|| {}, stopping));
     world.network.is_asked(2).await;
     leave_in_doubt("answered").await;
-    eventually("the second operation is completed", || async {
-        world.counts().await == (2, 1, 1)
-    })
-    .await;
+    let holds = || async { world.counts().await == (2, 1, 1) };
+    eventually("the second operation is completed", holds).await;
     stop.send(true).unwrap();
     reconciler.await.unwrap();
 }
@@ -406,13 +367,10 @@ async fn a_key_in_flight_never_expires_and_its_outcome_lives_as_long_as_any() {
     assert!(is_failed(&world.ask().await));
     world.database.expire_records().await;
     let mut connection = world.database.pool.acquire().await.unwrap();
-    assert_eq!(
-        sweep(&mut connection, SweepPace::default()).await.unwrap(),
-        0
-    );
+    let swept = sweep(&mut connection, SweepPace::default()).await;
+    assert_eq!(swept.unwrap(), 0);
     assert_eq!(stored(world.ask().await).0.reply.status, 201);
     let left = "SELECT extract(epoch FROM expires_at - now())::bigint FROM idempotency_keys";
     assert!(world.database.count(left).await > 3_500);
-    let calls = world.network.calls();
-    assert_eq!(calls, vec![calls[0]; 2]);
+    world.was_asked_under_one_key(2);
 }

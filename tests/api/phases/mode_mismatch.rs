@@ -1,14 +1,13 @@
 //! A charge, an order, a key or a checkout that needs the other setting of PROCESSOR_URL: no
 //! waiting helps.
 
-use std::io::Read;
-
 use charge_once::domain::ids::ChargeId;
 
 use crate::support::{
     intents::{path, standing},
     prelude::*,
     processor::REMEDY,
+    resources::uncaptured,
 };
 
 /// A refusal that no retry changes, and that is stored nowhere.
@@ -35,26 +34,22 @@ async fn a_retry_is_not_advised_where_the_process_is_set_up_for_another_processo
     for (made_with, asked_with) in [(across, [].as_slice()), (&[], across)] {
         let database = TestDatabase::create().await;
         let server = ServerProcess::start(&database, made_with);
-        let mut body = charge();
-        body["capture"] = false.into();
-        let id = server.client.post("/charges", "key-1", &body).await.id();
+        let id = uncaptured(&server.client).await;
         let captured = standing(&server.client, "requires_capture").await;
         let canceled = standing(&server.client, "requires_capture").await;
         let refunded = standing(&server.client, "succeeded").await;
         let records = database.records().await;
         drop(server);
 
-        let mut log = tempfile::NamedTempFile::new().unwrap();
+        let log = tempfile::NamedTempFile::new().unwrap();
         let server = ServerProcess::start_logging_to(log.reopen().unwrap(), &database, asked_with);
+        let refund = json!({"payment_intent": refunded});
         let requests = [
             (format!("/charges/{id}/capture"), json!({})),
             ("/refunds".to_owned(), json!({"charge": id})),
             (path(&captured, "capture"), json!({})),
             (path(&canceled, "cancel"), json!({})),
-            (
-                "/v1/refunds".to_owned(),
-                json!({"payment_intent": refunded}),
-            ),
+            ("/v1/refunds".to_owned(), refund),
         ];
         for (path, body) in &requests {
             let answer = server.client.post(path, path, body).await;
@@ -62,8 +57,7 @@ async fn a_retry_is_not_advised_where_the_process_is_set_up_for_another_processo
         }
         assert_eq!(database.records().await, records, "of what was made");
         drop(server);
-        let mut text = String::new();
-        log.read_to_string(&mut text).unwrap();
+        let text = std::fs::read_to_string(log.path()).unwrap();
         let remedy = match asked_with {
             [] => REMEDY,
             _ => "send the request to a server without it",
@@ -90,13 +84,11 @@ async fn a_retry_is_not_advised_while_what_is_in_flight_needs_the_processor() {
     let id = server.client.charge("key-1").await.id();
     let part = json!({"charge": id, "amount": 500});
     processor.set_fault(json!({"fault": "drop_after"})).await;
-    assert_eq!(
-        server.client.post("/refunds", "key-2", &part).await.status,
-        503
-    );
+    let lost = server.client.post("/refunds", "key-2", &part).await;
+    assert_eq!(lost.status, 503);
     server.kill();
 
-    let mut log = tempfile::NamedTempFile::new().unwrap();
+    let log = tempfile::NamedTempFile::new().unwrap();
     let server = ServerProcess::start_logging_to(log.reopen().unwrap(), &database, &[]);
     for (path, key, body) in [
         ("/refunds", "key-2", part.clone()),
@@ -109,8 +101,7 @@ async fn a_retry_is_not_advised_while_what_is_in_flight_needs_the_processor() {
     let refunds = "SELECT count(*) FROM refunds WHERE status <> 'pending'";
     assert_eq!(database.count(refunds).await, 0);
     server.kill();
-    let mut text = String::new();
-    log.read_to_string(&mut text).unwrap();
+    let text = std::fs::read_to_string(log.path()).unwrap();
     assert_eq!(text.matches(REMEDY).count(), 3, "{text}");
 
     let server = ServerProcess::start(&database, &across);
@@ -148,11 +139,8 @@ async fn a_retry_is_not_advised_about_what_the_processor_has_not_answered() {
     server.kill();
 
     let server = ServerProcess::start(&database, &[]);
-    let pending: Uuid = sqlx::query_scalar("SELECT id FROM charges WHERE order_id IS NULL")
-        .fetch_one(&database.pool)
-        .await
-        .unwrap();
-    let pending = ChargeId(pending).to_string();
+    let pending = "SELECT id FROM charges WHERE order_id IS NULL";
+    let pending = ChargeId(database.value(pending).await).to_string();
     let others = [
         (pay.clone(), "key-4", card.clone()),
         (format!("/orders/{order}/cancel"), "key-5", json!({})),

@@ -272,29 +272,21 @@ impl Subject {
                     return;
                 };
                 let operation = "SELECT operation FROM idempotency_leases";
-                let operation: Option<Uuid> = sqlx::query_scalar(operation)
-                    .fetch_optional(&world.database.pool)
-                    .await
-                    .unwrap();
+                let operations: Vec<Uuid> = world.database.values(operation).await;
                 // Without a lease there is nothing to resolve.
-                let operation = operation.unwrap_or_else(Uuid::now_v7);
+                let operation = operations.first().copied().unwrap_or_else(Uuid::now_v7);
                 let voided = Failure::unavailable("the far side has voided it");
                 let resolving = self
                     .replica
                     .resolve(operation, async |_| CallOutcome::NotExecuted(voided));
                 assert_eq!(resolving.await.unwrap(), expected);
             }
-            Step::LeaseRunsOut => {
-                let over = "UPDATE idempotency_leases
-                               SET leased_until = now() - interval '1 s',
-                                   recover_after = now() - interval '1 s'";
-                execute(world, over).await;
-            }
+            Step::LeaseRunsOut => world.database.expire_leases().await,
             // Whatever its state: only a completed record may expire.
             Step::Expire => {
                 let past = "UPDATE idempotency_keys SET created_at = now() - interval '2 days',
                                    expires_at = now() - interval '1 day'";
-                execute(world, past).await;
+                world.database.execute(past).await;
             }
             Step::Sweep => {
                 let mut connection = world.database.pool.acquire().await.unwrap();
@@ -308,8 +300,7 @@ impl Subject {
             Outcome::Stored {
                 record, replayed, ..
             } => {
-                let status = record.reply.status;
-                let body = &record.reply.body;
+                let (status, body) = (record.reply.status, &record.reply.body);
                 match (replayed, expected) {
                     // Completed by a takeover, and seen for the first time.
                     (true, Expected::Replayed { .. }) if self.answer.is_empty() => {
@@ -336,13 +327,6 @@ impl Subject {
     }
 }
 
-async fn execute(world: &World, sql: &str) {
-    sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))
-        .execute(&world.database.pool)
-        .await
-        .unwrap();
-}
-
 impl StateMachineTest for Subject {
     type SystemUnderTest = Self;
     type Reference = Model;
@@ -351,7 +335,7 @@ impl StateMachineTest for Subject {
         let (runtime, world) = &*SHARED;
         runtime.block_on(async {
             let empty = "TRUNCATE idempotency_keys, idempotency_leases, far_operations";
-            execute(world, empty).await;
+            world.database.execute(empty).await;
             let network = Network::default();
             Self {
                 replica: Phases::new(world.idempotency(), network.clone(), LEASE).unwrap(),

@@ -12,28 +12,25 @@ use crate::support::{
 const VISA: &str = "pm_card_visa";
 const METHODS: &str = "SELECT count(*) FROM payment_methods";
 
-/// The processor executes the next instruction and its answer is lost.
-async fn lose_the_answer(world: &World) {
-    world
-        .processor
-        .set_fault(json!({"fault": "drop_after"}))
-        .await;
+/// Sends a request that the processor executes, and whose answer is lost.
+async fn lose_the_answer(world: &World, path: &str, body: &Value) {
+    world.set_fault(json!({"fault": "drop_after"})).await;
+    let lost = world.client().post(path, "key-1", body).await;
+    assert_eq!(lost.status, 503, "{path}");
 }
 
 /// The processor refuses the next instructions: certainly not executed.
 async fn refuse(world: &World) {
     let refuse = json!({"fault": "refuse", "count": 3});
-    world.processor.set_fault(refuse).await;
+    world.set_fault(refuse).await;
 }
 
 #[tokio::test]
 async fn a_confirmation_without_an_answer_leaves_the_intent_processing_and_a_retry_ends_it() {
-    let world = World::new().await;
-    let client = world.client();
+    let (world, client) = World::with_client().await;
     let id = create(&client, json!({})).await.id();
-    lose_the_answer(&world).await;
     let (confirm, body) = (path(&id, "confirm"), json!({"payment_method": VISA}));
-    assert_eq!(client.post(&confirm, "key-1", &body).await.status, 503);
+    lose_the_answer(&world, &confirm, &body).await;
     let processing = retrieve(&client, &id).await;
     assert_eq!(processing["status"], "processing");
     let pending = processing["latest_charge"].as_str().unwrap();
@@ -53,25 +50,17 @@ async fn a_confirmation_without_an_answer_leaves_the_intent_processing_and_a_ret
         ("/refunds".to_owned(), refund),
     ] {
         let busy = client.post(&path, "key-2", &body).await;
-        assert_eq!(
-            (busy.status.as_u16(), busy.code().as_str()),
-            (409, "resource_busy"),
-            "{path}"
-        );
+        assert_eq!(error(&busy), (409, "resource_busy".into()), "{path}");
     }
     assert_eq!(world.database.records().await, records);
     let answer = world.until_definite(&confirm, &body).await;
     assert_eq!(answer.status, 200, "{}", answer.json());
     assert_eq!(answer.json()["status"], "succeeded");
-    client
-        .post(&confirm, "key-1", &body)
-        .await
-        .assert_replays(&answer);
+    let replay = client.post(&confirm, "key-1", &body).await;
+    replay.assert_replays(&answer);
     assert_eq!(world.processor.lines().await, 1);
-    assert_eq!(
-        events(&client).await[1..],
-        ["charge.succeeded", "payment_intent.succeeded"]
-    );
+    let told = ["charge.succeeded", "payment_intent.succeeded"];
+    assert_eq!(events(&client).await[1..], told);
     world.assert_the_ledgers_agree("confirm").await;
 }
 
@@ -82,9 +71,7 @@ async fn the_reconciler_ends_a_processing_intent_and_its_events_come_then() {
     let body = terms_with(json!({
         "confirm": true, "payment_method": "pm_card_chargeDeclinedInsufficientFunds",
     }));
-    lose_the_answer(&world).await;
-    let first = client.post("/payment_intents", "key-1", &body).await;
-    assert_eq!(first.status, 503);
+    lose_the_answer(&world, "/payment_intents", &body).await;
     let listed = client.get("/payment_intents").await.json();
     let id = listed["data"][0]["id"].as_str().unwrap().to_owned();
     assert_eq!(listed["data"][0]["status"], "processing");
@@ -93,24 +80,14 @@ async fn the_reconciler_ends_a_processing_intent_and_its_events_come_then() {
     world.kill_and_start();
     world.the_lease_runs_out().await;
     let client = world.client();
-    eventually("the reconciler has the answer", || async {
-        retrieve(&client, &id).await["status"] != "processing"
-    })
-    .await;
+    let holds = || async { retrieve(&client, &id).await["status"] != "processing" };
+    eventually("the reconciler has the answer", holds).await;
     let intent = retrieve(&client, &id).await;
     assert_eq!(intent["status"], "requires_payment_method");
-    assert_eq!(
-        intent["last_payment_error"]["decline_code"],
-        "insufficient_funds"
-    );
-    assert_eq!(
-        events(&client).await,
-        [
-            "payment_intent.created",
-            "charge.failed",
-            "payment_intent.payment_failed",
-        ]
-    );
+    let decline_code = &intent["last_payment_error"]["decline_code"];
+    assert_eq!(decline_code, "insufficient_funds");
+    let told = "payment_intent.created charge.failed payment_intent.payment_failed";
+    assert_eq!(events(&client).await.join(" "), told);
     let declined = client.post("/payment_intents", "key-1", &body).await;
     assert_eq!(declined.status, 402);
     assert_eq!(declined.json()["error"]["payment_intent"], intent);
@@ -119,14 +96,11 @@ async fn the_reconciler_ends_a_processing_intent_and_its_events_come_then() {
 
 #[tokio::test]
 async fn what_was_never_asked_leaves_the_intent_as_it_was_and_a_new_one_does_not_exist() {
-    let world = World::new().await;
-    let client = world.client();
+    let (world, client) = World::with_client().await;
     refuse(&world).await;
     let new = terms_with(json!({"confirm": true, "payment_method": VISA}));
-    assert_eq!(
-        client.post("/payment_intents", "new", &new).await.status,
-        503
-    );
+    let refused = client.post("/payment_intents", "new", &new).await;
+    assert_eq!(refused.status, 503);
     let rows = "SELECT (SELECT count(*) FROM payment_intents) + (SELECT count(*) FROM charges)
                        + (SELECT count(*) FROM payment_methods)";
     assert_eq!(world.database.count(rows).await, 0);
@@ -149,28 +123,18 @@ async fn what_was_never_asked_leaves_the_intent_as_it_was_and_a_new_one_does_not
         "setup_future_usage": "on_session",
         "shipping": {"name": "Anna", "address": {"city": "Bonn"}},
     });
+    let new = standing(&client, "requires_payment_method").await;
+    let waiting = standing(&client, "requires_action").await;
+    let promised = standing(&client, "requires_capture").await;
+    let also_promised = standing(&client, "requires_capture").await;
+    let capture = json!({"metadata": {"shipped": "yes"}, "statement_descriptor_suffix": "SPRING"});
+    let cancel = json!({"cancellation_reason": "abandoned"});
     for (id, verb, body) in [
         (declined, "confirm", confirm.clone()),
-        (
-            standing(&client, "requires_payment_method").await,
-            "confirm",
-            json!({"payment_method": kept}),
-        ),
-        (
-            standing(&client, "requires_action").await,
-            "confirm",
-            confirm,
-        ),
-        (
-            standing(&client, "requires_capture").await,
-            "capture",
-            json!({"metadata": {"shipped": "yes"}, "statement_descriptor_suffix": "SPRING"}),
-        ),
-        (
-            standing(&client, "requires_capture").await,
-            "cancel",
-            json!({"cancellation_reason": "abandoned"}),
-        ),
+        (new, "confirm", json!({"payment_method": kept})),
+        (waiting, "confirm", confirm),
+        (promised, "capture", capture),
+        (also_promised, "cancel", cancel),
     ] {
         let before = client.get(&path(&id, "")).await;
         let methods = world.database.count(METHODS).await;
@@ -195,8 +159,7 @@ async fn what_was_never_asked_leaves_the_intent_as_it_was_and_a_new_one_does_not
 
 #[tokio::test]
 async fn no_verb_takes_a_new_method_while_the_processor_is_asked_to_charge_it() {
-    let world = World::new().await;
-    let client = world.client();
+    let (world, client) = World::with_client().await;
     // Asks no processor, on the same database.
     let simulating = ServerProcess::start(&world.database, &[]);
     let ann = customer(&client).await;
@@ -208,21 +171,14 @@ async fn no_verb_takes_a_new_method_while_the_processor_is_asked_to_charge_it() 
     let mut pages = vec![page_of(&client.post_new("/setup_intents", &setup).await)];
     let waiting = paid_with(&client, &method, json!({})).await;
     pages.push(page_of(&waiting));
-    let (first, second) = (
-        create(&client, json!({})).await.id(),
-        create(&client, json!({})).await.id(),
-    );
-    let begun = client
-        .post_new("/setup_intents", &json!({"payment_method_types": ["card"]}))
-        .await;
+    let first = create(&client, json!({})).await.id();
+    let second = create(&client, json!({})).await.id();
+    let cards = json!({"payment_method_types": ["card"]});
+    let begun = client.post_new("/setup_intents", &cards).await;
     let begun = format!("/setup_intents/{}", begun.id());
     let off_session = json!({"payment_method": method, "off_session": true});
-    lose_the_answer(&world).await;
     let paying = path(&first, "confirm");
-    assert_eq!(
-        client.post(&paying, "key-1", &off_session).await.status,
-        503
-    );
+    lose_the_answer(&world, &paying, &off_session).await;
 
     let records = world.database.records().await;
     let mut confirmed = terms_with(off_session.clone());
@@ -247,8 +203,7 @@ async fn no_verb_takes_a_new_method_while_the_processor_is_asked_to_charge_it() 
     for server in [&client, &simulating.client] {
         for (path, body) in &others {
             let busy = server.post_new(path, body).await;
-            let told = (busy.status.as_u16(), busy.code());
-            assert_eq!(told, (409, "resource_busy".to_owned()), "{path} {body}");
+            assert_eq!(error(&busy), (409, "resource_busy".into()), "{path} {body}");
         }
         let (own, other) = (client.address.to_string(), server.address.to_string());
         for page in &pages {
@@ -258,10 +213,8 @@ async fn no_verb_takes_a_new_method_while_the_processor_is_asked_to_charge_it() 
     }
     assert_eq!(world.database.records().await, records);
 
-    assert_eq!(
-        world.until_definite(&paying, &off_session).await.status,
-        200
-    );
+    let paid = world.until_definite(&paying, &off_session).await;
+    assert_eq!(paid.status, 200);
     for path in [verb("/attach"), path(&second, "confirm")] {
         let (_, body) = others.iter().find(|other| other.0 == path).unwrap();
         let used = client.post_new(&path, body).await;
@@ -273,14 +226,12 @@ async fn no_verb_takes_a_new_method_while_the_processor_is_asked_to_charge_it() 
 
 #[tokio::test]
 async fn a_method_that_declined_after_an_answer_was_out_is_free() {
-    let world = World::new().await;
-    let client = world.client();
+    let (world, client) = World::with_client().await;
     let method = method(&client, "tok_chargeCustomerFail").await;
     let ann = customer(&client).await;
-    lose_the_answer(&world).await;
     let confirm = path(&create(&client, json!({})).await.id(), "confirm");
     let body = json!({"payment_method": method});
-    assert_eq!(client.post(&confirm, "key-1", &body).await.status, 503);
+    lose_the_answer(&world, &confirm, &body).await;
     assert_eq!(attach(&client, &method, &ann).await.status, 409);
     assert_eq!(world.until_definite(&confirm, &body).await.status, 402);
     assert_eq!(attach(&client, &method, &ann).await.status, 200);
@@ -292,21 +243,15 @@ async fn a_capture_and_a_cancellation_wait_for_the_processor() {
         ("capture", "succeeded", [2000, 2000, 0, 0]),
         ("cancel", "canceled", [2000, 0, 2000, 0]),
     ] {
-        let world = World::new().await;
-        let client = world.client();
+        let (world, client) = World::with_client().await;
         let id = standing(&client, "requires_capture").await;
-        lose_the_answer(&world).await;
         let (path, nothing) = (path(&id, verb), json!({}));
-        assert_eq!(client.post(&path, "key-1", &nothing).await.status, 503);
+        lose_the_answer(&world, &path, &nothing).await;
         assert_eq!(retrieve(&client, &id).await["status"], "requires_capture");
         let update = json!({"metadata": {"seen": "yes"}});
-        for (other, body) in [
-            ("confirm", json!({})),
-            ("capture", json!({})),
-            ("cancel", json!({})),
-            ("", update),
-        ] {
-            let busy = act(&client, &id, other, body).await;
+        for other in ["confirm", "capture", "cancel", ""] {
+            let body = if other.is_empty() { &update } else { &nothing };
+            let busy = act(&client, &id, other, body.clone()).await;
             assert_eq!(busy.code(), "resource_busy", "{verb} and {other}");
         }
         let answer = world.until_definite(&path, &nothing).await;
@@ -321,8 +266,7 @@ async fn a_capture_and_a_cancellation_wait_for_the_processor() {
 
 #[tokio::test]
 async fn a_holder_who_authenticated_lands_when_the_card_has_answered() {
-    let world = World::new().await;
-    let client = world.client();
+    let (world, client) = World::with_client().await;
     let waiting = paid_with(&client, "pm_card_authenticationRequired", json!({})).await;
     assert_eq!(waiting.json()["status"], "requires_action");
     assert_eq!(world.processor.lines().await, 0);
@@ -331,14 +275,12 @@ async fn a_holder_who_authenticated_lands_when_the_card_has_answered() {
     assert_eq!(press(&page, "complete").await.status, 503);
     assert_eq!(retrieve(&client, &waiting.id()).await, waiting.json());
     world.processor.reset_faults().await;
-    lose_the_answer(&world).await;
+    world.set_fault(json!({"fault": "drop_after"})).await;
     assert_eq!(press(&page, "complete").await.status, 503);
     assert_eq!(open(&page).await.status, 200);
     world.the_lease_runs_out().await;
-    eventually("the answer is asked for again", || async {
-        press(&page, "complete").await.status == 200
-    })
-    .await;
+    let holds = || async { press(&page, "complete").await.status == 200 };
+    eventually("the answer is asked for again", holds).await;
     assert_eq!(open(&page).await.status, 410);
     let intent = retrieve(&client, &waiting.id()).await;
     assert_eq!(intent["status"], "succeeded");
@@ -353,7 +295,7 @@ async fn a_holder_who_authenticated_lands_when_the_card_has_answered() {
 
 #[tokio::test]
 async fn an_intent_tells_the_same_events_and_replies_in_both_modes() {
-    let simulated = crate::support::harness::TestServer::start().await;
+    let simulated = TestServer::start().await;
     let world = World::new().await;
     let mut told = Vec::new();
     for client in [&simulated.client, &world.client()] {
@@ -380,21 +322,15 @@ async fn an_intent_tells_the_same_events_and_replies_in_both_modes() {
 #[tokio::test]
 async fn the_reconciler_and_retries_at_once_end_a_verb_once() {
     for (verb, status, ended) in [
-        (
-            "confirm",
-            "requires_confirmation",
-            "payment_intent.succeeded",
-        ),
-        ("capture", "requires_capture", "payment_intent.succeeded"),
-        ("cancel", "requires_capture", "payment_intent.canceled"),
+        ("confirm", "requires_confirmation", "succeeded"),
+        ("capture", "requires_capture", "succeeded"),
+        ("cancel", "requires_capture", "canceled"),
     ] {
-        let world = World::new().await;
-        let client = world.client();
+        let (world, client) = World::with_client().await;
         let id = standing(&client, status).await;
         let asked = world.processor.lines().await;
-        lose_the_answer(&world).await;
         let (path, nothing) = (path(&id, verb), json!({}));
-        assert_eq!(client.post(&path, "key-1", &nothing).await.status, 503);
+        lose_the_answer(&world, &path, &nothing).await;
         world.the_lease_runs_out().await;
         let answers = all_at_once(20, |_| {
             let (client, path) = (client.clone(), path.clone());
@@ -414,16 +350,15 @@ async fn the_reconciler_and_retries_at_once_end_a_verb_once() {
         }
         assert_eq!(retrieve(&client, &id).await, answers[0].json());
         assert_eq!(world.processor.lines().await, asked + 1, "{verb}");
-        let told = events(&client).await;
-        assert_eq!(told.iter().filter(|told| *told == ended).count(), 1);
+        let (told, ended) = (events(&client).await, format!("payment_intent.{ended}"));
+        assert_eq!(told.iter().filter(|told| **told == ended).count(), 1);
         world.assert_the_ledgers_agree(verb).await;
     }
 }
 
 #[tokio::test]
 async fn of_two_verbs_under_two_keys_at_once_the_processor_is_asked_for_one() {
-    let world = World::new().await;
-    let client = world.client();
+    let (world, client) = World::with_client().await;
     let nothing = json!({});
     for _ in 0..10 {
         for (status, one, other) in [
@@ -453,28 +388,20 @@ async fn of_two_verbs_under_two_keys_at_once_the_processor_is_asked_for_one() {
 
 #[tokio::test]
 async fn a_holder_who_answers_while_a_confirmation_is_in_doubt_charges_nothing_more() {
-    let world = World::new().await;
-    let client = world.client();
+    let (world, client) = World::with_client().await;
     let waiting = paid_with(&client, "pm_card_authenticationRequired", json!({})).await;
     let (id, page) = (waiting.id(), page_of(&waiting));
-    lose_the_answer(&world).await;
     let (confirm, visa) = (path(&id, "confirm"), json!({"payment_method": VISA}));
-    assert_eq!(client.post(&confirm, "key-1", &visa).await.status, 503);
+    lose_the_answer(&world, &confirm, &visa).await;
     for outcome in ["complete", "fail"] {
         assert_eq!(press(&page, outcome).await.status, 409);
     }
     // As often as a browser loads it: that is no guess.
     for _ in 0..40 {
         let shown = open(&page).await;
-        assert_eq!(
-            (shown.status.as_u16(), shown.header("refresh")),
-            (200, Some("3"))
-        );
-        assert!(
-            String::from_utf8(shown.body)
-                .unwrap()
-                .contains("Please wait")
-        );
+        assert_eq!(shown.status, 200);
+        assert_eq!(shown.header("refresh"), Some("3"));
+        assert!(String::from_utf8_lossy(&shown.body).contains("Please wait"));
     }
     assert_eq!(retrieve(&client, &id).await["status"], "processing");
     let answer = world.until_definite(&confirm, &visa).await;
@@ -487,8 +414,7 @@ async fn a_holder_who_answers_while_a_confirmation_is_in_doubt_charges_nothing_m
 
 #[tokio::test]
 async fn a_refund_by_intent_waits_for_one_by_charge_that_is_in_doubt_and_the_other_way_around() {
-    let world = World::new().await;
-    let client = world.client();
+    let (world, client) = World::with_client().await;
     for by_intent in [true, false] {
         let id = standing(&client, "succeeded").await;
         let charge = retrieve(&client, &id).await["latest_charge"].clone();
@@ -496,7 +422,7 @@ async fn a_refund_by_intent_waits_for_one_by_charge_that_is_in_doubt_and_the_oth
         if !by_intent {
             bodies.reverse();
         }
-        lose_the_answer(&world).await;
+        world.set_fault(json!({"fault": "drop_after"})).await;
         let key = format!("refund-{by_intent}");
         assert_eq!(client.post("/refunds", &key, &bodies[0]).await.status, 503);
         let busy = client.post_new("/refunds", &bodies[1]).await;

@@ -21,6 +21,12 @@ fn in_time() -> DateTime<Utc> {
     Utc::now() + Duration::from_secs(3600)
 }
 
+#[track_caller]
+fn assert_unknown(asked: &InstructionOutcome, case: &str) {
+    let is_unknown = matches!(asked, InstructionOutcome::Unknown(_));
+    assert!(is_unknown, "{case}: {asked:?}");
+}
+
 #[tokio::test]
 async fn it_understands_the_service_in_every_answer_and_through_every_fault() {
     let service = Processor::start().await;
@@ -28,56 +34,34 @@ async fn it_understands_the_service_in_every_answer_and_through_every_fault() {
     let key = Uuid::now_v7();
     let taken = authorize("ch_1", "tok_visa");
     let done = InstructionOutcome::Answered(Answer::Done);
-    assert!(matches!(
-        processor.look_up(key).await,
-        InstructionOutcome::Unknown(_)
-    ));
+    assert_unknown(&processor.look_up(key).await, "never seen");
     for fault in ["error_before", "drop_before", "error_after", "drop_after"] {
         service.set_fault(json!({"fault": fault})).await;
         let asked = processor.execute(key, &taken, in_time()).await;
-        assert!(
-            matches!(asked, InstructionOutcome::Unknown(_)),
-            "{fault}: {asked:?}"
-        );
+        assert_unknown(&asked, fault);
     }
-    service
-        .set_fault(json!({"fault": "refuse", "count": 3}))
-        .await;
+    let refuse = json!({"fault": "refuse", "count": 3});
+    service.set_fault(refuse).await;
     let asked = processor.execute(key, &taken, in_time()).await;
-    assert!(
-        matches!(asked, InstructionOutcome::NotExecuted(_)),
-        "{asked:?}"
-    );
+    let is_not_executed = matches!(asked, InstructionOutcome::NotExecuted(_));
+    assert!(is_not_executed, "{asked:?}");
     assert_eq!(processor.execute(key, &taken, in_time()).await, done);
     assert_eq!(processor.look_up(key).await, done);
     let another = processor.execute(key, &capture("ch_1", 1), in_time()).await;
-    assert!(
-        matches!(another, InstructionOutcome::Unknown(_)),
-        "{another:?}"
-    );
+    assert_unknown(&another, "another instruction");
 
     let declined = by_token("tok_chargeDeclinedInsufficientFunds").unwrap();
     let key = Uuid::now_v7();
-    let asked = processor
-        .execute(key, &authorize("ch_2", declined.tokens[0]), in_time())
-        .await;
-    match asked {
-        InstructionOutcome::Answered(Answer::Declined(decline)) => {
-            assert_eq!(decline.decline_code, Some("insufficient_funds"));
-        }
-        InstructionOutcome::Answered(Answer::Done)
-        | InstructionOutcome::NotExecuted(_)
-        | InstructionOutcome::Unknown(_) => {
-            panic!("{asked:?}")
-        }
-    }
+    let instruction = authorize("ch_2", declined.tokens[0]);
+    let asked = processor.execute(key, &instruction, in_time()).await;
+    let InstructionOutcome::Answered(Answer::Declined(decline)) = &asked else {
+        panic!("{asked:?}");
+    };
+    assert_eq!(decline.decline_code, Some("insufficient_funds"));
     assert_eq!(processor.look_up(key).await, asked);
-    assert_eq!(
-        processor
-            .execute(Uuid::now_v7(), &refund("ch_1", 500), in_time())
-            .await,
-        done
-    );
+    let back = refund("ch_1", 500);
+    let asked = processor.execute(Uuid::now_v7(), &back, in_time()).await;
+    assert_eq!(asked, done);
     assert_eq!(service.sums("ch_1").await, [2000, 2000, 0, 500]);
     assert_eq!(service.lines().await, 3);
 }
@@ -90,17 +74,12 @@ async fn a_call_that_runs_out_of_time_is_doubt_and_its_effect_may_still_come() {
     let key = Uuid::now_v7();
     let long = json!({"fault": "delay_before", "milliseconds": 600_000});
     service.set_fault(long).await;
-    let asked = processor
-        .execute(key, &authorize("ch_1", "tok_visa"), in_time())
-        .await;
-    assert!(matches!(asked, InstructionOutcome::Unknown(_)), "{asked:?}");
-    let asked = processor.look_up(key).await;
-    assert!(
-        matches!(asked, InstructionOutcome::Unknown(_)),
-        "in progress: {asked:?}"
-    );
+    let instruction = authorize("ch_1", "tok_visa");
+    let asked = processor.execute(key, &instruction, in_time()).await;
+    assert_unknown(&asked, "out of time");
+    assert_unknown(&processor.look_up(key).await, "in progress");
     service.reset_faults().await;
-    crate::support::harness::eventually("the effect comes", || async {
+    eventually("the effect comes", || async {
         processor.look_up(key).await == InstructionOutcome::Answered(Answer::Done)
     })
     .await;

@@ -6,49 +6,30 @@ use tokio::{io::AsyncWriteExt, net::TcpStream};
 use crate::support::{
     postgres_proxy::{NetworkFault, PostgresProxy},
     prelude::*,
-    processor::{FOREVER, authorize, broke_a_rule, capture, done, only, promise, refund, sends},
+    processor::{
+        FOREVER, authorize, broke_a_rule, capture, done, only, promise, refund, sends_to_a_delay,
+    },
 };
 
 #[tokio::test]
-async fn after_kill_9_between_effect_and_reply_a_resend_gets_the_answer() {
-    let processor = Arc::new(Processor::start().await);
-    let key = Uuid::now_v7();
-    let long = json!({"fault": "delay_after", "milliseconds": FOREVER});
-    processor.set_fault(long).await;
-    let reply = sends(&processor, key);
-    processor.delays(1).await;
-    assert_eq!(processor.lines().await, 1, "it has happened");
-    processor.signal(Signal::SIGKILL);
-    assert_eq!(reply.await.unwrap(), None);
+async fn after_kill_9_a_resend_gets_the_answer_or_executes() {
+    for (fault, executed) in [("delay_after", true), ("delay_before", false)] {
+        let processor = Arc::new(Processor::start().await);
+        let key = Uuid::now_v7();
+        let reply = sends_to_a_delay(&processor, key, fault).await;
+        assert_eq!(processor.lines().await, usize::from(executed), "{fault}");
+        processor.signal(Signal::SIGKILL);
+        assert_eq!(reply.await.unwrap(), None);
 
-    let again = Processor::start_on(processor.database.clone(), &[]);
-    assert_eq!(
-        again.put(key, &authorize("ch_1", "tok_visa")).await,
-        done(key)
-    );
-    assert_eq!(again.look_up(key).await, done(key));
-    assert_eq!(again.lines().await, 1);
-    assert_eq!(again.sums("ch_1").await, [2000, 2000, 0, 0]);
-}
-
-#[tokio::test]
-async fn after_kill_9_before_the_effect_a_resend_executes() {
-    let processor = Arc::new(Processor::start().await);
-    let key = Uuid::now_v7();
-    let long = json!({"fault": "delay_before", "milliseconds": FOREVER});
-    processor.set_fault(long).await;
-    let reply = sends(&processor, key);
-    processor.delays(1).await;
-    processor.signal(Signal::SIGKILL);
-    assert_eq!(reply.await.unwrap(), None);
-
-    let again = Processor::start_on(processor.database.clone(), &[]);
-    assert_eq!(again.look_up(key).await, only(404, key, "not_found"));
-    assert_eq!(
-        again.put(key, &authorize("ch_1", "tok_visa")).await,
-        done(key)
-    );
-    assert_eq!(again.lines().await, 1);
+        let again = Processor::start_on(processor.database.clone(), &[]);
+        if !executed {
+            assert_eq!(again.look_up(key).await, only(404, key, "not_found"));
+        }
+        again.executes(key, &authorize("ch_1", "tok_visa")).await;
+        assert_eq!(again.look_up(key).await, done(key), "{fault}");
+        assert_eq!(again.lines().await, 1, "{fault}");
+        assert_eq!(again.sums("ch_1").await, [2000, 2000, 0, 0], "{fault}");
+    }
 }
 
 #[tokio::test]
@@ -64,9 +45,8 @@ async fn each_fault_before_the_effect_leaves_nothing_and_each_one_after_it_one_l
         let key = Uuid::now_v7();
         let charge = format!("ch_{fault}");
         let instruction = authorize(&charge, "tok_visa");
-        processor
-            .set_fault(json!({"fault": fault, "count": 2}))
-            .await;
+        let twice = json!({"fault": fault, "count": 2});
+        processor.set_fault(twice).await;
         let expected = match fault {
             "refuse" => only(503, key, "not_executed"),
             "error_before" | "error_after" => only(500, key, "unknown"),
@@ -75,10 +55,9 @@ async fn each_fault_before_the_effect_leaves_nothing_and_each_one_after_it_one_l
         for _ in 0..2 {
             assert_eq!(processor.put(key, &instruction).await, expected, "{fault}");
         }
-        let kept = if executed {
-            done(key)
-        } else {
-            only(404, key, "not_found")
+        let kept = match executed {
+            true => done(key),
+            false => only(404, key, "not_found"),
         };
         assert_eq!(processor.look_up(key).await, kept, "{fault}");
         assert_eq!(processor.put(key, &instruction).await, done(key), "{fault}");
@@ -110,10 +89,7 @@ async fn a_delay_before_the_effect_is_in_progress_and_one_on_the_way_is_not_know
     ] {
         let key = Uuid::now_v7();
         let lines = processor.lines().await;
-        let long = json!({"fault": fault, "milliseconds": FOREVER});
-        processor.set_fault(long).await;
-        let late = sends(&processor, key);
-        processor.delays(1).await;
+        let late = sends_to_a_delay(&processor, key, fault).await;
         assert_eq!(processor.look_up(key).await.unwrap().1["status"], meanwhile);
         assert_eq!(processor.lines().await, lines);
         let second = processor.put(key, &authorize("ch_1", "tok_visa")).await;
@@ -150,10 +126,8 @@ async fn a_client_that_goes_away_undoes_nothing() {
         processor.look_up(key).await;
     }
     processor.reset_faults().await;
-    eventually("the operation is executed", || async {
-        processor.look_up(key).await == done(key)
-    })
-    .await;
+    let holds = || async { processor.look_up(key).await == done(key) };
+    eventually("the operation is executed", holds).await;
 }
 
 // The proxy needs a thread beside the one that waits for the banner.
@@ -174,69 +148,48 @@ async fn a_commit_whose_answer_is_lost_is_unknown_whether_it_came_through_or_not
         assert_eq!(reply, only(500, key, "unknown"), "{fault:?}");
         assert_eq!(proxy.lost_commits(), lost + 1);
         proxy.inject(NetworkFault::None);
-        eventually("PostgreSQL has ended the lost session", || async {
-            let open = "SELECT count(*) FROM pg_stat_activity
-                         WHERE datname = current_database() AND state LIKE 'idle in%'";
-            processor.database.count(open).await == 0
-        })
-        .await;
+        let open = "SELECT count(*) FROM pg_stat_activity
+                     WHERE datname = current_database() AND state LIKE 'idle in%'";
+        // PostgreSQL has ended the lost session.
+        processor.database.comes_to(open, 0).await;
         let sums = if executed { [2000, 2000, 0, 0] } else { [0; 4] };
         assert_eq!(processor.sums(&charge).await, sums, "{fault:?}");
         let resent = processor.put(key, &authorize(&charge, "tok_visa")).await;
         assert_eq!(resent, done(key), "{fault:?}");
-        assert_eq!(
-            processor.sums(&charge).await,
-            [2000, 2000, 0, 0],
-            "{fault:?}"
-        );
+        let sums = processor.sums(&charge).await;
+        assert_eq!(sums, [2000, 2000, 0, 0], "{fault:?}");
     }
 }
 
 #[tokio::test]
 async fn a_commit_that_postgres_refuses_is_not_executed() {
     let processor = Processor::start().await;
-    sqlx::raw_sql(
-        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+    let sql = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
              $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = 'check_violation'; END $$;
          CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON processor.operations
-             DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse();",
-    )
-    .execute(&processor.database.pool)
-    .await
-    .unwrap();
+             DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse();";
+    processor.database.execute(sql).await;
     let key = Uuid::now_v7();
     let reply = processor.put(key, &authorize("ch_1", "tok_visa")).await;
     assert_eq!(reply, only(503, key, "not_executed"));
-    assert_eq!(
-        (processor.lines().await, processor.sums("ch_1").await),
-        (0, [0; 4])
-    );
+    assert_eq!(processor.lines().await, 0);
+    assert_eq!(processor.sums("ch_1").await, [0; 4]);
 }
 
 #[tokio::test]
 async fn a_switch_for_one_verb_leaves_the_others_alone() {
     let processor = Processor::start().await;
-    processor
-        .set_fault(json!({"fault": "refuse", "verb": "capture"}))
-        .await;
-    processor
-        .set_fault(json!({"fault": "error_before", "verb": "look_up"}))
-        .await;
+    for (fault, verb) in [("refuse", "capture"), ("error_before", "look_up")] {
+        let fault = json!({"fault": fault, "verb": verb});
+        processor.set_fault(fault).await;
+    }
     let (promised, captured) = (Uuid::now_v7(), Uuid::now_v7());
-    assert_eq!(
-        processor.put(promised, &promise("ch_1")).await,
-        done(promised)
-    );
+    processor.executes(promised, &promise("ch_1")).await;
     let refused = processor.put(captured, &capture("ch_1", 2000)).await;
     assert_eq!(refused, only(503, captured, "not_executed"));
-    assert_eq!(
-        processor.put(captured, &capture("ch_1", 2000)).await,
-        done(captured)
-    );
-    assert_eq!(
-        processor.look_up(captured).await,
-        only(500, captured, "unknown")
-    );
+    processor.executes(captured, &capture("ch_1", 2000)).await;
+    let unknown = only(500, captured, "unknown");
+    assert_eq!(processor.look_up(captured).await, unknown);
     assert_eq!(processor.look_up(captured).await, done(captured));
 }
 
@@ -258,18 +211,13 @@ async fn faults_are_shown_reset_and_refused_where_they_make_no_sense() {
     ] {
         assert_eq!(set(senseless.clone()).await, 400, "{senseless}");
     }
-    assert_eq!(
-        set(json!({"fault": "refuse", "count": 2, "verb": "refund"})).await,
-        200
-    );
+    let one = json!({"fault": "refuse", "count": 2, "verb": "refund"});
+    assert_eq!(set(one.clone()).await, 200);
     let shown = processor.request(Method::GET, "/faults");
     let shown: Value = shown.send().await.unwrap().json().await.unwrap();
-    let one = json!({"fault": "refuse", "count": 2, "verb": "refund"});
     assert_eq!(shown, json!({"faults": [one], "delaying": 0}));
     processor.reset_faults().await;
     let key = Uuid::now_v7();
-    assert_eq!(
-        processor.put(key, &refund("ch_1", 1)).await,
-        broke_a_rule(key)
-    );
+    let reply = processor.put(key, &refund("ch_1", 1)).await;
+    assert_eq!(reply, broke_a_rule(key));
 }

@@ -4,7 +4,9 @@ use charge_once::domain::test_cards::{Decision, TEST_CARDS};
 
 use crate::support::{
     prelude::*,
-    processor::{FOREVER, authorize, broke_a_rule, capture, done, only, promise, refund, sends},
+    processor::{
+        authorize, broke_a_rule, capture, done, only, promise, refund, sends, sends_to_a_delay,
+    },
 };
 
 #[tokio::test]
@@ -27,10 +29,8 @@ async fn fifty_sends_of_one_key_at_once_leave_one_line_and_agree() {
     assert!(answered >= 1);
     assert_eq!(processor.lines().await, 1);
     assert_eq!(processor.sums("ch_1").await, [2000, 2000, 0, 0]);
-    assert_eq!(
-        processor.put(key, &authorize("ch_1", "tok_visa")).await,
-        done(key)
-    );
+    let instruction = authorize("ch_1", "tok_visa");
+    processor.executes(key, &instruction).await;
     assert_eq!(processor.look_up(key).await, done(key));
 }
 
@@ -43,10 +43,8 @@ async fn of_two_processes_on_one_database_one_executes_a_key() {
         let instruction = authorize(&format!("ch_{key}"), "tok_visa");
         let replies = tokio::join!(first.put(key, &instruction), second.put(key, &instruction));
         for reply in [replies.0, replies.1] {
-            assert!(
-                reply == done(key) || reply == only(409, key, "in_progress"),
-                "{reply:?}"
-            );
+            let is_fine = reply == done(key) || reply == only(409, key, "in_progress");
+            assert!(is_fine, "{reply:?}");
         }
         assert_eq!(second.put(key, &instruction).await, done(key));
         assert_eq!(first.sums(&format!("ch_{key}")).await, [2000, 2000, 0, 0]);
@@ -76,12 +74,10 @@ async fn a_key_that_another_process_commits_meanwhile_is_not_executed_again() {
             .unwrap();
         let sending = Arc::clone(&processor);
         let reply = tokio::spawn(async move { sending.put(key, &instruction).await });
-        eventually("it waits for the other one's line", || async {
-            let waiting = "SELECT count(*) FROM pg_stat_activity
-                            WHERE datname = current_database() AND wait_event_type = 'Lock'";
-            processor.database.count(waiting).await == 1
-        })
-        .await;
+        let waiting = "SELECT count(*) FROM pg_stat_activity
+                        WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        // It waits for the other one's line.
+        processor.database.comes_to(waiting, 1).await;
         other.commit().await.unwrap();
         let told = match is_told {
             true => done(key),
@@ -89,8 +85,7 @@ async fn a_key_that_another_process_commits_meanwhile_is_not_executed_again() {
         };
         assert_eq!(reply.await.unwrap(), told);
         assert_eq!(processor.look_up(key).await, done(key));
-        let own_are_undone = processor.sums(charge).await;
-        assert_eq!(own_are_undone, sums);
+        assert_eq!(processor.sums(charge).await, sums, "its own are undone");
     }
     assert_eq!(processor.lines().await, 3);
 }
@@ -99,7 +94,7 @@ async fn a_key_that_another_process_commits_meanwhile_is_not_executed_again() {
 async fn a_key_with_another_instruction_is_refused_and_keeps_its_answer() {
     let processor = Processor::start().await;
     let key = Uuid::now_v7();
-    assert_eq!(processor.put(key, &promise("ch_1")).await, done(key));
+    processor.executes(key, &promise("ch_1")).await;
     for another in [
         authorize("ch_1", "tok_visa"),
         promise("ch_2"),
@@ -109,7 +104,7 @@ async fn a_key_with_another_instruction_is_refused_and_keeps_its_answer() {
         let reply = processor.put(key, &another).await;
         assert_eq!(reply, only(422, key, "another_instruction"));
     }
-    assert_eq!(processor.put(key, &promise("ch_1")).await, done(key));
+    processor.executes(key, &promise("ch_1")).await;
     assert_eq!(processor.lines().await, 1);
     assert_eq!(processor.sums("ch_1").await, [2000, 0, 0, 0]);
 }
@@ -141,18 +136,13 @@ async fn every_test_card_decides_and_its_decline_is_kept() {
             Decision::Approve | Decision::ApproveSlowly | Decision::Decline(_) => expected,
         };
         assert_eq!(processor.look_up(key).await, kept, "{token}");
-        let taken = kept == done(key);
-        let amount = if taken { 2000 } else { 0 };
-        assert_eq!(
-            processor.sums(&charge).await,
-            [amount, amount, 0, 0],
-            "{token}"
-        );
+        let amount = if kept == done(key) { 2000 } else { 0 };
+        let sums = processor.sums(&charge).await;
+        assert_eq!(sums, [amount, amount, 0, 0], "{token}");
     }
     let unknown = Uuid::now_v7();
-    let reply = processor
-        .put(unknown, &authorize("ch_1", "tok_nobody"))
-        .await;
+    let no_card = authorize("ch_1", "tok_nobody");
+    let reply = processor.put(unknown, &no_card).await;
     assert_eq!(reply, broke_a_rule(unknown));
 }
 
@@ -162,16 +152,12 @@ async fn it_refuses_by_its_own_rules_what_exceeds_the_charge() {
     let new = Uuid::now_v7;
     let book = async |instruction, is_done: bool, sums: [i64; 4]| {
         let key = new();
-        let expected = if is_done {
-            done(key)
-        } else {
-            broke_a_rule(key)
+        let expected = match is_done {
+            true => done(key),
+            false => broke_a_rule(key),
         };
-        assert_eq!(
-            processor.put(key, &instruction).await,
-            expected,
-            "{instruction:?}"
-        );
+        let reply = processor.put(key, &instruction).await;
+        assert_eq!(reply, expected, "{instruction:?}");
         assert_eq!(processor.sums("ch_1").await, sums, "{instruction:?}");
     };
     book(capture("ch_1", 1), false, [0, 0, 0, 0]).await;
@@ -187,15 +173,9 @@ async fn it_refuses_by_its_own_rules_what_exceeds_the_charge() {
     book(refund("ch_1", 500), true, [2000, 1500, 500, 1500]).await;
 
     // A release: the whole of what was promised, once.
-    let (promised, released) = (new(), new());
-    assert_eq!(
-        processor.put(promised, &promise("ch_2")).await,
-        done(promised)
-    );
-    assert_eq!(
-        processor.put(released, &refund("ch_2", 2000)).await,
-        done(released)
-    );
+    for instruction in [promise("ch_2"), refund("ch_2", 2000)] {
+        processor.executes(new(), &instruction).await;
+    }
     assert_eq!(processor.sums("ch_2").await, [2000, 0, 2000, 0]);
     for late in [capture("ch_2", 1), refund("ch_2", 2000)] {
         let key = new();
@@ -204,11 +184,8 @@ async fn it_refuses_by_its_own_rules_what_exceeds_the_charge() {
 
     // It doesn't know that two authorizations were meant to be one: a double charge shows.
     for _ in 0..2 {
-        let key = new();
-        assert_eq!(
-            processor.put(key, &authorize("ch_3", "tok_visa")).await,
-            done(key)
-        );
+        let double = authorize("ch_3", "tok_visa");
+        processor.executes(new(), &double).await;
     }
     assert_eq!(processor.sums("ch_3").await, [4000, 4000, 0, 0]);
 }
@@ -217,10 +194,8 @@ async fn it_refuses_by_its_own_rules_what_exceeds_the_charge() {
 async fn refunds_at_once_never_exceed_what_was_captured() {
     let processor = Arc::new(Processor::start().await);
     let key = Uuid::now_v7();
-    assert_eq!(
-        processor.put(key, &authorize("ch_1", "tok_visa")).await,
-        done(key)
-    );
+    let instruction = authorize("ch_1", "tok_visa");
+    processor.executes(key, &instruction).await;
     let refunds: Vec<_> = (0..12)
         .map(|_| {
             let processor = processor.clone();
@@ -254,12 +229,8 @@ async fn what_is_no_instruction_is_refused_and_leaves_no_line() {
         r#"{"verb":"capture","charge":"","amount":1}"#,
         r#"{"verb":"capture","charge":"ch_\u0000","amount":1}"#,
     ] {
-        let response = processor
-            .request(Method::PUT, &format!("/operations/{key}"))
-            .body(body)
-            .send()
-            .await
-            .unwrap();
+        let put = processor.request(Method::PUT, &format!("/operations/{key}"));
+        let response = put.body(body).send().await.unwrap();
         assert_eq!(response.status(), 400, "{body}");
     }
     assert_eq!(processor.look_up(key).await, only(404, key, "not_found"));
@@ -271,25 +242,22 @@ async fn past_its_window_a_key_is_forgotten_and_a_resend_charges_again() {
     let processor = Processor::start_with(&[("PROCESSOR_KEY_WINDOW", "1h")]).await;
     let key = Uuid::now_v7();
     let instruction = authorize("ch_1", "tok_visa");
-    assert_eq!(processor.put(key, &instruction).await, done(key));
+    processor.executes(key, &instruction).await;
     let age = async |minutes: i32| {
-        sqlx::query(
-            "UPDATE processor.operations SET executed_at = now() - make_interval(mins => $1)",
-        )
-        .bind(minutes)
-        .execute(&processor.database.pool)
-        .await
-        .unwrap();
+        let sql = format!(
+            "UPDATE processor.operations SET executed_at = now() - interval '{minutes} minutes'"
+        );
+        processor.database.execute(sql).await;
     };
     age(59).await;
-    assert_eq!(processor.put(key, &instruction).await, done(key));
+    processor.executes(key, &instruction).await;
     assert_eq!(processor.lines().await, 1);
     age(61).await;
     assert_eq!(processor.look_up(key).await, only(404, key, "not_found"));
-    assert_eq!(processor.put(key, &instruction).await, done(key));
+    processor.executes(key, &instruction).await;
     assert_eq!(processor.lines().await, 2, "the first line stays");
     assert_eq!(processor.sums("ch_1").await, [4000, 4000, 0, 0]);
-    assert_eq!(processor.put(key, &instruction).await, done(key));
+    processor.executes(key, &instruction).await;
     assert_eq!(processor.lines().await, 2);
 }
 
@@ -301,28 +269,20 @@ async fn without_its_database_it_says_not_executed_and_is_not_ready() {
         request.send().await.unwrap().status().as_u16()
     };
     assert_eq!(readyz().await, 200);
-    sqlx::raw_sql(
-        "ALTER SCHEMA processor RENAME TO gone; ALTER TABLE _sqlx_migrations RENAME TO m",
-    )
-    .execute(&processor.database.pool)
-    .await
-    .unwrap();
+    let sql = "ALTER SCHEMA processor RENAME TO gone; ALTER TABLE _sqlx_migrations RENAME TO m";
+    processor.database.execute(sql).await;
     assert_eq!(readyz().await, 503);
     let key = Uuid::now_v7();
     let reply = processor.put(key, &authorize("ch_1", "tok_visa")).await;
     assert_eq!(reply, only(503, key, "not_executed"));
-    let looked_up = processor.look_up(key).await;
-    assert_eq!(
-        looked_up,
-        only(500, key, "unknown"),
-        "a look-up can't say so"
-    );
+    // A look-up can't say so.
+    assert_eq!(processor.look_up(key).await, only(500, key, "unknown"));
 }
 
 #[tokio::test]
 async fn it_refuses_to_share_the_api_s_database() {
     let database = TestDatabase::create().await;
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_charge-once"))
+    let output = Command::new(env!("CARGO_BIN_EXE_charge-once"))
         .arg("processor")
         .env("PROCESSOR_BIND_ADDRESS", "127.0.0.1:0")
         .env("PROCESSOR_DATABASE_URL", &database.url)
@@ -337,16 +297,9 @@ async fn it_refuses_to_share_the_api_s_database() {
 async fn sigterm_ends_it_with_exit_code_0_even_while_it_delays() {
     let processor = Arc::new(Processor::start().await);
     let key = Uuid::now_v7();
-    let long = json!({"fault": "delay_after", "milliseconds": FOREVER});
-    processor.set_fault(long).await;
-    let reply = sends(&processor, key);
-    processor.delays(1).await;
+    let reply = sends_to_a_delay(&processor, key, "delay_after").await;
     processor.signal(Signal::SIGTERM);
-    assert_eq!(
-        reply.await.unwrap(),
-        done(key),
-        "what is in flight is answered"
-    );
+    assert_eq!(reply.await.unwrap(), done(key), "it is in flight");
     let mut processor = Arc::into_inner(processor).unwrap();
     let ended = tokio::task::spawn_blocking(move || processor.child.wait().unwrap());
     assert_eq!(ended.await.unwrap().code(), Some(0));

@@ -3,14 +3,14 @@
 
 use crate::support::{
     prelude::*,
+    processor::refund,
     world::{Verb, start},
 };
 
 #[tokio::test]
 async fn a_processor_that_is_slower_than_the_lease_is_asked_again_under_the_same_key() {
     let world = World::new().await;
-    let fault = json!({"fault": "delay_before", "milliseconds": 60_000});
-    world.processor.set_fault(fault).await;
+    world.set_delay("delay_before").await;
     let (path, body, _) = world.prepare(Verb::Charge).await;
     assert_eq!(world.client().post(&path, "key-1", &body).await.status, 503);
     // In progress there: doubt here, as often as it is asked.
@@ -28,13 +28,9 @@ async fn a_processor_that_is_slower_than_the_lease_is_asked_again_under_the_same
 #[tokio::test]
 async fn another_request_under_a_key_whose_first_one_is_at_the_processor_is_a_reuse() {
     let world = World::with_patience().await;
-    let fault = json!({"fault": "delay_before", "milliseconds": 60_000});
-    world.processor.set_fault(fault).await;
+    world.set_delay("delay_before").await;
     let (path, body, _) = world.prepare(Verb::Charge).await;
-    let first = {
-        let (client, path, body) = (world.client(), path.clone(), body.clone());
-        tokio::spawn(async move { client.post(&path, "key-1", &body).await })
-    };
+    let first = world.client().sending(&path, "key-1", body.clone());
     world.processor.delays(1).await;
     let other = json!({"amount": 1, "currency": "usd"});
     for (path, status) in [("/charges", 422), ("/v1/charges", 400)] {
@@ -45,11 +41,7 @@ async fn another_request_under_a_key_whose_first_one_is_at_the_processor_is_a_re
     }
     let same = world.client().post(&path, "key-1", &body).await;
     assert_eq!(same.code(), "idempotency_key_in_use");
-    assert_eq!(
-        world.processor.lines().await,
-        0,
-        "the first one is still out"
-    );
+    assert_eq!(world.processor.lines().await, 0, "the first is still out");
     world.processor.reset_faults().await;
     assert_eq!(first.await.unwrap().status, 201);
 }
@@ -57,8 +49,7 @@ async fn another_request_under_a_key_whose_first_one_is_at_the_processor_is_a_re
 #[tokio::test]
 async fn an_attempt_that_is_late_in_the_network_counts_though_a_later_one_was_refused() {
     let world = World::new().await;
-    let late = json!({"fault": "delay_arrival", "milliseconds": 60_000});
-    world.processor.set_fault(late).await;
+    world.set_delay("delay_arrival").await;
     let (path, body, _) = world.prepare(Verb::Charge).await;
     assert_eq!(world.client().post(&path, "key-1", &body).await.status, 503);
     // All sends of the second attempt are certainly not executed; the first one still may be.
@@ -68,10 +59,7 @@ async fn an_attempt_that_is_late_in_the_network_counts_though_a_later_one_was_re
     assert_eq!(world.in_flight().await, 1);
     world.processor.reset_faults().await;
     assert_eq!(world.until_definite(&path, &body).await.status, 201);
-    eventually("the late one has arrived", || async {
-        world.processor.lines().await == 1
-    })
-    .await;
+    world.processor.reaches_lines(1).await;
     world.assert_the_ledgers_agree("late").await;
 }
 
@@ -82,10 +70,8 @@ async fn two_partial_refunds_are_two_effects_and_a_retry_of_each_is_none() {
     let part = json!({"charge": charge, "amount": 500});
     for _ in 0..2 {
         for key in ["refund-1", "refund-2"] {
-            assert_eq!(
-                world.client().post("/refunds", key, &part).await.status,
-                201
-            );
+            let refunded = world.client().post("/refunds", key, &part).await;
+            assert_eq!(refunded.status, 201);
         }
     }
     assert_eq!(world.processor.sums(&charge).await, [2000, 2000, 0, 1000]);
@@ -95,19 +81,12 @@ async fn two_partial_refunds_are_two_effects_and_a_retry_of_each_is_none() {
 #[tokio::test]
 async fn an_outcome_that_can_not_be_written_is_unknown_and_never_called_busy() {
     let world = World::new().await;
-    let fault = json!({"fault": "delay_after", "milliseconds": 60_000});
-    world.processor.set_fault(fault).await;
+    world.set_delay("delay_after").await;
     let (path, body, _) = world.prepare(Verb::Charge).await;
-    let sending = {
-        let (client, path, body) = (world.client(), path.clone(), body.clone());
-        tokio::spawn(async move { client.post(&path, "key-1", &body).await })
-    };
+    let sending = world.client().sending(&path, "key-1", body.clone());
     world.processor.delays(1).await;
-    let mut locked = world.database.pool.begin().await.unwrap();
-    sqlx::query("SELECT FROM charges WHERE status = 'pending' FOR UPDATE")
-        .execute(&mut *locked)
-        .await
-        .unwrap();
+    let lock = "SELECT FROM charges WHERE status = 'pending' FOR UPDATE";
+    let locked = world.database.holding(lock).await;
     world.processor.reset_faults().await;
     // "Busy" says that nothing was done; here the card is charged.
     let answer = sending.await.unwrap();
@@ -122,10 +101,7 @@ async fn an_outcome_that_can_not_be_written_is_unknown_and_never_called_busy() {
 #[tokio::test]
 async fn what_one_processor_was_asked_is_never_sent_to_another() {
     let mut world = World::new().await;
-    world
-        .processor
-        .set_fault(json!({"fault": "drop_after"}))
-        .await;
+    world.set_fault(json!({"fault": "drop_after"})).await;
     let (path, body, _) = world.prepare(Verb::Charge).await;
     assert_eq!(world.client().post(&path, "key-1", &body).await.status, 503);
     let other = Processor::start().await;
@@ -144,13 +120,9 @@ async fn what_one_processor_was_asked_is_never_sent_to_another() {
 #[tokio::test]
 async fn a_processor_that_dies_after_the_effect_is_asked_again_when_it_is_back() {
     let mut world = World::new().await;
-    let fault = json!({"fault": "delay_after", "milliseconds": 60_000});
-    world.processor.set_fault(fault).await;
+    world.set_delay("delay_after").await;
     let (path, body, _) = world.prepare(Verb::Charge).await;
-    let sending = {
-        let (client, path, body) = (world.client(), path.clone(), body.clone());
-        tokio::spawn(async move { client.post(&path, "key-1", &body).await })
-    };
+    let sending = world.client().sending(&path, "key-1", body.clone());
     world.processor.delays(1).await;
     world.processor.signal(Signal::SIGKILL);
     assert_eq!(sending.await.unwrap().status, 503);
@@ -168,14 +140,13 @@ async fn a_processor_that_dies_after_the_effect_is_asked_again_when_it_is_back()
 
 #[tokio::test]
 async fn who_meets_an_unfinished_operation_is_told_that_it_is_busy_and_nothing_is_stored() {
-    let world = World::new().await;
-    let client = world.client();
+    let (world, client) = World::with_client().await;
     let charge = client.charge("paid").await.id();
     let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 2000}]});
     let order = client.post_new("/orders", &order).await.id();
     for verb in ["refund", "authorize"] {
         let fault = json!({"fault": "drop_after", "verb": verb});
-        world.processor.set_fault(fault).await;
+        world.set_fault(fault).await;
     }
     let part = json!({"charge": charge, "amount": 500});
     let pay = format!("/orders/{order}/pay");
@@ -184,8 +155,8 @@ async fn who_meets_an_unfinished_operation_is_told_that_it_is_busy_and_nothing_i
     // Reserved: it counts, and is not completed.
     let reserved = client.get(&format!("/charges/{charge}")).await.json();
     assert_eq!(reserved["amount_refunded"], 500);
-    let refund = client.get("/refunds").await.json()["data"][0].clone();
-    assert_eq!(refund["status"], "pending");
+    let reserved_refund = client.get("/refunds").await.json()["data"][0].clone();
+    assert_eq!(reserved_refund["status"], "pending");
     let pending = client.get("/charges").await.json()["data"][0].clone();
     assert_eq!(pending["status"], "pending");
     let id = |of: &Value| of["id"].as_str().unwrap().to_owned();
@@ -194,31 +165,25 @@ async fn who_meets_an_unfinished_operation_is_told_that_it_is_busy_and_nothing_i
         (path, json!({"metadata": {"seen": "yes"}}))
     };
     let records = world.database.records().await;
+    let refund = |charge: &str, amount: i64| {
+        let body = json!({"charge": charge, "amount": amount});
+        ("/refunds".to_owned(), body)
+    };
     let others = [
-        (
-            "/refunds".to_owned(),
-            json!({"charge": charge, "amount": 2000}),
-        ),
+        refund(&charge, 2000),
         (format!("/charges/{charge}/capture"), json!({})),
         (pay.clone(), json!({})),
         (format!("/orders/{order}/cancel"), json!({})),
         // No processor has taken the money of a pending charge yet, and none was simulated.
         (format!("/charges/{}/capture", id(&pending)), json!({})),
-        (
-            "/refunds".to_owned(),
-            json!({"charge": id(&pending), "amount": 3000}),
-        ),
+        refund(&id(&pending), 3000),
         // They would be forgotten if the processor was never asked.
-        update("refunds", &refund),
+        update("refunds", &reserved_refund),
         update("charges", &pending),
     ];
     for (path, body) in &others {
         let busy = client.post_new(path, body).await;
-        assert_eq!(
-            (busy.status.as_u16(), busy.code().as_str()),
-            (409, "resource_busy"),
-            "{path}"
-        );
+        assert_eq!(error(&busy), (409, "resource_busy".into()), "{path}");
         assert_eq!(busy.header("stripe-should-retry"), Some("true"), "{path}");
     }
     assert_eq!(world.database.records().await, records);
@@ -243,34 +208,21 @@ async fn who_meets_an_unfinished_operation_is_told_that_it_is_busy_and_nothing_i
 
 #[tokio::test]
 async fn what_the_processor_refuses_for_good_is_stored_and_what_was_reserved_is_given_back() {
-    let world = World::new().await;
-    let client = world.client();
+    let (world, client) = World::with_client().await;
     let declined = json!({"amount": 1, "currency": "usd", "source": "tok_chargeDeclined"});
     let first = client.post("/charges", "key-1", &declined).await;
-    assert_eq!(
-        (first.status.as_u16(), first.code().as_str()),
-        (402, "card_declined")
-    );
-    client
-        .post("/charges", "key-1", &declined)
-        .await
-        .assert_replays(&first);
+    assert_eq!(error(&first), (402, "card_declined".into()));
+    let replay = client.post("/charges", "key-1", &declined).await;
+    replay.assert_replays(&first);
     // The processor's books say that there is less to give back than ours do.
-    let (charge, taken) = (client.charge("key-2").await.id(), uuid::Uuid::now_v7());
-    world
-        .processor
-        .put(taken, &crate::support::processor::refund(&charge, 1900))
-        .await;
+    let charge = client.charge("key-2").await.id();
+    let elsewhere = refund(&charge, 1900);
+    world.processor.put(Uuid::now_v7(), &elsewhere).await;
     let too_much = json!({"charge": charge, "amount": 500});
     let refused = client.post("/refunds", "refund", &too_much).await;
-    assert_eq!(
-        (refused.status.as_u16(), refused.code().as_str()),
-        (402, "processing_error")
-    );
-    client
-        .post("/refunds", "refund", &too_much)
-        .await
-        .assert_replays(&refused);
+    assert_eq!(error(&refused), (402, "processing_error".into()));
+    let replay = client.post("/refunds", "refund", &too_much).await;
+    replay.assert_replays(&refused);
     let charge = client.get(&format!("/charges/{charge}")).await.json();
     assert_eq!(charge["amount_refunded"], 0);
     let failed = client.get("/refunds").await.json();
@@ -284,7 +236,7 @@ async fn what_the_processor_refuses_for_good_is_stored_and_what_was_reserved_is_
 
 #[tokio::test]
 async fn events_and_replies_are_the_same_in_both_modes() {
-    let plain = crate::support::harness::TestServer::start().await;
+    let plain = TestServer::start().await;
     let world = World::new().await;
     let mut seen = Vec::new();
     for client in [plain.client.clone(), world.client()] {
@@ -295,33 +247,21 @@ async fn events_and_replies_are_the_same_in_both_modes() {
         let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 5}]});
         let order = client.post("/orders", "key-3", &order).await.id();
         let pay = json!({"source": "tok_amex", "expand": ["charge"]});
-        let paid = client
-            .post(&format!("/v1/orders/{order}/pay"), "key-4", &pay)
-            .await;
+        let path = format!("/v1/orders/{order}/pay");
+        let paid = client.post(&path, "key-4", &pay).await;
         let events = client.get("/events").await.json();
-        let shape = |answer: &Answer| {
-            let text = String::from_utf8(answer.body.clone()).unwrap();
-            let ids = without_ids_and_times(&text);
-            (answer.status, ids)
-        };
-        let types: Vec<_> = events["data"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|event| {
-                (
-                    event["type"].clone(),
-                    event["request"]["idempotency_key"].clone(),
-                )
-            })
-            .collect();
+        let shape = |answer: &Answer| (answer.status, without_ids_and_times(answer.json()));
+        let events = events["data"].as_array().unwrap().iter();
+        let key = |event: &Value| event["request"]["idempotency_key"].clone();
+        let types = events.map(|event| (event["type"].clone(), key(event)));
+        let types: Vec<_> = types.collect();
         seen.push((shape(&charge), shape(&refund), shape(&paid), types));
     }
     assert_eq!(seen[0], seen[1]);
 }
 
 /// A body without what differs from run to run: ids and times.
-fn without_ids_and_times(body: &str) -> Value {
+fn without_ids_and_times(mut body: Value) -> Value {
     fn blank(value: &mut Value) {
         match value {
             Value::Object(members) => {
@@ -339,9 +279,8 @@ fn without_ids_and_times(body: &str) -> Value {
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
     }
-    let mut value = serde_json::from_str(body).unwrap();
-    blank(&mut value);
-    value
+    blank(&mut body);
+    body
 }
 
 /// Started with the other processor, charge-once can't ask about the charges that it has.

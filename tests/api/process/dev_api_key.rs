@@ -15,17 +15,13 @@ async fn another_dev_api_key_revokes_the_one_before_and_the_public_one_but_no_ot
     let connected = database.connect(&[]).await;
     let variables = [("DATABASE_URL", database.url.as_str())];
     let made = printed_by(&["api-key", "create", "--account", "dev"], &variables);
-    ensure_dev_key(&connected, DEFAULT_DEV_API_KEY)
-        .await
-        .unwrap();
+    let public = ensure_dev_key(&connected, DEFAULT_DEV_API_KEY).await;
+    public.unwrap();
     // As an earlier release left it.
-    sqlx::query("UPDATE api_keys SET from_dev_api_key = false WHERE revoked_at IS NULL")
-        .execute(&database.pool)
-        .await
-        .unwrap();
-    ensure_dev_key(&connected, "sk_test_of_last_week")
-        .await
-        .unwrap();
+    let forget = "UPDATE api_keys SET from_dev_api_key = false WHERE revoked_at IS NULL";
+    database.execute(forget).await;
+    let later = ensure_dev_key(&connected, "sk_test_of_last_week").await;
+    later.unwrap();
     // The harness's key, which was revoked in between, comes back with its variable.
     let server = ServerProcess::start(&database, &[("DEV_API_KEY", API_KEY)]);
     for (key, status) in [
@@ -43,10 +39,8 @@ async fn another_dev_api_key_revokes_the_one_before_and_the_public_one_but_no_ot
         assert!(revoke_key(&connected, key).await.unwrap());
         assert!(!revoke_key(&connected, key).await.unwrap());
         let refused = ensure_dev_key(&connected, key).await;
-        assert!(
-            matches!(refused, Err(AccountsError::KeyTaken)),
-            "{key}: {refused:?}"
-        );
+        let is_taken = matches!(refused, Err(AccountsError::KeyTaken));
+        assert!(is_taken, "{key}: {refused:?}");
     }
 }
 
@@ -81,13 +75,11 @@ async fn beyond_this_machine_the_public_key_has_to_be_allowed() {
         &[everywhere, public, allowed][..],
         // A key of one's own needs no permission, and neither does this machine.
         &[everywhere, ("DEV_API_KEY", API_KEY)],
-        &[("BIND_ADDRESS", "127.0.0.1:0"), public],
+        &[ANY_PORT, public],
     ] {
         let (banner, complaint) = start_and_end(&[variables, &[url]].concat());
-        assert!(
-            banner.starts_with("charge-once "),
-            "{variables:?}: {complaint}"
-        );
+        let is_started = banner.starts_with("charge-once ");
+        assert!(is_started, "{variables:?}: {complaint}");
     }
     // The last of them has left the key in the database.
     let (banner, complaint) = start_and_end(&[everywhere, url]);

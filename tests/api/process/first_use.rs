@@ -1,7 +1,6 @@
 //! What a person meets who uses the program for the first time, or in the wrong place.
 
 use std::{
-    fs::File,
     io::{BufRead, BufReader, Read},
     net::TcpListener,
     process::{Child, ChildStdout},
@@ -13,14 +12,8 @@ use crate::support::{
     addresses::RefusedAddress,
     prelude::*,
     program::{data_dir, exit_code, program, signal},
+    shorthand::{start_with_log, text_of},
 };
-
-/// What a command says that fails.
-fn complaint_of(arguments: &[&str], variables: &[(&str, &str)]) -> String {
-    let output = run(arguments, variables);
-    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {output:?}");
-    text(&output.stderr)
-}
 
 #[test]
 fn all_of_a_bad_configuration_is_told_at_once_and_a_misspelled_variable_is_named() {
@@ -32,7 +25,7 @@ fn all_of_a_bad_configuration_is_told_at_once_and_a_misspelled_variable_is_named
         ("SOME_OTHER_PROGRAM", "1"),
     ];
     for command in ["serve", "processor", "migrate", "healthcheck"] {
-        let complaint = complaint_of(&[command], &variables);
+        let complaint = complaint_of(&[command], &variables, 1);
         let lines: Vec<_> = complaint.lines().collect();
         assert_eq!(lines.len(), 4, "{complaint}");
         assert_eq!(lines[0], "charge-once: 3 settings can't be used:");
@@ -50,20 +43,21 @@ fn help_shows_each_command_s_variables() {
         assert!(help.contains(variable.name), "{}", variable.name);
     }
     for (command, shown, hidden) in [
-        (&["serve"][..], "RATE_LIMIT", "PROCESSOR_DATA_DIR"),
-        (&["processor"], "PROCESSOR_DATA_DIR", "RATE_LIMIT"),
-        (&["migrate"], "DATABASE_URL", "RATE_LIMIT"),
-        (&["sweep"], "EVENT_RETENTION", "RATE_LIMIT"),
-        (&["check"], "EVENT_RETENTION", "MIGRATE_ON_START"),
-        (&["keys", "list"], "DATABASE_URL", "MIGRATE_ON_START"),
-        (&["api-key"], "DATABASE_URL", "RATE_LIMIT"),
-        (&["api-key", "create"], "DATA_DIR", "RATE_LIMIT"),
-        (&["operations", "list"], "DATABASE_URL", "RATE_LIMIT"),
-        (&["operations", "resolve"], "PROCESSOR_URL", "RATE_LIMIT"),
-        (&["healthcheck"], "BIND_ADDRESS", "DATABASE_URL"),
-        (&["pay"], "CHARGE_ONCE_URL", "DATABASE_URL"),
+        ("serve", "RATE_LIMIT", "PROCESSOR_DATA_DIR"),
+        ("processor", "PROCESSOR_DATA_DIR", "RATE_LIMIT"),
+        ("migrate", "DATABASE_URL", "RATE_LIMIT"),
+        ("sweep", "EVENT_RETENTION", "RATE_LIMIT"),
+        ("check", "EVENT_RETENTION", "MIGRATE_ON_START"),
+        ("keys list", "DATABASE_URL", "MIGRATE_ON_START"),
+        ("api-key", "DATABASE_URL", "RATE_LIMIT"),
+        ("api-key create", "DATA_DIR", "RATE_LIMIT"),
+        ("operations list", "DATABASE_URL", "RATE_LIMIT"),
+        ("operations resolve", "PROCESSOR_URL", "RATE_LIMIT"),
+        ("healthcheck", "BIND_ADDRESS", "DATABASE_URL"),
+        ("pay", "CHARGE_ONCE_URL", "DATABASE_URL"),
     ] {
-        let help = printed_by(&[command, &["--help"]].concat(), &[]);
+        let arguments: Vec<_> = command.split(' ').chain(["--help"]).collect();
+        let help = printed_by(&arguments, &[]);
         let (_, variables) = help.split_once("Environment variables:").unwrap();
         assert!(variables.contains(&format!("  {shown}")), "{command:?}");
         assert!(!variables.contains(&format!("  {hidden}")), "{command:?}");
@@ -75,17 +69,12 @@ fn help_has_the_topics_of_the_documentation_each_once_and_in_its_order() {
     let document = read("docs/configuration.md");
     let (_, tables) = document.split_once("<!-- config:begin -->").unwrap();
     let (tables, _) = tables.split_once("<!-- config:end -->").unwrap();
-    let topics: Vec<_> = tables
-        .lines()
-        .filter_map(|line| line.strip_prefix("## "))
-        .collect();
+    let topics = tables.lines().filter_map(|line| line.strip_prefix("## "));
+    let topics: Vec<_> = topics.collect();
     let help = printed_by(&["--help"], &[]);
     let (_, variables) = help.split_once("Environment variables:").unwrap();
-    let shown: Vec<_> = variables
-        .lines()
-        .filter(|line| !line.starts_with(' '))
-        .filter_map(|line| line.strip_suffix(':'))
-        .collect();
+    let titles = variables.lines().filter(|line| !line.starts_with(' '));
+    let shown: Vec<_> = titles.filter_map(|line| line.strip_suffix(':')).collect();
     assert_eq!(shown, topics);
     assert_eq!(shown.iter().collect::<BTreeSet<_>>().len(), topics.len());
     // A command shows the topics of the variables that it reads.
@@ -99,15 +88,10 @@ fn started_for_people(
     variables: &[(&str, &str)],
     commands: usize,
 ) -> (Child, Vec<String>, BufReader<ChildStdout>) {
-    let own = [
-        ("DATABASE_URL", database.url.as_str()),
-        ("BIND_ADDRESS", "127.0.0.1:0"),
-        ("DEV_API_KEY", DEFAULT_DEV_API_KEY),
-    ];
-    let mut server = program(&["serve"], &[&own, variables].concat())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let key = ("DEV_API_KEY", DEFAULT_DEV_API_KEY);
+    let own = [("DATABASE_URL", &*database.url), ANY_PORT, key];
+    let mut serve = program(&["serve"], &[&own, variables].concat());
+    let mut server = serve.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = Vec::new();
     let mut missing = commands;
     let mut printed = BufReader::new(server.stdout.take().unwrap());
@@ -131,19 +115,13 @@ async fn the_banner_names_the_console_and_commands_that_do_what_it_says() {
     let database = TestDatabase::create_unsharded().await;
     let sandbox = [("CONSOLE", "true"), ("FAULTS", "true")];
     let (mut server, banner, _printed) = started_for_people(&database, &sandbox, 2);
-    let console = banner
-        .iter()
-        .find_map(|line| line.strip_prefix("  Console "));
-    let visit = format!(
-        "curl -s -L -o /dev/null -w '%{{http_code}}' {}",
-        console.unwrap().trim()
-    );
+    let mut lines = banner.iter();
+    let console = lines.find_map(|line| line.strip_prefix("  Console "));
+    let console = console.unwrap().trim();
+    let visit = format!("curl -s -L -o /dev/null -w '%{{http_code}}' {console}");
     assert_eq!(pasted(&visit).0, "200");
-    let [charge, lost] = [
-        banner.iter().find(|line| line.contains("tok_visa")),
-        banner.iter().find(|line| line.contains("tok_lostReply")),
-    ]
-    .map(|command| command.unwrap());
+    let [charge, lost] = ["tok_visa", "tok_lostReply"]
+        .map(|token| banner.iter().find(|line| line.contains(token)).unwrap());
     let first = pasted(charge).0;
     assert!(first.starts_with("HTTP/1.1 201"), "{first}");
     // curl's code for an empty reply.
@@ -160,10 +138,8 @@ async fn the_banner_names_the_console_and_commands_that_do_what_it_says() {
 #[tokio::test]
 async fn the_banner_shows_the_address_that_others_reach_the_server_by() {
     let database = TestDatabase::create_unsharded().await;
-    let public = [
-        ("CONSOLE", "true"),
-        ("PUBLIC_URL", "https://pay.example.com"),
-    ];
+    let url = ("PUBLIC_URL", "https://pay.example.com");
+    let public = [("CONSOLE", "true"), url];
     let (mut server, banner, _printed) = started_for_people(&database, &public, 1);
     let banner = banner.concat();
     for part in [
@@ -186,10 +162,9 @@ async fn the_banner_names_neither_a_console_nor_a_fault_where_there_is_none() {
     assert_eq!(exit_code(&mut server).await, Some(0));
     let mut banner = banner.concat();
     printed.read_to_string(&mut banner).unwrap();
-    assert!(
-        !banner.contains("Console") && !banner.contains("Lose"),
-        "{banner}"
-    );
+    for offered in ["Console", "Lose"] {
+        assert!(!banner.contains(offered), "{banner}");
+    }
 }
 
 #[test]
@@ -197,32 +172,29 @@ fn a_command_where_no_server_has_run_refuses_and_makes_nothing() {
     let folder = scratch();
     let data_dir = data_dir(&folder);
     let id = uuid::Uuid::nil().to_string();
-    for arguments in [
-        &["api-key", "list"][..],
-        &["api-key", "create", "--account", "shop"],
-        &["operations", "list"],
-        &["operations", "resolve", &id, "done", "--by", "Ada"],
-        &["keys", "list", "--in-flight"],
-        &["sweep"],
-        &["sweep", "--dry-run"],
-        &["migrate"],
+    for command in [
+        "api-key list",
+        "api-key create --account shop",
+        "operations list",
+        &format!("operations resolve {id} done --by Ada"),
+        "keys list --in-flight",
+        "sweep",
+        "sweep --dry-run",
+        "migrate",
     ] {
-        let complaint = complaint_of(arguments, &[("DATA_DIR", &data_dir)]);
-        assert!(complaint.contains("no server has run here"), "{complaint}");
-        assert!(complaint.contains(&data_dir), "{complaint}");
-        assert!(complaint.contains("DATABASE_URL"), "{complaint}");
-        assert!(!Path::new(&data_dir).exists(), "{arguments:?}");
+        let arguments: Vec<_> = command.split(' ').collect();
+        let complaint = complaint_of(&arguments, &[("DATA_DIR", &data_dir)], 1);
+        for part in ["no server has run here", &data_dir, "DATABASE_URL"] {
+            assert_has(&complaint, part);
+        }
+        assert!(!Path::new(&data_dir).exists(), "{command}");
     }
 }
 
 #[test]
 fn a_key_is_made_only_for_an_account_that_is_named() {
-    let output = run(&["api-key", "create"], &[]);
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(
-        text(&output.stderr).contains("--account <ACCOUNT>"),
-        "{output:?}"
-    );
+    let complaint = complaint_of(&["api-key", "create"], &[], 2);
+    assert_has(&complaint, "--account <ACCOUNT>");
 }
 
 #[test]
@@ -235,14 +207,11 @@ fn a_port_in_use_is_told_before_a_database_is_made() {
     ] {
         let folder = scratch();
         let data_dir = data_dir(&folder);
-        let variables = [
-            (bind_address, address.as_str()),
-            (folder_variable, data_dir.as_str()),
-        ];
-        let complaint = complaint_of(&[command], &variables);
-        assert!(complaint.contains(bind_address), "{complaint}");
-        assert!(complaint.contains(&address), "{complaint}");
-        assert!(complaint.contains("in use"), "{complaint}");
+        let variables = [(bind_address, &*address), (folder_variable, &data_dir)];
+        let complaint = complaint_of(&[command], &variables, 1);
+        for part in [bind_address, &address, "in use"] {
+            assert_has(&complaint, part);
+        }
         assert!(!Path::new(&data_dir).exists(), "{command}");
     }
 }
@@ -252,23 +221,16 @@ fn a_port_in_use_is_told_before_a_database_is_made() {
 async fn an_unreachable_database_is_told_at_once() {
     let away = RefusedAddress::reserve();
     let url = format!("postgres://nobody@{away}/nothing");
-    let variables = [
-        ("DATABASE_URL", url.as_str()),
-        ("BIND_ADDRESS", "127.0.0.1:0"),
-        ("RUST_LOG", "warn"),
-    ];
-    let complaint = complaint_of(&["migrate"], &variables);
+    let variables = [("DATABASE_URL", &*url), ANY_PORT, ("RUST_LOG", "warn")];
+    let complaint = complaint_of(&["migrate"], &variables, 1);
     assert_eq!(complaint.lines().count(), 1, "{complaint}");
     assert!(complaint.contains("refused") && complaint.contains("DATABASE_URL"));
 
-    let mut server = program(&["serve"], &variables)
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut serve = program(&["serve"], &variables);
+    let mut server = serve.stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
-    BufReader::new(server.stderr.as_mut().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    let mut told = BufReader::new(server.stderr.as_mut().unwrap());
+    told.read_line(&mut line).unwrap();
     assert!(line.contains("refused"), "{line}");
     assert_eq!(server.try_wait().unwrap(), None, "it still waits");
     signal(&server, Signal::SIGTERM);
@@ -287,20 +249,15 @@ async fn what_is_printed_can_not_take_over_the_terminal() {
     assert!(!json.contains(['\u{1b}', '\u{9b}']), "{json:?}");
     let keys: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(keys["api_keys"][1]["account"], name);
-    let complaint = complaint_of(
-        &["keys", "show", "--account", "\u{9b}2J", "key-1"],
-        &variables,
-    );
+    let show = ["keys", "show", "--account", "\u{9b}2J", "key-1"];
+    let complaint = complaint_of(&show, &variables, 1);
     assert!(!complaint.contains('\u{9b}'), "{complaint:?}");
 }
 
 #[tokio::test]
 async fn empty_lists_say_so_to_people_and_print_nothing_for_programs() {
     let database = TestDatabase::create().await;
-    sqlx::raw_sql("DELETE FROM api_keys")
-        .execute(&database.pool)
-        .await
-        .unwrap();
+    database.execute("DELETE FROM api_keys").await;
     for (command, says) in [
         ("api-key", "there are no API keys"),
         ("operations", "no operations are in flight"),
@@ -315,10 +272,7 @@ async fn empty_lists_say_so_to_people_and_print_nothing_for_programs() {
 #[tokio::test]
 async fn a_current_schema_is_nothing_to_notice() {
     let database = TestDatabase::create().await;
-    let variables = [
-        ("DATABASE_URL", database.url.as_str()),
-        ("RUST_LOG", "info"),
-    ];
+    let variables = [("DATABASE_URL", &*database.url), ("RUST_LOG", "info")];
     let output = run(&["migrate"], &variables);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(text(&output.stderr), "");
@@ -327,25 +281,17 @@ async fn a_current_schema_is_nothing_to_notice() {
 #[tokio::test]
 async fn a_successful_probe_is_no_line_in_the_log() {
     let database = TestDatabase::create().await;
-    let folder = scratch();
-    let log = folder.path().join("log");
-    let mut server = ServerProcess::start_logging_to(
-        File::create(&log).unwrap(),
-        &database,
-        &[("RUST_LOG", "info"), ("LOG_FORMAT", "json")],
-    );
+    let info = [("RUST_LOG", "info"), ("LOG_FORMAT", "json")];
+    let (mut server, log) = start_with_log(&database, &info);
     for path in ["/livez", "/readyz"] {
         assert_eq!(server.client.get(path).await.status, 200);
     }
     assert_eq!(server.client.get("/charges").await.status, 200);
     signal(&server.child, Signal::SIGTERM);
     assert_eq!(exit_code(&mut server.child).await, Some(0));
-    let mut text = String::new();
-    File::open(&log).unwrap().read_to_string(&mut text).unwrap();
-    let answered: Vec<_> = text
-        .lines()
-        .filter(|line| line.contains("answered"))
-        .collect();
+    let text = text_of(&log);
+    let answered = text.lines().filter(|line| line.contains("answered"));
+    let answered: Vec<_> = answered.collect();
     assert_eq!(answered.len(), 1, "{text}");
     assert!(answered[0].contains("/charges"), "{text}");
 }

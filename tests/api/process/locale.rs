@@ -3,28 +3,25 @@
 
 use std::{collections::HashMap, fs};
 
-use charge_once::{
-    cli::api_key::ensure_dev_key,
-    database::{Database, PROCESSOR_SCHEMA, WhenRefused, embedded},
-};
+use charge_once::database::{Database, PROCESSOR_SCHEMA, WhenRefused, embedded};
 use charge_once_postgres::embedded::{EmbeddedPostgres, EmbeddedSettings, Locale};
 use futures_util::{StreamExt, stream};
 use sqlx::migrate::Migrator;
 
-use crate::support::prelude::*;
+use crate::support::{prelude::*, program::Run};
 
 /// A locale that no system has.
 const LOCALE: &str = "xx_XX.UTF-8";
 
 /// Clients' own ids, which locales sort differently.
 fn client_order_ids() -> Vec<String> {
-    let words = ["order", "Order", "ORDER", "órder", "z"];
-    let marks = [" ", "#", "-", "_", ". ", ""];
-    let with_marks = |word| marks.map(|mark| format!("{word}{mark}"));
-    let named = words.into_iter().flat_map(with_marks);
-    named
-        .flat_map(|name| (0..10).map(move |number| format!("{name}{number}")))
-        .collect()
+    let mut ids = Vec::new();
+    for word in ["order", "Order", "ORDER", "órder", "z"] {
+        for mark in [" ", "#", "-", "_", ". ", ""] {
+            ids.extend((0..10).map(|number| format!("{word}{mark}{number}")));
+        }
+    }
+    ids
 }
 
 /// A PostgreSQL of the test's own, with a locale of its own.
@@ -43,12 +40,11 @@ impl Cluster {
         if made.exists() {
             fs::remove_dir_all(&made).unwrap();
         }
-        let status = Command::new("localedef")
-            .args(["-i", source, "-f", "UTF-8"])
-            .arg(&made)
-            .status();
+        let mut make = Command::new("localedef");
+        make.args(["-i", source, "-f", "UTF-8"]).arg(&made);
+        let is_made = make.status().is_ok_and(|status| status.success());
         assert!(
-            status.is_ok_and(|status| status.success()),
+            is_made,
             "install the sources of locales, Debian's package `locales`"
         );
     }
@@ -63,12 +59,7 @@ impl Cluster {
             ..embedded::settings(folder.join("data"), None)
         };
         let postgres = EmbeddedPostgres::start(settings).await.unwrap();
-        let url = postgres.url();
-        let pool = PgPool::connect_lazy(&url).unwrap();
-        let database = TestDatabase::elsewhere(url, pool);
-        ensure_dev_key(&database.connect(&[]).await, API_KEY)
-            .await
-            .unwrap();
+        let database = TestDatabase::in_private(&postgres).await;
         (postgres, TestServer::start_on(database, &[]).await)
     }
 }
@@ -104,11 +95,8 @@ async fn another_order_of_the_locale_changes_no_natural_key() {
     let client = &running.1.client;
     for (name, again) in order_all(client).await {
         assert_eq!(first[&name].status, 201, "{name}");
-        assert_eq!(
-            (again.status.as_u16(), again.id()),
-            (200, first[&name].id()),
-            "{name}"
-        );
+        assert_eq!(again.status, 200, "{name}");
+        assert_eq!(again.id(), first[&name].id(), "{name}");
     }
     let listed = client.get("/v1/orders?customer=Order%237").await.json();
     assert_eq!(listed["data"][0]["id"], first["Order#7"].id());
@@ -121,16 +109,15 @@ async fn the_check_finds_what_a_broken_index_let_in_twice() {
     let cluster = Cluster::new();
     cluster.make_locale("en_US");
     let running = cluster.start().await;
-    let by_locale =
-        r#"ALTER TABLE orders ALTER COLUMN client_order_id TYPE text COLLATE "default""#;
-    let pool = &running.1.database.pool;
-    sqlx::query(by_locale).execute(pool).await.unwrap();
+    let database = &running.1.database;
+    let by_locale = r#"ALTER TABLE orders
+                             ALTER COLUMN client_order_id TYPE text COLLATE "default""#;
+    database.execute(by_locale).await;
     order_all(&running.1.client).await;
     // A large table is read along the index, and may be in its order.
     for costly in ["seqscan", "sort", "incremental_sort", "hashagg"] {
         let off = format!("ALTER DATABASE charge_once SET enable_{costly} = off");
-        let off = sqlx::query(AssertSqlSafe(off));
-        off.execute(pool).await.unwrap();
+        database.execute(off).await;
     }
     stop(running).await;
 
@@ -143,14 +130,10 @@ async fn the_check_finds_what_a_broken_index_let_in_twice() {
                         content_hash, items, metadata, status
                    FROM orders
                      ON CONFLICT ON CONSTRAINT a_client_order_id_names_one_order DO NOTHING";
-    let again = sqlx::query(again).execute(&running.1.database.pool).await;
-    let duplicates = usize::try_from(again.unwrap().rows_affected()).unwrap();
-    assert!(
-        duplicates > 0,
-        "this order finds what the other one had stored"
-    );
-
     let database = &running.1.database;
+    let duplicates = usize::try_from(database.execute(again).await).unwrap();
+    // This order doesn't find all that the other one had stored.
+    assert!(duplicates > 0);
     let output = run(&["check", "--json"], &[("DATABASE_URL", &database.url)]);
     let checked: Value = serde_json::from_slice(&output.stdout).unwrap();
     let found = checked["invariants"].as_array().unwrap();
@@ -165,35 +148,26 @@ async fn the_check_finds_what_a_broken_index_let_in_twice() {
 #[tokio::test]
 async fn a_start_on_another_version_of_the_locale_says_what_to_do() {
     let database = TestDatabase::create().await;
-    let output = run(
-        &["migrate"],
-        &[("DATABASE_URL", &database.url), ("RUST_LOG", "warn")],
-    );
+    let variables = [("DATABASE_URL", &*database.url), ("RUST_LOG", "warn")];
+    let output = run(&["migrate"], &variables);
     assert_eq!(text(&output.stderr), "");
     let update = "UPDATE pg_database SET datcollversion = '2.0' WHERE datname = current_database()";
-    sqlx::query(update).execute(&database.pool).await.unwrap();
-    let output = run(
-        &["migrate"],
-        &[("DATABASE_URL", &database.url), ("RUST_LOG", "warn")],
-    );
-    assert!(output.status.success());
-    let told = text(&output.stderr);
-    assert!(told.contains("run REINDEX DATABASE test_"), "{told}");
-    assert!(told.contains("REFRESH COLLATION VERSION"), "{told}");
+    database.execute(update).await;
+    let migrated = Run::of(run(&["migrate"], &variables));
+    assert_has(&migrated.stderr, "run REINDEX DATABASE test_");
+    assert_has(&migrated.stderr, "REFRESH COLLATION VERSION");
+    migrated.succeeded();
 }
 
 /// The tables of the API, of the simulated processor, and of what is there to be copied.
 #[tokio::test]
 async fn no_index_is_sorted_by_the_locale() {
     let api = TestDatabase::create().await;
-    let [processor, example] = [
-        TestDatabase::create_empty().await,
-        TestDatabase::create_empty().await,
-    ];
+    let processor = TestDatabase::create_empty().await;
+    let example = TestDatabase::create_empty().await;
     let settings = config(&[]).database_settings(PROCESSOR_SCHEMA);
-    Database::connect(&processor.url, settings, WhenRefused::GiveUp)
-        .await
-        .unwrap();
+    let connected = Database::connect(&processor.url, settings, WhenRefused::GiveUp).await;
+    connected.unwrap();
     let migrations = root().join("examples/webhook_receiver/migrations");
     let migrations = Migrator::new(migrations).await.unwrap();
     migrations.run(&example.pool).await.unwrap();
@@ -206,10 +180,8 @@ async fn no_index_is_sorted_by_the_locale() {
          WHERE relnamespace NOT IN ('pg_catalog'::regnamespace, 'pg_toast'::regnamespace)
            AND collname <> 'C'";
     for database in [api, processor, example] {
-        let found: Vec<String> = sqlx::query_scalar(sorted_otherwise)
-            .fetch_all(&database.pool)
-            .await
-            .unwrap();
+        let found = sqlx::query_scalar(sorted_otherwise).fetch_all(&database.pool);
+        let found: Vec<String> = found.await.unwrap();
         assert!(found.is_empty(), "{found:?}");
     }
 }

@@ -1,8 +1,11 @@
 //! What strangers send must not get into the log, however much of it is asked for.
 
-use std::io::Read;
-
-use crate::support::{metrics::reaches, prelude::*};
+use crate::support::{
+    metrics::reaches,
+    prelude::*,
+    shorthand::{start_with_log, text_of},
+    wire::charge_with,
+};
 
 /// A test card, in digits that nothing else in a log has.
 const CARD: &str = "5555555555554444";
@@ -22,17 +25,13 @@ async fn send(client: &Client, head: &str) -> String {
 #[tokio::test]
 async fn what_strangers_send_is_in_no_line_of_the_most_talkative_log() {
     let database = TestDatabase::create().await;
-    let mut log = tempfile::NamedTempFile::new().unwrap();
-    let talkative = [("RUST_LOG", "trace")];
-    let server = ServerProcess::start_logging_to(log.reopen().unwrap(), &database, &talkative);
+    let (server, log) = start_with_log(&database, &[("RUST_LOG", "trace")]);
     let client = &server.client;
     // A head has 16 KiB at most.
     let long = "X".repeat(12_000);
     let method = format!("{CARD}{long} /charges HTTP/1.1");
-    assert_eq!(
-        send(client, &method).await,
-        "HTTP/1.1 405 Method Not Allowed"
-    );
+    let not_allowed = send(client, &method).await;
+    assert_eq!(not_allowed, "HTTP/1.1 405 Method Not Allowed");
     for (line, status) in [
         (format!("{CARD} /nowhere HTTP/1.1"), 404),
         (format!("GET /{CARD} HTTP/1.1"), 404),
@@ -46,9 +45,8 @@ async fn what_strangers_send_is_in_no_line_of_the_most_talkative_log() {
         let status = format!("HTTP/1.1 {status} ");
         assert!(answered.starts_with(&status), "{answered}: {:.100}", line);
     }
-    let mut with_card = charge();
-    with_card["description"] = CARD.into();
-    let refused = client.post("/charges", CARD, &with_card).await;
+    let with_card = charge_with("description", CARD.into());
+    let refused = client.post_raw("/charges", CARD, JSON, &with_card).await;
     assert_eq!(error(&refused), (400, "card_number_forbidden".into()));
     let raw = client.post_raw("/charges", "key-1", JSON, CARD.as_bytes());
     assert_eq!(error(&raw.await), (400, "card_number_forbidden".into()));
@@ -56,8 +54,7 @@ async fn what_strangers_send_is_in_no_line_of_the_most_talkative_log() {
     assert_eq!(stranger.get("/charges").await.status, 401);
     drop(server);
 
-    let mut text = String::new();
-    log.read_to_string(&mut text).unwrap();
+    let text = text_of(&log);
     let answered = text.lines().filter(|line| line.contains("answered"));
     assert_eq!(answered.count(), 11, "{text:.5000}");
     assert!(text.contains(r#""method":"unknown""#), "{text:.5000}");
@@ -71,18 +68,16 @@ async fn what_strangers_send_is_in_no_line_of_the_most_talkative_log() {
 #[tokio::test]
 async fn a_scan_of_ports_is_counted_and_rings_no_alert() {
     let database = TestDatabase::create().await;
-    let mut log = tempfile::NamedTempFile::new().unwrap();
+    let log = tempfile::NamedTempFile::new().unwrap();
     let program = Command::new(env!("CARGO_BIN_EXE_charge-once"));
-    let (server, scraper) = ServerProcess::start_with_metrics_by(
-        program,
-        log.reopen().unwrap(),
-        &database,
-        &[
-            ("METRICS_ADDRESS", "127.0.0.1:0"),
-            ("LOG_FORMAT", "pretty"),
-            ("RUST_LOG", "debug"),
-        ],
-    );
+    let talkative = [
+        ("METRICS_ADDRESS", "127.0.0.1:0"),
+        ("LOG_FORMAT", "pretty"),
+        ("RUST_LOG", "debug"),
+    ];
+    let file = log.reopen().unwrap();
+    let (server, scraper) =
+        ServerProcess::start_with_metrics_by(program, file, &database, &talkative);
     for scanned in [
         &b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03\r\n\r\n"[..],
         b"\0\r\n\r\n",
@@ -93,8 +88,7 @@ async fn a_scan_of_ports_is_counted_and_rings_no_alert() {
     reaches(&scraper, malformed, 2.0).await;
     drop(server);
 
-    let mut text = String::new();
-    log.read_to_string(&mut text).unwrap();
+    let text = text_of(&log);
     assert!(text.contains("a connection ended early"), "{text:.5000}");
     for line in text.lines() {
         assert!(!line.contains("ERROR") && !line.contains("WARN"), "{line}");

@@ -7,6 +7,7 @@ use charge_once_service::prometheus::{PROCESS_METRICS, markdown_table};
 use regex::Regex;
 
 use crate::support::{
+    connection::request,
     metrics::{Scrape, reaches},
     prelude::*,
     program::{data_dir, program},
@@ -63,44 +64,23 @@ impl World {
         self.post("/charges", key, &charge()).await
     }
 
-    /// A key that another replica holds.
-    async fn claim_elsewhere(&self, key: &str) -> sqlx::Transaction<'static, sqlx::Postgres> {
-        let mut elsewhere = self.server.database.pool.begin().await.unwrap();
-        sqlx::query(
-            "INSERT INTO idempotency_keys (account_id, key, fingerprint_version, fingerprint,
-                    method, path, request_id, created_at, expires_at)
-             SELECT id, $1, 1, sha256('x'), 'POST', '/charges', 'req_elsewhere', now(),
-                    now() + interval '1 day'
-               FROM accounts WHERE name = 'dev'",
-        )
-        .bind(key)
-        .execute(&mut *elsewhere)
-        .await
-        .unwrap();
-        elsewhere
-    }
-
     /// Every outcome that a key can have, and each once.
     async fn provoke_every_outcome(&self) {
         assert_eq!(self.charge("key-1").await, 201, "executed");
         assert_eq!(self.charge("key-1").await, 201, "replayed");
         let wrong = json!({"amount": 0, "currency": "usd"});
         assert_eq!(self.post("/charges", "key-2", &wrong).await, 400, "refused");
-        assert_eq!(
-            self.post("/charges", "key-1", &another_charge()).await,
-            422,
-            "reused"
-        );
-        let elsewhere = self.claim_elsewhere("key-3").await;
+        let reused = self.post("/charges", "key-1", &another_charge()).await;
+        assert_eq!(reused, 422, "reused");
+        let elsewhere = hold_key(&self.server.database, "key-3").await;
         assert_eq!(self.charge("key-3").await, 409, "in use");
         elsewhere.rollback().await.unwrap();
         let refuse = json!({"fault": "refuse", "count": 3});
         self.processor.set_fault(refuse).await;
         assert_eq!(self.charge("key-4").await, 503, "failed");
         self.processor.reset_faults().await;
-        self.processor
-            .set_fault(json!({"fault": "drop_after"}))
-            .await;
+        let lose = json!({"fault": "drop_after"});
+        self.processor.set_fault(lose).await;
         assert_eq!(self.charge("key-5").await, 503, "unknown");
         self.processor.reset_faults().await;
         // Under the other prefix it would be another request.
@@ -110,24 +90,16 @@ impl World {
     /// A payment whose card's holder authenticates.
     async fn pay_as_a_holder(&self) {
         let intent = json!({"amount": 2000, "currency": "usd"});
-        let intent = self
-            .server
-            .client
-            .post("/payment_intents", "intent-1", &intent);
+        let client = &self.server.client;
+        let intent = client.post("/payment_intents", "intent-1", &intent);
         let path = format!("/payment_intents/{}/confirm", intent.await.id());
         let card = json!({
             "payment_method": "pm_card_authenticationRequired",
             "return_url": "https://shop.test/back",
         });
-        let confirmed = self
-            .server
-            .client
-            .post(&path, "intent-2", &card)
-            .await
-            .json();
-        let page = &confirmed["next_action"]["redirect_to_url"]["url"];
-        let page = url::Url::parse(page.as_str().unwrap()).unwrap();
-        let page = format!("http://{}{}", self.server.client.address, page.path());
+        let page = page_of(&client.post(&path, "intent-2", &card).await);
+        let page = url::Url::parse(&page).unwrap();
+        let page = format!("http://{}{}", client.address, page.path());
         assert_eq!(press(&page, "complete").await.status, 303);
     }
 
@@ -140,29 +112,19 @@ impl World {
         let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 5}]});
         assert_eq!(self.post("/v1/orders", "order-1", &order).await, 201);
         stock(client, "mug", 4).await;
-        assert_eq!(
-            self.post("/checkouts", "checkout-1", &checkout()).await,
-            201
-        );
+        let bought = self.post("/checkouts", "checkout-1", &checkout()).await;
+        assert_eq!(bought, 201);
         let declined = checkout_with("tok_chargeDeclined");
         assert_eq!(self.post("/checkouts", "checkout-2", &declined).await, 402);
         self.pay_as_a_holder().await;
         assert_eq!(client.get("/nowhere").await.status, 404);
         assert_eq!(client.get("/v1/charges?limit=3").await.status, 200);
-        let strange = format!(
-            "BREW /charges HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {API_KEY}\r\n\r\n"
-        );
-        assert!(
-            send_raw(client, strange.as_bytes())
-                .await
-                .starts_with("HTTP/1.1 405 ")
-        );
+        let strange = request("BREW", "/charges", "Connection: close\r\n", "");
+        let refused = send_raw(client, strange.as_bytes()).await;
+        assert!(refused.starts_with("HTTP/1.1 405 "), "{refused}");
         let charge = client.charge("key-6").await.id();
-        let mut locked = self.server.database.pool.begin().await.unwrap();
-        sqlx::query("SELECT FROM charges FOR UPDATE")
-            .execute(&mut *locked)
-            .await
-            .unwrap();
+        let lock = "SELECT FROM charges FOR UPDATE";
+        let locked = self.server.database.holding(lock).await;
         let update = json!({"description": "x"});
         let path = format!("/charges/{charge}");
         assert_eq!(self.post(&path, "update", &update).await, 409);
@@ -175,12 +137,26 @@ impl World {
         });
         tokio::join!(self.post(&path, "update-2", &update), dies);
         locked.rollback().await.unwrap();
-        eventually("the server has connections again", || async {
-            self.post(&path, "update", &update).await == 200
-        })
-        .await;
+        let is_updated = async || self.post(&path, "update", &update).await == 200;
+        eventually("the server has connections again", is_updated).await;
         self.server.database.expire_records().await;
     }
+}
+
+/// When the service's series were last read from the database, which is the last one that is set.
+const LAST_READ: &str = "charge_once_database_metrics_last_success_timestamp_seconds";
+
+async fn database_was_read(scraper: &Client) {
+    let was_read = async || Scrape::of(scraper).await.value(LAST_READ) > 0.0;
+    eventually("the database was read", was_read).await;
+}
+
+/// Series without the first part of their names, each with a value.
+fn listed(lines: &str) -> impl Iterator<Item = (String, f64)> {
+    lines.trim().lines().map(|line| {
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        (format!("charge_once_{series}"), value.parse().unwrap())
+    })
 }
 
 #[tokio::test]
@@ -188,62 +164,57 @@ async fn each_outcome_of_a_key_is_counted_by_its_operation() {
     let world = World::new().await;
     world.provoke_every_outcome().await;
     let scrape = Scrape::of(&world.scraper).await;
-    for outcome in [
-        "executed",
-        "replayed",
-        "refused",
-        "reused",
-        "in_use",
-        "failed",
-        "unknown",
-        "taken_over",
-    ] {
+    let outcomes = "executed replayed refused reused in_use failed unknown taken_over";
+    for outcome in outcomes.split(' ') {
         let series = format!(
             "charge_once_idempotency_requests_total{{operation=\"POST /charges\",outcome=\"{outcome}\"}}"
         );
-        assert_eq!(
-            scrape.values.get(&series),
-            Some(&1.0),
-            "{outcome}\n{}",
-            scrape.text
-        );
+        let value = scrape.values.get(&series);
+        assert_eq!(value, Some(&1.0), "{outcome}\n{}", scrape.text);
     }
-    for (series, expected) in [
-        (
-            "http_requests_total{method=\"POST\",route=\"/charges\",status=\"201\"}",
-            3.0,
-        ),
-        (
-            "http_requests_total{method=\"POST\",route=\"/charges\",status=\"503\"}",
-            2.0,
-        ),
-        (
-            "http_requests_total{method=\"POST\",route=\"/charges\",status=\"422\"}",
-            1.0,
-        ),
-        (
-            "http_request_duration_seconds_count{method=\"POST\",route=\"/charges\"}",
-            8.0,
-        ),
-        ("idempotency_replay_age_seconds_count", 1.0),
-        ("idempotency_claim_timeouts_total", 1.0),
-        (
-            "phases_calls_total{kind=\"processor\",result=\"answered\"}",
-            2.0,
-        ),
-        (
-            "phases_calls_total{kind=\"processor\",result=\"not_executed\"}",
-            1.0,
-        ),
-        (
-            "phases_calls_total{kind=\"processor\",result=\"unknown\"}",
-            1.0,
-        ),
-    ] {
-        let series = format!("charge_once_{series}");
+    for (series, expected) in listed(
+        r#"
+http_requests_total{method="POST",route="/charges",status="201"} 3
+http_requests_total{method="POST",route="/charges",status="503"} 2
+http_requests_total{method="POST",route="/charges",status="422"} 1
+http_request_duration_seconds_count{method="POST",route="/charges"} 8
+idempotency_replay_age_seconds_count 1
+idempotency_claim_timeouts_total 1
+phases_calls_total{kind="processor",result="answered"} 2
+phases_calls_total{kind="processor",result="not_executed"} 1
+phases_calls_total{kind="processor",result="unknown"} 1"#,
+    ) {
         assert_eq!(scrape.value(&series), expected, "{series}\n{}", scrape.text);
     }
 }
+
+/// What a scrape must have where everything has happened, at least.
+const EVERYTHING: &str = r#"
+http_requests_total{method="GET",route="not_found",status="404"} 1
+http_requests_total{method="other",route="/charges",status="405"} 1
+http_requests_total{method="GET",route="/v1/charges",status="200"} 1
+idempotency_requests_total{operation="POST /orders",outcome="executed"} 1
+idempotency_requests_total{operation="POST /payment_intents/{id}/confirm",outcome="executed"} 1
+http_requests_total{method="POST",route="/authenticate/{account}/{intent}/{token}",status="303"} 1
+row_lock_timeouts_total 1
+pool_discarded_total 1
+checkouts_ended_total{state="completed"} 1
+checkouts_ended_total{state="canceled"} 1
+replay_cache_lookups_total{result="miss"} 1
+replay_cache_lookups_total{result="hit"} 1
+replay_cache_bytes 1
+batch_requests_count 1
+sweep_duration_seconds_count 1
+webhook_lag_seconds_count 1
+webhook_attempt_duration_seconds_count 1
+phases_call_duration_seconds_count{kind="processor"} 1
+pool_wait_seconds_count 10
+pool_connections_max 10
+pool_connections 1
+sweep_last_success_timestamp_seconds{part="idempotency_keys"} 1000000000
+sweep_last_success_timestamp_seconds{part="test_accounts"} 1000000000
+sweep_last_success_timestamp_seconds{part="old_rows"} 1000000000
+database_metrics_last_success_timestamp_seconds 1000000000"#;
 
 #[tokio::test]
 async fn a_scrape_has_every_documented_metric_and_no_other_and_names_no_account() {
@@ -261,106 +232,36 @@ async fn a_scrape_has_every_documented_metric_and_no_other_and_names_no_account(
     })
     .await;
     let scrape = Scrape::of(scraper).await;
-    let documented: BTreeSet<_> = METRICS
+    let of_process = PROCESS_METRICS.iter().map(|(name, kind, _)| (*name, *kind));
+    let documented = METRICS
         .iter()
-        .map(|metric| (metric.name, metric.type_name()))
-        .chain(PROCESS_METRICS.iter().map(|(name, kind, _)| (*name, *kind)))
-        .collect();
+        .map(|metric| (metric.name, metric.type_name()));
+    let documented: BTreeSet<_> = documented.chain(of_process).collect();
     let served = scrape.types.iter();
     let served: BTreeSet<_> = served.map(|(name, kind)| (&**name, &**kind)).collect();
     assert_eq!(served, documented);
     for metric in METRICS {
-        let labels: BTreeSet<_> = metric
-            .labels
-            .iter()
-            .map(|label| (*label).to_owned())
-            .collect();
-        assert_eq!(scrape.labels(metric.name), labels, "{}", metric.name);
-    }
-    for (series, at_least) in [
-        (
-            "http_requests_total{method=\"GET\",route=\"not_found\",status=\"404\"}",
-            1.0,
-        ),
-        (
-            "http_requests_total{method=\"other\",route=\"/charges\",status=\"405\"}",
-            1.0,
-        ),
-        (
-            "http_requests_total{method=\"GET\",route=\"/v1/charges\",status=\"200\"}",
-            1.0,
-        ),
-        (
-            "idempotency_requests_total{operation=\"POST /orders\",outcome=\"executed\"}",
-            1.0,
-        ),
-        (
-            "idempotency_requests_total{operation=\"POST /payment_intents/{id}/confirm\",outcome=\"executed\"}",
-            1.0,
-        ),
-        (
-            "http_requests_total{method=\"POST\",route=\"/authenticate/{account}/{intent}/{token}\",status=\"303\"}",
-            1.0,
-        ),
-        ("row_lock_timeouts_total", 1.0),
-        ("pool_discarded_total", 1.0),
-        ("checkouts_ended_total{state=\"completed\"}", 1.0),
-        ("checkouts_ended_total{state=\"canceled\"}", 1.0),
-        ("replay_cache_lookups_total{result=\"miss\"}", 1.0),
-        ("replay_cache_lookups_total{result=\"hit\"}", 1.0),
-        ("replay_cache_bytes", 1.0),
-        ("batch_requests_count", 1.0),
-        ("sweep_duration_seconds_count", 1.0),
-        ("webhook_lag_seconds_count", 1.0),
-        ("webhook_attempt_duration_seconds_count", 1.0),
-        (
-            "phases_call_duration_seconds_count{kind=\"processor\"}",
-            1.0,
-        ),
-        ("pool_wait_seconds_count", 10.0),
-        ("pool_connections_max", 10.0),
-        ("pool_connections", 1.0),
-        (
-            "sweep_last_success_timestamp_seconds{part=\"idempotency_keys\"}",
-            1_000_000_000.0,
-        ),
-        (
-            "sweep_last_success_timestamp_seconds{part=\"test_accounts\"}",
-            1_000_000_000.0,
-        ),
-        (
-            "sweep_last_success_timestamp_seconds{part=\"old_rows\"}",
-            1_000_000_000.0,
-        ),
-        (
-            "database_metrics_last_success_timestamp_seconds",
-            1_000_000_000.0,
-        ),
-    ] {
-        let series = format!("charge_once_{series}");
-        assert!(
-            scrape.value(&series) >= at_least,
-            "{series}\n{}",
-            scrape.text
+        let labels = metric.labels.iter().map(|label| (*label).to_owned());
+        assert_eq!(
+            scrape.labels(metric.name),
+            labels.collect(),
+            "{}",
+            metric.name
         );
     }
-    let account: String = sqlx::query_scalar("SELECT id::text FROM accounts WHERE name = 'dev'")
-        .fetch_one(&world.server.database.pool)
-        .await
-        .unwrap();
-    let id =
-        Regex::new("(acct|ch|re|or|co|cus|pi|pm|seti|evt|we|whd|req|card)_[0-9a-z]{26}").unwrap();
-    let secrets = [
-        &*account,
-        API_KEY,
-        "key-1",
-        "order-1",
-        "checkout-1",
-        "jenny",
-    ];
+    for (series, at_least) in listed(EVERYTHING) {
+        let value = scrape.value(&series);
+        assert!(value >= at_least, "{series}\n{}", scrape.text);
+    }
+    let account = sqlx::query_scalar("SELECT id::text FROM accounts WHERE name = 'dev'");
+    let account = account.fetch_one(&world.server.database.pool);
+    let account: String = account.await.unwrap();
+    let id = "(acct|ch|re|or|co|cus|pi|pm|seti|evt|we|whd|req|card)_[0-9a-z]{26}";
+    let id = Regex::new(id).unwrap();
+    let sent = "key-1 order-1 checkout-1 jenny";
     for line in scrape.text.lines() {
         assert!(!id.is_match(line), "{line}");
-        for secret in secrets {
+        for secret in sent.split(' ').chain([&*account, API_KEY]) {
             assert!(!line.contains(secret), "{secret}: {line}");
         }
     }
@@ -370,12 +271,13 @@ async fn a_scrape_has_every_documented_metric_and_no_other_and_names_no_account(
 async fn the_claim_of_each_request_counts_where_many_share_a_transaction() {
     let database = TestDatabase::create().await;
     let (server, scraper) = TestServer::start_with_metrics(database, &[("BATCH", "on")]).await;
-    let mut charging = JoinSet::new();
-    for number in 0..20 {
+    let charged = all_at_once(20, |number| {
         let client = server.client.clone();
-        charging.spawn(async move { client.charge(&format!("key-{number}")).await.status });
+        async move { client.charge(&format!("key-{number}")).await }
+    });
+    for answer in charged.await {
+        assert_eq!(answer.status, 201, "{answer:?}");
     }
-    assert_eq!(charging.join_all().await, [201; 20]);
     let scrape = Scrape::of(&scraper).await;
     assert!(scrape.value("charge_once_batch_requests_sum") > 1.0);
     let claims = scrape.value("charge_once_idempotency_claim_duration_seconds_count");
@@ -390,11 +292,8 @@ async fn what_is_in_flight_and_who_waits_for_it_is_seen_while_it_is() {
     world.processor.set_fault(delay).await;
     let send = || {
         let client = world.server.client.clone();
-        tokio::spawn(async move {
-            client
-                .post_waiting(30, "/charges", "key-1", &charge())
-                .await
-        })
+        let body = charge();
+        tokio::spawn(async move { client.post_waiting(30, "/charges", "key-1", &body).await })
     };
     let first = send();
     world.processor.delays(1).await;
@@ -403,11 +302,9 @@ async fn what_is_in_flight_and_who_waits_for_it_is_seen_while_it_is() {
     reaches(scraper, "charge_once_idempotency_waiters", 1.0).await;
     reaches(scraper, "charge_once_idempotency_keys_in_flight", 1.0).await;
     world.processor.reset_faults().await;
-    let answers = [first.await.unwrap(), second.await.unwrap()];
-    assert!(
-        answers.iter().all(|answer| answer.status == 201),
-        "{answers:?}"
-    );
+    for answer in [first.await.unwrap(), second.await.unwrap()] {
+        assert_eq!(answer.status, 201, "{answer:?}");
+    }
     reaches(scraper, "charge_once_idempotency_waiters", 0.0).await;
     reaches(scraper, "charge_once_idempotency_keys_in_flight", 0.0).await;
 }
@@ -439,52 +336,34 @@ async fn what_waits_in_the_database_is_seen_by_a_replica_that_did_not_make_it() 
         "UPDATE idempotency_keys SET created_at = now() - interval '3 days',
                 expires_at = now() - interval '2 days' WHERE status IS NOT NULL",
     ] {
-        sqlx::query(change).execute(&database.pool).await.unwrap();
+        database.execute(change).await;
     }
     // The workers of the second replica pass over what is locked.
-    let mut locked = database.pool.begin().await.unwrap();
-    for lock in [
-        "SELECT FROM webhook_deliveries FOR UPDATE",
-        "SELECT FROM idempotency_keys WHERE status IS NOT NULL FOR UPDATE",
-        "SELECT FROM idempotency_leases FOR UPDATE",
-    ] {
-        sqlx::query(lock).execute(&mut *locked).await.unwrap();
-    }
+    let lock = "SELECT FROM webhook_deliveries FOR UPDATE;
+                SELECT FROM idempotency_keys WHERE status IS NOT NULL FOR UPDATE;
+                SELECT FROM idempotency_leases FOR UPDATE";
+    let locked = database.holding(lock).await;
     let (_server, scraper) = TestServer::start_with_metrics(database, &processor_at).await;
-    // The last one that is set.
-    let read = "charge_once_database_metrics_last_success_timestamp_seconds";
-    eventually("the database was read", || async {
-        Scrape::of(&scraper).await.value(read) > 0.0
-    })
-    .await;
+    database_was_read(&scraper).await;
     let scrape = Scrape::of(&scraper).await;
     let due = scrape.value("charge_once_webhooks_due");
     assert_eq!(due, 3.0, "{}", scrape.text);
     let seconds = |series: &str| scrape.value(&format!("charge_once_{series}_seconds"));
-    assert!(
-        seconds("webhooks_oldest_due") >= 10_800.0,
-        "{}",
-        scrape.text
+    let (due, expired) = (
+        seconds("webhooks_oldest_due"),
+        seconds("idempotency_oldest_expired"),
     );
-    assert!(
-        seconds("idempotency_oldest_expired") >= 172_800.0,
-        "{}",
-        scrape.text
-    );
-    for (series, expected) in [
-        ("phases{kind=\"processor\",state=\"waiting\"}", 1.0),
-        ("phases{kind=\"processor\",state=\"running\"}", 0.0),
-        ("phases_in_doubt{kind=\"processor\"}", 1.0),
-        ("phases_in_doubt{kind=\"checkout\"}", 0.0),
-        ("checkouts{state=\"in_progress\"}", 0.0),
-    ] {
-        let series = format!("charge_once_{series}");
-        assert_eq!(
-            scrape.values.get(&series),
-            Some(&expected),
-            "{series}\n{}",
-            scrape.text
-        );
+    assert!(due >= 10_800.0 && expired >= 172_800.0, "{}", scrape.text);
+    for (series, expected) in listed(
+        r#"
+phases{kind="processor",state="waiting"} 1
+phases{kind="processor",state="running"} 0
+phases_in_doubt{kind="processor"} 1
+phases_in_doubt{kind="checkout"} 0
+checkouts{state="in_progress"} 0"#,
+    ) {
+        let value = scrape.values.get(&series);
+        assert_eq!(value, Some(&expected), "{series}\n{}", scrape.text);
     }
     assert!(scrape.value("charge_once_phases_oldest_seconds{kind=\"processor\"}") > 0.0);
     locked.rollback().await.unwrap();
@@ -500,7 +379,7 @@ async fn what_the_last_check_found_is_seen_after_a_first_one() {
                  SELECT gen_random_uuid(), 'mug', 1, now() FROM generate_series(1, 3)";
     for (violations, plant) in [(None, None), (Some(0.0), None), (Some(3.0), Some(plant))] {
         if let Some(plant) = plant {
-            sqlx::query(plant).execute(&database.pool).await.unwrap();
+            database.execute(plant).await;
         }
         if let Some(violations) = violations {
             let checked = run(&["check"], &[("DATABASE_URL", &database.url)]);
@@ -508,11 +387,7 @@ async fn what_the_last_check_found_is_seen_after_a_first_one() {
             assert_eq!(checked.status.code(), Some(is_violated), "{checked:?}");
         }
         let (server, scraper) = TestServer::start_with_metrics(database, &[]).await;
-        let read = "charge_once_database_metrics_last_success_timestamp_seconds";
-        eventually("the database was read", || async {
-            Scrape::of(&scraper).await.value(read) > 0.0
-        })
-        .await;
+        database_was_read(&scraper).await;
         let scrape = Scrape::of(&scraper).await;
         let found = scrape.values.get("charge_once_check_violations");
         assert_eq!(found.copied(), violations, "{}", scrape.text);
@@ -520,10 +395,8 @@ async fn what_the_last_check_found_is_seen_after_a_first_one() {
         let when = scrape.values.get(when).copied();
         assert_eq!(when.is_some(), violations.is_some());
         // The test and the database have one clock.
-        assert!(
-            when.is_none_or(|when| when >= began.as_secs_f64()),
-            "{when:?}"
-        );
+        let is_new = when.is_none_or(|when| when >= began.as_secs_f64());
+        assert!(is_new, "{when:?}");
         database = server.stop().await;
     }
 }
@@ -551,21 +424,14 @@ async fn the_program_says_where_its_metrics_are_and_refuses_an_address_that_is_t
     let folder = scratch();
     let data = data_dir(&folder);
     let database = TestDatabase::create_unsharded().await;
-    let with = |address| {
-        [
-            ("BIND_ADDRESS", "127.0.0.1:0"),
-            ("DATABASE_URL", &*database.url),
-            ("DATA_DIR", &*data),
-            ("METRICS_ADDRESS", address),
-        ]
-    };
-    let refused = run(&["serve"], &with(&taken));
-    assert!(!refused.status.success());
-    let told = text(&refused.stderr);
-    assert!(
-        told.contains("METRICS_ADDRESS must be an address that is free"),
-        "{told}"
-    );
+    let own = [
+        ANY_PORT,
+        ("DATABASE_URL", &*database.url),
+        ("DATA_DIR", &*data),
+    ];
+    let with = |address| [&own[..], &[("METRICS_ADDRESS", address)]].concat();
+    let told = complaint_of(&["serve"], &with(&taken), 1);
+    assert_has(&told, "METRICS_ADDRESS must be an address that is free");
 
     let mut child = program(&["serve"], &with("127.0.0.1:0"))
         .stdout(Stdio::piped())
@@ -573,16 +439,12 @@ async fn the_program_says_where_its_metrics_are_and_refuses_an_address_that_is_t
         .spawn()
         .unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let shown = lines.map_while(Result::ok).find_map(|line| {
-        let url = line.trim().strip_prefix("Metrics")?.trim().to_owned();
-        Some(url)
-    });
-    let url = shown.expect("the banner names the address");
-    let address = url
-        .strip_prefix("http://")
-        .unwrap()
-        .strip_suffix("/metrics")
-        .unwrap();
+    let mut lines = lines.map_while(Result::ok);
+    let line = lines.find(|line| line.trim().starts_with("Metrics"));
+    let line = line.expect("the banner names the address");
+    let url = line.trim().strip_prefix("Metrics").unwrap().trim();
+    let address = url.strip_prefix("http://").unwrap();
+    let address = address.strip_suffix("/metrics").unwrap();
     let scrape = Scrape::of(&Client::new(address.parse().unwrap())).await;
     let version = charge_once::VERSION;
     let info = format!("charge_once_info{{version=\"{version}\"}}");
@@ -601,10 +463,8 @@ async fn a_part_of_the_sweep_that_fails_is_counted_by_itself() {
     let failures = |part: &str| format!("charge_once_sweep_failures_total{{part=\"{part}\"}}");
     let success =
         |part: &str| format!("charge_once_sweep_last_success_timestamp_seconds{{part=\"{part}\"}}");
-    eventually("events can't be removed", || async {
-        Scrape::of(&scraper).await.value(&failures("old_rows")) > 1.0
-    })
-    .await;
+    let fails = async || Scrape::of(&scraper).await.value(&failures("old_rows")) > 1.0;
+    eventually("events can't be removed", fails).await;
     let scrape = Scrape::of(&scraper).await;
     assert_eq!(scrape.value(&success("old_rows")), 0.0);
     for part in ["idempotency_keys", "test_accounts"] {
@@ -612,14 +472,9 @@ async fn a_part_of_the_sweep_that_fails_is_counted_by_itself() {
         assert!(scrape.value(&success(part)) > 0.0, "{}", scrape.text);
     }
     let allow = "DROP TRIGGER refuse ON events";
-    sqlx::query(allow)
-        .execute(&server.database.pool)
-        .await
-        .unwrap();
-    eventually("events are removed", || async {
-        Scrape::of(&scraper).await.value(&success("old_rows")) > 0.0
-    })
-    .await;
+    server.database.execute(allow).await;
+    let succeeds = async || Scrape::of(&scraper).await.value(&success("old_rows")) > 0.0;
+    eventually("events are removed", succeeds).await;
     let scrape = Scrape::of(&scraper).await;
     let swept =
         |kind: &str| scrape.value(&format!("charge_once_sweep_rows_total{{kind=\"{kind}\"}}"));
@@ -629,19 +484,14 @@ async fn a_part_of_the_sweep_that_fails_is_counted_by_itself() {
 #[tokio::test]
 async fn a_part_of_the_sweep_that_hangs_takes_no_time_of_the_next_one() {
     let database = with_old_rows().await;
-    for change in [
-        "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
-            $$ BEGIN PERFORM pg_advisory_xact_lock(42); RETURN NEW; END $$",
-        "CREATE TRIGGER wait BEFORE UPDATE OF closed_at ON accounts
-            FOR EACH ROW EXECUTE FUNCTION wait()",
-        "INSERT INTO accounts (id, name, test_until)
-         VALUES (gen_random_uuid(), 'ended', now() - interval '1 hour')",
-    ] {
-        sqlx::query(change).execute(&database.pool).await.unwrap();
-    }
-    let mut gate = database.pool.begin().await.unwrap();
-    let close = "SELECT pg_advisory_xact_lock(42)";
-    sqlx::query(close).execute(&mut *gate).await.unwrap();
+    let wait = "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
+                    $$ BEGIN PERFORM pg_advisory_xact_lock(42); RETURN NEW; END $$;
+                CREATE TRIGGER wait BEFORE UPDATE OF closed_at ON accounts
+                    FOR EACH ROW EXECUTE FUNCTION wait();
+                INSERT INTO accounts (id, name, test_until)
+                VALUES (gen_random_uuid(), 'ended', now() - interval '1 hour')";
+    database.execute(wait).await;
+    let gate = database.holding("SELECT pg_advisory_xact_lock(42)").await;
     // Each time, the account takes longer than that.
     let often = [("EXPIRY_SWEEP_INTERVAL", "100ms")];
     let (_server, scraper) = TestServer::start_with_metrics(database, &often).await;
@@ -669,18 +519,15 @@ async fn what_falls_out_of_a_batch_is_counted_by_its_reason() {
     }
     let held = hold_key(&server.database, "held").await;
     let count = |scrape: &Scrape, reason: &str| {
-        scrape.value(&format!(
-            "charge_once_batch_fallbacks_total{{reason=\"{reason}\"}}"
-        ))
+        let series = format!("charge_once_batch_fallbacks_total{{reason=\"{reason}\"}}");
+        scrape.value(&series)
     };
     // The account runs alone for a second only, and a busy machine may need longer for the next
     // charge.
     eventually("an account is held up", || async {
         assert_eq!(server.client.charge("held").await.status, 409);
-        assert_eq!(
-            server.client.post_new("/charges", &charge()).await.status,
-            201
-        );
+        let charged = server.client.post_new("/charges", &charge()).await;
+        assert_eq!(charged.status, 201);
         count(&Scrape::of(&scraper).await, "account_held_up") > 0.0
     })
     .await;

@@ -10,11 +10,7 @@ use crate::support::{
 async fn pinned() -> TestDatabase {
     let database = TestDatabase::create_unsharded().await;
     for setting in PINNED {
-        let pin = format!(
-            "DO $$ BEGIN EXECUTE format($f$ALTER DATABASE %I SET {setting}$f$, current_database()); END $$"
-        );
-        let pin = sqlx::raw_sql(AssertSqlSafe(pin));
-        pin.execute(&database.pool).await.unwrap();
+        database.set_default(setting).await;
     }
     database
 }
@@ -32,19 +28,19 @@ async fn assert_charges_once(client: &Client, keys: &str) {
     let too_much = json!({"charge": first.id(), "amount": 2000});
     let refused = client.post_new("/refunds", &too_much).await;
     assert_eq!(refused.code(), "refund_amount_too_large");
-    let mut racers = JoinSet::new();
-    for _ in 0..20 {
+    let answers = all_at_once(20, |_| {
         let (client, key) = (client.clone(), format!("{keys}-2"));
-        racers.spawn(async move { client.charge_until_definite(&key).await });
-    }
-    let answers = racers.join_all().await;
+        async move { client.charge_until_definite(&key).await }
+    });
+    let answers = answers.await;
     let executed = answers.iter().filter(|answer| !answer.is_replay()).count();
     assert_eq!(executed, 1);
-    assert!(
-        answers
-            .iter()
-            .all(|answer| answer.status == 201 && answer.body == answers[0].body)
-    );
+    for answer in &answers {
+        assert_eq!(
+            (answer.status.as_u16(), &answer.body),
+            (201, &answers[0].body)
+        );
+    }
 }
 
 #[tokio::test]
@@ -61,7 +57,7 @@ async fn behind_pgbouncer_in_session_mode_everything_works() {
     let mut pause = PausePoint::at(Stage::Executing, &database, "crash").await;
     let client = server.client.clone();
     let crashing = tokio::spawn(async move {
-        let crashing = client.request(reqwest::Method::POST, "/charges");
+        let crashing = client.request(Method::POST, "/charges");
         let crashing = crashing.header("idempotency-key", "crash");
         client.reply_or_none(crashing.json(&charge())).await
     });
@@ -70,10 +66,8 @@ async fn behind_pgbouncer_in_session_mode_everything_works() {
     assert!(crashing.await.unwrap().is_none());
     pause.release().await;
     let server = ServerProcess::start(&database, &variables);
-    assert_eq!(
-        server.client.charge_until_definite("crash").await.status,
-        201
-    );
+    let charged = server.client.charge_until_definite("crash").await;
+    assert_eq!(charged.status, 201);
     assert_eq!(database.charges().await, 3);
     drop(server);
 
@@ -93,29 +87,21 @@ async fn behind_pgbouncer_in_session_mode_everything_works() {
 #[tokio::test]
 async fn behind_pgbouncer_in_another_mode_the_start_refuses_and_says_what_to_set() {
     let database = pinned().await;
+    let round_robin =
+        "ignore_startup_parameters = extra_float_digits, options\nserver_round_robin = 1";
     for (mode, settings) in [
         ("transaction", IGNORES_OPTIONS),
         ("statement", IGNORES_OPTIONS),
-        (
-            "transaction",
-            "ignore_startup_parameters = extra_float_digits, options\nserver_round_robin = 1",
-        ),
+        ("transaction", round_robin),
     ] {
         let Some(pooler) = PgBouncer::start(&database, mode, settings).await else {
             return;
         };
         for (command, code) in [("serve", 1), ("migrate", 1), ("check", 2)] {
-            let variables = [
-                ("DATABASE_URL", &*pooler.url),
-                ("BIND_ADDRESS", "127.0.0.1:0"),
-            ];
-            let output = run(&[command], &variables);
-            let told = text(&output.stderr);
-            assert_eq!(output.status.code(), Some(code), "{mode} {command}: {told}");
-            assert!(
-                told.contains("set pool_mode = session"),
-                "{mode} {command}: {told}"
-            );
+            let variables = [("DATABASE_URL", &*pooler.url), ANY_PORT];
+            let told = complaint_of(&[command], &variables, code);
+            let is_told = told.contains("set pool_mode = session");
+            assert!(is_told, "{mode} {command}: {told}");
         }
     }
 }
@@ -123,23 +109,14 @@ async fn behind_pgbouncer_in_another_mode_the_start_refuses_and_says_what_to_set
 #[tokio::test]
 async fn settings_that_pgbouncer_drops_or_refuses_are_named() {
     let database = TestDatabase::create().await;
-    for (settings, expected) in [
-        (
-            IGNORES_OPTIONS,
-            r#"ALTER ROLE "charge_once" SET statement_timeout = '3000';"#,
-        ),
-        (
-            "",
-            "set ignore_startup_parameters = extra_float_digits, options",
-        ),
-    ] {
+    let set = r#"ALTER ROLE "charge_once" SET statement_timeout = '3000';"#;
+    let ignore = "set ignore_startup_parameters = extra_float_digits, options";
+    for (settings, expected) in [(IGNORES_OPTIONS, set), ("", ignore)] {
         let Some(pooler) = PgBouncer::start(&database, "session", settings).await else {
             return;
         };
-        let output = run(&["migrate"], &[("DATABASE_URL", &pooler.url)]);
-        let told = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{told}");
-        assert!(told.contains(expected), "{told}");
+        let told = complaint_of(&["migrate"], &[("DATABASE_URL", &pooler.url)], 1);
+        assert_has(&told, expected);
     }
 }
 
@@ -150,13 +127,10 @@ async fn servers_connect_through_pgbouncer_if_the_run_asks_for_that() {
     assert_eq!(server.client.charge("key-1").await.status, 201);
     let users = "SELECT DISTINCT usename::text FROM pg_stat_activity
                   WHERE datname = current_database() AND application_name = 'charge-once'";
-    let users: Vec<String> = sqlx::query_scalar(users)
-        .fetch_all(&server.database.pool)
-        .await
-        .unwrap();
+    let users = sqlx::query_scalar::<_, String>(users).fetch_all(&server.database.pool);
     let expected = match pgbouncer::is_wanted() {
         true => POOLED_ROLE,
         false => "charge_once",
     };
-    assert_eq!(users, [expected]);
+    assert_eq!(users.await.unwrap(), [expected]);
 }

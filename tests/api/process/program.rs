@@ -10,6 +10,7 @@ use crate::support::{
     harness::one_charge_and_its_record,
     prelude::*,
     program::{data_dir, exit_code, postgres_runs, program, signal, start_embedded},
+    wire::send_charge,
 };
 
 #[test]
@@ -30,29 +31,20 @@ fn a_bad_value_stops_the_start_and_names_its_variable() {
     ] {
         let folder = scratch();
         let data_dir = data_dir(&folder);
-        let variables = [
-            ("BIND_ADDRESS", "127.0.0.1:0"),
-            ("DATA_DIR", data_dir.as_str()),
-            (name, value),
-        ];
+        let variables = [ANY_PORT, ("DATA_DIR", &*data_dir), (name, value)];
         let output = run(&[], &variables);
         let complaint = text(&output.stderr);
         assert!(!output.status.success(), "{name}={value}");
         assert!(complaint.contains(name), "{name}={value}: {complaint}");
-        assert!(
-            !complaint.contains("secret"),
-            "it shows the value: {complaint}"
-        );
+        // It doesn't show the value.
+        assert!(!complaint.contains("secret"), "{complaint}");
     }
 }
 
 #[test]
 fn the_printed_openapi_document_is_the_committed_one() {
-    let committed = include_str!("../../../openapi/openapi.json");
-    assert_eq!(
-        printed_by(&["openapi"], &[]).trim_end(),
-        committed.trim_end()
-    );
+    let committed = include_str!("../../../openapi/openapi.json").trim_end();
+    assert_eq!(printed_by(&["openapi"], &[]).trim_end(), committed);
 }
 
 #[tokio::test]
@@ -66,17 +58,14 @@ async fn sigterm_lets_the_request_in_flight_finish_and_ends_with_exit_code_0() {
     pause.is_reached().await;
     // A duplicate that would wait for a long time. The only worker has read it when it has
     // answered a request that was sent after it.
-    let mut waiting =
-        crate::support::wire::send_charge(&server.client, "key-1", "Prefer: wait=30\r\n").await;
+    let mut waiting = send_charge(&server.client, "key-1", "Prefer: wait=30\r\n").await;
     for _ in 0..3 {
         assert_eq!(server.client.get("/livez").await.status, 200);
     }
 
     signal(&server.child, Signal::SIGTERM);
-    eventually("the replica says that it stops", || async {
-        server.client.get("/readyz").await.status == 503
-    })
-    .await;
+    let stops = async || server.client.get("/readyz").await.status == 503;
+    eventually("the replica says that it stops", stops).await;
     let mut status = [0; 12];
     waiting.read_exact(&mut status).await.unwrap();
     assert_eq!(&status, b"HTTP/1.1 409", "the wait is ended");
@@ -94,10 +83,7 @@ async fn sigterm_while_connecting_ends_a_server_with_exit_code_0_and_a_command_w
     let url = format!("postgres://nobody@127.0.0.1:{port}/nothing?sslmode=disable");
     let stopped = "charge-once: stopped before it was done\n";
     for (command, code, complaint) in [("serve", 0, ""), ("migrate", 1, stopped)] {
-        let variables = [
-            ("DATABASE_URL", url.as_str()),
-            ("BIND_ADDRESS", "127.0.0.1:0"),
-        ];
+        let variables = [("DATABASE_URL", &*url), ANY_PORT];
         let mut process = program(&[command], &variables)
             .stderr(Stdio::piped())
             .spawn()
@@ -129,9 +115,8 @@ async fn an_api_key_is_shown_once_and_stops_working_within_seconds_of_its_revoca
     let list: Value = serde_json::from_str(&list).unwrap();
     let of_shop = |key: &&Value| key["account"] == "shop";
     let listed = list["api_keys"].as_array().unwrap().iter().find(of_shop);
-    let listed = listed.unwrap();
-    assert_eq!(listed["last4"], key[key.len() - 4..]);
-    assert_eq!(listed["revoked_at"], Value::Null);
+    let listed = ["last4", "revoked_at"].map(|name| &listed.unwrap()[name]);
+    assert_eq!(json!(listed), json!([key[key.len() - 4..], null]));
     assert!(!list.to_string().contains(key), "{list}");
 
     let mut revoke = program(&["api-key", "revoke"], &variables)
@@ -142,10 +127,8 @@ async fn an_api_key_is_shown_once_and_stops_working_within_seconds_of_its_revoca
     writeln!(revoke.stdin.take().unwrap(), "{key}").unwrap();
     assert!(revoke.wait().unwrap().success());
     let revoked = std::time::Instant::now();
-    eventually("the key stops working", || async {
-        client.get("/charges").await.status == 401
-    })
-    .await;
+    let is_refused = async || client.get("/charges").await.status == 401;
+    eventually("the key stops working", is_refused).await;
     assert!(revoked.elapsed().as_secs() <= 5, "{:?}", revoked.elapsed());
     assert_eq!(client.charge("key-2").await.status, 401);
     one_charge_and_its_record(&database).await;
@@ -160,23 +143,15 @@ async fn sweep_prints_what_it_removed() {
     }
     // Its own sweep, which it begins at once, must find nothing to remove.
     server.kill();
-    sqlx::query(
-        "UPDATE idempotency_keys SET created_at = now() - interval '2 days', \
-         expires_at = now() - interval '1 day' WHERE key <> 'key-3'",
-    )
-    .execute(&database.pool)
-    .await
-    .unwrap();
-    sqlx::query(
-        "INSERT INTO request_log (account_id, id, method, route, status, outcome, duration_us, created_at)
-         SELECT account_id, '00000000-0000-7000-8000-000000000001', 'GET', '/charges', 200, 'read', 1,
-                now() - interval '25 hours'
-           FROM charges
-          LIMIT 1",
-    )
-    .execute(&database.pool)
-    .await
-    .unwrap();
+    let age = "UPDATE idempotency_keys SET created_at = now() - interval '2 days',
+                      expires_at = now() - interval '1 day'
+                WHERE key <> 'key-3';
+               INSERT INTO request_log (account_id, id, method, route, status, outcome, duration_us,
+                      created_at)
+               SELECT account_id, '00000000-0000-7000-8000-000000000001', 'GET', '/charges', 200,
+                      'read', 1, now() - interval '25 hours'
+                 FROM charges LIMIT 1";
+    database.execute(age).await;
     let variables = [("DATABASE_URL", database.url.as_str())];
     for (keys, requests) in [(2, 1), (0, 0)] {
         let printed = printed_by(&["sweep"], &variables);
@@ -197,36 +172,32 @@ async fn healthcheck_ends_with_0_where_a_server_is_ready_and_with_1_where_none_i
     let server = ServerProcess::start(&database, &variables);
     assert_eq!(run(&["healthcheck"], &variables).status.code(), Some(0));
     server.kill();
-    let failed = run(&["healthcheck"], &variables);
-    assert_eq!(failed.status.code(), Some(1));
-    let complaint = text(&failed.stderr);
-    assert!(complaint.contains(&format!("no server answers at {address}")));
+    let complaint = complaint_of(&["healthcheck"], &variables, 1);
+    assert_has(&complaint, &format!("no server answers at {address}"));
 }
 
 #[tokio::test]
 async fn two_processes_that_migrate_at_the_same_time_both_succeed() {
     let database = TestDatabase::create().await;
-    sqlx::raw_sql("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
-        .execute(&database.pool)
-        .await
-        .unwrap();
+    let empty = "DROP SCHEMA public CASCADE; CREATE SCHEMA public";
+    database.execute(empty).await;
     let variables = [("DATABASE_URL", database.url.as_str())];
     let mut migrations = [0; 2].map(|_| {
-        program(&["migrate"], &variables)
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap()
+        let mut migrate = program(&["migrate"], &variables);
+        migrate.stdout(Stdio::null()).spawn().unwrap()
     });
     for migration in &mut migrations {
         assert!(migration.wait().unwrap().success());
     }
-    assert!(
-        database
-            .count("SELECT count(*) FROM _sqlx_migrations WHERE success")
-            .await
-            > 0
-    );
+    let done = "SELECT count(*) FROM _sqlx_migrations WHERE success";
+    assert!(database.count(done).await > 0);
     assert_eq!(database.charges().await, 0);
+}
+
+/// Sends a server a signal, at which it ends with exit code 0.
+async fn stops(server: &mut ServerProcess, by: Signal) {
+    signal(&server.child, by);
+    assert_eq!(exit_code(&mut server.child).await, Some(0));
 }
 
 /// The process that `postmaster.pid` names, once it is written.
@@ -244,16 +215,13 @@ async fn a_private_postgres_that_dies_is_started_again_and_stopped_in_the_end() 
     let original = server.client.charge("key-1").await;
     let killed = postmaster(&data_dir).unwrap();
     kill(killed, Signal::SIGKILL).unwrap();
-    eventually("another PostgreSQL starts", || async {
-        postmaster(&data_dir).is_some_and(|pid| pid != killed)
-    })
-    .await;
+    let starts = async || postmaster(&data_dir).is_some_and(|pid| pid != killed);
+    eventually("another PostgreSQL starts", starts).await;
     let replay = server.client.charge_until_definite("key-1").await;
     replay.assert_replays(&original);
     let charged = server.client.charge_until_definite("key-2").await;
     assert_eq!((charged.status.as_u16(), charged.is_replay()), (201, false));
-    signal(&server.child, Signal::SIGTERM);
-    assert_eq!(exit_code(&mut server.child).await, Some(0));
+    stops(&mut server, Signal::SIGTERM).await;
     assert!(!postgres_runs(&data_dir), "the second one is stopped");
 }
 
@@ -263,21 +231,11 @@ async fn without_a_database_url_it_brings_its_own_and_survives_kill_9() {
     let data_dir = data_dir(&folder);
     let (server, banner) = start_embedded(&data_dir);
     let curl = banner.lines().last().unwrap();
-    let pasted = || {
-        text(
-            &Command::new("sh")
-                .args(["-c", curl])
-                .env("DEV_API_KEY", API_KEY)
-                .output()
-                .unwrap()
-                .stdout,
-        )
-    };
-    assert!(
-        !banner.contains(API_KEY),
-        "a key of one's own is a secret: {banner}"
-    );
-    let first = pasted();
+    // A key of one's own is a secret.
+    assert!(!banner.contains(API_KEY), "{banner}");
+    let mut pasted = Command::new("sh");
+    pasted.args(["-c", curl]).env("DEV_API_KEY", API_KEY);
+    let first = text(&pasted.output().unwrap().stdout);
     assert!(first.starts_with("HTTP/1.1 201"), "{first}");
     assert!(!first.to_lowercase().contains("idempotent-replayed"));
     let original = server.client.charge("key-1").await;
@@ -285,31 +243,20 @@ async fn without_a_database_url_it_brings_its_own_and_survives_kill_9() {
 
     // A second process on the same folder uses the first one's PostgreSQL, and leaves it running.
     let (mut second, _) = start_embedded(&data_dir);
-    second
-        .client
-        .charge("key-1")
-        .await
-        .assert_replays(&original);
-    signal(&second.child, Signal::SIGINT);
-    assert_eq!(exit_code(&mut second.child).await, Some(0));
+    let replay = second.client.charge("key-1").await;
+    replay.assert_replays(&original);
+    stops(&mut second, Signal::SIGINT).await;
     assert_eq!(server.client.get("/readyz").await.status, 200);
 
     server.kill();
     let (mut server, _) = start_embedded(&data_dir);
-    server
-        .client
-        .charge("key-1")
-        .await
-        .assert_replays(&original);
+    let replay = server.client.charge("key-1").await;
+    replay.assert_replays(&original);
     let list = server.client.get("/charges").await.json();
-    assert_eq!(
-        list["data"].as_array().unwrap().len(),
-        2,
-        "one by curl, one by key-1"
-    );
+    // One by curl, one by key-1.
+    assert_eq!(list["data"].as_array().unwrap().len(), 2);
     assert!(postgres_runs(&data_dir));
-    signal(&server.child, Signal::SIGINT);
-    assert_eq!(exit_code(&mut server.child).await, Some(0));
+    stops(&mut server, Signal::SIGINT).await;
     assert!(!postgres_runs(&data_dir), "PostgreSQL is stopped too");
 
     // The commands find what the server has left.
@@ -328,38 +275,31 @@ async fn the_processor_brings_a_postgresql_of_its_own_and_stops_it() {
         ("PROCESSOR_DATA_DIR", data_dir.as_str()),
         ("DATABASE_URL", "postgres://nobody@127.0.0.1:1/the_api_s"),
     ];
-    let mut child = program(&["processor"], &variables)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut processor = program(&["processor"], &variables);
+    let mut child = processor.stdout(Stdio::piped()).spawn().unwrap();
     let mut banner = String::new();
-    BufReader::new(child.stdout.as_mut().unwrap())
-        .read_line(&mut banner)
-        .unwrap();
+    let mut printed = BufReader::new(child.stdout.as_mut().unwrap());
+    printed.read_line(&mut banner).unwrap();
     let url = banner.trim().rsplit(' ').next().unwrap();
     let address = url.strip_prefix("http://").unwrap();
     let healthy = |address: &str| {
         let variables = [("PROCESSOR_BIND_ADDRESS", address)];
-        run(&["healthcheck", "--processor"], &variables)
-            .status
-            .code()
+        let looked = run(&["healthcheck", "--processor"], &variables);
+        looked.status.code()
     };
     assert_eq!(healthy(address), Some(0));
     assert!(postgres_runs(&data_dir));
     let mut server = ServerProcess::of(Client::new(address.parse().unwrap()), child);
-    signal(&server.child, Signal::SIGTERM);
-    assert_eq!(exit_code(&mut server.child).await, Some(0));
+    stops(&mut server, Signal::SIGTERM).await;
     assert!(!postgres_runs(&data_dir), "PostgreSQL is stopped too");
     assert_eq!(healthy(address), Some(1));
 }
 
 /// Runs the one command of docs/operations.md that begins with `program`, on this data.
 fn run_documented(program: &str, data_dir: &str) {
-    let document = include_str!("../../../docs/operations.md");
-    let command = document
-        .lines()
-        .find(|line| line.starts_with(&format!("{program} ")))
-        .unwrap();
+    let mut lines = include_str!("../../../docs/operations.md").lines();
+    let begins = format!("{program} ");
+    let command = lines.find(|line| line.starts_with(&begins)).unwrap();
     let here = "$PWD/.charge-once";
     assert!(command.contains(here), "{command}");
     let postgres = Command::new("scripts/postgres-bin-dir").output().unwrap();
@@ -377,10 +317,7 @@ fn run_documented(program: &str, data_dir: &str) {
 async fn a_backup_of_the_private_postgres_restores_charges_and_keys_as_documented() {
     let folder = scratch();
     let data_dir = data_dir(&folder);
-    let stop = async |mut server: ServerProcess| {
-        signal(&server.child, Signal::SIGTERM);
-        assert_eq!(exit_code(&mut server.child).await, Some(0));
-    };
+    let stop = async |mut server| stops(&mut server, Signal::SIGTERM).await;
     let (server, _) = start_embedded(&data_dir);
     let original = server.client.charge("key-1").await;
     run_documented("pg_dump", &data_dir);

@@ -4,9 +4,10 @@ use charge_once_postgres::embedded::Throwaway;
 use sqlx::{Connection, Row};
 
 use crate::{
-    scale::statements,
+    scale::statements::{self, list},
     support::{
         prelude::*,
+        program::Run,
         roles::{apply_roles, as_role},
     },
 };
@@ -35,10 +36,8 @@ async fn the_server_works_as_a_role_that_changes_no_table_and_the_sweep_as_one_t
     let database = prepared().await;
     let [app, sweeper, reader] = ["app", "sweeper", "reader"]
         .map(|role| as_role(&database.url, &format!("charge_once_{role}")));
-    let server = ServerProcess::start(
-        &database,
-        &[("DATABASE_URL", &app), ("MIGRATE_ON_START", "false")],
-    );
+    let variables = |url| [("DATABASE_URL", url), ("MIGRATE_ON_START", "false")];
+    let server = ServerProcess::start(&database, &variables(&app));
     let client = &server.client;
     let first = client.charge("key-1").await;
     assert_eq!(first.status, 201);
@@ -47,84 +46,66 @@ async fn the_server_works_as_a_role_that_changes_no_table_and_the_sweep_as_one_t
     assert_eq!(client.post_new("/refunds", &refund).await.status, 201);
     stock(client, "mug", 2).await;
     assert_eq!(client.post_new("/checkouts", &checkout()).await.status, 201);
-    let endpoint = json!({"url": "https://example.com/hook", "enabled_events": ["*"]});
-    assert_eq!(
-        client
-            .post_new("/webhook_endpoints", &endpoint)
-            .await
-            .status,
-        201
-    );
+    Endpoint::at(client, "https://example.com/hook").await;
 
-    let variables = |url| [("DATABASE_URL", url), ("MIGRATE_ON_START", "false")];
-    printed_by(
-        &["api-key", "create", "--account", "shop"],
-        &variables(&app),
-    );
+    let create = ["api-key", "create", "--account", "shop"];
+    printed_by(&create, &variables(&app));
     assert!(printed_by(&["check"], &variables(&reader)).contains("invariants hold."));
     let recorded = "SELECT count(*) FROM last_check WHERE violations = 0";
     assert_eq!(database.count(recorded).await, 1);
     // A role that may not insert it still learns the result.
-    let forget = sqlx::raw_sql(
-        "DELETE FROM last_check; REVOKE INSERT, UPDATE ON last_check FROM charge_once_reader",
-    );
-    forget.execute(&database.pool).await.unwrap();
-    let output = run(&["check"], &variables(&reader));
-    let complaint = text(&output.stderr);
-    assert!(output.status.success(), "{complaint}");
-    assert!(
-        complaint.contains("INSERT and UPDATE on last_check"),
-        "{complaint}"
-    );
+    let forget = "DELETE FROM last_check;
+                  REVOKE INSERT, UPDATE ON last_check FROM charge_once_reader";
+    database.execute(forget).await;
+    let checked = Run::of(run(&["check"], &variables(&reader)));
+    assert_has(&checked.stderr, "INSERT and UPDATE on last_check");
+    checked.succeeded();
     assert_eq!(database.count(recorded).await, 0);
     printed_by(&["keys", "list", "--in-flight"], &variables(&reader));
     printed_by(&["sweep", "--dry-run"], &variables(&reader));
     database.expire_records().await;
-    let swept = run(&["sweep"], &variables(&sweeper));
-    let (told, complaint) = (text(&swept.stdout), text(&swept.stderr));
-    assert!(swept.status.success(), "{complaint}");
+    let swept = Run::of(run(&["sweep"], &variables(&sweeper)));
+    let left = "test accounts that ended are left to the servers";
+    assert_has(&swept.stderr, left);
+    let told = swept.succeeded();
     assert!(!told.contains("Removed 0 expired"), "{told}");
-    assert!(
-        complaint.contains("test accounts that ended are left to the servers"),
-        "{complaint}"
-    );
 
     let denied = Some("42501".to_owned());
-    for (url, statement) in [
-        (&app, "CREATE TABLE mine (id integer)"),
-        (&app, "CREATE TEMPORARY TABLE mine (id integer)"),
-        (
-            &app,
-            "ALTER TABLE charges DROP CONSTRAINT refunds_never_exceed_what_was_captured",
-        ),
-        (&app, "DROP INDEX an_order_has_one_succeeded_charge"),
-        (&app, "TRUNCATE charges CASCADE"),
-        (&app, "DELETE FROM _sqlx_migrations"),
-        (&app, "UPDATE idempotency_migrations SET success = false"),
-        (&app, "SET ROLE charge_once_migrator"),
-        (
-            &sweeper,
-            "INSERT INTO accounts (id, name) VALUES (gen_random_uuid(), 'x')",
-        ),
-        (&sweeper, "DROP TABLE events"),
-        (&sweeper, "DELETE FROM charges"),
-        (&sweeper, "UPDATE api_keys SET hash = hash"),
-        (&app, "UPDATE api_keys SET hash = hash"),
-        (&reader, "SELECT secret FROM webhook_endpoints"),
-        (&reader, "SELECT body FROM idempotency_keys"),
-        (&reader, "SELECT client_secret FROM payment_intents"),
-        (&reader, "SELECT object FROM events"),
-        (&reader, "DELETE FROM events"),
-        (&reader, "UPDATE accounts SET name = 'x'"),
-        (&reader, "DELETE FROM last_check"),
-    ] {
-        assert_eq!(sqlstate(url, statement).await, denied, "{url}: {statement}");
+    for line in DENIED.trim().lines() {
+        let (role, statement) = line.split_once(": ").unwrap();
+        let url = match role {
+            "app" => &app,
+            "sweeper" => &sweeper,
+            _ => &reader,
+        };
+        assert_eq!(sqlstate(url, statement).await, denied, "{line}");
     }
-    let output = run(&["migrate"], &[("DATABASE_URL", &app)]);
-    let complaint = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{complaint}");
-    assert!(complaint.contains("permission denied"), "{complaint}");
+    let complaint = complaint_of(&["migrate"], &[("DATABASE_URL", &app)], 1);
+    assert_has(&complaint, "permission denied");
 }
+
+/// What a role may not do.
+const DENIED: &str = "
+app: CREATE TABLE mine (id integer)
+app: CREATE TEMPORARY TABLE mine (id integer)
+app: ALTER TABLE charges DROP CONSTRAINT refunds_never_exceed_what_was_captured
+app: DROP INDEX an_order_has_one_succeeded_charge
+app: TRUNCATE charges CASCADE
+app: DELETE FROM _sqlx_migrations
+app: UPDATE idempotency_migrations SET success = false
+app: SET ROLE charge_once_migrator
+sweeper: INSERT INTO accounts (id, name) VALUES (gen_random_uuid(), 'x')
+sweeper: DROP TABLE events
+sweeper: DELETE FROM charges
+sweeper: UPDATE api_keys SET hash = hash
+app: UPDATE api_keys SET hash = hash
+reader: SELECT secret FROM webhook_endpoints
+reader: SELECT body FROM idempotency_keys
+reader: SELECT client_secret FROM payment_intents
+reader: SELECT object FROM events
+reader: DELETE FROM events
+reader: UPDATE accounts SET name = 'x'
+reader: DELETE FROM last_check";
 
 /// What a role may read: each column of each table and view.
 const READABLE: &str = "
@@ -139,27 +120,15 @@ async fn the_reader_reads_no_credential() {
     let database = prepared().await;
     let [app, reader] =
         ["app", "reader"].map(|role| as_role(&database.url, &format!("charge_once_{role}")));
-    let variables = [
-        ("DATABASE_URL", &*app),
-        ("MIGRATE_ON_START", "false"),
-        ("CONSOLE", "true"),
-    ];
+    let with_console = [("MIGRATE_ON_START", "false"), ("CONSOLE", "true")];
+    let variables = [&[("DATABASE_URL", &*app)], &with_console[..]].concat();
     let server = ServerProcess::start(&database, &variables);
     let client = &server.client;
-    let endpoint = json!({"url": "https://example.com/hook", "enabled_events": ["*"]});
-    let endpoint = client.post_new("/webhook_endpoints", &endpoint).await;
-    let mut secrets = vec![
-        API_KEY.to_owned(),
-        endpoint.json()["secret"].as_str().unwrap().to_owned(),
-    ];
+    let endpoint = Endpoint::at(client, "https://example.com/hook").await;
+    let mut secrets = vec![API_KEY.to_owned(), endpoint.secret];
     // For each of them: a card that is declined, a page that waits, and one that is answered.
-    for (path, terms) in [
-        (
-            "/payment_intents",
-            json!({"amount": 700, "currency": "usd"}),
-        ),
-        ("/setup_intents", json!({})),
-    ] {
+    let terms = json!({"amount": 700, "currency": "usd"});
+    for (path, terms) in [("/payment_intents", terms), ("/setup_intents", json!({}))] {
         for card in ["pm_card_chargeDeclined", "pm_card_threeDSecure2Required"] {
             for is_answered in [false, true] {
                 let mut body = terms.clone();
@@ -168,8 +137,8 @@ async fn the_reader_reads_no_credential() {
                 let secret = intent.json()["client_secret"].as_str().unwrap().to_owned();
                 secrets.push(secret.rsplit('_').next().unwrap().to_owned());
                 let confirm = format!("{path}/{}/confirm", intent.id());
-                let card =
-                    json!({"payment_method": card, "return_url": "https://shop.example/done"});
+                let back = "https://shop.example/done";
+                let card = json!({"payment_method": card, "return_url": back});
                 let confirmed = client.post_new(&confirm, &card).await;
                 if confirmed.status == 402 {
                     continue;
@@ -184,23 +153,17 @@ async fn the_reader_reads_no_credential() {
     }
     assert_eq!(secrets.len(), 2 + 8 + 4);
     let logged = "SELECT count(*) FROM request_log";
-    eventually("the requests are in the request log", || async {
-        database.count(logged).await >= 17
-    })
-    .await;
+    let are_logged = async || database.count(logged).await >= 17;
+    eventually("the requests are in the request log", are_logged).await;
 
     let mut connection = PgConnection::connect(&reader).await.unwrap();
-    let columns: Vec<String> = sqlx::query_scalar(READABLE)
-        .fetch_all(&mut connection)
-        .await
-        .unwrap();
+    let columns = sqlx::query_scalar(READABLE).fetch_all(&mut connection);
+    let columns: Vec<String> = columns.await.unwrap();
     assert!(columns.len() > 200, "{}", columns.len());
     let mut masked = 0;
     for column in columns {
-        let read: Option<String> = sqlx::query_scalar(AssertSqlSafe(column.clone()))
-            .fetch_one(&mut connection)
-            .await
-            .unwrap();
+        let read = sqlx::query_scalar::<_, Option<String>>(AssertSqlSafe(column.clone()));
+        let read = read.fetch_one(&mut connection).await.unwrap();
         let read = read.unwrap_or_default();
         for secret in &secrets {
             assert!(!read.contains(secret), "{column}: {secret}");
@@ -264,7 +227,7 @@ reader payment_intents: SELECT (account_id id amount amount_capturable amount_re
 automatic_payment_methods cancellation_reason canceled_at capture_method charge_id confirmation_method created_at \
 currency customer_id description is_authenticated last_payment_error latest_charge_id metadata payment_method_id \
 receipt_email released request_three_d_secure return_url setup_future_usage shipping statement_descriptor_suffix \
-status status_before version)
+status status_before version details)
 reader payment_methods: SELECT
 reader refunds: SELECT
 reader request_log: SELECT
@@ -291,7 +254,7 @@ sweeper webhooks_migrations: SELECT";
 #[tokio::test]
 async fn each_role_has_these_rights_to_each_table_and_no_other() {
     let database = prepared().await;
-    let found: Vec<String> = sqlx::query_scalar(
+    let found = sqlx::query_scalar(
         "SELECT role || ' ' || relname || ': ' || string_agg(verb || columns, ', ' ORDER BY position)
            FROM unnest(ARRAY['app', 'sweeper', 'reader']) AS role
           CROSS JOIN (SELECT oid, relname FROM pg_class
@@ -311,19 +274,16 @@ async fn each_role_has_these_rights_to_each_table_and_no_other() {
           WHERE columns IS NOT NULL
           GROUP BY role, relname
           ORDER BY role || ' ' || relname COLLATE \"C\"",
-    )
-    .fetch_all(&database.pool)
-    .await
-    .unwrap();
-    for line in &found {
-        assert!(
-            RIGHTS.lines().any(|right| right == line),
-            "more than it needs: {line}"
-        );
-    }
-    for right in RIGHTS.lines() {
-        assert!(found.iter().any(|line| line == right), "missing: {right}");
-    }
+    );
+    let found: Vec<String> = found.fetch_all(&database.pool).await.unwrap();
+    let found: BTreeSet<_> = found.iter().map(String::as_str).collect();
+    let expected: BTreeSet<_> = RIGHTS.lines().collect();
+    let unneeded: Vec<_> = found.difference(&expected).collect();
+    let missing: Vec<_> = expected.difference(&found).collect();
+    assert!(
+        unneeded.is_empty() && missing.is_empty(),
+        "{unneeded:?} {missing:?}"
+    );
 }
 
 /// PostgreSQL checks the rights of a statement when it explains it.
@@ -338,20 +298,16 @@ async fn the_server_s_role_has_the_rights_of_every_statement() {
         let parameters = &statement.parameters;
         let kinds: Vec<_> = parameters.iter().map(|one| &*one.kind).collect();
         let nulls = vec!["NULL"; kinds.len()];
-        let list = |items: &[&str]| match items {
-            [] => String::new(),
-            items => format!("({})", items.join(", ")),
-        };
         let prepare = format!("PREPARE planned {} AS {}", list(&kinds), statement.sql);
-        let prepared = sqlx::raw_sql(AssertSqlSafe(prepare))
-            .execute(&mut *tx)
-            .await;
-        prepared.unwrap_or_else(|error| panic!("{error}: {}", statement.sql));
+        let prepared = sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut *tx);
+        prepared
+            .await
+            .unwrap_or_else(|error| panic!("{error}: {}", statement.sql));
         let explain = format!("EXPLAIN EXECUTE planned {}", list(&nulls));
-        let plan = sqlx::raw_sql(AssertSqlSafe(explain))
-            .fetch_all(&mut *tx)
-            .await;
-        let plan = plan.unwrap_or_else(|error| panic!("{error}: {}", statement.sql));
+        let plan = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_all(&mut *tx);
+        let plan = plan
+            .await
+            .unwrap_or_else(|error| panic!("{error}: {}", statement.sql));
         assert!(!plan[0].get::<String, _>(0).is_empty());
         explained += 1;
         tx.rollback().await.unwrap();
@@ -368,11 +324,8 @@ async fn a_runner_that_may_not_grant_it_is_told_that_the_reader_sees_no_sessions
     let postgres = Throwaway::start("charge_once").await.unwrap();
     let url = postgres.create_database("managed", "template0").await;
     let url = url.unwrap();
-    assert_eq!(
-        apply_roles(&url, &[]),
-        "",
-        "a superuser may grant everything"
-    );
+    // A superuser may grant everything.
+    assert_eq!(apply_roles(&url, &[]), "");
     let mut superuser = PgConnection::connect(&url).await.unwrap();
     let hand_over = "REVOKE pg_read_all_stats FROM charge_once_reader;
          CREATE ROLE customer LOGIN IN ROLE charge_once_migrator;
@@ -382,10 +335,8 @@ async fn a_runner_that_may_not_grant_it_is_told_that_the_reader_sees_no_sessions
     hand_over.unwrap();
 
     let told = apply_roles(&as_role(&url, "customer"), &[]);
-    assert!(
-        told.contains("charge_once_reader can't see what sessions of other roles do"),
-        "{told}"
-    );
+    let unseen = "charge_once_reader can't see what sessions of other roles do";
+    assert_has(&told, unseen);
     // Where an administrator has granted it, nothing is missing.
     let granted = "GRANT pg_read_all_stats TO charge_once_reader";
     let granted = sqlx::raw_sql(granted).execute(&mut superuser).await;

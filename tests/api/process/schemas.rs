@@ -9,11 +9,6 @@ use crate::support::{
     roles::{apply_roles, as_role},
 };
 
-async fn execute(pool: &PgPool, statements: &str) {
-    let statements = AssertSqlSafe(statements.to_owned());
-    sqlx::raw_sql(statements).execute(pool).await.unwrap();
-}
-
 /// The URL of a database, for sessions with this `search_path`, encoded as in a URL.
 fn asking(url: &str, search_path: &str) -> String {
     format!("{url}&options=-csearch_path%3D{search_path}")
@@ -21,7 +16,7 @@ fn asking(url: &str, search_path: &str) -> String {
 
 /// What every program says that begins with this database.
 fn refused(url: &str) -> Vec<String> {
-    let variables = [("DATABASE_URL", url), ("BIND_ADDRESS", "127.0.0.1:0")];
+    let variables = [("DATABASE_URL", url), ANY_PORT];
     let mut told = Vec::new();
     for (arguments, code) in [
         (&["serve"][..], 1),
@@ -39,11 +34,8 @@ fn refused(url: &str) -> Vec<String> {
 async fn tables_are_in(database: &TestDatabase, expected: &str) {
     let schemas = "SELECT DISTINCT quote_ident(schemaname) FROM pg_tables
                     WHERE tablename IN ('idempotency_keys', 'charges', '_sqlx_migrations')";
-    let schemas: Vec<String> = sqlx::query_scalar(schemas)
-        .fetch_all(&database.pool)
-        .await
-        .unwrap();
-    assert_eq!(schemas, [expected]);
+    let schemas = sqlx::query_scalar::<_, String>(schemas).fetch_all(&database.pool);
+    assert_eq!(schemas.await.unwrap(), [expected]);
 }
 
 #[tokio::test]
@@ -54,40 +46,34 @@ async fn a_later_search_path_makes_no_second_set_of_tables_and_no_second_charge(
              DO $$ BEGIN EXECUTE format('ALTER {set} SET search_path = other', current_database()); END $$"
         )
     };
+    let create = "CREATE SCHEMA charge_once";
     for (defaults, search_path) in [
-        ("CREATE SCHEMA charge_once".to_owned(), None),
+        (create.to_owned(), None),
         (of_the_database("ROLE charge_once IN DATABASE %I"), None),
         (of_the_database("DATABASE %I"), None),
-        (
-            "CREATE SCHEMA charge_once".to_owned(),
-            Some("%22$user%22,public"),
-        ),
+        (create.to_owned(), Some("%22$user%22,public")),
     ] {
         let database = TestDatabase::create_unsharded().await;
         let steady = ServerProcess::start(&database, &[FORGETFUL]);
         let first = steady.client.charge("key-1").await;
         assert_eq!(first.status, 201);
-        execute(&database.pool, &defaults).await;
+        database.execute(&defaults).await;
         let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
                     WHERE datname = current_database() AND application_name = 'charge-once'";
-        execute(&database.pool, end).await;
+        database.execute(end).await;
 
         let url = search_path.map_or(database.url.clone(), |path| asking(&database.url, path));
         let variables = [("DATABASE_URL", &*url), FORGETFUL];
         let restarted = ServerProcess::start(&database, &variables);
-        restarted
-            .client
-            .charge("key-1")
-            .await
-            .assert_replays(&first);
+        let replay = restarted.client.charge("key-1").await;
+        replay.assert_replays(&first);
         let second = restarted.client.charge("key-2").await;
         let again = steady.client.charge_until_definite("key-2").await;
         again.assert_replays(&second);
         for server in [&steady, &restarted] {
             assert_eq!(server.client.get("/readyz").await.status, 200, "{defaults}");
         }
-        let told = printed_by(&["check"], &variables);
-        assert!(told.contains("invariants hold."), "{told}");
+        assert_has(&printed_by(&["check"], &variables), "invariants hold.");
         tables_are_in(&database, "public").await;
         let charges = "SELECT count(*) FROM public.charges";
         assert_eq!(database.count(charges).await, 2, "{defaults}");
@@ -96,7 +82,7 @@ async fn a_later_search_path_makes_no_second_set_of_tables_and_no_second_charge(
              EXECUTE format('ALTER ROLE charge_once IN DATABASE %I RESET search_path', current_database());
              EXECUTE format('ALTER DATABASE %I RESET search_path', current_database());
          END $$";
-        execute(&database.pool, reset).await;
+        database.execute(reset).await;
     }
 }
 
@@ -104,7 +90,7 @@ async fn a_later_search_path_makes_no_second_set_of_tables_and_no_second_charge(
 async fn tables_elsewhere_and_tables_in_two_schemas_are_refused() {
     let database = TestDatabase::create_unsharded().await;
     let server = ServerProcess::start(&database, &[]);
-    execute(&database.pool, "CREATE SCHEMA other").await;
+    database.execute("CREATE SCHEMA other").await;
     for asked in ["other", "nowhere"] {
         let expected = format!("in the schema public, and the connection asks for {asked}");
         for told in refused(&asking(&database.url, asked)) {
@@ -116,17 +102,16 @@ async fn tables_elsewhere_and_tables_in_two_schemas_are_refused() {
 
     // As another service has it that is built on the crate.
     let copy = "CREATE TABLE other.idempotency_migrations (LIKE idempotency_migrations)";
-    execute(&database.pool, copy).await;
+    database.execute(copy).await;
     let checked = printed_by(&["check"], &[("DATABASE_URL", &*database.url)]);
-    assert!(checked.contains("invariants hold."), "{checked}");
+    assert_has(&checked, "invariants hold.");
     assert_eq!(server.client.get("/readyz").await.status, 200);
 
-    execute(&database.pool, "CREATE TABLE other.charges (LIKE charges)").await;
+    database
+        .execute("CREATE TABLE other.charges (LIKE charges)")
+        .await;
     for told in refused(&database.url) {
-        assert!(
-            told.contains("in several schemas of this database, other, public"),
-            "{told}"
-        );
+        assert_has(&told, "in several schemas of this database, other, public");
     }
     let is_not_ready = || async {
         let answer = server.client.get("/readyz").await;
@@ -136,11 +121,11 @@ async fn tables_elsewhere_and_tables_in_two_schemas_are_refused() {
     let mv = "DROP TABLE other.idempotency_migrations, other.charges;
               ALTER TABLE idempotency_migrations SET SCHEMA other;
               ALTER TABLE charges SET SCHEMA other";
-    execute(&database.pool, mv).await;
+    database.execute(mv).await;
     eventually("readiness says that they were moved", is_not_ready).await;
     let back = "ALTER TABLE other.idempotency_migrations SET SCHEMA public;
                 ALTER TABLE other.charges SET SCHEMA public";
-    execute(&database.pool, back).await;
+    database.execute(back).await;
 }
 
 #[tokio::test]
@@ -151,7 +136,7 @@ async fn a_schema_of_any_name_serves_and_later_sessions_need_not_name_it() {
         assert!(told.contains("names no schema that exists"), "{told}");
     }
     let name = r#""Shard b""""#;
-    execute(&empty.pool, &format!("CREATE SCHEMA {name}")).await;
+    empty.execute(&format!("CREATE SCHEMA {name}")).await;
     // As Prisma names it.
     let of_prisma = format!("{}&schema=Shard%20b%22", empty.url);
     printed_by(&["migrate"], &[("DATABASE_URL", &of_prisma)]);
@@ -166,21 +151,14 @@ async fn a_schema_of_any_name_serves_and_later_sessions_need_not_name_it() {
     assert_eq!(first.status, 201);
     let server = ServerProcess::start(&empty, &[("CONSOLE", "true")]);
     server.client.charge("key-1").await.assert_replays(&first);
-    eventually("a worker writes there, too", || async {
-        let rows = format!("SELECT count(*) FROM {name}.request_log");
-        let rows = sqlx::query_scalar::<_, i64>(AssertSqlSafe(rows));
-        rows.fetch_one(&empty.pool).await.unwrap() > 0
-    })
-    .await;
+    let rows = r#"SELECT count(*) FROM "Shard b""".request_log"#;
+    let writes = async || empty.count(rows).await > 0;
+    eventually("a worker writes there, too", writes).await;
     let variables = [("DATABASE_URL", &*empty.url)];
     assert!(printed_by(&["check"], &variables).contains("invariants hold."));
     let list = printed_by(&["check", "--server"], &variables);
-    let advice = format!("advice   search_path: {name}\n");
-    assert!(list.contains(&advice), "{list}");
-    assert!(
-        list.contains(&format!("SET search_path = {name};")),
-        "{list}"
-    );
+    assert_has(&list, &format!("advice   search_path: {name}\n"));
+    assert_has(&list, &format!("SET search_path = {name};"));
 }
 
 /// `CREATE SCHEMA AUTHORIZATION` names a schema after the role.
@@ -192,7 +170,7 @@ async fn schemas_of_the_roles_change_nothing_and_the_roles_have_rights_where_the
         ["migrator", "app"].map(|role| as_role(&database.url, &format!("charge_once_{role}")));
     let create = "CREATE SCHEMA AUTHORIZATION charge_once_migrator;
                   CREATE SCHEMA AUTHORIZATION charge_once_app";
-    execute(&database.pool, create).await;
+    database.execute(create).await;
     printed_by(&["migrate"], &[("DATABASE_URL", &migrator)]);
     tables_are_in(&database, "charge_once_migrator").await;
     let variables = [("DATABASE_URL", &*app), ("MIGRATE_ON_START", "false")];
@@ -202,42 +180,31 @@ async fn schemas_of_the_roles_change_nothing_and_the_roles_have_rights_where_the
 
     apply_roles(&database.url, &[]);
     let created = printed_by(&["api-key", "create", "--account", "shop"], &variables);
-    let key = created
-        .split_whitespace()
-        .find(|word| word.starts_with("sk_"))
-        .unwrap();
+    let mut words = created.split_whitespace();
+    let key = words.find(|word| word.starts_with("sk_"));
     let server = ServerProcess::start(&database, &variables);
-    let client = server.client.with_api_key(key);
+    let client = server.client.with_api_key(key.unwrap());
     let first = client.charge("key-1").await;
     assert_eq!(first.status, 201);
     client.charge("key-1").await.assert_replays(&first);
     let list = printed_by(&["check", "--server"], &variables);
-    assert!(
-        list.contains("search_path: charge_once_migrator\n"),
-        "{list}"
-    );
+    assert_has(&list, "search_path: charge_once_migrator\n");
 }
 
 #[tokio::test]
 async fn a_pooler_that_drops_the_schema_is_refused_where_sessions_do_not_have_it() {
     let database = TestDatabase::create_unsharded().await;
-    let pinned = PINNED.map(|setting| {
-        format!(
-            "DO $$ BEGIN EXECUTE format($f$ALTER DATABASE %I SET {setting}$f$, current_database()); END $$;"
-        )
-    });
-    execute(&database.pool, &pinned.concat()).await;
+    for setting in PINNED {
+        database.set_default(setting).await;
+    }
     let Some(pooler) = PgBouncer::start(&database, "session", IGNORES_OPTIONS).await else {
         return;
     };
     for told in refused(&asking(&pooler.url, "public")) {
-        assert!(
-            told.contains("drops the search_path of DATABASE_URL"),
-            "{told}"
-        );
+        assert_has(&told, "drops the search_path of DATABASE_URL");
     }
     printed_by(&["migrate"], &[("DATABASE_URL", &pooler.url)]);
-    execute(&database.pool, "CREATE SCHEMA charge_once").await;
+    database.execute("CREATE SCHEMA charge_once").await;
     for told in refused(&pooler.url) {
         let expected = r#"ALTER ROLE "charge_once" SET search_path = public;"#;
         assert!(told.contains(expected), "{told}");

@@ -1,8 +1,6 @@
 //! Nothing that a client sends is in a log line, a metric or a span, with everything on and at its
 //! most talkative.
 
-use std::io::Read;
-
 use reqwest::RequestBuilder;
 
 use super::traces::assert_documented;
@@ -28,11 +26,12 @@ struct Surfaces(BTreeMap<&'static str, Vec<u8>>);
 impl Surfaces {
     /// Whatever an observer could read of `secret`.
     fn hold(&self, secret: &str) -> Vec<&'static str> {
+        let secret = secret.to_ascii_lowercase();
         let is_in = |bytes: &[u8]| {
+            let bytes = bytes.to_ascii_lowercase();
             bytes
-                .to_ascii_lowercase()
                 .windows(secret.len())
-                .any(|window| window == secret.to_ascii_lowercase().as_bytes())
+                .any(|window| window == secret.as_bytes())
         };
         let holding = self.0.iter().filter(|(_, bytes)| is_in(bytes));
         holding.map(|(surface, _)| *surface).collect()
@@ -43,11 +42,8 @@ impl Surfaces {
         for surface in &surfaces {
             let text = String::from_utf8_lossy(&self.0[surface]).to_lowercase();
             let at = text.find(&secret.to_lowercase()).unwrap_or_default();
-            let around: String = text
-                .chars()
-                .skip(at.saturating_sub(300))
-                .take(600)
-                .collect();
+            let around = text.chars().skip(at.saturating_sub(300)).take(600);
+            let around: String = around.collect();
             eprintln!("{secret} is in {surface}: …{around}…");
         }
         assert!(surfaces.is_empty(), "{secret} is in {surfaces:?}");
@@ -68,19 +64,16 @@ impl Watched {
         let collector = Collector::start().await;
         let database = TestDatabase::create().await;
         let log = tempfile::NamedTempFile::new().unwrap();
+        let credentials = "api-key=canary-of-the-collector";
         let everything = [
             collector.variable(),
             ("RUST_LOG", "trace"),
             ("LOG_FORMAT", "json"),
             ("METRICS_ADDRESS", "127.0.0.1:0"),
             ("CONSOLE", "true"),
-            (
-                "OTEL_EXPORTER_OTLP_HEADERS",
-                "api-key=canary-of-the-collector",
-            ),
+            ("OTEL_EXPORTER_OTLP_HEADERS", credentials),
         ];
-        let variables = [more, &everything].concat();
-        let variables = quick_but(&variables);
+        let variables = quick_but(&[more, &everything].concat());
         let program = Command::new(env!("CARGO_BIN_EXE_charge-once"));
         let file = log.reopen().unwrap();
         let (server, scraper) =
@@ -99,14 +92,11 @@ impl Watched {
         let metrics = Scrape::of(&self.scraper).await.text;
         signal(&self.server.child, Signal::SIGTERM);
         assert_eq!(exit_code(&mut self.server.child).await, Some(0));
-        let mut log = Vec::new();
-        self.log.read_to_end(&mut log).unwrap();
+        let log = std::fs::read(self.log.path()).unwrap();
         // It did tell.
         let lines = String::from_utf8_lossy(&log);
-        let answered = lines
-            .lines()
-            .filter(|line| line.contains("answered"))
-            .count();
+        let answered = lines.lines().filter(|line| line.contains("answered"));
+        let answered = answered.count();
         assert!(answered > 30, "{answered} lines");
         assert!(lines.contains("sqlx"), "statements are logged too");
         assert!(metrics.contains("charge_once_http_requests_total"));
@@ -145,6 +135,13 @@ async fn post(client: &Client, path: &str, key: &str, body: &Value) -> Answer {
     Answer::of(request.json(body)).await
 }
 
+/// Sends it as [`post`] does, and expects a status.
+async fn posted(client: &Client, path: &str, key: &str, body: &Value, status: u16) -> Answer {
+    let answer = post(client, path, key, body).await;
+    assert_eq!(answer.status, status, "{path}: {answer:?}");
+    answer
+}
+
 /// A charge with text wherever there can be some.
 fn telling_charge() -> Value {
     let mut body = charge();
@@ -163,25 +160,16 @@ fn telling_charge() -> Value {
 async fn send_everything(watched: &Watched) {
     let client = &watched.server.client;
     let body = telling_charge();
-    let charged = post(client, "/charges", KEY, &body).await;
-    assert_eq!(charged.status, 201, "{}", charged.json());
-    let id = charged.id();
+    let id = posted(client, "/charges", KEY, &body, 201).await.id();
     assert!(post(client, "/charges", KEY, &body).await.is_replay());
-    let reused = post(client, "/charges", KEY, &charge()).await;
-    assert_eq!(reused.status, 422);
-    for (number, source) in ["tok_canary", "tok_chargeDeclined", CARDS[1]]
-        .iter()
-        .enumerate()
-    {
+    posted(client, "/charges", KEY, &charge(), 422).await;
+    let sources = ["tok_canary", "tok_chargeDeclined", CARDS[1]];
+    for (number, source) in sources.into_iter().enumerate() {
         let mut body = telling_charge();
-        body["source"] = (*source).into();
+        body["source"] = source.into();
         let key = format!("canary-source-{number}");
-        assert!(
-            post(client, "/charges", &key, &body)
-                .await
-                .status
-                .is_client_error()
-        );
+        let refused = post(client, "/charges", &key, &body).await;
+        assert!(refused.status.is_client_error());
     }
     let mut with_card = telling_charge();
     with_card["description"] = format!("canary {}", CARDS[1]).into();
@@ -189,71 +177,48 @@ async fn send_everything(watched: &Watched) {
     assert_eq!(forbidden.code(), "card_number_forbidden");
     let unknown = json!({"amount": 1, "currency": "canary", "canary_parameter": "canary"});
     post(client, "/charges", "canary-unknown", &unknown).await;
+    let malformed = "{\"description\": \"canary\", \"amount\": ";
     for (key, media_type, body) in [
-        (
-            "canary-malformed",
-            JSON,
-            "{\"description\": \"canary\", \"amount\": ",
-        ),
+        ("canary-malformed", JSON, malformed),
         ("canary-duplicate", JSON, "{\"canary\": 1, \"canary\": 2}"),
         ("canary-type", "text/canary", "canary"),
         ("canary,bad", JSON, "{}"),
         (CARDS[1], JSON, "{}"),
-        (
-            "canary-form",
-            "application/x-www-form-urlencoded",
-            "metadata[canary=canary&%ff=canary",
-        ),
+        ("canary-form", FORM, "metadata[canary=canary&%ff=canary"),
     ] {
         let answer = client.post_raw("/charges", key, media_type, body.as_bytes());
         assert!(answer.await.status.is_client_error(), "{key}");
     }
     send_a_customer(client).await;
     let refund = json!({"charge": id, "amount": 100, "metadata": {"canary": "canary"}});
-    assert_eq!(
-        post(client, "/refunds", "canary-refund", &refund)
-            .await
-            .status,
-        201
-    );
+    posted(client, "/refunds", "canary-refund", &refund, 201).await;
     let order = json!({
         "currency": "usd", "customer": "canary", "client_order_id": "canary-order",
         "items": [{"sku": "canary", "description": "canary", "quantity": 1, "unit_amount": 500}],
     });
-    assert_eq!(
-        post(client, "/orders", "canary-order", &order).await.status,
-        201
-    );
+    posted(client, "/orders", "canary-order", &order, 201).await;
     stock(client, "canary-mug", 5).await;
     let mut bought = checkout();
     bought["items"][0]["sku"] = "canary-mug".into();
     bought["metadata"] = json!({"canary": "canary"});
-    assert_eq!(
-        post(client, "/checkouts", "canary-checkout", &bought)
-            .await
-            .status,
-        201
-    );
+    posted(client, "/checkouts", "canary-checkout", &bought, 201).await;
     let update = json!({"description": "canary"});
     let path = format!("/v1/charges/{id}");
-    assert_eq!(
-        post(client, &path, "canary-update", &update).await.status,
-        200
-    );
+    posted(client, &path, "canary-update", &update, 200).await;
     for path in [
-        "/charges?customer=canary&limit=3".to_owned(),
-        "/charges?canary=canary".to_owned(),
-        "/charges/ch_canary".to_owned(),
-        "/canary/canary?canary".to_owned(),
-        format!("/idempotency-keys/{KEY}"),
-        format!("/idempotency-keys?key={KEY}"),
-        format!("/charges/{id}"),
-        "/console/canary?canary".to_owned(),
+        "/charges?customer=canary&limit=3",
+        "/charges?canary=canary",
+        "/charges/ch_canary",
+        "/canary/canary?canary",
+        &format!("/idempotency-keys/{KEY}"),
+        &format!("/idempotency-keys?key={KEY}"),
+        &format!("/charges/{id}"),
+        "/console/canary?canary",
     ] {
-        Answer::of(decorated(client, Method::GET, &path)).await;
+        Answer::of(decorated(client, Method::GET, path)).await;
     }
     let stranger = client.with_api_key("sk_test_canary_of_a_stranger");
-    assert_eq!(post(&stranger, "/charges", KEY, &body).await.status, 401);
+    posted(&stranger, "/charges", KEY, &body, 401).await;
     let head =
         "CANARY /canary?canary HTTP/1.1\r\nHost: canary.localhost\r\nConnection: close\r\n\r\n";
     send_raw(client, head.as_bytes()).await;
@@ -272,45 +237,40 @@ async fn send_a_customer(client: &Client) {
         "preferred_locales": ["canary"],
         "shipping": {"address": address, "name": "canary", "phone": "canary"},
     });
-    let customer = post(client, "/customers", "canary-customer", &body).await;
-    assert_eq!(customer.status, 201, "{}", customer.json());
+    let customer = posted(client, "/customers", "canary-customer", &body, 201).await;
     let card = json!({"number": CARDS[0], "exp_month": 12, "exp_year": 2034, "cvc": "123"});
     let billing = json!({
         "address": address, "email": "canary@canary.example", "name": "canary", "phone": "canary",
     });
     let body = json!({"type": "card", "card": card, "billing_details": billing});
-    let method = post(client, "/payment_methods", "canary-method", &body).await;
-    assert_eq!(method.status, 201, "{}", method.json());
+    let method = posted(client, "/payment_methods", "canary-method", &body, 201).await;
     let attach = format!("/payment_methods/{}/attach", method.id());
     let attached = json!({"customer": customer.id()});
-    let attached = post(client, &attach, "canary-attach", &attached).await;
-    assert_eq!(attached.status, 200, "{}", attached.json());
+    posted(client, &attach, "canary-attach", &attached, 200).await;
+    let of_customer = format!("/customers/{}", customer.id());
     for (method, path) in [
-        (
-            Method::GET,
-            "/customers?email=canary@canary.example".to_owned(),
-        ),
-        (Method::DELETE, format!("/customers/{}", customer.id())),
+        (Method::GET, "/customers?email=canary@canary.example"),
+        (Method::DELETE, &of_customer),
     ] {
-        assert_eq!(
-            Answer::of(decorated(client, method, &path)).await.status,
-            200
-        );
+        let answer = Answer::of(decorated(client, method, path)).await;
+        assert_eq!(answer.status, 200, "{path}");
     }
 }
 
 /// Requests whose rows the database refuses, naming them in its errors.
 async fn fail_in_the_database(watched: &Watched) {
     let refuse = "ALTER TABLE charges ADD CONSTRAINT refuses_some CHECK (amount <> 4321) NOT VALID";
-    sqlx::query(refuse)
-        .execute(&watched.database.pool)
-        .await
-        .unwrap();
+    watched.database.execute(refuse).await;
     let mut body = telling_charge();
     body["amount"] = 4321.into();
-    let client = &watched.server.client;
-    let failed = post(client, "/charges", "canary-failed", &body).await;
-    assert_eq!(failed.status, 500, "{}", failed.json());
+    posted(
+        &watched.server.client,
+        "/charges",
+        "canary-failed",
+        &body,
+        500,
+    )
+    .await;
 }
 
 /// An endpoint that doesn't take what it is sent, and one that no name server knows.
@@ -323,11 +283,20 @@ async fn fail_to_deliver(watched: &Watched) -> String {
     post(client, "/charges", "canary-event", &telling_charge()).await;
     for status in [500, 302, 200] {
         let received = receiver.next().await;
-        received
-            .answer_with(status, "Location: http://canary/\r\n")
-            .await;
+        let answer = received.answer_with(status, "Location: http://canary/\r\n");
+        answer.await;
     }
     endpoint.secret
+}
+
+/// Fails in all other ways, stops, and has told nothing of what was sent.
+async fn tells_nothing(watched: Watched) {
+    fail_in_the_database(&watched).await;
+    let secret = fail_to_deliver(&watched).await;
+    let told = watched.told().await;
+    for secret in [CANARY, CARDS[0], CARDS[1], API_KEY, &secret] {
+        told.assert_have_no(secret);
+    }
 }
 
 #[tokio::test]
@@ -337,16 +306,10 @@ async fn nothing_that_a_client_sends_is_told_to_anyone_else() {
     let client = &watched.server.client;
     for fault in ["canary", "500", "503", "request_lost", "reply_lost"] {
         let key = format!("canary-fault-{fault}");
-        client
-            .post_with_fault(fault, "/charges", &key, &telling_charge())
-            .await;
+        let body = telling_charge();
+        client.post_with_fault(fault, "/charges", &key, &body).await;
     }
-    fail_in_the_database(&watched).await;
-    let secret = fail_to_deliver(&watched).await;
-    let told = watched.told().await;
-    for secret in [CANARY, CARDS[0], CARDS[1], API_KEY, &secret] {
-        told.assert_have_no(secret);
-    }
+    tells_nothing(watched).await;
 }
 
 #[tokio::test]
@@ -362,10 +325,5 @@ async fn nothing_that_a_client_sends_is_told_to_anyone_else_while_a_processor_is
         post(client, "/charges", &key, &telling_charge()).await;
     }
     processor.reset_faults().await;
-    fail_in_the_database(&watched).await;
-    let secret = fail_to_deliver(&watched).await;
-    let told = watched.told().await;
-    for secret in [CANARY, CARDS[0], CARDS[1], API_KEY, &secret] {
-        told.assert_have_no(secret);
-    }
+    tells_nothing(watched).await;
 }

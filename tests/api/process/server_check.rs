@@ -16,15 +16,6 @@ fn look(url: &str) -> Run {
     Run::of(run(&["check", "--server"], &[("DATABASE_URL", url)]))
 }
 
-/// Gives all sessions of a database other defaults.
-async fn set(database: &TestDatabase, setting: &str) {
-    let set = format!(
-        "DO $$ BEGIN EXECUTE format($f$ALTER DATABASE %I SET {setting}$f$, current_database()); END $$"
-    );
-    let set = sqlx::raw_sql(AssertSqlSafe(set));
-    set.execute(&database.pool).await.unwrap();
-}
-
 #[tokio::test]
 async fn each_role_learns_what_a_server_would_have_with_it() {
     let database = TestDatabase::create().await;
@@ -53,54 +44,40 @@ async fn each_role_learns_what_a_server_would_have_with_it() {
     assert!(of_the_server.ends_with("The server has all that charge-once must have.\n"));
 
     let owner = look(&database.url).succeeded();
-    assert!(
-        owner.contains("advice   rights: those of a superuser\n"),
-        "{owner}"
-    );
+    assert_has(&owner, "advice   rights: those of a superuser\n");
 
     let reader = look(&as_role(&database.url, "charge_once_reader"));
     assert_eq!(reader.code, Some(1), "{reader:?}");
-    let told = &reader.stdout;
-    assert!(told.contains("not ok   rights: "), "{told}");
-    assert!(told.contains("INSERT on charges"), "{told}");
-    assert!(
-        told.contains("run deploy/postgres/roles.sql again"),
-        "{told}"
-    );
+    for part in [
+        "not ok   rights: ",
+        "INSERT on charges",
+        "run deploy/postgres/roles.sql again",
+    ] {
+        assert_has(&reader.stdout, part);
+    }
 
     let variables = [
         ("DATABASE_URL", &*database.url),
         ("POOL_CONNECTIONS", "200"),
     ];
-    let output = Run::of(run(&["check", "--server", "--json"], &variables));
-    let printed: Value = serde_json::from_str(&output.succeeded()).unwrap();
+    let printed = printed_by(&["check", "--server", "--json"], &variables);
+    let printed: Value = serde_json::from_str(&printed).unwrap();
     assert_eq!(printed["fit"], true);
     let settings = printed["settings"].as_array().unwrap();
     let page = read("docs/deployment.md");
-    let shown = blocks(&page)
-        .into_iter()
-        .find(|(_, text)| text.starts_with("ok       sessions: "));
-    let shown = shown.unwrap().1;
-    let shown = shown
-        .lines()
-        .filter(|line| !line.starts_with("  ") && !line.starts_with("The "));
-    let shown: Vec<_> = shown
-        .map(|line| line[9..].split(':').next().unwrap())
-        .collect();
-    let names: Vec<_> = settings
-        .iter()
-        .map(|one| one["setting"].as_str().unwrap())
-        .collect();
-    assert_eq!(shown, names);
-    let room = settings
-        .iter()
-        .find(|one| one["setting"] == "max_connections")
-        .unwrap();
+    let mut blocks = blocks(&page).into_iter();
+    let shown = blocks.find(|(_, text)| text.starts_with("ok       sessions: "));
+    let (_, shown) = shown.unwrap();
+    let is_setting = |line: &&str| !line.starts_with("  ") && !line.starts_with("The ");
+    let shown = shown.lines().filter(is_setting);
+    let shown = shown.map(|line| line[9..].split(':').next().unwrap());
+    let names = settings.iter().map(|one| one["setting"].as_str().unwrap());
+    assert_eq!(shown.collect::<Vec<_>>(), names.collect::<Vec<_>>());
+    let mut settings = settings.iter();
+    let room = settings.find(|one| one["setting"] == "max_connections");
+    let room = room.unwrap();
     assert_eq!(room["verdict"], "advice");
-    assert!(
-        room["remedy"].as_str().unwrap().contains("take 624"),
-        "{room}"
-    );
+    assert_has(room["remedy"].as_str().unwrap(), "take 624");
 }
 
 /// They are pinned where connections are PostgreSQL's own, and not behind a pooler that drops what
@@ -108,12 +85,12 @@ async fn each_role_learns_what_a_server_would_have_with_it() {
 #[tokio::test]
 async fn weaker_defaults_are_advised_against_and_refused_where_they_are_not_pinned() {
     let database = TestDatabase::create().await;
-    set(&database, "synchronous_commit = off").await;
-    set(
-        &database,
+    for weak in [
+        "synchronous_commit = off",
         "default_transaction_isolation = 'repeatable read'",
-    )
-    .await;
+    ] {
+        database.set_default(weak).await;
+    }
     let pinned = look(&database.url).succeeded();
     for lines in [
         "advice   synchronous_commit: on\n         other sessions of this role, such as those of psql, have off: \
@@ -142,11 +119,8 @@ async fn weaker_defaults_are_advised_against_and_refused_where_they_are_not_pinn
     };
     let shared = look(&pooler.url);
     assert_eq!(shared.code, Some(1), "{shared:?}");
-    assert!(
-        shared
-            .stdout
-            .starts_with("not ok   sessions: shared by a connection pooler\n")
-    );
+    let expected = "not ok   sessions: shared by a connection pooler\n";
+    assert!(shared.stdout.starts_with(expected), "{shared:?}");
 }
 
 #[tokio::test]
@@ -156,10 +130,7 @@ async fn a_server_that_is_not_there_is_not_known() {
     let told = look(&nowhere).failed(2);
     assert!(told.contains("nothing is known: "), "{told}");
     // What PostgreSQL says, and not where its own source says so.
-    assert!(
-        told.contains("does not exist. Is DATABASE_URL right"),
-        "{told}"
-    );
+    assert_has(&told, "does not exist. Is DATABASE_URL right");
 }
 
 #[tokio::test]

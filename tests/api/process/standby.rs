@@ -1,40 +1,34 @@
 //! What a standby of the database must have before a client is told of it.
 
 use std::{
-    io::{Read, Seek},
     os::unix::{fs::MetadataExt, process::CommandExt},
     process::Child,
 };
 
-use charge_once::{cli::api_key::ensure_dev_key, database::embedded};
+use charge_once::database::embedded;
 use charge_once_postgres::embedded::EmbeddedPostgres;
-use tempfile::NamedTempFile;
 use tokio::task::JoinHandle;
 
-use crate::support::{prelude::*, program::signal, roles::as_role};
+use crate::support::{
+    prelude::*,
+    program::signal,
+    roles::as_role,
+    shorthand::{start_with_log, text_of},
+};
 
 /// A PostgreSQL of one test, because all databases of a server share its standby.
 async fn start_in(folder: &Path) -> (EmbeddedPostgres, TestDatabase) {
     let postgres = EmbeddedPostgres::start(embedded::settings(folder.to_owned(), None));
     let postgres = postgres.await.unwrap();
-    let url = postgres.url();
-    let pool = sqlx::PgPool::connect_lazy(&url).unwrap();
-    let database = TestDatabase::elsewhere(url, pool);
-    let migrated = database.connect(&[]).await;
-    ensure_dev_key(&migrated, API_KEY).await.unwrap();
-    migrated.pool().close().await;
+    let database = TestDatabase::in_private(&postgres).await;
     (postgres, database)
 }
 
 /// Sets what COMMIT waits for.
 async fn wait_for(standby: &str, database: &TestDatabase) {
-    for sql in [
-        format!("ALTER SYSTEM SET synchronous_standby_names = '{standby}'"),
-        "SELECT pg_reload_conf()".to_owned(),
-    ] {
-        let sql = sqlx::raw_sql(AssertSqlSafe(sql));
-        sql.execute(&database.pool).await.unwrap();
-    }
+    let set = format!("ALTER SYSTEM SET synchronous_standby_names = '{standby}'");
+    database.execute(set).await;
+    database.execute("SELECT pg_reload_conf()").await;
 }
 
 /// Has each COMMIT wait for a standby that there isn't.
@@ -46,10 +40,8 @@ async fn wait_in_vain(database: &TestDatabase) {
         let write = "SELECT pg_logical_emit_message(true, 'probe', '')";
         while sqlx::raw_sql(write).execute(&pool).await.is_ok() {}
     });
-    eventually("a COMMIT waits", || async {
-        database.count(WAITING).await > 0
-    })
-    .await;
+    let waits = async || database.count(WAITING).await > 0;
+    eventually("a COMMIT waits", waits).await;
     end_waits("pg_terminate_backend", database, &probing).await;
 }
 
@@ -65,8 +57,7 @@ async fn end_waits<T>(how: &str, database: &TestDatabase, waiting: &JoinHandle<T
           WHERE datname = current_database() AND wait_event = 'SyncRep'"
     );
     eventually("the wait has ended", || async {
-        let ending = sqlx::raw_sql(AssertSqlSafe(end.clone()));
-        ending.execute(&database.pool).await.unwrap();
+        database.execute(&end).await;
         waiting.is_finished()
     })
     .await;
@@ -80,8 +71,7 @@ async fn what_only_this_server_has_is_not_acknowledged_until_the_standby_has_it(
         let (postgres, database) = start_in(folder.path()).await;
         // As a role may have it, too.
         let hide_warnings = "ALTER DATABASE charge_once SET client_min_messages = error";
-        let hidden = sqlx::raw_sql(hide_warnings).execute(&database.pool).await;
-        hidden.unwrap();
+        database.execute(hide_warnings).await;
         let server = TestServer::start_on(database, variables).await;
         for how in ENDS {
             is_not_acknowledged(&server, how).await;
@@ -119,29 +109,26 @@ async fn is_not_acknowledged(server: &TestServer, how: &str) {
             assert_eq!(answer.status, 503, "{attempt}: {path}: {answer:?}");
         }
     }
-    // A write without a key, and one that finds nothing to write.
-    for _ in 0..2 {
-        let deleting = Answer::of(client.request(Method::DELETE, &endpoint));
-        let deleting = tokio::spawn(deleting);
-        end_waits(how, database, &deleting).await;
-        assert_eq!(deleting.await.unwrap().status, 503);
-    }
-    // A look at a key.
-    for (_, key, _) in &requests {
-        let (client, path) = (client.clone(), format!("/idempotency-keys/{key}"));
-        let looking = tokio::spawn(async move { client.get(&path).await });
-        end_waits(how, database, &looking).await;
-        assert_eq!(looking.await.unwrap().status, 503);
+    // A write without a key, and one that finds nothing to write. Then a look at each key.
+    let delete = || client.request(Method::DELETE, &endpoint);
+    let look = |key: &str| client.request(Method::GET, &format!("/idempotency-keys/{key}"));
+    for request in [
+        delete(),
+        delete(),
+        look(&requests[0].1),
+        look(&requests[1].1),
+    ] {
+        let sending = tokio::spawn(Answer::of(request));
+        end_waits(how, database, &sending).await;
+        assert_eq!(sending.await.unwrap().status, 503);
     }
     assert_eq!(database.charges().await, before + 2);
 
     wait_for("", database).await;
     for (path, key, body) in &requests {
         let answer = client.post(path, key, body).await;
-        assert!(
-            answer.status.is_success() && answer.is_replay(),
-            "{answer:?}"
-        );
+        let is_done = answer.status.is_success() && answer.is_replay();
+        assert!(is_done, "{answer:?}");
     }
     assert_eq!(database.charges().await, before + 2);
 }
@@ -171,16 +158,9 @@ fn receive_wal(folder: &Path) -> Child {
 
 /// What a start logs about standbys.
 async fn warnings(database: &TestDatabase) -> Vec<String> {
-    let mut log = NamedTempFile::new().unwrap();
-    let logged = [("RUST_LOG", "warn")];
-    drop(ServerProcess::start_logging_to(
-        log.reopen().unwrap(),
-        database,
-        &logged,
-    ));
-    let mut text = String::new();
-    log.rewind().unwrap();
-    log.read_to_string(&mut text).unwrap();
+    let (server, log) = start_with_log(database, &[("RUST_LOG", "warn")]);
+    drop(server);
+    let text = text_of(&log);
     let about = text.lines().filter(|line| line.contains("standby"));
     about.map(str::to_owned).collect()
 }
@@ -193,22 +173,15 @@ async fn a_start_warns_of_a_standby_that_no_commit_waits_for() {
 
     let mut standby = receive_wal(folder.path());
     let standbys = "SELECT count(*) FROM pg_stat_replication";
-    eventually("the standby is there", || async {
-        database.count(standbys).await == 1
-    })
-    .await;
+    database.comes_to(standbys, 1).await;
     let told = warnings(&database).await;
-    assert!(
-        told.len() == 1
-            && told[0].contains("WARN")
-            && told[0].contains("set synchronous_standby_names"),
-        "{told:#?}"
-    );
+    assert_eq!(told.len(), 1, "{told:#?}");
+    assert_has(&told[0], "WARN");
+    assert_has(&told[0], "set synchronous_standby_names");
     // A role without a right on statistics sees as much.
-    let create =
-        "CREATE ROLE visitor LOGIN; GRANT SELECT ON ALL TABLES IN SCHEMA public TO visitor";
-    let created = sqlx::raw_sql(create).execute(&database.pool).await;
-    created.unwrap();
+    database.execute("CREATE ROLE visitor LOGIN").await;
+    let grant = "GRANT SELECT ON ALL TABLES IN SCHEMA public TO visitor";
+    database.execute(grant).await;
     let url = as_role(&database.url, "visitor");
     let output = run(&["check"], &[("DATABASE_URL", &url), ("RUST_LOG", "warn")]);
     assert!(text(&output.stderr).contains("set synchronous_standby_names"));

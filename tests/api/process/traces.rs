@@ -1,6 +1,6 @@
 //! Traces: what a collector of OpenTelemetry is sent, and what happens without one.
 
-use std::{io::Read, net::TcpListener, time::Instant};
+use std::{net::TcpListener, time::Instant};
 
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 
@@ -9,6 +9,8 @@ use crate::support::{
     collector::{Collector, Exported},
     prelude::*,
     program::{exit_code, signal},
+    shorthand::{start_with_log, text_of},
+    webhook_receiver::Received,
 };
 
 /// What a caller says of its trace, and its parts.
@@ -21,32 +23,39 @@ const BATCHED: (&str, &str) = ("BATCH", "on");
 
 async fn charge_traced(client: &Client, key: &str, traceparent: &str) -> Answer {
     let request = client.request(Method::POST, "/charges");
-    let request = request
-        .header("idempotency-key", key)
-        .header("traceparent", traceparent);
-    Answer::of(request.json(&charge())).await
+    let request = request.header("traceparent", traceparent);
+    Answer::of(request.header("idempotency-key", key).json(&charge())).await
 }
 
 async fn span_of(collector: &Collector, answer: &Answer) -> Exported {
-    collector
-        .request(answer.header("request-id").unwrap())
-        .await
+    let id = answer.header("request-id").unwrap();
+    collector.request(id).await
+}
+
+/// A server that exports to a collector.
+async fn exporting(variables: &[(&str, &str)]) -> (Collector, TestDatabase, ServerProcess) {
+    let collector = Collector::start().await;
+    let database = TestDatabase::create().await;
+    let variables = [variables, &[collector.variable()]].concat();
+    let server = ServerProcess::start(&database, &variables);
+    (collector, database, server)
+}
+
+/// The trace of the next request that a receiver or a processor is sent, and that request.
+async fn next_traced(receiver: &mut Receiver) -> (String, Received) {
+    let received = receiver.next().await;
+    (received.headers["traceparent"].clone(), received)
 }
 
 #[tokio::test]
 async fn a_request_continues_its_caller_s_trace_with_claim_work_and_commit() {
-    let collector = Collector::start().await;
-    let database = TestDatabase::create().await;
-    let variables = [
-        collector.variable(),
+    let attributes = "deployment.environment.name=test";
+    let (collector, _database, server) = exporting(&[
         ALONE,
         ("OTEL_EXPORTER_OTLP_HEADERS", "api-key=of%20the%20collector"),
-        (
-            "OTEL_RESOURCE_ATTRIBUTES",
-            "deployment.environment.name=test",
-        ),
-    ];
-    let server = ServerProcess::start(&database, &variables);
+        ("OTEL_RESOURCE_ATTRIBUTES", attributes),
+    ])
+    .await;
     let client = &server.client;
     let executed = charge_traced(client, "key-1", CALLER).await;
     let replayed = charge_traced(client, "key-1", "not a traceparent").await;
@@ -57,10 +66,7 @@ async fn a_request_continues_its_caller_s_trace_with_claim_work_and_commit() {
 
     let request = span_of(&collector, &executed).await;
     assert_eq!(request.name, "POST /charges");
-    assert_eq!(
-        (request.trace.as_str(), request.parent.as_str()),
-        (TRACE, SPAN)
-    );
+    assert_eq!([&*request.trace, &request.parent], [TRACE, SPAN]);
     assert!(!request.failed);
     for (name, value) in [
         ("http.request.method", "POST"),
@@ -72,11 +78,12 @@ async fn a_request_continues_its_caller_s_trace_with_claim_work_and_commit() {
     }
     assert_eq!(request.attribute("charge_once.key_hash").len(), 8);
     let mut last = request.began;
-    for (name, ended) in [
+    let steps = [
         ("claim", "mine"),
         ("work", "replied"),
         ("commit", "committed"),
-    ] {
+    ];
+    for (name, ended) in steps {
         let step = collector.child(&request, name).await;
         assert_eq!(step.attribute("idempotency.ended"), ended);
         assert_eq!(step.kind, SpanKind::Internal);
@@ -85,10 +92,8 @@ async fn a_request_continues_its_caller_s_trace_with_claim_work_and_commit() {
     }
 
     let replay = span_of(&collector, &replayed).await;
-    assert_eq!(
-        replay.parent, "",
-        "a malformed traceparent begins a new trace"
-    );
+    // A malformed traceparent begins a new trace.
+    assert_eq!(replay.parent, "");
     assert_ne!(replay.trace, TRACE);
     assert_eq!(replay.attribute("charge_once.outcome"), "replayed");
     let hash = "charge_once.key_hash";
@@ -110,9 +115,7 @@ async fn a_request_continues_its_caller_s_trace_with_claim_work_and_commit() {
 
 #[tokio::test]
 async fn a_batch_has_a_trace_of_its_own_that_links_to_its_requests_and_they_to_it() {
-    let collector = Collector::start().await;
-    let database = TestDatabase::create().await;
-    let server = ServerProcess::start(&database, &[collector.variable(), BATCHED]);
+    let (collector, _database, server) = exporting(&[BATCHED]).await;
     let charged = charge_traced(&server.client, "key-1", CALLER).await;
     let request = span_of(&collector, &charged).await;
     let wait = collector.child(&request, "wait for batch").await;
@@ -133,11 +136,8 @@ async fn a_batch_has_a_trace_of_its_own_that_links_to_its_requests_and_they_to_i
 
 #[tokio::test]
 async fn a_duplicate_shows_how_long_it_waited_for_the_first_request() {
-    let collector = Collector::start().await;
-    let database = TestDatabase::create().await;
     // The slow card takes two seconds, and the usual limit of a statement is three.
-    let variables = [PATIENT, &[collector.variable()]].concat();
-    let server = ServerProcess::start(&database, &variables);
+    let (collector, _database, server) = exporting(PATIENT).await;
     let slow = json!({"amount": 2000, "currency": "usd", "source": "tok_slow"});
     let both = tokio::join!(
         server.client.post_waiting(10, "/charges", "key-1", &slow),
@@ -151,12 +151,9 @@ async fn a_duplicate_shows_how_long_it_waited_for_the_first_request() {
 
 #[tokio::test]
 async fn a_processor_s_call_is_a_span_and_the_processor_is_told_its_trace() {
-    let collector = Collector::start().await;
-    let database = TestDatabase::create().await;
     let processor = Processor::start().await;
     let url = processor.url();
-    let variables = [collector.variable(), ("PROCESSOR_URL", &url)];
-    let server = ServerProcess::start(&database, &variables);
+    let (collector, database, server) = exporting(&[("PROCESSOR_URL", &url)]).await;
     let charged = charge_traced(&server.client, "key-1", CALLER).await;
     assert_eq!(charged.status, 201);
     let request = span_of(&collector, &charged).await;
@@ -181,8 +178,7 @@ async fn a_processor_s_call_is_a_span_and_the_processor_is_told_its_trace() {
     let server = ServerProcess::start(&database, &variables);
     let client = server.client.clone();
     let charging = tokio::spawn(async move { charge_traced(&client, "key-2", CALLER).await });
-    let instruction = shown.next().await;
-    let traceparent = instruction.headers["traceparent"].clone();
+    let (traceparent, instruction) = next_traced(&mut shown).await;
     instruction.answer_with(500, "Connection: close\r\n").await;
     let failed = charging.await.unwrap();
     assert_eq!(failed.status, 503);
@@ -198,13 +194,12 @@ async fn a_processor_s_call_is_a_span_and_the_processor_is_told_its_trace() {
 async fn a_checkout_s_steps_are_in_its_trace_and_its_lines_name_it() {
     let collector = Collector::start().await;
     let database = TestDatabase::create().await;
-    let mut log = tempfile::NamedTempFile::new().unwrap();
     let talkative = [
         collector.variable(),
         ("RUST_LOG", "sqlx=debug,charge_once_idempotency=debug,info"),
         ("LOG_FORMAT", "json"),
     ];
-    let server = ServerProcess::start_logging_to(log.reopen().unwrap(), &database, &talkative);
+    let (server, log) = start_with_log(&database, &talkative);
     let client = &server.client;
     stock(client, "mug", 5).await;
     let bought = client.post("/checkouts", "key-1", &checkout()).await;
@@ -217,13 +212,12 @@ async fn a_checkout_s_steps_are_in_its_trace_and_its_lines_name_it() {
     }
     drop(server);
     // The statements of its steps, which run in tasks of their own.
-    let mut text = String::new();
-    log.read_to_string(&mut text).unwrap();
+    let text = text_of(&log);
     let id = bought.header("request-id").unwrap();
-    let insert = text
-        .lines()
-        .filter(|line| line.contains("INSERT INTO orders"));
-    let insert: Vec<_> = insert.collect();
+    let lines = text.lines();
+    let insert: Vec<_> = lines
+        .filter(|line| line.contains("INSERT INTO orders"))
+        .collect();
     assert!(!insert.is_empty());
     assert!(insert.iter().all(|line| line.contains(id)), "{insert:?}");
     // Lines show no other span that is made for traces.
@@ -235,31 +229,24 @@ async fn a_checkout_s_steps_are_in_its_trace_and_its_lines_name_it() {
 #[tokio::test]
 async fn each_attempt_to_deliver_a_webhook_is_in_the_trace_of_its_request() {
     let in_a_batch_and_alone = [BATCHED, ALONE].map(|batch| async move {
-        let collector = Collector::start().await;
-        let database = TestDatabase::create().await;
         let mut receiver = Receiver::start().await;
-        let variables = quick_but(&[collector.variable(), batch]);
-        let server = ServerProcess::start(&database, &variables);
+        let (collector, _database, server) = exporting(&quick_but(&[batch])).await;
         let endpoint = Endpoint::at(&server.client, &receiver.url()).await;
         let charged = charge_traced(&server.client, "key-1", CALLER).await;
         let request = span_of(&collector, &charged).await;
         assert_eq!(request.trace, TRACE);
         let mut ids = BTreeSet::new();
         for (attempt, status) in [("0", 500), ("1", 200)] {
-            let received = receiver.next().await;
-            let traceparent = received.headers["traceparent"].clone();
+            let (traceparent, received) = next_traced(&mut receiver).await;
             received.answer(status).await;
-            let span = collector
-                .has("the span of the attempt", |span| {
-                    span.name == "send webhook"
-                        && span.attribute("http.request.resend_count") == attempt
-                })
-                .await;
+            let is_it = |span: &Exported| {
+                let number = span.attribute("http.request.resend_count");
+                span.name == "send webhook" && number == attempt
+            };
+            let span = collector.has("the span of the attempt", is_it).await;
             assert_eq!(traceparent, span.traceparent());
-            assert_eq!(
-                span.attribute("http.response.status_code"),
-                status.to_string()
-            );
+            let told = span.attribute("http.response.status_code");
+            assert_eq!(told, status.to_string());
             assert_eq!(span.failed, status == 500);
             assert_eq!(span.kind, SpanKind::Client);
             assert_eq!((&span.trace, &span.parent), (&request.trace, &request.id));
@@ -276,15 +263,12 @@ async fn each_attempt_to_deliver_a_webhook_is_in_the_trace_of_its_request() {
 
 #[tokio::test]
 async fn a_webhook_is_not_recorded_where_its_request_was_not() {
-    let collector = Collector::start().await;
-    let database = TestDatabase::create().await;
     let mut receiver = Receiver::start().await;
-    let server = ServerProcess::start(&database, &quick_but(&[collector.variable()]));
+    let (collector, _database, server) = exporting(QUICK).await;
     Endpoint::at(&server.client, &receiver.url()).await;
     let not_wanted = CALLER.replace("-01", "-00");
     charge_traced(&server.client, "key-1", &not_wanted).await;
-    let received = receiver.next().await;
-    let traceparent = received.headers["traceparent"].clone();
+    let (traceparent, received) = next_traced(&mut receiver).await;
     received.answer(200).await;
     assert!(
         traceparent.contains(TRACE) && traceparent.ends_with("-00"),
@@ -326,21 +310,16 @@ async fn a_webhook_of_an_event_without_a_trace_begins_one() {
     received.answer(200).await;
     let sent_by = |span: &Exported| span.traceparent() == traceparent;
     let span = collector.has("the span of the attempt", sent_by).await;
-    assert_eq!(
-        (span.name.as_str(), span.parent.as_str()),
-        ("send webhook", "")
-    );
+    assert_eq!([&*span.name, &span.parent], ["send webhook", ""]);
 }
 
 #[tokio::test]
 async fn a_webhook_is_in_the_trace_of_a_request_in_phases_too() {
-    let collector = Collector::start().await;
-    let database = TestDatabase::create().await;
     let processor = Processor::start().await;
     let mut receiver = Receiver::start().await;
     let url = processor.url();
-    let variables = quick_but(&[collector.variable(), ("PROCESSOR_URL", &url)]);
-    let server = ServerProcess::start(&database, &variables);
+    let variables = quick_but(&[("PROCESSOR_URL", &url)]);
+    let (collector, _database, server) = exporting(&variables).await;
     let client = &server.client;
     stock(client, "mug", 5).await;
     Endpoint::at(client, &receiver.url()).await;
@@ -361,9 +340,8 @@ async fn a_webhook_is_in_the_trace_of_a_request_in_phases_too() {
         (1, "checkout.completed"),
     ]);
     while !missing.is_empty() {
-        let received = receiver.next().await;
+        let (traceparent, received) = next_traced(&mut receiver).await;
         let event = received.event();
-        let traceparent = received.headers["traceparent"].clone();
         received.answer(200).await;
         let sent_by = |span: &Exported| span.traceparent() == traceparent;
         let span = collector.has("the span of the attempt", sent_by).await;
@@ -377,21 +355,16 @@ async fn a_webhook_is_in_the_trace_of_a_request_in_phases_too() {
 
 #[tokio::test]
 async fn a_caller_decides_about_its_trace_unless_the_sampler_says_otherwise() {
-    let collector = Collector::start().await;
-    let database = TestDatabase::create().await;
     let by_caller = ("OTEL_TRACES_SAMPLER", "parentbased_always_off");
-    let server = ServerProcess::start(&database, &[collector.variable(), by_caller]);
+    let (collector, database, server) = exporting(&[by_caller]).await;
     let client = &server.client;
     client.charge("key-1").await;
     let not_wanted = CALLER.replace("-01", "-00");
     charge_traced(client, "key-2", &not_wanted).await;
     let wanted = charge_traced(client, "key-3", CALLER).await;
     span_of(&collector, &wanted).await;
-    let traces = |spans: Vec<Exported>| spans.into_iter().map(|span| span.trace);
-    assert_eq!(
-        traces(collector.named("POST /charges")).collect::<Vec<_>>(),
-        [TRACE]
-    );
+    let spans = collector.named("POST /charges").into_iter();
+    assert_eq!(spans.map(|span| span.trace).collect::<Vec<_>>(), [TRACE]);
     drop(server);
 
     let own = ("OTEL_TRACES_SAMPLER", "always_on");
@@ -402,14 +375,10 @@ async fn a_caller_decides_about_its_trace_unless_the_sampler_says_otherwise() {
 
 #[tokio::test]
 async fn two_traceparents_are_none() {
-    let collector = Collector::start().await;
-    let database = TestDatabase::create().await;
-    let server = ServerProcess::start(&database, &[collector.variable()]);
+    let (collector, _database, server) = exporting(&[]).await;
     let request = server.client.request(Method::GET, "/charges");
-    let request = request
-        .header("traceparent", CALLER)
-        .header("traceparent", CALLER);
-    let listed = Answer::of(request).await;
+    let request = request.header("traceparent", CALLER);
+    let listed = Answer::of(request.header("traceparent", CALLER)).await;
     assert_eq!(listed.status, 200);
     assert_eq!(span_of(&collector, &listed).await.parent, "");
 }
@@ -443,27 +412,27 @@ async fn a_collector_that_is_down_or_silent_costs_a_log_line_and_nothing_else() 
     let addresses = [silent.local_addr().unwrap(), down.address()];
     let both = addresses.map(|address| async move {
         let database = TestDatabase::create().await;
-        let mut log = tempfile::NamedTempFile::new().unwrap();
         let url = format!("http://{address}");
         let variables = [("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str())];
-        let log_file = log.reopen().unwrap();
-        let mut server = ServerProcess::start_logging_to(log_file, &database, &variables);
-        let mut text = String::new();
+        let (mut server, log) = start_with_log(&database, &variables);
         let mut charges = 0;
         let began = Instant::now();
-        while !text.contains("traces can't be sent") {
-            assert!(began.elapsed() < PATIENCE, "it is never told: {text}");
+        while !text_of(&log).contains("traces can't be sent") {
+            assert!(
+                began.elapsed() < PATIENCE,
+                "it is never told: {}",
+                text_of(&log)
+            );
             charges += 1;
             let charged = server.client.charge(&format!("key-{charges}")).await;
             assert_eq!(charged.status, 201);
-            log.read_to_string(&mut text).unwrap();
         }
         for more in 0..20 {
             server.client.charge(&format!("key-more-{more}")).await;
         }
         signal(&server.child, Signal::SIGTERM);
         assert_eq!(exit_code(&mut server.child).await, Some(0));
-        log.read_to_string(&mut text).unwrap();
+        let text = text_of(&log);
         let lines = text.lines().filter(|line| line.contains("can't be sent"));
         assert_eq!(lines.count(), 1, "{text}");
         assert_eq!(database.charges().await, charges + 20);
@@ -475,19 +444,13 @@ async fn a_collector_that_is_down_or_silent_costs_a_log_line_and_nothing_else() 
 
 #[tokio::test]
 async fn the_last_spans_are_sent_before_the_process_ends() {
-    let collector = Collector::start().await;
-    let database = TestDatabase::create().await;
-    let mut server = ServerProcess::start(&database, &[collector.variable()]);
+    let (collector, _database, mut server) = exporting(&[]).await;
     let charged = server.client.charge("key-1").await;
     signal(&server.child, Signal::SIGTERM);
     assert_eq!(exit_code(&mut server.child).await, Some(0));
     let id = charged.header("request-id").unwrap();
-    let spans = collector.named("POST /charges");
-    assert!(
-        spans
-            .iter()
-            .any(|span| span.attribute("charge_once.request_id") == id)
-    );
+    let has_id = |span: &Exported| span.attribute("charge_once.request_id") == id;
+    assert!(collector.named("POST /charges").iter().any(has_id));
 }
 
 #[tokio::test]
@@ -498,11 +461,9 @@ async fn a_collector_that_is_named_wrongly_stops_the_start() {
         ("OTEL_TRACES_SAMPLER", "sometimes"),
     ] {
         let collector = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318");
-        let address = ("BIND_ADDRESS", "127.0.0.1:0");
-        let ended = run(&["serve"], &[collector, address, (variable, value)]);
-        assert_eq!(ended.status.code(), Some(1));
-        let said = text(&ended.stderr);
-        assert!(said.contains(&format!("{variable} must be")), "{said}");
+        let variables = [collector, ANY_PORT, (variable, value)];
+        let said = complaint_of(&["serve"], &variables, 1);
+        assert_has(&said, &format!("{variable} must be"));
     }
 }
 
@@ -538,18 +499,12 @@ pub fn assert_documented(spans: &[Exported]) {
 
 #[tokio::test]
 async fn every_span_is_documented_and_every_documented_one_is_made() {
-    let collector = Collector::start().await;
-    let database = TestDatabase::create().await;
     let processor = Processor::start().await;
     let mut receiver = Receiver::start().await;
     let url = processor.url();
-    let variables = quick_but(&[
-        collector.variable(),
-        BATCHED,
-        ("PROCESSOR_URL", &url),
-        ("PROCESSOR_TIMEOUT", "3s"),
-    ]);
-    let server = ServerProcess::start(&database, &variables);
+    let asking = [("PROCESSOR_URL", &*url), ("PROCESSOR_TIMEOUT", "3s")];
+    let variables = [&asking[..], &[BATCHED], QUICK].concat();
+    let (collector, database, server) = exporting(&variables).await;
     let client = &server.client;
     Endpoint::at(client, &receiver.url()).await;
     let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 500}]});
@@ -559,12 +514,8 @@ async fn every_span_is_documented_and_every_documented_one_is_made() {
     let fault = json!({"fault": "delay_after", "milliseconds": 60_000});
     processor.set_fault(fault).await;
     let send = || {
-        let client = client.clone();
-        tokio::spawn(async move {
-            client
-                .post_waiting(30, "/charges", "key-2", &charge())
-                .await
-        })
+        let (client, body) = (client.clone(), charge());
+        tokio::spawn(async move { client.post_waiting(30, "/charges", "key-2", &body).await })
     };
     let first = send();
     processor.delays(1).await;
@@ -573,13 +524,9 @@ async fn every_span_is_documented_and_every_documented_one_is_made() {
     assert_eq!(first.await.unwrap().status, 503);
     processor.reset_faults().await;
     assert_eq!(second.await.unwrap().status, 503);
-    eventually("the reconciler completes it", || async {
-        database
-            .count("SELECT count(*) FROM charges WHERE status = 'succeeded'")
-            .await
-            == 1
-    })
-    .await;
+    // By the reconciler.
+    let completed = "SELECT count(*) FROM charges WHERE status = 'succeeded'";
+    database.comes_to(completed, 1).await;
     let (names, _) = documented();
     for name in &names {
         collector.has(name, |span| span.name == *name).await;

@@ -104,11 +104,8 @@ async fn every_worker_that_panics_is_named_and_works_again() {
     Endpoint::at(client, &receiver.url()).await;
     assert_eq!(client.post_new("/orders", &order).await.status, 201);
     receiver.next().await.answer(200).await;
-    eventually("the sweep sweeps", || async {
-        let expired = "SELECT count(*) FROM idempotency_keys WHERE expires_at <= now()";
-        database.count(expired).await == 0
-    })
-    .await;
+    let expired = "SELECT count(*) FROM idempotency_keys WHERE expires_at <= now()";
+    database.comes_to(expired, 0).await;
     eventually("requests are logged", || async {
         client.get("/orders").await;
         database.count("SELECT count(*) FROM request_log").await > 0
@@ -125,18 +122,13 @@ async fn every_worker_that_panics_is_named_and_works_again() {
     let scrape = Scrape::of(&scraper).await;
     for worker in WORKERS {
         let failures = format!(r#"charge_once_worker_failures_total{{worker="{worker}"}}"#);
-        assert!(
-            scrape.value(&failures) == 1.0,
-            "{failures}: {}",
-            scrape.text
-        );
+        let failed = scrape.value(&failures);
+        assert!(failed == 1.0, "{failures}: {}", scrape.text);
     }
     // It has begun again three times, which doesn't say that it has come to an end.
     let read = "charge_once_database_metrics_last_success_timestamp_seconds";
-    eventually("the metrics from the database are read", || async {
-        Scrape::of(&scraper).await.value(read) > 0.0
-    })
-    .await;
+    let are_read = async || Scrape::of(&scraper).await.value(read) > 0.0;
+    eventually("the metrics from the database are read", are_read).await;
     server.stop().await;
 }
 
@@ -170,16 +162,12 @@ fn every_worker_is_started_by_the_supervisor() {
     let mut supervised = BTreeSet::new();
     for (file, code) in files {
         for line in code.lines().filter(|line| line.contains("spawn(")) {
-            let name = line
-                .split_once("upervisor.spawn(\"")
-                .and_then(|(_, rest)| rest.split('"').next());
-            match name {
-                Some(name) => {
-                    supervised.insert(name.to_owned());
-                }
+            let is_other = others.iter().any(|other| line.contains(other));
+            match line.split_once("upervisor.spawn(\"") {
+                Some((_, rest)) => supervised.extend(rest.split('"').next().map(str::to_owned)),
                 None => assert!(
-                    others.iter().any(|other| line.contains(other)),
-                    "{file} starts a task that the supervisor does not know: {line}"
+                    is_other,
+                    "{file} starts what the supervisor doesn't know: {line}"
                 ),
             }
         }

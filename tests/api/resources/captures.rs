@@ -27,10 +27,8 @@ async fn a_promise_is_captured_whole_by_default_or_in_part() {
         // What was not taken is released, and is no refund.
         assert_eq!(money(&captured.json()), json!([true, taken, 0, false]));
         assert_eq!(captured.json()["amount"], 2000);
-        assert_eq!(
-            client.get(&format!("/charges/{id}")).await.json(),
-            captured.json()
-        );
+        let kept = client.get(&format!("/charges/{id}")).await;
+        assert_eq!(kept.json(), captured.json());
     }
 }
 
@@ -58,24 +56,17 @@ async fn a_charge_is_captured_once_and_a_retry_replays() {
     let id = uncaptured(client).await;
     let part = json!({"amount": 500});
     let first = client.post(&capture(&id), "capture-1", &part).await;
-    client
-        .post(&capture(&id), "capture-1", &part)
-        .await
-        .assert_replays(&first);
+    let replayed = client.post(&capture(&id), "capture-1", &part).await;
+    replayed.assert_replays(&first);
     for body in [json!({}), part] {
         let again = client.post_new(&capture(&id), &body).await;
-        assert_eq!(
-            again.refusal(),
-            (400, "charge_already_captured".into(), Some("id".into()))
-        );
+        again.assert_refusal(400, "charge_already_captured", "id");
     }
     let captured = client.charge("key-1").await.id();
     let again = client.post_new(&capture(&captured), &json!({})).await;
     assert_eq!(again.code(), "charge_already_captured");
-    assert_eq!(
-        client.get(&format!("/charges/{id}")).await.json(),
-        first.json()
-    );
+    let kept = client.get(&format!("/charges/{id}")).await;
+    assert_eq!(kept.json(), first.json());
 }
 
 #[tokio::test]
@@ -84,77 +75,34 @@ async fn what_can_not_be_captured_is_refused_and_stays_as_it_was() {
     let client = &server.client;
     let promised = uncaptured(client).await;
     let released = uncaptured(client).await;
-    client
-        .post_new("/refunds", &json!({"charge": released}))
-        .await;
+    let params = json!({"charge": released});
+    client.post_new("/refunds", &params).await;
     let declined = json!({"amount": 1, "currency": "usd", "source": "tok_chargeDeclined"});
-    let failed = client.post_new("/charges", &declined).await.json()["error"]["charge"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let failed = client
+        .post_new("/charges", &declined)
+        .await
+        .text_of("error/charge");
     let foreign = client_of_account(&server, "other").await;
     let foreign = uncaptured(&foreign).await;
-    let cases = [
-        (
-            &promised,
-            json!({"amount": 2001}),
-            400,
-            "capture_amount_too_large",
-            "amount",
-        ),
-        (
-            &promised,
-            json!({"amount": 0}),
-            400,
-            "parameter_invalid",
-            "amount",
-        ),
-        (
-            &promised,
-            json!({"amount": "1"}),
-            400,
-            "parameter_invalid",
-            "amount",
-        ),
-        (
-            &promised,
-            json!({"amount": 100_000_000}),
-            400,
-            "amount_too_large",
-            "amount",
-        ),
-        (
-            &promised,
-            json!({"amuont": 1}),
-            400,
-            "parameter_unknown",
-            "amuont",
-        ),
-        (&released, json!({}), 400, "charge_already_refunded", "id"),
-        (&failed, json!({}), 400, "parameter_invalid", "id"),
-        (&foreign, json!({}), 404, "resource_missing", "id"),
-        (
-            &"ch_nobody".to_owned(),
-            json!({}),
-            404,
-            "resource_missing",
-            "id",
-        ),
-    ];
-    for (id, body, status, code, param) in cases {
+    let cases = rows::<(String, Value, String, String)>(json!([
+        [promised, {"amount": 2001}, "capture_amount_too_large", "amount"],
+        [promised, {"amount": 0}, "parameter_invalid", "amount"],
+        [promised, {"amount": "1"}, "parameter_invalid", "amount"],
+        [promised, {"amount": 100_000_000}, "amount_too_large", "amount"],
+        [promised, {"amuont": 1}, "parameter_unknown", "amuont"],
+        [released, {}, "charge_already_refunded", "id"],
+        [failed, {}, "parameter_invalid", "id"],
+        [foreign, {}, "resource_missing", "id"],
+        ["ch_nobody", {}, "resource_missing", "id"],
+    ]));
+    for (id, body, code, param) in &cases {
         let before = client.get(&format!("/charges/{id}")).await.body;
         let key = format!("capture-{id}-{body}").replace(['"', ',', ' '], "-");
-        let refused = client.post(&capture(id), &key, &body).await;
-        assert_eq!(
-            refused.refusal(),
-            (status, code.to_owned(), Some(param.to_owned())),
-            "{id} {body}"
-        );
+        let refused = client.post(&capture(id), &key, body).await;
+        assert_eq!(refused.refusal(), refusal(code, param), "{id} {body}");
         // Deterministic, so it is kept.
-        client
-            .post(&capture(id), &key, &body)
-            .await
-            .assert_replays(&refused);
+        let replayed = client.post(&capture(id), &key, body).await;
+        replayed.assert_replays(&refused);
         assert_eq!(client.get(&format!("/charges/{id}")).await.body, before);
     }
 }

@@ -1,8 +1,8 @@
 //! Cards as people type them: what is read, and what is refused before the processor is asked.
 
 use charge_once::domain::test_cards::TEST_CARDS;
+use charge_once_strict_params::card_numbers::has_check_digit;
 use chrono::{Datelike, Utc};
-use sqlx::Row;
 
 use crate::support::prelude::*;
 
@@ -19,20 +19,18 @@ fn card(changes: &[(&str, Value)]) -> Value {
 
 /// Charges it in JSON, or in a form, where every value is text.
 async fn charge_of(client: &Client, card: &Value, as_form: bool) -> Answer {
-    let key = uuid::Uuid::now_v7().to_string();
     if !as_form {
         let body = json!({"amount": 2000, "currency": "usd", "source": card});
-        return client.post("/charges", &key, &body).await;
+        return client.post_new("/charges", &body).await;
     }
     let mut form = form_urlencoded::Serializer::new("amount=2000&currency=usd".to_owned());
     for (name, value) in card.as_object().unwrap() {
         let text = value.as_str().map_or(value.to_string(), str::to_owned);
         form.append_pair(&format!("source[{name}]"), &text);
     }
-    let form = form.finish();
-    client
-        .post_raw("/v1/charges", &key, FORM, form.as_bytes())
-        .await
+    let (key, form) = (Uuid::now_v7().to_string(), form.finish());
+    let charge = client.post_raw("/v1/charges", &key, FORM, form.as_bytes());
+    charge.await
 }
 
 /// The status, the error but for its link, and whether it names a charge.
@@ -121,10 +119,8 @@ async fn a_card_is_good_through_its_month_and_not_a_month_longer() {
             month => (month - 1, year, MONTH),
         };
         let (passed_month, passed_year, [code, message, param]) = passed;
-        let date = [
-            ("exp_month", json!(passed_month)),
-            ("exp_year", json!(passed_year)),
-        ];
+        let (month_before, year_of_it) = (json!(passed_month), json!(passed_year));
+        let date = [("exp_month", month_before), ("exp_year", year_of_it)];
         let refused = charge_of(&server.client, &card(&date), false).await;
         if Utc::now().month() != month {
             // The month ended meanwhile.
@@ -150,12 +146,8 @@ async fn a_form_takes_months_with_a_zero_and_both_takes_years_of_two_digits() {
         let typed = card(&[("exp_month", month), ("exp_year", year)]);
         let charge = charge_of(&server.client, &typed, as_form).await;
         assert_eq!(charge.status, 201, "{typed}: {charge:?}");
-        let source = charge.json()["source"].clone();
-        assert_eq!(
-            (&source["exp_month"], &source["exp_year"]),
-            (&json!(expected), &json!(2000 + two_digits)),
-            "{typed}"
-        );
+        let year = 2000 + two_digits;
+        charge.assert_shows(json!({"source/exp_month": expected, "source/exp_year": year}));
     }
 }
 
@@ -176,12 +168,8 @@ async fn what_is_no_field_of_a_card_is_an_invalid_request() {
     ] {
         let typed = card(&[(name, value)]);
         let answer = charge_of(&server.client, &typed, as_form).await;
-        assert_eq!(
-            (answer.status.as_u16(), answer.code().as_str()),
-            (400, "parameter_invalid"),
-            "{typed}"
-        );
-        assert_eq!(answer.json()["error"]["param"], format!("source[{name}]"));
+        let expected = refusal("parameter_invalid", &format!("source[{name}]"));
+        assert_eq!(answer.refusal(), expected, "{typed}");
     }
     // A card that could be real is refused before anything of the request is kept.
     let real = card(&[("number", json!("4111111111111111"))]);
@@ -209,10 +197,7 @@ async fn the_refusal_of_a_card_is_stored_and_replayed_byte_by_byte() {
         again.assert_replays(&first);
         let inspected = server.client.get(&format!("/idempotency-keys/{key}")).await;
         let inspected = inspected.json();
-        assert_eq!(
-            (&inspected["response_status"], &inspected["resource"]),
-            (&json!(402), &Value::Null)
-        );
+        inspected.assert_shows(json!({"response_status": 402, "resource": null}));
         // A corrected request needs a new key, as after a decline.
         let corrected = json!({"amount": 2000, "currency": "usd", "source": card(&[])});
         let reused = server.client.post("/charges", &key, &corrected).await;
@@ -227,24 +212,17 @@ async fn a_mistyped_card_leaves_the_order_open_and_begins_no_checkout() {
     let server = TestServer::start().await;
     let order = open_order(&server.client).await;
     let source = card(&[("number", json!("4242424242424241"))]);
-    let paid = server
-        .client
-        .post_new(&format!("/orders/{order}/pay"), &json!({"source": source}))
-        .await;
+    let path = format!("/orders/{order}/pay");
+    let body = json!({"source": source});
+    let paid = server.client.post_new(&path, &body).await;
     let items = json!([{"sku": "mug", "quantity": 1, "unit_amount": 1200}]);
     let checkout = json!({"currency": "eur", "items": items, "source": source});
     let checkout = server.client.post_new("/checkouts", &checkout).await;
     for answer in [paid, checkout] {
-        assert_eq!(
-            (answer.status.as_u16(), answer.code().as_str()),
-            (402, "incorrect_number")
-        );
+        assert_eq!(error(&answer), (402, "incorrect_number".into()));
     }
     let order = server.client.get(&format!("/orders/{order}")).await.json();
-    assert_eq!(
-        (&order["status"], &order["charge"]),
-        (&json!("open"), &Value::Null)
-    );
+    order.assert_shows(json!({"status": "open", "charge": null}));
     let checkouts = server.client.get("/checkouts").await.json();
     assert_eq!(checkouts["data"], json!([]));
     assert_eq!(server.database.charges().await, 0);
@@ -258,16 +236,11 @@ async fn nothing_that_was_typed_is_stored() {
     let mistyped = card(&[("number", json!(typed))]);
     let answer = charge_of(&server.client, &mistyped, false).await;
     assert_eq!(answer.code(), "incorrect_number");
-    let record = "SELECT t::text AS row FROM idempotency_keys t";
-    let rows = sqlx::query(record)
-        .fetch_all(&server.database.pool)
-        .await
-        .unwrap();
+    let record = "SELECT t::text FROM idempotency_keys t";
+    let row = sqlx::query_scalar(record).fetch_all(&server.database.pool);
+    let rows: Vec<String> = row.await.unwrap();
     assert_eq!(rows.len(), 1);
-    for row in rows {
-        let row: String = row.get("row");
-        assert!(!row.contains(&typed[..8]), "{row}");
-    }
+    assert!(!rows[0].contains(&typed[..8]), "{}", rows[0]);
 }
 
 #[tokio::test]
@@ -299,12 +272,8 @@ async fn a_statement_descriptor_is_latin_with_a_letter_and_without_what_statemen
             assert_eq!(answer.json()["statement_descriptor"], text);
             continue;
         }
-        assert_eq!(
-            (answer.status.as_u16(), answer.code().as_str()),
-            (400, "parameter_invalid"),
-            "{text}"
-        );
-        assert_eq!(answer.json()["error"]["param"], "statement_descriptor");
+        let expected = refusal("parameter_invalid", "statement_descriptor");
+        assert_eq!(answer.refusal(), expected, "{text}");
     }
 }
 
@@ -312,9 +281,6 @@ async fn a_statement_descriptor_is_latin_with_a_letter_and_without_what_statemen
 #[test]
 fn every_test_card_has_its_check_digit() {
     for number in TEST_CARDS.iter().filter_map(|card| card.number) {
-        assert!(
-            charge_once_strict_params::card_numbers::has_check_digit(number),
-            "{number}"
-        );
+        assert!(has_check_digit(number), "{number}");
     }
 }

@@ -16,16 +16,12 @@ async fn a_charge_has_exactly_the_documented_members_and_defaults() {
     assert_eq!(created.status, 201);
     let mut object = created.json();
     let created_at = object["created"].take().as_i64().unwrap();
-    let now = server
-        .database
-        .count("SELECT extract(epoch FROM now())::bigint")
-        .await;
+    let now = "SELECT extract(epoch FROM now())::bigint";
+    let now = server.database.count(now).await;
     assert!((now - 60..=now).contains(&created_at), "{created_at}");
-    let id = object["id"].take();
-    assert!(
-        id.as_str().unwrap().starts_with("ch_") && id.as_str().unwrap().len() == 29,
-        "{id}"
-    );
+    object["id"].take();
+    let id = created.id();
+    assert!(id.starts_with("ch_") && id.len() == 29, "{id}");
     let card_id = object["source"]["id"].take();
     assert!(card_id.as_str().unwrap().starts_with("card_"), "{card_id}");
     let card = json!({
@@ -56,15 +52,13 @@ async fn a_charge_has_exactly_the_documented_members_and_defaults() {
 #[tokio::test]
 async fn what_was_sent_is_what_is_read_back_by_id_and_in_the_list() {
     let server = TestServer::start().await;
+    let metadata = json!({"order_id": "6735", "empty": "", "none": null});
     let changes = [
         ("customer", json!("cus_1")),
         ("description", json!("Two mugs ☕")),
         ("statement_descriptor", json!("MUGS")),
         ("receipt_email", json!("a@b.example")),
-        (
-            "metadata",
-            json!({"order_id": "6735", "empty": "", "none": null}),
-        ),
+        ("metadata", metadata),
     ];
     let created = charge_with(&server.client, &changes).await;
     assert_eq!(created.status, 201);
@@ -73,39 +67,29 @@ async fn what_was_sent_is_what_is_read_back_by_id_and_in_the_list() {
         assert_eq!(object[name], *value, "{name}");
     }
     assert_eq!(object["metadata"], json!({"order_id": "6735"}));
-    for path in [
-        format!("/charges/{}", created.id()),
-        format!("/v1/charges/{}", created.id()),
-    ] {
+    for prefix in ["", "/v1"] {
+        let path = format!("{prefix}/charges/{}", created.id());
         let read = server.client.get(&path).await;
         assert_eq!((read.status.as_u16(), read.json()), (200, object.clone()));
     }
-    assert_eq!(
-        server.client.get("/charges").await.json()["data"],
-        json!([object])
-    );
+    let listed = server.client.get("/charges").await.json();
+    assert_eq!(listed["data"], json!([object]));
 }
 
 #[tokio::test]
 async fn null_and_empty_optional_parameters_are_absent() {
     let server = TestServer::start().await;
     for absent in [Value::Null, json!("")] {
-        let optional = [
-            "customer",
-            "description",
-            "statement_descriptor",
-            "receipt_email",
-            "metadata",
-        ];
-        let changes = optional.map(|name| (name, absent.clone()));
-        let object = charge_with(&server.client, &changes).await.json();
-        assert_eq!(object["captured"], true, "{absent}");
-        assert_eq!(object["customer"], Value::Null, "{absent}");
-        assert_eq!(object["metadata"], json!({}), "{absent}");
+        let optional = "customer description statement_descriptor receipt_email metadata";
+        let changes: Vec<_> = optional
+            .split(' ')
+            .map(|name| (name, absent.clone()))
+            .collect();
+        let object = charge_with(&server.client, &changes).await;
+        object.assert_shows(json!({"captured": true, "customer": null, "metadata": {}}));
         for required in ["amount", "currency"] {
             let answer = charge_with(&server.client, &[(required, absent.clone())]).await;
-            assert_eq!(answer.code(), "parameter_missing", "{required} {absent}");
-            assert_eq!(answer.json()["error"]["param"], required);
+            answer.assert_refusal(400, "parameter_missing", required);
         }
     }
 }
@@ -113,23 +97,13 @@ async fn null_and_empty_optional_parameters_are_absent() {
 #[tokio::test]
 async fn a_charge_that_is_not_captured_promises_the_money_and_takes_none() {
     let server = TestServer::start().await;
-    let object = charge_with(&server.client, &[("capture", false.into())])
-        .await
-        .json();
-    assert_eq!(object["captured"], false);
-    assert_eq!(object["amount_captured"], 0);
-    assert_eq!(
-        (&object["paid"], &object["status"]),
-        (&json!(true), &json!("succeeded"))
-    );
+    let promised = charge_with(&server.client, &[("capture", false.into())]).await;
+    promised.assert_shows(json!({
+        "captured": false, "amount_captured": 0, "paid": true, "status": "succeeded",
+    }));
     let form = b"amount=2000&currency=usd&capture=false";
-    let media_type = "application/x-www-form-urlencoded";
-    let form = server
-        .client
-        .post_raw("/v1/charges", "key-1", media_type, form)
-        .await
-        .json();
-    assert_eq!(form["captured"], false);
+    let form = server.client.post_raw("/v1/charges", "key-1", FORM, form);
+    assert_eq!(form.await.json()["captured"], false);
 }
 
 #[tokio::test]
@@ -157,103 +131,35 @@ async fn limits_hold_at_both_edges_and_name_the_parameter() {
         assert_eq!(answer.status, 201, "{name}: {:?}", answer.json());
     }
     let long_key = "k".repeat(41);
-    let refused = [
-        ("amount", json!(0), "amount", "parameter_invalid"),
-        ("amount", json!(-1), "amount", "parameter_invalid"),
-        ("amount", json!(100_000_000), "amount", "amount_too_large"),
-        (
-            "customer",
-            json!("é".repeat(256)),
-            "customer",
-            "parameter_invalid",
-        ),
-        (
-            "description",
-            json!("é".repeat(1001)),
-            "description",
-            "parameter_invalid",
-        ),
-        (
-            "statement_descriptor",
-            json!("é".repeat(23)),
-            "statement_descriptor",
-            "parameter_invalid",
-        ),
-        (
-            "receipt_email",
-            json!(email(245)),
-            "receipt_email",
-            "parameter_invalid",
-        ),
-        (
-            "receipt_email",
-            json!("nobody"),
-            "receipt_email",
-            "parameter_invalid",
-        ),
-        ("metadata", pairs(51), "metadata", "parameter_invalid"),
-        (
-            "metadata",
-            json!({long_key: "v"}),
-            "metadata",
-            "parameter_invalid",
-        ),
-        (
-            "metadata",
-            json!({"k": "é".repeat(501)}),
-            "metadata[k]",
-            "parameter_invalid",
-        ),
-        (
-            "metadata",
-            json!({"k": 1}),
-            "metadata[k]",
-            "parameter_invalid",
-        ),
-        (
-            "metadata",
-            json!({"k": {"a": "b"}}),
-            "metadata[k]",
-            "parameter_invalid",
-        ),
-        ("metadata", json!([]), "metadata", "parameter_invalid"),
-        ("source", json!("tok_nobody"), "source", "parameter_invalid"),
-        ("source", json!({}), "source[number]", "parameter_missing"),
-        (
-            "source",
-            json!({"number": "4242424242424242"}),
-            "source[exp_month]",
-            "parameter_missing",
-        ),
-        (
-            "source",
-            json!({"number": "4242424242424242", "exp_month": 1}),
-            "source[exp_year]",
-            "parameter_missing",
-        ),
-        (
-            "source",
-            json!({"number": "4242424242424242", "exp_month": 1, "exp_year": 2030, "name": "A"}),
-            "source[name]",
-            "parameter_unknown",
-        ),
-        (
-            "source",
-            json!({"object": "bank_account"}),
-            "source[object]",
-            "parameter_invalid",
-        ),
-        ("amuont", json!(1), "amuont", "parameter_unknown"),
-        ("order", json!("or_1"), "order", "parameter_unknown"),
-    ];
-    for (name, value, param, code) in &refused {
+    let refused = rows::<(String, Value, String, String)>(json!([
+        ["amount", 0, "parameter_invalid", "amount"],
+        ["amount", -1, "parameter_invalid", "amount"],
+        ["amount", 100_000_000, "amount_too_large", "amount"],
+        ["customer", "é".repeat(256), "parameter_invalid", "customer"],
+        ["description", "é".repeat(1001), "parameter_invalid", "description"],
+        ["statement_descriptor", "é".repeat(23), "parameter_invalid", "statement_descriptor"],
+        ["receipt_email", email(245), "parameter_invalid", "receipt_email"],
+        ["receipt_email", "nobody", "parameter_invalid", "receipt_email"],
+        ["metadata", pairs(51), "parameter_invalid", "metadata"],
+        ["metadata", {long_key: "v"}, "parameter_invalid", "metadata"],
+        ["metadata", {"k": "é".repeat(501)}, "parameter_invalid", "metadata[k]"],
+        ["metadata", {"k": 1}, "parameter_invalid", "metadata[k]"],
+        ["metadata", {"k": {"a": "b"}}, "parameter_invalid", "metadata[k]"],
+        ["metadata", [], "parameter_invalid", "metadata"],
+        ["source", "tok_nobody", "parameter_invalid", "source"],
+        ["source", {}, "parameter_missing", "source[number]"],
+        ["source", {"number": "4242424242424242"}, "parameter_missing", "source[exp_month]"],
+        ["source", {"number": "4242424242424242", "exp_month": 1}, "parameter_missing",
+         "source[exp_year]"],
+        ["source", {"number": "4242424242424242", "exp_month": 1, "exp_year": 2030, "name": "A"},
+         "parameter_unknown", "source[name]"],
+        ["source", {"object": "bank_account"}, "parameter_invalid", "source[object]"],
+        ["amuont", 1, "parameter_unknown", "amuont"],
+        ["order", "or_1", "parameter_unknown", "order"],
+    ]));
+    for (name, value, code, param) in &refused {
         let answer = charge_with(&server.client, &[(name, value.clone())]).await;
-        assert_eq!(
-            (answer.status.as_u16(), answer.code().as_str()),
-            (400, *code),
-            "{name} {value}"
-        );
-        assert_eq!(answer.json()["error"]["param"], *param, "{name} {value}");
+        assert_eq!(answer.refusal(), refusal(code, param), "{name} {value}");
     }
     assert_eq!(server.database.charges().await, accepted.len() as i64);
 }
@@ -262,21 +168,15 @@ async fn limits_hold_at_both_edges_and_name_the_parameter() {
 async fn currencies_in_use_are_accepted_in_any_case_and_all_others_refused() {
     let server = TestServer::start().await;
     for currency in ["usd", "EUR", "jPy", "chf", "kwd"] {
-        let object = charge_with(&server.client, &[("currency", currency.into())])
-            .await
-            .json();
-        assert_eq!(object["currency"], currency.to_lowercase());
+        let charge = charge_with(&server.client, &[("currency", currency.into())]).await;
+        assert_eq!(charge.json()["currency"], currency.to_lowercase());
     }
     for currency in [
         "xau", "xxx", "xts", "uyi", "dem", "zzz", "us", "usdd", "€", "840",
     ] {
         let answer = charge_with(&server.client, &[("currency", currency.into())]).await;
-        assert_eq!(
-            (answer.status.as_u16(), answer.code().as_str()),
-            (400, "parameter_invalid"),
-            "{currency}"
-        );
-        assert_eq!(answer.json()["error"]["param"], "currency");
+        let expected = refusal("parameter_invalid", "currency");
+        assert_eq!(answer.refusal(), expected, "{currency}");
     }
 }
 
@@ -298,16 +198,11 @@ async fn an_unknown_id_and_another_accounts_id_are_the_same_404() {
         answers.push(server.client.get(&format!("/charges/{unknown}")).await);
     }
     for answer in &answers {
-        assert_eq!(
-            (answer.status.as_u16(), answer.code().as_str()),
-            (404, "resource_missing")
-        );
+        assert_eq!(error(answer), (404, "resource_missing".into()));
         assert_eq!(answer.body, answers[0].body);
     }
-    assert_eq!(
-        names(&answers[0].json()["error"]),
-        ["code", "doc_url", "message", "param", "type"]
-    );
+    let members = names(&answers[0].json()["error"]).join(" ");
+    assert_eq!(members, "code doc_url message param type");
     let unknown_parameter = server.client.get(&format!("/charges/{id}?page=1")).await;
     assert_eq!(unknown_parameter.code(), "parameter_unknown");
 }

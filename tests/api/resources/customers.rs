@@ -2,10 +2,13 @@
 
 use crate::support::{
     prelude::*,
-    resources::{attach, attached, customer, happened, method},
+    resources::{attach, attached, customer, detach, happened, method},
 };
 
 const DEFAULT: &str = "invoice_settings[default_payment_method]";
+
+/// A payment method that never was.
+const UNKNOWN: &str = "pm_00000000000000000000000000";
 
 /// A customer with every parameter.
 fn jenny() -> Value {
@@ -37,11 +40,6 @@ async fn update(client: &Client, id: &str, body: Value) -> Answer {
     client.post_new(&format!("/customers/{id}"), &body).await
 }
 
-fn refusal(code: &str, param: &str) -> (u16, String, Option<String>) {
-    let status = if code == "resource_missing" { 404 } else { 400 };
-    (status, code.to_owned(), Some(param.to_owned()))
-}
-
 #[tokio::test]
 async fn a_customer_has_exactly_the_documented_members() {
     let server = TestServer::start().await;
@@ -51,10 +49,8 @@ async fn a_customer_has_exactly_the_documented_members() {
     let id = created.id();
     assert!(id.starts_with("cus_") && id.len() == 30, "{id}");
     let path = format!("/customers/{id}");
-    assert_eq!(
-        created.header("location"),
-        Some(format!("/v1{path}").as_str())
-    );
+    let location = format!("/v1{path}");
+    assert_eq!(created.header("location"), Some(&*location));
     let shown = created.json();
     let expected = json!({
         "id": id, "object": "customer", "address": jenny()["address"], "balance": 0,
@@ -117,16 +113,10 @@ async fn empty_parameters_of_a_create_are_absent_in_both_encodings() {
             "city": "Bonn", "country": "de", "line1": "x 1", "line2": null, "postal_code": "53111",
             "state": null,
         });
-        assert_eq!(shown["address"], address);
-        assert_eq!(
-            (&shown["email"], &shown["name"]),
-            (&json!("a@b.c"), &json!("Ann Bo"))
-        );
-        for absent in ["phone", "shipping", "description"] {
-            assert_eq!(shown[absent], Value::Null, "{absent}");
-        }
-        assert_eq!(shown["preferred_locales"], json!([]));
-        assert_eq!(shown["metadata"], json!({}));
+        shown.assert_shows(json!({
+            "address": address, "email": "a@b.c", "name": "Ann Bo", "phone": null,
+            "shipping": null, "description": null, "preferred_locales": [], "metadata": {},
+        }));
     }
 }
 
@@ -136,110 +126,46 @@ async fn wrong_parameters_are_stored_refusals_that_name_the_field() {
     let client = &server.client;
     let id = customer(client).await;
     let path = format!("/customers/{id}");
-    let cases = [
-        (json!({"email": "nobody"}), "parameter_invalid", "email"),
-        (json!({"email": 7}), "parameter_invalid", "email"),
-        (json!({"name": ["a"]}), "parameter_invalid", "name"),
-        (json!({"address": "Bonn"}), "parameter_invalid", "address"),
-        (json!({"address": ["Bonn"]}), "parameter_invalid", "address"),
-        (
-            json!({"address": {"country": "DEU"}}),
-            "parameter_invalid",
-            "address[country]",
-        ),
-        (
-            json!({"address": {"country": "Ü1"}}),
-            "parameter_invalid",
-            "address[country]",
-        ),
-        (
-            json!({"address": {"street": "x"}}),
-            "parameter_unknown",
-            "address[street]",
-        ),
-        (
-            json!({"shipping": {"name": "x"}}),
-            "parameter_missing",
-            "shipping[address]",
-        ),
-        (
-            json!({"shipping": {"address": {"city": "x"}}}),
-            "parameter_missing",
-            "shipping[name]",
-        ),
-        (
-            json!({"shipping": {"address": {"country": "1"}, "name": "x"}}),
-            "parameter_invalid",
-            "shipping[address][country]",
-        ),
-        (
-            json!({"shipping": {"address": {}, "name": "x", "carrier": "x"}}),
-            "parameter_unknown",
-            "shipping[carrier]",
-        ),
-        (
-            json!({"preferred_locales": "de"}),
-            "parameter_invalid",
-            "preferred_locales",
-        ),
-        (
-            json!({"preferred_locales": ["de", "e n"]}),
-            "parameter_invalid",
-            "preferred_locales[1]",
-        ),
-        (
-            json!({"preferred_locales": [""]}),
-            "parameter_invalid",
-            "preferred_locales[0]",
-        ),
-        (
-            json!({"invoice_settings": {"footer": "x"}}),
-            "parameter_unknown",
-            "invoice_settings[footer]",
-        ),
-        (with_default("pm_card_visa"), "parameter_invalid", DEFAULT),
-        (json!({"metadata": "x"}), "parameter_invalid", "metadata"),
-        (json!({"source": "tok_visa"}), "parameter_unknown", "source"),
-        (json!({"tax": {}}), "parameter_unknown", "tax"),
-        (
-            json!({"expand": ["sources"]}),
-            "parameter_invalid",
-            "expand[0]",
-        ),
-    ];
+    let cases = json!([
+        [{"email": "nobody"}, "parameter_invalid", "email"],
+        [{"email": 7}, "parameter_invalid", "email"],
+        [{"name": ["a"]}, "parameter_invalid", "name"],
+        [{"address": "Bonn"}, "parameter_invalid", "address"],
+        [{"address": ["Bonn"]}, "parameter_invalid", "address"],
+        [{"address": {"country": "DEU"}}, "parameter_invalid", "address[country]"],
+        [{"address": {"country": "Ü1"}}, "parameter_invalid", "address[country]"],
+        [{"address": {"street": "x"}}, "parameter_unknown", "address[street]"],
+        [{"shipping": {"name": "x"}}, "parameter_missing", "shipping[address]"],
+        [{"shipping": {"address": {"city": "x"}}}, "parameter_missing", "shipping[name]"],
+        [{"shipping": {"address": {"country": "1"}, "name": "x"}}, "parameter_invalid",
+         "shipping[address][country]"],
+        [{"shipping": {"address": {}, "name": "x", "carrier": "x"}}, "parameter_unknown",
+         "shipping[carrier]"],
+        [{"preferred_locales": "de"}, "parameter_invalid", "preferred_locales"],
+        [{"preferred_locales": ["de", "e n"]}, "parameter_invalid", "preferred_locales[1]"],
+        [{"preferred_locales": [""]}, "parameter_invalid", "preferred_locales[0]"],
+        [{"invoice_settings": {"footer": "x"}}, "parameter_unknown", "invoice_settings[footer]"],
+        [with_default("pm_card_visa"), "parameter_invalid", DEFAULT],
+        [{"metadata": "x"}, "parameter_invalid", "metadata"],
+        [{"source": "tok_visa"}, "parameter_unknown", "source"],
+        [{"tax": {}}, "parameter_unknown", "tax"],
+        [{"expand": ["sources"]}, "parameter_invalid", "expand[0]"],
+    ]);
     let events = happened(client).await;
-    for (number, (body, code, param)) in cases.iter().enumerate() {
-        for path in ["/customers", &path] {
-            let key = format!("{number}{path}");
-            let refused = client.post(path, &key, body).await;
-            assert_eq!(refused.refusal(), refusal(code, param), "{path} {body}");
-            client.post(path, &key, body).await.assert_replays(&refused);
-        }
+    for path in ["/customers", &path] {
+        assert_stores_refusals(client, path, cases.clone()).await;
     }
-    let update = json!({"payment_method": "pm_card_visa"});
-    let refused = client.post_new(&path, &update).await;
-    assert_eq!(
-        refused.refusal(),
-        refusal("parameter_unknown", "payment_method")
-    );
-    for missing in [
-        "pm_card_nothing",
-        "nothing",
-        "pm_00000000000000000000000000",
-    ] {
-        let body = json!({"payment_method": missing});
-        let refused = client.post_new("/customers", &body).await;
-        assert_eq!(
-            refused.refusal(),
-            refusal("resource_missing", "payment_method")
-        );
-    }
+    let update =
+        json!([[{"payment_method": "pm_card_visa"}, "parameter_unknown", "payment_method"]]);
+    assert_refuses(client, &path, update).await;
+    let create = json!([
+        [{"payment_method": "pm_card_nothing"}, "resource_missing", "payment_method"],
+        [{"payment_method": "nothing"}, "resource_missing", "payment_method"],
+        [{"payment_method": UNKNOWN}, "resource_missing", "payment_method"],
+    ]);
+    assert_refuses(client, "/customers", create).await;
     assert_eq!(happened(client).await, events, "a refusal is no event");
-    let count = server
-        .database
-        .count("SELECT count(*) FROM customers")
-        .await;
-    assert_eq!(count, 1);
+    assert_eq!(server.database.count_of("customers").await, 1);
 }
 
 #[tokio::test]
@@ -298,66 +224,50 @@ async fn an_update_sets_keeps_and_unsets_each_parameter() {
         "address": whole("Ulm"), "carrier": null, "name": "J", "phone": null,
         "tracking_number": null,
     });
-    let steps: &[(&str, &str, Value)] = &[
-        (r#"{"name":"Jen"}"#, "name", json!("Jen")),
-        ("name=", "name", Value::Null),
-        (
-            r#"{"email":"jen@example.com"}"#,
-            "email",
-            json!("jen@example.com"),
-        ),
-        (r#"{"email":null}"#, "email", Value::Null),
-        ("phone=1", "phone", json!("1")),
-        ("phone=", "phone", Value::Null),
-        (r#"{"description":"d"}"#, "description", json!("d")),
-        (r#"{"description":""}"#, "description", Value::Null),
+    let steps = rows::<(String, String, Value)>(json!([
+        [r#"{"name":"Jen"}"#, "name", "Jen"],
+        ["name=", "name", null],
+        [r#"{"email":"jen@example.com"}"#, "email", "jen@example.com"],
+        [r#"{"email":null}"#, "email", null],
+        ["phone=1", "phone", "1"],
+        ["phone=", "phone", null],
+        [r#"{"description":"d"}"#, "description", "d"],
+        [r#"{"description":""}"#, "description", null],
         // An address that is given replaces the whole one.
-        ("address[city]=Ulm&address[line2]=", "address", whole("Ulm")),
-        (r#"{"address":{"city":"Hof"}}"#, "address", whole("Hof")),
-        ("address=", "address", Value::Null),
-        (
+        ["address[city]=Ulm&address[line2]=", "address", whole("Ulm")],
+        [r#"{"address":{"city":"Hof"}}"#, "address", whole("Hof")],
+        ["address=", "address", null],
+        [
             "shipping[address][city]=Ulm&shipping[name]=J",
             "shipping",
-            shipping,
-        ),
-        (r#"{"shipping":""}"#, "shipping", Value::Null),
-        (
+            shipping
+        ],
+        [r#"{"shipping":""}"#, "shipping", null],
+        [
             "preferred_locales[]=fr&preferred_locales[]=it",
             "preferred_locales",
-            json!(["fr", "it"]),
-        ),
-        (
-            r#"{"preferred_locales":[]}"#,
-            "preferred_locales",
-            json!([]),
-        ),
-        (
-            "preferred_locales[0]=nl",
-            "preferred_locales",
-            json!(["nl"]),
-        ),
-        ("preferred_locales=", "preferred_locales", json!([])),
-    ];
+            ["fr", "it"]
+        ],
+        [r#"{"preferred_locales":[]}"#, "preferred_locales", []],
+        ["preferred_locales[0]=nl", "preferred_locales", ["nl"]],
+        ["preferred_locales=", "preferred_locales", []],
+    ]));
     let mut expected = retrieve(client, &id).await;
     for (number, (body, name, value)) in steps.iter().enumerate() {
         let media_type = if body.starts_with('{') { JSON } else { FORM };
         let key = number.to_string();
-        let updated = client
-            .post_raw(&path, &key, media_type, body.as_bytes())
-            .await;
+        let post = || client.post_raw(&path, &key, media_type, body.as_bytes());
+        let updated = post().await;
         assert_eq!(updated.status, 200, "{body}: {}", updated.json());
-        expected[*name] = value.clone();
+        expected[name] = value.clone();
         assert_eq!(updated.json(), expected, "{body}");
         assert_eq!(retrieve(client, &id).await, expected, "{body}");
-        let replayed = client
-            .post_raw(&path, &key, media_type, body.as_bytes())
-            .await;
-        replayed.assert_replays(&updated);
+        post().await.assert_replays(&updated);
     }
     let types: Vec<_> = happened(client)
         .await
         .into_iter()
-        .map(|(name, _)| name)
+        .map(|one| one.0)
         .collect();
     assert_eq!(types[0], "customer.created");
     assert_eq!(types[1..], vec!["customer.updated"; steps.len()]);
@@ -372,59 +282,38 @@ async fn several_customers_have_one_address_and_are_found_by_exactly_that() {
         let body = json!({"email": "ann@example.com"});
         newest_first.insert(0, client.post_new("/customers", &body).await.id());
     }
-    client
-        .post_new("/customers", &json!({"email": "bob@example.com"}))
-        .await;
+    let body = json!({"email": "bob@example.com"});
+    client.post_new("/customers", &body).await;
     customer(client).await;
-    let ids = |query: String| async move {
-        let answer = client.get(&format!("/customers?{query}")).await;
-        assert_eq!(answer.status, 200, "{query}: {}", answer.json());
-        let list = answer.json();
-        let data = list["data"].as_array().unwrap().clone();
-        let ids = data
-            .iter()
-            .map(|one| one["id"].as_str().unwrap().to_owned());
-        (ids.collect::<Vec<_>>(), list["has_more"] == true)
-    };
-    let by_email = |more: &str| ids(format!("email=ann%40example.com{more}"));
+    let ids = async |query: &str| page(client, &format!("/customers?{query}")).await;
+    let by_email = async |more: &str| ids(&format!("email=ann%40example.com{more}")).await;
     assert_eq!(by_email("").await, (newest_first.clone(), false));
-    assert_eq!(
-        by_email("&limit=2").await,
-        (newest_first[..2].to_vec(), true)
-    );
+    let newest = (newest_first[..2].to_vec(), true);
+    assert_eq!(by_email("&limit=2").await, newest);
     let after = format!("&limit=2&starting_after={}", newest_first[1]);
     assert_eq!(by_email(&after).await, (newest_first[2..].to_vec(), false));
     let before = format!("&ending_before={}", newest_first[2]);
     assert_eq!(by_email(&before).await, (newest_first[..2].to_vec(), false));
     assert_eq!(by_email("&created[lt]=1000").await, (vec![], false));
     for other in ["Ann%40example.com", "ann%40example.co", "%25"] {
-        assert_eq!(
-            ids(format!("email={other}")).await,
-            (vec![], false),
-            "{other}"
-        );
+        let none = ids(&format!("email={other}")).await;
+        assert_eq!(none, (vec![], false), "{other}");
     }
     // A deleted customer is in no list, and is still a cursor.
     assert_eq!(delete(client, &newest_first[1]).await.status, 200);
     let left = vec![newest_first[0].clone(), newest_first[2].clone()];
     assert_eq!(by_email("").await, (left, false));
     assert_eq!(by_email(&after).await, (newest_first[2..].to_vec(), false));
-    assert_eq!(ids("limit=100".to_owned()).await.0.len(), 4);
-    for (query, param) in [
-        (format!("email={}", "a".repeat(513)), "email"),
-        ("starting_after=cus_1".to_owned(), "starting_after"),
-        ("limit=101".to_owned(), "limit"),
-        ("expand[]=data.sources".to_owned(), "expand[0]"),
-    ] {
-        let refused = client.get(&format!("/customers?{query}")).await;
-        assert_eq!(
-            refused.refusal(),
-            refusal("parameter_invalid", param),
-            "{query}"
-        );
-    }
-    let unknown = client.get("/customers?name=Ann").await;
-    assert_eq!(unknown.refusal(), refusal("parameter_unknown", "name"));
+    assert_eq!(ids("limit=100").await.0.len(), 4);
+    let long = "a".repeat(513);
+    let wrong = format!(
+        "email={long}           parameter_invalid email
+         starting_after=cus_1   parameter_invalid starting_after
+         limit=101              parameter_invalid limit
+         expand[]=data.sources  parameter_invalid expand[0]
+         name=Ann               parameter_unknown name"
+    );
+    assert_refuses_queries(client, "/customers", &wrong).await;
 }
 
 #[tokio::test]
@@ -435,22 +324,17 @@ async fn the_default_payment_method_is_one_of_the_customers() {
     let of_ann = attached(client, "pm_card_visa", &ann).await;
     let of_bob = attached(client, "pm_card_visa", &bob).await;
     let gone = attached(client, "pm_card_visa", &ann).await;
-    client
-        .post_new(&format!("/payment_methods/{gone}/detach"), &json!({}))
-        .await;
+    detach(client, &gone).await;
     for wrong in [
         &of_bob,
         &gone,
         &method(client, "tok_visa").await,
-        "pm_00000000000000000000000000",
+        UNKNOWN,
         "nothing",
     ] {
         let refused = update(client, &ann, with_default(wrong)).await;
-        assert_eq!(
-            refused.refusal(),
-            refusal("parameter_invalid", DEFAULT),
-            "{wrong}"
-        );
+        let expected = refusal("parameter_invalid", DEFAULT);
+        assert_eq!(refused.refusal(), expected, "{wrong}");
     }
     let default = |customer: Value| customer["invoice_settings"]["default_payment_method"].clone();
     let set = update(client, &ann, with_default(&of_ann)).await;
@@ -461,18 +345,14 @@ async fn the_default_payment_method_is_one_of_the_customers() {
     assert_eq!(default(unset.json()), Value::Null);
     // A default that is detached is none, which is told.
     update(client, &ann, with_default(&of_ann)).await;
-    client
-        .post_new(&format!("/payment_methods/{of_ann}/detach"), &json!({}))
-        .await;
+    detach(client, &of_ann).await;
     let left = retrieve(client, &ann).await;
     let told = client.get("/events?limit=2").await.json();
     assert_eq!(told["data"][1]["type"], "payment_method.detached");
-    let told = &told["data"][0];
-    assert_eq!(
-        (&told["type"], &told["data"]["object"]),
-        (&json!("customer.updated"), &left)
-    );
-    assert_eq!(told["data"]["previous_attributes"], with_default(&of_ann));
+    told["data"][0].assert_shows(json!({
+        "type": "customer.updated", "data/object": left,
+        "data/previous_attributes": with_default(&of_ann),
+    }));
     assert_eq!(default(left), Value::Null);
     let unknown = "cus_00000000000000000000000000";
     let refused = update(client, unknown, with_default(&of_bob)).await;
@@ -491,21 +371,18 @@ async fn a_create_attaches_the_method_that_it_names_and_makes_it_the_default_if_
     assert_eq!(*default, Value::Null);
     let replayed = client.post("/customers", "key-1", &of_template).await;
     replayed.assert_replays(&created);
-    let methods = client
-        .get(&format!("/customers/{id}/payment_methods"))
-        .await
-        .json();
+    let path = format!("/customers/{id}/payment_methods");
+    let methods = client.get(&path).await.json();
     let [of_template] = &methods["data"].as_array().unwrap()[..] else {
         panic!("one method was attached: {methods}");
     };
     assert_eq!(of_template["card"]["brand"], "mastercard");
+    let of_template = of_template["id"].as_str().unwrap().to_owned();
     let first = [
-        ("customer.created".to_owned(), id),
-        (
-            "payment_method.attached".to_owned(),
-            of_template["id"].as_str().unwrap().to_owned(),
-        ),
+        ("customer.created", id),
+        ("payment_method.attached", of_template),
     ];
+    let first = first.map(|(name, id)| (name.to_owned(), id));
     assert_eq!(happened(client).await, first);
 
     let method = method(client, "tok_visa").await;
@@ -523,27 +400,17 @@ async fn a_create_attaches_the_method_that_it_names_and_makes_it_the_default_if_
         ("customer.updated", created.id()),
     ];
     let then = then.map(|(name, id)| (name.to_owned(), id));
-    assert_eq!(
-        happened(client).await,
-        [first.to_vec(), then.to_vec()].concat()
-    );
+    assert_eq!(happened(client).await, [&first[..], &then].concat());
     // It is theirs now, and no other customer's.
-    let other = client
-        .post_new("/customers", &json!({"payment_method": method}))
-        .await;
+    let theirs = json!({"payment_method": method});
+    let other = client.post_new("/customers", &theirs).await;
     assert_eq!(other.code(), "payment_method_unexpected_state");
     let declined = json!({"payment_method": "pm_card_chargeDeclined"});
     let declined = client.post_new("/customers", &declined).await;
-    assert_eq!(
-        (declined.status.as_u16(), declined.code()),
-        (402, "card_declined".into())
-    );
+    assert_eq!(error(&declined), (402, "card_declined".into()));
     let rows = "SELECT (SELECT count(*) FROM customers) + (SELECT count(*) FROM payment_methods)";
-    assert_eq!(
-        server.database.count(rows).await,
-        4,
-        "nothing of a refusal stays"
-    );
+    let rows = server.database.count(rows).await;
+    assert_eq!(rows, 4, "nothing of a refusal stays");
 }
 
 #[tokio::test]
@@ -563,11 +430,9 @@ async fn of_a_deleted_customer_the_id_is_left() {
     assert_eq!(deleted.status, 200);
     let left = json!({"id": id, "object": "customer", "deleted": true});
     assert_eq!(deleted.json(), left);
-    for prefix in ["", "/v1"] {
-        assert_eq!(
-            client.get(&format!("{prefix}/customers/{id}")).await.json(),
-            left
-        );
+    let path = format!("/customers/{id}");
+    for path in [&path, &format!("/v1{path}")] {
+        assert_eq!(client.get(path).await.json(), left);
     }
     let again = delete(client, &id).await;
     assert_eq!(again.refusal(), refusal("resource_missing", "id"));
@@ -575,9 +440,7 @@ async fn of_a_deleted_customer_the_id_is_left() {
     assert_eq!(refused.refusal(), refusal("resource_missing", "id"));
     let refused = attach(client, "pm_card_visa", &id).await;
     assert_eq!(refused.refusal(), refusal("resource_missing", "customer"));
-    let methods = client
-        .get(&format!("/customers/{id}/payment_methods"))
-        .await;
+    let methods = client.get(&format!("{path}/payment_methods")).await;
     assert_eq!(methods.refusal(), refusal("resource_missing", "id"));
     for method in [&first, &second] {
         let path = format!("/payment_methods/{method}");
@@ -597,29 +460,16 @@ async fn of_a_deleted_customer_the_id_is_left() {
         ("customer.deleted", id.clone()),
     ];
     assert_eq!(then[..3], expected.map(|(name, id)| (name.to_owned(), id)));
-    let events = client
-        .get("/events?type=payment_method.detached")
-        .await
-        .json();
-    for event in events["data"].as_array().unwrap() {
-        assert_eq!(
-            event["data"]["previous_attributes"],
-            json!({"customer": id})
-        );
+    let events = client.get("/events?type=payment_method.detached").await;
+    for event in events.json()["data"].as_array().unwrap() {
+        event.assert_shows(json!({"data/previous_attributes": {"customer": id}}));
     }
     let events = client.get("/events?type=customer.deleted").await.json();
-    let event = &events["data"][0];
-    let request = json!({"id": deleted.header("request-id"), "idempotency_key": null});
-    assert_eq!(event["request"], request);
-    let shown = &event["data"]["object"];
-    assert_eq!(
-        (&shown["id"], &shown["name"]),
-        (&json!(id), &json!("Jenny Rosen"))
-    );
-    assert_eq!(
-        shown["invoice_settings"]["default_payment_method"],
-        Value::Null
-    );
+    events["data"][0].assert_shows(json!({
+        "request": {"id": deleted.header("request-id"), "idempotency_key": null},
+        "data/object/id": id, "data/object/name": "Jenny Rosen",
+        "data/object/invoice_settings/default_payment_method": null,
+    }));
 }
 
 #[tokio::test]
@@ -665,11 +515,8 @@ async fn another_accounts_customer_is_missing() {
     }
     let refused = attach(&stranger, "pm_card_visa", &id).await;
     assert_eq!(refused.refusal(), refusal("resource_missing", "customer"));
-    let list = stranger
-        .get("/customers?email=Jenny@Example.com")
-        .await
-        .json();
-    assert_eq!(list["data"], json!([]));
+    let list = stranger.get("/customers?email=Jenny@Example.com").await;
+    assert_eq!(list.json()["data"], json!([]));
     assert_eq!(retrieve(client, &id).await["name"], "Jenny Rosen");
 }
 
@@ -684,45 +531,30 @@ async fn a_customer_shows_the_whole_default_payment_method_where_it_is_asked_to(
     body["expand"] = json!([member, "tax", "invoice_credit_balance"]);
     let created = client.post("/customers", "key-1", &body).await;
     let id = created.id();
-    let whole = client
-        .get(&format!("/payment_methods/{method}"))
-        .await
-        .json();
+    let of_method = format!("/payment_methods/{method}");
+    let whole = client.get(&of_method).await.json();
     assert_eq!(whole["customer"], json!(id));
     let path = format!("/customers/{id}");
-    let update = client
-        .post_new(&path, &json!({"expand": [member]}))
-        .await
-        .json();
-    let get = client
-        .get(&format!("{path}?expand[]={member}"))
-        .await
-        .json();
-    let list = client
-        .get(&format!("/v1/customers?expand[]=data.{member}"))
-        .await
-        .json();
-    for shown in [created.json(), update, get, list["data"][0].clone()] {
+    let expand = json!({"expand": [member]});
+    let one = format!("{path}?expand[]={member}");
+    let list = format!("/v1/customers?expand[]=data.{member}");
+    for shown in [
+        created.json(),
+        client.post_new(&path, &expand).await.json(),
+        client.get(&one).await.json(),
+        client.get(&list).await.json()["data"][0].take(),
+    ] {
         assert_eq!(shown["invoice_settings"]["default_payment_method"], whole);
     }
     assert!(created.json().get("tax").is_none());
     // A replay shows what was.
-    client
-        .post_new(
-            &format!("/payment_methods/{method}"),
-            &json!({"metadata": {"a": "1"}}),
-        )
-        .await;
-    client
-        .post("/customers", "key-1", &body)
-        .await
-        .assert_replays(&created);
+    let words = json!({"metadata": {"a": "1"}});
+    client.post_new(&of_method, &words).await;
+    let replayed = client.post("/customers", "key-1", &body).await;
+    replayed.assert_replays(&created);
     // The other way: a payment method shows its customer.
-    let path = format!("/payment_methods/{method}?expand[]=customer");
-    assert_eq!(
-        client.get(&path).await.json()["customer"],
-        retrieve(client, &id).await
-    );
+    let shown = client.get(&format!("{of_method}?expand[]=customer")).await;
+    assert_eq!(shown.json()["customer"], retrieve(client, &id).await);
     let refused = client.get("/customers?expand[]=data.subscriptions").await;
     assert_eq!(refused.refusal(), refusal("parameter_invalid", "expand[0]"));
 }

@@ -78,11 +78,8 @@ async fn send_empty(
     (body, names): (&Value, &[String]),
     way: usize,
 ) -> Answer {
-    let body = with(
-        body.clone(),
-        names,
-        if way == 2 { Value::Null } else { json!("") },
-    );
+    let empty = if way == 2 { Value::Null } else { json!("") };
+    let body = with(body.clone(), names, empty);
     let (media_type, bytes) = if way == 0 {
         let mut form = Vec::new();
         pairs("", &body, &mut form);
@@ -196,13 +193,7 @@ async fn each_empty_value_in_an_update_changes_the_object_or_is_refused_by_name(
 }
 
 /// Identifiers of what is charged or refunded, and when the money is taken.
-const ABOUT_MONEY: [&str; 5] = [
-    "source",
-    "payment_method",
-    "charge",
-    "payment_intent",
-    "capture_method",
-];
+const ABOUT_MONEY: &str = "source payment_method charge payment_intent capture_method";
 
 #[tokio::test]
 async fn no_amount_quantity_boolean_or_id_of_what_is_charged_is_empty() {
@@ -216,7 +207,10 @@ async fn no_amount_quantity_boolean_or_id_of_what_is_charged_is_empty() {
         let is_stored =
             ["/customers", "/setup_intents", "/setup_intents/{id}"].contains(&&*pattern);
         for (names, schema) in parameters(&document, body) {
-            let is_about_money = ABOUT_MONEY.contains(&&*names[names.len() - 1]) && !is_stored;
+            let is_about_money = ABOUT_MONEY
+                .split(' ')
+                .any(|name| name == names[names.len() - 1])
+                && !is_stored;
             let is_number = ["integer", "boolean"].contains(&schema["type"].as_str().unwrap_or(""));
             if !is_number && !is_about_money {
                 continue;
@@ -226,20 +220,16 @@ async fn no_amount_quantity_boolean_or_id_of_what_is_charged_is_empty() {
                 let sent = (example, &*names);
                 let answer = send_empty(&server.client, (&method, &path), sent, way).await;
                 let told = answer.json();
-                assert!(
-                    names_it(&answer, &names),
-                    "{method} {path} {names:?}: {told}"
-                );
+                let is_named = names_it(&answer, &names);
+                assert!(is_named, "{method} {path} {names:?}: {told}");
             }
             count += 1;
         }
     }
     assert!(count >= 30, "{count}");
-    for list in ["charges", "refunds"] {
-        assert_eq!(
-            server.client.get(&format!("/{list}")).await.json()["data"],
-            json!([])
-        );
+    for list in ["/charges", "/refunds"] {
+        let listed = server.client.get(list).await.json();
+        assert_eq!(listed["data"], json!([]), "{list}");
     }
 }
 
@@ -249,9 +239,8 @@ async fn on_a_create_empty_text_and_objects_are_absent() {
     let form = "amount=2000&currency=usd&description=&customer=&metadata=&receipt_email=&shipping=\
                 &setup_future_usage=&payment_method_data=&payment_method_options=&return_url=\
                 &payment_method_types=";
-    let made = server
-        .client
-        .post_raw("/v1/payment_intents", "form", FORM, form.as_bytes());
+    let client = &server.client;
+    let made = client.post_raw("/v1/payment_intents", "form", FORM, form.as_bytes());
     let made = made.await;
     assert_eq!(made.status, 201, "{}", made.json());
     let null = json!({"email": "", "address": null, "shipping": "", "invoice_settings": null});
@@ -271,10 +260,8 @@ async fn a_confirmation_and_a_capture_unset_what_an_update_does() {
         "statement_descriptor_suffix": "MUGS",
     });
     let path = client.post_new("/payment_intents", &body).await.id();
-    let (path, form) = (
-        format!("/payment_intents/{path}"),
-        "payment_method=pm_card_visa&receipt_email=&setup_future_usage=&shipping=",
-    );
+    let path = format!("/payment_intents/{path}");
+    let form = "payment_method=pm_card_visa&receipt_email=&setup_future_usage=&shipping=";
     let confirm = format!("{path}/confirm");
     // A charge without authentication is never a mistake in a variable's.
     for options in [
@@ -283,27 +270,21 @@ async fn a_confirmation_and_a_capture_unset_what_an_update_does() {
         "payment_method_options[card][request_three_d_secure]",
     ] {
         let form = format!("{form}&{options}=");
-        let refused = client
-            .post_raw(&confirm, options, FORM, form.as_bytes())
-            .await;
-        let (status, _, param) = refused.refusal();
+        let refused = client.post_raw(&confirm, options, FORM, form.as_bytes());
+        let (status, _, param) = refused.await.refusal();
         assert_eq!((status, param.as_deref()), (400, Some(options)));
     }
     let automatic = "&payment_method_options[card][request_three_d_secure]=automatic";
     let form = format!("{form}{automatic}");
-    let confirmed = client
-        .post_raw(&confirm, &confirm, FORM, form.as_bytes())
-        .await
-        .json();
-    assert_eq!(confirmed["status"], "requires_capture", "{confirmed}");
-    for name in ["receipt_email", "setup_future_usage", "shipping"] {
-        assert_eq!(confirmed[name], Value::Null, "{name}");
-    }
+    let confirmed = client.post_raw(&confirm, &confirm, FORM, form.as_bytes());
+    confirmed.await.assert_shows(json!({
+        "status": "requires_capture", "receipt_email": null, "setup_future_usage": null,
+        "shipping": null,
+    }));
     let capture = format!("{path}/capture");
     let form = b"statement_descriptor_suffix=";
-    let captured = client.post_raw(&capture, &capture, FORM, form).await.json();
-    assert_eq!(captured["status"], "succeeded", "{captured}");
-    assert_eq!(captured["statement_descriptor_suffix"], Value::Null);
+    let captured = client.post_raw(&capture, &capture, FORM, form).await;
+    captured.assert_shows(json!({"status": "succeeded", "statement_descriptor_suffix": null}));
 }
 
 #[tokio::test]

@@ -6,18 +6,21 @@ use std::collections::HashMap;
 use crate::support::{
     prelude::*,
     resources::{charge_with, uncaptured},
-    webhooks::endpoint,
+    webhooks::{endpoint, told},
 };
 
 /// The version of events whose request named none.
 const DEFAULT: &str = "2026-10-28.endive";
 
 async fn post_with_version(client: &Client, path: &str, version: &str, body: &Value) -> Answer {
-    let request = client.request(Method::POST, path);
-    let request = request
-        .header("idempotency-key", uuid::Uuid::now_v7().to_string())
-        .header("stripe-version", version);
-    Answer::of(request.json(body)).await
+    let key = Uuid::now_v7().to_string();
+    post_under(&key, client, path, version, body).await
+}
+
+async fn post_under(key: &str, client: &Client, path: &str, version: &str, body: &Value) -> Answer {
+    let request = client.request(Method::POST, path).json(body);
+    let request = request.header("idempotency-key", key);
+    Answer::of(request.header("stripe-version", version)).await
 }
 
 /// The newest event of a type.
@@ -44,10 +47,8 @@ async fn an_event_names_the_version_that_its_request_named_or_else_the_default()
         }
     }
     client.charge("key-1").await;
-    assert_eq!(
-        newest(client, "charge.succeeded").await["api_version"],
-        DEFAULT
-    );
+    let event = newest(client, "charge.succeeded").await;
+    assert_eq!(event["api_version"], DEFAULT);
 }
 
 #[tokio::test]
@@ -56,15 +57,8 @@ async fn a_version_that_is_none_is_refused_and_the_key_stays_free() {
     let client = &server.client;
     for version in ["latest", "2024-4-10", "2024-04-10.Basil", ""] {
         let refused = post_with_version(client, "/charges", version, &charge()).await;
-        assert_eq!(
-            refused.refusal(),
-            (
-                400,
-                "parameter_invalid".to_owned(),
-                Some("Stripe-Version".to_owned())
-            ),
-            "{version}"
-        );
+        let expected = refusal("parameter_invalid", "Stripe-Version");
+        assert_eq!(refused.refusal(), expected, "{version}");
     }
     assert_eq!(server.database.records().await, 0);
 }
@@ -74,15 +68,9 @@ async fn a_version_that_is_none_is_refused_and_the_key_stays_free() {
 async fn a_retry_with_another_version_is_the_same_request() {
     let server = TestServer::start().await;
     let client = &server.client;
-    let with = async |version: &str| {
-        let request = client.request(Method::POST, "/charges");
-        let request = request
-            .header("idempotency-key", "key-1")
-            .header("stripe-version", version);
-        Answer::of(request.json(&charge())).await
-    };
-    let first = with("2024-04-10").await;
-    with(DEFAULT).await.assert_replays(&first);
+    let first = post_under("key-1", client, "/charges", "2024-04-10", &charge()).await;
+    let again = post_under("key-1", client, "/charges", DEFAULT, &charge()).await;
+    again.assert_replays(&first);
     let event = newest(client, "charge.succeeded").await;
     assert_eq!(event["api_version"], "2024-04-10");
 }
@@ -146,17 +134,14 @@ async fn the_version_of_an_endpoint_is_set_once() {
 /// What a replica of the release before writes has neither column.
 #[tokio::test]
 async fn events_of_the_release_before_are_shown_and_sent_as_they_were() {
-    let server = TestServer::start_with(QUICK).await;
+    let (server, mut receiver, _) = told(QUICK).await;
     let client = &server.client;
-    let mut receiver = Receiver::start().await;
-    Endpoint::at(client, &receiver.url()).await;
     server
         .database
         .is_left_broken("an event tells of no change");
     let charge = client.charge("key-1").await.id();
     receiver.next().await.answer(200).await;
-    sqlx::query(
-        "WITH event AS (
+    let sql = "WITH event AS (
              INSERT INTO events (account_id, id, type, object, request_id, idempotency_key)
              SELECT account_id, gen_random_uuid(), 'charge.updated', object, request_id, 'key-2'
                FROM events
@@ -164,19 +149,15 @@ async fn events_of_the_release_before_are_shown_and_sent_as_they_were() {
          )
          INSERT INTO webhook_deliveries (account_id, id, endpoint_id, event_id)
          SELECT account_id, event.id, endpoint.id, event.id
-           FROM event JOIN webhook_endpoints AS endpoint USING (account_id)",
-    )
-    .execute(&server.database.pool)
-    .await
-    .unwrap();
+           FROM event JOIN webhook_endpoints AS endpoint USING (account_id)";
+    server.database.execute(sql).await;
     let received = receiver.next().await;
     let event = received.event();
     assert_eq!(event["api_version"], Value::Null);
     assert!(event["data"].get("previous_attributes").is_none());
     assert_eq!(event["data"]["object"]["id"], charge);
-    let shown = client
-        .get(&format!("/events/{}", received.event_id()))
-        .await;
+    let path = format!("/events/{}", received.event_id());
+    let shown = client.get(&path).await;
     assert_eq!(shown.body, received.body);
     received.answer(200).await;
 }
@@ -189,31 +170,20 @@ async fn what_outlives_its_request_keeps_the_version_for_its_events() {
     let fault = json!({"fault": "drop_after"});
     world.processor.set_fault(fault).await;
     let body = json!({"amount": 2000, "currency": "usd", "source": "tok_visa"});
-    let charging = client.request(Method::POST, "/charges");
-    let charging = charging
-        .header("idempotency-key", "key-1")
-        .header("stripe-version", "2024-04-10");
-    let unknown = Answer::of(charging.json(&body)).await;
+    let unknown = post_under("key-1", &client, "/charges", "2024-04-10", &body).await;
     assert_eq!(unknown.status, 503);
     world.kill_and_start();
     world.the_lease_runs_out().await;
     let client = world.client();
     let completed = client.post_waiting(10, "/charges", "key-1", &body).await;
     assert_eq!(completed.status, 201, "{}", completed.json());
-    assert_eq!(
-        newest(&client, "charge.succeeded").await["api_version"],
-        "2024-04-10"
-    );
+    let event = newest(&client, "charge.succeeded").await;
+    assert_eq!(event["api_version"], "2024-04-10");
 
     stock(&client, "mug", 10).await;
     let made = post_with_version(&client, "/checkouts", "2025-03-31.basil", &checkout()).await;
     assert_eq!(made.status, 201);
-    for event_type in [
-        "order.created",
-        "charge.succeeded",
-        "order.paid",
-        "checkout.completed",
-    ] {
+    for event_type in "order.created charge.succeeded order.paid checkout.completed".split(' ') {
         let event = newest(&client, event_type).await;
         assert_eq!(event["api_version"], "2025-03-31.basil", "{event_type}");
     }
@@ -232,17 +202,9 @@ async fn previous(client: &Client, event_type: &str) -> Value {
 async fn an_update_tells_what_changed_and_of_metadata_only_the_keys() {
     let server = TestServer::start().await;
     let client = &server.client;
-    let created = charge_with(
-        client,
-        &[
-            ("description", json!("old")),
-            (
-                "metadata",
-                json!({"same": "1", "changed": "2", "gone": "3"}),
-            ),
-        ],
-    )
-    .await;
+    let metadata = json!({"same": "1", "changed": "2", "gone": "3"});
+    let changes = [("description", json!("old")), ("metadata", metadata)];
+    let created = charge_with(client, &changes).await;
     let path = format!("/charges/{}", created.id());
     let update = json!({
         "description": "new", "receipt_email": "a@example.com",
@@ -262,9 +224,8 @@ async fn an_update_tells_what_changed_and_of_metadata_only_the_keys() {
         (format!("/refunds/{refund}"), "refund.updated", json!("1")),
         (format!("/orders/{order}"), "order.updated", Value::Null),
     ] {
-        client
-            .post_new(&path, &json!({"metadata": {"a": "2"}}))
-            .await;
+        let body = json!({"metadata": {"a": "2"}});
+        client.post_new(&path, &body).await;
         let expected = json!({"metadata": {"a": told}});
         assert_eq!(previous(client, event_type).await, expected);
     }
@@ -275,17 +236,12 @@ async fn captures_and_refunds_tell_what_the_charge_was_and_other_events_do_not()
     let server = TestServer::start().await;
     let client = &server.client;
     money_is_told(client).await;
-    for event in client.get("/events?limit=100").await.json()["data"]
-        .as_array()
-        .unwrap()
-    {
-        let is_change =
-            ["charge.captured", "charge.refunded"].contains(&event["type"].as_str().unwrap());
-        assert_eq!(
-            event["data"].get("previous_attributes").is_some(),
-            is_change,
-            "{event}"
-        );
+    let events = client.get("/events?limit=100").await.json();
+    for event in events["data"].as_array().unwrap() {
+        let event_type = event["type"].as_str().unwrap();
+        let is_change = ["charge.captured", "charge.refunded"].contains(&event_type);
+        let is_told = event["data"].get("previous_attributes").is_some();
+        assert_eq!(is_told, is_change, "{event}");
     }
 }
 
@@ -311,9 +267,8 @@ async fn money_is_told(client: &Client) {
         assert_eq!(previous(client, "charge.refunded").await, before);
     }
     let released = uncaptured(client).await;
-    client
-        .post_new("/refunds", &json!({"charge": released}))
-        .await;
+    let body = json!({"charge": released});
+    client.post_new("/refunds", &body).await;
     let before = json!({"amount_refunded": 0, "refunded": false});
     assert_eq!(previous(client, "charge.refunded").await, before);
 }
@@ -342,14 +297,11 @@ async fn versions_of_an_object_grow_with_each_of_its_events() {
     let method = client.get(&format!("{path}/payment_methods")).await.json();
     let method = method["data"][0]["id"].as_str().unwrap().to_owned();
     let default = json!({"invoice_settings": {"default_payment_method": method}});
-    let paths = [
-        (path.clone(), default),
-        (
-            format!("/payment_methods/{method}"),
-            json!({"metadata": {"a": "1"}}),
-        ),
-        (format!("/payment_methods/{method}/detach"), json!({})),
-    ];
+    let paths = rows::<(String, Value)>(json!([
+        [path.clone(), default],
+        [format!("/payment_methods/{method}"), {"metadata": {"a": "1"}}],
+        [format!("/payment_methods/{method}/detach"), {}],
+    ]));
     for (path, body) in paths {
         assert_eq!(client.post_new(&path, &body).await.status, 200, "{path}");
     }
@@ -376,15 +328,10 @@ async fn versions_of_an_object_grow_with_each_of_its_events() {
     let events = by_object(client).await;
     let mut most = 0;
     for (id, events) in &events {
-        let versions = events
-            .iter()
-            .map(|event| event["data"]["object_version"].as_i64().unwrap());
-        let versions: Vec<i64> = versions.collect();
-        assert!(versions[0] >= 1, "{id}: {versions:?}");
-        assert!(
-            versions.is_sorted_by(|one, next| one < next),
-            "{id}: {versions:?}"
-        );
+        let versions = events.iter().map(|event| &event["data"]["object_version"]);
+        let versions: Vec<_> = versions.map(|version| version.as_i64().unwrap()).collect();
+        let grow = versions[0] >= 1 && versions.is_sorted_by(|one, next| one < next);
+        assert!(grow, "{id}: {versions:?}");
         most = most.max(versions.len());
     }
     assert!(most >= 4, "{most}");

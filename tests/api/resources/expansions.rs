@@ -13,29 +13,17 @@ async fn a_refund_shows_its_whole_charge_in_every_reply() {
     assert_eq!(created["charge"], now);
     assert_eq!(now["amount_refunded"], 500);
     let path = format!("/refunds/{}", created["id"].as_str().unwrap());
-    let form = client
-        .post_raw(
-            &path,
-            "update",
-            "application/x-www-form-urlencoded",
-            b"expand[0]=charge",
-        )
-        .await;
-    for shown in [
-        form.json(),
-        client.get(&format!("{path}?expand[]=charge")).await.json(),
-        client
-            .get(&format!("/v1{path}?expand%5B%5D=charge"))
-            .await
-            .json(),
-        client.get("/refunds?expand[]=data.charge").await.json()["data"][0].take(),
-        client
-            .get(&format!("/charges/{charge}/refunds?expand[0]=data.charge"))
-            .await
-            .json()["data"][0]
-            .take(),
+    let form = client.post_raw(&path, "update", FORM, b"expand[0]=charge");
+    assert_eq!(form.await.json()["charge"], now);
+    for path in [
+        format!("{path}?expand[]=charge"),
+        format!("/v1{path}?expand%5B%5D=charge"),
+        "/refunds?expand[]=data.charge".to_owned(),
+        format!("/charges/{charge}/refunds?expand[0]=data.charge"),
     ] {
-        assert_eq!(shown["charge"], now);
+        let shown = client.get(&path).await.json();
+        let refund = shown.get("data").map_or(&shown, |data| &data[0]);
+        assert_eq!(refund["charge"], now, "{path}");
     }
     assert_eq!(client.get(&path).await.json()["charge"], json!(charge));
 }
@@ -109,50 +97,28 @@ async fn what_can_not_be_expanded_is_refused_by_its_index() {
     let server = TestServer::start().await;
     let client = &server.client;
     let charge = client.charge("key-1").await.id();
-    let refusals: Vec<Answer> = vec![
-        client
-            .get(&format!("/charges/{charge}?expand[]=order"))
-            .await,
-        client.get("/charges?expand[]=refunds").await,
-        client.get("/refunds?expand[]=charge").await,
-        client.get("/orders?expand[]=data.items").await,
-        client
-            .post_new(
-                "/refunds",
-                &json!({"charge": charge, "expand": ["customer"]}),
-            )
-            .await,
-        client
-            .post_new(
-                &format!("/charges/{charge}/capture"),
-                &json!({"expand": [7]}),
-            )
-            .await,
-    ];
-    for refusal in refusals {
-        assert_eq!(
-            refusal.refusal(),
-            (400, "parameter_invalid".into(), Some("expand[0]".into()))
-        );
+    for path in [
+        &*format!("/charges/{charge}?expand[]=order"),
+        "/charges?expand[]=refunds",
+        "/refunds?expand[]=charge",
+        "/orders?expand[]=data.items",
+    ] {
+        let expected = refusal("parameter_invalid", "expand[0]");
+        assert_eq!(client.get(path).await.refusal(), expected, "{path}");
     }
-    let second = client
-        .get(&format!(
-            "/charges/{charge}?expand[]=refunds&expand[]=order"
-        ))
-        .await;
-    assert_eq!(second.refusal().2, Some("expand[1]".into()));
-    let text = client
-        .get(&format!("/charges/{charge}?expand=refunds"))
-        .await;
-    assert_eq!(
-        text.refusal(),
-        (400, "parameter_invalid".into(), Some("expand".into()))
-    );
+    let refund = json!({"charge": charge, "expand": ["customer"]});
+    let refused = client.post_new("/refunds", &refund).await;
+    refused.assert_refusal(400, "parameter_invalid", "expand[0]");
+    let path = format!("/charges/{charge}");
+    let (capture, number) = (format!("{path}/capture"), json!({"expand": [7]}));
+    let refused = client.post_new(&capture, &number).await;
+    refused.assert_refusal(400, "parameter_invalid", "expand[0]");
+    let wrong = "
+        expand[]=refunds&expand[]=order  parameter_invalid expand[1]
+        expand=refunds                   parameter_invalid expand";
+    assert_refuses_queries(client, &path, wrong).await;
     let events = client.get("/events?expand[]=data.object").await;
-    assert_eq!(
-        events.refusal(),
-        (400, "parameter_unknown".into(), Some("expand".into()))
-    );
+    events.assert_refusal(400, "parameter_unknown", "expand");
 }
 
 #[tokio::test]
@@ -191,29 +157,27 @@ async fn a_reference_to_what_does_not_exist_here_can_be_expanded_and_stays_null(
     let server = TestServer::start().await;
     let client = &server.client;
     let intent = json!({"amount": 1, "currency": "usd"});
-    for (collection, body, members) in [
-        ("customers", json!({}), "default_source test_clock"),
-        (
+    for (collection, body, members) in &rows::<(String, Value, String)>(json!([
+        ["customers", {}, "default_source test_clock"],
+        [
             "payment_intents",
             intent,
-            "application on_behalf_of review source",
-        ),
-        (
+            "application on_behalf_of review source"
+        ],
+        [
             "setup_intents",
-            json!({}),
-            "application latest_attempt mandate on_behalf_of single_use_mandate",
-        ),
-    ] {
-        let id = client.post_new(&format!("/{collection}"), &body).await.id();
+            {},
+            "application latest_attempt mandate on_behalf_of single_use_mandate"
+        ],
+    ])) {
+        let id = client.post_new(&format!("/{collection}"), body).await.id();
         for member in members.split(' ') {
-            let one = client
-                .get(&format!("/v1/{collection}/{id}?expand[]={member}"))
-                .await;
+            let path = format!("/v1/{collection}/{id}?expand[]={member}");
+            let one = client.get(&path).await;
             assert_eq!(one.status, 200, "{}", one.json());
             assert_eq!(one.json()[member], Value::Null, "{member}");
-            let list = client
-                .get(&format!("/{collection}?expand[]=data.{member}"))
-                .await;
+            let path = format!("/{collection}?expand[]=data.{member}");
+            let list = client.get(&path).await;
             assert_eq!(list.json()["data"][0][member], Value::Null, "{member}");
         }
     }

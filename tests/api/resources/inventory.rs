@@ -12,22 +12,14 @@ fn path_of(sku: &str) -> String {
     format!("/inventory/{encoded}")
 }
 
-async fn levels(database: &TestDatabase) -> i64 {
-    database.count("SELECT count(*) FROM inventory").await
-}
-
 #[tokio::test]
 async fn a_level_is_set_and_read_with_exactly_the_documented_members() {
     let server = TestServer::start().await;
-    let before = server
-        .database
-        .count("SELECT floor(extract(epoch FROM now()))::bigint")
-        .await;
+    let now = "SELECT floor(extract(epoch FROM now()))::bigint";
+    let before = server.database.count(now).await;
     for (key, quantity) in [("new", 40), ("changed", 0), ("highest", 1_000_000_000)] {
-        let set = server
-            .client
-            .put("/inventory/mug", key, &level(quantity))
-            .await;
+        let level = level(quantity);
+        let set = server.client.put("/inventory/mug", key, &level).await;
         assert_eq!((set.status.as_u16(), set.is_replay()), (200, false));
         assert_eq!(set.header("location"), None);
         let mut object = set.json();
@@ -41,17 +33,11 @@ async fn a_level_is_set_and_read_with_exactly_the_documented_members() {
             assert_eq!((answer.status.as_u16(), answer.json()), (200, set.json()));
         }
     }
-    assert_eq!(levels(&server.database).await, 1);
+    assert_eq!(server.database.count_of("inventory").await, 1);
     let key = server.client.get("/idempotency-keys/new").await.json();
-    assert_eq!(
-        (&key["method"], &key["path"], &key["resource"]),
-        (&json!("PUT"), &json!("/inventory/mug"), &json!("mug"))
-    );
+    key.assert_shows(json!({"method": "PUT", "path": "/inventory/mug", "resource": "mug"}));
     // It is no event that a level was set.
-    assert_eq!(
-        server.database.count("SELECT count(*) FROM events").await,
-        0
-    );
+    assert_eq!(server.database.count_of("events").await, 0);
 }
 
 #[tokio::test]
@@ -72,19 +58,16 @@ async fn a_key_belongs_to_one_level_of_one_sku_in_one_encoding() {
     let client = &server.client;
     client.put("/inventory/mug", "key-1", &level(5)).await;
     for (path, quantity) in [("/inventory/mug", 6), ("/inventory/Mug", 5)] {
-        let reused = client.put(path, "key-1", &level(quantity)).await;
-        assert_eq!(error(&reused), (422, "idempotency_key_reused".into()));
-        let reused = client
-            .put(&format!("/v1{path}"), "key-1", &level(quantity))
-            .await;
-        assert_eq!(error(&reused), (400, "idempotency_key_reused".into()));
+        for (path, status) in [(path, 422), (&format!("/v1{path}"), 400)] {
+            let reused = client.put(path, "key-1", &level(quantity)).await;
+            assert_eq!(error(&reused), (status, "idempotency_key_reused".into()));
+        }
     }
-    let form = (Method::PUT, "/inventory/mug", "key-1", FORM, b"quantity=5");
-    let reused = client
-        .send_raw(form.0, form.1, form.2, form.3, form.4)
-        .await;
+    let form = b"quantity=5";
+    let reused = client.send_raw(Method::PUT, "/inventory/mug", "key-1", FORM, form);
+    let reused = reused.await;
     assert_eq!(error(&reused), (422, "idempotency_key_reused".into()));
-    assert_eq!(levels(&server.database).await, 1);
+    assert_eq!(server.database.count_of("inventory").await, 1);
 }
 
 #[tokio::test]
@@ -96,62 +79,46 @@ async fn without_a_key_nothing_is_set() {
         assert_eq!(error(&refused), (400, "idempotency_key_required".into()));
     }
     assert_nothing_stored(&server.database, "no key was sent").await;
-    assert_eq!(levels(&server.database).await, 0);
+    assert_eq!(server.database.count_of("inventory").await, 0);
 }
 
 #[tokio::test]
 async fn a_quantity_is_0_to_1000000000_in_both_encodings() {
     let server = TestServer::start().await;
-    let (missing, invalid, unknown) = (
-        "parameter_missing",
-        "parameter_invalid",
-        "parameter_unknown",
-    );
-    let cases = [
-        (JSON, r#"{"quantity":0}"#, None),
-        (JSON, r#"{"quantity":1000000000}"#, None),
-        (JSON, "", Some((missing, "quantity"))),
-        (JSON, "{}", Some((missing, "quantity"))),
-        (JSON, r#"{"quantity":null}"#, Some((missing, "quantity"))),
-        (JSON, r#"{"quantity":""}"#, Some((missing, "quantity"))),
-        (JSON, r#"{"quantity":-1}"#, Some((invalid, "quantity"))),
-        (
-            JSON,
-            r#"{"quantity":1000000001}"#,
-            Some((invalid, "quantity")),
-        ),
-        (JSON, r#"{"quantity":"1"}"#, Some((invalid, "quantity"))),
-        (JSON, r#"{"quantity":true}"#, Some((invalid, "quantity"))),
-        (JSON, r#"{"quantity":[1]}"#, Some((invalid, "quantity"))),
-        (
-            JSON,
-            r#"{"quantity":1,"sku":"mug"}"#,
-            Some((unknown, "sku")),
-        ),
-        (
-            JSON,
-            r#"{"quantity":1,"expand":[]}"#,
-            Some((unknown, "expand")),
-        ),
-        (FORM, "quantity=0", None),
-        (FORM, "quantity=1000000000", None),
-        (FORM, "", Some((missing, "quantity"))),
-        (FORM, "quantity=", Some((missing, "quantity"))),
-        (FORM, "quantity=-1", Some((invalid, "quantity"))),
-        (FORM, "quantity=1000000001", Some((invalid, "quantity"))),
-        (
-            FORM,
-            "quantity=99999999999999999999",
-            Some((invalid, "quantity")),
-        ),
-        (FORM, "quantity=01", Some((invalid, "quantity"))),
-        (FORM, "quantity=%2B1", Some((invalid, "quantity"))),
-        (FORM, "quantity=1.0", Some((invalid, "quantity"))),
-        (FORM, "quantity=1e3", Some((invalid, "quantity"))),
-        (FORM, "quantity[]=1", Some((invalid, "quantity"))),
-        (FORM, "quantity=1&amount=1", Some((unknown, "amount"))),
-    ];
-    for (number, (media_type, body, refusal)) in cases.iter().enumerate() {
+    // A body, and the code and the parameter of its refusal.
+    let cases = r#"
+        {"quantity":0}              -
+        {"quantity":1000000000}     -
+        {}                          parameter_missing quantity
+        {"quantity":null}           parameter_missing quantity
+        {"quantity":""}             parameter_missing quantity
+        {"quantity":-1}             parameter_invalid quantity
+        {"quantity":1000000001}     parameter_invalid quantity
+        {"quantity":"1"}            parameter_invalid quantity
+        {"quantity":true}           parameter_invalid quantity
+        {"quantity":[1]}            parameter_invalid quantity
+        {"quantity":1,"sku":"mug"}  parameter_unknown sku
+        {"quantity":1,"expand":[]}  parameter_unknown expand
+        quantity=0                     -
+        quantity=1000000000            -
+        quantity=                      parameter_missing quantity
+        quantity=-1                    parameter_invalid quantity
+        quantity=1000000001            parameter_invalid quantity
+        quantity=99999999999999999999  parameter_invalid quantity
+        quantity=01                    parameter_invalid quantity
+        quantity=%2B1                  parameter_invalid quantity
+        quantity=1.0                   parameter_invalid quantity
+        quantity=1e3                   parameter_invalid quantity
+        quantity[]=1                   parameter_invalid quantity
+        quantity=1&amount=1            parameter_unknown amount"#;
+    let cases = cases.lines().skip(1).map(|line| {
+        let (body, told) = line.trim().split_once(' ').unwrap();
+        let media_type = if body.starts_with('{') { JSON } else { FORM };
+        (media_type, body, told.trim().split_once(' '))
+    });
+    let empty =
+        [JSON, FORM].map(|media_type| (media_type, "", Some(("parameter_missing", "quantity"))));
+    for (number, (media_type, body, refused)) in cases.chain(empty).enumerate() {
         let (key, body) = (format!("key-{number}"), body.as_bytes());
         let put = || {
             server
@@ -160,23 +127,20 @@ async fn a_quantity_is_0_to_1000000000_in_both_encodings() {
         };
         let answer = put().await;
         let shown = String::from_utf8_lossy(body);
-        match refusal {
+        match refused {
             None => assert_eq!(answer.status, 200, "{shown}"),
-            Some((code, param)) => assert_eq!(
-                answer.refusal(),
-                (400, (*code).to_owned(), Some((*param).to_owned())),
-                "{shown}"
-            ),
+            Some((code, param)) => {
+                assert_eq!(answer.refusal(), refusal(code, param), "{shown}");
+            }
         }
         // A refusal is an outcome like any other.
         put().await.assert_replays(&answer);
     }
     for body in ["{\"quantity\":1.5}", "{\"quantity\":1e3}", "{"] {
         let key = Uuid::now_v7().to_string();
-        let answer = server
-            .client
-            .send_raw(Method::PUT, "/inventory/mug", &key, JSON, body.as_bytes())
-            .await;
+        let (client, bytes) = (&server.client, body.as_bytes());
+        let put = client.send_raw(Method::PUT, "/inventory/mug", &key, JSON, bytes);
+        let answer = put.await;
         assert_eq!(error(&answer), (400, "body_invalid".into()), "{body}");
     }
     let path = "/inventory/mug?quantity=3";
@@ -196,28 +160,22 @@ async fn a_sku_may_hold_any_character() {
     ];
     for (number, sku) in skus.iter().enumerate() {
         let quantity = 100 + i64::try_from(number).unwrap();
-        let set = client
-            .put(&path_of(sku), &format!("key-{number}"), &level(quantity))
-            .await;
+        let key = format!("key-{number}");
+        let set = client.put(&path_of(sku), &key, &level(quantity)).await;
         assert_eq!(set.status, 200, "{sku}: {set:?}");
         assert_eq!(set.json()["sku"], **sku);
     }
     // No two of them were taken for one.
     for (number, sku) in skus.iter().enumerate() {
         for prefix in ["", "/v1"] {
-            let found = client
-                .get(&format!("{prefix}{}", path_of(sku)))
-                .await
-                .json();
+            let url = format!("{prefix}{}", path_of(sku));
+            let found = client.get(&url).await.json();
             let quantity = 100 + i64::try_from(number).unwrap();
-            assert_eq!(
-                (&found["sku"], &found["quantity"]),
-                (&json!(sku), &json!(quantity)),
-                "{sku}"
-            );
+            found.assert_shows(json!({"sku": sku, "quantity": quantity}));
         }
     }
-    assert_eq!(levels(&server.database).await, skus.len() as i64);
+    let levels = server.database.count_of("inventory").await;
+    assert_eq!(levels, skus.len() as i64);
     // Not every character has to be encoded.
     for path in ["/inventory/a+b", "/inventory/a%2bb", "/inventory/a%2Bb"] {
         assert_eq!(client.get(path).await.json()["sku"], "a+b");
@@ -230,7 +188,7 @@ async fn what_no_item_could_have_is_no_sku() {
     let client = &server.client;
     let too_long = path_of(&"é".repeat(256));
     let far_too_long = path_of(&"e".repeat(2000));
-    let missing = (404, "resource_missing".to_owned(), Some("sku".to_owned()));
+    let missing = refusal("resource_missing", "sku");
     let no_route = (404, "route_not_found".to_owned(), None);
     for (path, set, read) in [
         (too_long.as_str(), &missing, &missing),
@@ -247,23 +205,14 @@ async fn what_no_item_could_have_is_no_sku() {
         assert_eq!(&client.get(path).await.refusal(), read, "GET {path}");
     }
     let card = "4242424242424242";
-    for path in [
-        card,
-        &format!("%2F{card}"),
-        &format!("%25{card}"),
-        &format!("x%20{card}"),
-    ] {
+    for before in ["", "%2F", "%25", "x%20"] {
+        let path = format!("/inventory/{before}{card}");
         let key = Uuid::now_v7().to_string();
-        let answer = client
-            .put(&format!("/inventory/{path}"), &key, &level(1))
-            .await;
-        assert_eq!(
-            error(&answer),
-            (400, "card_number_forbidden".into()),
-            "{path}"
-        );
+        let answer = client.put(&path, &key, &level(1)).await;
+        let expected = (400, "card_number_forbidden".into());
+        assert_eq!(error(&answer), expected, "{path}");
     }
-    assert_eq!(levels(&server.database).await, 0);
+    assert_eq!(server.database.count_of("inventory").await, 0);
     // What looks like an encoding and is none stands for itself, and is decoded once.
     let head = "PUT /inventory/%%300 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nIdempotency-Key: k";
     let authorization = format!("Authorization: Bearer {}", crate::support::harness::API_KEY);
@@ -296,24 +245,20 @@ async fn an_article_number_is_a_sku() {
 async fn a_sku_that_was_never_set_and_another_accounts_are_the_same_404() {
     let server = TestServer::start().await;
     let other = client_of_account(&server, "other").await;
-    server
-        .client
-        .put("/inventory/mug", "key-1", &level(5))
-        .await;
+    let client = &server.client;
+    client.put("/inventory/mug", "key-1", &level(5)).await;
     let theirs = other.get("/inventory/mug").await;
-    let unknown = server.client.get("/v1/inventory/cup").await;
-    let missing = (404, "resource_missing".to_owned(), Some("sku".to_owned()));
+    let unknown = client.get("/v1/inventory/cup").await;
+    let missing = refusal("resource_missing", "sku");
     assert_eq!(theirs.refusal(), missing);
     assert_eq!(theirs.body, unknown.body);
-    // A sku is a level of its own in each account.
+    // A sku is a level of its own in each account, and so is a key.
     other.put("/inventory/mug", "key-1", &level(9)).await;
-    for (client, quantity) in [(&server.client, 5), (&other, 9)] {
-        assert_eq!(
-            client.get("/inventory/mug").await.json()["quantity"],
-            quantity
-        );
+    for (client, quantity) in [(client, 5), (&other, 9)] {
+        let level = client.get("/inventory/mug").await.json();
+        assert_eq!(level["quantity"], quantity);
     }
-    let unknown_parameter = server.client.get("/inventory/mug?expand[]=x").await;
+    let unknown_parameter = client.get("/inventory/mug?expand[]=x").await;
     assert_eq!(error(&unknown_parameter), (400, "parameter_unknown".into()));
 }
 
@@ -323,18 +268,12 @@ async fn other_methods_are_405_and_allow_names_those_that_are_there() {
     for path in ["/inventory/mug", "/v1/inventory/mug"] {
         for method in [Method::POST, Method::PATCH, Method::DELETE, Method::OPTIONS] {
             let answer = Answer::of(server.client.request(method.clone(), path)).await;
-            assert_eq!(
-                error(&answer),
-                (405, "method_not_allowed".into()),
-                "{method}"
-            );
+            let expected = (405, "method_not_allowed".into());
+            assert_eq!(error(&answer), expected, "{method}");
             assert_eq!(answer.header("allow"), Some("GET, HEAD, PUT"));
         }
     }
-    server
-        .client
-        .put("/inventory/mug", "key-1", &level(5))
-        .await;
+    stock(&server.client, "mug", 5).await;
     let head = Answer::of(server.client.request(Method::HEAD, "/inventory/mug")).await;
     assert_eq!((head.status.as_u16(), head.body.len()), (200, 0));
 }

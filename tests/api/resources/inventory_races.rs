@@ -13,7 +13,10 @@ use charge_once::{
 use chrono::Utc;
 use sqlx::postgres::PgPoolOptions;
 
-use crate::support::prelude::*;
+use crate::support::{
+    harness::{LOCK_WAITS, violated},
+    prelude::*,
+};
 
 const LEVELS: &str = "SELECT count(*) FROM inventory";
 
@@ -40,20 +43,13 @@ async fn fifty_levels_set_at_once_leave_one_row_with_one_of_them() {
         async move { put_until_definite(&client, "/inventory/mug", &body).await }
     })
     .await;
-    assert!(
-        answers.iter().all(|answer| answer.status == 200),
-        "{answers:?}"
-    );
-    let mut set: Vec<_> = answers
-        .iter()
-        .map(|a| a.json()["quantity"].as_i64().unwrap())
-        .collect();
-    set.sort_unstable();
-    assert_eq!(
-        set,
-        (0..50).collect::<Vec<_>>(),
-        "each answer is its own request's"
-    );
+    let mut set = BTreeSet::new();
+    for answer in &answers {
+        assert_eq!(answer.status, 200, "{answers:?}");
+        set.insert(answer.json()["quantity"].as_i64().unwrap());
+    }
+    // Each answer is its own request's.
+    assert!(set.into_iter().eq(0..50), "{answers:?}");
     assert_eq!(server.database.count(LEVELS).await, 1);
     let left = server.client.get("/inventory/mug").await.json();
     let is_an_answer = |answer: &Answer| answer.json() == left;
@@ -64,9 +60,7 @@ async fn fifty_levels_set_at_once_leave_one_row_with_one_of_them() {
 async fn who_sets_a_level_waits_for_who_takes_from_it_and_then_has_the_last_word() {
     let server = TestServer::start().await;
     let (client, database) = (&server.client, &server.database);
-    client
-        .put("/inventory/mug", "key-1", &json!({"quantity": 5}))
-        .await;
+    stock(client, "mug", 5).await;
     let account = dev_account(database).await;
     let mut taking = database.pool.begin().await.unwrap();
     let found = lock(&mut taking, account, &["mug".to_owned()])
@@ -79,7 +73,7 @@ async fn who_sets_a_level_waits_for_who_takes_from_it_and_then_has_the_last_word
         let client = client.clone();
         async move { put_until_definite(&client, "/inventory/mug", &json!({"quantity": 40})).await }
     });
-    one_waits_for_a_lock(database).await;
+    database.comes_to(LOCK_WAITS, 1).await;
     assert_eq!(client.get("/inventory/mug").await.json()["quantity"], 5);
     taking.commit().await.unwrap();
     assert_eq!(setting.await.unwrap().status, 200);
@@ -125,15 +119,6 @@ async fn take(
         .map(|(level, from)| (account, level, *from))
         .collect();
     store::inventory::update_all(tx, &changed).await
-}
-
-async fn one_waits_for_a_lock(database: &TestDatabase) {
-    eventually("one waits for a lock", || async {
-        let waiting = "SELECT count(*) FROM pg_stat_activity
-                        WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        database.count(waiting).await == 1
-    })
-    .await;
 }
 
 async fn dev_account(database: &TestDatabase) -> AccountId {
@@ -223,12 +208,15 @@ enum Allocated {
     Broken(String),
 }
 
+fn whole(ended: &[Allocated]) -> usize {
+    let whole = |end: &&Allocated| matches!(end, Allocated::Whole);
+    ended.iter().filter(whole).count()
+}
+
 async fn allocate_one(pool: &PgPool, account: AccountId, look: Look, items: &[Item]) -> Allocated {
     let broken = |error: sqlx::Error| {
-        let constraint = error
-            .as_database_error()
-            .and_then(|error| error.constraint());
-        Allocated::Broken(constraint.map_or_else(|| error.to_string(), str::to_owned))
+        let rule = violated(&error).map(str::to_owned);
+        Allocated::Broken(rule.unwrap_or_else(|| error.to_string()))
     };
     let mut tx = pool.begin().await.unwrap();
     let skus: Vec<_> = items.iter().filter_map(|item| item.sku.clone()).collect();
@@ -268,19 +256,12 @@ async fn glance(
 #[tokio::test]
 async fn of_a_hundred_allocations_at_once_as_many_succeed_as_there_is_stock() {
     let shop = Shop::with(&[("mug", 7)]).await;
-    let ended = shop
-        .allocate_all(Look::Locking, vec![items(&[("mug", 1)]); 100])
-        .await;
-    let whole = ended
-        .iter()
-        .filter(|end| matches!(end, Allocated::Whole))
-        .count();
+    let orders = vec![items(&[("mug", 1)]); 100];
+    let ended = shop.allocate_all(Look::Locking, orders).await;
+    let whole = whole(&ended);
     let refused = |end: &&Allocated| matches!(end, Allocated::Refused(OutOfStock { item: 0 }));
-    assert_eq!(
-        (whole, ended.iter().filter(refused).count()),
-        (7, 93),
-        "{ended:?}"
-    );
+    let refused = ended.iter().filter(refused).count();
+    assert_eq!((whole, refused), (7, 93), "{ended:?}");
     assert_eq!(shop.levels().await["mug"], 0);
 }
 
@@ -297,10 +278,7 @@ async fn allocations_of_the_same_skus_in_all_orders_are_whole_or_refused() {
         .map(|number| items(&orders[number % orders.len()]))
         .collect();
     let ended = shop.allocate_all(Look::Locking, orders).await;
-    let whole = ended
-        .iter()
-        .filter(|end| matches!(end, Allocated::Whole))
-        .count();
+    let whole = whole(&ended);
     let broken = |end: &Allocated| matches!(end, Allocated::Broken(_));
     assert!(!ended.iter().any(broken), "{ended:?}");
     assert_eq!(whole, 30);
@@ -330,7 +308,7 @@ async fn levels_are_locked_in_the_order_of_their_skus_whatever_order_they_lie_in
             .await
             .map(|found| found.len())
     });
-    one_waits_for_a_lock(&shop.database).await;
+    shop.database.comes_to(LOCK_WAITS, 1).await;
     let mut three = shop.pool.begin().await.unwrap();
     sqlx::raw_sql("SET LOCAL lock_timeout = '1s'")
         .execute(&mut *three)
@@ -346,13 +324,9 @@ async fn levels_are_locked_in_the_order_of_their_skus_whatever_order_they_lie_in
 #[tokio::test]
 async fn without_the_lock_the_version_alone_keeps_a_level_from_being_sold_twice() {
     let shop = Shop::with(&[("mug", 7)]).await;
-    let ended = shop
-        .allocate_all(Look::Glancing, vec![items(&[("mug", 1)]); 100])
-        .await;
-    let whole = ended
-        .iter()
-        .filter(|end| matches!(end, Allocated::Whole))
-        .count();
+    let orders = vec![items(&[("mug", 1)]); 100];
+    let ended = shop.allocate_all(Look::Glancing, orders).await;
+    let whole = whole(&ended);
     for end in &ended {
         match end {
             Allocated::Whole | Allocated::Refused(OutOfStock { item: 0 }) => {}
@@ -394,9 +368,8 @@ async fn what_was_changed_last_has_the_latest_time() {
     store::inventory::find(&mut early, shop.account, "mug")
         .await
         .unwrap();
-    let taken = shop
-        .allocate_all(Look::Locking, vec![items(&[("mug", 1)])])
-        .await;
+    let order = vec![items(&[("mug", 1)])];
+    let taken = shop.allocate_all(Look::Locking, order).await;
     assert!(matches!(taken[..], [Allocated::Whole]), "{taken:?}");
     let before = shop.database.count(updated_at).await;
     let levels = lock(&mut early, shop.account, &["mug".to_owned()])

@@ -13,25 +13,14 @@ async fn charges(client: &Client, count: usize) -> Vec<String> {
     for number in 0..count {
         let mut body = charge();
         body["customer"] = if number % 2 == 0 { "even" } else { "odd" }.into();
-        ids.push(
-            client
-                .post("/charges", &format!("key-{number}"), &body)
-                .await
-                .id(),
-        );
+        let key = format!("key-{number}");
+        ids.push(client.post("/charges", &key, &body).await.id());
     }
     ids
 }
 
-async fn page(client: &Client, query: &str) -> (Vec<String>, bool) {
-    let answer = client.get(&format!("/charges{query}")).await;
-    assert_eq!(answer.status, 200, "{query}: {}", answer.json());
-    let list = answer.json();
-    let ids = list["data"].as_array().unwrap().iter();
-    let ids = ids
-        .map(|object| object["id"].as_str().unwrap().to_owned())
-        .collect();
-    (ids, list["has_more"].as_bool().unwrap())
+async fn charges_at(client: &Client, query: &str) -> (Vec<String>, bool) {
+    page(client, &format!("/charges{query}")).await
 }
 
 #[tokio::test]
@@ -49,59 +38,30 @@ async fn pages_lead_through_all_objects_in_both_directions() {
     let server = TestServer::start().await;
     let mut newest_first = charges(&server.client, 25).await;
     newest_first.reverse();
-    let client = &server.client;
-    assert_eq!(page(client, "").await, (newest_first[..10].to_vec(), true));
-    assert_eq!(
-        page(client, "?limit=24").await,
-        (newest_first[..24].to_vec(), true)
-    );
-    assert_eq!(
-        page(client, "?limit=25").await,
-        (newest_first.clone(), false)
-    );
-    assert_eq!(
-        page(client, "?limit=100").await,
-        (newest_first.clone(), false)
-    );
-    assert_eq!(
-        page(client, "?limit=1").await,
-        (newest_first[..1].to_vec(), true)
-    );
-
-    let after = |index: usize| format!("?limit=10&starting_after={}", newest_first[index]);
-    assert_eq!(
-        page(client, &after(9)).await,
-        (newest_first[10..20].to_vec(), true)
-    );
-    assert_eq!(
-        page(client, &after(14)).await,
-        (newest_first[15..25].to_vec(), false)
-    );
-    assert_eq!(
-        page(client, &after(19)).await,
-        (newest_first[20..].to_vec(), false)
-    );
-    assert_eq!(page(client, &after(24)).await, (vec![], false));
-
+    let id = |index: usize| &newest_first[index];
+    let after = |index: usize| format!("?limit=10&starting_after={}", id(index));
     // The items just before the cursor, still newest first.
-    let before = |index: usize| format!("?limit=10&ending_before={}", newest_first[index]);
-    assert_eq!(
-        page(client, &before(24)).await,
-        (newest_first[14..24].to_vec(), true)
-    );
-    assert_eq!(
-        page(client, &before(14)).await,
-        (newest_first[4..14].to_vec(), true)
-    );
-    assert_eq!(
-        page(client, &before(10)).await,
-        (newest_first[..10].to_vec(), false)
-    );
-    assert_eq!(
-        page(client, &before(4)).await,
-        (newest_first[..4].to_vec(), false)
-    );
-    assert_eq!(page(client, &before(0)).await, (vec![], false));
+    let before = |index: usize| format!("?limit=10&ending_before={}", id(index));
+    for (query, expected, has_more) in [
+        (String::new(), 0..10, true),
+        ("?limit=24".to_owned(), 0..24, true),
+        ("?limit=25".to_owned(), 0..25, false),
+        ("?limit=100".to_owned(), 0..25, false),
+        ("?limit=1".to_owned(), 0..1, true),
+        (after(9), 10..20, true),
+        (after(14), 15..25, false),
+        (after(19), 20..25, false),
+        (after(24), 0..0, false),
+        (before(24), 14..24, true),
+        (before(14), 4..14, true),
+        (before(10), 0..10, false),
+        (before(4), 0..4, false),
+        (before(0), 0..0, false),
+    ] {
+        let expected = (newest_first[expected].to_vec(), has_more);
+        let found = charges_at(&server.client, &query).await;
+        assert_eq!(found, expected, "{query}");
+    }
 }
 
 #[tokio::test]
@@ -110,17 +70,19 @@ async fn the_customer_filter_works_together_with_pages() {
     let mut all = charges(&server.client, 9).await;
     all.reverse();
     let even: Vec<_> = all.iter().step_by(2).cloned().collect();
-    let client = &server.client;
-    assert_eq!(page(client, "?customer=even").await, (even.clone(), false));
-    assert_eq!(
-        page(client, "?customer=even&limit=2").await,
-        (even[..2].to_vec(), true)
-    );
-    let query = format!("?customer=even&limit=2&starting_after={}", even[1]);
-    assert_eq!(page(client, &query).await, (even[2..4].to_vec(), true));
-    let query = format!("?customer=even&limit=9&ending_before={}", even[2]);
-    assert_eq!(page(client, &query).await, (even[..2].to_vec(), false));
-    assert_eq!(page(client, "?customer=nobody").await, (vec![], false));
+    for (more, expected, has_more) in [
+        (String::new(), 0..5, false),
+        ("&limit=2".to_owned(), 0..2, true),
+        (format!("&limit=2&starting_after={}", even[1]), 2..4, true),
+        (format!("&limit=9&ending_before={}", even[2]), 0..2, false),
+    ] {
+        let query = format!("?customer=even{more}");
+        let expected = (even[expected].to_vec(), has_more);
+        let found = charges_at(&server.client, &query).await;
+        assert_eq!(found, expected, "{query}");
+    }
+    let of_none = charges_at(&server.client, "?customer=nobody").await;
+    assert_eq!(of_none, (vec![], false));
 }
 
 /// Gives the charges creation times around the second 1000, a fraction inside a second included,
@@ -149,7 +111,7 @@ async fn created_filters_go_by_the_second_that_is_shown() {
     let times = [999.0, 999.999_999, 1_000.0, 1_000.5, 1_000.999_999, 1_001.0];
     charges(&server.client, times.len()).await;
     date_charges(&server.database, &times).await;
-    let (mut ids, _) = page(&server.client, "").await;
+    let (mut ids, _) = charges_at(&server.client, "").await;
     ids.reverse();
     let cases = [
         ("created[gt]=1000", 5..6),
@@ -168,11 +130,8 @@ async fn created_filters_go_by_the_second_that_is_shown() {
     for (query, expected) in cases {
         let mut expected = ids[expected].to_vec();
         expected.reverse();
-        assert_eq!(
-            page(&server.client, &format!("?{query}")).await,
-            (expected, false),
-            "{query}"
-        );
+        let found = charges_at(&server.client, &format!("?{query}")).await;
+        assert_eq!(found, (expected, false), "{query}");
     }
 }
 
@@ -182,125 +141,62 @@ async fn an_accounts_list_holds_its_own_objects_only() {
     let other = client_of_account(&server, "other").await;
     let mine = charges(&server.client, 2).await;
     let theirs = charges(&other, 1).await;
-    assert_eq!(
-        page(&server.client, "").await.0,
-        [mine[1].clone(), mine[0].clone()]
-    );
-    assert_eq!(page(&other, "").await.0, theirs);
+    let newest_first: Vec<_> = mine.into_iter().rev().collect();
+    assert_eq!(charges_at(&server.client, "").await.0, newest_first);
+    assert_eq!(charges_at(&other, "").await.0, theirs);
 }
 
 #[tokio::test]
 async fn orders_are_listed_and_filtered_by_their_own_references() {
     let server = TestServer::start().await;
-    let mut ids = Vec::new();
+    let mut orders = Vec::new();
     for number in 0..3 {
         let body = json!({
             "currency": "eur", "items": [{"quantity": 1, "unit_amount": 1}],
             "client_order_id": format!("order-{number}"), "customer": format!("cus_{}", number % 2),
         });
-        ids.push(
-            server
-                .client
-                .post("/orders", &format!("key-{number}"), &body)
-                .await
-                .id(),
-        );
+        orders.push(server.client.post_new("/orders", &body).await.id());
     }
-    let list = async |query: &str| -> Vec<Value> {
-        let list = server
-            .client
-            .get(&format!("/v1/orders{query}"))
-            .await
-            .json();
+    for (query, expected) in [
+        (String::new(), vec![2, 1, 0]),
+        ("?customer=cus_0".to_owned(), vec![2, 0]),
+        ("?client_order_id=order-1".to_owned(), vec![1]),
+        (format!("?starting_after={}", orders[1]), vec![0]),
+        (format!("?ending_before={}", orders[1]), vec![2]),
+    ] {
+        let path = format!("/v1/orders{query}");
+        let list = server.client.get(&path).await.json();
         assert_eq!(list["url"], "/v1/orders");
-        list["data"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|order| order["id"].clone())
-            .collect()
-    };
-    assert_eq!(list("").await, [&*ids[2], &*ids[1], &*ids[0]]);
-    assert_eq!(list("?customer=cus_0").await, [&*ids[2], &*ids[0]]);
-    assert_eq!(list("?client_order_id=order-1").await, [&*ids[1]]);
-    assert_eq!(
-        list(&format!("?starting_after={}", ids[1])).await,
-        [&*ids[0]]
-    );
-    assert_eq!(
-        list(&format!("?ending_before={}", ids[1])).await,
-        [&*ids[2]]
-    );
+        let expected = expected.into_iter().map(|index: usize| &orders[index]);
+        assert!(expected.eq(&ids(&list)), "{query}: {list}");
+    }
 }
 
 #[tokio::test]
 async fn wrong_questions_are_refused_with_the_parameter() {
     let server = TestServer::start().await;
     let mine = charges(&server.client, 1).await.remove(0);
-    let cases = [
-        ("limit=0".to_owned(), "parameter_invalid", "limit"),
-        ("limit=101".to_owned(), "parameter_invalid", "limit"),
-        ("limit=abc".to_owned(), "parameter_invalid", "limit"),
-        ("limit=-1".to_owned(), "parameter_invalid", "limit"),
-        ("limit=1&limit=2".to_owned(), "parameter_invalid", "limit"),
-        (
-            "starting_after=ch_1".to_owned(),
-            "parameter_invalid",
-            "starting_after",
-        ),
-        (
-            format!("ending_before={}", mine.replace("ch_", "or_")),
-            "parameter_invalid",
-            "ending_before",
-        ),
-        (
-            format!("starting_after={mine}&ending_before={mine}"),
-            "parameter_invalid",
-            "ending_before",
-        ),
-        ("created=x".to_owned(), "parameter_invalid", "created"),
-        (
-            "created[gt]=1&created=1".to_owned(),
-            "parameter_invalid",
-            "created",
-        ),
-        (
-            "created[gt]=yesterday".to_owned(),
-            "parameter_invalid",
-            "created[gt]",
-        ),
-        (
-            "created[gt]=253402300800".to_owned(),
-            "parameter_invalid",
-            "created[gt]",
-        ),
-        (
-            "created[eq]=1".to_owned(),
-            "parameter_unknown",
-            "created[eq]",
-        ),
-        (
-            format!("customer={}", "c".repeat(256)),
-            "parameter_invalid",
-            "customer",
-        ),
-        ("order=ch_1".to_owned(), "parameter_invalid", "order"),
-        (
-            "client_order_id=1".to_owned(),
-            "parameter_unknown",
-            "client_order_id",
-        ),
-        ("page=2".to_owned(), "parameter_unknown", "page"),
-    ];
-    for (query, code, param) in &cases {
-        let answer = server.client.get(&format!("/charges?{query}")).await;
-        assert_eq!(
-            (answer.status.as_u16(), answer.code().as_str()),
-            (400, *code),
-            "{query}"
-        );
-        assert_eq!(answer.json()["error"]["param"], *param, "{query}");
-    }
+    let (order, long) = (mine.replace("ch_", "or_"), "c".repeat(256));
+    let wrong = format!(
+        "limit=0                                      parameter_invalid limit
+         limit=101                                    parameter_invalid limit
+         limit=abc                                    parameter_invalid limit
+         limit=-1                                     parameter_invalid limit
+         limit=1&limit=2                              parameter_invalid limit
+         starting_after=ch_1                          parameter_invalid starting_after
+         ending_before={order}                        parameter_invalid ending_before
+         starting_after={mine}&ending_before={mine}   parameter_invalid ending_before
+         created=x                                    parameter_invalid created
+         created[gt]=1&created=1                      parameter_invalid created
+         created[gt]=yesterday                        parameter_invalid created[gt]
+         created[gt]=253402300800                     parameter_invalid created[gt]
+         created[eq]=1                                parameter_unknown created[eq]
+         customer={long}                              parameter_invalid customer
+         order=ch_1                                   parameter_invalid order
+         client_order_id=1                            parameter_unknown client_order_id
+         page=2                                       parameter_unknown page"
+    );
+    assert_refuses_queries(&server.client, "/charges", &wrong).await;
 }
 
 /// The ids on all pages of a list, each page behind the last id of the page before, whatever became
@@ -374,8 +270,8 @@ async fn a_cursor_is_a_place_and_says_nothing_about_other_accounts() {
     // Of an object that never was, made of the same moment.
     let nobodys = format!("{}{}", &foreign[..foreign.len() - 4], "0000");
     for id in [foreign, nobodys] {
-        let behind = page(client, &format!("?starting_after={id}")).await;
-        let before = page(client, &format!("?ending_before={id}")).await;
+        let behind = charges_at(client, &format!("?starting_after={id}")).await;
+        let before = charges_at(client, &format!("?ending_before={id}")).await;
         assert_eq!(behind, (vec![first.clone()], false));
         assert_eq!(before, (vec![last.clone()], false));
     }

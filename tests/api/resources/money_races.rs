@@ -16,13 +16,14 @@ use charge_once_strict_params::{Encoding, ParameterSet, Params};
 use chrono::Utc;
 
 use crate::support::{
+    harness::{LOCK_WAITS, violated},
     prelude::*,
     racers::until_definite,
     resources::{money, uncaptured},
 };
 
 /// Fifty operations at once; how many succeeded, and the codes of those that didn't.
-async fn fifty(client: &Client, path: &str, body: &Value) -> (usize, Vec<String>) {
+async fn fifty(client: &Client, path: &str, body: &Value) -> (usize, String) {
     let answers = all_at_once(50, |_| {
         let (client, path, body) = (client.clone(), path.to_owned(), body.clone());
         async move { until_definite(&client, &path, &body).await }
@@ -34,7 +35,7 @@ async fn fifty(client: &Client, path: &str, body: &Value) -> (usize, Vec<String>
     let mut codes: Vec<_> = refused.iter().map(|answer| answer.code()).collect();
     codes.sort();
     codes.dedup();
-    (done.len(), codes)
+    (done.len(), codes.join(", "))
 }
 
 #[tokio::test]
@@ -45,10 +46,7 @@ async fn fifty_refunds_at_once_give_back_no_more_than_was_captured() {
     // Six times 300 fit into 2000, a seventh doesn't.
     let part = json!({"charge": charge, "amount": 300});
     let (refunded, codes) = fifty(client, "/refunds", &part).await;
-    assert_eq!(
-        (refunded, codes),
-        (6, vec!["refund_amount_too_large".to_owned()])
-    );
+    assert_eq!((refunded, &*codes), (6, "refund_amount_too_large"));
     let charge = client.get(&format!("/charges/{charge}")).await.json();
     assert_eq!(money(&charge), json!([true, 2000, 1800, false]));
     let sum = "SELECT sum(amount)::bigint FROM refunds";
@@ -61,7 +59,7 @@ async fn fifty_payments_at_once_make_one_charge() {
     let order = open_order(&server.client).await;
     let path = format!("/orders/{order}/pay");
     let (paid, codes) = fifty(&server.client, &path, &json!({})).await;
-    assert_eq!((paid, codes), (1, vec!["order_already_paid".to_owned()]));
+    assert_eq!((paid, &*codes), (1, "order_already_paid"));
     assert_eq!(server.database.charges().await, 1);
 }
 
@@ -71,10 +69,7 @@ async fn fifty_captures_at_once_take_the_money_once() {
     let charge = uncaptured(&server.client).await;
     let path = format!("/charges/{charge}/capture");
     let (captured, codes) = fifty(&server.client, &path, &json!({"amount": 500})).await;
-    assert_eq!(
-        (captured, codes),
-        (1, vec!["charge_already_captured".to_owned()])
-    );
+    assert_eq!((captured, &*codes), (1, "charge_already_captured"));
     let captured = "SELECT count(*) FROM events WHERE type = 'charge.captured'";
     assert_eq!(server.database.count(captured).await, 1);
 }
@@ -87,10 +82,8 @@ async fn of_a_capture_and_a_release_at_once_one_happens() {
         let charge = uncaptured(client).await;
         let capture = format!("/charges/{charge}/capture");
         // A part, so that a refund of the whole amount fits only before the capture.
-        let (part, whole) = (
-            json!({"amount": 500}),
-            json!({"charge": charge, "amount": 2000}),
-        );
+        let part = json!({"amount": 500});
+        let whole = json!({"charge": charge, "amount": 2000});
         let (captured, released) = tokio::join!(
             until_definite(client, &capture, &part),
             until_definite(client, "/refunds", &whole),
@@ -113,26 +106,20 @@ async fn of_a_payment_and_a_cancellation_at_once_one_happens() {
     let client = &server.client;
     for _ in 0..10 {
         let order = open_order(client).await;
-        let (pay, cancel) = (
-            format!("/orders/{order}/pay"),
-            format!("/orders/{order}/cancel"),
-        );
-        let nothing = json!({});
+        let (path, nothing) = (format!("/orders/{order}"), json!({}));
+        let (pay, cancel) = (format!("{path}/pay"), format!("{path}/cancel"));
         let (paid, canceled) = tokio::join!(
             until_definite(client, &pay, &nothing),
             until_definite(client, &cancel, &nothing),
         );
-        let order = client.get(&format!("/orders/{order}")).await.json();
+        let order = client.get(&path).await.json();
         if paid.status.is_success() {
             assert_eq!(canceled.code(), "order_already_paid");
             assert_eq!(order["status"], "paid");
         } else {
             assert_eq!(paid.code(), "order_canceled");
             assert_eq!(canceled.status, 200);
-            assert_eq!(
-                (&order["status"], &order["charge"]),
-                (&json!("canceled"), &json!(null))
-            );
+            order.assert_shows(json!({"status": "canceled", "charge": null}));
         }
     }
     let kept = "SELECT count(*) FROM charges
@@ -152,6 +139,26 @@ struct Target {
     order: OrderId,
 }
 
+impl Target {
+    /// This charge, and no order.
+    async fn of(server: &TestServer, charge: &str) -> Self {
+        let account = sqlx::query_scalar("SELECT account_id FROM charges LIMIT 1");
+        let account = account.fetch_one(&server.database.pool).await;
+        Self {
+            account: AccountId(account.unwrap()),
+            charge: ChargeId::parse(charge).unwrap(),
+            order: OrderId(Uuid::now_v7()),
+        }
+    }
+
+    /// A statement about a row of the account.
+    fn query(self, sql: &'static str, id: Uuid) -> Query {
+        sqlx::query(sql).bind(self.account.0).bind(id)
+    }
+}
+
+type Query = sqlx::query::Query<'static, sqlx::Postgres, sqlx::postgres::PgArguments>;
+
 fn params(value: Value) -> Params {
     Params::new(Encoding::Json, Ok(value.as_object().unwrap().clone()))
 }
@@ -161,28 +168,16 @@ fn params(value: Value) -> Params {
 async fn refund(tx: &mut PgConnection, target: Target, amount: i64) -> Result<(), sqlx::Error> {
     let count = "UPDATE charges SET amount_refunded = amount_refunded + $3, released = NOT captured
                   WHERE account_id = $1 AND id = $2";
-    written(
-        sqlx::query(count)
-            .bind(target.account.0)
-            .bind(target.charge.0)
-            .bind(amount),
-        tx,
-    )
-    .await?;
+    written(target.query(count, target.charge.0).bind(amount), tx).await?;
     let insert =
         "INSERT INTO refunds (account_id, id, charge_id, amount, currency, status, metadata)
                   SELECT account_id, $3, id, $4, currency, 'succeeded', '{}'
                     FROM charges WHERE account_id = $1 AND id = $2";
-    let insert = sqlx::query(insert)
-        .bind(target.account.0)
-        .bind(target.charge.0);
+    let insert = target.query(insert, target.charge.0);
     written(insert.bind(Uuid::now_v7()).bind(amount), tx).await
 }
 
-async fn written(
-    statement: sqlx::query::Query<'_, sqlx::Postgres, sqlx::postgres::PgArguments>,
-    tx: &mut PgConnection,
-) -> Result<(), sqlx::Error> {
+async fn written(statement: Query, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
     match statement.execute(tx).await?.rows_affected() {
         1 => Ok(()),
         _ => Err(sqlx::Error::RowNotFound),
@@ -201,13 +196,7 @@ fn capture_a_quarter(tx: &mut PgConnection, target: Target) -> Doing<'_> {
     Box::pin(async move {
         let capture = "UPDATE charges SET captured = true, amount_captured = 500
                         WHERE account_id = $1 AND id = $2 AND NOT captured";
-        written(
-            sqlx::query(capture)
-                .bind(target.account.0)
-                .bind(target.charge.0),
-            tx,
-        )
-        .await
+        written(target.query(capture, target.charge.0), tx).await
     })
 }
 
@@ -221,8 +210,7 @@ fn pay(tx: &mut PgConnection, target: Target) -> Doing<'_> {
         store::charges::insert_all(tx, &[(account, &charge)]).await?;
         let pay = "UPDATE orders SET status = 'paid', charge_id = $3
                     WHERE account_id = $1 AND id = $2";
-        let pay = sqlx::query(pay).bind(account.0).bind(target.order.0);
-        written(pay.bind(charge.id.0), tx).await
+        written(target.query(pay, target.order.0).bind(charge.id.0), tx).await
     })
 }
 
@@ -230,13 +218,7 @@ fn cancel(tx: &mut PgConnection, target: Target) -> Doing<'_> {
     Box::pin(async move {
         let cancel = "UPDATE orders SET status = 'canceled', canceled_at = now()
                        WHERE account_id = $1 AND id = $2";
-        written(
-            sqlx::query(cancel)
-                .bind(target.account.0)
-                .bind(target.order.0),
-            tx,
-        )
-        .await
+        written(target.query(cancel, target.order.0), tx).await
     })
 }
 
@@ -263,12 +245,8 @@ async fn interleave(
         second(&mut two, target).await?;
         two.commit().await
     });
-    eventually("the second waits for the first", || async {
-        let waiting = "SELECT count(*) FROM pg_stat_activity
-                        WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        database.count(waiting).await == 1
-    })
-    .await;
+    // The second waits for the first.
+    database.comes_to(LOCK_WAITS, 1).await;
     one.commit().await.unwrap();
     later.await.unwrap()
 }
@@ -280,80 +258,35 @@ async fn constraints_alone_refuse_the_second_of_two_that_never_locked() {
     let client = &server.client;
     let captured = client.charge("key-1").await.id();
     let five = json!({"quantity": 5});
-    assert_eq!(
-        client.put("/inventory/mug", "key-2", &five).await.status,
-        200
-    );
+    let set = client.put("/inventory/mug", "key-2", &five).await;
+    assert_eq!(set.status, 200);
+    let too_much = "refunds_never_exceed_what_was_captured";
+    let released = "a_released_charge_is_never_captured";
+    let (three_quarters, quarter): (Step, Step) = (refund_three_quarters, capture_a_quarter);
+    let negative = "inventory_is_never_negative";
     let cases: &[(bool, Step, Step, &str)] = &[
-        (
-            true,
-            refund_three_quarters,
-            refund_three_quarters,
-            "refunds_never_exceed_what_was_captured",
-        ),
-        (
-            false,
-            release,
-            capture_a_quarter,
-            "a_released_charge_is_never_captured",
-        ),
-        (
-            false,
-            capture_a_quarter,
-            release,
-            "refunds_never_exceed_what_was_captured",
-        ),
+        (true, three_quarters, three_quarters, too_much),
+        (false, release, quarter, released),
+        (false, quarter, release, too_much),
         (false, pay, pay, "an_order_has_one_succeeded_charge"),
         (false, pay, cancel, "only_a_paid_order_has_a_charge"),
         (false, cancel, pay, "a_canceled_order_stays_canceled"),
-        (
-            false,
-            take_three_mugs,
-            take_three_mugs,
-            "inventory_is_never_negative",
-        ),
+        (false, take_three_mugs, take_three_mugs, negative),
     ];
     for (use_captured, first, second, constraint) in cases {
-        let charge = if *use_captured {
-            captured.clone()
-        } else {
-            uncaptured(client).await
+        let charge = match use_captured {
+            true => captured.clone(),
+            false => uncaptured(client).await,
         };
-        let account: Uuid = sqlx::query_scalar("SELECT account_id FROM charges LIMIT 1")
-            .fetch_one(&server.database.pool)
-            .await
-            .unwrap();
-        let target = Target {
-            account: AccountId(account),
-            charge: ChargeId::parse(&charge).unwrap(),
-            order: OrderId::parse(&open_order(client).await).unwrap(),
-        };
-        let error = interleave(&server.database, target, *first, *second)
-            .await
-            .unwrap_err();
-        let violated = error
-            .as_database_error()
-            .and_then(|error| error.constraint().map(str::to_owned));
-        assert_eq!(violated.as_deref(), Some(*constraint), "{error}");
+        let mut target = Target::of(&server, &charge).await;
+        target.order = OrderId::parse(&open_order(client).await).unwrap();
+        let later = interleave(&server.database, target, *first, *second).await;
+        let error = later.unwrap_err();
+        assert_eq!(violated(&error), Some(*constraint), "{error}");
     }
     // A capture is one conditional update: the second finds nothing to change.
-    let target = Target {
-        account: AccountId(
-            sqlx::query_scalar("SELECT account_id FROM charges LIMIT 1")
-                .fetch_one(&server.database.pool)
-                .await
-                .unwrap(),
-        ),
-        charge: ChargeId::parse(&uncaptured(client).await).unwrap(),
-        order: OrderId(Uuid::now_v7()),
-    };
-    let again = interleave(
-        &server.database,
-        target,
-        capture_a_quarter,
-        capture_a_quarter,
-    )
-    .await;
+    let target = Target::of(&server, &uncaptured(client).await).await;
+    let again = interleave(&server.database, target, quarter, quarter).await;
     assert!(matches!(again, Err(sqlx::Error::RowNotFound)), "{again:?}");
 }
 
@@ -376,15 +309,7 @@ async fn the_version_alone_refuses_the_second_of_two_that_never_locked() {
     let server = TestServer::start().await;
     server.database.is_left_broken("its steps are no commands");
     let charge = server.client.charge("key-1").await.id();
-    let account: Uuid = sqlx::query_scalar("SELECT account_id FROM charges LIMIT 1")
-        .fetch_one(&server.database.pool)
-        .await
-        .unwrap();
-    let target = Target {
-        account: AccountId(account),
-        charge: ChargeId::parse(&charge).unwrap(),
-        order: OrderId(Uuid::now_v7()),
-    };
+    let target = Target::of(&server, &charge).await;
     let later = interleave(&server.database, target, describe, describe).await;
     assert!(matches!(later, Err(sqlx::Error::RowNotFound)), "{later:?}");
     let refunded = "SELECT amount_refunded FROM charges";

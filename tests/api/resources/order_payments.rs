@@ -3,16 +3,13 @@
 use crate::support::prelude::*;
 
 async fn pay(client: &Client, order: &str, source: &str) -> Answer {
-    let body = json!({"source": source});
-    client
-        .post_new(&format!("/orders/{order}/pay"), &body)
-        .await
+    let path = format!("/orders/{order}/pay");
+    client.post_new(&path, &json!({"source": source})).await
 }
 
 async fn cancel(client: &Client, order: &str) -> Answer {
-    client
-        .post_new(&format!("/orders/{order}/cancel"), &json!({}))
-        .await
+    let path = format!("/orders/{order}/cancel");
+    client.post_new(&path, &json!({})).await
 }
 
 async fn status(client: &Client, order: &str) -> Value {
@@ -28,19 +25,16 @@ async fn paying_makes_the_one_charge_and_links_both() {
     let paid = client.post(&path, "pay-1", &json!({})).await;
     assert_eq!((paid.status.as_u16(), paid.id()), (200, order.clone()));
     assert_eq!(paid.json()["status"], "paid");
-    let charge_id = paid.json()["charge"].as_str().unwrap().to_owned();
-    let charge = client.get(&format!("/charges/{charge_id}")).await.json();
-    let expected = json!([2400, "eur", "succeeded", true, order, "cus-7"]);
-    let members = [
-        "amount", "currency", "status", "captured", "order", "customer",
-    ];
-    assert_eq!(json!(members.map(|name| &charge[name])), expected);
+    let charge = format!("/charges/{}", paid.text_of("charge"));
+    let charge = client.get(&charge).await.json();
+    charge.assert_shows(json!({
+        "amount": 2400, "currency": "eur", "status": "succeeded", "captured": true, "order": order,
+        "customer": "cus-7",
+    }));
     let listed = client.get(&format!("/charges?order={order}")).await.json();
     assert_eq!(listed["data"], json!([charge]));
-    client
-        .post(&path, "pay-1", &json!({}))
-        .await
-        .assert_replays(&paid);
+    let replayed = client.post(&path, "pay-1", &json!({})).await;
+    replayed.assert_replays(&paid);
     assert_eq!(server.database.charges().await, 1);
 }
 
@@ -52,11 +46,8 @@ async fn an_order_is_paid_once_whatever_the_keys() {
     pay(client, &order, "tok_visa").await;
     for source in ["tok_visa", "tok_chargeDeclined", "tok_outage"] {
         let again = pay(client, &order, source).await;
-        assert_eq!(
-            again.refusal(),
-            (400, "order_already_paid".into(), Some("id".into())),
-            "{source}"
-        );
+        let expected = refusal("order_already_paid", "id");
+        assert_eq!(again.refusal(), expected, "{source}");
     }
     assert_eq!(server.database.charges().await, 1);
 }
@@ -69,29 +60,16 @@ async fn a_decline_leaves_the_order_open_for_another_card() {
     let declined = pay(client, &order, "tok_chargeDeclinedInsufficientFunds").await;
     assert_eq!(declined.status, 402);
     let error = &declined.json()["error"];
-    assert_eq!(
-        (&error["code"], &error["decline_code"]),
-        (&json!("card_declined"), &json!("insufficient_funds"))
-    );
-    let failed = client
-        .get(&format!("/charges/{}", error["charge"].as_str().unwrap()))
-        .await
-        .json();
-    assert_eq!(
-        (&failed["status"], &failed["order"]),
-        (&json!("failed"), &json!(order))
-    );
+    error.assert_shows(json!({"code": "card_declined", "decline_code": "insufficient_funds"}));
+    let path = format!("/charges/{}", error["charge"].as_str().unwrap());
+    let failed = client.get(&path).await.json();
+    failed.assert_shows(json!({"status": "failed", "order": order}));
     let open = client.get(&format!("/orders/{order}")).await.json();
-    assert_eq!(
-        (&open["status"], &open["charge"]),
-        (&json!("open"), &json!(null))
-    );
+    open.assert_shows(json!({"status": "open", "charge": null}));
     assert_eq!(pay(client, &order, "tok_outage").await.status, 503);
     assert_eq!(status(client, &order).await, "open");
-    assert_eq!(
-        pay(client, &order, "tok_visa").await.json()["status"],
-        "paid"
-    );
+    let paid = pay(client, &order, "tok_visa").await;
+    assert_eq!(paid.json()["status"], "paid");
 }
 
 #[tokio::test]
@@ -101,22 +79,15 @@ async fn a_canceled_order_stays_canceled() {
     let order = open_order(client).await;
     let path = format!("/orders/{order}/cancel");
     let canceled = client.post(&path, "cancel-1", &json!({})).await;
-    assert_eq!(
-        (canceled.status.as_u16(), &canceled.json()["status"]),
-        (200, &json!("canceled"))
-    );
-    client
-        .post(&path, "cancel-1", &json!({}))
-        .await
-        .assert_replays(&canceled);
+    assert_eq!(canceled.status, 200);
+    assert_eq!(canceled.json()["status"], "canceled");
+    let replayed = client.post(&path, "cancel-1", &json!({})).await;
+    replayed.assert_replays(&canceled);
     for refused in [
         cancel(client, &order).await,
         pay(client, &order, "tok_visa").await,
     ] {
-        assert_eq!(
-            refused.refusal(),
-            (400, "order_canceled".into(), Some("id".into()))
-        );
+        refused.assert_refusal(400, "order_canceled", "id");
     }
     assert_eq!(server.database.charges().await, 0);
 }
@@ -134,10 +105,7 @@ async fn a_paid_order_can_not_be_canceled_and_becomes_refunded_with_all_of_its_c
     let rest = json!({"charge": charge});
     client.post_new("/refunds", &rest).await;
     let refunded = client.get(&format!("/orders/{order}")).await.json();
-    assert_eq!(
-        (&refunded["status"], &refunded["charge"]),
-        (&json!("refunded"), &charge)
-    );
+    refunded.assert_shows(json!({"status": "refunded", "charge": charge}));
     for refused in [
         cancel(client, &order).await,
         pay(client, &order, "tok_visa").await,
@@ -155,10 +123,7 @@ async fn an_unknown_order_and_another_accounts_are_the_same_404() {
             pay(&server.client, order, "tok_visa").await,
             cancel(&server.client, order).await,
         ] {
-            assert_eq!(
-                answer.refusal(),
-                (404, "resource_missing".into(), Some("id".into()))
-            );
+            answer.assert_refusal(404, "resource_missing", "id");
         }
     }
     assert_eq!(server.database.charges().await, 0);
@@ -170,8 +135,5 @@ async fn a_client_can_not_link_a_charge_to_an_order_by_itself() {
     let order = open_order(&server.client).await;
     let body = json!({"amount": 2400, "currency": "eur", "order": order});
     let refused = server.client.post_new("/charges", &body).await;
-    assert_eq!(
-        refused.refusal(),
-        (400, "parameter_unknown".into(), Some("order".into()))
-    );
+    refused.assert_refusal(400, "parameter_unknown", "order");
 }

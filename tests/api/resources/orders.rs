@@ -21,13 +21,7 @@ async fn order_with(client: &Client, changes: &[(&str, Value)]) -> Answer {
     for (name, value) in changes {
         body[*name] = value.clone();
     }
-    client
-        .post("/orders", &uuid::Uuid::now_v7().to_string(), &body)
-        .await
-}
-
-async fn orders(server: &TestServer) -> i64 {
-    server.database.count("SELECT count(*) FROM orders").await
+    client.post_new("/orders", &body).await
 }
 
 #[tokio::test]
@@ -39,11 +33,9 @@ async fn an_order_has_exactly_the_documented_members_and_its_total() {
     assert_eq!(created.header("location"), Some(location.as_str()));
     let mut object = created.json();
     assert!(object["created"].take().as_i64().is_some());
-    let id = object["id"].take();
-    assert!(
-        id.as_str().unwrap().starts_with("or_") && id.as_str().unwrap().len() == 29,
-        "{id}"
-    );
+    object["id"].take();
+    let id = created.id();
+    assert!(id.starts_with("or_") && id.len() == 29, "{id}");
     let expected = json!({
         "id": null, "object": "order", "amount": 3300, "charge": null, "client_order_id": null,
         "created": null, "currency": "eur", "customer": null,
@@ -73,27 +65,19 @@ async fn the_total_is_computed_and_must_be_1_to_99999999() {
     ];
     for (items, total) in accepted {
         let answer = order_with(&server.client, &[("items", items)]).await;
-        assert_eq!(
-            (answer.status.as_u16(), &answer.json()["amount"]),
-            (201, &json!(total))
-        );
+        assert_eq!(answer.status, 201);
+        assert_eq!(answer.json()["amount"], total);
     }
+    let too_many = Value::from(vec![item(10_000, 99_999_999); 100]);
     let refused = [
         (json!([item(1, 0)]), "parameter_invalid"),
         (json!([item(1, 99_999_999), item(1, 1)]), "amount_too_large"),
         (json!([item(10_000, 10_000)]), "amount_too_large"),
-        (
-            Value::from(vec![item(10_000, 99_999_999); 100]),
-            "amount_too_large",
-        ),
+        (too_many, "amount_too_large"),
     ];
     for (items, code) in refused {
         let answer = order_with(&server.client, &[("items", items)]).await;
-        assert_eq!(
-            (answer.status.as_u16(), answer.code().as_str()),
-            (400, code)
-        );
-        assert_eq!(answer.json()["error"]["param"], "items");
+        answer.assert_refusal(400, code, "items");
     }
 }
 
@@ -120,112 +104,41 @@ async fn limits_hold_at_both_edges_and_name_the_parameter() {
         assert_eq!(answer.status, 201, "{name}: {:?}", answer.json());
     }
     let too_many = Value::from(vec![json!({"quantity": 1, "unit_amount": 1}); 101]);
-    let refused = [
-        ("currency", Value::Null, "currency", "parameter_missing"),
-        ("currency", json!("xau"), "currency", "parameter_invalid"),
-        ("items", Value::Null, "items", "parameter_missing"),
-        ("items", json!([]), "items", "parameter_invalid"),
-        ("items", too_many, "items", "parameter_invalid"),
-        ("items", json!({"0": {}}), "items", "parameter_invalid"),
-        ("items", json!([1]), "items[0]", "parameter_invalid"),
-        (
-            "items",
-            json!([{"unit_amount": 1}]),
-            "items[0][quantity]",
-            "parameter_missing",
-        ),
-        (
-            "items",
-            json!([{"quantity": 1}]),
-            "items[0][unit_amount]",
-            "parameter_missing",
-        ),
-        (
-            "items",
-            item("quantity", 0.into()),
-            "items[0][quantity]",
-            "parameter_invalid",
-        ),
-        (
-            "items",
-            item("quantity", 10_001.into()),
-            "items[0][quantity]",
-            "parameter_invalid",
-        ),
-        (
-            "items",
-            item("quantity", "1".into()),
-            "items[0][quantity]",
-            "parameter_invalid",
-        ),
-        (
-            "items",
-            item("unit_amount", (-1).into()),
-            "items[0][unit_amount]",
-            "parameter_invalid",
-        ),
-        (
-            "items",
-            item("unit_amount", 100_000_000.into()),
-            "items[0][unit_amount]",
-            "amount_too_large",
-        ),
-        (
-            "items",
-            item("sku", long(256)),
-            "items[0][sku]",
-            "parameter_invalid",
-        ),
-        (
-            "items",
-            item("description", long(256)),
-            "items[0][description]",
-            "parameter_invalid",
-        ),
-        (
-            "items",
-            item("amount", 1.into()),
-            "items[0][amount]",
-            "parameter_unknown",
-        ),
-        ("customer", long(256), "customer", "parameter_invalid"),
-        (
-            "client_order_id",
-            long(256),
-            "client_order_id",
-            "parameter_invalid",
-        ),
-        (
-            "client_order_id",
-            json!(7),
-            "client_order_id",
-            "parameter_invalid",
-        ),
-        (
-            "metadata",
-            json!({"k": 1}),
-            "metadata[k]",
-            "parameter_invalid",
-        ),
-        ("amount", json!(3300), "amount", "parameter_unknown"),
-    ];
-    for (name, value, param, code) in &refused {
+    let refused = rows::<(String, Value, String, String)>(json!([
+        ["currency", null, "parameter_missing", "currency"],
+        ["currency", "xau", "parameter_invalid", "currency"],
+        ["items", null, "parameter_missing", "items"],
+        ["items", [], "parameter_invalid", "items"],
+        ["items", too_many, "parameter_invalid", "items"],
+        ["items", {"0": {}}, "parameter_invalid", "items"],
+        ["items", [1], "parameter_invalid", "items[0]"],
+        ["items", [{"unit_amount": 1}], "parameter_missing", "items[0][quantity]"],
+        ["items", [{"quantity": 1}], "parameter_missing", "items[0][unit_amount]"],
+        ["items", item("quantity", 0.into()), "parameter_invalid", "items[0][quantity]"],
+        ["items", item("quantity", 10_001.into()), "parameter_invalid", "items[0][quantity]"],
+        ["items", item("quantity", "1".into()), "parameter_invalid", "items[0][quantity]"],
+        ["items", item("unit_amount", (-1).into()), "parameter_invalid", "items[0][unit_amount]"],
+        ["items", item("unit_amount", 100_000_000.into()), "amount_too_large",
+         "items[0][unit_amount]"],
+        ["items", item("sku", long(256)), "parameter_invalid", "items[0][sku]"],
+        ["items", item("description", long(256)), "parameter_invalid", "items[0][description]"],
+        ["items", item("amount", 1.into()), "parameter_unknown", "items[0][amount]"],
+        ["customer", long(256), "parameter_invalid", "customer"],
+        ["client_order_id", long(256), "parameter_invalid", "client_order_id"],
+        ["client_order_id", 7, "parameter_invalid", "client_order_id"],
+        ["metadata", {"k": 1}, "parameter_invalid", "metadata[k]"],
+        ["amount", 3300, "parameter_unknown", "amount"],
+    ]));
+    for (name, value, code, param) in &refused {
         let answer = order_with(&server.client, &[(name, value.clone())]).await;
-        assert_eq!(
-            (answer.status.as_u16(), answer.code().as_str()),
-            (400, *code),
-            "{name} {param}"
-        );
-        assert_eq!(answer.json()["error"]["param"], *param, "{name} {value}");
+        assert_eq!(answer.refusal(), refusal(code, param), "{name} {value}");
     }
     let form = b"currency=eur&items[][quantity]=1&items[][unit_amount]=1&items[][quantity]=x";
-    let media_type = "application/x-www-form-urlencoded";
-    let answer = server
-        .client
-        .post_raw("/orders", "form", media_type, form)
-        .await;
+    let answer = server.client.post_raw("/orders", "form", FORM, form);
+    let answer = answer.await;
     assert_eq!(answer.json()["error"]["param"], "items[1][quantity]");
-    assert_eq!(orders(&server).await, accepted.len() as i64);
+    let orders = server.database.count_of("orders").await;
+    assert_eq!(orders, accepted.len() as i64);
 }
 
 #[tokio::test]
@@ -233,10 +146,8 @@ async fn the_same_order_under_another_key_is_found_again_by_its_client_order_id(
     let server = TestServer::start().await;
     let mine = ("client_order_id", json!("order-1"));
     let first = order_with(&server.client, std::slice::from_ref(&mine)).await;
-    assert_eq!(
-        (first.status.as_u16(), &first.json()["client_order_id"]),
-        (201, &json!("order-1"))
-    );
+    assert_eq!(first.status, 201);
+    assert_eq!(first.json()["client_order_id"], "order-1");
     // The content is what was meant, not how it was written.
     let upper = ("currency", json!("EUR"));
     for changes in [vec![mine.clone()], vec![mine.clone(), upper]] {
@@ -244,7 +155,7 @@ async fn the_same_order_under_another_key_is_found_again_by_its_client_order_id(
         assert_eq!((again.status.as_u16(), again.json()), (200, first.json()));
         assert!(!again.is_replay());
     }
-    assert_eq!(orders(&server).await, 1);
+    assert_eq!(server.database.count_of("orders").await, 1);
 }
 
 #[tokio::test]
@@ -257,15 +168,10 @@ async fn the_second_create_answers_with_the_order_as_it_is_now_and_its_replay_as
     let cancel = format!("/orders/{order}/cancel");
     server.client.post(&cancel, "cancel", &json!({})).await;
     let now = server.client.post("/orders", "key-3", &body).await;
-    assert_eq!(
-        (now.status.as_u16(), &now.json()["status"]),
-        (200, &json!("canceled"))
-    );
-    server
-        .client
-        .post("/orders", "key-2", &body)
-        .await
-        .assert_replays(&open);
+    assert_eq!(now.status, 200);
+    assert_eq!(now.json()["status"], "canceled");
+    let replayed = server.client.post("/orders", "key-2", &body).await;
+    replayed.assert_replays(&open);
     assert_eq!(open.json()["status"], "open");
 }
 
@@ -281,14 +187,10 @@ async fn another_content_under_the_same_client_order_id_is_refused() {
         ("items", json!([{"quantity": 1, "unit_amount": 3300}])),
     ] {
         let answer = order_with(&server.client, &[mine.clone(), change.clone()]).await;
-        assert_eq!(
-            (answer.status.as_u16(), answer.code().as_str()),
-            (400, "parameter_invalid"),
-            "{change:?}"
-        );
-        assert_eq!(answer.json()["error"]["param"], "client_order_id");
+        let expected = refusal("parameter_invalid", "client_order_id");
+        assert_eq!(answer.refusal(), expected, "{change:?}");
     }
-    assert_eq!(orders(&server).await, 1);
+    assert_eq!(server.database.count_of("orders").await, 1);
 }
 
 #[tokio::test]
@@ -297,15 +199,12 @@ async fn a_client_order_id_is_unique_in_its_account_only_and_optional() {
     let other = client_of_account(&server, "other").await;
     let mine = ("client_order_id", json!("order-1"));
     for client in [&server.client, &other] {
-        assert_eq!(
-            order_with(client, std::slice::from_ref(&mine)).await.status,
-            201
-        );
         // Without one, two equal orders are two orders.
-        assert_eq!(order_with(client, &[]).await.status, 201);
-        assert_eq!(order_with(client, &[]).await.status, 201);
+        for changes in [std::slice::from_ref(&mine), &[], &[]] {
+            assert_eq!(order_with(client, changes).await.status, 201);
+        }
     }
-    assert_eq!(orders(&server).await, 6);
+    assert_eq!(server.database.count_of("orders").await, 6);
 }
 
 #[tokio::test]
@@ -321,7 +220,7 @@ async fn twenty_racing_creates_of_one_client_order_id_make_one_order() {
         let created = answers.iter().filter(|answer| answer.status == 201).count();
         let found = answers.iter().filter(|answer| answer.status == 200).count();
         assert_eq!((created, found), (1, 19));
-        assert_eq!(orders(&server).await, 1);
+        assert_eq!(server.database.count_of("orders").await, 1);
         assert_eq!(server.database.records().await, 20);
     }
 }
@@ -333,9 +232,6 @@ async fn an_unknown_order_and_another_accounts_order_are_the_same_404() {
     let other = client_of_account(&server, "other").await;
     let theirs = other.get(&format!("/orders/{id}")).await;
     let unknown = server.client.get("/v1/orders/or_1").await;
-    assert_eq!(
-        (theirs.status.as_u16(), theirs.code().as_str()),
-        (404, "resource_missing")
-    );
+    assert_eq!(error(&theirs), (404, "resource_missing".into()));
     assert_eq!(theirs.body, unknown.body);
 }

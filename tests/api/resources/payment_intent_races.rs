@@ -15,9 +15,11 @@ use charge_once::{
 };
 
 use crate::support::{
+    harness::{LOCK_WAITS, violated},
     intents::{act, create, paid_with, path, retrieve, standing},
     prelude::*,
     racers::until_definite,
+    resources::{attached, customer},
 };
 
 /// How often each pair races.
@@ -75,6 +77,14 @@ impl Replicas {
     }
 }
 
+/// The one of two that succeeded, and the other.
+fn winner_first(one: Answer, other: Answer) -> (Answer, Answer) {
+    match one.status.is_success() {
+        true => (one, other),
+        false => (other, one),
+    }
+}
+
 /// The status of the intent that a refusal holds.
 fn seen(refusal: &Answer) -> Value {
     assert_eq!(refusal.code(), "payment_intent_unexpected_state");
@@ -89,11 +99,7 @@ async fn of_two_confirmations_at_once_one_charges() {
         let id = create(replicas.client(), json!({})).await.id();
         let confirm = path(&id, "confirm");
         let (one, other) = replicas.race((&confirm, &visa), (&confirm, &visa)).await;
-        let (paid, refused) = if one.status.is_success() {
-            (one, other)
-        } else {
-            (other, one)
-        };
+        let (paid, refused) = winner_first(one, other);
         assert_eq!(paid.json()["status"], "succeeded");
         assert_eq!(seen(&refused), "succeeded");
     }
@@ -101,14 +107,14 @@ async fn of_two_confirmations_at_once_one_charges() {
     assert_eq!(replicas.database.charges().await, RACES as i64);
 }
 
-#[tokio::test]
-async fn of_a_confirmation_and_a_cancellation_at_once_one_happens() {
+/// A verb and a cancellation of an intent in this status race, and one of them happens.
+async fn one_of_a_verb_and_a_cancellation_happens(status: &str, verb: &str, body: Value) {
     let replicas = Replicas::start().await;
-    let (visa, nothing) = (json!({"payment_method": "pm_card_visa"}), json!({}));
+    let nothing = json!({});
     for _ in 0..RACES {
-        let id = create(replicas.client(), json!({})).await.id();
-        let (confirm, cancel) = (path(&id, "confirm"), path(&id, "cancel"));
-        let (paid, canceled) = replicas.race((&confirm, &visa), (&cancel, &nothing)).await;
+        let id = standing(replicas.client(), status).await;
+        let (paying, cancel) = (path(&id, verb), path(&id, "cancel"));
+        let (paid, canceled) = replicas.race((&paying, &body), (&cancel, &nothing)).await;
         match paid.status.is_success() {
             true => assert_eq!(seen(&canceled), "succeeded"),
             false => {
@@ -121,22 +127,15 @@ async fn of_a_confirmation_and_a_cancellation_at_once_one_happens() {
 }
 
 #[tokio::test]
+async fn of_a_confirmation_and_a_cancellation_at_once_one_happens() {
+    let visa = json!({"payment_method": "pm_card_visa"});
+    one_of_a_verb_and_a_cancellation_happens("requires_payment_method", "confirm", visa).await;
+}
+
+#[tokio::test]
 async fn of_a_capture_and_a_cancellation_at_once_one_happens() {
-    let replicas = Replicas::start().await;
-    let (part, nothing) = (json!({"amount_to_capture": 1500}), json!({}));
-    for _ in 0..RACES {
-        let id = standing(replicas.client(), "requires_capture").await;
-        let (capture, cancel) = (path(&id, "capture"), path(&id, "cancel"));
-        let (captured, canceled) = replicas.race((&capture, &part), (&cancel, &nothing)).await;
-        match captured.status.is_success() {
-            true => assert_eq!(seen(&canceled), "succeeded"),
-            false => {
-                assert_eq!(canceled.json()["status"], "canceled");
-                assert_eq!(seen(&captured), "canceled");
-            }
-        }
-    }
-    replicas.no_money_is_lost().await;
+    let part = json!({"amount_to_capture": 1500});
+    one_of_a_verb_and_a_cancellation_happens("requires_capture", "capture", part).await;
 }
 
 #[tokio::test]
@@ -149,11 +148,7 @@ async fn of_two_captures_at_once_one_takes_the_money() {
         let (one, other) = replicas
             .race((&capture, &nothing), (&capture, &nothing))
             .await;
-        let (captured, refused) = if one.status.is_success() {
-            (one, other)
-        } else {
-            (other, one)
-        };
+        let (captured, refused) = winner_first(one, other);
         assert_eq!(captured.json()["amount_received"], 2000);
         assert_eq!(seen(&refused), "succeeded");
     }
@@ -169,14 +164,11 @@ async fn a_method_that_is_detached_at_once_pays_before_or_not_at_all() {
     let nothing = json!({});
     let mut paid_first = 0;
     for _ in 0..RACES {
-        let customer = json!({"customer": client.post_new("/customers", &nothing).await.id()});
-        let attach = "/payment_methods/pm_card_visa/attach";
-        let method = client.post_new(attach, &customer).await.id();
-        let id = create(client, customer).await.id();
-        let (confirm, detach) = (
-            path(&id, "confirm"),
-            format!("/payment_methods/{method}/detach"),
-        );
+        let customer = customer(client).await;
+        let method = attached(client, "pm_card_visa", &customer).await;
+        let id = create(client, json!({"customer": customer})).await.id();
+        let confirm = path(&id, "confirm");
+        let detach = format!("/payment_methods/{method}/detach");
         let body = json!({"payment_method": method});
         let (paid, detached) = replicas.race((&confirm, &body), (&detach, &nothing)).await;
         assert_eq!(detached.status, 200, "{}", detached.json());
@@ -222,17 +214,10 @@ async fn a_method_that_two_intents_use_at_once_pays_for_one() {
     for _ in 0..RACES {
         let method = client.post_new("/payment_methods", &card).await.id();
         let body = json!({"payment_method": method});
-        let (one, other) = (
-            create(client, json!({})).await.id(),
-            create(client, json!({})).await.id(),
-        );
-        let (one, other) = (path(&one, "confirm"), path(&other, "confirm"));
+        let one = path(&create(client, json!({})).await.id(), "confirm");
+        let other = path(&create(client, json!({})).await.id(), "confirm");
         let (one, other) = replicas.race((&one, &body), (&other, &body)).await;
-        let (_, refused) = if one.status.is_success() {
-            (one, other)
-        } else {
-            (other, one)
-        };
+        let (_, refused) = winner_first(one, other);
         assert_eq!(refused.code(), "payment_method_unexpected_state");
     }
     replicas.no_money_is_lost().await;
@@ -242,10 +227,8 @@ async fn a_method_that_two_intents_use_at_once_pays_for_one() {
 async fn what_is_charged_is_what_an_intent_says_however_an_update_races() {
     let replicas = Replicas::start().await;
     let client = replicas.client();
-    let (nothing, more) = (
-        json!({}),
-        json!({"amount": 3000, "metadata": {"seen": "yes"}}),
-    );
+    let nothing = json!({});
+    let more = json!({"amount": 3000, "metadata": {"seen": "yes"}});
     for _ in 0..RACES {
         let id = standing(client, "requires_confirmation").await;
         let (confirm, update) = (path(&id, "confirm"), path(&id, ""));
@@ -259,10 +242,7 @@ async fn what_is_charged_is_what_an_intent_says_however_an_update_races() {
             }
         };
         let intent = retrieve(client, &id).await;
-        assert_eq!(
-            json!([intent["amount"], intent["amount_received"]]),
-            json!([amount, amount])
-        );
+        intent.assert_shows(json!({"amount": amount, "amount_received": amount}));
     }
     replicas.no_money_is_lost().await;
 }
@@ -271,10 +251,8 @@ async fn what_is_charged_is_what_an_intent_says_however_an_update_races() {
 async fn a_capture_and_an_update_of_words_at_once_both_happen() {
     let replicas = Replicas::start().await;
     let client = replicas.client();
-    let (part, words) = (
-        json!({"amount_to_capture": 1500}),
-        json!({"metadata": {"seen": "yes"}}),
-    );
+    let part = json!({"amount_to_capture": 1500});
+    let words = json!({"metadata": {"seen": "yes"}});
     for _ in 0..RACES {
         let id = standing(client, "requires_capture").await;
         let (capture, update) = (path(&id, "capture"), path(&id, ""));
@@ -282,14 +260,9 @@ async fn a_capture_and_an_update_of_words_at_once_both_happen() {
         assert_eq!(captured.status, 200, "{}", captured.json());
         assert_eq!(updated.status, 200, "{}", updated.json());
         let intent = retrieve(client, &id).await;
-        assert_eq!(
-            json!([
-                intent["status"],
-                intent["amount_received"],
-                intent["metadata"]["seen"]
-            ]),
-            json!(["succeeded", 1500, "yes"])
-        );
+        intent.assert_shows(json!({
+            "status": "succeeded", "amount_received": 1500, "metadata/seen": "yes",
+        }));
     }
     replicas.no_money_is_lost().await;
 }
@@ -298,10 +271,8 @@ async fn a_capture_and_an_update_of_words_at_once_both_happen() {
 async fn of_fifty_answers_of_a_holder_at_once_the_first_decides() {
     let replicas = Replicas::start().await;
     let client = replicas.client();
-    let (own, elsewhere) = (
-        client.address.to_string(),
-        replicas.other.client.address.to_string(),
-    );
+    let addresses = [client, &replicas.other.client].map(|client| client.address.to_string());
+    let [own, elsewhere] = addresses;
     let card = "pm_card_authenticationRequired";
     let back = json!({"return_url": "https://shop.example/done"});
     let waiting = paid_with(client, card, back).await;
@@ -455,7 +426,7 @@ fn capture<'a>(tx: &'a mut PgConnection, target: &'a Target) -> Doing<'a> {
     })
 }
 
-async fn violated(
+async fn refused(
     database: &TestDatabase,
     target: &Target,
     first: Step,
@@ -471,16 +442,11 @@ async fn violated(
             two.commit().await
         })
     };
-    eventually("the second waits for the first", || async {
-        let waiting = "SELECT count(*) FROM pg_stat_activity
-                        WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        database.count(waiting).await == 1
-    })
-    .await;
+    // The second waits for the first.
+    database.comes_to(LOCK_WAITS, 1).await;
     one.commit().await.unwrap();
     let error = later.await.unwrap().unwrap_err();
-    let database_error = error.as_database_error();
-    database_error.and_then(|error| error.constraint().map(str::to_owned))
+    violated(&error).map(str::to_owned)
 }
 
 #[tokio::test]
@@ -491,37 +457,17 @@ async fn constraints_alone_refuse_the_second_of_two_that_never_locked_an_intent(
     let client = &server.client;
     let account = sqlx::query_scalar("SELECT id FROM accounts LIMIT 1");
     let account = AccountId(account.fetch_one(&database.pool).await.unwrap());
+    let (confirmable, capturable) = ("requires_confirmation", "requires_capture");
+    let kept = "a_canceled_intent_has_no_succeeded_charge";
+    let accounted = "captured_and_released_money_is_what_was_authorized";
+    let stays = "a_canceled_intent_stays_canceled";
+    let twice = "an_intent_has_one_succeeded_charge";
     let cases: &[(&str, Step, Step, &str)] = &[
-        (
-            "requires_confirmation",
-            charge,
-            charge,
-            "an_intent_has_one_succeeded_charge",
-        ),
-        (
-            "requires_confirmation",
-            charge,
-            cancel,
-            "a_canceled_intent_has_no_succeeded_charge",
-        ),
-        (
-            "requires_confirmation",
-            cancel,
-            charge,
-            "a_canceled_intent_has_no_succeeded_charge",
-        ),
-        (
-            "requires_capture",
-            cancel,
-            capture,
-            "a_canceled_intent_stays_canceled",
-        ),
-        (
-            "requires_capture",
-            capture,
-            cancel,
-            "captured_and_released_money_is_what_was_authorized",
-        ),
+        (confirmable, charge, charge, twice),
+        (confirmable, charge, cancel, kept),
+        (confirmable, cancel, charge, kept),
+        (capturable, cancel, capture, stays),
+        (capturable, capture, cancel, accounted),
     ];
     for (status, first, second, constraint) in cases {
         let id = PaymentIntentId::parse(&standing(client, status).await).unwrap();
@@ -536,24 +482,14 @@ async fn constraints_alone_refuse_the_second_of_two_that_never_locked_an_intent(
             method: method.unwrap().unwrap(),
         };
         drop(connection);
-        let violated = violated(database, &target, *first, *second).await;
-        assert_eq!(violated.as_deref(), Some(*constraint), "{status}");
+        let rule = refused(database, &target, *first, *second).await;
+        assert_eq!(rule.as_deref(), Some(*constraint), "{status}");
     }
     // Money that was not promised can't be shown either.
     let id = standing(client, "requires_capture").await;
     let wrong =
         "UPDATE payment_intents SET amount_capturable = 1 WHERE status = 'requires_capture'";
-    let error = sqlx::raw_sql(wrong)
-        .execute(&database.pool)
-        .await
-        .unwrap_err();
-    let violated = error
-        .as_database_error()
-        .and_then(|error| error.constraint());
-    assert_eq!(
-        violated,
-        Some("captured_and_released_money_is_what_was_authorized"),
-        "{id}"
-    );
+    let error = sqlx::raw_sql(wrong).execute(&database.pool).await;
+    assert_eq!(violated(&error.unwrap_err()), Some(accounted), "{id}");
     assert_eq!(act(client, &id, "capture", json!({})).await.status, 200);
 }

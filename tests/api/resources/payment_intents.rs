@@ -5,12 +5,13 @@ use crate::support::{
         STATUSES, act, create, events, paid_with, path, retrieve, standing, terms, terms_with,
     },
     prelude::*,
+    resources::{attached, customer, detach, method},
 };
 
 /// How a request ended: the object's status, or the error's code.
 fn ended(answer: &Answer) -> String {
     match answer.status.is_success() {
-        true => answer.json()["status"].as_str().unwrap().to_owned(),
+        true => answer.text_of("status"),
         false => answer.code(),
     }
 }
@@ -28,11 +29,9 @@ async fn a_new_intent_has_exactly_the_documented_members() {
     assert_eq!(created.header("location"), Some(location.as_str()));
     let mut object = created.json();
     assert!(object["created"].take().as_i64().is_some());
-    let secret = object["client_secret"].take();
-    let secret = secret
-        .as_str()
-        .unwrap()
-        .strip_prefix(&format!("{id}_secret_"));
+    let (secret, prefix) = (created.text_of("client_secret"), format!("{id}_secret_"));
+    object["client_secret"].take();
+    let secret = secret.strip_prefix(&prefix);
     assert!(secret.is_some_and(
         |secret| secret.len() >= 25 && secret.bytes().all(|byte| byte.is_ascii_alphanumeric())
     ));
@@ -62,10 +61,8 @@ async fn a_new_intent_has_exactly_the_documented_members() {
     for path in [location.clone(), format!("/v1{location}")] {
         assert_eq!(client.get(&path).await.json(), created.json());
     }
-    client
-        .post("/payment_intents", "key-1", &body)
-        .await
-        .assert_replays(&created);
+    let replayed = client.post("/payment_intents", "key-1", &body).await;
+    replayed.assert_replays(&created);
     assert_eq!(events(client).await, ["payment_intent.created"]);
 }
 
@@ -73,127 +70,87 @@ async fn a_new_intent_has_exactly_the_documented_members() {
 async fn a_form_says_what_json_says() {
     let server = TestServer::start().await;
     let client = &server.client;
-    let customer = client.post_new("/customers", &json!({})).await.id();
+    let customer = customer(client).await;
     let form = format!(
         "amount=2000&currency=usd&metadata[session_id]=payses_1&capture_method=manual\
          &expand[0]=payment_method&customer={customer}&off_session=true&confirm=true\
          &payment_method=pm_card_visa&return_url=http%3A%2F%2F127.0.0.1%2Fr\
          &shipping[name]=Ann&shipping[address][city]=Bonn&statement_descriptor_suffix=MUGS"
     );
-    let media_type = "application/x-www-form-urlencoded";
-    let created = client.post_raw("/v1/payment_intents", "key-1", media_type, form.as_bytes());
+    let created = client.post_raw("/v1/payment_intents", "key-1", FORM, form.as_bytes());
     let created = created.await;
     assert_eq!(created.status, 201, "{}", created.json());
     let intent = created.json();
-    assert_eq!(intent["status"], "requires_capture");
-    assert_eq!(intent["payment_method"]["card"]["last4"], "4242");
-    assert_eq!(intent["shipping"]["address"]["city"], "Bonn");
+    intent.assert_shows(json!({
+        "status": "requires_capture", "payment_method/card/last4": "4242",
+        "shipping/address/city": "Bonn",
+    }));
     let of_charge = format!(
         "/charges?payment_intent={}&expand[]=data.payment_intent&expand[]=data.customer",
         created.id()
     );
     let charges = client.get(&of_charge).await.json();
-    let charge = &charges["data"][0];
-    assert_eq!(charge["id"], intent["latest_charge"]);
-    assert_eq!(charge["payment_intent"]["id"], created.id());
-    assert_eq!(charge["customer"]["id"], customer);
-    assert_eq!(charge["metadata"]["session_id"], "payses_1");
-    assert_eq!(charge["source"], Value::Null);
-    assert_eq!(charge["statement_descriptor_suffix"], "MUGS");
-    let card = &charge["payment_method_details"]["card"];
-    assert_eq!(
-        card["fingerprint"],
-        intent["payment_method"]["card"]["fingerprint"]
-    );
+    charges["data"][0].assert_shows(json!({
+        "id": intent["latest_charge"], "payment_intent/id": created.id(), "customer/id": customer,
+        "metadata/session_id": "payses_1", "source": null, "statement_descriptor_suffix": "MUGS",
+        "payment_method_details/card/fingerprint": intent["payment_method"]["card"]["fingerprint"],
+    }));
     let listed = format!("/payment_intents?customer={customer}");
     let listed = client.get(&listed).await.json();
     assert_eq!(listed["data"][0]["id"], created.id());
 }
 
-/// What each verb makes of an intent in each status, or the code of its refusal.
+/// What each verb makes of an intent in each status, or the code of its refusal. A verb that is not
+/// named is refused for the status.
 #[tokio::test]
 async fn each_verb_finds_its_statuses_and_refuses_the_others_with_the_whole_intent() {
     const STATE: &str = "payment_intent_unexpected_state";
     let server = TestServer::start().await;
     let client = &server.client;
-    // An update of the amount, one of the description, a confirmation, a capture, a cancellation,
-    // a refund.
-    let table = [
-        [
-            "requires_payment_method",
-            "requires_payment_method",
-            "succeeded",
-            STATE,
-            "canceled",
-            STATE,
-        ],
-        [
-            "requires_confirmation",
-            "requires_confirmation",
-            "succeeded",
-            STATE,
-            "canceled",
-            STATE,
-        ],
-        [
-            "requires_confirmation",
-            "requires_action",
-            "succeeded",
-            STATE,
-            "canceled",
-            STATE,
-        ],
-        [
-            STATE,
-            "requires_capture",
-            STATE,
-            "succeeded",
-            "canceled",
-            "charge_not_captured",
-        ],
-        [STATE, "succeeded", STATE, STATE, STATE, "succeeded"],
-        [STATE, "canceled", STATE, STATE, STATE, STATE],
-    ];
-    for (status, expected) in STATUSES.into_iter().zip(table) {
-        for (verb, expected) in [
+    let table = json!({
+        "requires_payment_method": {
+            "amount": "requires_payment_method", "description": "requires_payment_method",
+            "confirm": "succeeded", "cancel": "canceled",
+        },
+        "requires_confirmation": {
+            "amount": "requires_confirmation", "description": "requires_confirmation",
+            "confirm": "succeeded", "cancel": "canceled",
+        },
+        "requires_action": {
+            "amount": "requires_confirmation", "description": "requires_action",
+            "confirm": "succeeded", "cancel": "canceled",
+        },
+        "requires_capture": {
+            "description": "requires_capture", "capture": "succeeded", "cancel": "canceled",
+            "refund": "charge_not_captured",
+        },
+        "succeeded": {"description": "succeeded", "refund": "succeeded"},
+        "canceled": {"description": "canceled"},
+    });
+    for status in STATUSES {
+        for verb in [
             "amount",
             "description",
             "confirm",
             "capture",
             "cancel",
             "refund",
-        ]
-        .into_iter()
-        .zip(expected)
-        {
+        ] {
+            let expected = table[status][verb].as_str().unwrap_or(STATE);
             let id = standing(client, status).await;
-            let answer = match verb {
-                "amount" => act(client, &id, "", json!({"amount": 2100})).await,
-                "description" => act(client, &id, "", json!({"description": "new"})).await,
-                "confirm" => {
-                    act(
-                        client,
-                        &id,
-                        "confirm",
-                        json!({"payment_method": "pm_card_visa"}),
-                    )
-                    .await
-                }
-                "refund" => {
-                    let whole = json!({"payment_intent": id});
-                    client.post_new("/refunds", &whole).await
-                }
-                _ => act(client, &id, verb, json!({})).await,
+            let (path, body) = match verb {
+                "amount" => (path(&id, ""), json!({"amount": 2100})),
+                "description" => (path(&id, ""), json!({"description": "new"})),
+                "confirm" => (path(&id, verb), json!({"payment_method": "pm_card_visa"})),
+                "refund" => ("/refunds".to_owned(), json!({"payment_intent": id})),
+                _ => (path(&id, verb), json!({})),
             };
-            assert_eq!(
-                ended(&answer),
-                expected,
-                "{verb} of {status}: {}",
-                answer.json()
-            );
+            let answer = client.post_new(&path, &body).await;
+            let told = answer.json();
+            assert_eq!(ended(&answer), expected, "{verb} of {status}: {told}");
             let now = retrieve(client, &id).await;
             if expected == STATE {
-                assert_eq!(answer.json()["error"]["payment_intent"], now);
+                assert_eq!(told["error"]["payment_intent"], now);
                 assert_eq!(now["status"], status, "{verb}");
             }
         }
@@ -215,17 +172,9 @@ async fn a_decline_is_kept_and_another_card_pays_under_another_key() {
     let intent = retrieve(client, &id).await;
     assert_eq!(error["payment_intent"], intent);
     assert_eq!(intent["status"], "requires_payment_method");
-    assert_eq!(intent["payment_method"], Value::Null);
-    assert_eq!(intent["latest_charge"], error["charge"]);
+    intent.assert_shows(json!({"payment_method": null, "latest_charge": error["charge"]}));
     let last = &intent["last_payment_error"];
-    for member in [
-        "type",
-        "code",
-        "decline_code",
-        "charge",
-        "doc_url",
-        "payment_method",
-    ] {
+    for member in "type code decline_code charge doc_url payment_method".split(' ') {
         assert_eq!(last[member], error[member], "{member}");
     }
     assert_eq!(last.get("payment_intent"), None);
@@ -234,31 +183,16 @@ async fn a_decline_is_kept_and_another_card_pays_under_another_key() {
     assert_eq!(error["message"], told);
 
     // The same key never charges again, though its request would succeed by now.
-    let paid = act(
-        client,
-        &id,
-        "confirm",
-        json!({"payment_method": "pm_card_visa"}),
-    )
-    .await;
+    let visa = json!({"payment_method": "pm_card_visa"});
+    let paid = act(client, &id, "confirm", visa).await;
     assert_eq!(ended(&paid), "succeeded");
-    assert_eq!(paid.json()["amount_received"], 2000);
-    assert_eq!(paid.json()["last_payment_error"], Value::Null);
-    client
-        .post(&confirm, "key-1", &declining)
-        .await
-        .assert_replays(&declined);
+    paid.assert_shows(json!({"amount_received": 2000, "last_payment_error": null}));
+    let replayed = client.post(&confirm, "key-1", &declining).await;
+    replayed.assert_replays(&declined);
     assert_eq!(server.database.charges().await, 2);
-    assert_eq!(
-        events(client).await,
-        [
-            "payment_intent.created",
-            "charge.failed",
-            "payment_intent.payment_failed",
-            "charge.succeeded",
-            "payment_intent.succeeded",
-        ]
-    );
+    let expected = "payment_intent.created charge.failed payment_intent.payment_failed \
+                    charge.succeeded payment_intent.succeeded";
+    assert_eq!(events(client).await.join(" "), expected);
 }
 
 #[tokio::test]
@@ -277,17 +211,10 @@ async fn an_intent_that_is_declined_when_it_is_created_exists() {
     }
     let known = client.get("/idempotency-keys/key-1").await.json();
     assert_eq!(known["resource"], id, "{known}");
-    let rows = "SELECT count(*) FROM payment_intents";
-    assert_eq!(server.database.count(rows).await, 1);
+    assert_eq!(server.database.count_of("payment_intents").await, 1);
     assert_eq!(server.database.charges().await, 1);
-    assert_eq!(
-        events(client).await,
-        [
-            "payment_intent.created",
-            "charge.failed",
-            "payment_intent.payment_failed",
-        ]
-    );
+    let expected = "payment_intent.created charge.failed payment_intent.payment_failed";
+    assert_eq!(events(client).await.join(" "), expected);
 }
 
 #[tokio::test]
@@ -298,25 +225,14 @@ async fn a_capture_takes_a_part_once_and_the_next_key_reads_that_it_succeeded() 
     let promised = retrieve(client, &id).await;
     assert_eq!(promised["amount_capturable"], 2000);
     let charge = promised["latest_charge"].as_str().unwrap();
-    let of_charge = client
-        .post_new(&format!("/charges/{charge}/capture"), &json!({}))
-        .await;
-    assert_eq!(
-        of_charge.refusal(),
-        (400, "parameter_invalid".into(), Some("id".into()))
-    );
+    let path = format!("/charges/{charge}/capture");
+    let of_charge = client.post_new(&path, &json!({})).await;
+    of_charge.assert_refusal(400, "parameter_invalid", "id");
     let refund = json!({"charge": charge});
     let refused = client.post_new("/refunds", &refund).await;
     assert_eq!(refused.code(), "charge_not_captured");
     let too_much = act(client, &id, "capture", json!({"amount_to_capture": 2001})).await;
-    assert_eq!(
-        too_much.refusal(),
-        (
-            400,
-            "capture_amount_too_large".into(),
-            Some("amount_to_capture".into())
-        )
-    );
+    too_much.assert_refusal(400, "capture_amount_too_large", "amount_to_capture");
     let part = json!({
         "amount_to_capture": 1500, "metadata": {"shipped": "yes"},
         "statement_descriptor_suffix": "SPRING",
@@ -324,47 +240,27 @@ async fn a_capture_takes_a_part_once_and_the_next_key_reads_that_it_succeeded() 
     let captured = act(client, &id, "capture", part).await;
     assert_eq!(captured.status, 200, "{}", captured.json());
     let intent = captured.json();
-    assert_eq!(
-        json!([
-            intent["status"],
-            intent["amount_received"],
-            intent["amount_capturable"]
-        ]),
-        json!(["succeeded", 1500, 0])
-    );
+    intent.assert_shows(json!({
+        "status": "succeeded", "amount_received": 1500, "amount_capturable": 0,
+    }));
     assert_eq!(intent["metadata"]["shipped"], "yes");
     let taken = client.get(&format!("/charges/{charge}")).await.json();
-    assert_eq!(taken["amount_captured"], 1500);
-    assert_eq!(taken["statement_descriptor_suffix"], "SPRING");
+    taken.assert_shows(json!({"amount_captured": 1500, "statement_descriptor_suffix": "SPRING"}));
     let told = client.get("/events?type=charge.captured").await.json();
-    assert_eq!(
-        told["data"][0]["data"]["previous_attributes"],
-        json!({"amount_captured": 0, "captured": false, "statement_descriptor_suffix": null})
-    );
+    let before =
+        json!({"amount_captured": 0, "captured": false, "statement_descriptor_suffix": null});
+    assert_eq!(told["data"][0]["data"]["previous_attributes"], before);
     // As a client does that lost the reply, and made another key.
     let again = act(client, &id, "capture", json!({})).await;
     assert_eq!(again.code(), "payment_intent_unexpected_state");
     assert_eq!(again.json()["error"]["payment_intent"], intent);
     let not_final = json!({"final_capture": false});
     let refused = act(client, &id, "capture", not_final).await;
-    assert_eq!(
-        refused.refusal(),
-        (
-            400,
-            "parameter_invalid".into(),
-            Some("final_capture".into())
-        )
-    );
-    assert_eq!(
-        events(client).await,
-        [
-            "payment_intent.created",
-            "charge.succeeded",
-            "payment_intent.amount_capturable_updated",
-            "charge.captured",
-            "payment_intent.succeeded",
-        ]
-    );
+    refused.assert_refusal(400, "parameter_invalid", "final_capture");
+    let expected = "payment_intent.created charge.succeeded \
+                    payment_intent.amount_capturable_updated charge.captured \
+                    payment_intent.succeeded";
+    assert_eq!(events(client).await.join(" "), expected);
 }
 
 #[tokio::test]
@@ -372,88 +268,48 @@ async fn a_cancellation_releases_what_was_promised() {
     let server = TestServer::start().await;
     let client = &server.client;
     let id = standing(client, "requires_capture").await;
-    let canceled = act(
-        client,
-        &id,
-        "cancel",
-        json!({"cancellation_reason": "abandoned"}),
-    )
-    .await;
+    let reason = json!({"cancellation_reason": "abandoned"});
+    let canceled = act(client, &id, "cancel", reason).await;
     assert_eq!(canceled.status, 200, "{}", canceled.json());
     let intent = canceled.json();
     assert!(intent["canceled_at"].is_i64());
-    assert_eq!(
-        json!([
-            intent["status"],
-            intent["amount_capturable"],
-            intent["cancellation_reason"]
-        ]),
-        json!(["canceled", 0, "abandoned"])
-    );
+    intent.assert_shows(json!({
+        "status": "canceled", "amount_capturable": 0, "cancellation_reason": "abandoned",
+    }));
     let charge = format!("/charges/{}", intent["latest_charge"].as_str().unwrap());
     let charge = client.get(&charge).await.json();
-    assert_eq!(
-        json!([
-            charge["refunded"],
-            charge["amount_refunded"],
-            charge["captured"]
-        ]),
-        json!([true, 2000, false])
-    );
+    charge.assert_shows(json!({"refunded": true, "amount_refunded": 2000, "captured": false}));
     let again = act(client, &id, "cancel", json!({})).await;
     assert_eq!(again.json()["error"]["payment_intent"], intent);
     let refund = json!({"payment_intent": id});
     let refund = client.post_new("/refunds", &refund).await;
     assert_eq!(refund.code(), "charge_already_refunded");
-    assert_eq!(
-        events(client).await[3..],
-        [
-            "refund.created",
-            "charge.refunded",
-            "payment_intent.canceled"
-        ]
-    );
+    let expected = "refund.created charge.refunded payment_intent.canceled";
+    assert_eq!(events(client).await[3..].join(" "), expected);
 }
 
 #[tokio::test]
 async fn refunds_name_an_intent_and_its_charge() {
     let server = TestServer::start().await;
     let client = &server.client;
-    let (id, other) = (
-        standing(client, "succeeded").await,
-        standing(client, "succeeded").await,
-    );
+    let id = standing(client, "succeeded").await;
+    let other = standing(client, "succeeded").await;
     let charge = retrieve(client, &id).await["latest_charge"].clone();
     let refund = |body: Value| async move { client.post_new("/refunds", &body).await };
     let part = refund(json!({"payment_intent": id, "amount": 500})).await;
     assert_eq!(part.status, 201, "{}", part.json());
-    assert_eq!(part.json()["charge"], charge);
-    assert_eq!(part.json()["payment_intent"], id);
+    part.assert_shows(json!({"charge": charge, "payment_intent": id}));
     let neither = refund(json!({"amount": 1})).await;
-    assert_eq!(
-        neither.refusal(),
-        (400, "parameter_missing".into(), Some("charge".into()))
-    );
+    neither.assert_refusal(400, "parameter_missing", "charge");
     let anothers = refund(json!({"payment_intent": other, "charge": charge})).await;
-    assert_eq!(
-        anothers.refusal(),
-        (400, "parameter_invalid".into(), Some("charge".into()))
-    );
+    anothers.assert_refusal(400, "parameter_invalid", "charge");
     let rest = refund(json!({"payment_intent": id, "charge": charge})).await;
     assert_eq!(rest.json()["amount"], 1500);
     // Whatever the amount.
     let nothing_left = refund(json!({"payment_intent": id, "amount": 1})).await;
-    assert_eq!(
-        nothing_left.refusal(),
-        (
-            400,
-            "charge_already_refunded".into(),
-            Some("payment_intent".into())
-        )
-    );
+    nothing_left.assert_refusal(400, "charge_already_refunded", "payment_intent");
     let intent = retrieve(client, &id).await;
-    assert_eq!(intent["status"], "succeeded");
-    assert_eq!(intent["amount_received"], 2000);
+    intent.assert_shows(json!({"status": "succeeded", "amount_received": 2000}));
     let listed = format!("/refunds?payment_intent={id}&expand[]=data.payment_intent");
     let listed = client.get(&listed).await.json();
     assert_eq!(listed["data"].as_array().unwrap().len(), 2);
@@ -465,50 +321,29 @@ async fn a_holder_authenticates_once_and_the_card_is_charged_or_fails() {
     let server = TestServer::start().await;
     let client = &server.client;
     let of = |id: String| async move { retrieve(client, &id).await };
-    for (card, confirmation, outcome, status, code) in [
-        (
-            "authenticationRequired",
-            "automatic",
-            "complete",
-            "succeeded",
-            None,
-        ),
-        (
-            "authenticationRequired",
-            "manual",
-            "complete",
-            "requires_confirmation",
-            None,
-        ),
-        (
-            "authenticationRequired",
-            "automatic",
-            "fail",
-            "requires_payment_method",
-            Some("payment_intent_authentication_failure"),
-        ),
-        (
-            "threeDSecureRequiredChargeDeclined",
-            "automatic",
-            "complete",
-            "requires_payment_method",
-            Some("card_declined"),
-        ),
-    ] {
-        let more = json!({"confirmation_method": confirmation});
+    let automatic = json!({"confirmation_method": "automatic"});
+    let table = json!([
+        ["authenticationRequired", automatic, "complete", "succeeded", null],
+        ["authenticationRequired", {"confirmation_method": "manual"}, "complete",
+         "requires_confirmation", null],
+        ["authenticationRequired", automatic, "fail", "requires_payment_method",
+         "payment_intent_authentication_failure"],
+        ["threeDSecureRequiredChargeDeclined", automatic, "complete", "requires_payment_method",
+         "card_declined"],
+    ]);
+    let cases = rows::<(String, Value, String, String, Value)>(table);
+    for (card, more, outcome, status, code) in cases {
         let waiting = paid_with(client, &format!("pm_card_{card}"), more).await;
         assert_eq!(waiting.status, 201, "{}", waiting.json());
         let page = page_of(&waiting);
-        assert_eq!(press(&page, outcome).await.status, 200);
+        assert_eq!(press(&page, &outcome).await.status, 200);
         let intent = of(waiting.id()).await;
         assert_eq!(intent["status"], status, "{card} {outcome}");
-        assert_eq!(intent["next_action"], Value::Null);
-        assert_eq!(intent["last_payment_error"]["code"].as_str(), code);
+        intent.assert_shows(json!({"next_action": null, "last_payment_error/code": code}));
         // The first answer decided.
-        let other = if outcome == "fail" {
-            "complete"
-        } else {
-            "fail"
+        let other = match &*outcome {
+            "fail" => "complete",
+            _ => "fail",
         };
         assert_eq!(press(&page, other).await.status, 200);
         assert_eq!(of(waiting.id()).await, intent);
@@ -517,10 +352,7 @@ async fn a_holder_authenticates_once_and_the_card_is_charged_or_fails() {
             let again = json!({"capture_method": intent["capture_method"]});
             let paid = act(client, &waiting.id(), "confirm", again).await;
             assert_eq!(ended(&paid), "succeeded", "{}", paid.json());
-            let charge = format!(
-                "/charges/{}",
-                paid.json()["latest_charge"].as_str().unwrap()
-            );
+            let charge = format!("/charges/{}", paid.text_of("latest_charge"));
             let charge = client.get(&charge).await.json();
             let secure = &charge["payment_method_details"]["card"]["three_d_secure"];
             assert_eq!(secure["result"], "authenticated");
@@ -532,10 +364,8 @@ async fn a_holder_authenticates_once_and_the_card_is_charged_or_fails() {
     assert!(automatic.json()["automatic_payment_methods"].is_object());
     let types = json!({"payment_method_types": ["card"]});
     act(client, &automatic.id(), "", types).await;
-    assert_eq!(
-        of(automatic.id()).await["automatic_payment_methods"],
-        Value::Null
-    );
+    let changed = of(automatic.id()).await;
+    assert_eq!(changed["automatic_payment_methods"], Value::Null);
     let waiting = standing(client, "requires_action").await;
     let page = page_of(&client.get(&path(&waiting, "")).await);
     act(client, &waiting, "", json!({"amount": 2100})).await;
@@ -552,12 +382,10 @@ async fn a_holder_returns_to_the_shop_which_is_told_of_the_intent() {
     let page = &waiting.json()["next_action"]["redirect_to_url"];
     assert_eq!(page["return_url"], "https://example.com/done?cart=1");
     let landed = press(&page_of(&waiting), "complete").await;
-    let secret = waiting.json()["client_secret"].clone();
+    let (id, secret) = (waiting.id(), waiting.text_of("client_secret"));
     let told = format!(
-        "https://example.com/done?cart=1&payment_intent={}&payment_intent_client_secret={}\
-         &redirect_status=succeeded",
-        waiting.id(),
-        secret.as_str().unwrap()
+        "https://example.com/done?cart=1&payment_intent={id}&payment_intent_client_secret={secret}\
+         &redirect_status=succeeded"
     );
     assert_eq!(landed.status, 303);
     assert_eq!(landed.header("location"), Some(told.as_str()));
@@ -571,10 +399,9 @@ async fn a_holder_who_is_not_there_or_not_to_be_asked_makes_a_decline() {
     let off = paid_with(client, card, json!({"off_session": true})).await;
     assert_eq!(off.status, 402);
     let error = &off.json()["error"];
-    assert_eq!(
-        json!([error["code"], error["decline_code"]]),
-        json!(["authentication_required", "authentication_required"])
-    );
+    error.assert_shows(json!({
+        "code": "authentication_required", "decline_code": "authentication_required",
+    }));
     let intent = &error["payment_intent"];
     assert_eq!(intent["status"], "requires_payment_method");
     assert_eq!(intent["latest_charge"], error["charge"]);
@@ -585,8 +412,7 @@ async fn a_holder_who_is_not_there_or_not_to_be_asked_makes_a_decline() {
     let refused = paid_with(client, card, json!({"error_on_requires_action": true})).await;
     assert_eq!(refused.status, 402);
     let error = &refused.json()["error"];
-    assert_eq!(error["code"], "authentication_required");
-    assert_eq!(error["charge"], Value::Null);
+    error.assert_shows(json!({"code": "authentication_required", "charge": null}));
     assert_eq!(error["payment_intent"]["status"], "requires_payment_method");
     assert_eq!(server.database.charges().await, 1);
 
@@ -600,24 +426,16 @@ async fn a_holder_who_is_not_there_or_not_to_be_asked_makes_a_decline() {
 async fn a_method_pays_once_without_a_customer_and_stays_with_one_who_keeps_it() {
     let server = TestServer::start().await;
     let client = &server.client;
-    let method = json!({"type": "card", "card": {"token": "tok_visa"}});
-    let method = client.post_new("/payment_methods", &method).await.id();
+    let method = method(client, "tok_visa").await;
     let once = paid_with(client, &method, json!({})).await;
     assert_eq!(ended(&once), "succeeded");
     let again = paid_with(client, &method, json!({})).await;
-    assert_eq!(
-        again.refusal(),
-        (
-            400,
-            "payment_method_unexpected_state".into(),
-            Some("payment_method".into())
-        )
-    );
-    let customer = client.post_new("/customers", &json!({})).await.id();
+    again.assert_refusal(400, "payment_method_unexpected_state", "payment_method");
+    let customer = customer(client).await;
     let keeps = json!({"customer": customer, "setup_future_usage": "off_session"});
     let kept = paid_with(client, "pm_card_visa", keeps).await;
     assert_eq!(ended(&kept), "succeeded", "{}", kept.json());
-    let kept = kept.json()["payment_method"].as_str().unwrap().to_owned();
+    let kept = kept.text_of("payment_method");
     let attached = client.get(&format!("/payment_methods/{kept}")).await.json();
     assert_eq!(attached["customer"], customer);
     for _ in 0..2 {
@@ -625,16 +443,8 @@ async fn a_method_pays_once_without_a_customer_and_stays_with_one_who_keeps_it()
         assert_eq!(ended(&paid), "succeeded", "{}", paid.json());
     }
     let stranger = paid_with(client, &kept, json!({})).await;
-    assert_eq!(
-        stranger.refusal(),
-        (
-            400,
-            "parameter_invalid".into(),
-            Some("payment_method".into())
-        )
-    );
-    let detach = format!("/payment_methods/{kept}/detach");
-    assert_eq!(client.post_new(&detach, &json!({})).await.status, 200);
+    stranger.assert_refusal(400, "parameter_invalid", "payment_method");
+    assert_eq!(detach(client, &kept).await.status, 200);
     let detached = paid_with(client, &kept, json!({"customer": customer})).await;
     assert_eq!(detached.code(), "payment_method_unexpected_state");
 }
@@ -643,13 +453,10 @@ async fn a_method_pays_once_without_a_customer_and_stays_with_one_who_keeps_it()
 async fn a_method_that_is_detached_while_its_holder_authenticates_is_not_charged() {
     let server = TestServer::start().await;
     let client = &server.client;
-    let customer = client.post_new("/customers", &json!({})).await.id();
-    let attach = json!({"customer": customer});
-    let card = "/payment_methods/pm_card_authenticationRequired/attach";
-    let method = client.post_new(card, &attach).await.id();
-    let waiting = paid_with(client, &method, attach).await;
-    let detach = format!("/payment_methods/{method}/detach");
-    assert_eq!(client.post_new(&detach, &json!({})).await.status, 200);
+    let customer = customer(client).await;
+    let method = attached(client, "pm_card_authenticationRequired", &customer).await;
+    let waiting = paid_with(client, &method, json!({"customer": customer})).await;
+    assert_eq!(detach(client, &method).await.status, 200);
     let page = page_of(&waiting);
     assert_eq!(press(&page, "complete").await.status, 200);
     let intent = retrieve(client, &waiting.id()).await;
@@ -673,95 +480,85 @@ async fn what_can_not_be_meant_is_refused_and_the_parameter_is_named() {
     };
     let plain = json!({"amount": 2000, "currency": "usd"});
     let invalid = "parameter_invalid";
-    for (body, code, param) in [
-        (
+    let cases = json!([
+        [
             with(&plain, json!({"off_session": true})),
             invalid,
-            "off_session",
-        ),
-        (
+            "off_session"
+        ],
+        [
             with(&plain, json!({"return_url": "https://example.com"})),
             invalid,
-            "return_url",
-        ),
-        (
+            "return_url"
+        ],
+        [
             with(&plain, confirmed.clone()),
             "parameter_missing",
-            "return_url",
-        ),
-        (
+            "return_url"
+        ],
+        [
             terms_with(json!({"confirm": true})),
             "parameter_missing",
-            "payment_method",
-        ),
-        (
+            "payment_method"
+        ],
+        [
             terms_with(json!({"automatic_payment_methods": {"enabled": true}})),
             invalid,
-            "payment_method_types",
-        ),
-        (
+            "payment_method_types"
+        ],
+        [
             with(&plain, json!({"payment_method_types": ["card", "ideal"]})),
             invalid,
-            "payment_method_types[1]",
-        ),
-        (
+            "payment_method_types[1]"
+        ],
+        [
             with(
-                &terms_with(confirmed.clone()),
-                json!({"off_session": true, "setup_future_usage": "off_session"}),
+                &terms_with(confirmed),
+                json!({
+                    "off_session": true, "setup_future_usage": "off_session",
+                })
             ),
             invalid,
-            "setup_future_usage",
-        ),
-        (
+            "setup_future_usage"
+        ],
+        [
             terms_with(json!({
                 "payment_method": "pm_card_visa",
                 "payment_method_data": {"type": "card", "card": {"token": "tok_visa"}},
             })),
             invalid,
-            "payment_method_data",
-        ),
-        (
+            "payment_method_data"
+        ],
+        [
             with(&plain, json!({"use_stripe_sdk": true})),
             invalid,
-            "use_stripe_sdk",
-        ),
-        (
+            "use_stripe_sdk"
+        ],
+        [
             with(&plain, json!({"statement_descriptor": "MUGS"})),
             invalid,
-            "statement_descriptor",
-        ),
-        (
+            "statement_descriptor"
+        ],
+        [
             with(&plain, json!({"mandate": "m"})),
             "parameter_unknown",
-            "mandate",
-        ),
-        (
+            "mandate"
+        ],
+        [
             with(&plain, json!({"customer": "cus_none"})),
             "resource_missing",
-            "customer",
-        ),
-        (
+            "customer"
+        ],
+        [
             with(&plain, json!({"payment_method": "pm_none"})),
             "resource_missing",
-            "payment_method",
-        ),
-    ] {
-        let refused = client.post_new("/payment_intents", &body).await;
-        let (status, found, named) = refused.refusal();
-        assert_eq!(
-            (found.as_str(), named.as_deref()),
-            (code, Some(param)),
-            "{body}"
-        );
-        assert_eq!(status, if code == "resource_missing" { 404 } else { 400 });
-    }
+            "payment_method"
+        ],
+    ]);
+    assert_refuses(client, "/payment_intents", cases).await;
     let nothing = act(client, "pi_none", "confirm", json!({})).await;
-    assert_eq!(
-        nothing.refusal(),
-        (404, "resource_missing".into(), Some("intent".into()))
-    );
-    let rows = "SELECT count(*) FROM payment_intents";
-    assert_eq!(server.database.count(rows).await, 0);
+    nothing.assert_refusal(404, "resource_missing", "intent");
+    assert_eq!(server.database.count_of("payment_intents").await, 0);
 }
 
 #[tokio::test]
@@ -778,26 +575,15 @@ async fn an_update_forgets_the_last_error_and_a_secret_is_compared() {
     let updated = act(client, id, "", update).await;
     assert_eq!(updated.status, 200, "{}", updated.json());
     let intent = updated.json();
-    assert_eq!(
-        json!([
-            intent["status"],
-            intent["amount"],
-            intent["last_payment_error"]
-        ]),
-        json!(["requires_confirmation", 2150, null])
-    );
+    intent.assert_shows(json!({
+        "status": "requires_confirmation", "amount": 2150, "last_payment_error": null,
+    }));
     assert_eq!(intent["payment_method"]["card"]["brand"], "mastercard");
     let secret = intent["client_secret"].as_str().unwrap();
     let with_secret = |secret| format!("/payment_intents/{id}?client_secret={secret}");
     assert_eq!(client.get(&with_secret(secret)).await.status, 200);
-    assert_eq!(
-        client.get(&with_secret("other")).await.refusal(),
-        (
-            400,
-            "parameter_invalid".into(),
-            Some("client_secret".into())
-        )
-    );
+    let refused = client.get(&with_secret("other")).await;
+    refused.assert_refusal(400, "parameter_invalid", "client_secret");
     let confirmed = act(client, id, "confirm", json!({})).await;
     assert_eq!(confirmed.json()["amount_received"], 2150);
 }

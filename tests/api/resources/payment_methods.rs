@@ -4,7 +4,7 @@ use charge_once::domain::test_cards::{Decision, TEST_CARDS};
 
 use crate::support::{
     prelude::*,
-    resources::{attach, attached, customer, happened, method},
+    resources::{attach, attached, customer, detach, happened, method},
 };
 
 const UNKNOWN: &str = "pm_00000000000000000000000000";
@@ -13,24 +13,9 @@ async fn retrieve(client: &Client, id: &str) -> Value {
     client.get(&format!("/payment_methods/{id}")).await.json()
 }
 
-async fn detach(client: &Client, id: &str) -> Answer {
-    client
-        .post_new(&format!("/payment_methods/{id}/detach"), &json!({}))
-        .await
-}
-
 async fn create(client: &Client, card: Value) -> Answer {
     let body = json!({"type": "card", "card": card});
     client.post_new("/payment_methods", &body).await
-}
-
-fn refusal(code: &str, param: &str) -> (u16, String, Option<String>) {
-    let status = match code {
-        "resource_missing" => 404,
-        "invalid_number" | "invalid_expiry_month" => 402,
-        _ => 400,
-    };
-    (status, code.to_owned(), Some(param.to_owned()))
 }
 
 fn wrong_state(answer: &Answer) -> bool {
@@ -94,44 +79,33 @@ async fn a_payment_method_has_exactly_the_documented_members() {
 async fn a_card_is_given_by_its_number_or_a_token_in_both_encodings() {
     let server = TestServer::start().await;
     let client = &server.client;
-    for (number, (media_type, body, checked)) in [
-        (
-            FORM,
-            "type=card&card[number]=4242424242424242&card[exp_month]=12&card[exp_year]=2099\
-             &card[cvc]=123&billing_details[name]=&billing_details[address][city]=&metadata[a]=",
-            json!("pass"),
-        ),
-        (
-            FORM,
-            "type=card&card[number]=4242-4242-4242-4242&card[exp_month]=12&card[exp_year]=2099",
-            Value::Null,
-        ),
+    let long = "type=card&card[number]=4242424242424242&card[exp_month]=12&card[exp_year]=2099\
+         &card[cvc]=123&billing_details[name]=&billing_details[address][city]=&metadata[a]=";
+    let dashes =
+        "type=card&card[number]=4242-4242-4242-4242&card[exp_month]=12&card[exp_year]=2099";
+    let number = json!({"number": "4242424242424242", "exp_month": 12, "exp_year": 2099});
+    let number = json!({"type": "card", "card": number}).to_string();
+    let token = r#"{"type":"card","card":{"token":"tok_visa"},"billing_details":null}"#;
+    let cases = [
+        (FORM, long, json!("pass")),
+        (FORM, dashes, Value::Null),
         (FORM, "type=card&card[token]=tok_visa", Value::Null),
-        (
-            JSON,
-            r#"{"type":"card","card":{"number":"4242424242424242","exp_month":12,"exp_year":2099}}"#,
-            Value::Null,
-        ),
-        (
-            JSON,
-            r#"{"type":"card","card":{"token":"tok_visa"},"billing_details":null}"#,
-            Value::Null,
-        ),
-    ]
-    .into_iter()
-    .enumerate()
-    {
+        (JSON, &number, Value::Null),
+        (JSON, token, Value::Null),
+    ];
+    for (number, (media_type, body, checked)) in cases.into_iter().enumerate() {
         let path = ["/payment_methods", "/v1/payment_methods"][number % 2];
         let key = number.to_string();
-        let created = client.post_raw(path, &key, media_type, body.as_bytes()).await;
+        let created = client
+            .post_raw(path, &key, media_type, body.as_bytes())
+            .await;
         assert_eq!(created.status, 201, "{body}: {}", created.json());
         let shown = created.json();
-        let card = &shown["card"];
-        let date = (&card["last4"], &card["exp_month"], &card["exp_year"]);
-        assert_eq!(date, (&json!("4242"), &json!(12), &json!(2099)));
-        assert_eq!(card["checks"]["cvc_check"], checked, "{body}");
-        assert_eq!(shown["billing_details"]["name"], Value::Null);
-        assert_eq!(shown["allow_redisplay"], "unspecified");
+        shown.assert_shows(json!({
+            "card/last4": "4242", "card/exp_month": 12, "card/exp_year": 2099,
+            "card/checks/cvc_check": checked, "billing_details/name": null,
+            "allow_redisplay": "unspecified",
+        }));
     }
 }
 
@@ -149,119 +123,110 @@ async fn wrong_parameters_are_stored_refusals_that_name_the_field() {
         card[name] = value;
         with("card", card)
     };
-    let cases = [
-        (with("type", Value::Null), "parameter_missing", "type"),
-        (
+    let long_email = format!("{}@b", "a".repeat(511));
+    let cases = json!([
+        [with("type", Value::Null), "parameter_missing", "type"],
+        [
             with("type", json!("sepa_debit")),
             "parameter_invalid",
-            "type",
-        ),
-        (with("card", Value::Null), "parameter_missing", "card"),
-        (with("card", json!("tok_visa")), "parameter_invalid", "card"),
-        (with("card", json!({})), "parameter_missing", "card[number]"),
-        (
+            "type"
+        ],
+        [with("card", Value::Null), "parameter_missing", "card"],
+        [with("card", json!("tok_visa")), "parameter_invalid", "card"],
+        [with("card", json!({})), "parameter_missing", "card[number]"],
+        [
             with("card", json!({"token": "tok_nothing"})),
             "parameter_invalid",
-            "card[token]",
-        ),
-        (
+            "card[token]"
+        ],
+        [
             with("card", json!({"token": "pm_card_visa"})),
             "parameter_invalid",
-            "card[token]",
-        ),
-        (
+            "card[token]"
+        ],
+        [
             with("card", json!({"token": "tok_visa", "cvc": "123"})),
             "parameter_unknown",
-            "card[cvc]",
-        ),
-        (
+            "card[cvc]"
+        ],
+        [
             card("number", json!("1234")),
             "invalid_number",
-            "card[number]",
-        ),
-        (
+            "card[number]"
+        ],
+        [
             card("exp_month", Value::Null),
             "parameter_missing",
-            "card[exp_month]",
-        ),
-        (
+            "card[exp_month]"
+        ],
+        [
             card("exp_year", Value::Null),
             "parameter_missing",
-            "card[exp_year]",
-        ),
-        (
+            "card[exp_year]"
+        ],
+        [
             card("networks", json!({})),
             "parameter_unknown",
-            "card[networks]",
-        ),
-        (
+            "card[networks]"
+        ],
+        [
             with("billing_details", json!("x")),
             "parameter_invalid",
-            "billing_details",
-        ),
-        (
+            "billing_details"
+        ],
+        [
             with("billing_details", json!({"email": "x"})),
             "parameter_invalid",
-            "billing_details[email]",
-        ),
-        (
-            with(
-                "billing_details",
-                json!({"email": format!("{}@b", "a".repeat(511))}),
-            ),
+            "billing_details[email]"
+        ],
+        [
+            with("billing_details", json!({"email": long_email})),
             "parameter_invalid",
-            "billing_details[email]",
-        ),
-        (
+            "billing_details[email]"
+        ],
+        [
             with("billing_details", json!({"name": "n".repeat(257)})),
             "parameter_invalid",
-            "billing_details[name]",
-        ),
-        (
+            "billing_details[name]"
+        ],
+        [
             with("billing_details", json!({"phone": "1".repeat(51)})),
             "parameter_invalid",
-            "billing_details[phone]",
-        ),
-        (
+            "billing_details[phone]"
+        ],
+        [
             with("billing_details", json!({"address": {"country": "x"}})),
             "parameter_invalid",
-            "billing_details[address][country]",
-        ),
-        (
+            "billing_details[address][country]"
+        ],
+        [
             with("billing_details", json!({"tax_id": "x"})),
             "parameter_unknown",
-            "billing_details[tax_id]",
-        ),
-        (
+            "billing_details[tax_id]"
+        ],
+        [
             with("allow_redisplay", json!("never")),
             "parameter_invalid",
-            "allow_redisplay",
-        ),
-        (
+            "allow_redisplay"
+        ],
+        [
             with("metadata", json!({"a": 1})),
             "parameter_invalid",
-            "metadata[a]",
-        ),
-        (
+            "metadata[a]"
+        ],
+        [
             with("customer", json!("cus_1")),
             "parameter_unknown",
-            "customer",
-        ),
-        (
+            "customer"
+        ],
+        [
             with("expand", json!(["card"])),
             "parameter_invalid",
-            "expand[0]",
-        ),
-    ];
-    for (number, (body, code, param)) in cases.iter().enumerate() {
-        let key = number.to_string();
-        let refused = client.post("/payment_methods", &key, body).await;
-        assert_eq!(refused.refusal(), refusal(code, param), "{body}");
-        let replayed = client.post("/payment_methods", &key, body).await;
-        replayed.assert_replays(&refused);
-    }
-    let count = "SELECT count(*) FROM payment_methods";
-    assert_eq!(server.database.count(count).await, 0);
+            "expand[0]"
+        ],
+    ]);
+    assert_stores_refusals(client, "/payment_methods", cases).await;
+    assert_eq!(server.database.count_of("payment_methods").await, 0);
 }
 
 #[tokio::test]
@@ -273,41 +238,21 @@ async fn a_card_number_is_taken_in_its_field_alone_and_stored_nowhere() {
     assert_eq!(created.status, 201, "{}", created.json());
     let customer = customer(client).await;
     attached(client, &created.id(), &customer).await;
-    let forbidden = |param: &str| {
-        (
-            400,
-            "card_number_forbidden".to_owned(),
-            Some(param.to_owned()),
-        )
-    };
+    let forbidden = |param: &str| refusal("card_number_forbidden", param);
     // Not a test card.
     let refused = create(client, card("4111111111111111")).await;
     assert_eq!(refused.refusal(), forbidden("card[number]"));
     // A test card in another place.
-    for (body, param) in [
-        (
-            json!({"card": {"token": "5555555555554444"}}),
-            "card[token]",
-        ),
-        (json!({"number": "5555555555554444"}), "number"),
-        (
-            json!({"metadata": {"a": "5555555555554444"}}),
-            "metadata[a]",
-        ),
-        (
-            json!({"billing_details": {"name": "5555555555554444"}}),
-            "billing_details[name]",
-        ),
-        (
-            json!({"payment_method_data": {"number": "5555555555554444"}}),
-            "payment_method_data[number]",
-        ),
-        (
-            json!({"payment_method_data": {"card": {"number": "4111111111111111"}}}),
-            "payment_method_data[card][number]",
-        ),
-    ] {
-        let refused = client.post_new("/payment_methods", &body).await;
+    for (body, param) in &rows::<(Value, String)>(json!([
+        [{"card": {"token": "5555555555554444"}}, "card[token]"],
+        [{"number": "5555555555554444"}, "number"],
+        [{"metadata": {"a": "5555555555554444"}}, "metadata[a]"],
+        [{"billing_details": {"name": "5555555555554444"}}, "billing_details[name]"],
+        [{"payment_method_data": {"number": "5555555555554444"}}, "payment_method_data[number]"],
+        [{"payment_method_data": {"card": {"number": "4111111111111111"}}},
+         "payment_method_data[card][number]"],
+    ])) {
+        let refused = client.post_new("/payment_methods", body).await;
         assert_eq!(refused.refusal(), forbidden(param), "{body}");
     }
     // Where a method can be made on the way, its number is in a field for it.
@@ -342,10 +287,8 @@ async fn one_card_has_one_fingerprint_in_one_account() {
     assert_eq!(fingerprint(create(client, number).await), first);
     assert_eq!(fingerprint(create(client, visa.clone()).await), first);
     let customer = customer(client).await;
-    assert_eq!(
-        fingerprint(attach(client, "pm_card_visa", &customer).await),
-        first
-    );
+    let template = attach(client, "pm_card_visa", &customer).await;
+    assert_eq!(fingerprint(template), first);
     for other in ["tok_amex", "tok_slow"] {
         let other = fingerprint(create(client, json!({"token": other})).await);
         assert_ne!(other, first);
@@ -365,12 +308,9 @@ async fn a_template_makes_a_new_method_each_time_and_is_none_itself() {
     assert_eq!((first.status.as_u16(), second.status.as_u16()), (200, 200));
     assert_ne!(first.id(), second.id());
     assert!(first.id().starts_with("pm_0"), "{}", first.id());
-    client
-        .post(path, "key-1", &body)
-        .await
-        .assert_replays(&first);
-    let count = "SELECT count(*) FROM payment_methods";
-    assert_eq!(server.database.count(count).await, 2);
+    let replayed = client.post(path, "key-1", &body).await;
+    replayed.assert_replays(&first);
+    assert_eq!(server.database.count_of("payment_methods").await, 2);
     for answer in [
         client.get("/payment_methods/pm_card_visa").await,
         detach(client, "pm_card_visa").await,
@@ -383,7 +323,7 @@ async fn a_template_makes_a_new_method_each_time_and_is_none_itself() {
     ] {
         assert_eq!(answer.refusal(), refusal("resource_missing", "id"));
     }
-    assert_eq!(server.database.count(count).await, 2);
+    assert_eq!(server.database.count_of("payment_methods").await, 2);
 }
 
 #[tokio::test]
@@ -401,39 +341,25 @@ async fn a_method_is_attached_to_one_customer() {
     assert_eq!(retrieve(client, &id).await["customer"], json!(ann));
     // To the same one again: as it is, and nothing happens.
     let again = attach(client, &id, &ann).await;
-    assert_eq!(
-        (again.status.as_u16(), again.json()),
-        (200, retrieve(client, &id).await)
-    );
-    client
-        .post(&path, "key-1", &body)
-        .await
-        .assert_replays(&first);
+    assert_eq!(again.status, 200);
+    assert_eq!(again.json(), retrieve(client, &id).await);
+    let replayed = client.post(&path, "key-1", &body).await;
+    replayed.assert_replays(&first);
     let attached = ("payment_method.attached".to_owned(), id.clone());
     assert_eq!(happened(client).await[before..], [attached]);
     let other = client.post(&path, "key-2", &json!({"customer": bob})).await;
     assert!(wrong_state(&other), "{}", other.json());
     let replayed = client.post(&path, "key-2", &json!({"customer": bob})).await;
     replayed.assert_replays(&other);
-    for (body, code, param) in [
-        (json!({}), "parameter_missing", "customer"),
-        (json!({"customer": ""}), "parameter_missing", "customer"),
-        (json!({"customer": ["a"]}), "parameter_invalid", "customer"),
-        (
-            json!({"customer": "nothing"}),
-            "resource_missing",
-            "customer",
-        ),
-        (
-            json!({"customer": "cus_00000000000000000000000000"}),
-            "resource_missing",
-            "customer",
-        ),
-        (json!({"customer": bob, "x": 1}), "parameter_unknown", "x"),
-    ] {
-        let refused = client.post_new(&path, &body).await;
-        assert_eq!(refused.refusal(), refusal(code, param), "{body}");
-    }
+    let cases = json!([
+        [{}, "parameter_missing", "customer"],
+        [{"customer": ""}, "parameter_missing", "customer"],
+        [{"customer": ["a"]}, "parameter_invalid", "customer"],
+        [{"customer": "nothing"}, "resource_missing", "customer"],
+        [{"customer": "cus_00000000000000000000000000"}, "resource_missing", "customer"],
+        [{"customer": bob, "x": 1}, "parameter_unknown", "x"],
+    ]);
+    assert_refuses(client, &path, cases).await;
     let stranger = client_of_account(&server, "other").await;
     let theirs = customer(&stranger).await;
     let foreign = attach(client, "pm_card_visa", &theirs).await;
@@ -474,23 +400,17 @@ async fn a_card_that_is_known_to_decline_is_not_attached() {
         assert!(error.get("charge").is_none(), "{error}");
         assert_eq!(error["payment_method"], retrieve(client, &method).await);
         assert_eq!(error["payment_method"]["customer"], Value::Null);
-        client
-            .post(&path, token, &body)
-            .await
-            .assert_replays(&answer);
+        let replayed = client.post(&path, token, &body).await;
+        replayed.assert_replays(&answer);
     }
     assert!(declined >= 8, "{declined}");
     // Of a template, nothing stays.
-    let count = "SELECT count(*) FROM payment_methods";
-    let methods = server.database.count(count).await;
+    let methods = server.database.count_of("payment_methods").await;
     let template = attach(client, "pm_card_chargeDeclined", &customer).await;
-    assert_eq!(
-        (template.status.as_u16(), template.code()),
-        (402, "card_declined".into())
-    );
+    assert_eq!(error(&template), (402, "card_declined".into()));
     let shown = &template.json()["error"]["payment_method"];
     assert_eq!(shown["card"]["last4"], "0002");
-    assert_eq!(server.database.count(count).await, methods);
+    assert_eq!(server.database.count_of("payment_methods").await, methods);
     let attached = happened(client).await.len() - before.len();
     assert_eq!(attached, TEST_CARDS.len() - declined);
 }
@@ -506,10 +426,8 @@ async fn a_detached_method_never_comes_back() {
     assert_eq!(first.status, 200, "{}", first.json());
     assert_eq!(first.json()["customer"], Value::Null);
     assert_eq!(retrieve(client, &id).await, first.json());
-    client
-        .post_raw(&path, "key-1", FORM, b"")
-        .await
-        .assert_replays(&first);
+    let replayed = client.post_raw(&path, "key-1", FORM, b"").await;
+    replayed.assert_replays(&first);
     let last = happened(client).await.pop().unwrap();
     assert_eq!(last, ("payment_method.detached".to_owned(), id.clone()));
     let told = client.get("/events?limit=1").await.json();
@@ -518,29 +436,24 @@ async fn a_detached_method_never_comes_back() {
     let events = happened(client).await;
     let again = detach(client, &id).await;
     assert!(wrong_state(&again), "{}", again.json());
-    let message = again.json()["error"]["message"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let error = &again.json()["error"];
+    let message = error["message"].as_str().unwrap();
     assert!(
         message.starts_with("The payment method you provided is not attached to a customer"),
         "{message}"
     );
+    let path_of_method = format!("/payment_methods/{id}");
     for refused in [
         attach(client, &id, &ann).await,
-        client
-            .post_new(&format!("/payment_methods/{id}"), &json!({}))
-            .await,
+        client.post_new(&path_of_method, &json!({})).await,
         detach(client, &method(client, "tok_visa").await).await,
     ] {
         assert!(wrong_state(&refused), "{}", refused.json());
     }
     let wrong = client.post_new(&path, &json!({"customer": ann})).await;
     assert_eq!(wrong.refusal(), refusal("parameter_unknown", "customer"));
-    assert_eq!(
-        detach(client, UNKNOWN).await.refusal(),
-        refusal("resource_missing", "id")
-    );
+    let missing = detach(client, UNKNOWN).await;
+    missing.assert_refusal(404, "resource_missing", "id");
     assert_eq!(happened(client).await, events, "a refusal is no event");
 }
 
@@ -549,12 +462,9 @@ async fn an_update_changes_what_it_names_while_the_method_is_attached() {
     let server = TestServer::start().await;
     let client = &server.client;
     let alone = method(client, "tok_visa").await;
-    let refused = client
-        .post_new(
-            &format!("/payment_methods/{alone}"),
-            &json!({"metadata": {"a": "1"}}),
-        )
-        .await;
+    let url = format!("/payment_methods/{alone}");
+    let params = json!({"metadata": {"a": "1"}});
+    let refused = client.post_new(&url, &params).await;
     assert!(wrong_state(&refused), "{}", refused.json());
     let customer = customer(client).await;
     let id = attached(client, "pm_card_visa", &customer).await;
@@ -566,120 +476,48 @@ async fn an_update_changes_what_it_names_while_the_method_is_attached() {
         })
     };
     let none = Value::Null;
-    let steps = [
-        (
-            JSON,
-            r#"{"billing_details":{"name":"J","email":"j@x"}}"#,
-            "/billing_details/name",
-            json!("J"),
-        ),
-        (
-            FORM,
-            "billing_details[phone]=1",
-            "/billing_details/phone",
-            json!("1"),
-        ),
-        (JSON, "{}", "/billing_details/name", json!("J")),
-        (
-            FORM,
-            "billing_details[name]=",
-            "/billing_details/name",
-            none.clone(),
-        ),
-        (JSON, "{}", "/billing_details/email", json!("j@x")),
-        (
-            JSON,
-            r#"{"billing_details":{"address":{"city":"Ulm"}}}"#,
-            "/billing_details/address",
-            address(json!("Ulm"), none.clone()),
-        ),
-        (
-            FORM,
-            "billing_details[address][line1]=x+1",
-            "/billing_details/address",
-            address(none.clone(), json!("x 1")),
-        ),
-        (
-            FORM,
-            "billing_details[address]=",
-            "/billing_details/address",
-            address(none.clone(), none.clone()),
-        ),
-        (
-            JSON,
-            r#"{"card":{"exp_month":11}}"#,
-            "/card/exp_month",
-            json!(11),
-        ),
-        (FORM, "card[exp_year]=2034", "/card/exp_year", json!(2034)),
-        (JSON, r#"{"card":{}}"#, "/card/exp_month", json!(11)),
-        (
-            FORM,
-            "allow_redisplay=always",
-            "/allow_redisplay",
-            json!("always"),
-        ),
-        (
-            JSON,
-            r#"{"metadata":{"a":"1"}}"#,
-            "/metadata",
-            json!({"a": "1"}),
-        ),
-        (FORM, "metadata=", "/metadata", json!({})),
-    ];
+    let steps = rows::<(String, String, String, Value)>(json!([
+        [JSON, r#"{"billing_details":{"name":"J","email":"j@x"}}"#, "/billing_details/name", "J"],
+        [FORM, "billing_details[phone]=1", "/billing_details/phone", "1"],
+        [JSON, "{}", "/billing_details/name", "J"],
+        [FORM, "billing_details[name]=", "/billing_details/name", none.clone()],
+        [JSON, "{}", "/billing_details/email", "j@x"],
+        [JSON, r#"{"billing_details":{"address":{"city":"Ulm"}}}"#, "/billing_details/address",
+         address(json!("Ulm"), none.clone())],
+        [FORM, "billing_details[address][line1]=x+1", "/billing_details/address",
+         address(none.clone(), json!("x 1"))],
+        [FORM, "billing_details[address]=", "/billing_details/address",
+         address(none.clone(), none.clone())],
+        [JSON, r#"{"card":{"exp_month":11}}"#, "/card/exp_month", 11],
+        [FORM, "card[exp_year]=2034", "/card/exp_year", 2034],
+        [JSON, r#"{"card":{}}"#, "/card/exp_month", 11],
+        [FORM, "allow_redisplay=always", "/allow_redisplay", "always"],
+        [JSON, r#"{"metadata":{"a":"1"}}"#, "/metadata", {"a": "1"}],
+        [FORM, "metadata=", "/metadata", {}],
+    ]));
     for (number, (media_type, body, pointer, expected)) in steps.iter().enumerate() {
         let key = number.to_string();
-        let updated = client
-            .post_raw(&path, &key, media_type, body.as_bytes())
-            .await;
+        let post = || client.post_raw(&path, &key, media_type, body.as_bytes());
+        let updated = post().await;
         assert_eq!(updated.status, 200, "{body}: {}", updated.json());
         assert_eq!(updated.json().pointer(pointer), Some(expected), "{body}");
         assert_eq!(retrieve(client, &id).await, updated.json());
-        let replayed = client
-            .post_raw(&path, &key, media_type, body.as_bytes())
-            .await;
-        replayed.assert_replays(&updated);
+        post().await.assert_replays(&updated);
     }
     let updates = "SELECT count(*) FROM events WHERE type = 'payment_method.updated'";
     // Three change nothing.
     let changes = i64::try_from(steps.len()).unwrap() - 3;
     assert_eq!(server.database.count(updates).await, changes);
-    for (body, code, param) in [
-        (
-            json!({"card": {"exp_month": 13}}),
-            "invalid_expiry_month",
-            "card[exp_month]",
-        ),
-        (
-            json!({"card": {"exp_month": ""}}),
-            "parameter_invalid",
-            "card[exp_month]",
-        ),
-        (
-            json!({"card": {"number": "4242424242424242"}}),
-            "parameter_unknown",
-            "card[number]",
-        ),
-        (json!({"card": ""}), "parameter_invalid", "card"),
-        (
-            json!({"billing_details": ""}),
-            "parameter_invalid",
-            "billing_details",
-        ),
-        (
-            json!({"allow_redisplay": ""}),
-            "parameter_invalid",
-            "allow_redisplay",
-        ),
-        (
-            json!({"customer": customer}),
-            "parameter_unknown",
-            "customer",
-        ),
-    ] {
-        let refused = client.post_new(&path, &body).await;
-        assert_eq!(refused.refusal(), refusal(code, param), "{body}");
-    }
+    let cases = json!([
+        [{"card": {"exp_month": 13}}, "invalid_expiry_month", "card[exp_month]"],
+        [{"card": {"exp_month": ""}}, "parameter_invalid", "card[exp_month]"],
+        [{"card": {"number": "4242424242424242"}}, "parameter_unknown", "card[number]"],
+        [{"card": ""}, "parameter_invalid", "card"],
+        [{"billing_details": ""}, "parameter_invalid", "billing_details"],
+        [{"allow_redisplay": ""}, "parameter_invalid", "allow_redisplay"],
+        [{"customer": customer}, "parameter_unknown", "customer"],
+    ]);
+    assert_refuses(client, &path, cases).await;
 }
 
 #[tokio::test]
@@ -693,87 +531,56 @@ async fn the_methods_of_a_customer_are_listed_in_pages() {
     }
     let of_bob = attached(client, "pm_card_visa", &bob).await;
     method(client, "tok_visa").await;
-    let ids = |path: String| async move {
-        let answer = client.get(&path).await;
-        assert_eq!(answer.status, 200, "{path}: {}", answer.json());
-        let list = answer.json();
-        let data = list["data"].as_array().unwrap().clone();
-        let ids = data
-            .iter()
-            .map(|one| one["id"].as_str().unwrap().to_owned());
-        (ids.collect::<Vec<_>>(), list["has_more"] == true)
-    };
+    let of_customer = format!("/v1/customers/{ann}/payment_methods");
     for list in [
         format!("/payment_methods?customer={ann}"),
-        format!("/v1/customers/{ann}/payment_methods?"),
+        format!("{of_customer}?"),
     ] {
-        let all = |more: &str| ids(format!("{list}{more}"));
-        assert_eq!(all("").await, (newest_first.clone(), false));
-        assert_eq!(all("&limit=2").await, (newest_first[..2].to_vec(), true));
         let after = format!("&limit=2&starting_after={}", newest_first[1]);
-        assert_eq!(all(&after).await, (newest_first[2..4].to_vec(), true));
         let before = format!("&limit=3&ending_before={}", newest_first[4]);
-        assert_eq!(all(&before).await, (newest_first[1..4].to_vec(), true));
-        assert_eq!(all("&created[lt]=1000").await, (vec![], false));
-        assert_eq!(all("&limit=1&type=card").await.0.len(), 1);
-        let expanded = client
-            .get(&format!("{list}&limit=1&expand[]=data.customer"))
-            .await;
-        assert_eq!(expanded.json()["data"][0]["customer"]["object"], "customer");
-        for (more, code, param) in [
-            ("&limit=0", "parameter_invalid", "limit"),
-            (
-                "&starting_after=pm_1",
-                "parameter_invalid",
-                "starting_after",
-            ),
-            ("&expand[]=data.card", "parameter_invalid", "expand[0]"),
-            ("&email=a@b.c", "parameter_unknown", "email"),
+        for (more, expected, has_more) in [
+            ("", 0..5, false),
+            ("&limit=2", 0..2, true),
+            (&after, 2..4, true),
+            (&before, 1..4, true),
+            ("&created[lt]=1000", 0..0, false),
+            ("&limit=1&type=card", 0..1, true),
         ] {
-            let refused = client.get(&format!("{list}{more}")).await;
-            assert_eq!(refused.refusal(), refusal(code, param), "{more}");
+            let found = page(client, &format!("{list}{more}")).await;
+            let expected = (newest_first[expected].to_vec(), has_more);
+            assert_eq!(found, expected, "{list}{more}");
         }
+        let expanded = format!("{list}&limit=1&expand[]=data.customer");
+        let expanded = client.get(&expanded).await.json();
+        assert_eq!(expanded["data"][0]["customer"]["object"], "customer");
+        let (path, query) = list.split_once('?').unwrap();
+        let wrong = format!(
+            "{query}&limit=0               parameter_invalid limit
+             {query}&starting_after=pm_1   parameter_invalid starting_after
+             {query}&expand[]=data.card    parameter_invalid expand[0]
+             {query}&email=a@b.c           parameter_unknown email"
+        );
+        assert_refuses_queries(client, path, &wrong).await;
     }
-    let list = client
-        .get(&format!("/v1/customers/{ann}/payment_methods"))
-        .await
-        .json();
-    assert_eq!(list["url"], format!("/v1/customers/{ann}/payment_methods"));
-    let list = client
-        .get(&format!("/payment_methods?customer={ann}"))
-        .await
-        .json();
+    let list = client.get(&of_customer).await.json();
+    assert_eq!(list["url"], of_customer);
+    let list = format!("/payment_methods?customer={ann}");
+    let list = client.get(&list).await.json();
     assert_eq!(list["url"], "/payment_methods");
-    for (path, code, param) in [
-        ("/payment_methods", "parameter_missing", "customer"),
-        (
-            "/payment_methods?customer=nothing",
-            "parameter_invalid",
-            "customer",
-        ),
-        (
-            &format!("/payment_methods?customer={ann}&type=us_bank_account"),
-            "parameter_invalid",
-            "type",
-        ),
-        (
-            "/customers/nothing/payment_methods",
-            "resource_missing",
-            "id",
-        ),
-        (
-            &format!("/customers/{ann}/payment_methods/{of_bob}"),
-            "resource_missing",
-            "id",
-        ),
-        (
-            &format!("/customers/{ann}/payment_methods/nothing"),
-            "resource_missing",
-            "id",
-        ),
+    let required = client.get("/payment_methods").await;
+    required.assert_refusal(400, "parameter_missing", "customer");
+    let wrong = format!(
+        "customer=nothing                     parameter_invalid customer
+         customer={ann}&type=us_bank_account  parameter_invalid type"
+    );
+    assert_refuses_queries(client, "/payment_methods", &wrong).await;
+    for path in [
+        "/customers/nothing/payment_methods",
+        &format!("/customers/{ann}/payment_methods/{of_bob}"),
+        &format!("/customers/{ann}/payment_methods/nothing"),
     ] {
-        let refused = client.get(path).await;
-        assert_eq!(refused.refusal(), refusal(code, param), "{path}");
+        let missing = refusal("resource_missing", "id");
+        assert_eq!(client.get(path).await.refusal(), missing, "{path}");
     }
     for path in [
         format!("/customers/{bob}/payment_methods/{of_bob}"),
@@ -781,9 +588,9 @@ async fn the_methods_of_a_customer_are_listed_in_pages() {
     ] {
         assert_eq!(client.get(&path).await.id(), of_bob);
     }
-    let unknown = "/payment_methods?customer=cus_00000000000000000000000000".to_owned();
-    assert_eq!(ids(unknown).await, (vec![], false));
+    let unknown = "/payment_methods?customer=cus_00000000000000000000000000";
+    assert_eq!(page(client, unknown).await, (vec![], false));
     detach(client, &newest_first[0]).await;
-    let left = ids(format!("/payment_methods?customer={ann}")).await;
+    let left = page(client, &format!("/payment_methods?customer={ann}")).await;
     assert_eq!(left, (newest_first[1..].to_vec(), false));
 }

@@ -13,7 +13,7 @@ use crate::support::{
     intents::{paid_with, terms_with},
     prelude::*,
     racers::until_definite,
-    resources::{attached, customer, method},
+    resources::{attached, customer, detach, method},
 };
 
 /// Two servers on one database.
@@ -67,18 +67,12 @@ async fn of_fifty_attachments_to_two_customers_those_to_one_succeed() {
         async move { until_definite(&client, &path, &body).await }
     })
     .await;
-    let owner = client
-        .get(&format!("/payment_methods/{method}"))
-        .await
-        .json()["customer"]
-        .take();
-    assert!(
-        customers.iter().any(|customer| owner == json!(customer)),
-        "{owner}"
-    );
+    let shown = client.get(&format!("/payment_methods/{method}")).await;
+    let owner = shown.text_of("customer");
+    assert!(customers.contains(&owner), "{owner}");
     for answer in &answers {
         match answer.status.as_u16() {
-            200 => assert_eq!(answer.json()["customer"], owner),
+            200 => assert_eq!(answer.json()["customer"], *owner),
             _ => assert_eq!(answer.code(), "payment_method_unexpected_state"),
         }
     }
@@ -136,11 +130,9 @@ async fn of_twenty_deletions_at_once_one_happens() {
     .await;
     let (done, refused): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == 200);
     assert_eq!(done.len(), 1);
-    assert!(
-        refused
-            .iter()
-            .all(|answer| answer.code() == "resource_missing")
-    );
+    for answer in refused {
+        assert_eq!(answer.code(), "resource_missing");
+    }
     let events =
         "SELECT count(*) FROM events WHERE type IN ('customer.deleted', 'payment_method.detached')";
     assert_eq!(replicas.count(events).await, 4);
@@ -169,10 +161,7 @@ async fn a_default_is_never_a_method_that_is_detached_meanwhile() {
         let shown = client.get(&format!("/payment_methods/{method}")).await;
         assert_eq!(shown.json()["customer"], Value::Null);
         let shown = client.get(&format!("/customers/{customer}")).await.json();
-        assert_eq!(
-            shown["invoice_settings"]["default_payment_method"],
-            Value::Null
-        );
+        shown.assert_shows(json!({"invoice_settings/default_payment_method": null}));
     }
 }
 
@@ -188,9 +177,8 @@ async fn a_customer_has_five_hundred_methods_at_most_however_many_race() {
      SELECT account_id, gen_random_uuid(), customer_id, card_token, card_brand, card_last4, card_exp_month,
             card_exp_year, card_fingerprint, card_has_cvc, allow_redisplay, billing_details, metadata
        FROM payment_methods, generate_series(1, 494)";
-    let copied = sqlx::query(copies)
-        .execute(&replicas.server.database.pool)
-        .await;
+    let pool = &replicas.server.database.pool;
+    let copied = sqlx::query(copies).execute(pool).await;
     assert_eq!(copied.unwrap().rows_affected(), 494);
     let answers = all_at_once(20, |racer| {
         let client = replicas.client(racer);
@@ -201,12 +189,7 @@ async fn a_customer_has_five_hundred_methods_at_most_however_many_race() {
     let (done, refused): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == 200);
     assert_eq!(done.len(), 5);
     for answer in refused {
-        let expected = (
-            400,
-            "parameter_invalid".to_owned(),
-            Some("customer".to_owned()),
-        );
-        assert_eq!(answer.refusal(), expected);
+        answer.assert_refusal(400, "parameter_invalid", "customer");
     }
     let gone = deleted(client, &customer).await;
     assert_eq!(gone.status, 200, "{}", gone.json());
@@ -221,18 +204,14 @@ async fn payments_of_a_customer_s_method_share_it_and_its_detachment_waits_for_t
     let owner = customer(client).await;
     let method = attached(client, "pm_card_visa", &owner).await;
     // As a payment does that has not ended.
-    let mut payment = server.database.pool.begin().await.unwrap();
-    sqlx::query("SELECT id FROM payment_methods FOR SHARE")
-        .fetch_all(&mut *payment)
-        .await
-        .unwrap();
+    let sql = "SELECT id FROM payment_methods FOR SHARE";
+    let payment = server.database.holding(sql).await;
     let paid = paid_with(client, &method, json!({"customer": owner})).await;
     assert_eq!(paid.json()["status"], "succeeded", "{}", paid.json());
-    let detach = format!("/payment_methods/{method}/detach");
-    let busy = client.post_new(&detach, &json!({})).await;
+    let busy = detach(client, &method).await;
     assert_eq!(busy.code(), "resource_busy");
     payment.rollback().await.unwrap();
-    assert_eq!(client.post_new(&detach, &json!({})).await.status, 200);
+    assert_eq!(detach(client, &method).await.status, 200);
 }
 
 /// A row that no longer fits when its lock is had stays locked, so payments that waited for the
@@ -260,10 +239,8 @@ async fn a_payment_that_waited_for_a_detachment_waits_for_no_other_that_did() {
     let waits = "SELECT count(*) FROM pg_stat_activity
                   WHERE datname = current_database() AND wait_event_type = 'Lock'
                     AND query LIKE '%FROM payment_methods%FOR SHARE%'";
-    eventually("both wait for the detachment", || async {
-        server.database.count(waits).await == 2
-    })
-    .await;
+    // Both wait for the detachment.
+    server.database.comes_to(waits, 2).await;
     detachment.commit().await.unwrap();
     let other = sharing.await.unwrap();
     let refused = paying.await.unwrap();
@@ -278,11 +255,8 @@ async fn a_payment_that_changes_a_customer_s_method_waits_before_it_reads_it() {
     let client = server.client.clone();
     let owner = customer(&client).await;
     let method = attached(&client, "pm_card_visa", &owner).await;
-    let mut payment = server.database.pool.begin().await.unwrap();
-    sqlx::query("SELECT id FROM payment_methods FOR SHARE")
-        .fetch_all(&mut *payment)
-        .await
-        .unwrap();
+    let sql = "SELECT id FROM payment_methods FOR SHARE";
+    let payment = server.database.holding(sql).await;
     let body = terms_with(json!({
         "customer": owner, "payment_method": method, "confirm": true,
         "setup_future_usage": "off_session",
@@ -292,10 +266,8 @@ async fn a_payment_that_changes_a_customer_s_method_waits_before_it_reads_it() {
     let waits = "SELECT count(*) FROM pg_stat_activity
                   WHERE datname = current_database() AND wait_event_type = 'Lock'
                     AND query LIKE '%FROM payment_methods%FOR NO KEY UPDATE%'";
-    eventually("it waits for the other payment", || async {
-        server.database.count(waits).await == 1
-    })
-    .await;
+    // It waits for the other payment.
+    server.database.comes_to(waits, 1).await;
     payment.rollback().await.unwrap();
     let paid = paying.await.unwrap();
     assert_eq!(paid.status, 201, "{}", paid.json());

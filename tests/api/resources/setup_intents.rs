@@ -1,6 +1,11 @@
 //! Setup intents: a card is made ready, once, and a request that is refused sees how it stands.
 
-use crate::support::{prelude::*, racers::until_definite};
+use crate::support::{
+    intents::events,
+    prelude::*,
+    racers::until_definite,
+    resources::{attach, customer, detach},
+};
 
 const RETURN_URL: &str = "https://shop.example/return";
 
@@ -21,9 +26,8 @@ async fn try_card(client: &Client, method: &str, more: Value) -> Answer {
 }
 
 async fn verb(client: &Client, id: &str, verb: &str, body: Value) -> Answer {
-    client
-        .post_new(&format!("/setup_intents/{id}/{verb}"), &body)
-        .await
+    let path = format!("/setup_intents/{id}/{verb}");
+    client.post_new(&path, &body).await
 }
 
 async fn confirm(client: &Client, id: &str, method: &str) -> Answer {
@@ -35,28 +39,12 @@ async fn retrieve(client: &Client, id: &str) -> Value {
     client.get(&format!("/setup_intents/{id}")).await.json()
 }
 
-async fn customer(client: &Client) -> String {
-    client.post_new("/customers", &json!({})).await.id()
-}
-
-/// The types of all events, the oldest first.
-async fn events(client: &Client) -> Vec<String> {
-    let listed = client.get("/events?limit=100").await.json();
-    let listed = listed["data"].as_array().unwrap().iter().rev();
-    listed
-        .map(|event| event["type"].as_str().unwrap().to_owned())
-        .collect()
-}
-
 #[tokio::test]
 async fn a_setup_intent_has_exactly_the_documented_members() {
     let server = TestServer::start().await;
     let client = &server.client;
-    let created = create(
-        client,
-        json!({"description": "A card", "metadata": {"cart": "7"}}),
-    )
-    .await;
+    let body = json!({"description": "A card", "metadata": {"cart": "7"}});
+    let created = create(client, body).await;
     assert_eq!(created.status, 201, "{}", created.json());
     let id = created.id();
     assert!(id.starts_with("seti_") && id.len() == 31, "{id}");
@@ -88,14 +76,7 @@ async fn a_setup_intent_has_exactly_the_documented_members() {
         let with = |secret: &str| format!("{path}?client_secret={secret}");
         assert_eq!(client.get(&with(secret)).await.json(), created.json());
         let refused = client.get(&with("another")).await;
-        assert_eq!(
-            refused.refusal(),
-            (
-                400,
-                "parameter_invalid".into(),
-                Some("client_secret".into())
-            )
-        );
+        refused.assert_refusal(400, "parameter_invalid", "client_secret");
     }
 }
 
@@ -112,19 +93,12 @@ async fn a_card_is_set_up_at_once_for_its_customer() {
     let set_up = send().await;
     assert_eq!(set_up.status, 201, "{}", set_up.json());
     send().await.assert_replays(&set_up);
-    let object = set_up.json();
-    assert_eq!(
-        (&object["status"], &object["payment_method"]["customer"]),
-        (&json!("succeeded"), &json!(customer))
-    );
-    assert_eq!(object["next_action"], json!(null));
-    let expected = [
-        "customer.created",
-        "setup_intent.created",
-        "payment_method.attached",
-        "setup_intent.succeeded",
-    ];
-    assert_eq!(events(client).await, expected);
+    set_up.assert_shows(json!({
+        "status": "succeeded", "payment_method/customer": customer, "next_action": null,
+    }));
+    let expected = "customer.created setup_intent.created payment_method.attached \
+                    setup_intent.succeeded";
+    assert_eq!(events(client).await.join(" "), expected);
     let kept = "SELECT count(*) FROM payment_methods WHERE is_set_up AND customer_id IS NOT NULL";
     assert_eq!(server.database.count(kept).await, 1);
     assert_eq!(server.database.charges().await, 0);
@@ -135,16 +109,13 @@ async fn without_a_customer_the_method_is_set_up_and_may_still_be_attached() {
     let server = TestServer::start().await;
     let client = &server.client;
     let set_up = try_card(client, "pm_card_visa", json!({"usage": "on_session"})).await;
-    let method = set_up.json()["payment_method"].as_str().unwrap().to_owned();
+    let method = set_up.text_of("payment_method");
     let ready = "SELECT count(*) FROM payment_methods WHERE is_set_up";
     assert_eq!(server.database.count(ready).await, 0);
     let again = try_card(client, &method, json!({})).await;
     assert_eq!(again.json()["status"], "succeeded");
     assert_eq!(server.database.count(ready).await, 1);
-    let attach = format!("/payment_methods/{method}/attach");
-    let attached = client
-        .post_new(&attach, &json!({"customer": customer(client).await}))
-        .await;
+    let attached = attach(client, &method, &customer(client).await).await;
     assert_eq!(attached.status, 200, "{}", attached.json());
 }
 
@@ -158,7 +129,7 @@ async fn a_decline_stays_with_the_reason_and_another_card_succeeds_under_another
         "customer": customer,
     });
     let declined = client.post("/setup_intents", "key-1", &body).await;
-    assert_eq!(declined.refusal(), (402, "card_declined".into(), None));
+    declined.assert_refusal(402, "card_declined", None);
     let again = client.post("/setup_intents", "key-1", &body).await;
     again.assert_replays(&declined);
     let error = declined.json()["error"].take();
@@ -167,10 +138,7 @@ async fn a_decline_stays_with_the_reason_and_another_card_succeeds_under_another
     let setup = &error["setup_intent"];
     let id = setup["id"].as_str().unwrap();
     assert_eq!(&retrieve(client, id).await, setup);
-    assert_eq!(
-        (&setup["status"], &setup["payment_method"]),
-        (&json!("requires_payment_method"), &json!(null))
-    );
+    setup.assert_shows(json!({"status": "requires_payment_method", "payment_method": null}));
     let mut told = error.clone();
     told.as_object_mut().unwrap().remove("setup_intent");
     let kept = setup["last_setup_error"]["message"].clone();
@@ -182,27 +150,13 @@ async fn a_decline_stays_with_the_reason_and_another_card_succeeds_under_another
     assert_eq!(told["payment_method"]["card"]["last4"], "0002");
 
     let confirmed = confirm(client, id, "pm_card_visa").await;
-    assert_eq!(
-        (
-            &confirmed.json()["status"],
-            &confirmed.json()["last_setup_error"]
-        ),
-        (&json!("succeeded"), &json!(null))
-    );
-    let expected = [
-        "customer.created",
-        "setup_intent.created",
-        "setup_intent.setup_failed",
-        "payment_method.attached",
-        "setup_intent.succeeded",
-    ];
-    assert_eq!(events(client).await, expected);
+    confirmed.assert_shows(json!({"status": "succeeded", "last_setup_error": null}));
+    let expected = "customer.created setup_intent.created setup_intent.setup_failed \
+                    payment_method.attached setup_intent.succeeded";
+    assert_eq!(events(client).await.join(" "), expected);
     // What has succeeded tells so to a retry under another key.
     let late = confirm(client, id, "pm_card_visa").await;
-    assert_eq!(
-        late.refusal(),
-        (400, "setup_intent_unexpected_state".into(), None)
-    );
+    late.assert_refusal(400, "setup_intent_unexpected_state", None);
     let told = late.json()["error"]["setup_intent"].take();
     assert_eq!(told, retrieve(client, id).await);
 }
@@ -222,24 +176,15 @@ async fn a_holder_who_authenticates_gets_the_card_set_up() {
     let id = waiting.id();
     assert_eq!(press(&page_of(&waiting), "complete").await.status, 303);
     let ready = retrieve(client, &id).await;
-    assert_eq!(
-        (&ready["status"], &ready["next_action"]),
-        (&json!("succeeded"), &json!(null))
-    );
+    ready.assert_shows(json!({"status": "succeeded", "next_action": null}));
     // A replay shows what was answered, and a read what is.
     let replay = client.post("/setup_intents", "key-1", &body).await;
     replay.assert_replays(&waiting);
-    let expected = [
-        "customer.created",
-        "setup_intent.created",
-        "setup_intent.requires_action",
-        "payment_method.attached",
-        "setup_intent.succeeded",
-    ];
-    assert_eq!(events(client).await, expected);
-    let listed = client
-        .get(&format!("/customers/{customer}/payment_methods"))
-        .await;
+    let expected = "customer.created setup_intent.created setup_intent.requires_action \
+                    payment_method.attached setup_intent.succeeded";
+    assert_eq!(events(client).await.join(" "), expected);
+    let path = format!("/customers/{customer}/payment_methods");
+    let listed = client.get(&path).await;
     assert_eq!(listed.json()["data"][0]["id"], ready["payment_method"]);
 }
 
@@ -251,23 +196,12 @@ async fn a_holder_who_fails_to_authenticate_leaves_the_setup_intent_to_another_c
     let method = waiting.json()["payment_method"].clone();
     press(&page_of(&waiting), "fail").await;
     let failed = retrieve(client, &waiting.id()).await;
-    assert_eq!(
-        (&failed["status"], &failed["payment_method"]),
-        (&json!("requires_payment_method"), &json!(null))
-    );
+    failed.assert_shows(json!({"status": "requires_payment_method", "payment_method": null}));
     let error = &failed["last_setup_error"];
-    assert_eq!(
-        (
-            &error["code"],
-            &error["type"],
-            &error["payment_method"]["id"]
-        ),
-        (
-            &json!("setup_intent_authentication_failure"),
-            &json!("invalid_request_error"),
-            &method
-        )
-    );
+    error.assert_shows(json!({
+        "code": "setup_intent_authentication_failure", "type": "invalid_request_error",
+        "payment_method/id": method,
+    }));
     assert!(error.get("param").is_none(), "{error}");
     let confirmed = confirm(client, &waiting.id(), "pm_card_visa").await;
     assert_eq!(confirmed.json()["status"], "succeeded");
@@ -284,10 +218,7 @@ async fn a_confirmation_says_where_the_holder_returns_to_unless_none_may_be_sent
         body
     };
     let refused = create(client, without(json!({}))).await;
-    assert_eq!(
-        refused.refusal(),
-        (400, "parameter_missing".into(), Some("return_url".into()))
-    );
+    refused.assert_refusal(400, "parameter_missing", "return_url");
     for more in [
         json!({"payment_method_types": ["card"]}),
         json!({"automatic_payment_methods": {"enabled": true, "allow_redirects": "never"}}),
@@ -316,26 +247,18 @@ async fn an_update_voids_an_authentication_and_a_change_of_words_does_not() {
     let words = json!({"description": "new", "metadata": {"a": "b"}});
     let worded = client.post_new(&path, &words).await;
     assert_eq!(page_of(&worded), page);
-    let changed = client
-        .post_new(&path, &json!({"payment_method": "pm_card_visa"}))
-        .await;
-    assert_eq!(
-        (&changed.json()["status"], &changed.json()["next_action"]),
-        (&json!("requires_confirmation"), &json!(null))
-    );
+    let body = json!({"payment_method": "pm_card_visa"});
+    let changed = client.post_new(&path, &body).await;
+    changed.assert_shows(json!({"status": "requires_confirmation", "next_action": null}));
     assert_eq!(press(&page, "complete").await.status, 410);
     assert_eq!(retrieve(client, &waiting.id()).await, changed.json());
     let unset = json!({"payment_method": "", "description": "", "metadata": ""});
     let unset = client.post_new(&path, &unset).await.json();
-    assert_eq!(
-        (&unset["status"], &unset["description"], &unset["metadata"]),
-        (&json!("requires_payment_method"), &json!(null), &json!({}))
-    );
+    unset.assert_shows(json!({
+        "status": "requires_payment_method", "description": null, "metadata": {},
+    }));
     let refused = verb(client, &waiting.id(), "confirm", json!({})).await;
-    assert_eq!(
-        refused.refusal(),
-        (400, "setup_intent_unexpected_state".into(), None)
-    );
+    refused.assert_refusal(400, "setup_intent_unexpected_state", None);
     // An update is no event.
     let expected = ["setup_intent.created", "setup_intent.requires_action"];
     assert_eq!(events(client).await, expected);
@@ -348,13 +271,7 @@ async fn what_has_ended_takes_no_verb_and_says_how_it_stands() {
     let canceled = try_card(client, HOLDERS_CARD, json!({})).await;
     let reason = json!({"cancellation_reason": "abandoned"});
     let closed = verb(client, &canceled.id(), "cancel", reason).await;
-    assert_eq!(
-        (
-            &closed.json()["status"],
-            &closed.json()["cancellation_reason"]
-        ),
-        (&json!("canceled"), &json!("abandoned"))
-    );
+    closed.assert_shows(json!({"status": "canceled", "cancellation_reason": "abandoned"}));
     assert_eq!(press(&page_of(&canceled), "complete").await.status, 410);
     let succeeded = try_card(client, "pm_card_visa", json!({})).await;
     for ended in [canceled.id(), succeeded.id()] {
@@ -373,10 +290,8 @@ async fn what_has_ended_takes_no_verb_and_says_how_it_stands() {
         let words = client.post_new(&path, &json!({"description": "x"})).await;
         assert_eq!(words.json()["description"], "x");
     }
-    assert_eq!(
-        events(client).await.last().unwrap(),
-        "setup_intent.succeeded"
-    );
+    let last = events(client).await.pop().unwrap();
+    assert_eq!(last, "setup_intent.succeeded");
 }
 
 #[tokio::test]
@@ -385,34 +300,20 @@ async fn a_method_is_set_up_for_its_own_customer_only() {
     let client = &server.client;
     let (anna, bob) = (customer(client).await, customer(client).await);
     let of_anna = try_card(client, "pm_card_visa", json!({"customer": anna})).await;
-    let method = of_anna.json()["payment_method"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let method = of_anna.text_of("payment_method");
     for more in [json!({}), json!({"customer": bob})] {
         let refused = try_card(client, &method, more).await;
-        assert_eq!(
-            refused.refusal(),
-            (
-                400,
-                "parameter_invalid".into(),
-                Some("payment_method".into())
-            )
-        );
+        refused.assert_refusal(400, "parameter_invalid", "payment_method");
     }
     let begun = create(client, json!({"customer": anna, "payment_method": method})).await;
     let path = format!("/setup_intents/{}", begun.id());
     let refused = client.post_new(&path, &json!({"customer": bob})).await;
     assert_eq!(refused.refusal().2.as_deref(), Some("payment_method"));
-    client
-        .post_new(&format!("/payment_methods/{method}/detach"), &json!({}))
-        .await;
+    detach(client, &method).await;
     let refused = confirm(client, &begun.id(), &method).await;
     assert_eq!(refused.code(), "payment_method_unexpected_state");
-    assert_eq!(
-        retrieve(client, &begun.id()).await["status"],
-        "requires_confirmation"
-    );
+    let begun = retrieve(client, &begun.id()).await;
+    assert_eq!(begun["status"], "requires_confirmation");
 }
 
 #[tokio::test]
@@ -428,13 +329,10 @@ async fn a_customer_who_is_deleted_while_the_holder_is_away_gets_no_card() {
     let location = landed.header("location").unwrap();
     assert!(location.ends_with("redirect_status=failed"), "{location}");
     let failed = retrieve(client, &waiting.id()).await;
-    assert_eq!(
-        (&failed["status"], &failed["last_setup_error"]["code"]),
-        (
-            &json!("requires_payment_method"),
-            &json!("payment_method_unexpected_state")
-        )
-    );
+    failed.assert_shows(json!({
+        "status": "requires_payment_method",
+        "last_setup_error/code": "payment_method_unexpected_state",
+    }));
 }
 
 #[tokio::test]
@@ -444,19 +342,15 @@ async fn a_method_that_another_customer_gets_while_the_holder_is_away_is_not_set
     let waiting = json!({"customer": customer(client).await, "confirm": true,
         "payment_method_types": ["card"], "payment_method": "pm_card_authenticationRequiredOnSetup"});
     let waiting = create(client, waiting).await;
-    let method = waiting.json()["payment_method"]
-        .as_str()
-        .unwrap()
-        .to_owned();
-    let other = json!({"customer": customer(client).await});
-    let attach = format!("/payment_methods/{method}/attach");
-    assert_eq!(client.post_new(&attach, &other).await.status, 200);
+    let method = waiting.text_of("payment_method");
+    let other = customer(client).await;
+    assert_eq!(attach(client, &method, &other).await.status, 200);
     assert_eq!(press(&page_of(&waiting), "complete").await.status, 200);
     let setup = retrieve(client, &waiting.id()).await;
     assert_eq!(setup["status"], "requires_payment_method");
     let off = json!({
         "amount": 2000, "currency": "usd", "payment_method_types": ["card"], "confirm": true,
-        "off_session": true, "customer": other["customer"], "payment_method": method,
+        "off_session": true, "customer": other, "payment_method": method,
     });
     let off = client.post_new("/payment_intents", &off).await;
     assert_eq!(off.code(), "authentication_required");
@@ -472,120 +366,38 @@ async fn wrong_parameters_are_refused_and_begin_nothing() {
         body["confirm"] = true.into();
         body
     };
-    let cases = [
-        (
-            json!({"customer": "cus_nobody"}),
-            404,
-            "resource_missing",
-            "customer",
-        ),
-        (
-            json!({"customer": foreign}),
-            404,
-            "resource_missing",
-            "customer",
-        ),
-        (
-            json!({"payment_method": "pm_nothing"}),
-            404,
-            "resource_missing",
-            "payment_method",
-        ),
-        (
-            json!({"usage": "always"}),
-            400,
-            "parameter_invalid",
-            "usage",
-        ),
-        (
-            json!({"confirm": "yes"}),
-            400,
-            "parameter_invalid",
-            "confirm",
-        ),
-        (
-            json!({"return_url": RETURN_URL}),
-            400,
-            "parameter_invalid",
-            "return_url",
-        ),
-        (
-            confirmed(json!({})),
-            400,
-            "parameter_missing",
-            "payment_method",
-        ),
-        (
-            confirmed(
-                json!({"payment_method": "pm_card_visa", "return_url": "javascript:alert(1)"}),
-            ),
-            400,
-            "parameter_invalid",
-            "return_url",
-        ),
-        (
-            json!({"payment_method_types": ["card", "blik"]}),
-            400,
-            "parameter_invalid",
-            "payment_method_types[1]",
-        ),
-        (
-            json!({"payment_method_types": ["card"], "automatic_payment_methods": {"enabled": true}}),
-            400,
-            "parameter_invalid",
-            "payment_method_types",
-        ),
-        (
-            json!({"automatic_payment_methods": {}}),
-            400,
-            "parameter_missing",
-            "automatic_payment_methods[enabled]",
-        ),
-        (
-            json!({"use_stripe_sdk": true}),
-            400,
-            "parameter_invalid",
-            "use_stripe_sdk",
-        ),
-        (
-            json!({"mandate_data": {}}),
-            400,
-            "parameter_unknown",
-            "mandate_data",
-        ),
-        (json!({"amount": 1}), 400, "parameter_unknown", "amount"),
-        (
-            json!({"expand": ["attempts"]}),
-            400,
-            "parameter_invalid",
-            "expand[0]",
-        ),
-    ];
-    for (body, status, code, param) in cases {
-        let refused = create(client, body.clone()).await;
-        let expected = (status, code.to_owned(), Some(param.to_owned()));
-        assert_eq!(refused.refusal(), expected, "{body}");
-    }
+    let cases = json!([
+        [{"customer": "cus_nobody"}, "resource_missing", "customer"],
+        [{"customer": foreign}, "resource_missing", "customer"],
+        [{"payment_method": "pm_nothing"}, "resource_missing", "payment_method"],
+        [{"usage": "always"}, "parameter_invalid", "usage"],
+        [{"confirm": "yes"}, "parameter_invalid", "confirm"],
+        [{"return_url": RETURN_URL}, "parameter_invalid", "return_url"],
+        [confirmed(json!({})), "parameter_missing", "payment_method"],
+        [confirmed(json!({"payment_method": "pm_card_visa", "return_url": "javascript:alert(1)"})),
+         "parameter_invalid", "return_url"],
+        [{"payment_method_types": ["card", "blik"]}, "parameter_invalid",
+         "payment_method_types[1]"],
+        [{"payment_method_types": ["card"], "automatic_payment_methods": {"enabled": true}},
+         "parameter_invalid", "payment_method_types"],
+        [{"automatic_payment_methods": {}}, "parameter_missing",
+         "automatic_payment_methods[enabled]"],
+        [{"use_stripe_sdk": true}, "parameter_invalid", "use_stripe_sdk"],
+        [{"mandate_data": {}}, "parameter_unknown", "mandate_data"],
+        [{"amount": 1}, "parameter_unknown", "amount"],
+        [{"expand": ["attempts"]}, "parameter_invalid", "expand[0]"],
+    ]);
+    assert_refuses(client, "/setup_intents", cases).await;
     let begun = create(client, json!({})).await.id();
-    let refused = verb(
-        client,
-        &begun,
-        "cancel",
-        json!({"cancellation_reason": "regret"}),
-    )
-    .await;
+    let regret = json!({"cancellation_reason": "regret"});
+    let refused = verb(client, &begun, "cancel", regret).await;
     assert_eq!(refused.refusal().2.as_deref(), Some("cancellation_reason"));
     for path in ["confirm", "cancel"] {
         let foreign = verb(&stranger, &begun, path, json!({})).await;
-        assert_eq!(
-            foreign.refusal(),
-            (404, "resource_missing".into(), Some("intent".into()))
-        );
+        foreign.assert_refusal(404, "resource_missing", "intent");
     }
-    let rows = "SELECT count(*) FROM setup_intents";
-    assert_eq!(server.database.count(rows).await, 1);
-    let rows = "SELECT count(*) FROM payment_methods";
-    assert_eq!(server.database.count(rows).await, 0);
+    assert_eq!(server.database.count_of("setup_intents").await, 1);
+    assert_eq!(server.database.count_of("payment_methods").await, 0);
 }
 
 #[tokio::test]
@@ -595,44 +407,30 @@ async fn setup_intents_are_listed_by_customer_and_by_method() {
     let customer = customer(client).await;
     let of_customer = try_card(client, "pm_card_visa", json!({"customer": customer})).await;
     let other = create(client, json!({})).await;
-    let method = of_customer.json()["payment_method"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let method = of_customer.text_of("payment_method");
     let both = [other.id(), of_customer.id()];
     for (query, expected) in [
-        (String::new(), &both[..]),
-        (format!("customer={customer}"), &both[1..]),
-        (format!("payment_method={method}"), &both[1..]),
-        (
-            format!("payment_method={method}&customer={customer}"),
-            &both[1..],
-        ),
-        (format!("starting_after={}", other.id()), &both[1..]),
-        (format!("ending_before={}", of_customer.id()), &both[..1]),
-        ("created[gt]=4000000000".to_owned(), &[]),
+        (String::new(), 0..2),
+        (format!("customer={customer}"), 1..2),
+        (format!("payment_method={method}"), 1..2),
+        (format!("payment_method={method}&customer={customer}"), 1..2),
+        (format!("starting_after={}", other.id()), 1..2),
+        (format!("ending_before={}", of_customer.id()), 0..1),
+        ("created[gt]=4000000000".to_owned(), 0..0),
     ] {
-        let listed = client
-            .get(&format!("/v1/setup_intents?{query}"))
-            .await
-            .json();
+        let path = format!("/v1/setup_intents?{query}");
+        let listed = client.get(&path).await.json();
         assert_eq!(listed["url"], "/v1/setup_intents");
-        let ids: Vec<_> = listed["data"].as_array().unwrap().iter().collect();
-        let ids: Vec<_> = ids.iter().map(|one| one["id"].as_str().unwrap()).collect();
-        assert_eq!(ids, expected, "{query}");
+        assert_eq!(ids(&listed), both[expected], "{query}");
     }
     let whole = "/setup_intents?expand[]=data.payment_method&expand[]=data.customer";
     let whole = client.get(whole).await.json();
-    assert_eq!(
-        whole["data"][1]["payment_method"]["customer"],
-        json!(customer)
-    );
-    assert_eq!(whole["data"][1]["customer"]["object"], "customer");
+    whole["data"][1].assert_shows(json!({
+        "payment_method/customer": customer, "customer/object": "customer",
+    }));
     let stranger = client_of_account(&server, "other").await;
-    assert_eq!(
-        stranger.get("/setup_intents").await.json()["data"],
-        json!([])
-    );
+    let nothing = stranger.get("/setup_intents").await.json();
+    assert_eq!(nothing["data"], json!([]));
 }
 
 /// How often each of two racing requests may win.

@@ -6,8 +6,6 @@ use crate::support::{
     resources::{attached, customer},
 };
 
-const FORM: &str = "application/x-www-form-urlencoded";
-
 /// An order, a charge and a refund of it, a customer and their payment method; their paths.
 async fn objects(client: &Client) -> [String; 5] {
     let body = json!({
@@ -36,34 +34,23 @@ async fn metadata_merges_unsets_and_clears_in_both_encodings() {
     let server = TestServer::start().await;
     let client = &server.client;
     for path in objects(client).await {
-        let steps: &[(&str, Value)] = &[
-            (
-                r#"{"metadata":{"a":"1","b":"2"}}"#,
-                json!({"a": "1", "b": "2"}),
-            ),
-            (
-                r#"{"metadata":{"b":"3","c":"4"}}"#,
-                json!({"a": "1", "b": "3", "c": "4"}),
-            ),
-            (r#"{"metadata":{"a":"","b":null}}"#, json!({"c": "4"})),
-            (r#"{}"#, json!({"c": "4"})),
-            (r#"{"metadata":{}}"#, json!({"c": "4"})),
-            ("metadata[d]=5", json!({"c": "4", "d": "5"})),
-            ("metadata%5Bc%5D=", json!({"d": "5"})),
-            ("metadata=", json!({})),
-            (r#"{"metadata":{"e":"6"}}"#, json!({"e": "6"})),
-            (r#"{"metadata":null}"#, json!({})),
-        ];
+        let steps = rows::<(String, Value)>(json!([
+            [r#"{"metadata":{"a":"1","b":"2"}}"#, {"a": "1", "b": "2"}],
+            [r#"{"metadata":{"b":"3","c":"4"}}"#, {"a": "1", "b": "3", "c": "4"}],
+            [r#"{"metadata":{"a":"","b":null}}"#, {"c": "4"}],
+            [r#"{}"#, {"c": "4"}],
+            [r#"{"metadata":{}}"#, {"c": "4"}],
+            ["metadata[d]=5", {"c": "4", "d": "5"}],
+            ["metadata%5Bc%5D=", {"d": "5"}],
+            ["metadata=", {}],
+            [r#"{"metadata":{"e":"6"}}"#, {"e": "6"}],
+            [r#"{"metadata":null}"#, {}],
+        ]));
         for (step, (body, expected)) in steps.iter().enumerate() {
-            let media_type = if body.starts_with('{') {
-                "application/json"
-            } else {
-                FORM
-            };
+            let media_type = if body.starts_with('{') { JSON } else { FORM };
             let key = format!("{step}-{path}");
-            let updated = client
-                .post_raw(&path, &key, media_type, body.as_bytes())
-                .await;
+            let updated = client.post_raw(&path, &key, media_type, body.as_bytes());
+            let updated = updated.await;
             assert_eq!(updated.status, 200, "{path} {body}: {}", updated.json());
             assert_eq!(&updated.json()["metadata"], expected, "{path} {body}");
             assert_eq!(&metadata(client, &path).await, expected, "{path} {body}");
@@ -76,27 +63,16 @@ async fn a_charges_description_and_address_are_set_kept_and_unset() {
     let server = TestServer::start().await;
     let client = &server.client;
     let [_, charge, ..] = objects(client).await;
-    let steps = [
-        (
-            json!({"description": "cups"}),
-            json!(["cups", "a@example.com"]),
-        ),
-        (
-            json!({"receipt_email": "b@example.com"}),
-            json!(["cups", "b@example.com"]),
-        ),
-        (
-            json!({"description": null, "receipt_email": ""}),
-            json!([null, null]),
-        ),
-    ];
+    let steps = rows::<(Value, Value)>(json!([
+        [{"description": "cups"}, ["cups", "a@example.com"]],
+        [{"receipt_email": "b@example.com"}, ["cups", "b@example.com"]],
+        [{"description": null, "receipt_email": ""}, [null, null]],
+    ]));
     let before = client.get(&charge).await.json();
     for (body, expected) in steps {
         let updated = client.post_new(&charge, &body).await.json();
-        assert_eq!(
-            json!([updated["description"], updated["receipt_email"]]),
-            expected
-        );
+        let shown = json!([updated["description"], updated["receipt_email"]]);
+        assert_eq!(shown, expected);
         for name in ["amount", "amount_refunded", "status", "created", "source"] {
             assert_eq!(updated[name], before[name], "{name}");
         }
@@ -126,11 +102,8 @@ async fn an_update_that_changes_nothing_is_no_event() {
         let first = client.post_new(&path, &set).await;
         let last = events().await;
         for body in [json!({}), set] {
-            assert_eq!(
-                client.post_new(&path, &body).await.body,
-                first.body,
-                "{path}"
-            );
+            let updated = client.post_new(&path, &body).await;
+            assert_eq!(updated.body, first.body, "{path}");
         }
         assert_eq!(events().await, last, "{path}");
     }
@@ -143,13 +116,10 @@ async fn an_update_is_replayed_and_does_not_undo_a_later_one() {
     for path in objects(client).await {
         let first = json!({"metadata": {"a": "first"}});
         let answer = client.post(&path, &path, &first).await;
-        client
-            .post_new(&path, &json!({"metadata": {"a": "second"}}))
-            .await;
-        client
-            .post(&path, &path, &first)
-            .await
-            .assert_replays(&answer);
+        let body = json!({"metadata": {"a": "second"}});
+        client.post_new(&path, &body).await;
+        let replayed = client.post(&path, &path, &first).await;
+        replayed.assert_replays(&answer);
         assert_eq!(metadata(client, &path).await, json!({"a": "second"}));
     }
 }
@@ -165,46 +135,19 @@ async fn wrong_updates_are_refused_and_change_nothing() {
             .collect();
         client.post_new(&path, &json!({"metadata": many})).await;
         let before = client.get(&path).await.json();
-        let cases = [
-            (
-                json!({"metadata": {"one-more": "v"}}),
-                "parameter_invalid",
-                "metadata",
-            ),
-            (
-                json!({"metadata": {"a": 1}}),
-                "parameter_invalid",
-                "metadata[a]",
-            ),
-            (
-                json!({"metadata": {"a": "v".repeat(501)}}),
-                "parameter_invalid",
-                "metadata[a]",
-            ),
-            (json!({"metadata": "text"}), "parameter_invalid", "metadata"),
-            (
-                json!({"metadata": ["text"]}),
-                "parameter_invalid",
-                "metadata",
-            ),
-            (json!({"amount": 1}), "parameter_unknown", "amount"),
-            (json!({"status": "paid"}), "parameter_unknown", "status"),
-        ];
-        for (body, code, param) in cases {
-            let refused = client.post_new(&path, &body).await;
-            assert_eq!(
-                refused.refusal(),
-                (400, code.to_owned(), Some(param.to_owned())),
-                "{path} {body}"
-            );
-        }
-        let foreign = stranger
-            .post_new(&path, &json!({"metadata": {"a": "1"}}))
-            .await;
-        assert_eq!(
-            foreign.refusal(),
-            (404, "resource_missing".into(), Some("id".into()))
-        );
+        let cases = json!([
+            [{"metadata": {"one-more": "v"}}, "parameter_invalid", "metadata"],
+            [{"metadata": {"a": 1}}, "parameter_invalid", "metadata[a]"],
+            [{"metadata": {"a": "v".repeat(501)}}, "parameter_invalid", "metadata[a]"],
+            [{"metadata": "text"}, "parameter_invalid", "metadata"],
+            [{"metadata": ["text"]}, "parameter_invalid", "metadata"],
+            [{"amount": 1}, "parameter_unknown", "amount"],
+            [{"status": "paid"}, "parameter_unknown", "status"],
+        ]);
+        assert_refuses(client, &path, cases).await;
+        let params = json!({"metadata": {"a": "1"}});
+        let foreign = stranger.post_new(&path, &params).await;
+        foreign.assert_refusal(404, "resource_missing", "id");
         assert_eq!(client.get(&path).await.json(), before);
     }
     let [_, charge, ..] = objects(client).await;
@@ -213,9 +156,6 @@ async fn wrong_updates_are_refused_and_change_nothing() {
         (json!({"description": "d".repeat(1001)}), "description"),
     ] {
         let refused = client.post_new(&charge, &body).await;
-        assert_eq!(
-            refused.refusal(),
-            (400, "parameter_invalid".into(), Some(param.into()))
-        );
+        refused.assert_refusal(400, "parameter_invalid", param);
     }
 }

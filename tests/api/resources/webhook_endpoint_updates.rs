@@ -3,8 +3,7 @@
 use crate::support::{
     prelude::*,
     racers::twenty_names_at_once,
-    webhook_receiver::Received,
-    webhooks::{DELIVERIES, delete, endpoint, everything_is_delivered, verifies},
+    webhooks::{DELIVERIES, being_told, delete, endpoint, everything_is_delivered, verifies},
 };
 
 const URL: &str = "https://example.com/webhooks";
@@ -27,58 +26,33 @@ async fn any_of_the_parameters_changes_and_the_others_stay() {
     let path = created(client).await;
     let mut expected = client.get(&path).await.json();
     assert_eq!(expected["status"], "enabled");
-    let steps: &[(&str, &str, Value)] = &[
-        ("{}", "url", json!(URL)),
-        (r#"{"disabled":true}"#, "status", json!("disabled")),
-        (r#"{"disabled":true}"#, "status", json!("disabled")),
-        (
-            r#"{"url":"https://example.com/new"}"#,
-            "url",
-            json!("https://example.com/new"),
-        ),
-        (
-            r#"{"enabled_events":["*"]}"#,
-            "enabled_events",
-            json!(["*"]),
-        ),
-        (r#"{"description":"Stock"}"#, "description", json!("Stock")),
-        (r#"{"description":null}"#, "description", Value::Null),
-        (
-            r#"{"metadata":{"a":"1","team":""}}"#,
-            "metadata",
-            json!({"a": "1"}),
-        ),
-        ("disabled=false", "status", json!("enabled")),
-        (
-            "enabled_events[]=order.paid&enabled_events[]=refund.created",
-            "enabled_events",
-            json!(["order.paid", "refund.created"]),
-        ),
-        ("metadata[b]=2", "metadata", json!({"a": "1", "b": "2"})),
-        ("metadata=", "metadata", json!({})),
-        ("description=Stock", "description", json!("Stock")),
-        ("description=", "description", Value::Null),
-        ("", "url", json!("https://example.com/new")),
-    ];
+    let steps = rows::<(String, String, Value)>(json!([
+        ["{}", "url", URL],
+        [r#"{"disabled":true}"#, "status", "disabled"],
+        [r#"{"disabled":true}"#, "status", "disabled"],
+        [r#"{"url":"https://example.com/new"}"#, "url", "https://example.com/new"],
+        [r#"{"enabled_events":["*"]}"#, "enabled_events", ["*"]],
+        [r#"{"description":"Stock"}"#, "description", "Stock"],
+        [r#"{"description":null}"#, "description", null],
+        [r#"{"metadata":{"a":"1","team":""}}"#, "metadata", {"a": "1"}],
+        ["disabled=false", "status", "enabled"],
+        ["enabled_events[]=order.paid&enabled_events[]=refund.created", "enabled_events",
+         ["order.paid", "refund.created"]],
+        ["metadata[b]=2", "metadata", {"a": "1", "b": "2"}],
+        ["metadata=", "metadata", {}],
+        ["description=Stock", "description", "Stock"],
+        ["description=", "description", null],
+        ["", "url", "https://example.com/new"],
+    ]));
     for (number, (body, member, value)) in steps.iter().enumerate() {
-        let media_type = match body.starts_with('{') {
-            true => "application/json",
-            false => FORM,
-        };
+        let media_type = if body.starts_with('{') { JSON } else { FORM };
         let key = format!("step-{number}");
-        let path = match number % 2 {
-            0 => path.clone(),
-            _ => format!("/v1{path}"),
-        };
-        let updated = client
-            .post_raw(&path, &key, media_type, body.as_bytes())
-            .await;
-        expected[*member] = value.clone();
-        assert_eq!(
-            (updated.status.as_u16(), updated.json()),
-            (200, expected.clone()),
-            "{body}"
-        );
+        let path = format!("{}{path}", ["", "/v1"][number % 2]);
+        let updated = client.post_raw(&path, &key, media_type, body.as_bytes());
+        let updated = updated.await;
+        expected[member] = value.clone();
+        assert_eq!(updated.status, 200, "{body}");
+        assert_eq!(updated.json(), expected, "{body}");
         assert_eq!(updated.header("location"), None, "{body}");
         assert_eq!(client.get(&path).await.json(), expected, "{body}");
     }
@@ -87,16 +61,13 @@ async fn any_of_the_parameters_changes_and_the_others_stay() {
         "metadata": {"c": "3"}, "disabled": true,
     });
     let updated = client.post_new(&path, &all).await.json();
-    for name in ["url", "enabled_events", "description", "metadata"] {
-        assert_eq!(updated[name], all[name], "{name}");
-    }
-    assert_eq!(updated["status"], "disabled");
+    updated.assert_shows(json!({
+        "url": URL, "enabled_events": ["charge.failed"], "description": "All",
+        "metadata": {"c": "3"}, "status": "disabled",
+    }));
     assert!(updated.get("secret").is_none());
     // An endpoint has no events of its own.
-    assert_eq!(
-        server.database.count("SELECT count(*) FROM events").await,
-        0
-    );
+    assert_eq!(server.database.count_of("events").await, 0);
 }
 
 #[tokio::test]
@@ -104,20 +75,15 @@ async fn an_update_is_replayed_and_its_key_belongs_to_it() {
     let server = TestServer::start().await;
     let client = &server.client;
     let path = created(client).await;
-    let first = client
-        .post(&path, "key-1", &json!({"disabled": true}))
-        .await;
+    let params = json!({"disabled": true});
+    let first = client.post(&path, "key-1", &params).await;
     assert_eq!((first.status.as_u16(), first.is_replay()), (200, false));
     client.post_new(&path, &json!({"disabled": false})).await;
-    let late = client
-        .post(&path, "key-1", &json!({"disabled": true}))
-        .await;
+    let params = json!({"disabled": true});
+    let late = client.post(&path, "key-1", &params).await;
     late.assert_replays(&first);
-    assert_eq!(
-        client.get(&path).await.json()["status"],
-        "enabled",
-        "nothing is undone"
-    );
+    let status = client.get(&path).await.json()["status"].take();
+    assert_eq!(status, "enabled", "nothing is undone");
 
     let other = created(client).await;
     for (path, body) in [
@@ -125,23 +91,14 @@ async fn an_update_is_replayed_and_its_key_belongs_to_it() {
         (&path, json!({})),
         (&other, json!({"disabled": true})),
     ] {
-        let reused = client.post(path, "key-1", &body).await;
-        assert_eq!(
-            error(&reused),
-            (422, "idempotency_key_reused".into()),
-            "{body}"
-        );
-        let reused = client.post(&format!("/v1{path}"), "key-1", &body).await;
-        assert_eq!(
-            error(&reused),
-            (400, "idempotency_key_reused".into()),
-            "{body}"
-        );
+        for (path, status) in [(path.clone(), 422), (format!("/v1{path}"), 400)] {
+            let reused = client.post(&path, "key-1", &body).await;
+            let expected = (status, "idempotency_key_reused".into());
+            assert_eq!(error(&reused), expected, "{path} {body}");
+        }
     }
-    let keyless = client
-        .request(reqwest::Method::POST, &path)
-        .json(&json!({"disabled": true}));
-    let keyless = Answer::of(keyless).await;
+    let keyless = client.request(Method::POST, &path);
+    let keyless = Answer::of(keyless.json(&json!({"disabled": true}))).await;
     assert_eq!(error(&keyless), (400, "idempotency_key_required".into()));
     for path in [&path, &other] {
         assert_eq!(client.get(path).await.json()["status"], "enabled");
@@ -155,69 +112,37 @@ async fn wrong_updates_of_an_endpoint_are_stored_refusals_that_name_the_field() 
     let path = created(client).await;
     let before = client.get(&path).await;
     let (invalid, unknown) = ("parameter_invalid", "parameter_unknown");
-    let cases = [
-        (json!({"url": "example.com"}), invalid, "url"),
-        (json!({"url": "ftp://example.com/"}), invalid, "url"),
-        (json!({"url": "https://user@example.com/"}), invalid, "url"),
-        (json!({"url": "http://127.0.0.1/"}), invalid, "url"),
-        (
-            json!({"url": format!("{URL}/{}", "a".repeat(2048))}),
-            invalid,
-            "url",
-        ),
-        (json!({"url": ""}), invalid, "url"),
-        (json!({"url": null}), invalid, "url"),
-        (json!({"url": 1}), invalid, "url"),
-        (json!({"enabled_events": []}), invalid, "enabled_events"),
-        (json!({"enabled_events": null}), invalid, "enabled_events"),
-        (json!({"enabled_events": "*"}), invalid, "enabled_events"),
-        (
-            json!({"enabled_events": vec!["*"; 101]}),
-            invalid,
-            "enabled_events",
-        ),
-        (
-            json!({"enabled_events": ["*", "charge.stolen"]}),
-            invalid,
-            "enabled_events[1]",
-        ),
-        (json!({"disabled": "true"}), invalid, "disabled"),
-        (json!({"disabled": 1}), invalid, "disabled"),
-        (json!({"disabled": null}), invalid, "disabled"),
-        (
-            json!({"description": "d".repeat(1001)}),
-            invalid,
-            "description",
-        ),
-        (json!({"metadata": {"a": 1}}), invalid, "metadata[a]"),
-        (json!({"secret": "whsec_mine"}), unknown, "secret"),
-        (json!({"status": "disabled"}), unknown, "status"),
-        (json!({"disabld": true}), unknown, "disabld"),
+    let cases = json!([
+        [{"url": "example.com"}, invalid, "url"],
+        [{"url": "ftp://example.com/"}, invalid, "url"],
+        [{"url": "https://user@example.com/"}, invalid, "url"],
+        [{"url": "http://127.0.0.1/"}, invalid, "url"],
+        [{"url": format!("{URL}/{}", "a".repeat(2048))}, invalid, "url"],
+        [{"url": ""}, invalid, "url"],
+        [{"url": null}, invalid, "url"],
+        [{"url": 1}, invalid, "url"],
+        [{"enabled_events": []}, invalid, "enabled_events"],
+        [{"enabled_events": null}, invalid, "enabled_events"],
+        [{"enabled_events": "*"}, invalid, "enabled_events"],
+        [{"enabled_events": vec!["*"; 101]}, invalid, "enabled_events"],
+        [{"enabled_events": ["*", "charge.stolen"]}, invalid, "enabled_events[1]"],
+        [{"disabled": "true"}, invalid, "disabled"],
+        [{"disabled": 1}, invalid, "disabled"],
+        [{"disabled": null}, invalid, "disabled"],
+        [{"description": "d".repeat(1001)}, invalid, "description"],
+        [{"metadata": {"a": 1}}, invalid, "metadata[a]"],
+        [{"secret": "whsec_mine"}, unknown, "secret"],
+        [{"status": "disabled"}, unknown, "status"],
+        [{"disabld": true}, unknown, "disabld"],
         // What is right beside it changes nothing.
-        (json!({"disabled": true, "url": "nowhere"}), invalid, "url"),
-    ];
-    for (number, (body, code, param)) in cases.iter().enumerate() {
-        let key = format!("key-{number}");
-        let refused = client.post(&path, &key, body).await;
-        let expected = (400, (*code).to_owned(), Some((*param).to_owned()));
-        assert_eq!(refused.refusal(), expected, "{body}");
-        client
-            .post(&path, &key, body)
-            .await
-            .assert_replays(&refused);
-    }
-    for body in [
-        "disabled=yes",
-        "disabled=1",
-        "disabled=",
-        "url=",
-        "enabled_events=",
-    ] {
-        let key = format!("form-{body}").replace(',', "");
+        [{"disabled": true, "url": "nowhere"}, invalid, "url"],
+    ]);
+    assert_stores_refusals(client, &path, cases).await;
+    for body in "disabled=yes disabled=1 disabled= url= enabled_events=".split(' ') {
+        let key = format!("form-{body}");
         let refused = client.post_raw(&path, &key, FORM, body.as_bytes()).await;
         let (name, _) = body.split_once('=').unwrap();
-        let expected = (400, invalid.to_owned(), Some(name.to_owned()));
-        assert_eq!(refused.refusal(), expected, "{body}");
+        assert_eq!(refused.refusal(), refusal(invalid, name), "{body}");
     }
     assert_eq!(client.get(&path).await.body, before.body);
 }
@@ -232,18 +157,15 @@ async fn another_accounts_endpoint_and_a_deleted_one_are_not_updated() {
     let before = client.get(&path).await;
     let other = client_of_account(&server, "other").await;
     let body = json!({"disabled": true, "url": "https://example.com/stolen"});
-    let missing = (404, "resource_missing".to_owned(), Some("id".to_owned()));
+    let missing = refusal("resource_missing", "id");
     for (client, path) in [
         (&other, path.as_str()),
         (client, &gone),
         (client, "/webhook_endpoints/we_1"),
         (client, "/webhook_endpoints/search"),
     ] {
-        assert_eq!(
-            client.post_new(path, &body).await.refusal(),
-            missing,
-            "{path}"
-        );
+        let refused = client.post_new(path, &body).await;
+        assert_eq!(refused.refusal(), missing, "{path}");
     }
     assert_eq!(client.get(&path).await.body, before.body);
     let changed = "SELECT count(*) FROM webhook_endpoints WHERE disabled OR url LIKE '%stolen'";
@@ -284,16 +206,13 @@ async fn a_disabled_endpoint_gets_no_new_events_and_enabled_again_those_from_the
     let received = other.next().await;
     let event = received.event();
     assert_eq!(event["data"]["object"]["id"], missed.as_str());
-    assert_eq!(
-        event["pending_webhooks"], 1,
-        "the disabled endpoint does not count"
-    );
+    // The disabled endpoint does not count.
+    assert_eq!(event["pending_webhooks"], 1);
     received.answer(200).await;
     assert_eq!(endpoint.deliveries(client).await, [] as [Value; 0]);
     // It is not lost: the event is there.
-    let kept = client
-        .get(&format!("/events/{}", event["id"].as_str().unwrap()))
-        .await;
+    let path = format!("/events/{}", event["id"].as_str().unwrap());
+    let kept = client.get(&path).await;
     assert_eq!(kept.status, 200);
 
     endpoint.disable(client, false).await;
@@ -311,19 +230,9 @@ async fn a_disabled_endpoint_gets_no_new_events_and_enabled_again_those_from_the
     assert_eq!(server.database.count(DELIVERIES).await, 3);
 }
 
-/// An endpoint to which the first attempt at a charge's event is under way.
-async fn attempt_under_way() -> (TestServer, Receiver, Endpoint, Received) {
-    let server = TestServer::start_with(QUICK).await;
-    let mut receiver = Receiver::start().await;
-    let endpoint = Endpoint::at(&server.client, &receiver.url()).await;
-    server.client.charge("key-1").await;
-    let received = receiver.next().await;
-    (server, receiver, endpoint, received)
-}
-
 #[tokio::test]
 async fn a_delivery_that_falls_due_while_its_endpoint_is_disabled_fails_and_says_why() {
-    let (server, mut receiver, endpoint, received) = attempt_under_way().await;
+    let (server, mut receiver, endpoint, received) = being_told(QUICK).await;
     let client = &server.client;
     // Before the second attempt is due.
     endpoint.disable(client, true).await;
@@ -350,7 +259,7 @@ async fn a_delivery_that_falls_due_while_its_endpoint_is_disabled_fails_and_says
 
 #[tokio::test]
 async fn a_delivery_that_falls_due_after_its_endpoint_is_enabled_again_is_sent() {
-    let (server, mut receiver, endpoint, received) = attempt_under_way().await;
+    let (server, mut receiver, endpoint, received) = being_told(QUICK).await;
     let client = &server.client;
     for disabled in [true, false] {
         endpoint.disable(client, disabled).await;
@@ -362,7 +271,7 @@ async fn a_delivery_that_falls_due_after_its_endpoint_is_enabled_again_is_sent()
 
 #[tokio::test]
 async fn an_attempt_that_is_under_way_when_its_endpoint_is_disabled_counts() {
-    let (server, _receiver, endpoint, received) = attempt_under_way().await;
+    let (server, _receiver, endpoint, received) = being_told(QUICK).await;
     let client = &server.client;
     endpoint.disable(client, true).await;
     received.answer(200).await;

@@ -8,7 +8,6 @@ use crate::support::{
     prelude::*,
     racers::until_definite,
     webhooks::{delete, endpoint},
-    wire::param,
 };
 
 /// How many endpoints an account may have.
@@ -34,17 +33,11 @@ async fn an_endpoint_is_created_retrieved_and_listed_as_stripe_shows_it() {
     assert_eq!(created.status, 201);
     let id = created.id();
     let path = format!("/webhook_endpoints/{id}");
-    assert_eq!(
-        created.header("location"),
-        Some(format!("/v1{path}").as_str())
-    );
+    let location = format!("/v1{path}");
+    assert_eq!(created.header("location"), Some(&*location));
     let mut shown = created.json();
-    let secret = shown["secret"].as_str().unwrap().to_owned();
-    assert!(
-        secret.starts_with("whsec_") && secret.len() == 38,
-        "{}",
-        secret.len()
-    );
+    let secret = created.text_of("secret");
+    assert!(secret.starts_with("whsec_") && secret.len() == 38);
     shown.as_object_mut().unwrap().remove("secret");
     let created_at = shown["created"].as_i64().unwrap();
     let expected = json!({
@@ -58,8 +51,7 @@ async fn an_endpoint_is_created_retrieved_and_listed_as_stripe_shows_it() {
     assert_eq!(client.get(&path).await.json(), expected);
     let list = client.get("/v1/webhook_endpoints").await.json();
     assert_eq!(list["url"], "/v1/webhook_endpoints");
-    assert_eq!(list["data"], json!([expected]));
-    assert_eq!(list["has_more"], false);
+    list.assert_shows(json!({"data": [expected], "has_more": false}));
 }
 
 #[tokio::test]
@@ -69,13 +61,10 @@ async fn a_form_with_repeated_events_creates_an_endpoint_too() {
                  &enabled_events[]=order.paid";
     let created = server
         .client
-        .post_raw("/webhook_endpoints", "key-1", FORM, body)
-        .await;
+        .post_raw("/webhook_endpoints", "key-1", FORM, body);
+    let created = created.await;
     assert_eq!(created.status, 201);
-    assert_eq!(
-        created.json()["enabled_events"],
-        json!(["charge.failed", "order.paid"])
-    );
+    created.assert_shows(json!({"enabled_events": ["charge.failed", "order.paid"]}));
 }
 
 #[tokio::test]
@@ -83,7 +72,7 @@ async fn the_secret_is_shown_by_the_create_and_its_replays_and_nowhere_else() {
     let server = TestServer::start().await;
     let client = &server.client;
     let created = create(client, "key-1").await;
-    let secret = created.json()["secret"].as_str().unwrap().to_owned();
+    let secret = created.text_of("secret");
     create(client, "key-1").await.assert_replays(&created);
     let other = create(client, "key-2").await.json();
     assert_ne!(other["secret"], secret.as_str());
@@ -102,61 +91,29 @@ async fn the_secret_is_shown_by_the_create_and_its_replays_and_nowhere_else() {
     }
     assert_eq!(delete(client, &id).await.status, 200);
     let kept = "SELECT count(*) FROM webhook_endpoints WHERE secret IS NOT NULL";
-    assert_eq!(
-        server.database.count(kept).await,
-        1,
-        "erased with the endpoint"
-    );
+    let kept = server.database.count(kept).await;
+    assert_eq!(kept, 1, "erased with the endpoint");
 }
 
 #[tokio::test]
 async fn wrong_parameters_are_stored_refusals_that_name_the_field() {
     let server = TestServer::start().await;
     let url = "https://example.com/";
-    let cases = [
-        (json!({"enabled_events": ["*"]}), "parameter_missing", "url"),
-        (json!({"url": url}), "parameter_missing", "enabled_events"),
-        (
-            json!({"url": "example.com", "enabled_events": ["*"]}),
-            "parameter_invalid",
-            "url",
-        ),
-        (
-            json!({"url": "https://example.com/\t", "enabled_events": ["*"]}),
-            "parameter_invalid",
-            "url",
-        ),
-        (
-            json!({"url": "http://[::ffff:127.0.0.1]/", "enabled_events": ["*"]}),
-            "parameter_invalid",
-            "url",
-        ),
-        (
-            json!({"url": format!("{url}{}", "a".repeat(2048)), "enabled_events": ["*"]}),
-            "parameter_invalid",
-            "url",
-        ),
-        (
-            json!({"url": url, "enabled_events": ["charge.succeeded", "charge.stolen"]}),
-            "parameter_invalid",
-            "enabled_events[1]",
-        ),
-        (
-            json!({"url": url, "enabled_events": ["*"], "secret": "mine"}),
-            "parameter_unknown",
-            "secret",
-        ),
-    ];
-    for (number, (body, code, field)) in cases.iter().enumerate() {
-        let key = format!("key-{number}");
-        let refused = server.client.post("/webhook_endpoints", &key, body).await;
-        assert_eq!(error(&refused), (400, (*code).to_owned()), "{body}");
-        assert_eq!(param(&refused), *field, "{body}");
-        let again = server.client.post("/webhook_endpoints", &key, body).await;
-        again.assert_replays(&refused);
-    }
-    let endpoints = "SELECT count(*) FROM webhook_endpoints";
-    assert_eq!(server.database.count(endpoints).await, 0);
+    let cases = json!([
+        [{"enabled_events": ["*"]}, "parameter_missing", "url"],
+        [{"url": url}, "parameter_missing", "enabled_events"],
+        [{"url": "example.com", "enabled_events": ["*"]}, "parameter_invalid", "url"],
+        [{"url": "https://example.com/\t", "enabled_events": ["*"]}, "parameter_invalid", "url"],
+        [{"url": "http://[::ffff:127.0.0.1]/", "enabled_events": ["*"]}, "parameter_invalid",
+         "url"],
+        [{"url": format!("{url}{}", "a".repeat(2048)), "enabled_events": ["*"]},
+         "parameter_invalid", "url"],
+        [{"url": url, "enabled_events": ["charge.succeeded", "charge.stolen"]},
+         "parameter_invalid", "enabled_events[1]"],
+        [{"url": url, "enabled_events": ["*"], "secret": "mine"}, "parameter_unknown", "secret"],
+    ]);
+    assert_stores_refusals(&server.client, "/webhook_endpoints", cases).await;
+    assert_eq!(server.database.count_of("webhook_endpoints").await, 0);
 }
 
 #[tokio::test]
@@ -164,10 +121,7 @@ async fn a_private_address_is_accepted_only_where_it_is_allowed() {
     for (allowed, status) in [("false", 400), ("true", 201)] {
         let server = TestServer::start_with(&[("WEBHOOK_ALLOW_PRIVATE", allowed)]).await;
         let body = endpoint("http://192.168.1.1/hook");
-        let answer = server
-            .client
-            .post("/webhook_endpoints", "key-1", &body)
-            .await;
+        let answer = server.client.post_new("/webhook_endpoints", &body).await;
         assert_eq!(answer.status.as_u16(), status, "{allowed}");
     }
 }
@@ -176,10 +130,8 @@ async fn a_private_address_is_accepted_only_where_it_is_allowed() {
 async fn a_deleted_endpoint_is_gone_and_a_second_delete_finds_nothing() {
     let server = TestServer::start().await;
     let client = &server.client;
-    let (gone, stays) = (
-        create(client, "key-1").await.id(),
-        create(client, "key-2").await.id(),
-    );
+    let gone = create(client, "key-1").await.id();
+    let stays = create(client, "key-2").await.id();
     // DELETE has no idempotency key; one that is sent means nothing.
     let request = client.request(Method::DELETE, &format!("/v1/webhook_endpoints/{gone}"));
     let deleted = Answer::of(request.header("idempotency-key", "key-1")).await;
@@ -195,17 +147,11 @@ async fn a_deleted_endpoint_is_gone_and_a_second_delete_finds_nothing() {
         assert_eq!(error(&client.get(&path).await), missing, "{path}");
     }
     let list = client.get("/webhook_endpoints").await.json();
-    assert_eq!(list["data"].as_array().unwrap().len(), 1);
-    assert_eq!(list["data"][0]["id"], stays);
+    assert_eq!(ids(&list), [stays]);
     // The key still answers with what it did.
     assert_eq!(create(client, "key-1").await.id(), gone);
-    assert_eq!(
-        server
-            .database
-            .count("SELECT count(*) FROM webhook_endpoints WHERE deleted_at IS NULL")
-            .await,
-        1
-    );
+    let left = "SELECT count(*) FROM webhook_endpoints WHERE deleted_at IS NULL";
+    assert_eq!(server.database.count(left).await, 1);
 }
 
 #[tokio::test]
@@ -229,25 +175,18 @@ async fn another_account_finds_no_endpoint_and_deletes_none() {
 async fn pages_of_endpoints_lead_through_all_of_them() {
     let server = TestServer::start().await;
     let client = &server.client;
-    let mut ids = Vec::new();
+    let mut all = Vec::new();
     for number in 0..5 {
-        ids.insert(0, create(client, &format!("key-{number}")).await.id());
+        all.insert(0, create(client, &format!("key-{number}")).await.id());
     }
-    let shown = |list: Value| -> Vec<String> {
-        let data = list["data"].as_array().unwrap().clone();
-        data.iter()
-            .map(|one| one["id"].as_str().unwrap().to_owned())
-            .collect()
-    };
-    let first = client.get("/webhook_endpoints?limit=2").await.json();
-    assert_eq!(first["has_more"], true);
-    assert_eq!(shown(first), ids[..2]);
-    let path = format!("/webhook_endpoints?limit=3&starting_after={}", ids[1]);
-    let rest = client.get(&path).await.json();
-    assert_eq!(rest["has_more"], false);
-    assert_eq!(shown(rest), ids[2..]);
-    let path = format!("/webhook_endpoints?limit=1&ending_before={}", ids[2]);
-    assert_eq!(shown(client.get(&path).await.json()), ids[1..2]);
+    for (query, expected, has_more) in [
+        ("limit=2".to_owned(), 0..2, true),
+        (format!("limit=3&starting_after={}", all[1]), 2..5, false),
+        (format!("limit=1&ending_before={}", all[2]), 1..2, true),
+    ] {
+        let found = page(client, &format!("/webhook_endpoints?{query}")).await;
+        assert_eq!(found, (all[expected].to_vec(), has_more), "{query}");
+    }
 }
 
 #[tokio::test]
@@ -264,10 +203,7 @@ async fn of_twenty_racers_for_sixteen_places_sixteen_get_one() {
     assert_eq!(created.len(), ENDPOINTS_MAX);
     for answer in refused {
         assert_eq!(error(answer), (400, "parameter_invalid".to_owned()));
-        let message = answer.json()["error"]["message"]
-            .as_str()
-            .unwrap()
-            .to_owned();
+        let message = answer.text_of("error/message");
         assert!(message.contains("at most 16"), "{message}");
     }
     // A deleted one makes room.
@@ -279,29 +215,21 @@ async fn of_twenty_racers_for_sixteen_places_sixteen_get_one() {
 #[tokio::test]
 async fn creations_take_turns_and_neither_wait_for_charges_nor_charges_for_them() {
     let server = TestServer::start_with(PATIENT).await;
-    let mut turn = server.database.pool.begin().await.unwrap();
-    sqlx::query("SELECT FROM accounts FOR NO KEY UPDATE")
-        .execute(&mut *turn)
-        .await
-        .unwrap();
+    let sql = "SELECT FROM accounts FOR NO KEY UPDATE";
+    let turn = server.database.holding(sql).await;
     let waiting = tokio::spawn({
         let client = server.client.clone();
         async move { create(&client, "key-1").await }
     });
-    eventually("the creation waits for its turn", || async {
-        server.database.count(LOCK_WAITS).await == 1
-    })
-    .await;
+    // The creation waits for its turn.
+    server.database.comes_to(LOCK_WAITS, 1).await;
     assert_eq!(server.client.charge("key-2").await.status, 201);
     turn.rollback().await.unwrap();
     assert_eq!(waiting.await.unwrap().status, 201);
 
     // Nor does a creation wait for charges, which hold their account like this.
-    let mut charging = server.database.pool.begin().await.unwrap();
-    sqlx::query("SELECT FROM accounts FOR KEY SHARE")
-        .execute(&mut *charging)
-        .await
-        .unwrap();
+    let sql = "SELECT FROM accounts FOR KEY SHARE";
+    let charging = server.database.holding(sql).await;
     assert_eq!(create(&server.client, "key-3").await.status, 201);
     charging.rollback().await.unwrap();
 }
@@ -315,11 +243,8 @@ async fn methods_that_an_endpoint_does_not_have_are_405() {
         ("/webhook_endpoints/we_1/deliveries", "GET, HEAD"),
     ] {
         let answer = Answer::of(server.client.request(Method::PUT, path)).await;
-        assert_eq!(
-            error(&answer),
-            (405, "method_not_allowed".to_owned()),
-            "{path}"
-        );
+        let expected = (405, "method_not_allowed".to_owned());
+        assert_eq!(error(&answer), expected, "{path}");
         assert_eq!(answer.header("allow"), Some(allow), "{path}");
     }
 }

@@ -64,20 +64,16 @@ async fn informational_replies_without_an_end_are_a_failure() {
     let server = TestServer::start_with(&quick_but(PATIENT)).await;
     let informational = b"HTTP/1.1 100 Continue\r\n\r\n";
     let url = receiver(b"", informational, Duration::ZERO).await;
-    assert_eq!(
-        first_attempt(&server, &url).await,
-        failed("the reply is too long")
-    );
+    let shown = first_attempt(&server, &url).await;
+    assert_eq!(shown, failed("the reply is too long"));
 }
 
 #[tokio::test]
 async fn a_head_without_an_end_is_a_failure() {
     let server = TestServer::start_with(&quick_but(PATIENT)).await;
     let url = receiver(b"HTTP/1.1 200 OK\r\nName: ", &[b'a'; 1024], Duration::ZERO).await;
-    assert_eq!(
-        first_attempt(&server, &url).await,
-        failed("the reply is too long")
-    );
+    let shown = first_attempt(&server, &url).await;
+    assert_eq!(shown, failed("the reply is too long"));
 }
 
 #[tokio::test]
@@ -100,10 +96,8 @@ async fn a_tls_handshake_that_never_ends_times_out() {
 async fn what_is_not_http_is_a_failure() {
     let server = TestServer::start_with(QUICK).await;
     let url = receiver(b"220 mail.example.com ESMTP\r\n", b"", Duration::ZERO).await;
-    assert_eq!(
-        first_attempt(&server, &url).await,
-        failed("the reply can't be read")
-    );
+    let shown = first_attempt(&server, &url).await;
+    assert_eq!(shown, failed("the reply can't be read"));
 }
 
 #[tokio::test]
@@ -122,25 +116,17 @@ async fn a_reply_has_at_most_100_headers() {
 #[tokio::test]
 async fn a_few_informational_replies_before_the_status_are_fine() {
     let server = TestServer::start_with(QUICK).await;
-    let url = receiver(
-        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n\
-          HTTP/1.1 204 No Content\r\n\r\n",
-        b"",
-        Duration::ZERO,
-    )
-    .await;
+    let replies = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n\
+                    HTTP/1.1 204 No Content\r\n\r\n";
+    let url = receiver(replies, b"", Duration::ZERO).await;
     assert_eq!(first_attempt(&server, &url).await, (Some(204), None));
 }
 
 #[tokio::test]
 async fn a_body_without_an_end_does_not_matter() {
     let server = TestServer::start_with(&quick_but(PATIENT)).await;
-    let url = receiver(
-        b"HTTP/1.1 200 OK\r\n\r\n",
-        &[b'a'; 64 * 1024],
-        Duration::ZERO,
-    )
-    .await;
+    let whole_head = b"HTTP/1.1 200 OK\r\n\r\n";
+    let url = receiver(whole_head, &[b'a'; 64 * 1024], Duration::ZERO).await;
     assert_eq!(first_attempt(&server, &url).await, (Some(200), None));
 }
 
@@ -157,8 +143,6 @@ async fn the_sender_has_a_thread_of_its_own() {
     let names: Vec<String> = threads
         .filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("comm")).ok())
         .collect();
-    assert!(
-        names.iter().any(|name| name.trim() == "webhooks"),
-        "{names:?}"
-    );
+    let is_there = names.iter().any(|name| name.trim() == "webhooks");
+    assert!(is_there, "{names:?}");
 }

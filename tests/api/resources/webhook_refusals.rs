@@ -8,7 +8,7 @@ use sha2::Sha256;
 use crate::support::{
     prelude::*,
     webhook_receiver::Received,
-    webhooks::{DELIVERIES, endpoint},
+    webhooks::{DELIVERIES, endpoint, sent_at, told, verifies},
 };
 
 async fn status(client: &Client, endpoint: &Endpoint) -> Value {
@@ -18,21 +18,18 @@ async fn status(client: &Client, endpoint: &Endpoint) -> Value {
 
 #[tokio::test]
 async fn a_receiver_that_is_gone_disables_its_endpoint_until_it_is_enabled_again() {
-    let server = TestServer::start_with(QUICK).await;
+    let (server, mut receiver, endpoint) = told(QUICK).await;
     let client = &server.client;
-    let mut receiver = Receiver::start().await;
-    let endpoint = Endpoint::at(client, &receiver.url()).await;
     let stays = Endpoint::at(client, "http://127.0.0.1:9/").await;
     client.charge("key-1").await;
     receiver.next().await.answer(410).await;
     let failed = |delivery: &Value| delivery["status"] == "failed";
     let delivery = endpoint.newest_delivery(client, "it fails", failed).await;
     assert_eq!(delivery["attempts"].as_array().unwrap().len(), 1);
-    assert_eq!(delivery["attempts"][0]["response_status"], 410);
-    assert_eq!(
-        delivery["attempts"][0]["error"],
-        "the receiver is gone: nothing more is sent to this URL"
-    );
+    delivery["attempts"][0].assert_shows(json!({
+        "response_status": 410,
+        "error": "the receiver is gone: nothing more is sent to this URL",
+    }));
     assert_eq!(delivery["next_attempt"], Value::Null);
     assert_eq!(status(client, &endpoint).await, "disabled");
     assert_eq!(status(client, &stays).await, "enabled");
@@ -86,9 +83,9 @@ async fn retry_after_puts_the_next_attempt_off_within_the_plan() {
     let client = &server.client;
     let mut receiver = Receiver::start().await;
     let date = chrono::Utc::now() + chrono::TimeDelta::seconds(900);
-    let date = date
-        .format("Retry-After: %a, %d %b %Y %H:%M:%S GMT\r\n")
-        .to_string();
+    let date = date.format("Retry-After: %a, %d %b %Y %H:%M:%S GMT\r\n");
+    let date = date.to_string();
+    let past = "Retry-After: Wed, 21 Oct 2015 07:28:00 GMT\r\n";
     // Between sending and storing lies a moment.
     for (answer, header, from, to) in [
         (429, "Retry-After: 600\r\n", 600, 610),
@@ -100,12 +97,7 @@ async fn retry_after_puts_the_next_attempt_off_within_the_plan() {
         // Where it means nothing, or can't be read.
         (500, "Retry-After: 600\r\n", 60, 130),
         (503, "Retry-After: soon\r\n", 60, 130),
-        (
-            503,
-            "Retry-After: Wed, 21 Oct 2015 07:28:00 GMT\r\n",
-            60,
-            130,
-        ),
+        (503, past, 60, 130),
         (503, "", 60, 130),
     ] {
         let pause = pause(client, &mut receiver, answer, header).await;
@@ -115,11 +107,9 @@ async fn retry_after_puts_the_next_attempt_off_within_the_plan() {
 
 /// What a receiver does by the specification of Standard Webhooks.
 fn verifies_as_standard(secret: &str, received: &Received) -> bool {
-    let key = BASE64
-        .decode(secret.strip_prefix("whsec_").unwrap())
-        .unwrap();
+    let key = BASE64.decode(secret.strip_prefix("whsec_").unwrap());
     let header = |name: &str| &*received.headers[name];
-    let mut mac = Hmac::<Sha256>::new_from_slice(&key).unwrap();
+    let mut mac = Hmac::<Sha256>::new_from_slice(&key.unwrap()).unwrap();
     mac.update(header("webhook-id").as_bytes());
     mac.update(b".");
     mac.update(header("webhook-timestamp").as_bytes());
@@ -145,35 +135,25 @@ async fn the_headers_of_standard_webhooks_are_sent_where_they_are_asked_for() {
     let first = receiver.next().await;
     let id = first.event_id();
     assert_eq!(first.headers["webhook-id"], id);
-    assert_eq!(
-        first.headers["webhook-timestamp"],
-        crate::support::webhooks::sent_at(&first).to_string()
-    );
+    let at = sent_at(&first).to_string();
+    assert_eq!(first.headers["webhook-timestamp"], at);
     assert!(verifies_as_standard(&endpoint.secret, &first));
     let another = format!("whsec_{}", "A".repeat(32));
     assert!(!verifies_as_standard(&another, &first));
-    assert!(crate::support::webhooks::verifies(
-        &endpoint.secret,
-        first.signature(),
-        &first.body
-    ));
+    assert!(verifies(&endpoint.secret, first.signature(), &first.body));
     first.answer(500).await;
     let second = receiver.next().await;
     assert_eq!(second.headers["webhook-id"], id, "of all attempts");
     assert!(verifies_as_standard(&endpoint.secret, &second));
     second.answer(200).await;
 
-    client
-        .post_new(&path, &json!({"standard_webhooks": false}))
-        .await;
+    let body = json!({"standard_webhooks": false});
+    client.post_new(&path, &body).await;
     client.charge("key-2").await;
     let without = receiver.next().await;
     let is_standard = |name: &String| name.starts_with("webhook-");
-    assert!(
-        !without.headers.keys().any(is_standard),
-        "{:?}",
-        without.headers
-    );
+    let headers = &without.headers;
+    assert!(!headers.keys().any(is_standard), "{headers:?}");
     without.answer(200).await;
 }
 
@@ -191,13 +171,10 @@ async fn an_endpoint_may_list_what_happens_at_stripe_only_and_sees_that_it_is_ne
     let endpoint = Endpoint::with(client, &body).await;
     let path = format!("/webhook_endpoints/{}", endpoint.id);
     let shown = client.get(&path).await.json();
-    assert_eq!(shown["enabled_events"], json!(events));
-    assert_eq!(shown["never_sent"], json!([events[0], events[2]]));
+    shown.assert_shows(json!({"enabled_events": events, "never_sent": [events[0], events[2]]}));
     let update = json!({"enabled_events": ["charge.succeeded"]});
-    assert_eq!(
-        client.post_new(&path, &update).await.json()["never_sent"],
-        json!([])
-    );
+    let updated = client.post_new(&path, &update).await;
+    assert_eq!(updated.json()["never_sent"], json!([]));
     for wrong in ["invoice.stolen", "invoice.*", "Invoice.paid"] {
         let update = json!({"enabled_events": ["invoice.paid", wrong]});
         let refused = client.post_new(&path, &update).await;
@@ -205,8 +182,5 @@ async fn an_endpoint_may_list_what_happens_at_stripe_only_and_sees_that_it_is_ne
     }
     client.charge("key-1").await;
     receiver.next().await.answer(200).await;
-    eventually("it is delivered", || async {
-        server.database.count(DELIVERIES).await == 1
-    })
-    .await;
+    server.database.comes_to(DELIVERIES, 1).await;
 }

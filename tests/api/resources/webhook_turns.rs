@@ -1,8 +1,6 @@
 //! Whose webhooks are sent when: a backlog, a silent endpoint and a deleted one delay no other, and
 //! what the workers read does not grow with what is pending.
 
-use std::collections::VecDeque;
-
 use charge_once::{
     domain::{
         event::EventType,
@@ -13,11 +11,15 @@ use charge_once::{
 
 use crate::support::{
     prelude::*,
+    webhook_receiver::Received,
     webhooks::{
         PENDING, acknowledge_all, add_accounts, add_backlog, delete, everything_is_delivered,
-        hold_back, let_go,
+        hold_back, let_go, told,
     },
 };
+
+/// No attempt times out during a test.
+const HANGS: (&str, &str) = ("WEBHOOK_TIMEOUT", "60s");
 
 /// A server that sends nothing.
 async fn lazy() -> TestServer {
@@ -38,10 +40,8 @@ async fn an_account_with_a_backlog_delays_no_other_account() {
     let others = Endpoint::at(&other, &quiet.url()).await;
     acknowledge_all(quiet);
     add_backlog(&server.database, &endpoint, 20_000).await;
-    eventually("the backlog is being sent", || async {
-        server.database.count(PENDING).await < 20_000
-    })
-    .await;
+    let has_begun = || async { server.database.count(PENDING).await < 20_000 };
+    eventually("the backlog is being sent", has_begun).await;
     other.charge("key-1").await;
     others.newest_succeeds(&other).await;
     let left = server.database.count(PENDING).await;
@@ -50,16 +50,13 @@ async fn an_account_with_a_backlog_delays_no_other_account() {
 
 #[tokio::test]
 async fn a_silent_endpoint_with_a_backlog_delays_no_other_of_its_account() {
-    let server = TestServer::start_with(&quick_but(&[("WEBHOOK_TIMEOUT", "60s")])).await;
+    let server = TestServer::start_with(&quick_but(&[HANGS])).await;
     let client = &server.client;
     let (mut silent, mut lively) = (Receiver::start().await, Receiver::start().await);
     let endpoint = Endpoint::at(client, &silent.url()).await;
     client.charge("key-1").await;
     add_backlog(&server.database, &endpoint, 2000).await;
-    let mut held = Vec::new();
-    for _ in 0..4 {
-        held.push(silent.next().await);
-    }
+    let _held = silent.several(4).await;
     Endpoint::at(client, &lively.url()).await;
     for number in 2..=20 {
         client.charge(&format!("key-{number}")).await;
@@ -79,42 +76,26 @@ async fn first_attempts_begin_in_the_order_of_the_events() {
     let database = server.stop().await;
     let_go(&database).await;
     // Their order in the table says nothing.
-    sqlx::raw_sql(
-        "CREATE TABLE moved AS SELECT * FROM webhook_deliveries;
+    let sql = "CREATE TABLE moved AS SELECT * FROM webhook_deliveries;
          DELETE FROM webhook_deliveries;
          INSERT INTO webhook_deliveries SELECT * FROM moved ORDER BY event_id DESC;
-         DROP TABLE moved",
-    )
-    .execute(&database.pool)
-    .await
-    .unwrap();
-    let events: Vec<Uuid> = sqlx::query_scalar("SELECT id FROM events ORDER BY id")
-        .fetch_all(&database.pool)
-        .await
-        .unwrap();
-    let events: Vec<_> = events
-        .into_iter()
-        .map(|id| EventId(id).to_string())
-        .collect();
+         DROP TABLE moved";
+    database.execute(sql).await;
+    let events = sqlx::query_scalar("SELECT id FROM events ORDER BY id");
+    let events: Vec<Uuid> = events.fetch_all(&database.pool).await.unwrap();
+    let events: Vec<_> = events.iter().map(|id| EventId(*id).to_string()).collect();
 
     let replica = ServerProcess::start(&database, QUICK);
-    let mut held = Vec::new();
-    let mut seen = BTreeSet::new();
-    for _ in 0..4 {
-        let received = receiver.next().await;
-        seen.insert(received.event_id());
-        held.push(received);
-    }
+    let mut held = receiver.several(4).await;
+    let mut seen: BTreeSet<_> = held.iter().map(Received::event_id).collect();
     // Four are under way at once, the oldest. Each acknowledgment makes room for two more.
     for begun in [4, 6, 8, 10, 12] {
         assert!(seen.iter().eq(&events[..begun]), "{seen:?} of {events:?}");
         if begun < 12 {
             held.pop().unwrap().answer(200).await;
-            for _ in 0..2 {
-                let received = receiver.next().await;
-                seen.insert(received.event_id());
-                held.push(received);
-            }
+            let more = receiver.several(2).await;
+            seen.extend(more.iter().map(Received::event_id));
+            held.extend(more);
         }
     }
     drop(replica);
@@ -123,34 +104,24 @@ async fn first_attempts_begin_in_the_order_of_the_events() {
 #[tokio::test]
 async fn deleting_an_endpoint_cancels_what_is_pending_and_nothing_more_is_sent() {
     // No retry is due while the test runs: what waits for one is canceled all the same.
-    let server = TestServer::start_with(&quick_but(&[
-        ("WEBHOOK_TIMEOUT", "60s"),
-        ("WEBHOOK_RETRY_MIN", "1h"),
-        ("WEBHOOK_RETRY_MAX", "2h"),
-    ]))
-    .await;
+    let pauses = [("WEBHOOK_RETRY_MIN", "1h"), ("WEBHOOK_RETRY_MAX", "2h")];
+    let variables = [&pauses[..], &[HANGS]].concat();
+    let server = TestServer::start_with(&quick_but(&variables)).await;
     let (client, database) = (&server.client, &server.database);
     let (mut gone, mut stays) = (Receiver::start().await, Receiver::start().await);
     let endpoint = Endpoint::at(client, &gone.url()).await;
     client.charge("key-1").await;
-    let mut held = vec![gone.next().await];
+    let mut held = gone.several(1).await;
     // More than one batch that is ready, and more than one that waits for a retry.
     add_backlog(database, &endpoint, 1200).await;
-    for _ in 0..3 {
-        held.push(gone.next().await);
-    }
-    sqlx::query(
+    held.extend(gone.several(3).await);
+    let sql =
         "UPDATE webhook_deliveries SET ready = false, next_attempt_at = now() + interval '1 h'
-          WHERE id IN (SELECT id FROM webhook_deliveries WHERE ready LIMIT 600)",
-    )
-    .execute(&database.pool)
-    .await
-    .unwrap();
+          WHERE id IN (SELECT id FROM webhook_deliveries WHERE ready LIMIT 600)";
+    database.execute(sql).await;
     assert_eq!(delete(client, &endpoint.id).await.status, 200);
-    eventually("all but the attempts under way is canceled", || async {
-        database.count(PENDING).await == 4
-    })
-    .await;
+    // All but the attempts under way are canceled.
+    database.comes_to(PENDING, 4).await;
     held.remove(0).answer(500).await;
     for received in held {
         received.answer(200).await;
@@ -169,19 +140,14 @@ async fn deleting_an_endpoint_cancels_what_is_pending_and_nothing_more_is_sent()
 
 #[tokio::test]
 async fn an_event_that_was_being_written_while_its_endpoint_was_deleted_is_canceled_too() {
-    let server = TestServer::start_with(QUICK).await;
+    let (server, mut receiver, endpoint) = told(QUICK).await;
     let (client, database) = (&server.client, &server.database);
-    let mut receiver = Receiver::start().await;
-    let endpoint = Endpoint::at(client, &receiver.url()).await;
     client.charge("key-1").await;
     receiver.next().await.answer(200).await;
     endpoint.newest_succeeds(client).await;
     assert_eq!(delete(client, &endpoint.id).await.status, 200);
-    eventually("the endpoint is canceled", || async {
-        let canceled = "SELECT count(*) FROM webhook_endpoints WHERE canceled_at IS NOT NULL";
-        database.count(canceled).await == 1
-    })
-    .await;
+    let canceled = "SELECT count(*) FROM webhook_endpoints WHERE canceled_at IS NOT NULL";
+    database.comes_to(canceled, 1).await;
     add_backlog(database, &endpoint, 3).await;
     everything_is_delivered(database).await;
     assert_eq!(receiver.connections(), 1);
@@ -215,17 +181,15 @@ async fn an_endpoint_that_was_deleted_after_it_was_found_gets_nothing() {
 
 #[tokio::test]
 async fn a_backlog_that_is_due_at_a_disabled_endpoint_fails_in_batches_and_says_why() {
-    let server = TestServer::start_with(&quick_but(&[("WEBHOOK_TIMEOUT", "60s")])).await;
+    let server = TestServer::start_with(&quick_but(&[HANGS])).await;
     let (client, database) = (&server.client, &server.database);
     let (mut paused, mut lively) = (Receiver::start().await, Receiver::start().await);
     let endpoint = Endpoint::at(client, &paused.url()).await;
     client.charge("key-1").await;
-    let mut held = vec![paused.next().await];
+    let mut held = paused.several(1).await;
     // More than two batches.
     add_backlog(database, &endpoint, 1200).await;
-    for _ in 0..3 {
-        held.push(paused.next().await);
-    }
+    held.extend(paused.several(3).await);
     endpoint.disable(client, true).await;
     Endpoint::at(client, &lively.url()).await;
     client.charge("key-2").await;
@@ -254,15 +218,11 @@ async fn what_a_replica_of_the_release_before_has_taken_is_not_sent_before_it_is
     let_go(&database).await;
     // It claims, and puts off after a failure, without a word about `ready`. More than one claim of
     // this release finds, and in front of what is due.
-    sqlx::query(
-        "UPDATE webhook_deliveries
+    let sql = "UPDATE webhook_deliveries
             SET next_attempt_at = now() + interval '1 h',
                 claim = CASE WHEN random() < 0.5 THEN gen_random_uuid() END
-          WHERE event_id <> (SELECT max(event_id::text)::uuid FROM webhook_deliveries)",
-    )
-    .execute(&database.pool)
-    .await
-    .unwrap();
+          WHERE event_id <> (SELECT max(event_id::text)::uuid FROM webhook_deliveries)";
+    database.execute(sql).await;
     let replica = ServerProcess::start(&database, QUICK);
     receiver.next().await.answer(200).await;
     endpoint.newest_succeeds(&replica.client).await;
@@ -270,7 +230,7 @@ async fn what_a_replica_of_the_release_before_has_taken_is_not_sent_before_it_is
     assert_eq!(database.count(waiting).await, 9);
     assert!(receiver.arrived().is_none());
     let due = "UPDATE webhook_deliveries SET next_attempt_at = now() WHERE status = 'pending'";
-    sqlx::query(due).execute(&database.pool).await.unwrap();
+    database.execute(due).await;
     for _ in 0..9 {
         receiver.next().await.answer(200).await;
     }
@@ -299,31 +259,23 @@ async fn a_worker_goes_on_though_more_endpoints_have_something_than_it_can_remem
     add_accounts(&database, 10_100, &receiver.url(), 5).await;
     let variables = [
         ("WEBHOOK_ALLOW_PRIVATE", "true"),
-        ("WEBHOOK_TIMEOUT", "60s"),
+        HANGS,
         ("WEBHOOK_POLL_INTERVAL", "2s"),
     ];
     let replica = ServerProcess::start(&database, &variables);
-    let mut held = VecDeque::new();
     // As many as endpoints get that are not known to be quick.
-    for _ in 0..192 {
-        held.push_back(receiver.next().await);
-    }
+    let held = receiver.several(192).await;
     // More often than it takes to have looked at all of them, and in less time than so many looks.
     let marked_at_once = async {
-        for number in 1..=60 {
-            held.pop_front().unwrap().answer(200).await;
-            eventually("the attempt is marked", || async {
-                let succeeded =
-                    "SELECT count(*) FROM webhook_deliveries WHERE status = 'succeeded'";
-                database.count(succeeded).await == number
-            })
-            .await;
+        for (number, received) in (1..=60).zip(held) {
+            received.answer(200).await;
+            let succeeded = "SELECT count(*) FROM webhook_deliveries WHERE status = 'succeeded'";
+            database.comes_to(succeeded, number).await;
         }
     };
     // The looks alone would take two minutes.
-    tokio::time::timeout(Duration::from_secs(60), marked_at_once)
-        .await
-        .unwrap();
+    let marked = tokio::time::timeout(Duration::from_secs(60), marked_at_once);
+    marked.await.unwrap();
     drop(replica);
 }
 
@@ -333,7 +285,7 @@ async fn a_quick_endpoint_is_served_behind_more_silent_ones_than_a_worker_can_re
     let database = TestDatabase::create().await;
     let variables = [
         ("WEBHOOK_ALLOW_PRIVATE", "true"),
-        ("WEBHOOK_TIMEOUT", "60s"),
+        HANGS,
         ("WEBHOOK_POLL_INTERVAL", "200ms"),
     ];
     let replica = ServerProcess::start(&database, &variables);
@@ -345,34 +297,24 @@ async fn a_quick_endpoint_is_served_behind_more_silent_ones_than_a_worker_can_re
 
     let mut silent = Receiver::start().await;
     add_accounts(&database, 10_100, &silent.url(), 5).await;
-    let mut held = Vec::new();
-    for _ in 0..192 {
-        held.push(silent.next().await);
-    }
+    let _held = silent.several(192).await;
     replica.client.charge("key-2").await;
     quick.next().await.answer(200).await;
 }
 
 /// How many rows of a table this transaction has read.
 async fn rows_read(tx: &mut PgConnection, table: &str) -> i64 {
-    sqlx::query_scalar(
-        "SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables
-          WHERE relname = $1",
-    )
-    .bind(table)
-    .fetch_one(tx)
-    .await
-    .unwrap()
+    let read = "SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables
+                 WHERE relname = $1";
+    let read = sqlx::query_scalar(read).bind(table);
+    read.fetch_one(tx).await.unwrap()
 }
 
 /// As many deliveries as would be felt: ready ones of one endpoint, with their events, and ones
 /// that wait, each of another endpoint. These have no events: what would refuse them is off.
 async fn fill(database: &TestDatabase, of: (Uuid, Uuid)) {
-    let mut tx = database.pool.begin().await.unwrap();
-    sqlx::query("SET LOCAL session_replication_role = replica")
-        .execute(&mut *tx)
-        .await
-        .unwrap();
+    let sql = "SET LOCAL session_replication_role = replica";
+    let mut tx = database.holding(sql).await;
     sqlx::query(
         "WITH made AS (
              INSERT INTO webhook_deliveries
@@ -399,41 +341,31 @@ async fn fill(database: &TestDatabase, of: (Uuid, Uuid)) {
 #[tokio::test]
 async fn what_a_worker_reads_does_not_grow_with_what_is_pending() {
     let server = lazy().await;
-    server
-        .database
-        .is_left_broken("many events tell of one charge");
     let client = &server.client;
     for _ in 0..2 {
         Endpoint::at(client, "https://example.invalid/").await;
     }
     client.charge("key-1").await;
     let database = server.stop().await;
+    database.is_left_broken("many events tell of one charge");
     let_go(&database).await;
-    let endpoints: Vec<(Uuid, Uuid)> =
-        sqlx::query_as("SELECT account_id, id FROM webhook_endpoints ORDER BY id")
-            .fetch_all(&database.pool)
-            .await
-            .unwrap();
+    let endpoints = sqlx::query_as("SELECT account_id, id FROM webhook_endpoints ORDER BY id");
+    let endpoints: Vec<(Uuid, Uuid)> = endpoints.fetch_all(&database.pool).await.unwrap();
     fill(&database, endpoints[0]).await;
 
     let mut tx = database.pool.begin().await.unwrap();
     let found = ready_endpoints(&mut tx, None, 1000).await.unwrap();
-    let found: Vec<_> = found
-        .iter()
-        .map(|one| (one.account_id, one.endpoint_id))
-        .collect();
-    assert_eq!(found, endpoints);
+    let found = found.iter().map(|one| (one.account_id, one.endpoint_id));
+    assert!(found.eq(endpoints.iter().copied()), "{endpoints:?}");
     let read = rows_read(&mut tx, "webhook_deliveries").await;
     assert!((1..50).contains(&read), "{read} to find the endpoints");
     assert_eq!(make_ready(&mut tx, 500).await.unwrap(), 0);
-    let turns: Vec<_> = endpoints
-        .iter()
-        .map(|(account_id, endpoint_id)| Turn {
-            account_id: *account_id,
-            endpoint_id: *endpoint_id,
-            places: 4,
-        })
-        .collect();
+    let turn = |(account_id, endpoint_id): (Uuid, Uuid)| Turn {
+        account_id,
+        endpoint_id,
+        places: 4,
+    };
+    let turns: Vec<_> = endpoints.iter().copied().map(turn).collect();
     let lease = Duration::from_secs(60);
     let claimed = claim(&mut tx, Uuid::new_v4(), lease, &turns, 500).await;
     let claimed: Vec<_> = claimed.unwrap().iter().map(|one| one.endpoint_id).collect();
@@ -451,16 +383,14 @@ async fn an_event_reads_the_endpoints_that_live_however_many_were_deleted() {
     let endpoint = Endpoint::at(&server.client, "https://example.invalid/").await;
     let database = server.stop().await;
     let_go(&database).await;
-    let account: Uuid = sqlx::query_scalar(
+    let account = sqlx::query_scalar(
         "INSERT INTO webhook_endpoints
                 (account_id, id, url, enabled_events, metadata, deleted_at, canceled_at)
          SELECT account_id, gen_random_uuid(), url, enabled_events, metadata, now(), now()
            FROM webhook_endpoints, generate_series(1, 5000)
          RETURNING account_id",
-    )
-    .fetch_one(&database.pool)
-    .await
-    .unwrap();
+    );
+    let account: Uuid = account.fetch_one(&database.pool).await.unwrap();
     let mut tx = database.pool.begin().await.unwrap();
     let new = NewEvent {
         account_id: account,
@@ -479,11 +409,8 @@ async fn an_event_reads_the_endpoints_that_live_however_many_were_deleted() {
     assert!((1..10).contains(&read), "{read}");
     tx.commit().await.unwrap();
     let id = WebhookEndpointId::parse(&endpoint.id).unwrap();
-    let queued: i64 =
-        sqlx::query_scalar("SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1")
-            .bind(id.0)
-            .fetch_one(&database.pool)
-            .await
-            .unwrap();
+    let queued = "SELECT count(*) FROM webhook_deliveries WHERE endpoint_id = $1";
+    let queued = sqlx::query_scalar(queued).bind(id.0);
+    let queued: i64 = queued.fetch_one(&database.pool).await.unwrap();
     assert_eq!(queued, 1);
 }

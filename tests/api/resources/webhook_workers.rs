@@ -7,7 +7,7 @@ use sqlx::{Postgres, Transaction};
 use crate::support::{
     harness::LOCK_WAITS,
     prelude::*,
-    webhooks::{PENDING, delete, everything_is_delivered, hold_back, let_go},
+    webhooks::{PENDING, being_told, delete, everything_is_delivered, hold_back, let_go},
 };
 
 /// The worker looks by itself when it starts, and never again during a test.
@@ -42,17 +42,10 @@ async fn what_a_replica_commits_is_sent_at_once_and_not_when_it_looks_again() {
         assert_eq!(client.post("/orders", "key-3", &order).await.status, 201);
         receives(&mut receiver, &["order.created"]).await;
         stock(client, "mug", 2).await;
-        assert_eq!(
-            client.post("/checkouts", "key-4", &checkout()).await.status,
-            201
-        );
-        let steps = [
-            "order.created",
-            "charge.succeeded",
-            "order.paid",
-            "checkout.completed",
-        ];
-        receives(&mut receiver, &steps).await;
+        let made = client.post("/checkouts", "key-4", &checkout()).await;
+        assert_eq!(made.status, 201);
+        let steps = "order.created charge.succeeded order.paid checkout.completed";
+        receives(&mut receiver, &steps.split(' ').collect::<Vec<_>>()).await;
     }
 }
 
@@ -70,9 +63,8 @@ async fn what_is_completed_in_phases_is_sent_at_once_with_and_without_a_client()
     Endpoint::at(&server.client, &receiver.url()).await;
     assert_eq!(server.client.charge("key-1").await.status, 201);
     receives(&mut receiver, &["charge.succeeded"]).await;
-    processor
-        .set_fault(json!({"fault": "drop_after", "count": 1}))
-        .await;
+    let fault = json!({"fault": "drop_after", "count": 1});
+    processor.set_fault(fault).await;
     assert_eq!(server.client.charge("key-2").await.status, 503);
     receives(&mut receiver, &["charge.succeeded"]).await;
 }
@@ -91,18 +83,13 @@ async fn an_endpoint_that_never_answers_delays_neither_the_others_nor_requests()
     for answer in join_all(many).await {
         assert_eq!(answer.status, 201);
     }
-    let mut held = Vec::new();
-    for _ in 0..4 {
-        held.push(stuck.next().await);
-    }
+    let mut held = stuck.several(4).await;
     Endpoint::at(client, &lively.url()).await;
     client.charge("another").await;
     lively.next().await.answer(200).await;
     assert!(stuck.arrived().is_none(), "four at once are enough");
-    eventually("the other endpoint's delivery is marked", || async {
-        server.database.count(PENDING).await == 71
-    })
-    .await;
+    // The other endpoint's delivery is marked.
+    server.database.comes_to(PENDING, 71).await;
     // A place that is free again is used.
     held.remove(0).answer(200).await;
     stuck.next().await;
@@ -120,10 +107,7 @@ async fn an_account_whose_endpoints_never_answer_delays_no_other_account() {
     for number in 0..5 {
         client.charge(&format!("key-{number}")).await;
     }
-    let mut held = Vec::new();
-    for _ in 0..64 {
-        held.push(stuck.next().await);
-    }
+    let mut held = stuck.several(64).await;
     let other = client_of_account(&server, "other").await;
     let endpoint = Endpoint::at(&other, &lively.url()).await;
     other.charge("key-1").await;
@@ -131,7 +115,7 @@ async fn an_account_whose_endpoints_never_answer_delays_no_other_account() {
     endpoint.newest_succeeds(&other).await;
     assert!(
         stuck.arrived().is_none(),
-        "four at once are enough for each"
+        "four at once for each are enough"
     );
     // A place that is free again is used.
     held.remove(0).answer(200).await;
@@ -152,10 +136,7 @@ async fn two_replicas_share_the_work_and_deliver_nothing_twice() {
         assert_eq!(client.charge(&format!("key-{number}")).await.status, 201);
     }
     // One replica sends four at once to an endpoint, so eight are the work of two.
-    let mut held = Vec::new();
-    for _ in 0..8 {
-        held.push(receiver.next().await);
-    }
+    let mut held = receiver.several(8).await;
     let mut events = BTreeSet::new();
     for _ in 0..20 {
         let received = match held.pop() {
@@ -170,11 +151,8 @@ async fn two_replicas_share_the_work_and_deliver_nothing_twice() {
     let path = format!("/webhook_endpoints/{}/deliveries?limit=100", endpoint.id);
     let deliveries = replicas[1].client.get(&path).await.json();
     for delivery in deliveries["data"].as_array().unwrap() {
-        assert_eq!(
-            delivery["attempts"].as_array().unwrap().len(),
-            1,
-            "{delivery}"
-        );
+        let attempts = delivery["attempts"].as_array().unwrap();
+        assert_eq!(attempts.len(), 1, "{delivery}");
     }
 }
 
@@ -228,19 +206,8 @@ async fn an_endpoint_whose_deliveries_are_all_being_claimed_is_passed_over() {
 
 /// Holds every delivery, so that marking one has to wait.
 async fn hold_deliveries(database: &TestDatabase) -> Transaction<'static, Postgres> {
-    let mut lock = database.pool.begin().await.unwrap();
-    sqlx::query("SELECT FROM webhook_deliveries FOR UPDATE")
-        .execute(&mut *lock)
-        .await
-        .unwrap();
-    lock
-}
-
-async fn a_mark_waits(database: &TestDatabase) {
-    eventually("a mark waits", || async {
-        database.count(LOCK_WAITS).await == 1
-    })
-    .await;
+    let sql = "SELECT FROM webhook_deliveries FOR UPDATE";
+    database.holding(sql).await
 }
 
 #[tokio::test]
@@ -256,7 +223,8 @@ async fn after_kill_9_between_send_and_mark_another_replica_delivers_again() {
     let event = first.event_id();
     let lock = hold_deliveries(&database).await;
     first.answer(200).await;
-    a_mark_waits(&database).await;
+    // The mark waits.
+    database.comes_to(LOCK_WAITS, 1).await;
     victim.kill();
     lock.rollback().await.unwrap();
 
@@ -271,17 +239,11 @@ async fn after_kill_9_between_send_and_mark_another_replica_delivers_again() {
 
 #[tokio::test]
 async fn an_attempt_that_ends_after_its_claim_undoes_nothing() {
-    let server = TestServer::start_with(QUICK).await;
+    let (server, mut receiver, endpoint, late) = being_told(QUICK).await;
     let (client, database) = (&server.client, &server.database);
-    let mut receiver = Receiver::start().await;
-    let endpoint = Endpoint::at(client, &receiver.url()).await;
-    client.charge("key-1").await;
-    let late = receiver.next().await;
     // As if the lease had run out.
-    sqlx::query("UPDATE webhook_deliveries SET next_attempt_at = now()")
-        .execute(&database.pool)
-        .await
-        .unwrap();
+    let sql = "UPDATE webhook_deliveries SET next_attempt_at = now()";
+    database.execute(sql).await;
     let taken_over = receiver.next().await;
     assert_eq!(taken_over.event_id(), late.event_id());
     taken_over.answer(200).await;
@@ -303,20 +265,14 @@ async fn deleting_an_endpoint_does_not_wait_for_charges_nor_charges_for_it() {
     let server = TestServer::start_with(QUICK).await;
     let (client, database) = (&server.client, &server.database);
     let endpoint = Endpoint::at(client, "https://example.invalid/").await;
-    let mut charging = database.pool.begin().await.unwrap();
-    sqlx::query("SELECT FROM webhook_endpoints FOR KEY SHARE")
-        .execute(&mut *charging)
-        .await
-        .unwrap();
+    let sql = "SELECT FROM webhook_endpoints FOR KEY SHARE";
+    let charging = database.holding(sql).await;
     assert_eq!(delete(client, &endpoint.id).await.status, 200);
     charging.rollback().await.unwrap();
 
     let endpoint = Endpoint::at(client, "https://example.invalid/").await;
-    let mut deleting = database.pool.begin().await.unwrap();
-    sqlx::query("UPDATE webhook_endpoints SET deleted_at = now(), secret = NULL")
-        .execute(&mut *deleting)
-        .await
-        .unwrap();
+    let sql = "UPDATE webhook_endpoints SET deleted_at = now(), secret = NULL";
+    let deleting = database.holding(sql).await;
     assert_eq!(client.charge("key-1").await.status, 201);
     deleting.rollback().await.unwrap();
     assert_eq!(endpoint.deliveries(client).await.len(), 1);
@@ -324,22 +280,15 @@ async fn deleting_an_endpoint_does_not_wait_for_charges_nor_charges_for_it() {
 
 #[tokio::test]
 async fn deliveries_go_on_after_the_connection_was_lost_and_nothing_is_sent_twice_for_it() {
-    let server = TestServer::start_with(QUICK).await;
+    let (server, mut receiver, endpoint, received) = being_told(QUICK).await;
     let (client, database) = (&server.client, &server.database);
-    let mut receiver = Receiver::start().await;
-    let endpoint = Endpoint::at(client, &receiver.url()).await;
-    client.charge("key-1").await;
-    let received = receiver.next().await;
     let lock = hold_deliveries(database).await;
     received.answer(200).await;
-    a_mark_waits(database).await;
-    sqlx::query(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-          WHERE datname = current_database() AND application_name = 'charge-once'",
-    )
-    .execute(&database.pool)
-    .await
-    .unwrap();
+    // The mark waits.
+    database.comes_to(LOCK_WAITS, 1).await;
+    let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+          WHERE datname = current_database() AND application_name = 'charge-once'";
+    database.execute(sql).await;
     lock.rollback().await.unwrap();
     // Sent before and marked after: it is not sent again.
     eventually("the pool has recovered", || async {

@@ -7,75 +7,44 @@
 
 use sqlx::{Connection, Row};
 
-use super::{statements, tables::GROWING};
+use super::{
+    statements::{self, list},
+    tables::GROWING,
+};
 use crate::support::prelude::*;
 
 /// Statements about rows of many accounts: a part of each one, and why it is one. Those of
 /// `store::invariants` and `store::sweepable` are about all accounts too, and run without sqlx's
 /// macros.
-const OF_MANY_ACCOUNTS: [(&str, &str); 20] = [
-    (
-        r#"SELECT key.hash AS "hash: "#,
-        "an API key says whose request it is",
-    ),
-    (
-        "WHERE hash = $1 AND (revoked_at IS NULL OR from_dev_api_key)",
-        "a person revokes an API key that leaked",
-    ),
-    ("FROM api_keys JOIN accounts", "a person lists API keys"),
-    (
-        "lease.in_doubt OR NOT $3::boolean",
-        "a person lists keys in flight",
-    ),
-    (
-        "WHERE accounts.closed_at IS NULL ORDER BY accounts.id",
-        "a person asks whose key it is",
-    ),
-    (
-        "WHERE completed_at IS NULL ORDER BY operations.created_at",
-        "a person lists operations",
-    ),
-    (
-        "refused.outcome = 'declined'",
-        "a person lists or resolves operations",
-    ),
-    (
-        "WHERE operation = $1 AND kind = $4",
-        "a person resolves an operation",
-    ),
-    (
-        "WITH dead AS MATERIALIZED",
-        "the sweep removes expired keys",
-    ),
-    (
-        "account.test_until <= now() - interval",
-        "the sweep closes test accounts",
-    ),
-    (
-        "SELECT EXISTS ( SELECT FROM idempotency_leases",
-        "the reconciler looks for work",
-    ),
-    (
-        "WITH abandoned AS MATERIALIZED",
-        "the reconciler takes over a lease",
-    ),
-    (
-        "SET ready = true",
-        "the webhook worker finds deliveries that are due again",
-    ),
-    (
-        r#"AS "is_deleted!""#,
-        "the webhook worker gives endpoints their turns",
-    ),
-    (
-        "deleted_at IS NOT NULL AND canceled_at IS NULL",
-        "the webhook worker finds deleted endpoints",
-    ),
-    (r#"AS "age!" FROM idempotency_keys"#, "a metric"),
-    (r#"AS "running!""#, "a metric"),
-    (r#"AS "refused!""#, "a metric"),
-    (r#"AS "due!""#, "a metric"),
-    ("LIMIT 1)))::float8 AS age", "a metric"),
+const OF_MANY_ACCOUNTS: [&str; 20] = [
+    // An API key says whose request it is.
+    r#"SELECT key.hash AS "hash: "#,
+    // A person revokes an API key that leaked, or lists API keys.
+    "WHERE hash = $1 AND (revoked_at IS NULL OR from_dev_api_key)",
+    "FROM api_keys JOIN accounts",
+    // A person lists keys in flight, asks whose key it is, lists operations, and resolves them.
+    "lease.in_doubt OR NOT $3::boolean",
+    "WHERE accounts.closed_at IS NULL ORDER BY accounts.id",
+    "WHERE completed_at IS NULL ORDER BY operations.created_at",
+    "refused.outcome = 'declined'",
+    "WHERE operation = $1 AND kind = $4",
+    // The sweep removes expired keys, and closes test accounts.
+    "WITH dead AS MATERIALIZED",
+    "account.test_until <= now() - interval",
+    // The reconciler looks for work, and takes over a lease.
+    "SELECT EXISTS ( SELECT FROM idempotency_leases",
+    "WITH abandoned AS MATERIALIZED",
+    // The webhook worker finds deliveries that are due again, gives endpoints their turns, and
+    // finds deleted ones.
+    "SET ready = true",
+    r#"AS "is_deleted!""#,
+    "deleted_at IS NOT NULL AND canceled_at IS NULL",
+    // Metrics.
+    r#"AS "age!" FROM idempotency_keys"#,
+    r#"AS "running!""#,
+    r#"AS "refused!""#,
+    r#"AS "due!""#,
+    "LIMIT 1)))::float8 AS age",
 ];
 
 /// Tables whose rows belong to an account each.
@@ -86,16 +55,14 @@ const WITH_ACCOUNTS: &str = "SELECT relname
 #[tokio::test]
 async fn every_statement_on_a_table_with_accounts_says_which_account() {
     let database = TestDatabase::create().await;
-    let tables: Vec<String> = sqlx::query_scalar(WITH_ACCOUNTS)
-        .fetch_all(&database.pool)
-        .await
-        .unwrap();
+    let tables = sqlx::query_scalar(WITH_ACCOUNTS).fetch_all(&database.pool);
+    let tables: Vec<String> = tables.await.unwrap();
     let tables: BTreeSet<_> = tables.iter().map(String::as_str).collect();
-    let of_accounts = |table: &&str| *table == "accounts" || tables.contains(*table);
-    assert!(GROWING.iter().all(of_accounts), "{tables:?}");
+    let of_accounts = |table: &str| table == "accounts" || tables.contains(table);
+    assert!(GROWING.split(' ').all(of_accounts), "{tables:?}");
     let mut connection = database.pool.acquire().await.unwrap();
     let (mut faults, mut looked_at) = (Vec::new(), 0);
-    let mut unused: BTreeSet<_> = OF_MANY_ACCOUNTS.iter().map(|(part, _)| *part).collect();
+    let mut unused = BTreeSet::from(OF_MANY_ACCOUNTS);
     for statement in statements::all() {
         let kinds: Vec<_> = statement.parameters.iter().map(|one| &*one.kind).collect();
         let scans = Scans::of(&plan(&mut connection, &statement.sql, &kinds).await);
@@ -106,10 +73,8 @@ async fn every_statement_on_a_table_with_accounts_says_which_account() {
         }
         let sql: Vec<_> = statement.sql.split_whitespace().collect();
         let sql = sql.join(" ");
-        match OF_MANY_ACCOUNTS.iter().find(|(part, _)| sql.contains(part)) {
-            Some((part, _)) => {
-                unused.remove(part);
-            }
+        match OF_MANY_ACCOUNTS.iter().find(|part| sql.contains(**part)) {
+            Some(part) => _ = unused.remove(part),
             None => faults.push(format!("{}: {sql}\n", free.join(", "))),
         }
     }
@@ -128,74 +93,43 @@ async fn a_statement_that_names_no_account_is_found() {
     let database = TestDatabase::create().await;
     let mut connection = database.pool.acquire().await.unwrap();
     let tables = BTreeSet::from(["charges", "refunds"]);
-    for (sql, expected) in [
-        (
-            "SELECT FROM charges WHERE account_id = $1 AND id = $2",
-            vec![],
-        ),
-        (
-            "SELECT FROM charges WHERE (id, account_id) = ($2, $1)",
-            vec![],
-        ),
-        ("DELETE FROM charges WHERE account_id = $1", vec![]),
-        (
-            "SELECT FROM charges JOIN refunds USING (account_id) WHERE account_id = $1",
-            vec![],
-        ),
-        (
-            "SELECT FROM unnest(ARRAY[$1]) AS one (account_id) JOIN charges USING (account_id)",
-            vec![],
-        ),
-        ("SELECT FROM charges WHERE id = $2", vec!["charges"]),
-        (
-            "UPDATE charges SET metadata = '{}' WHERE id = $2",
-            vec!["charges"],
-        ),
-        (
-            "SELECT FROM charges WHERE (account_id = $1 OR $1 IS NULL) AND id = $2",
-            vec!["charges"],
-        ),
-        (
-            "SELECT FROM charges WHERE account_id >= $1",
-            vec!["charges"],
-        ),
-        (
-            "SELECT FROM charges JOIN refunds USING (account_id) WHERE charges.id = $2",
-            vec!["charges", "refunds"],
-        ),
-        (
-            "SELECT FROM charges WHERE account_id = $1
-                AND EXISTS (SELECT FROM refunds WHERE refunds.charge_id = charges.id)",
-            vec!["refunds"],
-        ),
-    ] {
+    for line in FREE_TABLES.trim().lines() {
+        let (expected, sql) = line.split_once(": ").unwrap();
         let plan = plan(&mut connection, sql, &["uuid", "uuid"]).await;
         let scans = Scans::of(&plan);
         let mut free = scans.free(&tables);
         free.sort_unstable();
-        assert_eq!(free, expected, "{sql}: {plan:#}");
+        assert_eq!(free.join(" "), expected, "{sql}: {plan:#}");
     }
 }
 
+/// Statements, and the tables of which they don't say which account.
+const FREE_TABLES: &str = "
+: SELECT FROM charges WHERE account_id = $1 AND id = $2
+: SELECT FROM charges WHERE (id, account_id) = ($2, $1)
+: DELETE FROM charges WHERE account_id = $1
+: SELECT FROM charges JOIN refunds USING (account_id) WHERE account_id = $1
+: SELECT FROM unnest(ARRAY[$1]) AS one (account_id) JOIN charges USING (account_id)
+charges: SELECT FROM charges WHERE id = $2
+charges: UPDATE charges SET metadata = '{}' WHERE id = $2
+charges: SELECT FROM charges WHERE (account_id = $1 OR $1 IS NULL) AND id = $2
+charges: SELECT FROM charges WHERE account_id >= $1
+charges refunds: SELECT FROM charges JOIN refunds USING (account_id) WHERE charges.id = $2
+refunds: SELECT FROM charges WHERE account_id = $1 AND EXISTS (SELECT FROM refunds WHERE refunds.charge_id = charges.id)";
+
 /// The plan for any values.
 async fn plan(connection: &mut PgConnection, sql: &str, kinds: &[&str]) -> Value {
-    let list = |items: &[&str]| match items {
-        [] => String::new(),
-        items => format!("({})", items.join(", ")),
-    };
     let (nulls, kinds) = (list(&vec!["NULL"; kinds.len()]), list(kinds));
     let mut tx = connection.begin().await.unwrap();
     let prepare =
         format!("SET LOCAL plan_cache_mode = force_generic_plan; PREPARE planned {kinds} AS {sql}");
-    let prepared = sqlx::raw_sql(AssertSqlSafe(prepare))
-        .execute(&mut *tx)
-        .await;
-    prepared.unwrap_or_else(|error| panic!("{error}: {sql}"));
+    let prepared = sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut *tx);
+    prepared
+        .await
+        .unwrap_or_else(|error| panic!("{error}: {sql}"));
     let explain = format!("EXPLAIN (VERBOSE, COSTS OFF, FORMAT JSON) EXECUTE planned {nulls}");
-    let explained = sqlx::raw_sql(AssertSqlSafe(explain))
-        .fetch_one(&mut *tx)
-        .await;
-    let mut plans: Value = explained.unwrap().get(0);
+    let explained = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_one(&mut *tx);
+    let mut plans: Value = explained.await.unwrap().get(0);
     tx.rollback().await.unwrap();
     let forget = sqlx::raw_sql("DEALLOCATE planned");
     forget.execute(connection).await.unwrap();
@@ -205,7 +139,6 @@ async fn plan(connection: &mut PgConnection, sql: &str, kinds: &[&str]) -> Value
 /// The looks into tables that a plan consists of, and the conditions of all its nodes.
 struct Scans(Vec<Scan>, Vec<String>);
 
-/// One look into a table.
 struct Scan {
     table: String,
     alias: String,
@@ -230,8 +163,8 @@ impl Scans {
             if (name.ends_with("Cond") || name.ends_with("Filter"))
                 && let Some(condition) = value.as_str()
             {
-                self.1
-                    .extend(conjuncts(condition).into_iter().map(str::to_owned));
+                let all = conjuncts(condition).into_iter().map(str::to_owned);
+                self.1.extend(all);
             }
         }
         for below in node["Plans"].as_array().into_iter().flatten() {
@@ -244,32 +177,21 @@ impl Scans {
     /// what that one looks into is in the plan as well. So is where the place of a row, its `ctid`,
     /// was found.
     fn free(&self, tables: &BTreeSet<&str>) -> Vec<&str> {
-        let mut free: Vec<_> = self
-            .0
-            .iter()
-            .filter(|scan| tables.contains(&*scan.table))
-            .collect();
-        let equal: Vec<_> = self
-            .1
-            .iter()
-            .filter_map(|one| one.split_once(" = "))
-            .collect();
+        let is_of_these = |scan: &&Scan| tables.contains(&*scan.table);
+        let mut free: Vec<_> = self.0.iter().filter(is_of_these).collect();
+        let equal = self.1.iter().filter_map(|one| one.split_once(" = "));
+        let equal: Vec<_> = equal.collect();
         loop {
             let before = free.len();
-            let names: Vec<_> = free
-                .iter()
-                .map(|scan| format!("{}.account_id", scan.alias))
-                .collect();
+            let names = free.iter().map(|scan| format!("{}.account_id", scan.alias));
+            let names: Vec<_> = names.collect();
             let is_bound = |value: &str| {
                 value.starts_with('$')
                     || value.starts_with("ANY ($")
                     || value.ends_with(".account_id") && names.iter().all(|name| name != value)
             };
             free.retain(|scan| {
-                let (name, row) = (
-                    format!("{}.account_id", scan.alias),
-                    format!("{}.ctid", scan.alias),
-                );
+                let [name, row] = ["account_id", "ctid"].map(|of| format!("{}.{of}", scan.alias));
                 !equal.iter().any(|(one, other)| {
                     *one == name && is_bound(other)
                         || *other == name && is_bound(one)

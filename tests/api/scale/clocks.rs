@@ -2,7 +2,7 @@
 
 use charge_once::database::{self, StartError};
 
-use crate::support::prelude::*;
+use crate::support::{prelude::*, shorthand::message};
 
 /// Makes the database's clock go wrong for new sessions, by so many seconds.
 async fn shift(pool: &PgPool, seconds: i32) {
@@ -45,16 +45,10 @@ async fn a_replica_whose_clock_goes_wrong_is_not_ready() {
     // The sessions of the pool have prepared the statement with the right clock.
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
                 WHERE datname = current_database() AND application_name = 'charge-once'";
-    sqlx::query(end)
-        .execute(&server.database.pool)
-        .await
-        .unwrap();
+    server.database.execute(end).await;
     eventually("the replica says that it isn't ready", || async {
         let answer = server.client.get("/readyz").await;
-        answer.status == 503
-            && answer.json()["error"]["message"]
-                .to_string()
-                .contains("clock")
+        answer.status == 503 && message(&answer).contains("clock")
     })
     .await;
 }

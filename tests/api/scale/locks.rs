@@ -18,13 +18,8 @@ async fn a_locked_account_and_a_locked_endpoint_hold_up_no_charge() {
     let server = TestServer::start_with(QUICK).await;
     let receiver = Receiver::start().await;
     Endpoint::at(&server.client, &receiver.url()).await;
-    let mut tx = server.database.pool.begin().await.unwrap();
-    for lock in [
-        "SELECT FROM accounts FOR UPDATE",
-        "SELECT FROM webhook_endpoints FOR UPDATE",
-    ] {
-        sqlx::query(lock).execute(&mut *tx).await.unwrap();
-    }
+    let lock = "SELECT FROM accounts FOR UPDATE; SELECT FROM webhook_endpoints FOR UPDATE";
+    let tx = server.database.holding(lock).await;
     assert_eq!(server.client.charge("key").await.status, 201);
     tx.rollback().await.unwrap();
 }
@@ -54,9 +49,8 @@ async fn every_foreign_key_has_an_index() {
 async fn looking_up_a_completed_key_waits_for_no_write() {
     let server = TestServer::start().await;
     server.client.charge("key").await;
-    let mut tx = server.database.pool.begin().await.unwrap();
     let lock = "LOCK TABLE idempotency_keys IN SHARE ROW EXCLUSIVE MODE";
-    sqlx::query(lock).execute(&mut *tx).await.unwrap();
+    let tx = server.database.holding(lock).await;
     let found = server.client.get("/idempotency-keys/key").await.json();
     assert_eq!(found["status"], "completed");
     tx.rollback().await.unwrap();

@@ -7,6 +7,8 @@ use crate::support::{harness::LOCK_WAITS, prelude::*};
 /// More than the pool has connections, by far.
 const ATTACKERS: usize = 100;
 
+const LOCK_ORDERS: &str = "SELECT FROM orders FOR UPDATE";
+
 /// How often the other account charges meanwhile.
 const CHARGES: usize = 60;
 
@@ -28,18 +30,12 @@ async fn requests_that_wait_for_one_row_leave_connections_to_other_accounts() {
     let server = TestServer::start_with(&[ALONE]).await;
     let other = client_of_account(&server, "another").await;
     let order = open_order(&server.client).await;
-    let mut tx = server.database.pool.begin().await.unwrap();
-    sqlx::query("SELECT FROM orders FOR UPDATE")
-        .execute(&mut *tx)
-        .await
-        .unwrap();
+    let tx = server.database.holding(LOCK_ORDERS).await;
     let mut asked = Instant::now();
     assert_eq!(other.charge("first").await.status, 201);
     let mut attackers = pay(&server.client, &order);
-    eventually("they wait for the order", || async {
-        server.database.count(LOCK_WAITS).await > 0
-    })
-    .await;
+    let wait = async || server.database.count(LOCK_WAITS).await > 0;
+    eventually("they wait for the order", wait).await;
     let mut judged = 0;
     for number in 0..CHARGES {
         // Each needs connections while all attackers want some. None waits until its time is over.
@@ -88,11 +84,7 @@ const IN_TIME: Duration = Duration::from_millis(800);
 async fn is_waited_for(server: &TestServer) -> bool {
     let before = server.database.charges().await;
     let order = open_order(&server.client).await;
-    let mut tx = server.database.pool.begin().await.unwrap();
-    sqlx::query("SELECT FROM orders FOR UPDATE")
-        .execute(&mut *tx)
-        .await
-        .unwrap();
+    let tx = server.database.holding(LOCK_ORDERS).await;
     let (client, path) = (server.client.clone(), format!("/orders/{order}/pay"));
     let sent = Instant::now();
     let paying = tokio::spawn(async move {
@@ -100,13 +92,9 @@ async fn is_waited_for(server: &TestServer) -> bool {
         client.post(&path, &path, &body).await
     });
     // The first of its transactions waits, gives up, and another one waits.
-    for _ in 0..2 {
-        eventually("it waits", || async {
-            server.database.count(LOCK_WAITS).await == 1 || sent.elapsed() > IN_TIME
-        })
-        .await;
-        eventually("it gives its connection back", || async {
-            server.database.count(LOCK_WAITS).await == 0 || sent.elapsed() > IN_TIME
+    for waits in [1, 0, 1, 0] {
+        eventually("it waits, or gives its connection back", || async {
+            server.database.count(LOCK_WAITS).await == waits || sent.elapsed() > IN_TIME
         })
         .await;
     }

@@ -51,18 +51,53 @@ const OLD_ROWS: &str = "
 /// Why [`OLD_ROWS`] contradict the invariants.
 const MADE_UP: &str = "its old rows are about nothing";
 
-async fn run(pool: &PgPool, sql: &str) {
-    let mut tx = pool.begin().await.unwrap();
-    sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))
-        .execute(&mut *tx)
-        .await
-        .unwrap();
-    tx.commit().await.unwrap();
-}
-
 async fn add_old_rows(database: &TestDatabase) {
     database.is_left_broken(MADE_UP);
-    run(&database.pool, OLD_ROWS).await;
+    database.execute(OLD_ROWS).await;
+}
+
+/// A database with [`OLD_ROWS`].
+async fn with_old_rows() -> TestDatabase {
+    let database = TestDatabase::create().await;
+    add_old_rows(&database).await;
+    database
+}
+
+/// Where the events of the second of three accounts can't be removed.
+async fn where_the_second_refuses() -> TestDatabase {
+    let database = with_old_rows().await;
+    let refuse = "
+        CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE 'the second account''s events stay'; END $$;
+        CREATE TRIGGER refuse BEFORE DELETE ON events FOR EACH ROW
+            WHEN (OLD.account_id = old_account(1201)) EXECUTE FUNCTION refuse()";
+    database.execute(refuse).await;
+    database
+}
+
+const SECOND: AccountId = AccountId(Uuid::from_u128(2));
+
+/// A walk through the accounts, and the connection that it has.
+struct Walk {
+    retention: Retention,
+    connection: PgConnection,
+}
+
+impl Walk {
+    async fn of(database: &TestDatabase) -> Self {
+        Self {
+            retention: Retention::new(config(KEPT).retention, PATIENCE, 0),
+            connection: PgConnection::connect(&database.url).await.unwrap(),
+        }
+    }
+
+    async fn until(&mut self, deadline: Instant) -> (Stop, Removed) {
+        let mut removed = Removed::default();
+        let walk = self
+            .retention
+            .go_on(&mut self.connection, &mut removed, deadline);
+        (walk.await.unwrap(), removed)
+    }
 }
 
 async fn sweep(database: &TestDatabase, variables: &[(&str, &str)]) -> Sweep {
@@ -103,26 +138,23 @@ async fn what_is_old_goes_and_what_is_young_or_still_at_work_stays() {
     let removed = sweep.old_rows(later()).await.unwrap();
     assert_eq!(counts(&removed), (1200, 698, true));
     assert_eq!(left(database).await, [2, 1, 2]);
-    assert_eq!(
-        counts(&sweep.old_rows(later()).await.unwrap()),
-        (0, 0, true)
-    );
+    let removed = sweep.old_rows(later()).await.unwrap();
+    assert_eq!(counts(&removed), (0, 0, true));
 }
 
 #[tokio::test]
 async fn what_has_ended_goes_with_the_next_round() {
-    let database = TestDatabase::create().await;
-    add_old_rows(&database).await;
+    let database = with_old_rows().await;
     let mut sweep = sweep(&database, KEPT).await;
     sweep.old_rows(later()).await.unwrap();
-    run(
-        &database.pool,
-        "SET LOCAL session_replication_role = replica;
+    database
+        .execute(
+            "SET LOCAL session_replication_role = replica;
          UPDATE webhook_deliveries SET status = 'failed', next_attempt_at = NULL;
          UPDATE operations SET completed_at = now(), outcome = 'done' WHERE completed_at IS NULL;
          UPDATE checkouts SET status = 'completed', order_id = id",
-    )
-    .await;
+        )
+        .await;
     let removed = sweep.old_rows(later()).await.unwrap();
     assert_eq!(counts(&removed), (1, 2, true));
     assert_eq!(left(&database).await, [0, 0, 0]);
@@ -130,17 +162,12 @@ async fn what_has_ended_goes_with_the_next_round() {
 
 #[tokio::test]
 async fn a_round_that_is_interrupted_goes_on_where_it_stopped() {
-    let database = TestDatabase::create().await;
-    add_old_rows(&database).await;
+    let database = with_old_rows().await;
     let mut sweep = sweep(&database, KEPT).await;
     // No time at all, and then a table that is locked for longer than a statement waits.
     let removed = sweep.old_rows(Instant::now()).await.unwrap();
     assert_eq!(counts(&removed), (0, 0, false));
-    let mut tx = database.pool.begin().await.unwrap();
-    sqlx::raw_sql("LOCK TABLE operations")
-        .execute(&mut *tx)
-        .await
-        .unwrap();
+    let tx = database.holding("LOCK TABLE operations").await;
     let removed = sweep.old_rows(later()).await.unwrap();
     // Each account's events had their turn before its operations.
     assert_eq!(counts(&removed), (1200, 0, false));
@@ -151,41 +178,26 @@ async fn a_round_that_is_interrupted_goes_on_where_it_stopped() {
     assert_eq!(left(&database).await, [1, 1, 2]);
 }
 
-/// The events of the second of three accounts can't be removed.
-const SECOND_REFUSES: &str = "
-    CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
-        $$ BEGIN RAISE 'the second account''s events stay'; END $$;
-    CREATE TRIGGER refuse BEFORE DELETE ON events FOR EACH ROW
-        WHEN (OLD.account_id = old_account(1201)) EXECUTE FUNCTION refuse()";
-
-const SECOND: AccountId = AccountId(Uuid::from_u128(2));
-
 #[tokio::test]
 async fn an_account_that_had_its_turn_is_passed_over_until_the_next_round() {
-    let database = TestDatabase::create().await;
-    add_old_rows(&database).await;
-    run(&database.pool, SECOND_REFUSES).await;
-    let mut retention = Retention::new(config(KEPT).retention, PATIENCE, 0);
+    let database = where_the_second_refuses().await;
+    let mut walk = Walk::of(&database).await;
+    // A walk that fails leaves its connection with a transaction.
     let mut go_on = async || {
-        let mut connection = PgConnection::connect(&database.url).await.unwrap();
-        let mut removed = Removed::default();
-        let walk = retention.go_on(&mut connection, &mut removed, later());
-        (walk.await.unwrap(), removed)
+        walk.connection = PgConnection::connect(&database.url).await.unwrap();
+        walk.until(later()).await
     };
     let (stop, removed) = go_on().await;
     assert!(matches!(stop, Stop::Failed(SECOND, _)));
     assert_eq!((removed.events, removed.operations), (1133, 698));
-    run(
-        &database.pool,
-        "INSERT INTO events (account_id, id, type, object, request_id, idempotency_key, created_at)
+    database.execute("INSERT INTO events (account_id, id, type, object, request_id, idempotency_key, created_at)
          VALUES (old_account(1), old_id(2000), 'charge.succeeded', '{}', 'req', 'key',
-                 now() - interval '40 days')",
-    )
+                 now() - interval '40 days')")
     .await;
     let (stop, removed) = go_on().await;
     assert!(matches!(stop, Stop::At(Round::Failed)));
     assert_eq!((removed.events, removed.failed_accounts), (33, 1));
-    run(&database.pool, "DROP TRIGGER refuse ON events").await;
+    database.execute("DROP TRIGGER refuse ON events").await;
     let (stop, removed) = go_on().await;
     assert!(matches!(stop, Stop::At(Round::Whole)));
     assert_eq!((removed.events, removed.failed_accounts), (35, 0));
@@ -195,12 +207,10 @@ async fn an_account_that_had_its_turn_is_passed_over_until_the_next_round() {
 /// batch.
 #[tokio::test]
 async fn a_walk_that_is_stopped_by_time_goes_on_with_the_next_account() {
-    let database = TestDatabase::create().await;
-    add_old_rows(&database).await;
-    run(&database.pool, SECOND_REFUSES).await;
-    run(
-        &database.pool,
-        "CREATE FUNCTION take_long() RETURNS trigger LANGUAGE plpgsql AS
+    let database = where_the_second_refuses().await;
+    database
+        .execute(
+            "CREATE FUNCTION take_long() RETURNS trigger LANGUAGE plpgsql AS
              $$ BEGIN
                  -- Only the first batch leaves so many.
                  IF (SELECT count(*) FROM events) > 700 THEN PERFORM pg_sleep(4); END IF;
@@ -208,78 +218,58 @@ async fn a_walk_that_is_stopped_by_time_goes_on_with_the_next_account() {
              END $$;
          CREATE TRIGGER take_long AFTER DELETE ON events FOR EACH STATEMENT
              EXECUTE FUNCTION take_long()",
-    )
-    .await;
-    let mut retention = Retention::new(config(KEPT).retention, PATIENCE, 0);
-    let mut connection = PgConnection::connect(&database.url).await.unwrap();
+        )
+        .await;
+    let mut walk = Walk::of(&database).await;
     // The accounts are listed in far less than that, and then the first one is visited.
     let soon = Instant::now() + Duration::from_secs(3);
-    let mut removed = Removed::default();
-    let walk = retention.go_on(&mut connection, &mut removed, soon);
-    assert!(matches!(walk.await, Ok(Stop::At(Round::GoesOn))));
+    let (stop, removed) = walk.until(soon).await;
+    assert!(matches!(stop, Stop::At(Round::GoesOn)));
     assert_eq!((removed.events, removed.operations), (499, 0), "one batch");
 
-    let mut removed = Removed::default();
-    let walk = retention.go_on(&mut connection, &mut removed, later());
-    assert!(matches!(walk.await, Ok(Stop::Failed(SECOND, _))));
+    let (stop, removed) = walk.until(later()).await;
+    assert!(matches!(stop, Stop::Failed(SECOND, _)));
     assert_eq!(removed.events, 0, "none of the first account's");
-    let mut removed = Removed::default();
-    let walk = retention.go_on(&mut connection, &mut removed, later());
-    assert!(matches!(walk.await, Ok(Stop::At(Round::Over))));
+    let (stop, removed) = walk.until(later()).await;
+    assert!(matches!(stop, Stop::At(Round::Over)));
     assert_eq!(removed.events, 33, "the third account's");
 
     // What failed before is known until a round without a failure has ended.
-    let mut removed = Removed::default();
-    let walk = retention.go_on(&mut connection, &mut removed, Instant::now());
-    assert!(matches!(walk.await, Ok(Stop::At(Round::GoesOn))));
+    let (stop, removed) = walk.until(Instant::now()).await;
+    assert!(matches!(stop, Stop::At(Round::GoesOn)));
     assert_eq!(removed.failed_accounts, 1);
 }
 
 /// The first account has more old events than one visit removes.
 #[tokio::test]
 async fn an_account_with_more_old_rows_than_time_holds_up_no_other() {
-    let database = TestDatabase::create().await;
-    add_old_rows(&database).await;
-    run(
-        &database.pool,
-        "UPDATE webhook_deliveries SET status = 'succeeded', next_attempt_at = NULL, delivered_at = now()
+    let database = with_old_rows().await;
+    database.execute("UPDATE webhook_deliveries SET status = 'succeeded', next_attempt_at = NULL, delivered_at = now()
           WHERE status = 'pending';
          INSERT INTO events (account_id, id, type, object, request_id, idempotency_key, created_at)
          SELECT old_account(1), old_id(2000 + n), 'charge.succeeded', '{}', 'req', 'key',
                 now() - interval '40 days'
-           FROM generate_series(1, 12000) AS n",
-    )
+           FROM generate_series(1, 12000) AS n")
     .await;
     let events_of = async |account: u128| {
         let events = "SELECT count(*) FROM events WHERE account_id = $1";
         let events = sqlx::query_scalar::<_, i64>(events).bind(Uuid::from_u128(account));
         events.fetch_one(&database.pool).await.unwrap()
     };
-    let mut retention = Retention::new(config(KEPT).retention, PATIENCE, 0);
-    let mut connection = PgConnection::connect(&database.url).await.unwrap();
-    let mut removed = Removed::default();
-    let walk = retention.go_on(&mut connection, &mut removed, later());
-    assert!(matches!(walk.await, Ok(Stop::At(Round::Over))));
+    let (stop, removed) = Walk::of(&database).await.until(later()).await;
+    assert!(matches!(stop, Stop::At(Round::Over)));
     assert_eq!(events_of(1).await, 1101 + 33 + 12_000 - 12_500);
-    assert_eq!(
-        removed.operations, 698,
-        "they have their turn beside the events"
-    );
+    // Operations have their turn beside the events.
+    assert_eq!(removed.operations, 698);
     assert_eq!((events_of(2).await, events_of(3).await), (0, 0));
     // What is left has the next rounds of a sweep, one after the other.
-    let swept = sweep(&database, KEPT)
-        .await
-        .old_rows(later())
-        .await
-        .unwrap();
-    assert_eq!(counts(&swept), (634, 0, true));
+    let swept = sweep(&database, KEPT).await.old_rows(later()).await;
+    assert_eq!(counts(&swept.unwrap()), (634, 0, true));
 }
 
 #[tokio::test]
 async fn an_account_whose_rows_can_not_be_removed_holds_up_no_other() {
-    let database = TestDatabase::create().await;
-    add_old_rows(&database).await;
-    run(&database.pool, SECOND_REFUSES).await;
+    let database = where_the_second_refuses().await;
     let mut sweep = sweep(&database, KEPT).await;
     for events in [1166, 0] {
         let removed = sweep.old_rows(later()).await.unwrap();
@@ -290,14 +280,10 @@ async fn an_account_whose_rows_can_not_be_removed_holds_up_no_other() {
         assert!(error.to_string().contains("events stay"), "{error}");
         // Its connection is closed, and PostgreSQL undoes what it did when it notices. The next
         // walk passes over rows that are locked.
-        eventually("the locks of the walk that failed are gone", || async {
-            let locks = "SELECT count(*) FROM pg_locks WHERE relation = 'events'::regclass";
-            let locks = sqlx::query_scalar::<_, i64>(locks);
-            locks.fetch_one(&database.pool).await.unwrap() == 0
-        })
-        .await;
+        let locks = "SELECT count(*) FROM pg_locks WHERE relation = 'events'::regclass";
+        database.comes_to(locks, 0).await;
     }
-    run(&database.pool, "DROP TRIGGER refuse ON events").await;
+    database.execute("DROP TRIGGER refuse ON events").await;
     let removed = sweep.old_rows(later()).await.unwrap();
     assert_eq!(counts(&removed), (34, 0, true));
     assert!(removed.last_failure.is_none());
@@ -305,8 +291,7 @@ async fn an_account_whose_rows_can_not_be_removed_holds_up_no_other() {
 
 #[tokio::test]
 async fn replicas_share_a_round() {
-    let database = TestDatabase::create().await;
-    add_old_rows(&database).await;
+    let database = with_old_rows().await;
     let (mut one, mut other) = (sweep(&database, KEPT).await, sweep(&database, KEPT).await);
     let (left_one, right_one) = tokio::join!(one.old_rows(later()), other.old_rows(later()));
     let (removed, more) = (left_one.unwrap(), right_one.unwrap());
@@ -330,7 +315,9 @@ async fn failed_delivery(database: &TestDatabase) -> (AccountId, WebhookDelivery
     database.is_left_broken(MADE_UP);
     let pool = &database.pool;
     // In one transaction: the ids are made of its time.
-    run(pool, &format!("{OLD_ROWS}{FAILED_DELIVERY}")).await;
+    database
+        .execute(format!("{OLD_ROWS}{FAILED_DELIVERY}"))
+        .await;
     let sql = "SELECT account_id, id, event_id FROM webhook_deliveries WHERE status = 'failed'";
     let (account, id, event) = sqlx::query_as(sql).fetch_one(pool).await.unwrap();
     (AccountId(account), WebhookDeliveryId(id), event)
@@ -348,10 +335,8 @@ async fn a_delivery_that_is_made_due_again_keeps_its_event_and_fails_no_batch() 
     let removed = sweep.old_rows(later()).await.unwrap();
     assert_eq!(counts(&removed), (1199, 698, true));
     tx.commit().await.unwrap();
-    assert_eq!(
-        counts(&sweep.old_rows(later()).await.unwrap()),
-        (0, 0, true)
-    );
+    let removed = sweep.old_rows(later()).await.unwrap();
+    assert_eq!(counts(&removed), (0, 0, true));
     // As if it had been committed between the look at the event and its lock.
     let mut tx = database.pool.begin().await.unwrap();
     let deleted = delete_events(&mut tx, account.0, &[event]).await;
@@ -374,14 +359,9 @@ async fn a_delivery_whose_event_is_just_removed_is_not_found() {
     let retry = tokio::spawn(async move { retry_now(&mut other, account.0, delivery.0).await });
     let waiting = "SELECT count(*) FROM pg_stat_activity
                     WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    eventually("the retry waits", || async {
-        database.count(waiting).await == 1
-    })
-    .await;
-    assert_eq!(
-        delete_events(&mut tx, account.0, &[event]).await.unwrap(),
-        1
-    );
+    database.comes_to(waiting, 1).await;
+    let deleted = delete_events(&mut tx, account.0, &[event]).await;
+    assert_eq!(deleted.unwrap(), 1);
     tx.commit().await.unwrap();
     assert_eq!(retry.await.unwrap().unwrap(), None);
 }
@@ -389,10 +369,9 @@ async fn a_delivery_whose_event_is_just_removed_is_not_found() {
 /// A rest of many times what a batch takes is longer than any test.
 #[tokio::test]
 async fn what_is_passed_over_takes_a_rest_too() {
-    let database = TestDatabase::create().await;
-    add_old_rows(&database).await;
+    let database = with_old_rows().await;
     let keep = "UPDATE webhook_deliveries SET status = 'pending', next_attempt_at = now(), delivered_at = NULL";
-    run(&database.pool, keep).await;
+    database.execute(keep).await;
     let events = [("EVENT_RETENTION", "30d"), ("OPERATION_RETENTION", "0s")];
     for (rest, is_over) in [(0, true), (1_000_000, false)] {
         let mut retention = Retention::new(config(&events).retention, PATIENCE, rest);
@@ -407,8 +386,7 @@ async fn what_is_passed_over_takes_a_rest_too() {
 
 #[tokio::test]
 async fn with_0_nothing_is_removed() {
-    let database = TestDatabase::create().await;
-    add_old_rows(&database).await;
+    let database = with_old_rows().await;
     let forever = [("EVENT_RETENTION", "0s"), ("OPERATION_RETENTION", "0s")];
     let mut sweep = sweep(&database, &forever).await;
     let removed = sweep.old_rows(later()).await.unwrap();
@@ -418,13 +396,8 @@ async fn with_0_nothing_is_removed() {
 
 #[tokio::test]
 async fn a_batch_that_gets_no_answer_ends_at_its_deadline() {
-    let database = TestDatabase::create().await;
-    add_old_rows(&database).await;
-    let mut tx = database.pool.begin().await.unwrap();
-    sqlx::raw_sql("LOCK TABLE webhook_deliveries")
-        .execute(&mut *tx)
-        .await
-        .unwrap();
+    let database = with_old_rows().await;
+    let tx = database.holding("LOCK TABLE webhook_deliveries").await;
     let kept = config(KEPT).retention;
     let mut retention = Retention::new(kept, Duration::from_millis(50), 0);
     let mut connection = PgConnection::connect(&database.url).await.unwrap();

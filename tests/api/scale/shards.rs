@@ -1,6 +1,6 @@
 //! Several databases: each account lives in one of them.
 
-use charge_once::{database::shards::FIRST_SHARD, server};
+use charge_once::server;
 use futures_util::future::join_all;
 use tokio::sync::oneshot;
 
@@ -32,7 +32,7 @@ impl Two {
             other,
             shards,
         };
-        two.run(&["migrate"]).await.succeeded();
+        two.run("migrate").await.succeeded();
         two
     }
 
@@ -43,8 +43,9 @@ impl Two {
         ]
     }
 
-    async fn run(&self, arguments: &[&str]) -> Run {
-        run_to_end(program(arguments, &self.variables())).await
+    async fn run(&self, arguments: &str) -> Run {
+        let arguments: Vec<_> = arguments.split(' ').collect();
+        run_to_end(program(&arguments, &self.variables())).await
     }
 
     /// The same, but the second database is reached through `url`.
@@ -63,15 +64,10 @@ impl Two {
 
     /// An API key of a new account in the second database.
     async fn key_of_other(&self, name: &str) -> String {
-        let arguments = ["api-key", "create", "--account", name, "--shard", SECOND];
-        let printed = self.run(&arguments).await.succeeded();
+        let create = format!("api-key create --account {name} --shard {SECOND}");
+        let printed = self.run(&create).await.succeeded();
         printed.lines().next().unwrap().to_owned()
     }
-}
-
-async fn execute(pool: &PgPool, sql: String) {
-    let executed = sqlx::raw_sql(AssertSqlSafe(sql)).execute(pool).await;
-    executed.unwrap();
 }
 
 /// The page that a card's holder is sent to by an account's intent.
@@ -88,19 +84,21 @@ async fn account_of(pool: &PgPool, name: &str) -> Uuid {
     found.fetch_one(pool).await.unwrap()
 }
 
+/// With an account of the second database, that has this key.
+async fn with_shop() -> (Two, String) {
+    let two = Two::prepared().await;
+    let key = two.key_of_other("shop").await;
+    (two, key)
+}
+
 /// Its keys would be tried in another database, too, whose account of this name has other keys.
 #[tokio::test]
 async fn a_program_that_knows_one_database_of_several_serves_nothing_and_makes_no_account() {
     let two = Two::prepared().await;
     for arguments in [&["serve"][..], &["api-key", "create", "--account", "twice"]] {
-        let mut variables = vec![
-            ("DATABASE_URL", &*two.other.url),
-            ("BIND_ADDRESS", "127.0.0.1:0"),
-        ];
-        variables.extend(WAITS_FOR_CONNECTIONS);
-        let output = run(arguments, &variables);
-        let said = text(&output.stderr);
-        assert!(!output.status.success(), "{said}");
+        let variables = [("DATABASE_URL", &*two.other.url), ANY_PORT];
+        let variables = [&variables[..], WAITS_FOR_CONNECTIONS].concat();
+        let said = complaint_of(arguments, &variables, 1);
         assert!(said.contains("is the shard b of a service"), "{said}");
     }
 }
@@ -108,22 +106,12 @@ async fn a_program_that_knows_one_database_of_several_serves_nothing_and_makes_n
 /// As after a restore of one database from before an account moved.
 #[tokio::test]
 async fn an_account_that_lives_twice_is_refused_at_the_start() {
-    let two = Two::prepared().await;
-    two.key_of_other("shop").await;
+    let (two, _) = with_shop().await;
     let account = account_of(&two.other.pool, "shop").await;
-    let again = sqlx::query("INSERT INTO accounts (id, name) VALUES ($1, 'shop')");
-    let again = again.bind(account).execute(&two.first.pool).await;
-    again.unwrap();
-    let output = run(
-        &["serve"],
-        &[
-            ("DATABASE_URL", &two.first.url),
-            ("SHARD_URLS", &two.shards),
-            ("BIND_ADDRESS", "127.0.0.1:0"),
-        ],
-    );
-    let said = text(&output.stderr);
-    assert!(!output.status.success(), "{said}");
+    let again = format!("INSERT INTO accounts (id, name) VALUES ('{account}', 'shop')");
+    two.first.execute(again).await;
+    let variables = [&two.variables()[..], &[ANY_PORT]].concat();
+    let said = complaint_of(&["serve"], &variables, 1);
     assert!(said.contains("lives in the shards main and b"), "{said}");
 }
 
@@ -143,22 +131,18 @@ async fn an_account_has_all_it_does_in_its_own_database_and_keys_are_its_own() {
         assert_eq!(listed["data"].as_array().unwrap().len(), 1, "{listed}");
         assert_eq!((database.charges().await, database.records().await), (1, 2));
         let logged = "SELECT count(*) FROM request_log WHERE status = 201";
-        eventually("both are logged beside it", || async {
-            database.count(logged).await == 3
-        })
-        .await;
+        database.comes_to(logged, 3).await;
     }
     let charge = dev.get("/charges").await.json()["data"][0]["id"].clone();
     let path = format!("/charges/{}", charge.as_str().unwrap());
-    assert_eq!(
-        (dev.get(&path).await.status, shop.get(&path).await.status),
-        (reqwest::StatusCode::OK, reqwest::StatusCode::NOT_FOUND,)
-    );
+    for (client, status) in [(dev, 200), (&shop, 404)] {
+        assert_eq!(client.get(&path).await.status, status);
+    }
     let stranger = dev.with_api_key("sk_test_of_nobody_at_all");
     assert_eq!(stranger.get("/charges").await.status, 401);
     assert_eq!(dev.get("/readyz").await.json(), json!({"status": "ready"}));
     server.stop().await;
-    let checked = two.run(&["check"]).await;
+    let checked = two.run("check").await;
     assert!(checked.stderr.contains("shard main:") && checked.stderr.contains("shard b:"));
     checked.succeeded();
 }
@@ -172,74 +156,48 @@ async fn the_database_refuses_a_key_of_an_account_that_lives_elsewhere() {
                                        request_id, created_at, expires_at)
          VALUES ('{dev}', 'k', 1, sha256('x'), 'POST', '/charges', 'req_1', now(), now() + interval '1 day')"
     );
-    let claimed = |pool: PgPool| {
-        let claim = AssertSqlSafe(claim.clone());
-        async move { sqlx::raw_sql(claim).execute(&pool).await }
-    };
     let refuses = |refused: sqlx::Error| {
         let refused = refused.into_database_error().unwrap();
         assert_eq!(refused.code().as_deref(), Some("57P03"), "{refused}");
         assert!(refused.message().contains("does not live in this shard"));
     };
-    refuses(claimed(two.other.pool.clone()).await.unwrap_err());
+    let claimed = sqlx::raw_sql(AssertSqlSafe(claim.clone()));
+    let claimed = claimed.execute(&two.other.pool).await;
+    refuses(claimed.unwrap_err());
 
     // A key that was left behind is not taken over either.
     let left = format!("SET LOCAL session_replication_role = replica; {claim}");
-    sqlx::raw_sql(AssertSqlSafe(left))
-        .execute(&two.other.pool)
-        .await
-        .unwrap();
+    two.other.execute(left).await;
     let take_over = "UPDATE idempotency_keys SET fingerprint = sha256('y'), request_id = 'req_2'";
-    refuses(
-        sqlx::query(take_over)
-            .execute(&two.other.pool)
-            .await
-            .unwrap_err(),
-    );
-    sqlx::query("DELETE FROM idempotency_keys")
-        .execute(&two.other.pool)
-        .await
-        .unwrap();
+    let taken_over = sqlx::query(take_over).execute(&two.other.pool).await;
+    refuses(taken_over.unwrap_err());
+    two.other.execute("DELETE FROM idempotency_keys").await;
 
     // A program that believes in the wrong database: it has the account's key there, and not the
     // account's row.
     two.key_of_other("shop").await;
-    let moved = format!(
-        "ALTER TABLE api_keys DROP CONSTRAINT an_api_key_belongs_to_an_account;
-         UPDATE accounts SET id = '{}'",
-        Uuid::now_v7()
-    );
+    let moved = "ALTER TABLE api_keys DROP CONSTRAINT an_api_key_belongs_to_an_account;
+                 UPDATE accounts SET id = gen_random_uuid()";
     let believed = two.server(&[]).await;
-    let shop = believed
-        .client
-        .with_api_key(&two.key_of_other("shop").await);
+    let key = two.key_of_other("shop").await;
+    let shop = believed.client.with_api_key(&key);
     assert_eq!(shop.charge("before").await.status, 201);
-    sqlx::raw_sql(AssertSqlSafe(moved))
-        .execute(&two.other.pool)
-        .await
-        .unwrap();
-    for path in ["/charges", "/inventory/mug"] {
-        let body = match path {
-            "/charges" => charge(),
-            _ => json!({"on_hand": 3}),
-        };
-        let answer = match path {
-            "/charges" => shop.post(path, "after", &body).await,
-            _ => shop.put(path, "after-2", &body).await,
-        };
+    two.other.execute(moved).await;
+    let level = json!({"on_hand": 3});
+    for answer in [
+        shop.charge("after").await,
+        shop.put("/inventory/mug", "after-2", &level).await,
+    ] {
         assert_eq!(answer.status, 503, "{}", answer.json());
     }
-    assert_eq!(
-        (two.other.charges().await, two.other.records().await),
-        (1, 1)
-    );
+    let stored = (two.other.charges().await, two.other.records().await);
+    assert_eq!(stored, (1, 1));
     believed.stop().await;
 }
 
 #[tokio::test]
 async fn while_one_database_is_down_accounts_of_the_others_notice_nothing() {
-    let two = Two::prepared().await;
-    let key = two.key_of_other("shop").await;
+    let (two, key) = with_shop().await;
     let proxy = PostgresProxy::in_front_of(&two.other.url).await;
     let two = two.through(&proxy.url);
     // A look at a database that says nothing lasts two seconds then.
@@ -263,32 +221,23 @@ async fn while_one_database_is_down_accounts_of_the_others_notice_nothing() {
         .await;
         assert_eq!(shop.charge("key-2").await.status, 503);
         // A key that was not used here before is looked for everywhere.
-        let printed = printed_by(
-            &["api-key", "create", "--account", "dev"],
-            &[("DATABASE_URL", &two.first.url)],
-        );
+        let create = ["api-key", "create", "--account", "dev"];
+        let printed = printed_by(&create, &[("DATABASE_URL", &two.first.url)]);
         let fresh = dev.with_api_key(printed.lines().next().unwrap());
         for client in [dev, &fresh] {
             let began = std::time::Instant::now();
             assert_eq!(client.post_new("/charges", &charge()).await.status, 201);
-            assert!(
-                began.elapsed().as_secs() < 3,
-                "{fault:?} {:?}",
-                began.elapsed()
-            );
+            let took = began.elapsed();
+            assert!(took.as_secs() < 3, "{fault:?} {took:?}");
         }
         // Nothing is known of a key that only the other one could have.
         let unknown = dev.with_api_key(&format!("sk_test_unknown_{}", Uuid::now_v7().simple()));
         assert_eq!(unknown.get("/charges").await.status, 503);
         proxy.inject(NetworkFault::None);
-        eventually("it is back", || async {
-            shop.get("/charges").await.status == 200
-        })
-        .await;
-        eventually("probes see that it is back", || async {
-            dev.get("/readyz").await.json() == json!({"status": "ready"})
-        })
-        .await;
+        let is_back = async || shop.get("/charges").await.status == 200;
+        eventually("it is back", is_back).await;
+        let is_ready = async || dev.get("/readyz").await.json() == json!({"status": "ready"});
+        eventually("probes see that it is back", is_ready).await;
     }
     shop.charge("key-1").await.assert_replays(&first);
     server.stop().await;
@@ -296,8 +245,7 @@ async fn while_one_database_is_down_accounts_of_the_others_notice_nothing() {
 
 #[tokio::test]
 async fn while_one_database_is_down_guesses_are_limited_and_what_the_others_have_is_not() {
-    let two = Two::prepared().await;
-    let key = two.key_of_other("shop").await;
+    let (two, key) = with_shop().await;
     let proxy = PostgresProxy::in_front_of(&two.other.url).await;
     let server = two.through(&proxy.url).server(&[]).await;
     let dev = &server.client;
@@ -338,14 +286,11 @@ async fn while_one_database_is_down_guesses_are_limited_and_what_the_others_have
 
 #[tokio::test]
 async fn a_server_that_starts_while_a_database_is_down_serves_it_once_it_is_fit() {
-    let two = Two::prepared().await;
-    let key = two.key_of_other("shop").await;
+    let (two, key) = with_shop().await;
     let proxy = PostgresProxy::in_front_of(&two.other.url).await;
     proxy.inject(NetworkFault::Cut);
-    let server = two
-        .through(&proxy.url)
-        .server(&[("CONSOLE", "true"), ("EXPIRY_SWEEP_INTERVAL", "50ms")])
-        .await;
+    let often = [("CONSOLE", "true"), ("EXPIRY_SWEEP_INTERVAL", "50ms")];
+    let server = two.through(&proxy.url).server(&often).await;
     let dev = &server.client;
     let shop = dev.with_api_key(&key);
     assert_eq!(dev.charge("key-1").await.status, 201);
@@ -354,7 +299,8 @@ async fn a_server_that_starts_while_a_database_is_down_serves_it_once_it_is_fit(
     // Whatever is wrong with it keeps it out, and no more: another shard's name, and an account
     // that lives in both.
     let account = account_of(&two.other.pool, "shop").await;
-    let rename = |name: &str| execute(&two.other.pool, format!("UPDATE shard SET name = '{name}'"));
+    let other = &two.other;
+    let rename = |name: &str| other.execute(format!("UPDATE shard SET name = '{name}'"));
     rename("c").await;
     proxy.inject(NetworkFault::None);
     let unchecked = "The database has not passed the checks of a start yet. The log says why.";
@@ -365,20 +311,16 @@ async fn a_server_that_starts_while_a_database_is_down_serves_it_once_it_is_fit(
     };
     eventually("it is in reach", is_kept_out).await;
     let twice = format!("INSERT INTO accounts (id, name) VALUES ('{account}', 'shop')");
-    execute(&two.first.pool, twice).await;
+    two.first.execute(twice).await;
     rename("b").await;
     // The checks read the accounts. They begin a second time only because they failed the first
     // time.
     let trying = "SELECT count(*) FROM pg_stat_activity
                    WHERE datname = current_database() AND wait_event_type = 'Lock'";
     for _ in 0..2 {
-        let mut lock = two.other.pool.begin().await.unwrap();
-        let exclusive = sqlx::raw_sql("LOCK TABLE accounts IN ACCESS EXCLUSIVE MODE");
-        exclusive.execute(&mut *lock).await.unwrap();
-        eventually("it is checked", || async {
-            two.other.count(trying).await == 1
-        })
-        .await;
+        let lock = other.holding("LOCK TABLE accounts IN ACCESS EXCLUSIVE MODE");
+        let lock = lock.await;
+        two.other.comes_to(trying, 1).await;
         lock.rollback().await.unwrap();
     }
     assert!(is_kept_out().await);
@@ -386,21 +328,15 @@ async fn a_server_that_starts_while_a_database_is_down_serves_it_once_it_is_fit(
     assert_eq!(two.other.records().await, 0);
 
     let once = format!("DELETE FROM accounts WHERE id = '{account}'");
-    execute(&two.first.pool, once).await;
-    eventually("it is served", || async {
-        shop.charge("key-1").await.status == 201
-    })
-    .await;
+    two.first.execute(once).await;
+    let is_served = async || shop.charge("key-1").await.status == 201;
+    eventually("it is served", is_served).await;
     // What it says may be a second old.
-    eventually("no database is unfit", async || {
-        dev.get("/readyz").await.json() == json!({"status": "ready"})
-    })
-    .await;
+    let is_ready = async || dev.get("/readyz").await.json() == json!({"status": "ready"});
+    eventually("no database is unfit", is_ready).await;
     two.other.expire_records().await;
-    eventually("its expired keys are swept", || async {
-        two.other.records().await == 0
-    })
-    .await;
+    let are_swept = async || two.other.records().await == 0;
+    eventually("its expired keys are swept", are_swept).await;
     server.stop().await;
 }
 
@@ -413,13 +349,8 @@ async fn a_start_refuses_a_database_that_answers_and_is_not_what_it_should_be() 
     let missing = two.through(&two.other.url.replace(name, "no_such_database"));
     let none = [("DATABASE_URL", "postgres://charge_once@127.0.0.1:1/a")];
     let start = |two: &Two, more: &[(&str, &str)]| {
-        let variables = [
-            &two.variables()[..],
-            &[("BIND_ADDRESS", "127.0.0.1:0")],
-            more,
-        ]
-        .concat();
-        Run::of(run(&["serve"], &variables)).failed(1)
+        let variables = [&two.variables()[..], &[ANY_PORT], more].concat();
+        complaint_of(&["serve"], &variables, 1)
     };
     let told = start(&missing, &[]);
     assert!(told.contains("the shard b: the database doesn't"), "{told}");
@@ -435,27 +366,15 @@ async fn two_who_make_an_account_at_once_take_turns() {
     let lock = "SELECT pg_advisory_lock(x'6163636f756e7473'::bigint)";
     sqlx::raw_sql(lock).execute(&mut *other).await.unwrap();
     let create = ["api-key", "create", "--account", "twin", "--shard", SECOND];
-    let creating = tokio::task::spawn_blocking({
-        let patient = [&two.variables()[..], PATIENT].concat();
-        let command = program(&create, &patient);
-        move || {
-            let mut command = command;
-            command.output().unwrap()
-        }
-    });
+    let patient = [&two.variables()[..], PATIENT].concat();
+    let creating = tokio::spawn(run_to_end(program(&create, &patient)));
     let waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
                       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-    eventually("it waits for its turn", || async {
-        two.first.count(waiting).await == 1
-    })
-    .await;
-    let made = format!(
-        "INSERT INTO accounts (id, name) VALUES ('{}', 'twin')",
-        Uuid::now_v7()
-    );
-    execute(&two.first.pool, made).await;
+    two.first.comes_to(waiting, 1).await;
+    let made = "INSERT INTO accounts (id, name) VALUES (gen_random_uuid(), 'twin')";
+    two.first.execute(made).await;
     other.close().await.unwrap();
-    let told = Run::of(creating.await.unwrap()).failed(1);
+    let told = creating.await.unwrap().failed(1);
     assert!(told.contains("lives in the shard main"), "{told}");
     let twins = "SELECT count(*) FROM accounts WHERE name = 'twin'";
     assert_eq!(two.other.count(twins).await, 0);
@@ -464,8 +383,7 @@ async fn two_who_make_an_account_at_once_take_turns() {
 /// What finds the account's database and what reads the body share the time before the work.
 #[tokio::test]
 async fn a_request_has_its_time_once() {
-    let two = Two::prepared().await;
-    let key = two.key_of_other("shop").await;
+    let (two, key) = with_shop().await;
     // Two seconds until the work begins.
     let ladder = [
         ("POOL_WAIT", "1s"),
@@ -477,7 +395,7 @@ async fn a_request_has_its_time_once() {
     let server = two.server(&ladder).await;
     let slow = "ALTER TABLE api_keys RENAME TO quick_api_keys;
                 CREATE VIEW api_keys AS SELECT quick_api_keys.* FROM quick_api_keys, pg_sleep(1)";
-    execute(&two.other.pool, slow.to_owned()).await;
+    two.other.execute(slow).await;
     let headers = format!(
         "Authorization: Bearer {key}\r\nContent-Type: {JSON}\r\nIdempotency-Key: key-1\r\n"
     );
@@ -492,44 +410,23 @@ async fn a_request_has_its_time_once() {
 
 #[tokio::test]
 async fn an_account_is_made_whole_or_not_at_all_and_a_key_is_revoked_or_said_not_to_be() {
-    let two = Two::prepared().await;
-    let key = two.key_of_other("shop").await;
+    let (two, key) = with_shop().await;
     // Where it lives, whatever is asked for; and `--shard` is no wish then.
-    two.run(&["api-key", "create", "--account", "shop"])
-        .await
-        .succeeded();
-    let told = two
-        .run(&[
-            "api-key",
-            "create",
-            "--account",
-            "shop",
-            "--shard",
-            FIRST_SHARD,
-        ])
-        .await;
+    two.run("api-key create --account shop").await.succeeded();
+    let told = two.run("api-key create --account shop --shard main").await;
     assert!(told.failed(1).contains("lives in the shard b"));
     // `dev` lives in one and `shop` in the other, so the first of them gets the next.
-    let told = two.run(&["api-key", "create", "--account", "third"]).await;
+    let told = two.run("api-key create --account third").await;
     assert!(told.stderr.contains("lives in the shard main"), "{told:?}");
 
     let proxy = PostgresProxy::in_front_of(&two.other.url).await;
     proxy.inject(NetworkFault::Cut);
     let halved = two.through(&proxy.url);
-    let told = halved
-        .run(&["api-key", "create", "--account", "fourth"])
-        .await
-        .failed(1);
-    assert!(told.contains("may live in b, so none is made"), "{told}");
-    halved
-        .run(&["api-key", "create", "--account", "dev"])
-        .await
-        .succeeded();
-    let told = halved
-        .run(&["api-key", "create", "--account", "shop"])
-        .await
-        .failed(1);
-    assert!(told.contains("may live in b"), "{told}");
+    let told = halved.run("api-key create --account fourth").await;
+    assert_has(&told.failed(1), "may live in b, so none is made");
+    halved.run("api-key create --account dev").await.succeeded();
+    let told = halved.run("api-key create --account shop").await;
+    assert_has(&told.failed(1), "may live in b");
     let made = "SELECT count(*) FROM accounts WHERE name IN ('shop', 'fourth')";
     assert_eq!(two.first.count(made).await, 0);
 
@@ -543,7 +440,7 @@ async fn an_account_is_made_whole_or_not_at_all_and_a_key_is_revoked_or_said_not
     };
     let told = revoke(&halved).await.failed(1);
     assert!(told.contains("the key may be one of b"), "{told}");
-    let told = halved.run(&["check"]).await.failed(2);
+    let told = halved.run("check").await.failed(2);
     assert!(told.contains("it failed in 1 of 2 shards: b"), "{told}");
     revoke(&two).await.succeeded();
     let told = revoke(&two).await.failed(1);
@@ -555,108 +452,75 @@ async fn a_database_is_the_shard_that_it_was_at_first() {
     let two = Two::prepared().await;
     let swapped = second(&two.first.url);
     let refused = |first: &str, shards: &str| {
-        let output = run(
-            &["migrate"],
-            &[("DATABASE_URL", first), ("SHARD_URLS", shards)],
-        );
-        Run::of(output).failed(1)
+        let variables = [("DATABASE_URL", first), ("SHARD_URLS", shards)];
+        complaint_of(&["migrate"], &variables, 1)
     };
     let told = refused(&two.other.url, &swapped);
-    assert!(
-        told.contains("leads to the database of the shard b"),
-        "{told}"
-    );
-    assert!(
-        told.contains("leads to the database of the shard main"),
-        "{told}"
-    );
+    assert_has(&told, "leads to the database of the shard b");
+    assert_has(&told, "leads to the database of the shard main");
     let has_accounts = TestDatabase::create_unsharded().await;
-    let told = refused(
-        &two.first.url,
-        &format!("{},c={}", two.shards, has_accounts.url),
-    );
+    let shards = format!("{},c={}", two.shards, has_accounts.url);
+    let told = refused(&two.first.url, &shards);
     assert!(told.contains("only an empty one becomes a shard"), "{told}");
     assert!(told.contains("it failed in 1 of 3 shards: c"), "{told}");
 }
 
 #[tokio::test]
 async fn each_command_works_on_all_databases_or_on_one() {
-    let two = Two::prepared().await;
-    two.key_of_other("shop").await;
+    let (two, _) = with_shop().await;
+    let current = "The schema is current.\n";
     for (arguments, told) in [
-        (
-            &["migrate"][..],
-            "The schema is current.\nThe schema is current.\n",
-        ),
-        (&["migrate", "--shard", "b"], "The schema is current.\n"),
-        (&["keys", "list", "--in-flight"], ""),
-        (&["operations", "list"], ""),
+        ("migrate", &*current.repeat(2)),
+        ("migrate --shard b", current),
+        ("keys list --in-flight", ""),
+        ("operations list", ""),
     ] {
         assert_eq!(two.run(arguments).await.succeeded(), told, "{arguments:?}");
     }
-    let keys = two.run(&["api-key", "list"]).await.succeeded();
+    let keys = two.run("api-key list").await.succeeded();
     assert_eq!(keys.lines().count(), 2, "{keys}");
-    let swept = two.run(&["sweep"]).await.succeeded();
+    let swept = two.run("sweep").await.succeeded();
     assert_eq!(swept.matches("Removed 0 expired").count(), 2, "{swept}");
-    let told = two.run(&["check", "--json"]).await.failed(2);
+    let told = two.run("check --json").await.failed(2);
     assert!(told.contains("name it with --shard"), "{told}");
-    two.run(&["check", "--json", "--shard", "b"])
-        .await
-        .succeeded();
-    let of = |shard| {
-        [
-            "keys",
-            "list",
-            "--in-flight",
-            "--account",
-            "shop",
-            "--shard",
-            shard,
-        ]
-    };
-    two.run(&of("b")).await.succeeded();
-    let told = two.run(&of(FIRST_SHARD)).await.failed(1);
-    assert!(told.contains("the shard main has no account"), "{told}");
-    let told = two.run(&["sweep", "--shard", "c"]).await.failed(1);
-    assert!(told.contains("SHARD_URLS names no such database"), "{told}");
-    let account = ["keys", "show", "key-1", "--account", "shop"];
-    let unknown = two.run(&account).await;
+    for arguments in ["check --json", "keys list --in-flight --account shop"] {
+        let arguments = format!("{arguments} --shard b");
+        two.run(&arguments).await.succeeded();
+    }
+    let account = "keys show key-1 --account shop";
+    let unknown = two.run(account).await;
     assert!(unknown.stdout.contains("key      key-1"), "{unknown:?}");
-    assert!(unknown.failed(1).contains("nothing is known of this key"));
-    let told = two.run(&["keys", "show", "key-1"]).await.failed(1);
-    assert!(told.contains("no account has a record"), "{told}");
-    let told = two
-        .run(&["keys", "show", "key-1", "--account", "nobody"])
-        .await
-        .failed(1);
-    assert!(told.contains("there is no account"), "{told}");
+    let of_main = "keys list --in-flight --account shop --shard main";
+    for (arguments, expected) in [
+        (of_main, "the shard main has no account"),
+        ("sweep --shard c", "SHARD_URLS names no such database"),
+        (account, "nothing is known of this key"),
+        ("keys show key-1", "no account has a record"),
+        ("keys show key-1 --account nobody", "there is no account"),
+    ] {
+        assert_has(&two.run(arguments).await.failed(1), expected);
+    }
 }
 
 #[tokio::test]
 async fn fifty_racers_on_two_replicas_charge_once_in_the_account_s_database() {
-    let two = Two::prepared().await;
-    let key = two.key_of_other("shop").await;
+    let (two, key) = with_shop().await;
     let replicas = [(); 2].map(|()| ServerProcess::start(&two.first, &two.variables()));
     let clients = replicas
         .each_ref()
         .map(|replica| replica.client.with_api_key(&key));
     let answers = all_at_once(50, |number| {
         let client: Client = clients[number % 2].clone();
-        async move {
-            client
-                .post_waiting(20, "/charges", "key-1", &charge())
-                .await
-        }
+        let body = charge();
+        async move { client.post_waiting(20, "/charges", "key-1", &body).await }
     })
     .await;
     let first = &answers[0];
     for answer in &answers {
         assert_eq!((answer.status, answer.json()), (first.status, first.json()));
     }
-    assert_eq!(
-        (two.other.charges().await, two.first.charges().await),
-        (1, 0)
-    );
+    let charges = (two.other.charges().await, two.first.charges().await);
+    assert_eq!(charges, (1, 0));
     let refused = ServerProcess::start(&two.first, &[&two.variables()[..], &[ALONE]].concat());
     let alone = refused.client.with_api_key(&key);
     assert_eq!(alone.charge("key-1").await.json(), first.json());
@@ -664,11 +528,9 @@ async fn fifty_racers_on_two_replicas_charge_once_in_the_account_s_database() {
 
 #[tokio::test]
 async fn webhooks_and_sweeps_of_each_database_are_the_work_of_a_process_beside_servers() {
-    let two = Two::prepared().await;
-    let key = two.key_of_other("shop").await;
-    let server = two
-        .server(&[QUICK, &[("BACKGROUND", "off")]].concat())
-        .await;
+    let (two, key) = with_shop().await;
+    let without_workers = [QUICK, &[("BACKGROUND", "off")]].concat();
+    let server = two.server(&without_workers).await;
     let mut receiver = Receiver::start().await;
     let shop = server.client.with_api_key(&key);
     let endpoint = Endpoint::at(&shop, &receiver.url()).await;
@@ -680,42 +542,28 @@ async fn webhooks_and_sweeps_of_each_database_are_the_work_of_a_process_beside_s
         ("EXPIRY_SWEEP_INTERVAL", "50ms"),
     ];
     let config = config(&[QUICK, &quick].concat());
-    let databases = charge_once::database::connect_all(&two.first.url, &config)
-        .await
-        .unwrap();
-    let pool = two.other.pool.clone();
+    let databases = charge_once::database::connect_all(&two.first.url, &config).await;
+    let databases = databases.unwrap();
     assert!(two.other.records().await > 0, "nobody swept");
     let working = tokio::spawn(async move {
-        let stopped = async {
-            let _ = stopped.await;
-        };
-        server::work(None, databases, &config, stopped)
-            .await
-            .unwrap();
+        let stopped = async { _ = stopped.await };
+        let worked = server::work(None, databases, &config, stopped).await;
+        worked.unwrap();
     });
     let received = receiver.next().await;
     assert_eq!(received.event()["type"], "charge.succeeded");
     received.answer(204).await;
     endpoint.newest_succeeds(&shop).await;
-    eventually("expired keys are gone", || async {
-        let left = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM idempotency_keys");
-        left.fetch_one(&pool).await.unwrap() == 0
-    })
-    .await;
+    let expired = "SELECT count(*) FROM idempotency_keys";
+    two.other.comes_to(expired, 0).await;
     stop.send(()).unwrap();
     working.await.unwrap();
     server.stop().await;
 }
 
-/// Where the script of a move fails, as if it were killed there: before or after the transaction
-/// that contains a text.
-struct Interruption {
-    transaction: &'static str,
-    when: &'static str,
-}
-
-/// Runs the script of docs/scale.md, with a `psql` that fails at the interruption.
-fn move_account(two: &Two, account: Uuid, folder: &Path, at: &Interruption) -> Run {
+/// Runs the script of docs/scale.md with a `psql` that fails, as if it were killed there, before or
+/// after the transaction that contains a text.
+fn move_account(two: &Two, account: Uuid, folder: &Path, [transaction, when]: [&str; 2]) -> Run {
     let (_, script) = include_str!("../../../docs/scale.md")
         .split_once("<!-- move an account -->\n```bash\n")
         .unwrap();
@@ -734,8 +582,8 @@ fn move_account(two: &Two, account: Uuid, folder: &Path, at: &Interruption) -> R
         .args(["-c", &format!("{psql}\n{script}")])
         .current_dir(folder)
         .env("programs", postgres_programs())
-        .env("transaction", at.transaction)
-        .env("when", at.when)
+        .env("transaction", transaction)
+        .env("when", when)
         .envs([("FROM", &two.other.url), ("TO", &two.first.url)])
         .env("ID", account.to_string())
         .output();
@@ -744,8 +592,7 @@ fn move_account(two: &Two, account: Uuid, folder: &Path, at: &Interruption) -> R
 
 #[tokio::test]
 async fn an_account_moves_with_its_keys_wherever_the_move_is_interrupted() {
-    let two = Two::prepared().await;
-    let key = two.key_of_other("shop").await;
+    let (two, key) = with_shop().await;
     let account = account_of(&two.other.pool, "shop").await;
     let server = ServerProcess::start(&two.first, &two.variables());
     let shop = server.client.with_api_key(&key);
@@ -758,16 +605,11 @@ async fn an_account_moves_with_its_keys_wherever_the_move_is_interrupted() {
         request.json(&checkout_with("tok_slow"))
     };
     let checking_out = tokio::spawn(checkout(&shop).send());
-    eventually("a key is in flight", || async {
-        two.other.count(KEYS_IN_FLIGHT).await == 1
-    })
-    .await;
+    two.other.comes_to(KEYS_IN_FLIGHT, 1).await;
     let folder = scratch();
-    let never = Interruption {
-        transaction: "no transaction",
-        when: "before",
-    };
-    let told = move_account(&two, account, folder.path(), &never).failed(1);
+    let moving = |account, failing| move_account(&two, account, folder.path(), failing);
+    let never = |account| moving(account, ["no transaction", "before"]);
+    let told = never(account).failed(1);
     assert!(told.contains("is connected: stop it first"), "{told}");
     server.kill();
     let _ = checking_out.await;
@@ -778,38 +620,35 @@ async fn an_account_moves_with_its_keys_wherever_the_move_is_interrupted() {
     })
     .await;
 
-    for transaction in [
+    let transactions = [
         ") TO 'account-",
         "charges (",
         "DELETE FROM accounts",
         "accounts (",
-    ] {
+    ];
+    for transaction in transactions {
         for when in ["before", "after"] {
-            let at = Interruption { transaction, when };
-            let run = move_account(&two, account, folder.path(), &at);
+            let run = moving(account, [transaction, when]);
             assert_eq!(run.code, Some(3), "{transaction} {when}: {run:?}");
             let home = "SELECT count(*) FROM accounts WHERE name = 'shop'";
             let homes = [two.first.count(home).await, two.other.count(home).await];
             assert_ne!(homes, [1, 1], "{transaction} {when}");
         }
     }
-    let told = move_account(&two, account, folder.path(), &never).succeeded();
-    assert_eq!(told, "moved\n");
-    let nobody = move_account(&two, Uuid::now_v7(), folder.path(), &never).failed(1);
-    assert!(nobody.contains("there is no such account"), "{nobody}");
-    two.run(&["check"]).await.succeeded();
+    assert_eq!(never(account).succeeded(), "moved\n");
+    let unknown = never(Uuid::now_v7()).failed(1);
+    assert_has(&unknown, "there is no such account");
+    two.run("check").await.succeeded();
 
     let server = two.server(&[FORGETFUL]).await;
     let shop = server.client.with_api_key(&key);
     shop.charge("key-1").await.assert_replays(&first);
     assert_eq!(two.first.count(KEYS_IN_FLIGHT).await, 1);
     two.first.expire_leases().await;
-    eventually("the checkout has its outcome", || async {
-        Answer::of(checkout(&shop)).await.status == 201
-    })
-    .await;
+    let has_outcome = async || Answer::of(checkout(&shop)).await.status == 201;
+    eventually("the checkout has its outcome", has_outcome).await;
     server.stop().await;
     let charges = (two.first.charges().await, two.other.charges().await);
     assert_eq!(charges, (2, 0));
-    two.run(&["check"]).await.succeeded();
+    two.run("check").await.succeeded();
 }

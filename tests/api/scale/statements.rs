@@ -1,18 +1,16 @@
 //! Every statement of the program, as sqlx's macros keep it for builds without a database.
 
-use std::fs;
+use std::{borrow::Borrow, fs};
 
 use regex::Regex;
 
 use crate::support::prelude::*;
 
-/// One statement and its parameters.
 pub struct Statement {
     pub sql: String,
     pub parameters: Vec<Parameter>,
 }
 
-/// A parameter of a statement.
 pub struct Parameter {
     /// PostgreSQL's name of its type, in lower case.
     pub kind: String,
@@ -33,21 +31,22 @@ pub enum Bound {
 /// database of its own, which no one runs in production.
 pub fn all() -> Vec<Statement> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folders = [
-        ".sqlx",
-        "crates/postgres/.sqlx",
-        "crates/idempotency/.sqlx",
-        "crates/service/.sqlx",
-        "crates/webhooks/.sqlx",
-    ];
-    let files = folders.map(|folder| fs::read_dir(root.join(folder)).unwrap());
-    let mut statements: Vec<_> = files
-        .into_iter()
-        .flatten()
-        .map(|file| Statement::read(&file.unwrap().path()))
-        .collect();
+    let crates = ["postgres", "idempotency", "service", "webhooks"];
+    let folders = crates.map(|name| root.join("crates").join(name));
+    let folders = folders.into_iter().chain([root.to_owned()]);
+    let files = folders.flat_map(|folder| fs::read_dir(folder.join(".sqlx")).unwrap());
+    let statements = files.map(|file| Statement::read(&file.unwrap().path()));
+    let mut statements: Vec<_> = statements.collect();
     statements.sort_by(|one, other| one.sql.cmp(&other.sql));
     statements
+}
+
+/// A list in parentheses, unless it is empty.
+pub fn list(items: &[impl Borrow<str>]) -> String {
+    match items {
+        [] => String::new(),
+        items => format!("({})", items.join(", ")),
+    }
 }
 
 impl Statement {
@@ -70,10 +69,7 @@ impl Parameter {
         let find = |pattern: &str| {
             let pattern = Regex::new(&pattern.replace("NUMBER", &number.to_string())).unwrap();
             let found = pattern.captures(sql)?;
-            Some((
-                found.get(1)?.as_str().to_owned(),
-                found.get(2)?.as_str().to_owned(),
-            ))
+            Some((found[1].to_owned(), found[2].to_owned()))
         };
         let compared = find(r"(\w+)\s*(=|<=|>=|<|>)\s*(?:ANY\s*\(\s*)?\$NUMBER\b");
         let unused = find(r"AND \$NUMBER::\w+ (IS) (NULL)\s+(?:AND|ORDER)");
@@ -82,10 +78,8 @@ impl Parameter {
             let lists = Regex::new(lists).unwrap().captures(sql)?;
             let start = format!("${number}::");
             let mut both = lists[1].split(',').zip(lists[2].split(','));
-            both.find_map(|(value, column)| {
-                let is_it = value.trim().starts_with(&start);
-                is_it.then(|| column.trim().to_owned())
-            })
+            let (_, column) = both.find(|(value, _)| value.trim().starts_with(&start))?;
+            Some(column.trim().to_owned())
         };
         let bound = match compared.as_ref().map(|(column, how)| (&**column, &**how)) {
             Some(("id" | "created_at", ">" | ">=")) => Some(Bound::From),

@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use charge_once::domain::ids::{AccountId, SetupIntentId};
-use sqlx::{Postgres, Transaction};
 
 use crate::support::{
     postgres_proxy::{NetworkFault, PostgresProxy},
@@ -27,30 +26,20 @@ async fn behind_a_proxy() -> (TestServer, PostgresProxy) {
 /// Statements that match and wait for a lock, at this moment. One that has given up is no longer
 /// counted: its client may begin the next before PostgreSQL has cleaned up after it.
 async fn waiting(database: &TestDatabase, like: &str) -> i64 {
-    sqlx::query_scalar(
-        "SELECT count(*) FROM pg_stat_activity
-          WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE $1
-            AND pid <> pg_backend_pid()",
-    )
-    .bind(like)
-    .fetch_one(&database.pool)
-    .await
-    .unwrap()
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+                    WHERE datname = current_database() AND wait_event_type = 'Lock'
+                      AND query LIKE $1 AND pid <> pg_backend_pid()";
+    let waiting = sqlx::query_scalar(waiting).bind(like);
+    waiting.fetch_one(&database.pool).await.unwrap()
 }
 
 #[tokio::test]
 async fn what_can_not_be_an_api_key_asks_no_database() {
     let (server, proxy) = behind_a_proxy().await;
     proxy.inject(NetworkFault::Cut);
-    for key in [
-        "nonsense",
-        "sk_test_short",
-        "sk_live_0123456789",
-        "sk_test_01234-6789",
-    ] {
+    for key in "nonsense sk_test_short sk_live_0123456789 sk_test_01234-6789".split(' ') {
         let refused = server.client.with_api_key(key).get("/charges").await;
-        assert_eq!(refused.status, 401);
-        assert_eq!(refused.code(), "api_key_invalid");
+        assert_eq!(error(&refused), (401, "api_key_invalid".into()), "{key}");
     }
     let plausible = server.client.with_api_key("sk_test_0123456789");
     assert_eq!(plausible.get("/charges").await.status, 503);
@@ -93,11 +82,8 @@ async fn look_ups_of_strangers_take_one_connection_and_few_statements() {
         ("api_keys", "%FROM api_keys%"),
         ("setup_intents", "%AS setup%"),
     ] {
-        let mut tx = server.database.pool.begin().await.unwrap();
-        sqlx::raw_sql(AssertSqlSafe(format!("LOCK TABLE {table}")))
-            .execute(&mut *tx)
-            .await
-            .unwrap();
+        let lock = format!("LOCK TABLE {table}");
+        let tx = server.database.holding(lock).await;
         let mut strangers: JoinSet<u16> = (0..12)
             .map(|number| {
                 let client = server.client.clone();
@@ -149,19 +135,12 @@ async fn keys_that_are_looked_up_together_are_told_apart() {
 }
 
 /// No look at whether the database is ready ends before this transaction does.
-async fn hold_up_readiness(database: &TestDatabase) -> Transaction<'static, Postgres> {
-    let mut tx = database.pool.begin().await.unwrap();
-    sqlx::raw_sql("LOCK TABLE _sqlx_migrations")
-        .execute(&mut *tx)
-        .await
-        .unwrap();
-    tx
-}
+const HOLD_UP_READINESS: &str = "LOCK TABLE _sqlx_migrations";
 
 #[tokio::test]
 async fn however_often_readiness_is_asked_for_the_database_is_asked_by_one() {
     let server = TestServer::start_on(TestDatabase::create_unsharded().await, &[POOL]).await;
-    let tx = hold_up_readiness(&server.database).await;
+    let tx = server.database.holding(HOLD_UP_READINESS).await;
     let ask = |client: Client| async move { client.get("/readyz").await.status.as_u16() };
     let mut probes: JoinSet<u16> = (0..20).map(|_| ask(server.client.clone())).collect();
     let mut most = 0;
@@ -173,10 +152,8 @@ async fn however_often_readiness_is_asked_for_the_database_is_asked_by_one() {
     }
     assert_eq!(most, 1);
     tx.rollback().await.unwrap();
-    eventually("it is ready", || async {
-        server.client.get("/readyz").await.status == 200
-    })
-    .await;
+    let is_ready = async || server.client.get("/readyz").await.status == 200;
+    eventually("it is ready", is_ready).await;
 }
 
 #[tokio::test]
@@ -186,7 +163,7 @@ async fn what_readiness_was_a_moment_ago_is_told_without_the_database() {
     // On a busy machine, a second may pass between two questions.
     eventually("it is ready while nobody can look", || async {
         readiness().await;
-        let tx = hold_up_readiness(&server.database).await;
+        let tx = server.database.holding(HOLD_UP_READINESS).await;
         let told = readiness().await;
         tx.rollback().await.unwrap();
         told == 200

@@ -17,27 +17,10 @@ const SIDE_BY_SIDE: usize = 3;
 const SECONDS_APART: i64 = 10;
 
 /// Tables that grow with the number of requests. No statement may read one of them whole.
-pub const GROWING: [&str; 19] = [
-    "accounts",
-    "idempotency_keys",
-    "charges",
-    "orders",
-    "refunds",
-    "events",
-    "webhook_deliveries",
-    "checkouts",
-    "checkout_steps",
-    "operations",
-    "webhook_endpoints",
-    "request_log",
-    "idempotency_leases",
-    "inventory",
-    "manual_resolutions",
-    "customers",
-    "payment_methods",
-    "payment_intents",
-    "setup_intents",
-];
+pub const GROWING: &str = "accounts idempotency_keys charges orders refunds events \
+     webhook_deliveries checkouts checkout_steps operations webhook_endpoints request_log \
+     idempotency_leases inventory manual_resolutions customers payment_methods payment_intents \
+     setup_intents";
 
 /// Makes the ids and times of row `n`. Nine of ten rows are the first account's, the others are
 /// spread over 200 accounts.
@@ -176,7 +159,6 @@ const FILLED: [&str; 20] = [
        FROM numbers",
 ];
 
-/// A database with these tables.
 pub struct BigTables {
     pub database: TestDatabase,
     /// The account with nine of ten rows.
@@ -189,40 +171,25 @@ impl BigTables {
         database.is_left_broken("no row is about anything");
         let pool = &database.pool;
         // One moment for all transactions: a row's id is made of it.
-        let now: String = sqlx::query_scalar("SELECT now()::text")
-            .fetch_one(pool)
-            .await
-            .unwrap();
-        run(pool, &FUNCTIONS.replace("NOW", &now)).await;
-        run(pool, NUMBERS).await;
+        let now = sqlx::query_scalar("SELECT now()::text").fetch_one(pool);
+        let now: String = now.await.unwrap();
+        let functions = FUNCTIONS.replace("NOW", &now);
+        database.execute(with_numbers(&functions)).await;
+        database.execute(with_numbers(NUMBERS)).await;
         // Filled side by side, by row numbers that fit each other: what refers to what need not be
         // checked. No fill waits for a connection, since a wait has an end and a fill is long.
+        let fill = async |fill: &'static str| {
+            let unchecked = "SET LOCAL session_replication_role = replica";
+            let fill = format!("{unchecked}; {}", with_numbers(fill));
+            database.execute(fill).await;
+        };
         let fills = stream::iter(FILLED);
-        fills
-            .for_each_concurrent(SIDE_BY_SIDE, async |fill| {
-                let mut tx = pool.begin().await.unwrap();
-                let unchecked = "SET LOCAL session_replication_role = replica";
-                sqlx::query(unchecked).execute(&mut *tx).await.unwrap();
-                sqlx::raw_sql(AssertSqlSafe(with_numbers(fill)))
-                    .execute(&mut *tx)
-                    .await
-                    .unwrap();
-                tx.commit().await.unwrap();
-            })
-            .await;
-        sqlx::raw_sql("VACUUM (ANALYZE)")
-            .execute(pool)
-            .await
-            .unwrap();
+        fills.for_each_concurrent(SIDE_BY_SIDE, fill).await;
+        database.execute("VACUUM (ANALYZE)").await;
         let account = sqlx::query_scalar("SELECT account_of(1)");
         let account = account.fetch_one(pool).await.unwrap();
         Self { database, account }
     }
-}
-
-async fn run(pool: &PgPool, sql: &str) {
-    let sql = AssertSqlSafe(with_numbers(sql));
-    sqlx::raw_sql(sql).execute(pool).await.unwrap();
 }
 
 fn with_numbers(sql: &str) -> String {

@@ -74,10 +74,7 @@ const MANY: &str = "
 async fn of_thousands_of_abandoned_operations_another_account_s_is_the_first_or_the_second() {
     for (busy, quiet) in [(1, 2), (2, 1)] {
         let world = abandoned([busy, quiet]).await;
-        sqlx::raw_sql(MANY)
-            .execute(&world.database.pool)
-            .await
-            .unwrap();
+        world.database.execute(MANY).await;
         let leases = "SELECT count(*) FROM idempotency_leases WHERE leased_until < now()";
         assert_eq!(world.database.count(leases).await, 4002);
         let of_the_quiet_one = world.network.calls()[1];
@@ -105,11 +102,8 @@ async fn a_reconciler_that_finds_nothing_tries_to_take_nothing_over() {
     let world = World::new().await;
     let pool = &world.database.pool;
     // It lets what looks pass, and what would lock a row wait.
-    let mut tx = pool.begin().await.unwrap();
-    sqlx::raw_sql("LOCK TABLE idempotency_leases IN EXCLUSIVE MODE")
-        .execute(&mut *tx)
-        .await
-        .unwrap();
+    let lock = "LOCK TABLE idempotency_leases IN EXCLUSIVE MODE";
+    let _tx = world.database.holding(lock).await;
     let (_stop, stopping) = watch::channel(false);
     let running = tokio::spawn(world.replica().reconcile(|| {}, stopping));
     let looks = Mutex::new(HashSet::new());
@@ -138,10 +132,8 @@ async fn a_retry_does_not_wait_for_the_reconciler() {
     }
     world.network.is_asked(9).await;
     let free = "SELECT key FROM idempotency_leases WHERE leased_until <= now()";
-    let free: String = sqlx::query_scalar(free)
-        .fetch_one(&world.database.pool)
-        .await
-        .unwrap();
+    let free = sqlx::query_scalar(free).fetch_one(&world.database.pool);
+    let free: String = free.await.unwrap();
     let retry = replica.run(request_of(1, &free), Start { refuses: false });
     let (record, _) = stored(retry.await);
     assert_eq!(record.reply.status, 201);

@@ -8,9 +8,10 @@ use std::{
 };
 
 use charge_once_client::{
-    Charge, Client, ClientBuilder, Clock, Error, FileKeyStore, GaveUp, NewCharge, NewCheckout,
-    NewItem, NewOrder, NewWebhookEndpoint, Request,
+    Charge, Client, ClientBuilder, Clock, Error, FileKeyStore, GaveUp, KeyStore, NewCharge,
+    NewCheckout, NewItem, NewOrder, NewWebhookEndpoint, Operation, Reply, Request, Resumed,
 };
+use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
 use crate::support::{harness::API_KEY, http_proxy::Seen};
@@ -55,12 +56,37 @@ pub fn builder(url: String, clock: &TestClock) -> ClientBuilder {
     Client::builder(url, API_KEY).clock(clock.clone())
 }
 
+/// A client that writes its operations down.
+pub fn keeping(url: String, clock: &TestClock, store: impl KeyStore + 'static) -> Client {
+    let builder = builder(url, clock).key_store(store);
+    builder.build().unwrap()
+}
+
 pub fn store(folder: &TempDir) -> FileKeyStore {
     FileKeyStore::open(folder.path()).unwrap()
 }
 
 pub fn payment(client: &Client) -> Request<Charge> {
     client.create_charge(&NewCharge::new(2000, "usd")).unwrap()
+}
+
+/// Sends what can be sent and succeeds.
+pub async fn sent<T: DeserializeOwned>(request: Result<Request<T>, Error>) -> T {
+    request.unwrap().send().await.unwrap()
+}
+
+/// Resumes the one operation that was left unfinished, which succeeds now.
+pub async fn resume_one(client: &Client) -> (Operation, Reply) {
+    let resumed = client.resume().await.unwrap();
+    match resumed.as_slice() {
+        [
+            Resumed::Sent {
+                operation,
+                outcome: Ok(reply),
+            },
+        ] => (operation.clone(), reply.clone()),
+        _ => panic!("not resumed: {resumed:?}"),
+    }
 }
 
 pub fn an_order() -> NewOrder {

@@ -39,14 +39,12 @@ pub struct Exported {
 impl Exported {
     fn of(span: Span) -> Self {
         let links = span.links.iter();
+        let links = links.map(|link| (hex::encode(&link.trace_id), hex::encode(&link.span_id)));
+        let status = span.status.as_ref();
         Self {
-            links: links
-                .map(|link| (hex::encode(&link.trace_id), hex::encode(&link.span_id)))
-                .collect(),
+            links: links.collect(),
             kind: span.kind(),
-            failed: span
-                .status
-                .is_some_and(|status| status.code() == StatusCode::Error),
+            failed: status.is_some_and(|status| status.code() == StatusCode::Error),
             trace: hex::encode(span.trace_id),
             id: hex::encode(span.span_id),
             parent: hex::encode(span.parent_span_id),

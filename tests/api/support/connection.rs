@@ -72,11 +72,8 @@ impl Connection {
     /// The next head, with the empty line.
     pub async fn head(&mut self) -> String {
         let end = loop {
-            let end = self
-                .received
-                .windows(4)
-                .position(|four| four == b"\r\n\r\n");
-            match end {
+            let mut fours = self.received.windows(4);
+            match fours.position(|four| four == b"\r\n\r\n") {
                 Some(end) => break end + 4,
                 None => assert!(self.receive().await, "no whole head: {:?}", self.text()),
             }
@@ -137,9 +134,8 @@ impl Connection {
                 }
             }
         };
-        timeout(PATIENCE, dripping)
-            .await
-            .expect("the connection ends");
+        let dripped = timeout(PATIENCE, dripping).await;
+        dripped.expect("the connection ends");
         self.text()
     }
 }

@@ -63,6 +63,15 @@ pub fn blocks(document: &str) -> Vec<(String, String)> {
     blocks
 }
 
+/// The first block of a document in this language.
+pub fn block(document: &str, language: &str) -> String {
+    let mut blocks = blocks(&read(document)).into_iter();
+    blocks
+        .find(|(known, _)| known == language)
+        .expect(language)
+        .1
+}
+
 /// The text without its fenced blocks, which hold commands and output.
 pub fn prose(document: &str) -> String {
     let mut inside = false;

@@ -98,10 +98,8 @@ impl Command for Work {
 /// A database with a table for effects.
 pub async fn database_for_effects() -> TestDatabase {
     let database = TestDatabase::create_unsharded().await;
-    sqlx::raw_sql("CREATE TABLE effects (number bigint GENERATED ALWAYS AS IDENTITY)")
-        .execute(&database.pool)
-        .await
-        .unwrap();
+    let table = "CREATE TABLE effects (number bigint GENERATED ALWAYS AS IDENTITY)";
+    database.execute(table).await;
     database
 }
 

@@ -16,7 +16,7 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use crate::support::{
-    effects::{replica, request},
+    effects::{replica, request, stored},
     harness::{KEYS_IN_FLIGHT, TestDatabase, eventually},
 };
 
@@ -137,12 +137,8 @@ impl ExternalEffect for Network {
             .bind(executed)
             .execute(tx)
             .await?;
-        Ok(Reply {
-            status: if *executed { 201 } else { 402 },
-            headers: Vec::new(),
-            body: operation.to_string().into_bytes(),
-            resource_id: None,
-        })
+        let status = if *executed { 201 } else { 402 };
+        Ok(super::effects::reply(status, &operation.to_string()))
     }
 
     async fn release(&self, tx: &mut PgConnection, operation: &Uuid) -> Result<(), Failure> {
@@ -170,12 +166,7 @@ impl Begin for Start {
             .execute(tx)
             .await?;
         if self.refuses {
-            return Err(Rejection::Refused(Reply {
-                status: 400,
-                headers: Vec::new(),
-                body: b"refused".to_vec(),
-                resource_id: None,
-            }));
+            return Err(Rejection::Refused(super::effects::reply(400, "refused")));
         }
         Ok(BeginOutcome::Begun { resource_id: None })
     }
@@ -195,10 +186,8 @@ pub struct World {
 impl World {
     pub async fn new() -> Self {
         let database = TestDatabase::create_unsharded().await;
-        sqlx::raw_sql("CREATE TABLE far_operations (id uuid PRIMARY KEY, executed boolean)")
-            .execute(&database.pool)
-            .await
-            .unwrap();
+        let table = "CREATE TABLE far_operations (id uuid PRIMARY KEY, executed boolean)";
+        database.execute(table).await;
         Self {
             database,
             network: Network::default(),
@@ -219,9 +208,19 @@ impl World {
 
     /// One request of a replica of its own.
     pub async fn ask(&self) -> Outcome {
-        self.replica()
-            .run(request("A", Duration::ZERO), Start { refuses: false })
-            .await
+        self.ask_with_key("key-1").await
+    }
+
+    /// One request of a replica of its own, which has an answer.
+    pub async fn answers(&self, status: u16, is_replay: bool) {
+        let (record, replayed) = stored(self.ask().await);
+        assert_eq!((record.reply.status, replayed), (status, is_replay));
+    }
+
+    /// The far side was asked so many times, always under the same key.
+    pub fn was_asked_under_one_key(&self, times: usize) {
+        let calls = self.network.calls();
+        assert_eq!(calls, vec![calls[0]; times]);
     }
 
     /// One request with a key of its own, of a replica of its own.
@@ -246,36 +245,27 @@ impl World {
 
     /// The holder of the lease has had its time.
     pub async fn the_lease_runs_out(&self) {
-        let over = sqlx::query(
-            "UPDATE idempotency_leases
-                SET leased_until = now() - interval '1 second',
-                    recover_after = now() - interval '1 second'",
-        )
-        .execute(&self.database.pool)
-        .await
-        .unwrap();
-        assert_eq!(over.rows_affected(), 1);
+        let over = "UPDATE idempotency_leases
+                       SET leased_until = now() - interval '1 second',
+                           recover_after = now() - interval '1 second'";
+        assert_eq!(self.database.execute(over).await, 1);
     }
 
     /// What a person leaves who is told that nothing was executed.
     pub async fn the_operation_is_forgotten(&self) {
-        sqlx::raw_sql(
-            "DELETE FROM idempotency_keys; DELETE FROM idempotency_leases;
-             DELETE FROM far_operations",
-        )
-        .execute(&self.database.pool)
-        .await
-        .unwrap();
+        let forget = "DELETE FROM idempotency_keys; DELETE FROM idempotency_leases;
+                      DELETE FROM far_operations";
+        self.database.execute(forget).await;
     }
 
     /// Operations written down, those that are completed, and keys in flight.
     pub async fn counts(&self) -> (i64, i64, i64) {
         let database = &self.database;
+        let operations = "SELECT count(*) FROM far_operations";
+        let completed = "SELECT count(*) FROM far_operations WHERE executed IS NOT NULL";
         (
-            database.count("SELECT count(*) FROM far_operations").await,
-            database
-                .count("SELECT count(*) FROM far_operations WHERE executed IS NOT NULL")
-                .await,
+            database.count(operations).await,
+            database.count(completed).await,
             database.count(KEYS_IN_FLIGHT).await,
         )
     }

@@ -29,9 +29,7 @@ pub async fn send(url: &str, form: &str) -> Answer {
 
 /// Where an intent sends its holder.
 pub fn page_of(answer: &Answer) -> String {
-    let action = &answer.json()["next_action"]["redirect_to_url"]["url"];
-    let url = action
-        .as_str()
-        .unwrap_or_else(|| panic!("no page: {answer:?}"));
-    url.to_owned()
+    let url = &answer.json()["next_action"]["redirect_to_url"]["url"];
+    assert!(url.is_string(), "no page: {answer:?}");
+    url.as_str().unwrap().to_owned()
 }

@@ -129,9 +129,8 @@ async fn read_request(client: &mut TcpStream) -> std::io::Result<Seen> {
             head: head.to_owned(),
             body: body.to_owned(),
         };
-        let length = seen
-            .header("content-length")
-            .map_or(0, |length| length.parse().unwrap());
+        let length = seen.header("content-length");
+        let length = length.map_or(0, |length| length.parse().unwrap());
         if body.len() == length {
             return Ok(seen);
         }

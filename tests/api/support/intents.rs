@@ -81,7 +81,6 @@ pub fn path(id: &str, verb: &str) -> String {
 pub async fn events(client: &Client) -> Vec<String> {
     let events = client.get("/events?limit=100").await.json();
     let types = events["data"].as_array().unwrap().iter().rev();
-    types
-        .map(|event| event["type"].as_str().unwrap().to_owned())
-        .collect()
+    let types = types.map(|event| event["type"].as_str().unwrap().to_owned());
+    types.collect()
 }

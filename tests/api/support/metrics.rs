@@ -53,10 +53,8 @@ impl Scrape {
         };
         let labels = self.values.keys().filter(of_metric).flat_map(|series| {
             let labels = series.split_once('{').map_or("", |(_, labels)| labels);
-            let pairs = labels
-                .split("\",")
-                .filter_map(|pair| pair.split_once("=\""));
-            pairs.map(|(name, _)| name.to_owned())
+            let pairs = labels.split("\",");
+            pairs.filter_map(|pair| Some(pair.split_once("=\"")?.0.to_owned()))
         });
         labels.filter(|label| label != "le").collect()
     }

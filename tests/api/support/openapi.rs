@@ -4,7 +4,11 @@ use charge_once::http::openapi;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::support::harness::{Client, charge};
+use crate::support::{
+    harness::{Client, charge},
+    resources::{attached, customer},
+    webhooks::endpoint,
+};
 
 pub fn document() -> Value {
     serde_json::to_value(openapi::document()).unwrap()
@@ -14,13 +18,8 @@ pub fn document() -> Value {
 pub fn operations(document: &Value) -> Vec<(String, Method, &Value)> {
     let mut operations = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
-        for (name, method) in [
-            ("get", Method::GET),
-            ("put", Method::PUT),
-            ("post", Method::POST),
-            ("delete", Method::DELETE),
-        ] {
-            if let Some(operation) = item.get(name) {
+        for method in [Method::GET, Method::PUT, Method::POST, Method::DELETE] {
+            if let Some(operation) = item.get(method.as_str().to_lowercase()) {
                 operations.push((path.clone(), method, operation));
             }
         }
@@ -41,40 +40,30 @@ pub fn resolve<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
 
 /// Puts ids of new objects in the place of those in a documented path and body.
 pub async fn with_ids(client: &Client, path: &str, example: &Value) -> (String, Value) {
-    let key = || uuid::Uuid::now_v7().to_string();
+    let made = async |path: &str, body: Value| client.post_new(path, &body).await.id();
     let mut body = charge();
     body["capture"] = (!path.ends_with("/capture")).into();
-    let charge = client.post("/charges", &key(), &body).await.id();
+    let charge = made("/charges", body).await;
     let mut example = example.clone();
     if example.get("charge").is_some() {
         example["charge"] = charge.clone().into();
     }
     if example.get("customer").is_some_and(is_id) {
-        example["customer"] = client
-            .post("/customers", &key(), &json!({}))
-            .await
-            .id()
-            .into();
+        example["customer"] = customer(client).await.into();
     }
     let collection = path.trim_start_matches("/v1").split('/').nth(1);
     let id = match (path.contains("{id}"), collection.unwrap_or_default()) {
         (false, _) => String::new(),
         (true, "charges") => charge,
-        (true, "refunds") => {
-            let refund = json!({"charge": charge, "amount": 1});
-            client.post("/refunds", &key(), &refund).await.id()
-        }
+        (true, "refunds") => made("/refunds", json!({"charge": charge, "amount": 1})).await,
         (true, "orders") => {
             let order = json!({"currency": "eur", "items": [{"quantity": 1, "unit_amount": 1}]});
-            client.post("/orders", &key(), &order).await.id()
+            made("/orders", order).await
         }
-        (true, "customers") => client.post("/customers", &key(), &json!({})).await.id(),
+        (true, "customers") => customer(client).await,
         (true, "payment_methods") if path.ends_with("/attach") => "pm_card_visa".to_owned(),
         (true, "payment_methods") => {
-            let customer = client.post("/customers", &key(), &json!({})).await.id();
-            let attach = "/payment_methods/pm_card_visa/attach";
-            let customer = json!({"customer": customer});
-            client.post(attach, &key(), &customer).await.id()
+            attached(client, "pm_card_visa", &customer(client).await).await
         }
         (true, "payment_intents") => {
             let manual = path.ends_with("/capture");
@@ -83,18 +72,14 @@ pub async fn with_ids(client: &Client, path: &str, example: &Value) -> (String, 
                 "payment_method": "pm_card_visa", "confirm": manual,
                 "capture_method": if manual { "manual" } else { "automatic" },
             });
-            client.post("/payment_intents", &key(), &intent).await.id()
+            made("/payment_intents", intent).await
         }
         (true, "setup_intents") => {
             let setup = json!({"payment_method": "pm_card_visa", "payment_method_types": ["card"]});
-            client.post("/setup_intents", &key(), &setup).await.id()
+            made("/setup_intents", setup).await
         }
         (true, "webhook_endpoints") => {
-            let endpoint = json!({"url": "https://example.com/", "enabled_events": ["*"]});
-            client
-                .post("/webhook_endpoints", &key(), &endpoint)
-                .await
-                .id()
+            made("/webhook_endpoints", endpoint("https://example.com/")).await
         }
         (true, other) => panic!("no object for {other}"),
     };
@@ -104,7 +89,6 @@ pub async fn with_ids(client: &Client, path: &str, example: &Value) -> (String, 
 
 /// Whether an example names an object of this service, and not a client's own.
 fn is_id(example: &Value) -> bool {
-    example
-        .as_str()
-        .is_some_and(|text| text.starts_with("cus_"))
+    let id = example.as_str();
+    id.is_some_and(|text| text.starts_with("cus_"))
 }

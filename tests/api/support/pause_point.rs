@@ -95,10 +95,8 @@ impl PausePoint {
                 ""
             }
         );
-        sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
-            .execute(&mut holder)
-            .await
-            .unwrap();
+        let pause = sqlx::raw_sql(sqlx::AssertSqlSafe(sql));
+        pause.execute(&mut holder).await.unwrap();
         Self { holder }
     }
 
@@ -111,10 +109,8 @@ impl PausePoint {
     pub async fn is_reached_by(&mut self, requests: usize) {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         while self.paused_backends().await.len() < requests {
-            assert!(
-                tokio::time::Instant::now() < deadline,
-                "no request reached the pause point"
-            );
+            let now = tokio::time::Instant::now();
+            assert!(now < deadline, "no request reached the pause point");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -132,11 +128,8 @@ impl PausePoint {
     /// Ends the database session of the paused request, as a crash of its backend would.
     pub async fn break_the_paused(&mut self) {
         let pid = self.paused_backend().await;
-        sqlx::query("SELECT pg_terminate_backend($1)")
-            .bind(pid)
-            .execute(&mut self.holder)
-            .await
-            .unwrap();
+        let terminate = sqlx::query("SELECT pg_terminate_backend($1)").bind(pid);
+        terminate.execute(&mut self.holder).await.unwrap();
     }
 
     /// Makes every record expire `microseconds` after the paused transaction's `now()`, which is

@@ -50,12 +50,8 @@ impl PostgresProxy {
         let port = listener.local_addr().unwrap().port();
         let fault = watch::Sender::new(NetworkFault::None);
         let lost_commits = Arc::new(AtomicUsize::new(0));
-        tokio::spawn(accept(
-            listener,
-            socket,
-            fault.clone(),
-            lost_commits.clone(),
-        ));
+        let lost = lost_commits.clone();
+        tokio::spawn(accept(listener, socket, fault.clone(), lost));
         Self {
             url: format!("postgres://charge_once@127.0.0.1:{port}/{database}?sslmode=disable"),
             fault,

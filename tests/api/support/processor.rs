@@ -3,22 +3,22 @@
 use std::{
     io::{BufRead, BufReader},
     net::SocketAddr,
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
     sync::Arc,
 };
 
-use charge_once::{config::VARIABLES, processor::Instruction};
+use charge_once::processor::Instruction;
 use charge_once_client::transport::http_client_builder;
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use nix::sys::signal::Signal;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-use crate::support::harness::{TestDatabase, eventually};
+use crate::support::{
+    harness::{TestDatabase, eventually},
+    program::{self, program},
+};
 
 /// What the log says to do where a server has no processor and needs one.
 pub const REMEDY: &str = "start this server with the PROCESSOR_URL of that processor";
@@ -53,12 +53,7 @@ impl Processor {
 
     /// Reaches its database through `url`: a proxy's, say.
     pub fn start_through(database: TestDatabase, url: &str, variables: &[(&str, &str)]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_charge-once"));
-        for variable in VARIABLES {
-            command.env_remove(variable.name);
-        }
-        let mut child = command
-            .arg("processor")
+        let mut child = program(&["processor"], &[])
             .env("PROCESSOR_BIND_ADDRESS", "127.0.0.1:0")
             .env("PROCESSOR_DATABASE_URL", url)
             .env("WORKERS", "2")
@@ -72,19 +67,14 @@ impl Processor {
         BufReader::new(child.stdout.as_mut().unwrap())
             .read_line(&mut line)
             .unwrap();
-        let address = line.trim().rsplit("http://").next().unwrap();
+        let address = line.trim().rsplit("http://").next().unwrap().parse();
+        // No pool: a test that kills it must not meet a half-dead connection.
+        let http = http_client_builder().unwrap().pool_max_idle_per_host(0);
         Self {
-            address: address
-                .parse()
-                .unwrap_or_else(|_| panic!("no address in the banner: {line:?}")),
+            address: address.unwrap_or_else(|_| panic!("no address in the banner: {line:?}")),
             database,
             child,
-            // No pool: a test that kills it must not meet a half-dead connection.
-            http: http_client_builder()
-                .unwrap()
-                .pool_max_idle_per_host(0)
-                .build()
-                .unwrap(),
+            http: http.build().unwrap(),
         }
     }
 
@@ -95,8 +85,7 @@ impl Processor {
 
     /// `Signal::SIGKILL` is kill -9; start another one on its database afterwards.
     pub fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.child.id()).unwrap();
-        kill(Pid::from_raw(pid), signal).unwrap();
+        program::signal(&self.child, signal);
     }
 
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
@@ -110,6 +99,15 @@ impl Processor {
             .request(Method::PUT, &format!("/operations/{key}"))
             .json(instruction);
         said(request).await
+    }
+
+    /// Sends an instruction, which is executed.
+    pub async fn executes(&self, key: Uuid, instruction: &Instruction) {
+        assert_eq!(
+            self.put(key, instruction).await,
+            done(key),
+            "{instruction:?}"
+        );
     }
 
     pub async fn look_up(&self, key: Uuid) -> Option<Said> {
@@ -149,6 +147,14 @@ impl Processor {
         self.ledger().await["operations"].as_array().unwrap().len()
     }
 
+    /// Waits until so many were.
+    pub async fn reaches_lines(&self, lines: usize) {
+        eventually("the processor has executed it", || async {
+            self.lines().await == lines
+        })
+        .await;
+    }
+
     /// `[authorized, captured, released, refunded]` of one charge.
     pub async fn sums(&self, charge: &str) -> [i64; 4] {
         let ledger = self.ledger().await;
@@ -182,24 +188,22 @@ async fn said(request: RequestBuilder) -> Option<Said> {
 
 /// 2000, taken at once.
 pub fn authorize(charge: &str, card: &str) -> Instruction {
+    authorization(charge, card, true)
+}
+
+fn authorization(charge: &str, card: &str, capture: bool) -> Instruction {
     Instruction::Authorize {
         charge: charge.to_owned(),
         amount: 2000,
         currency: "usd".to_owned(),
         card: card.to_owned(),
-        capture: true,
+        capture,
     }
 }
 
 /// 2000, promised.
 pub fn promise(charge: &str) -> Instruction {
-    Instruction::Authorize {
-        charge: charge.to_owned(),
-        amount: 2000,
-        currency: "usd".to_owned(),
-        card: "tok_visa".to_owned(),
-        capture: false,
-    }
+    authorization(charge, "tok_visa", false)
 }
 
 pub fn capture(charge: &str, amount: i64) -> Instruction {
@@ -240,4 +244,17 @@ pub const FOREVER: u64 = 600_000;
 pub fn sends(processor: &Arc<Processor>, key: Uuid) -> JoinHandle<Option<Said>> {
     let processor = processor.clone();
     tokio::spawn(async move { processor.put(key, &authorize("ch_1", "tok_visa")).await })
+}
+
+/// As [`sends`] does; returns when a fault delays what was sent.
+pub async fn sends_to_a_delay(
+    processor: &Arc<Processor>,
+    key: Uuid,
+    fault: &str,
+) -> JoinHandle<Option<Said>> {
+    let long = json!({"fault": fault, "milliseconds": FOREVER});
+    processor.set_fault(long).await;
+    let reply = sends(processor, key);
+    processor.delays(1).await;
+    reply
 }

@@ -13,8 +13,12 @@ use nix::{
     unistd::Pid,
 };
 use tempfile::TempDir;
+use uuid::Uuid;
 
-use super::harness::{API_KEY, Client, ServerProcess, eventually};
+use super::{
+    harness::{API_KEY, Client, ServerProcess, TestDatabase, eventually},
+    processor::Processor,
+};
 
 /// The program with these variables and no others of ours.
 pub fn program(arguments: &[&str], variables: &[(&str, &str)]) -> Command {
@@ -80,19 +84,27 @@ pub fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     program(arguments, variables).output().unwrap()
 }
 
+/// `charge-once operations …` on this database.
+pub fn operations(database: &TestDatabase, arguments: &[&str], variables: &[(&str, &str)]) -> Run {
+    let own = [("DATABASE_URL", &*database.url), ("DEV_API_KEY", API_KEY)];
+    let arguments = [&["operations"], arguments].concat();
+    Run::of(run(&arguments, &[&own, variables].concat()))
+}
+
+/// `charge-once operations resolve …`, beside the processor that was asked.
+pub fn resolve(database: &TestDatabase, processor: &Processor, id: Uuid, word: &str) -> Run {
+    let (id, url) = (id.to_string(), processor.url());
+    let arguments = ["resolve", &id, word, "--by", "Ada"];
+    operations(database, &arguments, &[("PROCESSOR_URL", &url)])
+}
+
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 /// Runs it to a successful end and returns what it printed.
 pub fn printed_by(arguments: &[&str], variables: &[(&str, &str)]) -> String {
-    let output = run(arguments, variables);
-    assert!(
-        output.status.success(),
-        "{arguments:?}: {}",
-        text(&output.stderr)
-    );
-    text(&output.stdout)
+    Run::of(run(arguments, variables)).succeeded()
 }
 
 /// A folder that PostgreSQL's user can enter.

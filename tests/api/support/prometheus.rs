@@ -54,12 +54,10 @@ impl Prometheus {
         let config = folder.path().join("prometheus.yml");
         fs::write(&config, configuration(jobs)).unwrap();
         let log = folder.path().join("log");
+        let data = folder.path().join("data");
         let child = Command::new("prometheus")
             .arg(format!("--config.file={}", config.display()))
-            .arg(format!(
-                "--storage.tsdb.path={}",
-                folder.path().join("data").display()
-            ))
+            .arg(format!("--storage.tsdb.path={}", data.display()))
             .arg("--web.listen-address=127.0.0.1:0")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -75,9 +73,8 @@ impl Prometheus {
         let address = prometheus.address_in(&log).await;
         prometheus.url.set_port(Some(address.port())).unwrap();
         eventually("Prometheus is ready", || async {
-            let asked = prometheus
-                .http
-                .get(prometheus.url.join("/-/ready").unwrap());
+            let url = prometheus.url.join("/-/ready").unwrap();
+            let asked = prometheus.http.get(url);
             asked.send().await.is_ok_and(|ready| ready.status() == 200)
         })
         .await;
@@ -152,10 +149,8 @@ fn configuration(jobs: &[Job]) -> String {
          evaluation_interval: {INTERVAL}\nrule_files:\n{files}scrape_configs:\n"
     );
     for Job { name, replicas } in jobs {
-        let targets: Vec<_> = replicas
-            .iter()
-            .map(|address| format!("'{address}'"))
-            .collect();
+        let targets = replicas.iter().map(|address| format!("'{address}'"));
+        let targets: Vec<_> = targets.collect();
         text.push_str(&format!(
             "  - job_name: {name}\n    static_configs:\n      - targets: [{}]\n",
             targets.join(", ")
@@ -176,11 +171,9 @@ pub fn promtool(arguments: &[&str]) -> Output {
 /// The names of the committed alerts.
 pub fn alerts() -> Vec<String> {
     let rules = read("deploy/prometheus/alerts.yml");
-    let names = rules.lines().filter_map(|line| {
-        let name = line.trim().strip_prefix("- alert: ")?;
-        Some(name.to_owned())
-    });
-    names.collect()
+    let names = rules.lines();
+    let names = names.filter_map(|line| line.trim().strip_prefix("- alert: "));
+    names.map(str::to_owned).collect()
 }
 
 /// Waits until nothing is missing, and fails with what is after `limit`. For waits that are longer

@@ -10,16 +10,19 @@ pub async fn charge_with(client: &Client, changes: &[(&str, Value)]) -> Answer {
     for (name, value) in changes {
         body[*name] = value.clone();
     }
-    client
-        .post("/charges", &uuid::Uuid::now_v7().to_string(), &body)
-        .await
+    client.post_new("/charges", &body).await
 }
 
 /// Promises 20.00 and takes nothing; the charge's id.
 pub async fn uncaptured(client: &Client) -> String {
     let mut body = charge();
     body["capture"] = false.into();
-    let answer = client.post_new("/charges", &body).await;
+    created(client, "/charges", &body).await
+}
+
+/// Creates an object that can be created; its id.
+async fn created(client: &Client, path: &str, body: &Value) -> String {
+    let answer = client.post_new(path, body).await;
     assert_eq!(answer.status, 201, "{}", answer.json());
     answer.id()
 }
@@ -39,24 +42,18 @@ pub async fn open_order(client: &Client) -> String {
     let body = json!({
         "currency": "eur", "customer": "cus-7", "items": [{"quantity": 2, "unit_amount": 1200}],
     });
-    let answer = client.post_new("/orders", &body).await;
-    assert_eq!(answer.status, 201, "{}", answer.json());
-    answer.id()
+    created(client, "/orders", &body).await
 }
 
 /// A customer of whom nothing is known; the id.
 pub async fn customer(client: &Client) -> String {
-    let answer = client.post_new("/customers", &json!({})).await;
-    assert_eq!(answer.status, 201, "{}", answer.json());
-    answer.id()
+    created(client, "/customers", &json!({})).await
 }
 
 /// A payment method of a test token; its id.
 pub async fn method(client: &Client, token: &str) -> String {
     let body = json!({"type": "card", "card": {"token": token}});
-    let answer = client.post_new("/payment_methods", &body).await;
-    assert_eq!(answer.status, 201, "{}", answer.json());
-    answer.id()
+    created(client, "/payment_methods", &body).await
 }
 
 /// Attaches a payment method, or a new one of a template.
@@ -70,6 +67,11 @@ pub async fn attached(client: &Client, method: &str, customer: &str) -> String {
     let answer = attach(client, method, customer).await;
     assert_eq!(answer.status, 200, "{}", answer.json());
     answer.id()
+}
+
+pub async fn detach(client: &Client, method: &str) -> Answer {
+    let path = format!("/payment_methods/{method}/detach");
+    client.post_new(&path, &json!({})).await
 }
 
 /// The types of all events so far, the oldest first, and what each is about.

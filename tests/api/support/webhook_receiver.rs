@@ -74,6 +74,15 @@ impl Receiver {
             .unwrap()
     }
 
+    /// As many requests as this, none of which is answered yet.
+    pub async fn several(&mut self, count: usize) -> Vec<Received> {
+        let mut received = Vec::new();
+        for _ in 0..count {
+            received.push(self.next().await);
+        }
+        received
+    }
+
     /// The next request, however long it takes. `None` at the end of the test.
     pub async fn wait(&mut self) -> Option<Received> {
         self.requests.recv().await

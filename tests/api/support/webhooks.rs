@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 
 use crate::support::{
-    harness::{Answer, Client, TestDatabase, eventually},
+    harness::{Answer, Client, TestDatabase, TestServer, eventually},
     webhook_receiver::{Received, Receiver},
 };
 
@@ -62,8 +62,7 @@ impl Endpoint {
     }
 
     pub async fn with(client: &Client, body: &Value) -> Self {
-        let key = uuid::Uuid::now_v7().to_string();
-        let created = client.post("/webhook_endpoints", &key, body).await;
+        let created = client.post_new("/webhook_endpoints", body).await;
         assert_eq!(created.status, 201, "{}", created.json());
         let secret = created.json()["secret"].as_str().unwrap().to_owned();
         Self {
@@ -119,6 +118,22 @@ impl Endpoint {
         self.newest_delivery(client, "the delivery succeeds", succeeded)
             .await
     }
+}
+
+/// A server, a receiver, and its endpoint, which is told of everything.
+pub async fn told(variables: &[(&str, &str)]) -> (TestServer, Receiver, Endpoint) {
+    let server = TestServer::start_with(variables).await;
+    let receiver = Receiver::start().await;
+    let endpoint = Endpoint::at(&server.client, &receiver.url()).await;
+    (server, receiver, endpoint)
+}
+
+/// As [`told`] makes them, and a charge of which the receiver is being told.
+pub async fn being_told(variables: &[(&str, &str)]) -> (TestServer, Receiver, Endpoint, Received) {
+    let (server, mut receiver, endpoint) = told(variables).await;
+    server.client.charge("key-1").await;
+    let received = receiver.next().await;
+    (server, receiver, endpoint, received)
 }
 
 /// What a receiver does: `t` from the header, HMAC-SHA256 of `t.body`, compared with `v1`.
@@ -209,8 +224,5 @@ pub const DELIVERIES: &str = "SELECT count(*) FROM webhook_deliveries";
 pub const PENDING: &str = "SELECT count(*) FROM webhook_deliveries WHERE status = 'pending'";
 
 pub async fn everything_is_delivered(database: &TestDatabase) {
-    eventually("everything is delivered", || async {
-        database.count(PENDING).await == 0
-    })
-    .await;
+    database.comes_to(PENDING, 0).await;
 }

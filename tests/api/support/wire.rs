@@ -4,9 +4,13 @@ use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    time::timeout,
 };
 
-use crate::support::harness::{API_KEY, Answer, Client, PATIENCE, charge};
+use crate::support::{
+    connection::request,
+    harness::{Answer, Client, PATIENCE, charge},
+};
 
 pub const JSON: &str = "application/json";
 
@@ -15,17 +19,14 @@ pub const FORM: &str = "application/x-www-form-urlencoded";
 /// Sends bytes as they are and reads to the end of the connection.
 pub async fn send_raw(client: &Client, request: &[u8]) -> String {
     let exchange = async {
-        let mut stream = tokio::net::TcpStream::connect(client.address)
-            .await
-            .unwrap();
+        let mut stream = TcpStream::connect(client.address).await.unwrap();
         stream.write_all(request).await.unwrap();
         let mut reply = Vec::new();
         stream.read_to_end(&mut reply).await.unwrap();
         String::from_utf8_lossy(&reply).into_owned()
     };
-    tokio::time::timeout(PATIENCE, exchange)
-        .await
-        .expect("the connection ends")
+    let exchanged = timeout(PATIENCE, exchange).await;
+    exchanged.expect("the connection ends")
 }
 
 pub fn error(answer: &Answer) -> (u16, String) {
@@ -45,9 +46,7 @@ pub fn charge_with(name: &str, value: Value) -> Vec<u8> {
 
 /// Announces a body, sends a part of it, and reads the reply's head and body as text.
 pub async fn send_slowly(client: &Client, path: &str, headers: &str) -> String {
-    let mut stream = tokio::net::TcpStream::connect(client.address)
-        .await
-        .unwrap();
+    let mut stream = TcpStream::connect(client.address).await.unwrap();
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n{headers}\r\n{{"
     );
@@ -62,20 +61,14 @@ pub async fn send_slowly(client: &Client, path: &str, headers: &str) -> String {
             reply.extend_from_slice(&chunk[..count]);
         }
     };
-    tokio::time::timeout(PATIENCE, read)
-        .await
-        .expect("an answer");
+    timeout(PATIENCE, read).await.expect("an answer");
     String::from_utf8_lossy(&reply).into_owned()
 }
 
 /// Sends a whole request without waiting for the reply.
 pub async fn send_charge(client: &Client, key: &str, header: &str) -> TcpStream {
-    let body = charge().to_string();
-    let request = format!(
-        "POST /charges HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {API_KEY}\r\n\
-         Idempotency-Key: {key}\r\nContent-Type: application/json\r\n{header}Content-Length: {}\r\n\r\n{body}",
-        body.len()
-    );
+    let headers = format!("Idempotency-Key: {key}\r\nContent-Type: {JSON}\r\n{header}");
+    let request = request("POST", "/charges", &headers, &charge().to_string());
     let mut socket = TcpStream::connect(client.address).await.unwrap();
     socket.write_all(request.as_bytes()).await.unwrap();
     socket

@@ -41,6 +41,12 @@ impl World {
         Self::start(IMPATIENT).await
     }
 
+    pub async fn with_client() -> (Self, Client) {
+        let world = Self::new().await;
+        let client = world.client();
+        (world, client)
+    }
+
     /// With the usual time for the processor's answer: for requests that must outlast what a test
     /// does meanwhile.
     pub async fn with_patience() -> Self {
@@ -75,6 +81,18 @@ impl World {
         self.database.expire_leases().await;
     }
 
+    /// What the processor does with the next instruction: `json!({"fault": "drop_after"})`.
+    pub async fn set_fault(&self, fault: Value) {
+        self.processor.set_fault(fault).await;
+    }
+
+    /// Holds up what the processor gets, before or after it has executed that, for longer than any
+    /// request waits: only `reset_faults` lets it go on.
+    pub async fn set_delay(&self, fault: &str) {
+        let fault = json!({"fault": fault, "milliseconds": 60_000});
+        self.processor.set_fault(fault).await;
+    }
+
     pub async fn in_flight(&self) -> i64 {
         self.database.count(KEYS_IN_FLIGHT).await
     }
@@ -86,17 +104,11 @@ impl World {
         for charge in list["data"].as_array().unwrap() {
             let id = charge["id"].as_str().unwrap().to_owned();
             assert_ne!(charge["status"], "pending", "{case}: {id}");
-            let amount = |name: &str| charge[name].as_i64().unwrap();
-            let authorized = if charge["paid"] == true {
-                amount("amount")
-            } else {
-                0
-            };
-            let sums = [
-                authorized,
-                amount("amount_captured"),
-                amount("amount_refunded"),
-            ];
+            let members = ["amount", "amount_captured", "amount_refunded"];
+            let mut sums = members.map(|name| charge[name].as_i64().unwrap());
+            if charge["paid"] != true {
+                sums[0] = 0;
+            }
             if sums != [0, 0, 0] {
                 ours.insert(id, sums);
             }
@@ -129,9 +141,8 @@ impl World {
         match verb {
             Verb::Charge => ("/charges".into(), body, None),
             Verb::Pay => {
-                let order = json!({
-                    "currency": "usd", "items": [{"quantity": 1, "unit_amount": 2000}],
-                });
+                let items = json!([{"quantity": 1, "unit_amount": 2000}]);
+                let order = json!({"currency": "usd", "items": items});
                 let order = client.post_new("/orders", &order).await.id();
                 (format!("/orders/{order}/pay"), json!({}), None)
             }

@@ -11,7 +11,6 @@ use std::{collections::HashMap, fs};
 use anyhow::Context;
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
-/// Microseconds of a second.
 const SECOND_US: u64 = 1_000_000;
 
 /// A process with all of its children, and their children.

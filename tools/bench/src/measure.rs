@@ -25,7 +25,6 @@ pub(crate) struct Cpu {
     postgres_us: u64,
 }
 
-/// What one load took.
 #[derive(Debug)]
 pub(crate) struct Sample {
     answered: Answered,
@@ -53,7 +52,6 @@ impl Target {
         Ok(Sample::of(answered, before, self.cpu()?))
     }
 
-    /// The CPU time that was used until now.
     pub(crate) fn cpu(&self) -> anyhow::Result<Cpu> {
         let services = self.services.iter().map(ProcessTree::used_us);
         Ok(Cpu {
@@ -87,11 +85,11 @@ impl Sample {
 }
 
 impl Series {
-    /// Of one round.
     #[cfg(test)]
-    pub(crate) fn of(answered: Answered, service_us: u64, postgres_us: u64) -> Self {
+    pub(crate) fn of(latencies_us: Vec<u32>, service_us: u64, postgres_us: u64) -> Self {
+        let took = Duration::from_secs(1);
         Self(vec![Sample {
-            answered,
+            answered: Answered { latencies_us, took },
             service_us,
             postgres_us,
         }])
@@ -101,7 +99,6 @@ impl Series {
         self.0.push(sample);
     }
 
-    /// In all rounds.
     pub(crate) fn requests(&self) -> u64 {
         self.0.iter().map(Sample::requests).sum()
     }
@@ -149,23 +146,17 @@ impl Series {
 mod tests {
     use super::*;
 
-    fn sample(latencies_us: &[u32], service_us: u64, postgres_us: u64) -> Sample {
-        Sample {
-            answered: Answered {
-                latencies_us: latencies_us.to_vec(),
-                took: Duration::from_millis(10),
-            },
-            service_us,
-            postgres_us,
-        }
-    }
-
     #[test]
     fn cpu_time_is_divided_by_requests_and_the_median_round_counts() {
-        let mut series = Series::default();
-        series.push(sample(&[10, 20, 30, 40], 400, 800));
-        series.push(sample(&[10, 20, 30, 1_000], 4_000, 8_000));
-        series.push(sample(&[5, 20, 30, 40], 440, 760));
+        let rounds = [
+            Series::of(vec![10, 20, 30, 40], 400, 800),
+            Series::of(vec![10, 20, 30, 1_000], 4_000, 8_000),
+            Series::of(vec![5, 20, 30, 40], 440, 760),
+        ];
+        let mut series = Series(rounds.into_iter().flat_map(|round| round.0).collect());
+        for round in &mut series.0 {
+            round.answered.took = Duration::from_millis(10);
+        }
         assert_eq!((series.service_us(), series.postgres_us()), (110, 200));
         assert_eq!(series.cpu_us_spread(), (300, 3_000));
         assert_eq!(series.latency_us(500), 20);
@@ -175,8 +166,7 @@ mod tests {
 
     #[test]
     fn a_round_without_requests_is_no_division_by_zero() {
-        let mut series = Series::default();
-        series.push(sample(&[], 0, 0));
+        let series = Series::of(Vec::new(), 0, 0);
         assert_eq!((series.service_us(), series.latency_us(990)), (0, 0));
     }
 }

@@ -14,7 +14,7 @@ use nix::{
     },
     unistd::Pid,
 };
-use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, postgres::PgConnectOptions};
+use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection, SqlSafeStr, postgres::PgConnectOptions};
 
 use crate::cpu::ProcessTree;
 
@@ -23,6 +23,15 @@ const DATABASE: &str = "charge_once";
 
 /// How long it may take to end when a measurement is given up.
 const END_LIMIT: Duration = Duration::from_secs(30);
+
+/// Executes statements whose results are not looked at.
+pub(crate) async fn execute(
+    statements: impl SqlSafeStr,
+    connection: &mut PgConnection,
+) -> Result<(), sqlx::Error> {
+    sqlx::raw_sql(statements).execute(connection).await?;
+    Ok(())
+}
 
 /// A PostgreSQL that this process owns.
 pub(crate) struct Postgres {
@@ -33,7 +42,6 @@ pub(crate) struct Postgres {
     url: String,
 }
 
-/// What the server is started with.
 #[derive(Debug, Clone)]
 pub(crate) struct Parameters(Vec<(String, String)>);
 
@@ -62,7 +70,6 @@ impl Parameters {
         ])
     }
 
-    /// For so many sessions.
     pub(crate) fn with_connections(mut self, connections: usize) -> Self {
         self.0
             .push(("max_connections".to_owned(), connections.to_string()));
@@ -132,7 +139,7 @@ impl Postgres {
     pub(crate) async fn create_database(&self, name: &str) -> anyhow::Result<String> {
         let create = AssertSqlSafe(format!("CREATE DATABASE {name}"));
         let mut connection = self.connect().await?;
-        sqlx::raw_sql(create).execute(&mut connection).await?;
+        execute(create, &mut connection).await?;
         let embedded = self.embedded.as_ref().context("PostgreSQL has ended")?;
         Ok(embedded.url_of(name))
     }
@@ -153,9 +160,7 @@ impl Postgres {
     /// Stops it after a checkpoint, so that the next start has no log to replay. The server's own
     /// checkpoint at the stop would have to end within the limit for stopping.
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
-        let mut connection = self.connect().await?;
-        sqlx::raw_sql("CHECKPOINT").execute(&mut connection).await?;
-        drop(connection);
+        execute("CHECKPOINT", &mut self.connect().await?).await?;
         if let Some(embedded) = self.embedded.take() {
             embedded.stop().await?;
         }

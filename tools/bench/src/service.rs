@@ -109,27 +109,27 @@ impl Service {
             log,
         };
         service.wait_until_ready(began).await?;
-        service.ready_after = began.elapsed();
         Ok(service)
     }
 
     async fn wait_until_ready(&mut self, began: Instant) -> anyhow::Result<()> {
         loop {
             if matches!(load::get(self.address, "/readyz").await, Ok(200)) {
+                self.ready_after = began.elapsed();
                 return Ok(());
             }
             if let Some(status) = self.child.try_wait()? {
                 bail!("the service ended with {status}; {}", self.said());
             }
-            if began.elapsed() > READY_LIMIT {
-                let said = self.said();
-                bail!("the service is not ready after {READY_LIMIT:?}; {said}");
-            }
+            ensure!(
+                began.elapsed() <= READY_LIMIT,
+                "the service is not ready after {READY_LIMIT:?}; {}",
+                self.said()
+            );
             tokio::time::sleep(READY_POLL).await;
         }
     }
 
-    /// Its process.
     pub(crate) fn processes(&self) -> anyhow::Result<ProcessTree> {
         ProcessTree::of(self.pid()?)
     }
@@ -156,7 +156,6 @@ impl Service {
         format!("{} ends with:\n{last}", self.log.display())
     }
 
-    /// Its resident memory, in KiB.
     pub(crate) fn resident_kib(&self) -> anyhow::Result<u64> {
         let file = format!("/proc/{}/status", self.pid()?);
         let status = std::fs::read_to_string(&file)
@@ -170,16 +169,14 @@ impl Service {
     }
 }
 
-/// A local port that was free just now.
 fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
 /// Reads what the kernel says about a process, as proc(5) describes it.
 fn resident_kib(status: &str) -> Option<u64> {
-    let value = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let mut lines = status.lines();
+    let value = lines.find_map(|line| line.strip_prefix("VmRSS:"))?;
     value.trim().strip_suffix(" kB")?.parse().ok()
 }
 

@@ -36,7 +36,6 @@ pub(crate) fn ratio(value: u64, of: u64) -> String {
     hundredths(value, of).map_or_else(|| "–".to_owned(), times)
 }
 
-/// How often something happened in a second.
 pub(crate) fn per_second(count: u64, took: std::time::Duration) -> u64 {
     let micros = took.as_micros().max(1);
     u64::try_from(u128::from(count) * 1_000_000 / micros).unwrap_or(u64::MAX)

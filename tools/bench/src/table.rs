@@ -11,8 +11,8 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub(crate) fn new(head: &[&str]) -> Self {
-        let head = head.iter().map(|cell| (*cell).to_owned()).collect();
+    pub(crate) fn new<T: ToString>(head: &[T]) -> Self {
+        let head = head.iter().map(T::to_string).collect();
         Self { rows: vec![head] }
     }
 

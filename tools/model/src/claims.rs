@@ -7,9 +7,9 @@
 
 use stateright::{Model, Property};
 
-use crate::{Bounds, NAMES, Protocol, fingerprint_name, key_name};
-
-const KEYS: usize = 2;
+use crate::{
+    Bounds, KEYS, NAMES, Protocol, arrivals, fingerprint_name, fingerprints, key_name, request_name,
+};
 
 /// How long a record lives, in ticks of the database's clock.
 const RETENTION: u8 = 2;
@@ -52,23 +52,6 @@ pub enum ClaimGuard {
     WinnersOnly,
     /// PostgreSQL ends the session of a machine that vanished (`IDLE_IN_TRANSACTION_TIMEOUT`).
     IdleInTransactionTimeout,
-}
-
-impl ClaimGuard {
-    const ALL: [Self; 12] = [
-        Self::UniqueIndex,
-        Self::ReadAfterConflict,
-        Self::ConditionalTakeover,
-        Self::SweepPredicate,
-        Self::DatabaseClock,
-        Self::OneTransaction,
-        Self::AnswerAfterCommit,
-        Self::UnknownCommit,
-        Self::Fingerprint,
-        Self::StoredBytes,
-        Self::WinnersOnly,
-        Self::IdleInTransactionTimeout,
-    ];
 }
 
 /// The model.
@@ -121,25 +104,17 @@ struct Transaction {
 }
 
 impl Transaction {
-    fn of(now: u8, members: [Option<ClaimingMember>; 2]) -> Self {
-        Self {
-            now,
-            attempts_left: ATTEMPTS_MAX,
-            members,
-        }
-    }
-
     fn is_batch(&self) -> bool {
         self.members[1].is_some()
     }
 
-    fn first(&self, state: MemberState) -> Option<usize> {
-        let is_wanted = |one: &Option<ClaimingMember>| one.is_some_and(|one| one.state == state);
-        self.members.iter().position(is_wanted)
+    fn first(&mut self, state: MemberState) -> Option<&mut ClaimingMember> {
+        let mut members = self.members.iter_mut().flatten();
+        members.find(|one| one.state == state)
     }
 
     fn has(&self, state: MemberState) -> bool {
-        self.first(state).is_some()
+        self.members.iter().flatten().any(|one| one.state == state)
     }
 
     fn holds(&self, key: u8) -> bool {
@@ -147,13 +122,12 @@ impl Transaction {
         members.any(|one| one.key == key && one.state == MemberState::Mine)
     }
 
-    fn set(&mut self, index: usize, state: MemberState) {
-        if let Some(member) = &mut self.members[index] {
+    fn set_all(&mut self, state: MemberState) {
+        for member in self.members.iter_mut().flatten() {
             member.state = state;
         }
     }
 
-    /// Its next statement, in words.
     fn next_statement(&self) -> &'static str {
         if self.has(MemberState::ToInsert) {
             "claim, INSERT … ON CONFLICT DO NOTHING"
@@ -168,12 +142,17 @@ impl Transaction {
 
     /// The key that its next statement may have to wait for.
     fn wanted_key(&self) -> Option<u8> {
-        let index = self.first(MemberState::ToInsert);
-        let index = index.or_else(|| match self.has(MemberState::ToRead) {
-            true => None,
-            false => self.first(MemberState::ToTakeOver),
-        })?;
-        self.members[index].map(|member| member.key)
+        let first = |state| {
+            self.members
+                .into_iter()
+                .flatten()
+                .find(|one| one.state == state)
+        };
+        let wanted = match first(MemberState::ToInsert) {
+            None if !self.has(MemberState::ToRead) => first(MemberState::ToTakeOver),
+            inserted => inserted,
+        };
+        wanted.map(|member: ClaimingMember| member.key)
     }
 }
 
@@ -196,7 +175,6 @@ struct Orphan {
     is_committing: bool,
 }
 
-/// What a client was told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct ToldAnswer {
     execution: u8,
@@ -229,25 +207,24 @@ pub struct ClaimsState {
     broken: Option<BrokenClaim>,
 }
 
+impl ClaimsState {
+    fn running(&self) -> impl Iterator<Item = &Transaction> {
+        self.workers.iter().filter_map(|worker| match worker {
+            Worker::Running(tx) => Some(tx),
+            Worker::Idle | Worker::Committing(_) | Worker::Committed(_) => None,
+        })
+    }
+}
+
 /// A step of [`Claims`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClaimsAction {
-    /// A request comes to a process, which begins its transaction.
-    Arrives {
-        /// The process.
-        process: usize,
-        /// Its key.
-        key: u8,
-        /// Its fingerprint.
-        fingerprint: u8,
-    },
-    /// Two requests come to a process, which begins one transaction for both.
-    Batch {
-        /// The process.
-        process: usize,
-        /// Their fingerprints, by key.
-        fingerprints: [u8; KEYS],
-    },
+    /// A request with this key and this fingerprint comes to a process, which begins its
+    /// transaction.
+    Arrives(usize, u8, u8),
+    /// Two requests with these fingerprints, by key, come to a process, which begins one
+    /// transaction for both.
+    Batch(usize, [u8; KEYS]),
     /// The next statement of a process.
     Statement(usize),
     /// The statement has waited too long for another transaction.
@@ -299,48 +276,32 @@ impl Claims {
         wanted.is_some_and(|key| self.is_locked(state, key, process))
     }
 
-    /// What a process takes for the transaction's `now()`.
-    fn judged_at(&self, tx: &Transaction, process: usize) -> u8 {
-        let is_ahead = self.lacks(ClaimGuard::DatabaseClock) && process == 1;
-        tx.now + u8::from(is_ahead)
-    }
-
-    fn insert(&self, state: &ClaimsState, tx: &mut Transaction, index: usize) {
-        let Some(member) = tx.members[index] else {
-            return;
+    fn insert(&self, state: &ClaimsState, member: &mut ClaimingMember) {
+        let (guard, next) = match state.rows[usize::from(member.key)] {
+            None => (ClaimGuard::UniqueIndex, MemberState::Mine),
+            Some(_) => (ClaimGuard::ReadAfterConflict, MemberState::ToRead),
         };
-        let is_free = state.rows[usize::from(member.key)].is_none();
-        let met = match self.lacks(ClaimGuard::ReadAfterConflict) {
+        member.state = match self.lacks(guard) {
             true => MemberState::Unclaimed,
-            false => MemberState::ToRead,
+            false => next,
         };
-        let claimed = match self.lacks(ClaimGuard::UniqueIndex) {
-            true => MemberState::Unclaimed,
-            false => MemberState::Mine,
-        };
-        tx.set(index, if is_free { claimed } else { met });
     }
 
     /// `read_all` of the members whose inserts met a row. `false`: a record vanished, which a
     /// request alone begins afresh for.
-    fn read(&self, state: &mut ClaimsState, tx: &mut Transaction, process: usize) -> bool {
-        while let Some(index) = tx.first(MemberState::ToRead) {
-            let Some(member) = tx.members[index] else {
-                return true;
-            };
-            let Some(row) = state.rows[usize::from(member.key)] else {
-                if !tx.is_batch() {
-                    return false;
+    fn read(&self, state: &mut ClaimsState, tx: &mut Transaction, judged_at: u8) -> bool {
+        let is_batch = tx.is_batch();
+        while let Some(member) = tx.first(MemberState::ToRead) {
+            let row = state.rows[usize::from(member.key)];
+            if !is_batch && row.is_none() {
+                return false;
+            }
+            member.state = MemberState::Lost;
+            let Some(row) = row else { continue };
+            if row.expires_at <= judged_at {
+                if !is_batch {
+                    member.state = MemberState::ToTakeOver;
                 }
-                tx.set(index, MemberState::Lost);
-                continue;
-            };
-            if row.expires_at <= self.judged_at(tx, process) {
-                let next = match tx.is_batch() {
-                    true => MemberState::Lost,
-                    false => MemberState::ToTakeOver,
-                };
-                tx.set(index, next);
                 continue;
             }
             let is_its_own = row.fingerprint == member.fingerprint;
@@ -349,63 +310,70 @@ impl Claims {
                     true => state.effects,
                     false => row.execution,
                 };
-                self.tell(state, member, row.execution, bytes, row.expires_at);
+                Self::tell(state, *member, row.execution, bytes, row.expires_at);
                 if !is_its_own {
                     state.broken = Some(BrokenClaim::AnotherAnswer);
                 }
             }
-            tx.set(index, MemberState::Lost);
         }
         true
     }
 
     /// `false`: the record is no longer expired, or gone.
-    fn take_over(
-        &self,
-        state: &ClaimsState,
-        tx: &mut Transaction,
-        index: usize,
-        process: usize,
-    ) -> bool {
-        let Some(member) = tx.members[index] else {
-            return true;
-        };
-        let judged_at = self.judged_at(tx, process);
+    fn take_over(&self, state: &ClaimsState, member: &mut ClaimingMember, judged_at: u8) -> bool {
+        member.state = MemberState::Mine;
         let row = state.rows[usize::from(member.key)];
-        let is_expired = row.is_some_and(|row| row.expires_at <= judged_at);
-        let is_taken = is_expired || (row.is_some() && self.lacks(ClaimGuard::ConditionalTakeover));
-        tx.set(index, MemberState::Mine);
-        is_taken
+        let is_expired = |row: StoredRow| row.expires_at <= judged_at;
+        row.is_some_and(|row| is_expired(row) || self.lacks(ClaimGuard::ConditionalTakeover))
+    }
+
+    /// The next step of a process's transaction. `None`: it has none.
+    fn step(&self, state: &mut ClaimsState, process: usize) -> Option<()> {
+        state.workers[process] = match state.workers[process] {
+            Worker::Idle => return None,
+            Worker::Running(tx) => self.statement(state, tx, process),
+            Worker::Committing(mut tx) => {
+                self.commit(state, &mut tx);
+                Worker::Committed(tx)
+            }
+            Worker::Committed(tx) => {
+                self.answer(state, &tx);
+                Worker::Idle
+            }
+        };
+        Some(())
     }
 
     /// The next statement of a transaction: what the process is, after it.
     fn statement(&self, state: &mut ClaimsState, mut tx: Transaction, process: usize) -> Worker {
-        let goes_on = if let Some(index) = tx.first(MemberState::ToInsert) {
-            self.insert(state, &mut tx, index);
+        // What the process takes for `now()`.
+        let is_ahead = self.lacks(ClaimGuard::DatabaseClock) && process == 1;
+        let judged_at = tx.now + u8::from(is_ahead);
+        let goes_on = if let Some(member) = tx.first(MemberState::ToInsert) {
+            self.insert(state, member);
             true
         } else if tx.has(MemberState::ToRead) {
-            self.read(state, &mut tx, process)
-        } else if let Some(index) = tx.first(MemberState::ToTakeOver) {
-            self.take_over(state, &mut tx, index, process)
+            self.read(state, &mut tx, judged_at)
+        } else if let Some(member) = tx.first(MemberState::ToTakeOver) {
+            self.take_over(state, member, judged_at)
         } else {
             // Work, save, and COMMIT is sent.
             if self.lacks(ClaimGuard::AnswerAfterCommit) {
                 for member in tx.members.into_iter().flatten() {
                     let (execution, expires_at) = (state.effects + 1, tx.now + RETENTION);
-                    self.tell(state, member, execution, execution, expires_at);
+                    Self::tell(state, member, execution, execution, expires_at);
                 }
             }
             return Worker::Committing(tx);
         };
         if !goes_on {
             // `Claim::Vanished`: begin afresh.
-            let mut afresh = Transaction::of(state.clock, tx.members);
-            afresh.set(0, MemberState::ToInsert);
-            afresh.attempts_left = tx.attempts_left.saturating_sub(1);
-            return match tx.attempts_left {
-                0 => Worker::Idle,
-                _ => Worker::Running(afresh),
+            let Some(attempts_left) = tx.attempts_left.checked_sub(1) else {
+                return Worker::Idle;
             };
+            (tx.now, tx.attempts_left) = (state.clock, attempts_left);
+            tx.set_all(MemberState::ToInsert);
+            return Worker::Running(tx);
         }
         let is_lost = |one: &ClaimingMember| one.state == MemberState::Lost;
         match tx.members.iter().flatten().all(is_lost) {
@@ -414,15 +382,10 @@ impl Claims {
         }
     }
 
-    /// PostgreSQL executes a COMMIT.
     fn commit(&self, state: &mut ClaimsState, tx: &mut Transaction) {
-        for index in 0..tx.members.len() {
-            let Some(member) = tx.members[index] else {
-                continue;
-            };
+        for member in tx.members.iter_mut().flatten() {
             let is_won = matches!(member.state, MemberState::Mine | MemberState::Unclaimed);
-            let is_written = is_won || self.lacks(ClaimGuard::WinnersOnly);
-            if !is_written {
+            if !is_won && !self.lacks(ClaimGuard::WinnersOnly) {
                 continue;
             }
             let key = usize::from(member.key);
@@ -433,9 +396,9 @@ impl Claims {
             state.windows[key] = tx.now + RETENTION;
             if is_won {
                 let execution = state.effects;
-                tx.set(index, MemberState::Committed { execution });
+                member.state = MemberState::Committed { execution };
                 if !self.lacks(ClaimGuard::OneTransaction) {
-                    Self::record(state, member, execution, tx.now);
+                    Self::record(state, *member, execution, tx.now);
                 }
             }
         }
@@ -459,14 +422,13 @@ impl Claims {
                 Self::record(state, member, execution, tx.now);
             }
             if !self.lacks(ClaimGuard::AnswerAfterCommit) {
-                self.tell(state, member, execution, execution, tx.now + RETENTION);
+                Self::tell(state, member, execution, execution, tx.now + RETENTION);
             }
         }
     }
 
     /// An answer that is lost counts as told: its client asks again, which is another request.
     fn tell(
-        &self,
         state: &mut ClaimsState,
         member: ClaimingMember,
         execution: u8,
@@ -513,9 +475,7 @@ impl Claims {
         };
         state.workers[process] = Worker::Idle;
         if self.lacks(ClaimGuard::UnknownCommit) {
-            for index in 0..unknown.members.len() {
-                unknown.set(index, MemberState::Unclaimed);
-            }
+            unknown.set_all(MemberState::Unclaimed);
             unknown.now = state.clock;
             state.workers[process] = Worker::Running(unknown);
         }
@@ -542,28 +502,15 @@ impl Claims {
     }
 
     fn arrivals(state: &ClaimsState, process: usize, actions: &mut Vec<ClaimsAction>) {
-        // Keys and fingerprints have no order: the first key that is used is called 1, and the
-        // first request with a key x.
-        let fingerprints = |key: u8| 0..=u8::from(state.has_arrived[usize::from(key)]);
+        let has_arrived = state.has_arrived;
         if state.requests_left >= 1 {
-            for key in 0..=u8::from(state.has_arrived[0]) {
-                for fingerprint in fingerprints(key) {
-                    actions.push(ClaimsAction::Arrives {
-                        process,
-                        key,
-                        fingerprint,
-                    });
-                }
-            }
+            let arrives = |(key, fingerprint)| ClaimsAction::Arrives(process, key, fingerprint);
+            actions.extend(arrivals(has_arrived).map(arrives));
         }
         if state.requests_left >= 2 {
-            for first in fingerprints(0) {
-                for second in fingerprints(1) {
-                    actions.push(ClaimsAction::Batch {
-                        process,
-                        fingerprints: [first, second],
-                    });
-                }
+            for first in fingerprints(has_arrived, 0) {
+                let batch = |second| ClaimsAction::Batch(process, [first, second]);
+                actions.extend(fingerprints(has_arrived, 1).map(batch));
             }
         }
     }
@@ -579,7 +526,11 @@ impl Claims {
                 state: MemberState::ToInsert,
             })
         });
-        state.workers[process] = Worker::Running(Transaction::of(state.clock, members));
+        state.workers[process] = Worker::Running(Transaction {
+            now: state.clock,
+            attempts_left: ATTEMPTS_MAX,
+            members,
+        });
     }
 
     /// What a client was told of a key is recorded, unless a transaction has it now.
@@ -682,38 +633,18 @@ impl Model for Claims {
     fn next_state(&self, before: &ClaimsState, action: ClaimsAction) -> Option<ClaimsState> {
         let mut state = before.clone();
         match action {
-            ClaimsAction::Arrives {
-                process,
-                key,
-                fingerprint,
-            } => Self::arrive(&mut state, process, [Some((key, fingerprint)), None]),
-            ClaimsAction::Batch {
-                process,
-                fingerprints: [first, second],
-            } => Self::arrive(&mut state, process, [Some((0, first)), Some((1, second))]),
-            ClaimsAction::Statement(process) => {
-                let Worker::Running(tx) = state.workers[process] else {
-                    return None;
-                };
-                state.workers[process] = self.statement(&mut state, tx, process);
+            ClaimsAction::Arrives(process, key, fingerprint) => {
+                Self::arrive(&mut state, process, [Some((key, fingerprint)), None]);
             }
+            ClaimsAction::Batch(process, [first, second]) => {
+                Self::arrive(&mut state, process, [Some((0, first)), Some((1, second))]);
+            }
+            ClaimsAction::Statement(process)
+            | ClaimsAction::Commits(process)
+            | ClaimsAction::Acknowledged(process) => self.step(&mut state, process)?,
             // `Claim::HeldElsewhere`: ROLLBACK, and 409. The members of a batch run alone, which
             // is as if they arrived again.
             ClaimsAction::LockTimeout(process) => state.workers[process] = Worker::Idle,
-            ClaimsAction::Commits(process) => {
-                let Worker::Committing(mut tx) = state.workers[process] else {
-                    return None;
-                };
-                self.commit(&mut state, &mut tx);
-                state.workers[process] = Worker::Committed(tx);
-            }
-            ClaimsAction::Acknowledged(process) => {
-                let Worker::Committed(tx) = state.workers[process] else {
-                    return None;
-                };
-                state.workers[process] = Worker::Idle;
-                self.answer(&mut state, &tx);
-            }
             ClaimsAction::LosesAcknowledgment(process) => {
                 state.faults_left -= 1;
                 self.lose_acknowledgment(&mut state, process);
@@ -741,60 +672,41 @@ impl Model for Claims {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
+        let always = Property::<Self>::always;
+        let sometimes = Property::<Self>::sometimes;
         vec![
-            Property::always(
-                "at most one effect per window",
-                |_: &Self, state: &ClaimsState| state.broken != Some(BrokenClaim::EffectAgain),
-            ),
-            Property::always("one answer per window", |_: &Self, state: &ClaimsState| {
+            always("at most one effect per window", |_, state| {
+                state.broken != Some(BrokenClaim::EffectAgain)
+            }),
+            always("one answer per window", |_, state| {
                 state.broken != Some(BrokenClaim::AnotherAnswer)
             }),
-            Property::always(
-                "nothing acknowledged is lost",
-                |model: &Self, state: &ClaimsState| (0..2).all(|key| model.is_kept(state, key)),
-            ),
-            Property::always("every key ends", |model: &Self, state: &ClaimsState| {
-                model.goes_on(state)
+            always("nothing acknowledged is lost", |model, state| {
+                (0..2).all(|key| model.is_kept(state, key))
             }),
-            Property::sometimes(
-                "an expired record is taken over",
-                |_: &Self, state: &ClaimsState| {
-                    state.workers.iter().any(|worker| match worker {
-                        Worker::Running(tx) => (0..2u8)
-                            .any(|key| tx.holds(key) && state.rows[usize::from(key)].is_some()),
-                        Worker::Idle | Worker::Committing(_) | Worker::Committed(_) => false,
-                    })
-                },
-            ),
-            Property::sometimes("a record vanishes", |_: &Self, state: &ClaimsState| {
-                state.workers.iter().any(|worker| match worker {
-                    Worker::Running(tx) => tx.attempts_left < ATTEMPTS_MAX,
-                    Worker::Idle | Worker::Committing(_) | Worker::Committed(_) => false,
-                })
+            always("every key ends", Self::goes_on),
+            sometimes("an expired record is taken over", |_, state| {
+                let is_stored = |key: &u8| state.rows[usize::from(*key)].is_some();
+                let mut running = state.running();
+                running.any(|tx| (0..2).filter(is_stored).any(|key| tx.holds(key)))
             }),
-            Property::sometimes(
-                "a batch wins one key only",
-                |_: &Self, state: &ClaimsState| {
-                    state.workers.iter().any(|worker| match worker {
-                        Worker::Committing(tx) => tx.has(MemberState::Lost),
-                        Worker::Idle | Worker::Running(_) | Worker::Committed(_) => false,
-                    })
-                },
-            ),
-            Property::sometimes(
-                "an unknown COMMIT is told of",
-                |_: &Self, state: &ClaimsState| {
-                    // Its process is gone, and the retry was answered with what it had stored.
-                    state.effects == 1 && state.faults_left == 0 && state.told[0].is_some()
-                },
-            ),
-            Property::sometimes(
-                "a key is used in three windows",
-                |_: &Self, state: &ClaimsState| {
-                    state.rows[0]
-                        .is_some_and(|row| row.execution == 3 && row.expires_at > 2 * RETENTION)
-                },
-            ),
+            sometimes("a record vanishes", |_, state| {
+                state.running().any(|tx| tx.attempts_left < ATTEMPTS_MAX)
+            }),
+            sometimes("a batch wins one key only", |_, state| {
+                let is_lost = |tx: &Transaction| tx.has(MemberState::Lost);
+                let mut workers = state.workers.iter();
+                workers.any(|worker| matches!(worker, Worker::Committing(tx) if is_lost(tx)))
+            }),
+            sometimes("an unknown COMMIT is told of", |_, state| {
+                // Its process is gone, and the retry was answered with what it had stored.
+                state.effects == 1 && state.faults_left == 0 && state.told[0].is_some()
+            }),
+            sometimes("a key is used in three windows", |_, state| {
+                let is_third =
+                    |row: StoredRow| row.execution == 3 && row.expires_at > 2 * RETENTION;
+                state.rows[0].is_some_and(is_third)
+            }),
         ]
     }
 }
@@ -802,68 +714,61 @@ impl Model for Claims {
 impl Protocol for Claims {
     type Guard = ClaimGuard;
 
-    const GUARDS: &[ClaimGuard] = &ClaimGuard::ALL;
-    const NARROW: &[Bounds] = &[Bounds {
-        requests: 3,
-        faults: 2,
-    }];
-    const WIDE: &[Bounds] = &[Bounds {
-        requests: 4,
-        faults: 1,
-    }];
+    const GUARDS: &[ClaimGuard] = &[
+        ClaimGuard::UniqueIndex,
+        ClaimGuard::ReadAfterConflict,
+        ClaimGuard::ConditionalTakeover,
+        ClaimGuard::SweepPredicate,
+        ClaimGuard::DatabaseClock,
+        ClaimGuard::OneTransaction,
+        ClaimGuard::AnswerAfterCommit,
+        ClaimGuard::UnknownCommit,
+        ClaimGuard::Fingerprint,
+        ClaimGuard::StoredBytes,
+        ClaimGuard::WinnersOnly,
+        ClaimGuard::IdleInTransactionTimeout,
+    ];
+    const NARROW: &[Bounds] = &[Bounds::of(3, 2)];
+    const WIDE: &[Bounds] = &[Bounds::of(4, 1)];
 
     fn within(bounds: Bounds, without: Option<ClaimGuard>) -> Self {
         Self { without, bounds }
     }
 
     fn words(state: &ClaimsState, action: &ClaimsAction) -> String {
-        let name = |process: &usize| NAMES[*process];
-        match action {
-            ClaimsAction::Arrives {
-                process,
-                key,
-                fingerprint,
-            } => format!(
-                "request {} with {} arrives at {}, which begins",
-                fingerprint_name(*fingerprint),
-                key_name(*key),
-                name(process)
+        let process = |process: usize, words: &str| format!("{}{words}", NAMES[process]);
+        match *action {
+            ClaimsAction::Arrives(at, key, fingerprint) => format!(
+                "{} arrives at {}, which begins",
+                request_name(key, fingerprint),
+                NAMES[at]
             ),
-            ClaimsAction::Batch {
-                process,
-                fingerprints: [first, second],
-            } => format!(
-                "requests {} with key 1 and {} with key 2 arrive at {}, which begins a batch",
-                fingerprint_name(*first),
-                fingerprint_name(*second),
-                name(process)
-            ),
-            ClaimsAction::Statement(process) => match &state.workers[*process] {
-                Worker::Running(tx) => format!("{}: {}", name(process), tx.next_statement()),
+            ClaimsAction::Batch(at, fingerprints) => {
+                let [first, second] = fingerprints.map(fingerprint_name);
+                let at = NAMES[at];
+                format!(
+                    "requests {first} with key 1 and {second} with key 2 arrive at {at}, which \
+                     begins a batch"
+                )
+            }
+            ClaimsAction::Statement(of) => match &state.workers[of] {
+                Worker::Running(tx) => format!("{}: {}", NAMES[of], tx.next_statement()),
                 Worker::Idle | Worker::Committing(_) | Worker::Committed(_) => String::new(),
             },
-            ClaimsAction::LockTimeout(process) => {
-                format!("{}: lock_timeout, held elsewhere", name(process))
+            ClaimsAction::LockTimeout(of) => process(of, ": lock_timeout, held elsewhere"),
+            ClaimsAction::Commits(of) => format!("PostgreSQL executes the COMMIT of {}", NAMES[of]),
+            ClaimsAction::Acknowledged(of) => process(of, " hears of its COMMIT, and answers"),
+            ClaimsAction::LosesAcknowledgment(of) => {
+                process(of, " gets no answer to its COMMIT: unknown")
             }
-            ClaimsAction::Commits(process) => {
-                format!("PostgreSQL executes the COMMIT of {}", name(process))
-            }
-            ClaimsAction::Acknowledged(process) => {
-                format!("{} hears of its COMMIT, and answers", name(process))
-            }
-            ClaimsAction::LosesAcknowledgment(process) => {
-                format!("{} gets no answer to its COMMIT: unknown", name(process))
-            }
-            ClaimsAction::Crashes(process) => {
-                format!("{} dies, and is started again", name(process))
-            }
+            ClaimsAction::Crashes(of) => process(of, " dies, and is started again"),
             ClaimsAction::OrphanCommits(_) => {
                 "PostgreSQL executes the COMMIT that was on its way".to_owned()
             }
             ClaimsAction::OrphanRollsBack(_) => {
                 "PostgreSQL rolls back what was left behind".to_owned()
             }
-            ClaimsAction::SweepLocks(key) => format!("the sweep finds {} expired", key_name(*key)),
+            ClaimsAction::SweepLocks(key) => format!("the sweep finds {} expired", key_name(key)),
             ClaimsAction::SweepCommits => "the sweep deletes what it found".to_owned(),
             ClaimsAction::SweepDies => "the sweep dies".to_owned(),
             ClaimsAction::Tick => "the clock goes on".to_owned(),
@@ -904,12 +809,8 @@ impl Protocol for Claims {
             };
             let members = tx.members.iter().flatten();
             let members = members.map(|one| format!("{} {:?}", key_name(one.key), one.state));
-            let members: Vec<_> = members.collect();
-            facts.push(format!(
-                "{name} {what}, now() = {}: {}",
-                tx.now,
-                members.join(", ")
-            ));
+            let members = members.collect::<Vec<_>>().join(", ");
+            facts.push(format!("{name} {what}, now() = {}: {members}", tx.now));
         }
         facts.extend(state.broken.map(|broken| match broken {
             BrokenClaim::EffectAgain => "broken: two effects in one window".to_owned(),

@@ -8,9 +8,7 @@
 
 use stateright::{Model, Property};
 
-use crate::{Bounds, NAMES, Protocol, key_name};
-
-const KEYS: usize = 2;
+use crate::{Bounds, KEYS, NAMES, Protocol, key_name};
 
 /// How many units the row has at first: enough for one key, or for all.
 const UNITS: [u8; 2] = [1, 2];
@@ -31,16 +29,6 @@ pub enum DecisionGuard {
     ShortWait,
     /// A client is answered after COMMIT. Without it, when COMMIT is sent.
     AnswerAfterCommit,
-}
-
-impl DecisionGuard {
-    const ALL: [Self; 5] = [
-        Self::RowLock,
-        Self::WinnersOnly,
-        Self::WholeBatch,
-        Self::ShortWait,
-        Self::AnswerAfterCommit,
-    ];
 }
 
 /// The model.
@@ -111,7 +99,7 @@ impl DecisionStage {
 
 /// A transaction, of a batch or of a request alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct DecidingTransaction {
+pub struct DecidingTransaction {
     is_alone: bool,
     stage: DecisionStage,
     /// What the row had when it was read.
@@ -218,10 +206,9 @@ impl DecisionsState {
 /// A step of [`Decisions`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecisionsAction {
-    /// A request with this key comes to a process, and runs alone.
-    Alone(usize, u8),
-    /// Requests with these keys come to a process, which decides them in a batch, in this order.
-    Batch(usize, [Option<u8>; KEYS]),
+    /// A request that runs alone comes to a process, or those of a batch, which are decided in this
+    /// order.
+    Arrives(usize, DecidingTransaction),
     /// The next statement of a process's transaction.
     Statement(usize, usize),
     /// A batch has waited too long: it is rolled back, and its members run alone.
@@ -325,10 +312,9 @@ impl Decisions {
     fn claim(state: &mut DecisionsState, tx: &mut DecidingTransaction) {
         let is_alone = tx.is_alone;
         if let Some(member) = tx.next_claim() {
-            let is_free = state.records[usize::from(member.key)].is_none();
-            member.claim = match is_free {
-                true => KeyClaim::Mine,
-                false => KeyClaim::Lost,
+            member.claim = match state.records[usize::from(member.key)] {
+                None => KeyClaim::Mine,
+                Some(_) => KeyClaim::Lost,
             };
         }
         let is_lost = tx.any(|one| one.claim == KeyClaim::Lost);
@@ -340,7 +326,6 @@ impl Decisions {
         };
     }
 
-    /// PostgreSQL executes a COMMIT.
     fn commit(&self, state: &mut DecisionsState, tx: &mut DecidingTransaction) {
         let (mut rest, mut written) = (state.left, tx.seen);
         for member in tx.members.iter().flatten() {
@@ -377,7 +362,6 @@ impl Decisions {
         }
     }
 
-    /// The next statement of a transaction.
     fn statement(&self, state: &mut DecisionsState, process: usize, slot: usize) -> Option<()> {
         let mut tx = state.transactions[process][slot].take()?;
         match tx.stage {
@@ -441,13 +425,13 @@ impl Decisions {
             open.all(|tx| !tx.any(|one| one.key == key))
         };
         for key in keys.filter(|key| is_free(*key)) {
+            let mut arrives = |tx| actions.push(DecisionsAction::Arrives(process, tx));
             if state.requests_left >= 1 {
-                actions.push(DecisionsAction::Alone(process, key));
-                actions.push(DecisionsAction::Batch(process, [Some(key), None]));
+                arrives(DecidingTransaction::alone(key));
+                arrives(DecidingTransaction::batch([Some(key), None]));
             }
             if state.requests_left >= 2 && is_free(1 - key) {
-                let keys = [Some(key), Some(1 - key)];
-                actions.push(DecisionsAction::Batch(process, keys));
+                arrives(DecidingTransaction::batch([Some(key), Some(1 - key)]));
             }
         }
     }
@@ -495,19 +479,10 @@ impl Model for Decisions {
         }
     }
 
-    fn next_state(
-        &self,
-        before: &DecisionsState,
-        action: DecisionsAction,
-    ) -> Option<DecisionsState> {
+    fn next_state(&self, before: &DecisionsState, action: DecisionsAction) -> Option<Self::State> {
         let mut state = before.clone();
         match action {
-            DecisionsAction::Alone(process, key) => {
-                Self::arrive(&mut state, process, DecidingTransaction::alone(key));
-            }
-            DecisionsAction::Batch(process, keys) => {
-                Self::arrive(&mut state, process, DecidingTransaction::batch(keys));
-            }
+            DecisionsAction::Arrives(process, tx) => Self::arrive(&mut state, process, tx),
             DecisionsAction::Statement(process, slot) => {
                 self.statement(&mut state, process, slot)?;
             }
@@ -573,15 +548,15 @@ impl Model for Decisions {
 impl Protocol for Decisions {
     type Guard = DecisionGuard;
 
-    const GUARDS: &[DecisionGuard] = &DecisionGuard::ALL;
-    const NARROW: &[Bounds] = &[Bounds {
-        requests: 4,
-        faults: 2,
-    }];
-    const WIDE: &[Bounds] = &[Bounds {
-        requests: 6,
-        faults: 2,
-    }];
+    const GUARDS: &[DecisionGuard] = &[
+        DecisionGuard::RowLock,
+        DecisionGuard::WinnersOnly,
+        DecisionGuard::WholeBatch,
+        DecisionGuard::ShortWait,
+        DecisionGuard::AnswerAfterCommit,
+    ];
+    const NARROW: &[Bounds] = &[Bounds::of(4, 2)];
+    const WIDE: &[Bounds] = &[Bounds::of(6, 2)];
 
     fn within(bounds: Bounds, without: Option<DecisionGuard>) -> Self {
         Self { without, bounds }
@@ -594,13 +569,8 @@ impl Protocol for Decisions {
             format!("{}, {name}", NAMES[process])
         };
         match *action {
-            DecisionsAction::Alone(process, key) => {
-                let name = DecidingTransaction::alone(key).name();
-                format!("{}, {name}: arrives, and begins", NAMES[process])
-            }
-            DecisionsAction::Batch(process, keys) => {
-                let name = DecidingTransaction::batch(keys).name();
-                format!("{}, {name}: arrives, and begins", NAMES[process])
+            DecisionsAction::Arrives(process, tx) => {
+                format!("{}, {}: arrives, and begins", NAMES[process], tx.name())
             }
             DecisionsAction::Statement(process, slot) => {
                 let stage = state.transactions[process][slot].map(|tx| tx.stage);

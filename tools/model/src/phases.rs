@@ -8,9 +8,7 @@
 
 use stateright::{Model, Property};
 
-use crate::{Bounds, NAMES, Protocol, fingerprint_name, key_name};
-
-const KEYS: usize = 2;
+use crate::{Bounds, KEYS, NAMES, Protocol, arrivals, key_name, request_name};
 
 /// Enough for every operation that a run can begin, and every key that it can ask under.
 const OPERATIONS: usize = 6;
@@ -54,22 +52,6 @@ pub enum PhasesGuard {
     Reconciler,
 }
 
-impl PhasesGuard {
-    const ALL: [Self; 11] = [
-        Self::Fence,
-        Self::MayBegin,
-        Self::InDoubt,
-        Self::SilenceIsUnknown,
-        Self::OneDownstreamKey,
-        Self::SweepPredicate,
-        Self::CommitBeforeCall,
-        Self::NotAfter,
-        Self::SendAgainWithin,
-        Self::ByHandAfter,
-        Self::Reconciler,
-    ];
-}
-
 /// The model.
 #[derive(Debug, Clone, Copy)]
 pub struct PhasesModel {
@@ -79,19 +61,39 @@ pub struct PhasesModel {
 
 /// A committed row of `idempotency_keys`, with its row of `idempotency_leases`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum KeyRow {
+struct KeyRow {
+    fingerprint: u8,
+    operation: u8,
+    state: RowState,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum RowState {
+    /// `left`: of the lease. 0: it is over.
     InFlight {
-        fingerprint: u8,
-        operation: u8,
         token: u8,
-        /// What is left of the lease. 0: it is over.
         left: u8,
     },
     Completed {
-        fingerprint: u8,
-        operation: u8,
         is_done: bool,
     },
+}
+
+impl KeyRow {
+    fn is_in_flight(&self) -> bool {
+        matches!(self.state, RowState::InFlight { .. })
+    }
+
+    fn is_lease_over(&self) -> bool {
+        matches!(self.state, RowState::InFlight { left: 0, .. })
+    }
+
+    fn left_mut(&mut self) -> Option<&mut u8> {
+        match &mut self.state {
+            RowState::InFlight { left, .. } => Some(left),
+            RowState::Completed { .. } => None,
+        }
+    }
 }
 
 /// A request at a process.
@@ -120,7 +122,6 @@ struct HeldLease {
     is_uncommitted: bool,
 }
 
-/// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Called {
     Answered { is_done: bool },
@@ -144,7 +145,7 @@ enum Holder {
 }
 
 impl Holder {
-    fn lease(&self) -> Option<&HeldLease> {
+    fn lease_mut(&mut self) -> Option<&mut HeldLease> {
         match self {
             Self::Holding(lease)
             | Self::Calling(lease)
@@ -152,6 +153,10 @@ impl Holder {
             | Self::Deciding(lease) => Some(lease),
             Self::Idle | Self::Claiming(_) => None,
         }
+    }
+
+    fn lease(mut self) -> Option<HeldLease> {
+        self.lease_mut().copied()
     }
 }
 
@@ -186,6 +191,13 @@ struct BegunOperation {
     is_old: bool,
 }
 
+impl BegunOperation {
+    fn had_effect(&self) -> bool {
+        let what = self.at_processor;
+        matches!(what, AtProcessor::Done | AtProcessor::Forgotten)
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum BrokenPhase {
     EffectAgain,
@@ -213,35 +225,38 @@ pub struct PhasesState {
     broken: Option<BrokenPhase>,
 }
 
+impl PhasesState {
+    fn leases(&self) -> impl Iterator<Item = HeldLease> {
+        self.holders.iter().filter_map(|holder| holder.lease())
+    }
+
+    fn is_awaited_by(&self, process: usize) -> bool {
+        let messages = self.messages.iter().flatten();
+        let mut awaited_by = messages.filter_map(|one| one.awaited_by);
+        awaited_by.any(|one| usize::from(one) == process)
+    }
+
+    /// Takes a fault, if this is one.
+    fn fault(&mut self, is_one: bool) {
+        self.faults_left -= u8::from(is_one);
+    }
+}
+
 /// A step of [`PhasesModel`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PhasesAction {
-    /// A request comes to a process, which claims its key.
-    Arrives {
-        /// The process.
-        process: usize,
-        /// Its key.
-        key: u8,
-        /// Its fingerprint.
-        fingerprint: u8,
-        /// Whether the process dies, or gives up, between COMMIT and its acknowledgment.
-        is_lost: bool,
-    },
+    /// A request with this key and this fingerprint comes to a process, which claims its key;
+    /// whether the process dies, or gives up, between COMMIT and its acknowledgment.
+    Arrives(usize, u8, u8, bool),
     /// A process claims again after it lost its lease.
     ClaimsAgain(usize),
     /// A holder sends its instruction.
     Calls(usize),
     /// A holder learns that its instruction can't be sent.
     CannotSend(usize),
-    /// The processor gets an instruction.
-    Delivered {
-        /// Which one.
-        message: usize,
-        /// What it comes to, if the processor executes it now.
-        is_done: bool,
-        /// Whether the answer is lost.
-        is_lost: bool,
-    },
+    /// The processor gets an instruction; whether it is done, if the processor executes it now, and
+    /// whether the answer is lost.
+    Delivered(usize, bool, bool),
     /// An instruction is lost.
     MessageLost(usize),
     /// A holder waits no longer.
@@ -289,11 +304,8 @@ impl PhasesModel {
     /// The claim of a request, and the takeover of what it finds in flight.
     fn claim(&self, state: &mut PhasesState, request: PhasesRequest) -> Option<Holder> {
         let index = usize::from(request.key);
-        let is_open = |holder: &Holder| {
-            let mut lease = holder.lease().into_iter();
-            lease.any(|lease| lease.key == request.key && lease.is_uncommitted)
-        };
-        if state.holders.iter().any(is_open) {
+        let is_open = |lease: HeldLease| lease.key == request.key && lease.is_uncommitted;
+        if state.leases().any(is_open) {
             // `Claim::HeldElsewhere`
             return Some(Holder::Idle);
         }
@@ -303,11 +315,11 @@ impl PhasesModel {
                 let operation = Self::begin(state, request.key, request.number)?;
                 let is_uncommitted = self.lacks(PhasesGuard::CommitBeforeCall);
                 if !is_uncommitted {
-                    state.rows[index] = Some(KeyRow::InFlight {
+                    let (token, left) = (1, LEASE);
+                    state.rows[index] = Some(KeyRow {
                         fingerprint: request.fingerprint,
                         operation,
-                        token: 1,
-                        left: LEASE,
+                        state: RowState::InFlight { token, left },
                     });
                 }
                 Some(Holder::Holding(HeldLease {
@@ -321,18 +333,11 @@ impl PhasesModel {
                     is_uncommitted,
                 }))
             }
-            Some(KeyRow::Completed { fingerprint, .. } | KeyRow::InFlight { fingerprint, .. })
-                if fingerprint != request.fingerprint =>
-            {
-                Some(Holder::Idle)
-            }
-            Some(KeyRow::Completed {
-                operation, is_done, ..
-            }) => {
-                Self::tell(state, request.key, operation, is_done);
-                Some(Holder::Idle)
-            }
-            Some(KeyRow::InFlight { .. }) => {
+            Some(row) if row.fingerprint != request.fingerprint => Some(Holder::Idle),
+            Some(row) => {
+                if let RowState::Completed { is_done } = row.state {
+                    Self::tell(state, request.key, row.operation, is_done);
+                }
                 let taken = self.take_over(state, request.key, Some(request));
                 Some(taken.map_or(Holder::Idle, Holder::Holding))
             }
@@ -347,18 +352,13 @@ impl PhasesModel {
         request: Option<PhasesRequest>,
     ) -> Option<HeldLease> {
         let row = state.rows[usize::from(key)].as_mut()?;
-        let KeyRow::InFlight {
-            operation,
-            token,
-            left: left @ 0,
-            ..
-        } = row
-        else {
+        let operation = row.operation;
+        let RowState::InFlight { token, left: 0 } = row.state else {
             return None;
         };
         // Fresh: no holder of this operation had it before.
-        (*left, *token) = (LEASE, *token + 1);
-        let (operation, token) = (*operation, *token);
+        let (token, left) = (token + 1, LEASE);
+        row.state = RowState::InFlight { token, left };
         let begun = state.operations[usize::from(operation)]?;
         let asks_under = match self.lacks(PhasesGuard::OneDownstreamKey) {
             true => Self::begin(state, key, begun.request)?,
@@ -399,36 +399,28 @@ impl PhasesModel {
         let index = usize::from(message.asks_under);
         let begun = state.operations[index]?;
         let is_late = message.left == 0 && !self.lacks(PhasesGuard::NotAfter);
-        match begun.at_processor {
-            AtProcessor::Done => return Some(Called::Answered { is_done: true }),
-            AtProcessor::Declined => return Some(Called::Answered { is_done: false }),
-            AtProcessor::Unknown | AtProcessor::Forgotten if is_late => {
-                return Some(Called::NotExecuted);
-            }
-            AtProcessor::Unknown | AtProcessor::Forgotten => {}
+        let known = Self::look_up(begun);
+        if known != Called::Unknown {
+            return Some(known);
+        }
+        if is_late {
+            return Some(Called::NotExecuted);
         }
         if is_done {
             Self::have_effect(state, index, begun);
         }
-        if let Some(begun) = &mut state.operations[index] {
-            begun.at_processor = match is_done {
-                true => AtProcessor::Done,
-                false => AtProcessor::Declined,
-            };
-        }
+        state.operations[index].as_mut()?.at_processor = match is_done {
+            true => AtProcessor::Done,
+            false => AtProcessor::Declined,
+        };
         Some(Called::Answered { is_done })
     }
 
     fn have_effect(state: &mut PhasesState, index: usize, begun: BegunOperation) {
         for (other, earlier) in state.operations.iter().enumerate() {
-            let Some(earlier) = earlier else { continue };
-            let had_effect = matches!(
-                earlier.at_processor,
-                AtProcessor::Done | AtProcessor::Forgotten
-            );
-            if !had_effect {
+            let Some(earlier) = earlier.filter(BegunOperation::had_effect) else {
                 continue;
-            }
+            };
             if (earlier.key, earlier.window) == (begun.key, begun.window) {
                 state.broken = Some(BrokenPhase::EffectAgain);
             } else if earlier.request == begun.request && other != index {
@@ -440,19 +432,17 @@ impl PhasesModel {
     /// `complete_once`: what the process is, after it. `is_lost`: it does not hear of its COMMIT.
     fn complete(&self, state: &mut PhasesState, lease: HeldLease, called: Called) -> Holder {
         let index = usize::from(lease.key);
-        let fingerprint = match state.rows[index] {
-            Some(KeyRow::InFlight {
-                fingerprint,
-                operation,
-                token,
-                ..
-            }) if (operation, token) == (lease.operation, lease.token)
-                || self.lacks(PhasesGuard::Fence) =>
-            {
-                fingerprint
+        let is_held = |row: &KeyRow| match row.state {
+            RowState::InFlight { token, .. } => {
+                (row.operation, token) == (lease.operation, lease.token)
+                    || self.lacks(PhasesGuard::Fence)
             }
+            RowState::Completed { .. } => false,
+        };
+        let fingerprint = match state.rows[index] {
+            Some(row) if is_held(&row) => row.fingerprint,
             None if lease.is_uncommitted => lease.request.map_or(0, |request| request.fingerprint),
-            None | Some(KeyRow::InFlight { .. } | KeyRow::Completed { .. }) => {
+            None | Some(_) => {
                 return match lease.request {
                     Some(request) if request.rounds_left > 0 => Holder::Claiming(PhasesRequest {
                         may_begin: false,
@@ -467,16 +457,17 @@ impl PhasesModel {
             && (called == Called::NotExecuted || self.lacks(PhasesGuard::SilenceIsUnknown));
         match called {
             Called::Answered { is_done } => {
-                state.rows[index] = Some(KeyRow::Completed {
+                state.rows[index] = Some(KeyRow {
                     fingerprint,
                     operation: lease.operation,
-                    is_done,
+                    state: RowState::Completed { is_done },
                 });
                 Self::tell(state, lease.key, lease.operation, is_done);
             }
             Called::NotExecuted | Called::Unknown if is_certain => state.rows[index] = None,
             Called::NotExecuted | Called::Unknown => {
-                if let Some(KeyRow::InFlight { left, .. }) = &mut state.rows[index] {
+                let row = state.rows[index].as_mut();
+                if let Some(left) = row.and_then(KeyRow::left_mut) {
                     *left = 0;
                 }
             }
@@ -506,9 +497,9 @@ impl PhasesModel {
     fn decide(state: &PhasesState, lease: HeldLease) -> Option<Holder> {
         let begun = state.operations[usize::from(lease.operation)]?;
         let called = match begun.at_processor {
-            AtProcessor::Done | AtProcessor::Forgotten => Called::Answered { is_done: true },
-            AtProcessor::Declined => Called::Answered { is_done: false },
             AtProcessor::Unknown => Called::NotExecuted,
+            AtProcessor::Forgotten => Called::Answered { is_done: true },
+            AtProcessor::Done | AtProcessor::Declined => Self::look_up(begun),
         };
         Some(Holder::Answered(lease, called))
     }
@@ -519,23 +510,16 @@ impl PhasesModel {
             return true;
         };
         let begun = state.operations[usize::from(operation)];
-        let at_processor = begun.map(|begun| begun.at_processor);
-        let had_effect = matches!(
-            at_processor,
-            Some(AtProcessor::Done | AtProcessor::Forgotten)
-        );
-        let is_recorded = matches!(
-            state.rows[key],
-            Some(KeyRow::Completed { operation: recorded, .. }) if recorded == operation
-        );
+        let had_effect = begun.is_some_and(|begun| begun.had_effect());
+        let is_recorded =
+            state.rows[key].is_some_and(|row| !row.is_in_flight() && row.operation == operation);
         is_recorded && (had_effect || !is_done)
     }
 
     /// Whether nothing is in flight, or something can still happen.
     fn goes_on(&self, state: &PhasesState) -> bool {
-        let in_flight = |row: &KeyRow| matches!(row, KeyRow::InFlight { .. });
-        let is_at_rest =
-            Self::has_idle_holders(state) && !state.rows.iter().flatten().any(in_flight);
+        let in_flight = state.rows.iter().flatten().any(KeyRow::is_in_flight);
+        let is_at_rest = Self::has_idle_holders(state) && !in_flight;
         let mut actions = Vec::new();
         is_at_rest || {
             self.actions(state, &mut actions);
@@ -547,10 +531,9 @@ impl PhasesModel {
         let mut facts = Vec::new();
         for (number, begun) in (1..).zip(state.operations.iter().flatten()) {
             if begun.at_processor != AtProcessor::Unknown {
+                let (key, what) = (key_name(begun.key), begun.at_processor);
                 facts.push(format!(
-                    "at the processor, operation {number} of {} is {:?}",
-                    key_name(begun.key),
-                    begun.at_processor
+                    "at the processor, operation {number} of {key} is {what:?}"
                 ));
             }
         }
@@ -573,27 +556,14 @@ impl PhasesModel {
     }
 
     fn time_goes_on(state: &mut PhasesState) {
-        for row in state.rows.iter_mut().flatten() {
-            if let KeyRow::InFlight { left, .. } = row {
-                *left = left.saturating_sub(1);
-            }
+        let rows = state.rows.iter_mut().flatten();
+        let leases = state.holders.iter_mut().filter_map(Holder::lease_mut);
+        let messages = state.messages.iter_mut().flatten();
+        let all = rows.filter_map(KeyRow::left_mut);
+        let all = all.chain(leases.map(|lease| &mut lease.left));
+        for left in all.chain(messages.map(|message| &mut message.left)) {
+            *left = left.saturating_sub(1);
         }
-        for holder in &mut state.holders {
-            match holder {
-                Holder::Holding(lease)
-                | Holder::Calling(lease)
-                | Holder::Answered(lease, _)
-                | Holder::Deciding(lease) => lease.left = lease.left.saturating_sub(1),
-                Holder::Idle | Holder::Claiming(_) => {}
-            }
-        }
-        for message in state.messages.iter_mut().flatten() {
-            message.left = message.left.saturating_sub(1);
-        }
-    }
-
-    fn is_lease_over(row: Option<KeyRow>) -> bool {
-        matches!(row, Some(KeyRow::InFlight { left: 0, .. }))
     }
 
     fn has_idle_holders(state: &PhasesState) -> bool {
@@ -606,8 +576,7 @@ impl PhasesModel {
             let begun = state.operations[usize::from(asks_under)];
             begun.is_some_and(|begun| begun.key == key)
         };
-        let mut messages = state.messages.iter().flatten();
-        let mut leases = state.holders.iter().filter_map(Holder::lease);
+        let (mut messages, mut leases) = (state.messages.iter().flatten(), state.leases());
         messages.all(|one| one.left == 0 || !is_about(one.asks_under))
             && leases.all(|lease| lease.left == 0 || lease.key != key)
     }
@@ -616,22 +585,16 @@ impl PhasesModel {
         if state.requests_left == 0 {
             return;
         }
-        // Keys and fingerprints have no order: the first key that is used is called 1, and the
-        // first request with a key x.
-        for key in 0..=u8::from(state.has_arrived[0]) {
-            for fingerprint in 0..=u8::from(state.has_arrived[usize::from(key)]) {
-                for is_lost in [false, true] {
-                    if !is_lost || state.faults_left > 0 {
-                        actions.push(PhasesAction::Arrives {
-                            process,
-                            key,
-                            fingerprint,
-                            is_lost,
-                        });
-                    }
-                }
-            }
+        for (key, fingerprint) in arrivals(state.has_arrived) {
+            let arrives = |is_lost| PhasesAction::Arrives(process, key, fingerprint, is_lost);
+            actions.extend(Self::losses(state.faults_left > 0).map(arrives));
         }
+    }
+
+    /// What an acknowledgment or an answer can be: lost or not.
+    fn losses(can_lose: bool) -> impl Iterator<Item = bool> {
+        let both = [false, true].into_iter();
+        both.filter(move |is_lost| !is_lost || can_lose)
     }
 
     /// What a process that is at work can do.
@@ -647,17 +610,13 @@ impl PhasesModel {
                 }
             }
             Holder::Calling(_) => {
-                let is_awaited = |one: &Message| one.awaited_by.map(usize::from) == Some(process);
-                if has_fault || !state.messages.iter().flatten().any(is_awaited) {
+                if has_fault || !state.is_awaited_by(process) {
                     actions.push(PhasesAction::CallTimeout(process));
                 }
             }
             Holder::Answered(..) => {
-                for is_lost in [false, true] {
-                    if !is_lost || has_fault {
-                        actions.push(PhasesAction::Completes(process, is_lost));
-                    }
-                }
+                let completes = |is_lost| PhasesAction::Completes(process, is_lost);
+                actions.extend(Self::losses(has_fault).map(completes));
             }
             Holder::Deciding(_) => actions.push(PhasesAction::Decides(process)),
         }
@@ -666,7 +625,6 @@ impl PhasesModel {
         }
     }
 
-    /// What the networks and the processor can do.
     fn networks(state: &PhasesState, actions: &mut Vec<PhasesAction>) {
         for (message, sent) in state.messages.iter().enumerate() {
             let Some(sent) = sent else { continue };
@@ -674,19 +632,12 @@ impl PhasesModel {
             // It declines the first operation only, to keep the model small.
             let is_new = begun.is_some_and(|begun| begun.at_processor == AtProcessor::Unknown)
                 && sent.asks_under == 0;
-            for is_done in [true, false] {
-                for is_lost in [false, true] {
-                    let is_possible = is_done || is_new;
-                    // The loss of an answer that no process waits for changes nothing.
-                    let can_lose = state.faults_left > 0 && sent.awaited_by.is_some();
-                    if is_possible && (!is_lost || can_lose) {
-                        actions.push(PhasesAction::Delivered {
-                            message,
-                            is_done,
-                            is_lost,
-                        });
-                    }
-                }
+            // The loss of an answer that no process waits for changes nothing.
+            let can_lose = state.faults_left > 0 && sent.awaited_by.is_some();
+            let both = [true, false].into_iter();
+            for is_done in both.filter(|is_done| *is_done || is_new) {
+                let delivered = |is_lost| PhasesAction::Delivered(message, is_done, is_lost);
+                actions.extend(Self::losses(can_lose).map(delivered));
             }
             if state.faults_left > 0 || sent.awaited_by.is_none() {
                 actions.push(PhasesAction::MessageLost(message));
@@ -698,24 +649,19 @@ impl PhasesModel {
     fn keys(&self, state: &PhasesState, actions: &mut Vec<PhasesAction>) {
         for key in 0..2u8 {
             let row = state.rows[usize::from(key)];
-            let is_completed = matches!(row, Some(KeyRow::Completed { .. }));
+            let is_completed = row.is_some_and(|row| !row.is_in_flight());
             if is_completed && state.expiries_left > 0 && Self::is_long_over(state, key) {
                 actions.push(PhasesAction::Expires(key));
             }
-            if Self::is_lease_over(row) && self.lacks(PhasesGuard::SweepPredicate) {
+            let Some(row) = row.filter(KeyRow::is_lease_over) else {
+                continue;
+            };
+            if self.lacks(PhasesGuard::SweepPredicate) {
                 actions.push(PhasesAction::SweptInFlight(key));
             }
             let idle = state.holders.iter().position(|one| *one == Holder::Idle);
-            let (
-                Some(process),
-                Some(KeyRow::InFlight {
-                    operation, left: 0, ..
-                }),
-            ) = (idle, row)
-            else {
-                continue;
-            };
-            let begun = state.operations[usize::from(operation)];
+            let Some(process) = idle else { continue };
+            let begun = state.operations[usize::from(row.operation)];
             let is_old = begun.is_some_and(|begun| begun.is_old);
             let is_found = begun.is_some_and(|begun| Self::look_up(begun) != Called::Unknown);
             let is_sent_again = !is_old || self.lacks(PhasesGuard::SendAgainWithin);
@@ -739,46 +685,15 @@ impl PhasesModel {
         }
     }
 
-    /// A fault, if this is one.
-    fn takes_a_fault(action: PhasesAction, state: &PhasesState) -> bool {
-        match action {
-            PhasesAction::Arrives { is_lost, .. }
-            | PhasesAction::Delivered { is_lost, .. }
-            | PhasesAction::Completes(_, is_lost) => is_lost,
-            PhasesAction::MessageLost(message) => {
-                state.messages[message].is_some_and(|one| one.awaited_by.is_some())
-            }
-            PhasesAction::CallTimeout(process) => {
-                let is_awaited = |one: &Message| one.awaited_by.map(usize::from) == Some(process);
-                state.messages.iter().flatten().any(is_awaited)
-            }
-            PhasesAction::CannotSend(_) | PhasesAction::Dies(_) => true,
-            PhasesAction::ClaimsAgain(_)
-            | PhasesAction::Calls(_)
-            | PhasesAction::Recovers(..)
-            | PhasesAction::Resolves(..)
-            | PhasesAction::Decides(_)
-            | PhasesAction::Expires(_)
-            | PhasesAction::SweptInFlight(_)
-            | PhasesAction::Ages(_)
-            | PhasesAction::Forgets(_)
-            | PhasesAction::TimeGoesOn => false,
+    /// `None`: no process hears of it.
+    fn deliver(&self, state: &mut PhasesState, message: usize, is_done: bool) -> Option<()> {
+        let sent = state.messages[message].take()?;
+        let called = self.execute(state, sent, is_done)?;
+        let holder = &mut state.holders[usize::from(sent.awaited_by?)];
+        if let Holder::Calling(lease) = *holder {
+            *holder = Holder::Answered(lease, called);
         }
-    }
-
-    fn deliver(&self, state: &mut PhasesState, message: usize, is_done: bool, is_lost: bool) {
-        let Some(sent) = state.messages[message].take() else {
-            return;
-        };
-        let Some(called) = self.execute(state, sent, is_done) else {
-            return;
-        };
-        let Some(process) = sent.awaited_by.map(usize::from).filter(|_| !is_lost) else {
-            return;
-        };
-        if let Holder::Calling(lease) = state.holders[process] {
-            state.holders[process] = Holder::Answered(lease, called);
-        }
+        Some(())
     }
 
     /// The step of a process. `None`: it can't be made.
@@ -809,12 +724,8 @@ impl PhasesModel {
         Some(())
     }
 
-    fn arrive(
-        &self,
-        state: &mut PhasesState,
-        (process, key, fingerprint): (usize, u8, u8),
-        is_lost: bool,
-    ) -> Option<()> {
+    /// What the process is that a request came to.
+    fn arrive(&self, state: &mut PhasesState, key: u8, fingerprint: u8) -> Option<Holder> {
         state.has_arrived[usize::from(key)] = true;
         state.requests_left -= 1;
         let request = PhasesRequest {
@@ -824,9 +735,7 @@ impl PhasesModel {
             may_begin: true,
             rounds_left: ROUNDS_LEFT,
         };
-        let claimed = self.claim(state, request)?;
-        state.holders[process] = if is_lost { Holder::Idle } else { claimed };
-        Some(())
+        self.claim(state, request)
     }
 }
 
@@ -862,7 +771,7 @@ impl Model for PhasesModel {
         }
         Self::networks(state, actions);
         self.keys(state, actions);
-        let has_lease = |row: &KeyRow| matches!(row, KeyRow::InFlight { left: 1.., .. });
+        let has_lease = |row: &KeyRow| row.is_in_flight() && !row.is_lease_over();
         let rows_wait = state.rows.iter().flatten().any(has_lease);
         let is_quiet = Self::has_idle_holders(state) && state.messages.iter().all(Option::is_none);
         // Where nothing else happens, a lease runs out all the same.
@@ -873,32 +782,41 @@ impl Model for PhasesModel {
 
     fn next_state(&self, before: &PhasesState, action: PhasesAction) -> Option<PhasesState> {
         let mut state = before.clone();
-        state.faults_left -= u8::from(Self::takes_a_fault(action, before));
         match action {
-            PhasesAction::Arrives {
-                process,
-                key,
-                fingerprint,
-                is_lost,
-            } => self.arrive(&mut state, (process, key, fingerprint), is_lost)?,
+            PhasesAction::Arrives(process, key, fingerprint, is_lost) => {
+                state.fault(is_lost);
+                let claimed = self.arrive(&mut state, key, fingerprint)?;
+                state.holders[process] = if is_lost { Holder::Idle } else { claimed };
+            }
             PhasesAction::ClaimsAgain(process)
             | PhasesAction::Calls(process)
-            | PhasesAction::CallTimeout(process)
             | PhasesAction::Decides(process) => self.step(&mut state, process, false)?,
+            PhasesAction::CallTimeout(process) => {
+                state.fault(state.is_awaited_by(process));
+                self.step(&mut state, process, false)?;
+            }
             PhasesAction::Completes(process, is_lost) => {
+                state.fault(is_lost);
                 self.step(&mut state, process, is_lost)?;
             }
             PhasesAction::CannotSend(process) => {
-                let lease = *state.holders[process].lease()?;
+                state.fault(true);
+                let lease = state.holders[process].lease()?;
                 state.holders[process] = Holder::Answered(lease, Called::NotExecuted);
             }
-            PhasesAction::Delivered {
-                message,
-                is_done,
-                is_lost,
-            } => self.deliver(&mut state, message, is_done, is_lost),
-            PhasesAction::MessageLost(message) => state.messages[message] = None,
+            PhasesAction::Delivered(message, is_done, is_lost) => {
+                state.fault(is_lost);
+                if is_lost && let Some(sent) = &mut state.messages[message] {
+                    sent.awaited_by = None;
+                }
+                self.deliver(&mut state, message, is_done);
+            }
+            PhasesAction::MessageLost(message) => {
+                let lost = state.messages[message].take();
+                state.fault(lost.is_some_and(|one| one.awaited_by.is_some()));
+            }
             PhasesAction::Dies(process) => {
+                state.fault(true);
                 state.holders[process] = Holder::Idle;
                 Self::no_longer_awaited(&mut state, process);
             }
@@ -907,12 +825,9 @@ impl Model for PhasesModel {
                 state.holders[process] = Holder::Holding(lease);
             }
             PhasesAction::Resolves(process, key) => {
-                let lease = self.take_over(&mut state, key, None)?;
+                let mut lease = self.take_over(&mut state, key, None)?;
                 // What the person decides counts for every attempt.
-                let lease = HeldLease {
-                    in_doubt: false,
-                    ..lease
-                };
+                lease.in_doubt = false;
                 state.holders[process] = Holder::Deciding(lease);
             }
             PhasesAction::Expires(key) => {
@@ -928,83 +843,55 @@ impl Model for PhasesModel {
                 state.operations[usize::from(number)].as_mut()?.is_old = true;
             }
             PhasesAction::Forgets(number) => {
-                state.operations[usize::from(number)].as_mut()?.at_processor =
-                    AtProcessor::Forgotten;
+                let begun = state.operations[usize::from(number)].as_mut()?;
+                begun.at_processor = AtProcessor::Forgotten;
             }
             PhasesAction::TimeGoesOn => {
                 state.ticks_left = state.ticks_left.saturating_sub(1);
                 Self::time_goes_on(&mut state);
             }
         }
-        state
-            .messages
-            .sort_unstable_by_key(|one| (one.is_none(), *one));
+        let messages = &mut state.messages;
+        messages.sort_unstable_by_key(|one| (one.is_none(), *one));
         Some(state)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
+        let always = Property::<Self>::always;
+        let sometimes = Property::<Self>::sometimes;
         vec![
-            Property::always(
-                "at most one effect per window",
-                |_: &Self, state: &PhasesState| state.broken != Some(BrokenPhase::EffectAgain),
-            ),
-            Property::always(
-                "at most one effect per request",
-                |_: &Self, state: &PhasesState| {
-                    state.broken != Some(BrokenPhase::EffectOfARequestAgain)
-                },
-            ),
-            Property::always("one answer per window", |_: &Self, state: &PhasesState| {
+            always("at most one effect per window", |_, state| {
+                state.broken != Some(BrokenPhase::EffectAgain)
+            }),
+            always("at most one effect per request", |_, state| {
+                state.broken != Some(BrokenPhase::EffectOfARequestAgain)
+            }),
+            always("one answer per window", |_, state| {
                 state.broken != Some(BrokenPhase::AnotherAnswer)
             }),
-            Property::always(
-                "nothing acknowledged is lost",
-                |_: &Self, state: &PhasesState| (0..KEYS).all(|key| Self::is_kept(state, key)),
-            ),
-            Property::always("every key ends", |model: &Self, state: &PhasesState| {
-                model.goes_on(state)
+            always("nothing acknowledged is lost", |_, state| {
+                (0..KEYS).all(|key| Self::is_kept(state, key))
             }),
-            Property::sometimes(
-                "a late holder loses its lease",
-                |_: &Self, state: &PhasesState| {
-                    state
-                        .holders
-                        .iter()
-                        .any(|one| matches!(one, Holder::Claiming(_)))
-                },
-            ),
-            Property::sometimes(
-                "a person resolves an operation",
-                |_: &Self, state: &PhasesState| {
-                    state
-                        .holders
-                        .iter()
-                        .any(|one| matches!(one, Holder::Deciding(_)))
-                },
-            ),
-            Property::sometimes(
-                "a released key is used again",
-                |_: &Self, state: &PhasesState| {
-                    let of_window = |begun: &&BegunOperation| begun.key == 0 && begun.window == 0;
-                    state.windows[0] == 0
-                        && state.operations.iter().flatten().filter(of_window).count() > 1
-                },
-            ),
-            Property::sometimes(
-                "a retry takes an operation over",
-                |_: &Self, state: &PhasesState| {
-                    let mut leases = state.holders.iter().filter_map(Holder::lease);
-                    leases.any(|lease| lease.token > 1 && lease.request.is_some())
-                },
-            ),
+            always("every key ends", Self::goes_on),
+            sometimes("a late holder loses its lease", |_, state| {
+                let mut holders = state.holders.iter();
+                holders.any(|one| matches!(one, Holder::Claiming(_)))
+            }),
+            sometimes("a person resolves an operation", |_, state| {
+                let mut holders = state.holders.iter();
+                holders.any(|one| matches!(one, Holder::Deciding(_)))
+            }),
+            sometimes("a released key is used again", |_, state| {
+                let of_window = |begun: &&BegunOperation| begun.key == 0 && begun.window == 0;
+                state.windows[0] == 0
+                    && state.operations.iter().flatten().filter(of_window).count() > 1
+            }),
+            sometimes("a retry takes an operation over", |_, state| {
+                let is_retry = |lease: HeldLease| lease.token > 1 && lease.request.is_some();
+                state.leases().any(is_retry)
+            }),
         ]
     }
-}
-
-fn words_of_claim(key: u8, fingerprint: u8, is_lost: bool) -> String {
-    let (fingerprint, key) = (fingerprint_name(fingerprint), key_name(key));
-    let unheard = unheard(is_lost);
-    format!("claims for request {fingerprint} with {key}{unheard}")
 }
 
 fn unheard(is_lost: bool) -> &'static str {
@@ -1017,116 +904,101 @@ fn unheard(is_lost: bool) -> &'static str {
 impl Protocol for PhasesModel {
     type Guard = PhasesGuard;
 
-    const GUARDS: &[PhasesGuard] = &PhasesGuard::ALL;
-    const NARROW: &[Bounds] = &[Bounds {
-        requests: 2,
-        faults: 2,
-    }];
-    const WIDE: &[Bounds] = &[Bounds {
-        requests: 3,
-        faults: 2,
-    }];
+    const GUARDS: &[PhasesGuard] = &[
+        PhasesGuard::Fence,
+        PhasesGuard::MayBegin,
+        PhasesGuard::InDoubt,
+        PhasesGuard::SilenceIsUnknown,
+        PhasesGuard::OneDownstreamKey,
+        PhasesGuard::SweepPredicate,
+        PhasesGuard::CommitBeforeCall,
+        PhasesGuard::NotAfter,
+        PhasesGuard::SendAgainWithin,
+        PhasesGuard::ByHandAfter,
+        PhasesGuard::Reconciler,
+    ];
+    const NARROW: &[Bounds] = &[Bounds::of(2, 2)];
+    const WIDE: &[Bounds] = &[Bounds::of(3, 2)];
 
     fn within(bounds: Bounds, without: Option<PhasesGuard>) -> Self {
         Self { without, bounds }
     }
 
     fn words(state: &PhasesState, action: &PhasesAction) -> String {
-        let instruction = |message: usize| {
+        let process = |process: usize, words: &str| format!("{} {words}", NAMES[process]);
+        let instruction = |message: usize, words: &str| {
             let sent = state.messages[message].map_or(0, |sent| sent.asks_under + 1);
-            format!("the instruction for operation {sent}")
+            format!("the instruction for operation {sent} {words}")
         };
-        let (process, words) = match *action {
-            PhasesAction::Arrives {
-                process,
-                key,
-                fingerprint,
-                is_lost,
-            } => (process, words_of_claim(key, fingerprint, is_lost)),
-            PhasesAction::ClaimsAgain(process) => (process, "claims again".to_owned()),
-            PhasesAction::Calls(process) => (process, "calls the processor".to_owned()),
-            PhasesAction::CannotSend(process) => (process, "can't reach the processor".to_owned()),
-            PhasesAction::CallTimeout(process) => (process, "gets no answer in time".to_owned()),
-            PhasesAction::Completes(process, is_lost) => {
-                let words = format!("writes what its call came to{}", unheard(is_lost));
-                (process, words)
+        match *action {
+            PhasesAction::Arrives(at, key, fingerprint, is_lost) => {
+                let (request, unheard) = (request_name(key, fingerprint), unheard(is_lost));
+                process(at, &format!("claims for {request}{unheard}"))
             }
-            PhasesAction::Dies(process) => (process, "dies, and is started again".to_owned()),
-            PhasesAction::Recovers(process, key) => (
-                process,
-                format!("takes {} over, as the reconciler", key_name(key)),
+            PhasesAction::ClaimsAgain(at) => process(at, "claims again"),
+            PhasesAction::Calls(at) => process(at, "calls the processor"),
+            PhasesAction::CannotSend(at) => process(at, "can't reach the processor"),
+            PhasesAction::CallTimeout(at) => process(at, "gets no answer in time"),
+            PhasesAction::Completes(at, is_lost) => {
+                let unheard = unheard(is_lost);
+                process(at, &format!("writes what its call came to{unheard}"))
+            }
+            PhasesAction::Dies(at) => process(at, "dies, and is started again"),
+            PhasesAction::Recovers(at, key) => {
+                let key = key_name(key);
+                process(at, &format!("takes {key} over, as the reconciler"))
+            }
+            PhasesAction::Resolves(at, key) => {
+                let key = key_name(key);
+                process(at, &format!("takes {key} over, for a person"))
+            }
+            PhasesAction::Decides(at) => process(
+                at,
+                "gets the person's word, from those who run the processor",
             ),
-            PhasesAction::Resolves(process, key) => (
-                process,
-                format!("takes {} over, for a person", key_name(key)),
-            ),
-            PhasesAction::Decides(process) => (
-                process,
-                "gets the person's word, from those who run the processor".to_owned(),
-            ),
-            PhasesAction::Delivered {
-                message,
-                is_done,
-                is_lost,
-            } => {
+            PhasesAction::Delivered(message, is_done, is_lost) => {
                 let declines = if is_done { "" } else { ", which declines" };
                 let lost = if is_lost {
                     ", and the answer is lost"
                 } else {
                     ""
                 };
-                return format!(
-                    "{} reaches the processor{declines}{lost}",
-                    instruction(message)
-                );
+                instruction(message, &format!("reaches the processor{declines}{lost}"))
             }
-            PhasesAction::MessageLost(message) => {
-                return format!("{} is lost", instruction(message));
-            }
-            PhasesAction::Expires(key) => {
-                return format!("{} expires, and is swept", key_name(key));
-            }
-            PhasesAction::SweptInFlight(key) => {
-                return format!("the sweep deletes {}", key_name(key));
-            }
-            PhasesAction::Ages(number) => return format!("operation {} is old now", number + 1),
+            PhasesAction::MessageLost(message) => instruction(message, "is lost"),
+            PhasesAction::Expires(key) => format!("{} expires, and is swept", key_name(key)),
+            PhasesAction::SweptInFlight(key) => format!("the sweep deletes {}", key_name(key)),
+            PhasesAction::Ages(number) => format!("operation {} is old now", number + 1),
             PhasesAction::Forgets(number) => {
-                return format!("the processor forgets operation {}", number + 1);
+                format!("the processor forgets operation {}", number + 1)
             }
-            PhasesAction::TimeGoesOn => return "time goes on".to_owned(),
-        };
-        format!("{} {words}", NAMES[process])
+            PhasesAction::TimeGoesOn => "time goes on".to_owned(),
+        }
     }
 
     fn facts(state: &PhasesState) -> Vec<String> {
         let mut facts = Vec::new();
+        let outcome = |operation: u8, is_done: bool| {
+            let what = if is_done { "done" } else { "declined" };
+            format!("operation {}, {what}", operation + 1)
+        };
         for key in 0..2u8 {
             let (index, name) = (usize::from(key), key_name(key));
             facts.push(match state.rows[index] {
                 None => format!("{name} is free"),
-                Some(KeyRow::InFlight {
-                    operation,
-                    token,
-                    left,
-                    ..
-                }) => format!(
-                    "{name} is in flight: operation {}, token {token}, lease for {left} more",
-                    operation + 1
-                ),
-                Some(KeyRow::Completed {
-                    operation, is_done, ..
-                }) => format!(
-                    "{name} is completed: operation {}, {}",
-                    operation + 1,
-                    if is_done { "done" } else { "declined" }
-                ),
+                Some(row) => match row.state {
+                    RowState::InFlight { token, left } => format!(
+                        "{name} is in flight: operation {}, token {token}, lease for {left} more",
+                        row.operation + 1
+                    ),
+                    RowState::Completed { is_done } => {
+                        format!("{name} is completed: {}", outcome(row.operation, is_done))
+                    }
+                },
             });
             if let Some((operation, is_done)) = state.told[index] {
-                let what = if is_done { "done" } else { "declined" };
-                facts.push(format!(
-                    "a client was told of {name}: operation {}, {what}",
-                    operation + 1
-                ));
+                let outcome = outcome(operation, is_done);
+                facts.push(format!("a client was told of {name}: {outcome}"));
             }
         }
         facts.extend(Self::facts_of_processor(state));
@@ -1134,11 +1006,8 @@ impl Protocol for PhasesModel {
             facts.push(match holder {
                 Holder::Idle => format!("{name} is idle"),
                 Holder::Claiming(_) => format!("{name} has lost its lease"),
-                Holder::Answered(lease, called) => {
-                    format!(
-                        "{name} has token {}, and its call was {called:?}",
-                        lease.token
-                    )
+                Holder::Answered(HeldLease { token, .. }, called) => {
+                    format!("{name} has token {token}, and its call was {called:?}")
                 }
                 Holder::Holding(lease) | Holder::Calling(lease) | Holder::Deciding(lease) => {
                     let doubt = if lease.in_doubt { ", in doubt" } else { "" };

@@ -7,9 +7,7 @@
 
 use stateright::{Model, Property};
 
-use crate::{Bounds, NAMES, Protocol, fingerprint_name, key_name};
-
-const KEYS: usize = 2;
+use crate::{Bounds, KEYS, NAMES, Protocol, arrivals, fingerprint_name, key_name, request_name};
 
 /// How long a record lives, in ticks of the database's clock.
 const RETENTION: u8 = 5;
@@ -48,19 +46,6 @@ pub enum CacheGuard {
     Fingerprint,
 }
 
-impl CacheGuard {
-    const ALL: [Self; 8] = [
-        Self::LastMoments,
-        Self::TwoClocks,
-        Self::BeforeTheQuestion,
-        Self::ReadingMaxAge,
-        Self::SameServer,
-        Self::ServerOfTheBeginning,
-        Self::OnlyStored,
-        Self::Fingerprint,
-    ];
-}
-
 /// The model.
 #[derive(Debug, Clone, Copy)]
 pub struct ReplayCacheModel {
@@ -92,7 +77,7 @@ struct ClockReading {
 }
 
 /// A reading that is being taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 struct Question {
     /// Since just before it was asked.
     age: Age,
@@ -102,7 +87,6 @@ struct Question {
     answer: Option<(u8, u8)>,
 }
 
-/// A record in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Remembered {
     record: CachedRecord,
@@ -149,15 +133,9 @@ pub struct CacheState {
 /// A step of [`ReplayCacheModel`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheAction {
-    /// A request comes to a process: it is answered from memory, or begins.
-    Arrives {
-        /// The process.
-        process: usize,
-        /// Its key.
-        key: u8,
-        /// Its fingerprint.
-        fingerprint: u8,
-    },
+    /// A request with this key and this fingerprint comes to a process: it is answered from memory,
+    /// or begins.
+    Arrives(usize, u8, u8),
     /// The database executes or replays it.
     Executes,
     /// Its COMMIT fails.
@@ -174,13 +152,9 @@ pub enum CacheAction {
     FailsOver(u8),
     /// A process dies.
     Dies,
-    /// Time goes on.
-    TimePasses {
-        /// The clock since boot stands still: the machine sleeps, or is frozen.
-        is_asleep: bool,
-        /// The wall clock is set back by as much.
-        is_set_back: bool,
-    },
+    /// Time goes on; whether the clock since boot stands still (the machine sleeps, or is frozen),
+    /// and whether the wall clock is set back by as much.
+    TimePasses(bool, bool),
 }
 
 impl ReplayCacheModel {
@@ -327,16 +301,8 @@ impl Model for ReplayCacheModel {
                 if process == 0 && memory.executing.is_some() {
                     continue;
                 }
-                // The first key that is used is called 1, and the first request with a key x.
-                for key in 0..=u8::from(state.has_arrived[0]) {
-                    for fingerprint in 0..=u8::from(state.has_arrived[usize::from(key)]) {
-                        actions.push(CacheAction::Arrives {
-                            process,
-                            key,
-                            fingerprint,
-                        });
-                    }
-                }
+                let arrives = |(key, fingerprint)| CacheAction::Arrives(process, key, fingerprint);
+                actions.extend(arrivals(state.has_arrived).map(arrives));
             }
         }
         match memory.executing {
@@ -369,10 +335,7 @@ impl Model for ReplayCacheModel {
             for is_asleep in [false, true] {
                 for is_set_back in [false, true] {
                     if !is_set_back || state.clock_errors_left > 0 {
-                        actions.push(CacheAction::TimePasses {
-                            is_asleep,
-                            is_set_back,
-                        });
+                        actions.push(CacheAction::TimePasses(is_asleep, is_set_back));
                     }
                 }
             }
@@ -387,11 +350,9 @@ impl Model for ReplayCacheModel {
         );
         state.faults_left -= u8::from(takes_a_fault);
         match action {
-            CacheAction::Arrives {
-                process,
-                key,
-                fingerprint,
-            } => self.arrive(&mut state, process, key, fingerprint),
+            CacheAction::Arrives(process, key, fingerprint) => {
+                self.arrive(&mut state, process, key, fingerprint);
+            }
             CacheAction::Executes => {
                 let mut executing = state.memory.executing?;
                 Self::execute(&mut state, &mut executing);
@@ -408,26 +369,16 @@ impl Model for ReplayCacheModel {
                 }
             }
             CacheAction::Remembers => self.remember(&mut state.memory)?,
-            CacheAction::Asks => {
-                state.memory.question = Some(Question {
-                    age: Age::default(),
-                    ticks: 0,
-                    answer: None,
-                });
-            }
+            CacheAction::Asks => state.memory.question = Some(Question::default()),
             CacheAction::Reads => {
-                let answer = Some((state.clock, state.server));
-                state.memory.question.as_mut()?.answer = answer;
+                state.memory.question.as_mut()?.answer = Some((state.clock, state.server));
             }
             CacheAction::GetsReading => {
                 let Question { age, answer, .. } = state.memory.question.take()?;
                 let (database, server) = answer?;
-                let age = match self.lacks(CacheGuard::BeforeTheQuestion) {
-                    true => Age::default(),
-                    false => age,
-                };
+                let counts = !self.lacks(CacheGuard::BeforeTheQuestion);
                 state.memory.reading = Some(ClockReading {
-                    age,
+                    age: if counts { age } else { Age::default() },
                     database,
                     server,
                 });
@@ -438,10 +389,7 @@ impl Model for ReplayCacheModel {
                 state.records[usize::from(key)] = None;
             }
             CacheAction::Dies => state.memory = Memory::default(),
-            CacheAction::TimePasses {
-                is_asleep,
-                is_set_back,
-            } => {
+            CacheAction::TimePasses(is_asleep, is_set_back) => {
                 state.clock += 1;
                 state.clock_errors_left -= u8::from(is_set_back);
                 self.age_readings(&mut state.memory, is_asleep, is_set_back);
@@ -451,25 +399,19 @@ impl Model for ReplayCacheModel {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
+        let always = Property::<Self>::always;
+        let sometimes = Property::<Self>::sometimes;
         vec![
-            Property::always(
-                "memory says what the database would say",
-                |_: &Self, state: &CacheState| !state.is_broken,
-            ),
-            Property::sometimes("memory answers", |_: &Self, state: &CacheState| {
-                state.was_answered
+            always("memory says what the database would say", |_, state| {
+                !state.is_broken
             }),
-            Property::sometimes(
-                "another process takes over a remembered key",
-                |_: &Self, state: &CacheState| {
-                    let remembered = state.memory.remembered[0];
-                    remembered.is_some_and(|one| {
-                        let stored = state.records[0];
-                        stored.is_some_and(|stored| stored.execution > one.record.execution)
-                            && state.failed_over_at.is_none()
-                    })
-                },
-            ),
+            sometimes("memory answers", |_, state| state.was_answered),
+            sometimes("another process takes over a remembered key", |_, state| {
+                let both = state.memory.remembered[0].zip(state.records[0]);
+                let is_newer =
+                    both.is_some_and(|(one, stored)| stored.execution > one.record.execution);
+                is_newer && state.failed_over_at.is_none()
+            }),
         ]
     }
 }
@@ -477,38 +419,29 @@ impl Model for ReplayCacheModel {
 impl Protocol for ReplayCacheModel {
     type Guard = CacheGuard;
 
-    const GUARDS: &[CacheGuard] = &CacheGuard::ALL;
-    const NARROW: &[Bounds] = &[
-        Bounds {
-            requests: 2,
-            faults: 1,
-        },
-        Bounds {
-            requests: 3,
-            faults: 0,
-        },
+    const GUARDS: &[CacheGuard] = &[
+        CacheGuard::LastMoments,
+        CacheGuard::TwoClocks,
+        CacheGuard::BeforeTheQuestion,
+        CacheGuard::ReadingMaxAge,
+        CacheGuard::SameServer,
+        CacheGuard::ServerOfTheBeginning,
+        CacheGuard::OnlyStored,
+        CacheGuard::Fingerprint,
     ];
-    const WIDE: &[Bounds] = &[Bounds {
-        requests: 3,
-        faults: 1,
-    }];
+    const NARROW: &[Bounds] = &[Bounds::of(2, 1), Bounds::of(3, 0)];
+    const WIDE: &[Bounds] = &[Bounds::of(3, 1)];
 
     fn within(bounds: Bounds, without: Option<CacheGuard>) -> Self {
         Self { without, bounds }
     }
 
     fn words(_: &CacheState, action: &CacheAction) -> String {
-        match action {
-            CacheAction::Arrives {
-                process,
-                key,
-                fingerprint,
-            } => format!(
-                "request {} with {} arrives at {}",
-                fingerprint_name(*fingerprint),
-                key_name(*key),
-                NAMES[*process]
-            ),
+        match *action {
+            CacheAction::Arrives(process, key, fingerprint) => {
+                let request = request_name(key, fingerprint);
+                format!("{request} arrives at {}", NAMES[process])
+            }
             CacheAction::Executes => "the database serves the request of A".to_owned(),
             CacheAction::Fails => "the COMMIT of A fails".to_owned(),
             CacheAction::Remembers => "A has its outcome".to_owned(),
@@ -516,61 +449,46 @@ impl Protocol for ReplayCacheModel {
             CacheAction::Reads => "the database reads its clock for A".to_owned(),
             CacheAction::GetsReading => "A gets the reading".to_owned(),
             CacheAction::FailsOver(key) => {
-                let key = key_name(*key);
+                let key = key_name(key);
                 format!("another server takes over, without the record of {key}")
             }
             CacheAction::Dies => "A dies, and is started again".to_owned(),
-            CacheAction::TimePasses {
-                is_asleep,
-                is_set_back,
-            } => format!(
-                "time goes on{}{}",
-                if *is_asleep {
-                    "; the machine of A sleeps"
-                } else {
-                    ""
-                },
-                if *is_set_back {
-                    "; the wall clock of A is set back"
-                } else {
-                    ""
-                }
-            ),
+            CacheAction::TimePasses(is_asleep, is_set_back) => {
+                let sleeps = is_asleep.then_some("; the machine of A sleeps");
+                let errs = is_set_back.then_some("; the wall clock of A is set back");
+                format!("time goes on{}{}", sleeps.unwrap_or(""), errs.unwrap_or(""))
+            }
         }
     }
 
     fn facts(state: &CacheState) -> Vec<String> {
         let mut facts = vec![format!("the database's clock shows {}", state.clock)];
+        let record = |record: CachedRecord| {
+            format!(
+                "execution {} of request {}, until {}",
+                record.execution,
+                fingerprint_name(record.fingerprint),
+                record.expires_at
+            )
+        };
         for key in 0..2u8 {
-            let index = usize::from(key);
-            let name = key_name(key);
-            let record = |record: CachedRecord| {
-                format!(
-                    "execution {} of request {}, until {}",
-                    record.execution,
-                    fingerprint_name(record.fingerprint),
-                    record.expires_at
-                )
-            };
+            let (index, name) = (usize::from(key), key_name(key));
             facts.push(match state.records[index] {
                 Some(stored) => format!("{name} is recorded: {}", record(stored)),
                 None => format!("{name} has no record"),
             });
             if let Some(remembered) = state.memory.remembered[index] {
-                facts.push(format!(
-                    "A remembers of {name}: {}",
-                    record(remembered.record)
-                ));
+                let remembered = record(remembered.record);
+                facts.push(format!("A remembers of {name}: {remembered}"));
             }
         }
         if let Some(reading) = state.memory.reading {
+            let Age { since_boot, wall } = reading.age;
             facts.push(format!(
-                "A has read {} of server {}; since then {} passed since boot, and {} by its wall \
-                 clock",
+                "A has read {} of server {}; since then {since_boot} passed since boot, and {wall} \
+                 by its wall clock",
                 reading.database,
                 reading.server + 1,
-                reading.age.since_boot,
-                reading.age.wall
             ));
         }
         if let Some(executing) = state.memory.executing {

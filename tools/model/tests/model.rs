@@ -71,6 +71,11 @@ fn the_replay_cache_needs_each_of_its_guards() {
     needs_its_guards::<ReplayCacheModel>();
 }
 
+fn guards<P: Protocol>() -> Vec<String> {
+    let names = P::GUARDS.iter().map(|guard| format!("{guard:?}"));
+    names.collect()
+}
+
 /// The page that explains the models shows one counterexample, and names every guard.
 #[test]
 fn the_page_shows_what_the_checker_finds() {
@@ -80,22 +85,10 @@ fn the_page_shows_what_the_checker_finds() {
     let (_, steps) = counterexample::<PhasesModel>(*fence).unwrap();
     assert!(page.contains(&steps), "docs/model.md lacks:\n{steps}");
     let names = [
-        Claims::GUARDS
-            .iter()
-            .map(|guard| format!("{guard:?}"))
-            .collect::<Vec<_>>(),
-        Decisions::GUARDS
-            .iter()
-            .map(|guard| format!("{guard:?}"))
-            .collect(),
-        PhasesModel::GUARDS
-            .iter()
-            .map(|guard| format!("{guard:?}"))
-            .collect(),
-        ReplayCacheModel::GUARDS
-            .iter()
-            .map(|guard| format!("{guard:?}"))
-            .collect(),
+        guards::<Claims>(),
+        guards::<Decisions>(),
+        guards::<PhasesModel>(),
+        guards::<ReplayCacheModel>(),
     ];
     for name in names.concat() {
         assert!(

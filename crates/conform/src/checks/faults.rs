@@ -9,7 +9,7 @@ use futures_util::{
 };
 use tokio::{io::AsyncWriteExt, net::TcpStream, sync::watch};
 
-use super::{ENDLESS, Flaw, LOST, Seen, same, succeeded};
+use super::{ENDLESS, Flaw, LOST, Seen, same, succeeded, unknown};
 use crate::{
     api::{Api, Ask, Reply, given},
     config::InFlight,
@@ -40,7 +40,7 @@ fn unanswered(client: &str, error: &str) -> Flaw {
 }
 
 /// Races for several new keys. A race for one may be over before it begins.
-async fn races(api: &Api) -> Seen {
+pub(super) async fn racers(api: &Api) -> Seen {
     const KEYS: usize = 5;
     let mut conflicts = 0;
     for _ in 0..KEYS {
@@ -53,24 +53,18 @@ async fn races(api: &Api) -> Seen {
     ))
 }
 
-pub(super) async fn racers(api: &Api) -> Seen {
-    races(api).await
-}
-
 pub(super) async fn second_replica(api: &Api) -> Seen {
     let Some(replica) = api.service.replicas.first() else {
-        return Err(Flaw::Unknown("no second URL: --replica".to_owned()));
+        return unknown("no second URL: --replica");
     };
     let ask = api.effect();
     let twice = async {
         let first = api.executed(&ask).await?;
-        same(
-            &first,
-            &api.attempt(&ask, replica).await.map_err(Flaw::Unknown)?,
-        )
+        let retry = api.attempt(&ask, replica).await;
+        same(&first, &retry.map_err(Flaw::Unknown)?)
     };
     api.with_effects(&ask, 1, twice).await?;
-    races(api).await
+    racers(api).await
 }
 
 pub(super) async fn in_flight(api: &Api) -> Seen {
@@ -107,13 +101,10 @@ async fn overlap(api: &Api, ask: &Ask) -> Seen {
 
     let answer = match first {
         Ok(first) if took < PAUSE * 2 => {
-            let what = format!("[slow] was not slow: {first} after {took_ms} ms");
-            return Err(Flaw::Unknown(what));
+            return unknown(format!("[slow] was not slow: {first} after {took_ms} ms"));
         }
         Ok(first) if first.is_success() => first,
-        Ok(first) if first.is_definite() => {
-            return Err(Flaw::Unknown(format!("[slow] got {first}")));
-        }
+        Ok(first) if first.is_definite() => return unknown(format!("[slow] got {first}")),
         // It failed, or gave way to a duplicate. The answer is that of a retry.
         Ok(_) | Err(_) => api.settle(ask).await?,
     };
@@ -135,11 +126,8 @@ async fn overlap(api: &Api, ask: &Ask) -> Seen {
             "send Retry-After with 409: crates/idempotency/src/http.rs",
         ));
     }
-    let has_waited = duplicates.first().is_some_and(|first| {
-        let first = first.as_ref().ok();
-        first.is_some_and(Reply::is_success)
-    });
-    if has_waited && api.config.promises.in_flight == InFlight::Conflict {
+    let first = duplicates.first().and_then(|first| first.as_ref().ok());
+    if first.is_some_and(Reply::is_success) && api.config.promises.in_flight == InFlight::Conflict {
         return Err(Flaw::lesser(
             "a duplicate waited for the first answer, and 409 is promised",
             "a client that expects 409 at once holds a connection for as long as the work takes",
@@ -166,13 +154,12 @@ pub(super) async fn lost_reply(api: &Api) -> Seen {
         CutAt::After(ms(100)),
     ];
     for cut in cuts {
-        let proxy = Proxy::start(target, cut).await;
-        let proxy = proxy.map_err(|error| Flaw::Unknown(format!("no proxy: {error}")))?;
+        let proxy = Proxy::start(target, cut).await?;
         let ask = api.effect();
         let retrying = async {
             for _ in 0..2 {
                 if let Ok(reply) = api.attempt_through(&ask, proxy.address).await {
-                    return Err(Flaw::Unknown(format!("the proxy let through {reply}")));
+                    return unknown(format!("the proxy let through {reply}"));
                 }
             }
             let answer = api.settle(&ask).await?;
@@ -211,7 +198,7 @@ pub(super) async fn cut_request(api: &Api) -> Seen {
     let whole = api.bytes(&ask)?;
     let length = ask.template.body().unwrap_or_default().len();
     if length < 2 {
-        return Err(Flaw::Unknown("[effect] has no body to cut".to_owned()));
+        return unknown("[effect] has no body to cut");
     }
     let half = whole.get(..whole.len() - length / 2).unwrap_or(&whole);
     let sending = async {
@@ -246,8 +233,9 @@ pub(super) async fn expiry(api: &Api) -> Seen {
     let seconds = api.config.promises.retention_seconds;
     let expire = api.config.expire.as_ref();
     if expire.is_none() && seconds > WAITED_MAX {
-        let what = format!("keys are kept for {seconds} s, and the config has no [expire]");
-        return Err(Flaw::Unknown(what));
+        return unknown(format!(
+            "keys are kept for {seconds} s, and the config has no [expire]"
+        ));
     }
     let ask = api.effect();
     let sending = async {
@@ -271,9 +259,7 @@ pub(super) async fn expiry(api: &Api) -> Seen {
 
 pub(super) async fn late_effects(api: &Api) -> Seen {
     match api.recount().await? {
-        0 => Err(Flaw::Unknown(
-            "no effects of single requests were counted".to_owned(),
-        )),
+        0 => unknown("no effects of single requests were counted"),
         requests => Ok(format!(
             "{requests} requests have as many effects as before"
         )),

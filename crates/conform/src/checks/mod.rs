@@ -35,7 +35,7 @@ pub(crate) enum Flaw {
 }
 
 /// What is wrong. Where it says nothing of its own, what the check says is true of it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Fault {
     pub(crate) seen: String,
     /// Which requests led to it. Without it, those under the key that was used last.
@@ -46,26 +46,17 @@ pub(crate) struct Fault {
 }
 
 impl Flaw {
-    /// The rule is broken.
     pub(crate) fn violated(seen: impl Into<String>) -> Self {
         Self::Wrong(Fault {
             seen: seen.into(),
-            why: Vec::new(),
-            severity: None,
-            cost: None,
-            mend: None,
+            ..Fault::default()
         })
     }
 
     /// What matters holds, and a detail is not as promised.
     pub(crate) fn lesser(seen: impl Into<String>, cost: &'static str, mend: &'static str) -> Self {
-        Self::Wrong(Fault {
-            seen: seen.into(),
-            why: Vec::new(),
-            severity: Some(Severity::Should),
-            cost: Some(cost),
-            mend: Some(mend),
-        })
+        let flaw = Self::violated(seen).costing(cost).mended_by(mend);
+        flaw.changed(|fault| fault.severity = Some(Severity::Should))
     }
 
     /// More effects than are right, or fewer than clients were told of.
@@ -284,16 +275,27 @@ checks! {
         CLAIM;
 }
 
+/// The outcome of a check that can't be made.
+pub(crate) fn unknown<T>(what: impl Into<String>) -> Result<T, Flaw> {
+    Err(Flaw::Unknown(what.into()))
+}
+
+/// Whether the API makes a promise. `otherwise` says what is true without it.
+fn promised(is_made: bool, name: &str, otherwise: &str) -> Result<(), Flaw> {
+    match is_made {
+        true => Ok(()),
+        false => unknown(format!("{otherwise}, says promises.{name}")),
+    }
+}
+
 /// The beginning of a body, on one line.
 pub(crate) fn quoted(body: &[u8]) -> String {
     const SHOWN: usize = 160;
     let text = String::from_utf8_lossy(body);
-    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let shown: String = line.chars().take(SHOWN).collect();
-    if shown.len() < line.len() {
-        format!("{shown}…")
-    } else {
-        shown
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
+        None => line,
     }
 }
 
@@ -304,7 +306,7 @@ async fn refused(api: &Api, ask: &Ask) -> Result<Reply, Flaw> {
     if !reply.is_refusal() {
         return Err(Flaw::violated(format!("it got {reply}")));
     }
-    match tally.made(0).await?.and_then(|made| made.first().copied()) {
+    match tally.made_by_first(0).await? {
         None | Some(0) => Ok(reply),
         Some(made) => {
             let flaw = Flaw::violated(format!("{made} effects, and {reply}"));
@@ -319,11 +321,19 @@ pub(crate) fn same(first: &Reply, retry: &Reply) -> Result<(), Flaw> {
         return Ok(());
     }
     let flaw = Flaw::violated(format!("first {first}, then {retry}")).costing(DIFFERS);
-    Err(if first.status == retry.status {
-        flaw.mended_by(STORED_REPLY)
-    } else {
-        flaw
+    Err(match first.status == retry.status {
+        true => flaw.mended_by(STORED_REPLY),
+        false => flaw,
     })
+}
+
+/// Sends a request and another one, which must be taken for its retry.
+async fn replayed(api: &Api, ask: &Ask, retry: &Ask) -> Result<(), Flaw> {
+    let twice = async {
+        let first = api.executed(ask).await?;
+        same(&first, &api.send(retry).await?)
+    };
+    api.with_effects(ask, 1, twice).await
 }
 
 /// Expects the answer to a request that succeeds under a new key.

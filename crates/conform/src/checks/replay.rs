@@ -1,6 +1,6 @@
 //! What a retry gets, and what is a retry.
 
-use super::{Flaw, MARK, Seen, refused, same, succeeded};
+use super::{Flaw, MARK, Seen, promised, refused, replayed, same, succeeded, unknown};
 use crate::{
     api::{Api, Ask, Reply, given},
     config::{Difference, fill_from},
@@ -48,10 +48,8 @@ pub(super) async fn headers(api: &Api) -> Seen {
     let retry = lasting_headers(api, &api.send(&ask).await?);
     let differing = |these: &[(String, String)], those: &[(String, String)]| {
         let missing = these.iter().filter(|header| !those.contains(header));
-        missing
-            .map(|(name, value)| format!("{name}: {value}"))
-            .collect::<Vec<_>>()
-            .join(", ")
+        let shown = missing.map(|(name, value)| format!("{name}: {value}"));
+        shown.collect::<Vec<_>>().join(", ")
     };
     if first == retry {
         return Ok(format!("{} headers, twice", first.len()));
@@ -84,10 +82,8 @@ fn lasting_headers(api: &Api, reply: &Reply) -> Vec<(String, String)> {
 }
 
 pub(super) async fn marked(api: &Api) -> Seen {
-    let name = given(
-        api.config.promises.replay_header.as_ref(),
-        "promises.replay_header",
-    )?;
+    let name = api.config.promises.replay_header.as_ref();
+    let name = given(name, "promises.replay_header")?;
     let ask = api.effect();
     if api.is_marked(&api.executed(&ask).await?) {
         return Err(Flaw::violated(format!("{name}: true on the first reply")));
@@ -106,46 +102,40 @@ pub(super) async fn reuse_body(api: &Api) -> Seen {
     same(&first, &api.send(&ask).await?)?;
     let promised = &api.config.promises.reuse;
     if promised.contains(&reply.status) {
-        Ok(format!("{}, and no effect", reply.status))
-    } else {
-        Err(Flaw::lesser(
-            format!("refused, but {promised:?} is promised: {reply}"),
-            "a client that knows the promised status takes the refusal for another one",
-            "answer with the promised status, or change promises.reuse",
-        ))
+        return Ok(format!("{}, and no effect", reply.status));
     }
+    Err(Flaw::lesser(
+        format!("refused, but {promised:?} is promised: {reply}"),
+        "a client that knows the promised status takes the refusal for another one",
+        "answer with the promised status, or change promises.reuse",
+    ))
 }
 
 pub(super) async fn reuse_path(api: &Api) -> Seen {
     let promises = &api.config.promises;
     let path = given(promises.other_path_is.as_ref(), "promises.other_path_is")?;
-    let ask = api.effect();
+    let mut ask = api.effect();
     let first = api.executed(&ask).await?;
-    let mut elsewhere = ask;
-    elsewhere.template.path = Some(path.clone());
-    judge(api, promises.other_path, &first, &elsewhere).await
+    ask.template.path = Some(path.clone());
+    judge(api, promises.other_path, &first, &ask).await
 }
 
 pub(super) async fn reuse_query(api: &Api) -> Seen {
-    let ask = api.effect();
+    let mut ask = api.effect();
     let first = api.executed(&ask).await?;
-    let mut queried = ask;
-    if let Some(path) = &mut queried.template.path {
+    if let Some(path) = &mut ask.template.path {
         path.push(if path.contains('?') { '&' } else { '?' });
         path.push_str("conform=1");
     }
-    judge(api, api.config.promises.other_query, &first, &queried).await
+    judge(api, api.config.promises.other_query, &first, &ask).await
 }
 
 pub(super) async fn respelled(api: &Api) -> Seen {
     given(api.config.effect.json.as_ref(), "effect.json")?;
-    let ask = api.effect();
+    let mut ask = api.effect();
     let first = api.executed(&ask).await?;
-    let respelled = Ask {
-        is_respelled: true,
-        ..ask
-    };
-    judge(api, api.config.promises.other_spelling, &first, &respelled).await
+    ask.is_respelled = true;
+    judge(api, api.config.promises.other_spelling, &first, &ask).await
 }
 
 /// Sends the request that differs, and compares its reply with the promise.
@@ -154,30 +144,23 @@ async fn judge(api: &Api, promised: Difference, first: &Reply, differing: &Ask) 
     let is_replay = reply.is_same_outcome(first) || api.is_marked(&reply);
     let is_reuse = api.config.promises.reuse.contains(&reply.status);
     let holds = match promised {
-        Difference::Open => {
-            let what = format!("nothing is promised; it got {reply}");
-            return Err(Flaw::Unknown(what));
-        }
+        Difference::Open => return unknown(format!("nothing is promised; it got {reply}")),
         Difference::Refused => reply.is_refusal() && !is_replay,
         Difference::Same => is_replay,
         Difference::Separate => !is_replay && !is_reuse && reply.status < 500,
     };
     if holds {
-        Ok(format!("as promised: {}", reply.status))
-    } else {
-        let what = format!("{promised:?} is promised, and it got {reply}");
-        Err(Flaw::violated(what))
+        return Ok(format!("as promised: {}", reply.status));
     }
+    let what = format!("{promised:?} is promised, and it got {reply}");
+    Err(Flaw::violated(what))
 }
 
 pub(super) async fn two_accounts(api: &Api) -> Seen {
     let other = given(api.config.accounts.other.as_ref(), "accounts.other")?;
     let ask = api.effect();
     api.executed(&ask).await?;
-    let of_other = Ask {
-        credential: other.clone(),
-        ..ask
-    };
+    let of_other = ask.with_credential(other);
     let sending = async {
         let reply = api.send(&of_other).await?;
         if api.is_marked(&reply) {
@@ -193,28 +176,17 @@ pub(super) async fn two_accounts(api: &Api) -> Seen {
 pub(super) async fn rotated_credential(api: &Api) -> Seen {
     let rotated = given(api.config.accounts.rotated.as_ref(), "accounts.rotated")?;
     let ask = api.effect();
-    let with_rotated = Ask {
-        credential: rotated.clone(),
-        ..ask.clone()
-    };
-    let twice = async {
-        let first = api.executed(&ask).await?;
-        same(&first, &api.send(&with_rotated).await?)
-    };
-    api.with_effects(&ask, 1, twice).await?;
+    replayed(api, &ask, &ask.with_credential(rotated)).await?;
     Ok("the first answer, and one effect".to_owned())
 }
 
 pub(super) async fn refusal_stored(api: &Api) -> Seen {
-    if !api.config.promises.refusal_stored {
-        let what = "refusals are not kept, says promises.refusal_stored";
-        return Err(Flaw::Unknown(what.to_owned()));
-    }
+    let made = api.config.promises.refusal_stored;
+    promised(made, "refusal_stored", "refusals are not kept")?;
     let ask = api.ask(given(api.config.refused.as_ref(), "[refused]")?);
     let first = api.send(&ask).await?;
     if !first.is_refusal() {
-        let what = format!("[refused] is not refused: {first}");
-        return Err(Flaw::Unknown(what));
+        return unknown(format!("[refused] is not refused: {first}"));
     }
     let retry = api.send(&ask).await?;
     same(&first, &retry)?;
@@ -231,15 +203,13 @@ pub(super) async fn refusal_stored(api: &Api) -> Seen {
 pub(super) async fn refusal_before_key(api: &Api) -> Seen {
     let wrong = given(api.config.accounts.wrong.as_ref(), "accounts.wrong")?;
     let ask = api.effect();
-    let with_wrong = Ask {
-        credential: wrong.clone(),
-        ..ask.clone()
-    };
+    let with_wrong = ask.with_credential(wrong);
     let twice = async {
         let refusal = api.send(&with_wrong).await?;
         if !matches!(refusal.status, 401 | 403) {
-            let what = format!("accounts.wrong is not refused with 401 or 403: {refusal}");
-            return Err(Flaw::Unknown(what));
+            return unknown(format!(
+                "accounts.wrong is not refused with 401 or 403: {refusal}"
+            ));
         }
         let reply = api.send(&ask).await?;
         if !reply.is_success() || api.is_marked(&reply) {
@@ -252,16 +222,13 @@ pub(super) async fn refusal_before_key(api: &Api) -> Seen {
 }
 
 pub(super) async fn server_error(api: &Api) -> Seen {
-    if !api.config.promises.server_error_retried {
-        let what = "5xx are kept, says promises.server_error_retried";
-        return Err(Flaw::Unknown(what.to_owned()));
-    }
+    let made = api.config.promises.server_error_retried;
+    promised(made, "server_error_retried", "5xx are kept")?;
     let ask = api.ask(given(api.config.server_error.as_ref(), "[server_error]")?);
     let twice = async {
         let first = api.send(&ask).await?;
         if first.status < 500 {
-            let what = format!("[server_error] does not fail with 5xx: {first}");
-            return Err(Flaw::Unknown(what));
+            return unknown(format!("[server_error] does not fail with 5xx: {first}"));
         }
         let retry = api.settle(&ask).await?;
         if !retry.is_success() {

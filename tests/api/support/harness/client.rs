@@ -5,6 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use charge_once_client::transport::http_client_builder;
 use reqwest::{Method, RequestBuilder, Response, StatusCode, header::HeaderMap};
 use serde_json::Value;
+use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use super::{API_KEY, PATIENCE, charge};
@@ -66,12 +67,11 @@ impl Client {
 
     /// A JSON body, or anything else that serializes.
     pub async fn post(&self, path: &str, key: &str, body: &Value) -> Answer {
-        Answer::of(
-            self.request(Method::POST, path)
-                .header("idempotency-key", key)
-                .json(body),
-        )
-        .await
+        Answer::of(self.keyed(Method::POST, path, key).json(body)).await
+    }
+
+    fn keyed(&self, method: Method, path: &str, key: &str) -> RequestBuilder {
+        self.request(method, path).header("idempotency-key", key)
     }
 
     /// Under a key of its own: a new operation.
@@ -94,10 +94,7 @@ impl Client {
         key: &str,
         body: &Value,
     ) -> Option<Answer> {
-        let request = self.request(Method::POST, path);
-        let request = request
-            .header("idempotency-key", key)
-            .header("fault", fault);
+        let request = self.keyed(Method::POST, path, key).header("fault", fault);
         self.reply_or_none(request.json(body)).await
     }
 
@@ -127,28 +124,59 @@ impl Client {
         media_type: &str,
         body: &[u8],
     ) -> Answer {
-        let request = self.request(method, path).header("idempotency-key", key);
-        Answer::of(
-            request
-                .header("content-type", media_type)
-                .body(body.to_vec()),
-        )
-        .await
+        let request = self.keyed(method, path, key).body(body.to_vec());
+        Answer::of(request.header("content-type", media_type)).await
     }
 
     pub async fn charge(&self, key: &str) -> Answer {
         self.post("/charges", key, &charge()).await
     }
 
+    /// A charge with these headers, the key among them.
+    pub async fn charge_with_headers(&self, headers: &[(&str, &str)]) -> Answer {
+        let request = self.request(Method::POST, "/charges").json(&charge());
+        let add =
+            |request: RequestBuilder, (name, value): &(&str, &str)| request.header(*name, *value);
+        Answer::of(headers.iter().fold(request, add)).await
+    }
+
+    /// Sends a request in the background.
+    pub fn sending(&self, path: &str, key: &str, body: Value) -> JoinHandle<Answer> {
+        let (client, path, key) = (self.clone(), path.to_owned(), key.to_owned());
+        tokio::spawn(async move { client.post(&path, &key, &body).await })
+    }
+
+    /// Sends a charge in the background.
+    pub fn charging(&self, key: &str) -> JoinHandle<Answer> {
+        self.sending("/charges", key, charge())
+    }
+
+    /// In the background, with `Prefer: wait=…`.
+    pub fn sending_and_waiting(
+        &self,
+        seconds: u32,
+        path: &str,
+        key: &str,
+        body: Value,
+    ) -> JoinHandle<Answer> {
+        let (client, path, key) = (self.clone(), path.to_owned(), key.to_owned());
+        tokio::spawn(async move { client.post_waiting(seconds, &path, &key, &body).await })
+    }
+
+    /// Sends a request in the background to a server that dies before it answers.
+    pub fn sending_in_vain(&self, path: &str, key: &str, body: &Value) -> JoinHandle<()> {
+        let request = self.request(Method::POST, path);
+        let request = request.header("idempotency-key", key).json(body);
+        tokio::spawn(async move {
+            let answered = request.send().await.map(|reply| reply.status());
+            assert!(answered.is_err(), "an answer after kill -9: {answered:?}");
+        })
+    }
+
     /// With `Prefer: wait=…`: how long to wait for a duplicate's owner.
     pub async fn post_waiting(&self, seconds: u32, path: &str, key: &str, body: &Value) -> Answer {
-        Answer::of(
-            self.request(Method::POST, path)
-                .header("idempotency-key", key)
-                .header("prefer", format!("wait={seconds}"))
-                .json(body),
-        )
-        .await
+        let request = self.keyed(Method::POST, path, key).json(body);
+        Answer::of(request.header("prefer", format!("wait={seconds}"))).await
     }
 
     /// Repeats the request for as long as the reply says that a retry makes sense.
@@ -159,10 +187,7 @@ impl Client {
             if answer.header("stripe-should-retry") != Some("true") {
                 return answer;
             }
-            assert!(
-                tokio::time::Instant::now() < deadline,
-                "no definite answer: {answer:?}"
-            );
+            assert!(tokio::time::Instant::now() < deadline, "{answer:?}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -227,7 +252,8 @@ impl Answer {
     }
 
     pub fn id(&self) -> String {
-        self.json()["id"]
+        let object = self.json();
+        object["id"]
             .as_str()
             .expect("an object with an id")
             .to_owned()
@@ -238,22 +264,13 @@ impl Answer {
         assert!(self.is_replay(), "not marked as a replay: {self:?}");
         assert_eq!(self.status, original.status);
         assert_eq!(self.body, original.body, "the bytes differ");
+        let of_one_reply = "request-id idempotent-replayed preference-applied idempotency-key date \
+                            connection";
         let end_to_end = |answer: &Self| {
-            let mut headers: Vec<_> = answer
-                .headers
-                .iter()
-                .filter(|(name, _)| {
-                    ![
-                        "request-id",
-                        "idempotent-replayed",
-                        "preference-applied",
-                        "idempotency-key",
-                        "date",
-                        "connection",
-                    ]
-                    .contains(&name.as_str())
-                })
+            let headers = answer.headers.iter();
+            let mut headers: Vec<_> = headers
                 .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
+                .filter(|(name, _)| !of_one_reply.split(' ').any(|known| known == name))
                 .collect();
             headers.sort();
             headers

@@ -8,7 +8,10 @@ use charge_once::{
     store::invariants::INVARIANTS,
 };
 use charge_once_postgres::embedded::Throwaway;
-use sqlx::{Connection, PgConnection, PgPool, postgres::PgPoolOptions};
+use sqlx::{
+    AssertSqlSafe, Connection, Decode, PgConnection, PgPool, Postgres, Transaction, Type,
+    postgres::PgPoolOptions,
+};
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
@@ -119,46 +122,95 @@ impl TestDatabase {
 
     /// A single number, for an invariant in SQL.
     pub async fn count(&self, sql: &'static str) -> i64 {
+        self.value(sql).await
+    }
+
+    /// A single value of another type.
+    pub async fn value<T>(&self, sql: &'static str) -> T
+    where
+        T: for<'r> Decode<'r, Postgres> + Type<Postgres> + Send + Unpin,
+    {
         sqlx::query_scalar(sql).fetch_one(&self.pool).await.unwrap()
+    }
+
+    /// A column.
+    pub async fn values<T>(&self, sql: &'static str) -> Vec<T>
+    where
+        T: for<'r> Decode<'r, Postgres> + Type<Postgres> + Send + Unpin,
+    {
+        sqlx::query_scalar(sql).fetch_all(&self.pool).await.unwrap()
+    }
+
+    /// Waits until a count in SQL is this.
+    pub async fn comes_to(&self, sql: &'static str, count: i64) {
+        let what = format!("{count} is {sql}");
+        eventually(&what, || async { self.count(sql).await == count }).await;
+    }
+
+    /// Makes the operation that waits as old as if it had been tried all day: its reconciler pauses
+    /// for longer than a test runs. The operation's id.
+    pub async fn a_day_later(&self) -> Uuid {
+        let late = "UPDATE idempotency_leases
+                       SET takeovers = 10, recover_after = now() + interval '5 minutes'";
+        self.execute(late).await;
+        let old = "UPDATE operations SET created_at = now() - interval '24 hours'
+                    WHERE completed_at IS NULL RETURNING id";
+        self.value(old).await
+    }
+
+    /// Runs statements of the test's own. How many rows they changed, all together.
+    pub async fn execute(&self, sql: impl Into<String>) -> u64 {
+        let sql = sqlx::raw_sql(AssertSqlSafe(sql.into()));
+        let executed = sql.execute(&self.pool).await;
+        executed.unwrap().rows_affected()
+    }
+
+    /// A transaction that has run this, and holds its locks until it ends.
+    pub async fn holding(&self, sql: impl Into<String>) -> Transaction<'static, Postgres> {
+        let mut tx = self.pool.begin().await.unwrap();
+        let sql = sqlx::raw_sql(AssertSqlSafe(sql.into()));
+        sql.execute(&mut *tx).await.unwrap();
+        tx
     }
 
     /// The program's own view of it: for the functions of the library.
     pub async fn connect(&self, variables: &[(&str, &str)]) -> Database {
-        database::connect(&self.url, &config(variables))
-            .await
-            .unwrap()
+        let connected = database::connect(&self.url, &config(variables)).await;
+        connected.unwrap()
     }
 
     /// Makes every stored outcome as old as if it had expired an hour ago.
     pub async fn expire_records(&self) {
-        sqlx::query(
-            "UPDATE idempotency_keys
-                SET created_at = now() - interval '25 hours',
-                    expires_at = now() - interval '1 hour'",
-        )
-        .execute(&self.pool)
-        .await
-        .unwrap();
+        let past = "UPDATE idempotency_keys
+                       SET created_at = now() - interval '25 hours',
+                           expires_at = now() - interval '1 hour'";
+        self.execute(past).await;
     }
 
     /// Lets every lease expire, as if the processes that held them had died long ago.
     pub async fn expire_leases(&self) {
-        sqlx::query(
-            "UPDATE idempotency_leases
-                SET leased_until = now() - interval '1 second',
-                    recover_after = now() - interval '1 second'",
-        )
-        .execute(&self.pool)
-        .await
-        .unwrap();
+        let over = "UPDATE idempotency_leases
+                       SET leased_until = now() - interval '1 second',
+                           recover_after = now() - interval '1 second'";
+        self.execute(over).await;
+    }
+
+    /// How many rows a table has.
+    pub async fn count_of(&self, table: &'static str) -> i64 {
+        let sql = AssertSqlSafe(format!("SELECT count(*) FROM {table}"));
+        sqlx::query_scalar(sql).fetch_one(&self.pool).await.unwrap()
     }
 
     pub async fn charges(&self) -> i64 {
-        self.count("SELECT count(*) FROM charges").await
+        self.count_of("charges").await
+    }
+
+    pub async fn orders(&self) -> i64 {
+        self.count_of("orders").await
     }
 
     pub async fn records(&self) -> i64 {
-        self.count("SELECT count(*) FROM idempotency_keys").await
+        self.count_of("idempotency_keys").await
     }
 }
 
@@ -224,6 +276,11 @@ async fn violations(url: &str) -> Result<Vec<String>, sqlx::Error> {
     Ok(found)
 }
 
+/// The rule of the schema that an error is about.
+pub fn violated(error: &sqlx::Error) -> Option<&str> {
+    error.as_database_error()?.constraint()
+}
+
 /// No session of the server holds a transaction open.
 pub async fn every_connection_is_clean(database: &TestDatabase) {
     eventually("every connection of the server is idle", || async {
@@ -238,10 +295,7 @@ pub async fn every_connection_is_clean(database: &TestDatabase) {
 pub async fn one_charge_and_its_record(database: &TestDatabase) {
     let joined = "SELECT count(*) FROM idempotency_keys WHERE status = 201 \
                   AND resource_id LIKE 'ch\\_%'";
-    let counts = (
-        database.charges().await,
-        database.records().await,
-        database.count(joined).await,
-    );
-    assert_eq!(counts, (1, 1, 1), "charges, records, records of a charge");
+    assert_eq!(database.charges().await, 1, "charges");
+    assert_eq!(database.records().await, 1, "records");
+    assert_eq!(database.count(joined).await, 1, "records of a charge");
 }

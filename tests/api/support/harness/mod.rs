@@ -12,7 +12,7 @@ use serde_json::Value;
 
 pub use self::{
     client::{Answer, Client},
-    database::{TestDatabase, every_connection_is_clean, one_charge_and_its_record},
+    database::{TestDatabase, every_connection_is_clean, one_charge_and_its_record, violated},
     server::{ServerProcess, TestServer},
 };
 
@@ -59,14 +59,9 @@ pub fn config(variables: &[(&str, &str)]) -> Config {
         ("DEV_API_KEY", API_KEY),
     ];
     Config::from_lookup(|name| {
-        let find = |list: &[(&str, &str)]| {
-            list.iter()
-                .find(|(known, _)| *known == name)
-                .map(|(_, value)| (*value).to_owned())
-        };
-        find(variables)
-            .or_else(|| find(&shortcuts()))
-            .or_else(|| find(&defaults))
+        let all = [variables, &shortcuts(), &defaults].concat();
+        let found = all.into_iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| value.to_owned())
     })
     .unwrap()
 }
@@ -116,10 +111,8 @@ pub fn report(line: &str) {
 pub async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while !condition().await {
-        assert!(
-            tokio::time::Instant::now() < deadline,
-            "never happened: {what}"
-        );
+        let now = tokio::time::Instant::now();
+        assert!(now < deadline, "never happened: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -81,19 +81,14 @@ impl TestServer {
         url: &str,
         variables: &[(&str, &str)],
     ) -> Self {
-        let sharded = sharding::of_server(&database, url, variables);
-        let (config, connected) = match sharded {
-            None => {
-                let config = config(variables);
-                let connected = database::connect_all(url, &config).await;
-                (config, connected.unwrap())
-            }
+        let (url, config) = match sharding::of_server(&database, url, variables) {
+            None => (url.to_owned(), config(variables)),
             Some((first, shards)) => {
                 let config = config(&[&[("SHARD_URLS", &*shards)], variables].concat());
-                let connected = database::connect_all(&first, &config).await;
-                (config, connected.unwrap())
+                (first, config)
             }
         };
+        let connected = database::connect_all(&url, &config).await.unwrap();
         let client = Client::new(listeners.api.local_addr().unwrap());
         let (stop, stopped) = oneshot::channel();
         let serving = tokio::spawn(async move {

@@ -21,7 +21,6 @@ pub(crate) struct CopyRows {
 }
 
 impl CopyRows {
-    /// The beginning of a stream.
     pub(crate) fn new() -> Self {
         Self {
             bytes: HEAD.to_vec(),
@@ -33,7 +32,6 @@ impl CopyRows {
         std::mem::take(&mut self.bytes)
     }
 
-    /// Ends the stream.
     pub(crate) fn end(&mut self) {
         self.bytes.extend(END);
     }
@@ -52,29 +50,21 @@ impl CopyRows {
         self.bytes(value.as_bytes())
     }
 
-    pub(crate) fn optional_text(&mut self, value: Option<&str>) -> &mut Self {
+    pub(crate) fn optional(&mut self, value: Option<impl AsRef<[u8]>>) -> &mut Self {
         match value {
-            Some(value) => self.text(value),
-            None => self.null(),
-        }
-    }
-
-    pub(crate) fn optional_uuid(&mut self, value: Option<Uuid>) -> &mut Self {
-        match value {
-            Some(value) => self.uuid(value),
+            Some(value) => self.bytes(value.as_ref()),
             None => self.null(),
         }
     }
 
     /// Binary JSON is its version and the text.
     pub(crate) fn jsonb(&mut self, value: &str) -> &mut Self {
-        self.length(value.len() + 1);
+        self.bytes.extend(length(value.len() + 1));
         self.bytes.push(1);
         self.bytes.extend(value.as_bytes());
         self
     }
 
-    /// A list of texts.
     pub(crate) fn texts(&mut self, values: &[&str]) -> &mut Self {
         let mut list = Vec::new();
         let count = i32::try_from(values.len()).unwrap_or(i32::MAX);
@@ -83,8 +73,7 @@ impl CopyRows {
             list.extend(head.to_be_bytes());
         }
         for value in values {
-            let length = i32::try_from(value.len()).unwrap_or(i32::MAX);
-            list.extend(length.to_be_bytes());
+            list.extend(length(value.len()));
             list.extend(value.as_bytes());
         }
         self.bytes(&list)
@@ -118,16 +107,15 @@ impl CopyRows {
     }
 
     pub(crate) fn bytes(&mut self, value: &[u8]) -> &mut Self {
-        self.length(value.len());
+        self.bytes.extend(length(value.len()));
         self.bytes.extend(value);
         self
     }
+}
 
-    /// No field of ours has two gigabytes.
-    fn length(&mut self, bytes: usize) {
-        let length = i32::try_from(bytes).unwrap_or(i32::MAX);
-        self.bytes.extend(length.to_be_bytes());
-    }
+/// No field of ours has two gigabytes.
+fn length(bytes: usize) -> [u8; 4] {
+    i32::try_from(bytes).unwrap_or(i32::MAX).to_be_bytes()
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use super::{
     shape::{OTHER_ACCOUNTS, Shape, api_key},
     tables::{FilledTable, TABLES},
 };
+use crate::postgres::execute;
 
 /// Row numbers that are encoded at a time: some megabytes.
 const CHUNK: u64 = 2_000;
@@ -56,12 +57,10 @@ pub(crate) async fn tables(
     let mut tx = connection.begin().await?;
     // Rows that refer to each other are made by numbers that fit: they need no look-up. What
     // PostgreSQL checks row by row is checked.
-    sqlx::raw_sql("SET LOCAL session_replication_role = replica")
-        .execute(&mut *tx)
-        .await?;
+    execute("SET LOCAL session_replication_role = replica", &mut tx).await?;
     let names: Vec<&str> = TABLES.iter().map(|table| table.name).collect();
     let empty = AssertSqlSafe(format!("TRUNCATE {}", names.join(", ")));
-    sqlx::raw_sql(empty).execute(&mut *tx).await?;
+    execute(empty, &mut tx).await?;
     for table in &TABLES {
         fill(table, &rows, &mut tx)
             .await

@@ -8,6 +8,8 @@ use std::time::Instant;
 use anyhow::ensure;
 use sqlx::{AssertSqlSafe, PgConnection};
 
+use crate::postgres::execute;
+
 /// The indexes of these tables, and which of them were dropped.
 #[derive(Debug)]
 pub(crate) struct Dropped {
@@ -38,7 +40,7 @@ impl Dropped {
         .await?;
         for (name, _) in &dropped {
             let drop = AssertSqlSafe(format!("DROP INDEX {name}"));
-            sqlx::raw_sql(drop).execute(&mut *connection).await?;
+            execute(drop, connection).await?;
         }
         Ok(Self {
             tables,
@@ -47,12 +49,10 @@ impl Dropped {
         })
     }
 
-    /// Makes them again.
     pub(crate) async fn restore(self, connection: &mut PgConnection) -> anyhow::Result<()> {
         for (name, definition) in self.dropped {
             let began = Instant::now();
-            let create = AssertSqlSafe(definition);
-            sqlx::raw_sql(create).execute(&mut *connection).await?;
+            execute(AssertSqlSafe(definition), connection).await?;
             eprintln!("index {name}: {} s", began.elapsed().as_secs());
         }
         let restored = definitions(connection, &self.tables).await?;

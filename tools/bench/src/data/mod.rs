@@ -29,7 +29,7 @@ pub(crate) use self::{
 };
 use self::{indexes::Dropped, originals::Originals, tables::TABLES};
 use crate::{
-    postgres::{Parameters, Postgres},
+    postgres::{Parameters, Postgres, execute},
     service::{self, Service},
     stats::thousands,
 };
@@ -131,9 +131,7 @@ impl BigData {
         fill::tables(shape, originals?, &mut connection).await?;
         dropped.restore(&mut connection).await?;
         eprintln!("VACUUM (ANALYZE)");
-        sqlx::raw_sql("VACUUM (ANALYZE)")
-            .execute(&mut connection)
-            .await?;
+        execute("VACUUM (ANALYZE)", &mut connection).await?;
         tell_sizes(&mut connection).await?;
         Ok(shape)
     }

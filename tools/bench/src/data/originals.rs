@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::{
     shape::{self, Shape},
-    template::{Mark, Template},
+    template::Template,
 };
 use crate::load;
 
@@ -39,7 +39,6 @@ pub(crate) struct Original {
     pub(crate) failure_message: Option<String>,
 }
 
-/// What is copied.
 #[derive(Debug)]
 pub(crate) struct Originals {
     pub(crate) approved: Original,
@@ -78,10 +77,7 @@ async fn make(
     let call = load::Call {
         api_key: shape::api_key(0),
         body: body.clone().into_bytes(),
-        status: match is_declined {
-            true => 402,
-            false => 201,
-        },
+        status: if is_declined { 402 } else { 201 },
         ..shape.create(0, key.clone())
     };
     load::send_one(service, &call).await?;
@@ -112,14 +108,9 @@ async fn make(
     );
     let created = stored.try_get::<i64, _>("created")?.to_string();
     let amount = MARKED_AMOUNT.to_string();
-    let marks = [
-        (id.as_str(), Mark::Id),
-        (created.as_str(), Mark::Created),
-        (amount.as_str(), Mark::Amount),
-        (MARKED_CUSTOMER, Mark::Customer),
-        (MARKED_ORDER, Mark::Order),
-    ];
-    let template = |column| anyhow::Ok(Template::cut(&text(column)?, &marks));
+    // A card's id has the characters of its charge's.
+    let values: [&str; 5] = [&id, &created, &amount, MARKED_CUSTOMER, MARKED_ORDER];
+    let template = |column| anyhow::Ok(Template::cut(&text(column)?, &values));
     Ok(Original {
         fingerprint_version: stored.try_get("fingerprint_version")?,
         status: call.status.cast_signed(),

@@ -4,10 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::stats::{per_second, thousands};
 
-/// Pause between two lines.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// One step, from its beginning to its end.
 #[derive(Debug)]
 pub(crate) struct Progress {
     step: String,

@@ -4,10 +4,8 @@ use super::{
     copy::CopyRows,
     originals::{Original, Originals, id_text},
     shape::{self, Id, ROWS_PER_ORDER, Shape, fingerprint, key, order_name, random},
-    template::Values,
 };
 
-/// What rows are made of.
 #[derive(Debug)]
 pub(crate) struct Rows {
     pub(crate) shape: Shape,
@@ -48,7 +46,6 @@ fn has_operation(shape: &Shape, n: u64) -> bool {
     n % 50 == 3 && n < shape.rows
 }
 
-/// The name of the processor across the network.
 const PROCESSOR: &str = "https://processor.example.com";
 
 pub(super) fn request_id(shape: &Shape, n: u64) -> String {
@@ -59,15 +56,16 @@ pub(super) fn items(amount: u64) -> String {
     format!(r#"[{{"sku":"mug","description":"Two mugs","quantity":1,"unit_amount":{amount}}}]"#)
 }
 
-/// The values of charge `n` in the texts that were cut from an original.
-fn with_values<T>(shape: &Shape, n: u64, then: impl FnOnce(&Values<'_>) -> T) -> T {
-    then(&Values {
-        id: &id_text(shape.id(Id::Charge, n)),
-        created: &shape.created_seconds(n).to_string(),
-        customer: &shape.customer(n),
-        amount: &shape.amount(n).to_string(),
-        order: &order_name(n),
-    })
+/// The values of charge `n` in the texts that were cut from an original, in the order of
+/// `originals.rs`.
+fn values(shape: &Shape, n: u64) -> [String; 5] {
+    [
+        id_text(shape.id(Id::Charge, n)),
+        shape.created_seconds(n).to_string(),
+        shape.amount(n).to_string(),
+        shape.customer(n),
+        order_name(n),
+    ]
 }
 
 fn original(rows: &Rows, n: u64) -> &Original {
@@ -98,18 +96,15 @@ pub(super) fn write_key(rows: &Rows, n: u64, out: &mut CopyRows) {
             .text(&format!("co_{checkout}"));
         return;
     }
-    let mut text = String::new();
-    with_values(shape, n, |values| {
-        out.text(shape::PATH)
-            .text(&request_id(shape, n))
-            .time(created)
-            .time(created + RETENTION_MICROS)
-            .small(original.status);
-        original.headers.fill(values, &mut text);
-        out.jsonb(&text);
-        original.body.fill(values, &mut text);
-        out.text(&text).text(&format!("ch_{}", values.id));
-    });
+    let values = values(shape, n);
+    out.text(shape::PATH)
+        .text(&request_id(shape, n))
+        .time(created)
+        .time(created + RETENTION_MICROS)
+        .small(original.status)
+        .jsonb(&original.headers.fill(&values))
+        .text(&original.body.fill(&values))
+        .text(&format!("ch_{}", id_text(shape.id(Id::Charge, n))));
 }
 
 /// The longest retention that the program allows: a kept database can be measured for a year.
@@ -139,11 +134,11 @@ pub(super) fn write_charge(rows: &Rows, n: u64, out: &mut CopyRows) {
         .small(original.card_exp_year)
         .text(&shape.customer(n))
         .text(&format!("Order {order_name}"))
-        .optional_text(original.failure_code.as_deref())
-        .optional_text(original.decline_code.as_deref())
-        .optional_text(original.failure_message.as_deref())
-        .optional_uuid(order.map(|_| shape.id(Id::Order, n)))
-        .optional_text(has_operation(shape, n).then_some(PROCESSOR))
+        .optional(original.failure_code.as_deref())
+        .optional(original.decline_code.as_deref())
+        .optional(original.failure_message.as_deref())
+        .optional(order.map(|_| shape.id(Id::Order, n)))
+        .optional(has_operation(shape, n).then_some(PROCESSOR))
         .jsonb(&format!(r#"{{"order_id":"{order_name}"}}"#))
         .time(shape.created_micros(n));
 }
@@ -164,7 +159,7 @@ pub(super) fn write_order(rows: &Rows, number: u64, out: &mut CopyRows) {
         .jsonb(&items)
         .jsonb("{}")
         .text(if is_paid { "paid" } else { "open" })
-        .optional_uuid(is_paid.then(|| shape.id(Id::Charge, n)))
+        .optional(is_paid.then(|| shape.id(Id::Charge, n)))
         .time(shape.created_micros(n));
 }
 
@@ -172,15 +167,11 @@ pub(super) fn write_event(rows: &Rows, number: u64, out: &mut CopyRows) {
     let Rows { shape, .. } = rows;
     let n = number * 10;
     let original = original(rows, n);
-    let mut object = String::new();
-    with_values(shape, n, |values| {
-        original.event_object.fill(values, &mut object)
-    });
     out.row(7)
         .uuid(shape.account_id(shape.account(n)))
         .uuid(shape.id(Id::Event, n))
         .text(&original.event_type)
-        .text(&object)
+        .text(&original.event_object.fill(&values(shape, n)))
         .text(&request_id(shape, n))
         .text(&key(n).to_string())
         .time(shape.created_micros(n));
@@ -246,11 +237,7 @@ pub(super) fn write_operation(rows: &Rows, n: u64, out: &mut CopyRows) {
         .uuid(shape.id(Id::Charge, n))
         .big(shape.amount(n))
         .text("usd")
-        .text(if is_declined {
-            "tok_chargeDeclined"
-        } else {
-            "tok_visa"
-        })
+        .text(shape::card(is_declined))
         .bool(true)
         .text("ietf")
         .bool(false)

@@ -18,7 +18,6 @@ pub(crate) const OTHER_ACCOUNTS: u64 = 1_000;
 /// The rows were created over 30 days, at equal distances.
 const SPAN_MICROS: u64 = 30 * 24 * 3_600 * MICROS;
 
-/// Microseconds of a second.
 const MICROS: u64 = 1_000_000;
 
 /// One of so many charges is declined, as cards are.
@@ -27,7 +26,6 @@ const DECLINED_ONE_OF: u64 = 10;
 /// An account's customers are so many fewer than its charges.
 const CHARGES_PER_CUSTOMER: u64 = 100;
 
-/// One order for so many rows.
 pub(crate) const ROWS_PER_ORDER: u64 = 100;
 
 /// The file in a big database's folder. It is written last, so a folder without it is half done.
@@ -82,7 +80,6 @@ impl Shape {
         }
     }
 
-    /// The API key of the row's account.
     pub(crate) fn api_key(&self, n: u64) -> String {
         api_key(self.account(n))
     }
@@ -139,7 +136,6 @@ impl Shape {
         format!("cus_{:06}", (cube * u128::from(customers.max(1))) >> 20)
     }
 
-    /// The body of the request that made charge `n`.
     pub(crate) fn body(&self, n: u64) -> String {
         body(
             self.amount(n),
@@ -149,13 +145,8 @@ impl Shape {
         )
     }
 
-    /// The stored request of row `n`, to be replayed.
     pub(crate) fn replay(&self, n: u64) -> Call {
         Call {
-            status: match self.is_declined(n) {
-                true => 402,
-                false => 201,
-            },
             is_replay: true,
             ..self.create(n, key(n).to_string())
         }
@@ -169,10 +160,7 @@ impl Shape {
             api_key: self.api_key(n),
             idempotency_key: Some(idempotency_key),
             body: self.body(n).into_bytes(),
-            status: match self.is_declined(n) {
-                true => 402,
-                false => 201,
-            },
+            status: if self.is_declined(n) { 402 } else { 201 },
             is_replay: false,
         }
     }
@@ -187,12 +175,17 @@ pub(crate) fn key(n: u64) -> Uuid {
     Builder::from_random_bytes(bits.to_be_bytes()).into_uuid()
 }
 
-/// The body of a request for a charge, in canonical JSON (RFC 8785).
-pub(crate) fn body(amount: u64, customer: &str, order: &str, is_declined: bool) -> String {
-    let source = match is_declined {
+/// The card of a request for a charge.
+pub(crate) fn card(is_declined: bool) -> &'static str {
+    match is_declined {
         true => "tok_chargeDeclined",
         false => "tok_visa",
-    };
+    }
+}
+
+/// The body of a request for a charge, in canonical JSON (RFC 8785).
+pub(crate) fn body(amount: u64, customer: &str, order: &str, is_declined: bool) -> String {
+    let source = card(is_declined);
     format!(
         r#"{{"amount":{amount},"currency":"usd","customer":"{customer}","description":"Order {order}","metadata":{{"order_id":"{order}"}},"source":"{source}"}}"#
     )

@@ -10,7 +10,6 @@ use super::{
     shape::{Id, ROWS_PER_ORDER, Shape, key, random},
 };
 
-/// A table that is filled.
 pub(crate) struct FilledTable {
     pub(crate) name: &'static str,
     pub(crate) columns: &'static str,

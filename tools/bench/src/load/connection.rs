@@ -14,7 +14,6 @@ use super::Call;
 /// How long a reply may take before the run is given up.
 const REPLY_LIMIT: Duration = Duration::from_secs(60);
 
-/// One connection that is kept alive.
 pub(super) struct Connection {
     sender: SendRequest<Full<Bytes>>,
     host: String,

@@ -21,7 +21,7 @@ use hyper::Method;
 use tokio::runtime::Builder;
 
 use self::connection::Connection;
-pub(crate) use self::schedule::{Schedule, run_by};
+pub(crate) use self::schedule::Schedule;
 
 /// A request, and the reply that it should have.
 #[derive(Debug, Clone)]
@@ -61,6 +61,8 @@ pub(crate) enum Until {
     For(Duration),
     /// It is set.
     Stopped(Arc<AtomicBool>),
+    /// All that is due has been sent.
+    Due(Schedule),
 }
 
 /// What was measured from outside.
@@ -68,12 +70,16 @@ pub(crate) enum Until {
 pub(crate) struct Answered {
     /// Of each request, in microseconds, sorted.
     pub(crate) latencies_us: Vec<u32>,
-    /// From the first request to the last reply.
+    /// From the first request to the last reply; of a schedule, until the last request was sent,
+    /// and one distance more: a schedule that is kept takes its length.
     pub(crate) took: Duration,
 }
 
 /// Sends requests on so many connections, spread over `addresses`. `call` makes the request of a
 /// number that no other request of this load has.
+///
+/// The load has a thread of its own. Between several threads, it would take time to hand over to
+/// itself, which is no time of the service.
 pub(crate) async fn run<F>(
     addresses: &[SocketAddr],
     connections: usize,
@@ -83,37 +89,18 @@ pub(crate) async fn run<F>(
 where
     F: Fn(u64) -> Call + Send + Sync + 'static,
 {
+    let (addresses, until) = (addresses.to_vec(), until.clone());
     let (call, next) = (Arc::new(call), Arc::new(AtomicU64::new(0)));
-    let until = until.clone();
-    on_connections(addresses, connections, move |connection, began| {
-        let (call, next, until) = (Arc::clone(&call), Arc::clone(&next), until.clone());
-        async move { send_all(connection, &*call, &next, &until, began).await }
-    })
-    .await
-}
-
-/// Runs `send` on each of so many connections, with the time when the load began. It returns its
-/// latencies in microseconds, and when it ended.
-///
-/// The load has a thread of its own. Between several threads, it would take time to hand over to
-/// itself, which is no time of the service.
-async fn on_connections<F>(
-    addresses: &[SocketAddr],
-    connections: usize,
-    send: impl Fn(Connection, Instant) -> F + Send + 'static,
-) -> anyhow::Result<Answered>
-where
-    F: Future<Output = anyhow::Result<(Vec<u32>, Duration)>> + Send + 'static,
-{
-    let addresses = addresses.to_vec();
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let load = async move {
         let addresses = addresses.iter().cycle().take(connections);
         // Connections are made before the clock starts.
         let ready = try_join_all(addresses.map(|address| Connection::open(*address))).await?;
         let began = Instant::now();
-        let senders = ready.into_iter();
-        let senders = senders.map(|connection| tokio::spawn(send(connection, began)));
+        let senders = ready.into_iter().map(|connection| {
+            let (call, next, until) = (Arc::clone(&call), Arc::clone(&next), until.clone());
+            tokio::spawn(async move { send_all(connection, &*call, &next, &until, began).await })
+        });
         let mut answered = Answered::default();
         for sent in try_join_all(senders).await? {
             let (latencies_us, ended) = sent?;
@@ -126,12 +113,10 @@ where
     tokio::task::spawn_blocking(move || runtime.block_on(load)).await?
 }
 
-/// Sends one request, and returns the body of its reply.
 pub(crate) async fn send_one(address: SocketAddr, call: &Call) -> anyhow::Result<Bytes> {
     Connection::open(address).await?.send(call).await
 }
 
-/// Reads `path` without an API key, and returns the status.
 pub(crate) async fn get(address: SocketAddr, path: &str) -> anyhow::Result<u16> {
     Connection::open(address).await?.status_of(path).await
 }
@@ -145,23 +130,33 @@ async fn send_all(
     began: Instant,
 ) -> anyhow::Result<(Vec<u32>, Duration)> {
     let mut latencies = Vec::new();
+    let mut sent = Duration::ZERO;
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
-        let is_over = match until {
-            Until::Count(count) => number >= *count,
-            Until::For(length) => began.elapsed() >= *length,
-            Until::Stopped(stopped) => stopped.load(Ordering::Relaxed),
+        let ended = match until {
+            Until::Count(count) => (number >= *count).then(|| began.elapsed()),
+            Until::For(length) => Some(began.elapsed()).filter(|elapsed| elapsed >= length),
+            Until::Stopped(stopped) => stopped.load(Ordering::Relaxed).then(|| began.elapsed()),
+            Until::Due(schedule) => (number >= schedule.requests()).then(|| sent + schedule.due(1)),
         };
-        if is_over {
-            return Ok((latencies, began.elapsed()));
+        if let Some(ended) = ended {
+            return Ok((latencies, ended));
         }
         let call = call(number);
-        let sent = Instant::now();
+        let free = began.elapsed();
+        let from = match until {
+            Until::Due(schedule) => {
+                let due = schedule.due(number);
+                if free < due {
+                    tokio::time::sleep_until((began + due).into()).await;
+                }
+                sent = began.elapsed();
+                schedule::counts_from(due, free, sent)
+            }
+            Until::Count(_) | Until::For(_) | Until::Stopped(_) => free,
+        };
         connection.send(&call).await?;
-        latencies.push(micros(sent.elapsed()));
+        let latency = began.elapsed().saturating_sub(from);
+        latencies.push(u32::try_from(latency.as_micros()).unwrap_or(u32::MAX));
     }
-}
-
-fn micros(latency: Duration) -> u32 {
-    u32::try_from(latency.as_micros()).unwrap_or(u32::MAX)
 }

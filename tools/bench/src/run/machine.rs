@@ -30,7 +30,6 @@ pub(super) async fn about(connection: &mut PgConnection) -> anyhow::Result<Strin
     ))
 }
 
-/// What `SHOW` answers.
 async fn setting(name: &str, connection: &mut PgConnection) -> Result<String, sqlx::Error> {
     sqlx::query_scalar("SELECT current_setting($1)")
         .bind(name)
@@ -40,11 +39,9 @@ async fn setting(name: &str, connection: &mut PgConnection) -> Result<String, sq
 
 /// The name in `/proc/cpuinfo`; some architectures give none.
 fn processor_model(text: &str) -> &str {
-    let lines = text.lines().filter_map(|line| line.split_once(':'));
-    let mut models = lines.filter(|(name, _)| name.trim() == "model name");
-    models
-        .next()
-        .map_or("unknown model", |(_, model)| model.trim())
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+    let model = lines.find(|(name, _)| name.trim() == "model name");
+    model.map_or("unknown model", |(_, model)| model.trim())
 }
 
 #[cfg(test)]

@@ -86,9 +86,7 @@ impl Run {
 
     async fn measure(&self, subjects: &Subjects) -> anyhow::Result<Report> {
         let measured = self.rounds(subjects).await?;
-        let peak = CASES.iter().position(|case| *case == PEAK);
-        let peak = peak.and_then(|place| measured.get(place));
-        let peak = peak.map_or(0, Series::per_second);
+        let peak = report::find(&measured, PEAK).map_or(0, Series::per_second);
         let schedule = Schedule {
             per_second: peak / 2,
             length: self.paced_length(),
@@ -97,7 +95,12 @@ impl Run {
         let answered = subjects.measure_by(schedule).await?;
         eprintln!("memory and starts");
         Ok(Report {
-            about: self.about(subjects).await?,
+            about: format!(
+                "{}. Medians of {} rounds in turns, {} s for each case.",
+                subjects.machine().await?,
+                self.rounds,
+                self.seconds,
+            ),
             measured,
             paced: Paced { schedule, answered },
             footprint: subjects.footprint(&self.program, &self.folder).await?,
@@ -140,34 +143,22 @@ impl Run {
         }
     }
 
-    /// How long requests are sent by the clock.
     fn paced_length(&self) -> Duration {
         Duration::from_secs(self.seconds) * self.rounds
     }
 
-    /// About how long it takes.
     fn estimate(&self) -> Duration {
         let of_round = |round| {
             let of_case = |case: &Case| {
-                let length = self.length(*case, round).unwrap_or_default();
-                match case.work.is_pgbench() && round > 0 {
+                let length = self.length(*case, round)?;
+                Some(match case.work.is_pgbench() {
                     true => pgbench::takes(case.connections, length),
                     false => length,
-                }
+                })
             };
-            CASES.iter().map(of_case).sum::<Duration>()
+            CASES.iter().filter_map(of_case).sum::<Duration>()
         };
         (0..=self.rounds).map(of_round).sum::<Duration>() + self.paced_length() + BESIDE
-    }
-
-    /// What the tables are about.
-    async fn about(&self, subjects: &Subjects) -> anyhow::Result<String> {
-        Ok(format!(
-            "{}. Medians of {} rounds in turns, {} s for each case.",
-            subjects.machine().await?,
-            self.rounds,
-            self.seconds,
-        ))
     }
 }
 

@@ -12,7 +12,6 @@ use crate::{
 /// Of the scheduled requests, so many in a hundred have to be sent in time.
 const KEPT_PERCENT: u64 = 95;
 
-/// Requests that were sent by the clock.
 #[derive(Debug)]
 pub(super) struct Paced {
     pub(super) schedule: Schedule,
@@ -20,7 +19,6 @@ pub(super) struct Paced {
 }
 
 impl Paced {
-    /// One row.
     pub(super) fn table(&self) -> Table {
         let mut table = Table::new(&[
             "at half of the peak, by the clock",

@@ -22,10 +22,8 @@ const THREADS: usize = 2;
 const SETTLE: Duration = Duration::from_millis(500);
 const SETTLE_EACH: Duration = Duration::from_millis(12);
 
-/// What to do where there is no pgbench.
 const MISSING: &str = "pgbench can't be started: install the package postgresql-contrib, or run scripts/install-postgres";
 
-/// A script, and what it is called with.
 #[derive(Debug)]
 pub(super) struct Script {
     file: PathBuf,
@@ -76,8 +74,8 @@ impl Script {
         for entry in std::fs::read_dir(&folder)? {
             let log = std::fs::read_to_string(entry?.path())?;
             let transactions = log.lines().filter_map(transaction);
-            let measured = transactions.filter(|one| (from..to).contains(&one.ended));
-            latencies_us.extend(measured.map(|one| one.latency_us));
+            let measured = transactions.filter(|(_, ended)| (from..to).contains(ended));
+            latencies_us.extend(measured.map(|(latency_us, _)| latency_us));
         }
         std::fs::remove_dir_all(&folder)?;
         latencies_us.sort_unstable();
@@ -147,23 +145,14 @@ fn folder_beside(script: &Path) -> anyhow::Result<PathBuf> {
     Ok(folder)
 }
 
-/// One line of pgbench's log.
-#[derive(Debug, PartialEq, Eq)]
-struct Transaction {
-    latency_us: u32,
-    /// Since 1970.
-    ended: Duration,
-}
-
-/// A line is: client, number, latency in microseconds, script, seconds and microseconds of its end.
-fn transaction(line: &str) -> Option<Transaction> {
+/// A line of pgbench's log is: client, number, latency in microseconds, script, seconds and
+/// microseconds of its end. Returns the latency, and the time from 1970 to the end.
+fn transaction(line: &str) -> Option<(u32, Duration)> {
     let fields: Vec<&str> = line.split(' ').collect();
     let seconds: u64 = fields.get(4)?.parse().ok()?;
     let micros: u64 = fields.get(5)?.parse().ok()?;
-    Some(Transaction {
-        latency_us: fields.get(2)?.parse().ok()?,
-        ended: Duration::from_secs(seconds) + Duration::from_micros(micros),
-    })
+    let ended = Duration::from_secs(seconds) + Duration::from_micros(micros);
+    Some((fields.get(2)?.parse().ok()?, ended))
 }
 
 #[cfg(test)]
@@ -172,14 +161,9 @@ mod tests {
 
     #[test]
     fn a_line_of_the_log_is_read() {
-        let expected = Transaction {
-            latency_us: 2_241,
-            ended: Duration::from_micros(1_175_850_568_995_598),
-        };
-        assert_eq!(
-            transaction("0 199 2241 0 1175850568 995598"),
-            Some(expected)
-        );
+        let read = transaction("0 199 2241 0 1175850568 995598");
+        let ended = Duration::from_micros(1_175_850_568_995_598);
+        assert_eq!(read, Some((2_241, ended)));
         assert_eq!(transaction("0 199 2241 0"), None);
         assert_eq!(transaction(""), None);
     }

@@ -2,7 +2,6 @@
 
 use super::{
     cases::{ALIVE, CASES, Case, Work, case},
-    footprint::Footprint,
     paced::Paced,
 };
 use crate::{
@@ -11,7 +10,6 @@ use crate::{
     table::Table,
 };
 
-/// Everything that was measured.
 #[derive(Debug)]
 pub(super) struct Report {
     /// On what, and how.
@@ -19,18 +17,17 @@ pub(super) struct Report {
     /// In the order of [`CASES`].
     pub(super) measured: Vec<Series>,
     pub(super) paced: Paced,
-    pub(super) footprint: Footprint,
+    pub(super) footprint: Table,
 }
 
 impl Report {
-    /// All tables.
     pub(super) fn markdown(&self) -> String {
         let tables = [
-            requests(&self.measured),
-            self.paced.table(),
-            self.footprint.table(),
+            &requests(&self.measured),
+            &self.paced.table(),
+            &self.footprint,
         ];
-        let tables = tables.map(|table| table.to_markdown()).join("\n");
+        let tables = tables.map(Table::to_markdown).join("\n");
         format!("{}\n\n{tables}", self.about)
     }
 }
@@ -80,50 +77,34 @@ fn requests(measured: &[Series]) -> Table {
 
 /// The series of a case, if that is measured.
 pub(crate) fn find(measured: &[Series], wanted: Case) -> Option<&Series> {
-    let mut pairs = CASES.iter().zip(measured);
-    pairs
-        .find(|(one, _)| **one == wanted)
-        .map(|(_, series)| series)
+    let place = CASES.iter().position(|one| *one == wanted)?;
+    measured.get(place)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::load::Answered;
 
     fn series(requests: u32, service_us: u64) -> Series {
-        let answered = Answered {
-            latencies_us: (1..=requests).collect(),
-            took: Duration::from_secs(1),
-        };
-        Series::of(answered, service_us, 0)
+        Series::of((1..=requests).collect(), service_us, 0)
     }
 
     fn cells(markdown: &str, name: &str, connections: &str) -> Vec<String> {
-        let rows = markdown
-            .lines()
-            .map(|line| line.split('|').map(str::trim).map(str::to_owned).collect());
-        let mut rows = rows.filter(|row: &Vec<String>| {
-            row.get(1).is_some_and(|cell| cell == name)
-                && row.get(2).is_some_and(|cell| cell == connections)
-        });
-        rows.next().unwrap_or_default()
+        let cells = |line: &str| line.split('|').map(|cell| cell.trim().to_owned()).collect();
+        let mut rows = markdown.lines().map(cells);
+        let is_wanted =
+            |row: &Vec<String>| row.get(1..3).is_some_and(|is| is == [name, connections]);
+        rows.find(is_wanted).unwrap_or_default()
     }
 
     #[test]
     fn charges_stand_beside_pgbench_and_replays_beside_livez() {
-        let measured: Vec<Series> = CASES
-            .iter()
-            .map(|one| one.work)
-            .map(|work| match work == Work::Alive {
-                true => series(1_000, 10),
-                false if work == Work::Create => series(300, 600),
-                false if work == Work::Bare => series(600, 600),
-                false => series(200, 200),
-            })
-            .collect();
+        let measured = CASES.map(|one| match one.work == Work::Alive {
+            true => series(1_000, 10),
+            false if one.work == Work::Create => series(300, 600),
+            false if one.work == Work::Bare => series(600, 600),
+            false => series(200, 200),
+        });
         let markdown = requests(&measured).to_markdown();
         let compared = |name: &str, connections: &str| {
             let cells = cells(&markdown, name, connections);

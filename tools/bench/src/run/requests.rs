@@ -24,7 +24,6 @@ const PROMISED: u64 = 400_000;
 /// Customers, each with one method.
 const CUSTOMERS: u64 = 1_000;
 
-/// The smallest order.
 const ORDER: &str = r#"{"currency":"usd","items":[{"quantity":1,"unit_amount":2000}]}"#;
 
 /// A payment that is confirmed at once. Its card is a template, of which the service makes a
@@ -102,13 +101,11 @@ pub(super) async fn prepare(shape: &Shape, connection: &mut PgConnection) -> any
     Ok(())
 }
 
-/// What requests are made of.
 #[derive(Debug)]
 pub(super) struct Material {
     pub(super) shape: Shape,
     /// Ids of charges that a refund may name.
     pub(super) refundable: Vec<String>,
-    /// How many of the promised charges were captured.
     captured: AtomicU64,
 }
 
@@ -134,7 +131,6 @@ impl Material {
     }
 }
 
-/// The account that sends everything.
 pub(super) fn account_id(shape: &Shape) -> Uuid {
     shape.account_id(ACCOUNT)
 }
@@ -155,14 +151,7 @@ pub(super) fn requests(work: Work) -> Option<fn(&Material, u64) -> Call> {
         }),
         Work::Order => Some(|_, _| post("/orders", ORDER.to_owned(), 201)),
         Work::Refund => Some(refund),
-        Work::RefundOne => Some(|_, _| {
-            let charge = prepared("ch", LARGE_CHARGE, 0);
-            post(
-                "/refunds",
-                format!(r#"{{"amount":1,"charge":"{charge}"}}"#),
-                201,
-            )
-        }),
+        Work::RefundOne => Some(|_, _| refund_of(&prepared("ch", LARGE_CHARGE, 0))),
         Work::Capture => Some(|material, _| {
             let n = material.captured.fetch_add(1, Ordering::Relaxed);
             let charge = prepared("ch", PROMISED_CHARGE, n);
@@ -194,7 +183,6 @@ pub(super) fn first_use(shape: &Shape, n: u64) -> Call {
     }
 }
 
-/// The stored request of row `n`.
 pub(super) fn replay(shape: &Shape, n: u64) -> Call {
     with_api_key(shape.replay(n))
 }
@@ -220,12 +208,12 @@ fn refund(material: &Material, number: u64) -> Call {
     let place = random(number, 3_002) % (material.refundable.len() as u64).max(1);
     let charge = usize::try_from(place).ok();
     let charge = charge.and_then(|place| material.refundable.get(place));
-    let charge = charge.map_or("", String::as_str);
-    post(
-        "/refunds",
-        format!(r#"{{"amount":1,"charge":"{charge}"}}"#),
-        201,
-    )
+    refund_of(charge.map_or("", String::as_str))
+}
+
+fn refund_of(charge: &str) -> Call {
+    let body = format!(r#"{{"amount":1,"charge":"{charge}"}}"#);
+    post("/refunds", body, 201)
 }
 
 /// Of ten requests, seven are new charges, two are replays and one is a list.
@@ -276,10 +264,8 @@ mod tests {
     #[test]
     fn a_replay_repeats_a_request_that_was_made() -> anyhow::Result<()> {
         let shape = material().shape;
-        let made: HashMap<_, _> = (0..STORED)
-            .map(|n| first_use(&shape, n))
-            .map(|call| (call.idempotency_key.clone(), call.body))
-            .collect();
+        let made = (0..STORED).map(|n| first_use(&shape, n));
+        let made: HashMap<_, _> = made.map(|call| (call.idempotency_key, call.body)).collect();
         assert_eq!(made.len() as u64, STORED);
         for work in [Work::ReplayOne, Work::ReplayMany, Work::ReplayAll] {
             for call in calls(work, 1_000)? {

@@ -7,10 +7,8 @@ use std::path::Path;
 
 use crate::{cpu::ProcessTree, measure::Target, postgres::Postgres, service::Service};
 
-/// The database of the simulated card processor.
 const PROCESSOR_DATABASE: &str = "processor";
 
-/// What requests are sent to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Server {
     /// One process with the defaults, but without a limit on its accounts.
@@ -41,7 +39,6 @@ impl Server {
     }
 }
 
-/// All of them, running.
 pub(super) struct Servers {
     default: Service,
     /// The other one of the pair.
@@ -105,7 +102,6 @@ impl Servers {
         })
     }
 
-    /// Resident memory of the one with the defaults, in KiB.
     pub(super) fn resident_kib(&self) -> anyhow::Result<u64> {
         self.default.resident_kib()
     }

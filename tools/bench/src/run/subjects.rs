@@ -11,8 +11,7 @@ use sqlx::PgConnection;
 
 use super::{
     cases::{Case, PEAK, REPLAYED, STORED, Work},
-    footprint::Footprint,
-    in_flight, machine,
+    footprint, in_flight, machine,
     pgbench::Script,
     requests::{Material, account_id, first_use, prepare, replay, requests},
     servers::{Server, Servers},
@@ -20,10 +19,11 @@ use super::{
 use crate::{
     data::{self, Shape},
     load::{self, Answered, Call, Schedule, Until},
-    measure::{Sample, Target},
-    postgres::{Parameters, Postgres},
+    measure::Sample,
+    postgres::{Parameters, Postgres, execute},
     service::{self, Service},
     stats::{median, thousands},
+    table::Table,
 };
 
 /// Sessions of PostgreSQL: pgbench has one for each of 256 clients, and each of six services has up
@@ -36,12 +36,10 @@ const FILLING: usize = 256;
 /// Starts of one more service that are timed.
 const STARTS: usize = 5;
 
-/// The scripts, as they are committed.
 const CLASSIC: &str = include_str!("../../pgbench/classic.sql");
 const BARE: &str = include_str!("../../pgbench/bare.sql");
 const BARE_TABLES: &str = include_str!("../../pgbench/bare-tables.sql");
 
-/// Everything that runs.
 pub(super) struct Subjects {
     material: Arc<Material>,
     postgres: Postgres,
@@ -66,13 +64,11 @@ impl Subjects {
         };
         let mut connection = postgres.connect().await?;
         data::accounts(&shape, &mut connection).await?;
-        sqlx::raw_sql(BARE_TABLES).execute(&mut connection).await?;
+        execute(BARE_TABLES, &mut connection).await?;
         let servers = Servers::start(program, &postgres, folder).await?;
         fill(shape, &servers).await?;
         prepare(&shape, &mut connection).await?;
-        sqlx::raw_sql("VACUUM (ANALYZE)")
-            .execute(&mut connection)
-            .await?;
+        execute("VACUUM (ANALYZE)", &mut connection).await?;
         let reply = stored_reply(&mut connection).await?;
         let account = account_id(&shape).to_string();
         let script = |name, text| Script::write(folder, name, text, account.clone(), reply.clone());
@@ -85,17 +81,14 @@ impl Subjects {
         })
     }
 
-    /// Measures one case once.
     pub(super) async fn measure(&self, case: Case, length: Duration) -> anyhow::Result<Sample> {
-        let Case {
-            server,
-            work,
-            connections,
-        } = case;
-        let target = self.servers.target(server)?;
+        let (work, connections) = (case.work, case.connections);
+        let target = self.servers.target(case.server)?;
         if work == Work::ReplayMany {
             // The new charges of the cases before have taken the place of these in memory.
-            self.replay_each(&target, REPLAYED).await?;
+            let shape = self.material.shape;
+            let each = move |n| replay(&shape, n);
+            load::run(&target.addresses, FILLING, &Until::Count(REPLAYED), each).await?;
         }
         if let Some(call) = self.calls(work) {
             let until = Until::For(length);
@@ -112,27 +105,16 @@ impl Subjects {
         script.measure(postgres, &target, connections, length).await
     }
 
-    /// Sends the replays of the first so many stored requests, each once.
-    async fn replay_each(&self, target: &Target, count: u64) -> anyhow::Result<()> {
-        let shape = self.material.shape;
-        let call = move |n| replay(&shape, n);
-        load::run(&target.addresses, FILLING, &Until::Count(count), call).await?;
-        Ok(())
-    }
-
     /// Sends what [`PEAK`] sends, by the clock.
     pub(super) async fn measure_by(&self, schedule: Schedule) -> anyhow::Result<Answered> {
         let target = self.servers.target(PEAK.server)?;
         let calls = self.calls(PEAK.work).context("no requests")?;
-        load::run_by(&target.addresses, PEAK.connections, schedule, calls).await
+        let until = Until::Due(schedule);
+        load::run(&target.addresses, PEAK.connections, &until, calls).await
     }
 
     /// Starts one more service some times, and looks at the memory of the one that worked.
-    pub(super) async fn footprint(
-        &self,
-        program: &Path,
-        folder: &Path,
-    ) -> anyhow::Result<Footprint> {
+    pub(super) async fn footprint(&self, program: &Path, folder: &Path) -> anyhow::Result<Table> {
         let mut starts_us = Vec::new();
         for _ in 0..STARTS {
             let log = folder.join("one-more.log");
@@ -140,19 +122,15 @@ impl Subjects {
             starts_us.push(u64::try_from(one.ready_after.as_micros())?);
             one.stop().await?;
         }
-        Ok(Footprint {
-            idle_kib: self.servers.idle_kib,
-            worked_kib: self.servers.resident_kib()?,
-            start_us: median(starts_us),
-        })
+        let servers = &self.servers;
+        let (idle, worked) = (servers.idle_kib, servers.resident_kib()?);
+        Ok(footprint::table(idle, worked, median(starts_us)))
     }
 
-    /// The machine and its PostgreSQL.
     pub(super) async fn machine(&self) -> anyhow::Result<String> {
         machine::about(&mut self.postgres.connect().await?).await
     }
 
-    /// Ends everything.
     pub(super) async fn stop(self) -> anyhow::Result<()> {
         self.servers.stop().await?;
         self.postgres.stop().await

@@ -6,13 +6,12 @@ use std::{path::PathBuf, time::Duration};
 use clap::Args;
 use sqlx::PgConnection;
 
-use super::{Swept, open, operations::CONNECTIONS, restore, start_service, sweep, target};
+use super::{Swept, open, operations::CONNECTIONS, restore, start_service, sweep};
 use crate::{
     data::Shape,
     load::Until,
     measure::Target,
-    postgres::Postgres,
-    service::Service,
+    postgres::execute,
     stats::{ratio, thousands},
     table::{self, Table},
 };
@@ -44,20 +43,11 @@ pub(crate) struct Expiry {
     output: PathBuf,
 }
 
-/// How large the table of keys is.
 #[derive(Debug, Clone, Copy, sqlx::FromRow)]
 struct Size {
     records: i64,
     /// With its indexes.
     bytes: i64,
-}
-
-/// What one round was like.
-#[derive(Debug)]
-struct Round {
-    swept: Swept,
-    /// With the expired records.
-    full: Size,
 }
 
 impl Expiry {
@@ -67,7 +57,8 @@ impl Expiry {
         let first = size(&mut connection).await?;
 
         let mut rounds = Vec::new();
-        let (mut service, mut target) = self.start_service(&postgres).await?;
+        let start = || start_service(&self.program, &self.folder, &postgres, &sweep::OFTEN);
+        let (mut service, mut target) = start().await?;
         let mut before = quiet(shape, &target, 1, &mut connection).await?;
         for round in 1..=self.rounds {
             let about = format!("round {round} of {}", self.rounds);
@@ -79,7 +70,7 @@ impl Expiry {
             let full = size(&mut connection).await?;
 
             eprintln!("{about}: the sweep");
-            (service, target) = self.start_service(&postgres).await?;
+            (service, target) = start().await?;
             let (expired, window) = (self.expired, 2 * round);
             let during = sweep::sweep(shape, &target, expired, window, &mut connection).await?;
             let after = quiet(shape, &target, window + 1, &mut connection).await?;
@@ -92,7 +83,7 @@ impl Expiry {
                 thousands(swept.during.creates),
                 thousands(swept.creates_without)
             );
-            rounds.push(Round { swept, full });
+            rounds.push((swept, full));
             before = after;
         }
         service.stop().await?;
@@ -108,15 +99,10 @@ impl Expiry {
         drop(connection);
         postgres.stop().await
     }
-
-    async fn start_service(&self, postgres: &Postgres) -> anyhow::Result<(Service, Target)> {
-        let service = start_service(&self.program, &self.folder, postgres, &sweep::OFTEN).await?;
-        let target = target(&service, postgres)?;
-        Ok((service, target))
-    }
 }
 
-fn markdown(first: Size, rounds: &[Round], expired: u64) -> String {
+/// Each round with the size of the table before its sweep.
+fn markdown(first: Size, rounds: &[(Swept, Size)], expired: u64) -> String {
     let head = [
         &*format!("{} records expire", thousands(expired)),
         "removed per second",
@@ -136,17 +122,14 @@ fn markdown(first: Size, rounds: &[Round], expired: u64) -> String {
     before.resize(5, String::new());
     before.extend(cells(first));
     table.row(before);
-    for (number, Round { swept, full }) in (1..).zip(rounds) {
-        let Swept {
-            during,
-            creates_without,
-        } = swept;
+    for (number, (swept, full)) in (1..).zip(rounds) {
+        let (during, without) = (&swept.during, swept.creates_without);
         let mut row = vec![
             format!("round {number}"),
             thousands(during.rows_per_second),
-            thousands(*creates_without),
+            thousands(without),
             thousands(during.creates),
-            ratio(during.creates, *creates_without),
+            ratio(during.creates, without),
         ];
         row.extend(cells(*full));
         table.row(row);
@@ -177,10 +160,8 @@ async fn size(connection: &mut PgConnection) -> anyhow::Result<Size> {
 /// Does at once what autovacuum and checkpoints do in the days in which a table grows, and in the
 /// minutes after a sweep.
 async fn settle(connection: &mut PgConnection) -> anyhow::Result<()> {
-    for statement in ["VACUUM (ANALYZE) idempotency_keys", "CHECKPOINT"] {
-        sqlx::raw_sql(statement).execute(&mut *connection).await?;
-    }
-    Ok(())
+    execute("VACUUM (ANALYZE) idempotency_keys", connection).await?;
+    Ok(execute("CHECKPOINT", connection).await?)
 }
 
 #[cfg(test)]
@@ -196,26 +177,22 @@ mod tests {
     #[test]
     fn a_round_is_a_row() {
         let size = |records, bytes| Size { records, bytes };
-        let round = Round {
-            swept: Swept {
-                during: Sweep {
-                    statement: Watched::new(Statement::Sweep),
-                    rows_per_second: 9_000,
-                    creates: 1_900,
-                },
-                creates_without: 2_000,
+        let swept = Swept {
+            during: Sweep {
+                statement: Watched::new(Statement::Sweep),
+                rows_per_second: 9_000,
+                creates: 1_900,
             },
-            full: size(2_000_000, 3 << 30),
+            creates_without: 2_000,
         };
+        let rounds = [(swept, size(2_000_000, 3 << 30))];
         let expected = "\
 | 5,000,000 records expire | removed per second | charges per second without | during the sweep | left for charges | records at most | MB with indexes | bytes per record |
 |--------------------------|-------------------:|---------------------------:|-----------------:|-----------------:|----------------:|----------------:|-----------------:|
 | before                   |                    |                            |                  |                  |       1,000,000 |           1,024 |            1,073 |
 | round 1                  |              9,000 |                      2,000 |            1,900 |            0.95× |       2,000,000 |           3,072 |            1,610 |
 ";
-        assert_eq!(
-            markdown(size(1_000_000, 1 << 30), &[round], 5_000_000),
-            expected
-        );
+        let first = size(1_000_000, 1 << 30);
+        assert_eq!(markdown(first, &rounds, 5_000_000), expected);
     }
 }

@@ -30,7 +30,7 @@ use crate::{
     data::Shape,
     load::Until,
     measure::{Series, Target},
-    postgres::{Parameters, Postgres},
+    postgres::{Parameters, Postgres, execute},
     service::{self, Service},
     stats::thousands,
     table,
@@ -89,6 +89,7 @@ struct Side {
     shape: Shape,
     postgres: Postgres,
     service: Service,
+    target: Target,
     connection: PgConnection,
     requests: Vec<(Series, Pages)>,
     claim: Watched,
@@ -125,12 +126,14 @@ impl Scale {
         let (shape, postgres, connection) = open(folder, &self.program, shared_buffers).await?;
         // From memory, a third of the small database's keys would be replayed.
         let from_tables = [("REPLAY_CACHE", "0")];
-        let service = start_service(&self.program, folder, &postgres, &from_tables).await?;
+        let started = start_service(&self.program, folder, &postgres, &from_tables).await?;
+        let (service, target) = started;
         Ok(Side {
             folder: folder.to_owned(),
             shape,
             postgres,
             service,
+            target,
             connection,
             requests: OPERATIONS.iter().map(|_| Default::default()).collect(),
             claim: Watched::new(Statement::Claim),
@@ -139,23 +142,15 @@ impl Scale {
 
     /// Measures the workers, and leaves the data as it was.
     async fn finish(&self, side: Side) -> anyhow::Result<Measured> {
-        let Side {
-            folder,
-            shape,
-            postgres,
-            service,
-            mut connection,
-            requests,
-            claim,
-        } = side;
+        let (shape, postgres, mut connection) = (side.shape, side.postgres, side.connection);
         let rows = thousands(shape.rows);
         eprintln!("{rows} rows: the reconciler");
         let look = statements::watch(Statement::Look, LOOKS, &mut connection).await?;
-        service.stop().await?;
+        side.service.stop().await?;
 
         eprintln!("{rows} rows: the sweep");
-        let service = start_service(&self.program, &folder, &postgres, &sweep::OFTEN).await?;
-        let target = target(&service, &postgres)?;
+        let started = start_service(&self.program, &side.folder, &postgres, &sweep::OFTEN).await?;
+        let (service, target) = started;
         let swept = sweep::measure(shape, &target, self.expired, &mut connection).await?;
         service.stop().await?;
         restore(&shape, &mut connection).await?;
@@ -163,14 +158,13 @@ impl Scale {
         postgres.stop().await?;
         Ok(Measured {
             rows: shape.rows,
-            requests,
+            requests: side.requests,
             look,
-            claim,
+            claim: side.claim,
             swept,
         })
     }
 
-    /// What the table is about.
     async fn about(&self, side: &mut Side) -> anyhow::Result<String> {
         let version: String = sqlx::query_scalar("SHOW server_version")
             .fetch_one(&mut side.connection)
@@ -202,9 +196,8 @@ impl Side {
         let operation = OPERATIONS.get(place).context("an operation")?;
         let shape = self.shape;
         let until = Until::Count(operation.requests);
-        let target = target(&self.service, &self.postgres)?;
         let before = Pages::used(&mut self.connection).await?;
-        let sample = target.measure(CONNECTIONS, &until, move |number| {
+        let sample = self.target.measure(CONNECTIONS, &until, move |number| {
             operation.request(&shape, round, number)
         });
         let sample = sample.await.context(operation.name)?;
@@ -249,34 +242,27 @@ async fn start_service(
     folder: &Path,
     postgres: &Postgres,
     variables: &[(&str, &str)],
-) -> anyhow::Result<Service> {
+) -> anyhow::Result<(Service, Target)> {
     let log = folder.join("service.log");
-    Service::start(program, postgres.url(), log, variables).await
-}
-
-fn target(service: &Service, postgres: &Postgres) -> anyhow::Result<Target> {
-    Ok(Target {
+    let service = Service::start(program, postgres.url(), log, variables).await?;
+    let target = Target {
         addresses: vec![service.address],
         services: vec![service.processes()?],
         postgres: postgres.processes()?,
-    })
+    };
+    Ok((service, target))
 }
 
 /// Reads tables and indexes into shared_buffers, as far as they fit: a server that has been up for
 /// a day has in memory what requests use. Indexes come last, so that they are what stays.
 async fn warm(connection: &mut PgConnection) -> anyhow::Result<()> {
-    sqlx::raw_sql("CREATE EXTENSION IF NOT EXISTS pg_prewarm")
-        .execute(&mut *connection)
-        .await
-        .context("pg_prewarm can't be used; it is in the package postgresql-contrib")?;
-    sqlx::raw_sql(
-        "SELECT pg_prewarm(oid) FROM pg_class
+    let create = "CREATE EXTENSION IF NOT EXISTS pg_prewarm";
+    let created = execute(create, connection).await;
+    created.context("pg_prewarm can't be used; it is in the package postgresql-contrib")?;
+    let warm = "SELECT pg_prewarm(oid) FROM pg_class
           WHERE relkind IN ('r', 'i') AND relnamespace = current_schema()::regnamespace
-          ORDER BY relkind DESC, relpages DESC",
-    )
-    .execute(connection)
-    .await?;
-    Ok(())
+          ORDER BY relkind DESC, relpages DESC";
+    Ok(execute(warm, connection).await?)
 }
 
 /// Removes what a measurement added. Only while no service runs.
@@ -297,6 +283,5 @@ async fn restore(shape: &Shape, connection: &mut PgConnection) -> anyhow::Result
             .await?;
     }
     let vacuum = "VACUUM (ANALYZE) idempotency_keys, charges, events, webhook_deliveries";
-    sqlx::raw_sql(vacuum).execute(connection).await?;
-    Ok(())
+    Ok(execute(vacuum, connection).await?)
 }

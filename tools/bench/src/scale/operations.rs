@@ -7,10 +7,8 @@ use crate::{
     load::Call,
 };
 
-/// Connections that send at once.
 pub(crate) const CONNECTIONS: usize = 16;
 
-/// A kind of request.
 pub(crate) struct Operation {
     pub(crate) name: &'static str,
     /// In one round: some seconds' worth on two cores.
@@ -39,19 +37,22 @@ pub(crate) static OPERATIONS: [Operation; 5] = [
         name: "read a random charge",
         requests: 5_000,
         bar: 120,
-        call: get,
+        call: |shape, n| Call::get(format!("/charges/{}", charge(shape, n)), shape.api_key(n)),
     },
     Operation {
         name: "list a customer's charges of ten days, a page in the middle",
         requests: 2_500,
         bar: 120,
-        call: list_of_customer,
+        call: |shape, n| {
+            let path = format!("{}&customer={}", list(shape, n), shape.customer(n));
+            Call::get(path, shape.api_key(n))
+        },
     },
     Operation {
         name: "list an account's charges of ten days, a page in the middle",
         requests: 2_500,
         bar: 120,
-        call: list_of_account,
+        call: |shape, n| Call::get(list(shape, n), shape.api_key(n)),
     },
 ];
 
@@ -66,19 +67,6 @@ impl Operation {
 /// A new charge like that of a stored row that was not declined.
 pub(crate) fn create(shape: &Shape, n: u64) -> Call {
     shape.create(shape.approved(n), Uuid::new_v4().to_string())
-}
-
-fn get(shape: &Shape, n: u64) -> Call {
-    Call::get(format!("/charges/{}", charge(shape, n)), shape.api_key(n))
-}
-
-fn list_of_customer(shape: &Shape, n: u64) -> Call {
-    let path = format!("{}&customer={}", list(shape, n), shape.customer(n));
-    Call::get(path, shape.api_key(n))
-}
-
-fn list_of_account(shape: &Shape, n: u64) -> Call {
-    Call::get(list(shape, n), shape.api_key(n))
 }
 
 /// The page after charge `n`, back to ten days before it.

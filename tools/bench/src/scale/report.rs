@@ -23,15 +23,18 @@ pub(crate) fn markdown(about: &str, big: &Measured, baseline: &Measured) -> Stri
     )
 }
 
+/// The heads of two columns.
+fn of_both(what: &str, big: &Measured, baseline: &Measured) -> [String; 2] {
+    [baseline, big].map(|one| format!("{what}, {}", thousands(one.rows)))
+}
+
 /// One row of two for each operation: the two databases have their columns.
 fn requests(big: &Measured, baseline: &Measured) -> Table {
-    let of = |what: &str, one: &Measured| format!("{what}, {}", thousands(one.rows));
     let mut head = vec!["request".to_owned()];
     for what in ["median ms", "p99 ms", "service µs", "PostgreSQL µs"] {
-        head.extend([of(what, baseline), of(what, big)]);
+        head.extend(of_both(what, big, baseline));
     }
     head.extend(["median ratio", "CPU ratio", "bar"].map(str::to_owned));
-    let head: Vec<&str> = head.iter().map(String::as_str).collect();
     let mut table = Table::new(&head);
     let sides = baseline.requests.iter().zip(&big.requests);
     for (operation, ((baseline, _), (big, _))) in OPERATIONS.iter().zip(sides) {
@@ -56,17 +59,10 @@ fn requests(big: &Measured, baseline: &Measured) -> Table {
 
 /// Tells more work from the same work with slower memory.
 fn pages(big: &Measured, baseline: &Measured) -> Table {
-    let of = |what: &str, one: &Measured| format!("{what}, {}", thousands(one.rows));
-    let (touched, read) = ("pages", "not in shared_buffers");
-    let head = [
-        "request".to_owned(),
-        of(touched, baseline),
-        of(touched, big),
-        "ratio".to_owned(),
-        of(read, baseline),
-        of(read, big),
-    ];
-    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    let mut head = vec!["request".to_owned()];
+    head.extend(of_both("pages", big, baseline));
+    head.push("ratio".to_owned());
+    head.extend(of_both("not in shared_buffers", big, baseline));
     let mut table = Table::new(&head);
     let sides = baseline.requests.iter().zip(&big.requests);
     for (operation, ((few, baseline), (many, big))) in OPERATIONS.iter().zip(sides) {
@@ -87,20 +83,12 @@ fn pages(big: &Measured, baseline: &Measured) -> Table {
 
 /// Hundredths with one decimal.
 fn tenths(hundredths: u64) -> String {
-    let tenths = (hundredths + 5) / 10;
-    format!("{}.{}", thousands(tenths / 10), tenths % 10)
+    one_decimal((hundredths + 5) / 10)
 }
 
 fn workers(big: &Measured, baseline: &Measured) -> Table {
-    let rows = |one: &Measured| thousands(one.rows);
-    let head = [
-        "beside requests",
-        &rows(baseline),
-        &rows(big),
-        "ratio",
-        "bar",
-    ];
-    let mut table = Table::new(&head);
+    let [few, many] = [baseline, big].map(|one| thousands(one.rows));
+    let mut table = Table::new(&["beside requests", &few, &many, "ratio", "bar"]);
     let statements: [(&str, Figure); 3] = [
         ("sweep: statement µs per record", |one| {
             one.swept.during.statement.ns_per_row()
@@ -162,7 +150,10 @@ fn verdict(value: u64, of: u64, bar: u64) -> String {
 
 /// Nanoseconds as microseconds with one decimal.
 fn microseconds(nanos: u64) -> String {
-    let tenths = (nanos + 50) / 100;
+    one_decimal((nanos + 50) / 100)
+}
+
+fn one_decimal(tenths: u64) -> String {
     format!("{}.{}", thousands(tenths / 10), tenths % 10)
 }
 

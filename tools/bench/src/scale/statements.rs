@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use sqlx::PgConnection;
 
-use crate::stats::median;
+use crate::{postgres::execute, stats::median};
 
 /// Pause between two looks: some batches of the sweep.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -28,7 +28,6 @@ pub(crate) enum Statement {
 /// row.
 const SWEEP_BATCH_ROWS: i64 = 500;
 
-/// How often it ran, and what it took.
 #[derive(Debug, Clone, Copy, Default, sqlx::FromRow)]
 pub(crate) struct Counted {
     pub(crate) calls: i64,
@@ -76,7 +75,6 @@ impl Statement {
 }
 
 impl Watched {
-    /// Nothing yet.
     pub(crate) fn new(statement: Statement) -> Self {
         Self {
             statement,
@@ -89,7 +87,7 @@ impl Watched {
     /// Forgets all counts of the server, and goes on from there.
     pub(crate) async fn begin(&mut self, connection: &mut PgConnection) -> anyhow::Result<()> {
         self.counted = Counted::default();
-        reset(connection).await
+        Ok(reset(connection).await?)
     }
 
     /// Reads what was counted since the last look.
@@ -109,12 +107,10 @@ impl Watched {
             .extend(ns.checked_div(since(now.rows, last.rows)));
     }
 
-    /// What one call takes, in nanoseconds.
     pub(crate) fn ns_per_call(&self) -> u64 {
         median(self.ns_per_call.clone())
     }
 
-    /// What one row takes, in nanoseconds.
     pub(crate) fn ns_per_row(&self) -> u64 {
         median(self.ns_per_row.clone())
     }
@@ -162,7 +158,6 @@ impl Pages {
         Ok(used.fetch_one(connection).await?)
     }
 
-    /// Adds what was used between two moments.
     pub(crate) fn add(&mut self, before: Self, after: Self) {
         self.touched += after.touched - before.touched;
         self.read += after.read - before.read;
@@ -180,19 +175,14 @@ pub(crate) async fn begin(connection: &mut PgConnection) -> anyhow::Result<()> {
         available,
         "PostgreSQL lacks the extension pg_stat_statements; it is in the package postgresql-contrib"
     );
-    sqlx::raw_sql("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
-        .execute(connection)
-        .await
-        .context("pg_stat_statements can't be used")?;
-    Ok(())
+    let create = "CREATE EXTENSION IF NOT EXISTS pg_stat_statements";
+    let created = execute(create, connection).await;
+    created.context("pg_stat_statements can't be used")
 }
 
 /// Begins to count from zero.
-pub(crate) async fn reset(connection: &mut PgConnection) -> anyhow::Result<()> {
-    sqlx::raw_sql("SELECT pg_stat_statements_reset()")
-        .execute(connection)
-        .await?;
-    Ok(())
+pub(crate) async fn reset(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    execute("SELECT pg_stat_statements_reset()", connection).await
 }
 
 #[cfg(test)]

@@ -17,8 +17,9 @@ use super::{
 };
 use crate::{
     data::{Shape, random},
-    load::{Call, Until},
+    load::Until,
     measure::Target,
+    postgres::execute,
     stats::{per_second, thousands},
 };
 
@@ -28,7 +29,6 @@ const REQUESTS: u64 = 4_000;
 /// The service's settings for a sweep that is measured.
 pub(crate) const OFTEN: [(&str, &str); 1] = [("EXPIRY_SWEEP_INTERVAL", "1s")];
 
-/// How long the sweep may take to begin.
 const BEGIN_LIMIT: Duration = Duration::from_secs(30);
 
 /// How long the sweep of a few records may take.
@@ -38,7 +38,6 @@ const SHORT_LIMIT: Duration = Duration::from_secs(60);
 /// many.
 const LEAST_PER_SECOND: u64 = 1_000;
 
-/// How often a long sweep is told about.
 const TELL_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Stored records that are copied, again and again. They are held in memory meanwhile.
@@ -55,9 +54,7 @@ pub(crate) struct Swept {
 /// What one sweep took, and left for requests.
 #[derive(Debug)]
 pub(crate) struct Sweep {
-    /// The sweep's statement.
     pub(crate) statement: Watched,
-    /// Records removed in a second.
     pub(crate) rows_per_second: u64,
     /// Charges in a second.
     pub(crate) creates: u64,
@@ -88,7 +85,8 @@ pub(crate) async fn creates_per_second(
     until: &Until,
     window: u64,
 ) -> anyhow::Result<u64> {
-    let sample = target.measure(CONNECTIONS, until, creates(shape, window));
+    let charge = move |number| create(&shape, random(number, 2_000 + window) % shape.rows);
+    let sample = target.measure(CONNECTIONS, until, charge);
     Ok(sample.await?.per_second())
 }
 
@@ -145,10 +143,6 @@ pub(crate) async fn sweep(
     })
 }
 
-fn creates(shape: Shape, window: u64) -> impl Fn(u64) -> Call + Send + Sync + 'static {
-    move |number| create(&shape, random(number, 2_000 + window) % shape.rows)
-}
-
 /// Copies of stored records, of all accounts and with keys of their own. They lie together at the
 /// end of the table, as records that expire together do. PostgreSQL counts statements from here.
 pub(crate) async fn add_expired(rows: u64, connection: &mut PgConnection) -> anyhow::Result<()> {
@@ -179,9 +173,7 @@ pub(crate) async fn add_expired(rows: u64, connection: &mut PgConnection) -> any
     );
     // The statistics that autovacuum would have made of a table that grew over a month. A service
     // that runs begins its sweep after the COMMIT.
-    sqlx::raw_sql("ANALYZE idempotency_keys")
-        .execute(&mut *tx)
-        .await?;
+    execute("ANALYZE idempotency_keys", &mut tx).await?;
     // A service that ran meanwhile found nothing to sweep, again and again.
     statements::reset(&mut tx).await?;
     Ok(tx.commit().await?)

@@ -10,7 +10,10 @@ use tokio::{
 };
 
 use super::statements::Watched;
-use crate::data::{FAR_FUTURE, Shape};
+use crate::{
+    data::{FAR_FUTURE, Shape},
+    postgres::execute,
+};
 
 /// Deliveries that are due together, the same number in every database: fewer than are pending in
 /// the smallest one.
@@ -57,9 +60,7 @@ pub(crate) async fn measure(
         made_due == DUE.unsigned_abs(),
         "only {made_due} deliveries are pending"
     );
-    sqlx::raw_sql("VACUUM (ANALYZE) webhook_deliveries")
-        .execute(&mut *connection)
-        .await?;
+    execute("VACUUM (ANALYZE) webhook_deliveries", connection).await?;
     ensure!(
         Instant::now() < due,
         "the deliveries were due before they could be vacuumed"

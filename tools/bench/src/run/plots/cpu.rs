@@ -31,7 +31,6 @@ const BARS: [Case; 15] = [
     case(Work::Bare, 64),
 ];
 
-/// One case.
 #[derive(Debug, PartialEq, Eq)]
 struct Bar {
     name: String,
@@ -39,24 +38,14 @@ struct Bar {
     postgres_us: u64,
 }
 
-/// One color of the bars: from where to where it goes.
-struct Part {
-    label: &'static str,
-    color: RGBColor,
-    ends: fn(&Bar) -> (u64, u64),
-}
+/// From where to where a color of a bar goes.
+type Ends = fn(&Bar) -> (u64, u64);
 
-const PARTS: [Part; 2] = [
-    Part {
-        label: "service",
-        color: DARK_BLUE,
-        ends: |bar| (0, bar.service_us),
-    },
-    Part {
-        label: "PostgreSQL",
-        color: DARK_ORANGE,
-        ends: |bar| (bar.service_us, bar.cpu_us()),
-    },
+const PARTS: [(&str, RGBColor, Ends); 2] = [
+    ("service", DARK_BLUE, |bar| (0, bar.service_us)),
+    ("PostgreSQL", DARK_ORANGE, |bar| {
+        (bar.service_us, bar.cpu_us())
+    }),
 ];
 
 impl Bar {
@@ -65,7 +54,6 @@ impl Bar {
     }
 }
 
-/// Draws a bar for each of [`BARS`].
 pub(super) fn draw(canvas: &Canvas<'_>, measured: &[Series]) -> anyhow::Result<()> {
     let bars = bars(measured);
     let longest = bars.iter().map(Bar::cpu_us).max().unwrap_or(0);
@@ -86,7 +74,7 @@ pub(super) fn draw(canvas: &Canvas<'_>, measured: &[Series]) -> anyhow::Result<(
         .y_label_formatter(&|row| name(&bars, row))
         .label_style(text(16))
         .draw()?;
-    for Part { label, color, ends } in PARTS {
+    for (label, color, ends) in PARTS {
         let rows = (0..).zip(&bars);
         chart
             .draw_series(rows.map(|(row, bar)| rectangle(row, ends(bar), color)))?
@@ -139,7 +127,7 @@ mod tests {
 
     #[test]
     fn every_bar_is_measured_and_the_first_one_is_the_highest_row() {
-        let measured: Vec<Series> = CASES.iter().map(|_| Series::default()).collect();
+        let measured = CASES.map(|_| Series::default());
         let bars = bars(&measured);
         assert_eq!(bars.len(), BARS.len());
         let highest = bars.last().map(|bar| bar.name.as_str());

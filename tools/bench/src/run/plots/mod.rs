@@ -53,7 +53,6 @@ fn svg(draw: impl FnOnce(&Canvas<'_>) -> anyhow::Result<()>) -> anyhow::Result<S
     Ok(text)
 }
 
-/// Text of so many pixels.
 fn text(size: u32) -> (&'static str, u32) {
     ("sans-serif", size)
 }
@@ -80,21 +79,12 @@ fn above(value: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::{load::Answered, run::cases::CASES};
+    use crate::run::cases::CASES;
 
     #[test]
     fn plots_name_their_axes_and_what_they_show() -> anyhow::Result<()> {
-        let series = CASES.iter().map(|_| {
-            let answered = Answered {
-                latencies_us: vec![1_000; 500],
-                took: Duration::from_secs(1),
-            };
-            Series::of(answered, 50_000, 100_000)
-        });
-        let measured: Vec<Series> = series.collect();
+        let measured = CASES.map(|_| Series::of(vec![1_000; 500], 50_000, 100_000));
         let rate = svg(|canvas| rate::draw(canvas, &measured))?;
         for shown in ["per second", "connections", "256", "BATCH=off", "pgbench"] {
             assert!(rate.contains(shown), "{shown}");
@@ -108,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_plot_of_nothing_is_still_a_plot() -> anyhow::Result<()> {
-        let measured: Vec<Series> = CASES.iter().map(|_| Series::default()).collect();
+        let measured = CASES.map(|_| Series::default());
         svg(|canvas| rate::draw(canvas, &measured))?;
         svg(|canvas| cpu::draw(canvas, &measured))?;
         Ok(())

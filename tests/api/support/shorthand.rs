@@ -1,0 +1,69 @@
+//! Short forms of what many tests do.
+
+use charge_once::cli::api_key::ensure_dev_key;
+use charge_once_postgres::embedded::EmbeddedPostgres;
+use sqlx::PgPool;
+use tempfile::NamedTempFile;
+
+use super::{
+    harness::{API_KEY, Answer, ServerProcess, TestDatabase},
+    program::{Run, run},
+};
+
+impl TestDatabase {
+    /// That of a private PostgreSQL, with the account of the tests.
+    pub async fn in_private(postgres: &EmbeddedPostgres) -> Self {
+        let url = postgres.url();
+        let pool = PgPool::connect_lazy(&url).unwrap();
+        let database = Self::elsewhere(url, pool);
+        let migrated = database.connect(&[]).await;
+        ensure_dev_key(&migrated, API_KEY).await.unwrap();
+        migrated.pool().close().await;
+        database
+    }
+
+    /// Gives all sessions to come another default: `name = value`.
+    pub async fn set_default(&self, setting: &str) {
+        let set = format!(
+            "DO $$ BEGIN
+                 EXECUTE format($f$ALTER DATABASE %I SET {setting}$f$, current_database());
+             END $$"
+        );
+        self.execute(set).await;
+    }
+}
+
+/// For a server of which no test knows the address before it starts.
+pub const ANY_PORT: (&str, &str) = ("BIND_ADDRESS", "127.0.0.1:0");
+
+/// A server, and the file of its log.
+pub fn start_with_log(
+    database: &TestDatabase,
+    variables: &[(&str, &str)],
+) -> (ServerProcess, NamedTempFile) {
+    let log = NamedTempFile::new().unwrap();
+    let server = ServerProcess::start_logging_to(log.reopen().unwrap(), database, variables);
+    (server, log)
+}
+
+/// All that a log has so far.
+pub fn text_of(log: &NamedTempFile) -> String {
+    std::fs::read_to_string(log.path()).unwrap()
+}
+
+/// Fails where a text lacks a part, and shows both.
+#[track_caller]
+pub fn assert_has(text: &str, part: &str) {
+    assert!(text.contains(part), "no {part:?} in {text}");
+}
+
+/// What a command says that fails with this code.
+pub fn complaint_of(arguments: &[&str], variables: &[(&str, &str)], code: i32) -> String {
+    Run::of(run(arguments, variables)).failed(code)
+}
+
+/// What an error says to a person.
+pub fn message(answer: &Answer) -> String {
+    let message = answer.json()["error"]["message"].take();
+    message.as_str().unwrap().to_owned()
+}
