@@ -31,11 +31,7 @@ use uuid::Uuid;
 use crate::{
     database::PgConnection,
     domain::{
-        ids::{
-            AccountId, ChargeId, CheckoutId, CustomerId, EventId, OrderId, PaymentIntentId,
-            PaymentMethodId, RefundId, RequestId, SetupIntentId, WebhookDeliveryId,
-            WebhookEndpointId,
-        },
+        ids::*,
         inventory::{Inventory, sku},
         money::{Currency, Money},
         test_cards::TEST_CARDS,
@@ -136,26 +132,23 @@ impl AccountPages {
     async fn levels(
         &self,
         account: AccountId,
-        after: Option<String>,
+        after: Option<&str>,
         limit: i64,
     ) -> Result<Option<Listed>, Refusal> {
-        // No level has a name that is no sku.
-        if after
-            .as_ref()
-            .is_some_and(|name| sku(name.as_bytes()).is_none())
-        {
-            return Ok(None);
-        }
-        let cursor = after.map_or(Cursor::Start, Cursor::StartingAfter);
+        let cursor = match after {
+            None => Cursor::Start,
+            // No level has a name that is no sku.
+            Some(name) if sku(name.as_bytes()).is_none() => return Ok(None),
+            Some(name) => Cursor::StartingAfter(name.to_owned()),
+        };
         let page = NamePage { limit, cursor };
         let listed = self.of(account).await?.read(account, move |connection| {
             Box::pin(async move { store::inventory::list(connection, account, &page).await })
         });
         let found = listed.await?;
-        Ok(Some(Listed {
-            lines: found.data.iter().map(level).collect(),
-            has_more: found.has_more,
-        }))
+        let has_more = found.has_more;
+        let lines = found.data.iter().map(level).collect();
+        Ok(Some(Listed { lines, has_more }))
     }
 
     async fn level(&self, account: AccountId, name: &str) -> Result<Option<Object>, Refusal> {
@@ -207,16 +200,13 @@ impl Server for AccountPages {
     ) -> Answer<'a, Option<Searched>> {
         let account = AccountId(account);
         Box::pin(async move {
-            let Some(below) = below(before, |id| Some(RequestId::parse(id)?.0)) else {
+            let Some(below) = below::<RequestId>(before) else {
                 return Ok(None);
             };
-            let filter = filter(wanted);
-            let found = self
-                .of(account)
-                .await?
-                .snapshot(account, move |connection| {
-                    Box::pin(search(connection, account, filter, below, limit))
-                });
+            let (app, filter) = (self.of(account).await?, filter(wanted));
+            let found = app.snapshot(account, move |connection| {
+                Box::pin(search(connection, account, filter, below, limit))
+            });
             Ok(Some(found.await?))
         })
     }
@@ -267,12 +257,10 @@ impl Server for AccountPages {
     fn number(&self, member: &str, value: i64, currency: Option<&str>) -> Option<String> {
         let is_amount =
             member == "amount" || member.starts_with("amount_") || member.ends_with("_amount");
-        let currency = currency
-            .filter(|_| is_amount)
-            .and_then(Currency::of_stored)?;
+        let currency = currency.filter(|_| is_amount);
         let amount = Money {
             minor_units: value,
-            currency,
+            currency: currency.and_then(Currency::of_stored)?,
         };
         Some(amount.to_string())
     }
@@ -300,10 +288,7 @@ impl Server for AccountPages {
         let account = AccountId(account);
         Box::pin(async move {
             if kind == Kind::Inventory {
-                let levels = self
-                    .levels(account, after.map(str::to_owned), limit)
-                    .await?;
-                return Ok(levels);
+                return self.levels(account, after, limit).await;
             }
             let cursor = match after {
                 None => Cursor::Start,
@@ -334,12 +319,10 @@ impl Server for AccountPages {
             let Some(id) = parse(kind, id) else {
                 return Ok(None);
             };
-            let found = self
-                .of(account)
-                .await?
-                .snapshot(account, move |connection| {
-                    Box::pin(async move { read_object(connection, account, kind, id, &name).await })
-                });
+            let app = self.of(account).await?;
+            let found = app.snapshot(account, move |connection| {
+                Box::pin(async move { read_object(connection, account, kind, id, &name).await })
+            });
             Ok(found.await?)
         })
     }
@@ -352,14 +335,12 @@ impl Server for AccountPages {
     ) -> Answer<'a, Option<Vec<Delivery>>> {
         let account = AccountId(account);
         Box::pin(async move {
-            let Some(below) = below(before, |id| Some(WebhookDeliveryId::parse(id)?.0)) else {
+            let Some(below) = below::<WebhookDeliveryId>(before) else {
                 return Ok(None);
             };
             let reading = self.of(account).await?.read(account, move |connection| {
-                let limit = rows(limit);
-                Box::pin(deliveries::list_of_account(
-                    connection, account.0, below, limit,
-                ))
+                let (id, limit) = (account.0, rows(limit));
+                Box::pin(deliveries::list_of_account(connection, id, below, limit))
             });
             Ok(Some(reading.await?.into_iter().map(delivery).collect()))
         })
@@ -396,28 +377,32 @@ impl Server for AccountPages {
 }
 
 /// What the id of a list's first row is below. `None`: `before` is no id.
-fn below(before: Option<&str>, parse: impl Fn(&str) -> Option<Uuid>) -> Option<Uuid> {
-    before.map_or(Some(Uuid::max()), parse)
+fn below<Id: ObjectId>(before: Option<&str>) -> Option<Uuid> {
+    before.map_or(Some(Uuid::max()), uuid::<Id>)
 }
 
 fn rows(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
+fn uuid<Id: ObjectId>(id: &str) -> Option<Uuid> {
+    Id::parse(id).map(Id::uuid)
+}
+
 fn parse(kind: Kind, id: &str) -> Option<Uuid> {
-    Some(match kind {
-        Kind::Charges => ChargeId::parse(id)?.0,
-        Kind::PaymentIntents => PaymentIntentId::parse(id)?.0,
-        Kind::Customers => CustomerId::parse(id)?.0,
-        Kind::PaymentMethods => PaymentMethodId::parse(id)?.0,
-        Kind::SetupIntents => SetupIntentId::parse(id)?.0,
-        Kind::Orders => OrderId::parse(id)?.0,
-        Kind::Refunds => RefundId::parse(id)?.0,
-        Kind::Checkouts => CheckoutId::parse(id)?.0,
-        Kind::Events => EventId::parse(id)?.0,
-        Kind::WebhookEndpoints => WebhookEndpointId::parse(id)?.0,
-        Kind::Inventory => return None,
-    })
+    match kind {
+        Kind::Charges => uuid::<ChargeId>(id),
+        Kind::PaymentIntents => uuid::<PaymentIntentId>(id),
+        Kind::Customers => uuid::<CustomerId>(id),
+        Kind::PaymentMethods => uuid::<PaymentMethodId>(id),
+        Kind::SetupIntents => uuid::<SetupIntentId>(id),
+        Kind::Orders => uuid::<OrderId>(id),
+        Kind::Refunds => uuid::<RefundId>(id),
+        Kind::Checkouts => uuid::<CheckoutId>(id),
+        Kind::Events => uuid::<EventId>(id),
+        Kind::WebhookEndpoints => uuid::<WebhookEndpointId>(id),
+        Kind::Inventory => None,
+    }
 }
 
 /// The member of other objects' events that names such an object.
@@ -442,13 +427,10 @@ fn filter(wanted: &Wanted) -> RequestFilter {
     let outcomes = match wanted.outcome {
         Some(WantedOutcome::Any) => None,
         Some(WantedOutcome::One(name)) => Some(named(name)),
-        None => Some(
-            LoggedOutcome::ALL
-                .iter()
-                .copied()
-                .filter(|one| *one != LoggedOutcome::Read)
-                .collect(),
-        ),
+        None => {
+            let all = LoggedOutcome::ALL.iter().copied();
+            Some(all.filter(|one| *one != LoggedOutcome::Read).collect())
+        }
     };
     RequestFilter {
         outcomes,
@@ -474,8 +456,7 @@ async fn search(
         false => None,
     };
     let keys = log.iter().filter_map(|one| one.idempotency_key.clone());
-    let keys: HashSet<_> = keys.collect();
-    let keys: Vec<_> = keys.into_iter().collect();
+    let keys: Vec<_> = keys.collect::<HashSet<_>>().into_iter().collect();
     let replays = count_replays(connection, account, &keys).await?;
     let requests = log.into_iter().map(|one| {
         let key = one.idempotency_key.as_ref();
@@ -566,6 +547,12 @@ async fn list(
                 has_more: found.has_more,
             })
         }};
+        // With the amount of each.
+        ($store:ident: $($amount:ident).+) => {
+            all!($store, |one| {
+                line(one.id, one.created_at, one.$($amount).+, one.status.as_str())
+            })
+        };
     }
     Ok(match kind {
         Kind::Charges => all!(charges, |one| {
@@ -575,10 +562,7 @@ async fn list(
             };
             line(one.id, one.created_at, one.amount, state)
         }),
-        Kind::PaymentIntents => all!(payment_intents, |one| {
-            let (amount, state) = (one.terms.amount, one.status.as_str());
-            line(one.id, one.created_at, amount, state)
-        }),
+        Kind::PaymentIntents => all!(payment_intents: terms.amount),
         Kind::Customers => all!(customers, |one| {
             let about = one.email.clone().unwrap_or_default();
             line_about(one.id, one.created_at, about, "exists")
@@ -589,10 +573,9 @@ async fn list(
                 ..Slice::newest(page.rows())
             };
             let found = page.cut(events::list(connection, account.0, &slice, None).await?);
-            Some(Listed {
-                lines: found.data.into_iter().map(event_line).collect(),
-                has_more: found.has_more,
-            })
+            let has_more = found.has_more;
+            let lines = found.data.into_iter().map(event_line).collect();
+            Some(Listed { lines, has_more })
         }
         // Payment methods are listed by customer, and here through their customers' events;
         // endpoints with their deliveries, and levels of the inventory by name.
@@ -601,30 +584,9 @@ async fn list(
             let about = one.terms.usage.as_str().to_owned();
             line_about(one.id, one.created_at, about, one.status.as_str())
         }),
-        Kind::Orders => {
-            all!(orders, |one| line(
-                one.id,
-                one.created_at,
-                one.terms.amount,
-                one.status.as_str()
-            ))
-        }
-        Kind::Refunds => {
-            all!(refunds, |one| line(
-                one.id,
-                one.created_at,
-                one.amount,
-                one.status.as_str()
-            ))
-        }
-        Kind::Checkouts => {
-            all!(checkouts, |one| line(
-                one.id,
-                one.created_at,
-                one.terms.amount,
-                one.status.as_str()
-            ))
-        }
+        Kind::Orders => all!(orders: terms.amount),
+        Kind::Refunds => all!(refunds: amount),
+        Kind::Checkouts => all!(checkouts: terms.amount),
     })
 }
 
@@ -640,10 +602,9 @@ fn event_line(event: webhooks::Event) -> Line {
 }
 
 fn level(inventory: &Inventory) -> Line {
-    let state = if inventory.quantity > 0 {
-        "in stock"
-    } else {
-        "sold out"
+    let state = match inventory.quantity {
+        1.. => "in stock",
+        _ => "sold out",
     };
     let quantity = inventory.quantity.to_string();
     line_about(&inventory.sku, inventory.updated_at, quantity, state)

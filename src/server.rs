@@ -17,6 +17,7 @@ use actix_web::{
     middleware::from_fn,
     web,
 };
+use charge_once_postgres::api_keys::find_account;
 use charge_once_service::connections::{self as connections, Files, Hosts, connections_per_worker};
 use charge_once_service::request_log::{self as request_log, Writing};
 use charge_once_service::supervisor::{Failing, Supervisor};
@@ -46,7 +47,7 @@ use crate::{
         Phases, ReplayCache, Settings, SharedPhases,
     },
     processor::{HttpProcessor, HttpProcessorError},
-    store,
+    store::{self, operations::Waiting},
     telemetry::{
         RequestSpan,
         metrics::Metrics,
@@ -197,23 +198,20 @@ struct Workers {
 
 impl Process {
     async fn start(
-        databases: Shards,
+        shards: Shards,
         scraped: Option<TcpListener>,
         config: &Config,
         address: SocketAddr,
     ) -> Result<Self, ServeError> {
-        let metrics = metrics(scraped.as_ref())?;
+        // Counts only where metrics can be asked for.
+        let metrics = match scraped {
+            None => Metrics::off(),
+            Some(_) => Metrics::on(&PHASE_KINDS).map_err(std::io::Error::other)?,
+        };
         let (stopping, is_stopping) = watch::channel(false);
-        let supervisor = supervisor(metrics.clone(), is_stopping);
-        let apps = apps(
-            &databases,
-            config,
-            &metrics,
-            address,
-            &supervisor,
-            &stopping,
-        )
-        .await?;
+        let counted = metrics.clone();
+        let supervisor = Supervisor::new(is_stopping, move |worker| counted.worker_failed(worker));
+        let apps = apps(&shards, config, &metrics, address, &supervisor, &stopping).await?;
         let scraped =
             scraped.map(|listener| serve_metrics(listener, &apps, &metrics, &supervisor, config));
         let sites = apps.into_iter().map(|app| Site {
@@ -367,6 +365,18 @@ struct Shared {
     stopping: watch::Receiver<bool>,
 }
 
+/// At most one effect per key, in this database, with the times of the configuration.
+pub(crate) fn idempotency(
+    database: &Database,
+    config: &Config,
+) -> Result<Idempotency, sqlx::error::BoxDynError> {
+    let settings = Settings {
+        retention: config.idempotency_ttl,
+        database_deadline: config.timeouts.database_deadline,
+    };
+    Idempotency::new(database.connections().clone(), settings)
+}
+
 /// What the requests of one database work with.
 async fn app(
     number: usize,
@@ -376,13 +386,13 @@ async fn app(
     metrics: &Metrics,
 ) -> Result<App, ServeError> {
     let observer = Arc::new(metrics.clone());
-    let settings = Settings {
-        retention: config.idempotency_ttl,
-        database_deadline: config.timeouts.database_deadline,
+    let idempotency = idempotency(&database, config).map_err(ServeError::Settings)?;
+    // Verbs that are functions over rows share transactions, or are batches of one.
+    let batch_settings = BatchSettings {
+        connections: config.batch_connections,
+        ..BatchSettings::default()
     };
-    let idempotency =
-        Idempotency::new(database.connections().clone(), settings).map_err(ServeError::Settings)?;
-    let batches = batches(&idempotency, config, observer.clone());
+    let batches = Batches::observed(&idempotency, batch_settings, observer.clone());
     let phases = phases(&idempotency, &batches, config, observer.clone())?;
     if phases.is_none() {
         tell_of_unfinished_operations(&database).await;
@@ -429,28 +439,6 @@ async fn app(
         failing_workers: shared.failing_workers.clone(),
         database,
     })
-}
-
-/// Keeps workers at work, and counts those that fail.
-fn supervisor(metrics: Metrics, stopping: watch::Receiver<bool>) -> Supervisor {
-    Supervisor::new(stopping, move |worker| metrics.worker_failed(worker))
-}
-
-/// Counts only where metrics can be asked for.
-fn metrics(scraped: Option<&TcpListener>) -> std::io::Result<Metrics> {
-    match scraped {
-        None => Ok(Metrics::off()),
-        Some(_) => Metrics::on(&PHASE_KINDS).map_err(std::io::Error::other),
-    }
-}
-
-/// Verbs that are functions over rows, which share transactions or are batches of one.
-fn batches(idempotency: &Idempotency, config: &Config, observer: Arc<Metrics>) -> Batches<Rows> {
-    let settings = BatchSettings {
-        connections: config.batch_connections,
-        ..BatchSettings::default()
-    };
-    Batches::observed(idempotency, settings, observer)
 }
 
 /// Serves `/metrics`, and reads what it tells of the databases.
@@ -512,10 +500,8 @@ async fn drain(idempotency: &Idempotency, limit: Instant) {
 async fn tell_of_unfinished_operations(database: &Database) {
     let waiting =
         database.snapshot(|connection| Box::pin(store::operations::list_waiting(connection)));
-    let counted = waiting
-        .await
-        .map(|all| all.unfinished.len() + all.refused.len());
-    match counted {
+    let count = |all: Waiting| all.unfinished.len() + all.refused.len();
+    match waiting.await.map(count) {
         Ok(0) => {}
         Ok(operations) => tracing::error!(
             operations,
@@ -548,8 +534,7 @@ fn phases(
         call_limit: processor.timeout,
     };
     let phases = Phases::new(idempotency.clone(), effect, settings);
-    let phases = phases.map_err(ServeError::Settings)?;
-    let phases = phases.observed_by(observer);
+    let phases = phases.map_err(ServeError::Settings)?.observed_by(observer);
     Ok(Some(SharedPhases::new(phases, batches.clone())))
 }
 
@@ -566,11 +551,8 @@ async fn faults(databases: &[Database], config: &Config) -> Result<Option<Faults
     // One that is down at the start is asked for it at the next one.
     for database in databases.iter().filter(|database| database.is_checked()) {
         let key = key.clone();
-        let found = database.read(move |connection| {
-            Box::pin(
-                async move { charge_once_postgres::api_keys::find_account(connection, &key).await },
-            )
-        });
+        let found = database
+            .read(move |connection| Box::pin(async move { find_account(connection, &key).await }));
         account = account.or(found.await.map_err(ServeError::Faults)?);
     }
     Ok(Some(Faults::new(account.map(Into::into))))
@@ -690,15 +672,11 @@ fn http_server(
     };
     let (with_faults, counted) = (config.faults, metrics.clone());
     let address = listener.local_addr()?;
-    let console = config
-        .values
-        .console
-        .then(|| {
-            let (host, public_url) = (config.own_host(), config.public_url(address));
-            Pages::of(Arc::clone(apps), address, &host, &public_url)
-        })
-        .transpose()
-        .map_err(std::io::Error::other)?;
+    let console = config.values.console.then(|| {
+        let (host, public_url) = (config.own_host(), config.public_url(address));
+        Pages::of(Arc::clone(apps), address, &host, &public_url)
+    });
+    let console = console.transpose().map_err(std::io::Error::other)?;
     let apps = Arc::clone(apps);
     let document = web::Data::new(openapi::served()?);
     let app = move || {

@@ -178,13 +178,10 @@ pub(super) async fn ensure_dev_key_in(shards: &Shards, key: &str) -> Result<(), 
         return Ok(());
     }
     let turn = shards.take_turn().await?;
-    let home = match find_account(shards, DEV_ACCOUNT).await? {
-        Some((home, _)) => Some(home),
-        None => shards.first(),
-    };
+    let found = find_account(shards, DEV_ACCOUNT).await?;
+    let home = found.map(|(home, _)| home).or(shards.first());
     for shard in shards.iter() {
-        let is_home = home.is_some_and(|home| home.name == shard.name);
-        if is_home {
+        if home.is_some_and(|home| home.name == shard.name) {
             ensure_dev_key(&shard.database, key).await?;
         } else if has_key(&shard.database, key).await? {
             return Err(AccountsError::KeyTaken.into());
@@ -264,20 +261,16 @@ async fn place(
     only: &OnlyShard,
 ) -> Result<Shard, BoxError> {
     if let Some((home, _)) = find_account(shards, name).await? {
-        return match only.allows(&home.name) {
-            true => Ok(home.clone()),
-            false => Err(format!(
-                "--shard: the account {name:?} lives in the shard {}",
-                home.name
-            )
-            .into()),
-        };
+        if only.allows(&home.name) {
+            return Ok(home.clone());
+        }
+        let home = &home.name;
+        return Err(format!("--shard: the account {name:?} lives in the shard {home}").into());
     }
     if !unreached.is_empty() {
         let unreached = unreached.join(", ");
-        return Err(
-            format!("the account {name:?} may live in {unreached}, so none is made").into(),
-        );
+        let message = format!("the account {name:?} may live in {unreached}, so none is made");
+        return Err(message.into());
     }
     if let [only] = &**shards {
         only.database.ensure_is_only().await?;

@@ -144,10 +144,10 @@ async fn record(database: &Database, checked: &[Checked], limit: Duration) {
     };
     let complaint = match tokio::time::timeout(limit, recording).await {
         Ok(Ok(())) => return,
-        Ok(Err(error)) => format!(
-            "{}. The role needs INSERT and UPDATE on last_check",
-            plain(&error)
-        ),
+        Ok(Err(error)) => {
+            let error = plain(&error);
+            format!("{error}. The role needs INSERT and UPDATE on last_check")
+        }
         Err(_) => "the database did not answer in time".to_owned(),
     };
     say(&format!(

@@ -15,10 +15,9 @@ pub struct HealthcheckArguments {
 
 pub(super) fn run(arguments: &HealthcheckArguments) -> Result<(), BoxError> {
     let config = Config::from_env()?;
-    let address = if arguments.processor {
-        config.processor_service.bind_address
-    } else {
-        config.values.bind_address
+    let address = match arguments.processor {
+        true => config.processor_service.bind_address,
+        false => config.values.bind_address,
     };
     healthcheck::check(address, &config.own_host())
 }

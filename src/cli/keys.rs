@@ -13,12 +13,12 @@ use super::{
 };
 use crate::{
     config::Config,
-    database::{Database, PgConnection, Shard, shards::Reached},
+    database::{Database, Shard, shards::Reached},
     domain::ids::{AccountId, EventId, RequestId},
     idempotency::{
-        Failure, Idempotency, IdempotencyKey, Inspected, KeyReport, LeasedKey, Settings,
-        WantedKeys, list_leased_keys,
+        Failure, IdempotencyKey, Inspected, KeyReport, LeasedKey, WantedKeys, list_leased_keys,
     },
+    server,
     store::key_story::{self, KeyStory},
 };
 
@@ -85,7 +85,10 @@ pub(super) fn run(command: KeysCommand) -> Result<(), BoxError> {
                     true => print(&story.as_json().to_string())?,
                     false => story.show()?,
                 }
-                story.is_of_something().then_some(()).ok_or_else(unknown)
+                match story.is_of_something() {
+                    true => Ok(()),
+                    false => Err("nothing is known of this key".into()),
+                }
             };
             let anywhere = OnlyShard::default();
             match account {
@@ -126,11 +129,6 @@ pub(super) fn run(command: KeysCommand) -> Result<(), BoxError> {
     }
 }
 
-/// Why a command fails that shows a key of which nothing is known.
-fn unknown() -> BoxError {
-    "nothing is known of this key".into()
-}
-
 /// The one account that has used a key, and where it lives.
 async fn owner(
     reached: Vec<Reached>,
@@ -168,13 +166,15 @@ async fn owner(
     Ok((shard, account))
 }
 
-/// Keys in flight with the names of their accounts.
-type Named = (Vec<LeasedKey>, Names);
-
 async fn list(database: &Database, wanted: WantedKeys, json: bool) -> Result<(), BoxError> {
     let one_more = i64::try_from(LISTED_MAX + 1)?;
     let reading = database.snapshot(move |connection| {
-        Box::pin(async move { named(connection, &wanted, one_more).await })
+        Box::pin(async move {
+            let leased = list_leased_keys(&mut *connection, &wanted, one_more).await?;
+            let accounts = leased.iter().map(|one| AccountId(one.account_id));
+            let names = Names::of(connection, accounts).await?;
+            Ok((leased, names))
+        })
     });
     let (mut leased, names) = reading.await?;
     let has_more = leased.len() > LISTED_MAX;
@@ -204,17 +204,6 @@ async fn list(database: &Database, wanted: WantedKeys, json: bool) -> Result<(),
     Ok(())
 }
 
-async fn named(
-    connection: &mut PgConnection,
-    wanted: &WantedKeys,
-    limit: i64,
-) -> Result<Named, sqlx::Error> {
-    let leased = list_leased_keys(connection, wanted, limit).await?;
-    let accounts = leased.iter().map(|one| AccountId(one.account_id));
-    let names = Names::of(connection, accounts).await?;
-    Ok((leased, names))
-}
-
 fn leased_to_json(one: &LeasedKey, names: &Names) -> Value {
     let account = names.account(AccountId(one.account_id));
     account.tell(&one.key, one.to_json().into())
@@ -235,12 +224,8 @@ impl Story {
         account: AccountId,
         key: IdempotencyKey,
     ) -> Result<Self, BoxError> {
-        let settings = Settings {
-            retention: config.idempotency_ttl,
-            database_deadline: config.timeouts.database_deadline,
-        };
         let text = key.as_str().to_owned();
-        let idempotency = Idempotency::new(database.connections().clone(), settings)?;
+        let idempotency = server::idempotency(database, config)?;
         let inspected = idempotency.inspect(account.0, key).await;
         let found = inspected.map_err(|Failure { cause, .. }| cause.to_string())?;
         let wanted = WantedKeys {
@@ -278,10 +263,9 @@ impl Story {
 
     fn show(&self) -> Result<(), BoxError> {
         print(&format!("account  {}", self.names.account(self.account)))?;
-        self.report
-            .lines()
-            .iter()
-            .try_for_each(|line| print(line))?;
+        for line in self.report.lines() {
+            print(&line)?;
+        }
         for event in &self.logged.events {
             let object = event.object_id.as_deref().unwrap_or("-");
             print(&format!(

@@ -13,7 +13,7 @@ mod keys;
 mod migrate;
 mod named;
 mod openapi;
-pub mod operations;
+mod operations;
 mod processor;
 mod serve;
 mod server_check;

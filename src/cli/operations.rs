@@ -5,7 +5,7 @@
 //! asked once more first, and a resolution that contradicts it is refused. The name of the person
 //! is kept.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
@@ -22,21 +22,18 @@ use crate::{
     database::Database,
     domain::{
         ids::RequestId,
-        operation::{Answer, Operation},
+        operation::{Answer, Operation, Resolution},
         test_cards::{Decline, DeclineCode},
     },
     idempotency::{
         COMPLETION_RESERVE, CallOutcome, Failure, FailureKind, Idempotency, LeaseSettings, Outcome,
-        Phases, Request, Settings,
+        Phases, Request,
     },
-    processor::{
-        CardProcessor, HttpProcessor, HttpProcessorError, Instruction, InstructionOutcome,
-    },
+    processor::{CardProcessor, HttpProcessor, Instruction, InstructionOutcome},
+    server,
     store::{self, operations::Waiting},
     work::{ProcessorEffect, RefundedElsewhere},
 };
-
-pub use crate::domain::operation::Resolution;
 
 /// How old an operation must be before a person may resolve it. By then the reconciler, whose
 /// pauses are 15 seconds at most, has asked hundreds of times.
@@ -44,7 +41,7 @@ pub use crate::domain::operation::Resolution;
 /// It, or a client's retry, may have sent it again a moment ago. So a resolution that nothing
 /// happened needs an operation that was last sent this long ago: by then no attempt is still on its
 /// way through a network.
-pub const BY_HAND_AFTER: Duration = Duration::from_secs(3600);
+const BY_HAND_AFTER: Duration = Duration::from_secs(3600);
 
 /// Longest name of a person.
 const NAME_MAX_CHARS: usize = 100;
@@ -133,10 +130,8 @@ pub(super) fn run(command: OperationsCommand) -> Result<(), BoxError> {
             };
             let mut is_resolved = false;
             let ended = session::each(&config, &OnlyShard::default(), async |database| {
-                let by = by.clone();
                 // One shard at most has it.
-                is_resolved =
-                    is_resolved || resolve(database, &config, id, Statement { word, by }).await?;
+                is_resolved = is_resolved || resolve(database, &config, id, word, &by).await?;
                 Ok(())
             });
             if is_resolved {
@@ -157,31 +152,26 @@ async fn show(database: &Database, json: bool) -> Result<(), BoxError> {
     if json {
         return print(&as_json(&waiting, &names).to_string());
     }
-    let Waiting {
-        unfinished,
-        refused,
-    } = waiting;
-    if unfinished.is_empty() && refused.is_empty() {
+    if waiting.unfinished.is_empty() && waiting.refused.is_empty() {
         say("no operations are in flight");
     }
-    for waiting in unfinished {
-        let status = if waiting.in_doubt {
-            "in doubt"
-        } else {
-            "in flight"
+    for operation in waiting.unfinished {
+        let status = match operation.in_doubt {
+            true => "in doubt",
+            false => "in flight",
         };
         print(&format!(
             "{}  {}  {}  {}  {}  since {:.0}  {status}, taken over {} times",
-            waiting.id,
-            waiting.idempotency_key,
-            names.account(waiting.account),
-            waiting.verb,
-            waiting.charge,
-            waiting.created_at,
-            waiting.takeovers,
+            operation.id,
+            operation.idempotency_key,
+            names.account(operation.account),
+            operation.verb,
+            operation.charge,
+            operation.created_at,
+            operation.takeovers,
         ))?;
     }
-    for refund in refused {
+    for refund in waiting.refused {
         print(&format!(
             "{}  {}  {}  create_refund  {}  since {:.0}  refused, and {} waits for it",
             refund.operation,
@@ -224,52 +214,23 @@ fn as_json(waiting: &Waiting, names: &Names) -> Value {
     })
 }
 
-/// A manual resolution of an operation.
-#[derive(Debug)]
-pub struct Statement {
-    /// The outcome.
-    pub word: Resolution,
-    /// The person's name: 1 to 100 characters, stored with the operation.
-    pub by: String,
-}
-
-/// Why an operation was not resolved.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The operations can't be read.
-    #[error(transparent)]
-    Read(#[from] crate::database::ReadError),
-    /// The retention or the lease can't be used.
-    #[error("IDEMPOTENCY_TTL or IDEMPOTENCY_LEASE can't be used: {0}")]
-    Settings(#[from] sqlx::error::BoxDynError),
-    /// The processor can't be asked.
-    #[error("PROCESSOR_URL can't be used: {0}")]
-    Processor(#[from] HttpProcessorError),
-    /// It must not be resolved with this outcome, or the database can't be reached.
-    #[error("{0}")]
-    Failed(Arc<str>),
-    /// The database refuses what a resolution writes.
-    #[error(
-        "nothing was resolved, because the database refuses to store it: {0}. `charge-once check` says \
-         whether rows contradict each other, and the role of DATABASE_URL must be the servers'"
-    )]
-    NotStored(Arc<str>),
-}
-
-impl From<Failure> for Error {
-    fn from(Failure { kind, cause, .. }: Failure) -> Self {
-        match kind {
-            FailureKind::Internal => Self::NotStored(cause),
-            FailureKind::Busy | FailureKind::Unavailable | FailureKind::Unsupported => {
-                Self::Failed(cause)
-            }
+/// Why an operation was not resolved: it must not be with this outcome, the database can't be
+/// reached, or it refuses what a resolution writes.
+fn not_resolved(Failure { kind, cause, .. }: Failure) -> String {
+    match kind {
+        FailureKind::Internal => format!(
+            "nothing was resolved, because the database refuses to store it: {cause}. `charge-once check` says \
+             whether rows contradict each other, and the role of DATABASE_URL must be the servers'"
+        ),
+        FailureKind::Busy | FailureKind::Unavailable | FailureKind::Unsupported => {
+            cause.to_string()
         }
     }
 }
 
 /// The operations that wait for an answer, oldest first, and after them the refused refunds that
 /// checkouts wait for; at most 1000 of each.
-async fn list(database: &Database) -> Result<(Waiting, Names), Error> {
+async fn list(database: &Database) -> Result<(Waiting, Names), BoxError> {
     let listing = database.snapshot(|connection| {
         Box::pin(async move {
             let waiting = store::operations::list_waiting(&mut *connection).await?;
@@ -284,64 +245,54 @@ async fn list(database: &Database) -> Result<(Waiting, Names), Error> {
 
 /// Resolves an operation with a person's outcome. `false` if it is not in doubt, or if another
 /// process works on it.
-pub async fn resolve(
+async fn resolve(
     database: &Database,
     config: &Config,
     id: Uuid,
-    Statement { word, by: person }: Statement,
-) -> Result<bool, Error> {
-    let settings = Settings {
-        retention: config.idempotency_ttl,
-        database_deadline: config.timeouts.database_deadline,
-    };
-    let idempotency = Idempotency::new(database.connections().clone(), settings)?;
-    let processor = match &config.processor {
-        None => None,
-        Some(processor) => {
-            let client = HttpProcessor::new(&processor.url, processor.timeout, || None)?;
-            Some((client, processor.name.as_str()))
-        }
-    };
+    word: Resolution,
+    person: &str,
+) -> Result<bool, BoxError> {
+    let unusable = |error| format!("IDEMPOTENCY_TTL or IDEMPOTENCY_LEASE can't be used: {error}");
+    let idempotency = server::idempotency(database, config).map_err(unusable)?;
+    let processor = config.processor.as_ref();
+    let client = processor.map(|of| HttpProcessor::new(&of.url, of.timeout, || None));
+    let client = client.transpose();
+    let client = client.map_err(|error| format!("PROCESSOR_URL can't be used: {error}"))?;
+    let asked = client.as_ref().zip(processor);
     // The processor is not asked to execute anything.
     let effect = ProcessorEffect {
         processor: NotAsked,
         name: "a person".to_owned(),
         send_again_within: Duration::ZERO,
-        resolved_by: Some(person.clone()),
+        resolved_by: Some(person.to_owned()),
     };
-    let phases = Phases::new(idempotency.clone(), effect, lease_settings(config))?;
-    let processor = processor.as_ref().map(|(client, name)| (client, *name));
-    let sent_again_within = match &config.processor {
-        None => SENT_AGAIN_WITHIN,
-        Some(processor) => processor.send_again_within,
-    };
+    let phases = Phases::new(idempotency.clone(), effect, lease_settings(config));
+    let phases = phases.map_err(unusable)?;
+    let sent_again_within = processor.map_or(SENT_AGAIN_WITHIN, |of| of.send_again_within);
     let resolved = phases.resolve(id, async |operation| {
         if operation.age < BY_HAND_AFTER {
-            return CallOutcome::Unknown(Failure::unavailable(
+            return not_now(
                 "it is younger than an hour: leave it to the reconciler, which asks the processor",
-            ));
+            );
         }
-        let asked = processor.filter(|(_, name)| *name == operation.processor);
-        let said = match asked {
-            Some((client, _)) => look_up(client, operation).await,
-            None => {
-                return CallOutcome::Unknown(Failure::unavailable(format!(
-                    "it was sent to {}: set PROCESSOR_URL to its address, and PROCESSOR_NAME to \
-                     this name, even if nothing answers there any more",
-                    operation.processor
-                )));
-            }
+        let Some((client, _)) = asked.filter(|(_, of)| of.name == operation.processor) else {
+            return not_now(format!(
+                "it was sent to {}: set PROCESSOR_URL to its address, and PROCESSOR_NAME to \
+                 this name, even if nothing answers there any more",
+                operation.processor
+            ));
         };
+        let said = look_up(client, operation).await;
         let is_no = matches!(word, Resolution::Declined | Resolution::NotExecuted);
         if is_no && said.is_none() && operation.age < sent_again_within + BY_HAND_AFTER {
-            return CallOutcome::Unknown(Failure::unavailable(
+            return not_now(
                 "it may have been sent to the processor within the last hour, and may still be executed: \
                  enter this outcome once it has only been looked up for an hour",
-            ));
+            );
         }
         weigh(word, said)
     });
-    if resolved.await? {
+    if resolved.await.map_err(not_resolved)? {
         return Ok(true);
     }
     match word {
@@ -352,13 +303,12 @@ pub async fn resolve(
 
 /// How long a resolution may hold the key, and ask the processor.
 fn lease_settings(config: &Config) -> LeaseSettings {
-    let call_limit = match &config.processor {
-        None => config.timeouts.database_deadline,
-        // It has a limit of its own, which is to fire first.
-        Some(processor) => processor.timeout * 2,
-    };
+    let deadline = config.timeouts.database_deadline;
+    // The processor has a limit of its own, which is to fire first.
+    let processor = config.processor.as_ref();
+    let call_limit = processor.map_or(deadline, |of| of.timeout * 2);
     LeaseSettings {
-        lease: config.timeouts.database_deadline + call_limit + COMPLETION_RESERVE,
+        lease: deadline + call_limit + COMPLETION_RESERVE,
         call_limit,
     }
 }
@@ -370,13 +320,11 @@ async fn refunded_elsewhere(
     database: &Database,
     idempotency: &Idempotency,
     id: Uuid,
-    person: String,
-) -> Result<bool, Error> {
+    person: &str,
+) -> Result<bool, BoxError> {
     let looking = database.read(move |connection| {
-        Box::pin(store::operations::list_refused_refunds(
-            connection,
-            Some(id),
-        ))
+        let refused = store::operations::list_refused_refunds(connection, Some(id));
+        Box::pin(refused)
     });
     let Some(refused) = looking.await?.pop() else {
         return Ok(false);
@@ -384,18 +332,18 @@ async fn refunded_elsewhere(
     let (account, checkout) = (refused.account, refused.checkout);
     let path = format!("/checkouts/{checkout}/refunded_elsewhere");
     let request_id = RequestId(Uuid::now_v7()).to_string();
-    let request = Request::reserved(account.0, path, request_id, Duration::ZERO)
-        .map_err(Failure::internal)?;
+    let request = Request::reserved(account.0, path, request_id, Duration::ZERO);
+    let request = request.map_err(|error| not_resolved(Failure::internal(error)))?;
     let command = RefundedElsewhere {
         account,
         checkout,
         operation: id,
-        person,
+        person: person.to_owned(),
     };
     match idempotency.run(request, command).await {
         Outcome::Stored { .. } => Ok(true),
         Outcome::InUse | Outcome::Reused | Outcome::Unfinished => Ok(false),
-        Outcome::Failed(failure) => Err(failure.into()),
+        Outcome::Failed(failure) => Err(not_resolved(failure).into()),
     }
 }
 
@@ -430,8 +378,13 @@ fn weigh(word: Resolution, said: Option<Answer>) -> CallOutcome<Answer> {
 }
 
 fn contradicted(by: &str) -> CallOutcome<Answer> {
-    CallOutcome::Unknown(Failure::unavailable(format!(
+    not_now(format!(
         "the processor says \"{by}\", so nothing was resolved; a server that runs with PROCESSOR_URL \
          resolves it by that answer, or say the same"
-    )))
+    ))
+}
+
+/// The operation stays as it is.
+fn not_now(why: impl ToString) -> CallOutcome<Answer> {
+    CallOutcome::Unknown(Failure::unavailable(why))
 }

@@ -92,10 +92,8 @@ async fn serve(
             server.await
         }
     };
-    outcome
-        .map_err(std::io::Error::other)
-        .and_then(|outcome| outcome)
-        .map_err(ended)
+    let outcome = outcome.map_err(std::io::Error::other);
+    outcome.flatten().map_err(ended)
 }
 
 /// Refuses what a page of another site can make a browser send under that site's name, because

@@ -17,10 +17,7 @@ pub(super) fn run() -> Result<(), BoxError> {
     }
     let listeners = Listeners {
         api: listen("BIND_ADDRESS", config.values.bind_address)?,
-        metrics: match config.values.metrics_address {
-            None => None,
-            Some(address) => Some(listen("METRICS_ADDRESS", address)?),
-        },
+        metrics: listen_for_metrics(&config)?,
     };
     let work = async |shards: Shards, stop| {
         if let [only] = &*shards {
@@ -46,25 +43,27 @@ pub(super) fn run() -> Result<(), BoxError> {
 /// `charge-once work`: what servers with `BACKGROUND=off` leave to it.
 pub(super) fn work() -> Result<(), BoxError> {
     let config = Config::from_env()?;
-    let scraped = config
-        .values
-        .metrics_address
-        .map(|address| listen("METRICS_ADDRESS", address));
-    let scraped = scraped.transpose()?;
+    let scraped = listen_for_metrics(&config)?;
     let connect = async |url: &str| connect_all(url, &config).await;
     session::serve(&config, &config.database, connect, async |shards, stop| {
         let version = crate::VERSION;
         let names: Vec<_> = shards.iter().map(|shard| &*shard.name).collect();
-        print(&match &*names {
+        let names = match &*names {
             // It may be any of several, and doesn't know.
-            [_] => format!("charge-once {version} works beside servers"),
-            names => format!(
-                "charge-once {version} works beside servers: {}",
-                names.join(", ")
-            ),
-        })?;
+            [_] => String::new(),
+            names => format!(": {}", names.join(", ")),
+        };
+        print(&format!(
+            "charge-once {version} works beside servers{names}"
+        ))?;
         Ok(server::work(scraped, shards, &config, stop).await?)
     })
+}
+
+fn listen_for_metrics(config: &Config) -> Result<Option<TcpListener>, BoxError> {
+    let address = config.values.metrics_address;
+    let listening = address.map(|address| listen("METRICS_ADDRESS", address));
+    Ok(listening.transpose()?)
 }
 
 /// Everyone knows the default key, so it is served beyond this machine only where that is wanted.

@@ -97,12 +97,8 @@ fn word(verdict: Verdict) -> &'static str {
 
 fn show(findings: &[Finding]) -> Result<(), BoxError> {
     for one in findings {
-        print(&format!(
-            "{:<7}  {}: {}",
-            word(one.verdict),
-            one.setting,
-            one.found
-        ))?;
+        let verdict = word(one.verdict);
+        print(&format!("{verdict:<7}  {}: {}", one.setting, one.found))?;
         if let Some(remedy) = &one.remedy {
             print(&format!("         {remedy}"))?;
         }
@@ -122,8 +118,5 @@ fn as_json(findings: &[Finding]) -> Value {
             "remedy": one.remedy,
         })
     });
-    json!({
-        "fit": unmet(findings).is_empty(),
-        "settings": settings.collect::<Value>(),
-    })
+    json!({"fit": unmet(findings).is_empty(), "settings": settings.collect::<Value>()})
 }

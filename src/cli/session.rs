@@ -19,9 +19,6 @@ use crate::{
     telemetry,
 };
 
-/// The message of a command that was stopped before it was done.
-const STOPPED_EARLY: &str = "stopped before it was done";
-
 /// How long the end of the process waits for tasks that can't be interrupted: the system resolves a
 /// host's name for as long as it likes.
 const LAST_TASKS: Duration = Duration::from_secs(1);
@@ -34,15 +31,14 @@ pub(super) fn serve<T>(
     work: impl AsyncFnOnce(T, Stop) -> Result<(), BoxError>,
 ) -> Result<(), BoxError> {
     block_on(config, config.traces.as_ref(), async |mut stop| {
-        location
-            .run(async |url| {
-                tokio::select! {
-                    connected = connect(&url) => work(connected?, stop).await,
-                    // A requested stop is a success.
-                    () = &mut stop => Ok(()),
-                }
-            })
-            .await
+        let running = location.run(async |url| {
+            tokio::select! {
+                connected = connect(&url) => work(connected?, stop).await,
+                // A requested stop is a success.
+                () = &mut stop => Ok(()),
+            }
+        });
+        running.await
     })
 }
 
@@ -114,15 +110,11 @@ pub(super) fn each_when(
                 failed.push(name);
             }
         }
-        match &*failed {
-            [] => Ok(()),
-            failed => Err(format!(
-                "it failed in {} of {all} shards: {}",
-                failed.len(),
-                failed.join(", ")
-            )
-            .into()),
+        if failed.is_empty() {
+            return Ok(());
         }
+        let (count, names) = (failed.len(), failed.join(", "));
+        Err(format!("it failed in {count} of {all} shards: {names}").into())
     })
 }
 
@@ -176,20 +168,18 @@ pub(super) fn at(
         refuse_an_empty_folder(settings)?;
     }
     block_on(config, None, async |stop| {
-        config
-            .database
-            .run(async |url| {
-                let mut wanted = shards::all(&url, &config.shards);
-                wanted.retain(|shard| only.allows(&shard.name));
-                if wanted.is_empty() {
-                    return Err("--shard: SHARD_URLS names no such database".into());
-                }
-                tokio::select! {
-                    done = work(wanted) => done,
-                    () = stop => Err(STOPPED_EARLY.into()),
-                }
-            })
-            .await
+        let running = config.database.run(async |url| {
+            let mut wanted = shards::all(&url, &config.shards);
+            wanted.retain(|shard| only.allows(&shard.name));
+            if wanted.is_empty() {
+                return Err("--shard: SHARD_URLS names no such database".into());
+            }
+            tokio::select! {
+                done = work(wanted) => done,
+                () = stop => Err("stopped before it was done".into()),
+            }
+        });
+        running.await
     })
 }
 

@@ -61,11 +61,9 @@ pub(super) fn run(arguments: &SweepArguments) -> Result<(), BoxError> {
             }
             closed => closed?,
         };
-        if closed.accounts > 0 {
-            tell(&format!(
-                "Closed {} test accounts that ended.",
-                closed.accounts
-            ))?;
+        let accounts = closed.accounts;
+        if accounts > 0 {
+            tell(&format!("Closed {accounts} test accounts that ended."))?;
         }
         let removed = sweep.old_rows(Instant::now() + ROUND_MAX).await?;
         sweep.disconnect().await;
@@ -76,7 +74,7 @@ pub(super) fn run(arguments: &SweepArguments) -> Result<(), BoxError> {
         if json {
             print(&as_json(&Sweepable {
                 keys: keys.try_into()?,
-                test_accounts: closed.accounts.try_into()?,
+                test_accounts: accounts.try_into()?,
                 events: removed.events.try_into()?,
                 operations: removed.operations.try_into()?,
                 requests: removed.requests.try_into()?,
@@ -91,14 +89,14 @@ pub(super) fn run(arguments: &SweepArguments) -> Result<(), BoxError> {
             )
             .into());
         }
-        match removed.last_failure {
-            None => Ok(()),
-            Some((account, error)) => Err(format!(
-                "accounts whose old rows could not be removed: {}; the last one is {account}: {error}",
-                removed.failed_accounts
-            )
-            .into()),
-        }
+        let Some((account, error)) = removed.last_failure else {
+            return Ok(());
+        };
+        Err(format!(
+            "accounts whose old rows could not be removed: {}; the last one is {account}: {error}",
+            removed.failed_accounts
+        )
+        .into())
     })
 }
 
@@ -123,13 +121,10 @@ fn count(arguments: &SweepArguments) -> Result<(), BoxError> {
         });
         let counted = counting.await.map_err(|error: BoxError| {
             let cause = error.downcast_ref::<sqlx::Error>();
-            match cause.is_some_and(is_not_permitted) {
-                true => {
-                    format!("{error}: count with a role that reads it all, as charge_once_reader")
-                        .into()
-                }
-                false => error,
+            if !cause.is_some_and(is_not_permitted) {
+                return error;
             }
+            format!("{error}: count with a role that reads it all, as charge_once_reader").into()
         })?;
         if arguments.json {
             return print(&as_json(&counted));

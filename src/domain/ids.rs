@@ -110,13 +110,8 @@ mod tests {
         assert_eq!(printed.len(), "ch_".len() + 26);
         assert_eq!(ChargeId::parse(&printed), Some(ChargeId(uuid)));
         assert_eq!(OrderId::parse(&printed), None);
-        for wrong in [
-            "",
-            "ch_",
-            "ch_1",
-            &printed.to_uppercase(),
-            &format!("{printed}0"),
-        ] {
+        let (upper, longer) = (printed.to_uppercase(), format!("{printed}0"));
+        for wrong in ["", "ch_", "ch_1", &upper, &longer] {
             assert_eq!(ChargeId::parse(wrong), None, "{wrong:?}");
         }
     }

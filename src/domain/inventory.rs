@@ -94,10 +94,8 @@ mod tests {
     #[test]
     fn lines_of_one_sku_are_taken_together_and_the_first_that_lacks_is_named() {
         let level = |sku: &str| {
-            [("cup", 1), ("mug", 5), ("pan", 0)]
-                .into_iter()
-                .find_map(|(name, level)| (name == sku).then_some(level))
-                .unwrap_or_default()
+            let levels = BTreeMap::from([("cup", 1), ("mug", 5), ("pan", 0)]);
+            levels.get(sku).copied().unwrap_or_default()
         };
         let (mug, cup) = (Some("mug"), Some("cup"));
         type Lines<'a> = &'a [(Option<&'a str>, i64)];
@@ -121,11 +119,8 @@ mod tests {
                 let taken: Vec<_> = taken.iter().map(|(sku, n)| format!("{sku} {n}")).collect();
                 taken.join(", ")
             });
-            assert_eq!(
-                taken.as_deref().map_err(|item| *item),
-                expected,
-                "{lines:?}"
-            );
+            let taken = taken.as_deref().map_err(|item| *item);
+            assert_eq!(taken, expected, "{lines:?}");
         }
     }
 

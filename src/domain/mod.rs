@@ -5,8 +5,8 @@
 //! `wire/`.
 //!
 //! An entity is a row of its table: `store/` reads and writes it as JSON, and serde's attributes
-//! say which column a member is, where the names differ. A member that no rule reads is one line
-//! here, and one name in the statements that write it.
+//! say which column a member is, where the names differ. What no rule reads of customers and
+//! intents is one column.
 
 /// Makes an enum whose values have names, in `snake_case`: `as_str`, `parse`, and `ALL`. As JSON, a
 /// value is its name.
@@ -14,9 +14,10 @@ macro_rules! named {
     ($($(#[$about:meta])* pub enum $name:ident { $($variants:tt)+ })+) => {$(
         $(#[$about])*
         #[derive(
-            Debug, Clone, Copy, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr,
-            strum::VariantArray,
+            Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize,
+            strum::EnumString, strum::IntoStaticStr, strum::VariantArray,
         )]
+        #[serde(rename_all = "snake_case")]
         #[strum(serialize_all = "snake_case")]
         pub enum $name {
             $($variants)+
@@ -34,20 +35,6 @@ macro_rules! named {
             /// The one with this name.
             pub fn parse(name: &str) -> Option<Self> {
                 name.parse().ok()
-            }
-        }
-
-        impl serde::Serialize for $name {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(self.as_str())
-            }
-        }
-
-        impl<'de> serde::Deserialize<'de> for $name {
-            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let name = String::deserialize(deserializer)?;
-                let unknown = || format!("{name} is no {} of this release", stringify!($name));
-                Self::parse(&name).ok_or_else(|| serde::de::Error::custom(unknown()))
             }
         }
     )+};

@@ -299,23 +299,14 @@ mod tests {
         use Challenge::{Ask, CannotAsk, None};
         // Token, on session, off session, and off session once it was set up.
         let table = [
-            ("pm_card_visa", None, None, None),
-            ("pm_card_authenticationRequired", Ask, CannotAsk, CannotAsk),
-            (
-                "pm_card_authenticationRequiredOnSetup",
-                Ask,
-                CannotAsk,
-                None,
-            ),
-            (
-                "pm_card_authenticationRequiredSetupForOffSession",
-                Ask,
-                None,
-                None,
-            ),
-            ("pm_card_threeDSecure2Required", Ask, CannotAsk, CannotAsk),
+            ("visa", None, None, None),
+            ("authenticationRequired", Ask, CannotAsk, CannotAsk),
+            ("authenticationRequiredOnSetup", Ask, CannotAsk, None),
+            ("authenticationRequiredSetupForOffSession", Ask, None, None),
+            ("threeDSecure2Required", Ask, CannotAsk, CannotAsk),
         ];
-        for (token, on, off, off_set_up) in table {
+        for (card, on, off, off_set_up) in table {
+            let token = &format!("pm_card_{card}");
             let challenge =
                 |session, set_up| method(token, Attachment::New, set_up).challenge(session);
             assert_eq!(challenge(Session::On, false), on, "{token}");

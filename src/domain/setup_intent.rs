@@ -241,13 +241,6 @@ mod tests {
         SetupIntent::begun(id, String::new(), terms, DateTime::UNIX_EPOCH)
     }
 
-    fn page() -> HolderPage {
-        HolderPage {
-            url: "token".to_owned(),
-            return_url: None,
-        }
-    }
-
     #[test]
     fn what_has_ended_takes_no_verb_but_a_change_of_words() {
         let method_id = PaymentMethodId(Uuid::nil());
@@ -263,11 +256,10 @@ mod tests {
             terms.customer = Some(CustomerId(Uuid::nil()));
             assert_eq!(setup.updated(terms, false), Err(status));
         }
-        for open in [
-            new(),
-            new().challenged(method_id, page()),
-            new().failed(Some("declined".to_owned())),
-        ] {
+        let (url, return_url) = ("token".to_owned(), None);
+        let asked = new().challenged(method_id, HolderPage { url, return_url });
+        let failed = new().failed(Some("declined".to_owned()));
+        for open in [new(), asked, failed] {
             assert!(open.confirm(&method("pm_card_visa")).is_ok());
             assert!(open.canceled(None).is_ok());
         }

@@ -72,8 +72,7 @@ impl ApiKeys {
         until: Instant,
     ) -> Result<Option<usize>, HttpError> {
         let found = self.keys.find_of(authorization(headers), client, until);
-        let found = found.await;
-        let found = found.map_err(|refusal| refused(refusal, ""))?;
+        let found = found.await.map_err(|refusal| refused(refusal, ""))?;
         Ok(found.map(|account| account.database))
     }
 
@@ -112,14 +111,11 @@ impl ApiKeys {
         client: Option<IpAddr>,
         until: Instant,
     ) -> Result<Account, HttpError> {
-        let found = self
-            .keys
-            .authenticate(authorization(headers), client, until);
-        found.await.map(Account::from).map_err(|refusal| {
-            let given = headers
-                .get(AUTHORIZATION)
-                .and_then(|value| value.to_str().ok());
-            let key = given.and_then(api_keys::key_of).unwrap_or_default();
+        let given = authorization(headers);
+        let found = self.keys.authenticate(given, client, until).await;
+        found.map(Account::from).map_err(|refusal| {
+            let first = authorization(headers).next();
+            let key = first.and_then(api_keys::key_of).unwrap_or_default();
             refused(refusal, &key)
         })
     }
@@ -133,9 +129,8 @@ impl ApiKeys {
         until: Instant,
     ) -> Result<Account, HttpError> {
         let found = self.keys.account_of(key, client, until).await;
-        found
-            .map(Account::from)
-            .map_err(|refusal| refused(refusal, key))
+        let found = found.map_err(|refusal| refused(refusal, key));
+        found.map(Account::from)
     }
 
     /// The database that has a page. `None`: none has it, which

@@ -89,8 +89,8 @@ impl App {
             Ok((params, expand)) => (Ok(verb(params)), expand),
             Err(error) => (Err(error.into()), Expansion::default()),
         };
-        self.run_rules((request, origin), verb, (params.weight(), expand))
-            .await
+        let cost = (params.weight(), expand);
+        self.run_rules((request, origin), verb, cost).await
     }
 
     /// Runs a verb as [`App::run_verb`] does, whose parameters were checked. They are `weight`
@@ -122,11 +122,8 @@ impl App {
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut PgConnection) -> Reading<'c, T> + Send + 'static,
     {
-        self.database
-            .of(account.0)
-            .snapshot(read)
-            .await
-            .map_err(HttpError::failed_without_key)
+        let found = self.database.of(account.0).snapshot(read).await;
+        found.map_err(HttpError::failed_without_key)
     }
 
     /// Reads for an account on a pooled connection; a failure is logged here and opaque to the
@@ -136,11 +133,16 @@ impl App {
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut PgConnection) -> Reading<'c, T> + Send + 'static,
     {
-        self.database
-            .of(account.0)
-            .read(read)
-            .await
-            .map_err(HttpError::failed_without_key)
+        let found = self.database.of(account.0).read(read).await;
+        found.map_err(HttpError::failed_without_key)
+    }
+
+    /// New work would keep a stopping replica from ever being done; another one takes it.
+    pub(super) fn refuse_new_work_when_stopping(&self) -> Result<(), HttpError> {
+        if *self.stopping.borrow() {
+            return Err(HttpError::failed(FailureKind::Unavailable));
+        }
+        Ok(())
     }
 
     /// Writes what needs no idempotency key, because repeating it does nothing more.
@@ -149,14 +151,8 @@ impl App {
         T: Send + 'static,
         F: for<'c> FnOnce(&'c mut PgConnection) -> Writing<'c, T> + Send + 'static,
     {
-        // As in `reply::run`: a stopping replica takes no new work.
-        if *self.stopping.borrow() {
-            return Err(HttpError::failed(FailureKind::Unavailable));
-        }
-        self.database
-            .of(account.0)
-            .write(write)
-            .await
-            .map_err(HttpError::failed_without_key)
+        self.refuse_new_work_when_stopping()?;
+        let written = self.database.of(account.0).write(write).await;
+        written.map_err(HttpError::failed_without_key)
     }
 }

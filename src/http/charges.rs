@@ -8,26 +8,12 @@ use crate::{
     wire::charges::{CaptureChargeParams, ChargeView, CreateChargeParams, UpdateChargeParams},
 };
 
-errors! { CreateChargeErrors: Charging [ParameterMissing, AmountTooLarge] }
-
-/// Charge a card
-#[utoipa::path(
-    post, path = "/charges", tag = "Charges", operation_id = "createCharge",
-    params(MutatingHeaders),
-    request_body(
-        content = CreateChargeParams,
-        description = "Amounts are in minor units: 2000 is 20.00 of a currency with cents.",
-    ),
-    responses(
-        (status = 201, description = "The charge.", body = ChargeView),
-        CreateChargeErrors,
-    ),
-)]
-pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
-    run_verb(&app, request, CreateCharge).await
-}
-
 endpoints! { "Charges", ChargeView;
+    /// Charge a card
+    create "createCharge": post "/charges" (
+        CreateChargeParams "Amounts are in minor units: 2000 is 20.00 of a currency with cents."
+    ) => 201 "The charge.", Charging [ParameterMissing, AmountTooLarge], CreateCharge;
+
     /// Update a charge
     ///
     /// Names of metadata that the request doesn't mention stay; an empty value unsets.

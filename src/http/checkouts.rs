@@ -50,14 +50,12 @@ errors! { RetrieveCheckoutErrors: Reading [ResourceMissing] }
 )]
 pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     no_query(&request)?;
-    let id = path_id::<CheckoutId>(&request)?;
-    let account = caller.account;
-    let checkout = app
-        .read(account, move |connection| {
-            Box::pin(store::checkouts::find(connection, account, id))
-        })
-        .await?
-        .ok_or_else(HttpError::missing_id::<CheckoutId>)?;
+    let (account, id) = (caller.account, path_id::<CheckoutId>(&request)?);
+    let found = app.read(account, move |connection| {
+        Box::pin(store::checkouts::find(connection, account, id))
+    });
+    let found = found.await?;
+    let checkout = found.ok_or_else(HttpError::missing_id::<CheckoutId>)?;
     Ok(HttpResponse::Ok().json(CheckoutView::from(&checkout)))
 }
 
@@ -83,13 +81,9 @@ errors! { ListCheckoutsErrors: Reading [] }
 pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     let (page, ListCheckoutsQuery { customer }) = reads::query::<CheckoutId, _>(&request)?;
     let account = caller.account;
-    let listed = app
-        .snapshot(account, move |connection| {
-            Box::pin(
-                async move { store::checkouts::list(connection, account, &page, customer).await },
-            )
-        })
-        .await?;
-    let views = listed.map(|checkout| CheckoutView::from(&checkout));
+    let listed = app.snapshot(account, move |connection| {
+        Box::pin(async move { store::checkouts::list(connection, account, &page, customer).await })
+    });
+    let views = listed.await?.map(|checkout| CheckoutView::from(&checkout));
     reads::reply(caller.dialect, "/checkouts", views)
 }

@@ -65,12 +65,10 @@ pub async fn delete(app: Data<App>, caller: Caller, request: HttpRequest) -> Htt
     no_query(&request)?;
     let id = path_id::<CustomerId>(&request)?;
     let origin = caller.origin_without_key(&request)?;
-    let deleted = app
-        .write(caller.account, move |tx| {
-            Box::pin(async move { delete_customer(&origin, tx, id).await })
-        })
-        .await?;
-    if !deleted {
+    let deleted = app.write(caller.account, move |tx| {
+        Box::pin(async move { delete_customer(&origin, tx, id).await })
+    });
+    if !deleted.await? {
         return Err(HttpError::missing_id::<CustomerId>());
     }
     app.wake_webhooks.notify_one();

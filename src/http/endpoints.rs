@@ -4,7 +4,8 @@
 //! answer in one way. The route stands in `mod.rs`.
 
 /// Makes handlers, with their descriptions for the OpenAPI document. All of them have one tag.
-/// There are three kinds: a verb runs, `one` object is retrieved, a `page` of a list is read.
+/// There are three kinds: a verb runs, `one` object is retrieved, a `page` of a list is read. The
+/// file around them imports the prelude.
 ///
 /// ```text
 /// endpoints! { "Refunds", RefundView;
@@ -29,7 +30,8 @@
 /// This makes `pub async fn update(…)`, which reads the parameters and runs that `Update`;
 /// `retrieve(…)`, which shows what `find` finds; and `list(…)`, which reads a page by the filter
 /// that the query makes. In brackets are the codes of errors that the endpoint has besides those
-/// of its kind, as in [`errors!`](super::error_responses::errors).
+/// of its kind, as in [`errors!`](super::error_responses::errors). A text behind the parameters of
+/// a verb describes its body.
 macro_rules! endpoints {
     ($tag:literal, $view:ident;) => {};
     (
@@ -62,14 +64,10 @@ macro_rules! endpoints {
                 $handler::OneErrors,
             ),
         )]
-        pub async fn $handler(
-            app: actix_web::web::Data<$crate::http::App>,
-            caller: $crate::http::request::Caller,
-            request: actix_web::HttpRequest,
-        ) -> $crate::http::error::HttpResult {
-            let query = $crate::http::request::query_params::<$handler::Query>(&request)?;
-            let id = $crate::http::request::path_id::<$Id>(&request)?;
-            $crate::http::reads::one::<$Id, _>(&app, caller, query.expand, move |connection| {
+        pub async fn $handler(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
+            let query = query_params::<$handler::Query>(&request)?;
+            let id = path_id::<$Id>(&request)?;
+            reads::one::<$Id, _>(&app, caller, query.expand, move |connection| {
                 Box::pin($find(connection, caller.account, id))
             })
             .await
@@ -93,20 +91,16 @@ macro_rules! endpoints {
         $(#[$about])*
         #[utoipa::path(
             get, path = $path, tag = $tag, operation_id = $operation,
-            params(charge_once_strict_params::pages::PageQuery, $Query),
+            params(PageQuery, $Query),
             responses(
                 (status = 200, description = "A page, newest first.", body = List<$view>),
                 $handler::PageErrors,
             ),
         )]
-        pub async fn $handler(
-            app: actix_web::web::Data<$crate::http::App>,
-            caller: $crate::http::request::Caller,
-            request: actix_web::HttpRequest,
-        ) -> $crate::http::error::HttpResult {
-            let (page, $query) = $crate::http::reads::query::<$Id, $Query>(&request)?;
+        pub async fn $handler(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
+            let (page, $query) = reads::query::<$Id, $Query>(&request)?;
             let (account, filter, expand) = (caller.account, $filter, $query.expand);
-            $crate::http::reads::listed(&app, caller, $path, page, expand, move |connection, page| {
+            reads::listed(&app, caller, $path, page, expand, move |connection, page| {
                 Box::pin($list(connection, account, page, filter))
             })
             .await
@@ -118,7 +112,8 @@ macro_rules! endpoints {
         $tag:literal, $view:ident;
         $(#[$about:meta])*
         $handler:ident $operation:literal: $method:ident $path:literal
-        $(of $id:ident $about_id:literal)? ($params:ident) => $status:literal $shown:literal,
+        $(of $id:ident $about_id:literal)? ($params:ident $($about_params:literal)?)
+        => $status:literal $shown:literal,
         $kind:ident [$($code:ident),* $(,)?],
         $verb:expr;
         $($more:tt)*
@@ -134,21 +129,21 @@ macro_rules! endpoints {
             $method, path = $path, tag = $tag, operation_id = $operation,
             params(
                 $(("id" = String, Path, description = $about_id),)?
-                $crate::http::parameters::MutatingHeaders,
+                MutatingHeaders,
             ),
-            request_body = $params,
+            request_body(content = $params $(, description = $about_params)?),
             responses(
                 (status = $status, description = $shown, body = $view),
                 $handler::VerbErrors,
             ),
         )]
         pub async fn $handler(
-            app: actix_web::web::Data<$crate::http::App>,
+            app: Data<App>,
             $($id: actix_web::web::Path<String>,)?
-            request: $crate::http::request::MutatingRequest,
-        ) -> $crate::http::error::HttpResult {
+            request: MutatingRequest,
+        ) -> HttpResult {
             $(let $id = $id.into_inner();)?
-            $crate::http::reply::run_verb(&app, request, $verb).await
+            run_verb(&app, request, $verb).await
         }
 
         endpoints! { $tag, $view; $($more)* }

@@ -31,6 +31,11 @@ const ANOTHER_PROCESSOR: &str = "This server is not set up for the card processo
      is about, so retrying does not help until its operator has changed that. No outcome was stored \
      for the key. After that, retry with the same key, and only with the same key.";
 
+/// The refusal of what a request sends as `param`.
+pub(super) fn invalid(param: &str, message: impl Into<String>) -> ApiError {
+    ApiError::new(ErrorCode::ParameterInvalid, message).with_param(param.to_owned())
+}
+
 /// What a handler answers.
 pub type HttpResult = Result<HttpResponse, HttpError>;
 
@@ -77,19 +82,17 @@ impl HttpError {
 
     /// Not executed, or not known to be. Opaque: the cause is in the log.
     pub fn failed(kind: FailureKind) -> Self {
-        let code = match kind {
-            FailureKind::Busy => ErrorCode::ResourceBusy,
-            FailureKind::Unavailable | FailureKind::Unsupported => ErrorCode::ServiceUnavailable,
-            FailureKind::Internal => ErrorCode::InternalError,
-        };
-        if kind == FailureKind::Unsupported {
+        let explained = |code| ApiError::explained(code).into();
+        match kind {
+            FailureKind::Busy => explained(ErrorCode::ResourceBusy),
+            FailureKind::Unavailable => explained(ErrorCode::ServiceUnavailable),
+            FailureKind::Internal => explained(ErrorCode::InternalError),
             // The same process would answer the same, however long a client waits.
-            return Self {
+            FailureKind::Unsupported => Self {
                 should_retry: false,
-                ..ApiError::new(code, ANOTHER_PROCESSOR).into()
-            };
+                ..ApiError::new(ErrorCode::ServiceUnavailable, ANOTHER_PROCESSOR).into()
+            },
         }
-        ApiError::explained(code).into()
     }
 
     /// A read or a write without a key that failed. Its cause is logged here, and opaque to the
@@ -114,9 +117,8 @@ impl HttpError {
 
     /// The account has no such object.
     pub fn missing(param: &str) -> Self {
-        ApiError::explained(ErrorCode::ResourceMissing)
-            .with_param(param.to_owned())
-            .into()
+        let error = ApiError::explained(ErrorCode::ResourceMissing);
+        error.with_param(param.to_owned()).into()
     }
 }
 
@@ -152,11 +154,9 @@ impl ResponseError for HttpError {
     fn error_response(&self) -> HttpResponse {
         let code = self.error.code;
         let mut response = HttpResponse::build(self.status_code());
+        let link = format!("<{}>; rel=\"describedby\"", code.doc_url());
         response
-            .insert_header((
-                header::LINK,
-                format!("<{}>; rel=\"describedby\"", code.doc_url()),
-            ))
+            .insert_header((header::LINK, link))
             .insert_header(("stripe-should-retry", self.should_retry.to_string()));
         if matches!(
             code,

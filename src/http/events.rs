@@ -19,14 +19,11 @@ errors! { RetrieveEventErrors: Reading [ResourceMissing] }
 )]
 pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     no_query(&request)?;
-    let id = path_id::<EventId>(&request)?;
-    let account = caller.account;
-    let event = app
-        .read(account, move |connection| {
-            Box::pin(events::find(connection, account.0, id.0))
-        })
-        .await?
-        .ok_or_else(HttpError::missing_id::<EventId>)?;
+    let (account, id) = (caller.account, path_id::<EventId>(&request)?);
+    let found = app.read(account, move |connection| {
+        Box::pin(events::find(connection, account.0, id.0))
+    });
+    let event = found.await?.ok_or_else(HttpError::missing_id::<EventId>)?;
     Ok(HttpResponse::Ok().json(EventView::from(event)))
 }
 
@@ -57,20 +54,17 @@ errors! { ListEventsErrors: Reading [] }
 pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     let (page, query) = reads::query::<EventId, ListEventsQuery>(&request)?;
     if query.r#type.is_some() && query.types.is_some() {
-        let message = "Must not be combined with type.";
-        let refusal = ApiError::new(ErrorCode::ParameterInvalid, message);
-        return Err(refusal.with_param("types".to_owned()).into());
+        return Err(invalid("types", "Must not be combined with type.").into());
     }
     let account = caller.account;
-    let listed = app
-        .read(account, move |connection| {
-            Box::pin(async move {
-                let types = query.r#type.or(query.types);
-                let slice = reads::slice(&page);
-                let found = events::list(connection, account.0, &slice, types.as_deref()).await?;
-                Ok(page.cut(found))
-            })
+    let listed = app.read(account, move |connection| {
+        Box::pin(async move {
+            let types = query.r#type.or(query.types);
+            let slice = reads::slice(&page);
+            let found = events::list(connection, account.0, &slice, types.as_deref()).await?;
+            Ok(page.cut(found))
         })
-        .await?;
-    reads::reply(caller.dialect, "/events", listed.map(EventView::from))
+    });
+    let views = listed.await?.map(EventView::from);
+    reads::reply(caller.dialect, "/events", views)
 }

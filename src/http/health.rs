@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use actix_web::{HttpResponse, web::Data};
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 use tokio::time::{Instant, timeout_at};
 
 use super::{app::App, error::HttpResult, error_responses::errors};
@@ -51,8 +51,7 @@ pub async fn readyz(app: Data<App>) -> HttpResult {
             if !unfit.is_empty() {
                 let unfit = unfit.into_iter();
                 let unfit = unfit.map(|(name, reason)| (name, reason.to_string()));
-                let unfit = unfit.collect::<Value>();
-                status.insert("unfit_shards".to_owned(), unfit);
+                status.insert("unfit_shards".to_owned(), unfit.collect());
             }
             Ok(HttpResponse::Ok().json(status))
         }

@@ -75,7 +75,7 @@ errors! { RetrieveIdempotencyKeyErrors: Reading [ResourceMissing] }
 )]
 pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     no_query(&request)?;
-    inspect(&app, caller, &last_segment(&request), "key").await
+    inspect(&app, caller, &last_segment(&request)).await
 }
 
 parameters! {
@@ -102,20 +102,19 @@ errors! { LookUpIdempotencyKeyErrors: Reading [ParameterMissing, ResourceMissing
 )]
 pub async fn look_up(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     let KeyQuery { key } = query_params(&request)?;
-    inspect(&app, caller, key.as_bytes(), "key").await
+    inspect(&app, caller, key.as_bytes()).await
 }
 
-async fn inspect(app: &App, caller: Caller, key: &[u8], param: &str) -> HttpResult {
-    let key = IdempotencyKey::parse(key).map_err(|error| {
-        ApiError::new(ErrorCode::ParameterInvalid, error.to_string()).with_param(param.to_owned())
-    })?;
+async fn inspect(app: &App, caller: Caller, key: &[u8]) -> HttpResult {
+    let param = "key";
+    let key = IdempotencyKey::parse(key);
+    let key = key.map_err(|error| invalid(param, error.to_string()))?;
     let text = key.as_str().to_owned();
     let inspected = app.idempotency.inspect(caller.account.0, key).await;
     let found = inspected.map_err(HttpError::failed_without_key)?;
     if matches!(found, Inspected::Nothing) {
-        return Err(ApiError::new(ErrorCode::ResourceMissing, NOTHING_FINISHED)
-            .with_param(param.to_owned())
-            .into());
+        let refusal = ApiError::new(ErrorCode::ResourceMissing, NOTHING_FINISHED);
+        return Err(refusal.with_param(param.to_owned()).into());
     }
     Ok(HttpResponse::Ok().json(KeyObject::of(text, found.request())))
 }

@@ -57,12 +57,10 @@ pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> H
     let segment = last_segment(&request);
     let sku = sku(&segment).ok_or_else(|| HttpError::missing("sku"))?;
     let (account, sku) = (caller.account, sku.to_owned());
-    let inventory = app
-        .read(account, move |connection| {
-            Box::pin(async move { store::inventory::find(connection, account, &sku).await })
-        })
-        .await?
-        .ok_or_else(|| HttpError::missing("sku"))?;
+    let found = app.read(account, move |connection| {
+        Box::pin(async move { store::inventory::find(connection, account, &sku).await })
+    });
+    let inventory = found.await?.ok_or_else(|| HttpError::missing("sku"))?;
     Ok(HttpResponse::Ok().json(InventoryView::from(&inventory)))
 }
 
@@ -98,11 +96,9 @@ pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpR
         cursor: Cursor::of(query.starting_after, query.ending_before)?,
     };
     let account = caller.account;
-    let listed = app
-        .read(account, move |connection| {
-            Box::pin(async move { store::inventory::list(connection, account, &page).await })
-        })
-        .await?;
-    let views = listed.map(|inventory| InventoryView::from(&inventory));
+    let listed = app.read(account, move |connection| {
+        Box::pin(async move { store::inventory::list(connection, account, &page).await })
+    });
+    let views = listed.await?.map(|one| InventoryView::from(&one));
     reads::reply(caller.dialect, "/inventory", views)
 }

@@ -14,9 +14,8 @@ use crate::wire::{
 
 /// The paths of the API, as the document writes them.
 static KNOWN_ROUTES: LazyLock<KnownRoutes> = LazyLock::new(|| {
-    let paths = openapi::document().paths.paths;
+    let paths = openapi::document().paths.paths.into_iter();
     // Most servers don't have the routes for tests of retries.
-    let paths = paths.into_iter();
     let paths = paths.filter(|(pattern, _)| !pattern.starts_with("/test/"));
     let known = paths.map(|(pattern, item)| KnownRoute {
         pattern,
@@ -41,14 +40,12 @@ fn methods(item: &PathItem) -> String {
 /// pattern: the path may hold anything.
 pub(super) async fn route_not_found(request: HttpRequest) -> HttpResult {
     let path = below_prefix(request.path());
-    if let Some(message) = not_offered::path(path, |pattern| KNOWN_ROUTES.has(pattern)) {
-        return Err(ApiError::new(ErrorCode::RouteNotFound, message).into());
-    }
-    let message = match KNOWN_ROUTES.nearest(path) {
+    let not_offered = not_offered::path(path, |pattern| KNOWN_ROUTES.has(pattern));
+    let message = not_offered.unwrap_or_else(|| match KNOWN_ROUTES.nearest(path) {
         None => "There is nothing at this path. GET / lists where to begin.".to_owned(),
         Some(KnownRoute { pattern, methods }) => {
             format!("There is nothing at this path. The nearest route is {methods} {pattern}.")
         }
-    };
+    });
     Err(ApiError::new(ErrorCode::RouteNotFound, message).into())
 }

@@ -111,10 +111,8 @@ pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> H
         Box::pin(store::payment_intents::find(connection, caller.account, id))
     });
     let shown = found.await?.ok_or_else(missing)?;
-    if query
-        .client_secret
-        .is_some_and(|secret| secret != shown.client_secret)
-    {
+    let secret = query.client_secret;
+    if secret.is_some_and(|secret| secret != shown.client_secret) {
         return Err(wrong_client_secret().into());
     }
     Ok(HttpResponse::Ok().json(shown))

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     commands::{NO_PROCESSOR, Origin, Rules},
-    idempotency::{Failure, FailureKind, Outcome, Record, Request},
+    idempotency::{Failure, Outcome, Record, Request},
     wire::{dialect::Dialect, source::loses_its_reply},
 };
 
@@ -53,7 +53,7 @@ pub async fn run<F: Future<Output = Outcome>>(
             return Ok(instead);
         }
     }
-    refuse_new_work_when_stopping(app)?;
+    app.refuse_new_work_when_stopping()?;
     let dialect = origin.asked_by.dialect;
     let loses_its_reply = loses_its_reply(&params);
     let run = |request| by(request, origin, params);
@@ -109,14 +109,6 @@ fn is_executed(outcome: &Outcome) -> bool {
         } => !replayed && record.reply.status < 300,
         Outcome::Reused | Outcome::InUse | Outcome::Unfinished | Outcome::Failed(_) => false,
     }
-}
-
-/// New work would keep a stopping replica from ever being done; another one takes it.
-fn refuse_new_work_when_stopping(app: &App) -> Result<(), HttpError> {
-    if *app.stopping.borrow() {
-        return Err(HttpError::failed(FailureKind::Unavailable));
-    }
-    Ok(())
 }
 
 fn answer(app: &App, outcome: Outcome, dialect: Dialect) -> HttpResult {

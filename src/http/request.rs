@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use super::{
     app::App,
     body,
-    error::HttpError,
+    error::{HttpError, invalid},
     faults::Fault,
     middleware::{IDEMPOTENCY_KEY, preferred_wait},
     request_log,
@@ -404,12 +404,14 @@ fn refuse_query(query: Result<Map<String, Value>, Error>) -> Option<Error> {
 
 /// Exactly one key (draft-ietf-httpapi-idempotency-key-header, section 2.1).
 fn idempotency_key(request: &HttpRequest) -> Result<IdempotencyKey, HttpError> {
-    let invalid = |message: String| ApiError::new(ErrorCode::IdempotencyKeyInvalid, message);
+    let invalid_key = |message: String| ApiError::new(ErrorCode::IdempotencyKeyInvalid, message);
     let key = IdempotencyKey::of_headers(request.headers().get_all(IDEMPOTENCY_KEY));
     Ok(key.map_err(|error| match error {
         HeaderError::Missing => ApiError::explained(ErrorCode::IdempotencyKeyRequired),
-        HeaderError::Repeated => invalid("The Idempotency-Key header was sent twice.".to_owned()),
-        HeaderError::Invalid(error) => invalid(error.to_string()),
+        HeaderError::Repeated => {
+            invalid_key("The Idempotency-Key header was sent twice.".to_owned())
+        }
+        HeaderError::Invalid(error) => invalid_key(error.to_string()),
     })?)
 }
 
@@ -431,34 +433,29 @@ fn api_version(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
         return Ok(None);
     };
     let version = value.to_str().ok().and_then(version_of_header);
-    version.map(Some).ok_or_else(|| {
-        let refusal = ApiError::new(ErrorCode::ParameterInvalid, MUST_BE_A_VERSION);
-        refusal.with_param(STRIPE_VERSION.to_owned())
-    })
+    let refusal = || invalid(STRIPE_VERSION, MUST_BE_A_VERSION);
+    version.map(Some).ok_or_else(refusal)
 }
 
 /// What is said of a key or a name that would be stored and shown.
 const LOOKS_SECRET: &str = "looks like a secret, such as an API key. It was not stored. If it is \
                             one, replace it; a UUID is a good key.";
 
+/// The header with a client's name for the requests that belong together.
+const WORKFLOW: &str = "Idempotency-Workflow";
+
 /// At most one workflow, which would be stored and shown like the key.
 fn idempotency_workflow(request: &HttpRequest) -> Result<Option<WorkflowName>, HttpError> {
-    let mut values = request.headers().get_all("idempotency-workflow");
+    let mut values = request.headers().get_all(WORKFLOW);
     let Some(value) = values.next() else {
         return Ok(None);
     };
     if values.next().is_some() {
-        return Err(invalid_workflow("The header was sent twice.").into());
+        return Err(invalid(WORKFLOW, "The header was sent twice.").into());
     }
     let name = WorkflowName::parse(value.as_bytes());
-    Ok(Some(
-        name.map_err(|error| invalid_workflow(&error.to_string()))?,
-    ))
-}
-
-fn invalid_workflow(message: &str) -> ApiError {
-    let refusal = ApiError::new(ErrorCode::ParameterInvalid, message);
-    refusal.with_param("Idempotency-Workflow".to_owned())
+    let name = name.map_err(|error| invalid(WORKFLOW, error.to_string()))?;
+    Ok(Some(name))
 }
 
 /// The refusal of a name that may not be stored or shown.
@@ -467,7 +464,7 @@ fn forbidden_workflow(name: &WorkflowName) -> Option<ApiError> {
         return Some(card_number);
     }
     let is_secret = is_secret(name.as_str());
-    is_secret.then(|| invalid_workflow(&format!("The workflow's name {LOOKS_SECRET}")))
+    is_secret.then(|| invalid(WORKFLOW, format!("The workflow's name {LOOKS_SECRET}")))
 }
 
 fn ensure_no_card_number(text: &str) -> Result<(), ApiError> {
@@ -510,18 +507,15 @@ pub fn path_id<Id: ObjectId>(request: &HttpRequest) -> Result<Id, HttpError> {
 
 /// The request's own id, as the outermost middleware made it.
 pub fn request_id(request: &HttpRequest) -> String {
-    request
-        .extensions()
-        .get::<RequestId>()
-        .map(ToString::to_string)
-        .unwrap_or_default()
+    let extensions = request.extensions();
+    let id = extensions.get::<RequestId>();
+    id.map(ToString::to_string).unwrap_or_default()
 }
 
 fn app(request: &HttpRequest) -> Result<&App, HttpError> {
-    request
-        .app_data::<web::Data<App>>()
-        .map(|data| data.get_ref())
-        .ok_or_else(|| HttpError::failed_without_key(no_app()))
+    let data = request.app_data::<web::Data<App>>();
+    let app = data.map(|data| data.get_ref());
+    app.ok_or_else(|| HttpError::failed_without_key(no_app()))
 }
 
 fn no_app() -> Failure {

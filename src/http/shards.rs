@@ -45,10 +45,9 @@ pub(super) fn app_of(request: &HttpRequest, database: usize) -> Option<Data<App>
 /// Gives the handler the `App` of its request's account. The handler authenticates the request
 /// itself, from memory. With one database, this does nothing.
 pub async fn at_home<B: MessageBody + 'static>(
-    request: ServiceRequest,
+    mut request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<B>, Error> {
-    let mut request = request;
     let homes = request.app_data::<Rc<Homes>>().map(Rc::clone);
     if let Some(homes) = homes
         && let [(first, _), _, ..] = &*homes.0

@@ -26,8 +26,7 @@ pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     if !request.testing.makes_accounts {
         let message =
             "A test account makes no test accounts. Send the request with the key of DEV_API_KEY.";
-        let refusal = ApiError::new(ErrorCode::ParameterInvalid, message);
-        return Err(refusal.with_param("Authorization".to_owned()).into());
+        return Err(invalid("Authorization", message).into());
     }
     run(&app, request, |request, origin, params| {
         app.idempotency
@@ -59,9 +58,8 @@ pub async fn expire_keys(app: Data<App>, request: MutatingRequest) -> HttpResult
 }
 
 fn must_be_allowed(testing: Testing) -> Result<(), HttpError> {
-    if testing.is_allowed {
-        Ok(())
-    } else {
-        Err(for_test_accounts_only("Authorization"))
+    match testing.is_allowed {
+        true => Ok(()),
+        false => Err(for_test_accounts_only("Authorization")),
     }
 }

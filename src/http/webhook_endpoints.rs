@@ -4,7 +4,7 @@ use actix_web::web::Path;
 
 use super::prelude::*;
 use crate::{
-    webhooks::{deliveries, endpoints},
+    webhooks::{Endpoint, deliveries, endpoints},
     wire::{
         webhook_deliveries::WebhookDeliveryView,
         webhook_endpoints::{
@@ -82,15 +82,12 @@ errors! { DeleteWebhookEndpointErrors: Reading [ResourceMissing] }
 pub async fn delete(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     no_query(&request)?;
     let (account, id) = (caller.account, path_id::<WebhookEndpointId>(&request)?);
-    let deleted = app
-        .write(account, move |tx| {
-            Box::pin(endpoints::delete(tx, account.0, id.0))
-        })
-        .await?;
-    if deleted {
-        Ok(HttpResponse::Ok().json(DeletedWebhookEndpointView::of(id.to_string())))
-    } else {
-        Err(HttpError::missing_id::<WebhookEndpointId>())
+    let deleted = app.write(account, move |tx| {
+        Box::pin(endpoints::delete(tx, account.0, id.0))
+    });
+    match deleted.await? {
+        true => Ok(HttpResponse::Ok().json(DeletedWebhookEndpointView::of(id.to_string()))),
+        false => Err(HttpError::missing_id::<WebhookEndpointId>()),
     }
 }
 
@@ -110,14 +107,17 @@ errors! { RetrieveWebhookEndpointErrors: Reading [ResourceMissing] }
 )]
 pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     no_query(&request)?;
-    let (account, id) = (caller.account, path_id::<WebhookEndpointId>(&request)?);
-    let endpoint = app
-        .read(account, move |connection| {
-            Box::pin(endpoints::find(connection, account.0, id.0))
-        })
-        .await?
-        .ok_or_else(HttpError::missing_id::<WebhookEndpointId>)?;
+    let endpoint = find(&app, caller, path_id(&request)?).await?;
     Ok(HttpResponse::Ok().json(WebhookEndpointView::from(&endpoint)))
+}
+
+async fn find(app: &App, caller: Caller, id: WebhookEndpointId) -> Result<Endpoint, HttpError> {
+    let account = caller.account;
+    let found = app.read(account, move |connection| {
+        Box::pin(endpoints::find(connection, account.0, id.0))
+    });
+    let found = found.await?;
+    found.ok_or_else(HttpError::missing_id::<WebhookEndpointId>)
 }
 
 errors! { ListWebhookEndpointsErrors: Reading [] }
@@ -134,15 +134,13 @@ errors! { ListWebhookEndpointsErrors: Reading [] }
 pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     let (page, ()) = reads::query::<WebhookEndpointId, _>(&request)?;
     let account = caller.account;
-    let listed = app
-        .read(account, move |connection| {
-            Box::pin(async move {
-                let found = endpoints::list(connection, account.0, &reads::slice(&page)).await?;
-                Ok(page.cut(found))
-            })
+    let listed = app.read(account, move |connection| {
+        Box::pin(async move {
+            let found = endpoints::list(connection, account.0, &reads::slice(&page)).await?;
+            Ok(page.cut(found))
         })
-        .await?;
-    let views = listed.map(|endpoint| WebhookEndpointView::from(&endpoint));
+    });
+    let views = listed.await?.map(|one| WebhookEndpointView::from(&one));
     reads::reply(caller.dialect, "/webhook_endpoints", views)
 }
 
@@ -162,22 +160,16 @@ errors! { ListWebhookDeliveriesErrors: Reading [ResourceMissing] }
 )]
 pub async fn list_deliveries(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     let (account, id) = (caller.account, path_id::<WebhookEndpointId>(&request)?);
-    app.read(account, move |connection| {
-        Box::pin(endpoints::find(connection, account.0, id.0))
-    })
-    .await?
-    .ok_or_else(HttpError::missing_id::<WebhookEndpointId>)?;
+    find(&app, caller, id).await?;
     let (page, ()) = reads::query::<WebhookDeliveryId, _>(&request)?;
-    let listed = app
-        .read(account, move |connection| {
-            Box::pin(async move {
-                let slice = reads::slice(&page);
-                let found = deliveries::list(connection, account.0, id.0, &slice).await?;
-                Ok(page.cut(found))
-            })
+    let listed = app.read(account, move |connection| {
+        Box::pin(async move {
+            let slice = reads::slice(&page);
+            let found = deliveries::list(connection, account.0, id.0, &slice).await?;
+            Ok(page.cut(found))
         })
-        .await?;
+    });
     let path = format!("/webhook_endpoints/{id}/deliveries");
-    let views = listed.map(|delivery| WebhookDeliveryView::from(&delivery));
+    let views = listed.await?.map(|one| WebhookDeliveryView::from(&one));
     reads::reply(caller.dialect, &path, views)
 }

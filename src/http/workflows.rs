@@ -72,9 +72,8 @@ pub async fn look_up(app: Data<App>, caller: Caller, request: HttpRequest) -> Ht
 }
 
 async fn page(app: &App, caller: Caller, name: &[u8], query: StepsQuery) -> HttpResult {
-    let name = WorkflowName::parse(name).map_err(|error| {
-        ApiError::new(ErrorCode::ParameterInvalid, error.to_string()).with_param("name".to_owned())
-    })?;
+    let name = WorkflowName::parse(name);
+    let name = name.map_err(|error| invalid("name", error.to_string()))?;
     // The reply repeats the name.
     if holds_card_number(name.as_str()) {
         return Err(ApiError::explained(ErrorCode::CardNumberForbidden).into());
@@ -82,18 +81,16 @@ async fn page(app: &App, caller: Caller, name: &[u8], query: StepsQuery) -> Http
     let limit = usize::try_from(query.limit).unwrap_or(usize::MAX);
     let message = "Must be a key in this workflow.";
     let no_step = || Error::invalid(Some(STARTING_AFTER.to_owned()), message);
-    let after = query
-        .starting_after
-        .map(|key| IdempotencyKey::parse(key.as_bytes()));
+    let after = query.starting_after;
+    let after = after.map(|key| IdempotencyKey::parse(key.as_bytes()));
     let after = after.transpose().map_err(|_| no_step())?;
 
     let encoded = encode_segment(name.as_str());
     let url = format!("{}/workflows/{encoded}", caller.dialect.prefix());
     let account = caller.account.0;
     let read = app.idempotency.workflow(account, name, after, limit).await;
-    let steps = read
-        .map_err(HttpError::failed_without_key)?
-        .ok_or_else(no_step)?;
+    let found = read.map_err(HttpError::failed_without_key)?;
+    let steps = found.ok_or_else(no_step)?;
     let keys = steps.steps.into_iter().map(KeyObject::from).collect();
     Ok(HttpResponse::Ok().json(List::new(keys, steps.has_more, url)))
 }

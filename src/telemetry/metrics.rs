@@ -8,7 +8,6 @@ use charge_once_service::connections::Failure;
 use charge_once_service::prometheus::{BuildError, Counter, Registry, handles, set_to_now};
 
 use super::catalog as c;
-use crate::idempotency::{CallAnswer, RanAlone};
 
 /// All metrics. Cheap to clone; all clones are the same.
 #[derive(Debug, Clone)]
@@ -31,12 +30,9 @@ impl Metrics {
     /// Counts, and tells requests in phases apart by these kinds. Call [`Registry::tidy_up`] now
     /// and then. Fails on a histogram without buckets.
     pub fn on(phase_kinds: &[&'static str]) -> Result<Self, BuildError> {
-        let metrics = Self(Arc::new(Handles::of(
-            &Registry::on(c::METRICS)?,
-            phase_kinds,
-        )));
-        metrics.info.set(1);
-        Ok(metrics)
+        let handles = Handles::of(&Registry::on(c::METRICS)?, phase_kinds);
+        handles.info.set(1);
+        Ok(Self(Arc::new(handles)))
     }
 }
 
@@ -54,9 +50,9 @@ handles! {
     /// The metrics of requests in phases of one kind, which is the `KIND` of an
     /// [`ExternalEffect`](crate::idempotency::ExternalEffect).
     pub struct PhaseHandles(registry, kind: &'static str) {
-        answered: counter c::PHASE_CALLS [kind = kind, result = "answered"],
-        not_executed: counter c::PHASE_CALLS [kind = kind, result = "not_executed"],
-        unknown: counter c::PHASE_CALLS [kind = kind, result = "unknown"],
+        pub(super) answered: counter c::PHASE_CALLS [kind = kind, result = "answered"],
+        pub(super) not_executed: counter c::PHASE_CALLS [kind = kind, result = "not_executed"],
+        pub(super) unknown: counter c::PHASE_CALLS [kind = kind, result = "unknown"],
         pub(super) seconds: histogram c::PHASE_SECONDS [kind = kind],
         pub running: gauge c::PHASES [kind = kind, state = "running"],
         pub waiting: gauge c::PHASES [kind = kind, state = "waiting"],
@@ -105,9 +101,9 @@ handles! {
         pub(super) batch_size: histogram c::BATCH_SIZE,
         pub(super) batch_seconds: histogram c::BATCH_SECONDS,
         pub(super) batch_failures: counter c::BATCH_FAILURES,
-        batch_undecided: counter c::BATCH_FALLBACKS [reason = "undecided"],
-        batch_failed: counter c::BATCH_FALLBACKS [reason = "batch_failed"],
-        account_held_up: counter c::BATCH_FALLBACKS [reason = "account_held_up"],
+        pub(super) batch_undecided: counter c::BATCH_FALLBACKS [reason = "undecided"],
+        pub(super) batch_failed: counter c::BATCH_FALLBACKS [reason = "batch_failed"],
+        pub(super) account_held_up: counter c::BATCH_FALLBACKS [reason = "account_held_up"],
         pub(super) batch_waiting: gauge c::BATCH_WAITING,
         pub(super) cache_hits: counter c::CACHE_LOOKUPS [result = "hit"],
         pub(super) cache_misses: counter c::CACHE_LOOKUPS [result = "miss"],
@@ -145,22 +141,12 @@ handles! {
     }
 }
 
-impl PhaseHandles {
-    pub(super) fn calls(&self, answer: CallAnswer) -> &Counter {
-        match answer {
-            CallAnswer::Answered => &self.answered,
-            CallAnswer::NotExecuted => &self.not_executed,
-            CallAnswer::Unknown => &self.unknown,
-        }
-    }
-}
-
 impl SweepPart {
     /// Counts how it ended. Success may be that there was nothing to do.
-    pub fn ended<T, E>(&self, result: &Result<T, E>) {
-        match result {
-            Ok(_) => set_to_now(&self.success),
-            Err(_) => self.failures.increment(1),
+    pub fn ended(&self, has_succeeded: bool) {
+        match has_succeeded {
+            true => set_to_now(&self.success),
+            false => self.failures.increment(1),
         }
     }
 }
@@ -186,24 +172,9 @@ impl Handles {
 
     /// Counts a failure of one of [`WORKERS`].
     pub fn worker_failed(&self, name: &str) {
-        let of_workers = WORKERS.iter().zip(&self.worker_failures);
-        for (_, failures) in of_workers.filter(|(worker, _)| **worker == name) {
+        let mut of_workers = WORKERS.iter().zip(&self.worker_failures);
+        if let Some((_, failures)) = of_workers.find(|(worker, _)| **worker == name) {
             failures.increment(1);
         }
-    }
-
-    pub(super) fn fallbacks(&self, because: RanAlone) -> &Counter {
-        match because {
-            RanAlone::Undecided => &self.batch_undecided,
-            RanAlone::BatchFailed => &self.batch_failed,
-            RanAlone::AccountHeldUp => &self.account_held_up,
-        }
-    }
-
-    pub(super) fn phases_of(&self, kind: &str) -> Option<&PhaseHandles> {
-        let mut phases = self.phases.iter();
-        phases
-            .find(|(known, _)| *known == kind)
-            .map(|(_, handles)| handles)
     }
 }

@@ -58,16 +58,20 @@ impl BatchObserver for Metrics {
     }
 
     fn ran_alone(&self, because: RanAlone) {
-        self.fallbacks(because).increment(1);
+        let ran_alone = match because {
+            RanAlone::Undecided => &self.batch_undecided,
+            RanAlone::BatchFailed => &self.batch_failed,
+            RanAlone::AccountHeldUp => &self.account_held_up,
+        };
+        ran_alone.increment(1);
     }
 }
 
 impl ReplayCacheObserver for Metrics {
     fn looked_up(&self, found: bool) {
-        let lookups = if found {
-            &self.cache_hits
-        } else {
-            &self.cache_misses
+        let lookups = match found {
+            true => &self.cache_hits,
+            false => &self.cache_misses,
         };
         lookups.increment(1);
     }
@@ -75,8 +79,13 @@ impl ReplayCacheObserver for Metrics {
 
 impl PhasesObserver for Metrics {
     fn called(&self, kind: &'static str, took: Duration, answer: CallAnswer) {
-        if let Some(phases) = self.phases_of(kind) {
-            phases.calls(answer).increment(1);
+        if let Some((_, phases)) = self.phases.iter().find(|(known, _)| *known == kind) {
+            let calls = match answer {
+                CallAnswer::Answered => &phases.answered,
+                CallAnswer::NotExecuted => &phases.not_executed,
+                CallAnswer::Unknown => &phases.unknown,
+            };
+            calls.increment(1);
             phases.seconds.record(took);
         }
     }
@@ -92,10 +101,9 @@ impl PhasesObserver for CheckoutsObserver {
     }
 
     fn completed(&self, _: &'static str, status: u16) {
-        let ended = if status < 300 {
-            &self.0.checkouts_completed
-        } else {
-            &self.0.checkouts_canceled
+        let ended = match status {
+            ..300 => &self.0.checkouts_completed,
+            300.. => &self.0.checkouts_canceled,
         };
         ended.increment(1);
     }

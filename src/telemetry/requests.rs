@@ -14,6 +14,7 @@ use actix_web::{HttpMessage, HttpRequest, dev::ServiceRequest};
 use chrono::Utc;
 use metrics::{Counter, Histogram, SharedString};
 use sha2::{Digest, Sha256};
+use strum::VariantArray;
 use tokio::time::Instant;
 use tracing::Span;
 
@@ -33,7 +34,8 @@ const UNANSWERED: &str = "unanswered";
 const KEY_HASH_BYTES: usize = 4;
 
 /// How a request with an idempotency key ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum KeyOutcome {
     /// It did what it asked for, a declined card included.
     Executed,
@@ -54,30 +56,9 @@ pub enum KeyOutcome {
 }
 
 impl KeyOutcome {
-    /// All of them, in the order of their declaration.
-    pub const ALL: [Self; 8] = [
-        Self::Executed,
-        Self::Replayed,
-        Self::Refused,
-        Self::Reused,
-        Self::InUse,
-        Self::Failed,
-        Self::Unknown,
-        Self::TakenOver,
-    ];
-
     /// Its name, in the log and in metrics.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Executed => "executed",
-            Self::Replayed => "replayed",
-            Self::Refused => "refused",
-            Self::Reused => "reused",
-            Self::InUse => "in_use",
-            Self::Failed => "failed",
-            Self::Unknown => "unknown",
-            Self::TakenOver => "taken_over",
-        }
+        self.into()
     }
 
     /// What it was by the word of the idempotency crate.
@@ -117,10 +98,8 @@ type ByPattern = HashMap<Rc<str>, Vec<Rc<Endpoint>>>;
 impl Routes {
     /// None yet.
     pub fn new(metrics: Metrics) -> Self {
-        Self {
-            metrics,
-            known: Rc::default(),
-        }
+        let known = Rc::default();
+        Self { metrics, known }
     }
 
     fn endpoint(&self, method: &'static str, route: Option<String>) -> Rc<Endpoint> {
@@ -148,7 +127,7 @@ struct Endpoint {
     duration: Histogram,
     /// By status; `None` is no reply.
     statuses: RefCell<Vec<(Option<u16>, Counter)>>,
-    outcomes: OnceCell<[Counter; KeyOutcome::ALL.len()]>,
+    outcomes: OnceCell<Vec<(KeyOutcome, Counter)>>,
 }
 
 impl Endpoint {
@@ -181,10 +160,8 @@ impl Endpoint {
             ("route", self.route.clone()),
             ("status", text),
         ];
-        let counter = self
-            .metrics
-            .registry
-            .counter(&catalog::HTTP_REQUESTS, &labels);
+        let registry = &self.metrics.registry;
+        let counter = registry.counter(&catalog::HTTP_REQUESTS, &labels);
         counter.increment(1);
         statuses.push((status, counter));
     }
@@ -195,16 +172,15 @@ impl Endpoint {
         let outcomes = self.outcomes.get_or_init(|| {
             let route = self.route.strip_prefix("/v1").unwrap_or(&self.route);
             let operation: SharedString = format!("{} {route}", self.method).into();
-            KeyOutcome::ALL.map(|outcome| {
-                let outcome = ("outcome", outcome.as_str().into());
-                let labels = [("operation", operation.clone()), outcome];
-                self.metrics
-                    .registry
-                    .counter(&catalog::KEY_REQUESTS, &labels)
-            })
+            let counters = KeyOutcome::VARIANTS.iter().map(|&outcome| {
+                let outcome_label = ("outcome", outcome.as_str().into());
+                let labels = [("operation", operation.clone()), outcome_label];
+                let registry = &self.metrics.registry;
+                (outcome, registry.counter(&catalog::KEY_REQUESTS, &labels))
+            });
+            counters.collect()
         });
-        let all = KeyOutcome::ALL.iter().zip(outcomes);
-        for (_, counter) in all.filter(|(one, _)| **one == outcome) {
+        if let Some((_, counter)) = outcomes.iter().find(|(one, _)| *one == outcome) {
             counter.increment(1);
         }
     }
@@ -295,21 +271,16 @@ impl Observation {
         self.0.endpoint.count_outcome(how);
         if let (KeyOutcome::Replayed, Outcome::Stored { record, .. }) = (how, outcome) {
             // A replay of what was stored a moment ago by a clock that runs ahead is as old as now.
-            let age = (Utc::now() - record.created_at)
-                .to_std()
-                .unwrap_or_default();
-            self.0.endpoint.metrics.replay_age.record(age);
+            let age = (Utc::now() - record.created_at).to_std();
+            let ages = &self.0.endpoint.metrics.replay_age;
+            ages.record(age.unwrap_or_default());
         }
     }
 
     /// The request has its reply. `outcome` is used where there was no key, or where it was not
     /// claimed.
     pub fn answered(&self, status: u16, outcome: &'static str) {
-        self.end(Some(status), outcome);
-    }
-
-    fn end(&self, status: Option<u16>, outcome: &'static str) {
-        self.0.end(status, outcome);
+        self.0.end(Some(status), outcome);
     }
 }
 
@@ -359,12 +330,9 @@ fn short_hash(account: AccountId, key: &IdempotencyKey) -> String {
         .chain_update(account.0.as_bytes())
         .chain_update(key.as_str())
         .finalize();
-    hex::encode(
-        hash.iter()
-            .take(KEY_HASH_BYTES)
-            .copied()
-            .collect::<Vec<_>>(),
-    )
+    let mut text = hex::encode(hash);
+    text.truncate(2 * KEY_HASH_BYTES);
+    text
 }
 
 #[cfg(test)]

@@ -50,16 +50,13 @@ impl Scrape {
                 usize::try_from(bytes.unwrap_or_default()).unwrap_or(usize::MAX)
             }));
         }
-        let connections = |of: &dyn Fn(&PgPool) -> u32| {
-            let each = databases.iter().map(|one| of(one.database.pool()));
-            each.sum::<u32>()
-        };
-        let max = connections(&|pool| pool.options().get_max_connections());
-        metrics.pool_max.set(max);
-        metrics.pool_open.set(connections(&PgPool::size));
-        metrics
-            .pool_idle
-            .set(sum(&|one| one.database.pool().num_idle()));
+        let pools = || databases.iter().map(|one| one.database.pool());
+        let max = pools().map(|pool| pool.options().get_max_connections());
+        metrics.pool_max.set(max.sum::<u32>());
+        let open = pools().map(PgPool::size);
+        metrics.pool_open.set(open.sum::<u32>());
+        let idle = pools().map(PgPool::num_idle).sum();
+        metrics.pool_idle.set(value(idle));
         metrics.registry.render()
     }
 }

@@ -171,7 +171,6 @@ fn set(gauge: &Gauge, count: i64) {
 
 /// How long ago that was. A clock that runs ahead makes it now.
 fn age(since: Option<DateTime<Utc>>) -> Duration {
-    since.map_or(Duration::ZERO, |since| {
-        (Utc::now() - since).to_std().unwrap_or_default()
-    })
+    let age = since.and_then(|since| (Utc::now() - since).to_std().ok());
+    age.unwrap_or_default()
 }

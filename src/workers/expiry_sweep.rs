@@ -39,7 +39,8 @@ pub async fn run(
     metrics: Metrics,
     mut stopping: watch::Receiver<bool>,
 ) {
-    let mut ticks = tokio::time::interval(config.values.expiry_sweep_interval);
+    let interval = config.values.expiry_sweep_interval;
+    let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut sweep = Sweep::new(database, &config, SweepPace::default().rest);
     let mut next_round = Instant::now();
@@ -51,38 +52,36 @@ pub async fn run(
         }
         // The keys are swept to the end. Each part after them has a time of its own, however long
         // the part before it took.
-        let until = || Instant::now() + config.values.expiry_sweep_interval;
+        let until = || Instant::now() + interval;
         let sweeping = async {
             let began = Instant::now();
             let swept = sweep.keys().await;
-            count_keys(&metrics, &swept, began.elapsed());
+            let took = began.elapsed();
+            metrics.sweep_parts.keys.ended(swept.is_ok());
+            if let Ok(rows) = swept {
+                metrics.swept.keys.increment(rows);
+                metrics.sweep_seconds.record(took);
+            }
             tell_keys(swept);
             let parts = &metrics.sweep_parts;
             let closed = sweep.test_accounts(until()).await;
-            parts.test_accounts.ended(match &closed {
-                Ok(closed) if closed.failed_accounts == 0 => &Ok(()),
-                Ok(_) | Err(_) => &Err(()),
-            });
+            let are_closed = closed.as_ref().is_ok_and(|it| it.failed_accounts == 0);
+            parts.test_accounts.ended(are_closed);
             if let Ok(closed) = &closed {
                 metrics.swept.test_accounts.increment(closed.rows);
             }
             tell_test_accounts(closed);
             if Instant::now() < next_round {
                 if last_round == Round::Whole {
-                    parts.old_rows.ended(&Ok::<_, sqlx::Error>(()));
+                    parts.old_rows.ended(true);
                 }
                 return;
             }
             let removed = sweep.old_rows(until()).await;
-            last_round = removed
-                .as_ref()
-                .map_or(Round::GoesOn, |removed| removed.round);
-            next_round =
-                Instant::now() + pause_after(last_round, config.values.expiry_sweep_interval);
-            parts.old_rows.ended(match &removed {
-                Ok(removed) if removed.failed_accounts == 0 => &Ok(()),
-                Ok(_) | Err(_) => &Err(()),
-            });
+            last_round = removed.as_ref().map_or(Round::GoesOn, |it| it.round);
+            next_round = Instant::now() + pause_after(last_round, interval);
+            let are_removed = removed.as_ref().is_ok_and(|it| it.failed_accounts == 0);
+            parts.old_rows.ended(are_removed);
             if let Ok(removed) = &removed {
                 metrics.swept.events.increment(removed.events);
                 metrics.swept.operations.increment(removed.operations);
@@ -107,14 +106,6 @@ fn pause_after(round: Round, sweep_interval: Duration) -> Duration {
     }
 }
 
-fn count_keys(metrics: &Metrics, swept: &Result<u64, sqlx::Error>, took: Duration) {
-    metrics.sweep_parts.keys.ended(swept);
-    if let Ok(rows) = swept {
-        metrics.swept.keys.increment(*rows);
-        metrics.sweep_seconds.record(took);
-    }
-}
-
 fn tell_keys(swept: Result<u64, sqlx::Error>) {
     match swept {
         Ok(0) => tracing::debug!("no expired idempotency keys"),
@@ -128,12 +119,10 @@ fn tell_keys(swept: Result<u64, sqlx::Error>) {
 
 fn tell_test_accounts(closed: Result<Closed, sqlx::Error>) {
     match closed {
-        Ok(Closed {
-            rows: 0,
-            accounts: 0,
-            ..
-        }) => tracing::debug!("no test accounts have ended"),
-        Ok(Closed { rows, accounts, .. }) => tracing::info!(rows, accounts, "closed test accounts"),
+        Ok(Closed { rows, accounts, .. }) => match (rows, accounts) {
+            (0, 0) => tracing::debug!("no test accounts have ended"),
+            _ => tracing::info!(rows, accounts, "closed test accounts"),
+        },
         Err(error) => tracing::warn!(
             error = plain(&error),
             "test accounts stay open; it will be repeated"

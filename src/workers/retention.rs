@@ -71,10 +71,9 @@ impl Retention {
         removed: &mut Removed,
         until: Instant,
     ) -> Result<Stop, sqlx::Error> {
-        let kept = self.kept;
         let mut old = AgedRows {
             connection,
-            kept,
+            kept: self.kept,
             removed,
         };
         let stop = self.walk.go_on(&mut old, until).await?;
@@ -121,8 +120,9 @@ impl Rows for AgedRows<'_> {
         let kept = kept
             .into_iter()
             .filter_map(|(table, kept)| Some((table, kept?)));
-        kept.map(|(table, kept)| Ok((table, Age::above(kept).map_err(sqlx::Error::Encode)?)))
-            .collect()
+        let aged = kept.map(|(table, kept)| Ok((table, Age::above(kept)?)));
+        let aged: Result<_, _> = aged.collect();
+        aged.map_err(sqlx::Error::Encode)
     }
 
     async fn remove_batch(

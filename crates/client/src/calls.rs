@@ -478,9 +478,8 @@ impl Client {
         let mut steps = Vec::<KeyStatus>::new();
         loop {
             let name = ("name", name.to_owned());
-            let after = steps
-                .last()
-                .map(|step| ("starting_after", step.key.clone()));
+            let last = steps.last();
+            let after = last.map(|step| ("starting_after", step.key.clone()));
             let query = with_query("/workflows", [name].into_iter().chain(after));
             let page: Page<KeyStatus> = self.read(query).await?;
             let is_last = !page.has_more || page.data.is_empty();

@@ -37,7 +37,6 @@ pub struct ListQuery {
 }
 
 impl ListQuery {
-    /// The path with this query.
     pub(super) fn after(&self, path: &str) -> String {
         let pairs = [
             ("limit", self.limit.map(|limit| limit.to_string())),
@@ -57,10 +56,8 @@ impl ListQuery {
         let given = pairs
             .into_iter()
             .filter_map(|(name, value)| Some((name, value?)));
-        let types = self
-            .event_types
-            .iter()
-            .map(|name| ("types[]", name.clone()));
+        let types = self.event_types.iter();
+        let types = types.map(|name| ("types[]", name.clone()));
         with_query(path, given.chain(types))
     }
 }

@@ -85,10 +85,8 @@ impl RetryPolicy {
     /// that failed together don't come back together, on top of what the service asks for.
     pub(super) fn pause(&self, attempt: u32, retry_after: Option<Duration>) -> Duration {
         let doublings = attempt.saturating_sub(1).min(20);
-        let longest = self
-            .backoff_min
-            .saturating_mul(1 << doublings)
-            .min(self.backoff_max);
+        let doubled = self.backoff_min.saturating_mul(1 << doublings);
+        let longest = doubled.min(self.backoff_max);
         let jitter = rand::random_range(Duration::ZERO..=longest);
         retry_after.unwrap_or_default().saturating_add(jitter)
     }
@@ -218,24 +216,17 @@ mod tests {
     #[test]
     fn what_is_neither_done_nor_refused_is_asked_again_unless_the_service_says_not_to() {
         let undecided = |retry| Verdict::Undecided { retry };
-        for (status, said_nothing, said_yes, said_no) in [
-            (200, Verdict::Done, Verdict::Done, Verdict::Done),
-            (201, Verdict::Done, Verdict::Done, Verdict::Done),
-            (302, Verdict::Refused, undecided(true), Verdict::Refused),
-            (400, Verdict::Refused, undecided(true), Verdict::Refused),
-            (401, Verdict::Refused, undecided(true), Verdict::Refused),
-            (402, Verdict::Refused, undecided(true), Verdict::Refused),
-            (408, undecided(true), undecided(true), undecided(false)),
-            (409, undecided(true), undecided(true), undecided(false)),
-            (422, Verdict::Refused, undecided(true), Verdict::Refused),
-            (429, undecided(true), undecided(true), undecided(false)),
-            (500, undecided(true), undecided(true), undecided(false)),
-            (503, undecided(true), undecided(true), undecided(false)),
-            (599, undecided(true), undecided(true), undecided(false)),
+        let refused = [Verdict::Refused, undecided(true), Verdict::Refused];
+        let unknown = [undecided(true), undecided(true), undecided(false)];
+        for (statuses, said_nothing_yes_or_no) in [
+            (&[200, 201][..], [Verdict::Done; 3]),
+            (&[302, 400, 401, 402, 422], refused),
+            (&[408, 409, 429, 500, 503, 599], unknown),
         ] {
-            assert_eq!(verdict(status, None), said_nothing, "{status}");
-            assert_eq!(verdict(status, Some(true)), said_yes, "{status}");
-            assert_eq!(verdict(status, Some(false)), said_no, "{status}");
+            for status in statuses {
+                let verdicts = [None, Some(true), Some(false)].map(|said| verdict(*status, said));
+                assert_eq!(verdicts, said_nothing_yes_or_no, "{status}");
+            }
         }
     }
 
@@ -248,16 +239,12 @@ mod tests {
             assert!(pauses.iter().all(|pause| *pause <= longest), "{attempt}");
             // Full jitter: two hundred of them miss the lower or the upper quarter once in 10^24.
             assert!(pauses.iter().any(|pause| *pause < longest / 4), "{attempt}");
-            assert!(
-                pauses.iter().any(|pause| *pause > longest / 4 * 3),
-                "{attempt}"
-            );
+            let upper = longest / 4 * 3;
+            assert!(pauses.iter().any(|pause| *pause > upper), "{attempt}");
             let asked_for = Duration::from_secs(7);
+            let pauses = asked_for..=asked_for + longest;
             let pause = policy.pause(attempt, Some(asked_for));
-            assert!(
-                pause >= asked_for && pause <= asked_for + longest,
-                "{attempt}"
-            );
+            assert!(pauses.contains(&pause), "{attempt}");
         }
     }
 
@@ -318,28 +305,16 @@ mod tests {
     fn limits_that_break_the_promise_are_refused() {
         let default = RetryPolicy::default();
         assert!(default.check().is_ok());
-        for broken in [
-            RetryPolicy {
-                deadline: HOUR + Duration::from_secs(1),
-                ..default
-            },
-            RetryPolicy {
-                deadline: Duration::ZERO,
-                ..default
-            },
-            RetryPolicy {
-                attempt_timeout: Duration::ZERO,
-                ..default
-            },
-            RetryPolicy {
-                resend_within: default.deadline,
-                ..default
-            },
-            RetryPolicy {
-                backoff_max: Duration::ZERO,
-                ..default
-            },
-        ] {
+        let break_by: [fn(&mut RetryPolicy); 5] = [
+            |policy| policy.deadline = HOUR + Duration::from_secs(1),
+            |policy| policy.deadline = Duration::ZERO,
+            |policy| policy.attempt_timeout = Duration::ZERO,
+            |policy| policy.resend_within = policy.deadline,
+            |policy| policy.backoff_max = Duration::ZERO,
+        ];
+        for break_it in break_by {
+            let mut broken = default;
+            break_it(&mut broken);
             assert!(broken.check().is_err(), "{broken:?}");
         }
     }

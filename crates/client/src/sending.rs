@@ -78,13 +78,11 @@ impl Reply {
     }
 }
 
-/// What is sent.
 pub(super) enum Message<'a> {
     /// Changes nothing; no key, and may be repeated at will.
     Read(&'a str),
     /// Needs no key: done twice, it does nothing more.
     Delete(&'a str),
-    /// A change.
     Change(&'a Operation),
 }
 
@@ -223,23 +221,19 @@ async fn attempt(
     message: &Message<'_>,
     timeout: Duration,
 ) -> Result<Reply, AttemptFailure> {
-    let to = |method, path: &str| {
-        inner
-            .http
-            .request(method, format!("{}{path}", inner.server))
+    let to = |method, server: &str, path: &str| {
+        let url = format!("{server}{path}");
+        inner.http.request(method, url)
     };
     let request = match message {
-        Message::Read(path) => to(Method::GET, path),
-        Message::Delete(path) => to(Method::DELETE, path),
+        Message::Read(path) => to(Method::GET, &inner.server, path),
+        Message::Delete(path) => to(Method::DELETE, &inner.server, path),
         Message::Change(operation) => {
             let method = match operation.method {
                 operation::Method::Post => Method::POST,
                 operation::Method::Put => Method::PUT,
             };
-            let url = format!("{}{}", operation.server, operation.path);
-            let mut request = inner
-                .http
-                .request(method, url)
+            let mut request = to(method, &operation.server, &operation.path)
                 .header(IDEMPOTENCY_KEY, &operation.key)
                 .header(CONTENT_TYPE, "application/json")
                 .body(operation.body.clone());

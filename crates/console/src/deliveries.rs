@@ -12,7 +12,6 @@ use super::{
     visitor::Visitor,
 };
 
-/// Deliveries on a page.
 const PAGE_ROWS: usize = 50;
 
 /// A page of deliveries, the newest first.
@@ -22,10 +21,9 @@ pub(super) async fn show(
     request: HttpRequest,
 ) -> Result<HttpResponse, ConsoleError> {
     let before = query_value(&request, "before");
-    let deliveries = server
-        .deliveries(visitor.account, before.as_deref(), PAGE_ROWS + 1)
-        .await?
-        .ok_or(ConsoleError::Unreadable("No delivery has such an id."))?;
+    let found = server.deliveries(visitor.account, before.as_deref(), PAGE_ROWS + 1);
+    let unknown = ConsoleError::Unreadable("No delivery has such an id.");
+    let deliveries = found.await?.ok_or(unknown)?;
     let endpoints = match before {
         None => server.webhook_endpoints(visitor.account).await?,
         Some(_) => Vec::new(),
@@ -84,7 +82,6 @@ pub(super) fn answers(delivery: &Delivery) -> Markup {
     }
 }
 
-/// Makes a delivery due now.
 pub(super) async fn retry(
     server: web::Data<dyn Server>,
     visitor: Visitor,

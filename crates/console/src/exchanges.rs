@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{
-    layout::{head, key_path, mood, state},
+    layout::{key_path, mood, state},
     masked,
     playground::{Action, LOST, RACER_WAIT, RACERS},
     timeline::{Axis, Span, milliseconds},
@@ -26,7 +26,6 @@ pub(super) struct Exchange {
     pub(super) span: Span,
 }
 
-/// A reply.
 pub(super) struct Received {
     pub(super) status: u16,
     pub(super) is_replay: bool,
@@ -69,10 +68,8 @@ impl Received {
 
 /// What happened, in one sentence, and whether that is good news.
 fn sentence(action: Action, exchanges: &[Exchange]) -> (String, &'static str) {
-    let replies: Vec<_> = exchanges
-        .iter()
-        .filter_map(|one| one.reply.as_ref())
-        .collect();
+    let replies = exchanges.iter().filter_map(|one| one.reply.as_ref());
+    let replies: Vec<_> = replies.collect();
     let Some(first) = replies.first() else {
         let says = "No reply came. A retry with the same key is safe.";
         return (says.to_owned(), "warn");
@@ -138,7 +135,6 @@ fn race_sentence(charges: &str, is_nothing: bool, replies: &[&Received]) -> (Str
     (says, "warn")
 }
 
-/// All of it.
 pub(super) fn results(sent: &Sent<'_>, exchanges: &[Exchange]) -> Markup {
     let (says, mood) = sentence(sent.action, exchanges);
     html! {
@@ -162,40 +158,26 @@ fn picture(exchanges: &[Exchange]) -> Markup {
     let executed = |one: &Exchange| matches!(one.outcome(), "executed" | "declined");
     let winner = exchanges.iter().position(executed);
     let won = winner.and_then(|place| spans.get(place)).map(|span| span.1);
-    html! {
-        div .scroll tabindex="0" role="region" aria-label="Requests" {
-            table .race {
-                thead {
-                    tr {
-                        (head("#"))
-                        th scope="col" { (axis.heading()) }
-                        (head("What it did"))
-                        (head("Status"))
-                        (head("ms"))
-                    }
+    let rows = html! {
+        @for (place, one) in exchanges.iter().enumerate() {
+            @let outcome = one.outcome();
+            @let is_winner = winner == Some(place) && exchanges.len() > 1;
+            @let waited = won.filter(|won| outcome == "replayed" && one.span.0 < *won);
+            tr class=[is_winner.then_some("winner")] {
+                td .number { (place + 1) }
+                td .picture { (axis.bar(one.span, waited, mood(outcome))) }
+                td {
+                    @if is_winner { "won: " }
+                    @if waited.is_some() { "waited, then " }
+                    (state(outcome))
                 }
-                tbody {
-                    @for (place, one) in exchanges.iter().enumerate() {
-                        @let outcome = one.outcome();
-                        @let is_winner = winner == Some(place) && exchanges.len() > 1;
-                        @let waited = won.filter(|won| outcome == "replayed" && one.span.0 < *won);
-                        tr class=[is_winner.then_some("winner")] {
-                            td .number { (place + 1) }
-                            td .picture { (axis.bar(one.span, waited, mood(outcome))) }
-                            td {
-                                @if is_winner { "won: " }
-                                @if waited.is_some() { "waited, then " }
-                                (state(outcome))
-                            }
-                            td { @if let Some(reply) = &one.reply { (reply.status) } @else { "none" } }
-                            td .number { (milliseconds(one.span.1 - one.span.0)) }
-                        }
-                    }
-                }
+                td { @if let Some(reply) = &one.reply { (reply.status) } @else { "none" } }
+                td .number { (milliseconds(one.span.1 - one.span.0)) }
             }
         }
-        (axis.legend())
-    }
+    };
+    let columns = ["What it did", "Status", "ms"];
+    axis.table("Requests", Some("race"), "#", &columns, &rows)
 }
 
 /// Replies that differ in their bodies, with how often each came.
@@ -228,7 +210,6 @@ fn shown(reply: &Received, count: usize, is_open: bool) -> Markup {
     }
 }
 
-/// The curl commands that send these requests.
 fn curl(sent: &Sent<'_>) -> String {
     let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
     let header = |text: &str| format!("  -H {} \\\n", quoted(text));
@@ -277,21 +258,17 @@ mod tests {
 
     #[test]
     fn a_race_in_which_nothing_was_charged_is_no_success() {
-        let charged = race(201, r#"{"id":"ch_1"}"#);
-        assert_eq!(
-            charged,
-            ("1 charge, 2 replies, all the same bytes".to_owned(), "good")
-        );
+        let (says, mood) = race(201, r#"{"id":"ch_1"}"#);
+        assert_eq!(says, "1 charge, 2 replies, all the same bytes");
+        assert_eq!(mood, "good");
         for (status, body) in [
             (402, r#"{"error":{"charge":"ch_1"}}"#),
             (503, "{}"),
             (401, "{}"),
         ] {
             let (says, mood) = race(status, body);
-            assert!(
-                says.starts_with("No charge is known: 2 replies with"),
-                "{says}"
-            );
+            let told = "No charge is known: 2 replies with";
+            assert!(says.starts_with(told), "{says}");
             assert_eq!(mood, "warn");
         }
     }
@@ -304,9 +281,7 @@ mod tests {
             key: "a';id;'",
             body: &Value::Null,
         });
-        assert!(
-            shown.contains(r"'Idempotency-Key: a'\'';id;'\'''"),
-            "{shown}"
-        );
+        let quoted = r"'Idempotency-Key: a'\'';id;'\'''";
+        assert!(shown.contains(quoted), "{shown}");
     }
 }

@@ -125,10 +125,8 @@ mod tests {
             &["shop.example:8080"],
             &["http://shop.example:8080", "http://shop.example:8080"],
         ] {
-            assert!(
-                !is_own(&headers("shop.example:8080", origins)),
-                "{origins:?}"
-            );
+            let headers = headers("shop.example:8080", origins);
+            assert!(!is_own(&headers), "{origins:?}");
         }
     }
 }

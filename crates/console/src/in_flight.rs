@@ -16,7 +16,6 @@ use super::{
 /// Keys that are shown of each kind.
 const KEYS_MAX: usize = 100;
 
-/// Both lists.
 pub(super) async fn show(
     server: web::Data<dyn Server>,
     visitor: Visitor,
@@ -26,8 +25,8 @@ pub(super) async fn show(
     here.truncate(KEYS_MAX);
     let now = Utc::now();
     let rows = html! {
-        @for one in &leased { (leased_row(one, now)) }
-        @for (key, request) in &here { (row(key, request, now)) }
+        @for one in &leased { (row(&one.key, &one.request, &why(one), now)) }
+        @for (key, request) in &here { (row(key, request, "This process works on it.", now)) }
     };
     let columns = [
         "Key",
@@ -56,22 +55,23 @@ pub(super) async fn show(
     Ok(layout::page("In flight", Some(Section::InFlight), &body))
 }
 
-fn row(key: &str, request: &KnownRequest, now: DateTime<Utc>) -> Markup {
+fn row(key: &str, request: &KnownRequest, why: &str, now: DateTime<Utc>) -> Markup {
     let since = request.created_at;
+    let lasts = |since: DateTime<Utc>| lasted((now - since).num_seconds().max(0));
     html! {
         tr {
             td { (key_link(key)) }
             td { (request.method) " " (short(&request.path)) }
             td { (state(request.status())) }
             td { @if let Some(since) = since { (time(since)) } }
-            td .number { @if let Some(since) = since { (since_then(since, now)) } }
+            td .number { @if let Some(since) = since { (lasts(since)) } }
             td { @if let Some(id) = &request.resource_id { (resource(id)) } }
-            td .wide { "This process works on it." }
+            td .wide { (why) }
         }
     }
 }
 
-fn leased_row(one: &LeasedKey, now: DateTime<Utc>) -> Markup {
+fn why(one: &LeasedKey) -> String {
     let takeovers = match one.takeovers {
         0 => String::new(),
         count => format!(" Taken over {count} times so far."),
@@ -91,20 +91,5 @@ fn leased_row(one: &LeasedKey, now: DateTime<Utc>) -> Markup {
             "Its process is gone. A retry with the same key continues it, and so does the reconciler."
         }
     };
-    let since = one.request.created_at;
-    html! {
-        tr {
-            td { (key_link(&one.key)) }
-            td { (one.request.method) " " (short(&one.request.path)) }
-            td { (state(one.request.status())) }
-            td { @if let Some(since) = since { (time(since)) } }
-            td .number { @if let Some(since) = since { (since_then(since, now)) } }
-            td { @if let Some(id) = &one.request.resource_id { (resource(id)) } }
-            td .wide { (why) (takeovers) }
-        }
-    }
-}
-
-fn since_then(since: DateTime<Utc>, now: DateTime<Utc>) -> String {
-    lasted((now - since).num_seconds().max(0))
+    format!("{why}{takeovers}")
 }

@@ -1,18 +1,16 @@
 //! One key's story: its requests as bars in time, and what was committed under it.
 
 use actix_web::{HttpRequest, HttpResponse, web};
-use charge_once_idempotency::{IdempotencyKey, Inspected, KnownRequest, Record, Reply};
+use charge_once_idempotency::{IdempotencyKey, Inspected, Record, Reply};
 use chrono::{DateTime, TimeDelta, Utc};
 use maud::{Markup, html};
 
 use super::{
-    Delivery, Happened, Logged, Server, Story,
+    Happened, Logged, Server, Story,
     deliveries::answers,
     error::ConsoleError,
     last_segment,
-    layout::{
-        self, Section, encoded, folded, head, heading, mood, resource, short, state, table, time,
-    },
+    layout::{self, Section, encoded, folded, heading, mood, resource, short, state, table, time},
     masked,
     requests::{outcome, took},
     timeline::{Axis, Span},
@@ -40,11 +38,8 @@ pub(super) async fn show(
         h1 { "The story of " code { (key) } }
         div #live data-live=[live] { (told(&key, &story)) }
     };
-    Ok(layout::page(
-        "The story of a key",
-        Some(Section::Requests),
-        &body,
-    ))
+    let section = Some(Section::Requests);
+    Ok(layout::page("The story of a key", section, &body))
 }
 
 /// What the page tells, for the script that keeps it current.
@@ -72,25 +67,19 @@ async fn read(
 }
 
 /// Whether there is an outcome, and the request that executed is in the log, if it will ever be.
-fn has_ended(
-    Story {
-        found, requests, ..
-    }: &Story,
-) -> bool {
-    match found {
+fn has_ended(story: &Story) -> bool {
+    match &story.found {
         Inspected::InFlight(_) => false,
         Inspected::Nothing => true,
         Inspected::Completed(record) => {
-            let is_logged = requests.iter().any(|one| one.id == record.request_id);
+            let is_logged = story.requests.iter().any(|one| one.id == record.request_id);
             is_logged || Utc::now() - record.created_at > LOGGED_WITHIN
         }
     }
 }
 
 fn told(key: &str, story: &Story) -> Markup {
-    let Story {
-        found, requests, ..
-    } = story;
+    let (found, requests) = (&story.found, &story.requests);
     let leader = found.request().map(|first| first.request_id);
     let nothing = match found {
         Inspected::InFlight(_) => "None has been answered yet.",
@@ -113,7 +102,6 @@ fn told(key: &str, story: &Story) -> Markup {
     }
 }
 
-/// The requests as bars.
 fn picture(requests: &[Logged], leader: Option<&str>) -> Markup {
     let span = |request: &Logged| -> Span {
         let from = request.came_at.timestamp_micros();
@@ -139,25 +127,9 @@ fn picture(requests: &[Logged], leader: Option<&str>) -> Markup {
             }
         }
     };
-    html! {
-        div .scroll tabindex="0" role="region" aria-label="Requests with this key" {
-            table {
-                thead {
-                    tr {
-                        (head("Time (UTC)"))
-                        th scope="col" { (axis.heading()) }
-                        (head("What it did"))
-                        (head("Status"))
-                        (head("ms"))
-                        (head("Path"))
-                        (head("Request"))
-                    }
-                }
-                tbody { (rows) }
-            }
-        }
-        (axis.legend())
-    }
+    let columns = ["What it did", "Status", "ms", "Path", "Request"];
+    let label = "Requests with this key";
+    axis.table(label, None, "Time (UTC)", &columns, &rows)
 }
 
 /// Whether a duplicate came while the leader was at work, and got its reply.
@@ -217,11 +189,8 @@ fn counts(requests: &[Logged]) -> String {
         ),
     ];
     let told = told.map(|(outcome, one, more)| {
-        match requests
-            .iter()
-            .filter(|request| request.outcome == outcome)
-            .count()
-        {
+        let ended_so = requests.iter().filter(|one| one.outcome == outcome);
+        match ended_so.count() {
             0 => String::new(),
             1 => format!(" 1 {one}"),
             count => format!(" {count} {more}"),
@@ -245,16 +214,10 @@ fn ended(reply: &Reply) -> &'static str {
 
 /// The key with its reply, what it is about, and what was told of that, in one list.
 fn committed(story: &Story, key: &str) -> Markup {
-    let Story {
-        found,
-        events,
-        deliveries,
-        ..
-    } = story;
+    let (found, events, deliveries) = (&story.found, &story.events, &story.deliveries);
     let first = found.request();
-    let made = first
-        .as_ref()
-        .and_then(|first| first.resource_id.as_deref());
+    let made = first.as_ref();
+    let made = made.and_then(|first| first.resource_id.as_deref());
     let row = |what: &str, which: Markup, word: Markup, at: Option<DateTime<Utc>>| {
         html! {
             tr {
@@ -288,7 +251,8 @@ fn committed(story: &Story, key: &str) -> Markup {
             (row("Event", which, html! { (event.event_type) }, Some(event.created_at)))
             @for delivery in deliveries.iter().filter(|one| one.event == event.id) {
                 @let which = html! { span .mono { (short(&delivery.id)) } " to " (resource(&delivery.endpoint)) };
-                (row("Delivery", which, delivered(delivery), Some(delivery.created_at)))
+                @let word = html! { (state(delivery.status)) " " (answers(delivery)) };
+                (row("Delivery", which, word, Some(delivery.created_at)))
             }
         }
     };
@@ -298,10 +262,6 @@ fn committed(story: &Story, key: &str) -> Markup {
             p { (no_event) }
         }
     }
-}
-
-fn delivered(delivery: &Delivery) -> Markup {
-    html! { (state(delivery.status)) " " (answers(delivery)) }
 }
 
 /// What else is stored of a key.
@@ -314,21 +274,18 @@ fn facts(found: &Inspected) -> Markup {
             Inspected::InFlight(Some(_)) | Inspected::Completed(_) | Inspected::Nothing => html! {},
         };
     };
-    let KnownRequest {
-        method,
-        path,
-        request_id,
-        ..
-    } = &first;
+    let fingerprint = hex::encode(&first.fingerprint);
     html! {
         h2 { "The key" }
         dl {
-            dt { "First request" } dd { (method) " " (path) ", " code { (request_id) } }
+            dt { "First request" }
+            dd { (first.method) " " (first.path) ", " code { (first.request_id) } }
             @if let Some(at) = first.created_at { dt { (heading("First use (UTC)")) } dd { (time(at)) } }
             @if let Some(outcome) = first.outcome {
                 dt { (heading("Expires (UTC)")) } dd { (time(outcome.expires_at)) }
             }
-            dt { "Fingerprint" } dd { (fingerprint(&first.fingerprint)) }
+            dt { "Fingerprint" }
+            dd { code { (fingerprint.get(..FINGERPRINT_DIGITS).unwrap_or_default()) "…" } }
             @if let Some(name) = &first.label {
                 dt { "Workflow" }
                 dd { a href={ "/console/workflows?name=" (encoded(name)) } { (name) } }
@@ -356,11 +313,6 @@ fn stored_reply(record: &Record) -> Markup {
     }
 }
 
-fn fingerprint(bytes: &[u8]) -> Markup {
-    let digits = hex::encode(bytes);
-    html! { code { (digits.get(..FINGERPRINT_DIGITS).unwrap_or_default()) "…" } }
-}
-
 /// What happened, in the order it happened.
 pub(super) fn happened_table(events: &[Happened]) -> Markup {
     let rows = html! {
@@ -374,9 +326,6 @@ pub(super) fn happened_table(events: &[Happened]) -> Markup {
             }
         }
     };
-    table(
-        "Events",
-        &["Time (UTC)", "Type", "About", "Event", "Key"],
-        &rows,
-    )
+    let columns = ["Time (UTC)", "Type", "About", "Event", "Key"];
+    table("Events", &columns, &rows)
 }

@@ -70,7 +70,6 @@ impl Section {
         Self::InFlight,
     ];
 
-    /// Its title and its path.
     fn link(self) -> (&'static str, &'static str) {
         match self {
             Self::Playground => ("Playground", "/console/playground"),
@@ -213,10 +212,21 @@ pub(super) fn add_header(response: &mut HttpResponse, name: HeaderName, value: &
 /// A table that scrolls by itself where it is wider than the screen, with the keyboard too. The
 /// name of a column of times ends with [`UTC`].
 pub(super) fn table(label: &str, columns: &[&str], rows: &Markup) -> Markup {
+    let heads = html! { @for column in columns { (head(column)) } };
+    table_with_heads(label, None, &heads, rows)
+}
+
+/// As [`table`], with heads that are not only names.
+pub(super) fn table_with_heads(
+    label: &str,
+    class: Option<&str>,
+    heads: &Markup,
+    rows: &Markup,
+) -> Markup {
     html! {
         div .scroll tabindex="0" role="region" aria-label=(label) {
-            table {
-                thead { tr { @for column in columns { (head(column)) } } }
+            table class=[class] {
+                thead { tr { (heads) } }
                 tbody { (rows) }
             }
         }
@@ -240,7 +250,6 @@ pub(super) fn is_number(column: &str) -> bool {
     NUMBERS.contains(&column)
 }
 
-/// The head of a column.
 pub(super) fn head(column: &str) -> Markup {
     html! { th .number[is_number(column)] scope="col" { (heading(column)) } }
 }
@@ -336,10 +345,8 @@ pub(super) fn encoded(text: &str) -> String {
 /// The id of an object, which leads to its page if it has one.
 pub(super) fn resource(id: &str) -> Markup {
     let prefix = id.split_once('_').map(|(prefix, _)| prefix);
-    let kind = Kind::ALL
-        .iter()
-        .find(|kind| Some(Noun::of(**kind).prefix) == prefix);
-    match kind {
+    let mut kinds = Kind::ALL.iter();
+    match kinds.find(|kind| Some(Noun::of(**kind).prefix) == prefix) {
         Some(kind) => {
             html! { a .mono href={ "/console/" (Noun::of(*kind).path) "/" (id) } { (id) } }
         }
@@ -357,7 +364,6 @@ pub(super) fn folded(title: &str, json: &str) -> Markup {
     }
 }
 
-/// The style of the pages.
 pub(super) async fn style() -> HttpResponse {
     HttpResponse::Ok()
         .content_type("text/css; charset=utf-8")
@@ -365,7 +371,6 @@ pub(super) async fn style() -> HttpResponse {
         .body(include_str!("style.css"))
 }
 
-/// The script of the pages.
 pub(super) async fn script() -> HttpResponse {
     HttpResponse::Ok()
         .content_type("text/javascript; charset=utf-8")
@@ -381,10 +386,8 @@ mod tests {
     fn a_long_text_keeps_its_beginning_and_its_end() {
         let whole = "checkout-7";
         assert_eq!(shortened(whole), whole);
-        assert_eq!(
-            shortened("playground-ec268329-28b8-47b6-b5d9-836cea1053ff"),
-            "playground-ec2…ea1053ff"
-        );
+        let long = "playground-ec268329-28b8-47b6-b5d9-836cea1053ff";
+        assert_eq!(shortened(long), "playground-ec2…ea1053ff");
         assert_eq!(shortened(&"é".repeat(40)).chars().count(), HEAD + 1 + TAIL);
     }
 }

@@ -71,12 +71,10 @@ impl Shown {
         serde_json::from_slice(json).ok()
     }
 
-    /// As text, indented.
     pub(super) fn pretty(&self) -> Option<String> {
         serde_json::to_string_pretty(self).ok()
     }
 
-    /// A member of an object.
     pub(super) fn member(&self, name: &str) -> Option<&Self> {
         let Self::Object(members) = self else {
             return None;
@@ -203,6 +201,7 @@ mod tests {
     #[test]
     fn what_completes_a_payment_is_masked_in_any_text() {
         let page = "https://pay.example/authenticate/acct_1/pi_2/";
+        let plain = "a plain \u{e9} text".to_owned();
         for (told, shown) in [
             (format!("{page}aB3"), format!("{page}MASK")),
             (format!("see {page}aB3?x=1"), format!("see {page}MASK?x=1")),
@@ -214,10 +213,7 @@ mod tests {
                 "gift_secret_santa, /authenticate/c/d, seti_1_secret_a".to_owned(),
                 "gift_secret_santa, /authenticate/c/d, seti_1_secret_MASK".to_owned(),
             ),
-            (
-                "a plain \u{e9} text".to_owned(),
-                "a plain \u{e9} text".to_owned(),
-            ),
+            (plain.clone(), plain),
         ] {
             assert_eq!(text(&told), shown.replace("MASK", MASK));
         }

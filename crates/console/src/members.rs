@@ -211,16 +211,12 @@ fn is_inner(value: &Shown) -> bool {
 
 /// The elements of a list, or of an object that is a page of one.
 fn elements(value: &Shown) -> Option<&[Shown]> {
-    match value {
+    let list = match value.text("object") {
+        Some("list") => value.member("data")?,
+        Some(_) | None => value,
+    };
+    match list {
         Shown::List(values) => Some(values),
-        Shown::Object(_) if value.text("object") == Some("list") => match value.member("data")? {
-            Shown::List(values) => Some(values),
-            Shown::Null
-            | Shown::Truth(_)
-            | Shown::Number(_)
-            | Shown::Text(_)
-            | Shown::Object(_) => None,
-        },
         Shown::Object(_) | Shown::Null | Shown::Truth(_) | Shown::Number(_) | Shown::Text(_) => {
             None
         }

@@ -42,10 +42,7 @@ impl Noun {
             let (first, rest) = word.split_at(1);
             first.to_uppercase() + rest
         });
-        format!(
-            "/swagger-ui/#/{}/retrieve{}",
-            self.many,
-            words.collect::<String>()
-        )
+        let words: String = words.collect();
+        format!("/swagger-ui/#/{}/retrieve{words}", self.many)
     }
 }

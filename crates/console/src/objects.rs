@@ -17,10 +17,8 @@ use super::{
     visitor::Visitor,
 };
 
-/// Objects on a page.
 const PAGE_ROWS: i64 = 25;
 
-/// The list of a kind.
 pub(super) async fn list(
     kind: Kind,
     server: web::Data<dyn Server>,
@@ -34,26 +32,20 @@ pub(super) async fn list(
     ))?;
     let noun = Noun::of(kind);
     let (title, path) = (noun.many, format!("/console/{}", noun.path));
-    let is_inventory = kind == Kind::Inventory;
-    let named = if is_inventory { "Sku" } else { "Id" };
-    let moment = if is_inventory {
-        "Changed (UTC)"
-    } else {
-        "Created (UTC)"
+    let (moment, named) = match kind == Kind::Inventory {
+        true => ("Changed (UTC)", "Sku"),
+        false => ("Created (UTC)", "Id"),
     };
-    let word = if kind == Kind::Events {
-        "Type"
-    } else {
-        "State"
-    };
+    let is_event = kind == Kind::Events;
+    let word = if is_event { "Type" } else { "State" };
     let rows = html! {
         @for line in &lines {
             tr {
                 td { (time(line.created_at)) }
                 td .number[is_number(noun.about.unwrap_or_default())] {
-                    @if kind == Kind::Events { (resource(&line.about)) } @else { (line.about) }
+                    @if is_event { (resource(&line.about)) } @else { (line.about) }
                 }
-                td { @if kind == Kind::Events { (line.state) } @else { (state(&line.state)) } }
+                td { @if is_event { (line.state) } @else { (state(&line.state)) } }
                 td { a .mono href={ (path) "/" (encoded(&line.id)) } { (line.id) } }
             }
         }
@@ -92,7 +84,6 @@ fn nothing(kind: Kind) -> Markup {
     }
 }
 
-/// One object.
 pub(super) async fn one(
     kind: Kind,
     server: web::Data<dyn Server>,
@@ -109,9 +100,8 @@ pub(super) async fn one(
     let object = Shown::parse(&json).ok_or(ConsoleError::Missing)?;
     let noun = Noun::of(kind);
     // The first event tells of its making, unless the object is older than events are kept.
-    let key = events
-        .first()
-        .and_then(|event| event.idempotency_key.as_deref());
+    let first = events.first();
+    let key = first.and_then(|event| event.idempotency_key.as_deref());
     let amount = object.number("amount");
     let amount = amount.and_then(|amount| server.number("amount", amount, object.text("currency")));
     let members = Members {
@@ -119,10 +109,9 @@ pub(super) async fn one(
         elsewhere: &["amount", "currency", "status", steps::MEMBER],
     };
     let is_endpoint = kind == Kind::WebhookEndpoints;
-    let section = if is_endpoint {
-        Section::Webhooks
-    } else {
-        Section::Objects(kind)
+    let section = match is_endpoint {
+        true => Section::Webhooks,
+        false => Section::Objects(kind),
     };
     let body = html! {
         h1 {

@@ -135,14 +135,12 @@ struct Charge {
 impl Charge {
     fn of_form(form: &Form, cards: &[&'static str]) -> Result<Self, Problem> {
         const AMOUNT: &str = "The amount must be a whole number of minor units, such as 2000.";
+        const CURRENCY: &str = "The currency must be three letters, such as usd.";
         let digits = form.field("amount");
         let amount = digits.parse().ok().filter(|_| digits.len() <= 12);
         let currency = form.field("currency").to_ascii_lowercase();
         if currency.len() != 3 || !currency.bytes().all(|byte| byte.is_ascii_lowercase()) {
-            return Err((
-                "currency",
-                "The currency must be three letters, such as usd.",
-            ));
+            return Err(("currency", CURRENCY));
         }
         let source = form.field("source");
         let source = cards.iter().copied().find(|known| *known == source);
@@ -184,22 +182,18 @@ impl Filled {
             problem: None,
         }
     }
-
-    fn first() -> Self {
-        Self {
-            amount: "2000".to_owned(),
-            currency: "usd".to_owned(),
-            source: "tok_visa".to_owned(),
-            key: String::new(),
-            problem: None,
-        }
-    }
 }
 
-/// The form.
 pub(super) async fn show(console: web::Data<Console>, visitor: Visitor) -> HttpResponse {
-    let (status, filled) = (StatusCode::OK, Filled::first());
-    page(&console.playground, &visitor, status, &filled, &html! {})
+    let first = Filled {
+        amount: "2000".to_owned(),
+        currency: "usd".to_owned(),
+        source: "tok_visa".to_owned(),
+        key: String::new(),
+        problem: None,
+    };
+    let (playground, status) = (&console.playground, StatusCode::OK);
+    page(playground, &visitor, status, &first, &html! {})
 }
 
 /// Sends what the form asks for, and shows what came back.
@@ -231,10 +225,8 @@ pub(super) async fn act(
     };
     let more = i64::from(action == Action::Change);
     let body = charge.body(more);
-    let _place = playground
-        .free
-        .try_acquire()
-        .map_err(|_| ConsoleError::Busy)?;
+    let place = playground.free.try_acquire();
+    let _place = place.map_err(|_| ConsoleError::Busy)?;
     let first = Instant::now();
     let send = |fault| playground.send(&visitor.api_key, &key, &body, fault, first);
     let exchanges = match action {
@@ -257,10 +249,8 @@ pub(super) async fn act(
 fn sent_key(form: &Form) -> Result<String, ConsoleError> {
     let key = IdempotencyKey::parse(form.field("key").as_bytes()).ok();
     let key = key.filter(|key| !holds_card_number(key.as_str()));
-    key.map(|key| key.as_str().to_owned())
-        .ok_or(ConsoleError::Unreadable(
-            "Send a charge first, and then retry it.",
-        ))
+    let no_key = ConsoleError::Unreadable("Send a charge first, and then retry it.");
+    key.map(|key| key.as_str().to_owned()).ok_or(no_key)
 }
 
 impl Playground {
@@ -306,9 +296,8 @@ impl Playground {
         let response = request.send().await?;
         let header = |name: &str| {
             let value = response.headers().get(name);
-            value
-                .and_then(|value| value.to_str().ok())
-                .unwrap_or_default()
+            let value = value.and_then(|value| value.to_str().ok());
+            value.unwrap_or_default()
         };
         Ok(Received {
             status: response.status().as_u16(),

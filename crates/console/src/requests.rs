@@ -13,7 +13,6 @@ use super::{
     visitor::Visitor,
 };
 
-/// Requests on a page.
 const PAGE_ROWS: usize = 50;
 
 /// Longest text that is looked for, in bytes.
@@ -31,10 +30,8 @@ struct Filter {
 impl Filter {
     fn of(request: &HttpRequest) -> Self {
         let value = |name| {
-            query_value(request, name)
-                .unwrap_or_default()
-                .trim()
-                .to_owned()
+            let value = query_value(request, name).unwrap_or_default();
+            value.trim().to_owned()
         };
         Self {
             outcome: value("outcome"),
@@ -115,10 +112,8 @@ fn statuses(text: &str) -> Option<(u16, u16)> {
         let class: u16 = class.parse().ok().filter(|class| (1..=5).contains(class))?;
         return Some((class * 100, class * 100 + 99));
     }
-    let status = text
-        .parse()
-        .ok()
-        .filter(|status| (100..=599).contains(status))?;
+    let status = text.parse().ok();
+    let status = status.filter(|status| (100..=599).contains(status))?;
     Some((status, status))
 }
 
@@ -228,10 +223,8 @@ async fn rows(
         .ok_or(ConsoleError::Unreadable("No request has such an id."))?;
     let shown = requests.get(..PAGE_ROWS).unwrap_or(&requests);
     let is_full = requests.len() > PAGE_ROWS;
-    let last = shown
-        .last()
-        .filter(|_| is_full)
-        .map(|last| last.id.as_str());
+    let last = shown.last().filter(|_| is_full);
+    let last = last.map(|last| last.id.as_str());
     let rows = html! { @for request in shown { (row(request)) } };
     let columns = [
         "Time (UTC)",
@@ -282,7 +275,6 @@ pub(super) fn outcome(request: &Logged) -> &'static str {
     }
 }
 
-/// How long a request took.
 pub(super) fn took(request: &Logged) -> String {
     milliseconds(i64::try_from(request.duration.as_micros()).unwrap_or(i64::MAX))
 }

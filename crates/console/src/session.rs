@@ -53,7 +53,6 @@ struct Session {
 }
 
 impl Sessions {
-    /// Begins a session at `now`.
     pub(super) fn begin(&self, account: Uuid, api_key: &str, now: Instant) -> Token {
         let mut sessions = self.lock();
         if sessions.len() >= SESSIONS_MAX {
@@ -83,7 +82,6 @@ impl Sessions {
         None
     }
 
-    /// Ends a session.
     pub(super) fn end(&self, token: Token) {
         self.lock().remove(&token);
     }

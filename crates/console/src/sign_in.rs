@@ -34,9 +34,8 @@ pub(super) fn wanted(request: &HttpRequest) -> Option<String> {
     let is_page = request.method() == Method::GET && !request.path().starts_with("/console/live");
     // The filter of a list is a part of what was asked for.
     let asked = request.uri().path_and_query().map(|asked| asked.as_str());
-    asked
-        .filter(|asked| is_page && *asked != START)
-        .map(str::to_owned)
+    let asked = asked.filter(|asked| is_page && *asked != START);
+    asked.map(str::to_owned)
 }
 
 /// Where a session begins that leads to the page at `path`.
@@ -51,7 +50,6 @@ fn next(wanted: &str) -> Option<&str> {
     (is_path && is_own).then_some(wanted)
 }
 
-/// The form.
 pub(super) async fn show(request: HttpRequest) -> HttpResponse {
     let wanted = query_value(&request, NEXT).unwrap_or_default();
     page(StatusCode::OK, None, next(&wanted))
@@ -80,7 +78,6 @@ pub(super) async fn sign_in(
     response
 }
 
-/// Ends the session, if there is one.
 pub(super) async fn sign_out(
     console: web::Data<Console>,
     request: HttpRequest,

@@ -5,6 +5,8 @@
 
 use maud::{Markup, html};
 
+use super::layout::{head, table_with_heads};
+
 /// The axis is so wide, in its own units.
 const WIDTH: i64 = 1000;
 
@@ -24,10 +26,8 @@ pub(super) struct Axis {
 
 impl Axis {
     pub(super) fn of(spans: &[Span]) -> Self {
-        let mut sorted: Vec<Span> = spans
-            .iter()
-            .map(|(from, to)| (*from, (*to).max(from + 1)))
-            .collect();
+        let not_empty = |(from, to): &Span| (*from, (*to).max(from + 1));
+        let mut sorted: Vec<Span> = spans.iter().map(not_empty).collect();
         sorted.sort_unstable();
         let mut merged: Vec<Span> = Vec::new();
         for (from, to) in sorted {
@@ -51,11 +51,8 @@ impl Axis {
 
     /// Where a moment lies, in units of the axis.
     fn at(&self, moment: i64) -> i64 {
-        let before = self
-            .busy
-            .iter()
-            .rev()
-            .find(|((from, _), _)| *from <= moment);
+        let mut from_the_end = self.busy.iter().rev();
+        let before = from_the_end.find(|((from, _), _)| *from <= moment);
         let place = before.map_or(0, |((from, to), place)| place + moment.min(*to) - from);
         place * WIDTH / self.length.max(1)
     }
@@ -75,8 +72,25 @@ impl Axis {
             })
     }
 
+    /// A table whose second column has the bars, between the `first` and the other `columns`.
+    pub(super) fn table(
+        &self,
+        label: &str,
+        class: Option<&str>,
+        first: &str,
+        columns: &[&str],
+        rows: &Markup,
+    ) -> Markup {
+        let heads = html! {
+            (head(first))
+            th scope="col" { (self.heading()) }
+            @for column in columns { (head(column)) }
+        };
+        html! { (table_with_heads(label, class, &heads, rows)) (self.legend()) }
+    }
+
     /// What the lines across the bars mean, if there are any.
-    pub(super) fn legend(&self) -> Markup {
+    fn legend(&self) -> Markup {
         let pauses: Vec<_> = self.cuts().map(|(_, pause)| duration(pause)).collect();
         html! {
             @if !pauses.is_empty() {
@@ -89,7 +103,7 @@ impl Axis {
     }
 
     /// What the whole axis shows, as a heading: the time without what was left out.
-    pub(super) fn heading(&self) -> Markup {
+    fn heading(&self) -> Markup {
         html! { span .axis { span { "0" } span { (milliseconds(self.length)) " ms" } } }
     }
 
@@ -120,12 +134,8 @@ fn duration(micros: i64) -> String {
 
 /// Seconds in the two largest units that they have.
 pub(super) fn lasted(seconds: i64) -> String {
-    match (
-        seconds / 86400,
-        seconds / 3600 % 24,
-        seconds / 60 % 60,
-        seconds % 60,
-    ) {
+    let (minutes, hours) = (seconds / 60, seconds / 3600);
+    match (hours / 24, hours % 24, minutes % 60, seconds % 60) {
         (0, 0, 0, seconds) => format!("{seconds} s"),
         (0, 0, minutes, seconds) => format!("{minutes} min {seconds} s"),
         (0, hours, minutes, _) => format!("{hours} h {minutes} min"),
@@ -133,7 +143,6 @@ pub(super) fn lasted(seconds: i64) -> String {
     }
 }
 
-/// Microseconds as milliseconds.
 pub(super) fn milliseconds(micros: i64) -> String {
     format!("{}.{}", micros / 1000, micros % 1000 / 100)
 }
@@ -145,10 +154,8 @@ mod tests {
     #[test]
     fn what_overlaps_lies_where_it_was() {
         let axis = Axis::of(&[(100, 200), (150, 300), (300, 500)]);
-        assert_eq!(
-            [100, 200, 300, 500].map(|moment| axis.at(moment)),
-            [0, 250, 500, 1000]
-        );
+        let places = [100, 200, 300, 500].map(|moment| axis.at(moment));
+        assert_eq!(places, [0, 250, 500, 1000]);
         assert_eq!(axis.cuts().count(), 0);
     }
 
@@ -157,18 +164,14 @@ mod tests {
         // Two of 100, and 50 for the day between them.
         let axis = Axis::of(&[(0, 100), (86_400_000_000, 86_400_000_100)]);
         assert_eq!(axis.length, 250);
-        assert_eq!(
-            [0, 100, 86_400_000_000].map(|moment| axis.at(moment)),
-            [0, 400, 600]
-        );
+        let places = [0, 100, 86_400_000_000].map(|moment| axis.at(moment));
+        assert_eq!(places, [0, 400, 600]);
         assert_eq!(axis.cuts().collect::<Vec<_>>(), [(500, 86_399_999_900)]);
         let legend = axis.legend().into_string();
         assert!(legend.ends_with(": 23 h 59 min.</p>"), "{legend}");
         let axis = Axis::of(&[(0, 100), (110, 200)]);
-        assert_eq!(
-            (axis.cuts().count(), axis.legend().into_string()),
-            (0, String::new())
-        );
+        assert_eq!(axis.cuts().count(), 0);
+        assert_eq!(axis.legend().into_string(), "");
     }
 
     #[test]

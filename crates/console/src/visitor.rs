@@ -18,7 +18,6 @@ use uuid::Uuid;
 
 use super::{Console, Server, error::ConsoleError, session::Token, sign_in};
 
-/// The cookie of a session.
 pub(super) const COOKIE_NAME: &str = "charge_once_console";
 
 /// A person with a session.
@@ -45,10 +44,8 @@ impl FromRequest for Visitor {
                 return Err(ConsoleError::SignIn);
             };
             let token = token(request.headers()).ok_or(ConsoleError::SignIn)?;
-            let api_key = console
-                .sessions
-                .api_key(token, Instant::now())
-                .ok_or(ConsoleError::SignIn)?;
+            let api_key = console.sessions.api_key(token, Instant::now());
+            let api_key = api_key.ok_or(ConsoleError::SignIn)?;
             let account = server.account_of(&api_key, client_of(&request)).await?;
             Ok(Self {
                 account: account.id,
@@ -72,9 +69,8 @@ pub(super) fn client_of(request: &HttpRequest) -> Option<IpAddr> {
 
 /// What the browser says its session is.
 pub(super) fn token(headers: &HeaderMap) -> Option<Token> {
-    let cookies = headers
-        .get_all(COOKIE)
-        .filter_map(|cookies| cookies.to_str().ok());
+    let cookies = headers.get_all(COOKIE);
+    let cookies = cookies.filter_map(|cookies| cookies.to_str().ok());
     cookies
         .flat_map(|cookies| cookies.split(';'))
         .filter_map(|cookie| cookie.trim().split_once('='))

@@ -13,11 +13,9 @@ use super::{
     visitor::Visitor,
 };
 
-/// The name of a workflow.
 const NAME_MUST_BE: &str = "The name of a workflow is 1 to 255 characters of visible ASCII without \
                             spaces, quotes, backslashes and commas.";
 
-/// Requests on a page.
 const PAGE_ROWS: usize = 50;
 
 /// The form, and the requests of the workflow that the address names.
@@ -28,9 +26,8 @@ pub(super) async fn show(
 ) -> Result<HttpResponse, ConsoleError> {
     let value = |name| query_value(&request, name).filter(|value| !value.is_empty());
     let (name, after) = (value("name"), value("after"));
-    let workflow = name
-        .as_deref()
-        .map(|name| WorkflowName::parse(name.as_bytes()));
+    let workflow = name.as_deref();
+    let workflow = workflow.map(|name| WorkflowName::parse(name.as_bytes()));
     let problem = match workflow {
         Some(Err(_)) => Some(("name", NAME_MUST_BE)),
         Some(Ok(_)) | None => None,
@@ -60,12 +57,8 @@ pub(super) async fn show(
         @if let Some(found) = found { (found) }
     };
     let section = Some(Section::Workflows);
-    Ok(layout::page_with_status(
-        status,
-        "Workflows",
-        section,
-        &body,
-    ))
+    let page = layout::page_with_status(status, "Workflows", section, &body);
+    Ok(page)
 }
 
 async fn steps(
@@ -78,10 +71,8 @@ async fn steps(
     let no_step = || ConsoleError::Unreadable("The workflow has no such key.");
     let after = after.map(|key| IdempotencyKey::parse(key.as_bytes()));
     let after = after.transpose().map_err(|_| no_step())?;
-    let found = server
-        .workflow(visitor.account, workflow, after, PAGE_ROWS)
-        .await?;
-    let found = found.ok_or_else(no_step)?;
+    let found = server.workflow(visitor.account, workflow, after, PAGE_ROWS);
+    let found = found.await?.ok_or_else(no_step)?;
     let rows = html! { @for step in &found.steps { (row(step)) } };
     let columns = [
         "First use (UTC)",

@@ -20,7 +20,6 @@ use crate::{
     trigger::EventType,
 };
 
-/// How often new events are asked for.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How long a poll tries, before the loss of the service is told.
@@ -156,7 +155,6 @@ fn secret_of(api_key: &str) -> Secret {
     Secret::of(format!("{}{derived}", Secret::PREFIX))
 }
 
-/// Where events are forwarded.
 struct Receiver<'a> {
     sender: Sender,
     url: &'a str,

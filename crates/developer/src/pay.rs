@@ -10,15 +10,14 @@ use charge_once_client::{
     RetryPolicy,
 };
 
-use super::{BoxError, amount::minor_units, print_document, say, service::api_key};
+use super::{
+    BoxError,
+    amount::minor_units,
+    print_document, say,
+    service::{AFTER_HELP, api_key},
+};
 
-const AFTER_HELP: &str = "\
-Environment variables:
-  CHARGE_ONCE_API_KEY
-      Your API key. There is no argument for it, because other users could see that.
-  CHARGE_ONCE_URL [default: http://127.0.0.1:8080]
-      Where the service is, unless --url says so.
-
+const STORE_AND_CODES: &str = "\
 With --store, the request and its key are on disk before they are sent. A run begins with what
 earlier runs left unfinished, each under its own key. If that was the same charge, it is this one,
 and nothing new is charged. One folder is for one account.
@@ -39,7 +38,7 @@ const NEEDS_A_PERSON: u8 = 5;
 
 /// What to charge, and how to ask for it.
 #[derive(Debug, clap::Args)]
-#[command(after_help = AFTER_HELP)]
+#[command(after_help = format!("{AFTER_HELP}\n\n{STORE_AND_CODES}"))]
 pub struct PayArguments {
     /// In major units: 20.00, or 2000 in a currency without decimals.
     #[arg(long)]
@@ -77,14 +76,11 @@ pub fn run(
 }
 
 async fn pay(arguments: &PayArguments, decimals: Option<usize>) -> Result<u8, Error> {
-    let amount = match decimals {
-        Some(decimals) => minor_units(&arguments.amount, decimals),
-        None => {
-            say("--currency must be the ISO 4217 code of a currency in use, such as usd");
-            return Ok(REFUSED);
-        }
+    let Some(decimals) = decimals else {
+        say("--currency must be the ISO 4217 code of a currency in use, such as usd");
+        return Ok(REFUSED);
     };
-    let amount = match amount {
+    let amount = match minor_units(&arguments.amount, decimals) {
         Ok(amount) => amount,
         Err(error) => {
             say(&format!("--amount: {error}"));
@@ -181,14 +177,10 @@ async fn finish_earlier_runs(
             }
         }
     }
-    Ok(match earlier {
-        Earlier::Nothing | Earlier::InTheWay(_) if needs_a_person => {
-            Earlier::InTheWay(NEEDS_A_PERSON)
-        }
-        Earlier::Nothing => Earlier::Nothing,
-        Earlier::ThisCharge(outcome) => Earlier::ThisCharge(outcome),
-        Earlier::InTheWay(code) => Earlier::InTheWay(code),
-    })
+    if needs_a_person && !matches!(earlier, Earlier::ThisCharge(_)) {
+        earlier = Earlier::InTheWay(NEEDS_A_PERSON);
+    }
+    Ok(earlier)
 }
 
 fn show(outcome: Result<Reply, Error>) -> u8 {

@@ -6,7 +6,7 @@
 
 use std::{pin::Pin, time::Duration};
 
-use charge_once_client::{Client, ClientBuilder, Error, GaveUp, RetryPolicy};
+use charge_once_client::{Client, ClientBuilder, Error, RetryPolicy};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{BoxError, say};
@@ -67,28 +67,22 @@ impl Service {
 
     /// The error for the person at the terminal, with the remedy where it is a setting.
     pub fn explain(&self, error: Error) -> BoxError {
+        let url = &self.url;
         if let Error::Unauthenticated(refusal) = &error {
-            return format!(
-                "the service at {} refuses the API key in {API_KEY_VARIABLE}: {refusal}",
-                self.url
-            )
-            .into();
+            let name = API_KEY_VARIABLE;
+            return format!("the service at {url} refuses the API key in {name}: {refusal}").into();
         }
         if let Error::GaveUp(gave_up) = &error
             && !gave_up.sent
         {
-            return self.unreachable(gave_up);
+            return format!(
+                "the service at {url} can't be reached: {}. Start it, or set --url or \
+                 CHARGE_ONCE_URL to where it is",
+                gave_up.last
+            )
+            .into();
         }
         error.into()
-    }
-
-    fn unreachable(&self, gave_up: &GaveUp) -> BoxError {
-        format!(
-            "the service at {} can't be reached: {}. Start it, or set --url or CHARGE_ONCE_URL to \
-             where it is",
-            self.url, gave_up.last
-        )
-        .into()
     }
 }
 

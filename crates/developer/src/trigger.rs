@@ -140,8 +140,7 @@ pub(crate) enum EventType {
 
 impl EventType {
     fn name(self) -> Option<String> {
-        let value = self.to_possible_value();
-        value.map(|value| value.get_name().to_owned())
+        Some(self.to_possible_value()?.get_name().to_owned())
     }
 }
 
@@ -164,19 +163,15 @@ async fn trigger(arguments: &TriggerArguments) -> Result<(), BoxError> {
     }
     let processor = arguments.processor_url.as_deref();
     let processor = processor.map(|url| HttpProcessor::new(url, PROCESSOR_TIMEOUT, || None));
-    let processor = processor
-        .transpose()
-        .map_err(|error| format!("--processor-url can't be used: {error}"))?;
+    let processor = processor.transpose();
+    let processor = processor.map_err(|error| format!("--processor-url can't be used: {error}"))?;
     let maker = Maker {
         client: service.client(DEADLINE)?,
         processor,
     };
-    let made = maker.make(event).await;
-    let made = made.map_err(|error| service.explain(error))?;
-    let found = maker
-        .find(event, &made)
-        .await
-        .map_err(|error| service.explain(error))?;
+    let explain = |error| service.explain(error);
+    let made = maker.make(event).await.map_err(explain)?;
+    let found = maker.find(event, &made).await.map_err(explain)?;
     let found = found.ok_or_else(|| {
         format!("{made} was made, but the last events of its type don't include its own")
     })?;
@@ -204,8 +199,7 @@ impl Maker {
                 };
                 let charge = self.charge(true).await?.id;
                 self.client.update_charge(&charge, &update)?.send().await?;
-                say(&format!("updated {charge}"));
-                Ok(charge)
+                Ok(did("updated", charge))
             }
             EventType::ChargeRefunded => self.refund().await.map(|refund| refund.charge),
             EventType::RefundCreated => self.refund().await.map(|refund| refund.id),
@@ -213,8 +207,7 @@ impl Maker {
                 let refund = self.refund().await?.id;
                 let update = self.client.update_refund(&refund, &metadata_update())?;
                 update.send().await?;
-                say(&format!("updated {refund}"));
-                Ok(refund)
+                Ok(did("updated", refund))
             }
             EventType::RefundFailed => self.refused_refund().await,
             EventType::CustomerCreated => self.customer().await,
@@ -222,16 +215,14 @@ impl Maker {
             EventType::CustomerDeleted => {
                 let customer = self.customer().await?;
                 self.client.delete_customer(&customer).await?;
-                say(&format!("deleted {customer}"));
-                Ok(customer)
+                Ok(did("deleted", customer))
             }
             EventType::PaymentMethodAttached => self.attached_method().await,
             EventType::PaymentMethodUpdated => self.updated_method().await,
             EventType::PaymentMethodDetached => {
                 let method = self.attached_method().await?;
                 self.client.detach_payment_method(&method)?.send().await?;
-                say(&format!("detached {method}"));
-                Ok(method)
+                Ok(did("detached", method))
             }
             EventType::PaymentIntentCreated => self.intent("automatic").await,
             EventType::PaymentIntentRequiresAction => {
@@ -255,15 +246,13 @@ impl Maker {
                 let order = self.order().await?.id;
                 let update = self.client.update_order(&order, &metadata_update())?;
                 update.send().await?;
-                say(&format!("updated {order}"));
-                Ok(order)
+                Ok(did("updated", order))
             }
             EventType::OrderPaid => self.paid_order().await.map(|order| order.id),
             EventType::OrderCanceled => {
                 let order = self.order().await?.id;
                 self.client.cancel_order(&order)?.send().await?;
-                say(&format!("canceled {order}"));
-                Ok(order)
+                Ok(did("canceled", order))
             }
             EventType::OrderRefunded => {
                 let order = self.paid_order().await?;
@@ -295,16 +284,14 @@ impl Maker {
         };
         let sent = self.client.create_charge(&charge)?.send().await;
         let charge = declined(sent.map(|charge| charge.id))?;
-        say(&format!("declined {charge}"));
-        Ok(charge)
+        Ok(did("declined", charge))
     }
 
     async fn captured_charge(&self) -> Result<String, Error> {
         let charge = self.charge(false).await?.id;
         let capture = self.client.capture_charge(&charge, &Capture::default())?;
         capture.send().await?;
-        say(&format!("captured {charge}"));
-        Ok(charge)
+        Ok(did("captured", charge))
     }
 
     async fn refund(&self) -> Result<Refund, Error> {
@@ -372,16 +359,14 @@ impl Maker {
             ..NewCustomer::default()
         };
         let customer = self.client.create_customer(&customer)?.send().await?.id;
-        say(&format!("created {customer}"));
-        Ok(customer)
+        Ok(did("created", customer))
     }
 
     async fn attached_method(&self) -> Result<String, Error> {
         let customer = self.customer().await?;
         let attach = self.client.attach_payment_method(CARD, &customer)?;
         let method = attach.send().await?.id;
-        say(&format!("attached {method}"));
-        Ok(method)
+        Ok(did("attached", method))
     }
 
     async fn updated_customer(&self) -> Result<String, Error> {
@@ -392,8 +377,7 @@ impl Maker {
         };
         let update = self.client.update_customer(&customer, &update)?;
         update.send().await?;
-        say(&format!("updated {customer}"));
-        Ok(customer)
+        Ok(did("updated", customer))
     }
 
     async fn updated_method(&self) -> Result<String, Error> {
@@ -404,19 +388,15 @@ impl Maker {
         };
         let update = self.client.update_payment_method(&method, &update)?;
         update.send().await?;
-        say(&format!("updated {method}"));
-        Ok(method)
+        Ok(did("updated", method))
     }
 
     async fn canceled_setup(&self) -> Result<String, Error> {
         let setup = self.setup().await?;
         let reason = SetupCancellation::default();
-        self.client
-            .cancel_setup_intent(&setup, &reason)?
-            .send()
-            .await?;
-        say(&format!("canceled {setup}"));
-        Ok(setup)
+        let cancel = self.client.cancel_setup_intent(&setup, &reason)?;
+        cancel.send().await?;
+        Ok(did("canceled", setup))
     }
 
     async fn canceled_intent(&self) -> Result<String, Error> {
@@ -424,8 +404,7 @@ impl Maker {
         let reason = Cancellation::default();
         let cancel = self.client.cancel_payment_intent(&intent, &reason)?;
         cancel.send().await?;
-        say(&format!("canceled {intent}"));
-        Ok(intent)
+        Ok(did("canceled", intent))
     }
 
     async fn intent(&self, capture_method: &str) -> Result<String, Error> {
@@ -435,8 +414,7 @@ impl Maker {
             ..NewPaymentIntent::new(AMOUNT, CURRENCY)
         };
         let intent = self.client.create_payment_intent(&intent)?.send().await?.id;
-        say(&format!("began {intent}"));
-        Ok(intent)
+        Ok(did("began", intent))
     }
 
     async fn confirmed_intent(&self, capture_method: &str, method: &str) -> Result<String, Error> {
@@ -462,16 +440,14 @@ impl Maker {
             ..NewSetupIntent::default()
         };
         let setup = self.client.create_setup_intent(&setup)?.send().await?.id;
-        say(&format!("began {setup}"));
-        Ok(setup)
+        Ok(did("began", setup))
     }
 
     async fn confirmed_setup(&self, method: &str) -> Result<String, Error> {
         let setup = self.setup().await?;
-        let confirm = self
-            .client
-            .confirm_setup_intent(&setup, &confirmation(method));
-        let status = confirm?.send().await?.status;
+        let confirmation = confirmation(method);
+        let confirm = self.client.confirm_setup_intent(&setup, &confirmation)?;
+        let status = confirm.send().await?.status;
         say(&format!("confirmed {setup}: {status}"));
         Ok(setup)
     }
@@ -479,12 +455,8 @@ impl Maker {
     async fn declined_setup(&self) -> Result<String, Error> {
         let setup = self.setup().await?;
         let confirmation = confirmation(DECLINED_METHOD);
-        match self
-            .client
-            .confirm_setup_intent(&setup, &confirmation)?
-            .send()
-            .await
-        {
+        let confirm = self.client.confirm_setup_intent(&setup, &confirmation)?;
+        match confirm.send().await {
             Err(Error::Declined(_)) => {
                 say(&format!("the card of {setup} was declined"));
                 Ok(setup)
@@ -524,10 +496,9 @@ impl Maker {
         };
         let sent = self.client.create_checkout(&checkout)?.send().await;
         let sent = sent.map(|checkout| checkout.id);
-        let made = if source.is_none() {
-            sent?
-        } else {
-            declined(sent)?
+        let made = match source {
+            None => sent?,
+            Some(_) => declined(sent)?,
         };
         say(&format!("checked out: {made}"));
         Ok(made)
@@ -548,6 +519,12 @@ impl Maker {
             names(object, "id") || names(object, "charge")
         }))
     }
+}
+
+/// Says what was done to the object with this id, and returns the id.
+fn did(verb: &str, id: String) -> String {
+    say(&format!("{verb} {id}"));
+    id
 }
 
 /// The charge that a decline leaves.

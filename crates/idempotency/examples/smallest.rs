@@ -161,10 +161,8 @@ async fn transaction(
 /// The work: only SQL, and every database error is passed on.
 async fn charge(tx: &mut PgConnection, request: &Request) -> Result<Reply, Rejection> {
     let Ok(amount) = request.body.parse::<u32>().map(i64::from) else {
-        return Err(Rejection::Refused(Reply::new(
-            400,
-            r#"{"error":"amount_invalid"}"#,
-        )));
+        let invalid = Reply::new(400, r#"{"error":"amount_invalid"}"#);
+        return Err(Rejection::Refused(invalid));
     };
     let id: i64 =
         sqlx::query_scalar("INSERT INTO charges (account, amount) VALUES ($1, $2) RETURNING id")
@@ -179,15 +177,11 @@ async fn charge(tx: &mut PgConnection, request: &Request) -> Result<Reply, Rejec
         .execute(&mut *tx)
         .await?;
     if paid.rows_affected() == 0 {
-        return Err(Rejection::Refused(Reply::new(
-            402,
-            r#"{"error":"insufficient_funds"}"#,
-        )));
+        let insufficient = Reply::new(402, r#"{"error":"insufficient_funds"}"#);
+        return Err(Rejection::Refused(insufficient));
     }
-    Ok(Reply::new(
-        201,
-        format!(r#"{{"id":{id},"amount":{amount}}}"#),
-    ))
+    let charge = format!(r#"{{"id":{id},"amount":{amount}}}"#);
+    Ok(Reply::new(201, charge))
 }
 
 #[tokio::main]

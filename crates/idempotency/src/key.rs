@@ -111,10 +111,8 @@ mod tests {
         let longest = "k".repeat(KEY_MAX_BYTES);
         assert!(IdempotencyKey::parse(longest.as_bytes()).is_ok());
         assert!(IdempotencyKey::parse(format!("\"{longest}\"").as_bytes()).is_ok());
-        assert_eq!(
-            IdempotencyKey::parse(format!("{longest}k").as_bytes()).unwrap_err(),
-            KeyError::TooLong
-        );
+        let longer = IdempotencyKey::parse(format!("{longest}k").as_bytes());
+        assert_eq!(longer.unwrap_err(), KeyError::TooLong);
     }
 
     #[test]
@@ -149,11 +147,8 @@ mod tests {
             ("käse".as_bytes(), KeyError::ForbiddenByte),
         ];
         for (value, expected) in cases {
-            assert_eq!(
-                IdempotencyKey::parse(value).unwrap_err(),
-                expected,
-                "{value:?}"
-            );
+            let error = IdempotencyKey::parse(value).unwrap_err();
+            assert_eq!(error, expected, "{value:?}");
         }
     }
 }

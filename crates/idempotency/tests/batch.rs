@@ -10,24 +10,29 @@ mod support;
 
 use std::{
     convert::Infallible,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use charge_once_idempotency::{
-    BatchSettings, Batches, Command, Decide, Decision, Failure, Idempotency, Outcome, Rejection,
-    Reply, Request, Rows, SessionLimits, Settings,
+    BatchSettings, Batches, Command, Decide, Decision, Failure, Idempotency, Outcome, Record,
+    Rejection, Reply, Rows, SessionLimits, Settings,
 };
 use chrono::{DateTime, Utc};
 use sqlx::{
     PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
-use support::{BookSeat, count, request, set_up, set_up_with, stored, within_reason};
+use support::{
+    BookSeat, batching::gathered, count, execute, failed, made, request, set_up, set_up_with,
+    stored, until, within_reason,
+};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
 const BOOKINGS: &str = "SELECT count(*) FROM bookings";
 const RECORDS: &str = "SELECT count(*) FROM idempotency_keys";
+const TAKE_A_SEAT: &str = "INSERT INTO bookings (seat) VALUES ('taken')";
 /// The transaction that wrote a row.
 const TRANSACTIONS: &str = "SELECT count(DISTINCT xmin::text) FROM idempotency_keys";
 
@@ -171,8 +176,7 @@ impl AtTheGate {
         let options = options.max_connections(10);
         let (pool, idempotency) = set_up_with(options, connect, PATIENT_SESSIONS, settings).await;
         let mut gate = pool.begin().await.unwrap();
-        let close = "SELECT pg_advisory_xact_lock(42)";
-        sqlx::raw_sql(close).execute(&mut *gate).await.unwrap();
+        execute(&mut *gate, "SELECT pg_advisory_xact_lock(42)").await;
         // Connections are made before they are needed: a request waits for a held key for a quarter
         // of a second, and a busy machine takes as long to connect.
         let mut made = Vec::new();
@@ -189,12 +193,8 @@ impl AtTheGate {
             sent: JoinSet::new(),
         };
         this.send(Uuid::now_v7(), "gate", How::WaitsAtTheGate);
-        let arrives = async {
-            while count(&this.pool, AT_THE_GATE).await == 0 {
-                tokio::task::yield_now().await;
-            }
-        };
-        within_reason("a batch is at the gate", arrives).await;
+        let arrives = async || count(&this.pool, AT_THE_GATE).await > 0;
+        until("a batch is at the gate", arrives).await;
         this
     }
 
@@ -204,28 +204,16 @@ impl AtTheGate {
     }
 
     fn send_for(&mut self, account_id: Uuid, key: &str, seat: &str, how: How) {
-        let (batches, seat) = (self.batches.clone(), seat.to_owned());
-        let id = format!("{account_id} {key}");
+        let (batches, id) = (self.batches.clone(), format!("{account_id} {key}"));
         let request = request(account_id, key, "/bookings", "{}");
-        self.sent.spawn(async move {
-            let book = Book(BookSeat { account_id, seat }, how);
-            (id, batches.run(request, book).await)
-        });
-    }
-
-    /// Returns when so many requests wait for the next batch.
-    async fn gathered(&self, waiting: usize) {
-        let gather = async {
-            while self.batches.waiting() < waiting {
-                tokio::task::yield_now().await;
-            }
-        };
-        within_reason("requests wait for the next batch", gather).await;
+        let book = Book(BookSeat::new(account_id, seat), how);
+        self.sent
+            .spawn(async move { (id, batches.run(request, book).await) });
     }
 
     /// Opens the gate when so many requests wait for the next batch, and returns how all ended.
     async fn open(self, waiting: usize) -> Ended {
-        self.gathered(waiting).await;
+        gathered(&self.batches, waiting).await;
         self.gate.rollback().await.unwrap();
         Ended {
             pool: self.pool,
@@ -271,10 +259,28 @@ async fn hold(
     elsewhere
 }
 
-fn book(account_id: Uuid, key: &str, seat: &str) -> (Request, Book) {
-    let seat = seat.to_owned();
-    let book = Book(BookSeat { account_id, seat }, How::Books);
-    (request(account_id, key, "/bookings", "{}"), book)
+async fn run(
+    batches: &Batches<Bookings>,
+    account_id: Uuid,
+    (key, seat): (&str, &str),
+    how: How,
+) -> Outcome {
+    let request = request(account_id, key, "/bookings", "{}");
+    let book = Book(BookSeat::new(account_id, seat), how);
+    batches.run(request, book).await
+}
+
+async fn book(batches: &Batches<Bookings>, account_id: Uuid, key: &str, seat: &str) -> Outcome {
+    run(batches, account_id, (key, seat), How::Books).await
+}
+
+/// Nothing but a batch would have given it the transaction's time in its reply.
+#[track_caller]
+fn made_in_a_batch(outcome: Outcome) -> Arc<Record> {
+    let record = made(outcome);
+    let body = String::from_utf8(record.reply.body.clone()).unwrap();
+    assert!(body.contains(&record.created_at.to_string()), "{body}");
+    record
 }
 
 #[sqlx::test(migrations = false)]
@@ -290,14 +296,10 @@ async fn requests_that_wait_share_a_transaction_and_have_their_own_answers(
     let mut ended = world.open(50).await;
     for number in 0..50 {
         let key = format!("seat-{number}");
-        let (record, replayed) = stored(ended.take(account_id, &key));
-        assert_eq!((record.reply.status, replayed), (201, false));
-        let (again, replayed) = {
-            let (request, book) = book(account_id, &key, "another");
-            stored(ended.batches.run(request, book).await)
-        };
+        let record = made(ended.take(account_id, &key));
+        let again = stored(book(&ended.batches, account_id, &key, "another").await);
         // What was answered is what is stored, to the byte and the microsecond.
-        assert_eq!((again, replayed), (record.clone(), true));
+        assert_eq!(again, (record.clone(), true));
         let body = String::from_utf8(record.reply.body.clone()).unwrap();
         let expected = format!(r#"{{"seat":"{key}","at":"{}"}}"#, record.created_at);
         assert_eq!(body, expected);
@@ -314,19 +316,13 @@ async fn the_same_key_of_two_accounts_is_two_requests(
     let (alice, bob) = (Uuid::now_v7(), Uuid::now_v7());
     let mut world = AtTheGate::set_up(options, connect).await;
     // Bob's key is taken already, by another request.
-    let taken = world.idempotency.run(
-        request(bob, "one", "/bookings", "[]"),
-        BookSeat {
-            account_id: bob,
-            seat: "taken".to_owned(),
-        },
-    );
+    let taken = request(bob, "one", "/bookings", "[]");
+    let taken = world.idempotency.run(taken, BookSeat::new(bob, "taken"));
     stored(taken.await);
     world.send_for(alice, "one", "alice's", How::Books);
     world.send_for(bob, "one", "bob's", How::Books);
     let mut ended = world.open(2).await;
-    let (of_alice, _) = stored(ended.take(alice, "one"));
-    assert_eq!(of_alice.reply.status, 201);
+    made(ended.take(alice, "one"));
     assert!(matches!(ended.take(bob, "one"), Outcome::Reused));
     let booked: Vec<(Uuid, String)> =
         sqlx::query_as("SELECT account_id, seat FROM bookings WHERE seat LIKE '%''s'")
@@ -343,23 +339,14 @@ async fn a_replay_beside_a_new_request_writes_nothing(
 ) {
     let account_id = Uuid::now_v7();
     let mut world = AtTheGate::set_up(options, connect).await;
-    let first = world.idempotency.run(
-        request(account_id, "one", "/bookings", "{}"),
-        BookSeat {
-            account_id,
-            seat: "first".to_owned(),
-        },
-    );
-    let (first, _) = stored(first.await);
+    let first = request(account_id, "one", "/bookings", "{}");
+    let seat = BookSeat::new(account_id, "first");
+    let (first, _) = stored(world.idempotency.run(first, seat).await);
     world.send_for(account_id, "one", "second", How::Books);
     world.send(account_id, "two", How::Books);
     let mut ended = world.open(2).await;
     assert_eq!(stored(ended.take(account_id, "one")), (first, true));
-    let (record, replayed) = stored(ended.take(account_id, "two"));
-    assert!(!replayed);
-    // In the batch: nothing else would have given it the transaction's time in its reply.
-    let body = String::from_utf8(record.reply.body.clone()).unwrap();
-    assert!(body.contains(&record.created_at.to_string()), "{body}");
+    made_in_a_batch(ended.take(account_id, "two"));
     // The gate's, the first one's, and the new one's.
     assert_eq!(count(&ended.pool, BOOKINGS).await, 3);
 }
@@ -373,8 +360,7 @@ async fn a_refusal_is_kept_without_rows(options: PgPoolOptions, connect: PgConne
     let mut ended = world.open(2).await;
     let (refused, replayed) = stored(ended.take(account_id, "one"));
     assert_eq!((refused.reply.status, replayed), (400, false));
-    let (request, book) = book(account_id, "one", "one");
-    let again = stored(ended.batches.run(request, book).await);
+    let again = stored(book(&ended.batches, account_id, "one", "one").await);
     assert_eq!(again, (refused, true));
     assert_eq!(count(&ended.pool, BOOKINGS).await, 2);
 }
@@ -390,25 +376,20 @@ async fn what_fails_in_a_batch_fails_no_neighbor(
         let mut world = AtTheGate::set_up(options, connect).await;
         // The seat of the last one is taken: its row is refused, and a request alone finds out
         // kindly.
-        sqlx::query("INSERT INTO bookings (seat) VALUES ('taken')")
-            .execute(&world.pool)
-            .await
-            .unwrap();
+        execute(&world.pool, TAKE_A_SEAT).await;
         for key in ["one", "two", "three"] {
             world.send(account_id, key, How::Books);
         }
         world.send(account_id, "taken", how);
         let mut ended = world.open(4).await;
         for key in ["one", "two", "three"] {
-            assert_eq!(stored(ended.take(account_id, key)).0.reply.status, 201);
+            made(ended.take(account_id, key));
         }
         assert_eq!(stored(ended.take(account_id, "taken")).0.reply.status, 400);
         assert_eq!(count(&ended.pool, BOOKINGS).await, 5);
         assert_eq!(count(&ended.pool, RECORDS).await, 5);
-        sqlx::raw_sql("TRUNCATE bookings, idempotency_keys; DROP TABLE bookings")
-            .execute(&ended.pool)
-            .await
-            .unwrap();
+        let tables = "TRUNCATE bookings, idempotency_keys; DROP TABLE bookings";
+        execute(&ended.pool, tables).await;
     }
 }
 
@@ -420,8 +401,7 @@ async fn a_swallowed_error_loses_nothing(options: PgPoolOptions, connect: PgConn
     world.send(account_id, "one", How::Swallows);
     let mut ended = world.open(1).await;
     // It ran alone.
-    let (record, replayed) = stored(ended.take(account_id, "one"));
-    assert_eq!((record.reply.status, replayed), (201, false));
+    made(ended.take(account_id, "one"));
     assert_eq!(count(&ended.pool, BOOKINGS).await, 2);
     assert_eq!(count(&ended.pool, RECORDS).await, 2);
 }
@@ -436,8 +416,7 @@ async fn rows_that_end_the_transaction_are_not_acknowledged(
     world.send(account_id, "one", How::EndsTheTransaction);
     let mut ended = world.open(1).await;
     // The key was rolled back, and the booking after it was written without it.
-    let outcome = ended.take(account_id, "one");
-    assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+    failed(ended.take(account_id, "one"));
 }
 
 #[sqlx::test(migrations = false)]
@@ -452,11 +431,9 @@ async fn a_key_that_another_replica_holds_holds_up_no_neighbor(
     world.send(alice, "free", How::Books);
     let mut ended = world.open(2).await;
     assert!(matches!(ended.take(mallory, "held"), Outcome::InUse));
-    assert_eq!(stored(ended.take(alice, "free")).0.reply.status, 201);
+    made(ended.take(alice, "free"));
     elsewhere.rollback().await.unwrap();
-    let (request, book) = book(mallory, "held", "held");
-    let (record, replayed) = stored(ended.batches.run(request, book).await);
-    assert_eq!((record.reply.status, replayed), (201, false));
+    made(book(&ended.batches, mallory, "held", "held").await);
 }
 
 #[sqlx::test(migrations = false)]
@@ -467,12 +444,8 @@ async fn a_batch_that_hangs_holds_up_no_other(options: PgPoolOptions, connect: P
         ..PATIENT
     };
     let world = AtTheGate::with(two, options, connect).await;
-    let (request, book) = book(account_id, "free", "free");
-    let (record, replayed) = stored(world.batches.run(request, book).await);
-    assert_eq!((record.reply.status, replayed), (201, false));
-    // By a batch of its own: nothing else would have given it the transaction's time in its reply.
-    let body = String::from_utf8(record.reply.body.clone()).unwrap();
-    assert!(body.contains(&record.created_at.to_string()), "{body}");
+    // A batch of its own.
+    made_in_a_batch(book(&world.batches, account_id, "free", "free").await);
     // The other batch still hangs.
     assert_eq!(count(&world.pool, AT_THE_GATE).await, 1);
 }
@@ -494,8 +467,7 @@ async fn a_batch_that_hangs_leaves_its_requests_most_of_their_time(
     assert_eq!(stored(outcome).0.reply.status, 201);
     assert!(since.elapsed() < DEADLINE / 2, "{:?}", since.elapsed());
     // The gate was never opened, and the next batch has a clean connection.
-    let (request, book) = book(account_id, "next", "next");
-    stored(world.batches.run(request, book).await);
+    stored(book(&world.batches, account_id, "next", "next").await);
     assert_eq!(count(&world.pool, BOOKINGS).await, 2);
 }
 
@@ -536,10 +508,10 @@ async fn an_expired_key_is_free_and_one_without_an_outcome_is_not(
     let (pool, idempotency) = set_up(options, connect).await;
     let batches = Batches::new(&idempotency, PATIENT);
     for key in ["expired", "unfinished"] {
-        let (request, book) = book(account_id, key, key);
-        stored(batches.run(request, book).await);
+        stored(book(&batches, account_id, key, key).await);
     }
-    sqlx::raw_sql(
+    execute(
+        &pool,
         "DELETE FROM bookings;
          UPDATE idempotency_keys
             SET created_at = now() - interval '2 days', expires_at = now() - interval '1 day'
@@ -547,15 +519,10 @@ async fn an_expired_key_is_free_and_one_without_an_outcome_is_not(
          UPDATE idempotency_keys SET status = NULL, headers = NULL, body = NULL
           WHERE key = 'unfinished'",
     )
-    .execute(&pool)
-    .await
-    .unwrap();
-    let (taken_over, again) = book(account_id, "expired", "again");
-    let (record, replayed) = stored(batches.run(taken_over, again).await);
-    assert_eq!((record.reply.status, replayed), (201, false));
-    let (unfinished, never) = book(account_id, "unfinished", "never");
-    let outcome = batches.run(unfinished, never).await;
-    assert!(matches!(outcome, Outcome::Unfinished), "{outcome:?}");
+    .await;
+    made(book(&batches, account_id, "expired", "again").await);
+    let unfinished = book(&batches, account_id, "unfinished", "never").await;
+    assert!(matches!(unfinished, Outcome::Unfinished), "{unfinished:?}");
     let seats: Vec<String> = sqlx::query_scalar("SELECT seat FROM bookings")
         .fetch_all(&pool)
         .await
@@ -569,9 +536,7 @@ async fn a_connection_that_died_is_replaced(options: PgPoolOptions, connect: PgC
     let (pool, idempotency) = set_up(options, connect).await;
     let batches = Batches::new(&idempotency, PATIENT);
     for key in ["one", "two", "three"] {
-        let (request, book) = book(account_id, key, key);
-        let (record, replayed) = stored(batches.run(request, book).await);
-        assert_eq!((record.reply.status, replayed), (201, false));
+        made(book(&batches, account_id, key, key).await);
         let ended = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
                       WHERE datname = current_database() AND pid <> pg_backend_pid()";
         assert!(count(&pool, ended).await > 0);
@@ -584,7 +549,7 @@ async fn work_ends_though_its_client_has_left(options: PgPoolOptions, connect: P
     let account_id = Uuid::now_v7();
     let mut world = AtTheGate::set_up(options, connect).await;
     world.send(account_id, "one", How::Books);
-    world.gathered(1).await;
+    gathered(&world.batches, 1).await;
     world.sent.abort_all();
     world.gate.rollback().await.unwrap();
     world.idempotency.end_waits();
@@ -607,16 +572,9 @@ async fn without_connections_of_their_own_batches_are_of_one_request(
     let account_id = Uuid::now_v7();
     let (pool, idempotency) = set_up(options, connect).await;
     let batches = Batches::new(&idempotency, BY_ITSELF);
-    let run = async |key: &str, seat: &str, how: How| {
-        let (request, book) = book(account_id, key, seat);
-        batches.run(request, Book(book.0, how)).await
-    };
-    let (record, replayed) = stored(run("one", "one", How::Books).await);
-    assert_eq!((record.reply.status, replayed), (201, false));
-    // Claimed with its outcome: nothing else would have given it the transaction's time in its
-    // reply.
-    let body = String::from_utf8(record.reply.body.clone()).unwrap();
-    assert!(body.contains(&record.created_at.to_string()), "{body}");
+    let run = async |key, seat, how| run(&batches, account_id, (key, seat), how).await;
+    // Claimed with its outcome.
+    let record = made_in_a_batch(run("one", "one", How::Books).await);
     let again = run("one", "another", How::Books).await;
     assert_eq!(stored(again), (record, true));
     let refused = stored(run("refused", "refused", How::Refuses).await);
@@ -626,9 +584,8 @@ async fn without_connections_of_their_own_batches_are_of_one_request(
     assert_eq!((undecided.0.reply.status, undecided.1), (400, false));
     let expire = "UPDATE idempotency_keys SET created_at = now() - interval '2 days',
                                               expires_at = now() - interval '1 day'";
-    sqlx::raw_sql(expire).execute(&pool).await.unwrap();
-    let taken_over = stored(run("one", "again", How::Books).await);
-    assert_eq!((taken_over.0.reply.status, taken_over.1), (201, false));
+    execute(&pool, expire).await;
+    made(run("one", "again", How::Books).await);
     let elsewhere = hold(&pool, account_id, &["held"]).await;
     let held = run("held", "held", How::Books).await;
     assert!(matches!(held, Outcome::InUse), "{held:?}");
@@ -645,21 +602,14 @@ async fn a_batch_of_one_that_fails_leaves_nothing_and_is_not_acknowledged(
     let account_id = Uuid::now_v7();
     let (pool, idempotency) = set_up(options.max_connections(2), connect).await;
     let batches = Batches::new(&idempotency, BY_ITSELF);
-    sqlx::query("INSERT INTO bookings (seat) VALUES ('taken')")
-        .execute(&pool)
-        .await
-        .unwrap();
+    execute(&pool, TAKE_A_SEAT).await;
     for how in [How::Books, How::Panics, How::Swallows] {
         for _ in 0..3 {
-            let (request, book) = book(account_id, "one", "taken");
-            let outcome = batches.run(request, Book(book.0, how)).await;
-            assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+            failed(run(&batches, account_id, ("one", "taken"), how).await);
         }
         assert_eq!(count(&pool, RECORDS).await, 0);
     }
     // Every connection is clean, or was closed.
-    let (request, book) = book(account_id, "one", "free");
-    let (record, replayed) = stored(batches.run(request, book).await);
-    assert_eq!((record.reply.status, replayed), (201, false));
+    made(book(&batches, account_id, "one", "free").await);
     assert_eq!(count(&pool, BOOKINGS).await, 2);
 }

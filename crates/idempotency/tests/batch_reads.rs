@@ -25,8 +25,8 @@ use sqlx::{
 };
 use support::{
     BookSeat,
-    batching::{self, BEFORE_WRITING, IN_COMMIT, IN_READ, pass, patient},
-    count, request, stored, within_reason,
+    batching::{self, BEFORE_WRITING, IN_COMMIT, IN_READ, gathered, pass, patient},
+    count, execute, failed, request, stored, within_reason,
 };
 use tokio::task::JoinHandle;
 
@@ -128,9 +128,8 @@ impl Rows for Trains {
         .bind(trains)
         .fetch_all(tx)
         .await?;
-        let read = read.into_iter();
-        let read = read.map(|(name, free, relief)| (name, Train { free, relief }));
-        self.read.extend(read);
+        let train = |(name, free, relief)| (name, Train { free, relief });
+        self.read.extend(read.into_iter().map(train));
         Ok(())
     }
 
@@ -181,16 +180,13 @@ impl Decide for Take {
     fn decide(&self, trains: &Trains, _: DateTime<Utc>) -> Result<Decision<Change>, Rejection> {
         let mut next = self.train().map(str::to_owned);
         if next.as_ref().is_some_and(|name| trains.get(name).is_none()) {
-            return Err(Rejection::Failed(Failure::internal(
-                "there is no such train",
-            )));
+            return Err(Failure::internal("there is no such train").into());
         }
         while let Some(name) = next {
             // A train that was not read is none.
-            let Some(train) = trains.get(&name).cloned() else {
+            let Some(Train { free, mut relief }) = trains.get(&name).cloned() else {
                 break;
             };
-            let Train { free, mut relief } = train;
             if free == 0 {
                 next = relief;
                 continue;
@@ -203,19 +199,14 @@ impl Decide for Take {
             let changes = Some(Some((name, Train { free, relief })));
             return Ok(Decision { reply, changes });
         }
-        match self {
-            Self::Waits => Ok(Decision {
-                reply: Reply::raw_json(201, "waited"),
-                changes: Some(None),
-            }),
+        let (status, body, changes) = match self {
+            Self::Waits => (201, "waited", Some(None)),
             Self::Seat(_) | Self::Paused(_) | Self::WithRelief(..) | Self::NotShared(_) => {
-                let reply = Reply::raw_json(400, "full");
-                Ok(Decision {
-                    reply,
-                    changes: None,
-                })
+                (400, "full", None)
             }
-        }
+        };
+        let reply = Reply::raw_json(status, body);
+        Ok(Decision { reply, changes })
     }
 
     fn weight(&self) -> usize {
@@ -230,7 +221,7 @@ impl World {
     async fn tear_down(self) {
         let tables =
             "DROP TABLE trains, bookings; DROP FUNCTION wait; DELETE FROM idempotency_keys";
-        sqlx::raw_sql(tables).execute(&self.pool).await.unwrap();
+        execute(&self.pool, tables).await;
     }
 
     fn send(&self, key: &str, take: Take) -> JoinHandle<Outcome> {
@@ -247,7 +238,7 @@ impl World {
         let mut sent = Vec::new();
         for (number, (key, take)) in requests.iter().enumerate() {
             sent.push(self.send(key, *take));
-            self.gathered(number + 1).await;
+            gathered(&self.batches, number + 1).await;
         }
         gate.rollback().await.unwrap();
         answer(first).await;
@@ -258,10 +249,7 @@ impl World {
     async fn take_elsewhere(&self, key: &str) -> Arc<Record> {
         let another = Idempotency::new(self.pool.clone(), Settings::default()).unwrap();
         let request = request(self.account, key, "/trains", "{}");
-        let booking = BookSeat {
-            account_id: self.account,
-            seat: key.to_owned(),
-        };
+        let booking = BookSeat::new(self.account, key);
         stored(another.run(request, booking).await).0
     }
 
@@ -315,9 +303,8 @@ async fn each_member_sees_what_those_before_it_have_changed(
     assert_eq!(count(&world.pool, last).await, 0);
     // A refusal is stored: it stays when there is a seat again.
     let more = "UPDATE trains SET free = 5 WHERE name = 'last'";
-    sqlx::raw_sql(more).execute(&world.pool).await.unwrap();
-    let again = ended(world.send("b", Take::Seat("last"))).await;
-    let (refused, replayed) = stored(again);
+    execute(&world.pool, more).await;
+    let (refused, replayed) = stored(ended(world.send("b", Take::Seat("last"))).await);
     assert_eq!((refused.reply.status, replayed), (400, true));
     assert_eq!(count(&world.pool, last).await, 5);
 }
@@ -394,7 +381,7 @@ async fn a_row_that_is_held_elsewhere_is_waited_for_alone(
     let world = World::set_up(TRAINS, patient(1), options, connect).await;
     let mut elsewhere = world.pool.begin().await.unwrap();
     let hold = "UPDATE trains SET free = 7 WHERE name = 'local'";
-    sqlx::raw_sql(hold).execute(&mut *elsewhere).await.unwrap();
+    execute(&mut *elsewhere, hold).await;
     let sent = [
         ("a", Take::Seat("local")),
         ("b", Take::Seat("local")),
@@ -418,17 +405,14 @@ async fn a_replay_locks_nothing(options: PgPoolOptions, connect: PgConnectOption
     let first = stored(ended(world.send("a", Take::Seat("local"))).await).0;
     let mut elsewhere = world.pool.begin().await.unwrap();
     let hold = "SELECT FROM trains WHERE name = 'local' FOR UPDATE";
-    sqlx::raw_sql(hold).execute(&mut *elsewhere).await.unwrap();
+    execute(&mut *elsewhere, hold).await;
     let sent = [("a", Take::Seat("local")), ("b", Take::Seat("last"))];
     let sent = world.send_together(&sent).await;
     let [of_a, of_b] = <[_; 2]>::try_from(sent).unwrap();
     assert_eq!(stored(ended(of_a).await), (first, true));
     assert_eq!(answer(of_b).await.1, "last: 0");
-    assert_eq!(
-        world.seen.batches(),
-        [(1, true), (1, true), (2, true)],
-        "in the batch"
-    );
+    // In the batch.
+    assert_eq!(world.seen.batches(), [(1, true), (1, true), (2, true)]);
     assert_eq!(world.seen.alone(), []);
     elsewhere.rollback().await.unwrap();
 }
@@ -447,10 +431,7 @@ async fn a_round_of_reads_depends_on_the_one_before(
         assert_eq!(body(take("three", "2").await), "4: 0");
         assert_eq!(world.seen.alone(), []);
         // A fourth round is a defect, and no reason to take a train for one that isn't there.
-        let Outcome::Failed(failure) = take("four", "1").await else {
-            panic!("decided without a row that it needs");
-        };
-        assert_eq!(failure.kind, FailureKind::Internal);
+        assert_eq!(failed(take("four", "1").await).kind, FailureKind::Internal);
         assert_eq!(world.seen.alone(), [RanAlone::Undecided]);
         world.tear_down().await;
     }
@@ -478,8 +459,7 @@ async fn what_is_not_shared_runs_alone(options: PgPoolOptions, connect: PgConnec
         let world = World::set_up(TRAINS, patient(connections), options, connect).await;
         let taken = world.send("a", Take::NotShared("local"));
         assert_eq!(answer(taken).await, (201, "local: 9".to_owned()));
-        let again = stored(ended(world.send("a", Take::NotShared("local"))).await);
-        assert!(again.1);
+        assert!(stored(ended(world.send("a", Take::NotShared("local"))).await).1);
         assert_eq!(count(&world.pool, LOCAL).await, 9);
         assert_eq!(world.seen.batches(), []);
         assert_eq!(world.seen.alone(), [RanAlone::Undecided; 2]);

@@ -13,30 +13,32 @@ use sqlx::{
     Connection, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
-use support::{BookSeat, count, request, set_up, stored};
+use support::{BookSeat, count, execute, failed, made, request, set_up, stored};
 use uuid::Uuid;
 
 const RECORDS: &str = "SELECT count(*) FROM idempotency_keys";
 const BOOKINGS: &str = "SELECT count(*) FROM bookings";
 
-fn seat(account_id: Uuid, seat: &str) -> BookSeat {
-    let seat = seat.to_owned();
-    BookSeat { account_id, seat }
+async fn book(idempotency: &Idempotency, account_id: Uuid, key: &str, seat: &str) -> Outcome {
+    let request = request(account_id, key, "/bookings", "{}");
+    let seat = BookSeat::new(account_id, seat);
+    idempotency.run(request, seat).await
+}
+
+/// Under the key `one`, in another request than that of [`book`].
+async fn book_otherwise(idempotency: &Idempotency, account_id: Uuid, seat: &str) -> Outcome {
+    let request = request(account_id, "one", "/bookings", "[]");
+    let seat = BookSeat::new(account_id, seat);
+    idempotency.run(request, seat).await
 }
 
 #[sqlx::test(migrations = false)]
 async fn a_retry_gets_the_first_answer(options: PgPoolOptions, connect: PgConnectOptions) {
     let (pool, idempotency) = set_up(options, connect).await;
     let account_id = Uuid::now_v7();
-    let send = || {
-        let request = request(account_id, "one", "/bookings", r#"{"seat":"12A"}"#);
-        idempotency.run(request, seat(account_id, "12A"))
-    };
-    let (first, replayed) = stored(send().await);
-    assert_eq!((first.reply.status, replayed), (201, false));
-    let (again, replayed) = stored(send().await);
-    assert!(replayed);
-    assert_eq!(again, first);
+    let send = || book(&idempotency, account_id, "one", "12A");
+    let first = made(send().await);
+    assert_eq!(stored(send().await), (first, true));
     assert_eq!(count(&pool, BOOKINGS).await, 1);
     assert_eq!(count(&pool, RECORDS).await, 1);
 }
@@ -52,9 +54,8 @@ async fn a_dropped_instance_gives_its_connections_back_at_once(
     let mut is_given_back = false;
     for number in 0..5 {
         let idempotency = Idempotency::new(pool.clone(), Settings::default()).unwrap();
-        let request = request(account_id, &format!("key-{number}"), "/bookings", "{}");
-        let seat = seat(account_id, &format!("{number}A"));
-        stored(idempotency.run(request, seat).await);
+        let (key, seat) = (format!("key-{number}"), format!("{number}A"));
+        stored(book(&idempotency, account_id, &key, &seat).await);
         let mut others = Vec::new();
         for _ in 0..3 {
             others.push(pool.acquire().await.unwrap());
@@ -77,19 +78,12 @@ async fn a_refusal_is_kept_after_its_reason_is_gone(
 ) {
     let (pool, idempotency) = set_up(options, connect).await;
     let account_id = Uuid::now_v7();
-    let send = |key| {
-        let request = request(account_id, key, "/bookings", "{}");
-        idempotency.run(request, seat(account_id, "12A"))
-    };
+    let send = |key| book(&idempotency, account_id, key, "12A");
     stored(send("one").await);
     let (refused, _) = stored(send("two").await);
     assert_eq!(refused.reply.status, 400);
-    sqlx::raw_sql("DELETE FROM bookings")
-        .execute(&pool)
-        .await
-        .unwrap();
-    let (again, replayed) = stored(send("two").await);
-    assert_eq!((again, replayed), (refused, true));
+    execute(&pool, "DELETE FROM bookings").await;
+    assert_eq!(stored(send("two").await), (refused, true));
     assert_eq!(count(&pool, BOOKINGS).await, 0);
 }
 
@@ -100,20 +94,10 @@ async fn a_key_belongs_to_one_request_of_one_account(
 ) {
     let (pool, idempotency) = set_up(options, connect).await;
     let (one, other) = (Uuid::now_v7(), Uuid::now_v7());
-    stored(
-        idempotency
-            .run(request(one, "one", "/bookings", "{}"), seat(one, "12A"))
-            .await,
-    );
-    let reused = idempotency
-        .run(request(one, "one", "/bookings", "[]"), seat(one, "13C"))
-        .await;
+    stored(book(&idempotency, one, "one", "12A").await);
+    let reused = book_otherwise(&idempotency, one, "13C").await;
     assert!(matches!(reused, Outcome::Reused), "{reused:?}");
-    let (_, replayed) = stored(
-        idempotency
-            .run(request(other, "one", "/bookings", "{}"), seat(other, "14B"))
-            .await,
-    );
+    let (_, replayed) = stored(book(&idempotency, other, "one", "14B").await);
     assert!(!replayed);
     assert_eq!(count(&pool, BOOKINGS).await, 2);
 }
@@ -127,18 +111,15 @@ async fn fifty_racers_through_two_replicas_have_one_effect(
     // Another process on the same database has a map of its own.
     let replica = Idempotency::new(pool.clone(), Settings::default()).unwrap();
     let account_id = Uuid::now_v7();
-    let racers: Vec<_> = (0..50)
-        .map(|racer| {
-            let idempotency = if racer % 2 == 0 {
-                &idempotency
-            } else {
-                &replica
-            };
-            let idempotency = idempotency.clone();
+    let replicas = [idempotency, replica];
+    let racers = replicas.iter().cycle().take(50).cloned();
+    let racers: Vec<_> = racers
+        .map(|idempotency| {
             tokio::spawn(async move {
                 let mut request = request(account_id, "one", "/bookings", "{}");
                 request.wait = Duration::from_secs(10);
-                idempotency.run(request, seat(account_id, "12A")).await
+                let seat = BookSeat::new(account_id, "12A");
+                idempotency.run(request, seat).await
             })
         })
         .collect();
@@ -175,15 +156,14 @@ async fn a_swallowed_database_error_fails_the_request_instead_of_losing_it(
     let (pool, idempotency) = set_up(options, connect).await;
     let account_id = Uuid::now_v7();
     let request = request(account_id, "one", "/bookings", "{}");
-    let outcome = idempotency.run(request, SwallowsAnError(account_id)).await;
-    assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+    failed(idempotency.run(request, SwallowsAnError(account_id)).await);
     assert_eq!(count(&pool, BOOKINGS).await, 0);
     assert_eq!(count(&pool, RECORDS).await, 0);
 }
 
 /// As an add-on leaves it: a committed row without an outcome.
-async fn leave_unfinished(pool: &PgPool, account_id: Uuid, body: &str) {
-    let left = request(account_id, "one", "/bookings", body);
+async fn leave_unfinished(pool: &PgPool, account_id: Uuid) {
+    let left = request(account_id, "one", "/bookings", "{}");
     sqlx::query(
         "INSERT INTO idempotency_keys
                 (account_id, key, fingerprint_version, fingerprint, method, path, request_id,
@@ -206,24 +186,16 @@ async fn a_committed_row_without_an_outcome_is_unfinished_and_neither_expires_no
 ) {
     let (pool, idempotency) = set_up(options, connect).await;
     let account_id = Uuid::now_v7();
-    leave_unfinished(&pool, account_id, "{}").await;
+    leave_unfinished(&pool, account_id).await;
     #[cfg(feature = "sweep")]
     charge_once_idempotency::sweep(&mut pool.acquire().await.unwrap(), Default::default())
         .await
         .unwrap();
 
-    let same = idempotency.run(
-        request(account_id, "one", "/bookings", "{}"),
-        seat(account_id, "12A"),
-    );
-    let same = same.await;
+    let same = book(&idempotency, account_id, "one", "12A").await;
     assert!(matches!(same, Outcome::Unfinished), "{same:?}");
     // The fingerprint is compared before anything else.
-    let other = idempotency.run(
-        request(account_id, "one", "/bookings", "[]"),
-        seat(account_id, "12A"),
-    );
-    let other = other.await;
+    let other = book_otherwise(&idempotency, account_id, "12A").await;
     assert!(matches!(other, Outcome::Reused), "{other:?}");
     assert_eq!(count(&pool, BOOKINGS).await, 0);
     assert_eq!(count(&pool, RECORDS).await, 1);
@@ -243,10 +215,8 @@ async fn migrations_run_twice_and_are_counted_apart_from_the_application_s(
     assert_eq!(count(&pool, application).await, 0);
     // A core-only user gets no table that only an add-on needs.
     let leases = "SELECT count(*) FROM pg_tables WHERE tablename = 'idempotency_leases'";
-    assert_eq!(
-        count(&pool, leases).await,
-        i64::from(cfg!(feature = "phases"))
-    );
+    let expected = i64::from(cfg!(feature = "phases"));
+    assert_eq!(count(&pool, leases).await, expected);
 }
 
 /// What a schema named after the role, a default of the role, and a URL do from one start to the
@@ -258,19 +228,16 @@ async fn a_start_with_another_search_path_finds_the_records_or_refuses(
 ) {
     let (pool, idempotency) = set_up(options.clone(), connect.clone()).await;
     let account_id = Uuid::now_v7();
-    let book = || request(account_id, "one", "/bookings", "{}");
-    let booked = idempotency.run(book(), seat(account_id, "12A")).await;
-    assert!(!stored(booked).1);
-    sqlx::raw_sql(
+    assert!(!stored(book(&idempotency, account_id, "one", "12A").await).1);
+    execute(
+        &pool,
         "CREATE SCHEMA other;
          DO $$ BEGIN
              EXECUTE format('CREATE SCHEMA IF NOT EXISTS %I', current_user);
              EXECUTE format('ALTER DATABASE %I SET search_path = other, public', current_database());
          END $$",
     )
-    .execute(&pool)
-    .await
-    .unwrap();
+    .await;
     for asked in [None, Some(r#""$user",public"#), Some("other,public")] {
         let connect = connect.clone();
         let connect = connect.options(asked.map(|asked| ("search_path", asked)));
@@ -280,7 +247,7 @@ async fn a_start_with_another_search_path_finds_the_records_or_refuses(
         let pinned = pin_session(connect, &schema, SessionLimits::default());
         let pool = options.clone().connect_with(pinned).await.unwrap();
         let idempotency = Idempotency::new(pool, Settings::default()).unwrap();
-        let again = idempotency.run(book(), seat(account_id, "12B")).await;
+        let again = book(&idempotency, account_id, "one", "12B").await;
         assert!(stored(again).1, "{asked:?}: a retry is a replay");
     }
     for asked in ["other", "nowhere"] {
@@ -291,7 +258,7 @@ async fn a_start_with_another_search_path_finds_the_records_or_refuses(
         assert!(told.contains(&expected), "{told}");
     }
     let copy = "CREATE TABLE other.idempotency_migrations (version bigint)";
-    sqlx::raw_sql(copy).execute(&pool).await.unwrap();
+    execute(&pool, copy).await;
     let mut connection = PgConnection::connect_with(&connect).await.unwrap();
     let told = migrate(&mut connection).await.unwrap_err().to_string();
     assert!(told.contains(r#""other and also public""#), "{told}");
@@ -317,14 +284,8 @@ async fn a_schema_of_any_name_can_have_the_tables_and_must_exist(
     set_up(PgPoolOptions::new(), asking).await;
     let mut connection = pool.acquire().await.unwrap();
     assert_eq!(migrate(&mut connection).await.unwrap(), name);
-    assert_eq!(
-        count(
-            &pool,
-            "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
-        )
-        .await,
-        0
-    );
+    let elsewhere = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'";
+    assert_eq!(count(&pool, elsewhere).await, 0);
 }
 
 /// Reports what the transaction runs with.
@@ -373,8 +334,7 @@ async fn a_connection_that_died_between_two_uses_is_replaced(
     let idempotency = Idempotency::new(connections.clone(), Settings::default()).unwrap();
     let account_id = Uuid::now_v7();
     for key in ["one", "two", "three"] {
-        let request = request(account_id, key, "/bookings", "{}");
-        let booked = idempotency.run(request, seat(account_id, key)).await;
+        let booked = book(&idempotency, account_id, key, key).await;
         assert_eq!(stored(booked).0.reply.status, 201);
         let ended = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
                       WHERE datname = current_database() AND pid <> pg_backend_pid()";
@@ -399,46 +359,33 @@ async fn an_account_s_completed_keys_can_be_forgotten_and_no_others(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
+    use charge_once_idempotency::forget;
+
     let (pool, idempotency) = set_up(options, connect).await;
     let (account_id, other) = (Uuid::now_v7(), Uuid::now_v7());
-    for (account_id, key) in [
-        (account_id, "a"),
-        (account_id, "b"),
-        (account_id, "open"),
-        (other, "a"),
-    ] {
-        let request = request(account_id, key, "/bookings", "{}");
-        let place = format!("{account_id} {key}");
-        stored(idempotency.run(request, seat(account_id, &place)).await);
+    let keys = ["a", "b", "open"].map(|key| (account_id, key));
+    for (account_id, key) in keys.into_iter().chain([(other, "a")]) {
+        let seat = format!("{account_id} {key}");
+        stored(book(&idempotency, account_id, key, &seat).await);
     }
     // Keys in flight, and those of the steps of a request.
-    sqlx::raw_sql(
+    execute(
+        &pool,
         "UPDATE idempotency_keys SET status = NULL, headers = NULL, body = NULL WHERE key = 'open';
          INSERT INTO idempotency_keys
          SELECT (jsonb_populate_record(one, jsonb_build_object('key', ',step-' || n))).*
            FROM idempotency_keys AS one, generate_series(1, 499) AS n WHERE one.key = 'b'",
     )
-    .execute(&pool)
-    .await
-    .unwrap();
+    .await;
     let mut connection = pool.acquire().await.unwrap();
-    let first = charge_once_idempotency::forget(&mut connection, account_id, None)
-        .await
-        .unwrap();
-    assert_eq!(
-        (first.rows, first.keys, first.last.as_deref()),
-        (500, 1, Some("a"))
-    );
-    let second = charge_once_idempotency::forget(&mut connection, account_id, first.last)
-        .await
-        .unwrap();
+    let first = forget(&mut connection, account_id, None).await.unwrap();
+    let told = (first.rows, first.keys, first.last.as_deref());
+    assert_eq!(told, (500, 1, Some("a")));
+    let second = forget(&mut connection, account_id, first.last);
+    let second = second.await.unwrap();
     assert_eq!((second.rows, second.keys, second.last), (1, 1, None));
-    assert_eq!(
-        count(&pool, RECORDS).await,
-        2,
-        "the key in flight, and the other account's"
-    );
-    let request = request(account_id, "a", "/bookings", "{}");
-    let (_, replayed) = stored(idempotency.run(request, seat(account_id, "new")).await);
+    // The key in flight, and the other account's.
+    assert_eq!(count(&pool, RECORDS).await, 2);
+    let (_, replayed) = stored(book(&idempotency, account_id, "a", "new").await);
     assert!(!replayed);
 }

@@ -26,14 +26,14 @@ use sqlx::{
     PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
-use support::{BookSeat, count, request, set_up, stored};
+use support::{BookSeat, count, execute, failed, request, set_up, stored};
 use tokio::sync::{Semaphore, mpsc};
 use uuid::Uuid;
 
 /// `POST /parcels`: orders a courier, who is across a network.
 struct OrderCourier {
     account_id: Uuid,
-    address: String,
+    address: &'static str,
 }
 
 impl Begin for OrderCourier {
@@ -45,7 +45,7 @@ impl Begin for OrderCourier {
         sqlx::query("INSERT INTO parcels (account_id, id, address) VALUES ($1, $2, $3)")
             .bind(self.account_id)
             .bind(operation)
-            .bind(&self.address)
+            .bind(self.address)
             .execute(tx)
             .await?;
         Ok(BeginOutcome::Begun {
@@ -157,16 +157,19 @@ const LEASE: LeaseSettings = LeaseSettings {
 };
 
 async fn set_up_phases(
-    pool: &PgPool,
-    idempotency: Idempotency,
-    client: CourierClient,
-) -> Phases<Courier> {
-    sqlx::raw_sql(
-        "CREATE TABLE parcels (account_id uuid, id uuid, address text, tracking_number text)",
-    )
-    .execute(pool)
-    .await
-    .unwrap();
+    options: PgPoolOptions,
+    connect: PgConnectOptions,
+) -> (PgPool, Idempotency, CourierClient, Phases<Courier>) {
+    let (pool, idempotency) = set_up(options, connect).await;
+    let parcels =
+        "CREATE TABLE parcels (account_id uuid, id uuid, address text, tracking_number text)";
+    execute(&pool, parcels).await;
+    let client = CourierClient::default();
+    let phases = phases_of(idempotency.clone(), client.clone());
+    (pool, idempotency, client, phases)
+}
+
+fn phases_of(idempotency: Idempotency, client: CourierClient) -> Phases<Courier> {
     let courier = Courier {
         client,
         ..Courier::default()
@@ -177,7 +180,7 @@ async fn set_up_phases(
 fn to_elm_street(account_id: Uuid) -> OrderCourier {
     OrderCourier {
         account_id,
-        address: "Elm Street".to_owned(),
+        address: "Elm Street",
     }
 }
 
@@ -186,29 +189,20 @@ async fn a_lost_answer_is_asked_for_again_under_the_same_key(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let (pool, idempotency) = set_up(options, connect).await;
-    let client = CourierClient::default();
-    let phases = set_up_phases(&pool, idempotency.clone(), client.clone()).await;
+    let (pool, idempotency, client, phases) = set_up_phases(options, connect).await;
     let account_id = Uuid::now_v7();
     let parcel = || request(account_id, "one", "/parcels", "{}");
 
     client.loses.store(1, Ordering::SeqCst);
-    let lost = phases.run(parcel(), to_elm_street(account_id)).await;
-    let Outcome::Failed(Failure { kind, .. }) = lost else {
-        panic!("{lost:?}");
-    };
-    assert_eq!(kind, FailureKind::Unavailable);
+    let lost = failed(phases.run(parcel(), to_elm_street(account_id)).await);
+    assert_eq!(lost.kind, FailureKind::Unavailable);
     // A command in one transaction can't judge what is left in flight.
-    let seat = BookSeat {
-        account_id,
-        seat: "12A".to_owned(),
-    };
+    let seat = BookSeat::new(account_id, "12A");
     let unfinished = idempotency.run(parcel(), seat).await;
     assert!(matches!(unfinished, Outcome::Unfinished), "{unfinished:?}");
 
     for _ in 0..2 {
-        let outcome = phases.run(parcel(), to_elm_street(account_id)).await;
-        let (record, _) = stored(outcome);
+        let (record, _) = stored(phases.run(parcel(), to_elm_street(account_id)).await);
         assert_eq!(record.reply.body, br#"{"tracking":"Elm Street-0"}"#);
     }
     assert_eq!(client.ordered.lock().unwrap().len(), 1);
@@ -226,19 +220,16 @@ async fn the_operation_of_another_request_is_not_taken_over(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let (pool, idempotency) = set_up(options.clone(), connect.clone()).await;
-    let client = CourierClient::default();
-    let phases = set_up_phases(&pool, idempotency, client.clone()).await;
+    let (pool, _, client, phases) = set_up_phases(options.clone(), connect).await;
     let account_id = Uuid::now_v7();
     let to_oak_street = || OrderCourier {
         account_id,
-        address: "Oak Street".to_owned(),
+        address: "Oak Street",
     };
     let elm_parcel = || request(account_id, "one", "/parcels", r#"{"to":"Elm Street"}"#);
     let oak_parcel = || request(account_id, "one", "/parcels", r#"{"to":"Oak Street"}"#);
     client.loses.store(1, Ordering::SeqCst);
-    let lost = phases.run(elm_parcel(), to_elm_street(account_id)).await;
-    assert!(matches!(lost, Outcome::Failed(_)), "{lost:?}");
+    failed(phases.run(elm_parcel(), to_elm_street(account_id)).await);
 
     // The retry runs in another process. Its only connection comes back to its pool when the test
     // says so, and it has found the operation by then.
@@ -258,11 +249,7 @@ async fn the_operation_of_another_request_is_not_taken_over(
         })
         .connect_lazy_with((*pool.connect_options()).clone());
     let elsewhere = Idempotency::new(gated, Settings::default()).unwrap();
-    let courier = Courier {
-        client: client.clone(),
-        ..Courier::default()
-    };
-    let elsewhere = Phases::new(elsewhere, courier, LEASE).unwrap();
+    let elsewhere = phases_of(elsewhere, client.clone());
     let retry = tokio::spawn({
         let parcel = elm_parcel();
         async move { elsewhere.run(parcel, to_elm_street(account_id)).await }
@@ -275,8 +262,7 @@ async fn the_operation_of_another_request_is_not_taken_over(
     let resolved = phases.resolve(operation, async |_| CallOutcome::NotExecuted(never_sent));
     assert!(resolved.await.unwrap());
     client.loses.store(1, Ordering::SeqCst);
-    let lost = phases.run(oak_parcel(), to_oak_street()).await;
-    assert!(matches!(lost, Outcome::Failed(_)), "{lost:?}");
+    failed(phases.run(oak_parcel(), to_oak_street()).await);
 
     resume.add_permits(Semaphore::MAX_PERMITS / 2);
     let answered = retry.await.unwrap();
@@ -291,9 +277,7 @@ async fn nothing_is_asked_for_when_the_operation_was_rolled_back(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let (pool, idempotency) = set_up(options, connect).await;
-    let client = CourierClient::default();
-    let sound = set_up_phases(&pool, idempotency.clone(), client.clone()).await;
+    let (pool, idempotency, client, sound) = set_up_phases(options, connect).await;
     let courier = Courier {
         client: client.clone(),
         swallows_an_error: true,
@@ -301,25 +285,19 @@ async fn nothing_is_asked_for_when_the_operation_was_rolled_back(
     let defective = Phases::new(idempotency, courier, LEASE).unwrap();
     let account_id = Uuid::now_v7();
     let parcel = |key| request(account_id, key, "/parcels", "{}");
+    let order = || to_elm_street(account_id);
 
-    let begun = defective
-        .run(parcel("one"), to_elm_street(account_id))
-        .await;
-    assert!(matches!(begun, Outcome::Failed(_)), "{begun:?}");
+    failed(defective.run(parcel("one"), order()).await);
     assert!(client.ordered.lock().unwrap().is_empty());
     assert_eq!(count(&pool, "SELECT count(*) FROM parcels").await, 0);
 
     // A takeover that is rolled back leaves the operation to the next process.
     client.loses.store(1, Ordering::SeqCst);
-    let lost = sound.run(parcel("two"), to_elm_street(account_id)).await;
-    assert!(matches!(lost, Outcome::Failed(_)), "{lost:?}");
-    let taken_over = defective
-        .run(parcel("two"), to_elm_street(account_id))
-        .await;
-    assert!(matches!(taken_over, Outcome::Failed(_)), "{taken_over:?}");
+    failed(sound.run(parcel("two"), order()).await);
+    failed(defective.run(parcel("two"), order()).await);
     let takeovers = "SELECT takeovers::bigint FROM idempotency_leases";
     assert_eq!(count(&pool, takeovers).await, 0);
-    let (record, _) = stored(sound.run(parcel("two"), to_elm_street(account_id)).await);
+    let (record, _) = stored(sound.run(parcel("two"), order()).await);
     assert_eq!(record.reply.body, br#"{"tracking":"Elm Street-0"}"#);
 }
 
@@ -346,9 +324,7 @@ async fn a_workflow_lists_its_requests_whichever_way_they_run(
 ) {
     use charge_once_idempotency::WorkflowName;
 
-    let (pool, idempotency) = set_up(options, connect).await;
-    let client = CourierClient::default();
-    let phases = set_up_phases(&pool, idempotency.clone(), client.clone()).await;
+    let (_, idempotency, client, phases) = set_up_phases(options, connect).await;
     let account_id = Uuid::now_v7();
     let trip = WorkflowName::parse(b"trip-1").unwrap();
     let linked = |key: &str| {
@@ -356,32 +332,21 @@ async fn a_workflow_lists_its_requests_whichever_way_they_run(
         request.label = Some(trip.to_label());
         request
     };
-    let seat = || BookSeat {
-        account_id,
-        seat: "12A".to_owned(),
-    };
+    let seat = || BookSeat::new(account_id, "12A");
     stored(idempotency.run(linked("seat"), seat()).await);
     stored(idempotency.run(linked("again"), seat()).await);
     client.loses.store(1, Ordering::SeqCst);
-    let lost = phases
-        .run(linked("tickets"), to_elm_street(account_id))
-        .await;
-    assert!(matches!(lost, Outcome::Failed(_)), "{lost:?}");
+    let order = to_elm_street(account_id);
+    failed(phases.run(linked("tickets"), order).await);
 
     let page = idempotency.workflow(account_id, trip.clone(), None, 100);
     let steps = page.await.unwrap().unwrap().steps.into_iter();
     let steps: Vec<_> = steps
         .map(|step| (step.key, step.request.outcome.map(|outcome| outcome.status)))
         .collect();
-    let step = |key: &str, status| (key.to_owned(), status);
-    assert_eq!(
-        steps,
-        [
-            step("seat", Some(201)),
-            step("again", Some(400)),
-            step("tickets", None)
-        ]
-    );
+    let expected = [("seat", Some(201)), ("again", Some(400)), ("tickets", None)];
+    let expected = expected.map(|(key, status)| (key.to_owned(), status));
+    assert_eq!(steps, expected);
     let elsewhere = idempotency.workflow(Uuid::now_v7(), trip, None, 100);
     assert!(elsewhere.await.unwrap().unwrap().steps.is_empty());
 }

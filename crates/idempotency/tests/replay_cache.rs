@@ -8,18 +8,18 @@
 
 mod support;
 
-use std::{num::NonZeroU64, time::Duration};
+use std::{num::NonZeroU64, sync::Arc, time::Duration};
 
 use charge_once_idempotency::{
-    Command, Failure, Idempotency, Outcome, Rejection, ReplayCache, Reply, Request, Settings,
-    SweepPace, sweep,
+    Command, Failure, Idempotency, Outcome, Record, Rejection, ReplayCache, Reply, Request,
+    Settings, SweepPace, sweep,
 };
 use chrono::{DateTime, Utc};
 use sqlx::{
     Connection, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
-use support::{BookSeat, count, request, set_up, stored, within_reason};
+use support::{BookSeat, count, failed, request, set_up, stored, until, within_reason};
 use uuid::Uuid;
 
 const MEBIBYTE: NonZeroU64 = NonZeroU64::new(1 << 20).unwrap();
@@ -42,11 +42,10 @@ impl Replica {
     /// That has been read.
     async fn with_short_lives(pool: &PgPool, idempotency: Idempotency) -> Self {
         let lasting = Self::of(idempotency);
-        let account = Uuid::now_v7();
-        let request = request(account, "lasting", "/bookings", "{}");
+        let request = request(Uuid::now_v7(), "lasting", "/bookings", "{}");
         let remembered = async {
             while lasting.cache.look_up(&request).is_none() {
-                stored(lasting.run(&request, book(account, "lasting")).await);
+                lasting.book(&request, "lasting").await;
             }
         };
         within_reason("the clock is read", remembered).await;
@@ -65,6 +64,12 @@ impl Replica {
         self.cache.run(request.clone(), execute).await
     }
 
+    /// The answer to a request that books a seat, and whether it is a replay.
+    async fn book(&self, request: &Request, seat: &str) -> (Arc<Record>, bool) {
+        let seat = BookSeat::new(request.account_id, seat);
+        stored(self.run(request, seat).await)
+    }
+
     /// Sends a request again until it is answered from memory: until the database's clock has been
     /// read.
     async fn remembers(&self, request: &Request) -> Outcome {
@@ -73,8 +78,7 @@ impl Replica {
                 if let Some(outcome) = self.cache.look_up(request) {
                     break outcome;
                 }
-                let never = book(Uuid::nil(), "never");
-                stored(self.run(request, never).await);
+                self.book(request, "never").await;
             }
         };
         within_reason("it is remembered", remembered).await
@@ -86,37 +90,23 @@ impl Replica {
 struct Expired {
     pool: PgPool,
     replica: Replica,
-    account: Uuid,
     request: Request,
 }
 
 impl Expired {
     async fn set_up(options: PgPoolOptions, connect: PgConnectOptions) -> Self {
-        let account = Uuid::now_v7();
         let (pool, idempotency) = set_up(options, connect).await;
         let replica = Replica::with_short_lives(&pool, idempotency).await;
-        let request = request(account, "key", "/bookings", r#"{"seat":"1a"}"#);
-        stored(replica.run(&request, book(account, "1a")).await);
+        let request = request(Uuid::now_v7(), "key", "/bookings", r#"{"seat":"1a"}"#);
+        replica.book(&request, "1a").await;
         replica.remembers(&request).await;
-        let expired = async {
-            while count(&pool, EXPIRED).await == 0 {
-                tokio::task::yield_now().await;
-            }
-        };
-        within_reason("the record expires", expired).await;
+        let expired = async || count(&pool, EXPIRED).await > 0;
+        until("the record expires", expired).await;
         Self {
             pool,
             replica,
-            account,
             request,
         }
-    }
-}
-
-fn book(account_id: Uuid, seat: &str) -> BookSeat {
-    BookSeat {
-        account_id,
-        seat: seat.to_owned(),
     }
 }
 
@@ -125,17 +115,14 @@ async fn a_replay_from_memory_is_the_original_and_asks_no_database(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let account = Uuid::now_v7();
     let (pool, idempotency) = set_up(options, connect).await;
     let replica = Replica::of(idempotency);
-    let request = request(account, "key", "/bookings", "{}");
-    let (original, replayed) = stored(replica.run(&request, book(account, "1a")).await);
+    let request = request(Uuid::now_v7(), "key", "/bookings", "{}");
+    let (original, replayed) = replica.book(&request, "1a").await;
     assert!(!replayed);
     replica.remembers(&request).await;
     pool.close().await;
-    let (replay, replayed) = stored(replica.run(&request, book(account, "1a")).await);
-    assert!(replayed);
-    assert_eq!(replay, original);
+    assert_eq!(replica.book(&request, "1a").await, (original, true));
 }
 
 #[sqlx::test(migrations = false)]
@@ -146,24 +133,23 @@ async fn a_refusal_is_remembered_and_a_failure_is_not(
     struct Fails;
     impl Command for Fails {
         async fn execute(&self, _: &mut PgConnection) -> Result<Reply, Rejection> {
-            Err(Rejection::Failed(Failure::unavailable("not now")))
+            Err(Failure::unavailable("not now").into())
         }
     }
     let account = Uuid::now_v7();
     let (_, idempotency) = set_up(options, connect).await;
     let replica = Replica::of(idempotency);
     let first = request(account, "first", "/bookings", "{}");
-    stored(replica.run(&first, book(account, "1a")).await);
+    replica.book(&first, "1a").await;
     let taken = request(account, "taken", "/bookings", "{}");
-    stored(replica.run(&taken, book(account, "1a")).await);
+    replica.book(&taken, "1a").await;
     let (refusal, _) = stored(replica.remembers(&taken).await);
     assert_eq!(refusal.reply.status, 400);
 
     let failing = request(account, "failing", "/bookings", "{}");
-    let failed = replica.run(&failing, Fails).await;
-    assert!(matches!(failed, Outcome::Failed(_)), "{failed:?}");
+    failed(replica.run(&failing, Fails).await);
     assert!(replica.cache.look_up(&failing).is_none());
-    let (_, replayed) = stored(replica.run(&failing, book(account, "1b")).await);
+    let (_, replayed) = replica.book(&failing, "1b").await;
     assert!(!replayed);
 }
 
@@ -176,7 +162,7 @@ async fn a_record_answers_its_own_request_and_account_only(
     let (pool, idempotency) = set_up(options, connect).await;
     let replica = Replica::of(idempotency);
     let first = request(alice, "key", "/bookings", r#"{"seat":"1a"}"#);
-    stored(replica.run(&first, book(alice, "1a")).await);
+    replica.book(&first, "1a").await;
     replica.remembers(&first).await;
 
     for other in [
@@ -186,13 +172,14 @@ async fn a_record_answers_its_own_request_and_account_only(
         let reused = replica.cache.look_up(&other);
         assert!(matches!(reused, Some(Outcome::Reused)), "{reused:?}");
         // As the database says.
-        let asked = replica.idempotency.run(other, book(alice, "1b")).await;
+        let seat = BookSeat::new(alice, "1b");
+        let asked = replica.idempotency.run(other, seat).await;
         assert!(matches!(asked, Outcome::Reused), "{asked:?}");
     }
 
     let of_bob = request(bob, "key", "/bookings", r#"{"seat":"1a"}"#);
     assert!(replica.cache.look_up(&of_bob).is_none());
-    let (_, replayed) = stored(replica.run(&of_bob, book(bob, "1b")).await);
+    let (_, replayed) = replica.book(&of_bob, "1b").await;
     assert!(!replayed);
     assert_eq!(count(&pool, BOOKINGS).await, 2);
 }
@@ -202,20 +189,16 @@ async fn after_a_restart_the_database_answers_and_then_memory_does(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let account = Uuid::now_v7();
     let (pool, idempotency) = set_up(options, connect).await;
-    let request = request(account, "key", "/bookings", "{}");
+    let request = request(Uuid::now_v7(), "key", "/bookings", "{}");
     let before = Replica::of(idempotency.clone());
-    let (original, _) = stored(before.run(&request, book(account, "1a")).await);
+    let (original, _) = before.book(&request, "1a").await;
 
     let after = Replica::of(idempotency);
     assert!(after.cache.look_up(&request).is_none());
-    let (replay, replayed) = stored(after.run(&request, book(account, "1a")).await);
-    assert!(replayed);
-    assert_eq!(replay, original);
-    let (replay, replayed) = stored(after.remembers(&request).await);
-    assert!(replayed);
-    assert_eq!(replay, original);
+    let replay = (original, true);
+    assert_eq!(after.book(&request, "1a").await, replay);
+    assert_eq!(stored(after.remembers(&request).await), replay);
     assert_eq!(count(&pool, BOOKINGS).await, 1);
 }
 
@@ -225,14 +208,11 @@ async fn a_record_that_the_database_calls_dead_is_not_answered(
     connect: PgConnectOptions,
 ) {
     let Expired {
-        replica,
-        account,
-        request,
-        ..
+        replica, request, ..
     } = Expired::set_up(options, connect).await;
     assert!(replica.cache.look_up(&request).is_none());
     // The seat is taken, by the request before: this is another one.
-    let (again, replayed) = stored(replica.run(&request, book(account, "1a")).await);
+    let (again, replayed) = replica.book(&request, "1a").await;
     assert_eq!((again.reply.status, replayed), (400, false));
 }
 
@@ -244,17 +224,16 @@ async fn a_key_that_another_replica_took_over_belongs_to_its_new_request(
     let Expired {
         pool,
         replica: one,
-        account,
         request: old,
     } = Expired::set_up(options, connect).await;
     let other = Replica::of(Idempotency::new(pool.clone(), Settings::default()).unwrap());
 
-    let new = request(account, "key", "/bookings", r#"{"seat":"1b"}"#);
-    let (_, replayed) = stored(other.run(&new, book(account, "1b")).await);
+    let new = request(old.account_id, "key", "/bookings", r#"{"seat":"1b"}"#);
+    let (_, replayed) = other.book(&new, "1b").await;
     assert!(!replayed);
-    let asked = one.run(&old, book(account, "1c")).await;
+    let asked = one.run(&old, BookSeat::new(old.account_id, "1c")).await;
     assert!(matches!(asked, Outcome::Reused), "{asked:?}");
-    let (_, replayed) = stored(one.run(&new, book(account, "1c")).await);
+    let (_, replayed) = one.book(&new, "1c").await;
     assert!(replayed);
     assert_eq!(count(&pool, BOOKINGS).await, 3);
 }
@@ -267,13 +246,12 @@ async fn a_key_that_another_replica_swept_is_free(
     let Expired {
         pool,
         replica,
-        account,
         request,
     } = Expired::set_up(options, connect).await;
     let mut elsewhere = pool.acquire().await.unwrap();
     let swept = sweep(&mut elsewhere, SweepPace::default()).await.unwrap();
     assert_eq!(swept, 1);
-    let (_, replayed) = stored(replica.run(&request, book(account, "1b")).await);
+    let (_, replayed) = replica.book(&request, "1b").await;
     assert!(!replayed);
     assert_eq!(count(&pool, BOOKINGS).await, 3);
 }
@@ -288,28 +266,20 @@ async fn memory_is_bounded(options: PgPoolOptions, connect: PgConnectOptions) {
     };
     let mut requests = Vec::new();
     let first = request(account, "first", "/bookings", "{}");
-    stored(replica.run(&first, book(account, "first")).await);
+    replica.book(&first, "first").await;
     replica.remembers(&first).await;
     for number in 0..100 {
         let name = number.to_string();
         let request = request(account, &name, "/bookings", "{}");
-        stored(replica.run(&request, book(account, &name)).await);
+        replica.book(&request, &name).await;
         requests.push(request);
     }
     // The cache forgets in the background of its own calls.
-    let few = async {
-        loop {
-            let known = requests.iter().filter(|request| {
-                let remembered = replica.cache.look_up(request);
-                remembered.is_some()
-            });
-            if (1..20).contains(&known.count()) {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
+    let few = async || {
+        let is_known = |request: &&Request| replica.cache.look_up(request).is_some();
+        (1..20).contains(&requests.iter().filter(is_known).count())
     };
-    within_reason("some are remembered, and not all", few).await;
+    until("some are remembered, and not all", few).await;
     assert!(replica.cache.bytes() <= 10_000);
 }
 
@@ -323,11 +293,10 @@ async fn the_clock_is_read_again_while_requests_come(
          WHERE datname = current_database() AND pid <> pg_backend_pid() AND query ILIKE '%pg_postmaster_start_time() AS \"started%'
          ORDER BY query_start DESC
          LIMIT 1";
-    let account = Uuid::now_v7();
     let (_, idempotency) = set_up(options, connect.clone()).await;
     let replica = Replica::of(idempotency);
-    let request = request(account, "key", "/bookings", "{}");
-    stored(replica.run(&request, book(account, "1a")).await);
+    let request = request(Uuid::now_v7(), "key", "/bookings", "{}");
+    replica.book(&request, "1a").await;
     replica.remembers(&request).await;
     let mut elsewhere = PgConnection::connect_with(&connect).await.unwrap();
     let mut last_reading = async || -> Option<DateTime<Utc>> {

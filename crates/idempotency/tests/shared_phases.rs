@@ -25,8 +25,8 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use support::{
-    batching::{self, IN_READ, pass, patient},
-    count, request, stored, within_reason,
+    batching::{self, IN_READ, gathered, pass, patient},
+    count, execute, made, request, stored, until, within_reason,
 };
 use tokio::{
     sync::Barrier,
@@ -161,8 +161,7 @@ impl SharedBegin for Send {
         operation: Uuid,
     ) -> Result<Begun<Change, Parcel>, Rejection> {
         if depots.busy.contains(&self.0) {
-            let busy = Failure::busy("another parcel is handed out");
-            return Err(Rejection::Failed(busy));
+            return Err(Failure::busy("another parcel is handed out").into());
         }
         let parcel = Parcel {
             id: operation,
@@ -206,7 +205,7 @@ impl Decide for Sent {
 
     fn decide(&self, _: &Depots, _: DateTime<Utc>) -> Result<Decision<Change>, Rejection> {
         if self.0.depot == ODD {
-            return Err(Rejection::Failed(Failure::unavailable("it takes more")));
+            return Err(Failure::unavailable("it takes more").into());
         }
         Ok(Decision {
             reply: Reply::raw_json(201, self.1.as_str()),
@@ -252,6 +251,18 @@ struct Courier {
     slow: Option<PgPool>,
 }
 
+impl Courier {
+    /// Answers when so many wait at the barrier: calls, and the test where it does.
+    fn together(waiting: usize) -> (Self, Arc<Barrier>) {
+        let barrier = Arc::new(Barrier::new(waiting));
+        let courier = Self {
+            together: Some(barrier.clone()),
+            ..Self::default()
+        };
+        (courier, barrier)
+    }
+}
+
 impl ExternalEffect for Courier {
     const KIND: &'static str = "courier";
     type Operation = Parcel;
@@ -270,7 +281,7 @@ impl ExternalEffect for Courier {
         }
         if let Some(pool) = &self.slow {
             let taken = "UPDATE idempotency_leases SET token = gen_random_uuid()";
-            sqlx::query(taken).execute(pool).await.unwrap();
+            execute(pool, taken).await;
         }
         CallOutcome::Answered(format!("to {}", parcel.depot))
     }
@@ -331,12 +342,8 @@ impl World {
     fn begin_to_send(&self, depots: &[&str]) -> Vec<JoinHandle<Outcome>> {
         let mut sending = Vec::new();
         for (number, depot) in depots.iter().enumerate() {
-            let request = request(
-                self.batching.account,
-                &format!("key-{number}"),
-                "/parcels",
-                depot,
-            );
+            let key = format!("key-{number}");
+            let request = request(self.batching.account, &key, "/parcels", depot);
             let (phases, send) = (self.phases.clone(), Send((*depot).to_owned()));
             sending.push(tokio::spawn(async move { phases.run(request, send).await }));
         }
@@ -358,19 +365,14 @@ async fn many_requests_share_both_transactions_and_each_has_its_effect_once(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let together = Some(Arc::new(Barrier::new(40)));
-    let courier = |_: &PgPool| Courier {
-        together,
-        ..Courier::default()
-    };
-    let world = World::new((options, connect), courier).await;
+    let (courier, _) = Courier::together(40);
+    let world = World::new((options, connect), |_| courier).await;
     let depots: Vec<_> = (1..=40).map(|depot: i32| depot.to_string()).collect();
     let depots: Vec<_> = depots.iter().map(String::as_str).collect();
-    let first = world.send(&depots).await.into_iter().map(stored);
+    let first = world.send(&depots).await.into_iter().map(made);
     let again = world.send(&depots).await.into_iter().map(stored);
-    for (((first, is_replay), again), depot) in first.zip(again).zip(&depots) {
+    for ((first, again), depot) in first.zip(again).zip(&depots) {
         assert_eq!(first.reply.body, format!("to {depot}").as_bytes());
-        assert!(!is_replay);
         // What was answered is what is stored.
         assert_eq!(again, (first, true));
     }
@@ -392,11 +394,7 @@ async fn of_two_in_one_batch_that_ask_about_one_row_the_second_looks_again(
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let together = Arc::new(Barrier::new(3));
-    let courier = Courier {
-        together: Some(together.clone()),
-        ..Courier::default()
-    };
+    let (courier, together) = Courier::together(3);
     let world = World::new((options, connect), |_| courier).await;
     let mut sending = JoinSet::new();
     for sent in world.begin_to_send(&["1", "1", "2"]) {
@@ -414,10 +412,8 @@ async fn of_two_in_one_batch_that_ask_about_one_row_the_second_looks_again(
     let mut ordered: Vec<_> = ordered.into_iter().map(|parcel| parcel.depot).collect();
     ordered.sort_unstable();
     assert_eq!(ordered, ["1", "2"]);
-    assert_eq!(
-        count(&world.batching.pool, "SELECT count(*) FROM parcels").await,
-        2
-    );
+    let parcels = "SELECT count(*) FROM parcels";
+    assert_eq!(count(&world.batching.pool, parcels).await, 2);
     assert_eq!(count(&world.batching.pool, LEFT).await, 0);
 }
 
@@ -426,35 +422,25 @@ async fn an_answer_that_no_batch_can_decide_throws_its_batch_away_and_is_written
     options: PgPoolOptions,
     connect: PgConnectOptions,
 ) {
-    let together = Arc::new(Barrier::new(3));
-    let courier = Courier {
-        together: Some(together.clone()),
-        ..Courier::default()
-    };
+    let (courier, together) = Courier::together(3);
     let world = World::new((options, connect), |_| courier).await;
     let (batching, ordered) = (&world.batching, &world.courier.ordered);
     let answer_both = async {
-        let asked = async {
-            while ordered.lock().unwrap().len() < 2 {
-                tokio::task::yield_now().await;
-            }
-        };
-        within_reason("the courier is asked about both", asked).await;
+        let asked = async || ordered.lock().unwrap().len() >= 2;
+        until("the courier is asked about both", asked).await;
         let gate = batching.close(IN_READ).await;
         let request = request(batching.account, "gate", "/gates", "{}");
         let batches = batching.batches.clone();
         let waits = tokio::spawn(async move { batches.run(request, Waits).await });
         batching.arrives_at(IN_READ).await;
         together.wait().await;
-        batching.gathered(2).await;
+        gathered(&batching.batches, 2).await;
         gate.rollback().await.unwrap();
         stored(within_reason("the gate is passed", waits).await.unwrap());
     };
     let (outcomes, ()) = tokio::join!(world.send(&[ODD, "1"]), answer_both);
     for (outcome, depot) in outcomes.into_iter().zip([ODD, "1"]) {
-        let (record, is_replay) = stored(outcome);
-        assert_eq!(record.reply.body, format!("to {depot}").as_bytes());
-        assert!(!is_replay);
+        assert_eq!(made(outcome).reply.body, format!("to {depot}").as_bytes());
     }
     assert_eq!(batching.seen.alone(), [RanAlone::BatchFailed; 2]);
     assert_eq!(count(&batching.pool, SENT).await, 2);
@@ -472,11 +458,8 @@ async fn a_holder_that_has_lost_its_lease_writes_nothing(
         ..Courier::default()
     };
     let world = World::new((options, connect), courier).await;
-    let outcomes = world.send(&["1"]).await;
-    assert!(
-        matches!(outcomes.as_slice(), [Outcome::InUse]),
-        "{outcomes:?}"
-    );
+    let sent = world.send(&["1"]).await;
+    assert!(matches!(sent.as_slice(), [Outcome::InUse]), "{sent:?}");
     let written = "SELECT (SELECT count(*) FROM parcels WHERE tracking_number IS NOT NULL)
                           + (SELECT count(*) FROM depots WHERE handed_out > 0)";
     assert_eq!(count(&world.batching.pool, written).await, 0);

@@ -49,8 +49,7 @@ async fn each_seat_has_one_passenger_and_each_retry_the_first_answer(
         sent.sort_unstable();
         answers.push(sent);
     }
-    let again = answers.pop().unwrap();
-    let first = answers.pop().unwrap();
+    let [first, again] = <[_; 2]>::try_from(answers).unwrap();
     assert_eq!(first, again);
     let bodies = first.iter().map(|(_, _, body)| body);
     let count_of = |wanted: &str| bodies.clone().filter(|body| body.contains(wanted)).count();

@@ -29,10 +29,8 @@ async fn a_key_speaks_for_its_account_until_it_is_revoked(pool: PgPool) {
     let account = ensure_account(&mut connection, "shop").await.unwrap();
     let keys = ApiKeys::of(pool.clone(), SHAPE, true);
     let until = Instant::now() + Duration::from_secs(60);
-    assert_eq!(
-        keys.account_of(&key, None, until).await.unwrap().id,
-        account
-    );
+    let found = keys.account_of(&key, None, until).await;
+    assert_eq!(found.unwrap().id, account);
     assert!(!insert_key(&mut connection, account, &key).await.unwrap());
 
     assert!(revoke_key(&mut connection, &key).await.unwrap());
@@ -62,9 +60,8 @@ async fn the_next_value_of_a_variable_revokes_the_one_before_and_never_what_a_pe
     let own = create_key(&mut connection, "dev", SHAPE).await.unwrap();
     let [one, other] = ["sk_test_first_value", "sk_test_other_value"];
     let mut take_up = async |key| {
-        take_up_dev_key(&mut connection, "dev", key, one)
-            .await
-            .unwrap()
+        let taken_up = take_up_dev_key(&mut connection, "dev", key, one).await;
+        taken_up.unwrap()
     };
     assert_eq!(take_up(one).await, Some(0));
     assert_eq!(take_up(other).await, Some(1));
@@ -83,22 +80,14 @@ async fn the_next_value_of_a_variable_revokes_the_one_before_and_never_what_a_pe
 async fn the_keys_of_a_test_account_end_with_it(pool: PgPool) {
     let mut connection = migrated(&pool).await;
     let id = Uuid::now_v7();
-    insert_test_account(&mut connection, id, "test")
-        .await
-        .unwrap();
+    let inserted = insert_test_account(&mut connection, id, "test").await;
+    inserted.unwrap();
     let key = SHAPE.new_key();
     assert!(insert_key(&mut connection, id, &key).await.unwrap());
-    assert!(
-        find_account(&mut connection, &key)
-            .await
-            .unwrap()
-            .unwrap()
-            .is_test
-    );
-    sqlx::query("UPDATE accounts SET test_until = now()")
-        .execute(&pool)
-        .await
-        .unwrap();
+    let found = find_account(&mut connection, &key).await.unwrap();
+    assert!(found.unwrap().is_test);
+    let ends = sqlx::query("UPDATE accounts SET test_until = now()");
+    ends.execute(&pool).await.unwrap();
     assert!(!is_valid(&mut connection, &key).await);
     close_account(&mut connection, id).await.unwrap();
     assert!(list_keys(&mut connection).await.unwrap().is_empty());

@@ -79,7 +79,6 @@ pub(super) enum Status {
 }
 
 impl Status {
-    /// The HTTP status of such a reply.
     pub(super) fn http(self) -> u16 {
         match self {
             Self::Done | Self::Declined => 200,
@@ -96,9 +95,7 @@ impl Status {
 /// The body of a reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Message {
-    /// Which key it is about.
     pub(super) key: Uuid,
-    /// What is known.
     pub(super) status: Status,
     /// With [`Status::Declined`]: the error's code. With [`Status::NotExecuted`]: [`LATE`], if that
     /// is why.
@@ -128,7 +125,6 @@ impl Message {
         }
     }
 
-    /// A definite answer.
     pub(super) fn answer(key: Uuid, answer: Answer) -> Self {
         match answer {
             Answer::Done => Self::new(key, Status::Done),

@@ -17,7 +17,7 @@ use std::{
 use charge_once_processor::{
     Answer, CardProcessor, HttpProcessor, Instruction, InstructionOutcome,
 };
-use chrono::{DateTime, Utc};
+use chrono::Utc;
 use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -71,7 +71,7 @@ fn client(address: SocketAddr, time_limit: Duration) -> HttpProcessor {
 #[derive(Debug, Clone)]
 struct Behaviour {
     reads: Reads,
-    sends: Vec<u8>,
+    sends: String,
     then: Then,
 }
 
@@ -88,18 +88,23 @@ enum Then {
     StaysSilent,
 }
 
-fn replies(key: Uuid, status: &str, body: &str) -> Behaviour {
-    let body = body.replace("KEY", &key.to_string());
-    Behaviour {
-        reads: Reads::Everything,
-        sends: reply(status, &body),
-        then: Then::StaysSilent,
-    }
+fn behaves(reads: Reads, sends: &str, then: Then) -> Behaviour {
+    let sends = sends.to_owned();
+    Behaviour { reads, sends, then }
 }
 
-fn reply(head: &str, body: &str) -> Vec<u8> {
+/// Reads the request, answers it, and keeps the connection.
+fn answers(sends: &str) -> Behaviour {
+    behaves(Reads::Everything, sends, Then::StaysSilent)
+}
+
+fn replies(key: Uuid, status: &str, body: &str) -> Behaviour {
+    answers(&reply(status, &body.replace("KEY", &key.to_string())))
+}
+
+fn reply(head: &str, body: &str) -> String {
     let length = body.len();
-    format!("HTTP/1.1 {head}\r\ncontent-length: {length}\r\n\r\n{body}").into_bytes()
+    format!("HTTP/1.1 {head}\r\ncontent-length: {length}\r\n\r\n{body}")
 }
 
 /// A server that behaves like that on every connection, and how many it has accepted.
@@ -122,7 +127,7 @@ async fn behave(mut stream: TcpStream, behaviour: Behaviour) {
         read_request(&mut stream).await;
     }
     // A client that has given up is no failure of the test's.
-    let _ = stream.write_all(&behaviour.sends).await;
+    let _ = stream.write_all(behaviour.sends.as_bytes()).await;
     match behaviour.then {
         Then::Closes => {}
         Then::Resets => {
@@ -155,32 +160,33 @@ async fn read_request(stream: &mut TcpStream) -> String {
     }
 }
 
-fn in_time() -> DateTime<Utc> {
-    Utc::now() + Duration::from_secs(3600)
+async fn execute(processor: &HttpProcessor, key: Uuid) -> InstructionOutcome {
+    let not_after = Utc::now() + Duration::from_secs(3600);
+    processor.execute(key, &authorize(), not_after).await
 }
 
-async fn execute(address: SocketAddr, key: Uuid, time_limit: Duration) -> InstructionOutcome {
-    let instruction = authorize();
-    client(address, time_limit)
-        .execute(key, &instruction, in_time())
-        .await
+#[track_caller]
+fn assert_not_executed(asked: &InstructionOutcome) {
+    let is_certain = matches!(asked, InstructionOutcome::NotExecuted(_));
+    assert!(is_certain, "{asked:?}");
+}
+
+#[track_caller]
+fn assert_doubt(asked: &InstructionOutcome, case: &str) {
+    let is_doubt = matches!(asked, InstructionOutcome::Unknown(_));
+    assert!(is_doubt, "{case}: {asked:?}");
 }
 
 #[tokio::test]
 async fn a_refused_connection_is_tried_again_and_certainly_not_executed_but_answers_no_question() {
     let (_bound, refused) = refused();
-    let key = Uuid::now_v7();
+    let (processor, key) = (client(refused, AMPLE), Uuid::now_v7());
     let began = Instant::now();
-    let asked = execute(refused, key, AMPLE).await;
-    assert!(
-        matches!(asked, InstructionOutcome::NotExecuted(_)),
-        "{asked:?}"
-    );
+    assert_not_executed(&execute(&processor, key).await);
     // Two pauses of at least 50 ms lie between three attempts.
     let took = began.elapsed();
     assert!(took >= Duration::from_millis(100), "{took:?}");
-    let asked = client(refused, AMPLE).look_up(key).await;
-    assert!(matches!(asked, InstructionOutcome::Unknown(_)), "{asked:?}");
+    assert_doubt(&processor.look_up(key).await, "a look-up");
 }
 
 #[tokio::test]
@@ -199,24 +205,13 @@ async fn what_was_not_executed_is_sent_again_and_the_answer_counts() {
             let (mut stream, _) = listener.accept().await.unwrap();
             read_request(&mut stream).await;
             let body = json!({"key": key, "status": status}).to_string();
-            stream.write_all(&reply(head, &body)).await.unwrap();
+            let reply = reply(head, &body);
+            stream.write_all(reply.as_bytes()).await.unwrap();
         }
     });
-    let asked = execute(address, key, AMPLE).await;
+    let asked = execute(&client(address, AMPLE), key).await;
     assert_eq!(asked, InstructionOutcome::Answered(Answer::Done));
     server.await.unwrap();
-}
-
-#[tokio::test]
-async fn a_name_that_leads_nowhere_is_certainly_not_executed() {
-    let processor = HttpProcessor::new("http://processor.invalid:8081", AMPLE, || None).unwrap();
-    let asked = processor
-        .execute(Uuid::now_v7(), &authorize(), in_time())
-        .await;
-    assert!(
-        matches!(asked, InstructionOutcome::NotExecuted(_)),
-        "{asked:?}"
-    );
 }
 
 #[tokio::test]
@@ -234,123 +229,75 @@ async fn a_connection_that_is_never_accepted_is_certainly_not_executed_and_ends_
     }
     let time_limit = Duration::from_secs(3);
     let began = Instant::now();
-    let asked = execute(address, Uuid::now_v7(), time_limit).await;
-    assert!(
-        matches!(asked, InstructionOutcome::NotExecuted(_)),
-        "{asked:?}"
-    );
+    let asked = execute(&client(address, time_limit), Uuid::now_v7()).await;
+    assert_not_executed(&asked);
     assert!(began.elapsed() < time_limit, "{:?}", began.elapsed());
 }
 
 #[tokio::test]
-async fn a_tls_handshake_that_fails_is_certainly_not_executed() {
-    let (address, _) = serve(Behaviour {
-        reads: Reads::Nothing,
-        sends: b"this is no TLS\r\n".to_vec(),
-        then: Then::Closes,
-    })
-    .await;
-    let processor = HttpProcessor::new(&format!("https://{address}"), AMPLE, || None).unwrap();
-    let asked = processor
-        .execute(Uuid::now_v7(), &authorize(), in_time())
-        .await;
-    assert!(
-        matches!(asked, InstructionOutcome::NotExecuted(_)),
-        "{asked:?}"
-    );
+async fn a_name_that_leads_nowhere_and_a_failed_tls_handshake_are_certainly_not_executed() {
+    let no_tls = behaves(Reads::Nothing, "this is no TLS\r\n", Then::Closes);
+    let (address, _) = serve(no_tls).await;
+    for url in [
+        "http://processor.invalid:8081".to_owned(),
+        format!("https://{address}"),
+    ] {
+        let processor = HttpProcessor::new(&url, AMPLE, || None).unwrap();
+        assert_not_executed(&execute(&processor, Uuid::now_v7()).await);
+    }
 }
 
 #[tokio::test]
 async fn whatever_ends_an_exchange_that_began_is_doubt_and_is_not_sent_again() {
     let key = Uuid::now_v7();
     let done = format!(r#"{{"key":"{key}","status":"done"}}"#);
-    let silent = |sends: Vec<u8>| Behaviour {
-        reads: Reads::Everything,
-        sends,
-        then: Then::StaysSilent,
-    };
-    let cases = [
-        ("it closes before it reads", Behaviour {
-            reads: Reads::Nothing,
-            sends: Vec::new(),
-            then: Then::Closes,
-        }),
-        ("it resets before it reads", Behaviour {
-            reads: Reads::Nothing,
-            sends: Vec::new(),
-            then: Then::Resets,
-        }),
-        ("it closes after it has read", Behaviour {
-            reads: Reads::Everything,
-            sends: Vec::new(),
-            then: Then::Closes,
-        }),
-        ("it resets after it has read", Behaviour {
-            reads: Reads::Everything,
-            sends: Vec::new(),
-            then: Then::Resets,
-        }),
-        ("half a head", Behaviour {
-            reads: Reads::Everything,
-            sends: b"HTTP/1.1 200 OK\r\ncontent-le".to_vec(),
-            then: Then::Closes,
-        }),
-        ("half a body", Behaviour {
-            reads: Reads::Everything,
-            sends: reply("200 OK", &done)[..60].to_vec(),
-            then: Then::Closes,
-        }),
-        ("a body that is announced and never ends", silent(
-            format!("HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{done}").into_bytes(),
-        )),
-        ("silence", silent(Vec::new())),
-        ("garbage", silent(b"\x16\x03\x01 what?\r\n\r\n".to_vec())),
-        ("a body that is too large", silent(reply("200 OK", &done.replacen('{', &format!(
-            "{{{}",
-            " ".repeat(64 * 1024)
-        ), 1)))),
-        ("a body that isn't JSON", replies(key, "200 OK", "<html>It works!</html>")),
-        ("a redirect", silent(format!(
-            "HTTP/1.1 307 Temporary Redirect\r\nlocation: /elsewhere\r\ncontent-length: {}\r\n\r\n{done}",
-            done.len()
-        ).into_bytes())),
-        ("an error without a word", replies(key, "500 Internal Server Error", "")),
-        ("a proxy's 503", replies(key, "503 Service Unavailable", "no upstream")),
-        ("a proxy's 502 around the word", replies(
-            key,
-            "502 Bad Gateway",
-            r#"{"key":"KEY","status":"not_executed"}"#,
-        )),
-        ("another key's answer", replies(Uuid::now_v7(), "200 OK", r#"{"key":"KEY","status":"done"}"#)),
-        ("another key's refusal", replies(
+    let half_a_head = "HTTP/1.1 200 OK\r\ncontent-le";
+    let half_a_body = &reply("200 OK", &done)[..60];
+    let never_ends = format!("HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{done}");
+    let too_large = done.replacen('{', &format!("{{{}", " ".repeat(64 * 1024)), 1);
+    let redirect = "307 Temporary Redirect\r\nlocation: /elsewhere";
+    let says = |status: &str| format!(r#"{{"key":"KEY","status":"{status}"}}"#);
+    for behaviour in [
+        behaves(Reads::Nothing, "", Then::Closes),
+        behaves(Reads::Nothing, "", Then::Resets),
+        behaves(Reads::Everything, "", Then::Closes),
+        behaves(Reads::Everything, "", Then::Resets),
+        behaves(Reads::Everything, half_a_head, Then::Closes),
+        behaves(Reads::Everything, half_a_body, Then::Closes),
+        answers(&never_ends),
+        answers(""),
+        answers("\x16\x03\x01 what?\r\n\r\n"),
+        answers(&reply("200 OK", &too_large)),
+        answers(&reply(redirect, &done)),
+        replies(key, "200 OK", "<html>It works!</html>"),
+        replies(key, "500 Internal Server Error", ""),
+        // Of a proxy.
+        replies(key, "503 Service Unavailable", "no upstream"),
+        replies(key, "502 Bad Gateway", &says("not_executed")),
+        // Of another key.
+        replies(Uuid::now_v7(), "200 OK", &says("done")),
+        replies(
             Uuid::now_v7(),
             "503 Service Unavailable",
-            r#"{"key":"KEY","status":"not_executed"}"#,
-        )),
-        ("in progress", replies(key, "409 Conflict", r#"{"key":"KEY","status":"in_progress"}"#)),
-        ("not found", replies(key, "404 Not Found", r#"{"key":"KEY","status":"not_found"}"#)),
-    ];
-    for (case, behaviour) in cases {
+            &says("not_executed"),
+        ),
+        replies(key, "409 Conflict", &says("in_progress")),
+        replies(key, "404 Not Found", &says("not_found")),
+    ] {
         // Short only where the time limit is what ends it.
         let ends_by_itself = behaviour.then != Then::StaysSilent || !behaviour.sends.is_empty();
-        let never_ends = case == "a body that is announced and never ends";
-        let time_limit = if ends_by_itself && !never_ends {
+        let time_limit = if ends_by_itself && behaviour.sends != never_ends {
             AMPLE
         } else {
             SHORT
         };
+        let case = format!("{behaviour:?}");
         let (address, accepted) = serve(behaviour).await;
-        let asked = execute(address, key, time_limit).await;
-        assert!(
-            matches!(asked, InstructionOutcome::Unknown(_)),
-            "{case}: {asked:?}"
-        );
+        let processor = client(address, time_limit);
+        assert_doubt(&execute(&processor, key).await, &case);
         assert_eq!(accepted.load(Ordering::SeqCst), 1, "{case}");
-        let asked = client(address, time_limit).look_up(key).await;
-        assert!(
-            matches!(asked, InstructionOutcome::Unknown(_)),
-            "{case}: {asked:?}"
-        );
+        let processor = client(address, time_limit);
+        assert_doubt(&processor.look_up(key).await, &case);
     }
 }
 
@@ -362,22 +309,9 @@ async fn a_redirect_is_doubt_and_is_not_followed() {
     let (target, followed) = serve(done).await;
     for status in ["301 Moved Permanently", "307 Temporary Redirect"] {
         let head = format!("{status}\r\nlocation: http://{target}/base/operations/{key}");
-        let (address, _) = serve(Behaviour {
-            reads: Reads::Everything,
-            sends: reply(&head, ""),
-            then: Then::StaysSilent,
-        })
-        .await;
-        let asked = execute(address, key, AMPLE).await;
-        assert!(
-            matches!(asked, InstructionOutcome::Unknown(_)),
-            "{status}: {asked:?}"
-        );
-        let asked = client(address, AMPLE).look_up(key).await;
-        assert!(
-            matches!(asked, InstructionOutcome::Unknown(_)),
-            "{status}: {asked:?}"
-        );
+        let (address, _) = serve(answers(&reply(&head, ""))).await;
+        assert_doubt(&execute(&client(address, AMPLE), key).await, status);
+        assert_doubt(&client(address, AMPLE).look_up(key).await, status);
     }
     assert_eq!(followed.load(Ordering::SeqCst), 0);
 }
@@ -389,14 +323,10 @@ async fn the_processor_s_own_word_is_certain_and_is_asked_for_three_times_at_mos
     let mut behaviour = replies(key, "503 Service Unavailable", body);
     behaviour.then = Then::Closes;
     let (address, accepted) = serve(behaviour).await;
-    let asked = execute(address, key, AMPLE).await;
-    assert!(
-        matches!(asked, InstructionOutcome::NotExecuted(_)),
-        "{asked:?}"
-    );
+    assert_not_executed(&execute(&client(address, AMPLE), key).await);
     assert_eq!(accepted.load(Ordering::SeqCst), 3);
     let asked = client(address, AMPLE).look_up(key).await;
-    assert!(matches!(asked, InstructionOutcome::Unknown(_)), "{asked:?}");
+    assert_doubt(&asked, "a look-up");
 }
 
 /// Where a pooled connection is used again, "could not connect" must still mean that nothing was
@@ -410,29 +340,23 @@ async fn an_instruction_that_went_out_on_a_reused_connection_is_doubt_though_nob
         let (mut stream, _) = listener.accept().await.unwrap();
         read_request(&mut stream).await;
         let done = json!({"key": first, "status": "done"}).to_string();
-        stream.write_all(&reply("200 OK", &done)).await.unwrap();
+        let reply = reply("200 OK", &done);
+        stream.write_all(reply.as_bytes()).await.unwrap();
         let request = read_request(&mut stream).await;
         drop((stream, listener));
         request
     });
-    let instruction = authorize();
-    let asked = processor.execute(first, &instruction, in_time()).await;
+    let asked = execute(&processor, first).await;
     assert_eq!(asked, InstructionOutcome::Answered(Answer::Done));
-    let asked = processor.execute(second, &instruction, in_time()).await;
+    let asked = execute(&processor, second).await;
     let request = server.await.unwrap();
     assert!(
         request.starts_with(&format!("PUT /base/operations/{second} ")),
         "{request}"
     );
-    assert!(matches!(asked, InstructionOutcome::Unknown(_)), "{asked:?}");
+    assert_doubt(&asked, "it went out");
     // And now there is neither a connection nor a listener.
-    let asked = processor
-        .execute(Uuid::now_v7(), &instruction, in_time())
-        .await;
-    assert!(
-        matches!(asked, InstructionOutcome::NotExecuted(_)),
-        "{asked:?}"
-    );
+    assert_not_executed(&execute(&processor, Uuid::now_v7()).await);
 }
 
 #[tokio::test]
@@ -440,10 +364,7 @@ async fn what_is_said_for_the_log_holds_no_password_and_no_card() {
     let (_bound, refused) = refused();
     let processor =
         HttpProcessor::new(&format!("http://shop:hunter2@{refused}"), AMPLE, || None).unwrap();
-    let asked = processor
-        .execute(Uuid::now_v7(), &authorize(), in_time())
-        .await;
-    let said = format!("{asked:?}");
+    let said = format!("{:?}", execute(&processor, Uuid::now_v7()).await);
     assert!(
         !said.contains("hunter2") && !said.contains("tok_visa"),
         "{said}"

@@ -9,27 +9,24 @@ use std::{error::Error, sync::Arc};
 use rustls::ClientConfig;
 pub use rustls::Error as TlsError;
 
-/// How every connection is encrypted: rustls on ring with Mozilla's root certificates.
-fn tls_config() -> Result<ClientConfig, TlsError> {
-    let roots = rustls::RootCertStore {
-        roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
-    };
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    Ok(ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth())
-}
-
-/// A builder of HTTP clients: TLS by rustls with Mozilla's root certificates, no redirects, no
-/// proxy from the environment, and no retries of the library's own. Time limits are the caller's.
+/// A builder of HTTP clients: TLS by rustls on ring with Mozilla's root certificates, no redirects,
+/// no proxy from the environment, and no retries of the library's own. Time limits are the
+/// caller's.
 ///
 /// # Errors
 ///
 /// [`TlsError`] when the TLS library refuses its own default protocol versions, which is a defect.
 pub fn http_client_builder() -> Result<reqwest::ClientBuilder, TlsError> {
+    let roots = rustls::RootCertStore {
+        roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
+    };
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
     Ok(reqwest::Client::builder()
-        .tls_backend_preconfigured(tls_config()?)
+        .tls_backend_preconfigured(tls)
         // A redirect would take an API key or an instruction to a host that was never named.
         .redirect(reqwest::redirect::Policy::none())
         // So would a proxy.

@@ -52,15 +52,13 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// With what the request was granted.
-    pub(crate) fn granted(mut self, grants: &'a [Cow<'static, str>]) -> Self {
-        self.grants = grants;
-        self
-    }
-
-    /// With the names that are known, and not offered.
-    pub(crate) fn without(mut self, names: &'static [&'static str]) -> Self {
-        self.not_offered = names;
+    /// With what the request was granted, and the names that are known, and not offered.
+    pub(crate) fn granted(
+        mut self,
+        grants: &'a [Cow<'static, str>],
+        not_offered: &'static [&'static str],
+    ) -> Self {
+        (self.grants, self.not_offered) = (grants, not_offered);
         self
     }
 
@@ -69,15 +67,11 @@ impl<'a> Fields<'a> {
     where
         'a: 'b,
     {
-        Fields {
-            encoding: self.encoding,
-            members,
+        let fields = Fields {
             place,
-            grants: self.grants,
-            not_offered: self.not_offered,
-            read: BTreeSet::new(),
-            expansion: Expansion::default(),
-        }
+            ..Fields::new(self.encoding, members)
+        };
+        fields.granted(self.grants, self.not_offered)
     }
 
     /// Whether the request was [granted](crate::Params::grant) `name`, for values that only some
@@ -168,15 +162,13 @@ impl<'a> Fields<'a> {
 
     /// `true` or `false`; in a form in any case, because languages write their own: `True`.
     pub fn boolean(&mut self, name: &'static str) -> Result<Option<bool>, Error> {
-        let Some(value) = self.take(name) else {
-            return Ok(None);
-        };
-        match (self.encoding, value) {
-            (Encoding::Json, Value::Bool(boolean)) => Ok(Some(*boolean)),
-            (Encoding::Form, Value::String(text)) if text.eq_ignore_ascii_case("true") => {
+        match (self.encoding, self.take(name)) {
+            (_, None) => Ok(None),
+            (Encoding::Json, Some(Value::Bool(boolean))) => Ok(Some(*boolean)),
+            (Encoding::Form, Some(Value::String(text))) if text.eq_ignore_ascii_case("true") => {
                 Ok(Some(true))
             }
-            (Encoding::Form, Value::String(text)) if text.eq_ignore_ascii_case("false") => {
+            (Encoding::Form, Some(Value::String(text))) if text.eq_ignore_ascii_case("false") => {
                 Ok(Some(false))
             }
             _ => Err(self.invalid(name, "Must be true or false.")),
@@ -307,10 +299,8 @@ impl<'a> Fields<'a> {
         let map = self.place.within(Step::Name(name));
         let read_one = |(key, value): (&String, &Value)| {
             let refuse = |message: &str| {
-                Err(Error::invalid(
-                    map.within(Step::Name(key)).to_param(),
-                    message,
-                ))
+                let param = map.within(Step::Name(key)).to_param();
+                Err(Error::invalid(param, message))
             };
             // With brackets no form could ever name it again, to unset it.
             let is_bracketed = key.contains(['[', ']']);

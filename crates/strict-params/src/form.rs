@@ -35,9 +35,8 @@ const REPEATED: &str = "A single value must not be given more than once.";
 ///
 /// Refuses whatever the promise of this module does not cover.
 pub(crate) fn decode(body: &[u8], maps: &[&str]) -> Result<Map<String, Value>, Error> {
-    let raw_pairs = body
-        .split(|byte| *byte == b'&')
-        .filter(|pair| !pair.is_empty());
+    let raw_pairs = body.split(|byte| *byte == b'&');
+    let raw_pairs = raw_pairs.filter(|pair| !pair.is_empty());
     let mut root = BTreeMap::new();
     // The root is one of them.
     let (mut values, mut containers) = (0, 1);
@@ -60,10 +59,8 @@ pub(crate) fn decode(body: &[u8], maps: &[&str]) -> Result<Map<String, Value>, E
 /// with an empty value, as in the URL Standard.
 fn split_pair(pair: &[u8]) -> (&[u8], &[u8]) {
     let mut parts = pair.splitn(2, |byte| *byte == b'=');
-    (
-        parts.next().unwrap_or_default(),
-        parts.next().unwrap_or_default(),
-    )
+    let mut next = || parts.next().unwrap_or_default();
+    (next(), next())
 }
 
 /// Refuses what `form_urlencoded` would silently repair: the URL Standard keeps a
@@ -97,12 +94,7 @@ fn check_encoding(raw: &[u8]) -> Result<(), &'static str> {
 }
 
 fn hex_digit(byte: u8) -> Option<u8> {
-    match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        b'A'..=b'F' => Some(byte - b'A' + 10),
-        _ => None,
-    }
+    u8::try_from(char::from(byte).to_digit(16)?).ok()
 }
 
 /// Reads `items[0][quantity]` as the steps that lead to the value.
@@ -235,10 +227,8 @@ impl FormNode {
             Self::Map(members) => finish_members(members, path).map(Value::Object),
             Self::Indexed(items) => {
                 if items.keys().enumerate().any(|(at, index)| at != *index) {
-                    return Err(Error::malformed(
-                        path.to_param(),
-                        "List indexes must begin at 0 and leave no gap.",
-                    ));
+                    let message = "List indexes must begin at 0 and leave no gap.";
+                    return Err(Error::malformed(path.to_param(), message));
                 }
                 finish_items(items.into_values(), path)
             }

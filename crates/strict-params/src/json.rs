@@ -61,10 +61,9 @@ pub(crate) fn decode(body: &[u8]) -> Result<Map<String, Value>, Refusal> {
         ) => Err(refuse("The body must be a JSON object.")),
         // The reader's own message is not passed on, because it may quote the body.
         Err(error) => Err(reading.refusal.take().unwrap_or_else(|| {
+            let (line, column) = (error.line(), error.column());
             refuse(&format!(
-                "The body could not be read as JSON: see line {}, column {}.",
-                error.line(),
-                error.column()
+                "The body could not be read as JSON: see line {line}, column {column}."
             ))
         })),
     }

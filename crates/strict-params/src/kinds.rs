@@ -79,9 +79,7 @@ impl<T> Change<T> {
             Self::Set(value) => Some(value),
         }
     }
-}
 
-impl<T> Change<T> {
     /// The change with its value, if there is one, made into another.
     pub fn map<U>(self, into: impl FnOnce(T) -> U) -> Change<U> {
         self.and_then(|value| Change::Set(into(value)))

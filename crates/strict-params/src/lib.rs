@@ -62,10 +62,8 @@ impl Encoding {
         let media_type: mime::Mime = text.parse().ok()?;
         // utf8 is a label of UTF-8 too, in the Encoding Standard.
         let is_utf_8 = |charset: mime::Name<'_>| {
-            let charset = charset.as_str();
-            ["utf-8", "utf8"]
-                .iter()
-                .any(|label| charset.eq_ignore_ascii_case(label))
+            let is = |label| charset.as_str().eq_ignore_ascii_case(label);
+            is("utf-8") || is("utf8")
         };
         if !media_type.get_param(mime::CHARSET).is_none_or(is_utf_8) {
             return None;

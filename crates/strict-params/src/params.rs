@@ -70,7 +70,7 @@ impl Params {
     pub fn read<T>(&self, read: impl FnOnce(Fields<'_>) -> Result<T, Error>) -> Result<T, Error> {
         let tree = self.tree()?;
         let fields = Fields::new(self.encoding, &tree);
-        read(fields.granted(&self.grants).without(self.not_offered))
+        read(fields.granted(&self.grants, self.not_offered))
     }
 
     /// Refuses the first empty value: for queries, which have nothing to unset. If an empty filter

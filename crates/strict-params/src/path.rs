@@ -113,34 +113,20 @@ mod tests {
 
     #[test]
     fn params_repeat_safe_names_only() {
+        use Step::{Index, Name, Next};
         let long = "a".repeat(41);
+        let card = "4242-4242-4242-4242";
         let cases: [(&[Step<'_>], Option<&str>); 10] = [
             (&[], None),
-            (&[Step::Index(0)], None),
-            (&[Step::Name("")], None),
-            (&[Step::Name("4242424242424242")], None),
-            (&[Step::Name(&long)], None),
-            (&[Step::Name("a"), Step::Name("b\n")], Some("a")),
-            (
-                &[Step::Name("a"), Step::Name("b"), Step::Name("[")],
-                Some("a[b]"),
-            ),
-            (
-                &[Step::Name("items"), Step::Index(0), Step::Name("quantity")],
-                Some("items[0][quantity]"),
-            ),
-            (
-                &[Step::Name("items"), Step::Next, Step::Name("quantity")],
-                Some("items[][quantity]"),
-            ),
-            (
-                &[
-                    Step::Name("a"),
-                    Step::Name("4242-4242-4242-4242"),
-                    Step::Name("c"),
-                ],
-                Some("a"),
-            ),
+            (&[Index(0)], None),
+            (&[Name("")], None),
+            (&[Name("4242424242424242")], None),
+            (&[Name(&long)], None),
+            (&[Name("a"), Name("b\n")], Some("a")),
+            (&[Name("a"), Name("b"), Name("[")], Some("a[b]")),
+            (&[Name("a"), Index(0), Name("b")], Some("a[0][b]")),
+            (&[Name("a"), Next, Name("b")], Some("a[][b]")),
+            (&[Name("a"), Name(card), Name("c")], Some("a")),
         ];
         for (steps, expected) in cases {
             assert_eq!(param(steps).as_deref(), expected);

@@ -149,12 +149,10 @@ mod tests {
             .map(|attempts| DEFAULT.after(attempts).unwrap())
             .collect();
         let seconds = Duration::from_secs;
-        assert_eq!(pauses.first(), Some(&(seconds(5)..=seconds(10))));
-        assert_eq!(pauses.get(1), Some(&(seconds(10)..=seconds(20))));
-        assert_eq!(
-            pauses.last(),
-            Some(&(seconds(4 * 3600)..=seconds(8 * 3600)))
-        );
+        let pause = |least, most| seconds(least)..=seconds(most);
+        assert_eq!(pauses.first(), Some(&pause(5, 10)));
+        assert_eq!(pauses.get(1), Some(&pause(10, 20)));
+        assert_eq!(pauses.last(), Some(&pause(4 * 3600, 8 * 3600)));
         for pair in pauses.windows(2) {
             let [earlier, later] = pair else { continue };
             assert!(earlier.start() <= later.start() && earlier.end() <= later.end());
@@ -201,12 +199,9 @@ mod tests {
     #[test]
     fn only_an_answer_of_two_hundred_and_something_is_a_receipt() {
         let answered = |response_status| Attempt {
-            at: 0,
             response_status,
             error: None,
-            duration_ms: 0,
-            is_refused: false,
-            retry_after: None,
+            ..Attempt::not_sent(0, "")
         };
         for status in [200, 201, 204, 299] {
             assert!(answered(Some(status)).succeeded(), "{status}");

@@ -271,10 +271,7 @@ pub async fn list(
     }
     let rows = match event_types {
         None => in_order_of!(slice, of_all_types),
-        Some(types) => match slice.newest_first {
-            true => of_types!("DESC", types),
-            false => of_types!("ASC", types),
-        },
+        Some(types) => in_order_of!(slice, of_types, types),
     };
     Ok(rows.into_iter().map(Event::from).collect())
 }

@@ -95,15 +95,14 @@ mod tests {
             ("224.0.0.0", "255.255.255.255"),
         ];
         for (first, last) in blocks {
-            let (first, last): (Ipv4Addr, Ipv4Addr) =
-                (first.parse().unwrap(), last.parse().unwrap());
+            let [first, last] = [first, last].map(|one| one.parse::<Ipv4Addr>().unwrap());
             assert!(!is_public(first.into()), "{first}");
             assert!(!is_public(last.into()), "{last}");
-            if let Some(before) = first.to_bits().checked_sub(1).map(Ipv4Addr::from_bits) {
-                assert!(is_public(before.into()), "{before}");
-            }
-            if let Some(after) = last.to_bits().checked_add(1).map(Ipv4Addr::from_bits) {
-                assert!(is_public(after.into()), "{after}");
+            let before = first.to_bits().checked_sub(1);
+            let after = last.to_bits().checked_add(1);
+            for neighbor in [before, after].into_iter().flatten() {
+                let neighbor = Ipv4Addr::from_bits(neighbor);
+                assert!(is_public(neighbor.into()), "{neighbor}");
             }
         }
     }

@@ -443,8 +443,7 @@ pub(crate) async fn cancel(
     endpoints: &[(Uuid, Uuid)],
     limit: i64,
 ) -> Result<u64, sqlx::Error> {
-    let accounts: Vec<_> = endpoints.iter().map(|(account, _)| *account).collect();
-    let endpoints: Vec<_> = endpoints.iter().map(|(_, endpoint)| *endpoint).collect();
+    let (accounts, endpoints): (Vec<_>, Vec<_>) = endpoints.iter().copied().unzip();
     let canceled = sqlx::query!(
         "
         UPDATE webhook_deliveries
@@ -506,8 +505,7 @@ pub(crate) async fn mark_canceled(
     endpoints: &[(Uuid, Uuid)],
     is_canceled: bool,
 ) -> Result<(), sqlx::Error> {
-    let accounts: Vec<_> = endpoints.iter().map(|(account, _)| *account).collect();
-    let ids: Vec<_> = endpoints.iter().map(|(_, id)| *id).collect();
+    let (accounts, ids): (Vec<_>, Vec<_>) = endpoints.iter().copied().unzip();
     sqlx::query!(
         "
         UPDATE webhook_endpoints AS endpoint

@@ -298,13 +298,10 @@ impl Turns {
 
     /// An account that waits may have a place again, but only for an endpoint of this standing.
     fn wake(&mut self, account: Uuid, standing: Standing) {
-        let waits = match self.ready.get(&account) {
-            Some(account) => account.waits.map(|(queue, _)| queue),
-            None => return,
-        };
+        let waits = self.ready.get(&account).and_then(|account| account.waits);
         let is_there = match waits {
-            Some(Queue::New | Queue::Turn) => true,
-            Some(Queue::Room(of)) => of <= standing,
+            Some((Queue::New | Queue::Turn, _)) => true,
+            Some((Queue::Room(of), _)) => of <= standing,
             None => false,
         };
         if !is_there {

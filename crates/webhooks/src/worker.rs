@@ -274,9 +274,9 @@ impl Delivering {
     /// One step of each chore.
     async fn do_chores(&mut self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
         if self.chores.make_ready {
-            let made_ready = self.within_deadline(steps::make_ready(connection)).await?;
-            self.chores.make_ready = made_ready.more;
-            if made_ready.any {
+            let rows = self.within_deadline(steps::make_ready(connection)).await?;
+            self.chores.make_ready = steps::is_full(rows);
+            if rows > 0 {
                 self.chores.look();
             }
         }

@@ -13,6 +13,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
     sync::{Notify, watch},
+    task::JoinHandle,
     time::timeout,
 };
 use uuid::Uuid;
@@ -81,19 +82,19 @@ fn booked(seat: &str) -> NewEvent {
     }
 }
 
-async fn commit(pool: &PgPool, event: NewEvent) {
+async fn commit(pool: &PgPool, events: &[NewEvent]) {
     let mut tx = pool.begin().await.unwrap();
-    emit(&mut tx, &[event]).await.unwrap();
+    emit(&mut tx, events).await.unwrap();
     tx.commit().await.unwrap();
 }
 
 /// A worker that looks when it is woken, and by itself after the poll interval.
-fn start(pool: &PgPool, settings: Settings) -> (Arc<Notify>, watch::Sender<bool>) {
+fn start(pool: &PgPool, settings: Settings) -> (Arc<Notify>, watch::Sender<bool>, JoinHandle<()>) {
     let (stop, stopping) = watch::channel(false);
     let wake = Arc::new(Notify::new());
     let worker = Worker::new(pool.clone(), settings, body).unwrap();
-    tokio::spawn(worker.woken_by(Arc::clone(&wake)).run(stopping));
-    (wake, stop)
+    let working = tokio::spawn(worker.woken_by(Arc::clone(&wake)).run(stopping));
+    (wake, stop, working)
 }
 
 const LOCAL: Settings = Settings {
@@ -121,29 +122,30 @@ async fn statuses(pool: &PgPool) -> Vec<(String, i32)> {
     .unwrap()
 }
 
-async fn eventually(pool: &PgPool, expected: &[(&str, i32)]) {
+async fn until(mut is_reached: impl AsyncFnMut() -> bool) {
     let reached = async {
-        while !statuses(pool)
-            .await
-            .iter()
-            .map(|(s, n)| (&**s, *n))
-            .eq(expected.iter().copied())
-        {
+        while !is_reached().await {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
     timeout(PATIENCE, reached).await.unwrap();
 }
 
+async fn eventually(pool: &PgPool, expected: &[(&str, i32)]) {
+    let expected = expected.iter().map(|(s, n)| ((*s).to_owned(), *n));
+    let expected: Vec<_> = expected.collect();
+    until(async || statuses(pool).await == expected).await;
+}
+
 #[sqlx::test(migrations = false)]
 async fn what_commits_is_sent_at_once_and_what_rolls_back_never(pool: PgPool) {
     let listener = endpoint(&pool).await;
-    let (wake, stop) = start(&pool, LOCAL);
+    let (wake, stop, _) = start(&pool, LOCAL);
     let mut tx = pool.begin().await.unwrap();
     emit(&mut tx, &[booked("1A")]).await.unwrap();
     tx.rollback().await.unwrap();
     wake.notify_one();
-    commit(&pool, booked("1B")).await;
+    commit(&pool, &[booked("1B")]).await;
     wake.notify_one();
     let request = receive(&listener, "200 OK").await;
     assert!(request.starts_with("POST /hook HTTP/1.1\r\n"), "{request}");
@@ -157,12 +159,12 @@ async fn what_commits_is_sent_at_once_and_what_rolls_back_never(pool: PgPool) {
 #[sqlx::test(migrations = false)]
 async fn what_is_not_acknowledged_is_sent_again(pool: PgPool) {
     let listener = endpoint(&pool).await;
-    commit(&pool, booked("1A")).await;
+    commit(&pool, &[booked("1A")]).await;
     let often = Settings {
         poll_interval: Duration::from_millis(10),
         ..LOCAL
     };
-    let (_wake, _stop) = start(&pool, often);
+    let (_wake, _stop, _) = start(&pool, often);
     let first = receive(&listener, "500 No").await;
     let second = receive(&listener, "204 Yes").await;
     let body = |request: &str| request.split("\r\n\r\n").nth(1).map(str::to_owned);
@@ -173,7 +175,7 @@ async fn what_is_not_acknowledged_is_sent_again(pool: PgPool) {
 #[sqlx::test(migrations = false)]
 async fn nothing_is_sent_while_it_is_not_known_that_its_claim_is_committed(pool: PgPool) {
     let listener = endpoint(&pool).await;
-    commit(&pool, booked("1A")).await;
+    commit(&pool, &[booked("1A")]).await;
     let warned = Settings {
         commit: |tx| {
             Box::pin(async {
@@ -183,19 +185,11 @@ async fn nothing_is_sent_while_it_is_not_known_that_its_claim_is_committed(pool:
         },
         ..LOCAL
     };
-    let (stop, stopping) = watch::channel(false);
-    let wake = Arc::new(Notify::new());
-    let worker = Worker::new(pool.clone(), warned, body).unwrap();
-    let working = tokio::spawn(worker.woken_by(Arc::clone(&wake)).run(stopping));
+    let (wake, stop, working) = start(&pool, warned);
     wake.notify_one();
-    let claimed = async {
-        let claims = "SELECT count(claim) FROM webhook_deliveries";
-        let claimed = || sqlx::query_scalar::<_, i64>(claims).fetch_one(&pool);
-        while claimed().await.unwrap() != 1 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(PATIENCE, claimed).await.unwrap();
+    let claims = "SELECT count(claim) FROM webhook_deliveries";
+    let claims = || sqlx::query_scalar::<_, i64>(claims).fetch_one(&pool);
+    until(async || claims().await.unwrap() == 1).await;
     stop.send_replace(true);
     timeout(PATIENCE, working).await.unwrap().unwrap();
     assert!(timeout(Duration::ZERO, listener.accept()).await.is_err());
@@ -204,14 +198,14 @@ async fn nothing_is_sent_while_it_is_not_known_that_its_claim_is_committed(pool:
 #[sqlx::test(migrations = false)]
 async fn nothing_is_sent_to_an_address_that_is_not_public(pool: PgPool) {
     let listener = endpoint(&pool).await;
-    commit(&pool, booked("1A")).await;
+    commit(&pool, &[booked("1A")]).await;
     let careful = Settings {
         allow_private: false,
         poll_interval: Duration::from_millis(10),
         pauses: Settings::default().pauses,
         ..LOCAL
     };
-    let (_wake, _stop) = start(&pool, careful);
+    let (_wake, _stop, _) = start(&pool, careful);
     eventually(&pool, &[("pending", 1)]).await;
     let accepted = timeout(Duration::from_millis(50), listener.accept()).await;
     assert!(accepted.is_err());
@@ -224,14 +218,12 @@ async fn an_event_without_a_body_holds_up_no_other(pool: PgPool) {
         object: "[]".to_owned(),
         ..booked("1A")
     };
-    let mut tx = pool.begin().await.unwrap();
-    emit(&mut tx, &[unreadable, booked("1B")]).await.unwrap();
-    tx.commit().await.unwrap();
+    commit(&pool, &[unreadable, booked("1B")]).await;
     let patient = Settings {
         pauses: Settings::default().pauses,
         ..LOCAL
     };
-    let (wake, _stop) = start(&pool, patient);
+    let (wake, _stop, _) = start(&pool, patient);
     wake.notify_one();
     let request = receive(&listener, "200 OK").await;
     assert!(request.ends_with(r#"{"seat":"1B"}"#), "{request}");
@@ -246,7 +238,7 @@ async fn a_slice_of_a_list_ends_at_its_limits(pool: PgPool) {
     let second = insert(&pool, "https://example.com/2".to_owned()).await;
     let event = booked("1A");
     let event_id = event.id;
-    commit(&pool, event).await;
+    commit(&pool, &[event]).await;
 
     let oldest = Slice {
         newest_first: false,
@@ -287,10 +279,8 @@ async fn a_slice_of_a_list_ends_at_its_limits(pool: PgPool) {
 /// A second outbox would know no event of the first.
 #[sqlx::test(migrations = false)]
 async fn a_later_search_path_makes_no_second_outbox(pool: PgPool) {
-    assert_eq!(
-        migrate(&mut pool.acquire().await.unwrap()).await.unwrap(),
-        "public"
-    );
+    let first = migrate(&mut pool.acquire().await.unwrap()).await;
+    assert_eq!(first.unwrap(), "public");
     let defaults = "CREATE SCHEMA other; DO $$ BEGIN
         EXECUTE format('ALTER DATABASE %I SET search_path = other', current_database());
     END $$";
@@ -301,10 +291,8 @@ async fn a_later_search_path_makes_no_second_outbox(pool: PgPool) {
     let asking = options.options([("search_path", "other")]);
     let mut connection = PgConnection::connect_with(&asking).await.unwrap();
     let told = migrate(&mut connection).await.unwrap_err().to_string();
-    assert!(
-        told.contains("public has the tables and not other"),
-        "{told}"
-    );
+    let expected = "public has the tables and not other";
+    assert!(told.contains(expected), "{told}");
     let outboxes = "SELECT count(*) FROM pg_tables WHERE tablename = 'events'";
     let outboxes: i64 = sqlx::query_scalar(outboxes).fetch_one(&pool).await.unwrap();
     assert_eq!(outboxes, 1);

@@ -33,11 +33,7 @@ const RETRIED_MAX: u64 = 10_000;
 pub struct RetryArguments {
     /// Deliveries, by the ids that the console and GET /webhook_endpoints/{id}/deliveries show;
     /// at most 100.
-    #[arg(
-        value_name = "DELIVERY",
-        num_args = 1..=100,
-        value_parser = delivery_id
-    )]
+    #[arg(value_name = "DELIVERY", num_args = 1..=100, value_parser = delivery_id)]
     deliveries: Vec<WebhookDeliveryId>,
     /// All deliveries to this endpoint that have failed.
     #[arg(long, value_name = "ENDPOINT", value_parser = endpoint_id)]
@@ -95,13 +91,12 @@ async fn retry_each(
         };
         print(&format!("{id}  {outcome}"))?;
     }
-    let all = arguments.deliveries.len();
-    if left == 0 {
-        say("a running server sends them within seconds");
-        Ok(())
-    } else {
-        Err(format!("{left} of {all} will not be sent again").into())
+    if left > 0 {
+        let all = arguments.deliveries.len();
+        return Err(format!("{left} of {all} will not be sent again").into());
     }
+    say("a running server sends them within seconds");
+    Ok(())
 }
 
 /// Those to an endpoint that have failed, and, if asked for, those that wait. Prints how many there
@@ -114,12 +109,11 @@ async fn retry_endpoint(
         pending, dry_run, ..
     }: &RetryArguments,
 ) -> Result<(), BoxError> {
-    let found = database
-        .read(move |connection| Box::pin(endpoints::find(connection, account.0, endpoint.0)))
-        .await?
-        .ok_or_else(|| {
-            format!("--endpoint: the account has no webhook endpoint {endpoint}; set --account?")
-        })?;
+    let finding = database
+        .read(move |connection| Box::pin(endpoints::find(connection, account.0, endpoint.0)));
+    let found = finding.await?.ok_or_else(|| {
+        format!("--endpoint: the account has no webhook endpoint {endpoint}; set --account?")
+    })?;
     if found.disabled {
         return Err(format!(
             "--endpoint: {endpoint} is disabled, and what is sent there fails at once. Enable it \
@@ -130,13 +124,11 @@ async fn retry_endpoint(
     let (mut retried, mut slice) = (0, Slice::newest(PAGE_ROWS));
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     while retried < RETRIED_MAX {
-        let listed = database
-            .read(move |connection| {
-                Box::pin(async move {
-                    deliveries::list(connection, account.0, endpoint.0, &slice).await
-                })
-            })
-            .await?;
+        let reading = database.read(move |connection| {
+            let (account, endpoint) = (account.0, endpoint.0);
+            Box::pin(async move { deliveries::list(connection, account, endpoint, &slice).await })
+        });
+        let listed = reading.await?;
         let Some(last) = listed.last() else { break };
         slice.below = last.id;
         for delivery in listed.iter().filter(|one| is_wanted(one, pending)) {
@@ -180,8 +172,6 @@ async fn make_due(
     account: AccountId,
     id: WebhookDeliveryId,
 ) -> Result<Option<bool>, BoxError> {
-    let made = database
-        .write(move |tx| Box::pin(webhooks::retry_now(tx, account.0, id.0)))
-        .await?;
-    Ok(made)
+    let making = database.write(move |tx| Box::pin(webhooks::retry_now(tx, account.0, id.0)));
+    Ok(making.await?)
 }

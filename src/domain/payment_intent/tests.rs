@@ -5,6 +5,8 @@ use uuid::Uuid;
 use super::super::{money::Currency, payment_method::sample as method};
 use super::*;
 
+const VISA: &str = "pm_card_visa";
+const AUTHENTICATES: &str = "pm_card_authenticationRequired";
 const METHOD: PaymentMethodId = PaymentMethodId(Uuid::from_u128(1));
 const CHARGE: ChargeId = ChargeId(Uuid::from_u128(2));
 
@@ -69,9 +71,8 @@ fn standing(status: IntentStatus) -> PaymentIntent {
             manual.answered(METHOD, CHARGE, Authorization::Approved, None)
         }
         IntentStatus::Succeeded => {
-            with_method(new)
-                .unwrap()
-                .answered(METHOD, CHARGE, Authorization::Approved, None)
+            let confirmed = with_method(new).unwrap();
+            confirmed.answered(METHOD, CHARGE, Authorization::Approved, None)
         }
         IntentStatus::Canceled => new.canceled(DateTime::UNIX_EPOCH),
     }
@@ -98,13 +99,12 @@ fn each_verb_finds_its_statuses_and_refuses_the_others() {
     for (status, takes) in table {
         let intent = standing(status);
         assert_eq!(intent.status, status);
+        let described =
+            |terms: &mut IntentTerms| terms.details.description = Some("new".to_owned());
         let taken = [
             updated(intent.clone(), |terms| terms.amount.minor_units = 1).is_ok(),
-            updated(intent.clone(), |terms| {
-                terms.details.description = Some("new".to_owned())
-            })
-            .is_ok(),
-            intent.confirm(&method("pm_card_visa"), ON_SESSION).is_ok(),
+            updated(intent.clone(), described).is_ok(),
+            intent.confirm(&method(VISA), ON_SESSION).is_ok(),
             intent.capture(None).is_ok(),
             intent.must_be_cancelable().is_ok(),
         ];
@@ -124,60 +124,43 @@ fn a_confirmation_asks_the_card_or_its_holder() {
         ..ON_SESSION
     };
     let table = [
-        ("pm_card_visa", ON_SESSION, NextStep::Charge),
+        (VISA, ON_SESSION, NextStep::Charge),
         ("pm_card_chargeDeclined", ON_SESSION, NextStep::Charge),
-        ("pm_card_visa", off_session, NextStep::Charge),
-        (
-            "pm_card_authenticationRequired",
-            ON_SESSION,
-            NextStep::Authenticate,
-        ),
-        (
-            "pm_card_authenticationRequired",
-            no_action,
-            NextStep::RefuseAction,
-        ),
-        (
-            "pm_card_authenticationRequired",
-            off_session,
-            NextStep::DeclineOffSession,
-        ),
+        (VISA, off_session, NextStep::Charge),
+        (AUTHENTICATES, ON_SESSION, NextStep::Authenticate),
+        (AUTHENTICATES, no_action, NextStep::RefuseAction),
+        (AUTHENTICATES, off_session, NextStep::DeclineOffSession),
     ];
     for (token, confirmation, step) in table {
-        assert_eq!(
-            new.confirm(&method(token), confirmation),
-            Ok(step),
-            "{token} {confirmation:?}"
-        );
+        let next = new.confirm(&method(token), confirmation);
+        assert_eq!(next, Ok(step), "{token} {confirmation:?}");
     }
     let mut any = new;
     any.terms.request_three_d_secure = ThreeDSecure::Any;
-    let visa = method("pm_card_visa");
-    assert_eq!(any.confirm(&visa, ON_SESSION), Ok(NextStep::Authenticate));
+    let asked = any.confirm(&method(VISA), ON_SESSION);
+    assert_eq!(asked, Ok(NextStep::Authenticate));
 }
 
 #[test]
 fn an_authentication_counts_for_its_own_method_and_terms() {
-    let card = method("pm_card_authenticationRequired");
+    let card = method(AUTHENTICATES);
     let waiting = standing(IntentStatus::RequiresAction);
     assert!(waiting.may_authenticate());
     let authenticated = waiting.authenticated();
     assert_eq!(authenticated.status, IntentStatus::RequiresConfirmation);
-    assert_eq!(
-        authenticated.confirm(&card, ON_SESSION),
-        Ok(NextStep::Charge)
-    );
     let other = PaymentMethod {
         id: PaymentMethodId(Uuid::from_u128(9)),
         ..card.clone()
     };
-    assert_eq!(
-        authenticated.confirm(&other, ON_SESSION),
-        Ok(NextStep::Authenticate)
-    );
-    let dearer = updated(authenticated, |terms| terms.amount.minor_units = 9000).unwrap();
-    assert_eq!(
-        dearer.confirm(&card, ON_SESSION),
-        Ok(NextStep::Authenticate)
-    );
+    let dearer = updated(authenticated.clone(), |terms| {
+        terms.amount.minor_units = 9000
+    })
+    .unwrap();
+    for (intent, method, step) in [
+        (&authenticated, &card, NextStep::Charge),
+        (&authenticated, &other, NextStep::Authenticate),
+        (&dearer, &card, NextStep::Authenticate),
+    ] {
+        assert_eq!(intent.confirm(method, ON_SESSION), Ok(step));
+    }
 }

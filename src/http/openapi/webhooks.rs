@@ -1,9 +1,10 @@
 //! What the OpenAPI document says of webhooks: one for each type of event.
 
+use charge_once_strict_params::schema::text;
 use utoipa::{
     Modify,
     openapi::{
-        HttpMethod, ObjectBuilder, OpenApi, PathItem, PathsBuilder, Ref, Required, Response, Type,
+        HttpMethod, OpenApi, PathItem, PathsBuilder, Ref, Required, Response,
         content::ContentBuilder,
         path::{Operation, OperationBuilder, ParameterBuilder, ParameterIn},
         request_body::RequestBodyBuilder,
@@ -53,11 +54,7 @@ fn delivery(event_type: EventType) -> Operation {
             "`t=…,v1=…`: the attempt's time in Unix seconds, and the HMAC-SHA256, in hexadecimal, of \
              `t`, a dot and the body, with the endpoint's secret as the key.",
         ))
-        .schema(Some(
-            ObjectBuilder::new()
-                .schema_type(Type::String)
-                .pattern(Some("^t=[0-9]+,v1=[0-9a-f]{64}$")),
-        ));
+        .schema(Some(text().pattern(Some("^t=[0-9]+,v1=[0-9a-f]{64}$"))));
     let event = ContentBuilder::new().schema(Some(Ref::from_schema_name("Event")));
     let body = RequestBodyBuilder::new()
         .description(Some(format!("The event. `data.object` is the {noun}.")))
@@ -76,7 +73,7 @@ fn delivery(event_type: EventType) -> Operation {
             .parameter_in(ParameterIn::Header)
             .required(Required::False)
             .description(Some(about))
-            .schema(Some(ObjectBuilder::new().schema_type(Type::String)));
+            .schema(Some(text()));
         operation = operation.parameter(header);
     }
     operation

@@ -172,28 +172,26 @@ fn find<'c>(
             return Ok(None);
         }
         let found = store::payment_methods::find(connection, account, method).await?;
-        let Some(method) = found else {
-            return Ok(None);
-        };
-        Ok(Some(FoundPage::Open(OpenPage {
-            amount,
-            card: method.card,
-            page,
-        })))
+        let card = found.map(|method| method.card);
+        Ok(card.map(|card| FoundPage::Open(OpenPage { amount, card, page })))
     })
 }
 
-/// The `App` of the database that has the page. Strangers ask, and many share a look-up. Only who
-/// knows the token gets beyond it, whatever others guess from the same address.
-async fn home_of(
+/// The page that a request asks for, the request of its form, and the `App` of the database that
+/// has it. Strangers ask, and many share a look-up. Only who knows the token gets beyond it,
+/// whatever others guess from the same address.
+async fn at_home(
     app: &App,
     request: &HttpRequest,
-    asked: &PageAddress,
-    work: &Request,
-) -> Result<Option<web::Data<App>>, HttpError> {
+) -> Result<Option<(PageAddress, Request, web::Data<App>)>, HttpError> {
+    let Some(asked) = PageAddress::of(request) else {
+        return Ok(None);
+    };
+    let work = asked.request(request_id(request), app)?;
     let (client, until) = (client_of(request), work_begins(app, request));
-    let finding = app.api_keys.home_of_page(asked.asked(work), client, until);
-    Ok(finding.await?.and_then(|home| app_of(request, home)))
+    let finding = app.api_keys.home_of_page(asked.asked(&work), client, until);
+    let home = finding.await?.and_then(|home| app_of(request, home));
+    Ok(home.map(|app| (asked, work, app)))
 }
 
 /// Finds what `asked` names, whose form is the request `work`. It is no account's share of the
@@ -223,11 +221,7 @@ pub(in crate::http) async fn show(
     app: web::Data<App>,
     request: HttpRequest,
 ) -> Result<HttpResponse, HttpError> {
-    let Some(asked) = PageAddress::of(&request) else {
-        return gone(&app, &request);
-    };
-    let work = asked.request(request_id(&request), &app)?;
-    let Some(app) = home_of(&app, &request, &asked, &work).await? else {
+    let Some((asked, work, app)) = at_home(&app, &request).await? else {
         return gone(&app, &request);
     };
     let OpenPage { amount, card, page } = match look_up(&app, &asked, &work).await? {
@@ -295,13 +289,8 @@ pub(in crate::http) async fn end(
     payload: web::Payload,
 ) -> Result<HttpResponse, HttpError> {
     let headers = request.headers();
-    let bytes = read_body(
-        headers,
-        payload,
-        FORM_MAX_BYTES,
-        work_begins(&app, &request),
-    )
-    .await?;
+    let until = work_begins(&app, &request);
+    let bytes = read_body(headers, payload, FORM_MAX_BYTES, until).await?;
     let encoding = encoding(headers)?;
     let tree = decode(encoding, &bytes);
     if let Some(forbidden) = forbidden(&tree, &bytes) {
@@ -309,19 +298,13 @@ pub(in crate::http) async fn end(
     }
     let params = Params::new(encoding, tree);
     let AnswerParams { outcome } = AnswerParams::parse(&params)?;
-    let Some(asked) = PageAddress::of(&request) else {
-        return gone(&app, &request);
-    };
-    let work = asked.request(request_id(&request), &app)?;
-    let Some(app) = home_of(&app, &request, &asked, &work).await? else {
+    let Some((asked, work, app)) = at_home(&app, &request).await? else {
         return gone(&app, &request);
     };
     if let FoundPage::None = look_up(&app, &asked, &work).await? {
         return gone(&app, &request);
     }
-    if *app.stopping.borrow() {
-        return Err(HttpError::failed(FailureKind::Unavailable));
-    }
+    app.refuse_new_work_when_stopping()?;
     let intent = asked.intent;
     let ended = run(&app, asked, work, outcome).await;
     app.wake_webhooks.notify_one();
@@ -425,8 +408,7 @@ fn not_needed(way_back: Option<&str>) -> HttpResponse {
 fn wait(status: StatusCode) -> HttpResponse {
     let title = "Please wait";
     let body = html! { p { "The payment is being processed. This page loads again by itself." } };
-    let mut response = LAYOUT.page(title, &of(title, &body));
-    *response.status_mut() = status;
+    let mut response = page(status, title, &body);
     let headers = response.headers_mut();
     headers.insert(REFRESH, HeaderValue::from_static(RELOADS_AFTER));
     response
@@ -436,7 +418,7 @@ fn failed(title: &str) -> HttpResponse {
     let body = html! {
         p { "Go back to the shop to try again, or to use another card. You may close this window." }
     };
-    LAYOUT.page(title, &of(title, &body))
+    page(StatusCode::OK, title, &body)
 }
 
 fn closing(status: StatusCode, title: &str, way_back: Option<&str>) -> HttpResponse {
@@ -446,7 +428,11 @@ fn closing(status: StatusCode, title: &str, way_back: Option<&str>) -> HttpRespo
             None => { p { "You may close this window." } }
         }
     };
-    let mut response = LAYOUT.page(title, &of(title, &body));
+    page(status, title, &body)
+}
+
+fn page(status: StatusCode, title: &str, body: &Markup) -> HttpResponse {
+    let mut response = LAYOUT.page(title, &of(title, body));
     *response.status_mut() = status;
     response
 }

@@ -162,7 +162,6 @@ impl Cluster {
         Ok(())
     }
 
-    /// The primary and its standby.
     pub(crate) fn pair(&self) -> Option<&Pair> {
         self.pair.as_ref()
     }

@@ -13,7 +13,7 @@ use crate::{
     cluster::DATABASE,
     nemesis::{pause, session},
     pair::{Comeback, End, Pair, Standby},
-    profile::{DAY, Profile},
+    profile::Profile,
     proxy::NetworkFault,
     world::World,
 };
@@ -21,13 +21,9 @@ use crate::{
 /// The profiles whose PostgreSQL has a standby.
 pub(crate) fn profiles() -> [Profile; 2] {
     let with = |name, standby, has_processor| Profile {
-        name,
-        replicas: 2,
-        shards: &[],
         has_processor,
-        retention: DAY,
-        clock_offset: None,
         standby: Some(standby),
+        ..Profile::named(name)
     };
     [
         with("failover", Standby::Synchronous, true),

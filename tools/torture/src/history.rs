@@ -70,6 +70,11 @@ impl Request {
         names
     }
 
+    /// A parameter, and null if it has none of this name.
+    pub(crate) fn asked(&self, name: &str) -> Value {
+        self.parameters.get(name).cloned().unwrap_or(Value::Null)
+    }
+
     /// Uses another card, if it uses this one.
     pub(crate) fn replace_card(&mut self, card: &str, by: &str) {
         if let Some(source) = self.parameters.get_mut("source")
@@ -116,7 +121,15 @@ pub(crate) enum Verdict {
     Malformed(String),
 }
 
-/// One attempt.
+impl Verdict {
+    pub(crate) fn stored(&self) -> Option<&Stored> {
+        match self {
+            Self::Stored(stored) => Some(stored),
+            Self::Reused | Self::Unknown(_) | Self::Malformed(_) => None,
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct Attempt {
     /// Which of the key's requests was sent.
@@ -141,12 +154,8 @@ pub(crate) struct KeyHistory {
 impl KeyHistory {
     /// The stored answers, each with the request that it answered.
     pub(crate) fn answers(&self) -> impl Iterator<Item = (usize, &Attempt, &Stored)> {
-        self.attempts
-            .iter()
-            .filter_map(|attempt| match &attempt.verdict {
-                Verdict::Stored(stored) => Some((attempt.variant, attempt, stored)),
-                Verdict::Reused | Verdict::Unknown(_) | Verdict::Malformed(_) => None,
-            })
+        let all = self.attempts.iter();
+        all.filter_map(|one| Some((one.variant, one, one.verdict.stored()?)))
     }
 
     /// Requests without an answer so far.
@@ -232,9 +241,8 @@ const NOT_STORED: [&str; 5] = [
 impl Reply {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
-        headers
-            .find(|(header, _)| header == name)
-            .map(|(_, value)| &**value)
+        let (_, value) = headers.find(|(header, _)| header == name)?;
+        Some(value)
     }
 
     /// What the reply means to a client.
@@ -482,10 +490,8 @@ impl History {
             Verdict::Reused => "reused".to_owned(),
             Verdict::Unknown(why) | Verdict::Malformed(why) => why.chars().take(60).collect(),
         };
-        let names = match &attempt.verdict {
-            Verdict::Stored(stored) => objects_in(&stored.body),
-            Verdict::Reused | Verdict::Unknown(_) | Verdict::Malformed(_) => Vec::new(),
-        };
+        let stored = attempt.verdict.stored();
+        let names = stored.map_or_else(Vec::new, |stored| objects_in(&stored.body));
         let contradiction = {
             let mut history = lock(key);
             let contradiction = crate::checks::contradiction(&history, &attempt);
@@ -554,12 +560,10 @@ impl History {
         told
     }
 
-    /// Notes what the read of an object was answered with.
     pub(crate) fn saw(&self, read: Read) {
         lock(&self.inner).reads.push(read);
     }
 
-    /// What reads were answered with.
     pub(crate) fn reads(&self) -> Vec<Read> {
         lock(&self.inner).reads.clone()
     }
@@ -570,7 +574,6 @@ impl History {
         inner.worst_stall = inner.worst_stall.max(long);
     }
 
-    /// Notes a look at the database.
     pub(crate) fn looked(&self, is_made: bool) {
         let looks = &mut lock(&self.inner).looks;
         match is_made {
@@ -579,7 +582,6 @@ impl History {
         }
     }
 
-    /// Notes what a replica uses now.
     pub(crate) fn uses(&self, usage: Usage) {
         let most = &mut lock(&self.inner).most_used;
         most.resident_mib = most.resident_mib.max(usage.resident_mib);
@@ -592,19 +594,13 @@ impl History {
 
     pub(crate) fn totals(&self) -> Totals {
         let inner = lock(&self.inner);
-        let mut outcomes: Vec<_> = inner
-            .outcomes
-            .iter()
-            .map(|(outcome, count)| (outcome.clone(), *count))
-            .collect();
+        let mut outcomes: Vec<_> = inner.outcomes.clone().into_iter().collect();
         outcomes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         // The first of each rule, and then the others: only a few of them are shown whole.
         let mut rules = HashSet::new();
-        let (mut violations, others): (Vec<_>, Vec<_>) = inner
-            .violations
-            .iter()
-            .cloned()
-            .partition(|violation| rules.insert(violation.rule));
+        let all = inner.violations.iter().cloned();
+        let (mut violations, others): (Vec<_>, Vec<_>) =
+            all.partition(|violation| rules.insert(violation.rule));
         violations.extend(others);
         Totals {
             keys: inner.keys.len(),

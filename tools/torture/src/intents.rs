@@ -92,13 +92,8 @@ pub(crate) fn parameters(
             let id = &object?.id;
             let mut body = json!({ "return_url": RETURN_URL });
             // Sometimes with the method that it has, if it has one.
-            let names_one = random.random_ratio(4, 5);
-            add(
-                &mut body,
-                "payment_method",
-                names_one,
-                card(random).to_owned(),
-            );
+            let (names_one, card) = (random.random_ratio(4, 5), card(random).to_owned());
+            add(&mut body, "payment_method", names_one, card);
             (format!("/payment_intents/{id}/confirm"), body)
         }
         Verb::UpdateIntent => {
@@ -120,12 +115,8 @@ pub(crate) fn parameters(
             let id = &object?.id;
             let mut body = json!({});
             let reason = one_of(random, &["abandoned", "duplicate"]).to_owned();
-            add(
-                &mut body,
-                "cancellation_reason",
-                random.random_ratio(1, 2),
-                reason,
-            );
+            let has_one = random.random_ratio(1, 2);
+            add(&mut body, "cancellation_reason", has_one, reason);
             (format!("/payment_intents/{id}/cancel"), body)
         }
         Verb::RefundIntent => {

@@ -12,8 +12,8 @@ use std::{
 
 use anyhow::Context;
 use chrono::{DateTime, SecondsFormat, Utc};
-use serde_json::{Value, json};
-use sqlx::PgPool;
+use serde_json::{Map, Value, json};
+use sqlx::{AssertSqlSafe, PgPool};
 
 use crate::{
     cluster::PROCESSOR_DATABASE,
@@ -24,8 +24,10 @@ use crate::{
     world::World,
 };
 
-/// The version of the format.
 const VERSION: u32 = 1;
+
+/// For a table of which each column is dumped.
+const WHOLE: &str = "";
 
 /// The tables of a dump, each row as JSON. Bodies of replies are digests, and events name their
 /// objects.
@@ -40,10 +42,7 @@ const TABLES: [(&str, &str); 14] = [
                 || jsonb_build_object('body_digest', encode(sha256(body), 'hex'))
            FROM idempotency_keys AS one",
     ),
-    (
-        "idempotency_leases",
-        "SELECT to_jsonb(one) FROM idempotency_leases AS one",
-    ),
+    ("idempotency_leases", WHOLE),
     (
         "events",
         "SELECT jsonb_build_object('id', id, 'account_id', account_id, 'type', type,
@@ -51,33 +50,21 @@ const TABLES: [(&str, &str); 14] = [
                                    'idempotency_key', idempotency_key, 'created_at', created_at)
            FROM events ORDER BY id",
     ),
-    ("charges", "SELECT to_jsonb(one) FROM charges AS one"),
-    ("refunds", "SELECT to_jsonb(one) FROM refunds AS one"),
-    ("orders", "SELECT to_jsonb(one) FROM orders AS one"),
-    ("checkouts", "SELECT to_jsonb(one) FROM checkouts AS one"),
-    (
-        "payment_intents",
-        "SELECT to_jsonb(one) FROM payment_intents AS one",
-    ),
-    (
-        "setup_intents",
-        "SELECT to_jsonb(one) FROM setup_intents AS one",
-    ),
-    ("customers", "SELECT to_jsonb(one) FROM customers AS one"),
-    (
-        "payment_methods",
-        "SELECT to_jsonb(one) FROM payment_methods AS one",
-    ),
-    ("inventory", "SELECT to_jsonb(one) FROM inventory AS one"),
-    ("operations", "SELECT to_jsonb(one) FROM operations AS one"),
+    ("charges", WHOLE),
+    ("refunds", WHOLE),
+    ("orders", WHOLE),
+    ("checkouts", WHOLE),
+    ("payment_intents", WHOLE),
+    ("setup_intents", WHOLE),
+    ("customers", WHOLE),
+    ("payment_methods", WHOLE),
+    ("inventory", WHOLE),
+    ("operations", WHOLE),
 ];
 
 /// Those of the processor.
 const PROCESSORS: [(&str, &str); 2] = [
-    (
-        "processor.charges",
-        "SELECT to_jsonb(one) FROM processor.charges AS one",
-    ),
+    ("processor.charges", WHOLE),
     (
         "processor.operations",
         "SELECT to_jsonb(one) FROM processor.operations AS one ORDER BY id",
@@ -125,7 +112,12 @@ async fn dump(
     shard: Option<&str>,
 ) -> anyhow::Result<()> {
     for (table, query) in tables {
-        let rows: Vec<Value> = sqlx::query_scalar(*query).fetch_all(pool).await?;
+        let query = match *query {
+            WHOLE => format!("SELECT to_jsonb(one) FROM {table} AS one"),
+            query => query.to_owned(),
+        };
+        let rows = sqlx::query_scalar(AssertSqlSafe(query));
+        let rows: Vec<Value> = rows.fetch_all(pool).await?;
         for row in rows {
             let mut line = json!({ "table": table, "row": row });
             if let (Some(line), Some(shard)) = (line.as_object_mut(), shard) {
@@ -188,10 +180,9 @@ fn lines(world: &World, history: &History, faults: &Faults, seed: u64) -> Vec<Va
     }
     lines.sort_by_key(|(at, _)| *at);
     let began = lines.first().map(|(at, _)| time(*at));
-    let stock: Vec<_> = STOCKED.iter().map(|sku| (*sku, INITIAL_STOCK)).collect();
-    let stock: serde_json::Map<_, _> = stock
-        .into_iter()
-        .chain([SCARCE])
+    let stock = STOCKED.map(|sku| (sku, INITIAL_STOCK));
+    let stock = stock.into_iter().chain([SCARCE]);
+    let stock: Map<_, _> = stock
         .map(|(sku, level)| (sku.to_owned(), level.into()))
         .collect();
     let run = json!({

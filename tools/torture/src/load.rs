@@ -28,7 +28,6 @@ use crate::{
 
 mod intents;
 
-/// How many clients there are.
 const CLIENTS: u64 = 16;
 
 /// Recent objects of each kind, which requests are about: few, so that requests meet at them.
@@ -157,9 +156,8 @@ impl Load {
             account = (account + 1) % self.accounts.len();
             request.expected = Expected::Missing;
         }
-        let key = self
-            .history
-            .add(account, format!("key-{tag}"), vec![request]);
+        let name = format!("key-{tag}");
+        let key = self.history.add(account, name, vec![request]);
         let abandons = self.abandons && random.random_ratio(1, 40);
         if random.random_ratio(1, 6) {
             // Twice at once, as a proxy that hedges sends it.
@@ -171,8 +169,7 @@ impl Load {
         } else {
             self.drive(&key, 0, random, abandons).await;
         }
-        let mut objects = lock(&self.objects);
-        keep(&mut objects.answered, key, REMEMBERED_KEYS);
+        self.remember(vec![key]);
     }
 
     /// Keys whose names every account uses, each with a request of its own, all at once.
@@ -192,17 +189,28 @@ impl Load {
             }
         }
         let some_are_retries = random.random_ratio(1, 2);
-        let mut drive = |key| {
-            let mut random = ChaCha12Rng::seed_from_u64(random.random());
-            async move { self.drive(key, 0, &mut random, false).await }
-        };
         if some_are_retries {
             // The first account then asks again, while the others ask for the first time.
             let is_of_first = |key: &&SharedKey| lock(key).account == 0;
-            join_all(keys.iter().filter(is_of_first).map(&mut drive)).await;
+            let of_first: Vec<_> = keys.iter().filter(is_of_first).cloned().collect();
+            self.drive_all(None, &of_first, random).await;
         }
-        join_all(keys.iter().map(&mut drive)).await;
+        self.drive_all(None, &keys, random).await;
         self.remember(keys);
+    }
+
+    /// Sends the first requests of keys at once, all to `replica` if it is given.
+    async fn drive_all(
+        &self,
+        replica: Option<usize>,
+        keys: &[SharedKey],
+        random: &mut ChaCha12Rng,
+    ) {
+        let driving = keys.iter().map(|key| {
+            let mut random = ChaCha12Rng::seed_from_u64(random.random());
+            async move { self.drive_to(replica, key, 0, &mut random, false).await }
+        });
+        join_all(driving.collect::<Vec<_>>()).await;
     }
 
     /// Keys that are to be asked for again.
@@ -249,8 +257,7 @@ impl Load {
             async move { self.drive(key, racer % RIVALS, &mut random, false).await }
         });
         join_all(racers).await;
-        let mut objects = lock(&self.objects);
-        keep(&mut objects.answered, key, REMEMBERED_KEYS);
+        self.remember(vec![key]);
     }
 
     /// A new key, and several requests for it. No two of them are the same, which would make one a
@@ -303,12 +310,10 @@ impl Load {
     async fn replay(&self, random: &mut ChaCha12Rng) {
         let key = {
             let objects = lock(&self.objects);
-            match objects.answered.len() {
+            let answered = &objects.answered;
+            match answered.len() {
                 0 => return,
-                length => objects
-                    .answered
-                    .get(random.random_range(0..length))
-                    .cloned(),
+                length => answered.get(random.random_range(0..length)).cloned(),
             }
         };
         if let Some(key) = key {
@@ -438,7 +443,7 @@ impl Load {
 
     /// Remembers what an answer shows, for later requests.
     fn learn(&self, key: &SharedKey, attempt: &Attempt) {
-        let Verdict::Stored(stored) = &attempt.verdict else {
+        let Some(stored) = attempt.verdict.stored() else {
             return;
         };
         // A decline shows the intent that is left.

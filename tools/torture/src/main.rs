@@ -55,7 +55,7 @@ use crate::{
     profile::Profile,
     report::Report,
     shards::Home,
-    world::{Programs, World},
+    world::World,
 };
 
 /// Pause between two looks at the database while load and faults go on.
@@ -103,15 +103,6 @@ struct Arguments {
     discard: bool,
 }
 
-impl Arguments {
-    fn programs(&self) -> Programs<'_> {
-        Programs {
-            program: &self.program,
-            before: self.before.as_deref(),
-        }
-    }
-}
-
 fn main() -> anyhow::Result<ExitCode> {
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
@@ -126,8 +117,7 @@ fn main() -> anyhow::Result<ExitCode> {
 
 async fn run_all(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let seed = arguments.seed.unwrap_or_else(rand::random);
-    let profiles = Profile::all().into_iter().chain(failover::profiles());
-    let profiles: Vec<_> = profiles.collect();
+    let profiles = [&Profile::all()[..], &failover::profiles()].concat();
     for name in &arguments.profile {
         if !profiles.iter().any(|profile| profile.name == name) {
             bail!("there is no profile {name}");
@@ -171,13 +161,13 @@ async fn run(
     interrupts: watch::Receiver<u32>,
 ) -> anyhow::Result<usize> {
     let (name, standby) = (profile.name, profile.standby);
-    let folder = arguments
-        .folder
-        .join(format!("{name}-{}", std::process::id()));
+    let own = format!("{name}-{}", std::process::id());
+    let folder = arguments.folder.join(own);
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("{} can't be made", folder.display()))?;
     eprintln!("{name}: starting, seed {seed}");
-    let world = World::start(arguments.programs(), profile, &folder).await?;
+    let (program, before) = (&arguments.program, arguments.before.as_deref());
+    let world = World::start(program, before, profile, &folder).await?;
     if !world.cluster.has_own_disk() {
         eprintln!("{name}: no filesystem could be mounted, so the disk is never full");
     }
@@ -192,16 +182,10 @@ async fn run(
     let began = Instant::now();
     let (faults, found_after) = rage(arguments, &world, &load, random, interrupts).await;
 
-    eprintln!(
-        "{name}: {} s of faults are over; checking",
-        began.elapsed().as_secs()
-    );
+    let lasted = began.elapsed().as_secs();
+    eprintln!("{name}: {lasted} s of faults are over; checking");
     history.checked("not every fault could be ended", world.heal().await);
-    let Recovered {
-        after,
-        probe,
-        outages,
-    } = check(&world, &load, &history, seed).await;
+    let recovered = check(&world, &load, &history, seed).await;
     let histories = arguments.histories.clone();
     let by_default = (!arguments.discard).then(|| arguments.folder.join("histories"));
     if let Some(histories) = histories.or(by_default) {
@@ -219,9 +203,9 @@ async fn run(
         found_after: found_after.or(is_bad.then(|| began.elapsed())),
         totals: &totals,
         faults: &faults,
-        recovery: after,
-        probe,
-        outages: &outages,
+        recovery: recovered.after,
+        probe: recovered.probe,
+        outages: &recovered.outages,
         deliveries: world.received.deliveries(),
         evidence: evidence::rows(&world, &totals.violations).await,
     }
@@ -376,40 +360,29 @@ async fn check(world: &World, load: &Arc<Load>, history: &History, seed: u64) ->
     }
     let accounts = database::account_ids(&homes, &world.accounts).await;
     let accounts = history.checked("the accounts could not be read", accounts);
-    for (home, accounts) in homes
-        .iter()
-        .flat_map(|home| accounts.iter().map(move |all| (home, all)))
-    {
+    let accounts = accounts.iter();
+    for (accounts, home) in accounts.flat_map(|all| homes.iter().map(move |home| (all, home))) {
         let Home { pool, history, .. } = home;
         let what = "the database could not be asked at the end";
         let profile = &world.profile;
-        history.checked(
-            what,
-            database::at_any_moment(pool, history, accounts, profile).await,
-        );
-        history.checked(
-            what,
-            database::at_the_end(pool, history, accounts, profile).await,
-        );
+        let asked = database::at_any_moment(pool, history, accounts, profile).await;
+        history.checked(what, asked);
+        let asked = database::at_the_end(pool, history, accounts, profile).await;
+        history.checked(what, asked);
         history.checked(what, home.is_no_other_account_s(accounts).await);
         let deliveries = recovery::deliveries(world, pool, accounts, history).await;
         history.checked("the deliveries could not be read", deliveries);
     }
     // The program's own check, which knows nothing of what the clients were told.
     let wrong = world.wrong().await;
-    for line in history
-        .checked("`charge-once check` broke off", wrong)
-        .into_iter()
-        .flatten()
-    {
+    let wrong = history.checked("`charge-once check` broke off", wrong);
+    for line in wrong.into_iter().flatten() {
         let names = ids::in_text(&line);
         history.violate_of_row("check", line, &names);
     }
     if let Some(processor) = &world.processor {
-        let (ours, theirs) = (
-            world.cluster.pool(DATABASE),
-            world.cluster.pool(PROCESSOR_DATABASE),
-        );
+        let ours = world.cluster.pool(DATABASE);
+        let theirs = world.cluster.pool(PROCESSOR_DATABASE);
         let compared = processor::ledgers(&ours, &theirs, history).await;
         history.checked("the processor's ledger could not be compared", compared);
         ours.close().await;

@@ -38,7 +38,6 @@ impl Busy {
         })
     }
 
-    /// Whether it holds nothing.
     pub(crate) fn is_nothing(&self) -> bool {
         self.keys_in_flight == 0 && self.idle == self.connections
     }

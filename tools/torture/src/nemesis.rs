@@ -12,6 +12,7 @@ use rand::{
     seq::{IndexedRandom, SliceRandom},
 };
 use rand_chacha::ChaCha12Rng;
+use reqwest::{Method, RequestBuilder};
 use serde_json::json;
 use sqlx::{Connection, PgConnection, Row};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -20,6 +21,7 @@ use crate::{
     cluster::{Cluster, DATABASE},
     failover, history,
     proxy::{NetworkFault, Proxy},
+    replica::Process,
     world::{LEASE, Replica, World},
 };
 
@@ -81,7 +83,6 @@ pub(crate) struct FaultMade {
     pub(crate) ended: DateTime<Utc>,
 }
 
-/// The faults of a run.
 pub(crate) type Faults = Vec<FaultMade>;
 
 /// Faults of networks and sessions, which may meet any other fault.
@@ -150,9 +151,7 @@ async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<S
     let cluster = *world.clusters().choose(random)?;
     match kind {
         Kind::KillReplica => {
-            let is_killed = replica.process.kill().await;
-            pause(random, 0, 800).await;
-            replica.process.restart().await.ok()?;
+            let is_killed = kill(&replica.process, 800, random).await?;
             is_killed.then(|| "kill -9 of a replica".to_owned())
         }
         Kind::RollingRestart => {
@@ -165,13 +164,7 @@ async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<S
             Some("rolling restart".to_owned())
         }
         Kind::StopReplica => {
-            let is_stopped = replica.process.signal(Signal::SIGSTOP).await;
-            // Sometimes longer than a lease.
-            match random.random_ratio(1, 5) {
-                true => pause(random, 11_000, 13_000).await,
-                false => pause(random, 200, 3_000).await,
-            }
-            replica.process.signal(Signal::SIGCONT).await;
+            let is_stopped = stop_for_a_while(&replica.process, random).await;
             is_stopped.then(|| "SIGSTOP of a replica".to_owned())
         }
         Kind::LateHolder => late_holder(world, replica, random).await,
@@ -193,15 +186,13 @@ async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<S
         }
         Kind::ClientNetwork => {
             let fault = network_fault(random);
-            let is_met = inject(vec![&replica.clients], fault, random).await;
-            is_met.then(|| format!("clients' network: {}", name_of(fault)))
+            inject("clients' network", vec![&replica.clients], fault, random).await
         }
         Kind::DatabaseNetwork => {
             let fault = network_fault(random);
             let networks: Vec<_> = replica.databases().collect();
             let network = *networks.choose(random)?;
-            let is_met = inject(vec![network], fault, random).await;
-            is_met.then(|| format!("database's network: {}", name_of(fault)))
+            inject("database's network", vec![network], fault, random).await
         }
         Kind::LostCommits => {
             let fault = match random.random_ratio(1, 2) {
@@ -209,8 +200,8 @@ async fn strike(world: &World, kind: Kind, random: &mut ChaCha12Rng) -> Option<S
                 false => NetworkFault::LosesCommits,
             };
             // All of them, because a COMMIT passes on each for a moment only.
-            let is_met = inject(world.networks_to_databases(), fault, random).await;
-            is_met.then(|| format!("database's network: {}", name_of(fault)))
+            let networks = world.networks_to_databases();
+            inject("database's network", networks, fault, random).await
         }
         Kind::LockRows => {
             lock(cluster, &ROWS, random).await?;
@@ -268,8 +259,13 @@ fn name_of(fault: NetworkFault) -> &'static str {
     }
 }
 
-/// Gives networks a fault for a while. `false`: no byte met it.
-async fn inject(networks: Vec<&Proxy>, fault: NetworkFault, random: &mut ChaCha12Rng) -> bool {
+/// Gives networks a fault for a while. `None`: no byte met it.
+async fn inject(
+    which: &str,
+    networks: Vec<&Proxy>,
+    fault: NetworkFault,
+    random: &mut ChaCha12Rng,
+) -> Option<String> {
     let met = || networks.iter().map(|network| network.met()).sum::<u64>();
     let all = |fault| networks.iter().for_each(|network| network.inject(fault));
     let before = met();
@@ -280,7 +276,27 @@ async fn inject(networks: Vec<&Proxy>, fault: NetworkFault, random: &mut ChaCha1
     all(NetworkFault::Cut);
     pause(random, 0, 50).await;
     all(NetworkFault::None);
-    is_met
+    is_met.then(|| format!("{which}: {}", name_of(fault)))
+}
+
+/// `kill -9` of a process, and a new start after a pause of at most so many milliseconds.
+/// `Some(false)`: it had ended before.
+async fn kill(process: &Process, longest: u64, random: &mut ChaCha12Rng) -> Option<bool> {
+    let is_killed = process.kill().await;
+    pause(random, 0, longest).await;
+    process.restart().await.ok()?;
+    Some(is_killed)
+}
+
+/// SIGSTOP of a process for a while, sometimes longer than a lease. `false`: it doesn't run.
+async fn stop_for_a_while(process: &Process, random: &mut ChaCha12Rng) -> bool {
+    let is_stopped = process.signal(Signal::SIGSTOP).await;
+    match random.random_ratio(1, 5) {
+        true => pause(random, 11_000, 13_000).await,
+        false => pause(random, 200, 3_000).await,
+    }
+    process.signal(Signal::SIGCONT).await;
+    is_stopped
 }
 
 /// Ends some sessions of the replicas, in the middle of whatever they do. Returns how many.
@@ -379,15 +395,13 @@ async fn processor_network(
             is_stopped.then(|| "SIGSTOP of the processor".to_owned())
         }
         1 => {
-            let is_killed = processor.kill().await;
-            pause(random, 0, 1_000).await;
-            processor.restart().await.ok()?;
+            let is_killed = kill(processor, 1_000, random).await?;
             is_killed.then(|| "kill -9 of the processor".to_owned())
         }
         _ => {
             let fault = network_fault(random);
-            let is_met = inject(vec![replica.processor.as_ref()?], fault, random).await;
-            is_met.then(|| format!("processor's network: {}", name_of(fault)))
+            let networks = vec![replica.processor.as_ref()?];
+            inject("processor's network", networks, fault, random).await
         }
     }
 }
@@ -444,22 +458,17 @@ async fn refused_takeover(
 /// not executed by the one is on its way from another.
 async fn partition(world: &World, replica: &Replica, random: &mut ChaCha12Rng) -> Option<String> {
     let cut_off = replica.processor.as_ref()?;
-    let networks = || {
-        world
-            .replicas
-            .iter()
-            .filter_map(|one| one.processor.as_ref())
-    };
-    for network in networks() {
-        network.inject(NetworkFault::Delayed(Duration::from_millis(
-            random.random_range(100..600),
-        )));
+    let replicas = world.replicas.iter();
+    let networks: Vec<_> = replicas.filter_map(|one| one.processor.as_ref()).collect();
+    for network in &networks {
+        let delay = Duration::from_millis(random.random_range(100..600));
+        network.inject(NetworkFault::Delayed(delay));
     }
     let before = cut_off.met();
     cut_off.inject(NetworkFault::Unreachable);
     pause(random, 1_500, 3_000).await;
     let is_met = cut_off.met() > before;
-    for network in networks() {
+    for network in &networks {
         network.inject(NetworkFault::None);
     }
     is_met.then(|| "one replica cut off from the processor".to_owned())
@@ -507,29 +516,23 @@ async fn processor_faults(world: &World, random: &mut ChaCha12Rng) -> Option<Str
 
 /// Removes the faults that the processor still has.
 pub(crate) async fn reset_faults(world: &World) -> Option<()> {
-    let address = world.processor.as_ref()?.address;
-    let client = http_client_builder().ok()?.timeout(Duration::from_secs(2));
-    let request = client
-        .build()
-        .ok()?
-        .delete(format!("http://{address}/faults"));
-    request.send().await.ok()?;
-    Some(())
+    let request = ask_for_faults(world, Method::DELETE)?;
+    request.send().await.ok().map(drop)
 }
 
 /// Tells the processor to fail the next `count` requests in this way.
 pub(crate) async fn set_fault(world: &World, fault: &str, count: u32) -> Option<()> {
-    let address = world.processor.as_ref()?.address;
-    let request = http_client_builder()
-        .ok()?
-        .timeout(Duration::from_secs(2))
-        .build()
-        .ok()?
-        .post(format!("http://{address}/faults"))
+    let request = ask_for_faults(world, Method::POST)?
         .header("content-type", "application/json")
         .body(json!({"fault": fault, "count": count}).to_string());
-    request.send().await.ok()?;
-    Some(())
+    request.send().await.ok().map(drop)
+}
+
+fn ask_for_faults(world: &World, method: Method) -> Option<RequestBuilder> {
+    let address = world.processor.as_ref()?.address;
+    let client = http_client_builder().ok()?.timeout(Duration::from_secs(2));
+    let client = client.build().ok()?;
+    Some(client.request(method, format!("http://{address}/faults")))
 }
 
 /// The sessions of the processes under test.

@@ -131,7 +131,6 @@ impl Pair {
         })
     }
 
-    /// Between the standby and its primary.
     pub(crate) fn link(&self) -> &Proxy {
         &self.link
     }

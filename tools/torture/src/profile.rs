@@ -21,58 +21,48 @@ pub(crate) struct Profile {
     pub(crate) standby: Option<Standby>,
 }
 
-pub(crate) const DAY: Duration = Duration::from_secs(24 * 3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
 
 impl Profile {
-    /// All profiles, by name.
+    /// All profiles but those with a standby, by name.
     pub(crate) fn all() -> [Self; 5] {
+        let expiry = Duration::from_secs(5);
         [
+            Self::named("transaction"),
             Self {
-                name: "transaction",
-                replicas: 2,
-                shards: &[],
-                has_processor: false,
-                retention: DAY,
-                clock_offset: None,
-                standby: None,
-            },
-            Self {
-                name: "processor",
-                replicas: 2,
-                shards: &[],
                 has_processor: true,
-                retention: DAY,
-                clock_offset: None,
-                standby: None,
+                ..Self::named("processor")
             },
             Self {
-                name: "expiry",
                 replicas: 3,
-                shards: &[],
-                has_processor: false,
-                retention: Duration::from_secs(5),
+                retention: expiry,
                 clock_offset: Some(Duration::from_secs(20)),
-                standby: None,
+                ..Self::named("expiry")
             },
             Self {
-                name: "processor-expiry",
                 replicas: 3,
-                shards: &[],
                 has_processor: true,
-                retention: Duration::from_secs(5),
-                clock_offset: None,
-                standby: None,
+                retention: expiry,
+                ..Self::named("processor-expiry")
             },
             Self {
-                name: "shards",
-                replicas: 2,
                 shards: &["b"],
-                has_processor: false,
-                retention: DAY,
-                clock_offset: None,
-                standby: None,
+                ..Self::named("shards")
             },
         ]
+    }
+
+    /// Two replicas and one database, with nothing special.
+    pub(crate) fn named(name: &'static str) -> Self {
+        Self {
+            name,
+            replicas: 2,
+            shards: &[],
+            has_processor: false,
+            retention: DAY,
+            clock_offset: None,
+            standby: None,
+        }
     }
 
     /// Whether keys expire while the run lasts.

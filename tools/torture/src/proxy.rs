@@ -53,8 +53,7 @@ pub(crate) enum Target {
 #[derive(Debug)]
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
-    fault: watch::Sender<NetworkFault>,
-    met: Arc<AtomicU64>,
+    network: Network,
 }
 
 impl Proxy {
@@ -64,28 +63,21 @@ impl Proxy {
             .await
             .context("a proxy can't listen")?;
         let address = listener.local_addr()?;
-        let fault = watch::Sender::new(NetworkFault::None);
-        let met = Arc::new(AtomicU64::new(0));
         let network = Network {
-            fault: fault.clone(),
-            met: Arc::clone(&met),
+            fault: watch::Sender::new(NetworkFault::None),
+            met: Arc::default(),
         };
-        tokio::spawn(listen(listener, target, network));
-        Ok(Self {
-            address,
-            fault,
-            met,
-        })
+        tokio::spawn(listen(listener, target, network.clone()));
+        Ok(Self { address, network })
     }
 
     /// How many pieces of data and connections have met a fault until now.
     pub(crate) fn met(&self) -> u64 {
-        self.met.load(Ordering::Relaxed)
+        self.network.met.load(Ordering::Relaxed)
     }
 
-    /// Changes what the network does.
     pub(crate) fn inject(&self, fault: NetworkFault) {
-        self.fault.send_replace(fault);
+        self.network.fault.send_replace(fault);
     }
 }
 

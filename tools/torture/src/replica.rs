@@ -7,7 +7,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{BufRead, BufReader},
     net::{SocketAddr, TcpListener},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{ExitStatus, Stdio},
     sync::atomic::{AtomicU16, Ordering},
     time::Duration,
@@ -118,7 +118,8 @@ impl Process {
             variables,
             log,
         } = &self.launch;
-        let output = append_to(log)?;
+        let output = OpenOptions::new().create(true).append(true).open(log);
+        let output = output.with_context(|| format!("{} can't be written", log.display()))?;
         let started = Command::new(program)
             .args(arguments)
             .env_clear()
@@ -208,9 +209,8 @@ impl Process {
     pub(crate) async fn usage(&self) -> Option<Usage> {
         let pid = self.pid().await?;
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        let resident = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let mut lines = status.lines();
+        let resident = lines.find_map(|line| line.strip_prefix("VmRSS:"))?;
         let kib: u64 = resident.split_whitespace().next()?.parse().ok()?;
         let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count();
         Some(Usage {
@@ -224,14 +224,6 @@ impl Process {
         let id = child.as_ref()?.id()?;
         Some(Pid::from_raw(id.cast_signed()))
     }
-}
-
-fn append_to(log: &Path) -> anyhow::Result<File> {
-    OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(log)
-        .with_context(|| format!("{} can't be written", log.display()))
 }
 
 /// Below the ports that the kernel gives to connections: 32768 and more on Linux.

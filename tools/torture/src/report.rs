@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     checks::outages::Outage,
-    history::{SharedKey, Totals, Violation, lock},
+    history::{Looks, SharedKey, Totals, Violation, lock},
     nemesis::Faults,
     pair::Standby,
 };
@@ -47,7 +47,6 @@ pub(crate) struct Report<'a> {
 impl Report<'_> {
     pub(crate) fn print(&self, kept: Option<&Path>) {
         let Self { totals, faults, .. } = self;
-        let made = faults.len();
         let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
         for fault in *faults {
             *kinds.entry(&fault.name).or_default() += 1;
@@ -61,28 +60,22 @@ impl Report<'_> {
             None => {}
         }
         println!("took           {:.0} s", self.took.as_secs_f32());
-        println!(
-            "keys           {}, {} attempts",
-            totals.keys, totals.attempts
-        );
+        let (keys, attempts) = (totals.keys, totals.attempts);
+        println!("keys           {keys}, {attempts} attempts");
         println!("outcomes");
         for (outcome, count) in &totals.outcomes {
             println!("  {count:>8}  {outcome}");
         }
-        println!("faults         {made} of {} kinds", kinds.len());
+        println!("faults         {} of {} kinds", faults.len(), kinds.len());
         for (fault, count) in kinds {
             println!("  {count:>8}  {fault}");
         }
-        println!(
-            "looks          {} at the database meanwhile, {} missed",
-            totals.looks.made, totals.looks.missed
-        );
+        let Looks { made, missed } = totals.looks;
+        println!("looks          {made} at the database meanwhile, {missed} missed");
         println!("worst stall    {:.1} s", totals.worst_stall.as_secs_f32());
         println!("recovery       {:.1} s", self.recovery.as_secs_f32());
-        println!(
-            "afterwards     99 % of charges within {} ms",
-            self.probe.as_millis()
-        );
+        let probe = self.probe.as_millis();
+        println!("afterwards     99 % of charges within {probe} ms");
         for outage in self.outages {
             println!("outage         {outage}");
         }
@@ -110,10 +103,8 @@ impl Report<'_> {
             }
         }
         if let Some(folder) = kept {
-            println!(
-                "\nThe database and the logs are kept in {}",
-                folder.display()
-            );
+            let kept = folder.display();
+            println!("\nThe database and the logs are kept in {kept}");
             match write_down(folder, &totals.violations) {
                 Ok(file) => println!(
                     "All violations, and the whole histories of their keys: {}",

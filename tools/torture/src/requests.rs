@@ -281,11 +281,8 @@ impl Verb {
             }
             Self::UpdateCharge => {
                 let id = &object?.id;
-                (
-                    Method::POST,
-                    format!("/charges/{id}"),
-                    json!({"description": tag}),
-                )
+                let body = json!({"description": tag});
+                (Method::POST, format!("/charges/{id}"), body)
             }
             Self::UpdateRefund | Self::UpdateOrder => {
                 let id = &object?.id;
@@ -307,12 +304,8 @@ impl Verb {
                 });
                 // A natural key, which orders under several keys of the header fight over.
                 let natural = format!("order-{}", random.random_range(0..NATURAL_KEYS));
-                add(
-                    &mut body,
-                    "client_order_id",
-                    random.random_ratio(1, 4),
-                    natural,
-                );
+                let is_natural = random.random_ratio(1, 4);
+                add(&mut body, "client_order_id", is_natural, natural);
                 add_customer(&mut body, random);
                 (Method::POST, "/orders".to_owned(), body)
             }

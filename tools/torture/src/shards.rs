@@ -149,7 +149,6 @@ impl World {
         std::iter::once(&self.cluster).chain(others).collect()
     }
 
-    /// What a database is called.
     pub(crate) fn name_of(&self, database: usize) -> &'static str {
         let shard = database.checked_sub(1).and_then(|at| self.shards.get(at));
         shard.map_or(FIRST, |shard| shard.name)
@@ -176,7 +175,6 @@ impl World {
         homes.collect()
     }
 
-    /// All processes under test.
     pub(crate) fn processes(&self) -> impl Iterator<Item = &Process> {
         let workers = self.workers.iter().map(|worker| &worker.process);
         let replicas = self.replicas.iter().map(|replica| &replica.process);
@@ -193,7 +191,6 @@ impl World {
         replicas.chain(worker).collect()
     }
 
-    /// The networks to all databases.
     pub(crate) fn networks_to_databases(&self) -> Vec<&Proxy> {
         let databases = 0..self.clusters().len();
         databases
@@ -201,7 +198,6 @@ impl World {
             .collect()
     }
 
-    /// One more API key of an account.
     pub(crate) async fn another_key(&self, account: &Account) -> anyhow::Result<Account> {
         let (program, variables) = &self.commands;
         let create = ["api-key", "create", "--account", &account.name];

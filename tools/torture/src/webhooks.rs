@@ -76,10 +76,6 @@ impl Received {
     pub(crate) fn deliveries(&self) -> u64 {
         self.inner.deliveries.load(Ordering::Relaxed)
     }
-
-    fn secret_of(&self, account: usize) -> Option<String> {
-        lock(&self.inner.secrets).get(account).cloned()
-    }
 }
 
 async fn receive(
@@ -88,17 +84,16 @@ async fn receive(
     headers: HeaderMap,
     body: Bytes,
 ) -> StatusCode {
-    let number = received.inner.deliveries.fetch_add(1, Ordering::Relaxed);
+    let received = &received.inner;
+    let number = received.deliveries.fetch_add(1, Ordering::Relaxed);
     let header = headers.get("stripe-signature");
     let header = header.and_then(|value| value.to_str().ok()).unwrap_or("");
-    let Some(secret) = received.secret_of(account) else {
+    let secret = lock(&received.secrets).get(account).cloned();
+    let Some(secret) = secret else {
         return StatusCode::SERVICE_UNAVAILABLE;
     };
     if webhook_receiver::verify(&secret, header, &body, Utc::now().timestamp()).is_err() {
-        received
-            .inner
-            .bad_signatures
-            .fetch_add(1, Ordering::Relaxed);
+        received.bad_signatures.fetch_add(1, Ordering::Relaxed);
         return StatusCode::BAD_REQUEST;
     }
     let event: Value = serde_json::from_slice(&body).unwrap_or_default();
@@ -106,9 +101,9 @@ async fn receive(
         return StatusCode::BAD_REQUEST;
     };
     let event = (account, id.to_owned());
-    if number % REFUSED_EVERY == 0 && lock(&received.inner.refused).insert(event.clone()) {
+    if number % REFUSED_EVERY == 0 && lock(&received.refused).insert(event.clone()) {
         return StatusCode::INTERNAL_SERVER_ERROR;
     }
-    lock(&received.inner.events).insert(event);
+    lock(&received.events).insert(event);
     StatusCode::OK
 }

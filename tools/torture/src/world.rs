@@ -73,7 +73,6 @@ pub(crate) struct Replica {
     pub(crate) processor: Option<Proxy>,
 }
 
-/// Everything under test.
 pub(crate) struct World {
     pub(crate) profile: Profile,
     pub(crate) cluster: Cluster,
@@ -89,20 +88,13 @@ pub(crate) struct World {
     pub(crate) commands: (PathBuf, Vec<(String, String)>),
 }
 
-/// What a world runs.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Programs<'a> {
-    /// The program under test.
-    pub(crate) program: &'a Path,
-    /// The one that every second replica runs instead.
-    pub(crate) before: Option<&'a Path>,
-}
-
 impl World {
     /// Starts everything, with two accounts that have stock and want events. Where there are
-    /// several databases, each has one of the accounts.
+    /// several databases, each has one of the accounts. Every second replica runs the program
+    /// `before`, if there is one.
     pub(crate) async fn start(
-        Programs { program, before }: Programs<'_>,
+        program: &Path,
+        before: Option<&Path>,
         profile: Profile,
         folder: &Path,
     ) -> anyhow::Result<Self> {
@@ -363,13 +355,10 @@ fn libfaketime() -> anyhow::Result<PathBuf> {
 }
 
 fn variables(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-    let path = ("PATH", std::env::var("PATH").unwrap_or_default());
-    let pairs = pairs
-        .iter()
-        .map(|(name, value)| (*name, (*value).to_owned()));
+    let path = std::env::var("PATH").unwrap_or_default();
+    let pairs = pairs.iter().copied().chain([("PATH", &*path)]);
     pairs
-        .chain([path])
-        .map(|(name, value)| (name.to_owned(), value))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect()
 }
 
@@ -418,10 +407,7 @@ async fn send(
         .await?;
     let status = reply.status();
     let body = reply.bytes().await?;
-    ensure!(
-        status.is_success(),
-        "{path}: {status}: {}",
-        String::from_utf8_lossy(&body)
-    );
+    let said = String::from_utf8_lossy(&body);
+    ensure!(status.is_success(), "{path}: {status}: {said}");
     Ok(serde_json::from_slice(&body)?)
 }

@@ -98,6 +98,7 @@ async fn seed(arguments: &SeedArguments, plan: &Plan) -> Result<(), BoxError> {
     let service = &arguments.service;
     let mut seeder = Seeder {
         client: service.client(DEADLINE)?,
+        service,
         seed: &arguments.seed,
         entries: HashMap::new(),
         total: plan.len(),
@@ -107,37 +108,30 @@ async fn seed(arguments: &SeedArguments, plan: &Plan) -> Result<(), BoxError> {
         refusals: 0,
         tally: BTreeMap::new(),
     };
-    seeder.begin(service).await?;
-    for (index, level) in plan.inventory.iter().enumerate() {
-        let done = seeder.level(level).await;
-        seeder.ended(service, "inventory", index, done)?;
-    }
-    for (index, order) in plan.orders.iter().enumerate() {
-        let done = seeder.order(order).await;
-        seeder.ended(service, "orders", index, done)?;
-    }
-    for (index, checkout) in plan.checkouts.iter().enumerate() {
-        let done = seeder.checkout(checkout).await;
-        seeder.ended(service, "checkouts", index, done)?;
-    }
-    for (index, charge) in plan.charges.iter().enumerate() {
-        let done = seeder.charge(charge).await;
-        seeder.ended(service, "charges", index, done)?;
-    }
-    for (index, customer) in plan.customers.iter().enumerate() {
-        let done = seeder.customer(customer).await;
-        seeder.ended(service, "customers", index, done)?;
-    }
-    for (index, intent) in plan.payment_intents.iter().enumerate() {
-        let done = seeder.payment(intent).await;
-        seeder.ended(service, "payment_intents", index, done)?;
-    }
+    seeder.begin().await?;
+    seeder
+        .each("inventory", &plan.inventory, Seeder::level)
+        .await?;
+    seeder.each("orders", &plan.orders, Seeder::order).await?;
+    seeder
+        .each("checkouts", &plan.checkouts, Seeder::checkout)
+        .await?;
+    seeder
+        .each("charges", &plan.charges, Seeder::charge)
+        .await?;
+    seeder
+        .each("customers", &plan.customers, Seeder::customer)
+        .await?;
+    seeder
+        .each("payment_intents", &plan.payment_intents, Seeder::payment)
+        .await?;
     seeder.report()
 }
 
 /// Creates entries one after the other.
 struct Seeder<'a> {
     client: Client,
+    service: &'a Service,
     seed: &'a str,
     /// How often each entry occurred so far, by its digest.
     entries: HashMap<String, u32>,
@@ -155,8 +149,9 @@ struct Seeder<'a> {
 impl Seeder<'_> {
     /// Opens the order that says when this seed was first used. Refuses if its key is not known
     /// any more, or not for long enough: what was created then would be created again.
-    async fn begin(&self, service: &Service) -> Result<(), BoxError> {
-        let explain = |error| service.explain(error);
+    async fn begin(&self) -> Result<(), BoxError> {
+        let explain = |error| self.service.explain(error);
+        let key = format!("seed-{}", self.seed);
         let mark = NewOrder {
             currency: "usd".to_owned(),
             items: vec![NewItem {
@@ -165,21 +160,18 @@ impl Seeder<'_> {
                 quantity: 1,
                 unit_amount: 1,
             }],
-            client_order_id: Some(format!("seed-{}", self.seed)),
+            client_order_id: Some(key.clone()),
             ..NewOrder::default()
         };
-        let key = format!("seed-{}", self.seed);
-        let client = service.client(FIRST_DEADLINE)?;
-        let request = client
-            .create_order(&mark)
-            .and_then(|request| request.with_key(&key));
+        let client = self.service.client(FIRST_DEADLINE)?;
+        let request = client.create_order(&mark);
+        let request = request.and_then(|request| request.with_key(&key));
         let sent = request.map_err(explain)?.send_for_reply().await;
         let reply = sent.map_err(|error| {
             if let Error::Invalid(refusal) | Error::KeyReused(refusal) = &error {
                 return BoxError::from(format!(
-                    "--seed: another order or request of yours is named seed-{}; choose another \
-                     name ({refusal})",
-                    self.seed
+                    "--seed: another order or request of yours is named {key}; choose another \
+                     name ({refusal})"
                 ));
             }
             explain(error)
@@ -338,28 +330,30 @@ impl Seeder<'_> {
         Ok(())
     }
 
-    /// Counts an entry that is done, and tells the progress. An error names the entry.
-    fn ended(
+    /// Creates the entries of a section. An error names the entry.
+    async fn each<T>(
         &mut self,
-        service: &Service,
         section: &str,
-        index: usize,
-        done: Result<&'static str, Error>,
+        entries: &[T],
+        create: impl AsyncFn(&mut Self, &T) -> Result<&'static str, Error>,
     ) -> Result<(), BoxError> {
-        let state = done.map_err(|error| {
-            let is_refused = matches!(error, Error::Invalid(_) | Error::Unusable(_));
-            let remedy = if is_refused {
-                "correct it, and run the command again: what is created already stays as it is"
-            } else {
-                "run the command again with the same arguments, and it goes on"
-            };
-            let error = service.explain(error);
-            BoxError::from(format!("{section}[{index}]: {error}; {remedy}"))
-        })?;
-        self.count(state);
+        for (index, entry) in entries.iter().enumerate() {
+            let state = create(self, entry).await.map_err(|error| {
+                let is_refused = matches!(error, Error::Invalid(_) | Error::Unusable(_));
+                let remedy = if is_refused {
+                    "correct it, and run the command again: what is created already stays as it is"
+                } else {
+                    "run the command again with the same arguments, and it goes on"
+                };
+                let error = self.service.explain(error);
+                format!("{section}[{index}]: {error}; {remedy}")
+            })?;
+            self.count(state);
+        }
         Ok(())
     }
 
+    /// Counts an entry that is done, and tells the progress.
     fn count(&mut self, state: &'static str) {
         *self.tally.entry(state).or_default() += 1;
         self.done += 1;

@@ -62,7 +62,6 @@ pub(super) enum OrderStatus {
     Canceled,
 }
 
-/// An order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PlannedOrder {
@@ -84,7 +83,6 @@ pub(super) struct PlannedOrder {
     pub(super) refunds: Vec<i64>,
 }
 
-/// A checkout.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PlannedCheckout {
@@ -128,34 +126,25 @@ pub(super) struct PlannedCharge {
 }
 
 /// A customer, with the cards that are kept and the payments that are made.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub(super) struct PlannedCustomer {
-    #[serde(default)]
     pub(super) email: Option<String>,
-    #[serde(default)]
     pub(super) name: Option<String>,
-    #[serde(default)]
     pub(super) metadata: BTreeMap<String, String>,
     /// Test cards that are attached, such as `pm_card_visa`.
-    #[serde(default)]
     pub(super) payment_methods: Vec<String>,
-    #[serde(default)]
     pub(super) setup_intents: Vec<PlannedSetup>,
-    #[serde(default)]
     pub(super) payment_intents: Vec<PlannedIntent>,
 }
 
 /// A card that is made ready for later payments.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub(super) struct PlannedSetup {
-    #[serde(default)]
     pub(super) payment_method: Option<String>,
     /// Whether the card is asked.
-    #[serde(default)]
     pub(super) confirm: bool,
-    #[serde(default)]
     pub(super) cancel: bool,
 }
 
@@ -229,18 +218,16 @@ impl Plan {
     }
 
     fn check(&self) -> Result<(), String> {
-        if self.len() == 0 {
+        let count = self.len();
+        if count == 0 {
             return Err(
                 "nothing to create: it must have inventory, orders, checkouts, charges, customers \
                  or payment_intents"
                     .to_owned(),
             );
         }
-        if self.len() > ENTRIES_MAX {
-            return Err(format!(
-                "at most {ENTRIES_MAX} entries, and it has {}",
-                self.len()
-            ));
+        if count > ENTRIES_MAX {
+            return Err(format!("at most {ENTRIES_MAX} entries, and it has {count}"));
         }
         for (index, order) in self.orders.iter().enumerate() {
             let at = format!("orders[{index}]");
@@ -361,9 +348,7 @@ mod tests {
     fn a_plan_has_an_end() {
         let levels = vec![r#"{"sku":"a","quantity":1}"#; ENTRIES_MAX + 1].join(",");
         let refused = Plan::parse(&format!(r#"{{"inventory":[{levels}]}}"#)).unwrap_err();
-        assert!(
-            refused.contains("at most 5000 entries, and it has 5001"),
-            "{refused}"
-        );
+        let told = "at most 5000 entries, and it has 5001";
+        assert!(refused.contains(told), "{refused}");
     }
 }

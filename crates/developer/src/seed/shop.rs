@@ -75,20 +75,15 @@ const CURRENCY: &str = "usd";
 /// sixth as many customers, who each have two payments, and as many payments of strangers.
 pub(super) fn shop(seed: &str, orders: usize) -> Plan {
     let chance = Chance { seed };
+    let (third, half, sixth) = (orders.div_ceil(3), orders.div_ceil(2), orders.div_ceil(6));
     let stock = PRODUCTS.iter().map(|(sku, _, _)| level(sku, STOCK));
     Plan {
         inventory: stock.chain([level(SOLD_OUT.0, 0)]).collect(),
         orders: (0..orders).map(|number| order(&chance, number)).collect(),
-        checkouts: (0..orders.div_ceil(3))
-            .map(|number| checkout(&chance, number))
-            .collect(),
-        charges: (0..orders.div_ceil(2))
-            .map(|number| charge(&chance, number))
-            .collect(),
-        customers: (0..orders.div_ceil(6))
-            .map(|number| customer(&chance, number))
-            .collect(),
-        payment_intents: (0..orders.div_ceil(6))
+        checkouts: (0..third).map(|number| checkout(&chance, number)).collect(),
+        charges: (0..half).map(|number| charge(&chance, number)).collect(),
+        customers: (0..sixth).map(|number| customer(&chance, number)).collect(),
+        payment_intents: (0..sixth)
             .map(|number| payment(&chance, "stranger", number))
             .collect(),
     }
@@ -105,10 +100,8 @@ fn level(sku: &str, quantity: i64) -> Level {
 /// canceled, one is open, and one is open because its card was declined.
 fn order(chance: &Chance<'_>, number: usize) -> PlannedOrder {
     let items = items(chance, "order", number);
-    let total: i64 = items
-        .iter()
-        .map(|item| item.quantity * item.unit_amount)
-        .sum();
+    let amounts = items.iter().map(|item| item.quantity * item.unit_amount);
+    let total: i64 = amounts.sum();
     let bad_card = Some(chance.pick(&BAD_CARDS, "bad card", number));
     let good_card = Some(chance.pick(&GOOD_CARDS, "card", number));
     let (status, source, refunds) = match number % 12 {
@@ -156,11 +149,7 @@ fn checkout(chance: &Chance<'_>, number: usize) -> PlannedCheckout {
 fn charge(chance: &Chance<'_>, number: usize) -> PlannedCharge {
     let amount = 500 + 25 * chance.roll("amount", number, 800);
     let is_bad = matches!(number % 8, 1 | 6);
-    let cards = if is_bad {
-        &BAD_CARDS[..]
-    } else {
-        &GOOD_CARDS[..]
-    };
+    let cards: &[_] = if is_bad { &BAD_CARDS } else { &GOOD_CARDS };
     let (capture, capture_amount, refunds) = match number % 8 {
         2 => (Some(false), None, vec![]),
         3 => (Some(false), Some(amount / 2), vec![]),
@@ -187,10 +176,8 @@ fn charge(chance: &Chance<'_>, number: usize) -> PlannedCharge {
 /// Of four setups in a row: one is ready, one is declined, one waits for the card's holder, and one
 /// is canceled.
 fn customer(chance: &Chance<'_>, number: usize) -> PlannedCustomer {
-    let name = CUSTOMERS
-        .get(number % CUSTOMERS.len())
-        .copied()
-        .unwrap_or_default();
+    let name = CUSTOMERS.get(number % CUSTOMERS.len());
+    let name = name.copied().unwrap_or_default();
     let (method, confirm, cancel) = match number % 4 {
         1 => (Some(BAD_METHOD), true, false),
         2 => (Some(ASKING_METHOD), true, false),
@@ -276,10 +263,8 @@ impl Chance<'_> {
     /// A number from 0 to `sides - 1`.
     fn roll(&self, what: &str, number: usize, sides: u16) -> i64 {
         let digest = Sha256::digest(format!("{}/{what}/{number}", self.seed));
-        let bits = digest
-            .iter()
-            .take(4)
-            .fold(0_i64, |all, byte| all << 8 | i64::from(*byte));
+        let bytes = digest.iter().take(4);
+        let bits = bytes.fold(0_i64, |all, byte| all << 8 | i64::from(*byte));
         bits % i64::from(sides)
     }
 

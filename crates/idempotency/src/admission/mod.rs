@@ -387,8 +387,7 @@ mod tests {
             (Outcome::Failed(Failure::internal("the first one")), true),
             (Outcome::InUse, false),
         ] {
-            let idempotency = Idempotency::new(admission.clone(), Settings::default());
-            let idempotency = idempotency.unwrap();
+            let idempotency = Idempotency::new(admission.clone(), Settings::default()).unwrap();
             let [first, second] = ["/first", "/second"].map(|path| Request {
                 wait: Duration::from_secs(60),
                 ..request(path)
@@ -412,13 +411,11 @@ mod tests {
 
     #[test]
     fn what_is_in_progress_is_limited_by_account_and_in_all_until_it_ends() {
-        let (tally, limits) = (
-            Tally::default(),
-            InProgressLimits {
-                per_account: 2,
-                in_all: 3,
-            },
-        );
+        let tally = Tally::default();
+        let limits = InProgressLimits {
+            per_account: 2,
+            in_all: 3,
+        };
         let met = |account| tally.take(account, limits).err();
         let first = tally.take(ALICE, limits);
         let _second = tally.take(ALICE, limits);
@@ -427,11 +424,8 @@ mod tests {
         assert_eq!(met(BOB), Some(InProgressLimit::All));
         drop(first);
         let _third = tally.take(ALICE, limits);
-        assert_eq!(
-            met(ALICE),
-            Some(InProgressLimit::Account),
-            "one end is one place"
-        );
+        // One end is one place.
+        assert_eq!(met(ALICE), Some(InProgressLimit::Account));
     }
 
     #[tokio::test]

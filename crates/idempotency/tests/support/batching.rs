@@ -15,7 +15,7 @@ use sqlx::{
 };
 use uuid::Uuid;
 
-use super::{PATIENCE, set_up_with, within_reason};
+use super::{PATIENCE, execute, set_up_with, until};
 
 /// Where transactions wait until the test lets them go on: advisory locks.
 pub const BEFORE_WRITING: i64 = 1;
@@ -62,10 +62,9 @@ impl Seen {
 
 /// Batches that have time. The gates are the only thing that they wait for.
 pub fn patient(connections: u32) -> BatchSettings {
-    let prepare_limit = PATIENCE;
     BatchSettings {
         connections,
-        prepare_limit,
+        prepare_limit: PATIENCE,
     }
 }
 
@@ -94,7 +93,7 @@ impl<R: Rows> World<R> {
         };
         let options = options.max_connections(12);
         let (pool, idempotency) = set_up_with(options, connect, limits, settings).await;
-        sqlx::raw_sql(schema).execute(&pool).await.unwrap();
+        execute(&pool, schema).await;
         let seen = Arc::new(Seen::default());
         Self {
             batches: Batches::observed(&idempotency, batches, seen.clone()),
@@ -122,28 +121,16 @@ impl<R: Rows> World<R> {
                         WHERE locktype = 'advisory' AND NOT granted AND objid::bigint = $1
                           AND database = (SELECT oid FROM pg_database
                                            WHERE datname = current_database())";
-        let arrives = async {
-            loop {
-                let waiting: i64 = sqlx::query_scalar(waiting)
-                    .bind(gate)
-                    .fetch_one(&self.pool)
-                    .await
-                    .unwrap();
-                if waiting > 0 {
-                    return;
-                }
-            }
+        let arrives = async || {
+            let waiting = sqlx::query_scalar::<_, i64>(waiting).bind(gate);
+            waiting.fetch_one(&self.pool).await.unwrap() > 0
         };
-        within_reason("a transaction waits at the gate", arrives).await;
+        until("a transaction waits at the gate", arrives).await;
     }
+}
 
-    /// Returns when so many requests wait for the next batch.
-    pub async fn gathered(&self, waiting: usize) {
-        let gather = async {
-            while self.batches.waiting() < waiting {
-                tokio::task::yield_now().await;
-            }
-        };
-        within_reason("requests wait for the next batch", gather).await;
-    }
+/// Returns when so many requests wait for the next batch.
+pub async fn gathered<R: Rows>(batches: &Batches<R>, waiting: usize) {
+    let gather = async || batches.waiting() >= waiting;
+    until("requests wait for the next batch", gather).await;
 }

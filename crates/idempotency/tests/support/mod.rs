@@ -14,11 +14,11 @@ pub mod batching;
 use std::{sync::Arc, time::Duration};
 
 use charge_once_idempotency::{
-    Command, FingerprintInput, Idempotency, IdempotencyKey, Outcome, Parameters, Record, Rejection,
-    Reply, Request, SessionLimits, Settings, migrate, pin_session,
+    Command, Failure, FingerprintInput, Idempotency, IdempotencyKey, Outcome, Parameters, Record,
+    Rejection, Reply, Request, SessionLimits, Settings, migrate, pin_session,
 };
 use sqlx::{
-    Connection, PgConnection, PgPool,
+    Connection, PgConnection, PgExecutor, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use uuid::Uuid;
@@ -50,10 +50,8 @@ pub async fn set_up_with(
         .connect_with(pin_session(connect, &schema, limits))
         .await
         .unwrap();
-    sqlx::raw_sql("CREATE TABLE bookings (account_id uuid, seat text PRIMARY KEY)")
-        .execute(&pool)
-        .await
-        .unwrap();
+    let bookings = "CREATE TABLE bookings (account_id uuid, seat text PRIMARY KEY)";
+    execute(&pool, bookings).await;
     #[cfg(feature = "admission")]
     let connections = charge_once_idempotency::Admission::new(
         pool.clone(),
@@ -73,11 +71,28 @@ pub async fn within_reason<T>(what: &str, event: impl Future<Output = T>) -> T {
     }
 }
 
+/// Returns when `is_reached` says so. A test fails, rather than hangs, where it never does.
+pub async fn until(what: &str, mut is_reached: impl AsyncFnMut() -> bool) {
+    let reached = async {
+        while !is_reached().await {
+            tokio::task::yield_now().await;
+        }
+    };
+    within_reason(what, reached).await;
+}
+
 /// `POST /bookings`: takes a seat, which only one booking can have.
 #[derive(Clone)]
 pub struct BookSeat {
     pub account_id: Uuid,
     pub seat: String,
+}
+
+impl BookSeat {
+    pub fn new(account_id: Uuid, seat: &str) -> Self {
+        let seat = seat.to_owned();
+        Self { account_id, seat }
+    }
 }
 
 impl Command for BookSeat {
@@ -91,10 +106,8 @@ impl Command for BookSeat {
         .await?;
         if booked.rows_affected() == 0 {
             // Stored like a success: every retry gets the same answer.
-            return Err(Rejection::Refused(Reply::raw_json(
-                400,
-                r#"{"error":"seat_taken"}"#,
-            )));
+            let taken = Reply::raw_json(400, r#"{"error":"seat_taken"}"#);
+            return Err(Rejection::Refused(taken));
         }
         Ok(Reply::raw_json(201, r#"{"object":"booking"}"#))
     }
@@ -123,6 +136,27 @@ pub fn stored(outcome: Outcome) -> (Arc<Record>, bool) {
             panic!("not stored: {other:?}")
         }
     }
+}
+
+/// The failure that a request ended with.
+#[track_caller]
+pub fn failed(outcome: Outcome) -> Failure {
+    let Outcome::Failed(failure) = outcome else {
+        panic!("it has not failed: {outcome:?}");
+    };
+    failure
+}
+
+/// The record of a success that is no replay.
+#[track_caller]
+pub fn made(outcome: Outcome) -> Arc<Record> {
+    let (record, replayed) = stored(outcome);
+    assert_eq!((record.reply.status, replayed), (201, false));
+    record
+}
+
+pub async fn execute(executor: impl PgExecutor<'_>, statements: &'static str) {
+    sqlx::raw_sql(statements).execute(executor).await.unwrap();
 }
 
 pub async fn count(pool: &PgPool, query: &'static str) -> i64 {

@@ -12,13 +12,12 @@ pub async fn ensure_account(
     connection: &mut PgConnection,
     name: &str,
 ) -> Result<Uuid, sqlx::Error> {
-    sqlx::query!(
+    let query = sqlx::query!(
         "INSERT INTO accounts (id, name) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING",
         Uuid::now_v7(),
         name,
-    )
-    .execute(&mut *connection)
-    .await?;
+    );
+    query.execute(&mut *connection).await?;
     let found = find_account_by_name(connection, name).await?;
     found.ok_or(sqlx::Error::RowNotFound)
 }
@@ -28,9 +27,8 @@ pub async fn find_account_by_name(
     connection: &mut PgConnection,
     name: &str,
 ) -> Result<Option<Uuid>, sqlx::Error> {
-    sqlx::query_scalar!("SELECT id FROM accounts WHERE name = $1", name)
-        .fetch_optional(connection)
-        .await
+    let query = sqlx::query_scalar!("SELECT id FROM accounts WHERE name = $1", name);
+    query.fetch_optional(connection).await
 }
 
 /// The names of these accounts, by their ids. Takes no lock.
@@ -38,11 +36,11 @@ pub async fn names_of_accounts(
     connection: &mut PgConnection,
     accounts: &[Uuid],
 ) -> Result<HashMap<Uuid, String>, sqlx::Error> {
-    let rows = sqlx::query!(
+    let query = sqlx::query!(
         "SELECT id, name FROM accounts WHERE id = ANY ($1)",
         accounts
     );
-    let found = rows.fetch_all(connection).await?.into_iter();
+    let found = query.fetch_all(connection).await?.into_iter();
     Ok(found.map(|row| (row.id, row.name)).collect())
 }
 
@@ -52,37 +50,34 @@ pub async fn list_accounts(
     connection: &mut PgConnection,
     after: Uuid,
 ) -> Result<Vec<Uuid>, sqlx::Error> {
-    sqlx::query_scalar!(
+    let query = sqlx::query_scalar!(
         "SELECT id FROM accounts WHERE id > $1 AND closed_at IS NULL ORDER BY id LIMIT 100",
         after,
-    )
-    .fetch_all(connection)
-    .await
+    );
+    query.fetch_all(connection).await
 }
 
 /// Makes what an account may have a limited number of be created in turns, until the transaction
 /// ends. Locks the account, but not against rows that refer to it: those only need it to stay.
 pub async fn lock_account(tx: &mut PgConnection, id: Uuid) -> Result<(), sqlx::Error> {
-    sqlx::query!(
+    let query = sqlx::query!(
         "SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE",
         id,
-    )
-    .fetch_one(tx)
-    .await?;
+    );
+    query.fetch_one(tx).await?;
     Ok(())
 }
 
 /// How many accounts are open that are no test accounts. Takes no lock.
 pub async fn count_accounts(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
-    sqlx::query_scalar!(
+    let query = sqlx::query_scalar!(
         r#"
         SELECT count(*) AS "count!"
           FROM accounts
          WHERE closed_at IS NULL AND test_until IS NULL
         "#,
-    )
-    .fetch_one(connection)
-    .await
+    );
+    query.fetch_one(connection).await
 }
 
 /// How many test accounts there are that are not closed, at most `up_to`. Takes no lock.
@@ -90,7 +85,7 @@ pub async fn count_test_accounts(
     connection: &mut PgConnection,
     up_to: i64,
 ) -> Result<i64, sqlx::Error> {
-    sqlx::query_scalar!(
+    let query = sqlx::query_scalar!(
         r#"
         SELECT count(*) AS "count!"
           FROM (SELECT 1
@@ -99,9 +94,8 @@ pub async fn count_test_accounts(
                  LIMIT $1) AS open
         "#,
         up_to,
-    )
-    .fetch_one(connection)
-    .await
+    );
+    query.fetch_one(connection).await
 }
 
 /// Adds a test account, and returns when it ends: 24 hours from now. Locks nothing that exists.
@@ -110,7 +104,7 @@ pub async fn insert_test_account(
     id: Uuid,
     name: &str,
 ) -> Result<DateTime<Utc>, sqlx::Error> {
-    sqlx::query_scalar!(
+    let query = sqlx::query_scalar!(
         r#"
         INSERT INTO accounts (id, name, test_until)
         VALUES ($1, $2, now() + interval '24 hours')
@@ -118,9 +112,8 @@ pub async fn insert_test_account(
         "#,
         id,
         name,
-    )
-    .fetch_one(connection)
-    .await
+    );
+    query.fetch_one(connection).await
 }
 
 /// Revokes the API keys of an account that has nothing left, and marks it as closed. Locks both.
@@ -128,15 +121,14 @@ pub async fn close_account(
     connection: &mut PgConnection,
     account_id: Uuid,
 ) -> Result<(), sqlx::Error> {
-    sqlx::query!(
+    let query = sqlx::query!(
         r#"
         WITH revoked AS (
             UPDATE api_keys SET revoked_at = now() WHERE account_id = $1 AND revoked_at IS NULL)
         UPDATE accounts SET closed_at = now() WHERE id = $1
         "#,
         account_id,
-    )
-    .execute(connection)
-    .await?;
+    );
+    query.execute(connection).await?;
     Ok(())
 }

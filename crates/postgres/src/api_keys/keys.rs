@@ -67,7 +67,7 @@ pub async fn find_accounts(
     connection: &mut PgConnection,
     hashes: &[KeyHash],
 ) -> Result<HashMap<KeyHash, Account>, sqlx::Error> {
-    let rows = sqlx::query!(
+    let query = sqlx::query!(
         r#"
         SELECT key.hash AS "hash: [u8; 32]", account.id,
                (account.test_until IS NOT NULL) AS "is_test!"
@@ -77,9 +77,8 @@ pub async fn find_accounts(
            AND (account.test_until IS NULL OR account.test_until > now())
         "#,
         hashes as _,
-    )
-    .fetch_all(connection)
-    .await?;
+    );
+    let rows = query.fetch_all(connection).await?;
     let found = rows.into_iter().map(|row| {
         let account = Account {
             id: row.id,
@@ -115,7 +114,7 @@ pub async fn insert_key(
     key: &str,
 ) -> Result<bool, sqlx::Error> {
     let hash = hash(key);
-    let inserted = sqlx::query!(
+    let query = sqlx::query!(
         r#"
         INSERT INTO api_keys (hash, account_id, last4)
         VALUES ($1, $2, $3)
@@ -124,9 +123,8 @@ pub async fn insert_key(
         hash.as_slice(),
         account_id,
         last4(key),
-    )
-    .execute(connection)
-    .await?;
+    );
+    let inserted = query.execute(connection).await?;
     Ok(inserted.rows_affected() == 1)
 }
 
@@ -143,7 +141,7 @@ pub async fn take_up_dev_key(
     let (current, public) = (hash(key), hash(public));
     let mut tx = connection.begin().await?;
     let account_id = ensure_account(&mut tx, name).await?;
-    let taken_up = sqlx::query!(
+    let query = sqlx::query!(
         r#"
         INSERT INTO api_keys (hash, account_id, last4, from_dev_api_key)
         VALUES ($1, $2, $3, true)
@@ -155,14 +153,13 @@ pub async fn take_up_dev_key(
         current.as_slice(),
         account_id,
         last4(key),
-    )
-    .execute(&mut *tx)
-    .await?;
+    );
+    let taken_up = query.execute(&mut *tx).await?;
     if taken_up.rows_affected() == 0 {
         tx.rollback().await?;
         return Ok(None);
     }
-    let revoked = sqlx::query!(
+    let query = sqlx::query!(
         r#"
         UPDATE api_keys SET revoked_at = now(), from_dev_api_key = true
          WHERE account_id = $1 AND hash <> $2 AND revoked_at IS NULL
@@ -171,16 +168,15 @@ pub async fn take_up_dev_key(
         account_id,
         current.as_slice(),
         public.as_slice(),
-    )
-    .execute(&mut *tx)
-    .await?;
+    );
+    let revoked = query.execute(&mut *tx).await?;
     tx.commit().await?;
     Ok(Some(revoked.rows_affected()))
 }
 
 /// All keys, oldest first, but those of closed test accounts. Takes no lock.
 pub async fn list_keys(connection: &mut PgConnection) -> Result<Vec<ListedKey>, sqlx::Error> {
-    sqlx::query_as!(
+    let query = sqlx::query_as!(
         ListedKey,
         r#"
         SELECT accounts.name AS account, api_keys.last4, api_keys.created_at, api_keys.revoked_at
@@ -189,23 +185,21 @@ pub async fn list_keys(connection: &mut PgConnection) -> Result<Vec<ListedKey>, 
          WHERE accounts.closed_at IS NULL
          ORDER BY api_keys.created_at, api_keys.hash
         "#,
-    )
-    .fetch_all(connection)
-    .await
+    );
+    query.fetch_all(connection).await
 }
 
 /// Revokes a key for good: one, too, that [`take_up_dev_key`] had revoked until it is taken up
 /// again. `false`: there is none, or it was revoked before. Locks its row.
 pub async fn revoke_key(connection: &mut PgConnection, key: &str) -> Result<bool, sqlx::Error> {
     let hash = hash(key);
-    let revoked = sqlx::query!(
+    let query = sqlx::query!(
         r#"
         UPDATE api_keys SET revoked_at = coalesce(revoked_at, now()), from_dev_api_key = false
          WHERE hash = $1 AND (revoked_at IS NULL OR from_dev_api_key)
         "#,
         hash.as_slice(),
-    )
-    .execute(connection)
-    .await?;
+    );
+    let revoked = query.execute(connection).await?;
     Ok(revoked.rows_affected() == 1)
 }

@@ -1,6 +1,6 @@
 //! Finds the account that a request speaks for.
 
-use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
+use std::{collections::HashMap, hash::Hash, net::IpAddr, sync::Arc, time::Duration};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use moka::sync::Cache;
@@ -103,22 +103,13 @@ impl<D: KeyDatabase> ApiKeys<D> {
             unknown: Strangers::of(asked, limits_failures),
             databases,
             shape,
-            remembered: Cache::builder()
-                .max_capacity(KEYS_MAX)
-                .time_to_live(REMEMBERED_FOR)
-                .build(),
-            refused: Cache::builder()
-                .max_capacity(KEYS_MAX)
-                .time_to_live(REFUSED_FOR)
-                .build(),
+            remembered: memory(REMEMBERED_FOR),
+            refused: memory(REFUSED_FOR),
             known: Cache::builder()
                 .max_capacity(KEYS_MAX)
                 .time_to_idle(KNOWN_FOR)
                 .build(),
-            homes: Cache::builder()
-                .max_capacity(KEYS_MAX)
-                .time_to_live(REMEMBERED_FOR)
-                .build(),
+            homes: memory(REMEMBERED_FOR),
         }
     }
 
@@ -216,6 +207,16 @@ impl<D: KeyDatabase> ApiKeys<D> {
     }
 }
 
+/// Forgets each entry after that time.
+fn memory<K, V>(time_to_live: Duration) -> Cache<K, V>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    let memory = Cache::builder().max_capacity(KEYS_MAX);
+    memory.time_to_live(time_to_live).build()
+}
+
 /// The key of a request with one `Authorization` header.
 fn only_key<'a, E>(values: impl IntoIterator<Item = &'a str>) -> Result<String, Refusal<E>> {
     let mut values = values.into_iter();
@@ -267,17 +268,30 @@ mod tests {
         database: 0,
     };
 
-    /// Knows one key, and how many each statement asked for.
-    #[derive(Clone, Default)]
-    struct Asked(Arc<Mutex<Vec<usize>>>);
+    /// Knows one key or none, and how many each statement asked for.
+    #[derive(Clone)]
+    struct OneKey {
+        is_down: Arc<AtomicBool>,
+        has_key: bool,
+        asked: Arc<Mutex<Vec<usize>>>,
+    }
 
-    impl Asked {
+    impl OneKey {
+        fn new(is_down: bool, has_key: bool) -> Self {
+            Self {
+                is_down: Arc::new(is_down.into()),
+                has_key,
+                asked: Arc::default(),
+            }
+        }
+
         fn statements(&self) -> Vec<usize> {
-            self.0.lock().map(|asked| asked.clone()).unwrap_or_default()
+            let asked = self.asked.lock();
+            asked.map(|asked| asked.clone()).unwrap_or_default()
         }
     }
 
-    impl KeyDatabase for Asked {
+    impl KeyDatabase for OneKey {
         type Error = &'static str;
 
         async fn find(
@@ -285,26 +299,28 @@ mod tests {
             hashes: Vec<KeyHash>,
             _: Option<Account>,
         ) -> Result<HashMap<KeyHash, Account>, Self::Error> {
-            let mut asked = self.0.lock().map_err(|_| "it panicked")?;
+            if self.is_down.load(Ordering::SeqCst) {
+                return Err("down");
+            }
+            let mut asked = self.asked.lock().map_err(|_| "it panicked")?;
             asked.push(hashes.len());
-            let found = hashes.into_iter().filter(|found| *found == hash(KEY));
+            let is_found = |found: &KeyHash| self.has_key && *found == hash(KEY);
+            let found = hashes.into_iter().filter(is_found);
             Ok(found.map(|hash| (hash, ACCOUNT)).collect())
         }
     }
 
     #[tokio::test]
     async fn a_key_is_given_as_a_bearer_or_as_a_user_without_a_password() {
-        let keys = ApiKeys::of(Asked::default(), SHAPE, false);
+        let keys = ApiKeys::of(OneKey::new(false, true), SHAPE, false);
         let basic = |text: &str| format!("basic {}", BASE64_STANDARD.encode(text));
         for good in [
             format!("Bearer {KEY}"),
             format!("bearer   {KEY} "),
             basic(&format!("{KEY}:")),
         ] {
-            assert_eq!(
-                keys.authenticate([&*good], None, later()).await,
-                Ok(ACCOUNT)
-            );
+            let found = keys.authenticate([&*good], None, later()).await;
+            assert_eq!(found, Ok(ACCOUNT));
         }
         let bad = [
             String::new(),
@@ -318,10 +334,8 @@ mod tests {
             let refused = keys.authenticate([&**bad], None, later()).await;
             assert_eq!(refused, Err(Refusal::Invalid), "{bad}");
         }
-        assert_eq!(
-            keys.authenticate([], None, later()).await,
-            Err(Refusal::Missing)
-        );
+        let refused = keys.authenticate([], None, later()).await;
+        assert_eq!(refused, Err(Refusal::Missing));
         let twice = format!("Bearer {KEY}");
         let refused = keys.authenticate([&*twice, &*twice], None, later()).await;
         assert_eq!(refused, Err(Refusal::Invalid));
@@ -329,7 +343,7 @@ mod tests {
 
     #[tokio::test]
     async fn strangers_share_statements_and_a_key_is_remembered() {
-        let database = Asked::default();
+        let database = OneKey::new(false, true);
         let keys = ApiKeys::of(database.clone(), SHAPE, false);
         let began = std::time::Instant::now();
         for _ in 0..3 {
@@ -356,57 +370,21 @@ mod tests {
         assert!(statements as u128 <= most, "{statements}, {most}");
     }
 
-    /// One of two databases.
-    #[derive(Clone)]
-    struct OneOfTwo {
-        is_down: Arc<AtomicBool>,
-        has_key: bool,
-    }
-
-    impl OneOfTwo {
-        fn new(is_down: bool, has_key: bool) -> Self {
-            let is_down = Arc::new(is_down.into());
-            Self { is_down, has_key }
-        }
-    }
-
-    impl KeyDatabase for OneOfTwo {
-        type Error = &'static str;
-
-        async fn find(
-            &self,
-            hashes: Vec<KeyHash>,
-            _: Option<Account>,
-        ) -> Result<HashMap<KeyHash, Account>, Self::Error> {
-            if self.is_down.load(Ordering::SeqCst) {
-                return Err("down");
-            }
-            let found = hashes.into_iter().filter(|_| self.has_key);
-            Ok(found.map(|hash| (hash, ACCOUNT)).collect())
-        }
-    }
-
     #[tokio::test]
     async fn a_key_is_no_one_s_only_when_each_database_says_so() {
-        let database = OneOfTwo::new;
+        let database = OneKey::new;
         let theirs = Account {
             database: 1,
             ..ACCOUNT
         };
+        let (empty, down) = (|| database(false, false), || database(true, false));
+        let full = || database(false, true);
         for (first, second, expected) in [
-            (database(false, false), database(false, true), Ok(theirs)),
-            (database(true, false), database(false, true), Ok(theirs)),
-            (database(false, true), database(true, false), Ok(ACCOUNT)),
-            (
-                database(false, false),
-                database(false, false),
-                Err(Refusal::Invalid),
-            ),
-            (
-                database(true, false),
-                database(false, false),
-                Err(Refusal::LookUp("down")),
-            ),
+            (empty(), full(), Ok(theirs)),
+            (down(), full(), Ok(theirs)),
+            (full(), down(), Ok(ACCOUNT)),
+            (empty(), empty(), Err(Refusal::Invalid)),
+            (down(), empty(), Err(Refusal::LookUp("down"))),
         ] {
             let keys = ApiKeys::of_several(vec![first, second], SHAPE, false);
             assert_eq!(keys.account_of(KEY, None, later()).await, expected);
@@ -420,7 +398,7 @@ mod tests {
             (true, Err(Refusal::TooMany)),
             (false, Err(Refusal::Invalid)),
         ] {
-            let keys = ApiKeys::of(Asked::default(), SHAPE, limits_failures);
+            let keys = ApiKeys::of(OneKey::new(false, true), SHAPE, limits_failures);
             let mut last = Ok(ACCOUNT);
             for _ in 0..1000 {
                 last = keys.account_of("guess", client, later()).await;
@@ -433,7 +411,7 @@ mod tests {
     #[tokio::test]
     async fn while_a_database_is_down_guesses_are_counted_and_its_accounts_are_not_refused() {
         let client = Some(IpAddr::from([192, 0, 2, 7]));
-        let (up, other) = (OneOfTwo::new(false, false), OneOfTwo::new(false, true));
+        let (up, other) = (OneKey::new(false, false), OneKey::new(false, true));
         let down = Arc::clone(&other.is_down);
         let keys = ApiKeys::of_several(vec![up.clone(), other], SHAPE, true);
         assert!(keys.account_of(KEY, client, later()).await.is_ok());

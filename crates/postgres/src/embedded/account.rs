@@ -40,10 +40,8 @@ impl UnixAccount {
             uid: Uid::from_raw(found.uid()),
             gid: Gid::from_raw(found.gid()),
         });
-        owner
-            .or_else(|| CANDIDATES.into_iter().find_map(Self::named))
-            .map(Some)
-            .ok_or(Problem::NoAccount)
+        let chosen = owner.or_else(|| CANDIDATES.into_iter().find_map(Self::named));
+        chosen.map(Some).ok_or(Problem::NoAccount)
     }
 
     /// Whether the user may pass through a folder, judged as the kernel judges a user without
@@ -71,8 +69,6 @@ impl UnixAccount {
 
 /// The name of a user, or its number where it has none.
 pub(super) fn name_of(uid: u32) -> String {
-    User::from_uid(Uid::from_raw(uid))
-        .ok()
-        .flatten()
-        .map_or_else(|| uid.to_string(), |user| user.name)
+    let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
+    user.map_or_else(|| uid.to_string(), |user| user.name)
 }

@@ -59,30 +59,25 @@ impl Binaries {
             None => Self::installed(),
         };
         let Some(newest) = found.first() else {
-            return Err(Problem::NotInstalled {
-                install: install_instruction(),
-            });
+            let install = install_instruction();
+            return Err(Problem::NotInstalled { install });
         };
         let Some(made_by) = made_by else {
             return Ok(newest.clone());
         };
-        found
-            .iter()
-            .find(|candidate| candidate.major.to_string() == made_by)
-            .cloned()
-            .ok_or_else(|| Problem::VersionMissing {
-                data_dir: data_dir.to_owned(),
-                needed: made_by.to_owned(),
-                found: join_majors(&found),
-            })
+        let fits = |candidate: &&Self| candidate.major.to_string() == made_by;
+        let fitting = found.iter().find(fits).cloned();
+        fitting.ok_or_else(|| Problem::VersionMissing {
+            data_dir: data_dir.to_owned(),
+            needed: made_by.to_owned(),
+            found: join_majors(&found),
+        })
     }
 
-    /// The program that creates a database cluster.
     pub(super) fn initdb(&self) -> PathBuf {
         self.dir.join("initdb")
     }
 
-    /// The server.
     pub(super) fn postgres(&self) -> PathBuf {
         self.dir.join("postgres")
     }
@@ -110,15 +105,13 @@ impl Binaries {
 
     /// Every supported installation on this machine, newest first.
     fn installed() -> Vec<Self> {
-        let folders: BTreeSet<PathBuf> = folders_to_search()
-            .iter()
-            .filter_map(|dir| resolve(dir))
-            .collect();
-        let mut found: Vec<Self> = folders
-            .into_iter()
-            .filter_map(|dir| major_of(&dir).map(|major| Self { dir, major }))
-            .filter(|candidate| candidate.major >= OLDEST_MAJOR)
-            .collect();
+        let searched = folders_to_search();
+        let folders: BTreeSet<_> = searched.iter().filter_map(|dir| resolve(dir)).collect();
+        let found = folders.into_iter().filter_map(|dir| {
+            let major = major_of(&dir).filter(|major| *major >= OLDEST_MAJOR)?;
+            Some(Self { dir, major })
+        });
+        let mut found: Vec<Self> = found.collect();
         found.sort_by_key(|candidate| std::cmp::Reverse(candidate.major));
         found
     }
@@ -132,11 +125,8 @@ fn folders_to_search() -> Vec<PathBuf> {
     folders.extend(folder_of_pg_config());
     for (parent, start, below) in USUAL_PLACES {
         let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
-        folders.extend(
-            entries
-                .filter(|entry| entry.file_name().to_string_lossy().starts_with(start))
-                .map(|entry| entry.path().join(below)),
-        );
+        let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(start));
+        folders.extend(named.map(|entry| entry.path().join(below)));
     }
     folders
 }
@@ -161,11 +151,8 @@ fn resolve(dir: &Path) -> Option<PathBuf> {
 
 /// The major version that `postgres --version` reports.
 fn major_of(dir: &Path) -> Option<u32> {
-    let output = Command::new(dir.join("postgres"))
-        .arg("--version")
-        .output()
-        .ok()?;
-    parse_major(&String::from_utf8_lossy(&output.stdout))
+    let output = Command::new(dir.join("postgres")).arg("--version").output();
+    parse_major(&String::from_utf8_lossy(&output.ok()?.stdout))
 }
 
 /// Reads 17 from `postgres (PostgreSQL) 17.5 (Debian 17.5-1)` and 19 from `… 19devel`.
@@ -180,10 +167,8 @@ fn parse_major(text: &str) -> Option<u32> {
 
 /// The distinct major versions, newest first, for a message.
 fn join_majors(found: &[Binaries]) -> String {
-    let mut majors: Vec<String> = found
-        .iter()
-        .map(|candidate| candidate.major.to_string())
-        .collect();
+    let majors = found.iter().map(|candidate| candidate.major.to_string());
+    let mut majors: Vec<_> = majors.collect();
     majors.dedup();
     majors.join(", ")
 }
@@ -217,10 +202,10 @@ fn instruction_for(os_release: &str) -> String {
         }
         _ => None,
     });
-    command.map_or_else(
-        || "install it with this system's package manager".to_owned(),
-        |command| format!("install it with `{command}`"),
-    )
+    match command {
+        None => "install it with this system's package manager".to_owned(),
+        Some(command) => format!("install it with `{command}`"),
+    }
 }
 
 /// The variables that the programs get to see.
@@ -228,13 +213,10 @@ fn instruction_for(os_release: &str) -> String {
 /// Everything else stays with this process: its environment holds secrets, and variables such as
 /// `PGDATA`, `PGOPTIONS` or `NOTIFY_SOCKET` would change what PostgreSQL does.
 pub(super) fn environment() -> Vec<(&'static str, OsString)> {
-    let mut variables: Vec<(&'static str, OsString)> = ["PATH", "LD_LIBRARY_PATH"]
-        .into_iter()
-        .filter_map(|name| std::env::var_os(name).map(|value| (name, value)))
-        .collect();
+    let kept = ["PATH", "LD_LIBRARY_PATH"].into_iter();
+    let kept = kept.filter_map(|name| Some((name, std::env::var_os(name)?)));
     // Untranslated messages, because the start recognizes some of them.
-    variables.push(("LC_ALL", OsString::from("C")));
-    variables
+    kept.chain([("LC_ALL", "C".into())]).collect()
 }
 
 #[cfg(test)]

@@ -35,29 +35,25 @@ pub(super) async fn ensure_database(socket_dir: &Path, name: &str) -> Result<(),
 async fn connect_or_create(socket_dir: &Path, name: &str) -> Result<(), sqlx::Error> {
     match options_for(socket_dir, name, name).connect().await {
         Ok(connection) => return connection.close().await,
-        Err(error) if has_code(&error, INVALID_CATALOG_NAME) => {}
+        Err(error) if has_code(&error, &[INVALID_CATALOG_NAME]) => {}
         Err(error) => return Err(error),
     }
-    let mut connection: PgConnection = options_for(socket_dir, name, MAINTENANCE_DATABASE)
-        .connect()
-        .await?;
+    let options = options_for(socket_dir, name, MAINTENANCE_DATABASE);
+    let mut connection = PgConnection::connect_with(&options).await?;
     let quoted = name.replace('"', "\"\"");
     let statement = AssertSqlSafe(format!("CREATE DATABASE \"{quoted}\""));
     match sqlx::raw_sql(statement).execute(&mut connection).await {
         Ok(_) => {}
         // Another process that attached at the same moment was faster.
-        Err(error)
-            if has_code(&error, DUPLICATE_DATABASE) || has_code(&error, UNIQUE_VIOLATION) => {}
+        Err(error) if has_code(&error, &[DUPLICATE_DATABASE, UNIQUE_VIOLATION]) => {}
         Err(error) => return Err(error),
     }
     connection.close().await
 }
 
-fn has_code(error: &sqlx::Error, code: &str) -> bool {
-    error
-        .as_database_error()
-        .and_then(sqlx::error::DatabaseError::code)
-        .is_some_and(|found| found == code)
+fn has_code(error: &sqlx::Error, codes: &[&str]) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    code.is_some_and(|code| codes.contains(&&*code))
 }
 
 /// The options for one database, complete so that `PGHOST` and its siblings do not matter.

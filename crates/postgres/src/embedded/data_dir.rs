@@ -1,6 +1,6 @@
 //! The data directory and the files in it.
 
-use std::fs::{File, TryLockError};
+use std::fs::{File, Metadata, TryLockError};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -60,27 +60,11 @@ pub(super) struct DataDir {
 }
 
 impl DataDir {
-    /// The data directory, as an absolute path.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The name of the database, and of the role that owns it.
-    pub(super) fn database(&self) -> &str {
-        &self.database
-    }
-
-    /// The user to run PostgreSQL's programs as, unless it is the current one.
-    pub(super) fn account(&self) -> Option<&UnixAccount> {
-        self.account.as_ref()
-    }
-
     /// The folder with the database files, PostgreSQL's own `PGDATA`.
     pub(super) fn cluster(&self) -> PathBuf {
         self.path.join(CLUSTER)
     }
 
-    /// The file that PostgreSQL writes its log to.
     pub(super) fn log(&self) -> PathBuf {
         self.path.join(LOG)
     }
@@ -102,20 +86,13 @@ impl DataDir {
         version_in(&self.folder)
     }
 
-    /// Reads a small file of the database, which PostgreSQL's user may have replaced.
-    pub(super) fn read_in_cluster(&self, name: &str) -> io::Result<Vec<u8>> {
-        self.folder.folder(CLUSTER)?.read(name)
-    }
-
     /// Takes the lock that makes this process the owner, or nothing when another one has it.
     ///
     /// The lock is the kernel's, so it ends with the process however that dies.
     pub(super) fn try_lock(&self) -> Result<Option<File>, Problem> {
         let path = self.path.join(LOCK);
-        let file = self
-            .folder
-            .file(LOCK, OFlag::O_CREAT | OFlag::O_WRONLY)
-            .map_err(|error| self.failure("opening", &path, error))?;
+        let file = self.folder.file(LOCK, OFlag::O_CREAT | OFlag::O_WRONLY);
+        let file = file.map_err(|error| self.failure("opening", &path, error))?;
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -142,26 +119,21 @@ impl DataDir {
 
     /// Creates an empty folder for `initdb` beside the one that the database will have.
     pub(super) fn create_staging(&self) -> Result<PathBuf, Problem> {
-        let moment = std::time::UNIX_EPOCH
-            .elapsed()
-            .unwrap_or_default()
-            .as_nanos();
-        let name = format!("{STAGING_PREFIX}{moment}");
+        let moment = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let name = format!("{STAGING_PREFIX}{}", moment.as_nanos());
         let path = self.path.join(&name);
-        self.folder
-            .create(name, self.account())
-            .map_err(|error| self.failure("creating", &path, error))?;
+        let created = self.folder.create(name, self.account.as_ref());
+        created.map_err(|error| self.failure("creating", &path, error))?;
         Ok(path)
     }
 
     /// Gives a finished database its real name, in a way that survives a power cut.
     pub(super) fn publish(&self, staging: &Path) -> Result<(), Problem> {
-        self.folder
-            .rename(staging.file_name().unwrap_or_default(), CLUSTER)
-            .map_err(|error| self.failure("renaming", staging, error))?;
-        self.folder
-            .sync()
-            .map_err(|error| self.failure("syncing", &self.path, error))
+        let name = staging.file_name().unwrap_or_default();
+        let renamed = self.folder.rename(name, CLUSTER);
+        renamed.map_err(|error| self.failure("renaming", staging, error))?;
+        let synced = self.folder.sync();
+        synced.map_err(|error| self.failure("syncing", &self.path, error))
     }
 
     /// Makes the socket folder and clears sockets that a killed PostgreSQL left in it. Only for
@@ -171,7 +143,7 @@ impl DataDir {
         let name = path.file_name().unwrap_or_default();
         let parent = Folder::open(path.parent().unwrap_or(&self.path))
             .map_err(|error| self.failure("opening the parent of", &path, error))?;
-        let folder = match parent.create(name, self.account()) {
+        let folder = match parent.create(name, self.account.as_ref()) {
             Ok(folder) => folder,
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 self.trusted_socket_dir(&parent, &path)?
@@ -179,9 +151,8 @@ impl DataDir {
             Err(error) => return Err(self.failure("creating", &path, error)),
         };
         for stale in [socket_name(), format!("{}.lock", socket_name())] {
-            folder
-                .remove(&stale)
-                .map_err(|error| self.failure("removing", &path.join(&stale), error))?;
+            let removed = folder.remove(&stale);
+            removed.map_err(|error| self.failure("removing", &path.join(&stale), error))?;
         }
         Ok(path)
     }
@@ -189,19 +160,17 @@ impl DataDir {
     /// Opens the log for appending, after putting a large one aside.
     pub(super) fn open_log(&self) -> Result<File, Problem> {
         let path = self.log();
+        let flags = OFlag::O_CREAT | OFlag::O_APPEND | OFlag::O_WRONLY;
         let open = || {
-            let log = self
-                .folder
-                .file(LOG, OFlag::O_CREAT | OFlag::O_APPEND | OFlag::O_WRONLY);
+            let log = self.folder.file(LOG, flags);
             log.map_err(|error| self.failure("opening", &path, error))
         };
         let log = open()?;
         if log.metadata().is_ok_and(|log| log.len() <= LOG_LIMIT) {
             return Ok(log);
         }
-        self.folder
-            .rename(LOG, OLD_LOG)
-            .map_err(|error| self.failure("renaming", &path, error))?;
+        let renamed = self.folder.rename(LOG, OLD_LOG);
+        renamed.map_err(|error| self.failure("renaming", &path, error))?;
         open()
     }
 
@@ -215,39 +184,29 @@ impl DataDir {
     }
 
     /// Words a failed file operation in this data directory.
-    pub(super) fn failure(
-        &self,
-        action: &'static str,
-        path: &Path,
-        source: std::io::Error,
-    ) -> Problem {
+    pub(super) fn failure(&self, action: &'static str, path: &Path, source: io::Error) -> Problem {
         Problem::directory(&self.path, action, path, source)
     }
 
     /// The number of the user that PostgreSQL runs as.
     pub(super) fn runner(&self) -> u32 {
-        self.account
-            .as_ref()
-            .map_or_else(|| geteuid().as_raw(), |account| account.uid.as_raw())
+        let account = self.account.as_ref();
+        account.map_or_else(geteuid, |account| account.uid).as_raw()
     }
 
     /// Accepts an existing socket folder only from ourselves: its owner decides which program
     /// answers on the socket, and anyone can make a folder or a link in `/tmp`.
     fn trusted_socket_dir(&self, parent: &Folder, path: &Path) -> Result<Folder, Problem> {
         let ours = [geteuid().as_raw(), self.runner()];
+        let is_ours = |found: Metadata| ours.contains(&found.uid());
         let folder = parent.folder(path.file_name().unwrap_or_default()).ok();
-        let folder = folder
-            .filter(|folder| {
-                let found = folder.metadata();
-                found.is_ok_and(|found| ours.contains(&found.uid()))
-            })
-            .ok_or_else(|| Problem::SocketDirectory {
-                data_dir: self.path.clone(),
-                socket_dir: path.to_owned(),
-            })?;
-        folder
-            .hand_over(self.account())
-            .map_err(|error| self.failure("securing", path, error))?;
+        let folder = folder.filter(|folder| folder.metadata().is_ok_and(is_ours));
+        let folder = folder.ok_or_else(|| Problem::SocketDirectory {
+            data_dir: self.path.clone(),
+            socket_dir: path.to_owned(),
+        })?;
+        let secured = folder.hand_over(self.account.as_ref());
+        secured.map_err(|error| self.failure("securing", path, error))?;
         Ok(folder)
     }
 }
@@ -264,7 +223,6 @@ pub(super) fn name_for(data_dir: &Path) -> String {
     hex::encode(digest).chars().take(16).collect()
 }
 
-/// The path of PostgreSQL's socket in a folder.
 pub(super) fn socket_in(folder: &Path) -> PathBuf {
     folder.join(socket_name())
 }

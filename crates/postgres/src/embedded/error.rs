@@ -196,18 +196,14 @@ impl Problem {
         path: &Path,
         source: std::io::Error,
     ) -> Self {
-        if matches!(
-            source.kind(),
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded
-        ) {
-            return Self::DiskFull {
-                data_dir: data_dir.to_owned(),
-            };
+        let (data_dir, path) = (data_dir.to_owned(), path.to_owned());
+        if let ErrorKind::StorageFull | ErrorKind::QuotaExceeded = source.kind() {
+            return Self::DiskFull { data_dir };
         }
         Self::Directory {
-            data_dir: data_dir.to_owned(),
+            data_dir,
             action,
-            path: path.to_owned(),
+            path,
             source,
         }
     }

@@ -17,7 +17,6 @@ use super::account::UnixAccount;
 /// Most bytes that are read of a small file: `postmaster.pid` holds two paths at most.
 const SMALL_FILE: u64 = 64 * 1024;
 
-/// An opened folder.
 #[derive(Debug)]
 pub(super) struct Folder(File);
 
@@ -28,7 +27,6 @@ impl Folder {
         Ok(Self(open(path, flags, Mode::empty())?.into()))
     }
 
-    /// Opens a folder in this one.
     pub(super) fn folder(&self, name: impl AsRef<Path>) -> io::Result<Self> {
         self.at(name.as_ref(), OFlag::O_RDONLY | OFlag::O_DIRECTORY)
             .map(Self)
@@ -60,7 +58,6 @@ impl Folder {
         self.at(Path::new(name), flags)
     }
 
-    /// Reads a small file in this folder.
     pub(super) fn read(&self, name: &str) -> io::Result<Vec<u8>> {
         let mut content = Vec::new();
         // A named pipe in its place must not hold up this process.
@@ -77,7 +74,6 @@ impl Folder {
         }
     }
 
-    /// Renames a file or folder in this one.
     pub(super) fn rename(&self, from: impl AsRef<Path>, to: &str) -> io::Result<()> {
         Ok(renameat(&self.0, from.as_ref(), &self.0, to)?)
     }
@@ -87,7 +83,6 @@ impl Folder {
         self.0.metadata()
     }
 
-    /// Sets who may use this folder.
     pub(super) fn set_mode(&self, mode: u32) -> io::Result<()> {
         self.0.set_permissions(Permissions::from_mode(mode))
     }

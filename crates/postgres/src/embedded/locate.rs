@@ -110,10 +110,8 @@ impl DataDir {
 
     /// Stops before anything is changed in a folder that is in use for something else.
     fn refuse_foreign_files(&self) -> Result<(), Problem> {
-        let foreign = self
-            .names_in(&self.path)?
-            .into_iter()
-            .find(|name| !is_known(name));
+        let mut names = self.names_in(&self.path)?.into_iter();
+        let foreign = names.find(|name| !is_known(name));
         // A folder named like the database but without the mark of one was not made by `initdb`,
         // and neither was a link.
         let misplaced = if self.cluster_metadata().is_some_and(|found| !found.is_dir()) {
@@ -123,13 +121,11 @@ impl DataDir {
         } else {
             self.names_in(&self.cluster())?.into_iter().next()
         };
-        match foreign.or(misplaced.map(|name| Path::new(CLUSTER).join(name))) {
-            Some(entry) => Err(Problem::ForeignDirectory {
-                data_dir: self.path.clone(),
-                entry,
-            }),
-            None => Ok(()),
-        }
+        let Some(entry) = foreign.or(misplaced.map(|name| Path::new(CLUSTER).join(name))) else {
+            return Ok(());
+        };
+        let data_dir = self.path.clone();
+        Err(Problem::ForeignDirectory { data_dir, entry })
     }
 
     /// PostgreSQL refuses files of another user, in words that name neither user nor remedy.
@@ -158,9 +154,8 @@ impl DataDir {
     /// The sorted names in a folder; none when it does not exist.
     fn names_in(&self, folder: &Path) -> Result<Vec<PathBuf>, Problem> {
         let read = || -> std::io::Result<Vec<PathBuf>> {
-            std::fs::read_dir(folder)?
-                .map(|entry| entry.map(|entry| PathBuf::from(entry.file_name())))
-                .collect()
+            let entries = std::fs::read_dir(folder)?;
+            entries.map(|entry| Ok(entry?.file_name().into())).collect()
         };
         match read() {
             Ok(mut names) => {
@@ -188,9 +183,8 @@ impl DataDir {
                 .set_mode(own.mode() & 0o7777 | 0o011)
                 .map_err(|error| self.failure("setting the mode of", path, error))?;
         }
-        let real = path
-            .canonicalize()
-            .map_err(|error| self.failure("finding", path, error))?;
+        let real = path.canonicalize();
+        let real = real.map_err(|error| self.failure("finding", path, error))?;
         for folder in real.ancestors() {
             if !account.may_enter(&inspect(folder)?) {
                 return Ok(Some(folder.to_owned()));
@@ -326,21 +320,16 @@ mod tests {
 
         let elsewhere = locate(&settings)?.path;
         assert!(elsewhere.starts_with(scratch.path()) && !elsewhere.starts_with(&closed));
-        assert_ne!(
-            locate(&other)?.path,
-            elsewhere,
-            "each has a place of its own"
-        );
+        // Each has a place of its own.
+        assert_ne!(locate(&other)?.path, elsewhere);
 
         std::fs::set_permissions(&closed, Permissions::from_mode(0o755))?;
         assert_eq!(locate(&settings)?.path, elsewhere);
 
         assert!(!has_database(&settings));
         // What an earlier version noted.
-        std::fs::write(
-            closed.join("data/moved-to"),
-            fallback.as_os_str().as_bytes(),
-        )?;
+        let note = fallback.as_os_str().as_bytes();
+        std::fs::write(closed.join("data/moved-to"), note)?;
         assert_eq!(locate(&settings)?.path, fallback);
         std::fs::create_dir(fallback.join("pgdata"))?;
         std::fs::write(fallback.join("pgdata/PG_VERSION"), "17\n")?;

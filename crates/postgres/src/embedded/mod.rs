@@ -158,7 +158,8 @@ impl EmbeddedPostgres {
 
     async fn start_or_attach(settings: EmbeddedSettings) -> Result<Self, Problem> {
         let wanted = settings.clone();
-        let dir = Arc::new(off_thread(move || DataDir::locate(&wanted)).await??);
+        let locating = tokio::task::spawn_blocking(move || DataDir::locate(&wanted));
+        let dir = Arc::new(locating.await.map_err(|_| Problem::Interrupted)??);
         let started = Instant::now();
         // The owner may be creating the cluster at this moment, which is no reason to give up.
         let limit = if dir.version().is_some() {
@@ -167,25 +168,19 @@ impl EmbeddedPostgres {
             READY_LIMIT + INITDB_LIMIT
         };
         loop {
-            let place = Arc::clone(&dir);
-            if let Some(lock) = off_thread(move || place.try_lock()).await?? {
-                let (pid, socket_dir) = run(&dir, settings.bin_dir.as_deref()).await?;
-                return Ok(Self {
-                    dir,
-                    socket_dir,
-                    pid,
-                    settings,
-                    lock: Some(lock),
-                });
-            }
-            let reason = match attach(&dir).await {
+            let lock = off_thread(&dir, DataDir::try_lock).await??;
+            let found = match lock {
+                Some(_) => Ok(run(&dir, settings.bin_dir.as_deref()).await?),
+                None => attach(&dir).await,
+            };
+            let reason = match found {
                 Ok((pid, socket_dir)) => {
                     return Ok(Self {
                         dir,
                         socket_dir,
                         pid,
                         settings,
-                        lock: None,
+                        lock,
                     });
                 }
                 Err(reason) => reason,
@@ -273,7 +268,7 @@ impl EmbeddedPostgres {
             .await
             .map_err(|problem| EmbeddedError::new(problem, self.settings.names))?;
         let socket_dir = self.dir.socket_dir();
-        if !socket_dir.starts_with(self.dir.path()) {
+        if !socket_dir.starts_with(&self.dir.path) {
             // Left behind, an empty folder in /tmp does no harm, and the next start reuses it.
             let _ = std::fs::remove_dir(socket_dir);
         }
@@ -282,8 +277,8 @@ impl EmbeddedPostgres {
 
     /// Starts PostgreSQL again if it has ended.
     async fn revive(&mut self) -> Result<(), Problem> {
-        let (dir, pid) = (Arc::clone(&self.dir), self.pid);
-        if off_thread(move || is_postmaster(&dir, pid)).await? {
+        let pid = self.pid;
+        if off_thread(&self.dir, move |dir| is_postmaster(dir, pid)).await? {
             return Ok(());
         }
         let log = self.dir.log();
@@ -296,15 +291,11 @@ impl EmbeddedPostgres {
 /// Connects to a PostgreSQL that another process owns, and says which process it is and where its
 /// socket is; or says what is missing yet.
 async fn attach(dir: &Arc<DataDir>) -> Result<(Pid, PathBuf), String> {
-    let place = Arc::clone(dir);
-    let file =
-        off_thread(move || PidFile::read(&place).filter(|file| file.listener(&place).is_some()))
-            .await
-            .ok()
-            .flatten()
-            .filter(|file| file.ready)
-            .ok_or("it has not started yet")?;
-    ensure_database(&file.socket_dir, dir.database()).await?;
+    let read = |dir: &DataDir| PidFile::read(dir).filter(|file| file.listener(dir).is_some());
+    let file = off_thread(dir, read).await.ok().flatten();
+    let file = file.filter(|file| file.ready);
+    let file = file.ok_or("it has not started yet")?;
+    ensure_database(&file.socket_dir, &dir.database).await?;
     Ok((file.pid, file.socket_dir))
 }
 
@@ -342,14 +333,11 @@ enum Outcome {
 
 /// The PostgreSQL that runs in the data directory, if there is one.
 async fn find_running(dir: &Arc<DataDir>) -> Result<Option<Pid>, Problem> {
-    let place = Arc::clone(dir);
-    let listener =
-        off_thread(move || PidFile::read(&place).and_then(|file| file.listener(&place))).await?;
-    match listener {
+    match off_thread(dir, postmaster::listener).await? {
         // A second one on the same files would destroy them, and PostgreSQL's own guards don't
         // reach so far.
         Some(pid) if pid.as_raw() <= 0 => Err(Problem::RunsElsewhere {
-            data_dir: dir.path().to_owned(),
+            data_dir: dir.path.clone(),
         }),
         listener => Ok(listener),
     }
@@ -361,19 +349,18 @@ async fn launch(
     bin_dir: Option<&Path>,
     first_attempt: Instant,
 ) -> Result<Outcome, Problem> {
-    let (place, bin_dir) = (Arc::clone(dir), bin_dir.map(ToOwned::to_owned));
-    let (version, binaries) = off_thread(move || {
-        let version = place.version();
-        Binaries::choose(bin_dir.as_deref(), version.as_deref(), place.path())
+    let bin_dir = bin_dir.map(ToOwned::to_owned);
+    let choosing = off_thread(dir, move |dir| {
+        let version = dir.version();
+        Binaries::choose(bin_dir.as_deref(), version.as_deref(), &dir.path)
             .map(|binaries| (version, binaries))
-    })
-    .await??;
+    });
+    let (version, binaries) = choosing.await??;
     if version.is_none() {
-        tracing::info!(data_dir = %dir.path().display(), "creating a PostgreSQL database");
+        tracing::info!(data_dir = %dir.path.display(), "creating a PostgreSQL database");
         create_cluster(dir, &binaries).await?;
     }
-    let place = Arc::clone(dir);
-    let launch = off_thread(move || Launch::start(&place, &binaries)).await??;
+    let launch = off_thread(dir, move |dir| Launch::start(dir, &binaries)).await??;
     match wait_until_ready(dir, launch.pid).await {
         Ok(Outcome::Gone) => {}
         Ok(ready @ Outcome::Ready { .. }) => return Ok(ready),
@@ -383,19 +370,17 @@ async fn launch(
             return Err(error);
         }
     }
-    let place = Arc::clone(dir);
-    let (tail, disk_is_full) =
-        off_thread(move || (launch.log_tail(&place), place.is_full())).await?;
+    let looking = off_thread(dir, move |dir| (launch.log_tail(dir), dir.is_full()));
+    let (tail, disk_is_full) = looking.await?;
     if is_passing_conflict(&tail) && first_attempt.elapsed() < CONFLICT_LIMIT {
         return Ok(Outcome::Gone);
     }
+    let data_dir = dir.path.clone();
     if disk_is_full || tells_of_full_disk(&tail) {
-        return Err(Problem::DiskFull {
-            data_dir: dir.path().to_owned(),
-        });
+        return Err(Problem::DiskFull { data_dir });
     }
     Err(Problem::Exited {
-        data_dir: dir.path().to_owned(),
+        data_dir,
         log: dir.log(),
         tail,
     })
@@ -405,15 +390,15 @@ async fn launch(
 async fn wait_until_ready(dir: &Arc<DataDir>, pid: Pid) -> Result<Outcome, Problem> {
     let deadline = Instant::now() + READY_LIMIT;
     loop {
-        let place = Arc::clone(dir);
-        let (life, file) = off_thread(move || (Life::of(pid), PidFile::read(&place))).await?;
+        let looking = off_thread(dir, move |dir| (Life::of(pid), PidFile::read(dir)));
+        let (life, file) = looking.await?;
         if life == Life::Gone {
             return Ok(Outcome::Gone);
         }
         let reason = match file.filter(|file| file.pid == pid && file.ready) {
             None => "it is still starting or replaying its log".to_owned(),
             Some(PidFile { socket_dir, .. }) => {
-                match ensure_database(&socket_dir, dir.database()).await {
+                match ensure_database(&socket_dir, &dir.database).await {
                     Ok(()) => return Ok(Outcome::Ready { pid, socket_dir }),
                     Err(reason) => reason,
                 }
@@ -428,7 +413,7 @@ async fn wait_until_ready(dir: &Arc<DataDir>, pid: Pid) -> Result<Outcome, Probl
 
 fn not_ready(dir: &DataDir, limit: Duration, reason: String) -> Problem {
     Problem::NotReady {
-        data_dir: dir.path().to_owned(),
+        data_dir: dir.path.clone(),
         log: dir.log(),
         seconds: limit.as_secs(),
         reason,
@@ -437,9 +422,10 @@ fn not_ready(dir: &DataDir, limit: Duration, reason: String) -> Problem {
 
 /// Runs work on files and processes where it does not hold up the server's other tasks.
 async fn off_thread<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
+    dir: &Arc<DataDir>,
+    work: impl FnOnce(&DataDir) -> T + Send + 'static,
 ) -> Result<T, Problem> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|_| Problem::Interrupted)
+    let dir = Arc::clone(dir);
+    let working = tokio::task::spawn_blocking(move || work(&dir));
+    working.await.map_err(|_| Problem::Interrupted)
 }

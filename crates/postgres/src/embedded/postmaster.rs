@@ -81,18 +81,19 @@ pub(super) struct PidFile {
 impl PidFile {
     /// Reads the file, or nothing when it is missing or still being written. Blocks.
     pub(super) fn read(dir: &DataDir) -> Option<Self> {
-        let content = dir.read_in_cluster(PID_FILE).ok()?;
+        // PostgreSQL's user may have replaced both.
+        let cluster = dir.folder.folder(CLUSTER).ok()?;
+        let content = cluster.read(PID_FILE).ok()?;
         // The lines are: process, data directory, start time, port, socket folder, TCP address,
         // shared memory key, and status.
         let lines: Vec<&[u8]> = content.split(|byte| *byte == b'\n').collect();
         let pid = std::str::from_utf8(lines.first()?).ok()?.trim();
         let socket_dir = lines.get(4)?.to_vec();
+        let status = lines.get(7);
         Some(Self {
             pid: Pid::from_raw(pid.parse().ok().filter(|pid| *pid > 0)?),
             socket_dir: PathBuf::from(OsString::from_vec(socket_dir)),
-            ready: lines
-                .get(7)
-                .is_some_and(|status| status.starts_with(b"ready")),
+            ready: status.is_some_and(|status| status.starts_with(b"ready")),
         })
     }
 
@@ -163,17 +164,14 @@ impl Launch {
 
     /// What PostgreSQL has logged since this start, shortened to its end. Blocks.
     pub(super) fn log_tail(&self, dir: &DataDir) -> String {
-        let read = || -> std::io::Result<Vec<u8>> {
+        let read = || -> std::io::Result<String> {
             let mut log = dir.folder.file(LOG, OFlag::O_RDONLY)?;
             log.seek(SeekFrom::Start(self.log_start))?;
             let mut content = Vec::new();
             log.read_to_end(&mut content)?;
-            Ok(content)
+            Ok(tail_of(&content))
         };
-        read().map_or_else(
-            |error| format!("(the log cannot be read: {error})"),
-            |content| tail_of(&content),
-        )
+        read().unwrap_or_else(|error| format!("(the log cannot be read: {error})"))
     }
 }
 
@@ -212,22 +210,20 @@ impl Life {
 ///
 /// [`Problem::InitFailed`], [`Problem::DiskFull`], or a failure in the data directory.
 pub(super) async fn create_cluster(dir: &Arc<DataDir>, binaries: &Binaries) -> Result<(), Problem> {
-    let place = Arc::clone(dir);
-    let staging = off_thread(move || {
-        place.remove_leftovers();
-        place.create_staging()
-    })
-    .await??;
+    let staging = off_thread(dir, |dir| {
+        dir.remove_leftovers();
+        dir.create_staging()
+    });
+    let staging = staging.await??;
     let result = run_initdb(dir, binaries, &staging).await;
-    let place = Arc::clone(dir);
-    off_thread(move || match result {
-        Ok(()) => place.publish(&staging),
+    let ending = off_thread(dir, move |dir| match result {
+        Ok(()) => dir.publish(&staging),
         Err(error) => {
-            place.remove_leftovers();
+            dir.remove_leftovers();
             Err(error)
         }
-    })
-    .await?
+    });
+    ending.await?
 }
 
 async fn run_initdb(dir: &DataDir, binaries: &Binaries, staging: &Path) -> Result<(), Problem> {
@@ -235,7 +231,7 @@ async fn run_initdb(dir: &DataDir, binaries: &Binaries, staging: &Path) -> Resul
     command
         .arg("-D")
         .arg(staging)
-        .args(["--username", dir.database()])
+        .args(["--username", &dir.database])
         // Anyone who can open the socket may log in, and the socket's folder lets only
         // PostgreSQL's own user and root in. Asking for the system user's name (`peer`) would
         // shut root out when PostgreSQL runs as another user.
@@ -248,13 +244,10 @@ async fn run_initdb(dir: &DataDir, binaries: &Binaries, staging: &Path) -> Resul
         .args(["--data-checksums", "--no-instructions"]);
     let mut command = tokio::process::Command::from(command);
     command.kill_on_drop(true);
-    let failed = |output: String| Problem::InitFailed {
-        data_dir: dir.path().to_owned(),
-        output,
-    };
+    let data_dir = dir.path.clone();
     let Ok(result) = tokio::time::timeout(INITDB_LIMIT, command.output()).await else {
-        let seconds = INITDB_LIMIT.as_secs();
-        return Err(failed(format!("(not finished after {seconds} seconds)")));
+        let output = format!("(not finished after {} seconds)", INITDB_LIMIT.as_secs());
+        return Err(Problem::InitFailed { data_dir, output });
     };
     let output = result.map_err(|source| Problem::Program {
         program: binaries.initdb(),
@@ -263,13 +256,11 @@ async fn run_initdb(dir: &DataDir, binaries: &Binaries, staging: &Path) -> Resul
     if output.status.success() {
         return Ok(());
     }
-    let tail = tail_of(&output.stderr);
-    if tells_of_full_disk(&tail) {
-        return Err(Problem::DiskFull {
-            data_dir: dir.path().to_owned(),
-        });
-    }
-    Err(failed(tail))
+    let output = tail_of(&output.stderr);
+    Err(match tells_of_full_disk(&output) {
+        true => Problem::DiskFull { data_dir },
+        false => Problem::InitFailed { data_dir, output },
+    })
 }
 
 /// Asks PostgreSQL to stop and waits until it has, more firmly the second time.
@@ -297,22 +288,25 @@ pub(super) async fn shut_down(dir: &DataDir, pid: Pid) -> Result<(), Problem> {
     }
     let limits: Duration = STOP_REQUESTS.iter().map(|(_, limit)| *limit).sum();
     Err(Problem::NotStopped {
-        data_dir: dir.path().to_owned(),
+        data_dir: dir.path.clone(),
         pid: pid.as_raw(),
         seconds: limits.as_secs(),
     })
 }
 
 /// Whether the process is this data directory's PostgreSQL, so that a signal reaches no other
-/// process.
-///
-/// Blocks.
+/// process. Blocks.
 pub(super) fn is_postmaster(dir: &DataDir, pid: Pid) -> bool {
     match Life::of(pid) {
         Life::Child => true,
         Life::Gone => false,
-        Life::Other => PidFile::read(dir).and_then(|file| file.listener(dir)) == Some(pid),
+        Life::Other => listener(dir) == Some(pid),
     }
+}
+
+/// The process that listens where `postmaster.pid` says: see [`PidFile::listener`].
+pub(super) fn listener(dir: &DataDir) -> Option<Pid> {
+    PidFile::read(dir)?.listener(dir)
 }
 
 /// Whether a start failed only because remains of a killed PostgreSQL are still in the way.
@@ -339,10 +333,8 @@ fn remove_misleading_pid_file(dir: &DataDir) -> Result<(), Problem> {
     if !is_misleading {
         return Ok(());
     }
-    let removed = dir
-        .folder
-        .folder(CLUSTER)
-        .and_then(|cluster| cluster.remove(PID_FILE));
+    let folder = dir.folder.folder(CLUSTER);
+    let removed = folder.and_then(|cluster| cluster.remove(PID_FILE));
     removed.map_err(|error| dir.failure("removing", &cluster.join(PID_FILE), error))
 }
 
@@ -379,7 +371,7 @@ fn program(path: &Path, dir: &DataDir) -> Command {
         // The folder that this process was started in may be closed to PostgreSQL's user.
         .current_dir("/")
         .stdin(Stdio::null());
-    if let Some(account) = dir.account() {
+    if let Some(account) = &dir.account {
         command.uid(account.uid.as_raw()).gid(account.gid.as_raw());
     }
     command
@@ -398,17 +390,12 @@ fn socket_setting(folder: &Path) -> OsString {
     OsString::from_vec(setting)
 }
 
-/// The last lines of a program's output.
 fn tail_of(output: &[u8]) -> String {
     let start = output.len().saturating_sub(TAIL_BYTES);
     let text = String::from_utf8_lossy(output.get(start..).unwrap_or_default());
     let lines: Vec<&str> = text.trim_end().lines().collect();
     let skipped = lines.len().saturating_sub(TAIL_LINES);
-    lines
-        .into_iter()
-        .skip(skipped)
-        .collect::<Vec<_>>()
-        .join("\n")
+    lines.get(skipped..).unwrap_or_default().join("\n")
 }
 
 #[cfg(test)]
@@ -418,8 +405,10 @@ mod tests {
     use nix::unistd::{Pid, getpid, getppid};
 
     use super::{PidFile, is_postmaster};
+    use crate::embedded::account::UnixAccount;
     use crate::embedded::data_dir::{DataDir, socket_in};
     use crate::embedded::folder::Folder;
+    use crate::embedded::settings::Locale;
 
     #[tokio::test]
     async fn a_signal_goes_only_to_the_process_that_listens_whatever_the_file_says()
@@ -430,7 +419,7 @@ mod tests {
             folder: Folder::open(scratch.path())?,
             account: None,
             database: String::new(),
-            locale: crate::embedded::settings::Locale::default(),
+            locale: Locale::default(),
             parameters: Vec::new(),
         };
         let _listener = UnixListener::bind(socket_in(scratch.path()))?;
@@ -447,15 +436,12 @@ mod tests {
         assert!(is_postmaster(&dir, getpid()));
 
         // A process of another user is no PostgreSQL of ours.
-        let account = crate::embedded::account::UnixAccount {
+        let account = Some(UnixAccount {
             name: String::new(),
             uid: 54_321.into(),
             gid: 54_321.into(),
-        };
-        let dir = DataDir {
-            account: Some(account),
-            ..dir
-        };
+        });
+        let dir = DataDir { account, ..dir };
         assert_eq!(file.listener(&dir), None::<Pid>);
         Ok(())
     }

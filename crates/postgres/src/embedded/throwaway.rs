@@ -29,7 +29,6 @@ use tokio::{
 
 use crate::embedded::{EmbeddedPostgres, EmbeddedSettings, Locale};
 
-/// What the server is started with.
 const PARAMETERS: [(&str, &str); 2] = [
     // Many tests run at a time, and each may have several servers with a pool of their own.
     ("max_connections", "300"),
@@ -161,23 +160,16 @@ async fn start(name: &str) -> Result<(EmbeddedPostgres, [PgConnection; 2]), BoxD
     let mut settings = EmbeddedSettings::new(name, folder.join("data"));
     let parameters = PARAMETERS.map(|(name, value)| (name.to_owned(), value.to_owned()));
     settings.parameters = parameters.to_vec();
-    settings.locale = locale();
+    // From the folder in LOCPATH if that is set.
+    if let Ok(name) = std::env::var("TEST_LOCALE") {
+        let folder = std::env::var_os("LOCPATH").map(PathBuf::from);
+        settings.locale = Locale { name, folder };
+    }
     let postgres = EmbeddedPostgres::start(settings).await?;
     let options = postgres.connect_options();
     let creating = PgConnection::connect_with(&options).await?;
     let dropping = PgConnection::connect_with(&options).await?;
     Ok((postgres, [creating, dropping]))
-}
-
-/// The locale that `TEST_LOCALE` names, from the folder in `LOCPATH` if that is set.
-fn locale() -> Locale {
-    std::env::var("TEST_LOCALE").map_or_else(
-        |_| Locale::default(),
-        |name| Locale {
-            name,
-            folder: std::env::var_os("LOCPATH").map(PathBuf::from),
-        },
-    )
 }
 
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -190,21 +182,18 @@ fn parent() -> &'static Path {
     let free = statvfs(shared_memory).map_or(0, |found| {
         u128::from(found.blocks_available()) * u128::from(found.fragment_size())
     });
-    if free.min(available_memory()).min(memory_limit()) >= ROOM {
-        shared_memory
-    } else {
-        Path::new(DISK)
+    match free.min(available_memory()).min(memory_limit()) >= ROOM {
+        true => shared_memory,
+        false => Path::new(DISK),
     }
 }
 
 /// The bytes that processes can still use without swapping; 0 where the kernel doesn't say.
 fn available_memory() -> u128 {
     let told = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = told
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
-    let kilobytes = kilobytes.and_then(|number| number.parse().ok());
+    let mut lines = told.lines();
+    let line = lines.find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
     kilobytes.unwrap_or(0) * 1024
 }
 
@@ -300,10 +289,8 @@ mod tests {
             File::create(unlocked.join(LOCK))?;
         }
         remove_leftovers(parent.path());
-        assert_eq!(
-            (dead.exists(), alive.exists(), other.exists()),
-            (false, true, true)
-        );
+        let exist = [dead, alive, other].map(|folder| folder.exists());
+        assert_eq!(exist, [false, true, true]);
         Ok(())
     }
 }

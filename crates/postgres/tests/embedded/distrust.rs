@@ -4,24 +4,27 @@ use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::Path;
 
-use charge_once_postgres::embedded::{EmbeddedPostgres, Problem};
+use charge_once_postgres::embedded::Problem;
 use nix::unistd::geteuid;
 
-use super::{Outcome, Scratch};
+use super::{Outcome, Scratch, mode_of, socket_dir_of};
 
 /// A user that is neither this process's nor root.
 const ANOTHER_USER: u32 = 54_321;
 
+fn create_with_mode(folder: &Path, mode: u32) -> std::io::Result<()> {
+    std::fs::create_dir(folder)?;
+    std::fs::set_permissions(folder, Permissions::from_mode(mode))
+}
+
 /// Expects that the start is refused because of `folder`, and that nothing was put into the data
 /// directory.
 async fn assert_untrusted(scratch: &Scratch, folder: &Path) -> Outcome {
-    let error = scratch.start().await.err().ok_or("started nonetheless")?;
-    let message = error.to_string();
+    let error = scratch.refusal(&["DATA_DIR"]).await?;
     assert!(
         matches!(error.problem(), Problem::Untrusted { folder: found, .. } if found == folder),
-        "{message}"
+        "{error}"
     );
-    assert!(message.contains("DATA_DIR"), "{message}");
     assert!(!scratch.data_dir.join("owner.lock").exists());
     Ok(())
 }
@@ -30,15 +33,13 @@ async fn assert_untrusted(scratch: &Scratch, folder: &Path) -> Outcome {
 async fn a_folder_that_others_may_write_to_is_refused() -> Outcome {
     for mode in [0o777, 0o1777, 0o702] {
         let scratch = Scratch::new()?;
-        std::fs::create_dir(&scratch.data_dir)?;
-        std::fs::set_permissions(&scratch.data_dir, Permissions::from_mode(mode))?;
+        create_with_mode(&scratch.data_dir, mode)?;
         assert_untrusted(&scratch, &scratch.data_dir).await?;
     }
     for data_dir in ["data", "missing/data"] {
         let scratch = Scratch::with_data_in(&format!("shared/{data_dir}"))?;
         let shared = scratch.parent.path().join("shared");
-        std::fs::create_dir(&shared)?;
-        std::fs::set_permissions(&shared, Permissions::from_mode(0o777))?;
+        create_with_mode(&shared, 0o777)?;
         assert_untrusted(&scratch, &shared).await?;
     }
     Ok(())
@@ -64,16 +65,13 @@ async fn as_root_a_folder_or_link_of_another_user_is_refused() -> Outcome {
 
     // A link of root's own, to one of another user, to a folder of root's.
     let scratch = Scratch::new()?;
-    let (target, link) = (
-        scratch.parent.path().join("target"),
-        scratch.parent.path().join("link"),
-    );
+    let [target, link] = ["target", "link"].map(|name| scratch.parent.path().join(name));
     std::fs::create_dir(&target)?;
     symlink(&target, &link)?;
     symlink("link", &scratch.data_dir)?;
     scratch.start().await?.stop().await?;
     give_away(&link)?;
-    let error = scratch.start().await.err().ok_or("started nonetheless")?;
+    let error = scratch.refusal(&[]).await?;
     assert!(
         matches!(error.problem(), Problem::Untrusted { folder, .. } if *folder == link),
         "{error}"
@@ -88,12 +86,10 @@ async fn no_link_in_the_data_directory_is_followed() -> Outcome {
         let victim = scratch.parent.path().join("victim");
         std::fs::create_dir(&scratch.data_dir)?;
         if ["run", "pgdata"].contains(&name) {
-            std::fs::create_dir(&victim)?;
-            std::fs::set_permissions(&victim, Permissions::from_mode(0o750))?;
+            create_with_mode(&victim, 0o750)?;
         }
         symlink(&victim, scratch.data_dir.join(name))?;
-        let error = scratch.start().await.err().ok_or("started nonetheless")?;
-        assert!(error.to_string().contains(name), "{error}");
+        scratch.refusal(&[name]).await?;
         if let Ok(found) = std::fs::metadata(&victim) {
             assert_eq!(found.mode() & 0o777, 0o750, "{name}");
             assert_eq!(found.uid(), geteuid().as_raw(), "{name}");
@@ -129,32 +125,30 @@ async fn files_that_postgres_could_replace_by_links_are_not_read_through_them() 
     let version = scratch.cluster().join("PG_VERSION");
     std::fs::remove_file(&version)?;
     symlink(&secret, &version)?;
-    let error = scratch.start().await.err().ok_or("started nonetheless")?;
+    let error = scratch.refusal(&[]).await?;
     assert!(!error.to_string().contains("the-secret"), "{error}");
     Ok(())
 }
 
 #[tokio::test]
 async fn a_link_in_place_of_the_socket_folder_in_tmp_is_refused() -> Outcome {
-    let scratch = Scratch::with_data_in(&format!("{}/data", "long-".repeat(20)))?;
-    let postgres: EmbeddedPostgres = scratch.start().await?;
-    let socket_dir = postgres.connect_options().get_socket().cloned();
-    let socket_dir = socket_dir.ok_or("no socket")?;
+    let scratch = Scratch::with_long_path()?;
+    let postgres = scratch.start().await?;
+    let socket_dir = socket_dir_of(&postgres).ok_or("no socket")?;
     postgres.stop().await?;
 
     let victim = scratch.parent.path().join("victim");
-    std::fs::create_dir(&victim)?;
-    std::fs::set_permissions(&victim, Permissions::from_mode(0o750))?;
+    create_with_mode(&victim, 0o750)?;
     std::fs::write(victim.join(".s.PGSQL.5432"), "")?;
     symlink(&victim, &socket_dir)?;
-    let error = scratch.start().await.err();
+    let refused = scratch.refusal(&[]).await;
     std::fs::remove_file(&socket_dir)?;
-    let error = error.ok_or("started nonetheless")?;
+    let error = refused?;
     assert!(
         matches!(error.problem(), Problem::SocketDirectory { .. }),
         "{error}"
     );
-    assert_eq!(std::fs::metadata(&victim)?.mode() & 0o777, 0o750);
+    assert_eq!(mode_of(&victim)?, 0o750);
     assert!(victim.join(".s.PGSQL.5432").exists());
     Ok(())
 }

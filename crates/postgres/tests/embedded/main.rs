@@ -6,7 +6,7 @@ mod distrust;
 use std::error::Error;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,6 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
-use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection, PgConnection};
 use tempfile::TempDir;
 
@@ -44,6 +43,11 @@ impl Scratch {
         Self::with_data_in("data")
     }
 
+    /// The path of its data directory is too long for a socket in it.
+    fn with_long_path() -> Result<Self, Box<dyn Error>> {
+        Self::with_data_in(&format!("{}/data", "long-".repeat(20)))
+    }
+
     fn with_data_in(below: &str) -> Result<Self, Box<dyn Error>> {
         // Not the folder in TMPDIR: it may be private to root, or a long path.
         let parent = tempfile::Builder::new()
@@ -60,6 +64,10 @@ impl Scratch {
     }
 
     /// The process that `postmaster.pid` names.
+    fn pid(&self) -> Result<Pid, &'static str> {
+        self.postmaster().ok_or("no postmaster.pid")
+    }
+
     fn postmaster(&self) -> Option<Pid> {
         let content = std::fs::read_to_string(self.cluster().join("postmaster.pid")).ok()?;
         content.lines().next()?.parse().ok().map(Pid::from_raw)
@@ -79,6 +87,29 @@ impl Scratch {
     async fn start(&self) -> Result<EmbeddedPostgres, EmbeddedError> {
         EmbeddedPostgres::start(self.settings()).await
     }
+
+    /// Why there is no start. A person reads all of `told` in it.
+    async fn refusal(&self, told: &[&str]) -> Result<EmbeddedError, Box<dyn Error>> {
+        let started = self.start().await;
+        let error = started.err().ok_or("started nonetheless")?;
+        assert_tells(&error, told);
+        Ok(error)
+    }
+}
+
+fn assert_tells(error: &EmbeddedError, told: &[&str]) {
+    let message = error.to_string();
+    for told in told {
+        assert!(message.contains(told), "{message}");
+    }
+}
+
+fn mode_of(path: &Path) -> std::io::Result<u32> {
+    Ok(std::fs::metadata(path)?.permissions().mode() & 0o777)
+}
+
+fn socket_dir_of(postgres: &EmbeddedPostgres) -> Option<PathBuf> {
+    postgres.connect_options().get_socket().cloned()
 }
 
 impl Drop for Scratch {
@@ -115,31 +146,32 @@ async fn connect(postgres: &EmbeddedPostgres) -> sqlx::Result<PgConnection> {
     postgres.connect_options().connect().await
 }
 
-async fn setting(connection: &mut PgConnection, name: &str) -> sqlx::Result<String> {
-    sqlx::query_scalar("SELECT current_setting($1)")
-        .bind(name)
-        .fetch_one(connection)
-        .await
+async fn assert_settings(
+    connection: &mut PgConnection,
+    expected: &[(&str, &str)],
+) -> sqlx::Result<()> {
+    for (name, value) in expected {
+        let found = sqlx::query_scalar("SELECT current_setting($1)").bind(name);
+        let found: String = found.fetch_one(&mut *connection).await?;
+        assert_eq!(found, *value, "{name}");
+    }
+    Ok(())
 }
 
 /// Commits one row, to be found again later.
 async fn remember(postgres: &EmbeddedPostgres, word: &str) -> sqlx::Result<()> {
     let mut connection = connect(postgres).await?;
-    sqlx::raw_sql("CREATE TABLE IF NOT EXISTS memory (word text)")
-        .execute(&mut connection)
-        .await?;
-    sqlx::query("INSERT INTO memory VALUES ($1)")
-        .bind(word)
-        .execute(&mut connection)
-        .await?;
+    let create = sqlx::raw_sql("CREATE TABLE IF NOT EXISTS memory (word text)");
+    create.execute(&mut connection).await?;
+    let insert = sqlx::query("INSERT INTO memory VALUES ($1)").bind(word);
+    insert.execute(&mut connection).await?;
     connection.close().await
 }
 
 async fn recall(postgres: &EmbeddedPostgres) -> sqlx::Result<Vec<String>> {
     let mut connection = connect(postgres).await?;
-    let words = sqlx::query_scalar("SELECT word FROM memory ORDER BY word")
-        .fetch_all(&mut connection)
-        .await?;
+    let words = sqlx::query_scalar("SELECT word FROM memory ORDER BY word");
+    let words = words.fetch_all(&mut connection).await?;
     connection.close().await?;
     Ok(words)
 }
@@ -167,20 +199,13 @@ async fn a_caller_decides_sizes_and_the_locale_and_never_durability() -> Outcome
 
     let mut connection = connect(&postgres).await?;
     let sorted_by = "SELECT datcollate FROM pg_database WHERE datname = current_database()";
-    let sorted_by: String = sqlx::query_scalar(sorted_by)
-        .fetch_one(&mut connection)
-        .await?;
+    let sorted_by = sqlx::query_scalar(sorted_by);
+    let sorted_by: String = sorted_by.fetch_one(&mut connection).await?;
     assert_eq!(sorted_by, "C.UTF-8");
-    let expected = [
-        ("shared_buffers", "32MB"),
-        ("max_connections", "20"),
-        ("work_mem", "1MB"),
-        ("fsync", "on"),
-        ("listen_addresses", ""),
-    ];
-    for (name, value) in expected {
-        assert_eq!(setting(&mut connection, name).await?, value, "{name}");
-    }
+    let [buffers, connections, memory, _, _] = wanted;
+    let kept = [("fsync", "on"), ("listen_addresses", "")];
+    assert_settings(&mut connection, &[buffers, connections, memory]).await?;
+    assert_settings(&mut connection, &kept).await?;
     connection.close().await?;
     Ok(postgres.stop().await?)
 }
@@ -205,23 +230,16 @@ async fn a_fresh_folder_becomes_a_durable_database_on_a_private_socket() -> Outc
         ("unix_socket_permissions", "0700"),
         ("max_connections", "100"),
     ];
-    for (name, value) in expected {
-        assert_eq!(setting(&mut connection, name).await?, value, "{name}");
-    }
-    let identity: (String, String) =
-        sqlx::query_as("SELECT current_user::text, current_database()::text")
-            .fetch_one(&mut connection)
-            .await?;
+    assert_settings(&mut connection, &expected).await?;
+    let identity = sqlx::query_as("SELECT current_user::text, current_database()::text");
+    let identity: (String, String) = identity.fetch_one(&mut connection).await?;
     assert_eq!(identity, (DATABASE.into(), DATABASE.into()));
     for private in ["pgdata", "run"] {
-        let mode = std::fs::metadata(scratch.data_dir.join(private))?
-            .permissions()
-            .mode();
-        assert_eq!(mode & 0o777, 0o700, "{private}");
+        let mode = mode_of(&scratch.data_dir.join(private))?;
+        assert_eq!(mode, 0o700, "{private}");
     }
     connection.close().await?;
-    postgres.stop().await?;
-    Ok(())
+    Ok(postgres.stop().await?)
 }
 
 #[tokio::test]
@@ -229,28 +247,21 @@ async fn the_url_works_in_sqlx_and_in_psql() -> Outcome {
     for name in ["data", "with space \"quote\" & 50%", "with, comma"] {
         let scratch = Scratch::with_data_in(name)?;
         let postgres = scratch.start().await?;
-        connect_through(&postgres.url()).await?;
+        let url = postgres.url();
+        let mut connection = PgConnection::connect(&url).await?;
+        let name = sqlx::query_scalar("SELECT current_database()::text");
+        let name: String = name.fetch_one(&mut connection).await?;
+        assert_eq!(name, DATABASE);
+        connection.close().await?;
+
+        let mut psql = Command::new("psql");
+        psql.args(["-XAt", "-c", "SELECT current_user", &url]);
+        // PostgreSQL's client is a separate package on some systems, so it may be missing.
+        if let Ok(output) = psql.output() {
+            let complaint = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.stdout, b"Shop 24\n", "{complaint}");
+        }
         postgres.stop().await?;
-    }
-    Ok(())
-}
-
-async fn connect_through(url: &str) -> Outcome {
-    let options: PgConnectOptions = url.parse()?;
-    let mut connection = options.connect().await?;
-    let name: String = sqlx::query_scalar("SELECT current_database()::text")
-        .fetch_one(&mut connection)
-        .await?;
-    assert_eq!(name, DATABASE);
-    connection.close().await?;
-
-    let psql = Command::new("psql")
-        .args(["-XAt", "-c", "SELECT current_user", url])
-        .output();
-    // PostgreSQL's client is a separate package on some systems, so it may be missing.
-    if let Ok(output) = psql {
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.stdout, b"Shop 24\n", "{complaint}");
     }
     Ok(())
 }
@@ -260,7 +271,7 @@ async fn data_survives_a_stop_and_a_start() -> Outcome {
     let scratch = Scratch::new()?;
     let first = scratch.start().await?;
     remember(&first, "kept").await?;
-    let pid = scratch.postmaster().ok_or("no postmaster.pid")?;
+    let pid = scratch.pid()?;
     first.stop().await?;
     assert!(!is_alive(pid));
     assert_eq!(scratch.postmaster(), None);
@@ -268,8 +279,7 @@ async fn data_survives_a_stop_and_a_start() -> Outcome {
     let second = scratch.start().await?;
     assert!(second.is_owner());
     assert_eq!(recall(&second).await?, ["kept"]);
-    second.stop().await?;
-    Ok(())
+    Ok(second.stop().await?)
 }
 
 #[tokio::test]
@@ -286,8 +296,7 @@ async fn a_second_start_attaches_and_its_stop_stops_nothing() -> Outcome {
     guest.stop().await?;
 
     assert_eq!(recall(&owner).await?, ["from the guest"]);
-    owner.stop().await?;
-    Ok(())
+    Ok(owner.stop().await?)
 }
 
 #[tokio::test]
@@ -298,14 +307,12 @@ async fn two_first_starts_at_once_make_one_database() -> Outcome {
 
     remember(&left, "left").await?;
     assert_eq!(recall(&right).await?, ["left"]);
-    let (owner, guest) = if left.is_owner() {
-        (left, right)
-    } else {
-        (right, left)
+    let (owner, guest) = match left.is_owner() {
+        true => (left, right),
+        false => (right, left),
     };
     guest.stop().await?;
-    owner.stop().await?;
-    Ok(())
+    Ok(owner.stop().await?)
 }
 
 #[tokio::test]
@@ -313,7 +320,7 @@ async fn the_postgres_of_a_dead_owner_is_taken_over() -> Outcome {
     let scratch = Scratch::new()?;
     let first = scratch.start().await?;
     remember(&first, "kept").await?;
-    let pid = scratch.postmaster().ok_or("no postmaster.pid")?;
+    let pid = scratch.pid()?;
     // What the kernel does when the process is killed: the lock goes, PostgreSQL stays.
     drop(first);
 
@@ -331,31 +338,26 @@ async fn a_killed_postgres_is_replaced_and_committed_data_is_still_there() -> Ou
     let scratch = Scratch::new()?;
     let first = scratch.start().await?;
     remember(&first, "committed").await?;
-    let pid = scratch.postmaster().ok_or("no postmaster.pid")?;
+    let pid = scratch.pid()?;
     kill(pid, Signal::SIGKILL)?;
     drop(first);
-    assert_eq!(
-        scratch.postmaster(),
-        Some(pid),
-        "the stale file is part of the test"
-    );
+    // The stale file is part of the test.
+    assert_eq!(scratch.postmaster(), Some(pid));
 
     let second = scratch.start().await?;
     assert!(second.is_owner());
     assert_ne!(scratch.postmaster(), Some(pid));
     assert_eq!(recall(&second).await?, ["committed"]);
-    second.stop().await?;
-    Ok(())
+    Ok(second.stop().await?)
 }
 
 #[tokio::test]
 async fn stopping_after_postgres_was_killed_is_no_error() -> Outcome {
     let scratch = Scratch::new()?;
     let postgres = scratch.start().await?;
-    let pid = scratch.postmaster().ok_or("no postmaster.pid")?;
+    let pid = scratch.pid()?;
     kill(pid, Signal::SIGKILL)?;
-    postgres.stop().await?;
-    Ok(())
+    Ok(postgres.stop().await?)
 }
 
 #[tokio::test]
@@ -364,12 +366,9 @@ async fn a_pid_file_that_names_an_unrelated_process_is_no_obstacle() -> Outcome 
     scratch.start().await?.stop().await?;
     // As after the restart of a container, in which the small process numbers repeat.
     let mut bystander = Command::new("tail").args(["-f", "/dev/null"]).spawn()?;
-    let stale = format!(
-        "{}\n{}\n1700000000\n5432\n{}\n\n\nready\n",
-        bystander.id(),
-        scratch.cluster().display(),
-        scratch.data_dir.join("run").display(),
-    );
+    let (id, cluster) = (bystander.id(), scratch.cluster());
+    let (cluster, data_dir) = (cluster.display(), scratch.data_dir.display());
+    let stale = format!("{id}\n{cluster}\n1700000000\n5432\n{data_dir}/run\n\n\nready\n");
     std::fs::write(scratch.cluster().join("postmaster.pid"), stale)?;
 
     let result = scratch.start().await;
@@ -379,8 +378,7 @@ async fn a_pid_file_that_names_an_unrelated_process_is_no_obstacle() -> Outcome 
     let postgres = result?;
     assert!(bystander_survived);
     assert!(postgres.is_owner());
-    postgres.stop().await?;
-    Ok(())
+    Ok(postgres.stop().await?)
 }
 
 /// A power cut leaves a file whose content never reached the disk.
@@ -409,28 +407,20 @@ async fn what_an_interrupted_initdb_left_is_removed() -> Outcome {
     let postgres = scratch.start().await?;
     assert!(!leftover.exists());
     remember(&postgres, "works").await?;
-    postgres.stop().await?;
-    Ok(())
+    Ok(postgres.stop().await?)
 }
 
 #[tokio::test]
 async fn a_path_too_long_for_a_socket_still_works_and_can_be_attached_to() -> Outcome {
-    let scratch = Scratch::with_data_in(&format!("{}/data", "long-".repeat(20)))?;
+    let scratch = Scratch::with_long_path()?;
     let owner = scratch.start().await?;
     let guest = scratch.start().await?;
     assert!(!guest.is_owner());
     assert_eq!(guest.url(), owner.url());
     remember(&guest, "works").await?;
-    let socket_dir = owner
-        .connect_options()
-        .get_socket()
-        .ok_or("no socket")?
-        .clone();
+    let socket_dir = socket_dir_of(&owner).ok_or("no socket")?;
     assert!(!socket_dir.starts_with(&scratch.data_dir));
-    assert_eq!(
-        std::fs::metadata(&socket_dir)?.permissions().mode() & 0o777,
-        0o700
-    );
+    assert_eq!(mode_of(&socket_dir)?, 0o700);
 
     guest.stop().await?;
     owner.stop().await?;
@@ -447,17 +437,10 @@ async fn a_folder_without_the_programs_is_named_together_with_its_variable() -> 
         bin_dir: Some(empty.clone()),
         ..scratch.settings()
     };
-    let error = EmbeddedPostgres::start(settings)
-        .await
-        .err()
-        .ok_or("started without programs")?;
-    let message = error.to_string();
-    assert!(
-        matches!(error.problem(), Problem::BinDir { .. }),
-        "{message}"
-    );
-    assert!(message.contains("PG_BIN_DIR"), "{message}");
-    assert!(message.contains(&empty.display().to_string()), "{message}");
+    let started = EmbeddedPostgres::start(settings).await;
+    let error = started.err().ok_or("started without programs")?;
+    assert!(matches!(error.problem(), Problem::BinDir { .. }), "{error}");
+    assert_tells(&error, &["PG_BIN_DIR", &empty.display().to_string()]);
     Ok(())
 }
 
@@ -466,18 +449,12 @@ async fn data_of_a_missing_version_is_refused_with_the_version_it_needs() -> Out
     let scratch = Scratch::new()?;
     scratch.start().await?.stop().await?;
     std::fs::write(scratch.cluster().join("PG_VERSION"), "12\n")?;
-    let error = scratch
-        .start()
-        .await
-        .err()
-        .ok_or("started on data of another version")?;
-    let message = error.to_string();
+    let told = ["DATA_DIR", "Install PostgreSQL 12"];
+    let error = scratch.refusal(&told).await?;
     assert!(
         matches!(error.problem(), Problem::VersionMissing { needed, .. } if needed == "12"),
-        "{message}"
+        "{error}"
     );
-    assert!(message.contains("DATA_DIR"), "{message}");
-    assert!(message.contains("Install PostgreSQL 12"), "{message}");
     Ok(())
 }
 
@@ -486,17 +463,11 @@ async fn a_folder_of_other_software_is_refused_and_left_as_it_was() -> Outcome {
     let scratch = Scratch::new()?;
     std::fs::create_dir(&scratch.data_dir)?;
     std::fs::write(scratch.data_dir.join("PG_VERSION"), "15\n")?;
-    let error = scratch
-        .start()
-        .await
-        .err()
-        .ok_or("started in a foreign folder")?;
-    let message = error.to_string();
+    let error = scratch.refusal(&["DATA_DIR"]).await?;
     assert!(
         matches!(error.problem(), Problem::ForeignDirectory { .. }),
-        "{message}"
+        "{error}"
     );
-    assert!(message.contains("DATA_DIR"), "{message}");
     let names: Vec<_> = std::fs::read_dir(&scratch.data_dir)?
         .map(|entry| entry.map(|entry| entry.file_name()))
         .collect::<Result<_, _>>()?;
@@ -511,15 +482,9 @@ async fn a_start_that_fails_quotes_the_log_and_frees_the_folder() -> Outcome {
     let configuration = scratch.cluster().join("postgresql.conf");
     let original = std::fs::read(&configuration)?;
     std::fs::write(&configuration, "no_such_setting_anywhere = on\n")?;
-    let error = scratch.start().await.err().ok_or("started nonetheless")?;
-    let message = error.to_string();
-    assert!(
-        matches!(error.problem(), Problem::Exited { .. }),
-        "{message}"
-    );
-    assert!(message.contains("no_such_setting_anywhere"), "{message}");
+    let error = scratch.refusal(&["no_such_setting_anywhere"]).await?;
+    assert!(matches!(error.problem(), Problem::Exited { .. }), "{error}");
 
     std::fs::write(&configuration, original)?;
-    scratch.start().await?.stop().await?;
-    Ok(())
+    Ok(scratch.start().await?.stop().await?)
 }

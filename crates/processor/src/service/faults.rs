@@ -16,7 +16,6 @@ use crate::Instruction;
 /// The longest delay: longer than every lease and time limit that a test needs to exceed.
 const DELAY_MAX_MILLISECONDS: u64 = 10 * 60 * 1000;
 
-/// How many faults may wait at a time.
 const FAULTS_MAX: usize = 1000;
 
 /// Faults, in the order of a request's life.
@@ -45,9 +44,7 @@ pub(super) enum Fault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Verb {
-    /// Authorizations.
     Authorize,
-    /// Captures.
     Capture,
     /// Refunds and releases.
     Refund,
@@ -56,7 +53,6 @@ pub(super) enum Verb {
 }
 
 impl Verb {
-    /// The verb of `instruction`.
     pub(super) fn of(instruction: &Instruction) -> Self {
         match instruction {
             Instruction::Authorize { .. } => Self::Authorize,
@@ -66,11 +62,9 @@ impl Verb {
     }
 }
 
-/// One fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FaultRule {
-    /// The fault.
     pub(super) fault: Fault,
     /// The number of requests.
     #[serde(default = "once")]
@@ -93,7 +87,6 @@ impl FaultRule {
             .map_or(verb != Verb::LookUp, |wanted| wanted == verb)
     }
 
-    /// What is wrong with it.
     fn complaint(&self) -> Option<&'static str> {
         let is_delay = match self.fault {
             Fault::DelayArrival | Fault::DelayBefore | Fault::DelayAfter => true,
@@ -116,7 +109,6 @@ impl FaultRule {
 /// The fault of one request.
 #[derive(Debug)]
 pub(super) struct Ordered {
-    /// The fault.
     pub(super) fault: Fault,
     delay: Duration,
     resets: watch::Receiver<u64>,

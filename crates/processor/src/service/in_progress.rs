@@ -25,7 +25,6 @@ impl InProgress {
         })
     }
 
-    /// Whether `key` is taken.
     pub(super) fn holds(&self, key: Uuid) -> bool {
         self.lock().contains(&key)
     }

@@ -354,7 +354,6 @@ fn answer_of_card(instruction: &Instruction) -> Option<Answer> {
     Some(decline.map_or(Answer::Done, Answer::Declined))
 }
 
-/// The stored part of an operation.
 struct Remembered {
     instruction: Instruction,
     answer: Answer,
@@ -446,27 +445,18 @@ async fn authorize(
     connection: &mut PgConnection,
     asked: &[(Uuid, &Instruction)],
 ) -> Result<HashSet<Uuid>, sqlx::Error> {
-    let decline = |instruction: &Instruction| match answer_of_card(instruction) {
-        Some(Answer::Declined(decline)) => Some(decline),
-        Some(Answer::Done) | None => None,
-    };
-    let declines: Vec<_> = asked
-        .iter()
-        .map(|(_, instruction)| decline(instruction))
-        .collect();
-    let keys: Vec<_> = asked.iter().map(|(key, _)| *key).collect();
-    let instructions: Vec<_> = asked
-        .iter()
-        .map(|(_, instruction)| Json(instruction))
-        .collect();
-    let codes: Vec<_> = declines
-        .iter()
-        .map(|decline| decline.map(|of| of.code.as_str()))
-        .collect();
-    let reasons: Vec<_> = declines
-        .iter()
-        .map(|decline| decline.and_then(|of| of.decline_code))
-        .collect();
+    let (mut keys, mut instructions) = (Vec::new(), Vec::new());
+    let (mut codes, mut reasons) = (Vec::new(), Vec::new());
+    for (key, instruction) in asked {
+        let decline = match answer_of_card(instruction) {
+            Some(Answer::Declined(decline)) => Some(decline),
+            Some(Answer::Done) | None => None,
+        };
+        keys.push(*key);
+        instructions.push(Json(instruction));
+        codes.push(decline.map(|decline| decline.code.as_str()));
+        reasons.push(decline.and_then(|decline| decline.decline_code));
+    }
     let written = sqlx::query_scalar!(
         r#"
         WITH entry AS (

@@ -34,7 +34,6 @@ pub(super) struct Sums {
     refunded: i64,
 }
 
-/// The ledger as it is listed: entries and totals.
 #[derive(Debug, Serialize)]
 pub(super) struct Listing {
     operations: Vec<Line>,
@@ -42,7 +41,6 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// The newest entries, of one charge or of all, and the totals.
     pub(super) async fn read(
         connection: &mut PgConnection,
         charge: Option<&str>,

@@ -121,16 +121,11 @@ impl Processor {
     /// the pool, which outlives the worker threads. Fails if PostgreSQL has no such interval as the
     /// window.
     pub fn new(pool: Connections, settings: Settings) -> Result<Self, sqlx::error::BoxDynError> {
-        let Settings {
-            key_window,
-            database_deadline,
-            withhold,
-        } = settings;
         Ok(Self {
-            ledger: Ledger::new(pool, key_window, database_deadline)?,
+            ledger: Ledger::new(pool, settings.key_window, settings.database_deadline)?,
             in_progress: InProgress::default(),
             faults: Arc::default(),
-            withhold,
+            withhold: settings.withhold,
             runtime: Handle::current(),
         })
     }

@@ -75,14 +75,6 @@ impl Chunked {
         received.len() - rest.len()
     }
 
-    pub(super) fn is_over(self) -> bool {
-        self == Self::Over
-    }
-
-    pub(super) fn is_broken(self) -> bool {
-        self == Self::Broken
-    }
-
     /// The place behind one more byte, which is not a chunk's data.
     fn after(self, byte: u8) -> Self {
         match (self, byte) {

@@ -79,10 +79,10 @@ fn without_port(text: &str) -> Option<&str> {
     match text.rsplit_once(':') {
         // The colon is one of an IPv6 address.
         Some(_) if text.ends_with(']') => Some(text),
-        Some((host, port)) => port
-            .bytes()
-            .all(|byte| byte.is_ascii_digit())
-            .then_some(host),
+        Some((host, port)) => {
+            let is_number = port.bytes().all(|byte| byte.is_ascii_digit());
+            is_number.then_some(host)
+        }
         None => Some(text),
     }
 }
@@ -104,10 +104,8 @@ mod tests {
     use super::*;
 
     fn takes(address: &str, allowed: &[&str], host: &str) -> bool {
-        let allowed: Vec<_> = allowed
-            .iter()
-            .map(|name| parse_host(name).unwrap())
-            .collect();
+        let allowed = allowed.iter().map(|name| parse_host(name).unwrap());
+        let allowed: Vec<_> = allowed.collect();
         let hosts = Hosts::of(address.parse().unwrap(), &allowed);
         let request = TestRequest::default().insert_header((HOST, host));
         hosts.take(request.to_srv_request().head())
@@ -156,13 +154,13 @@ mod tests {
     #[test]
     fn what_the_operator_lists_is_added_on_loopback_and_alone_elsewhere() {
         let allowed = ["Pay.example.com", "10.0.0.7"];
-        for host in ["pay.example.com", "PAY.example.com.:443", "10.0.0.7:80"] {
-            assert!(takes("127.0.0.1:1", &allowed, host), "{host}");
-            assert!(takes("0.0.0.0:1", &allowed, host), "{host}");
-        }
-        for host in ["example.com", "a.pay.example.com", "10.0.0.8"] {
-            assert!(!takes("127.0.0.1:1", &allowed, host), "{host}");
-            assert!(!takes("0.0.0.0:1", &allowed, host), "{host}");
+        for address in ["127.0.0.1:1", "0.0.0.0:1"] {
+            for host in ["pay.example.com", "PAY.example.com.:443", "10.0.0.7:80"] {
+                assert!(takes(address, &allowed, host), "{address}, {host}");
+            }
+            for host in ["example.com", "a.pay.example.com", "10.0.0.8"] {
+                assert!(!takes(address, &allowed, host), "{address}, {host}");
+            }
         }
         assert!(takes("127.0.0.1:1", &allowed, "localhost"));
         assert!(!takes("0.0.0.0:1", &allowed, "localhost"));

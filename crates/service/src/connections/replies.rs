@@ -47,18 +47,11 @@ impl Replies {
         self.0.has_ended.take()
     }
 
-    /// Lets nothing more be written. What earlier requests were answered has been written before
-    /// this one was read.
-    pub(super) fn cut(&self) {
-        self.0.is_cut.set(true);
-    }
-
     /// Lets the next reply say that no other request is answered on the connection.
     pub(super) fn end_with_next(&self) {
         self.0.is_last.set(true);
     }
 
-    /// Whether the connection has been cut.
     pub(super) fn are_cut(&self) -> bool {
         self.0.is_cut.get()
     }
@@ -69,10 +62,11 @@ impl Replies {
 pub(super) struct OpenReply(pub(super) Option<Replies>);
 
 impl OpenReply {
-    /// Keeps the reply from its client, and all that would follow it on the connection.
+    /// Keeps the reply from its client, and all that would follow it on the connection. What
+    /// earlier requests were answered has been written before this one was read.
     pub(super) fn cut(&self) {
         if let Some(replies) = &self.0 {
-            replies.cut();
+            replies.0.is_cut.set(true);
         }
     }
 

@@ -196,15 +196,12 @@ impl Body {
     fn is_over(&self) -> bool {
         match self {
             Self::Sized(left) => *left == 0,
-            Self::Chunked(chunked) => chunked.is_over(),
+            Self::Chunked(chunked) => *chunked == Chunked::Over,
         }
     }
 
     fn is_broken(&self) -> bool {
-        match self {
-            Self::Sized(_) => false,
-            Self::Chunked(chunked) => chunked.is_broken(),
-        }
+        matches!(self, Self::Chunked(Chunked::Broken))
     }
 }
 

@@ -75,7 +75,6 @@ pub(super) struct Connection<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// A connection that was just accepted.
     pub(super) fn new(socket: S, timeouts: ConnectionTimeouts) -> Self {
         let mut receive = Deadline::default();
         receive.set(Instant::now() + timeouts.request_head);
@@ -121,7 +120,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 return Poll::Ready(Ok(()));
             }
             if self.requests.is_broken() {
-                return self.end_broken_body();
+                // The dispatcher sees the end of the connection, and answers that the body did not
+                // arrive whole.
+                self.held = Vec::new();
+                self.replies.end_with_next();
+                return Poll::Ready(Ok(()));
             }
             let is_next_here = self.requests.is_whole() && !self.held.is_empty();
             if self.is_ended && !is_next_here {
@@ -189,14 +192,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         // The client may be gone, and this may be the socket's second end.
         let _ = socket.as_mut().poll_write(cx, reply);
         let _ = socket.poll_shutdown(cx);
-    }
-
-    /// The dispatcher sees the end of the connection, and answers that the body did not arrive
-    /// whole.
-    fn end_broken_body(&mut self) -> Poll<io::Result<()>> {
-        self.held = Vec::new();
-        self.replies.end_with_next();
-        Poll::Ready(Ok(()))
     }
 
     /// Reads and drops what a client still sends after its body broke, until it has closed its half

@@ -54,9 +54,8 @@ async fn received_for(sent: &str) -> String {
         // A connection that is cut may be reset.
         let _ = socket.read_to_end(&mut received).await;
     };
-    timeout(PATIENCE, asking)
-        .await
-        .expect("the connection ends");
+    let ended = timeout(PATIENCE, asking).await;
+    ended.expect("the connection ends");
     handle.stop(false).await;
     served.await.unwrap().unwrap();
     String::from_utf8(received).unwrap()

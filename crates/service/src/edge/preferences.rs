@@ -7,10 +7,9 @@ use actix_web::http::header::{ACCEPT, HeaderMap};
 /// `Prefer: wait=N`, in whole seconds; the caller caps it. Other preferences and malformed ones are
 /// ignored, as RFC 7240, section 2, wants it; the first `wait` counts.
 pub fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
-    let preferences = headers
-        .get_all("prefer")
-        .filter_map(|value| value.to_str().ok());
+    let preferences = headers.get_all("prefer");
     let (_, seconds) = preferences
+        .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split([',', ';']))
         .filter_map(|preference| preference.split_once('='))
         .find(|(name, _)| name.trim().eq_ignore_ascii_case("wait"))?;
@@ -24,9 +23,8 @@ pub fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
 /// don't.
 pub fn accepts_html(headers: &HeaderMap) -> bool {
     headers.get_all(ACCEPT).any(|types| {
-        types
-            .to_str()
-            .is_ok_and(|types| types.contains("text/html"))
+        let types = types.to_str();
+        types.is_ok_and(|types| types.contains("text/html"))
     })
 }
 

@@ -39,10 +39,8 @@ impl KnownRoutes {
     pub fn nearest(&self, path: &str) -> Option<&KnownRoute> {
         let distances = self.candidates(path).filter_map(|candidate| {
             let letters = candidate.letters;
-            let distances = candidate
-                .constants
-                .iter()
-                .map(|(given, known)| damerau_levenshtein(given, known));
+            let constants = candidate.constants.iter();
+            let distances = constants.map(|(given, known)| damerau_levenshtein(given, known));
             let distance: usize = distances.sum();
             is_near(distance, letters).then_some((distance, letters, candidate.route))
         });
@@ -63,9 +61,8 @@ impl KnownRoutes {
                 return None;
             }
             let segments = path.split('/').zip(pattern.split('/'));
-            let constants: Vec<_> = segments
-                .filter(|(_, known)| !known.starts_with('{'))
-                .collect();
+            let constants = segments.filter(|(_, known)| !known.starts_with('{'));
+            let constants: Vec<_> = constants.collect();
             let sum = |of: fn(usize, usize) -> usize| -> usize {
                 constants
                     .iter()
@@ -152,9 +149,8 @@ mod tests {
         for segments in 1..=8 {
             for length in 1..=COMPARED_MAX_BYTES {
                 let path = format!("/{}", "x".repeat(length)).repeat(segments);
-                let compared = routes
-                    .candidates(&path)
-                    .flat_map(|candidate| candidate.constants);
+                let candidates = routes.candidates(&path);
+                let compared = candidates.flat_map(|candidate| candidate.constants);
                 let letters = compared.map(|(given, known)| given.len() * known.len());
                 most = letters.sum::<usize>().max(most);
             }

@@ -20,6 +20,10 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; connect-src 'self';
                       style-src 'self' 'unsafe-inline'; img-src 'self' data:; base-uri 'none'; \
                       form-action 'none'; frame-ancestors 'none'";
 
+/// Makes the library's page as wide as the screen that it is on.
+const FITTED_HEAD: &str = r#"<head>
+    <meta name="viewport" content="width=device-width, initial-scale=1">"#;
+
 // The library wants one for its own initializer, which is not served.
 static CONFIG: LazyLock<Arc<Config<'static>>> =
     LazyLock::new(|| Arc::new(Config::from("/openapi.json")));
@@ -44,21 +48,14 @@ pub fn swagger_ui(
             Cow::Owned(bytes) => Bytes::from(bytes),
         };
         if found.content_type == ContentType::html().essence_str() {
-            let bytes = fitted(&bytes);
+            let page = String::from_utf8_lossy(&bytes).replacen("<head>", FITTED_HEAD, 1);
             return HttpResponse::Ok()
                 .content_type(found.content_type)
                 .insert_header((CONTENT_SECURITY_POLICY, POLICY))
-                .body(bytes);
+                .body(page);
         }
         file(&found.content_type, bytes)
     }))
-}
-
-/// The library's page, as wide as the screen that it is on.
-fn fitted(page: &[u8]) -> String {
-    const VIEWPORT: &str = r#"<head>
-    <meta name="viewport" content="width=device-width, initial-scale=1">"#;
-    String::from_utf8_lossy(page).replacen("<head>", VIEWPORT, 1)
 }
 
 /// To the page at `path`, which ends with a slash: without it, the page's relative files would be

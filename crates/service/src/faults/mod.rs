@@ -204,7 +204,8 @@ impl<K: Hash + Eq + Send + Sync + 'static> Faults<K> {
         });
         let before = asked.requests.fetch_add(1, Ordering::Relaxed);
         let seconds = Duration::from_secs(wanted.seconds);
-        let acts = match wanted.kind {
+        let kind = wanted.kind;
+        let acts = match kind {
             FaultKind::InUse => asked.first.elapsed() < seconds,
             FaultKind::ReplyLost
             | FaultKind::RequestLost
@@ -213,10 +214,7 @@ impl<K: Hash + Eq + Send + Sync + 'static> Faults<K> {
             | FaultKind::Unavailable
             | FaultKind::RateLimited => before < wanted.requests,
         };
-        Ok(acts.then_some(Fault {
-            kind: wanted.kind,
-            seconds,
-        }))
+        Ok(acts.then_some(Fault { kind, seconds }))
     }
 }
 
@@ -251,10 +249,8 @@ impl Wanted {
         let value = str::from_utf8(value).map_err(|_| UNKNOWN)?;
         let mut parts = value.split(';').map(str::trim);
         let name = parts.next().unwrap_or_default();
-        let kind = FaultKind::ALL
-            .into_iter()
-            .find(|kind| kind.as_str() == name);
-        let kind = kind.ok_or(UNKNOWN)?;
+        let mut kinds = FaultKind::ALL.into_iter();
+        let kind = kinds.find(|kind| kind.as_str() == name).ok_or(UNKNOWN)?;
         let (mut seconds, mut requests) = (None, None);
         for part in parts {
             let (name, number) = part.split_once('=').ok_or(UNKNOWN)?;
@@ -266,10 +262,8 @@ impl Wanted {
             // A number may not begin with a sign here.
             let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
             let number = number.parse().ok().filter(|_| is_number);
-            let number = number
-                .filter(|number| range.contains(number))
-                .ok_or(wrong)?;
-            if given.replace(number).is_some() {
+            let number = number.filter(|number| range.contains(number));
+            if given.replace(number.ok_or(wrong)?).is_some() {
                 return Err(UNKNOWN);
             }
         }
@@ -294,27 +288,21 @@ mod tests {
 
     #[test]
     fn a_fault_is_a_kind_with_its_parameters() {
-        let wanted = |kind, seconds, requests| Wanted {
-            kind,
-            seconds,
-            requests,
-        };
-        for (value, expected) in [
-            ("reply_lost", wanted(FaultKind::ReplyLost, 0, 1)),
-            (
-                " request_lost ; requests=2",
-                wanted(FaultKind::RequestLost, 0, 2),
-            ),
-            (
-                "delay; seconds=30; requests=100",
-                wanted(FaultKind::Delay, 30, 100),
-            ),
-            ("delay;requests=1;seconds=0", wanted(FaultKind::Delay, 0, 1)),
-            ("500", wanted(FaultKind::InternalError, 0, 1)),
-            ("503;requests=7", wanted(FaultKind::Unavailable, 0, 7)),
-            ("429", wanted(FaultKind::RateLimited, 0, 1)),
-            ("in_use; seconds=3", wanted(FaultKind::InUse, 3, 1)),
+        for (value, kind, seconds, requests) in [
+            ("reply_lost", FaultKind::ReplyLost, 0, 1),
+            (" request_lost ; requests=2", FaultKind::RequestLost, 0, 2),
+            ("delay; seconds=30; requests=100", FaultKind::Delay, 30, 100),
+            ("delay;requests=1;seconds=0", FaultKind::Delay, 0, 1),
+            ("500", FaultKind::InternalError, 0, 1),
+            ("503;requests=7", FaultKind::Unavailable, 0, 7),
+            ("429", FaultKind::RateLimited, 0, 1),
+            ("in_use; seconds=3", FaultKind::InUse, 3, 1),
         ] {
+            let expected = Wanted {
+                kind,
+                seconds,
+                requests,
+            };
             assert_eq!(Wanted::parse(value.as_bytes()), Ok(expected), "{value}");
         }
     }

@@ -86,13 +86,10 @@ fn rename(object: &mut Object, name: &str, to: String) {
 }
 
 fn is_list_of_texts(schemas: &Schemas, schema: &RefOr<Schema>) -> bool {
-    match resolve(schemas, Some(schema)) {
-        Some(Schema::Array(array)) => match &array.items {
-            ArrayItems::RefOrSchema(item) => !has_members(schemas, item),
-            ArrayItems::False => false,
-        },
-        Some(_) | None => false,
-    }
+    let Some(Schema::Array(array)) = resolve(schemas, Some(schema)) else {
+        return false;
+    };
+    matches!(&array.items, ArrayItems::RefOrSchema(item) if !has_members(schemas, item))
 }
 
 fn resolve<'a>(schemas: &'a Schemas, schema: Option<&'a RefOr<Schema>>) -> Option<&'a Schema> {
@@ -113,18 +110,14 @@ fn has_members(schemas: &Schemas, schema: &RefOr<Schema>) -> bool {
     };
     match resolve(schemas, Some(schema)) {
         Some(Schema::Array(_)) => true,
-        Some(Schema::Object(object)) => may_be(&object.schema_type, &Type::Object),
+        Some(Schema::Object(object)) => match &object.schema_type {
+            SchemaType::Type(only) => *only == Type::Object,
+            SchemaType::Array(types) => types.contains(&Type::Object),
+            SchemaType::AnyValue => true,
+        },
         Some(Schema::OneOf(one_of)) => any(&one_of.items),
         Some(Schema::AllOf(all_of)) => any(&all_of.items),
         Some(Schema::AnyOf(any_of)) => any(&any_of.items),
         Some(_) | None => false,
-    }
-}
-
-fn may_be(types: &SchemaType, wanted: &Type) -> bool {
-    match types {
-        SchemaType::Type(only) => only == wanted,
-        SchemaType::Array(types) => types.contains(wanted),
-        SchemaType::AnyValue => true,
     }
 }

@@ -34,10 +34,8 @@ impl ReplyHeader {
 pub fn describe_headers(document: &mut OpenApi, headers: &[ReplyHeader]) {
     let components = document.components.get_or_insert_default();
     for header in headers {
-        let documented = header.documented().into();
-        components
-            .headers
-            .insert(header.name.to_owned(), documented);
+        let (name, documented) = (header.name.to_owned(), header.documented());
+        components.headers.insert(name, documented.into());
     }
 }
 

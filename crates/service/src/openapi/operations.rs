@@ -1,22 +1,26 @@
 //! The operations of a document.
 
-use utoipa::openapi::{OpenApi, RefOr, path::Operation};
+use utoipa::openapi::{
+    OpenApi, RefOr,
+    path::{Operation, PathItem},
+};
 
 /// Every operation of the document, to be changed.
 pub fn operations(document: &mut OpenApi) -> impl Iterator<Item = &mut Operation> {
     document.paths.paths.values_mut().flat_map(|item| {
-        [
-            item.get.as_mut(),
-            item.put.as_mut(),
-            item.post.as_mut(),
-            item.delete.as_mut(),
-            item.options.as_mut(),
-            item.head.as_mut(),
-            item.patch.as_mut(),
-            item.trace.as_mut(),
-        ]
-        .into_iter()
-        .flatten()
+        let PathItem {
+            get,
+            put,
+            post,
+            delete,
+            options,
+            head,
+            patch,
+            trace,
+            ..
+        } = item;
+        let all = [get, put, post, delete, options, head, patch, trace];
+        all.into_iter().flatten()
     })
 }
 

@@ -50,9 +50,8 @@ fn refer_within(schema: &mut Schema, named: &Named) {
             for property in object.properties.values_mut() {
                 refer(property, named);
             }
-            if let Some(AdditionalProperties::RefOr(value)) =
-                object.additional_properties.as_deref_mut()
-            {
+            let others = object.additional_properties.as_deref_mut();
+            if let Some(AdditionalProperties::RefOr(value)) = others {
                 refer(value, named);
             }
         }

@@ -55,10 +55,9 @@ impl ServedDocument {
     /// than nothing (RFC 9110, 12.5.3).
     fn wants_gzip(request: &HttpRequest) -> bool {
         let supported = [Encoding::gzip(), Encoding::identity()];
-        AcceptEncoding::parse(request)
-            .ok()
-            .and_then(|accepted| accepted.negotiate(supported.iter()))
-            == Some(Encoding::gzip())
+        let accepted = AcceptEncoding::parse(request).ok();
+        let chosen = accepted.and_then(|accepted| accepted.negotiate(supported.iter()));
+        chosen == Some(Encoding::gzip())
     }
 }
 
@@ -70,10 +69,9 @@ pub async fn show(
     let is_gzip = ServedDocument::wants_gzip(&request);
     let Representation { body, tag } = if is_gzip { &served.gzip } else { &served.plain };
     let is_known = has(&request, tag);
-    let mut response = if is_known {
-        HttpResponse::NotModified()
-    } else {
-        HttpResponse::Ok()
+    let mut response = match is_known {
+        true => HttpResponse::NotModified(),
+        false => HttpResponse::Ok(),
     };
     // It changes with a release: a copy may be kept, and is asked about before each use.
     response

@@ -110,10 +110,8 @@ fn replies_and_headers_are_described_once() {
     describe_headers(&mut document, &[header]);
     for operation in operations(&mut document) {
         let needs_key = has_parameter(operation, "Idempotency-Key");
-        assert_eq!(
-            needs_key,
-            operation.operation_id.as_deref() != Some("listMugs")
-        );
+        let id = operation.operation_id.as_deref();
+        assert_eq!(needs_key, id != Some("listMugs"));
         for response in operation.responses.responses.values_mut() {
             let utoipa::openapi::RefOr::T(described) = response else {
                 continue;
@@ -133,15 +131,11 @@ fn replies_and_headers_are_described_once() {
         "description": "busy",
         "headers": {"Retry-After": {"$ref": "#/components/headers/Retry-After"}},
     });
-    assert_eq!(
-        document["components"]["responses"],
-        json!({"Busy": described})
-    );
-    let header = &document["components"]["headers"]["Retry-After"];
-    assert_eq!(
-        (&header["required"], &header["description"]),
-        (&json!(true), &json!("Seconds."))
-    );
+    let components = &document["components"];
+    assert_eq!(components["responses"], json!({"Busy": described}));
+    let header = &components["headers"]["Retry-After"];
+    assert_eq!(header["required"], true);
+    assert_eq!(header["description"], "Seconds.");
 }
 
 /// Knows nothing of JSON.
@@ -168,10 +162,8 @@ names! {
 
 #[test]
 fn an_enum_is_shown_by_its_names() {
-    assert_eq!(
-        serde_json::to_value(ColorView(Color::Blue)).unwrap(),
-        "blue"
-    );
+    let shown = serde_json::to_value(ColorView(Color::Blue)).unwrap();
+    assert_eq!(shown, "blue");
     assert_eq!(ColorView::name(), "Color");
     let schema = serde_json::to_value(ColorView::schema()).unwrap();
     let expected = json!({
@@ -200,14 +192,9 @@ async fn a_document_is_served_in_the_form_that_a_client_accepts_and_once() {
     assert_eq!(gzip.headers().get("content-encoding").unwrap(), "gzip");
     let plain = get("accept-encoding", "br".to_owned()).await;
     assert!(!plain.headers().contains_key("content-encoding"));
-    let tag = plain
-        .headers()
-        .get("etag")
-        .unwrap()
-        .to_str()
-        .unwrap()
-        .to_owned();
-    assert_ne!(tag, gzip.headers().get("etag").unwrap().to_str().unwrap());
+    let [tag, other] = [&plain, &gzip].map(|reply| reply.headers().get("etag").unwrap());
+    assert_ne!(tag, other);
+    let tag = tag.to_str().unwrap().to_owned();
     let body = to_bytes(plain.into_body()).await.unwrap();
     assert_eq!(body, serde_json::to_vec(&document()).unwrap());
     assert_eq!(get("if-none-match", tag).await.status(), 304);

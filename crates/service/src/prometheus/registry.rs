@@ -45,7 +45,8 @@ impl Registry {
         }
         let recorder = builder.build_recorder();
         for metric in described {
-            let (name, about) = (metric.name.into(), plain(metric.about).into());
+            // Without the marks of Markdown.
+            let (name, about) = (metric.name.into(), metric.about.replace('`', "").into());
             match metric.kind {
                 MetricKind::Counter => recorder.describe_counter(name, None, about),
                 MetricKind::Gauge => recorder.describe_gauge(name, None, about),
@@ -95,11 +96,6 @@ impl Registry {
             |one: &Arc<PrometheusRecorder>| one.register_histogram(&key(metric, labels), &METADATA);
         self.0.as_ref().map_or_else(Histogram::noop, register)
     }
-}
-
-/// A description without the marks of Markdown.
-fn plain(about: &str) -> String {
-    about.replace('`', "")
 }
 
 fn key(metric: &Metric, labels: Labels<'_>) -> Key {

@@ -5,9 +5,7 @@
 
 use std::{io, net::TcpListener, sync::Arc, time::Duration};
 
-use crate::connections::{
-    self as connections, ConnectionTimeouts, Host, Hosts, is_loopback_address,
-};
+use crate::connections::{self, ConnectionTimeouts, Host, Hosts, is_loopback_address};
 use actix_web::{App, HttpRequest, HttpResponse, Route, dev::Server, guard, web};
 
 /// Connections at a time: some scrapers, and a person who looks.
@@ -35,10 +33,9 @@ pub fn server(
 ) -> io::Result<Server> {
     // Elsewhere, scrapers call by names that are not listed, such as the address of a pod.
     let address = listener.local_addr()?;
-    let listed = if is_loopback_address(address) {
-        allowed_hosts
-    } else {
-        &[]
+    let listed = match is_loopback_address(address) {
+        true => allowed_hosts,
+        false => &[],
     };
     let hosts = web::Data::new(Hosts::of(address, listed));
     let settings = connections::ServerSettings {

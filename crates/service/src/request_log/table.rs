@@ -39,18 +39,14 @@ impl TryFrom<Row> for LoggedRequest {
             path: row.path,
             idempotency_key: row.idempotency_key,
             status: row.status.and_then(|status| u16::try_from(status).ok()),
-            outcome: row.outcome.parse().map_err(|_| unknown_outcome())?,
+            // A newer release may have written one that is unknown here.
+            outcome: row.outcome.parse().map_err(|_| sqlx::Error::ColumnDecode {
+                index: "outcome".to_owned(),
+                source: "the row has a value that this release doesn't know".into(),
+            })?,
             duration: Duration::from_micros(u64::try_from(row.duration_us).unwrap_or(0)),
             resource_id: row.resource_id,
         })
-    }
-}
-
-/// A newer release may have written it.
-fn unknown_outcome() -> sqlx::Error {
-    sqlx::Error::ColumnDecode {
-        index: "outcome".to_owned(),
-        source: "the row has a value that this release doesn't know".into(),
     }
 }
 
@@ -80,7 +76,7 @@ pub(crate) async fn insert(
 ) -> Result<(), sqlx::Error> {
     let status = |request: &LoggedRequest| request.status.and_then(|s| i16::try_from(s).ok());
     let micros = |request: &LoggedRequest| request.duration.as_micros().try_into();
-    sqlx::query!(
+    let query = sqlx::query!(
         "
         INSERT INTO request_log (account_id, id, method, route, path, idempotency_key, status, outcome,
                duration_us, resource_id)
@@ -101,9 +97,8 @@ pub(crate) async fn insert(
         &column(requests, |request| request.outcome.as_str()) as _,
         &column(requests, |request| micros(request).unwrap_or(i64::MAX)),
         &column(requests, |request| request.resource_id.as_deref()) as _,
-    )
-    .execute(tx)
-    .await?;
+    );
+    query.execute(tx).await?;
     Ok(())
 }
 
@@ -174,7 +169,7 @@ pub async fn searched_to(
     account_id: Uuid,
     below: Uuid,
 ) -> Result<Option<Uuid>, sqlx::Error> {
-    sqlx::query_scalar!(
+    let query = sqlx::query_scalar!(
         "
         SELECT id
           FROM request_log
@@ -185,9 +180,8 @@ pub async fn searched_to(
         ",
         account_id,
         below,
-    )
-    .fetch_optional(connection)
-    .await
+    );
+    query.fetch_optional(connection).await
 }
 
 /// The last requests with a key, at most `limit`, newest first. Takes no lock.
@@ -219,7 +213,7 @@ pub async fn count_replays(
     account_id: Uuid,
     keys: &[String],
 ) -> Result<HashMap<String, i64>, sqlx::Error> {
-    let counted = sqlx::query!(
+    let query = sqlx::query!(
         r#"
         SELECT wanted.key AS "key!", replays.count AS "count!"
           FROM UNNEST($2::text[]) AS wanted (key)
@@ -233,13 +227,10 @@ pub async fn count_replays(
         "#,
         account_id,
         keys,
-    )
-    .fetch_all(connection)
-    .await?;
-    Ok(counted
-        .into_iter()
-        .map(|row| (row.key, row.count))
-        .collect())
+    );
+    let counted = query.fetch_all(connection).await?;
+    let counted = counted.into_iter().map(|row| (row.key, row.count));
+    Ok(counted.collect())
 }
 
 /// At most 500 of the account's oldest requests behind the one with the id `after`, in the order of
@@ -253,7 +244,7 @@ pub async fn old_requests(
     below: Uuid,
     kept: &PgInterval,
 ) -> Result<Vec<Uuid>, sqlx::Error> {
-    sqlx::query_scalar!(
+    let query = sqlx::query_scalar!(
         r#"
         SELECT id
           FROM request_log
@@ -266,9 +257,8 @@ pub async fn old_requests(
         after,
         below,
         kept,
-    )
-    .fetch_all(tx)
-    .await
+    );
+    query.fetch_all(tx).await
 }
 
 /// Deletes requests of an account, and returns how many went. Locks them.
@@ -277,12 +267,11 @@ pub async fn delete_requests(
     account_id: Uuid,
     ids: &[Uuid],
 ) -> Result<u64, sqlx::Error> {
-    let deleted = sqlx::query!(
+    let query = sqlx::query!(
         "DELETE FROM request_log WHERE account_id = $1 AND id = ANY ($2)",
         account_id,
         ids,
-    )
-    .execute(tx)
-    .await?;
+    );
+    let deleted = query.execute(tx).await?;
     Ok(deleted.rows_affected())
 }

@@ -121,7 +121,7 @@ pub enum Round {
 }
 
 /// Why a walk stopped.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum Stop<A, E> {
     /// The time was up, or the round is over.
     At(Round),
@@ -314,6 +314,16 @@ mod tests {
         }
     }
 
+    type Stopped = Result<Stop<usize, &'static str>, &'static str>;
+
+    fn ended(round: Round) -> Stopped {
+        Ok(Stop::At(round))
+    }
+
+    fn failed(account: usize, error: &'static str) -> Stopped {
+        Ok(Stop::Failed(account, error))
+    }
+
     fn later() -> Instant {
         Instant::now() + Duration::from_secs(3600)
     }
@@ -323,13 +333,11 @@ mod tests {
         let mut left = left([30, 2, 0]);
         let mut walk = Walk::new(DEADLINE, 9);
         let began = Instant::now();
-        let stop = walk.go_on(&mut left, later()).await;
-        assert!(matches!(stop, Ok(Stop::At(Round::Over))), "{stop:?}");
+        assert_eq!(walk.go_on(&mut left, later()).await, ended(Round::Over));
         assert_eq!(left.rows, [5, 0, 0]);
         // 27 batches of 100 ms that removed something, and the third account's.
         assert_eq!(began.elapsed().as_millis() / 100, 27 * 10 + 1);
-        let stop = walk.go_on(&mut left, later()).await;
-        assert!(matches!(stop, Ok(Stop::At(Round::Whole))), "{stop:?}");
+        assert_eq!(walk.go_on(&mut left, later()).await, ended(Round::Whole));
         assert_eq!(left.rows, [0, 0, 0]);
     }
 
@@ -338,14 +346,11 @@ mod tests {
         let mut left = left([1, 1, 1]);
         left.refuses = Some(1);
         let mut walk = Walk::new(DEADLINE, 0);
-        let stop = walk.go_on(&mut left, later()).await;
-        assert!(matches!(stop, Ok(Stop::Failed(1, "refused"))), "{stop:?}");
-        let stop = walk.go_on(&mut left, later()).await;
-        assert!(matches!(stop, Ok(Stop::At(Round::Failed))), "{stop:?}");
+        assert_eq!(walk.go_on(&mut left, later()).await, failed(1, "refused"));
+        assert_eq!(walk.go_on(&mut left, later()).await, ended(Round::Failed));
         assert_eq!((left.rows, walk.failed_accounts()), ([0, 1, 0], 1));
         left.refuses = None;
-        let stop = walk.go_on(&mut left, later()).await;
-        assert!(matches!(stop, Ok(Stop::At(Round::Whole))), "{stop:?}");
+        assert_eq!(walk.go_on(&mut left, later()).await, ended(Round::Whole));
         assert_eq!((left.rows, walk.failed_accounts()), ([0, 0, 0], 0));
     }
 
@@ -355,20 +360,16 @@ mod tests {
         left.refuses = Some(0);
         let mut walk = Walk::new(DEADLINE, 9);
         let began = Instant::now();
-        let stop = walk.go_on(&mut left, later()).await;
-        assert!(matches!(stop, Ok(Stop::Failed(0, "refused"))), "{stop:?}");
+        assert_eq!(walk.go_on(&mut left, later()).await, failed(0, "refused"));
         // The connection can be closed at once.
         assert_eq!(began.elapsed().as_millis() / 100, 1);
         let soon = Instant::now() + Duration::from_millis(300);
-        let stop = walk.go_on(&mut left, soon).await;
-        assert!(matches!(stop, Ok(Stop::At(Round::GoesOn))), "{stop:?}");
+        assert_eq!(walk.go_on(&mut left, soon).await, ended(Round::GoesOn));
         assert_eq!(began.elapsed().as_millis() / 100, 4);
         left.refuses = Some(1);
-        let stop = walk.go_on(&mut left, later()).await;
-        assert!(matches!(stop, Ok(Stop::Failed(1, "refused"))), "{stop:?}");
+        assert_eq!(walk.go_on(&mut left, later()).await, failed(1, "refused"));
         let began = Instant::now();
-        let stop = walk.go_on(&mut left, later()).await;
-        assert!(matches!(stop, Ok(Stop::At(Round::Failed))), "{stop:?}");
+        assert_eq!(walk.go_on(&mut left, later()).await, ended(Round::Failed));
         // A rest of 9 times 100 ms, and the third account's batch, which has nothing.
         assert_eq!(began.elapsed().as_millis() / 100, 10);
     }
@@ -378,8 +379,7 @@ mod tests {
         let mut left = left([0, 0, 3]);
         let mut walk = Walk::new(DEADLINE, 0);
         let soon = Instant::now() + Duration::from_millis(350);
-        let stop = walk.go_on(&mut left, soon).await;
-        assert!(matches!(stop, Ok(Stop::At(Round::Over))), "{stop:?}");
+        assert_eq!(walk.go_on(&mut left, soon).await, ended(Round::Over));
         assert_eq!(left.rows, [0, 0, 1]);
     }
 
@@ -388,11 +388,9 @@ mod tests {
         let mut left = left([9, 1, 1]);
         let mut walk = Walk::new(DEADLINE, 0);
         let soon = Instant::now() + Duration::from_millis(250);
-        let stop = walk.go_on(&mut left, soon).await;
-        assert!(matches!(stop, Ok(Stop::At(Round::GoesOn))), "{stop:?}");
+        assert_eq!(walk.go_on(&mut left, soon).await, ended(Round::GoesOn));
         assert_eq!(left.rows, [6, 1, 1]);
-        let stop = walk.go_on(&mut left, later()).await;
-        assert!(matches!(stop, Ok(Stop::At(Round::Over))), "{stop:?}");
+        assert_eq!(walk.go_on(&mut left, later()).await, ended(Round::Over));
         assert_eq!(left.rows, [6, 0, 0]);
     }
 
@@ -402,8 +400,7 @@ mod tests {
         left.takes = 2 * DEADLINE;
         let began = Instant::now();
         let mut walk = Walk::new(DEADLINE, 0);
-        let stop = walk.go_on(&mut left, later()).await;
-        assert!(matches!(stop, Ok(Stop::Failed(0, "timed out"))), "{stop:?}");
+        assert_eq!(walk.go_on(&mut left, later()).await, failed(0, "timed out"));
         assert!(began.elapsed() < 2 * DEADLINE);
     }
 }

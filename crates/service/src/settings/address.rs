@@ -20,9 +20,8 @@ pub fn listen(variable: &'static str, address: SocketAddr) -> Result<TcpListener
 /// The URL by which a client on this machine reaches a server that listens there. A wildcard can be
 /// listened on, but not connected to.
 pub fn reachable(address: SocketAddr) -> String {
-    if address.ip().is_unspecified() {
-        format!("http://localhost:{}", address.port())
-    } else {
-        format!("http://{address}")
+    match address.ip().is_unspecified() {
+        true => format!("http://localhost:{}", address.port()),
+        false => format!("http://{address}"),
     }
 }

@@ -186,9 +186,8 @@ pub fn markdown_tables(variables: &[Variable]) -> String {
         );
         for variable in of_topic {
             let Variable { name, about, .. } = variable;
-            let default = variable
-                .default
-                .map_or("(unset)".to_owned(), |default| format!("`{default}`"));
+            let default = variable.default.map(|default| format!("`{default}`"));
+            let default = default.as_deref().unwrap_or("(unset)");
             let _ = writeln!(text, "| `{name}` | {default} | {about} |");
         }
     }
@@ -200,12 +199,10 @@ pub fn help_text(variables: &[Variable], is_shown: impl Fn(&str) -> bool) -> Str
     let mut text = String::from("Environment variables:\n");
     let mut shown = "";
     for variable in variables.iter().filter(|variable| is_shown(variable.name)) {
-        let Variable {
-            topic, name, about, ..
-        } = variable;
-        if *topic != shown {
-            let _ = writeln!(text, "\n{topic}:");
-            shown = topic;
+        let Variable { name, about, .. } = variable;
+        if variable.topic != shown {
+            shown = variable.topic;
+            let _ = writeln!(text, "\n{shown}:");
         }
         let default = variable
             .default

@@ -19,9 +19,8 @@ pub(super) fn check(
     variables: &[Variable],
     names: impl Iterator<Item = String>,
 ) {
-    let mut misspelled: Vec<_> = names
-        .filter_map(|name| Some((meant_by(source, variables, &name)?, name)))
-        .collect();
+    let misspelled = names.filter_map(|name| Some((meant_by(source, variables, &name)?, name)));
+    let mut misspelled: Vec<_> = misspelled.collect();
     misspelled.sort();
     for (meant, name) in misspelled {
         source.record(ConfigError::Name { name, meant });
@@ -38,10 +37,9 @@ fn meant_by(source: &Source<'_>, variables: &[Variable], name: &str) -> Option<&
         .filter(is_near)
         .map(|known| (osa_distance(&upper, known), known))
         .min()?;
-    let allowed = if meant.len() < LONG_NAME {
-        1
-    } else {
-        ALLOWED_MAX
+    let allowed = match meant.len() {
+        ..LONG_NAME => 1,
+        LONG_NAME.. => ALLOWED_MAX,
     };
     // The name itself, and one whose neighbor is set: that neighbor wasn't misspelled.
     let is_other = name == meant || source.text(meant).is_some();
@@ -76,20 +74,16 @@ mod tests {
     fn misspelled(names: &[&str], set: &[&str]) -> Vec<(String, &'static str)> {
         let lookup = |name: &str| set.contains(&name).then(|| "set".to_owned());
         let source = Source::new(&lookup);
-        check(
-            &source,
-            VARIABLES,
-            names.iter().map(|name| (*name).to_owned()),
-        );
-        source
+        let names = names.iter().map(|name| (*name).to_owned());
+        check(&source, VARIABLES, names);
+        let errors = source
             .finish(())
-            .map_or_else(|errors| errors.0, |()| Vec::new())
-            .into_iter()
-            .map(|error| match error {
-                ConfigError::Name { name, meant } => (name, meant),
-                ConfigError::Value { variable, .. } => (String::new(), variable),
-            })
-            .collect()
+            .map_or_else(|errors| errors.0, |()| vec![]);
+        let named = errors.into_iter().map(|error| match error {
+            ConfigError::Name { name, meant } => (name, meant),
+            ConfigError::Value { variable, .. } => (String::new(), variable),
+        });
+        named.collect()
     }
 
     #[test]

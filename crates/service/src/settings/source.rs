@@ -120,9 +120,8 @@ impl<'a> Source<'a> {
     /// them would tell of errors that aren't there.
     pub fn are_good(&self, variables: &[&str]) -> bool {
         let errors = self.errors.borrow();
-        !errors
-            .iter()
-            .any(|error| variables.contains(&error.variable()))
+        let mut bad = errors.iter().map(ConfigError::variable);
+        !bad.any(|variable| variables.contains(&variable))
     }
 
     /// What a variable is set to. An empty value counts as unset: that is how Compose passes on
@@ -132,19 +131,12 @@ impl<'a> Source<'a> {
     }
 
     /// A variable's value, or its default. After a bad value, that is only a stand-in.
-    pub fn read<T>(
-        &self,
-        Setting {
-            name,
-            default,
-            parse,
-        }: &Setting<T>,
-    ) -> T {
-        self.parsed(name, *parse)
-            .unwrap_or_else(|| match parse(default) {
-                Ok(value) => value,
-                Err(expected) => unreachable!("the default of {name} must be {expected}"),
-            })
+    pub fn read<T>(&self, setting: &Setting<T>) -> T {
+        let value = self.parsed(setting.name, setting.parse);
+        value.unwrap_or_else(|| match (setting.parse)(setting.default) {
+            Ok(value) => value,
+            Err(expected) => unreachable!("the default of {} must be {expected}", setting.name),
+        })
     }
 
     /// A variable's value, if it is set.

@@ -46,9 +46,8 @@ impl Collector {
         let request = request.try_into()?;
         let client = self.client.clone();
         // Ends with the process at the latest: then nothing waits for it.
-        let sent = self
-            .runtime
-            .spawn(async move { exchange(&client, request).await });
+        let sending = async move { exchange(&client, request).await };
+        let sent = self.runtime.spawn(sending);
         let answered = sent.await.map_err(HttpError::from).flatten();
         match &answered {
             Ok(answer) if answer.status().is_success() => self.works_again(),
@@ -94,14 +93,11 @@ async fn exchange(
     client: &reqwest::Client,
     request: reqwest::Request,
 ) -> Result<Response<Bytes>, HttpError> {
-    let mut response = client
-        .execute(request)
-        .await
-        .map_err(reqwest::Error::without_url)?;
-    let body = read_body(&mut response, ANSWER_MAX)
-        .await
-        .map_err(reqwest::Error::without_url)?
-        .ok_or("the collector's answer is too large")?;
+    let response = client.execute(request).await;
+    let mut response = response.map_err(reqwest::Error::without_url)?;
+    let body = read_body(&mut response, ANSWER_MAX).await;
+    let body = body.map_err(reqwest::Error::without_url)?;
+    let body = body.ok_or("the collector's answer is too large")?;
     let mut answer = Response::new(Bytes::from(body));
     *answer.status_mut() = response.status();
     *answer.headers_mut() = std::mem::take(response.headers_mut());

@@ -64,17 +64,16 @@ impl<E: SpanExporter> SpanExporter for Conventional<E> {
 
 fn rename(span: &mut SpanData, names: &'static [(&'static str, &'static str)]) {
     for attribute in &mut span.attributes {
-        let known = names
-            .iter()
-            .find(|(name, _)| attribute.key.as_str() == *name);
+        let mut names = names.iter();
+        let known = names.find(|(name, _)| attribute.key.as_str() == *name);
         if let Some((_, conventional)) = known {
             attribute.key = Key::from_static_str(conventional);
         }
     }
     let value = |name: &str| {
-        let found = span.attributes.iter();
-        let mut found = found.filter(|attribute| attribute.key.as_str() == name);
-        found.next().map(|attribute| &attribute.value)
+        let mut all = span.attributes.iter();
+        let found = all.find(|attribute| attribute.key.as_str() == name);
+        found.map(|attribute| &attribute.value)
     };
     let name = match (value(METHOD), value(ROUTE)) {
         (Some(method), Some(route)) => format!("{} {}", method.as_str(), route.as_str()),

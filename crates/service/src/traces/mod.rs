@@ -84,7 +84,6 @@ pub const TRACEPARENT: &str = "traceparent";
 /// MB.
 const QUEUE_MAX: usize = 16_384;
 
-/// Spans that are sent together.
 const SENT_TOGETHER: usize = 512;
 
 /// The longest that a span waits for others to be sent with.
@@ -241,10 +240,9 @@ impl Export {
 
 fn sampler(sampling: Sampling) -> Sampler {
     let own = Sampler::TraceIdRatioBased(sampling.share);
-    if sampling.follows_caller {
-        Sampler::ParentBased(Box::new(own))
-    } else {
-        own
+    match sampling.follows_caller {
+        true => Sampler::ParentBased(Box::new(own)),
+        false => own,
     }
 }
 

@@ -59,10 +59,9 @@ impl TraceSettings {
         let headers = source.optional(&variables.headers);
         let attributes = source.optional(&variables.attributes).unwrap_or_default();
         let sampler = source.read(&variables.sampler);
+        let share = sampler.share;
         let sampling = Sampling {
-            share: sampler
-                .share
-                .unwrap_or_else(|| source.read(&variables.sampler_arg)),
+            share: share.unwrap_or_else(|| source.read(&variables.sampler_arg)),
             follows_caller: sampler.follows_caller,
         };
         let of_attributes = attributes.iter().find(|(name, _)| name == "service.name");
@@ -116,13 +115,13 @@ pub type Pairs = Vec<(String, String)>;
 /// Headers for the collector.
 pub fn headers(text: &str) -> Parsed<Pairs> {
     let pairs = pairs(text, "api-key=secret")?;
-    let are_headers = pairs.iter().all(|(name, value)| {
+    let is_header = |(name, value): &(String, String)| {
         name.parse::<HeaderName>().is_ok() && value.parse::<HeaderValue>().is_ok()
-    });
-    if are_headers {
-        return Ok(pairs);
+    };
+    match pairs.iter().all(is_header) {
+        true => Ok(pairs),
+        false => Err("names of headers with their values, such as api-key=secret".to_owned()),
     }
-    Err("names of headers with their values, such as api-key=secret".to_owned())
 }
 
 /// What else is said of the process.
@@ -282,13 +281,11 @@ mod tests {
             (ATTRIBUTES, "service.name=pay,region=eu%2Cwest"),
         ];
         let traces = traces_of(&given).unwrap().unwrap();
-        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let headers = [
-            pair("authorization", "Basic dXNlcg=="),
-            pair("tenant", "shop"),
-        ];
-        assert_eq!(traces.headers, headers);
-        assert_eq!(traces.attributes.last(), Some(&pair("region", "eu,west")));
+        let pair = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        let headers = [("authorization", "Basic dXNlcg=="), ("tenant", "shop")];
+        assert_eq!(traces.headers, headers.map(pair));
+        let attributes = [("service.name", "pay"), ("region", "eu,west")];
+        assert_eq!(traces.attributes, attributes.map(pair));
         assert_eq!(traces.service_name, "pay");
         let named = [given.as_slice(), &[(SERVICE_NAME, "cart")]].concat();
         assert_eq!(traces_of(&named).unwrap().unwrap().service_name, "cart");
@@ -339,8 +336,8 @@ mod tests {
                 SAMPLER => value,
                 _ => "traceidratio",
             };
-            let errors =
-                traces_of(&[(variable, value), COLLECTOR, (SAMPLER, sampler)]).unwrap_err();
+            let given = [(variable, value), COLLECTOR, (SAMPLER, sampler)];
+            let errors = traces_of(&given).unwrap_err();
             let named: Vec<_> = errors.0.iter().map(|error| error.variable()).collect();
             assert_eq!(named, [variable], "{value}");
         }

@@ -191,7 +191,6 @@ impl Group<'_> {
         self.joint.is_some_and(Joint::is_of_a_word)
     }
 
-    /// Its digits as ASCII.
     pub(super) fn digits(&self) -> impl Iterator<Item = char> {
         self.text.chars().filter_map(digit)
     }

@@ -155,11 +155,8 @@ fn is_found_in(text: &str) -> bool {
 #[must_use]
 pub fn card_digits(text: &str) -> Option<String> {
     let (run, after) = leading_run(text, Before::default());
-    let is_whole = after.is_empty()
-        && run
-            .iter()
-            .filter_map(|group| group.joint)
-            .all(Joint::is_plain);
+    let mut joints = run.iter().filter_map(|group| group.joint);
+    let is_whole = after.is_empty() && joints.all(Joint::is_plain);
     is_whole.then(|| run.iter().flat_map(Group::digits).collect())
 }
 
@@ -327,15 +324,10 @@ fn a_sequence_is_card(run: &[Group<'_>]) -> bool {
 fn is_card_of_words(words: &[Group<'_>]) -> bool {
     let apart = |word: Option<&Group<'_>>| usize::from(word.is_some_and(|word| word.is_apart));
     let (first, last) = (apart(words.first()), words.len() - apart(words.last()));
-    [
-        (0, words.len()),
-        (first, words.len()),
-        (0, last),
-        (first, last),
-    ]
-    .into_iter()
-    .filter_map(|(from, to)| words.get(from..to))
-    .any(is_card)
+    let all = words.len();
+    let ends = [(0, all), (first, all), (0, last), (first, last)];
+    let is_card_at = |(from, to): (usize, usize)| words.get(from..to).is_some_and(is_card);
+    ends.into_iter().any(is_card_at)
 }
 
 /// Whether these groups together are one card number.
@@ -373,10 +365,8 @@ fn is_card(groups: &[Group<'_>]) -> bool {
 
 /// Whether `digits`, ASCII digits only, could have been issued as a card number.
 fn is_card_number(digits: &str) -> bool {
-    let Some(prefix) = digits
-        .get(..PREFIX_DIGITS)
-        .and_then(|prefix| prefix.parse::<u16>().ok())
-    else {
+    let prefix = digits.get(..PREFIX_DIGITS);
+    let Some(prefix) = prefix.and_then(|prefix| prefix.parse::<u16>().ok()) else {
         return false;
     };
     ISSUERS

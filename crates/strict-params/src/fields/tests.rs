@@ -43,10 +43,8 @@ fn json_and_forms_have_one_reader_and_spell_integers_and_booleans_their_own_way(
         "integer", "boolean", "text", "texts", "map", "either", "expand",
     ];
     for empty in [json!(null), json!("")] {
-        let tree: Map<_, _> = names
-            .map(|name| (name.to_owned(), empty.clone()))
-            .into_iter()
-            .collect();
+        let members = names.map(|name| (name.to_owned(), empty.clone()));
+        let tree: Map<_, _> = members.into_iter().collect();
         assert_eq!(read(Encoding::Json, &tree.into()), Ok(()));
     }
 }

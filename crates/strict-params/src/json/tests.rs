@@ -45,11 +45,8 @@ fn one_meaning_is_decoded() {
         ),
     ];
     for (body, expected) in cases {
-        assert_eq!(
-            decode(body.as_bytes()).map(Value::Object),
-            Ok(expected),
-            "{body}"
-        );
+        let decoded = decode(body.as_bytes()).map(Value::Object);
+        assert_eq!(decoded, Ok(expected), "{body}");
     }
 }
 
@@ -106,12 +103,9 @@ fn anything_else_is_refused() {
     ];
     for (body, param, message) in cases {
         let error = decode(body).unwrap_err();
-        assert_eq!(error.param.as_deref(), param, "{}", body.escape_ascii());
-        assert!(
-            error.message.contains(message),
-            "{}: {error}",
-            body.escape_ascii()
-        );
+        let shown = body.escape_ascii();
+        assert_eq!(error.param.as_deref(), param, "{shown}");
+        assert!(error.message.contains(message), "{shown}: {error}");
     }
 }
 

@@ -117,9 +117,8 @@ impl Page {
             Cursor::StartingAfter(id) => id,
             Cursor::Start | Cursor::EndingBefore(_) => Uuid::max(),
         };
-        let created = self
-            .created_before
-            .map(|before| first_id(before + ID_SLACK));
+        let created = self.created_before;
+        let created = created.map(|before| first_id(before + ID_SLACK));
         created.map_or(cursor, |created| created.min(cursor))
     }
 

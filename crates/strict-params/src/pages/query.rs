@@ -1,6 +1,6 @@
 //! The parameters of a list: how many objects, from where, and created when.
 
-use crate::{AnyId, Error, Field, Integer, Parameter, ParameterSet, TextOrFields, parameters};
+use crate::{AnyId, Error, Field, Integer, Parameter, ParameterSet, parameters};
 use chrono::{DateTime, Utc};
 use utoipa::{
     IntoParams,
@@ -128,16 +128,12 @@ impl Parameter for Created {
     fn read(field: &mut Field<'_, '_>) -> Result<(Moment, Moment), Error> {
         let next = |second: i64| second + 1;
         let moment = |second: Option<i64>| DateTime::from_timestamp(second?, 0);
-        if field
-            .fields
-            .given(field.name)
-            .is_some_and(|value| !value.is_object())
-        {
+        let given = field.fields.given(field.name);
+        if given.is_some_and(|value| !value.is_object()) {
             let second = <Option<Integer<0, TIME_MAX>> as Parameter>::read(field)?;
             return Ok((moment(second), moment(second.map(next))));
         }
-        let Some(TextOrFields::Fields(mut fields)) = field.fields.text_or_object(field.name)?
-        else {
+        let Some(mut fields) = field.fields.object(field.name)? else {
             return Ok((None, None));
         };
         let CreatedQuery { gt, gte, lt, lte } = CreatedQuery::read(&mut fields)?;
@@ -190,19 +186,15 @@ mod tests {
         assert_eq!((one.created_from, one.created_before), (at(5), at(6)));
         let id = Uuid::max();
         let last = page(&format!("limit=100&ending_before={id}")).unwrap();
-        assert_eq!(
-            (last.limit, last.cursor),
-            (LIMIT_MAX, Cursor::EndingBefore(id))
-        );
+        let before = Cursor::EndingBefore(id);
+        assert_eq!((last.limit, last.cursor), (LIMIT_MAX, before));
+        let both = format!("starting_after={id}&ending_before={id}");
         for (query, param) in [
             ("limit=101", "limit"),
             ("limit=0", "limit"),
             ("starting_after=x", STARTING_AFTER),
             ("ending_before=x", ENDING_BEFORE),
-            (
-                &format!("starting_after={id}&ending_before={id}"),
-                ENDING_BEFORE,
-            ),
+            (&both, ENDING_BEFORE),
             ("created=x", "created"),
             ("created=-1", "created"),
             ("created=253402300800", "created"),

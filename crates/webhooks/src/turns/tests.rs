@@ -63,6 +63,10 @@ fn places(dealt: &[Turn]) -> Vec<(u128, usize)> {
     dealt.iter().map(place).collect()
 }
 
+fn all_places<'t>(dealt: impl IntoIterator<Item = &'t Turn>) -> usize {
+    dealt.into_iter().map(|turn| turn.places).sum()
+}
+
 /// All of these attempts end.
 fn end_all(turns: &mut Turns, dealt: &[Turn], ending: Option<&Attempt>) {
     for turn in dealt {
@@ -97,10 +101,7 @@ fn the_next_deal_goes_on_where_the_last_one_ended() {
         turns.add(account(number), endpoint(number));
     }
     let dealt = turns.deal();
-    assert_eq!(
-        dealt.iter().map(|turn| turn.places).sum::<usize>(),
-        SENDS_TO_UNPROVEN_MAX
-    );
+    assert_eq!(all_places(&dealt), SENDS_TO_UNPROVEN_MAX);
     // 192 places: one for each of a hundred, and a second one for the first 92.
     assert_eq!((dealt[91].places, dealt[92].places), (2, 1));
     turns.end(dealt[0].account_id, dealt[0].endpoint_id, None);
@@ -163,13 +164,10 @@ fn a_fast_endpoint_gets_more_places_and_one_that_fails_a_single_one() {
 fn an_account_has_a_limit_however_many_endpoints_it_has() {
     let mut turns = turns(&[10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20]);
     let dealt = warm_up(&mut turns, QUICK);
-    let of = |id| {
-        dealt
-            .iter()
-            .filter(move |turn| turn.account_id == account(id))
-    };
-    let sum = |id| of(id).map(|turn| turn.places).sum::<usize>();
-    assert_eq!((sum(1), sum(2)), (SENDS_PER_ACCOUNT_MAX, WINDOW_MAX));
+    let of_one = |turn: &&Turn| turn.account_id == account(1);
+    let (one, other): (Vec<_>, Vec<_>) = dealt.iter().partition(of_one);
+    let sums = (all_places(one), all_places(other));
+    assert_eq!(sums, (SENDS_PER_ACCOUNT_MAX, WINDOW_MAX));
 }
 
 /// A thousand endpoints of which each has failed so often that it gets one place, and the half of
@@ -181,13 +179,9 @@ fn failing() -> (Turns, Vec<Turn>) {
     }
     loop {
         let dealt = turns.deal();
-        if turns
-            .lanes
-            .values()
-            .filter(|lane| lane.standing() == Standing::Failing)
-            .count()
-            == 1000
-        {
+        let lanes = turns.lanes.values();
+        let failing = lanes.filter(|lane| lane.standing() == Standing::Failing);
+        if failing.count() == 1000 {
             return (turns, dealt);
         }
         end_all(&mut turns, &dealt, FAILED);
@@ -219,11 +213,8 @@ fn endpoints_that_are_slow_or_unknown_leave_a_quarter_of_the_places_to_quick_one
     assert_eq!(places(&turns.deal()), [(10, WINDOW_FIRST + 1)]);
     // Those that wait come in their order as places become free, slow or not.
     end_all(&mut turns, &dealt[..2], SLOW);
-    let next = 2 + dealt.len() as u128;
-    assert_eq!(
-        places(&turns.deal()),
-        [(next * 10, 1), ((next + 1) * 10, 1)]
-    );
+    let next = 10 * (2 + dealt.len() as u128);
+    assert_eq!(places(&turns.deal()), [(next, 1), (next + 10, 1)]);
 }
 
 #[test]

@@ -19,27 +19,16 @@ const ROWS_AT_ONCE: i64 = 500;
 const CANCELED_AT_ONCE: i64 = 64;
 
 /// Whether a batch has as many rows as it may have, so that there may be more.
-fn is_full(rows: u64) -> bool {
+pub(super) fn is_full(rows: u64) -> bool {
     i64::try_from(rows).is_ok_and(|rows| rows >= ROWS_AT_ONCE)
 }
 
-/// Some deliveries that were made ready.
-pub(super) struct MadeReady {
-    /// Whether there were any.
-    pub(super) any: bool,
-    /// Whether there may be more.
-    pub(super) more: bool,
-}
-
-/// Makes some deliveries ready whose time has come.
-pub(super) async fn make_ready(connection: &mut PgConnection) -> Result<MadeReady, sqlx::Error> {
+/// Makes some deliveries ready whose time has come, and returns how many.
+pub(super) async fn make_ready(connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
     let mut tx = connection.begin().await?;
     let rows = queue::make_ready(&mut tx, ROWS_AT_ONCE).await?;
     tx.commit().await?;
-    Ok(MadeReady {
-        any: rows > 0,
-        more: is_full(rows),
-    })
+    Ok(rows)
 }
 
 /// Cancels some of what is pending for deleted endpoints. `true` if nothing is left to cancel.

@@ -11,11 +11,8 @@ use crate::{
 
 /// The rows of the keys that the first violations are about, as text for the report.
 pub(crate) async fn rows(world: &World, violations: &[Violation]) -> Vec<String> {
-    let pools: Vec<_> = world
-        .clusters()
-        .iter()
-        .map(|one| one.pool(DATABASE))
-        .collect();
+    let clusters = world.clusters();
+    let pools: Vec<_> = clusters.iter().map(|one| one.pool(DATABASE)).collect();
     let mut all = Vec::new();
     for violation in violations.iter().take(SHOWN_MAX) {
         let mut text = String::new();

@@ -35,11 +35,11 @@ use crate::{
 /// `Idempotency-Expires` has whole seconds, so two of them may seem this much closer than they are.
 const ROUNDING: TimeDelta = TimeDelta::seconds(1);
 
+/// A rule, and what breaks it.
+type Broken = (&'static str, String);
+
 /// What an attempt contradicts: its own request, or an earlier answer to the same key.
-pub(crate) fn contradiction(
-    history: &KeyHistory,
-    attempt: &Attempt,
-) -> Option<(&'static str, String)> {
+pub(crate) fn contradiction(history: &KeyHistory, attempt: &Attempt) -> Option<Broken> {
     let stored = match &attempt.verdict {
         Verdict::Unknown(_) => return None,
         Verdict::Malformed(what) => return Some(("G4", what.clone())),
@@ -74,11 +74,7 @@ pub(crate) fn contradiction(
 
 /// Whether a refusal because of an intent's status shows the intent in another status: it was read
 /// at another moment than the decision was made.
-fn outdated(
-    history: &KeyHistory,
-    attempt: &Attempt,
-    stored: &Stored,
-) -> Option<(&'static str, String)> {
+fn outdated(history: &KeyHistory, attempt: &Attempt, stored: &Stored) -> Option<Broken> {
     let request = history.variants.get(attempt.variant)?;
     let error = stored.body.get("error")?;
     if error.get("code")? != "payment_intent_unexpected_state" {
@@ -105,11 +101,7 @@ fn outdated(
 }
 
 /// Whether the answer is not the only one that the request can have.
-fn unexpected(
-    history: &KeyHistory,
-    attempt: &Attempt,
-    stored: &Stored,
-) -> Option<(&'static str, String)> {
+fn unexpected(history: &KeyHistory, attempt: &Attempt, stored: &Stored) -> Option<Broken> {
     let request = history.variants.get(attempt.variant)?;
     let (rule, status, why) = match request.expected {
         Expected::Any => return None,
@@ -139,10 +131,7 @@ fn another_requests(history: &KeyHistory, attempt: &Attempt, stored: &Stored) ->
 }
 
 /// Executions of one key that are closer to each other than the retention.
-pub(crate) fn windows_that_overlap(
-    history: &KeyHistory,
-    retention: TimeDelta,
-) -> Option<(&'static str, String)> {
+pub(crate) fn windows_that_overlap(history: &KeyHistory, retention: TimeDelta) -> Option<Broken> {
     let mut executions: Vec<_> = history.answers().map(|(_, _, stored)| stored).collect();
     executions.sort_by_key(|stored| stored.expires);
     executions.windows(2).find_map(|pair| {

@@ -197,10 +197,8 @@ impl LevelWrite {
                 known.ended = known.ended.min(attempt.ended);
             }
         }
-        executions
-            .into_values()
-            .chain(Self::unanswered(key))
-            .collect()
+        let answered = executions.into_values();
+        answered.chain(Self::unanswered(key)).collect()
     }
 
     /// What attempts without an answer may have set. While a record of the key was alive, they were

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     client::Account,
-    history::{SharedKey, Verdict, lock},
+    history::{Attempt, SharedKey, Verdict, lock},
     load::Load,
     proxy::NetworkFault,
     requests::{SLOW, VISA, Verb},
@@ -158,10 +158,8 @@ impl Clients<'_> {
         });
         let meanwhile = Times::of(meanwhile);
         self.bring_up().await;
-        let limit = before
-            .p99
-            .saturating_mul(SLOWER_MAX)
-            .saturating_add(SLOWER_BY);
+        let limit = before.p99.saturating_mul(SLOWER_MAX);
+        let limit = limit.saturating_add(SLOWER_BY);
         let outage = Outage {
             shard,
             way,
@@ -294,18 +292,14 @@ impl Clients<'_> {
     }
 
     fn have_answers(&self, key: &SharedKey, when: &str) {
-        let failed = lock(key)
-            .attempts
-            .iter()
-            .find_map(|one| match &one.verdict {
-                Verdict::Unknown(why) => Some(why.clone()),
-                Verdict::Stored(_) | Verdict::Reused | Verdict::Malformed(_) => None,
-            });
+        let why = |one: &Attempt| match &one.verdict {
+            Verdict::Unknown(why) => Some(why.clone()),
+            Verdict::Stored(_) | Verdict::Reused | Verdict::Malformed(_) => None,
+        };
+        let failed = lock(key).attempts.iter().find_map(why);
         if let Some(why) = failed {
-            let keys = vec![Arc::clone(key)];
-            self.load
-                .history
-                .violate_at("G8", self.noticed(when, &why), keys);
+            let (what, keys) = (self.noticed(when, &why), vec![Arc::clone(key)]);
+            self.load.history.violate_at("G8", what, keys);
         }
     }
 

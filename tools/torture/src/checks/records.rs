@@ -8,6 +8,7 @@ use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
+use super::Broken;
 use crate::history::{History, KeyHistory, SharedKey, Stored, lock};
 
 /// The outcome that the database has of a key.
@@ -90,7 +91,7 @@ async fn records(
 }
 
 /// What the database has instead of an answer.
-fn difference(record: Option<&Record>, answer: &Stored) -> Option<(&'static str, String)> {
+fn difference(record: Option<&Record>, answer: &Stored) -> Option<Broken> {
     let Stored {
         execution, status, ..
     } = answer;

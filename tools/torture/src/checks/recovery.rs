@@ -259,10 +259,8 @@ async fn probe(load: &Arc<Load>, seed: u64) -> Duration {
     let worst = times.iter().rev().nth(times.len() / 100).copied();
     let worst = worst.unwrap_or_default();
     if worst > PROBE_LIMIT {
-        history.violate(
-            "G8",
-            format!("the 99th percentile of a charge is {worst:?}"),
-        );
+        let what = format!("the 99th percentile of a charge is {worst:?}");
+        history.violate("G8", what);
     }
     worst
 }
@@ -332,10 +330,8 @@ async fn sessions_are_free(world: &World, history: &History, until: Instant) {
             }) => break,
             _ if Instant::now() < until => sleep(Duration::from_millis(200)).await,
             sessions => {
-                history.violate(
-                    "G8",
-                    format!("sessions too long after the last fault: {sessions:?}"),
-                );
+                let what = format!("sessions too long after the last fault: {sessions:?}");
+                history.violate("G8", what);
                 break;
             }
         }
@@ -354,10 +350,8 @@ pub(crate) async fn sessions_are_bounded(world: &World, history: &History, facto
         return false;
     };
     if usize::try_from(sessions.all).is_ok_and(|all| all > most) {
-        history.violate(
-            "G9",
-            format!("{} sessions, of at most {most}", sessions.all),
-        );
+        let what = format!("{} sessions, of at most {most}", sessions.all);
+        history.violate("G9", what);
     }
     true
 }
@@ -397,8 +391,7 @@ pub(crate) fn processes_lived(world: &World, history: &History) {
             }
             history.violate("G8", format!("{} ended: {end}", process.name));
         }
-        let panics = process.panics();
-        if panics > 0 {
+        if process.panics() > 0 {
             let what = format!("{} panicked, says its log", process.name);
             history.violate("G8", what);
         }

@@ -270,14 +270,13 @@ fn wanted(
     if request.expected != Expected::Any {
         return None;
     }
-    let asked = |name: &str| request.parameters.get(name).cloned().unwrap_or(Value::Null);
-    let same = |name: &'static str| (name, vec![asked(name)]);
+    let same = |name: &'static str| (name, vec![request.asked(name)]);
     let amount = || {
         let items = request.parameters.get("items").and_then(Value::as_array);
         let sum: i64 = items.into_iter().flatten().map(total).sum();
         ("amount", vec![json!(sum)])
     };
-    let items = || ("items", vec![lines(&asked("items"))]);
+    let items = || ("items", vec![lines(&request.asked("items"))]);
     let (currency, customer) = (same("currency"), same("customer"));
     match (prefix, request.verb) {
         ("ch", Verb::CreateCharge) => {
@@ -285,17 +284,14 @@ fn wanted(
             all.extend(money_and_texts(request, id, keys));
             Some(all)
         }
-        ("re", Verb::CreateRefund) => Some(vec![
-            same("amount"),
-            same("charge"),
-            same("reason"),
-            notes(id, keys),
-        ]),
-        ("re", Verb::RefundIntent) => Some(vec![
-            same("amount"),
-            same("payment_intent"),
-            notes(id, keys),
-        ]),
+        ("re", Verb::CreateRefund) => {
+            let (amount, charge) = (same("amount"), same("charge"));
+            Some(vec![amount, charge, same("reason"), notes(id, keys)])
+        }
+        ("re", Verb::RefundIntent) => {
+            let (amount, intent) = (same("amount"), same("payment_intent"));
+            Some(vec![amount, intent, notes(id, keys)])
+        }
         ("pi", Verb::CreateIntent) => Some(vec![
             same("amount"),
             currency,
@@ -330,17 +326,27 @@ fn status_of(card: &Card) -> &'static str {
     }
 }
 
+/// Verbs and parameters of the requests that may have changed an object.
+fn changes(id: &str, keys: &[SharedKey]) -> Vec<(Verb, Value)> {
+    let mut changes = Vec::new();
+    for key in keys {
+        let key = lock(key);
+        let of_it = key.variants.iter().filter(|one| {
+            let is_any = one.expected == Expected::Any;
+            is_any && one.about.as_deref() == Some(id)
+        });
+        changes.extend(of_it.map(|one| (one.verb, one.parameters.clone())));
+    }
+    changes
+}
+
 /// The notes that updates may have added to an order or a refund. Whether an acknowledged update is
 /// among them is for `objects`, which compares the row with the newest event.
 fn notes(id: &str, keys: &[SharedKey]) -> (&'static str, Vec<Value>) {
     let mut notes = vec![Value::Null];
-    for key in keys {
-        for change in &lock(key).variants {
-            let is_update = matches!(change.verb, Verb::UpdateOrder | Verb::UpdateRefund);
-            if is_update && change.about.as_deref() == Some(id) && change.expected == Expected::Any
-            {
-                notes.extend(change.parameters.pointer("/metadata/note").cloned());
-            }
+    for (verb, parameters) in changes(id, keys) {
+        if matches!(verb, Verb::UpdateOrder | Verb::UpdateRefund) {
+            notes.extend(parameters.pointer("/metadata/note").cloned());
         }
     }
     ("note", notes)
@@ -349,12 +355,9 @@ fn notes(id: &str, keys: &[SharedKey]) -> (&'static str, Vec<Value>) {
 /// What updates may have made of an intent's description.
 fn descriptions(id: &str, keys: &[SharedKey]) -> Vec<Value> {
     let mut all = vec![Value::Null];
-    for key in keys {
-        for change in &lock(key).variants {
-            let is_update = change.verb == Verb::UpdateIntent && change.expected == Expected::Any;
-            if is_update && change.about.as_deref() == Some(id) {
-                all.extend(change.parameters.get("description").cloned());
-            }
+    for (verb, parameters) in changes(id, keys) {
+        if verb == Verb::UpdateIntent {
+            all.extend(parameters.get("description").cloned());
         }
     }
     all
@@ -366,28 +369,22 @@ fn money_and_texts(
     id: &str,
     keys: &[SharedKey],
 ) -> Vec<(&'static str, Vec<Value>)> {
-    let asked = |name: &str| request.parameters.get(name).cloned().unwrap_or(Value::Null);
     let Some(card) = card_of(&request.parameters) else {
         return Vec::new();
     };
-    let is_authorized_only = asked("capture") == false;
+    let is_authorized_only = request.asked("capture") == false;
     let mut captured = match card.is_declined || is_authorized_only {
         true => vec![json!(0)],
-        false => vec![asked("amount")],
+        false => vec![request.asked("amount")],
     };
-    let mut described = vec![asked("description")];
-    for key in keys {
-        for change in &lock(key).variants {
-            if change.about.as_deref() != Some(id) || change.expected != Expected::Any {
-                continue;
-            }
-            let parameter = |name: &str| change.parameters.get(name).cloned();
-            if change.verb == Verb::CaptureCharge && is_authorized_only {
-                captured.push(parameter("amount").unwrap_or_else(|| asked("amount")));
-            }
-            if change.verb == Verb::UpdateCharge {
-                described.extend(parameter("description"));
-            }
+    let mut described = vec![request.asked("description")];
+    for (verb, parameters) in changes(id, keys) {
+        let parameter = |name: &str| parameters.get(name).cloned();
+        if verb == Verb::CaptureCharge && is_authorized_only {
+            captured.push(parameter("amount").unwrap_or_else(|| request.asked("amount")));
+        }
+        if verb == Verb::UpdateCharge {
+            described.extend(parameter("description"));
         }
     }
     vec![

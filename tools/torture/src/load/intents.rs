@@ -68,9 +68,7 @@ impl Intents {
                     None => keep(&mut self.loose, known, RECENT),
                 }
             }
-            ("payment_intent", Some("requires_capture")) => {
-                keep(&mut self.promised, known, RECENT);
-            }
+            ("payment_intent", Some("requires_capture")) => keep(&mut self.promised, known, RECENT),
             ("payment_intent", Some("succeeded")) => keep(&mut self.paid, known, RECENT),
             ("payment_intent", Some("canceled")) => {}
             ("payment_intent", _) => keep(&mut self.wished, known, RECENT),
@@ -177,11 +175,7 @@ impl Load {
         if let Some(retried) = keys.first() {
             self.drive_at(UNBATCHED, retried, random).await;
         }
-        let driving = keys.iter().map(|key| {
-            let mut random = ChaCha12Rng::seed_from_u64(random.random());
-            async move { self.drive_at(BATCHING, key, &mut random).await }
-        });
-        join_all(driving.collect::<Vec<_>>()).await;
+        self.drive_all(Some(BATCHING), &keys, random).await;
         self.remember(keys);
     }
 
@@ -189,11 +183,8 @@ impl Load {
     /// has decided for one may be lost to another replica that has the same one.
     async fn all_at_once(&self, verbs: &[Verb], object: &Known, random: &mut ChaCha12Rng) {
         let keys = self.keys(verbs, object, random);
-        let driving = keys.iter().chain(&keys).map(|key| {
-            let mut random = ChaCha12Rng::seed_from_u64(random.random());
-            async move { self.drive(key, 0, &mut random, false).await }
-        });
-        join_all(driving.collect::<Vec<_>>()).await;
+        let twice = [&*keys, &*keys].concat();
+        self.drive_all(None, &twice, random).await;
         self.remember(keys);
     }
 
@@ -221,9 +212,8 @@ impl Load {
             let Some(request) = request.filter(|request| suits(request, is_promise)) else {
                 continue;
             };
-            let key = self
-                .history
-                .add(account, format!("key-{tag}"), vec![request]);
+            let name = format!("key-{tag}");
+            let key = self.history.add(account, name, vec![request]);
             self.drive(&key, 0, random, false).await;
             break;
         }
@@ -253,21 +243,12 @@ impl Load {
             false => "outcome=fail",
         };
         let sent = self.settle_without_key(Method::POST, None, path, form, random);
-        let Some(reply) = sent.await else {
-            return;
-        };
+        let Some(reply) = sent.await else { return };
         let back = reply.header("location").unwrap_or_default();
         let is_paid = back.contains("redirect_status=succeeded");
-        let told = Told {
-            account: intent.account,
-            id: intent.id,
-            state: "authenticated".to_owned(),
-            at: Utc::now(),
-        };
-        self.history.tell(
-            format!("{}, of the page of an authentication", reply.status),
-            is_paid.then_some(told),
-        );
+        let told = is_paid.then(|| told_now(intent, "authenticated"));
+        let outcome = format!("{}, of the page of an authentication", reply.status);
+        self.history.tell(outcome, told);
     }
 
     /// Deletes a customer, and with it all of its methods.
@@ -279,19 +260,10 @@ impl Load {
         };
         let path = format!("/customers/{}", customer.id);
         let sent = self.settle_without_key(Method::DELETE, Some(account), &path, "", random);
-        let Some(reply) = sent.await else {
-            return;
-        };
-        let told = Told {
-            account: customer.account,
-            id: customer.id,
-            state: "deleted".to_owned(),
-            at: Utc::now(),
-        };
-        self.history.tell(
-            format!("{}, of the deletion of a customer", reply.status),
-            (reply.status == 200).then_some(told),
-        );
+        let Some(reply) = sent.await else { return };
+        let told = (reply.status == 200).then(|| told_now(customer, "deleted"));
+        let outcome = format!("{}, of the deletion of a customer", reply.status);
+        self.history.tell(outcome, told);
     }
 
     /// Sends a request without a key until its answer is definite, or for a while.
@@ -303,16 +275,23 @@ impl Load {
         form: &'static str,
         random: &mut ChaCha12Rng,
     ) -> Option<Reply> {
+        let client = &self.client;
         for _ in 0..ATTEMPTS_WITHOUT_KEY {
-            let replica = random.random_range(0..self.client.replicas());
-            let method = method.clone();
-            let sending = self
-                .client
-                .send_without_key(method, account, path, form, replica);
+            let replica = random.random_range(0..client.replicas());
+            let sending = client.send_without_key(method.clone(), account, path, form, replica);
             if let Some(reply) = sending.await {
                 return Some(reply);
             }
         }
         None
+    }
+}
+
+fn told_now(object: Known, state: &str) -> Told {
+    Told {
+        account: object.account,
+        id: object.id,
+        state: state.to_owned(),
+        at: Utc::now(),
     }
 }

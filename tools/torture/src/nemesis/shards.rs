@@ -4,14 +4,13 @@
 use std::sync::Mutex;
 
 use chrono::Utc;
-use nix::sys::signal::Signal;
 use rand::{
     RngExt,
     seq::{IndexedRandom, SliceRandom},
 };
 use rand_chacha::ChaCha12Rng;
 
-use super::{FaultMade, Faults, inject, name_of, network_fault, pause};
+use super::{FaultMade, Faults, inject, kill, network_fault, pause, stop_for_a_while};
 use crate::{history, shards::Worker, world::World};
 
 /// Each as often as it is dealt.
@@ -67,23 +66,15 @@ async fn strike(world: &World, kind: ShardFault, random: &mut ChaCha12Rng) -> Op
         }
         ShardFault::CutOff => {
             let fault = network_fault(random);
-            let is_met = inject(world.networks_to(database), fault, random).await;
-            is_met.then(|| format!("all networks to a shard: {}", name_of(fault)))
+            let networks = world.networks_to(database);
+            inject("all networks to a shard", networks, fault, random).await
         }
         ShardFault::KillWork => {
-            let is_killed = process.kill().await;
-            pause(random, 0, 3_000).await;
-            process.restart().await.ok()?;
+            let is_killed = kill(process, 3_000, random).await?;
             is_killed.then(|| "kill -9 of work".to_owned())
         }
         ShardFault::StopWork => {
-            let is_stopped = process.signal(Signal::SIGSTOP).await;
-            // Sometimes longer than a lease.
-            match random.random_ratio(1, 5) {
-                true => pause(random, 11_000, 13_000).await,
-                false => pause(random, 200, 3_000).await,
-            }
-            process.signal(Signal::SIGCONT).await;
+            let is_stopped = stop_for_a_while(process, random).await;
             is_stopped.then(|| "SIGSTOP of work".to_owned())
         }
         ShardFault::ReplaceWork => {

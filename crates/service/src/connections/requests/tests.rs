@@ -147,11 +147,8 @@ fn what_is_strange_passes_as_it_is() {
         "CONNECT x:1 HTTP/1.1\r\n\r\n",
     ] {
         let stream = [head.as_bytes(), PLAIN, PLAIN].concat();
-        assert_eq!(
-            requests_of(&[&stream], usize::MAX),
-            Ok(vec![stream.clone()]),
-            "{head}"
-        );
+        let passed = requests_of(&[&stream], usize::MAX).unwrap();
+        assert_eq!(passed, [stream], "{head}");
     }
 }
 

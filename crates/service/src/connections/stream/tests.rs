@@ -4,7 +4,7 @@
     reason = "a test may stop at the first surprise"
 )]
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, duplex, join, repeat, sink},
+    io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex, join, repeat, sink},
     time::timeout,
 };
 
@@ -15,6 +15,9 @@ const SHORT: ConnectionTimeouts = ConnectionTimeouts {
     request_head: Duration::from_millis(50),
     reply: Duration::from_millis(50),
 };
+
+/// A head, and the beginning of a body that is malformed.
+const BROKEN: &[u8] = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n";
 
 /// Any test ends here, as a failure.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -29,6 +32,17 @@ async fn read_all<S: AsyncRead + AsyncWrite + Unpin>(connection: &mut Connection
             more => count += more,
         }
     }
+}
+
+/// Sends these bytes and 120,000 more, and reads what it is told.
+async fn answer_to(sent: &[u8], mut client: DuplexStream) -> String {
+    let bytes = [sent, vec![b'x'; 120_000].as_slice()].concat();
+    let sent = client.write_all(&bytes).await;
+    sent.expect("it is read and dropped");
+    client.shutdown().await.unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.unwrap();
+    answer
 }
 
 /// A client that is faster than its reader: there is always more.
@@ -82,18 +96,10 @@ async fn a_client_that_is_refused_can_send_on_and_reads_the_refusal() {
         request_head: PATIENCE,
         ..SHORT
     };
-    let (socket, mut client) = duplex(1024);
+    let (socket, client) = duplex(1024);
     let mut connection = Connection::new(socket, timeouts);
     let serving = async move { read_all(&mut connection).await };
-    let asking = async {
-        let head = [b"GET / HTTP/1.1\r\nX: ", vec![b'x'; 120_000].as_slice()].concat();
-        let sent = client.write_all(&head).await;
-        sent.expect("it is read and dropped");
-        client.shutdown().await.unwrap();
-        let mut refusal = String::new();
-        client.read_to_string(&mut refusal).await.unwrap();
-        refusal
-    };
+    let asking = answer_to(b"GET / HTTP/1.1\r\nX: ", client);
     let both = timeout(PATIENCE, async { tokio::join!(serving, asking) });
     let (passed, refusal) = both.await.expect("both end");
     assert_eq!(passed, 0);
@@ -102,31 +108,21 @@ async fn a_client_that_is_refused_can_send_on_and_reads_the_refusal() {
 
 #[tokio::test]
 async fn a_client_whose_body_broke_can_send_on_and_reads_its_reply() {
-    let (socket, mut client) = duplex(1024);
+    let (socket, client) = duplex(1024);
     let mut connection = Connection::new(socket, SHORT);
     let serving = async move {
         read_all(&mut connection).await;
         connection.write_all(b"the reply").await.unwrap();
         connection.shutdown().await.unwrap();
     };
-    let asking = async {
-        let head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n";
-        let bytes = [head, vec![b'x'; 120_000].as_slice()].concat();
-        let sent = client.write_all(&bytes).await;
-        sent.expect("it is read and dropped");
-        client.shutdown().await.unwrap();
-        let mut reply = String::new();
-        client.read_to_string(&mut reply).await.unwrap();
-        reply
-    };
+    let asking = answer_to(BROKEN, client);
     let both = timeout(PATIENCE, async { tokio::join!(serving, asking) });
     assert_eq!(both.await.expect("both end").1, "the reply");
 }
 
 #[tokio::test]
 async fn a_client_whose_body_broke_and_who_sends_on_for_good_is_left() {
-    let head = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n";
-    let flood = head.chain(repeat(b'x'));
+    let flood = BROKEN.chain(repeat(b'x'));
     let mut connection = Connection::new(join(flood, sink()), SHORT);
     read_all(&mut connection).await;
     let ended = timeout(PATIENCE, connection.shutdown()).await;
