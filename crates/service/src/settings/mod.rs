@@ -31,7 +31,8 @@
 //!     let source = Source::new(&lookup);
 //!     let (statement, request) = (source.read(&STATEMENT_TIMEOUT), source.read(&REQUEST_TIMEOUT));
 //!     source.ascends(&[(STATEMENT_TIMEOUT.name, statement), (REQUEST_TIMEOUT.name, request)]);
-//!     source.finish(Values::read(&source))
+//!     let values = Values::read(&source);
+//!     source.finish(values)
 //! }
 //!
 //! let values = read(|_| None).unwrap();

@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_pattern_finds_one_statement_of_the_program() -> anyhow::Result<()> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut queries = Vec::new();
         for folder in [
             ".sqlx",
