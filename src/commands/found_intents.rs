@@ -113,12 +113,10 @@ pub(super) fn unexpected(
 
 /// A refusal for the state that the intent is in.
 pub(super) fn refusal(intent: &PaymentIntent, message: String) -> Rejection {
-    let mut error = ApiError::new(ErrorCode::PaymentIntentUnexpectedState, message);
-    match whole(intent) {
-        Err(failed) => failed,
-        Ok(intent) => {
-            error.about.payment_intent = Some(intent);
-            error.into()
-        }
-    }
+    let refused = whole(intent).map(|whole| {
+        let mut error = ApiError::new(ErrorCode::PaymentIntentUnexpectedState, message);
+        error.about.payment_intent = Some(whole);
+        error.into()
+    });
+    refused.unwrap_or_else(|failed| failed)
 }

@@ -120,8 +120,8 @@ mod tests {
         for (return_url, before, after) in [
             ("https://shop.example", "https://shop.example/?", ""),
             (
-                "https://a.example/done?b=1#top",
-                "https://a.example/done?b=1&",
+                "https://shop.example/done?cart=1#top",
+                "https://shop.example/done?cart=1&",
                 "#top",
             ),
             ("shop-app:done", "shop-app:done?", ""),

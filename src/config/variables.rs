@@ -17,7 +17,7 @@ use charge_once_service::traces::variables::*;
 use super::values::*;
 
 variables! {
-    /// What stands by itself.
+    /// The variables that are read as they are, without regard to any other.
     pub struct Values;
 
     "Where it listens":

@@ -76,8 +76,8 @@ pub(super) mod card_token {
     }
 }
 
-/// What a client wrote and no rule reads: one column, `details`. A row of an older release has a
-/// column for each member instead.
+/// What a client wrote and no rule reads: one column, `details`. A row that was written before that
+/// column was added has a column for each member instead.
 pub(super) mod details {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -14,10 +14,10 @@ macro_rules! named {
     ($($(#[$about:meta])* pub enum $name:ident { $($variants:tt)+ })+) => {$(
         $(#[$about])*
         #[derive(
-            Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize,
-            strum::EnumString, strum::IntoStaticStr, strum::VariantArray,
+            Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, strum::EnumString,
+            strum::IntoStaticStr, strum::VariantArray,
         )]
-        #[serde(rename_all = "snake_case")]
+        #[serde(into = "&'static str")]
         #[strum(serialize_all = "snake_case")]
         pub enum $name {
             $($variants)+
@@ -35,6 +35,14 @@ macro_rules! named {
             /// The one with this name.
             pub fn parse(name: &str) -> Option<Self> {
                 name.parse().ok()
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let name = String::deserialize(deserializer)?;
+                let unknown = || format!("{name} is no {} of this release", stringify!($name));
+                Self::parse(&name).ok_or_else(|| serde::de::Error::custom(unknown()))
             }
         }
     )+};

@@ -31,11 +31,6 @@ const ANOTHER_PROCESSOR: &str = "This server is not set up for the card processo
      is about, so retrying does not help until its operator has changed that. No outcome was stored \
      for the key. After that, retry with the same key, and only with the same key.";
 
-/// The refusal of what a request sends as `param`.
-pub(super) fn invalid(param: &str, message: impl Into<String>) -> ApiError {
-    ApiError::new(ErrorCode::ParameterInvalid, message).with_param(param.to_owned())
-}
-
 /// What a handler answers.
 pub type HttpResult = Result<HttpResponse, HttpError>;
 

@@ -54,7 +54,7 @@ errors! { ListEventsErrors: Reading [] }
 pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     let (page, query) = reads::query::<EventId, ListEventsQuery>(&request)?;
     if query.r#type.is_some() && query.types.is_some() {
-        return Err(invalid("types", "Must not be combined with type.").into());
+        return Err(ApiError::invalid("types", "Must not be combined with type.").into());
     }
     let account = caller.account;
     let listed = app.read(account, move |connection| {

@@ -15,7 +15,7 @@ use charge_once_service::faults::{self as faults, FaultKind};
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::error::{FAULT, HttpError, invalid};
+use super::error::{FAULT, HttpError};
 use crate::{
     domain::{account::Account, ids::AccountId},
     idempotency::{FailureKind, Idempotency, IdempotencyKey},
@@ -92,7 +92,7 @@ impl Faults {
         }
         let values = headers.get_all(FAULT).map(HeaderValue::as_bytes);
         let fault = self.counted.of_request(values, (account.id, key.clone()));
-        fault.map_err(|malformed| invalid("Fault", malformed.to_string()).into())
+        fault.map_err(|malformed| ApiError::invalid("Fault", malformed.to_string()).into())
     }
 }
 
@@ -100,5 +100,5 @@ impl Faults {
 pub fn for_test_accounts_only(what: &str) -> HttpError {
     let message = "Faults act on test accounts and on the account of DEV_API_KEY only. With its key, POST \
                    /test/accounts makes a test account.";
-    invalid(what, message).into()
+    ApiError::invalid(what, message).into()
 }

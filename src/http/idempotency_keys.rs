@@ -108,7 +108,7 @@ pub async fn look_up(app: Data<App>, caller: Caller, request: HttpRequest) -> Ht
 async fn inspect(app: &App, caller: Caller, key: &[u8]) -> HttpResult {
     let param = "key";
     let key = IdempotencyKey::parse(key);
-    let key = key.map_err(|error| invalid(param, error.to_string()))?;
+    let key = key.map_err(|error| ApiError::invalid(param, error.to_string()))?;
     let text = key.as_str().to_owned();
     let inspected = app.idempotency.inspect(caller.account.0, key).await;
     let found = inspected.map_err(HttpError::failed_without_key)?;

@@ -7,7 +7,7 @@ pub(super) use charge_once_strict_params::{Expand, Text, parameters};
 pub(super) use super::{
     app::App,
     endpoints::endpoints,
-    error::{HttpError, HttpResult, invalid},
+    error::{HttpError, HttpResult},
     error_responses::errors,
     parameters::{KeyText, MutatingHeaders},
     reads,

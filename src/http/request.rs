@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use super::{
     app::App,
     body,
-    error::{HttpError, invalid},
+    error::HttpError,
     faults::Fault,
     middleware::{IDEMPOTENCY_KEY, preferred_wait},
     request_log,
@@ -433,7 +433,7 @@ fn api_version(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
         return Ok(None);
     };
     let version = value.to_str().ok().and_then(version_of_header);
-    let refusal = || invalid(STRIPE_VERSION, MUST_BE_A_VERSION);
+    let refusal = || ApiError::invalid(STRIPE_VERSION, MUST_BE_A_VERSION);
     version.map(Some).ok_or_else(refusal)
 }
 
@@ -451,10 +451,10 @@ fn idempotency_workflow(request: &HttpRequest) -> Result<Option<WorkflowName>, H
         return Ok(None);
     };
     if values.next().is_some() {
-        return Err(invalid(WORKFLOW, "The header was sent twice.").into());
+        return Err(ApiError::invalid(WORKFLOW, "The header was sent twice.").into());
     }
     let name = WorkflowName::parse(value.as_bytes());
-    let name = name.map_err(|error| invalid(WORKFLOW, error.to_string()))?;
+    let name = name.map_err(|error| ApiError::invalid(WORKFLOW, error.to_string()))?;
     Ok(Some(name))
 }
 
@@ -464,7 +464,7 @@ fn forbidden_workflow(name: &WorkflowName) -> Option<ApiError> {
         return Some(card_number);
     }
     let is_secret = is_secret(name.as_str());
-    is_secret.then(|| invalid(WORKFLOW, format!("The workflow's name {LOOKS_SECRET}")))
+    is_secret.then(|| ApiError::invalid(WORKFLOW, format!("The workflow's name {LOOKS_SECRET}")))
 }
 
 fn ensure_no_card_number(text: &str) -> Result<(), ApiError> {

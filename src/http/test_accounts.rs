@@ -26,7 +26,7 @@ pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     if !request.testing.makes_accounts {
         let message =
             "A test account makes no test accounts. Send the request with the key of DEV_API_KEY.";
-        return Err(invalid("Authorization", message).into());
+        return Err(ApiError::invalid("Authorization", message).into());
     }
     run(&app, request, |request, origin, params| {
         app.idempotency

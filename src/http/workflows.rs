@@ -73,7 +73,7 @@ pub async fn look_up(app: Data<App>, caller: Caller, request: HttpRequest) -> Ht
 
 async fn page(app: &App, caller: Caller, name: &[u8], query: StepsQuery) -> HttpResult {
     let name = WorkflowName::parse(name);
-    let name = name.map_err(|error| invalid("name", error.to_string()))?;
+    let name = name.map_err(|error| ApiError::invalid("name", error.to_string()))?;
     // The reply repeats the name.
     if holds_card_number(name.as_str()) {
         return Err(ApiError::explained(ErrorCode::CardNumberForbidden).into());

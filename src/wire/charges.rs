@@ -79,11 +79,10 @@ pub fn refused(refusal: ChargeRefusal, charge: &str) -> ApiError {
             .with_param("amount".to_owned())
     };
     match refusal {
-        ChargeRefusal::Failed => ApiError::new(
-            ErrorCode::ParameterInvalid,
-            "The charge failed: there is no money to take or to give back.",
-        )
-        .with_param(charge.to_owned()),
+        ChargeRefusal::Failed => {
+            let message = "The charge failed: there is no money to take or to give back.";
+            ApiError::invalid(charge, message)
+        }
         ChargeRefusal::AlreadyCaptured => about(ErrorCode::ChargeAlreadyCaptured),
         ChargeRefusal::AlreadyRefunded => about(ErrorCode::ChargeAlreadyRefunded),
         ChargeRefusal::NotCaptured => about(ErrorCode::ChargeNotCaptured),

@@ -93,8 +93,7 @@ pub fn default_of(settings: Option<&InvoiceSettingsParams>) -> Change<PaymentMet
 /// The refusal of a default payment method that isn't the customer's.
 pub fn not_their_method() -> ApiError {
     let message = "Must be a payment method that is attached to this customer.";
-    ApiError::new(ErrorCode::ParameterInvalid, message)
-        .with_param("invoice_settings[default_payment_method]".to_owned())
+    ApiError::invalid("invoice_settings[default_payment_method]", message)
 }
 
 /// Tags of languages.

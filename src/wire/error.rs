@@ -325,6 +325,11 @@ impl ApiError {
         Self::new(code, code.explanation())
     }
 
+    /// The value that a request sends as `param` can't be taken.
+    pub fn invalid(param: &str, message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::ParameterInvalid, message).with_param(param.to_owned())
+    }
+
     /// The account has no object with the id in `param`, whose kind begins with `prefix`; text that
     /// is no such id is answered alike.
     pub fn missing(param: &str, prefix: &str) -> Self {

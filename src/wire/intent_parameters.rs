@@ -39,8 +39,7 @@ pub fn chosen_methods(
         }
         (Some(automatic), Some(())) if automatic.enabled => {
             let message = "Send either automatic_payment_methods or payment_method_types.";
-            let error = ApiError::new(ErrorCode::ParameterInvalid, message);
-            Err(error.with_param("payment_method_types".to_owned()))
+            Err(ApiError::invalid("payment_method_types", message))
         }
         (Some(_) | None, _) => Ok(None),
     }
@@ -66,7 +65,7 @@ pub fn must_have_return_url(
 /// The refusal of what only a confirmation has, in a create that doesn't confirm.
 pub fn without_confirm(param: &str) -> ApiError {
     let message = format!("Invalid parameter: {param}. It is only for confirm=true.");
-    ApiError::new(ErrorCode::ParameterInvalid, message).with_param(param.to_owned())
+    ApiError::invalid(param, message)
 }
 
 /// The refusal of a create that confirms without a method.
@@ -80,7 +79,7 @@ pub fn nothing_to_confirm() -> ApiError {
 /// The refusal of a `client_secret` that is another intent's.
 pub fn wrong_client_secret() -> ApiError {
     let message = "Invalid parameter: client_secret. It is not the secret of this intent.";
-    ApiError::new(ErrorCode::ParameterInvalid, message).with_param("client_secret".to_owned())
+    ApiError::invalid("client_secret", message)
 }
 
 /// Types of methods, of which there is one.

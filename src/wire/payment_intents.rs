@@ -355,8 +355,7 @@ pub fn must_be_possible(
     if confirmation.off_session && terms.setup_future_usage.is_some() {
         let message = "A payment without the card's holder can't set up future ones: off_session=true and \
                        setup_future_usage exclude each other.";
-        let error = ApiError::new(ErrorCode::ParameterInvalid, message);
-        return Err(error.with_param("setup_future_usage".to_owned()));
+        return Err(ApiError::invalid("setup_future_usage", message));
     }
     // A holder who has authenticated is sent nowhere any more.
     match is_authenticated {

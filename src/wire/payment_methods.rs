@@ -332,8 +332,7 @@ impl GivenMethod {
             (None, Some(data)) => Ok(Some(Self::New(Box::new(data.into())))),
             (Some(_), Some(_)) => {
                 let message = "Send either payment_method or payment_method_data.";
-                Err(ApiError::new(ErrorCode::ParameterInvalid, message)
-                    .with_param("payment_method_data".to_owned()))
+                Err(ApiError::invalid("payment_method_data", message))
             }
         }
     }

@@ -28,8 +28,7 @@ impl Rules for CaptureCharge {
         must_be_free(draft, charge)?;
         if let Some(of) = &charge.by_intent {
             let message = format!("The charge is an intent's: capture {} instead.", of.intent);
-            let error = ApiError::new(ErrorCode::ParameterInvalid, message);
-            return Err(error.with_param("id".to_owned()).into());
+            return Err(ApiError::invalid("id", message).into());
         }
         let amount = charge.capture(self.params.amount);
         let amount = amount.map_err(|refusal| refused(refusal, "id"))?;

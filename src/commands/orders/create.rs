@@ -33,8 +33,7 @@ impl Rules for CreateOrder {
         if content_hash(&new)? != order.content_hash {
             let message =
                 "Another order of this account has this client_order_id, with other content.";
-            let error = ApiError::new(ErrorCode::ParameterInvalid, message);
-            return Err(error.with_param("client_order_id".to_owned()).into());
+            return Err(ApiError::invalid("client_order_id", message).into());
         }
         Ok(Verdict::show(OK, order))
     }

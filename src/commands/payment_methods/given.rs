@@ -176,7 +176,7 @@ fn refusal_of_one_more(draft: &Draft<'_>, customer: CustomerId) -> Option<ApiErr
         let message = format!(
             "A customer has at most {METHODS_OF_A_CUSTOMER_MAX} payment methods. Detach one first."
         );
-        ApiError::new(ErrorCode::ParameterInvalid, message).with_param("customer".to_owned())
+        ApiError::invalid("customer", message)
     })
 }
 

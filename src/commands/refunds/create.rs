@@ -69,8 +69,7 @@ impl CreateRefund {
                     && charge.ok_or_else(no_charge)? != found
                 {
                     let message = "The charge is another intent's, or none's.";
-                    let error = ApiError::new(ErrorCode::ParameterInvalid, message);
-                    return Err(error.with_param("charge".to_owned()).into());
+                    return Err(ApiError::invalid("charge", message).into());
                 }
                 Ok((found, "payment_intent"))
             }

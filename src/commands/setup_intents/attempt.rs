@@ -89,8 +89,7 @@ pub(super) fn fail(
     setup: SetupIntent,
     error: &ApiError,
 ) -> Result<SetupIntent, Rejection> {
-    let told = serde_json::to_string(&error.envelope().error).map_err(Failure::internal)?;
-    let setup = setup.failed(Some(told));
+    let setup = setup.failed(Some(error.to_json().map_err(Failure::internal)?));
     draft.put_with(EventType::SetupIntentSetupFailed, setup)
 }
 
@@ -116,12 +115,10 @@ pub(super) fn unconfirmable(
 /// The refusal of a verb that the setup intent's status doesn't allow, with the setup intent as it
 /// is.
 pub(super) fn unexpected(setup: &SetupIntent, message: String) -> Rejection {
-    match whole(setup) {
-        Err(failed) => failed,
-        Ok(whole) => {
-            let mut error = ApiError::new(ErrorCode::SetupIntentUnexpectedState, message);
-            error.about.setup_intent = Some(whole);
-            error.into()
-        }
-    }
+    let refused = whole(setup).map(|whole| {
+        let mut error = ApiError::new(ErrorCode::SetupIntentUnexpectedState, message);
+        error.about.setup_intent = Some(whole);
+        error.into()
+    });
+    refused.unwrap_or_else(|failed| failed)
 }

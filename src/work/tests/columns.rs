@@ -129,7 +129,7 @@ fn every_column_is_a_member_and_every_member_a_column() {
     }
 }
 
-/// The members of `details`, each with the type of the column that an older release wrote.
+/// The members of `details`, each with the type of the column that a row without `details` has.
 const CUSTOMER_DETAILS: [(&str, &str); 6] = [
     ("address", "jsonb"),
     ("description", "text"),

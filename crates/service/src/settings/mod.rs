@@ -11,7 +11,7 @@
 //! };
 //!
 //! // `NAME: type = "default", how it is read, "what it is";`. Without a default, it may be unset.
-//! // What stands by itself is also a member of the struct.
+//! // A variable with `as` or `maybe` is also a member of the struct.
 //! variables! {
 //!     /// What the server listens on, and with how many threads.
 //!     struct Values;
