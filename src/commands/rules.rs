@@ -107,20 +107,21 @@ impl Said {
     }
 }
 
-/// Makes [`Object`] of nouns.
-macro_rules! objects {
-    ($($noun:ident)+) => {
-        /// What a reply shows.
-        pub enum Object {
-            $(#[doc = concat!("A [`", stringify!($noun), "`].")] $noun($noun),)+
-        }
-
-        $(impl From<$noun> for Object {
-            fn from(object: $noun) -> Self {
-                Self::$noun(object)
-            }
-        })+
-    };
+/// What a reply shows.
+#[derive(derive_more::From)]
+pub enum Object {
+    /// A [`Charge`].
+    Charge(Charge),
+    /// An [`Order`].
+    Order(Order),
+    /// A [`PaymentIntent`].
+    PaymentIntent(PaymentIntent),
+    /// A [`Refund`].
+    Refund(Refund),
+    /// A [`SetupIntent`].
+    SetupIntent(SetupIntent),
+    /// A [`PaymentMethod`].
+    PaymentMethod(PaymentMethod),
+    /// A [`Customer`].
+    Customer(Customer),
 }
-
-objects! { Charge Order PaymentIntent Refund SetupIntent PaymentMethod Customer }

@@ -3,27 +3,29 @@
 use super::rows::{self, *};
 use crate::domain::{charge::Charge, operation::OpenWork};
 
-inserts_rows! {
+table! {
+    Charge by ChargeId in "charges" as "to_json(charges)";
+    find();
+    find_all();
+    lock_all();
     /// Locks nothing that exists but what they name, against deletion.
     ///
     /// The indexes `an_order_has_one_succeeded_charge` and `an_intent_has_one_succeeded_charge`
     /// refuse the second one of an order or an intent.
-    Charge in "charges":
-    "account_id, id, amount, amount_captured, currency, captured, status, card_brand, card_last4,
-     card_exp_month, card_exp_year, customer, description, statement_descriptor, receipt_email,
-     failure_code, decline_code, failure_message, order_id, payment_intent_id, payment_method_id,
-     billing_details, card_fingerprint, card_has_cvc, is_authenticated,
-     statement_descriptor_suffix, metadata, version",
+    insert_all(
+        "account_id, id, amount, amount_captured, currency, captured, status, card_brand,
+         card_last4, card_exp_month, card_exp_year, customer, description, statement_descriptor,
+         receipt_email, failure_code, decline_code, failure_message, order_id, payment_intent_id,
+         payment_method_id, billing_details, card_fingerprint, card_has_cvc, is_authenticated,
+         statement_descriptor_suffix, metadata, version",
+    );
+    update_all(
+        "amount_captured, amount_refunded, captured, released, status, failure_code, decline_code,
+         failure_message, description, receipt_email, statement_descriptor_suffix, processor,
+         metadata, version",
+    );
+    delete_all("pending");
 }
-
-updates_rows! {
-    Charge in "charges":
-    "amount_captured, amount_refunded, captured, released, status, failure_code, decline_code,
-     failure_message, description, receipt_email, statement_descriptor_suffix, processor, metadata,
-     version",
-}
-
-deletes_rows!(ChargeId in "charges": "pending");
 
 /// Those of these methods about which a processor across a network is being asked. Takes no lock.
 /// Call it under their locks, in a statement of its own.
@@ -53,13 +55,6 @@ pub async fn pending_with(
         .into_iter()
         .map(|row| (AccountId(row.account_id), PaymentMethodId(row.id)));
     Ok(ids.collect())
-}
-
-reads_by_id! {
-    Charge by ChargeId in "charges" as "to_json(charges)";
-    find;
-    find_all;
-    lock_all;
 }
 
 /// What is unfinished about each of these charges. Takes no lock. Call it under their locks, in a

@@ -5,6 +5,28 @@ use serde::Serialize;
 use super::rows::{self, *};
 use crate::domain::checkout::{Checkout, Step};
 
+table! {
+    Checkout by CheckoutId in "checkouts" as
+    "to_jsonb(checkouts) || jsonb_build_object('steps',
+            (SELECT jsonb_agg(step ORDER BY position)
+               FROM checkout_steps AS step
+              WHERE step.account_id = checkouts.account_id AND step.checkout_id = checkouts.id))";
+    find();
+    /// Checkouts that this transaction has locked: a statement that waits for the lock sees old
+    /// steps.
+    read as find_locked("");
+    /// Their steps are written by [`put_steps`].
+    insert_all(
+        "account_id, id, amount, currency, items, customer, metadata, card_token, card_exp_month,
+         card_exp_year, dialect, request_id, idempotency_key, api_version, version",
+    );
+    /// Their steps are written by [`put_steps`].
+    update_all(
+        "status, order_id, failure_code, failure_message, failure_param, decline_code,
+         refused_refunds, refund_refused_at, version",
+    );
+}
+
 /// A row of `checkout_steps`.
 #[derive(Serialize)]
 struct StepRow<'a> {
@@ -13,26 +35,6 @@ struct StepRow<'a> {
     position: i16,
     #[serde(flatten)]
     step: &'a Step,
-}
-
-reads_by_id! {
-    Checkout by CheckoutId in "checkouts" as
-    "to_jsonb(checkouts) || jsonb_build_object('steps',
-            (SELECT jsonb_agg(step ORDER BY position)
-               FROM checkout_steps AS step
-              WHERE step.account_id = checkouts.account_id AND step.checkout_id = checkouts.id))";
-    find;
-}
-
-reads_all! {
-    /// Checkouts that this transaction has locked: a statement that waits for the lock sees old
-    /// steps.
-    find_locked: Checkout by CheckoutId in "checkouts" as
-    "to_jsonb(checkouts) || jsonb_build_object('steps',
-            (SELECT jsonb_agg(step ORDER BY position)
-               FROM checkout_steps AS step
-              WHERE step.account_id = checkouts.account_id AND step.checkout_id = checkouts.id))";
-    ""
 }
 
 /// Reads and locks checkouts, in the order of their accounts and ids. One that is not there is no
@@ -58,20 +60,6 @@ pub async fn lock_all(
     .fetch_all(&mut *tx)
     .await?;
     find_locked(tx, ids).await
-}
-
-inserts_rows! {
-    /// Their steps are written by [`put_steps`].
-    Checkout in "checkouts":
-    "account_id, id, amount, currency, items, customer, metadata, card_token, card_exp_month,
-     card_exp_year, dialect, request_id, idempotency_key, api_version, version",
-}
-
-updates_rows! {
-    /// Their steps are written by [`put_steps`].
-    Checkout in "checkouts":
-    "status, order_id, failure_code, failure_message, failure_param, decline_code, refused_refunds,
-     refund_refused_at, version",
 }
 
 /// Writes the steps of checkouts that this transaction made or locked. Locks all of them, and

@@ -3,28 +3,16 @@
 use super::rows::{self, *};
 use crate::domain::customer::Customer;
 
-inserts_rows! {
-    /// Locks nothing that exists. Their default methods may come later in the transaction.
-    Customer in "customers":
-    "account_id, id, default_payment_method_id, details, email, metadata, version",
-}
-
-reads_by_id! {
+table! {
     Customer by CustomerId in "customers" as "to_json(customers)";
-    find;
-    find_all;
-    lock_all;
-}
-
-reads_all! {
+    find();
+    find_all();
+    lock_all();
     /// Those of these customers that are there, also if they were deleted. Takes no lock.
-    look_all: Customer by CustomerId in "customers" as "to_json(customers)";
-    ""
-}
-
-updates_rows! {
-    Customer in "customers":
-    "default_payment_method_id, details, email, metadata, version",
+    read as look_all("");
+    /// Locks nothing that exists. Their default methods may come later in the transaction.
+    insert_all("account_id, id, default_payment_method_id, details, email, metadata, version");
+    update_all("default_payment_method_id, details, email, metadata, version");
 }
 
 /// Deletes a customer but for its id; `None` if there is none, or it was deleted before. Locks it.

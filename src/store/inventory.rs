@@ -5,6 +5,15 @@ use charge_once_strict_params::pages::{Cursor, NamePage};
 use super::rows::{self, *};
 use crate::domain::inventory::Inventory;
 
+table! {
+    Inventory by String in "inventory" as "to_json(inventory)";
+    /// Fails if a sku has a level.
+    insert_all(
+        "account_id, sku, quantity, updated_at, version",
+        "ON CONFLICT ON CONSTRAINT inventory_is_known_by_account_and_sku DO NOTHING",
+    );
+}
+
 /// One level of the account; `None` if it was never set. Takes no lock.
 pub async fn find(
     connection: &mut PgConnection,
@@ -82,12 +91,6 @@ pub async fn lock_all(
     Ok(locked.into_iter().map(Found::owned).collect())
 }
 
-inserts_rows! {
-    /// Fails if a sku has a level.
-    Inventory in "inventory": "account_id, sku, quantity, updated_at, version",
-    "ON CONFLICT ON CONSTRAINT inventory_is_known_by_account_and_sku DO NOTHING",
-}
-
 /// Writes what changes of levels, each if its row still has the version that was read. Fails if one
 /// has another: its lock was forgotten. Locks them. `inventory_is_never_negative` refuses what a
 /// caller let through.
@@ -95,6 +98,9 @@ pub async fn update_all(
     tx: &mut PgConnection,
     rows: &[(AccountId, &Inventory, i64)],
 ) -> Result<(), sqlx::Error> {
+    if rows.is_empty() {
+        return Ok(());
+    }
     let written = sqlx::query!(
         "
         UPDATE inventory

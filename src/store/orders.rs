@@ -3,22 +3,24 @@
 use super::rows::{self, *};
 use crate::domain::{operation::OpenWork, order::Order};
 
-inserts_rows! {
+table! {
+    Order by OrderId in "orders" as "to_json(orders)";
+    find();
+    lock_all();
     /// Fails if a `client_order_id` is taken. Locks nothing that exists. Waits while another
     /// transaction is writing an order with the same `client_order_id`.
-    Order in "orders":
-    "account_id, id, amount, currency, customer, client_order_id, content_hash, items, metadata,
-     status, version",
-    "ON CONFLICT ON CONSTRAINT a_client_order_id_names_one_order DO NOTHING",
-}
-
-updates_rows! {
+    insert_all(
+        "account_id, id, amount, currency, customer, client_order_id, content_hash, items,
+         metadata, status, version",
+        "ON CONFLICT ON CONSTRAINT a_client_order_id_names_one_order DO NOTHING",
+    );
     ///
     /// `a_canceled_order_stays_canceled` and `only_a_paid_order_has_a_charge` refuse what a caller
     /// let through.
-    Order in "orders":
-    "status, charge_id, metadata, version",
-    "canceled_at" = "CASE WHEN new.status = 'canceled' THEN now() ELSE old.canceled_at END",
+    update_all(
+        "status, charge_id, metadata, version",
+        "canceled_at" = "CASE WHEN new.status = 'canceled' THEN now() ELSE old.canceled_at END",
+    );
 }
 
 /// The orders with these accounts and `client_order_id`s. Takes no lock: a name never changes. The
@@ -44,12 +46,6 @@ pub async fn named(
     .fetch_all(tx)
     .await?;
     Ok(found.into_iter().map(Found::owned).collect())
-}
-
-reads_by_id! {
-    Order by OrderId in "orders" as "to_json(orders)";
-    find;
-    lock_all;
 }
 
 /// What is unfinished about each of these orders: a payment, or the checkout that made it. Takes no

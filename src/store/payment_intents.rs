@@ -3,20 +3,9 @@
 use super::rows::{self, *};
 use crate::domain::payment_intent::PaymentIntent;
 
-inserts_rows! {
-    /// Locks nothing that exists but their customers and methods, against deletion. Their charges
-    /// may come later in the transaction.
-    PaymentIntent in "payment_intents":
-    "account_id, id, amount, amount_capturable, amount_received, automatic_payment_methods,
-     before_operation, capture_method, charge_id, client_secret, confirmation_method, currency,
-     customer_id, details, holder_page_url, last_payment_error, latest_charge_id, metadata,
-     payment_method_id, request_three_d_secure, return_url, setup_future_usage, status,
-     status_before, version",
-}
-
 // What an intent was before its operation may lack columns, if an older release wrote it: they are
 // the row's own. It lacks those of a page where it had none.
-reads_by_id! {
+table! {
     PaymentIntent by PaymentIntentId in "payment_intents" as
     r#"CASE WHEN before_operation IS NULL
             THEN to_json(payment_intents)
@@ -27,26 +16,32 @@ reads_by_id! {
                              '{"before_operation": null, "holder_page_url": null, "return_url": null}'),
                          before_operation))))
        END"#;
-    find;
-    find_all;
-    lock_all;
-}
-
-updates_rows! {
+    find();
+    find_all();
+    lock_all();
+    /// Locks nothing that exists but their customers and methods, against deletion. Their charges
+    /// may come later in the transaction.
+    insert_all(
+        "account_id, id, amount, amount_capturable, amount_received, automatic_payment_methods,
+         before_operation, capture_method, charge_id, client_secret, confirmation_method,
+         currency, customer_id, details, holder_page_url, last_payment_error, latest_charge_id,
+         metadata, payment_method_id, request_three_d_secure, return_url, setup_future_usage,
+         status, status_before, version",
+    );
     /// A charge, a cancellation, a release and money that was taken are only ever added.
-    PaymentIntent in "payment_intents":
-    "amount, amount_capturable, automatic_payment_methods, before_operation, cancellation_reason,
-     capture_method, currency, customer_id, details, holder_page_url, is_authenticated,
-     last_payment_error, latest_charge_id, metadata, payment_method_id, request_three_d_secure,
-     return_url, setup_future_usage, status, status_before, version",
-    "amount_received" = "greatest(old.amount_received, new.amount_received)",
-    "canceled_at" = "coalesce(old.canceled_at, new.canceled_at)",
-    "charge_id" = "coalesce(old.charge_id, new.charge_id)",
-    "released" = "old.released
-                  OR (new.canceled_at IS NOT NULL AND new.charge_id IS NOT NULL)",
+    update_all(
+        "amount, amount_capturable, automatic_payment_methods, before_operation,
+         cancellation_reason, capture_method, currency, customer_id, details, holder_page_url,
+         is_authenticated, last_payment_error, latest_charge_id, metadata, payment_method_id,
+         request_three_d_secure, return_url, setup_future_usage, status, status_before, version",
+        "amount_received" = "greatest(old.amount_received, new.amount_received)",
+        "canceled_at" = "coalesce(old.canceled_at, new.canceled_at)",
+        "charge_id" = "coalesce(old.charge_id, new.charge_id)",
+        "released" = "old.released
+                      OR (new.canceled_at IS NOT NULL AND new.charge_id IS NOT NULL)",
+    );
+    delete_all("processing");
 }
-
-deletes_rows!(PaymentIntentId in "payment_intents": "processing");
 
 /// One page of the account's intents, those of one customer if one is given. Takes no lock.
 pub async fn list(

@@ -3,47 +3,37 @@
 use super::rows::{self, *};
 use crate::domain::payment_method::PaymentMethod;
 
-inserts_rows! {
-    /// Locks nothing that exists but their customers, against deletion.
-    PaymentMethod in "payment_methods":
-    "account_id, id, allow_redisplay, billing_details, card_brand, card_exp_month, card_exp_year,
-     card_fingerprint, card_has_cvc, card_last4, card_token, customer_id, is_set_up,
-     made_for_charge_id, metadata, used_up_at, version",
-}
-
-reads_by_id! {
+table! {
     PaymentMethod by PaymentMethodId in "payment_methods" as "to_json(payment_methods)";
-    find;
-    find_all;
-    lock_all;
-}
-
-reads_all! {
+    find();
+    find_all();
+    lock_all();
     /// Reads and locks those of these methods that are customers', so that no other transaction
     /// changes or detaches them until this one ends, and others share the lock. A transaction that
     /// shares the lock must not change the method: two that did would each wait for the other one.
-    share_all: PaymentMethod by PaymentMethodId in "payment_methods" as "to_json(payment_methods)";
-    "WHERE customer_id IS NOT NULL ORDER BY account_id, id FOR SHARE OF payment_methods"
-}
-
-reads_all! {
+    read as share_all(
+        "WHERE customer_id IS NOT NULL ORDER BY account_id, id FOR SHARE OF payment_methods"
+    );
     /// Reads those of these methods that nothing pays with any more, and that stay so. Takes no
     /// lock.
-    ended: PaymentMethod by PaymentMethodId in "payment_methods" as "to_json(payment_methods)";
-    "WHERE num_nonnulls(used_up_at, detached_at) > 0"
-}
-
-updates_rows! {
+    read as ended("WHERE num_nonnulls(used_up_at, detached_at) > 0");
+    /// Locks nothing that exists but their customers, against deletion.
+    insert_all(
+        "account_id, id, allow_redisplay, billing_details, card_brand, card_exp_month,
+         card_exp_year, card_fingerprint, card_has_cvc, card_last4, card_token, customer_id,
+         is_set_up, made_for_charge_id, metadata, used_up_at, version",
+    );
     ///
     /// Only a detachment removes a customer, and nothing removes the other ends or makes a method
     /// less ready: `a_payment_method_has_one_fate` refuses a second end.
-    PaymentMethod in "payment_methods":
-    "allow_redisplay, billing_details, card_exp_month, card_exp_year, metadata, version",
-    "is_set_up" = "old.is_set_up OR new.is_set_up",
-    "customer_id" = "CASE WHEN new.detached_at IS NULL
-                          THEN coalesce(new.customer_id, old.customer_id) END",
-    "used_up_at" = "coalesce(old.used_up_at, new.used_up_at)",
-    "detached_at" = "coalesce(old.detached_at, new.detached_at)",
+    update_all(
+        "allow_redisplay, billing_details, card_exp_month, card_exp_year, metadata, version",
+        "is_set_up" = "old.is_set_up OR new.is_set_up",
+        "customer_id" = "CASE WHEN new.detached_at IS NULL
+                              THEN coalesce(new.customer_id, old.customer_id) END",
+        "used_up_at" = "coalesce(old.used_up_at, new.used_up_at)",
+        "detached_at" = "coalesce(old.detached_at, new.detached_at)",
+    );
 }
 
 /// Forgets methods that were made for charges that were never executed, after those charges and
@@ -53,6 +43,9 @@ pub async fn delete_all(
     tx: &mut PgConnection,
     rows: &[(AccountId, PaymentMethodId)],
 ) -> Result<(), sqlx::Error> {
+    if rows.is_empty() {
+        return Ok(());
+    }
     sqlx::query!(
         "
         DELETE FROM payment_methods AS method

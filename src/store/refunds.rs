@@ -3,28 +3,20 @@
 use super::rows::{self, *};
 use crate::domain::refund::Refund;
 
-inserts_rows! {
-    /// Each counts on its charge, whose row the caller updates.
-    Refund in "refunds":
-    "account_id, id, charge_id, amount, currency, reason, status, metadata, version",
-}
-
-updates_rows! {
-    Refund in "refunds": "status, metadata, version",
-}
-
-deletes_rows!(RefundId in "refunds": "pending");
-
 // A refund's intent is that of its charge: release 0.2, which may run beside this one, knows no
 // intents.
-reads_by_id! {
+table! {
     Refund by RefundId in "refunds" as
     "to_jsonb(refunds) || jsonb_build_object('payment_intent_id',
             (SELECT payment_intent_id
                FROM charges
               WHERE charges.account_id = refunds.account_id AND charges.id = refunds.charge_id))";
-    find;
-    lock_all;
+    find();
+    lock_all();
+    /// Each counts on its charge, whose row the caller updates.
+    insert_all("account_id, id, charge_id, amount, currency, reason, status, metadata, version");
+    update_all("status, metadata, version");
+    delete_all("pending");
 }
 
 /// The newest refunds of each of `charges`, at most `most` of each. Takes no lock.

@@ -56,14 +56,34 @@ pub(super) fn rows<N: Serialize>(entities: &[(AccountId, &N)]) -> Result<String,
     json(&entities.iter().map(row).collect::<Vec<WrittenRow<'_, N>>>())
 }
 
-/// Makes the functions that are named of those that read rows of a table by their ids: `find`,
-/// `find_all` and `lock_all`. `$row` is SQL: the row as JSON.
-macro_rules! reads_by_id {
-    ($object:ident by $id:ident in $table:tt as $row:tt; $($function:ident;)+) => {
-        $(reads_by_id! { $function: $object by $id in $table as $row })+
-    };
-    (find: $object:ident by $id:ident in $table:tt as $row:tt) => {
+/// Makes the functions of a table that are named: of its rows, which `$row` reads as JSON, and of the
+/// columns that are written. An example is the table of charges:
+///
+/// ```text
+/// table! {
+///     Charge by ChargeId in "charges" as "to_json(charges)";
+///     find();                             // one row of an account
+///     find_all();                         // those of an account that some ids name
+///     lock_all();                         // those of any accounts, and locks them
+///     read as look_all("");               // the same, with SQL that narrows them down, or locks
+///     insert_all("account_id, id, …");    // these columns; then, maybe, `ON CONFLICT …`
+///     update_all("status, …", "captured" = "old.captured OR new.captured");
+///     delete_all("pending");              // those with this status
+/// }
+/// ```
+macro_rules! table {
+    (
+        $object:ident by $id:ident in $table:tt as $row:tt;
+        $($(#[$about:meta])* $function:ident $(as $name:ident)? ($($given:tt)*);)+
+    ) => {$(
+        table! {
+            @$function $($name)? $object by $id in $table as $row; ($($given)*)
+            $(#[$about])*
+        }
+    )+};
+    (@find $object:ident by $id:ident in $table:tt as $row:tt; () $(#[$about:meta])*) => {
         #[doc = concat!("One row of `", $table, "` that is the account's. Takes no lock.")]
+        $(#[$about])*
         pub async fn find(
             connection: &mut PgConnection,
             account_id: AccountId,
@@ -81,9 +101,10 @@ macro_rules! reads_by_id {
             Ok(found.map(|row| row.0))
         }
     };
-    (find_all: $object:ident by $id:ident in $table:tt as $row:tt) => {
+    (@find_all $object:ident by $id:ident in $table:tt as $row:tt; () $(#[$about:meta])*) => {
         #[doc = concat!("Those rows of `", $table, "` that `ids` name and that are the account's.")]
         /// Takes no lock.
+        $(#[$about])*
         pub async fn find_all(
             connection: &mut PgConnection,
             account_id: AccountId,
@@ -102,24 +123,19 @@ macro_rules! reads_by_id {
             Ok(objects.map(|object| (object.id, object)).collect())
         }
     };
-    (lock_all: $object:ident by $id:ident in $table:tt as $row:tt) => {
-        reads_all! {
+    (@lock_all $object:ident by $id:ident in $table:tt as $row:tt; () $(#[$about:meta])*) => {
+        table! {
+            @read lock_all $object by $id in $table as $row;
+            ("ORDER BY account_id, id FOR NO KEY UPDATE OF " + $table)
             #[doc = concat!("Reads and locks rows of `", $table, "`, in the order of their accounts and ids.")]
             /// One that is not there is no error. No other transaction changes them until this one
             /// ends.
-            lock_all: $object by $id in $table as $row;
-            "ORDER BY account_id, id FOR NO KEY UPDATE OF " + $table
+            $(#[$about])*
         }
     };
-}
-
-/// Makes a function that reads rows of a table, of whatever accounts, in one statement. `$filter`
-/// is SQL that narrows them down, or locks them.
-macro_rules! reads_all {
     (
-        $(#[$about:meta])*
-        $name:ident: $object:ident by $id:ident in $table:tt as $row:tt;
-        $filter:tt $(+ $more:tt)*
+        @read $name:ident $object:ident by $id:ident in $table:tt as $row:tt;
+        ($filter:tt $(+ $more:tt)*) $(#[$about:meta])*
     ) => {
         $(#[$about])*
         pub async fn $name(
@@ -143,53 +159,9 @@ macro_rules! reads_all {
             Ok(found.into_iter().map(rows::Found::owned).collect())
         }
     };
-}
-
-/// One page of an account's list: `$list` is its statement but for a filter, its order and its end.
-/// The match says which filter it has; its values are `$7` and so on.
-///
-/// Each filter and each order is a statement of its own, which walks an index of its own and stops.
-/// With a filter as a parameter that may be NULL, PostgreSQL's plan for any values would walk the
-/// primary key through everything that doesn't match.
-macro_rules! page {
     (
-        $connection:ident, $account_id:ident, $page:ident, $list:tt,
-        match $by:tt { $($given:pat => $filter:tt $(, $value:expr)*;)+ }
-    ) => {
-        match $by {
-            $($given => {
-                macro_rules! in_order {
-                    ($order:tt) => {
-                        sqlx::query_scalar!(
-                            $list + " " + $filter + " ORDER BY id " + $order + " LIMIT $6",
-                            $account_id.0,
-                            $page.below(),
-                            $page.above(),
-                            $page.created_from,
-                            $page.created_before,
-                            $page.rows(),
-                            $($value),*
-                        )
-                        .fetch_all(&mut *$connection)
-                        .await?
-                    };
-                }
-                charge_once_strict_params::pages::in_order_of!($page, in_order)
-            })+
-        }
-    };
-}
-
-/// The page that these rows are.
-pub(super) fn listed<N>(page: &Page, rows: Vec<Json<N>>) -> Listed<N> {
-    page.cut(rows.into_iter().map(|row| row.0).collect())
-}
-
-/// Makes `insert_all` of a table, which writes `$columns`.
-macro_rules! inserts_rows {
-    (
-        $(#[$about:meta])*
-        $object:ident in $table:tt: $columns:tt $(, $conflict:tt)? $(,)?
+        @insert_all $object:ident by $id:ident in $table:tt as $row:tt;
+        ($columns:tt $(, $conflict:literal)? $(,)?) $(#[$about:meta])*
     ) => {
         #[doc = concat!("Writes new rows of `", $table, "`, all of them or none.")]
         $(#[$about])*
@@ -197,6 +169,9 @@ macro_rules! inserts_rows {
             tx: &mut PgConnection,
             rows: &[(AccountId, &$object)],
         ) -> Result<(), sqlx::Error> {
+            if rows.is_empty() {
+                return Ok(());
+            }
             let written = sqlx::query!(
                 "INSERT INTO " + $table + " (" + $columns + ")
                  SELECT " + $columns + "
@@ -209,14 +184,10 @@ macro_rules! inserts_rows {
             rows::all_written(written.rows_affected(), rows.len())
         }
     };
-}
-
-/// Makes `update_all` of a table, which writes `$columns` as the `new` row has them, and in each
-/// `$column` its `$value`, made of the `new` row and the `old` one.
-macro_rules! updates_rows {
+    // Each `$column` gets its `$value`, made of the `new` row and the `old` one.
     (
-        $(#[$about:meta])*
-        $object:ident in $table:tt: $columns:tt $(, $column:tt = $value:tt)* $(,)?
+        @update_all $object:ident by $id:ident in $table:tt as $row:tt;
+        ($columns:tt $(, $column:literal = $value:literal)* $(,)?) $(#[$about:meta])*
     ) => {
         #[doc = concat!("Writes what may change of rows of `", $table, "`, each if it still has")]
         /// the version that was read. Fails if one has another: its lock was forgotten. Locks
@@ -226,6 +197,9 @@ macro_rules! updates_rows {
             tx: &mut PgConnection,
             rows: &[(AccountId, &$object, i64)],
         ) -> Result<(), sqlx::Error> {
+            if rows.is_empty() {
+                return Ok(());
+            }
             let changed = rows.iter().map(|row| rows::row(row.0, row.1));
             let written = sqlx::query!(
                 "UPDATE " + $table + " AS old
@@ -247,17 +221,20 @@ macro_rules! updates_rows {
             rows::all_written(written.rows_affected(), rows.len())
         }
     };
-}
-
-/// Makes `delete_all` of a table, which deletes rows whose status is `$status`.
-macro_rules! deletes_rows {
-    ($id:ident in $table:tt: $status:tt) => {
+    (
+        @delete_all $object:ident by $id:ident in $table:tt as $row:tt;
+        ($status:tt) $(#[$about:meta])*
+    ) => {
         #[doc = concat!("Forgets ", $status, " rows of `", $table, "`, which the processor was")]
         #[doc = concat!("never asked for. Fails if one isn't ", $status, ". Locks them.")]
+        $(#[$about])*
         pub async fn delete_all(
             tx: &mut PgConnection,
             rows: &[(AccountId, $id)],
         ) -> Result<(), sqlx::Error> {
+            if rows.is_empty() {
+                return Ok(());
+            }
             let deleted = sqlx::query!(
                 "DELETE FROM "
                     + $table
@@ -276,7 +253,51 @@ macro_rules! deletes_rows {
     };
 }
 
-pub(super) use {deletes_rows, inserts_rows, page, reads_all, reads_by_id, updates_rows};
+/// One page of an account's list: `$list` is its statement but for a filter, its order and its end.
+/// The match says which filter it has; its values are `$7` and so on. For example,
+/// `match email { None => ""; Some(email) => "AND email = $7", email; }` makes four statements.
+///
+/// Each filter and each order is a statement of its own, which walks an index of its own and stops.
+/// With a filter as a parameter that may be NULL, PostgreSQL's plan for any values would walk the
+/// primary key through everything that doesn't match.
+macro_rules! page {
+    (
+        $connection:ident, $account_id:ident, $page:ident, $list:tt,
+        match $by:tt { $($given:pat => $filter:tt $(, $value:expr)*;)+ }
+    ) => {
+        match $by {
+            $($given => if $page.is_turned() {
+                page!(@"ASC" $connection, $account_id, $page, $list, $filter $(, $value)*)
+            } else {
+                page!(@"DESC" $connection, $account_id, $page, $list, $filter $(, $value)*)
+            })+
+        }
+    };
+    (
+        @$order:tt $connection:ident, $account_id:ident, $page:ident, $list:tt, $filter:tt
+        $(, $value:expr)*
+    ) => {
+        sqlx::query_scalar!(
+            $list + " " + $filter + " ORDER BY id " + $order + " LIMIT $6",
+            $account_id.0,
+            $page.below(),
+            $page.above(),
+            $page.created_from,
+            $page.created_before,
+            $page.rows(),
+            $($value),*
+        )
+        .fetch_all(&mut *$connection)
+        .await?
+    };
+}
+
+/// The page that these rows are.
+pub(super) fn listed<N>(page: &Page, rows: Vec<Json<N>>) -> Listed<N> {
+    page.cut(rows.into_iter().map(|row| row.0).collect())
+}
+
+pub(super) use {page, table};
 
 /// One column of `rows`, in their order.
 pub(super) fn column<'a, R, T>(rows: &'a [R], value: impl Fn(&'a R) -> T) -> Vec<T> {

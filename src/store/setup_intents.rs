@@ -3,24 +3,20 @@
 use super::rows::{self, *};
 use crate::domain::setup_intent::SetupIntent;
 
-inserts_rows! {
-    /// Locks nothing that exists but their customers and methods, against deletion.
-    SetupIntent in "setup_intents":
-    "account_id, id, automatic_payment_methods, client_secret, customer_id, description,
-     holder_page_url, last_setup_error, metadata, payment_method_id, return_url, status, usage,
-     version",
-}
-
-reads_by_id! {
+table! {
     SetupIntent by SetupIntentId in "setup_intents" as "to_json(setup_intents)";
-    find;
-    lock_all;
-}
-
-updates_rows! {
-    SetupIntent in "setup_intents":
-    "cancellation_reason, customer_id, description, holder_page_url, last_setup_error, metadata,
-     payment_method_id, return_url, status, version",
+    find();
+    lock_all();
+    /// Locks nothing that exists but their customers and methods, against deletion.
+    insert_all(
+        "account_id, id, automatic_payment_methods, client_secret, customer_id, description,
+         holder_page_url, last_setup_error, metadata, payment_method_id, return_url, status,
+         usage, version",
+    );
+    update_all(
+        "cancellation_reason, customer_id, description, holder_page_url, last_setup_error,
+         metadata, payment_method_id, return_url, status, version",
+    );
 }
 
 /// What a list of setup intents is narrowed down to; all of it must fit.

@@ -22,7 +22,7 @@ parameters! {
         /// In any notation.
         phone: Change<Phone>,
         /// IETF language tags, the preferred one first.
-        preferred_locales: Change<Locales>,
+        preferred_locales: Change<ListOf<Locale, LOCALES_MAX>>,
         /// Where goods go.
         shipping: Change<Nested<ShippingParams>>,
     }
@@ -96,47 +96,31 @@ pub fn not_their_method() -> ApiError {
     ApiError::invalid("invoice_settings[default_payment_method]", message)
 }
 
-/// Tags of languages.
-pub struct Locales;
-
-impl ValueKind for Locales {
-    type Value = Vec<String>;
-
-    fn read(field: &mut Field<'_, '_>) -> Result<Option<Vec<String>>, Error> {
-        if field.fields.given(field.name).is_none() {
-            return Ok(None);
-        }
-        let locales = field
-            .fields
-            .texts(field.name, 0..=LOCALES_MAX, LOCALE_MAX_CHARS)?;
-        let is_tag = |text: &String| {
-            let is_part = |c: u8| c.is_ascii_alphanumeric() || c == b'-';
-            !text.is_empty() && text.bytes().all(is_part)
-        };
-        match locales.iter().position(|text| !is_tag(text)) {
-            None => Ok(Some(locales)),
-            Some(index) => {
-                let message = "Must be a language tag, such as en-GB.";
-                Err(field.fields.invalid_element(field.name, index, message))
-            }
-        }
-    }
-
-    fn schema() -> RefOr<Schema> {
-        list_of::<Locale>().max_items(Some(LOCALES_MAX)).into()
-    }
-}
-
 /// A tag of a language.
 pub struct Locale;
 
-impl PartialSchema for Locale {
-    fn schema() -> RefOr<Schema> {
+impl TextKind for Locale {
+    type Value = String;
+    const MAX_CHARS: usize = LOCALE_MAX_CHARS;
+    const MUST_BE: &'static str = "Must be a language tag, such as en-GB.";
+
+    fn parse(text: &str) -> Option<String> {
+        let is_part = |c: u8| c.is_ascii_alphanumeric() || c == b'-';
+        let is_tag = !text.is_empty() && text.bytes().all(is_part);
+        is_tag.then(|| text.to_owned())
+    }
+
+    fn schema() -> ObjectBuilder {
         text()
             .max_length(Some(LOCALE_MAX_CHARS))
             .pattern(Some("^[A-Za-z0-9-]+$"))
             .description(Some("An IETF language tag, such as en-GB."))
-            .into()
+    }
+}
+
+impl PartialSchema for Locale {
+    fn schema() -> RefOr<Schema> {
+        <Self as TextKind>::schema().into()
     }
 }
 

@@ -1,8 +1,8 @@
 //! What the nouns of this room import by one line.
 
 pub(super) use charge_once_strict_params::{
-    Change, Error, Expand, Field, Include, Integer, Kept, Nested, ParameterSet, Text, TextKind,
-    ValueKind, parameters,
+    Change, Error, Expand, Field, Include, Integer, Kept, ListOf, Nested, ParameterSet, Text,
+    TextKind, ValueKind, parameters,
     schema::{described, list_of, reference, text, with_example},
 };
 pub(super) use utoipa::{

@@ -30,7 +30,7 @@ parameters! {
         /// localhost nor a private address.
         url: EndpointUrl,
         /// Types of events; `*` is all of them.
-        enabled_events: EnabledEvents,
+        enabled_events: ListOf<EnabledEvent, ENABLED_EVENTS_MAX, 1>,
         /// The version of Stripe's API that events name there, for good. Without it, they name the
         /// version of the request that made them happen.
         api_version: Option<ApiVersion>,
@@ -65,7 +65,7 @@ parameters! {
         /// Where to send events, deliveries that are pending included.
         url: Kept<EndpointUrl>,
         /// Types of the events from now on; `*` is all of them.
-        enabled_events: Kept<EnabledEvents>,
+        enabled_events: Kept<ListOf<EnabledEvent, ENABLED_EVENTS_MAX, 1>>,
         /// For people.
         description: Change<Description>,
         metadata: MetadataChange,
@@ -103,46 +103,29 @@ impl ValueKind for EndpointUrl {
     }
 }
 
-/// The events that are sent to an endpoint.
-pub struct EnabledEvents;
-
-impl ValueKind for EnabledEvents {
-    type Value = Vec<String>;
-
-    fn read(field: &mut Field<'_, '_>) -> Result<Option<Vec<String>>, Error> {
-        let events =
-            field
-                .fields
-                .texts(field.name, 0..=ENABLED_EVENTS_MAX, EVENT_TYPE_MAX_CHARS)?;
-        let unknown = |event: &String| event != EVERY_EVENT && !is_known_type(event);
-        match events.iter().position(unknown) {
-            None => Ok((!events.is_empty()).then_some(events)),
-            Some(index) => {
-                let message = "Must be * or a type of event, such as charge.succeeded.";
-                Err(field.fields.invalid_element(field.name, index, message))
-            }
-        }
-    }
-
-    fn schema() -> RefOr<Schema> {
-        list_of::<EnabledEvent>()
-            .min_items(Some(1))
-            .max_items(Some(ENABLED_EVENTS_MAX))
-            .into()
-    }
-}
-
 /// The name of a type of event, or `*`.
 pub struct EnabledEvent;
 
-impl PartialSchema for EnabledEvent {
-    fn schema() -> RefOr<Schema> {
+impl TextKind for EnabledEvent {
+    type Value = String;
+    const MAX_CHARS: usize = EVENT_TYPE_MAX_CHARS;
+    const MUST_BE: &'static str = "Must be * or a type of event, such as charge.succeeded.";
+
+    fn parse(text: &str) -> Option<String> {
+        (text == EVERY_EVENT || is_known_type(text)).then(|| text.to_owned())
+    }
+
+    fn schema() -> ObjectBuilder {
         let mut types: Vec<_> = known_types().collect();
         types.sort_unstable();
         types.dedup();
-        text()
-            .enum_values(Some([EVERY_EVENT].into_iter().chain(types)))
-            .into()
+        text().enum_values(Some([EVERY_EVENT].into_iter().chain(types)))
+    }
+}
+
+impl PartialSchema for EnabledEvent {
+    fn schema() -> RefOr<Schema> {
+        <Self as TextKind>::schema().into()
     }
 }
 

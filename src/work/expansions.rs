@@ -3,7 +3,7 @@
 //! For the replies of verbs and for reads alike. Takes no lock. Each member that is shown whole
 //! is one query, for however many objects.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, fmt::Display};
 
 use charge_once_strict_params::Expansion;
 use charge_once_strict_params::pages::Listed;
@@ -12,11 +12,11 @@ use serde::Serialize;
 use sqlx::PgConnection;
 
 use crate::{
-    commands::{Object, Origin, Said},
+    commands::{Noun, Object, Origin, Said},
     domain::{
         charge::Charge,
         customer::Customer,
-        ids::{AccountId, ChargeId, CustomerId, PaymentIntentId, PaymentMethodId},
+        ids::{AccountId, ChargeId, CustomerId},
         order::Order,
         payment_intent::PaymentIntent,
         payment_method::PaymentMethod,
@@ -71,9 +71,18 @@ pub trait Shown: Send + Sync + Sized {
 
 /// The reply of a verb, where nothing else is to be read for it.
 pub(super) fn plain_reply(said: Said, origin: &Origin) -> Result<Reply, Rejection> {
-    match said {
-        Said::Reply(reply) => Ok(reply),
-        Said::Show { status, object } => plain(&object, origin, status),
+    let (status, object) = match said {
+        Said::Reply(reply) => return Ok(reply),
+        Said::Show { status, object } => (status, object),
+    };
+    match &*object {
+        Object::Charge(of) => told(of, &ChargeView::from(of), status, origin),
+        Object::Order(of) => told(of, &OrderView::from(of), status, origin),
+        Object::PaymentIntent(of) => told(of, &PaymentIntentView::from(of), status, origin),
+        Object::Refund(of) => told(of, &RefundView::from(of), status, origin),
+        Object::SetupIntent(of) => told(of, &SetupIntentView::from(of), status, origin),
+        Object::PaymentMethod(of) => told(of, &PaymentMethodView::from(of), status, origin),
+        Object::Customer(of) => told(of, &AnyCustomerView::from(of), status, origin),
     }
 }
 
@@ -84,45 +93,38 @@ pub(super) async fn reply(
     origin: &Origin,
     tx: &mut PgConnection,
 ) -> Result<Reply, Rejection> {
-    match said {
-        Said::Show { status, object } if !expand.is_empty() => {
-            expanded(&object, origin, tx, status, expand).await
+    let (status, object) = match said {
+        Said::Show { status, object } if !expand.is_empty() => (status, object),
+        said @ (Said::Show { .. } | Said::Reply(_)) => return plain_reply(said, origin),
+    };
+    let audience = Audience {
+        account: origin.account,
+        dialect: origin.asked_by.dialect,
+    };
+    match &*object {
+        Object::Charge(of) => told(of, &view(tx, audience, of, expand).await?, status, origin),
+        Object::Order(of) => told(of, &view(tx, audience, of, expand).await?, status, origin),
+        Object::PaymentIntent(of) => {
+            told(of, &view(tx, audience, of, expand).await?, status, origin)
         }
-        said @ (Said::Show { .. } | Said::Reply(_)) => plain_reply(said, origin),
+        Object::Refund(of) => told(of, &view(tx, audience, of, expand).await?, status, origin),
+        Object::SetupIntent(of) => told(of, &view(tx, audience, of, expand).await?, status, origin),
+        Object::PaymentMethod(of) => {
+            told(of, &view(tx, audience, of, expand).await?, status, origin)
+        }
+        Object::Customer(of) => told(of, &view(tx, audience, of, expand).await?, status, origin),
     }
 }
 
-/// Makes replies of objects.
-macro_rules! objects {
-    ($($noun:ident)+) => {
-        fn plain(object: &Object, origin: &Origin, status: u16) -> Result<Reply, Rejection> {
-            match object {
-                $(Object::$noun(object) => {
-                    let view = <$noun as Shown>::View::from(object);
-                    origin.reply(status, $noun::COLLECTION, object.id.to_string(), &view)
-                })+
-            }
-        }
-
-        async fn expanded(
-            object: &Object,
-            origin: &Origin,
-            tx: &mut PgConnection,
-            status: u16,
-            expand: &Expansion,
-        ) -> Result<Reply, Rejection> {
-            let audience = Audience { account: origin.account, dialect: origin.asked_by.dialect };
-            match object {
-                $(Object::$noun(object) => {
-                    let view = view(tx, audience, object, expand).await?;
-                    origin.reply(status, $noun::COLLECTION, object.id.to_string(), &view)
-                })+
-            }
-        }
-    };
+/// The reply that shows an object.
+fn told<T: Noun<Id: Display> + Shown>(
+    object: &T,
+    view: &<T as Shown>::View,
+    status: u16,
+    origin: &Origin,
+) -> Result<Reply, Rejection> {
+    origin.reply(status, T::COLLECTION, object.id().to_string(), view)
 }
-
-objects! { Charge Order PaymentIntent Refund SetupIntent PaymentMethod Customer }
 
 /// The view of one object.
 pub async fn view<T: Shown>(
@@ -147,38 +149,26 @@ fn fill<T: Clone>(reference: &mut Option<Expandable<T>>, whole: &HashMap<String,
     }
 }
 
-/// Makes functions that find objects and show them, by the ids that clients see.
-macro_rules! by_id {
-    ($($name:ident: $id:ty, $store:ident, $object:ty;)+) => {$(
-        async fn $name(
-            connection: &mut PgConnection,
-            audience: Audience,
-            ids: impl Iterator<Item = $id> + Send,
-            expand: &Expansion,
-        ) -> Result<HashMap<String, <$object as Shown>::View>, sqlx::Error> {
-            let ids: Vec<$id> = ids.collect();
-            let found = store::$store::find_all(connection, audience.account, &ids).await?;
-            let (ids, found): (Vec<$id>, Vec<$object>) = found.into_iter().unzip();
-            let views = <$object>::views(connection, audience, &found, expand).await?;
-            let ids = ids.into_iter().map(|id| id.to_string());
-            Ok(ids.zip(views).collect())
-        }
-    )+};
-}
-
-by_id! {
-    charges_by_id: ChargeId, charges, Charge;
-    customers_by_id: CustomerId, customers, Customer;
-    intents_by_id: PaymentIntentId, payment_intents, PaymentIntent;
-    methods_by_id: PaymentMethodId, payment_methods, PaymentMethod;
+/// Views of the objects that were found, by the ids that clients see.
+async fn by_id<Id: Display, T: Shown>(
+    connection: &mut PgConnection,
+    audience: Audience,
+    found: HashMap<Id, T>,
+    expand: &Expansion,
+) -> Result<HashMap<String, T::View>, sqlx::Error> {
+    let (ids, found): (Vec<Id>, Vec<T>) = found.into_iter().unzip();
+    let views = T::views(connection, audience, &found, expand).await?;
+    let ids = ids.into_iter().map(|id| id.to_string());
+    Ok(ids.zip(views).collect())
 }
 
 /// Makes nouns visible, each as a view in a collection: `Noun as View in "collection" { … }`. A
-/// line `member: function, reference;` says which function finds the objects that this member can
-/// show whole, and what refers to them. `with` names a function that shows more.
+/// line `member: table, reference;` says where the objects are that this member can show whole, and
+/// what refers to them. `with` names a function that shows more. For example, this shows the charge
+/// of an order: `Order as OrderView in "orders" { charge: charges, |order| order.charge; }`.
 macro_rules! shown {
     ($($object:ident as $view:ident in $collection:literal $(with $more:ident)? {
-        $($member:ident: $by_id:ident, $reference:expr;)*
+        $($member:ident: $table:ident, $reference:expr;)*
     })+) => {$(
         impl Shown for $object {
             type View = $view;
@@ -194,8 +184,10 @@ macro_rules! shown {
                     let mut views: Vec<$view> = objects.iter().map($view::from).collect();
                     $($more(connection, audience, objects, expand, &mut views).await?;)?
                     $(if let Some(expand) = expand.under(stringify!($member)) {
-                        let ids = objects.iter().filter_map($reference);
-                        let whole = $by_id(connection, audience, ids, &expand).await?;
+                        let ids: Vec<_> = objects.iter().filter_map($reference).collect();
+                        let found =
+                            store::$table::find_all(connection, audience.account, &ids).await?;
+                        let whole = by_id(connection, audience, found, &expand).await?;
                         for view in &mut views {
                             fill(&mut view.$member, &whole);
                         }
@@ -209,27 +201,27 @@ macro_rules! shown {
 
 shown! {
     Charge as ChargeView in "charges" with show_refunds {
-        customer: customers_by_id, |charge| CustomerId::parse(charge.customer.as_deref()?);
-        payment_intent: intents_by_id, |charge| Some(charge.by_intent.as_ref()?.intent);
+        customer: customers, |charge| CustomerId::parse(charge.customer.as_deref()?);
+        payment_intent: payment_intents, |charge| Some(charge.by_intent.as_ref()?.intent);
     }
     Refund as RefundView in "refunds" with show_charge {
-        payment_intent: intents_by_id, |refund| refund.intent;
+        payment_intent: payment_intents, |refund| refund.intent;
     }
     Order as OrderView in "orders" {
-        charge: charges_by_id, |order| order.charge;
+        charge: charges, |order| order.charge;
     }
     Customer as AnyCustomerView in "customers" with show_default_method {}
     PaymentMethod as PaymentMethodView in "payment_methods" {
-        customer: customers_by_id, PaymentMethod::customer;
+        customer: customers, PaymentMethod::customer;
     }
     PaymentIntent as PaymentIntentView in "payment_intents" {
-        customer: customers_by_id, |intent| intent.terms.customer;
-        latest_charge: charges_by_id, |intent| intent.latest_charge;
-        payment_method: methods_by_id, |intent| intent.terms.payment_method;
+        customer: customers, |intent| intent.terms.customer;
+        latest_charge: charges, |intent| intent.latest_charge;
+        payment_method: payment_methods, |intent| intent.terms.payment_method;
     }
     SetupIntent as SetupIntentView in "setup_intents" {
-        customer: customers_by_id, |setup| setup.terms.customer;
-        payment_method: methods_by_id, |setup| setup.terms.payment_method;
+        customer: customers, |setup| setup.terms.customer;
+        payment_method: payment_methods, |setup| setup.terms.payment_method;
     }
 }
 
@@ -261,8 +253,9 @@ async fn show_charge(
     views: &mut [RefundView],
 ) -> Result<(), sqlx::Error> {
     if let Some(expand) = expand.under("charge") {
-        let ids = refunds.iter().map(|refund| refund.charge);
-        let charges = charges_by_id(connection, audience, ids, &expand).await?;
+        let ids: Vec<_> = refunds.iter().map(|refund| refund.charge).collect();
+        let charges = store::charges::find_all(connection, audience.account, &ids).await?;
+        let charges = by_id(connection, audience, charges, &expand).await?;
         for (view, refund) in views.iter_mut().zip(refunds) {
             if let Some(charge) = charges.get(&refund.charge.to_string()) {
                 view.charge = Expandable::Object(Box::new(charge.clone()));
@@ -283,7 +276,9 @@ async fn show_default_method(
     let settings = expand.under("invoice_settings");
     if let Some(expand) = settings.and_then(|of| of.under("default_payment_method")) {
         let ids = customers.iter().filter_map(|of| of.default_payment_method);
-        let methods = methods_by_id(connection, audience, ids, &expand).await?;
+        let ids: Vec<_> = ids.collect();
+        let methods = store::payment_methods::find_all(connection, audience.account, &ids).await?;
+        let methods = by_id(connection, audience, methods, &expand).await?;
         for view in views {
             if let AnyCustomerView::Customer(view) = view {
                 fill(&mut view.invoice_settings.default_payment_method, &methods);

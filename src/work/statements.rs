@@ -19,7 +19,8 @@ const ASKED: OpenWork = OpenWork {
     checkout: false,
 };
 
-/// The ids of one kind among names, in their order.
+/// The ids of one kind among names, in their order: `ids!(names, Charge)` is those of
+/// `RowId::Charge`.
 macro_rules! ids {
     ($names:ident, $kind:ident) => {{
         let of_kind = |(account, row): &RowName| {
@@ -28,16 +29,6 @@ macro_rules! ids {
         };
         $names.iter().filter_map(of_kind).collect::<Vec<_>>()
     }};
-}
-
-/// Writes rows, with a statement for each table that has any: `table in store`.
-macro_rules! write_rows {
-    ($tables:ident.$rows:ident, $tx:ident: $write:ident; $($table:ident in $store:ident,)+) => {$(
-        let rows = $tables.$table.$rows();
-        if !rows.is_empty() {
-            store::$store::$write($tx, &rows).await?;
-        }
-    )+};
 }
 
 impl idempotency::Rows for Rows {
@@ -123,18 +114,24 @@ impl idempotency::Rows for Rows {
             store::operations::complete_all(tx, &self.answered).await?;
         }
         let tables = &self.tables;
-        write_rows! {
-            tables.added, tx: insert_all;
-            customers in customers, methods in payment_methods, intents in payment_intents,
-            setups in setup_intents, orders in orders, charges in charges, refunds in refunds,
-            checkouts in checkouts, levels in inventory,
-        }
-        write_rows! {
-            tables.changed, tx: update_all;
-            intents in payment_intents, setups in setup_intents, charges in charges,
-            orders in orders, refunds in refunds, methods in payment_methods,
-            customers in customers, checkouts in checkouts, levels in inventory,
-        }
+        store::customers::insert_all(tx, &tables.customers.added()).await?;
+        store::payment_methods::insert_all(tx, &tables.methods.added()).await?;
+        store::payment_intents::insert_all(tx, &tables.intents.added()).await?;
+        store::setup_intents::insert_all(tx, &tables.setups.added()).await?;
+        store::orders::insert_all(tx, &tables.orders.added()).await?;
+        store::charges::insert_all(tx, &tables.charges.added()).await?;
+        store::refunds::insert_all(tx, &tables.refunds.added()).await?;
+        store::checkouts::insert_all(tx, &tables.checkouts.added()).await?;
+        store::inventory::insert_all(tx, &tables.levels.added()).await?;
+        store::payment_intents::update_all(tx, &tables.intents.changed()).await?;
+        store::setup_intents::update_all(tx, &tables.setups.changed()).await?;
+        store::charges::update_all(tx, &tables.charges.changed()).await?;
+        store::orders::update_all(tx, &tables.orders.changed()).await?;
+        store::refunds::update_all(tx, &tables.refunds.changed()).await?;
+        store::payment_methods::update_all(tx, &tables.methods.changed()).await?;
+        store::customers::update_all(tx, &tables.customers.changed()).await?;
+        store::checkouts::update_all(tx, &tables.checkouts.changed()).await?;
+        store::inventory::update_all(tx, &tables.levels.changed()).await?;
         let changed = tables.checkouts.changed().into_iter();
         let changed = changed.map(|(account, checkout, _)| (account, checkout));
         let checkouts = tables.checkouts.added().into_iter().chain(changed);
@@ -142,11 +139,10 @@ impl idempotency::Rows for Rows {
         if !self.begun.is_empty() {
             store::operations::insert_all(tx, &self.begun).await?;
         }
-        write_rows! {
-            tables.gone, tx: delete_all;
-            refunds in refunds, charges in charges, intents in payment_intents,
-            methods in payment_methods,
-        }
+        store::refunds::delete_all(tx, &tables.refunds.gone()).await?;
+        store::charges::delete_all(tx, &tables.charges.gone()).await?;
+        store::payment_intents::delete_all(tx, &tables.intents.gone()).await?;
+        store::payment_methods::delete_all(tx, &tables.methods.gone()).await?;
         if !self.events.is_empty() {
             webhooks::emit(tx, &self.events).await?;
         }

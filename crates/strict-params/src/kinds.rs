@@ -200,6 +200,36 @@ impl<const MAX: usize, const MIN: usize> TextKind for Text<MAX, MIN> {
     }
 }
 
+/// A list of at most `MAX` texts, each of the kind `K`. One of less than `MIN` is none, so the
+/// document says that a list that must be there has as many.
+pub struct ListOf<K, const MAX: usize, const MIN: usize = 0>(PhantomData<K>);
+
+impl<K: TextKind + ToSchema, const MAX: usize, const MIN: usize> ValueKind for ListOf<K, MAX, MIN> {
+    type Value = Vec<K::Value>;
+
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<Self::Value>, Error> {
+        if field.fields.given(field.name).is_none() {
+            return Ok(None);
+        }
+        let texts = field.fields.texts(field.name, 0..=MAX, K::MAX_CHARS)?;
+        let parsed = |(index, text): (usize, &String)| {
+            let refused = || field.fields.invalid_element(field.name, index, K::MUST_BE);
+            K::parse(text).ok_or_else(refused)
+        };
+        let values: Vec<_> = texts
+            .iter()
+            .enumerate()
+            .map(parsed)
+            .collect::<Result<_, _>>()?;
+        Ok((values.len() >= MIN).then_some(values))
+    }
+
+    fn schema() -> RefOr<Schema> {
+        let least = (MIN > 0).then_some(MIN);
+        list_of::<K>().max_items(Some(MAX)).min_items(least).into()
+    }
+}
+
 /// Longest id that is worth parsing, in characters; a TypeID has about 30.
 pub const ID_MAX_CHARS: usize = 255;
 

@@ -23,8 +23,8 @@ pub use error::{Error, Reason};
 pub use fields::{EXPAND_MAX, Fields, TextOrFields, canonical_integer, is_empty};
 #[cfg(feature = "openapi")]
 pub use kinds::{
-    AnyId, Change, Expand, Expandables, Expansion, ID_MAX_CHARS, Integer, Kept, Nested, Text,
-    TextKind, ValueKind,
+    AnyId, Change, Expand, Expandables, Expansion, ID_MAX_CHARS, Integer, Kept, ListOf, Nested,
+    Text, TextKind, ValueKind,
 };
 #[cfg(feature = "openapi")]
 pub use parameter::{Field, Include, Parameter, ParameterSet};

@@ -31,6 +31,7 @@ use crate::{
         order::{Order, OrderStatus},
         payment_intent::{CaptureMethod, HolderPage, IntentStatus, PaymentIntent},
         payment_method::{Attachment, PaymentMethod},
+        refund::Refund,
         setup_intent::{SetupIntent, SetupStatus},
     },
     idempotency::Rows as _,
@@ -707,15 +708,21 @@ impl MemoryLedger {
 
     /// Makes what was written what is stored.
     fn settle(&mut self) {
-        let account = self.origin.account;
-        let tables = &mut self.rows.tables;
-        macro_rules! settle {
-            ($($table:ident)+) => {$(
-                let stored: Vec<_> = tables.$table.of(account).cloned().collect();
-                tables.$table.hold(stored.into_iter().map(|one| (account, one)).collect());
-            )+};
+        fn settle<N: Noun>(rows: &mut Rows, account: AccountId) {
+            let stored: Vec<_> = N::table(&rows.tables).of(account).cloned().collect();
+            N::table_mut(&mut rows.tables)
+                .hold(stored.into_iter().map(|one| (account, one)).collect());
         }
-        settle!(checkouts intents setups charges orders refunds methods customers levels);
+        let (rows, account) = (&mut self.rows, self.origin.account);
+        settle::<Checkout>(rows, account);
+        settle::<PaymentIntent>(rows, account);
+        settle::<SetupIntent>(rows, account);
+        settle::<Charge>(rows, account);
+        settle::<Order>(rows, account);
+        settle::<Refund>(rows, account);
+        settle::<PaymentMethod>(rows, account);
+        settle::<Customer>(rows, account);
+        settle::<Inventory>(rows, account);
     }
 
     fn charge(&self, at: usize) -> &Charge {

@@ -2,7 +2,7 @@
 //! nothing while rows are added.
 //!
 //! ```rust
-//! use charge_once_strict_params::pages::{Page, PageQuery, in_order_of};
+//! use charge_once_strict_params::pages::{Page, PageQuery};
 //! use charge_once_strict_params::{Encoding, Error, ParameterSet, Params};
 //! use uuid::Uuid;
 //!
@@ -13,16 +13,10 @@
 //!
 //! /// Bind `page.below()`, `page.above()` and `page.rows()`.
 //! fn statement(page: &Page) -> &'static str {
-//!     macro_rules! sql {
-//!         ($order:tt) => {
-//!             concat!(
-//!                 "SELECT id FROM mugs WHERE id < $1 AND id > $2 ORDER BY id ",
-//!                 $order,
-//!                 " LIMIT $3",
-//!             )
-//!         };
+//!     match page.is_turned() {
+//!         false => "SELECT id FROM mugs WHERE id < $1 AND id > $2 ORDER BY id DESC LIMIT $3",
+//!         true => "SELECT id FROM mugs WHERE id < $1 AND id > $2 ORDER BY id ASC LIMIT $3",
 //!     }
-//!     in_order_of!(page, sql)
 //! }
 //!
 //! let page = page_of("limit=2&ending_before=01890a5d-ac96-774b-bcce-b302099a8057").unwrap();
@@ -49,7 +43,6 @@
 mod page;
 mod query;
 
-pub use crate::in_order_of;
 pub use page::{Cursor, ID_SLACK, Listed, NamePage, Page, id_after};
 pub use query::{
     Created, ENDING_BEFORE, LIMIT_DEFAULT, LIMIT_MAX, Limit, PageQuery, STARTING_AFTER,

@@ -55,20 +55,6 @@ impl<K> Cursor<K> {
     }
 }
 
-/// Reads a page of a list that is newest first: `$rows!` is given the order, as SQL, and after it
-/// what else it takes. The two orders are two statements: each walks an index and stops.
-#[macro_export]
-macro_rules! in_order_of {
-    ($page:expr, $rows:ident $(, $more:tt)*) => {
-        match $page.cursor {
-            $crate::pages::Cursor::Start | $crate::pages::Cursor::StartingAfter(_) => {
-                $rows!("DESC" $(, $more)*)
-            }
-            $crate::pages::Cursor::EndingBefore(_) => $rows!("ASC" $(, $more)*),
-        }
-    };
-}
-
 /// Objects of one page, and whether there are more beyond it.
 #[derive(Debug)]
 pub struct Listed<T> {
@@ -89,6 +75,13 @@ impl<T> Listed<T> {
 }
 
 impl Page {
+    /// Whether the rows are to be read against the order of the list, as `ORDER BY id ASC`: the end
+    /// of the page is given. Each order is a statement of its own, which walks an index and stops.
+    #[must_use]
+    pub fn is_turned(&self) -> bool {
+        self.cursor.is_turned()
+    }
+
     /// What to ask the database for: one row more than the page holds tells whether there are more.
     #[must_use]
     pub fn rows(&self) -> i64 {
