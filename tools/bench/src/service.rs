@@ -18,7 +18,10 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use crate::{cpu::ProcessTree, load};
+use crate::{
+    cpu::ProcessTree,
+    load::{self, Call},
+};
 
 /// How long it may take from its start to its first 200 at `/readyz`.
 const READY_LIMIT: Duration = Duration::from_secs(60);
@@ -113,8 +116,9 @@ impl Service {
     }
 
     async fn wait_until_ready(&mut self, began: Instant) -> anyhow::Result<()> {
+        let ready = Call::get("/readyz".to_owned(), String::new());
         loop {
-            if matches!(load::get(self.address, "/readyz").await, Ok(200)) {
+            if load::send_one(self.address, &ready).await.is_ok() {
                 self.ready_after = began.elapsed();
                 return Ok(());
             }

@@ -4,14 +4,12 @@ mod copy;
 mod fill;
 mod indexes;
 mod originals;
-mod progress;
 mod rows;
 mod shape;
 mod tables;
 mod template;
 
 use std::{
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::{Instant, UNIX_EPOCH},
 };
@@ -29,7 +27,7 @@ pub(crate) use self::{
 };
 use self::{indexes::Dropped, originals::Originals, tables::TABLES};
 use crate::{
-    postgres::{Parameters, Postgres, execute},
+    postgres::{Postgres, execute, for_loading, make_folder},
     service::{self, Service},
     stats::thousands,
 };
@@ -79,9 +77,7 @@ impl BigData {
         if folder.exists() {
             bail!("{shown} exists, and holds no finished database: remove it first");
         }
-        std::fs::create_dir_all(folder).with_context(|| format!("{shown} can't be made"))?;
-        // PostgreSQL's user has to enter it where this process runs as root.
-        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755))?;
+        make_folder(folder)?;
         let filled = match ensure_room(folder, *rows) {
             Ok(()) => self.fill().await,
             Err(full) => Err(full),
@@ -96,7 +92,7 @@ impl BigData {
 
     async fn fill(&self) -> anyhow::Result<()> {
         let began = Instant::now();
-        let parameters = Parameters::for_loading(&self.shared_buffers);
+        let parameters = for_loading(&self.shared_buffers);
         let postgres = Postgres::start(&self.folder, parameters).await?;
         let filled = self.fill_database(&postgres).await;
         let stopped = postgres.stop().await;

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context, ensure};
-use sqlx::{PgConnection, Row};
+use sqlx::{FromRow, PgConnection, Row};
 use type_safe_id::{DynamicType, TypeSafeId};
 use uuid::Uuid;
 
@@ -22,12 +22,19 @@ const MARKED_ORDER: &str = "ord-marked";
 /// The rows of one charge.
 #[derive(Debug)]
 pub(crate) struct Original {
-    pub(crate) fingerprint_version: i16,
     pub(crate) status: i16,
     pub(crate) headers: Template,
     pub(crate) body: Template,
-    pub(crate) event_type: String,
     pub(crate) event_object: Template,
+    pub(crate) same: Same,
+}
+
+/// The columns that every copy has like the original.
+#[derive(Debug, FromRow)]
+pub(crate) struct Same {
+    pub(crate) fingerprint_version: i16,
+    #[sqlx(rename = "type")]
+    pub(crate) event_type: String,
     pub(crate) captured: bool,
     pub(crate) charge_status: String,
     pub(crate) card_brand: String,
@@ -112,21 +119,11 @@ async fn make(
     let values: [&str; 5] = [&id, &created, &amount, MARKED_CUSTOMER, MARKED_ORDER];
     let template = |column| anyhow::Ok(Template::cut(&text(column)?, &values));
     Ok(Original {
-        fingerprint_version: stored.try_get("fingerprint_version")?,
         status: call.status.cast_signed(),
         headers: template("headers")?,
         body: template("body")?,
-        event_type: text("type")?,
         event_object: template("object")?,
-        captured: stored.try_get("captured")?,
-        charge_status: text("charge_status")?,
-        card_brand: text("card_brand")?,
-        card_last4: text("card_last4")?,
-        card_exp_month: stored.try_get("card_exp_month")?,
-        card_exp_year: stored.try_get("card_exp_year")?,
-        failure_code: stored.try_get("failure_code")?,
-        decline_code: stored.try_get("decline_code")?,
-        failure_message: stored.try_get("failure_message")?,
+        same: Same::from_row(&stored)?,
     })
 }
 

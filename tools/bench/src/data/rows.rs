@@ -80,7 +80,7 @@ pub(super) fn write_key(rows: &Rows, n: u64, out: &mut CopyRows) {
     out.row(13)
         .uuid(shape.account_id(shape.account(n)))
         .text(&key(n).to_string())
-        .small(original.fingerprint_version)
+        .small(original.same.fingerprint_version)
         .bytes(fingerprint(body.as_bytes()).bytes())
         .text("POST");
     if n >= shape.rows {
@@ -118,6 +118,7 @@ pub(super) fn write_charge(rows: &Rows, n: u64, out: &mut CopyRows) {
         Some(_) => &originals.approved,
         None => original(rows, n),
     };
+    let original = &original.same;
     let (amount, order_name) = (shape.amount(n), order_name(n));
     out.row(21)
         .uuid(shape.account_id(shape.account(n)))
@@ -170,7 +171,7 @@ pub(super) fn write_event(rows: &Rows, number: u64, out: &mut CopyRows) {
     out.row(7)
         .uuid(shape.account_id(shape.account(n)))
         .uuid(shape.id(Id::Event, n))
-        .text(&original.event_type)
+        .text(&original.same.event_type)
         .text(&original.event_object.fill(&values(shape, n)))
         .text(&request_id(shape, n))
         .text(&key(n).to_string())

@@ -33,15 +33,6 @@ impl Connection {
         })
     }
 
-    /// Reads `path` without an API key, and returns the status.
-    pub(super) async fn status_of(&mut self, path: &str) -> anyhow::Result<u16> {
-        let request = Request::get(path)
-            .header("host", &self.host)
-            .body(Full::default())?;
-        let reply = self.sender.send_request(request).await?;
-        Ok(reply.status().as_u16())
-    }
-
     /// Sends a request, compares its reply with the expected one, and returns the body.
     pub(super) async fn send(&mut self, call: &Call) -> anyhow::Result<Bytes> {
         let mut request = Request::builder()

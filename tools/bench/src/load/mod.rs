@@ -117,10 +117,6 @@ pub(crate) async fn send_one(address: SocketAddr, call: &Call) -> anyhow::Result
     Connection::open(address).await?.send(call).await
 }
 
-pub(crate) async fn get(address: SocketAddr, path: &str) -> anyhow::Result<u16> {
-    Connection::open(address).await?.status_of(path).await
-}
-
 /// Sends until the load ends. Returns the latencies in microseconds, and when it ended.
 async fn send_all(
     mut connection: Connection,

@@ -75,6 +75,22 @@ fn requests(measured: &[Series]) -> Table {
     table
 }
 
+/// What one process with the defaults takes beside CPU time: resident memory before the first
+/// request and after the last one, and the time from a start to the first 200 at `/readyz`.
+pub(super) fn footprint(idle_kib: u64, worked_kib: u64, start_us: u64) -> Table {
+    let mut table = Table::new(&["one process with the defaults", "value"]);
+    let mib = |kib: u64| format!("{} MiB", (kib + 512) / 1024);
+    let start = format!("{} ms", (start_us + 500) / 1_000);
+    for (name, value) in [
+        ("resident memory after the start", mib(idle_kib)),
+        ("resident memory after the run", mib(worked_kib)),
+        ("start, until it is ready", start),
+    ] {
+        table.row(vec![name.to_owned(), value]);
+    }
+    table
+}
+
 /// The series of a case, if that is measured.
 pub(crate) fn find(measured: &[Series], wanted: Case) -> Option<&Series> {
     let place = CASES.iter().position(|one| *one == wanted)?;
@@ -95,6 +111,14 @@ mod tests {
         let is_wanted =
             |row: &Vec<String>| row.get(1..3).is_some_and(|is| is == [name, connections]);
         rows.find(is_wanted).unwrap_or_default()
+    }
+
+    #[test]
+    fn memory_and_time_are_rounded_and_have_their_units() {
+        let markdown = footprint(20_480, 51_712, 61_500).to_markdown();
+        for value in ["20 MiB", "51 MiB", "62 ms"] {
+            assert!(markdown.contains(value), "{markdown}");
+        }
     }
 
     #[test]

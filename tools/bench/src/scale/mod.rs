@@ -30,7 +30,7 @@ use crate::{
     data::Shape,
     load::Until,
     measure::{Series, Target},
-    postgres::{Parameters, Postgres, execute},
+    postgres::{Postgres, execute, for_measuring},
     service::{self, Service},
     stats::thousands,
     table,
@@ -225,7 +225,9 @@ async fn open(
         "the keys in {} have expired: make it again",
         folder.display()
     );
-    let parameters = Parameters::for_measuring(shared_buffers).with_statements();
+    // Counts what each statement takes.
+    let counts = ("shared_preload_libraries", "pg_stat_statements");
+    let parameters = for_measuring(shared_buffers, counts);
     let postgres = Postgres::start(folder, parameters).await?;
     service::migrate(program, postgres.url()).await?;
     let mut connection = postgres.connect().await?;
