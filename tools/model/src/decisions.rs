@@ -8,7 +8,7 @@
 
 use stateright::{Model, Property};
 
-use crate::{Bounds, KEYS, NAMES, Protocol, key_name};
+use crate::{Bounds, Guarded, KEYS, NAMES, Protocol, key_name};
 
 /// How many units the row has at first: enough for one key, or for all.
 const UNITS: [u8; 2] = [1, 2];
@@ -32,11 +32,7 @@ pub enum DecisionGuard {
 }
 
 /// The model.
-#[derive(Debug, Clone, Copy)]
-pub struct Decisions {
-    without: Option<DecisionGuard>,
-    bounds: Bounds,
-}
+pub type Decisions = Guarded<DecisionGuard>;
 
 /// What a request is answered, and its key's record says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -220,10 +216,6 @@ pub enum DecisionsAction {
 }
 
 impl Decisions {
-    fn lacks(&self, guard: DecisionGuard) -> bool {
-        self.without == Some(guard)
-    }
-
     /// Whether the next statement of a transaction waits for another one.
     fn waits(&self, state: &DecisionsState, process: usize, slot: usize) -> bool {
         let Some(mut tx) = state.transactions[process][slot] else {

@@ -55,14 +55,15 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 /// A PostgreSQL that is watched and started again.
 pub(crate) struct Cluster {
     options: PgConnectOptions,
-    socket: PathBuf,
+    /// For proxies.
+    pub(crate) socket: PathBuf,
     wanted: watch::Sender<Wanted>,
     /// Whether the watch starts nothing now.
     rests: watch::Receiver<bool>,
     watch: Option<JoinHandle<EmbeddedPostgres>>,
     /// With its data.
     home: PathBuf,
-    pair: Option<Pair>,
+    pub(crate) pair: Option<Pair>,
     /// Dropped after PostgreSQL has ended.
     disk: Disk,
 }
@@ -162,10 +163,6 @@ impl Cluster {
         Ok(())
     }
 
-    pub(crate) fn pair(&self) -> Option<&Pair> {
-        self.pair.as_ref()
-    }
-
     /// The folder of the socket of the server that has this database.
     fn sockets(&self, database: &str) -> PathBuf {
         match &self.pair {
@@ -183,11 +180,6 @@ impl Cluster {
     pub(crate) fn url(&self, database: &str) -> String {
         let folder = self.sockets(database).display().to_string();
         format!("postgres://{DATABASE}@localhost/{database}?host={folder}&sslmode=disable")
-    }
-
-    /// PostgreSQL's socket, for proxies.
-    pub(crate) fn socket(&self) -> PathBuf {
-        self.socket.clone()
     }
 
     pub(crate) fn has_own_disk(&self) -> bool {

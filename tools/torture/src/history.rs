@@ -153,9 +153,12 @@ pub(crate) struct KeyHistory {
 
 impl KeyHistory {
     /// The stored answers, each with the request that it answered.
-    pub(crate) fn answers(&self) -> impl Iterator<Item = (usize, &Attempt, &Stored)> {
+    pub(crate) fn answers(&self) -> impl Iterator<Item = (&Request, &Attempt, &Stored)> {
         let all = self.attempts.iter();
-        all.filter_map(|one| Some((one.variant, one, one.verdict.stored()?)))
+        all.filter_map(|one| {
+            let request = self.variants.get(one.variant)?;
+            Some((request, one, one.verdict.stored()?))
+        })
     }
 
     /// Requests without an answer so far.

@@ -5,7 +5,7 @@
 //! ever sent with another request, and on purpose.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -75,7 +75,8 @@ struct Objects {
     refunds: VecDeque<Known>,
     intents: intents::Intents,
     answered: VecDeque<SharedKey>,
-    contended: Vec<Vec<SharedKey>>,
+    /// By account.
+    contended: HashMap<usize, Vec<SharedKey>>,
 }
 
 impl Load {
@@ -86,17 +87,13 @@ impl Load {
         seed: u64,
         abandons: bool,
     ) -> Self {
-        let objects = Objects {
-            contended: accounts.iter().map(|_| Vec::new()).collect(),
-            ..Objects::default()
-        };
         Self {
             client,
             accounts,
             history,
             seed,
             numbers: AtomicU64::new(0),
-            objects: Mutex::new(objects),
+            objects: Mutex::default(),
             abandons,
         }
     }
@@ -163,11 +160,11 @@ impl Load {
             // Twice at once, as a proxy that hedges sends it.
             let mut other = ChaCha12Rng::seed_from_u64(random.random());
             tokio::join!(
-                self.drive(&key, 0, random, abandons),
-                self.drive(&key, 0, &mut other, abandons),
+                self.drive(None, &key, 0, random, abandons),
+                self.drive(None, &key, 0, &mut other, abandons),
             );
         } else {
-            self.drive(&key, 0, random, abandons).await;
+            self.drive(None, &key, 0, random, abandons).await;
         }
         self.remember(vec![key]);
     }
@@ -208,7 +205,7 @@ impl Load {
     ) {
         let driving = keys.iter().map(|key| {
             let mut random = ChaCha12Rng::seed_from_u64(random.random());
-            async move { self.drive_to(replica, key, 0, &mut random, false).await }
+            async move { self.drive(replica, key, 0, &mut random, false).await }
         });
         join_all(driving.collect::<Vec<_>>()).await;
     }
@@ -221,13 +218,29 @@ impl Load {
         }
     }
 
+    /// A new charge without `Prefer: wait`, of a card that answers at once.
+    pub(crate) fn quick_charge(
+        &self,
+        account: usize,
+        tag: &str,
+        random: &mut ChaCha12Rng,
+    ) -> Option<SharedKey> {
+        let mut request = Verb::CreateCharge.request(random, tag, None)?;
+        request.wait = None;
+        request.replace_card(SLOW, VISA);
+        Some(
+            self.history
+                .add(account, format!("key-{tag}"), vec![request]),
+        )
+    }
+
     /// A charge that is sent once. Returns its key, and whether it has an answer.
     pub(crate) async fn abandon(&self, random: &mut ChaCha12Rng) -> Option<(SharedKey, bool)> {
         let tag = format!("{:x}-abandoned-{}", self.seed, self.number());
         let mut request = Verb::CreateCharge.request(random, &tag, None)?;
         request.wait = None;
         let key = self.history.add(0, format!("key-{tag}"), vec![request]);
-        self.drive(&key, 0, random, true).await;
+        self.drive(None, &key, 0, random, true).await;
         let is_answered = lock(&key).open_variants().is_empty();
         Some((key, is_answered))
     }
@@ -243,7 +256,7 @@ impl Load {
             return;
         };
         let variant = random.random_range(0..RIVALS);
-        self.drive(&key, variant, random, false).await;
+        self.drive(None, &key, variant, random, false).await;
     }
 
     /// Every rival twice for a key that no client has used, all at once.
@@ -254,7 +267,10 @@ impl Load {
         let racers = (0..2 * RIVALS).map(|racer| {
             let mut random = ChaCha12Rng::seed_from_u64(random.random());
             let key = &key;
-            async move { self.drive(key, racer % RIVALS, &mut random, false).await }
+            async move {
+                self.drive(None, key, racer % RIVALS, &mut random, false)
+                    .await
+            }
         });
         join_all(racers).await;
         self.remember(vec![key]);
@@ -290,7 +306,7 @@ impl Load {
     fn contended_key(&self, account: usize, random: &mut ChaCha12Rng) -> Option<SharedKey> {
         let missing = {
             let mut objects = lock(&self.objects);
-            let keys = objects.contended.get_mut(account)?;
+            let keys = objects.contended.entry(account).or_default();
             keys.retain(|key| lock(key).attempts.len() < CONTENDED_ATTEMPTS);
             CONTENDED_KEYS.saturating_sub(keys.len())
         };
@@ -299,7 +315,7 @@ impl Load {
             .filter_map(|_| self.rivals(account, random))
             .collect();
         let mut objects = lock(&self.objects);
-        let keys = objects.contended.get_mut(account)?;
+        let keys = objects.contended.entry(account).or_default();
         // Another client may have added some meanwhile.
         new.truncate(CONTENDED_KEYS.saturating_sub(keys.len()));
         keys.extend(new);
@@ -317,7 +333,7 @@ impl Load {
             }
         };
         if let Some(key) = key {
-            self.drive(&key, 0, random, false).await;
+            self.drive(None, &key, 0, random, false).await;
         }
     }
 
@@ -361,33 +377,9 @@ impl Load {
         }
     }
 
-    /// Sends a request until its answer is definite, each time to a replica by chance.
+    /// Sends a request until its answer is definite, or once if it is abandoned: to this replica, or
+    /// each time to one by chance.
     pub(crate) async fn drive(
-        &self,
-        key: &SharedKey,
-        variant: usize,
-        random: &mut ChaCha12Rng,
-        abandons: bool,
-    ) {
-        self.drive_to(None, key, variant, random, abandons).await;
-    }
-
-    /// Sends a key's first request to one replica until its answer is definite.
-    pub(crate) async fn drive_at(&self, replica: usize, key: &SharedKey, random: &mut ChaCha12Rng) {
-        self.drive_to(Some(replica), key, 0, random, false).await;
-    }
-
-    /// Sends a key's first request to one replica, once.
-    pub(crate) async fn drive_once_at(
-        &self,
-        replica: usize,
-        key: &SharedKey,
-        random: &mut ChaCha12Rng,
-    ) {
-        self.drive_to(Some(replica), key, 0, random, true).await;
-    }
-
-    async fn drive_to(
         &self,
         replica: Option<usize>,
         key: &SharedKey,
@@ -433,12 +425,12 @@ impl Load {
                 verdict: Verdict::Unknown("the load ended before an answer".to_owned()),
             }),
         };
-        let attempting = self
-            .client
-            .attempt(account, &name, variant, &request, replica);
-        let attempt = attempting.await;
-        left.attempt = None;
-        Some(attempt)
+        let verdict = self.client.attempt(account, &name, &request, replica).await;
+        Some(Attempt {
+            ended: Utc::now(),
+            verdict,
+            ..left.attempt.take()?
+        })
     }
 
     /// Remembers what an answer shows, for later requests.

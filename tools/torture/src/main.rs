@@ -117,7 +117,7 @@ fn main() -> anyhow::Result<ExitCode> {
 
 async fn run_all(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let seed = arguments.seed.unwrap_or_else(rand::random);
-    let profiles = [&Profile::all()[..], &failover::profiles()].concat();
+    let profiles = Profile::all();
     for name in &arguments.profile {
         if !profiles.iter().any(|profile| profile.name == name) {
             bail!("there is no profile {name}");
@@ -160,7 +160,7 @@ async fn run(
     random: &mut ChaCha12Rng,
     interrupts: watch::Receiver<u32>,
 ) -> anyhow::Result<usize> {
-    let (name, standby) = (profile.name, profile.standby);
+    let name = profile.name;
     let own = format!("{name}-{}", std::process::id());
     let folder = arguments.folder.join(own);
     std::fs::create_dir_all(&folder)
@@ -196,16 +196,13 @@ async fn run(
     let is_bad = !totals.violations.is_empty();
     let is_kept = is_bad && !arguments.discard;
     Report {
-        profile: name,
-        standby,
+        profile: &world.profile,
         seed,
         took: began.elapsed(),
         found_after: found_after.or(is_bad.then(|| began.elapsed())),
         totals: &totals,
         faults: &faults,
-        recovery: recovered.after,
-        probe: recovered.probe,
-        outages: &recovered.outages,
+        recovered: &recovered,
         deliveries: world.received.deliveries(),
         evidence: evidence::rows(&world, &totals.violations).await,
     }

@@ -3,7 +3,8 @@
 use std::{net::SocketAddr, time::Duration};
 
 use anyhow::Context;
-use charge_once_client::transport::http_client_builder;
+
+use crate::client::http;
 
 /// How long one look may take.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -20,8 +21,7 @@ pub(crate) struct Busy {
 
 impl Busy {
     pub(crate) async fn read(address: SocketAddr) -> anyhow::Result<Self> {
-        let client = http_client_builder()?.timeout(LIMIT).build()?;
-        let reply = client.get(format!("http://{address}/metrics")).send();
+        let reply = http(LIMIT)?.get(format!("http://{address}/metrics")).send();
         let body = reply.await?.error_for_status()?.bytes().await?;
         let text = String::from_utf8_lossy(&body);
         let gauge = |name: &str| {

@@ -87,7 +87,7 @@ pub(crate) enum Comeback {
 pub(crate) struct Pair {
     servers: Arc<Mutex<Servers>>,
     /// Between the standby and its primary.
-    link: Arc<Proxy>,
+    pub(crate) link: Arc<Proxy>,
     watch: JoinHandle<()>,
 }
 
@@ -129,10 +129,6 @@ impl Pair {
             link: Arc::new(link),
             watch,
         })
-    }
-
-    pub(crate) fn link(&self) -> &Proxy {
-        &self.link
     }
 
     /// Ends the primary, promotes the standby, leads to it, and brings the old primary back as its

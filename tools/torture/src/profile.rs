@@ -24,8 +24,7 @@ pub(crate) struct Profile {
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 impl Profile {
-    /// All profiles but those with a standby, by name.
-    pub(crate) fn all() -> [Self; 5] {
+    pub(crate) fn all() -> [Self; 7] {
         let expiry = Duration::from_secs(5);
         [
             Self::named("transaction"),
@@ -49,11 +48,21 @@ impl Profile {
                 shards: &["b"],
                 ..Self::named("shards")
             },
+            Self {
+                has_processor: true,
+                standby: Some(Standby::Synchronous),
+                ..Self::named("failover")
+            },
+            // What it acknowledges can be lost, so it runs only when it is asked for.
+            Self {
+                standby: Some(Standby::Asynchronous),
+                ..Self::named("failover-async")
+            },
         ]
     }
 
     /// Two replicas and one database, with nothing special.
-    pub(crate) fn named(name: &'static str) -> Self {
+    fn named(name: &'static str) -> Self {
         Self {
             name,
             replicas: 2,

@@ -14,7 +14,6 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use charge_once_client::transport::http_client_builder;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -25,7 +24,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use crate::history::lock;
+use crate::{client::http, history::lock};
 
 /// How long a process may take from its start to its first 200 at `/readyz`.
 const READY_LIMIT: Duration = Duration::from_secs(30);
@@ -95,8 +94,7 @@ impl Process {
             _ => "readyz",
         };
         let url = format!("http://{}/{path}", self.address);
-        let limited = http_client_builder().map(|builder| builder.timeout(READY_ATTEMPT));
-        let Some(client) = limited.ok().and_then(|builder| builder.build().ok()) else {
+        let Ok(client) = http(READY_ATTEMPT) else {
             return false;
         };
         let asked = client.get(url).send().await;

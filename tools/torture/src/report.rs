@@ -10,10 +10,11 @@ use std::{
 };
 
 use crate::{
-    checks::outages::Outage,
+    checks::recovery::Recovered,
     history::{Looks, SharedKey, Totals, Violation, lock},
     nemesis::Faults,
     pair::Standby,
+    profile::Profile,
 };
 
 /// How many violations are shown whole.
@@ -27,18 +28,14 @@ const SHOWN_ATTEMPTS: usize = 20;
 
 /// The figures of a run.
 pub(crate) struct Report<'a> {
-    pub(crate) profile: &'static str,
-    pub(crate) standby: Option<Standby>,
+    pub(crate) profile: &'a Profile,
     pub(crate) seed: u64,
     pub(crate) took: Duration,
     /// From the start to the first violation that a check saw.
     pub(crate) found_after: Option<Duration>,
     pub(crate) totals: &'a Totals,
     pub(crate) faults: &'a Faults,
-    /// From the last fault until everything was back to normal.
-    pub(crate) recovery: Duration,
-    pub(crate) probe: Duration,
-    pub(crate) outages: &'a [Outage],
+    pub(crate) recovered: &'a Recovered,
     pub(crate) deliveries: u64,
     /// What the database holds of the keys of each violation that is shown.
     pub(crate) evidence: Vec<String>,
@@ -46,13 +43,18 @@ pub(crate) struct Report<'a> {
 
 impl Report<'_> {
     pub(crate) fn print(&self, kept: Option<&Path>) {
-        let Self { totals, faults, .. } = self;
+        let Self {
+            totals,
+            faults,
+            recovered,
+            ..
+        } = self;
         let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
         for fault in *faults {
             *kinds.entry(&fault.name).or_default() += 1;
         }
-        println!("profile        {}, seed {}", self.profile, self.seed);
-        match self.standby {
+        println!("profile        {}, seed {}", self.profile.name, self.seed);
+        match self.profile.standby {
             Some(Standby::Synchronous) => println!("standby        synchronous"),
             Some(Standby::Asynchronous) => println!(
                 "standby        asynchronous: a failover loses what was acknowledged and is not on it"
@@ -73,10 +75,10 @@ impl Report<'_> {
         let Looks { made, missed } = totals.looks;
         println!("looks          {made} at the database meanwhile, {missed} missed");
         println!("worst stall    {:.1} s", totals.worst_stall.as_secs_f32());
-        println!("recovery       {:.1} s", self.recovery.as_secs_f32());
-        let probe = self.probe.as_millis();
+        println!("recovery       {:.1} s", recovered.after.as_secs_f32());
+        let probe = recovered.probe.as_millis();
         println!("afterwards     99 % of charges within {probe} ms");
-        for outage in self.outages {
+        for outage in &recovered.outages {
             println!("outage         {outage}");
         }
         println!("webhooks       {} attempts received", self.deliveries);

@@ -32,19 +32,11 @@ pub(crate) struct Card {
     pub(crate) is_declined: bool,
 }
 
-const fn approved(token: &'static str, last4: &'static str) -> Card {
+const fn card_with(token: &'static str, last4: &'static str, is_declined: bool) -> Card {
     Card {
         token,
         last4,
-        is_declined: false,
-    }
-}
-
-const fn declined(token: &'static str, last4: &'static str) -> Card {
-    Card {
-        token,
-        last4,
-        is_declined: true,
+        is_declined,
     }
 }
 
@@ -56,13 +48,13 @@ pub(crate) const SLOW: &str = "tok_slow";
 
 /// Every card that is used.
 const CARDS: [Card; 7] = [
-    approved(VISA, "4242"),
-    approved("tok_mastercard", "4444"),
-    approved("tok_amex", "0005"),
-    declined("tok_chargeDeclined", "0002"),
-    declined("tok_chargeDeclinedInsufficientFunds", "9995"),
-    declined("tok_chargeDeclinedProcessingError", "0119"),
-    approved(SLOW, "4242"),
+    card_with(VISA, "4242", false),
+    card_with("tok_mastercard", "4444", false),
+    card_with("tok_amex", "0005", false),
+    card_with("tok_chargeDeclined", "0002", true),
+    card_with("tok_chargeDeclinedInsufficientFunds", "9995", true),
+    card_with("tok_chargeDeclinedProcessingError", "0119", true),
+    card_with(SLOW, "4242", false),
 ];
 
 /// So many customers have charges and orders.
@@ -259,8 +251,8 @@ impl Verb {
         object: Option<&Known>,
     ) -> Option<(Method, String, Value)> {
         let tagged = json!({ TAG: tag });
-        let request = match self {
-            Self::CreateCharge => {
+        let request = match (self, object) {
+            (Self::CreateCharge, _) => {
                 let mut body = json!({
                     "amount": random.random_range(100..100_000), "currency": currency(random),
                     "source": card(random), "capture": random.random_ratio(4, 5),
@@ -271,32 +263,29 @@ impl Verb {
                 add_customer(&mut body, random);
                 (Method::POST, "/charges".to_owned(), body)
             }
-            Self::CaptureCharge => {
-                let Known { id, amount, .. } = object?;
+            (Self::CaptureCharge, Some(Known { id, amount, .. })) => {
                 let body = match random.random_ratio(1, 2) {
                     true => json!({}),
                     false => json!({ "amount": random.random_range(1..=*amount) }),
                 };
                 (Method::POST, format!("/charges/{id}/capture"), body)
             }
-            Self::UpdateCharge => {
-                let id = &object?.id;
+            (Self::UpdateCharge, Some(Known { id, .. })) => {
                 let body = json!({"description": tag});
                 (Method::POST, format!("/charges/{id}"), body)
             }
-            Self::UpdateRefund | Self::UpdateOrder => {
-                let id = &object?.id;
+            (Self::UpdateRefund | Self::UpdateOrder, Some(Known { id, .. })) => {
                 let is_order = self == Self::UpdateOrder;
                 let noun = if is_order { "orders" } else { "refunds" };
                 // Added to what is there, the tag among it.
                 let body = json!({"metadata": {"note": tag}});
                 (Method::POST, format!("/{noun}/{id}"), body)
             }
-            Self::CreateRefund => {
-                let body = new_refund(random, tagged, object?);
+            (Self::CreateRefund, Some(charge)) => {
+                let body = new_refund(random, tagged, charge);
                 (Method::POST, "/refunds".to_owned(), body)
             }
-            Self::CreateOrder => {
+            (Self::CreateOrder, _) => {
                 let mut body = json!({
                     "currency": currency(random), "metadata": tagged,
                     "items": [{"quantity": random.random_range(1..5),
@@ -309,16 +298,14 @@ impl Verb {
                 add_customer(&mut body, random);
                 (Method::POST, "/orders".to_owned(), body)
             }
-            Self::PayOrder => {
-                let id = &object?.id;
+            (Self::PayOrder, Some(Known { id, .. })) => {
                 let body = json!({ "source": card(random) });
                 (Method::POST, format!("/orders/{id}/pay"), body)
             }
-            Self::CancelOrder => {
-                let id = &object?.id;
+            (Self::CancelOrder, Some(Known { id, .. })) => {
                 (Method::POST, format!("/orders/{id}/cancel"), json!({}))
             }
-            Self::CreateCheckout => {
+            (Self::CreateCheckout, _) => {
                 let sku = match random.random_range(0..10) {
                     0 => SOLD_OUT,
                     1 | 2 => SCARCE.0,
@@ -332,22 +319,12 @@ impl Verb {
                 add_customer(&mut body, random);
                 (Method::POST, "/checkouts".to_owned(), body)
             }
-            Self::SetInventory => {
+            (Self::SetInventory, _) => {
                 let sku = one_of(random, &COUNTED);
                 let body = json!({ "quantity": random.random_range(0..1000) });
                 (Method::PUT, format!("/inventory/{sku}"), body)
             }
-            Self::CreateCustomer
-            | Self::CreateMethod
-            | Self::AttachMethod
-            | Self::DetachMethod
-            | Self::CreateIntent
-            | Self::ConfirmIntent
-            | Self::UpdateIntent
-            | Self::CaptureIntent
-            | Self::CancelIntent
-            | Self::RefundIntent
-            | Self::CreateSetup => intents::parameters(self, random, tag, object)?,
+            (_, _) => intents::parameters(self, random, tag, object)?,
         };
         Some(request)
     }

@@ -52,7 +52,7 @@ pub(crate) fn direct(shards: &[Shard]) -> Option<(String, String)> {
 pub(crate) async fn networks(shards: &[Shard]) -> anyhow::Result<Vec<Proxy>> {
     let mut networks = Vec::new();
     for shard in shards {
-        networks.push(Proxy::start(Target::Unix(shard.cluster.socket())).await?);
+        networks.push(Proxy::start(Target::Unix(shard.cluster.socket.clone())).await?);
     }
     Ok(networks)
 }
@@ -106,7 +106,7 @@ impl Worker {
         };
         let others = shards.iter().map(|shard| (shard.name, &shard.cluster));
         for (name, cluster) in std::iter::once((FIRST, first)).chain(others) {
-            let database = Proxy::start(Target::Unix(cluster.socket())).await?;
+            let database = Proxy::start(Target::Unix(cluster.socket.clone())).await?;
             let metrics = lasting_address()?;
             let mut launch = Launch {
                 arguments: vec!["work".to_owned()],

@@ -4,6 +4,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Output, Stdio},
+    sync::Arc,
     time::Duration,
 };
 
@@ -83,7 +84,7 @@ pub(crate) struct World {
     pub(crate) workers: Vec<Worker>,
     pub(crate) processor: Option<Process>,
     pub(crate) accounts: Vec<Account>,
-    pub(crate) received: Received,
+    pub(crate) received: Arc<Received>,
     /// The program, and how its commands reach the database.
     pub(crate) commands: (PathBuf, Vec<(String, String)>),
 }
@@ -137,7 +138,6 @@ impl World {
             replicas.push(replica.await?);
         }
         let workers = Worker::start_all(&cluster, &shards, &replicas, &logs).await?;
-        let received = Received::default();
         let world = Self {
             profile,
             cluster,
@@ -146,7 +146,7 @@ impl World {
             workers,
             processor,
             accounts,
-            received,
+            received: Arc::default(),
             commands: (program.to_owned(), direct),
         };
         world.prepare_accounts().await?;
@@ -203,7 +203,7 @@ impl World {
     /// one can't, the others do all the same.
     pub(crate) async fn heal(&self) -> anyhow::Result<()> {
         self.cluster.signal_all(Signal::SIGCONT);
-        let mut healed = match self.cluster.pair() {
+        let mut healed = match &self.cluster.pair {
             Some(pair) => pair.heal().await,
             None => Ok(()),
         };
@@ -265,7 +265,7 @@ async fn start_replica(
     processor: Option<SocketAddr>,
     logs: &Path,
 ) -> anyhow::Result<Replica> {
-    let database = Proxy::start(Target::Unix(cluster.socket())).await?;
+    let database = Proxy::start(Target::Unix(cluster.socket.clone())).await?;
     let networks = shards::networks(shards).await?;
     let processor = match processor {
         Some(address) => Some((Proxy::start(Target::Tcp(address)).await?, address)),

@@ -352,10 +352,7 @@ pub(crate) async fn at_the_end(
             };
             known_keys.insert((*account, key.key.clone()));
             found.extend(windows_that_overlap(&key, retention));
-            for (variant, _, stored) in key.answers() {
-                let Some(request) = key.variants.get(variant) else {
-                    continue;
-                };
+            for (request, _, stored) in key.answers() {
                 // A repetition that changes nothing leaves no event.
                 let is_repetition = request.is_repeatable && profile.expires();
                 let has_event = stored.status < 300 || stored.status == 402;

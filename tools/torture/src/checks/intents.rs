@@ -102,11 +102,10 @@ fn all_told(history: &History) -> Vec<Told> {
     let mut all = history.told();
     for key in history.keys() {
         let key = lock(&key);
-        let told = key.answers().filter_map(|(variant, attempt, stored)| {
-            let verb = key.variants.get(variant)?.verb;
-            told(key.account, verb, attempt, stored)
-        });
-        all.extend(told);
+        let answers = key.answers();
+        all.extend(answers.filter_map(|(request, attempt, stored)| {
+            told(key.account, request.verb, attempt, stored)
+        }));
     }
     all
 }

@@ -20,7 +20,6 @@ use crate::{
     history::{Attempt, SharedKey, Verdict, lock},
     load::Load,
     proxy::NetworkFault,
-    requests::{SLOW, VISA, Verb},
     world::World,
 };
 
@@ -63,16 +62,6 @@ enum Way {
     Silent,
 }
 
-impl Way {
-    /// Which of the two it is this time: of two databases, one ends and the other one is silent.
-    fn of(seed: u64, database: usize) -> Self {
-        match seed.wrapping_add(database as u64) % 2 {
-            0 => Self::Ended,
-            _ => Self::Silent,
-        }
-    }
-}
-
 /// What the accounts of other databases noticed while one was down.
 pub(crate) struct Outage {
     shard: &'static str,
@@ -109,12 +98,16 @@ struct Times {
 impl Times {
     fn of(mut times: Vec<Duration>) -> Self {
         times.sort();
-        let p99 = times.iter().rev().nth(times.len() / 100).copied();
         Self {
             count: times.len(),
-            p99: p99.unwrap_or(Duration::MAX),
+            p99: p99(&times).unwrap_or(Duration::MAX),
         }
     }
+}
+
+/// The 99th percentile of sorted times.
+pub(super) fn p99(times: &[Duration]) -> Option<Duration> {
+    times.iter().rev().nth(times.len() / 100).copied()
 }
 
 /// Takes one database after the other down, if there are several.
@@ -130,7 +123,12 @@ pub(crate) async fn of_each(world: &World, load: &Arc<Load>, seed: u64) -> Vec<O
             database,
             seed: seed ^ database as u64,
         };
-        outages.push(clients.outage(Way::of(seed, database)).await);
+        // Of two databases, one ends and the other one is silent.
+        let way = match seed.wrapping_add(database as u64) % 2 {
+            0 => Way::Ended,
+            _ => Way::Silent,
+        };
+        outages.push(clients.outage(way).await);
     }
     outages
 }
@@ -242,7 +240,7 @@ impl Clients<'_> {
         };
         for replica in [replica, self.replica(replica + 1)] {
             let began = Instant::now();
-            self.load.drive_once_at(replica, &key, random).await;
+            self.load.drive(Some(replica), &key, 0, random, true).await;
             times.push(began.elapsed());
         }
         self.have_answers(&key, when);
@@ -261,7 +259,9 @@ impl Clients<'_> {
             let name = format!("{when}-{account}-{client}-{number}");
             if let Some(key) = self.new_charge(account, &name, &mut random) {
                 let replica = self.replica(client + number);
-                self.load.drive_once_at(replica, &key, &mut random).await;
+                self.load
+                    .drive(Some(replica), &key, 0, &mut random, true)
+                    .await;
             }
             sleep(PAUSE).await;
         }
@@ -284,11 +284,7 @@ impl Clients<'_> {
         random: &mut ChaCha12Rng,
     ) -> Option<SharedKey> {
         let tag = format!("{:x}-outage-{}-{name}", self.seed, self.database);
-        let mut request = Verb::CreateCharge.request(random, &tag, None)?;
-        request.wait = None;
-        request.replace_card(SLOW, VISA);
-        let history = &self.load.history;
-        Some(history.add(account, format!("key-{tag}"), vec![request]))
+        self.load.quick_charge(account, &tag, random)
     }
 
     fn have_answers(&self, key: &SharedKey, when: &str) {
@@ -345,7 +341,7 @@ impl Clients<'_> {
                 let Some(key) = self.new_charge(account, &name, &mut random) else {
                     continue;
                 };
-                let driving = self.load.drive_at(replica, &key, &mut random);
+                let driving = self.load.drive(Some(replica), &key, 0, &mut random, false);
                 if timeout(BACK_LIMIT, driving).await.is_err() {
                     let what = format!("an account is not served {BACK_LIMIT:?} after an outage");
                     history.violate_at("G8", what, vec![key]);

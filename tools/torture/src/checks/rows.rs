@@ -158,8 +158,7 @@ pub(super) async fn payments_are_of_the_cards(
 /// Last four digits and status of the charges that the key's requests asked for whose answers name
 /// this one.
 fn payments_of(key: &KeyHistory, id: &str) -> Vec<(&'static str, &'static str)> {
-    let named = key.answers().filter_map(|(variant, _, stored)| {
-        let request = key.variants.get(variant)?;
+    let named = key.answers().filter_map(|(request, _, stored)| {
         let pays = matches!(request.verb, Verb::PayOrder | Verb::CreateCheckout);
         let names = || objects_in(&stored.body).contains(&id.to_owned());
         let card = card_of(&request.parameters).filter(|_| pays && names())?;
@@ -189,10 +188,7 @@ async fn tagged(
 /// What acknowledged requests made and is not there.
 fn missing(key: &KeyHistory, accounts: &[Uuid], rows: &HashMap<String, Tagged>) -> Vec<String> {
     let mut missing = Vec::new();
-    for (variant, _, stored) in key.answers() {
-        let Some(request) = key.variants.get(variant).filter(|one| one.is_tagged) else {
-            continue;
-        };
+    for (request, _, stored) in key.answers().filter(|(one, ..)| one.is_tagged) {
         // A decline names its charge, unless that is one of an order, or its intent.
         let shown = match stored.status {
             402 if request.verb == Verb::CreateCharge => stored.body.pointer("/error/charge"),

@@ -173,7 +173,7 @@ impl Load {
         charge.amount = (charge.amount / 100).max(1);
         let keys = self.keys(&[Verb::CreateRefund; 6], &charge, random);
         if let Some(retried) = keys.first() {
-            self.drive_at(UNBATCHED, retried, random).await;
+            self.drive(Some(UNBATCHED), retried, 0, random, false).await;
         }
         self.drive_all(Some(BATCHING), &keys, random).await;
         self.remember(keys);
@@ -214,7 +214,7 @@ impl Load {
             };
             let name = format!("key-{tag}");
             let key = self.history.add(account, name, vec![request]);
-            self.drive(&key, 0, random, false).await;
+            self.drive(None, &key, 0, random, false).await;
             break;
         }
     }
