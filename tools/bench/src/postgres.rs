@@ -23,10 +23,8 @@ use crate::cpu::ProcessTree;
 /// The name of the database, and of its role.
 const DATABASE: &str = "charge_once";
 
-/// How long it may take to end when a measurement is given up.
 const END_LIMIT: Duration = Duration::from_secs(30);
 
-/// Executes statements whose results are not looked at.
 pub(crate) async fn execute(
     statements: impl SqlSafeStr,
     connection: &mut PgConnection,
@@ -46,8 +44,7 @@ pub(crate) struct Postgres {
 
 type Parameters = Vec<(String, String)>;
 
-/// For measuring, and one more. `fsync`, `full_page_writes` and `synchronous_commit` are on,
-/// always.
+/// For measuring, and one more. `fsync`, `full_page_writes` and `synchronous_commit` are on.
 pub(crate) fn for_measuring(shared_buffers: &str, more: (&str, &str)) -> Parameters {
     parameters(&[
         ("shared_buffers", shared_buffers),

@@ -32,7 +32,6 @@ const STOP_LIMIT: Duration = Duration::from_secs(25);
 /// Pause between two looks at whether it is ready: short against a start.
 const READY_POLL: Duration = Duration::from_millis(5);
 
-/// Lines of its log that an error shows.
 const SHOWN_LINES: usize = 5;
 
 /// A server that listens on a local port, ended when it is dropped.
@@ -138,7 +137,6 @@ impl Service {
         ProcessTree::of(self.pid()?)
     }
 
-    /// SIGTERM, and its end.
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
         kill(self.pid()?, Signal::SIGTERM)?;
         let ended = timeout(STOP_LIMIT, self.child.wait()).await;

@@ -208,11 +208,9 @@ impl ClaimsState {
 /// A step of [`Claims`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClaimsAction {
-    /// A request with this key and this fingerprint comes to a process, which begins its
-    /// transaction.
+    /// A request with this key and this fingerprint comes to a process, which begins.
     Arrives(usize, u8, u8),
-    /// Two requests with these fingerprints, by key, come to a process, which begins one
-    /// transaction for both.
+    /// Two requests with these fingerprints, by key, come to a process, which begins a batch.
     Batch(usize, [u8; KEYS]),
     /// The next statement of a process.
     Statement(usize),
@@ -627,8 +625,7 @@ impl Model for Claims {
             ClaimsAction::Statement(process)
             | ClaimsAction::Commits(process)
             | ClaimsAction::Acknowledged(process) => self.step(&mut state, process)?,
-            // `Claim::HeldElsewhere`: ROLLBACK, and 409. The members of a batch run alone, which
-            // is as if they arrived again.
+            // `Claim::HeldElsewhere`: ROLLBACK, and 409. Members of a batch arrive again, alone.
             ClaimsAction::LockTimeout(process) => state.workers[process] = Worker::Idle,
             ClaimsAction::LosesAcknowledgment(process) => {
                 state.faults_left -= 1;

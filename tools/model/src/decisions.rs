@@ -16,8 +16,7 @@ const UNITS: [u8; 2] = [1, 2];
 /// What the model can do without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecisionGuard {
-    /// `FOR NO KEY UPDATE`: a row that is read is locked until its transaction ends. Without it, it
-    /// is only read.
+    /// `FOR NO KEY UPDATE`: a row that is read is locked. Without it, it is only read.
     RowLock,
     /// A decision goes with its claim. Without it, a batch doesn't look at what its claims came to,
     /// and writes what it decided for all members.
@@ -145,8 +144,7 @@ impl DecidingTransaction {
         has_decided && !self.is(DecisionStage::Answers)
     }
 
-    /// The member whose key is claimed next: keys in order, so that no two batches wait for keys in
-    /// a circle.
+    /// The next claim: keys in order, so that no two batches wait for keys in a circle.
     fn next_claim(&mut self) -> Option<&mut DecidingMember> {
         let members = self.members.iter_mut().flatten();
         let ahead = members.filter(|one| one.claim == KeyClaim::ToInsert);
@@ -175,8 +173,7 @@ pub struct DecisionsState {
     /// How many changes were committed for each key.
     effects: [u8; KEYS],
     told: [Option<DecidedReply>; KEYS],
-    /// By process, and by the least key. A process has one transaction at a time for a key
-    /// (`in_flight.rs`).
+    /// By process and least key: a process has one for a key at a time (`in_flight.rs`).
     transactions: [[Option<DecidingTransaction>; KEYS]; 2],
     has_arrived: [bool; KEYS],
     requests_left: u8,

@@ -146,8 +146,7 @@ pub enum CacheAction {
 }
 
 impl ReplayCacheModel {
-    /// `DatabaseClock::showing`: the latest time that the database's clock can show, and the
-    /// server.
+    /// `DatabaseClock::showing`: the latest that the database's clock can show, and the server.
     fn showing(&self, memory: &Memory) -> Option<(u8, u8)> {
         let reading = memory.reading?;
         let age = match self.lacks(CacheGuard::TwoClocks) {

@@ -17,7 +17,6 @@ pub(crate) fn http(limit: Duration) -> anyhow::Result<reqwest::Client> {
     client.build().context("the HTTP client")
 }
 
-/// An account that sends requests.
 #[derive(Debug, Clone)]
 pub(crate) struct Account {
     pub(crate) name: String,

@@ -68,7 +68,6 @@ pub(crate) struct Cluster {
     disk: Disk,
 }
 
-/// What the watch has to see to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     /// PostgreSQL is started again when it has ended.
@@ -186,7 +185,6 @@ impl Cluster {
         self.disk.is_own
     }
 
-    /// A session that no proxy is in the way of.
     pub(crate) async fn connect(&self, database: &str) -> Result<PgConnection, sqlx::Error> {
         self.options_of(database).connect().await
     }
@@ -207,8 +205,7 @@ impl Cluster {
         Some(Pid::from_raw(pid))
     }
 
-    /// `pg_ctl stop -m immediate`: PostgreSQL ends without a checkpoint, and is started again.
-    /// `false`: it doesn't run.
+    /// `pg_ctl stop -m immediate`, after which it is started again. `false`: it doesn't run.
     pub(crate) fn stop_immediately(&self) -> bool {
         let postmaster = self.postmaster();
         postmaster.is_some_and(|postmaster| kill(postmaster, Signal::SIGQUIT).is_ok())
@@ -231,13 +228,11 @@ impl Cluster {
         is_stopped && rested.is_ok_and(|rested| rested.is_ok())
     }
 
-    /// Has PostgreSQL started again, soon.
     pub(crate) fn bring_up(&self) {
         self.wanted.send_replace(Wanted::Running);
     }
 
-    /// Sends a signal to PostgreSQL's main process and to all of its children. `false`: it doesn't
-    /// run.
+    /// Sends a signal to the main process and all of its children. `false`: it doesn't run.
     pub(crate) fn signal_all(&self, signal: Signal) -> bool {
         let Some(postmaster) = self.postmaster() else {
             return false;
@@ -266,7 +261,6 @@ impl Cluster {
         self.end_watched().await
     }
 
-    /// Stops the one that is watched.
     async fn end_watched(&mut self) -> anyhow::Result<()> {
         self.wanted.send_replace(Wanted::Ended);
         if let Some(watch) = self.watch.take() {
@@ -349,7 +343,6 @@ pub(crate) fn url_at(proxy: SocketAddr) -> String {
     format!("postgres://{DATABASE}@{proxy}/{DATABASE}?sslmode=disable")
 }
 
-/// The processes whose parent is `parent`, by the kernel's word.
 pub(crate) fn children_of(parent: Pid) -> Vec<Pid> {
     let Ok(processes) = fs::read_dir("/proc") else {
         return Vec::new();

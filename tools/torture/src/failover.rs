@@ -79,7 +79,6 @@ pub(crate) async fn fail_over(world: &World, random: &mut ChaCha12Rng) -> Option
     })
 }
 
-/// The standby is cut off for a while.
 pub(crate) async fn lose_standby(world: &World, random: &mut ChaCha12Rng) -> Option<String> {
     let pair = world.cluster.pair.as_ref()?;
     let meanwhile = match random.random_ratio(1, 5) {

@@ -59,8 +59,7 @@ pub(crate) fn suits(request: &Request, is_promise: bool) -> bool {
     suits && request.expected == Expected::Any
 }
 
-/// The method, the path without its prefix, and the parameters. `None`: the verb needs an object,
-/// or is about something else.
+/// Method, path without prefix, and parameters. `None`: the verb needs an object, or is not here.
 pub(crate) fn parameters(
     verb: Verb,
     random: &mut ChaCha12Rng,

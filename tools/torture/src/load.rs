@@ -45,8 +45,7 @@ const RIVALS: usize = 3;
 /// How many requests are made up to have so many.
 const RIVAL_ATTEMPTS: usize = 12;
 
-/// Names of keys that all accounts use at once: so many that some of their requests meet in a
-/// batch.
+/// Names of keys that all accounts use at once: enough that some of them meet in a batch.
 const SHARED_NAMES: usize = 6;
 
 /// What the names of contended keys begin with.
@@ -134,7 +133,6 @@ impl Load {
         }
     }
 
-    /// A new request with a new key.
     async fn begin(&self, random: &mut ChaCha12Rng) {
         let verb = Verb::any(random);
         let object = self.object_for(verb, None, random);
@@ -210,7 +208,6 @@ impl Load {
         join_all(driving.collect::<Vec<_>>()).await;
     }
 
-    /// Keys that are to be asked for again.
     fn remember(&self, keys: Vec<SharedKey>) {
         let mut objects = lock(&self.objects);
         for key in keys {
@@ -234,15 +231,15 @@ impl Load {
         )
     }
 
-    /// A charge that is sent once. Returns its key, and whether it has an answer.
-    pub(crate) async fn abandon(&self, random: &mut ChaCha12Rng) -> Option<(SharedKey, bool)> {
+    /// A charge that is sent once. Returns whether it has an answer.
+    pub(crate) async fn abandon(&self, random: &mut ChaCha12Rng) -> Option<bool> {
         let tag = format!("{:x}-abandoned-{}", self.seed, self.number());
         let mut request = Verb::CreateCharge.request(random, &tag, None)?;
         request.wait = None;
         let key = self.history.add(0, format!("key-{tag}"), vec![request]);
         self.drive(None, &key, 0, random, true).await;
         let is_answered = lock(&key).open_variants().is_empty();
-        Some((key, is_answered))
+        Some(is_answered)
     }
 
     /// A key that is sent with one of several requests, by several clients at once.
@@ -276,8 +273,7 @@ impl Load {
         self.remember(vec![key]);
     }
 
-    /// A new key, and several requests for it. No two of them are the same, which would make one a
-    /// retry of the other.
+    /// A new key, and several requests for it. Two that are the same would be a retry.
     fn rivals(&self, account: usize, random: &mut ChaCha12Rng) -> Option<SharedKey> {
         let number = self.number();
         let mut rivals: Vec<Request> = Vec::new();
@@ -377,8 +373,8 @@ impl Load {
         }
     }
 
-    /// Sends a request until its answer is definite, or once if it is abandoned: to this replica, or
-    /// each time to one by chance.
+    /// Sends a request until its answer is definite, or once if abandoned: to this replica, or each
+    /// time to one by chance.
     pub(crate) async fn drive(
         &self,
         replica: Option<usize>,

@@ -13,7 +13,6 @@ mod ids;
 mod intents;
 mod jsonl;
 mod load;
-mod metrics;
 mod nemesis;
 mod pair;
 mod profile;
@@ -44,7 +43,7 @@ use tokio::{
 
 use crate::{
     checks::{
-        database, evidence, processor,
+        database, processor,
         recovery::{self, Recovered},
     },
     cluster::{DATABASE, PROCESSOR_DATABASE},
@@ -53,7 +52,7 @@ use crate::{
     nemesis::Faults,
     pair::Standby,
     profile::Profile,
-    report::Report,
+    report::{Report, evidence},
     shards::Home,
     world::World,
 };
@@ -64,8 +63,7 @@ const CHECKPOINT: Duration = Duration::from_secs(10);
 /// How long one may take. It reads whole tables.
 const LOOK_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long looks may fail before that is a violation. A fault takes the database away for some
-/// seconds.
+/// How long looks may fail. A fault takes the database away for some seconds.
 const UNCHECKED_MAX: Duration = Duration::from_secs(120);
 
 /// Tries to make charge-once charge twice.
@@ -204,7 +202,7 @@ async fn run(
         faults: &faults,
         recovered: &recovered,
         deliveries: world.received.deliveries(),
-        evidence: evidence::rows(&world, &totals.violations).await,
+        evidence: evidence(&world, &totals.violations).await,
     }
     .print(is_kept.then_some(&*folder));
     for shard in world.shards {

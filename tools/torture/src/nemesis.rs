@@ -76,7 +76,6 @@ enum Kind {
     LoseStandby,
 }
 
-/// A fault that was made.
 pub(crate) struct FaultMade {
     pub(crate) name: String,
     pub(crate) began: DateTime<Utc>,
@@ -343,7 +342,6 @@ const TABLES: [&str; 5] = [
     "LOCK TABLE payment_intents IN ACCESS EXCLUSIVE MODE",
 ];
 
-/// Takes one of these locks for a while.
 async fn lock(cluster: &Cluster, locks: &[&'static str], random: &mut ChaCha12Rng) -> Option<()> {
     let mut session = session(cluster).await?;
     let mut tx = session.begin().await.ok()?;
@@ -499,7 +497,6 @@ async fn late_refusals(
     is_refused.then(|| "late refusals of the processor".to_owned())
 }
 
-/// Tells the processor to fail the next requests.
 async fn processor_faults(world: &World, random: &mut ChaCha12Rng) -> Option<String> {
     let fault = *[
         "refuse",
@@ -518,13 +515,11 @@ async fn processor_faults(world: &World, random: &mut ChaCha12Rng) -> Option<Str
     Some(format!("processor: {fault}"))
 }
 
-/// Removes the faults that the processor still has.
 pub(crate) async fn reset_faults(world: &World) -> Option<()> {
     let request = ask_for_faults(world, Method::DELETE)?;
     request.send().await.ok().map(drop)
 }
 
-/// Tells the processor to fail the next `count` requests in this way.
 pub(crate) async fn set_fault(world: &World, fault: &str, count: u32) -> Option<()> {
     let request = ask_for_faults(world, Method::POST)?
         .header("content-type", "application/json")
@@ -548,8 +543,7 @@ pub(crate) struct Sessions {
     pub(crate) waiting: i64,
 }
 
-/// What PostgreSQL says about the replicas' sessions, of all databases together. `None`: one can't
-/// be asked.
+/// What PostgreSQL says about the sessions, of all databases. `None`: one can't be asked.
 pub(crate) async fn sessions(world: &World) -> Option<Sessions> {
     let mut sessions = Sessions::default();
     for cluster in world.clusters() {

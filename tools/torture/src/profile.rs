@@ -17,7 +17,6 @@ pub(crate) struct Profile {
     pub(crate) retention: Duration,
     /// How far the last replica's clock is ahead, by `faketime`.
     pub(crate) clock_offset: Option<Duration>,
-    /// Whether PostgreSQL has a standby, and which kind.
     pub(crate) standby: Option<Standby>,
 }
 
@@ -74,7 +73,6 @@ impl Profile {
         }
     }
 
-    /// Whether keys expire while the run lasts.
     pub(crate) fn expires(&self) -> bool {
         self.retention < DAY
     }

@@ -3,6 +3,7 @@
 use rand::{RngExt, seq::IndexedRandom};
 use rand_chacha::ChaCha12Rng;
 use reqwest::Method;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
@@ -19,13 +20,11 @@ pub(crate) const INITIAL_STOCK: i64 = 100_000_000;
 /// An item that clients fight over, and how many of it there are.
 pub(crate) const SCARCE: (&str, i64) = ("scarce", 40);
 
-/// An item that there is none of.
 pub(crate) const SOLD_OUT: &str = "sold-out";
 
 /// Items whose level is set again and again, and which are never sold.
 const COUNTED: [&str; 3] = ["counted-0", "counted-1", "counted-2"];
 
-/// A card, by its token.
 pub(crate) struct Card {
     token: &'static str,
     pub(crate) last4: &'static str,
@@ -46,7 +45,6 @@ pub(crate) const VISA: &str = "tok_visa";
 /// The card whose answer takes two seconds, in which its request holds its key.
 pub(crate) const SLOW: &str = "tok_slow";
 
-/// Every card that is used.
 const CARDS: [Card; 7] = [
     card_with(VISA, "4242", false),
     card_with("tok_mastercard", "4444", false),
@@ -57,7 +55,6 @@ const CARDS: [Card; 7] = [
     card_with(SLOW, "4242", false),
 ];
 
-/// So many customers have charges and orders.
 const CUSTOMERS: u32 = 20;
 
 /// Orders with a `client_order_id` of their own choose one of so many.
@@ -74,9 +71,9 @@ pub(crate) struct Known {
 }
 
 /// What the answer to a request must be, as far as the request alone decides it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Expected {
-    /// It depends on what else happens.
     Any,
     /// 400, and nothing is written: it can't be decoded, or names a parameter that doesn't exist.
     Refused,
@@ -84,7 +81,6 @@ pub(crate) enum Expected {
     Missing,
 }
 
-/// A verb, and its share of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verb {
     CreateCharge,
@@ -111,8 +107,7 @@ pub(crate) enum Verb {
     CreateSetup,
 }
 
-/// What several different requests for one key may be: all but those that say nothing and would be
-/// the same.
+/// What several requests for one key may be: none that says nothing, and would be the same.
 const RIVALS: [Verb; 10] = [
     Verb::CreateCharge,
     Verb::CreateCharge,
@@ -173,7 +168,6 @@ impl Verb {
         Self::CreateCharge
     }
 
-    /// The verb of a request that fights over its key with others.
     pub(crate) fn of_rival(random: &mut ChaCha12Rng) -> Self {
         RIVALS.choose(random).copied().unwrap_or(Self::CreateCharge)
     }
@@ -330,8 +324,7 @@ impl Verb {
     }
 }
 
-/// A refund of a part of a charge, and sometimes of all of it, as releasing an authorization must
-/// be.
+/// A refund of a part of a charge, or of all of it, as releasing an authorization must be.
 fn new_refund(random: &mut ChaCha12Rng, tagged: Value, charge: &Known) -> Value {
     let Known { id, amount, .. } = charge;
     let part = match random.random_ratio(1, 4) {
@@ -378,7 +371,6 @@ fn card(random: &mut ChaCha12Rng) -> &'static str {
     }
 }
 
-/// The card that a request names.
 pub(crate) fn card_of(parameters: &Value) -> Option<&'static Card> {
     let token = parameters.get("source")?.as_str()?;
     CARDS.iter().find(|card| card.token == token)

@@ -24,19 +24,16 @@ use tokio::net::TcpListener;
 
 use crate::history::lock;
 
-/// Refuses every so many deliveries, so that each kind of event is delivered again now and then. Of
-/// one event only once: the sender waits longer after each refusal, and in the end for longer than
-/// the checks do.
+/// Refuses every so many deliveries, so that each kind of event is delivered again, but one event
+/// only once: the sender waits longer after each refusal, in the end for longer than the checks do.
 const REFUSED_EVERY: u64 = 17;
 
-/// What was received.
 #[derive(Default)]
 pub(crate) struct Received {
     /// The endpoints' secrets, by account.
     secrets: Mutex<Vec<String>>,
     /// Account and event id.
     events: Mutex<HashSet<(usize, String)>>,
-    /// Those that were refused.
     refused: Mutex<HashSet<(usize, String)>>,
     bad_signatures: AtomicU64,
     deliveries: AtomicU64,
@@ -54,7 +51,6 @@ impl Received {
         Ok(address)
     }
 
-    /// The next account's secret.
     pub(crate) fn add_secret(&self, secret: String) {
         lock(&self.secrets).push(secret);
     }

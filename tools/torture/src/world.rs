@@ -59,7 +59,6 @@ pub(crate) const WANTED_EVENTS: [&str; 10] = [
     "customer.deleted",
 ];
 
-/// A replica with the networks around it.
 pub(crate) struct Replica {
     pub(crate) process: Process,
     /// Where it tells what it works on.
@@ -153,8 +152,7 @@ impl World {
         Ok(world)
     }
 
-    /// What `charge-once check` finds wrong, a line each: an invariant, or a row that contradicts
-    /// it.
+    /// What `charge-once check` finds wrong, by line: an invariant, or a row that contradicts it.
     pub(crate) async fn wrong(&self) -> anyhow::Result<Vec<String>> {
         let (program, variables) = &self.commands;
         let output = command(program, &["check"], variables).await?;
@@ -176,7 +174,6 @@ impl World {
         Client::new(addresses.collect())
     }
 
-    /// Stock to sell, and endpoints for events.
     async fn prepare_accounts(&self) -> anyhow::Result<()> {
         let receiver = self.received.listen().await?;
         let address = self.replicas.first().context("a replica")?.process.address;
@@ -285,8 +282,7 @@ async fn start_replica(
         ("RATE_LIMIT", "0"),
         ("WORKERS", "1"),
         ("POOL_CONNECTIONS", &pool),
-        // Requests in batches and requests alone meet under the same keys, and so do replays from
-        // memory and from the database.
+        // Requests in batches and alone meet under a key, and replays from memory and from rows.
         ("BATCH", if number == UNBATCHED { "off" } else { "on" }),
         (
             "REPLAY_CACHE",

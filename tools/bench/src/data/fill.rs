@@ -28,13 +28,10 @@ use crate::{
 /// Row numbers that are encoded at a time: some megabytes.
 const CHUNK: u64 = 2_000;
 
-/// Chunks that are encoded ahead.
 const CHUNKS_AHEAD: usize = 4;
 
-/// Pause between two words about how far a table is.
 const TELL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Makes the accounts, with an API key each.
 pub(crate) async fn accounts(shape: &Shape, connection: &mut PgConnection) -> anyhow::Result<()> {
     let accounts = 0..=OTHER_ACCOUNTS;
     let ids: Vec<_> = accounts.clone().map(|one| shape.account_id(one)).collect();
@@ -55,7 +52,6 @@ pub(crate) async fn accounts(shape: &Shape, connection: &mut PgConnection) -> an
     Ok(())
 }
 
-/// Empties and fills all tables.
 pub(crate) async fn tables(
     shape: Shape,
     originals: Originals,

@@ -56,8 +56,7 @@ pub(super) fn items(amount: u64) -> String {
     format!(r#"[{{"sku":"mug","description":"Two mugs","quantity":1,"unit_amount":{amount}}}]"#)
 }
 
-/// The values of charge `n` in the texts that were cut from an original, in the order of
-/// `originals.rs`.
+/// The values of charge `n` in the texts that `originals.rs` cuts, in its order.
 fn values(shape: &Shape, n: u64) -> [String; 5] {
     [
         id_text(shape.id(Id::Charge, n)),

@@ -31,10 +31,8 @@ pub(crate) struct Call {
     pub(crate) api_key: String,
     /// `None` for a request that changes nothing.
     pub(crate) idempotency_key: Option<String>,
-    /// JSON.
     pub(crate) body: Vec<u8>,
     pub(crate) status: u16,
-    /// Whether the reply says that it is a replay.
     pub(crate) is_replay: bool,
 }
 
@@ -55,17 +53,12 @@ impl Call {
 /// When the load ends.
 #[derive(Debug, Clone)]
 pub(crate) enum Until {
-    /// So many requests have been answered.
     Count(u64),
-    /// This time is over.
     For(Duration),
-    /// It is set.
     Stopped(Arc<AtomicBool>),
-    /// All that is due has been sent.
     Due(Schedule),
 }
 
-/// What was measured from outside.
 #[derive(Debug, Default)]
 pub(crate) struct Answered {
     /// Of each request, in microseconds, sorted.

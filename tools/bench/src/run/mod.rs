@@ -6,7 +6,6 @@
 mod cases;
 mod in_flight;
 mod machine;
-mod paced;
 mod pgbench;
 mod plots;
 mod report;
@@ -24,8 +23,7 @@ use clap::Args;
 
 use self::{
     cases::{CASES, Case, PEAK},
-    paced::Paced,
-    report::Report,
+    report::{Paced, Report},
     subjects::Subjects,
 };
 use crate::{load::Schedule, measure::Series, postgres::make_folder, stats::thousands, table};

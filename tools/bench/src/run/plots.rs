@@ -59,7 +59,6 @@ fn text(size: u32) -> (&'static str, u32) {
     ("sans-serif", size)
 }
 
-/// Shows what the colors are.
 fn legend<'a, X: CoordTranslate>(
     chart: &mut ChartContext<'a, SVGBackend<'a>, X>,
     position: SeriesLabelPosition,
@@ -139,7 +138,6 @@ fn draw_rate(canvas: &Canvas<'_>, measured: &[Series]) -> anyhow::Result<()> {
     legend(&mut chart, SeriesLabelPosition::UpperLeft)
 }
 
-/// Connections and rate of each case of this kind.
 fn points(measured: &[Series], server: Server, work: Work) -> Vec<(u32, u64)> {
     let cases = CASES.iter().zip(measured);
     let cases = cases.filter(|(one, _)| one.server == server && one.work == work);
@@ -223,7 +221,6 @@ fn draw_cpu(canvas: &Canvas<'_>, measured: &[Series]) -> anyhow::Result<()> {
     legend(&mut chart, SeriesLabelPosition::UpperRight)
 }
 
-/// What stands beside a row.
 fn bar_name(bars: &[Bar], row: &SegmentValue<u32>) -> String {
     let (SegmentValue::Exact(row) | SegmentValue::CenterOf(row)) = row else {
         return String::new();

@@ -15,11 +15,8 @@ const PROCESSOR_DATABASE: &str = "processor";
 pub(crate) enum Server {
     /// One process with the defaults, but without a limit on its accounts.
     Default,
-    /// Each charge has a transaction of its own.
     WithoutBatches,
-    /// Replays are read from the database.
     WithoutCache,
-    /// A hundred thousand replies fit in memory.
     LargeCache,
     /// The card processor is across a network. Its CPU time counts as the service's.
     Network,
@@ -28,7 +25,6 @@ pub(crate) enum Server {
 }
 
 impl Server {
-    /// What is added to the name of a case.
     pub(crate) fn suffix(self) -> &'static str {
         match self {
             Self::Default => "",

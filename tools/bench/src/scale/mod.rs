@@ -36,8 +36,7 @@ use crate::{
     table,
 };
 
-/// Stored keys live for 400 days from their creation, and the oldest was made 30 days before the
-/// data.
+/// Stored keys live for 400 days, and the oldest was made 30 days before the data.
 const MEASURABLE_DAYS: u64 = 365;
 
 /// Looks of the reconciler that are measured: it looks every second.
@@ -72,7 +71,6 @@ pub(crate) struct Scale {
     output: PathBuf,
 }
 
-/// What was measured on one database.
 #[derive(Debug)]
 struct Measured {
     rows: u64,
@@ -83,7 +81,6 @@ struct Measured {
     swept: Swept,
 }
 
-/// One of the two, running.
 struct Side {
     folder: PathBuf,
     shape: Shape,

@@ -174,8 +174,7 @@ fn declines(key: &KeyHistory, until: DateTime<Utc>) -> HashSet<(String, String)>
     declines.collect()
 }
 
-/// No method was charged in a transaction that began after a client was told that the method is
-/// detached.
+/// No method was charged in a transaction that began after a client was told of its detachment.
 pub(super) async fn no_detached_method_pays(
     session: &mut PgConnection,
     history: &History,

@@ -2,7 +2,6 @@
 //! `tools/torture/README.md` says what each rule is.
 
 pub(crate) mod database;
-pub(crate) mod evidence;
 mod intents;
 mod objects;
 mod outages;

@@ -4,7 +4,6 @@
 //! at the same replicas, moments before. No other fault is made meanwhile.
 
 use std::{
-    fmt,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -39,7 +38,6 @@ const ENOUGH: usize = 300;
 /// How many times longer it may take on a busy machine to have so many.
 const LONGER_MAX: u32 = 3;
 
-/// Clients of each account.
 const CLIENTS: usize = 3;
 
 /// Pause of a client between two charges: a steady load that leaves the machine some time.
@@ -53,7 +51,6 @@ const SLOWER_MAX: u32 = 3;
 /// shortest limit is `POOL_WAIT`, a second.
 const SLOWER_BY: Duration = Duration::from_millis(500);
 
-/// How a database is down.
 #[derive(Debug, Clone, Copy)]
 enum Way {
     /// It has ended, and connections to it are refused.
@@ -62,34 +59,6 @@ enum Way {
     Silent,
 }
 
-/// What the accounts of other databases noticed while one was down.
-pub(crate) struct Outage {
-    shard: &'static str,
-    way: Way,
-    before: Times,
-    meanwhile: Times,
-}
-
-impl fmt::Display for Outage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let how = match self.way {
-            Way::Ended => "ended",
-            Way::Silent => "silent",
-        };
-        let (before, meanwhile) = (&self.before, &self.meanwhile);
-        write!(
-            f,
-            "of {}, {how}: 99 % of the others' {} requests within {} ms, and of {} before within {} ms",
-            self.shard,
-            meanwhile.count,
-            meanwhile.p99.as_millis(),
-            before.count,
-            before.p99.as_millis()
-        )
-    }
-}
-
-/// How long requests took.
 struct Times {
     count: usize,
     p99: Duration,
@@ -111,7 +80,7 @@ pub(super) fn p99(times: &[Duration]) -> Option<Duration> {
 }
 
 /// Takes one database after the other down, if there are several.
-pub(crate) async fn of_each(world: &World, load: &Arc<Load>, seed: u64) -> Vec<Outage> {
+pub(crate) async fn of_each(world: &World, load: &Arc<Load>, seed: u64) -> Vec<String> {
     let mut outages = Vec::new();
     if world.shards.is_empty() {
         return outages;
@@ -143,7 +112,8 @@ struct Clients<'a> {
 }
 
 impl Clients<'_> {
-    async fn outage(&self, way: Way) -> Outage {
+    /// Returns what the accounts of other databases noticed.
+    async fn outage(&self, way: Way) -> String {
         let (shard, history) = (self.world.name_of(self.database), &self.load.history);
         let new_keys = self.new_keys().await;
         let new_keys = history.checked("no API key was made", new_keys);
@@ -158,13 +128,18 @@ impl Clients<'_> {
         self.bring_up().await;
         let limit = before.p99.saturating_mul(SLOWER_MAX);
         let limit = limit.saturating_add(SLOWER_BY);
-        let outage = Outage {
-            shard,
-            way,
-            before,
-            meanwhile,
+        let how = match way {
+            Way::Ended => "ended",
+            Way::Silent => "silent",
         };
-        if outage.meanwhile.p99 > limit {
+        let outage = format!(
+            "of {shard}, {how}: 99 % of the others' {} requests within {} ms, and of {} before within {} ms",
+            meanwhile.count,
+            meanwhile.p99.as_millis(),
+            before.count,
+            before.p99.as_millis()
+        );
+        if meanwhile.p99 > limit {
             history.violate("G8", format!("other accounts became slow: outage {outage}"));
         }
         outage
@@ -190,8 +165,7 @@ impl Clients<'_> {
         }
     }
 
-    /// A steady load of all accounts. Returns how long each request of those took that live
-    /// elsewhere.
+    /// A steady load of all accounts. Returns how long requests of those took that live elsewhere.
     async fn ask(&self, when: &str, long: Duration) -> Vec<Duration> {
         let began = Instant::now();
         let times = Mutex::new(Vec::new());

@@ -11,7 +11,6 @@ use uuid::Uuid;
 use super::Broken;
 use crate::history::{History, KeyHistory, SharedKey, Stored, lock};
 
-/// The outcome that the database has of a key.
 struct Record {
     execution: String,
     status: Option<i16>,

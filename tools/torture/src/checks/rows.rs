@@ -91,7 +91,6 @@ const PAYMENTS: &str = "
     SELECT account_id, id, card_last4, status FROM charges
      WHERE NOT metadata ? 'torture' AND order_id IS NOT NULL AND status <> 'pending'";
 
-/// A row that a request asked for.
 struct Tagged {
     account: Uuid,
     tag: String,
@@ -155,8 +154,7 @@ pub(super) async fn payments_are_of_the_cards(
     Ok(())
 }
 
-/// Last four digits and status of the charges that the key's requests asked for whose answers name
-/// this one.
+/// Last four digits and status of the charges that requests asked for whose answers name this one.
 fn payments_of(key: &KeyHistory, id: &str) -> Vec<(&'static str, &'static str)> {
     let named = key.answers().filter_map(|(request, _, stored)| {
         let pays = matches!(request.verb, Verb::PayOrder | Verb::CreateCheckout);
@@ -313,7 +311,6 @@ fn wanted(
     }
 }
 
-/// What a charge of this card becomes.
 fn status_of(card: &Card) -> &'static str {
     if card.is_declined {
         "failed"
@@ -391,7 +388,6 @@ fn money_and_texts(
     ]
 }
 
-/// What a line of an order costs.
 fn total(item: &Value) -> i64 {
     let number = |name: &str| item.get(name).and_then(Value::as_i64).unwrap_or_default();
     number("quantity") * number("unit_amount")

@@ -138,8 +138,7 @@ impl Load {
         tokio::join!(self.all_at_once(verbs, &intent, random), answering);
     }
 
-    /// Refunds of two charges. Those of one have to know its sum, and one transaction may write
-    /// both.
+    /// Refunds of two charges. Those of one have to know its sum, and a transaction may write both.
     pub(super) async fn refund_at_once(&self, random: &mut ChaCha12Rng) {
         let newest: Vec<Known> = {
             let objects = lock(&self.objects);
@@ -188,8 +187,7 @@ impl Load {
         self.remember(keys);
     }
 
-    /// New requests about one object, each under a key of its own. The keys are in the order in
-    /// which a batch decides.
+    /// Requests about one object, each under its own key, in the order in which a batch decides.
     fn keys(&self, verbs: &[Verb], object: &Known, random: &mut ChaCha12Rng) -> Vec<SharedKey> {
         let mut keys = Vec::new();
         for verb in verbs {
