@@ -130,18 +130,12 @@ impl Transaction {
     }
 
     /// The key that its next statement may have to wait for.
-    fn wanted_key(&self) -> Option<u8> {
-        let first = |state| {
-            self.members
-                .into_iter()
-                .flatten()
-                .find(|one| one.state == state)
+    fn wanted_key(mut self) -> Option<u8> {
+        let state = match self.has(MemberState::ToInsert) || self.has(MemberState::ToRead) {
+            true => MemberState::ToInsert,
+            false => MemberState::ToTakeOver,
         };
-        let wanted = match first(MemberState::ToInsert) {
-            None if !self.has(MemberState::ToRead) => first(MemberState::ToTakeOver),
-            inserted => inserted,
-        };
-        wanted.map(|member: ClaimingMember| member.key)
+        self.first(state).map(|member| member.key)
     }
 }
 

@@ -159,25 +159,12 @@ async fn forward(
 ) {
     let commit_was_sent = AtomicBool::new(false);
     let commit_was_sent = &commit_was_sent;
-    let requests = pass_on(
-        from_client,
-        to_server,
-        network,
-        move |fault, bytes| match fault {
-            NetworkFault::LosesCommits => !holds_commit(bytes),
-            NetworkFault::LosesAnswersToCommit => {
-                commit_was_sent.fetch_or(holds_commit(bytes), Ordering::SeqCst);
-                true
-            }
-            NetworkFault::HalfClosed => false,
-            NetworkFault::None
-            | NetworkFault::Delayed(_)
-            | NetworkFault::Stalled
-            | NetworkFault::Cut
-            | NetworkFault::Unreachable
-            | NetworkFault::LosesAnswers => true,
-        },
-    );
+    let requests = pass_on(from_client, to_server, network, move |fault, bytes| {
+        let loses_answer = fault == NetworkFault::LosesAnswersToCommit && holds_commit(bytes);
+        commit_was_sent.fetch_or(loses_answer, Ordering::SeqCst);
+        let is_swallowed = fault == NetworkFault::LosesCommits && holds_commit(bytes);
+        !is_swallowed && fault != NetworkFault::HalfClosed
+    });
     let answers = pass_on(from_server, to_client, network, move |fault, _| {
         // PostgreSQL has answered, so it has committed.
         fault != NetworkFault::LosesAnswers && !commit_was_sent.load(Ordering::SeqCst)

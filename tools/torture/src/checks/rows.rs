@@ -271,6 +271,8 @@ fn wanted(
         ("amount", vec![json!(sum)])
     };
     let items = || ("items", vec![lines(&request.asked("items"))]);
+    let updates = [Verb::UpdateOrder, Verb::UpdateRefund];
+    let notes = || ("note", changed(id, keys, &updates, "/metadata/note"));
     let (currency, customer) = (same("currency"), same("customer"));
     match (prefix, request.verb) {
         ("ch", Verb::CreateCharge) => {
@@ -280,18 +282,21 @@ fn wanted(
         }
         ("re", Verb::CreateRefund) => {
             let (amount, charge) = (same("amount"), same("charge"));
-            Some(vec![amount, charge, same("reason"), notes(id, keys)])
+            Some(vec![amount, charge, same("reason"), notes()])
         }
         ("re", Verb::RefundIntent) => {
             let (amount, intent) = (same("amount"), same("payment_intent"));
-            Some(vec![amount, intent, notes(id, keys)])
+            Some(vec![amount, intent, notes()])
         }
         ("pi", Verb::CreateIntent) => Some(vec![
             same("amount"),
             currency,
             customer,
             same("capture_method"),
-            ("description", descriptions(id, keys)),
+            (
+                "description",
+                changed(id, keys, &[Verb::UpdateIntent], "/description"),
+            ),
         ]),
         ("seti", Verb::CreateSetup) => Some(vec![customer]),
         ("cus", Verb::CreateCustomer) => Some(vec![same("email")]),
@@ -302,7 +307,7 @@ fn wanted(
             customer,
             items(),
             same("client_order_id"),
-            notes(id, keys),
+            notes(),
         ]),
         ("co", Verb::CreateCheckout) => {
             Some(vec![amount(), currency, customer, items(), same("source")])
@@ -333,27 +338,14 @@ fn changes(id: &str, keys: &[SharedKey]) -> Vec<(Verb, Value)> {
     changes
 }
 
-/// The notes that updates may have added to an order or a refund. Whether an acknowledged update is
-/// among them is for `objects`, which compares the row with the newest event.
-fn notes(id: &str, keys: &[SharedKey]) -> (&'static str, Vec<Value>) {
-    let mut notes = vec![Value::Null];
-    for (verb, parameters) in changes(id, keys) {
-        if matches!(verb, Verb::UpdateOrder | Verb::UpdateRefund) {
-            notes.extend(parameters.pointer("/metadata/note").cloned());
-        }
-    }
-    ("note", notes)
-}
-
-/// What updates may have made of an intent's description.
-fn descriptions(id: &str, keys: &[SharedKey]) -> Vec<Value> {
-    let mut all = vec![Value::Null];
-    for (verb, parameters) in changes(id, keys) {
-        if verb == Verb::UpdateIntent {
-            all.extend(parameters.get("description").cloned());
-        }
-    }
-    all
+/// What requests of these verbs may have made of a value that was null: what they say at a pointer.
+/// Whether an acknowledged update is among them is for `objects`, which compares the row with the
+/// newest event.
+fn changed(id: &str, keys: &[SharedKey], by: &[Verb], pointer: &str) -> Vec<Value> {
+    let changes = changes(id, keys).into_iter();
+    let changes = changes.filter(|(verb, _)| by.contains(verb));
+    let values = changes.filter_map(|(_, parameters)| parameters.pointer(pointer).cloned());
+    std::iter::once(Value::Null).chain(values).collect()
 }
 
 /// What the card decides of a charge, and what captures and updates may have made of it since.
