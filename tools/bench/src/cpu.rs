@@ -13,7 +13,6 @@ use nix::unistd::{Pid, SysconfVar, sysconf};
 
 const SECOND_US: u64 = 1_000_000;
 
-/// A process with all of its children, and their children.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ProcessTree {
     root: i32,
@@ -31,7 +30,6 @@ struct Stat {
 }
 
 impl ProcessTree {
-    /// The tree below and including `root`.
     pub(crate) fn of(root: Pid) -> anyhow::Result<Self> {
         let ticks = sysconf(SysconfVar::CLK_TCK)?.context("the kernel has no clock tick")?;
         Ok(Self {
@@ -48,8 +46,7 @@ impl ProcessTree {
         }
         let us = |ticks: u64| ticks * SECOND_US / self.ticks_per_second;
         let used = tree_below(self.root, &processes).map(|(pid, stat)| {
-            // The exact time lacks threads that have ended. Their ticks, if there are any, say
-            // more.
+            // The exact time lacks threads that have ended, of which their ticks may say more.
             us(stat.own_ticks).max(threads_us(pid)) + us(stat.reaped_ticks)
         });
         Ok(used.sum())
@@ -59,8 +56,7 @@ impl ProcessTree {
 /// `root` and every process whose chain of parents leads to it.
 fn tree_below(root: i32, processes: &HashMap<i32, Stat>) -> impl Iterator<Item = (i32, Stat)> + '_ {
     let is_below = move |mut pid: i32| {
-        // A chain of parents is short. The limit is for a snapshot in which numbers were given
-        // away.
+        // A chain is short. The limit is for a snapshot in which numbers were given away.
         for _ in 0..64 {
             if pid == root {
                 return true;

@@ -1,6 +1,6 @@
 //! One measured load, and several of the same kind.
 
-use std::{net::SocketAddr, time::Duration};
+use std::net::SocketAddr;
 
 use crate::{
     cpu::ProcessTree,
@@ -75,19 +75,15 @@ impl Sample {
         self.answered.latencies_us.len() as u64
     }
 
-    pub(crate) fn took(&self) -> Duration {
-        self.answered.took
-    }
-
     pub(crate) fn per_second(&self) -> u64 {
-        per_second(self.requests(), self.took())
+        per_second(self.requests(), self.answered.took)
     }
 }
 
 impl Series {
     #[cfg(test)]
     pub(crate) fn of(latencies_us: Vec<u32>, service_us: u64, postgres_us: u64) -> Self {
-        let took = Duration::from_secs(1);
+        let took = std::time::Duration::from_secs(1);
         Self(vec![Sample {
             answered: Answered { latencies_us, took },
             service_us,
@@ -121,7 +117,6 @@ impl Series {
         self.median(|sample| sample.postgres_us / sample.requests().max(1))
     }
 
-    /// CPU time of both for each request, in microseconds.
     pub(crate) fn cpu_us(&self) -> u64 {
         self.service_us() + self.postgres_us()
     }
@@ -144,6 +139,8 @@ impl Series {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

@@ -1,6 +1,8 @@
 //! The PostgreSQL of one folder, with stated parameters.
 
 use std::{
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -21,10 +23,8 @@ use crate::cpu::ProcessTree;
 /// The name of the database, and of its role.
 const DATABASE: &str = "charge_once";
 
-/// How long it may take to end when a measurement is given up.
 const END_LIMIT: Duration = Duration::from_secs(30);
 
-/// Executes statements whose results are not looked at.
 pub(crate) async fn execute(
     statements: impl SqlSafeStr,
     connection: &mut PgConnection,
@@ -42,51 +42,42 @@ pub(crate) struct Postgres {
     url: String,
 }
 
-#[derive(Debug, Clone)]
-pub(crate) struct Parameters(Vec<(String, String)>);
+type Parameters = Vec<(String, String)>;
 
-impl Parameters {
-    /// For measuring. `fsync`, `full_page_writes` and `synchronous_commit` are on, always.
-    pub(crate) fn for_measuring(shared_buffers: &str) -> Self {
-        Self::of(&[
-            ("shared_buffers", shared_buffers),
-            // A checkpoint in the middle of a round would count as the cost of its requests.
-            ("max_wal_size", "4GB"),
-            ("checkpoint_timeout", "30min"),
-        ])
-    }
+/// For measuring, and one more. `fsync`, `full_page_writes` and `synchronous_commit` are on.
+pub(crate) fn for_measuring(shared_buffers: &str, more: (&str, &str)) -> Parameters {
+    parameters(&[
+        ("shared_buffers", shared_buffers),
+        // A checkpoint in the middle of a round would count as the cost of its requests.
+        ("max_wal_size", "4GB"),
+        ("checkpoint_timeout", "30min"),
+        more,
+    ])
+}
 
-    /// For filling tables. Data that is loaded into a table of the same transaction is not logged.
-    pub(crate) fn for_loading(shared_buffers: &str) -> Self {
-        Self::of(&[
-            ("shared_buffers", shared_buffers),
-            ("wal_level", "minimal"),
-            ("max_wal_senders", "0"),
-            ("max_wal_size", "4GB"),
-            ("checkpoint_timeout", "1h"),
-            ("maintenance_work_mem", "512MB"),
-            // The tables are vacuumed and analyzed at the end, once.
-            ("autovacuum", "off"),
-        ])
-    }
+/// For filling tables. Data that is loaded into a table of the same transaction is not logged.
+pub(crate) fn for_loading(shared_buffers: &str) -> Parameters {
+    parameters(&[
+        ("shared_buffers", shared_buffers),
+        ("wal_level", "minimal"),
+        ("max_wal_senders", "0"),
+        ("max_wal_size", "4GB"),
+        ("checkpoint_timeout", "1h"),
+        ("maintenance_work_mem", "512MB"),
+        // The tables are vacuumed and analyzed at the end, once.
+        ("autovacuum", "off"),
+    ])
+}
 
-    pub(crate) fn with_connections(mut self, connections: usize) -> Self {
-        self.0
-            .push(("max_connections".to_owned(), connections.to_string()));
-        self
-    }
+fn parameters(pairs: &[(&str, &str)]) -> Parameters {
+    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    pairs.iter().map(owned).collect()
+}
 
-    /// Counts what each statement takes.
-    pub(crate) fn with_statements(mut self) -> Self {
-        let library = ("shared_preload_libraries", "pg_stat_statements");
-        self.0.extend(Self::of(&[library]).0);
-        self
-    }
-
-    fn of(pairs: &[(&str, &str)]) -> Self {
-        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        Self(pairs.iter().map(owned).collect())
-    }
+/// Makes a folder that PostgreSQL's user can enter, also where this process runs as root.
+pub(crate) fn make_folder(folder: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("{} can't be made", folder.display()))?;
+    Ok(fs::set_permissions(folder, Permissions::from_mode(0o755))?)
 }
 
 impl Postgres {
@@ -96,7 +87,7 @@ impl Postgres {
         let embedded = EmbeddedPostgres::start(EmbeddedSettings {
             // No other folder: the data would stay behind when this one is removed.
             fallback_dir: None,
-            parameters: parameters.0,
+            parameters,
             names: Names {
                 program: "bench",
                 data_dir: "--folder",
@@ -151,7 +142,7 @@ impl Postgres {
 
     fn postmaster(&self) -> anyhow::Result<Pid> {
         let file = self.cluster.join("postmaster.pid");
-        let content = std::fs::read_to_string(&file)
+        let content = fs::read_to_string(&file)
             .with_context(|| format!("{} can't be read", file.display()))?;
         let pid = content.lines().next().unwrap_or_default().trim().parse()?;
         Ok(Pid::from_raw(pid))

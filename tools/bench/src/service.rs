@@ -18,7 +18,10 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use crate::{cpu::ProcessTree, load};
+use crate::{
+    cpu::ProcessTree,
+    load::{self, Call},
+};
 
 /// How long it may take from its start to its first 200 at `/readyz`.
 const READY_LIMIT: Duration = Duration::from_secs(60);
@@ -29,7 +32,6 @@ const STOP_LIMIT: Duration = Duration::from_secs(25);
 /// Pause between two looks at whether it is ready: short against a start.
 const READY_POLL: Duration = Duration::from_millis(5);
 
-/// Lines of its log that an error shows.
 const SHOWN_LINES: usize = 5;
 
 /// A server that listens on a local port, ended when it is dropped.
@@ -113,8 +115,9 @@ impl Service {
     }
 
     async fn wait_until_ready(&mut self, began: Instant) -> anyhow::Result<()> {
+        let ready = Call::get("/readyz".to_owned(), String::new());
         loop {
-            if matches!(load::get(self.address, "/readyz").await, Ok(200)) {
+            if load::send_one(self.address, &ready).await.is_ok() {
                 self.ready_after = began.elapsed();
                 return Ok(());
             }
@@ -134,7 +137,6 @@ impl Service {
         ProcessTree::of(self.pid()?)
     }
 
-    /// SIGTERM, and its end.
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
         kill(self.pid()?, Signal::SIGTERM)?;
         let ended = timeout(STOP_LIMIT, self.child.wait()).await;

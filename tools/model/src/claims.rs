@@ -8,7 +8,8 @@
 use stateright::{Model, Property};
 
 use crate::{
-    Bounds, KEYS, NAMES, Protocol, arrivals, fingerprint_name, fingerprints, key_name, request_name,
+    Bounds, Guarded, KEYS, NAMES, Protocol, Record, arrivals, fingerprint_name, fingerprints,
+    key_name, request_name,
 };
 
 /// How long a record lives, in ticks of the database's clock.
@@ -55,19 +56,7 @@ pub enum ClaimGuard {
 }
 
 /// The model.
-#[derive(Debug, Clone, Copy)]
-pub struct Claims {
-    without: Option<ClaimGuard>,
-    bounds: Bounds,
-}
-
-/// A completed row of `idempotency_keys`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct StoredRow {
-    fingerprint: u8,
-    execution: u8,
-    expires_at: u8,
-}
+pub type Claims = Guarded<ClaimGuard>;
 
 /// How far a member of a transaction is. A request alone is its transaction's only member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -141,18 +130,12 @@ impl Transaction {
     }
 
     /// The key that its next statement may have to wait for.
-    fn wanted_key(&self) -> Option<u8> {
-        let first = |state| {
-            self.members
-                .into_iter()
-                .flatten()
-                .find(|one| one.state == state)
+    fn wanted_key(mut self) -> Option<u8> {
+        let state = match self.has(MemberState::ToInsert) || self.has(MemberState::ToRead) {
+            true => MemberState::ToInsert,
+            false => MemberState::ToTakeOver,
         };
-        let wanted = match first(MemberState::ToInsert) {
-            None if !self.has(MemberState::ToRead) => first(MemberState::ToTakeOver),
-            inserted => inserted,
-        };
-        wanted.map(|member: ClaimingMember| member.key)
+        self.first(state).map(|member| member.key)
     }
 }
 
@@ -193,7 +176,7 @@ enum BrokenClaim {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ClaimsState {
     clock: u8,
-    rows: [Option<StoredRow>; KEYS],
+    rows: [Option<Record>; KEYS],
     workers: [Worker; 2],
     orphans: [Option<Orphan>; 2],
     sweep: Option<u8>,
@@ -219,11 +202,9 @@ impl ClaimsState {
 /// A step of [`Claims`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClaimsAction {
-    /// A request with this key and this fingerprint comes to a process, which begins its
-    /// transaction.
+    /// A request with this key and this fingerprint comes to a process, which begins.
     Arrives(usize, u8, u8),
-    /// Two requests with these fingerprints, by key, come to a process, which begins one
-    /// transaction for both.
+    /// Two requests with these fingerprints, by key, come to a process, which begins a batch.
     Batch(usize, [u8; KEYS]),
     /// The next statement of a process.
     Statement(usize),
@@ -252,10 +233,6 @@ pub enum ClaimsAction {
 }
 
 impl Claims {
-    fn lacks(&self, guard: ClaimGuard) -> bool {
-        self.without == Some(guard)
-    }
-
     /// Whether another transaction has the key's row, or its place in the index, for itself.
     fn is_locked(&self, state: &ClaimsState, key: u8, by_other_than: usize) -> bool {
         let of_worker = |index: usize| match state.workers[index] {
@@ -323,7 +300,7 @@ impl Claims {
     fn take_over(&self, state: &ClaimsState, member: &mut ClaimingMember, judged_at: u8) -> bool {
         member.state = MemberState::Mine;
         let row = state.rows[usize::from(member.key)];
-        let is_expired = |row: StoredRow| row.expires_at <= judged_at;
+        let is_expired = |row: Record| row.expires_at <= judged_at;
         row.is_some_and(|row| is_expired(row) || self.lacks(ClaimGuard::ConditionalTakeover))
     }
 
@@ -405,7 +382,7 @@ impl Claims {
     }
 
     fn record(state: &mut ClaimsState, member: ClaimingMember, execution: u8, now: u8) {
-        state.rows[usize::from(member.key)] = Some(StoredRow {
+        state.rows[usize::from(member.key)] = Some(Record {
             fingerprint: member.fingerprint,
             execution,
             expires_at: now + RETENTION,
@@ -642,8 +619,7 @@ impl Model for Claims {
             ClaimsAction::Statement(process)
             | ClaimsAction::Commits(process)
             | ClaimsAction::Acknowledged(process) => self.step(&mut state, process)?,
-            // `Claim::HeldElsewhere`: ROLLBACK, and 409. The members of a batch run alone, which
-            // is as if they arrived again.
+            // `Claim::HeldElsewhere`: ROLLBACK, and 409. Members of a batch arrive again, alone.
             ClaimsAction::LockTimeout(process) => state.workers[process] = Worker::Idle,
             ClaimsAction::LosesAcknowledgment(process) => {
                 state.faults_left -= 1;
@@ -703,8 +679,7 @@ impl Model for Claims {
                 state.effects == 1 && state.faults_left == 0 && state.told[0].is_some()
             }),
             sometimes("a key is used in three windows", |_, state| {
-                let is_third =
-                    |row: StoredRow| row.execution == 3 && row.expires_at > 2 * RETENTION;
+                let is_third = |row: Record| row.execution == 3 && row.expires_at > 2 * RETENTION;
                 state.rows[0].is_some_and(is_third)
             }),
         ]
@@ -781,12 +756,7 @@ impl Protocol for Claims {
             let index = usize::from(key);
             let name = key_name(key);
             facts.push(match state.rows[index] {
-                Some(row) => format!(
-                    "{name} is recorded: execution {} of request {}, until {}",
-                    row.execution,
-                    fingerprint_name(row.fingerprint),
-                    row.expires_at
-                ),
+                Some(row) => format!("{name} is recorded: {row}"),
                 None => format!("{name} has no record"),
             });
             if let Some(told) = state.told[index] {

@@ -8,7 +8,7 @@
 
 use stateright::{Model, Property};
 
-use crate::{Bounds, KEYS, NAMES, Protocol, key_name};
+use crate::{Bounds, Guarded, KEYS, NAMES, Protocol, key_name};
 
 /// How many units the row has at first: enough for one key, or for all.
 const UNITS: [u8; 2] = [1, 2];
@@ -16,8 +16,7 @@ const UNITS: [u8; 2] = [1, 2];
 /// What the model can do without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecisionGuard {
-    /// `FOR NO KEY UPDATE`: a row that is read is locked until its transaction ends. Without it, it
-    /// is only read.
+    /// `FOR NO KEY UPDATE`: a row that is read is locked. Without it, it is only read.
     RowLock,
     /// A decision goes with its claim. Without it, a batch doesn't look at what its claims came to,
     /// and writes what it decided for all members.
@@ -32,11 +31,7 @@ pub enum DecisionGuard {
 }
 
 /// The model.
-#[derive(Debug, Clone, Copy)]
-pub struct Decisions {
-    without: Option<DecisionGuard>,
-    bounds: Bounds,
-}
+pub type Decisions = Guarded<DecisionGuard>;
 
 /// What a request is answered, and its key's record says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -149,8 +144,7 @@ impl DecidingTransaction {
         has_decided && !self.is(DecisionStage::Answers)
     }
 
-    /// The member whose key is claimed next: keys in order, so that no two batches wait for keys in
-    /// a circle.
+    /// The next claim: keys in order, so that no two batches wait for keys in a circle.
     fn next_claim(&mut self) -> Option<&mut DecidingMember> {
         let members = self.members.iter_mut().flatten();
         let ahead = members.filter(|one| one.claim == KeyClaim::ToInsert);
@@ -179,8 +173,7 @@ pub struct DecisionsState {
     /// How many changes were committed for each key.
     effects: [u8; KEYS],
     told: [Option<DecidedReply>; KEYS],
-    /// By process, and by the least key. A process has one transaction at a time for a key
-    /// (`in_flight.rs`).
+    /// By process and least key: a process has one for a key at a time (`in_flight.rs`).
     transactions: [[Option<DecidingTransaction>; KEYS]; 2],
     has_arrived: [bool; KEYS],
     requests_left: u8,
@@ -220,10 +213,6 @@ pub enum DecisionsAction {
 }
 
 impl Decisions {
-    fn lacks(&self, guard: DecisionGuard) -> bool {
-        self.without == Some(guard)
-    }
-
     /// Whether the next statement of a transaction waits for another one.
     fn waits(&self, state: &DecisionsState, process: usize, slot: usize) -> bool {
         let Some(mut tx) = state.transactions[process][slot] else {

@@ -21,7 +21,7 @@ pub mod phases;
 pub mod replay_cache;
 
 use std::{
-    fmt::{Debug, Write as _},
+    fmt::{self, Debug, Display, Write as _},
     hash::Hash,
     time::{Duration, Instant},
 };
@@ -70,6 +70,38 @@ pub struct Bounds {
 impl Bounds {
     const fn of(requests: u8, faults: u8) -> Self {
         Self { requests, faults }
+    }
+}
+
+/// A model within bounds, whole or without a guard.
+#[derive(Debug, Clone, Copy)]
+pub struct Guarded<G> {
+    without: Option<G>,
+    bounds: Bounds,
+}
+
+impl<G: PartialEq> Guarded<G> {
+    fn lacks(&self, guard: G) -> bool {
+        self.without == Some(guard)
+    }
+}
+
+/// A completed record of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Record {
+    execution: u8,
+    fingerprint: u8,
+    expires_at: u8,
+}
+
+impl Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (execution, until) = (self.execution, self.expires_at);
+        let request = fingerprint_name(self.fingerprint);
+        write!(
+            f,
+            "execution {execution} of request {request}, until {until}"
+        )
     }
 }
 

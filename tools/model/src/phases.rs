@@ -8,7 +8,7 @@
 
 use stateright::{Model, Property};
 
-use crate::{Bounds, KEYS, NAMES, Protocol, arrivals, key_name, request_name};
+use crate::{Bounds, Guarded, KEYS, NAMES, Protocol, arrivals, key_name, request_name};
 
 /// Enough for every operation that a run can begin, and every key that it can ask under.
 const OPERATIONS: usize = 6;
@@ -53,11 +53,7 @@ pub enum PhasesGuard {
 }
 
 /// The model.
-#[derive(Debug, Clone, Copy)]
-pub struct PhasesModel {
-    without: Option<PhasesGuard>,
-    bounds: Bounds,
-}
+pub type PhasesModel = Guarded<PhasesGuard>;
 
 /// A committed row of `idempotency_keys`, with its row of `idempotency_leases`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -254,8 +250,7 @@ pub enum PhasesAction {
     Calls(usize),
     /// A holder learns that its instruction can't be sent.
     CannotSend(usize),
-    /// The processor gets an instruction; whether it is done, if the processor executes it now, and
-    /// whether the answer is lost.
+    /// The processor gets an instruction; whether it is done, if it is new, or the answer is lost.
     Delivered(usize, bool, bool),
     /// An instruction is lost.
     MessageLost(usize),
@@ -284,10 +279,6 @@ pub enum PhasesAction {
 }
 
 impl PhasesModel {
-    fn lacks(&self, guard: PhasesGuard) -> bool {
-        self.without == Some(guard)
-    }
-
     /// Begins an operation: its number.
     fn begin(state: &mut PhasesState, key: u8, request: u8) -> Option<u8> {
         let free = state.operations.iter().position(Option::is_none)?;

@@ -7,7 +7,7 @@
 
 use stateright::{Model, Property};
 
-use crate::{Bounds, KEYS, NAMES, Protocol, arrivals, fingerprint_name, key_name, request_name};
+use crate::{Bounds, Guarded, KEYS, NAMES, Protocol, Record, arrivals, key_name, request_name};
 
 /// How long a record lives, in ticks of the database's clock.
 const RETENTION: u8 = 5;
@@ -47,19 +47,7 @@ pub enum CacheGuard {
 }
 
 /// The model.
-#[derive(Debug, Clone, Copy)]
-pub struct ReplayCacheModel {
-    without: Option<CacheGuard>,
-    bounds: Bounds,
-}
-
-/// A completed record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct CachedRecord {
-    execution: u8,
-    fingerprint: u8,
-    expires_at: u8,
-}
+pub type ReplayCacheModel = Guarded<CacheGuard>;
 
 /// The age of a reading, by the two clocks of the machine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -89,7 +77,7 @@ struct Question {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Remembered {
-    record: CachedRecord,
+    record: Record,
     server: u8,
 }
 
@@ -101,7 +89,7 @@ struct Executing {
     /// The server that was up when it began, as far as it was known.
     server: Option<u8>,
     /// What was stored, or found.
-    outcome: Option<CachedRecord>,
+    outcome: Option<Record>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -119,7 +107,7 @@ pub struct CacheState {
     server: u8,
     /// When another server took over, without the last commits.
     failed_over_at: Option<u8>,
-    records: [Option<CachedRecord>; KEYS],
+    records: [Option<Record>; KEYS],
     executions: u8,
     memory: Memory,
     has_arrived: [bool; KEYS],
@@ -158,12 +146,7 @@ pub enum CacheAction {
 }
 
 impl ReplayCacheModel {
-    fn lacks(&self, guard: CacheGuard) -> bool {
-        self.without == Some(guard)
-    }
-
-    /// `DatabaseClock::showing`: the latest time that the database's clock can show, and the
-    /// server.
+    /// `DatabaseClock::showing`: the latest that the database's clock can show, and the server.
     fn showing(&self, memory: &Memory) -> Option<(u8, u8)> {
         let reading = memory.reading?;
         let age = match self.lacks(CacheGuard::TwoClocks) {
@@ -175,7 +158,7 @@ impl ReplayCacheModel {
     }
 
     /// `look_up`: the record that a request is judged by, if memory has it and may use it.
-    fn look_up(&self, memory: &Memory, key: u8) -> Option<CachedRecord> {
+    fn look_up(&self, memory: &Memory, key: u8) -> Option<Record> {
         let Remembered { record, server } = memory.remembered[usize::from(key)]?;
         let (latest, showing) = self.showing(memory)?;
         let last_moments = match self.lacks(CacheGuard::LastMoments) {
@@ -187,7 +170,7 @@ impl ReplayCacheModel {
     }
 
     /// Answers from memory, and judges that by what the database has at this moment.
-    fn answer(&self, state: &mut CacheState, record: CachedRecord, key: u8, fingerprint: u8) {
+    fn answer(&self, state: &mut CacheState, record: Record, key: u8, fingerprint: u8) {
         let is_replayed = record.fingerprint == fingerprint || self.lacks(CacheGuard::Fingerprint);
         let is_right = match state.records[usize::from(key)] {
             Some(stored) if stored.expires_at > state.clock => {
@@ -210,7 +193,7 @@ impl ReplayCacheModel {
         let alive = record.filter(|record| record.expires_at > state.clock);
         let found = alive.unwrap_or_else(|| {
             state.executions += 1;
-            CachedRecord {
+            Record {
                 execution: state.executions,
                 fingerprint: executing.fingerprint,
                 expires_at: state.clock + RETENTION,
@@ -463,23 +446,14 @@ impl Protocol for ReplayCacheModel {
 
     fn facts(state: &CacheState) -> Vec<String> {
         let mut facts = vec![format!("the database's clock shows {}", state.clock)];
-        let record = |record: CachedRecord| {
-            format!(
-                "execution {} of request {}, until {}",
-                record.execution,
-                fingerprint_name(record.fingerprint),
-                record.expires_at
-            )
-        };
         for key in 0..2u8 {
             let (index, name) = (usize::from(key), key_name(key));
             facts.push(match state.records[index] {
-                Some(stored) => format!("{name} is recorded: {}", record(stored)),
+                Some(stored) => format!("{name} is recorded: {stored}"),
                 None => format!("{name} has no record"),
             });
             if let Some(remembered) = state.memory.remembered[index] {
-                let remembered = record(remembered.record);
-                facts.push(format!("A remembers of {name}: {remembered}"));
+                facts.push(format!("A remembers of {name}: {}", remembered.record));
             }
         }
         if let Some(reading) = state.memory.reading {

@@ -4,15 +4,19 @@ use std::{net::SocketAddr, time::Duration};
 
 use anyhow::Context;
 use charge_once_client::transport::http_client_builder;
-use chrono::Utc;
 
-use crate::history::{Attempt, Reply, Request, Verdict};
+use crate::history::{Reply, Request, Verdict};
 
 /// Longer than the service's own limits with the longest wait that is asked for, so that most
 /// unknown outcomes are the service's word and some are the client's impatience.
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(12);
 
-/// An account that sends requests.
+/// An HTTP client whose requests take so long at most.
+pub(crate) fn http(limit: Duration) -> anyhow::Result<reqwest::Client> {
+    let client = http_client_builder()?.timeout(limit);
+    client.build().context("the HTTP client")
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct Account {
     pub(crate) name: String,
@@ -28,10 +32,7 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(replicas: Vec<SocketAddr>) -> anyhow::Result<Self> {
-        let http = http_client_builder()?
-            .timeout(ATTEMPT_LIMIT)
-            .build()
-            .context("the HTTP client")?;
+        let http = http(ATTEMPT_LIMIT)?;
         Ok(Self { http, replicas })
     }
 
@@ -39,26 +40,17 @@ impl Client {
         self.replicas.len()
     }
 
-    /// Makes one attempt at a request that has a key.
+    /// What came of one attempt at a request that has a key.
     pub(crate) async fn attempt(
         &self,
         account: &Account,
         key: &str,
-        variant: usize,
         request: &Request,
         replica: usize,
-    ) -> Attempt {
-        let began = Utc::now();
-        let verdict = match self.send(account, key, request, replica).await {
+    ) -> Verdict {
+        match self.send(account, key, request, replica).await {
             Ok(reply) => reply.judge(),
             Err(error) => Verdict::Unknown(kind_of(&error).to_owned()),
-        };
-        Attempt {
-            variant,
-            replica,
-            began,
-            ended: Utc::now(),
-            verdict,
         }
     }
 

@@ -55,19 +55,19 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 /// A PostgreSQL that is watched and started again.
 pub(crate) struct Cluster {
     options: PgConnectOptions,
-    socket: PathBuf,
+    /// For proxies.
+    pub(crate) socket: PathBuf,
     wanted: watch::Sender<Wanted>,
     /// Whether the watch starts nothing now.
     rests: watch::Receiver<bool>,
     watch: Option<JoinHandle<EmbeddedPostgres>>,
     /// With its data.
     home: PathBuf,
-    pair: Option<Pair>,
+    pub(crate) pair: Option<Pair>,
     /// Dropped after PostgreSQL has ended.
     disk: Disk,
 }
 
-/// What the watch has to see to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     /// PostgreSQL is started again when it has ended.
@@ -162,10 +162,6 @@ impl Cluster {
         Ok(())
     }
 
-    pub(crate) fn pair(&self) -> Option<&Pair> {
-        self.pair.as_ref()
-    }
-
     /// The folder of the socket of the server that has this database.
     fn sockets(&self, database: &str) -> PathBuf {
         match &self.pair {
@@ -185,16 +181,10 @@ impl Cluster {
         format!("postgres://{DATABASE}@localhost/{database}?host={folder}&sslmode=disable")
     }
 
-    /// PostgreSQL's socket, for proxies.
-    pub(crate) fn socket(&self) -> PathBuf {
-        self.socket.clone()
-    }
-
     pub(crate) fn has_own_disk(&self) -> bool {
         self.disk.is_own
     }
 
-    /// A session that no proxy is in the way of.
     pub(crate) async fn connect(&self, database: &str) -> Result<PgConnection, sqlx::Error> {
         self.options_of(database).connect().await
     }
@@ -215,8 +205,7 @@ impl Cluster {
         Some(Pid::from_raw(pid))
     }
 
-    /// `pg_ctl stop -m immediate`: PostgreSQL ends without a checkpoint, and is started again.
-    /// `false`: it doesn't run.
+    /// `pg_ctl stop -m immediate`, after which it is started again. `false`: it doesn't run.
     pub(crate) fn stop_immediately(&self) -> bool {
         let postmaster = self.postmaster();
         postmaster.is_some_and(|postmaster| kill(postmaster, Signal::SIGQUIT).is_ok())
@@ -239,13 +228,11 @@ impl Cluster {
         is_stopped && rested.is_ok_and(|rested| rested.is_ok())
     }
 
-    /// Has PostgreSQL started again, soon.
     pub(crate) fn bring_up(&self) {
         self.wanted.send_replace(Wanted::Running);
     }
 
-    /// Sends a signal to PostgreSQL's main process and to all of its children. `false`: it doesn't
-    /// run.
+    /// Sends a signal to the main process and all of its children. `false`: it doesn't run.
     pub(crate) fn signal_all(&self, signal: Signal) -> bool {
         let Some(postmaster) = self.postmaster() else {
             return false;
@@ -274,7 +261,6 @@ impl Cluster {
         self.end_watched().await
     }
 
-    /// Stops the one that is watched.
     async fn end_watched(&mut self) -> anyhow::Result<()> {
         self.wanted.send_replace(Wanted::Ended);
         if let Some(watch) = self.watch.take() {
@@ -357,7 +343,6 @@ pub(crate) fn url_at(proxy: SocketAddr) -> String {
     format!("postgres://{DATABASE}@{proxy}/{DATABASE}?sslmode=disable")
 }
 
-/// The processes whose parent is `parent`, by the kernel's word.
 pub(crate) fn children_of(parent: Pid) -> Vec<Pid> {
     let Ok(processes) = fs::read_dir("/proc") else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! A standby that takes over, and what can go wrong with it: the profiles and the faults.
+//! The faults of a standby that takes over.
 //!
 //! Promise: whatever a client was told before is on the standby that takes over, or the checks
 //! tell.
@@ -12,25 +12,10 @@ use sqlx::AssertSqlSafe;
 use crate::{
     cluster::DATABASE,
     nemesis::{pause, session},
-    pair::{Comeback, End, Pair, Standby},
-    profile::Profile,
+    pair::{Comeback, End, Pair},
     proxy::NetworkFault,
     world::World,
 };
-
-/// The profiles whose PostgreSQL has a standby.
-pub(crate) fn profiles() -> [Profile; 2] {
-    let with = |name, standby, has_processor| Profile {
-        has_processor,
-        standby: Some(standby),
-        ..Profile::named(name)
-    };
-    [
-        with("failover", Standby::Synchronous, true),
-        // What it acknowledges can be lost, so it runs only when it is asked for.
-        with("failover-async", Standby::Asynchronous, false),
-    ]
-}
 
 /// What happens while the standby is cut off.
 #[derive(Debug, Clone, Copy)]
@@ -58,7 +43,7 @@ const MEANWHILE: [Meanwhile; 5] = [
 
 /// The primary ends and the standby takes over: at once, or after it was cut off for a while.
 pub(crate) async fn fail_over(world: &World, random: &mut ChaCha12Rng) -> Option<String> {
-    let pair = world.cluster.pair()?;
+    let pair = world.cluster.pair.as_ref()?;
     let meanwhile = match random.random_ratio(2, 3) {
         true => Some(*MEANWHILE.choose(random)?),
         false => None,
@@ -71,7 +56,7 @@ pub(crate) async fn fail_over(world: &World, random: &mut ChaCha12Rng) -> Option
         1 => End::Stopped,
         _ => {
             // From now on, the old primary is alone.
-            pair.link().inject(NetworkFault::Cut);
+            pair.link.inject(NetworkFault::Cut);
             End::LateBy(Duration::from_millis(random.random_range(100..1500)))
         }
     };
@@ -94,15 +79,14 @@ pub(crate) async fn fail_over(world: &World, random: &mut ChaCha12Rng) -> Option
     })
 }
 
-/// The standby is cut off for a while.
 pub(crate) async fn lose_standby(world: &World, random: &mut ChaCha12Rng) -> Option<String> {
-    let pair = world.cluster.pair()?;
+    let pair = world.cluster.pair.as_ref()?;
     let meanwhile = match random.random_ratio(1, 5) {
         true => Meanwhile::Killed,
         false => *MEANWHILE.choose(random)?,
     };
     cut_off(world, pair, meanwhile, random).await;
-    pair.link().inject(NetworkFault::None);
+    pair.link.inject(NetworkFault::None);
     // What was on its way to it meanwhile arrives.
     pause(random, 200, 600).await;
     Some(format!("standby: {}", name_of(meanwhile)))
@@ -123,7 +107,7 @@ async fn cut_off(world: &World, pair: &Pair, meanwhile: Meanwhile, random: &mut 
         true => NetworkFault::Cut,
         false => NetworkFault::Stalled,
     };
-    pair.link().inject(fault);
+    pair.link.inject(fault);
     pause(random, 300, 1_500).await;
     let done = match meanwhile {
         Meanwhile::Nothing => Ok(()),
@@ -144,7 +128,7 @@ async fn cut_off(world: &World, pair: &Pair, meanwhile: Meanwhile, random: &mut 
     // Clients retry, and read.
     pause(random, 300, 1_500).await;
     // What was silent stays silent.
-    pair.link().inject(NetworkFault::Cut);
+    pair.link.inject(NetworkFault::Cut);
 }
 
 /// Ends waits for the standby, several times, with a function of PostgreSQL that takes a session.

@@ -54,8 +54,7 @@ impl Request {
         of(self) == of(other) && self.body == other.body
     }
 
-    /// What it is known by: its tag, the object that it is about, and the items that it counts or
-    /// buys.
+    /// Its tag, the object that it is about, and the items that it counts or buys.
     fn names(&self) -> Vec<String> {
         let mut names = vec![self.tag.clone()];
         names.extend(self.about.clone());
@@ -109,7 +108,6 @@ pub(crate) struct Stored {
     pub(crate) body: Value,
 }
 
-/// How an attempt ended.
 #[derive(Debug, Clone)]
 pub(crate) enum Verdict {
     Stored(Stored),
@@ -145,17 +143,19 @@ pub(crate) struct Attempt {
 pub(crate) struct KeyHistory {
     pub(crate) account: usize,
     pub(crate) key: String,
-    /// The requests that were sent with the key: usually one, and several for a key that clients
-    /// fight over.
+    /// The requests that were sent with the key: several if clients fight over it.
     pub(crate) variants: Vec<Request>,
     pub(crate) attempts: Vec<Attempt>,
 }
 
 impl KeyHistory {
     /// The stored answers, each with the request that it answered.
-    pub(crate) fn answers(&self) -> impl Iterator<Item = (usize, &Attempt, &Stored)> {
+    pub(crate) fn answers(&self) -> impl Iterator<Item = (&Request, &Attempt, &Stored)> {
         let all = self.attempts.iter();
-        all.filter_map(|one| Some((one.variant, one, one.verdict.stored()?)))
+        all.filter_map(|one| {
+            let request = self.variants.get(one.variant)?;
+            Some((request, one, one.verdict.stored()?))
+        })
     }
 
     /// Requests without an answer so far.
@@ -167,8 +167,7 @@ impl KeyHistory {
         (0..self.variants.len()).filter(is_open).collect()
     }
 
-    /// The history as text. `shown` limits the attempts to so many of the first and of the last
-    /// ones.
+    /// The history as text, with so many of the first and of the last attempts.
     pub(crate) fn describe(&self, shown: usize) -> String {
         let mut text = format!("account {}, key {}\n", self.account, self.key);
         for (number, request) in self.variants.iter().enumerate() {
@@ -245,7 +244,6 @@ impl Reply {
         Some(value)
     }
 
-    /// What the reply means to a client.
     pub(crate) fn judge(&self) -> Verdict {
         if self.status == 408 && self.body.is_empty() {
             // The HTTP server's own word for a request that it could not read in time.
@@ -301,13 +299,11 @@ impl Reply {
     }
 }
 
-/// A rule that did not hold.
 #[derive(Debug, Clone)]
 pub(crate) struct Violation {
     /// G1 to G9, check or error; `tools/torture/README.md` says what each is.
     pub(crate) rule: &'static str,
     pub(crate) what: String,
-    /// The keys that it is about, as far as they are known.
     pub(crate) keys: Vec<SharedKey>,
 }
 
@@ -328,16 +324,11 @@ struct HistoryState {
     /// The keys by what they are known by: their names, the tags of their requests, and the objects
     /// and items that their requests and answers name.
     by_name: HashMap<String, Vec<SharedKey>>,
-    outcomes: HashMap<String, u64>,
-    violations: Vec<Violation>,
     /// Rule and text of each of them.
     known_violations: HashSet<(&'static str, String)>,
     told: Vec<Told>,
     reads: Vec<Read>,
-    worst_stall: Duration,
-    most_used: Usage,
-    attempts: u64,
-    looks: Looks,
+    totals: Totals,
 }
 
 /// Looks at the database while load and faults went on.
@@ -372,12 +363,11 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What was counted until now.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Totals {
     pub(crate) keys: usize,
     pub(crate) attempts: u64,
-    pub(crate) outcomes: Vec<(String, u64)>,
+    pub(crate) outcomes: HashMap<String, u64>,
     /// The longest that a client waited from its first attempt to an answer.
     pub(crate) worst_stall: Duration,
     /// The most that a replica used, of each.
@@ -393,8 +383,7 @@ impl HistoryState {
     fn know(&mut self, names: Vec<String>, key: &SharedKey) {
         for name in names {
             let keys = self.by_name.entry(name).or_default();
-            // Many keys buy an item, so only the last ones are looked at: a key may be in the list
-            // twice.
+            // Many keys buy an item: only the last are looked at, and one may be in the list twice.
             let mut last = keys.iter().rev().take(LOOKED_BACK);
             if !last.any(|known| Arc::ptr_eq(known, key)) {
                 keys.push(Arc::clone(key));
@@ -435,11 +424,11 @@ impl History {
         }));
         let mut inner = lock(&self.inner);
         inner.keys.push(Arc::clone(&history));
+        inner.totals.keys += 1;
         inner.know(names, &history);
         history
     }
 
-    /// The keys that are known by one of these names.
     pub(crate) fn keys_about<'a>(
         &self,
         names: impl IntoIterator<Item = &'a str>,
@@ -451,7 +440,6 @@ impl History {
         new.cloned().collect()
     }
 
-    /// The request that carries this tag, and its key.
     pub(crate) fn request_of(&self, tag: &str) -> Option<(SharedKey, Request)> {
         self.keys_about([tag]).into_iter().find_map(|key| {
             let history = lock(&key);
@@ -477,7 +465,6 @@ impl History {
         }
     }
 
-    /// Whether it is looked at what this account did.
     pub(crate) fn is_about(&self, account: usize) -> bool {
         let only = self.only.as_ref();
         only.is_none_or(|only| only.contains(&account))
@@ -503,35 +490,31 @@ impl History {
         }
         let mut inner = lock(&self.inner);
         inner.know(names, key);
-        inner.attempts += 1;
-        *inner.outcomes.entry(outcome).or_default() += 1;
+        inner.totals.attempts += 1;
+        *inner.totals.outcomes.entry(outcome).or_default() += 1;
     }
 
-    /// Records a violation that is about no key.
     pub(crate) fn violate(&self, rule: &'static str, what: String) {
         self.violate_at(rule, what, Vec::new());
     }
 
-    /// Records a violation about the keys that are known by this name: the tag of a request, the id
-    /// of an object, or a key.
+    /// Records a violation about the keys that are known by a tag, an id, or their name.
     pub(crate) fn violate_about(&self, rule: &'static str, what: String, name: &str) {
         self.violate_at(rule, what, self.keys_about([name]));
     }
 
-    /// Records a violation about what a row of the database names: by name, or as a prefix and a
-    /// UUID.
+    /// Records a violation about what a row names: by name, or as a prefix and a UUID.
     pub(crate) fn violate_of_row(&self, rule: &'static str, what: String, names: &[String]) {
         let names: Vec<String> = names.iter().map(|name| ids::of_row(name)).collect();
         let keys = self.keys_about(names.iter().map(String::as_str));
         self.violate_at(rule, what, keys);
     }
 
-    /// Records a violation about these keys. Checks run again and again, so a violation that is
-    /// known is not recorded twice.
+    /// Records a violation about these keys, once: checks run again and again.
     pub(crate) fn violate_at(&self, rule: &'static str, what: String, keys: Vec<SharedKey>) {
         let mut inner = lock(&self.inner);
         if inner.known_violations.insert((rule, what.clone())) {
-            inner.violations.push(Violation { rule, what, keys });
+            inner.totals.violations.push(Violation { rule, what, keys });
         }
     }
 
@@ -549,11 +532,10 @@ impl History {
     /// Notes what a request without a key was told, and counts it as an outcome.
     pub(crate) fn tell(&self, outcome: String, told: Option<Told>) {
         let mut inner = lock(&self.inner);
-        *inner.outcomes.entry(outcome).or_default() += 1;
+        *inner.totals.outcomes.entry(outcome).or_default() += 1;
         inner.told.extend(told);
     }
 
-    /// What requests without a key were told.
     pub(crate) fn told(&self) -> Vec<Told> {
         let mut told = lock(&self.inner).told.clone();
         told.retain(|told| self.is_about(told.account));
@@ -568,14 +550,13 @@ impl History {
         lock(&self.inner).reads.clone()
     }
 
-    /// Notes how long a client waited for an answer.
     pub(crate) fn stalled(&self, long: Duration) {
         let mut inner = lock(&self.inner);
-        inner.worst_stall = inner.worst_stall.max(long);
+        inner.totals.worst_stall = inner.totals.worst_stall.max(long);
     }
 
     pub(crate) fn looked(&self, is_made: bool) {
-        let looks = &mut lock(&self.inner).looks;
+        let looks = &mut lock(&self.inner).totals.looks;
         match is_made {
             true => looks.made += 1,
             false => looks.missed += 1,
@@ -583,33 +564,23 @@ impl History {
     }
 
     pub(crate) fn uses(&self, usage: Usage) {
-        let most = &mut lock(&self.inner).most_used;
+        let most = &mut lock(&self.inner).totals.most_used;
         most.resident_mib = most.resident_mib.max(usage.resident_mib);
         most.descriptors = most.descriptors.max(usage.descriptors);
     }
 
     pub(crate) fn has_violations(&self) -> bool {
-        !lock(&self.inner).violations.is_empty()
+        !lock(&self.inner).totals.violations.is_empty()
     }
 
     pub(crate) fn totals(&self) -> Totals {
-        let inner = lock(&self.inner);
-        let mut outcomes: Vec<_> = inner.outcomes.clone().into_iter().collect();
-        outcomes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let mut totals = lock(&self.inner).totals.clone();
         // The first of each rule, and then the others: only a few of them are shown whole.
         let mut rules = HashSet::new();
-        let all = inner.violations.iter().cloned();
-        let (mut violations, others): (Vec<_>, Vec<_>) =
+        let all = totals.violations.into_iter();
+        let (first, others): (Vec<_>, Vec<_>) =
             all.partition(|violation| rules.insert(violation.rule));
-        violations.extend(others);
-        Totals {
-            keys: inner.keys.len(),
-            attempts: inner.attempts,
-            outcomes,
-            worst_stall: inner.worst_stall,
-            most_used: inner.most_used,
-            looks: inner.looks,
-            violations,
-        }
+        totals.violations = [first, others].concat();
+        totals
     }
 }

@@ -11,8 +11,7 @@ pub(crate) fn public(prefix: &str, id: Uuid) -> String {
     }
 }
 
-/// What a row of the database names: `ch` and a UUID as clients see the id, and anything else as it
-/// is.
+/// What a row names: `ch` and a UUID as clients see the id, and anything else as it is.
 pub(crate) fn of_row(name: &str) -> String {
     let id = name.split_once(' ').and_then(|(prefix, id)| {
         let id = Uuid::parse_str(id).ok()?;

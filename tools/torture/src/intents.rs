@@ -59,8 +59,7 @@ pub(crate) fn suits(request: &Request, is_promise: bool) -> bool {
     suits && request.expected == Expected::Any
 }
 
-/// The method, the path without its prefix, and the parameters. `None`: the verb needs an object,
-/// or is about something else.
+/// Method, path without prefix, and parameters. `None`: the verb needs an object, or is not here.
 pub(crate) fn parameters(
     verb: Verb,
     random: &mut ChaCha12Rng,
@@ -68,64 +67,57 @@ pub(crate) fn parameters(
     object: Option<&Known>,
 ) -> Option<(Method, String, Value)> {
     let tagged = json!({ TAG: tag });
-    let (path, body) = match verb {
-        Verb::CreateCustomer => ("/customers".to_owned(), new_customer(random, tag)),
-        Verb::CreateMethod => {
+    let (path, body) = match (verb, object) {
+        (Verb::CreateCustomer, _) => ("/customers".to_owned(), new_customer(random, tag)),
+        (Verb::CreateMethod, _) => {
             let token = one_of(random, &["tok_visa", "tok_visa", "tok_chargeCustomerFail"]);
             let body = json!({ "type": "card", "card": {"token": token}, "metadata": tagged });
             ("/payment_methods".to_owned(), body)
         }
-        Verb::AttachMethod => {
-            let Known { id, customer, .. } = object?;
+        (Verb::AttachMethod, Some(Known { id, customer, .. })) => {
             let body = json!({ "customer": customer.as_ref()? });
             (format!("/payment_methods/{id}/attach"), body)
         }
-        Verb::DetachMethod => {
-            let id = &object?.id;
+        (Verb::DetachMethod, Some(Known { id, .. })) => {
             (format!("/payment_methods/{id}/detach"), json!({}))
         }
-        Verb::CreateIntent => {
+        (Verb::CreateIntent, _) => {
             let body = new_intent(random, tagged, object);
             ("/payment_intents".to_owned(), body)
         }
-        Verb::ConfirmIntent => {
-            let id = &object?.id;
+        (Verb::ConfirmIntent, Some(Known { id, .. })) => {
             let mut body = json!({ "return_url": RETURN_URL });
             // Sometimes with the method that it has, if it has one.
             let (names_one, card) = (random.random_ratio(4, 5), card(random).to_owned());
             add(&mut body, "payment_method", names_one, card);
             (format!("/payment_intents/{id}/confirm"), body)
         }
-        Verb::UpdateIntent => {
-            let id = &object?.id;
+        (Verb::UpdateIntent, Some(Known { id, .. })) => {
             let mut body = json!({ "description": tag });
             let pays = random.random_ratio(1, 3);
             add(&mut body, "payment_method", pays, card(random).to_owned());
             (format!("/payment_intents/{id}"), body)
         }
-        Verb::CaptureIntent => {
-            let Known { id, amount, .. } = object?;
+        (Verb::CaptureIntent, Some(Known { id, amount, .. })) => {
             let body = match random.random_ratio(1, 2) {
                 true => json!({}),
                 false => json!({ "amount_to_capture": random.random_range(1..=*amount) }),
             };
             (format!("/payment_intents/{id}/capture"), body)
         }
-        Verb::CancelIntent => {
-            let id = &object?.id;
+        (Verb::CancelIntent, Some(Known { id, .. })) => {
             let mut body = json!({});
             let reason = one_of(random, &["abandoned", "duplicate"]).to_owned();
             let has_one = random.random_ratio(1, 2);
             add(&mut body, "cancellation_reason", has_one, reason);
             (format!("/payment_intents/{id}/cancel"), body)
         }
-        Verb::RefundIntent => {
-            let Known { id, amount, .. } = object?;
+        (Verb::RefundIntent, Some(Known { id, amount, .. })) => {
             let part = random.random_range(1..=amount / 2 + 1);
             let body = json!({ "payment_intent": id, "amount": part, "metadata": tagged });
             ("/refunds".to_owned(), body)
         }
-        Verb::CreateSetup => {
+        (Verb::CreateSetup, _) => {
             let mut body = json!({
                 "confirm": true, "payment_method": card(random), "return_url": RETURN_URL,
                 "metadata": tagged,
@@ -135,17 +127,7 @@ pub(crate) fn parameters(
             }
             ("/setup_intents".to_owned(), body)
         }
-        Verb::CreateCharge
-        | Verb::CaptureCharge
-        | Verb::UpdateCharge
-        | Verb::CreateRefund
-        | Verb::UpdateRefund
-        | Verb::CreateOrder
-        | Verb::UpdateOrder
-        | Verb::PayOrder
-        | Verb::CancelOrder
-        | Verb::CreateCheckout
-        | Verb::SetInventory => return None,
+        (_, _) => return None,
     };
     Some((Method::POST, path, body))
 }

@@ -19,7 +19,7 @@ use crate::{
     cluster::PROCESSOR_DATABASE,
     history::{Attempt, History, KeyHistory, Request, TAG, Verdict, lock},
     nemesis::Faults,
-    requests::{Expected, INITIAL_STOCK, SCARCE, STOCKED},
+    requests::{INITIAL_STOCK, SCARCE, STOCKED},
     shards::Home,
     world::World,
 };
@@ -29,8 +29,7 @@ const VERSION: u32 = 1;
 /// For a table of which each column is dumped.
 const WHOLE: &str = "";
 
-/// The tables of a dump, each row as JSON. Bodies of replies are digests, and events name their
-/// objects.
+/// The tables of a dump. Bodies of replies are digests, and events name their objects.
 const TABLES: [(&str, &str); 14] = [
     (
         "accounts",
@@ -199,17 +198,12 @@ fn time(at: DateTime<Utc>) -> String {
 }
 
 fn request_line(number: u64, account: Option<&str>, key: &KeyHistory, request: &Request) -> Value {
-    let expected = match request.expected {
-        Expected::Any => "any",
-        Expected::Refused => "refused",
-        Expected::Missing => "missing",
-    };
     json!({
         "event": "request", "request": number, "account": account, "key": key.key,
         "method": request.method.as_str(), "path": request.path,
         "media_type": request.media_type, "body": request.body, "tag": request.tag,
         "shows_tag": request.is_tagged, "repeatable": request.is_repeatable,
-        "leaves_event": request.verb.leaves_an_event(), "expected": expected,
+        "leaves_event": request.verb.leaves_an_event(), "expected": request.expected,
     })
 }
 

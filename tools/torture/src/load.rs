@@ -5,7 +5,7 @@
 //! ever sent with another request, and on purpose.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -45,8 +45,7 @@ const RIVALS: usize = 3;
 /// How many requests are made up to have so many.
 const RIVAL_ATTEMPTS: usize = 12;
 
-/// Names of keys that all accounts use at once: so many that some of their requests meet in a
-/// batch.
+/// Names of keys that all accounts use at once: enough that some of them meet in a batch.
 const SHARED_NAMES: usize = 6;
 
 /// What the names of contended keys begin with.
@@ -75,7 +74,8 @@ struct Objects {
     refunds: VecDeque<Known>,
     intents: intents::Intents,
     answered: VecDeque<SharedKey>,
-    contended: Vec<Vec<SharedKey>>,
+    /// By account.
+    contended: HashMap<usize, Vec<SharedKey>>,
 }
 
 impl Load {
@@ -86,17 +86,13 @@ impl Load {
         seed: u64,
         abandons: bool,
     ) -> Self {
-        let objects = Objects {
-            contended: accounts.iter().map(|_| Vec::new()).collect(),
-            ..Objects::default()
-        };
         Self {
             client,
             accounts,
             history,
             seed,
             numbers: AtomicU64::new(0),
-            objects: Mutex::new(objects),
+            objects: Mutex::default(),
             abandons,
         }
     }
@@ -137,7 +133,6 @@ impl Load {
         }
     }
 
-    /// A new request with a new key.
     async fn begin(&self, random: &mut ChaCha12Rng) {
         let verb = Verb::any(random);
         let object = self.object_for(verb, None, random);
@@ -163,11 +158,11 @@ impl Load {
             // Twice at once, as a proxy that hedges sends it.
             let mut other = ChaCha12Rng::seed_from_u64(random.random());
             tokio::join!(
-                self.drive(&key, 0, random, abandons),
-                self.drive(&key, 0, &mut other, abandons),
+                self.drive(None, &key, 0, random, abandons),
+                self.drive(None, &key, 0, &mut other, abandons),
             );
         } else {
-            self.drive(&key, 0, random, abandons).await;
+            self.drive(None, &key, 0, random, abandons).await;
         }
         self.remember(vec![key]);
     }
@@ -208,12 +203,11 @@ impl Load {
     ) {
         let driving = keys.iter().map(|key| {
             let mut random = ChaCha12Rng::seed_from_u64(random.random());
-            async move { self.drive_to(replica, key, 0, &mut random, false).await }
+            async move { self.drive(replica, key, 0, &mut random, false).await }
         });
         join_all(driving.collect::<Vec<_>>()).await;
     }
 
-    /// Keys that are to be asked for again.
     fn remember(&self, keys: Vec<SharedKey>) {
         let mut objects = lock(&self.objects);
         for key in keys {
@@ -221,15 +215,31 @@ impl Load {
         }
     }
 
-    /// A charge that is sent once. Returns its key, and whether it has an answer.
-    pub(crate) async fn abandon(&self, random: &mut ChaCha12Rng) -> Option<(SharedKey, bool)> {
+    /// A new charge without `Prefer: wait`, of a card that answers at once.
+    pub(crate) fn quick_charge(
+        &self,
+        account: usize,
+        tag: &str,
+        random: &mut ChaCha12Rng,
+    ) -> Option<SharedKey> {
+        let mut request = Verb::CreateCharge.request(random, tag, None)?;
+        request.wait = None;
+        request.replace_card(SLOW, VISA);
+        Some(
+            self.history
+                .add(account, format!("key-{tag}"), vec![request]),
+        )
+    }
+
+    /// A charge that is sent once. Returns whether it has an answer.
+    pub(crate) async fn abandon(&self, random: &mut ChaCha12Rng) -> Option<bool> {
         let tag = format!("{:x}-abandoned-{}", self.seed, self.number());
         let mut request = Verb::CreateCharge.request(random, &tag, None)?;
         request.wait = None;
         let key = self.history.add(0, format!("key-{tag}"), vec![request]);
-        self.drive(&key, 0, random, true).await;
+        self.drive(None, &key, 0, random, true).await;
         let is_answered = lock(&key).open_variants().is_empty();
-        Some((key, is_answered))
+        Some(is_answered)
     }
 
     /// A key that is sent with one of several requests, by several clients at once.
@@ -243,7 +253,7 @@ impl Load {
             return;
         };
         let variant = random.random_range(0..RIVALS);
-        self.drive(&key, variant, random, false).await;
+        self.drive(None, &key, variant, random, false).await;
     }
 
     /// Every rival twice for a key that no client has used, all at once.
@@ -254,14 +264,16 @@ impl Load {
         let racers = (0..2 * RIVALS).map(|racer| {
             let mut random = ChaCha12Rng::seed_from_u64(random.random());
             let key = &key;
-            async move { self.drive(key, racer % RIVALS, &mut random, false).await }
+            async move {
+                self.drive(None, key, racer % RIVALS, &mut random, false)
+                    .await
+            }
         });
         join_all(racers).await;
         self.remember(vec![key]);
     }
 
-    /// A new key, and several requests for it. No two of them are the same, which would make one a
-    /// retry of the other.
+    /// A new key, and several requests for it. Two that are the same would be a retry.
     fn rivals(&self, account: usize, random: &mut ChaCha12Rng) -> Option<SharedKey> {
         let number = self.number();
         let mut rivals: Vec<Request> = Vec::new();
@@ -290,7 +302,7 @@ impl Load {
     fn contended_key(&self, account: usize, random: &mut ChaCha12Rng) -> Option<SharedKey> {
         let missing = {
             let mut objects = lock(&self.objects);
-            let keys = objects.contended.get_mut(account)?;
+            let keys = objects.contended.entry(account).or_default();
             keys.retain(|key| lock(key).attempts.len() < CONTENDED_ATTEMPTS);
             CONTENDED_KEYS.saturating_sub(keys.len())
         };
@@ -299,7 +311,7 @@ impl Load {
             .filter_map(|_| self.rivals(account, random))
             .collect();
         let mut objects = lock(&self.objects);
-        let keys = objects.contended.get_mut(account)?;
+        let keys = objects.contended.entry(account).or_default();
         // Another client may have added some meanwhile.
         new.truncate(CONTENDED_KEYS.saturating_sub(keys.len()));
         keys.extend(new);
@@ -317,7 +329,7 @@ impl Load {
             }
         };
         if let Some(key) = key {
-            self.drive(&key, 0, random, false).await;
+            self.drive(None, &key, 0, random, false).await;
         }
     }
 
@@ -361,33 +373,9 @@ impl Load {
         }
     }
 
-    /// Sends a request until its answer is definite, each time to a replica by chance.
+    /// Sends a request until its answer is definite, or once if abandoned: to this replica, or each
+    /// time to one by chance.
     pub(crate) async fn drive(
-        &self,
-        key: &SharedKey,
-        variant: usize,
-        random: &mut ChaCha12Rng,
-        abandons: bool,
-    ) {
-        self.drive_to(None, key, variant, random, abandons).await;
-    }
-
-    /// Sends a key's first request to one replica until its answer is definite.
-    pub(crate) async fn drive_at(&self, replica: usize, key: &SharedKey, random: &mut ChaCha12Rng) {
-        self.drive_to(Some(replica), key, 0, random, false).await;
-    }
-
-    /// Sends a key's first request to one replica, once.
-    pub(crate) async fn drive_once_at(
-        &self,
-        replica: usize,
-        key: &SharedKey,
-        random: &mut ChaCha12Rng,
-    ) {
-        self.drive_to(Some(replica), key, 0, random, true).await;
-    }
-
-    async fn drive_to(
         &self,
         replica: Option<usize>,
         key: &SharedKey,
@@ -433,12 +421,12 @@ impl Load {
                 verdict: Verdict::Unknown("the load ended before an answer".to_owned()),
             }),
         };
-        let attempting = self
-            .client
-            .attempt(account, &name, variant, &request, replica);
-        let attempt = attempting.await;
-        left.attempt = None;
-        Some(attempt)
+        let verdict = self.client.attempt(account, &name, &request, replica).await;
+        Some(Attempt {
+            ended: Utc::now(),
+            verdict,
+            ..left.attempt.take()?
+        })
     }
 
     /// Remembers what an answer shows, for later requests.

@@ -13,7 +13,6 @@ mod ids;
 mod intents;
 mod jsonl;
 mod load;
-mod metrics;
 mod nemesis;
 mod pair;
 mod profile;
@@ -44,7 +43,7 @@ use tokio::{
 
 use crate::{
     checks::{
-        database, evidence, processor,
+        database, processor,
         recovery::{self, Recovered},
     },
     cluster::{DATABASE, PROCESSOR_DATABASE},
@@ -53,7 +52,7 @@ use crate::{
     nemesis::Faults,
     pair::Standby,
     profile::Profile,
-    report::Report,
+    report::{Report, evidence},
     shards::Home,
     world::World,
 };
@@ -64,8 +63,7 @@ const CHECKPOINT: Duration = Duration::from_secs(10);
 /// How long one may take. It reads whole tables.
 const LOOK_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long looks may fail before that is a violation. A fault takes the database away for some
-/// seconds.
+/// How long looks may fail. A fault takes the database away for some seconds.
 const UNCHECKED_MAX: Duration = Duration::from_secs(120);
 
 /// Tries to make charge-once charge twice.
@@ -117,7 +115,7 @@ fn main() -> anyhow::Result<ExitCode> {
 
 async fn run_all(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let seed = arguments.seed.unwrap_or_else(rand::random);
-    let profiles = [&Profile::all()[..], &failover::profiles()].concat();
+    let profiles = Profile::all();
     for name in &arguments.profile {
         if !profiles.iter().any(|profile| profile.name == name) {
             bail!("there is no profile {name}");
@@ -160,7 +158,7 @@ async fn run(
     random: &mut ChaCha12Rng,
     interrupts: watch::Receiver<u32>,
 ) -> anyhow::Result<usize> {
-    let (name, standby) = (profile.name, profile.standby);
+    let name = profile.name;
     let own = format!("{name}-{}", std::process::id());
     let folder = arguments.folder.join(own);
     std::fs::create_dir_all(&folder)
@@ -196,18 +194,15 @@ async fn run(
     let is_bad = !totals.violations.is_empty();
     let is_kept = is_bad && !arguments.discard;
     Report {
-        profile: name,
-        standby,
+        profile: &world.profile,
         seed,
         took: began.elapsed(),
         found_after: found_after.or(is_bad.then(|| began.elapsed())),
         totals: &totals,
         faults: &faults,
-        recovery: recovered.after,
-        probe: recovered.probe,
-        outages: &recovered.outages,
+        recovered: &recovered,
         deliveries: world.received.deliveries(),
-        evidence: evidence::rows(&world, &totals.violations).await,
+        evidence: evidence(&world, &totals.violations).await,
     }
     .print(is_kept.then_some(&*folder));
     for shard in world.shards {

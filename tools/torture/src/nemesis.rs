@@ -4,7 +4,6 @@
 
 use std::{ops::RangeInclusive, sync::Mutex, time::Duration};
 
-use charge_once_client::transport::http_client_builder;
 use chrono::{DateTime, Utc};
 use nix::sys::signal::Signal;
 use rand::{
@@ -18,6 +17,7 @@ use sqlx::{Connection, PgConnection, Row};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::{
+    client::http,
     cluster::{Cluster, DATABASE},
     failover, history,
     proxy::{NetworkFault, Proxy},
@@ -76,7 +76,6 @@ enum Kind {
     LoseStandby,
 }
 
-/// A fault that was made.
 pub(crate) struct FaultMade {
     pub(crate) name: String,
     pub(crate) began: DateTime<Utc>,
@@ -102,7 +101,11 @@ const FAILOVERS: [(Kind, usize); 2] = [(Kind::FailOver, 3), (Kind::LoseStandby, 
 /// those that may overlap, and those of shards.
 pub(crate) async fn rage(world: &World, random: &mut ChaCha12Rng, faults: &Mutex<Faults>) {
     let mut second = ChaCha12Rng::from_rng(random);
-    let third = world.cluster.pair().map(|_| ChaCha12Rng::from_rng(random));
+    let third = world
+        .cluster
+        .pair
+        .as_ref()
+        .map(|_| ChaCha12Rng::from_rng(random));
     let failing_over = async {
         if let Some(mut third) = third {
             deal(world, &FAILOVERS, 1_000..=4_000, &mut third, faults).await;
@@ -339,7 +342,6 @@ const TABLES: [&str; 5] = [
     "LOCK TABLE payment_intents IN ACCESS EXCLUSIVE MODE",
 ];
 
-/// Takes one of these locks for a while.
 async fn lock(cluster: &Cluster, locks: &[&'static str], random: &mut ChaCha12Rng) -> Option<()> {
     let mut session = session(cluster).await?;
     let mut tx = session.begin().await.ok()?;
@@ -495,7 +497,6 @@ async fn late_refusals(
     is_refused.then(|| "late refusals of the processor".to_owned())
 }
 
-/// Tells the processor to fail the next requests.
 async fn processor_faults(world: &World, random: &mut ChaCha12Rng) -> Option<String> {
     let fault = *[
         "refuse",
@@ -514,13 +515,11 @@ async fn processor_faults(world: &World, random: &mut ChaCha12Rng) -> Option<Str
     Some(format!("processor: {fault}"))
 }
 
-/// Removes the faults that the processor still has.
 pub(crate) async fn reset_faults(world: &World) -> Option<()> {
     let request = ask_for_faults(world, Method::DELETE)?;
     request.send().await.ok().map(drop)
 }
 
-/// Tells the processor to fail the next `count` requests in this way.
 pub(crate) async fn set_fault(world: &World, fault: &str, count: u32) -> Option<()> {
     let request = ask_for_faults(world, Method::POST)?
         .header("content-type", "application/json")
@@ -530,8 +529,7 @@ pub(crate) async fn set_fault(world: &World, fault: &str, count: u32) -> Option<
 
 fn ask_for_faults(world: &World, method: Method) -> Option<RequestBuilder> {
     let address = world.processor.as_ref()?.address;
-    let client = http_client_builder().ok()?.timeout(Duration::from_secs(2));
-    let client = client.build().ok()?;
+    let client = http(Duration::from_secs(2)).ok()?;
     Some(client.request(method, format!("http://{address}/faults")))
 }
 
@@ -545,33 +543,23 @@ pub(crate) struct Sessions {
     pub(crate) waiting: i64,
 }
 
-/// What PostgreSQL says about the replicas' sessions, of all databases together. `None`: one can't
-/// be asked.
+/// What PostgreSQL says about the sessions, of all databases. `None`: one can't be asked.
 pub(crate) async fn sessions(world: &World) -> Option<Sessions> {
     let mut sessions = Sessions::default();
     for cluster in world.clusters() {
-        let found = sessions_in(cluster).await?;
-        sessions.all += found.all;
-        sessions.idle += found.idle;
-        sessions.waiting += found.waiting;
-    }
-    Some(sessions)
-}
-
-async fn sessions_in(cluster: &Cluster) -> Option<Sessions> {
-    let mut session = session(cluster).await?;
-    let counted = sqlx::query(
+        let mut session = session(cluster).await?;
         // PostgreSQL keeps a session whose COMMIT waits for the standby, though its client is gone.
-        "SELECT count(*) FILTER (WHERE wait_event IS DISTINCT FROM 'SyncRep'),
+        let counted = sqlx::query(
+            "SELECT count(*) FILTER (WHERE wait_event IS DISTINCT FROM 'SyncRep'),
                 count(*) FILTER (WHERE state LIKE 'idle in transaction%'
                                    AND state_change < now() - interval '1 second'),
                 (SELECT count(*) FROM pg_locks WHERE NOT granted)
            FROM pg_stat_activity WHERE datname = $1 AND application_name <> 'torture'",
-    );
-    let row = counted.bind(DATABASE).fetch_one(&mut session).await.ok()?;
-    Some(Sessions {
-        all: row.get(0),
-        idle: row.get(1),
-        waiting: row.get(2),
-    })
+        );
+        let row = counted.bind(DATABASE).fetch_one(&mut session).await.ok()?;
+        sessions.all += row.get::<i64, _>(0);
+        sessions.idle += row.get::<i64, _>(1);
+        sessions.waiting += row.get::<i64, _>(2);
+    }
+    Some(sessions)
 }

@@ -50,10 +50,8 @@ const STEP_LIMIT: Duration = Duration::from_secs(20);
 /// How long the old primary is tried to be brought back. The disk may be full meanwhile.
 const COMEBACK_LIMIT: Duration = Duration::from_secs(60);
 
-/// Pause between two looks.
 const LOOK_PAUSE: Duration = Duration::from_millis(25);
 
-/// Pause between two looks for a server that has ended.
 const WATCH_PAUSE: Duration = Duration::from_millis(300);
 
 /// Whether COMMIT waits for the standby.
@@ -83,17 +81,15 @@ pub(crate) enum Comeback {
     Afresh,
 }
 
-/// A primary and its standby.
 pub(crate) struct Pair {
     servers: Arc<Mutex<Servers>>,
     /// Between the standby and its primary.
-    link: Arc<Proxy>,
+    pub(crate) link: Arc<Proxy>,
     watch: JoinHandle<()>,
 }
 
 impl Pair {
-    /// Starts the data in `folder/data`, of a PostgreSQL that was stopped in good order, and two
-    /// copies of it.
+    /// Starts the data in `folder/data`, which was stopped in good order, and two copies of it.
     pub(crate) async fn start(
         folder: &Path,
         programs: PathBuf,
@@ -129,10 +125,6 @@ impl Pair {
             link: Arc::new(link),
             watch,
         })
-    }
-
-    pub(crate) fn link(&self) -> &Proxy {
-        &self.link
     }
 
     /// Ends the primary, promotes the standby, leads to it, and brings the old primary back as its
@@ -182,7 +174,6 @@ impl Pair {
         servers.come_back(standby, Comeback::Afresh).await
     }
 
-    /// Ends all servers in good order.
     pub(crate) async fn stop(&self) {
         self.watch.abort();
         let mut servers = self.servers.lock().await;
@@ -391,8 +382,7 @@ impl Servers {
         connected.unwrap_or(Err(sqlx::Error::PoolTimedOut))
     }
 
-    /// Waits until the server answers, and starts it again where remains of the last one kept it
-    /// from starting.
+    /// Waits until the server answers, and starts it again where remains kept it from starting.
     async fn answers(&mut self, server: usize) -> anyhow::Result<()> {
         let until = Instant::now() + STEP_LIMIT;
         while self.connect(server).await.is_err() {
@@ -466,7 +456,6 @@ impl Servers {
         }
     }
 
-    /// Brings a server back as the standby.
     async fn come_back(&mut self, server: usize, comeback: Comeback) -> anyhow::Result<()> {
         let until = Instant::now() + COMEBACK_LIMIT;
         let mut next = comeback;

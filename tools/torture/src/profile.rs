@@ -17,15 +17,13 @@ pub(crate) struct Profile {
     pub(crate) retention: Duration,
     /// How far the last replica's clock is ahead, by `faketime`.
     pub(crate) clock_offset: Option<Duration>,
-    /// Whether PostgreSQL has a standby, and which kind.
     pub(crate) standby: Option<Standby>,
 }
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 impl Profile {
-    /// All profiles but those with a standby, by name.
-    pub(crate) fn all() -> [Self; 5] {
+    pub(crate) fn all() -> [Self; 7] {
         let expiry = Duration::from_secs(5);
         [
             Self::named("transaction"),
@@ -49,11 +47,21 @@ impl Profile {
                 shards: &["b"],
                 ..Self::named("shards")
             },
+            Self {
+                has_processor: true,
+                standby: Some(Standby::Synchronous),
+                ..Self::named("failover")
+            },
+            // What it acknowledges can be lost, so it runs only when it is asked for.
+            Self {
+                standby: Some(Standby::Asynchronous),
+                ..Self::named("failover-async")
+            },
         ]
     }
 
     /// Two replicas and one database, with nothing special.
-    pub(crate) fn named(name: &'static str) -> Self {
+    fn named(name: &'static str) -> Self {
         Self {
             name,
             replicas: 2,
@@ -65,7 +73,6 @@ impl Profile {
         }
     }
 
-    /// Whether keys expire while the run lasts.
     pub(crate) fn expires(&self) -> bool {
         self.retention < DAY
     }

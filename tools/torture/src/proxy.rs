@@ -22,7 +22,6 @@ use tokio::{
 /// What the network does from now on, to open connections and to new ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NetworkFault {
-    /// Forwards everything.
     None,
     /// Forwards each piece later by this much.
     Delayed(Duration),
@@ -42,14 +41,12 @@ pub(crate) enum NetworkFault {
     LosesCommits,
 }
 
-/// Where a proxy forwards to.
 #[derive(Debug, Clone)]
 pub(crate) enum Target {
     Tcp(SocketAddr),
     Unix(PathBuf),
 }
 
-/// A TCP proxy on a port of its own.
 #[derive(Debug)]
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
@@ -57,7 +54,6 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Listens on a free local port and forwards to `target`.
     pub(crate) async fn start(target: Target) -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")
             .await
@@ -163,29 +159,18 @@ async fn forward(
 ) {
     let commit_was_sent = AtomicBool::new(false);
     let commit_was_sent = &commit_was_sent;
-    let requests = pass_on(
-        from_client,
-        to_server,
-        network,
-        move |fault, bytes| match fault {
-            NetworkFault::LosesCommits => !holds_commit(bytes),
-            NetworkFault::LosesAnswersToCommit => {
-                commit_was_sent.fetch_or(holds_commit(bytes), Ordering::SeqCst);
-                true
-            }
-            NetworkFault::HalfClosed => false,
-            NetworkFault::None
-            | NetworkFault::Delayed(_)
-            | NetworkFault::Stalled
-            | NetworkFault::Cut
-            | NetworkFault::Unreachable
-            | NetworkFault::LosesAnswers => true,
-        },
-    );
+    let requests = pass_on(from_client, to_server, network, move |fault, bytes| {
+        let loses_answer = fault == NetworkFault::LosesAnswersToCommit && holds_commit(bytes);
+        commit_was_sent.fetch_or(loses_answer, Ordering::SeqCst);
+        let is_swallowed = fault == NetworkFault::LosesCommits && holds_commit(bytes);
+        !is_swallowed && fault != NetworkFault::HalfClosed
+    });
     let answers = pass_on(from_server, to_client, network, move |fault, _| {
         // PostgreSQL has answered, so it has committed.
         fault != NetworkFault::LosesAnswers && !commit_was_sent.load(Ordering::SeqCst)
     });
+    let closes =
+        |fault: &NetworkFault| matches!(fault, NetworkFault::Cut | NetworkFault::Unreachable);
     let mut is_cut = network.fault.subscribe();
     tokio::select! {
         _ = is_cut.wait_for(closes) => network.count(),
@@ -196,11 +181,6 @@ async fn forward(
             tokio::time::sleep(HALF_CLOSED_FOR).await;
         } => {}
     }
-}
-
-/// Whether open connections end.
-fn closes(fault: &NetworkFault) -> bool {
-    matches!(fault, NetworkFault::Cut | NetworkFault::Unreachable)
 }
 
 /// How long answers still pass after the other direction has ended.

@@ -14,7 +14,6 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use charge_once_client::transport::http_client_builder;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -25,18 +24,16 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use crate::history::lock;
+use crate::{client::http, history::lock};
 
 /// How long a process may take from its start to its first 200 at `/readyz`.
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
-/// How long one look at `/readyz` may take.
 const READY_ATTEMPT: Duration = Duration::from_secs(2);
 
 /// How long a process may take to end after SIGTERM: its drain, and some.
 const STOP_LIMIT: Duration = Duration::from_secs(25);
 
-/// What a process is started with.
 #[derive(Debug, Clone)]
 pub(crate) struct Launch {
     pub(crate) program: PathBuf,
@@ -95,8 +92,7 @@ impl Process {
             _ => "readyz",
         };
         let url = format!("http://{}/{path}", self.address);
-        let limited = http_client_builder().map(|builder| builder.timeout(READY_ATTEMPT));
-        let Some(client) = limited.ok().and_then(|builder| builder.build().ok()) else {
+        let Ok(client) = http(READY_ATTEMPT) else {
             return false;
         };
         let asked = client.get(url).send().await;
@@ -171,8 +167,7 @@ impl Process {
         }
     }
 
-    /// SIGTERM, its end, and a new start. An end that takes too long is not forgiven, even under
-    /// faults; its exit code is.
+    /// SIGTERM, and a new start. An end that takes too long is not forgiven; its exit code is.
     pub(crate) async fn replace(&self) -> anyhow::Result<()> {
         let began = Instant::now();
         self.stop().await;
@@ -195,7 +190,6 @@ impl Process {
         lock(&self.ends).clone()
     }
 
-    /// How many lines of its log tell of a panic.
     pub(crate) fn panics(&self) -> usize {
         let Ok(log) = File::open(&self.launch.log) else {
             return 0;
@@ -205,7 +199,6 @@ impl Process {
         lines.filter(is_panic).count()
     }
 
-    /// Memory and file descriptors, if it runs.
     pub(crate) async fn usage(&self) -> Option<Usage> {
         let pid = self.pid().await?;
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -229,12 +222,10 @@ impl Process {
 /// Below the ports that the kernel gives to connections: 32768 and more on Linux.
 const LASTING_PORT_END: u16 = 32_000;
 
-/// A free local address for a process that dies and comes back to it. Each call returns another
-/// one.
+/// A free local address for a process that dies and comes back to it: another one each time.
 ///
-/// While the process is dead, nothing else takes its port. The kernel gives the ports above to the
-/// hundreds of connections of a run, and even to one that is to reach the dead process: it would
-/// then connect to itself.
+/// While it is dead, nothing else takes its port. The kernel gives the ports above to connections,
+/// even to one that is to reach the dead process: it would then connect to itself.
 pub(crate) fn lasting_address() -> anyhow::Result<SocketAddr> {
     static NEXT_OFFSET: AtomicU16 = AtomicU16::new(0);
     // Two checkers at the same time begin at different ports.

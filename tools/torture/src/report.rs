@@ -1,6 +1,7 @@
 //! What a run found, for a person.
 
 use std::{
+    cmp::Reverse,
     collections::BTreeMap,
     fmt::Write as _,
     io,
@@ -10,35 +11,32 @@ use std::{
 };
 
 use crate::{
-    checks::outages::Outage,
+    checks::recovery::Recovered,
+    cluster::DATABASE,
     history::{Looks, SharedKey, Totals, Violation, lock},
     nemesis::Faults,
     pair::Standby,
+    profile::Profile,
+    world::World,
 };
 
-/// How many violations are shown whole.
-pub(crate) const SHOWN_MAX: usize = 5;
+const SHOWN_MAX: usize = 5;
 
 /// How many of a violation's keys are shown with their histories.
-pub(crate) const SHOWN_KEYS_MAX: usize = 3;
+const SHOWN_KEYS_MAX: usize = 3;
 
 /// How many of a key's attempts are shown: so many of the first, and of the last ones.
 const SHOWN_ATTEMPTS: usize = 20;
 
-/// The figures of a run.
 pub(crate) struct Report<'a> {
-    pub(crate) profile: &'static str,
-    pub(crate) standby: Option<Standby>,
+    pub(crate) profile: &'a Profile,
     pub(crate) seed: u64,
     pub(crate) took: Duration,
     /// From the start to the first violation that a check saw.
     pub(crate) found_after: Option<Duration>,
     pub(crate) totals: &'a Totals,
     pub(crate) faults: &'a Faults,
-    /// From the last fault until everything was back to normal.
-    pub(crate) recovery: Duration,
-    pub(crate) probe: Duration,
-    pub(crate) outages: &'a [Outage],
+    pub(crate) recovered: &'a Recovered,
     pub(crate) deliveries: u64,
     /// What the database holds of the keys of each violation that is shown.
     pub(crate) evidence: Vec<String>,
@@ -46,13 +44,18 @@ pub(crate) struct Report<'a> {
 
 impl Report<'_> {
     pub(crate) fn print(&self, kept: Option<&Path>) {
-        let Self { totals, faults, .. } = self;
+        let Self {
+            totals,
+            faults,
+            recovered,
+            ..
+        } = self;
         let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
         for fault in *faults {
             *kinds.entry(&fault.name).or_default() += 1;
         }
-        println!("profile        {}, seed {}", self.profile, self.seed);
-        match self.standby {
+        println!("profile        {}, seed {}", self.profile.name, self.seed);
+        match self.profile.standby {
             Some(Standby::Synchronous) => println!("standby        synchronous"),
             Some(Standby::Asynchronous) => println!(
                 "standby        asynchronous: a failover loses what was acknowledged and is not on it"
@@ -63,7 +66,9 @@ impl Report<'_> {
         let (keys, attempts) = (totals.keys, totals.attempts);
         println!("keys           {keys}, {attempts} attempts");
         println!("outcomes");
-        for (outcome, count) in &totals.outcomes {
+        let mut outcomes: Vec<_> = totals.outcomes.iter().collect();
+        outcomes.sort_by_key(|(_, count)| Reverse(**count));
+        for (outcome, count) in outcomes {
             println!("  {count:>8}  {outcome}");
         }
         println!("faults         {} of {} kinds", faults.len(), kinds.len());
@@ -73,10 +78,10 @@ impl Report<'_> {
         let Looks { made, missed } = totals.looks;
         println!("looks          {made} at the database meanwhile, {missed} missed");
         println!("worst stall    {:.1} s", totals.worst_stall.as_secs_f32());
-        println!("recovery       {:.1} s", self.recovery.as_secs_f32());
-        let probe = self.probe.as_millis();
+        println!("recovery       {:.1} s", recovered.after.as_secs_f32());
+        let probe = recovered.probe.as_millis();
         println!("afterwards     99 % of charges within {probe} ms");
-        for outage in self.outages {
+        for outage in &recovered.outages {
             println!("outage         {outage}");
         }
         println!("webhooks       {} attempts received", self.deliveries);
@@ -137,3 +142,45 @@ fn write_down(folder: &Path, violations: &[Violation]) -> io::Result<PathBuf> {
     std::fs::write(&file, text)?;
     Ok(file)
 }
+
+/// The rows of the keys that the first violations are about, as text for the report.
+pub(crate) async fn evidence(world: &World, violations: &[Violation]) -> Vec<String> {
+    let clusters = world.clusters();
+    let pools: Vec<_> = clusters.iter().map(|one| one.pool(DATABASE)).collect();
+    let mut all = Vec::new();
+    for violation in violations.iter().take(SHOWN_MAX) {
+        let mut text = String::new();
+        for key in violation.keys.iter().take(SHOWN_KEYS_MAX) {
+            let (account, name) = {
+                let key = lock(key);
+                let account = world.accounts.get(key.account);
+                (account.map(|account| account.name.clone()), key.key.clone())
+            };
+            for (pool, query) in pools
+                .iter()
+                .flat_map(|pool| EVIDENCE.map(|query| (pool, query)))
+            {
+                let rows = sqlx::query_scalar::<_, String>(query);
+                let rows = rows.bind(&account).bind(&name).fetch_all(pool).await;
+                for row in rows.unwrap_or_default() {
+                    let _ = writeln!(text, "  row: {row}");
+                }
+            }
+        }
+        all.push(text);
+    }
+    all
+}
+
+/// What the database holds of a key: its record, its lease, its operations and its events.
+const EVIDENCE: [&str; 4] = [
+    "SELECT to_jsonb(record)::text FROM idempotency_keys AS record
+      WHERE account_id = (SELECT id FROM accounts WHERE name = $1) AND key = $2",
+    "SELECT to_jsonb(lease)::text FROM idempotency_leases AS lease
+      WHERE account_id = (SELECT id FROM accounts WHERE name = $1) AND key = $2",
+    "SELECT to_jsonb(operation)::text FROM operations AS operation
+      WHERE account_id = (SELECT id FROM accounts WHERE name = $1) AND idempotency_key = $2",
+    "SELECT to_jsonb(event)::text FROM events AS event
+      WHERE account_id = (SELECT id FROM accounts WHERE name = $1) AND idempotency_key = $2
+      ORDER BY id",
+];

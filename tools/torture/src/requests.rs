@@ -3,6 +3,7 @@
 use rand::{RngExt, seq::IndexedRandom};
 use rand_chacha::ChaCha12Rng;
 use reqwest::Method;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
@@ -19,32 +20,22 @@ pub(crate) const INITIAL_STOCK: i64 = 100_000_000;
 /// An item that clients fight over, and how many of it there are.
 pub(crate) const SCARCE: (&str, i64) = ("scarce", 40);
 
-/// An item that there is none of.
 pub(crate) const SOLD_OUT: &str = "sold-out";
 
 /// Items whose level is set again and again, and which are never sold.
 const COUNTED: [&str; 3] = ["counted-0", "counted-1", "counted-2"];
 
-/// A card, by its token.
 pub(crate) struct Card {
     token: &'static str,
     pub(crate) last4: &'static str,
     pub(crate) is_declined: bool,
 }
 
-const fn approved(token: &'static str, last4: &'static str) -> Card {
+const fn card_with(token: &'static str, last4: &'static str, is_declined: bool) -> Card {
     Card {
         token,
         last4,
-        is_declined: false,
-    }
-}
-
-const fn declined(token: &'static str, last4: &'static str) -> Card {
-    Card {
-        token,
-        last4,
-        is_declined: true,
+        is_declined,
     }
 }
 
@@ -54,18 +45,16 @@ pub(crate) const VISA: &str = "tok_visa";
 /// The card whose answer takes two seconds, in which its request holds its key.
 pub(crate) const SLOW: &str = "tok_slow";
 
-/// Every card that is used.
 const CARDS: [Card; 7] = [
-    approved(VISA, "4242"),
-    approved("tok_mastercard", "4444"),
-    approved("tok_amex", "0005"),
-    declined("tok_chargeDeclined", "0002"),
-    declined("tok_chargeDeclinedInsufficientFunds", "9995"),
-    declined("tok_chargeDeclinedProcessingError", "0119"),
-    approved(SLOW, "4242"),
+    card_with(VISA, "4242", false),
+    card_with("tok_mastercard", "4444", false),
+    card_with("tok_amex", "0005", false),
+    card_with("tok_chargeDeclined", "0002", true),
+    card_with("tok_chargeDeclinedInsufficientFunds", "9995", true),
+    card_with("tok_chargeDeclinedProcessingError", "0119", true),
+    card_with(SLOW, "4242", false),
 ];
 
-/// So many customers have charges and orders.
 const CUSTOMERS: u32 = 20;
 
 /// Orders with a `client_order_id` of their own choose one of so many.
@@ -82,9 +71,9 @@ pub(crate) struct Known {
 }
 
 /// What the answer to a request must be, as far as the request alone decides it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Expected {
-    /// It depends on what else happens.
     Any,
     /// 400, and nothing is written: it can't be decoded, or names a parameter that doesn't exist.
     Refused,
@@ -92,7 +81,6 @@ pub(crate) enum Expected {
     Missing,
 }
 
-/// A verb, and its share of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verb {
     CreateCharge,
@@ -119,8 +107,7 @@ pub(crate) enum Verb {
     CreateSetup,
 }
 
-/// What several different requests for one key may be: all but those that say nothing and would be
-/// the same.
+/// What several requests for one key may be: none that says nothing, and would be the same.
 const RIVALS: [Verb; 10] = [
     Verb::CreateCharge,
     Verb::CreateCharge,
@@ -181,7 +168,6 @@ impl Verb {
         Self::CreateCharge
     }
 
-    /// The verb of a request that fights over its key with others.
     pub(crate) fn of_rival(random: &mut ChaCha12Rng) -> Self {
         RIVALS.choose(random).copied().unwrap_or(Self::CreateCharge)
     }
@@ -259,8 +245,8 @@ impl Verb {
         object: Option<&Known>,
     ) -> Option<(Method, String, Value)> {
         let tagged = json!({ TAG: tag });
-        let request = match self {
-            Self::CreateCharge => {
+        let request = match (self, object) {
+            (Self::CreateCharge, _) => {
                 let mut body = json!({
                     "amount": random.random_range(100..100_000), "currency": currency(random),
                     "source": card(random), "capture": random.random_ratio(4, 5),
@@ -271,32 +257,29 @@ impl Verb {
                 add_customer(&mut body, random);
                 (Method::POST, "/charges".to_owned(), body)
             }
-            Self::CaptureCharge => {
-                let Known { id, amount, .. } = object?;
+            (Self::CaptureCharge, Some(Known { id, amount, .. })) => {
                 let body = match random.random_ratio(1, 2) {
                     true => json!({}),
                     false => json!({ "amount": random.random_range(1..=*amount) }),
                 };
                 (Method::POST, format!("/charges/{id}/capture"), body)
             }
-            Self::UpdateCharge => {
-                let id = &object?.id;
+            (Self::UpdateCharge, Some(Known { id, .. })) => {
                 let body = json!({"description": tag});
                 (Method::POST, format!("/charges/{id}"), body)
             }
-            Self::UpdateRefund | Self::UpdateOrder => {
-                let id = &object?.id;
+            (Self::UpdateRefund | Self::UpdateOrder, Some(Known { id, .. })) => {
                 let is_order = self == Self::UpdateOrder;
                 let noun = if is_order { "orders" } else { "refunds" };
                 // Added to what is there, the tag among it.
                 let body = json!({"metadata": {"note": tag}});
                 (Method::POST, format!("/{noun}/{id}"), body)
             }
-            Self::CreateRefund => {
-                let body = new_refund(random, tagged, object?);
+            (Self::CreateRefund, Some(charge)) => {
+                let body = new_refund(random, tagged, charge);
                 (Method::POST, "/refunds".to_owned(), body)
             }
-            Self::CreateOrder => {
+            (Self::CreateOrder, _) => {
                 let mut body = json!({
                     "currency": currency(random), "metadata": tagged,
                     "items": [{"quantity": random.random_range(1..5),
@@ -309,16 +292,14 @@ impl Verb {
                 add_customer(&mut body, random);
                 (Method::POST, "/orders".to_owned(), body)
             }
-            Self::PayOrder => {
-                let id = &object?.id;
+            (Self::PayOrder, Some(Known { id, .. })) => {
                 let body = json!({ "source": card(random) });
                 (Method::POST, format!("/orders/{id}/pay"), body)
             }
-            Self::CancelOrder => {
-                let id = &object?.id;
+            (Self::CancelOrder, Some(Known { id, .. })) => {
                 (Method::POST, format!("/orders/{id}/cancel"), json!({}))
             }
-            Self::CreateCheckout => {
+            (Self::CreateCheckout, _) => {
                 let sku = match random.random_range(0..10) {
                     0 => SOLD_OUT,
                     1 | 2 => SCARCE.0,
@@ -332,29 +313,18 @@ impl Verb {
                 add_customer(&mut body, random);
                 (Method::POST, "/checkouts".to_owned(), body)
             }
-            Self::SetInventory => {
+            (Self::SetInventory, _) => {
                 let sku = one_of(random, &COUNTED);
                 let body = json!({ "quantity": random.random_range(0..1000) });
                 (Method::PUT, format!("/inventory/{sku}"), body)
             }
-            Self::CreateCustomer
-            | Self::CreateMethod
-            | Self::AttachMethod
-            | Self::DetachMethod
-            | Self::CreateIntent
-            | Self::ConfirmIntent
-            | Self::UpdateIntent
-            | Self::CaptureIntent
-            | Self::CancelIntent
-            | Self::RefundIntent
-            | Self::CreateSetup => intents::parameters(self, random, tag, object)?,
+            (_, _) => intents::parameters(self, random, tag, object)?,
         };
         Some(request)
     }
 }
 
-/// A refund of a part of a charge, and sometimes of all of it, as releasing an authorization must
-/// be.
+/// A refund of a part of a charge, or of all of it, as releasing an authorization must be.
 fn new_refund(random: &mut ChaCha12Rng, tagged: Value, charge: &Known) -> Value {
     let Known { id, amount, .. } = charge;
     let part = match random.random_ratio(1, 4) {
@@ -401,7 +371,6 @@ fn card(random: &mut ChaCha12Rng) -> &'static str {
     }
 }
 
-/// The card that a request names.
 pub(crate) fn card_of(parameters: &Value) -> Option<&'static Card> {
     let token = parameters.get("source")?.as_str()?;
     CARDS.iter().find(|card| card.token == token)

@@ -48,17 +48,15 @@ pub(crate) fn direct(shards: &[Shard]) -> Option<(String, String)> {
     }))
 }
 
-/// A network to each of the shards, for one server.
 pub(crate) async fn networks(shards: &[Shard]) -> anyhow::Result<Vec<Proxy>> {
     let mut networks = Vec::new();
     for shard in shards {
-        networks.push(Proxy::start(Target::Unix(shard.cluster.socket())).await?);
+        networks.push(Proxy::start(Target::Unix(shard.cluster.socket.clone())).await?);
     }
     Ok(networks)
 }
 
-/// What a server is told of the shards behind these networks: where they are, and that others do
-/// the work beside requests.
+/// What a server is told of the shards: where they are, and that others work beside requests.
 pub(crate) fn behind(shards: &[Shard], networks: &[Proxy]) -> Vec<(String, String)> {
     let both = shards.iter().zip(networks);
     let urls = shard_urls(
@@ -92,8 +90,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// One for each database, if there are several. Each has the settings of a server, and knows
-    /// its own database only.
+    /// One for each database, if there are several: like a server, with its own database only.
     pub(crate) async fn start_all(
         first: &Cluster,
         shards: &[Shard],
@@ -106,7 +103,7 @@ impl Worker {
         };
         let others = shards.iter().map(|shard| (shard.name, &shard.cluster));
         for (name, cluster) in std::iter::once((FIRST, first)).chain(others) {
-            let database = Proxy::start(Target::Unix(cluster.socket())).await?;
+            let database = Proxy::start(Target::Unix(cluster.socket.clone())).await?;
             let metrics = lasting_address()?;
             let mut launch = Launch {
                 arguments: vec!["work".to_owned()],
@@ -154,7 +151,6 @@ impl World {
         shard.map_or(FIRST, |shard| shard.name)
     }
 
-    /// The database in which an account lives.
     pub(crate) fn home_of(&self, account: usize) -> usize {
         account % self.clusters().len()
     }
@@ -181,7 +177,6 @@ impl World {
         replicas.chain(workers)
     }
 
-    /// The networks between a database and all that use it.
     pub(crate) fn networks_to(&self, database: usize) -> Vec<&Proxy> {
         let replicas = self.replicas.iter().filter_map(|replica| {
             let mut networks = replica.databases();

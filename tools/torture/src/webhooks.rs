@@ -24,24 +24,16 @@ use tokio::net::TcpListener;
 
 use crate::history::lock;
 
-/// Refuses every so many deliveries, so that each kind of event is delivered again now and then. Of
-/// one event only once: the sender waits longer after each refusal, and in the end for longer than
-/// the checks do.
+/// Refuses every so many deliveries, so that each kind of event is delivered again, but one event
+/// only once: the sender waits longer after each refusal, in the end for longer than the checks do.
 const REFUSED_EVERY: u64 = 17;
 
-/// What was received. Cheap to clone.
-#[derive(Clone, Default)]
-pub(crate) struct Received {
-    inner: Arc<ReceivedState>,
-}
-
 #[derive(Default)]
-struct ReceivedState {
+pub(crate) struct Received {
     /// The endpoints' secrets, by account.
     secrets: Mutex<Vec<String>>,
     /// Account and event id.
     events: Mutex<HashSet<(usize, String)>>,
-    /// Those that were refused.
     refused: Mutex<HashSet<(usize, String)>>,
     bad_signatures: AtomicU64,
     deliveries: AtomicU64,
@@ -49,42 +41,40 @@ struct ReceivedState {
 
 impl Received {
     /// Listens on a local port. An endpoint of account `n` is `http://address/n`.
-    pub(crate) async fn listen(&self) -> anyhow::Result<SocketAddr> {
+    pub(crate) async fn listen(self: &Arc<Self>) -> anyhow::Result<SocketAddr> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let app = Router::new()
             .route("/{account}", post(receive))
-            .with_state(self.clone());
+            .with_state(Arc::clone(self));
         tokio::spawn(async move { axum::serve(listener, app).await });
         Ok(address)
     }
 
-    /// The next account's secret.
     pub(crate) fn add_secret(&self, secret: String) {
-        lock(&self.inner.secrets).push(secret);
+        lock(&self.secrets).push(secret);
     }
 
     /// The account and the id of every event that was received.
     pub(crate) fn events(&self) -> HashSet<(usize, String)> {
-        lock(&self.inner.events).clone()
+        lock(&self.events).clone()
     }
 
     pub(crate) fn bad_signatures(&self) -> u64 {
-        self.inner.bad_signatures.load(Ordering::Relaxed)
+        self.bad_signatures.load(Ordering::Relaxed)
     }
 
     pub(crate) fn deliveries(&self) -> u64 {
-        self.inner.deliveries.load(Ordering::Relaxed)
+        self.deliveries.load(Ordering::Relaxed)
     }
 }
 
 async fn receive(
-    State(received): State<Received>,
+    State(received): State<Arc<Received>>,
     Path(account): Path<usize>,
     headers: HeaderMap,
     body: Bytes,
 ) -> StatusCode {
-    let received = &received.inner;
     let number = received.deliveries.fetch_add(1, Ordering::Relaxed);
     let header = headers.get("stripe-signature");
     let header = header.and_then(|value| value.to_str().ok()).unwrap_or("");

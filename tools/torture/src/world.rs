@@ -4,6 +4,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Output, Stdio},
+    sync::Arc,
     time::Duration,
 };
 
@@ -58,7 +59,6 @@ pub(crate) const WANTED_EVENTS: [&str; 10] = [
     "customer.deleted",
 ];
 
-/// A replica with the networks around it.
 pub(crate) struct Replica {
     pub(crate) process: Process,
     /// Where it tells what it works on.
@@ -83,7 +83,7 @@ pub(crate) struct World {
     pub(crate) workers: Vec<Worker>,
     pub(crate) processor: Option<Process>,
     pub(crate) accounts: Vec<Account>,
-    pub(crate) received: Received,
+    pub(crate) received: Arc<Received>,
     /// The program, and how its commands reach the database.
     pub(crate) commands: (PathBuf, Vec<(String, String)>),
 }
@@ -137,7 +137,6 @@ impl World {
             replicas.push(replica.await?);
         }
         let workers = Worker::start_all(&cluster, &shards, &replicas, &logs).await?;
-        let received = Received::default();
         let world = Self {
             profile,
             cluster,
@@ -146,15 +145,14 @@ impl World {
             workers,
             processor,
             accounts,
-            received,
+            received: Arc::default(),
             commands: (program.to_owned(), direct),
         };
         world.prepare_accounts().await?;
         Ok(world)
     }
 
-    /// What `charge-once check` finds wrong, a line each: an invariant, or a row that contradicts
-    /// it.
+    /// What `charge-once check` finds wrong, by line: an invariant, or a row that contradicts it.
     pub(crate) async fn wrong(&self) -> anyhow::Result<Vec<String>> {
         let (program, variables) = &self.commands;
         let output = command(program, &["check"], variables).await?;
@@ -176,7 +174,6 @@ impl World {
         Client::new(addresses.collect())
     }
 
-    /// Stock to sell, and endpoints for events.
     async fn prepare_accounts(&self) -> anyhow::Result<()> {
         let receiver = self.received.listen().await?;
         let address = self.replicas.first().context("a replica")?.process.address;
@@ -203,7 +200,7 @@ impl World {
     /// one can't, the others do all the same.
     pub(crate) async fn heal(&self) -> anyhow::Result<()> {
         self.cluster.signal_all(Signal::SIGCONT);
-        let mut healed = match self.cluster.pair() {
+        let mut healed = match &self.cluster.pair {
             Some(pair) => pair.heal().await,
             None => Ok(()),
         };
@@ -265,7 +262,7 @@ async fn start_replica(
     processor: Option<SocketAddr>,
     logs: &Path,
 ) -> anyhow::Result<Replica> {
-    let database = Proxy::start(Target::Unix(cluster.socket())).await?;
+    let database = Proxy::start(Target::Unix(cluster.socket.clone())).await?;
     let networks = shards::networks(shards).await?;
     let processor = match processor {
         Some(address) => Some((Proxy::start(Target::Tcp(address)).await?, address)),
@@ -285,8 +282,7 @@ async fn start_replica(
         ("RATE_LIMIT", "0"),
         ("WORKERS", "1"),
         ("POOL_CONNECTIONS", &pool),
-        // Requests in batches and requests alone meet under the same keys, and so do replays from
-        // memory and from the database.
+        // Requests in batches and alone meet under a key, and replays from memory and from rows.
         ("BATCH", if number == UNBATCHED { "off" } else { "on" }),
         (
             "REPLAY_CACHE",

@@ -5,13 +5,11 @@ use uuid::Uuid;
 /// The beginning of every such stream: signature, flags, and an extension of no bytes.
 const HEAD: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 
-/// The end of every such stream.
 const END: [u8; 2] = (-1_i16).to_be_bytes();
 
 /// Microseconds from 1970 to 2000, where PostgreSQL's time begins.
 const EPOCH_MICROS: i64 = 946_684_800_000_000;
 
-/// PostgreSQL's number of the type text.
 const TEXT_OID: i32 = 25;
 
 /// Rows that are encoded and not sent yet.
@@ -27,7 +25,6 @@ impl CopyRows {
         }
     }
 
-    /// Takes what was encoded since the last time.
     pub(crate) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
     }
@@ -36,7 +33,6 @@ impl CopyRows {
         self.bytes.extend(END);
     }
 
-    /// Begins a row of so many columns.
     pub(crate) fn row(&mut self, columns: i16) -> &mut Self {
         self.bytes.extend(columns.to_be_bytes());
         self

@@ -4,7 +4,10 @@
 //! transaction emptied are frozen and not logged, which makes ten million of them a matter of
 //! minutes.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
@@ -13,20 +16,22 @@ use tokio::sync::mpsc;
 use super::{
     copy::CopyRows,
     originals::Originals,
-    progress::Progress,
     rows::Rows,
     shape::{OTHER_ACCOUNTS, Shape, api_key},
     tables::{FilledTable, TABLES},
 };
-use crate::postgres::execute;
+use crate::{
+    postgres::execute,
+    stats::{per_second, thousands},
+};
 
 /// Row numbers that are encoded at a time: some megabytes.
 const CHUNK: u64 = 2_000;
 
-/// Chunks that are encoded ahead.
 const CHUNKS_AHEAD: usize = 4;
 
-/// Makes the accounts, with an API key each.
+const TELL_INTERVAL: Duration = Duration::from_secs(5);
+
 pub(crate) async fn accounts(shape: &Shape, connection: &mut PgConnection) -> anyhow::Result<()> {
     let accounts = 0..=OTHER_ACCOUNTS;
     let ids: Vec<_> = accounts.clone().map(|one| shape.account_id(one)).collect();
@@ -47,7 +52,6 @@ pub(crate) async fn accounts(shape: &Shape, connection: &mut PgConnection) -> an
     Ok(())
 }
 
-/// Empties and fills all tables.
 pub(crate) async fn tables(
     shape: Shape,
     originals: Originals,
@@ -73,7 +77,7 @@ pub(crate) async fn tables(
 async fn fill(table: &FilledTable, rows: &Arc<Rows>, tx: &mut PgConnection) -> anyhow::Result<()> {
     let FilledTable { name, columns, .. } = table;
     let count = (table.numbers)(&rows.shape);
-    let mut progress = Progress::of(name, count);
+    let (began, mut told, mut done) = (Instant::now(), Instant::now(), 0);
     let statement = format!("COPY {name} ({columns}) FROM STDIN (FORMAT binary, FREEZE)");
     let mut copy = tx.copy_in_raw(&statement).await?;
     let (encoded, mut chunks) = mpsc::channel(CHUNKS_AHEAD);
@@ -96,10 +100,22 @@ async fn fill(table: &FilledTable, rows: &Arc<Rows>, tx: &mut PgConnection) -> a
     });
     while let Some((bytes, numbers)) = chunks.recv().await {
         copy.send(bytes).await?;
-        progress.advance(numbers);
+        done += numbers;
+        if told.elapsed() >= TELL_INTERVAL {
+            told = Instant::now();
+            let (seconds, rate) = (began.elapsed().as_secs(), per_second(done, began.elapsed()));
+            let left = (count - done) / rate.max(1);
+            let (done, all, rate) = (thousands(done), thousands(count), thousands(rate));
+            eprintln!("{name}: {done} of {all} rows, {seconds} s, {rate} rows/s, {left} s left");
+        }
     }
     copy.finish().await?;
     encoding.await?;
-    progress.end();
+    let took = began.elapsed();
+    let (seconds, rate) = (took.as_secs(), thousands(per_second(done, took)));
+    eprintln!(
+        "{name}: {} rows in {seconds} s, {rate} rows/s",
+        thousands(done)
+    );
     Ok(())
 }

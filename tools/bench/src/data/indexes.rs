@@ -65,7 +65,6 @@ impl Dropped {
     }
 }
 
-/// How PostgreSQL describes each index.
 async fn definitions(
     connection: &mut PgConnection,
     tables: &[String],

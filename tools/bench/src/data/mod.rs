@@ -4,14 +4,11 @@ mod copy;
 mod fill;
 mod indexes;
 mod originals;
-mod progress;
 mod rows;
 mod shape;
 mod tables;
-mod template;
 
 use std::{
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::{Instant, UNIX_EPOCH},
 };
@@ -29,7 +26,7 @@ pub(crate) use self::{
 };
 use self::{indexes::Dropped, originals::Originals, tables::TABLES};
 use crate::{
-    postgres::{Parameters, Postgres, execute},
+    postgres::{Postgres, execute, for_loading, make_folder},
     service::{self, Service},
     stats::thousands,
 };
@@ -37,8 +34,7 @@ use crate::{
 /// Fewer rows leave the smaller tables empty.
 const ROWS_MIN: u64 = 10_000;
 
-/// Disk that one row needs, of all tables and indexes together, with what an index needs while it
-/// is made. Measured.
+/// Disk that one row needs, with what an index needs while it is made. Measured.
 const BYTES_PER_ROW: u64 = 2_050;
 
 /// Disk that PostgreSQL needs for itself: its log above all.
@@ -79,9 +75,7 @@ impl BigData {
         if folder.exists() {
             bail!("{shown} exists, and holds no finished database: remove it first");
         }
-        std::fs::create_dir_all(folder).with_context(|| format!("{shown} can't be made"))?;
-        // PostgreSQL's user has to enter it where this process runs as root.
-        std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755))?;
+        make_folder(folder)?;
         let filled = match ensure_room(folder, *rows) {
             Ok(()) => self.fill().await,
             Err(full) => Err(full),
@@ -96,7 +90,7 @@ impl BigData {
 
     async fn fill(&self) -> anyhow::Result<()> {
         let began = Instant::now();
-        let parameters = Parameters::for_loading(&self.shared_buffers);
+        let parameters = for_loading(&self.shared_buffers);
         let postgres = Postgres::start(&self.folder, parameters).await?;
         let filled = self.fill_database(&postgres).await;
         let stopped = postgres.stop().await;

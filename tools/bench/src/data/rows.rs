@@ -56,8 +56,7 @@ pub(super) fn items(amount: u64) -> String {
     format!(r#"[{{"sku":"mug","description":"Two mugs","quantity":1,"unit_amount":{amount}}}]"#)
 }
 
-/// The values of charge `n` in the texts that were cut from an original, in the order of
-/// `originals.rs`.
+/// The values of charge `n` in the texts that `originals.rs` cuts, in its order.
 fn values(shape: &Shape, n: u64) -> [String; 5] {
     [
         id_text(shape.id(Id::Charge, n)),
@@ -77,31 +76,29 @@ pub(super) fn write_key(rows: &Rows, n: u64, out: &mut CopyRows) {
     let original = original(rows, n);
     let created = shape.created_micros(n);
     let body = shape.body(n);
+    // Beyond the last row are the keys in flight, of checkouts that have not ended.
+    let is_in_flight = n >= shape.rows;
     out.row(13)
         .uuid(shape.account_id(shape.account(n)))
         .text(&key(n).to_string())
-        .small(original.fingerprint_version)
+        .small(original.same.fingerprint_version)
         .bytes(fingerprint(body.as_bytes()).bytes())
-        .text("POST");
-    if n >= shape.rows {
-        // Beyond the last row are the keys in flight, of checkouts that have not ended.
+        .text("POST")
+        .text(if is_in_flight {
+            "/checkouts"
+        } else {
+            shape::PATH
+        })
+        .text(&request_id(shape, n))
+        .time(created)
+        .time(created + RETENTION_MICROS);
+    if is_in_flight {
         let checkout = id_text(shape.id(Id::Checkout, n));
-        out.text("/checkouts")
-            .text(&request_id(shape, n))
-            .time(created)
-            .time(created + RETENTION_MICROS)
-            .null()
-            .null()
-            .null()
-            .text(&format!("co_{checkout}"));
+        out.null().null().null().text(&format!("co_{checkout}"));
         return;
     }
     let values = values(shape, n);
-    out.text(shape::PATH)
-        .text(&request_id(shape, n))
-        .time(created)
-        .time(created + RETENTION_MICROS)
-        .small(original.status)
+    out.small(original.status)
         .jsonb(&original.headers.fill(&values))
         .text(&original.body.fill(&values))
         .text(&format!("ch_{}", id_text(shape.id(Id::Charge, n))));
@@ -118,6 +115,7 @@ pub(super) fn write_charge(rows: &Rows, n: u64, out: &mut CopyRows) {
         Some(_) => &originals.approved,
         None => original(rows, n),
     };
+    let original = &original.same;
     let (amount, order_name) = (shape.amount(n), order_name(n));
     out.row(21)
         .uuid(shape.account_id(shape.account(n)))
@@ -143,8 +141,7 @@ pub(super) fn write_charge(rows: &Rows, n: u64, out: &mut CopyRows) {
         .time(shape.created_micros(n));
 }
 
-pub(super) fn write_order(rows: &Rows, number: u64, out: &mut CopyRows) {
-    let Rows { shape, .. } = rows;
+pub(super) fn write_order(Rows { shape, .. }: &Rows, number: u64, out: &mut CopyRows) {
     let n = shape.rows + number;
     let is_paid = number < paid_orders(shape);
     let items = items(shape.amount(n));
@@ -170,7 +167,7 @@ pub(super) fn write_event(rows: &Rows, number: u64, out: &mut CopyRows) {
     out.row(7)
         .uuid(shape.account_id(shape.account(n)))
         .uuid(shape.id(Id::Event, n))
-        .text(&original.event_type)
+        .text(&original.same.event_type)
         .text(&original.event_object.fill(&values(shape, n)))
         .text(&request_id(shape, n))
         .text(&key(n).to_string())
@@ -191,8 +188,7 @@ fn is_pending(endpoint: u64, n: u64) -> bool {
     }
 }
 
-pub(super) fn write_deliveries(rows: &Rows, number: u64, out: &mut CopyRows) {
-    let Rows { shape, .. } = rows;
+pub(super) fn write_deliveries(Rows { shape, .. }: &Rows, number: u64, out: &mut CopyRows) {
     let n = number * 10;
     let account = shape.account(n);
     let endpoints = (0..ENDPOINTS).filter(|one| account_of_endpoint(*one) == account);
@@ -224,8 +220,7 @@ pub(super) fn write_deliveries(rows: &Rows, number: u64, out: &mut CopyRows) {
     }
 }
 
-pub(super) fn write_operation(rows: &Rows, n: u64, out: &mut CopyRows) {
-    let Rows { shape, .. } = rows;
+pub(super) fn write_operation(Rows { shape, .. }: &Rows, n: u64, out: &mut CopyRows) {
     if !has_operation(shape, n) {
         return;
     }

@@ -100,7 +100,6 @@ impl Shape {
         self.until_micros - SPAN_MICROS + u64::try_from(share).unwrap_or(0)
     }
 
-    /// The same in seconds, as replies show it.
     pub(crate) fn created_seconds(&self, n: u64) -> u64 {
         self.created_micros(n) / MICROS
     }
@@ -175,7 +174,6 @@ pub(crate) fn key(n: u64) -> Uuid {
     Builder::from_random_bytes(bits.to_be_bytes()).into_uuid()
 }
 
-/// The card of a request for a charge.
 pub(crate) fn card(is_declined: bool) -> &'static str {
     match is_declined {
         true => "tok_chargeDeclined",

@@ -19,7 +19,6 @@ pub(crate) struct FilledTable {
     pub(crate) write: fn(&Rows, u64, &mut CopyRows),
 }
 
-/// Every table that grows.
 pub(crate) static TABLES: [FilledTable; 11] = [
     FilledTable {
         name: "idempotency_keys",

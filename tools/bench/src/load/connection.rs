@@ -11,7 +11,6 @@ use tokio::net::TcpStream;
 
 use super::Call;
 
-/// How long a reply may take before the run is given up.
 const REPLY_LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) struct Connection {
@@ -31,15 +30,6 @@ impl Connection {
             sender,
             host: address.to_string(),
         })
-    }
-
-    /// Reads `path` without an API key, and returns the status.
-    pub(super) async fn status_of(&mut self, path: &str) -> anyhow::Result<u16> {
-        let request = Request::get(path)
-            .header("host", &self.host)
-            .body(Full::default())?;
-        let reply = self.sender.send_request(request).await?;
-        Ok(reply.status().as_u16())
     }
 
     /// Sends a request, compares its reply with the expected one, and returns the body.

@@ -31,10 +31,8 @@ pub(crate) struct Call {
     pub(crate) api_key: String,
     /// `None` for a request that changes nothing.
     pub(crate) idempotency_key: Option<String>,
-    /// JSON.
     pub(crate) body: Vec<u8>,
     pub(crate) status: u16,
-    /// Whether the reply says that it is a replay.
     pub(crate) is_replay: bool,
 }
 
@@ -55,17 +53,12 @@ impl Call {
 /// When the load ends.
 #[derive(Debug, Clone)]
 pub(crate) enum Until {
-    /// So many requests have been answered.
     Count(u64),
-    /// This time is over.
     For(Duration),
-    /// It is set.
     Stopped(Arc<AtomicBool>),
-    /// All that is due has been sent.
     Due(Schedule),
 }
 
-/// What was measured from outside.
 #[derive(Debug, Default)]
 pub(crate) struct Answered {
     /// Of each request, in microseconds, sorted.
@@ -115,10 +108,6 @@ where
 
 pub(crate) async fn send_one(address: SocketAddr, call: &Call) -> anyhow::Result<Bytes> {
     Connection::open(address).await?.send(call).await
-}
-
-pub(crate) async fn get(address: SocketAddr, path: &str) -> anyhow::Result<u16> {
-    Connection::open(address).await?.status_of(path).await
 }
 
 /// Sends until the load ends. Returns the latencies in microseconds, and when it ended.

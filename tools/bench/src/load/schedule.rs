@@ -31,8 +31,7 @@ impl Schedule {
     }
 }
 
-/// From when on the latency counts, of a request that was due at a time, whose connection was free
-/// at another, and that was sent at a third: from when it was due if every connection was busy
+/// From when on the latency of a request counts: from when it was due if every connection was busy
 /// then, else from when it was sent.
 pub(super) fn counts_from(due: Duration, free: Duration, sent: Duration) -> Duration {
     if free >= due {

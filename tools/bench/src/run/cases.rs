@@ -4,37 +4,29 @@ use super::servers::Server;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// HTTP alone.
     Alive,
-    /// New charges, each with a key of its own.
     Create,
     /// The rows of a charge, in the transaction of a service without this project's library.
     Classic,
     /// The least that a charge under a key can be.
     Bare,
-    /// New payment intents that are confirmed at once, each with a card and a key of its own.
     Pay,
-    /// New payment intents that are confirmed at once with a method that their customer has saved.
     PaySaved,
     Order,
     /// One cent of a random charge, whose row is locked.
     Refund,
-    /// One cent of always the same charge.
     RefundOne,
     /// Captures of charges that were only promised.
     Capture,
     Customer,
-    /// New charges of a card that is declined.
     Declined,
     /// New charges with an amount that is refused. The refusal is stored like any outcome.
     Refused,
-    /// One key again and again.
     ReplayOne,
     /// Keys at random, of [`REPLAYED`].
     ReplayMany,
     /// Keys at random, of [`STORED`].
     ReplayAll,
-    /// Duplicates of a request that is still executed.
     InFlight,
     /// What a client does all day.
     Mixed,
@@ -59,7 +51,6 @@ pub(crate) const PEAK: Case = case(Work::Create, 64);
 /// What replays are compared with.
 pub(crate) const ALIVE: Case = case(Work::Alive, 16);
 
-/// What is measured in each round.
 pub(crate) const CASES: [Case; 37] = [
     ALIVE,
     case(Work::Create, 1),
@@ -114,7 +105,6 @@ pub(crate) const fn at(server: Server, work: Work, connections: usize) -> Case {
 }
 
 impl Case {
-    /// As the table shows it.
     pub(crate) fn name(self) -> String {
         format!("{}{}", self.work.name(), self.server.suffix())
     }

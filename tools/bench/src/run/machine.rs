@@ -4,7 +4,6 @@ use std::fs;
 
 use sqlx::PgConnection;
 
-/// Settings of PostgreSQL that a reader of the numbers wants to know.
 const SETTINGS: [&str; 4] = [
     "fsync",
     "synchronous_commit",

@@ -4,10 +4,8 @@
 //! them. The services and pgbench write to the same PostgreSQL with the same settings.
 
 mod cases;
-mod footprint;
 mod in_flight;
 mod machine;
-mod paced;
 mod pgbench;
 mod plots;
 mod report;
@@ -16,8 +14,6 @@ mod servers;
 mod subjects;
 
 use std::{
-    fs::Permissions,
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -27,11 +23,10 @@ use clap::Args;
 
 use self::{
     cases::{CASES, Case, PEAK},
-    paced::Paced,
-    report::Report,
+    report::{Paced, Report},
     subjects::Subjects,
 };
-use crate::{load::Schedule, measure::Series, stats::thousands, table};
+use crate::{load::Schedule, measure::Series, postgres::make_folder, stats::thousands, table};
 
 /// Length of a case in the round that is not counted: enough to fill caches.
 const WARM_UP: Duration = Duration::from_secs(1);
@@ -70,9 +65,7 @@ impl Run {
             "{folder} exists: remove it, or choose another folder"
         );
         pgbench::ensure_installed().await?;
-        std::fs::create_dir_all(&self.folder).with_context(|| format!("{folder} can't be made"))?;
-        // PostgreSQL's user has to enter it where this process runs as root.
-        std::fs::set_permissions(&self.folder, Permissions::from_mode(0o755))?;
+        make_folder(&self.folder)?;
         let _removed = Scratch(&self.folder);
         eprintln!("this takes about {} s", self.estimate().as_secs());
         let subjects = Subjects::start(&self.program, &self.folder, &self.shared_buffers).await?;

@@ -33,7 +33,6 @@ const PAYMENT: &str = r#"{"amount":2000,"confirm":true,"currency":"usd","payment
 /// A charge of nothing. A command decides that, so the refusal is stored.
 const INVALID: &str = r#"{"amount":0,"currency":"usd","source":"tok_visa"}"#;
 
-/// The smallest customer that is of use.
 const CUSTOMER_BODY: &str = r#"{"email":"jenny@example.com","name":"Jenny Rosen"}"#;
 
 /// Kinds of prepared rows, as they are in their ids.
@@ -42,7 +41,6 @@ const METHOD: u64 = 2;
 const PROMISED_CHARGE: u64 = 3;
 const LARGE_CHARGE: u64 = 4;
 
-/// The id of the prepared row `n` of a kind.
 fn prepared_id(kind: u64, n: u64) -> Uuid {
     Uuid::from_u64_pair(
         0x0190_0000_0000_7000,
@@ -104,7 +102,6 @@ pub(super) async fn prepare(shape: &Shape, connection: &mut PgConnection) -> any
 #[derive(Debug)]
 pub(super) struct Material {
     pub(super) shape: Shape,
-    /// Ids of charges that a refund may name.
     pub(super) refundable: Vec<String>,
     captured: AtomicU64,
 }

@@ -11,8 +11,9 @@ use sqlx::PgConnection;
 
 use super::{
     cases::{Case, PEAK, REPLAYED, STORED, Work},
-    footprint, in_flight, machine,
+    in_flight, machine,
     pgbench::Script,
+    report,
     requests::{Material, account_id, first_use, prepare, replay, requests},
     servers::{Server, Servers},
 };
@@ -20,7 +21,7 @@ use crate::{
     data::{self, Shape},
     load::{self, Answered, Call, Schedule, Until},
     measure::Sample,
-    postgres::{Parameters, Postgres, execute},
+    postgres::{Postgres, execute, for_measuring},
     service::{self, Service},
     stats::{median, thousands},
     table::Table,
@@ -28,9 +29,8 @@ use crate::{
 
 /// Sessions of PostgreSQL: pgbench has one for each of 256 clients, and each of six services has up
 /// to 18, the processor's simulator 10.
-const SESSIONS: usize = 450;
+const SESSIONS: &str = "450";
 
-/// Connections that make the stored data.
 const FILLING: usize = 256;
 
 /// Starts of one more service that are timed.
@@ -55,7 +55,7 @@ impl Subjects {
         folder: &Path,
         shared_buffers: &str,
     ) -> anyhow::Result<Self> {
-        let parameters = Parameters::for_measuring(shared_buffers).with_connections(SESSIONS);
+        let parameters = for_measuring(shared_buffers, ("max_connections", SESSIONS));
         let postgres = Postgres::start(folder, parameters).await?;
         service::migrate(program, postgres.url()).await?;
         let shape = Shape {
@@ -124,7 +124,7 @@ impl Subjects {
         }
         let servers = &self.servers;
         let (idle, worked) = (servers.idle_kib, servers.resident_kib()?);
-        Ok(footprint::table(idle, worked, median(starts_us)))
+        Ok(report::footprint(idle, worked, median(starts_us)))
     }
 
     pub(super) async fn machine(&self) -> anyhow::Result<String> {

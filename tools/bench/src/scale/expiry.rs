@@ -157,8 +157,7 @@ async fn size(connection: &mut PgConnection) -> anyhow::Result<Size> {
     Ok(size.fetch_one(connection).await?)
 }
 
-/// Does at once what autovacuum and checkpoints do in the days in which a table grows, and in the
-/// minutes after a sweep.
+/// What autovacuum and checkpoints do while a table grows, and in the minutes after a sweep.
 async fn settle(connection: &mut PgConnection) -> anyhow::Result<()> {
     execute("VACUUM (ANALYZE) idempotency_keys", connection).await?;
     Ok(execute("CHECKPOINT", connection).await?)

@@ -30,14 +30,13 @@ use crate::{
     data::Shape,
     load::Until,
     measure::{Series, Target},
-    postgres::{Parameters, Postgres, execute},
+    postgres::{Postgres, execute, for_measuring},
     service::{self, Service},
     stats::thousands,
     table,
 };
 
-/// Stored keys live for 400 days from their creation, and the oldest was made 30 days before the
-/// data.
+/// Stored keys live for 400 days, and the oldest was made 30 days before the data.
 const MEASURABLE_DAYS: u64 = 365;
 
 /// Looks of the reconciler that are measured: it looks every second.
@@ -72,7 +71,6 @@ pub(crate) struct Scale {
     output: PathBuf,
 }
 
-/// What was measured on one database.
 #[derive(Debug)]
 struct Measured {
     rows: u64,
@@ -83,7 +81,6 @@ struct Measured {
     swept: Swept,
 }
 
-/// One of the two, running.
 struct Side {
     folder: PathBuf,
     shape: Shape,
@@ -225,7 +222,9 @@ async fn open(
         "the keys in {} have expired: make it again",
         folder.display()
     );
-    let parameters = Parameters::for_measuring(shared_buffers).with_statements();
+    // Counts what each statement takes.
+    let counts = ("shared_preload_libraries", "pg_stat_statements");
+    let parameters = for_measuring(shared_buffers, counts);
     let postgres = Postgres::start(folder, parameters).await?;
     service::migrate(program, postgres.url()).await?;
     let mut connection = postgres.connect().await?;

@@ -15,11 +15,9 @@ pub(crate) struct Operation {
     pub(crate) requests: u64,
     /// How much more it may cost on the large database, in hundredths.
     pub(crate) bar: u64,
-    /// The request about a row.
     pub(crate) call: fn(&Shape, u64) -> Call,
 }
 
-/// What is measured, in this order.
 pub(crate) static OPERATIONS: [Operation; 5] = [
     Operation {
         name: "create a charge",

@@ -10,7 +10,6 @@ use crate::{
 /// How much more a worker's statement may take on the large database, in hundredths.
 const STATEMENT_BAR: u64 = 120;
 
-/// One number of a database.
 type Figure = fn(&Measured) -> u64;
 
 /// What was measured, as Markdown. `about` says on what.
@@ -23,7 +22,6 @@ pub(crate) fn markdown(about: &str, big: &Measured, baseline: &Measured) -> Stri
     )
 }
 
-/// The heads of two columns.
 fn of_both(what: &str, big: &Measured, baseline: &Measured) -> [String; 2] {
     [baseline, big].map(|one| format!("{what}, {}", thousands(one.rows)))
 }

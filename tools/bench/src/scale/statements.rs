@@ -10,7 +10,6 @@ use crate::{postgres::execute, stats::median};
 /// Pause between two looks: some batches of the sweep.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long a statement is waited for.
 const WATCH_LIMIT: Duration = Duration::from_secs(60);
 
 /// A statement of the program's workers, by words that no other statement has.
@@ -24,8 +23,7 @@ pub(crate) enum Statement {
     Claim,
 }
 
-/// Records that one statement of the sweep deletes while there are so many. Its own result is one
-/// row.
+/// Records that one statement of the sweep deletes, whose own result is one row.
 const SWEEP_BATCH_ROWS: i64 = 500;
 
 #[derive(Debug, Clone, Copy, Default, sqlx::FromRow)]
@@ -36,9 +34,8 @@ pub(crate) struct Counted {
     pub(crate) total_ns: i64,
 }
 
-/// A statement that is looked at again and again. PostgreSQL counts sums only, so one call that
-/// waited for a core would spoil a mean: the median of what was counted between two looks is told
-/// instead.
+/// A statement that is looked at again and again. PostgreSQL counts sums, and one slow call would
+/// spoil a mean: the median of what was counted between two looks is told.
 #[derive(Debug)]
 pub(crate) struct Watched {
     statement: Statement,
@@ -90,7 +87,6 @@ impl Watched {
         Ok(reset(connection).await?)
     }
 
-    /// Reads what was counted since the last look.
     pub(crate) async fn look(&mut self, connection: &mut PgConnection) -> anyhow::Result<()> {
         let now = self.statement.counted(connection).await?;
         self.add(now);
@@ -137,8 +133,7 @@ pub(crate) async fn watch(
     Ok(watched)
 }
 
-/// Pages of tables and indexes, as statements use them: the measure of work that no other load on
-/// the machine changes.
+/// Pages that statements use: the measure of work that no other load on the machine changes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, sqlx::FromRow)]
 pub(crate) struct Pages {
     /// Looked at or written, each time.
@@ -180,7 +175,6 @@ pub(crate) async fn begin(connection: &mut PgConnection) -> anyhow::Result<()> {
     created.context("pg_stat_statements can't be used")
 }
 
-/// Begins to count from zero.
 pub(crate) async fn reset(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     execute("SELECT pg_stat_statements_reset()", connection).await
 }

@@ -26,7 +26,6 @@ use crate::{
 /// Charges in one window without a sweep.
 const REQUESTS: u64 = 4_000;
 
-/// The service's settings for a sweep that is measured.
 pub(crate) const OFTEN: [(&str, &str); 1] = [("EXPIRY_SWEEP_INTERVAL", "1s")];
 
 const BEGIN_LIMIT: Duration = Duration::from_secs(30);
@@ -34,8 +33,7 @@ const BEGIN_LIMIT: Duration = Duration::from_secs(30);
 /// How long the sweep of a few records may take.
 const SHORT_LIMIT: Duration = Duration::from_secs(60);
 
-/// A sweep that removes fewer records in a second is given up: two cores reach more than twice as
-/// many.
+/// A sweep that removes fewer records is given up: two cores reach more than twice as many.
 const LEAST_PER_SECOND: u64 = 1_000;
 
 const TELL_INTERVAL: Duration = Duration::from_secs(30);
@@ -51,7 +49,6 @@ pub(crate) struct Swept {
     pub(crate) creates_without: u64,
 }
 
-/// What one sweep took, and left for requests.
 #[derive(Debug)]
 pub(crate) struct Sweep {
     pub(crate) statement: Watched,

@@ -3,11 +3,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use axum::{Router, body::Bytes, http::StatusCode};
 use sqlx::PgConnection;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-};
+use tokio::net::TcpListener;
 
 use super::statements::Watched;
 use crate::{
@@ -15,8 +13,7 @@ use crate::{
     postgres::execute,
 };
 
-/// Deliveries that are due together, the same number in every database: fewer than are pending in
-/// the smallest one.
+/// Deliveries that are due together: fewer than are pending in the smallest database.
 const DUE: i64 = 1_000;
 
 /// Time until they are due: enough to clear away what making them due left behind.
@@ -37,7 +34,9 @@ pub(crate) async fn measure(
 ) -> anyhow::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/", listener.local_addr()?);
-    let receiver = tokio::spawn(receive(listener));
+    // It takes everything.
+    let endpoint = Router::new().fallback(|_: Bytes| async { StatusCode::OK });
+    let receiver = tokio::spawn(async move { axum::serve(listener, endpoint).await });
     sqlx::query("UPDATE webhook_endpoints SET url = $1")
         .bind(url)
         .execute(&mut *connection)
@@ -107,55 +106,4 @@ pub(crate) async fn restore(shape: &Shape, connection: &mut PgConnection) -> any
     .execute(connection)
     .await?;
     Ok(())
-}
-
-/// An endpoint that takes everything.
-async fn receive(listener: TcpListener) {
-    while let Ok((stream, _)) = listener.accept().await {
-        tokio::spawn(answer(stream));
-    }
-}
-
-/// Answers each piece of a request that ends a write: the sender writes head and body and waits.
-async fn answer(mut stream: TcpStream) -> std::io::Result<()> {
-    let mut request = Vec::new();
-    loop {
-        if stream.read_buf(&mut request).await? == 0 {
-            return Ok(());
-        }
-        if is_whole(&request) {
-            request.clear();
-            let reply = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
-            stream.write_all(reply).await?;
-        }
-    }
-}
-
-/// Whether all of the body that the head announces has arrived.
-fn is_whole(request: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(request);
-    let Some((head, body)) = text.split_once("\r\n\r\n") else {
-        return false;
-    };
-    let length = head.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        let is_length = name.eq_ignore_ascii_case("content-length");
-        is_length.then(|| value.trim().parse::<usize>().ok())?
-    });
-    body.len() >= length.unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_whole;
-
-    #[test]
-    fn a_request_is_whole_with_the_last_byte_of_its_body() {
-        let head = "POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\n";
-        for (body, expected) in [("", false), ("ab", false), ("abc", true)] {
-            assert_eq!(is_whole(format!("{head}{body}").as_bytes()), expected);
-        }
-        assert!(is_whole(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"));
-        assert!(!is_whole(b"GET / HTTP/1.1\r\nhost: x\r\n"));
-    }
 }

@@ -20,8 +20,7 @@ use crate::{
     shards::Home,
 };
 
-/// How far back the looks at the database go while the load goes on. The one at the end sees all of
-/// it.
+/// How far back the looks go while the load goes on. The one at the end sees everything.
 const RECENT: TimeDelta = TimeDelta::seconds(30);
 
 /// Queries that must find nothing at any moment. Each shows what is wrong in its first column, and
@@ -239,8 +238,7 @@ const ALWAYS: [(&str, &str, &str); 15] = [
 /// the deletion, and perhaps before the expiry.
 const BEGUN_BEFORE: Duration = Duration::from_secs(1);
 
-/// Checks that hold at any moment, in one snapshot. An error means that the database can't be
-/// asked.
+/// Checks that hold at any moment, in one snapshot. An error: the database can't be asked.
 pub(crate) async fn at_any_moment(
     pool: &PgPool,
     history: &History,
@@ -352,10 +350,7 @@ pub(crate) async fn at_the_end(
             };
             known_keys.insert((*account, key.key.clone()));
             found.extend(windows_that_overlap(&key, retention));
-            for (variant, _, stored) in key.answers() {
-                let Some(request) = key.variants.get(variant) else {
-                    continue;
-                };
+            for (request, _, stored) in key.answers() {
                 // A repetition that changes nothing leaves no event.
                 let is_repetition = request.is_repeatable && profile.expires();
                 let has_event = stored.status < 300 || stored.status == 402;
@@ -431,7 +426,6 @@ async fn executions(pool: &PgPool) -> Result<HashSet<(Uuid, String, String)>, sq
     Ok(executions.collect())
 }
 
-/// When the contended keys were claimed.
 async fn claims(
     snapshot: &mut PgConnection,
 ) -> Result<HashMap<(Uuid, String), DateTime<Utc>>, sqlx::Error> {

@@ -102,11 +102,10 @@ fn all_told(history: &History) -> Vec<Told> {
     let mut all = history.told();
     for key in history.keys() {
         let key = lock(&key);
-        let told = key.answers().filter_map(|(variant, attempt, stored)| {
-            let verb = key.variants.get(variant)?.verb;
-            told(key.account, verb, attempt, stored)
-        });
-        all.extend(told);
+        let answers = key.answers();
+        all.extend(answers.filter_map(|(request, attempt, stored)| {
+            told(key.account, request.verb, attempt, stored)
+        }));
     }
     all
 }
@@ -175,8 +174,7 @@ fn declines(key: &KeyHistory, until: DateTime<Utc>) -> HashSet<(String, String)>
     declines.collect()
 }
 
-/// No method was charged in a transaction that began after a client was told that the method is
-/// detached.
+/// No method was charged in a transaction that began after a client was told of its detachment.
 pub(super) async fn no_detached_method_pays(
     session: &mut PgConnection,
     history: &History,

@@ -1,24 +1,10 @@
 //! What must hold, judged from the clients' histories and from the database.
-//!
-//! | rule | |
-//! |---|---|
-//! | G1 | one effect per account, key and window |
-//! | G2 | nothing that was acknowledged is missing |
-//! | G3 | nothing exists that no client asked for |
-//! | G4 | all definite answers to a key are equal, byte by byte; a refusal shows why it is one |
-//! | G5 | money adds up |
-//! | G6 | nothing crosses accounts |
-//! | G7 | events are the changes, in order, and each wanted one was received |
-//! | G8 | after the last fault everything is back to normal by itself |
-//! | G9 | memory, file descriptors and connections stay bounded |
-//! | check | `charge-once check` finds nothing, once no request is in flight |
-//! | error | every check could be made |
+//! `tools/torture/README.md` says what each rule is.
 
 pub(crate) mod database;
-pub(crate) mod evidence;
 mod intents;
 mod objects;
-pub(crate) mod outages;
+mod outages;
 pub(crate) mod processor;
 mod records;
 pub(crate) mod recovery;
@@ -53,11 +39,11 @@ pub(crate) fn contradiction(history: &KeyHistory, attempt: &Attempt) -> Option<B
     if let Some(other) = another_requests(history, attempt, stored) {
         return Some(("G1", other));
     }
-    for (variant, _, earlier) in history.answers() {
+    for (_, other, earlier) in history.answers() {
         if earlier.execution != stored.execution {
             continue;
         }
-        if variant != attempt.variant {
+        if other.variant != attempt.variant {
             let what = "two requests under one key got the answer of one execution";
             return Some(("G1", what.to_owned()));
         }

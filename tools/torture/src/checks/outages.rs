@@ -4,7 +4,6 @@
 //! at the same replicas, moments before. No other fault is made meanwhile.
 
 use std::{
-    fmt,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -20,7 +19,6 @@ use crate::{
     history::{Attempt, SharedKey, Verdict, lock},
     load::Load,
     proxy::NetworkFault,
-    requests::{SLOW, VISA, Verb},
     world::World,
 };
 
@@ -40,7 +38,6 @@ const ENOUGH: usize = 300;
 /// How many times longer it may take on a busy machine to have so many.
 const LONGER_MAX: u32 = 3;
 
-/// Clients of each account.
 const CLIENTS: usize = 3;
 
 /// Pause of a client between two charges: a steady load that leaves the machine some time.
@@ -54,7 +51,6 @@ const SLOWER_MAX: u32 = 3;
 /// shortest limit is `POOL_WAIT`, a second.
 const SLOWER_BY: Duration = Duration::from_millis(500);
 
-/// How a database is down.
 #[derive(Debug, Clone, Copy)]
 enum Way {
     /// It has ended, and connections to it are refused.
@@ -63,44 +59,6 @@ enum Way {
     Silent,
 }
 
-impl Way {
-    /// Which of the two it is this time: of two databases, one ends and the other one is silent.
-    fn of(seed: u64, database: usize) -> Self {
-        match seed.wrapping_add(database as u64) % 2 {
-            0 => Self::Ended,
-            _ => Self::Silent,
-        }
-    }
-}
-
-/// What the accounts of other databases noticed while one was down.
-pub(crate) struct Outage {
-    shard: &'static str,
-    way: Way,
-    before: Times,
-    meanwhile: Times,
-}
-
-impl fmt::Display for Outage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let how = match self.way {
-            Way::Ended => "ended",
-            Way::Silent => "silent",
-        };
-        let (before, meanwhile) = (&self.before, &self.meanwhile);
-        write!(
-            f,
-            "of {}, {how}: 99 % of the others' {} requests within {} ms, and of {} before within {} ms",
-            self.shard,
-            meanwhile.count,
-            meanwhile.p99.as_millis(),
-            before.count,
-            before.p99.as_millis()
-        )
-    }
-}
-
-/// How long requests took.
 struct Times {
     count: usize,
     p99: Duration,
@@ -109,16 +67,20 @@ struct Times {
 impl Times {
     fn of(mut times: Vec<Duration>) -> Self {
         times.sort();
-        let p99 = times.iter().rev().nth(times.len() / 100).copied();
         Self {
             count: times.len(),
-            p99: p99.unwrap_or(Duration::MAX),
+            p99: p99(&times).unwrap_or(Duration::MAX),
         }
     }
 }
 
+/// The 99th percentile of sorted times.
+pub(super) fn p99(times: &[Duration]) -> Option<Duration> {
+    times.iter().rev().nth(times.len() / 100).copied()
+}
+
 /// Takes one database after the other down, if there are several.
-pub(crate) async fn of_each(world: &World, load: &Arc<Load>, seed: u64) -> Vec<Outage> {
+pub(crate) async fn of_each(world: &World, load: &Arc<Load>, seed: u64) -> Vec<String> {
     let mut outages = Vec::new();
     if world.shards.is_empty() {
         return outages;
@@ -130,7 +92,12 @@ pub(crate) async fn of_each(world: &World, load: &Arc<Load>, seed: u64) -> Vec<O
             database,
             seed: seed ^ database as u64,
         };
-        outages.push(clients.outage(Way::of(seed, database)).await);
+        // Of two databases, one ends and the other one is silent.
+        let way = match seed.wrapping_add(database as u64) % 2 {
+            0 => Way::Ended,
+            _ => Way::Silent,
+        };
+        outages.push(clients.outage(way).await);
     }
     outages
 }
@@ -145,7 +112,8 @@ struct Clients<'a> {
 }
 
 impl Clients<'_> {
-    async fn outage(&self, way: Way) -> Outage {
+    /// Returns what the accounts of other databases noticed.
+    async fn outage(&self, way: Way) -> String {
         let (shard, history) = (self.world.name_of(self.database), &self.load.history);
         let new_keys = self.new_keys().await;
         let new_keys = history.checked("no API key was made", new_keys);
@@ -160,13 +128,18 @@ impl Clients<'_> {
         self.bring_up().await;
         let limit = before.p99.saturating_mul(SLOWER_MAX);
         let limit = limit.saturating_add(SLOWER_BY);
-        let outage = Outage {
-            shard,
-            way,
-            before,
-            meanwhile,
+        let how = match way {
+            Way::Ended => "ended",
+            Way::Silent => "silent",
         };
-        if outage.meanwhile.p99 > limit {
+        let outage = format!(
+            "of {shard}, {how}: 99 % of the others' {} requests within {} ms, and of {} before within {} ms",
+            meanwhile.count,
+            meanwhile.p99.as_millis(),
+            before.count,
+            before.p99.as_millis()
+        );
+        if meanwhile.p99 > limit {
             history.violate("G8", format!("other accounts became slow: outage {outage}"));
         }
         outage
@@ -192,8 +165,7 @@ impl Clients<'_> {
         }
     }
 
-    /// A steady load of all accounts. Returns how long each request of those took that live
-    /// elsewhere.
+    /// A steady load of all accounts. Returns how long requests of those took that live elsewhere.
     async fn ask(&self, when: &str, long: Duration) -> Vec<Duration> {
         let began = Instant::now();
         let times = Mutex::new(Vec::new());
@@ -242,7 +214,7 @@ impl Clients<'_> {
         };
         for replica in [replica, self.replica(replica + 1)] {
             let began = Instant::now();
-            self.load.drive_once_at(replica, &key, random).await;
+            self.load.drive(Some(replica), &key, 0, random, true).await;
             times.push(began.elapsed());
         }
         self.have_answers(&key, when);
@@ -261,7 +233,9 @@ impl Clients<'_> {
             let name = format!("{when}-{account}-{client}-{number}");
             if let Some(key) = self.new_charge(account, &name, &mut random) {
                 let replica = self.replica(client + number);
-                self.load.drive_once_at(replica, &key, &mut random).await;
+                self.load
+                    .drive(Some(replica), &key, 0, &mut random, true)
+                    .await;
             }
             sleep(PAUSE).await;
         }
@@ -284,11 +258,7 @@ impl Clients<'_> {
         random: &mut ChaCha12Rng,
     ) -> Option<SharedKey> {
         let tag = format!("{:x}-outage-{}-{name}", self.seed, self.database);
-        let mut request = Verb::CreateCharge.request(random, &tag, None)?;
-        request.wait = None;
-        request.replace_card(SLOW, VISA);
-        let history = &self.load.history;
-        Some(history.add(account, format!("key-{tag}"), vec![request]))
+        self.load.quick_charge(account, &tag, random)
     }
 
     fn have_answers(&self, key: &SharedKey, when: &str) {
@@ -345,7 +315,7 @@ impl Clients<'_> {
                 let Some(key) = self.new_charge(account, &name, &mut random) else {
                     continue;
                 };
-                let driving = self.load.drive_at(replica, &key, &mut random);
+                let driving = self.load.drive(Some(replica), &key, 0, &mut random, false);
                 if timeout(BACK_LIMIT, driving).await.is_err() {
                     let what = format!("an account is not served {BACK_LIMIT:?} after an outage");
                     history.violate_at("G8", what, vec![key]);

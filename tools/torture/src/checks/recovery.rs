@@ -1,7 +1,8 @@
 //! After the last fault: everything is back to normal by itself, and nothing has leaked.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use anyhow::Context;
 use futures_util::future::join_all;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha12Rng;
@@ -12,11 +13,11 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use super::outages::{self, Outage};
+use super::outages;
 use crate::{
+    client::http,
     history::{History, SharedKey, lock},
     load::Load,
-    metrics::Busy,
     nemesis::{self, Sessions},
     replica::Process,
     requests::{SLOW, VISA, Verb},
@@ -36,11 +37,9 @@ const RESIDENT_MAX_MIB: u64 = 400;
 /// A replica's file descriptors: its listeners, its pool, and the clients' connections.
 const DESCRIPTORS_MAX: usize = 400;
 
-/// The 99th percentile of a charge's time without faults and load, on a busy machine with two
-/// cores.
+/// The 99th percentile of a charge's time without faults and load, on a busy machine.
 const PROBE_LIMIT: Duration = Duration::from_millis(1500);
 
-/// Charges that are made to measure it.
 const PROBES: u64 = 100;
 
 /// Requests that are sent to each replica at once.
@@ -82,18 +81,15 @@ const LEFTOVERS: [(&str, &str); 6] = [
     ),
 ];
 
-/// How many charges are abandoned after the last fault.
 const ABANDONED: u32 = 5;
 
-/// What came of the recovery.
 pub(crate) struct Recovered {
-    /// From the last fault until everything was back to normal. With a processor, the longer of two
-    /// times.
+    /// From the last fault until everything was back to normal: the longest of several times.
     pub(crate) after: Duration,
     /// The 99th percentile of a charge's time then.
     pub(crate) probe: Duration,
     /// What accounts noticed of those of other databases.
-    pub(crate) outages: Vec<Outage>,
+    pub(crate) outages: Vec<String>,
 }
 
 /// Everything is back to normal within [`RECOVERY_LIMIT`] of the last fault. With a processor, it
@@ -107,14 +103,14 @@ pub(crate) async fn recover(
 ) -> Recovered {
     let history = &load.history;
     nemesis::reset_faults(world).await;
-    let mut after = settle(world, load, homes, seed, Instant::now()).await;
+    let mut after = settle(world, load, homes, seed).await;
     if world.profile.has_processor {
         lose_answers(world, load, seed).await;
-        after = after.max(settle(world, load, homes, seed, Instant::now()).await);
+        after = after.max(settle(world, load, homes, seed).await);
     }
     let outages = outages::of_each(world, load, seed).await;
     if !outages.is_empty() {
-        after = after.max(settle(world, load, homes, seed, Instant::now()).await);
+        after = after.max(settle(world, load, homes, seed).await);
     }
 
     let probe = probe(load, seed).await;
@@ -135,14 +131,8 @@ pub(crate) async fn recover(
 /// Within [`RECOVERY_LIMIT`] of the last fault, all steps together: replicas are ready, what they
 /// began has ended without a retry, every request has an answer, no session holds a lock, and no
 /// request a connection. Returns how long it took.
-async fn settle(
-    world: &World,
-    load: &Arc<Load>,
-    homes: &[Home],
-    seed: u64,
-    last_fault: Instant,
-) -> Duration {
-    let history = &load.history;
+async fn settle(world: &World, load: &Arc<Load>, homes: &[Home], seed: u64) -> Duration {
+    let (history, last_fault) = (&load.history, Instant::now());
     let until = last_fault
         + match world.profile.standby {
             Some(_) => RECOVERY_LIMIT_WITH_STANDBY,
@@ -161,8 +151,7 @@ async fn settle(
     last_fault.elapsed()
 }
 
-/// The last fault: the processor's answers to some charges are lost, so that there is something to
-/// end.
+/// The last fault: answers to some charges are lost, so that there is something to end.
 async fn lose_answers(world: &World, load: &Arc<Load>, seed: u64) {
     let mut random = ChaCha12Rng::seed_from_u64(seed);
     let mut abandoned = Vec::new();
@@ -172,7 +161,7 @@ async fn lose_answers(world: &World, load: &Arc<Load>, seed: u64) {
         abandoned.extend(load.abandon(&mut random).await);
     }
     nemesis::reset_faults(world).await;
-    if abandoned.iter().all(|(_, is_answered)| *is_answered) {
+    if abandoned.iter().all(|is_answered| *is_answered) {
         let what = "the processor's answers were lost, and every charge has an answer";
         load.history.violate("G8", what.to_owned());
     }
@@ -186,7 +175,7 @@ async fn everything_ends(load: &Arc<Load>, history: &History, seed: u64, until: 
             let (load, key) = (Arc::clone(load), Arc::clone(&key));
             clients.spawn(async move {
                 let mut random = ChaCha12Rng::seed_from_u64(seed ^ number);
-                load.drive(&key, variant, &mut random, false).await;
+                load.drive(None, &key, variant, &mut random, false).await;
             });
         }
     }
@@ -240,14 +229,11 @@ async fn probe(load: &Arc<Load>, seed: u64) -> Duration {
     let mut times = Vec::new();
     for number in 0..PROBES {
         let tag = format!("{seed:x}-probe-{number}");
-        let Some(mut request) = Verb::CreateCharge.request(&mut random, &tag, None) else {
+        let Some(key) = load.quick_charge(0, &tag, &mut random) else {
             continue;
         };
-        request.wait = None;
-        request.replace_card(SLOW, VISA);
-        let key = history.add(0, format!("key-{tag}"), vec![request]);
         let began = Instant::now();
-        let driven = load.drive(&key, 0, &mut random, false);
+        let driven = load.drive(None, &key, 0, &mut random, false);
         if timeout(RECOVERY_LIMIT, driven).await.is_err() {
             let what = "a charge without faults and load has no answer".to_owned();
             history.violate_at("G8", what, vec![key]);
@@ -256,8 +242,7 @@ async fn probe(load: &Arc<Load>, seed: u64) -> Duration {
         times.push(began.elapsed());
     }
     times.sort();
-    let worst = times.iter().rev().nth(times.len() / 100).copied();
-    let worst = worst.unwrap_or_default();
+    let worst = outages::p99(&times).unwrap_or_default();
     if worst > PROBE_LIMIT {
         let what = format!("the 99th percentile of a charge is {worst:?}");
         history.violate("G8", what);
@@ -287,13 +272,47 @@ async fn burst(load: &Arc<Load>, seed: u64) {
     }
     let driving = keys.iter().map(|(replica, key)| {
         let mut random = ChaCha12Rng::seed_from_u64(random.random());
-        async move { load.drive_at(*replica, key, &mut random).await }
+        async move { load.drive(Some(*replica), key, 0, &mut random, false).await }
     });
     if timeout(RECOVERY_LIMIT, join_all(driving)).await.is_err() {
         let what = "of requests at once without faults, not every one has an answer".to_owned();
         let keys = keys.into_iter().map(|(_, key)| key);
         let open = keys.filter(|key| !lock(key).open_variants().is_empty());
         history.violate_at("G8", what, open.collect());
+    }
+}
+
+const METRICS_LIMIT: Duration = Duration::from_secs(2);
+
+/// What a replica works on, by its own word.
+#[derive(Debug, Clone, Copy)]
+struct Busy {
+    keys_in_flight: u64,
+    /// Open connections of its pool.
+    connections: u64,
+    /// Those of them that no request has.
+    idle: u64,
+}
+
+impl Busy {
+    async fn read(address: SocketAddr) -> anyhow::Result<Self> {
+        let reply = http(METRICS_LIMIT)?
+            .get(format!("http://{address}/metrics"))
+            .send();
+        let body = reply.await?.error_for_status()?.bytes().await?;
+        let text = String::from_utf8_lossy(&body);
+        let gauge = |name: &str| {
+            let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+            let line = lines.find(|(known, _)| *known == name);
+            let (_, value) = line.with_context(|| format!("there is no {name}"))?;
+            let value = value.trim().parse();
+            value.with_context(|| format!("{name} is no count"))
+        };
+        Ok(Self {
+            keys_in_flight: gauge("charge_once_idempotency_keys_in_flight")?,
+            connections: gauge("charge_once_pool_connections")?,
+            idle: gauge("charge_once_pool_connections_idle")?,
+        })
     }
 }
 
@@ -307,7 +326,7 @@ async fn replicas_are_idle(world: &World, history: &History, when: &str, until: 
         loop {
             // One look can meet a request for `/readyz`, or a worker.
             match Busy::read(metrics).await {
-                Ok(busy) if busy.is_nothing() => break,
+                Ok(busy) if busy.keys_in_flight == 0 && busy.idle == busy.connections => break,
                 _ if Instant::now() < until => sleep(Duration::from_millis(200)).await,
                 busy => {
                     history.violate("G8", format!("{name} is not idle {when}: {busy:?}"));
@@ -338,11 +357,9 @@ async fn sessions_are_free(world: &World, history: &History, until: Instant) {
     }
 }
 
-/// The replicas have no more sessions than their pools may have. `false`: they could not be
-/// counted.
+/// The replicas have no more sessions than their pools may have. `false`: not counted.
 ///
-/// `factor` allows for sessions whose replica is gone: PostgreSQL sees that at their next
-/// statement.
+/// `factor` allows for those whose replica is gone: PostgreSQL sees that at their next statement.
 pub(crate) async fn sessions_are_bounded(world: &World, history: &History, factor: usize) -> bool {
     let processes = world.clusters().len() * world.replicas.len() + world.workers.len();
     let most = factor * processes * (POOL_CONNECTIONS + OTHER_CONNECTIONS);

@@ -91,7 +91,6 @@ const PAYMENTS: &str = "
     SELECT account_id, id, card_last4, status FROM charges
      WHERE NOT metadata ? 'torture' AND order_id IS NOT NULL AND status <> 'pending'";
 
-/// A row that a request asked for.
 struct Tagged {
     account: Uuid,
     tag: String,
@@ -155,11 +154,9 @@ pub(super) async fn payments_are_of_the_cards(
     Ok(())
 }
 
-/// Last four digits and status of the charges that the key's requests asked for whose answers name
-/// this one.
+/// Last four digits and status of the charges that requests asked for whose answers name this one.
 fn payments_of(key: &KeyHistory, id: &str) -> Vec<(&'static str, &'static str)> {
-    let named = key.answers().filter_map(|(variant, _, stored)| {
-        let request = key.variants.get(variant)?;
+    let named = key.answers().filter_map(|(request, _, stored)| {
         let pays = matches!(request.verb, Verb::PayOrder | Verb::CreateCheckout);
         let names = || objects_in(&stored.body).contains(&id.to_owned());
         let card = card_of(&request.parameters).filter(|_| pays && names())?;
@@ -189,10 +186,7 @@ async fn tagged(
 /// What acknowledged requests made and is not there.
 fn missing(key: &KeyHistory, accounts: &[Uuid], rows: &HashMap<String, Tagged>) -> Vec<String> {
     let mut missing = Vec::new();
-    for (variant, _, stored) in key.answers() {
-        let Some(request) = key.variants.get(variant).filter(|one| one.is_tagged) else {
-            continue;
-        };
+    for (request, _, stored) in key.answers().filter(|(one, ..)| one.is_tagged) {
         // A decline names its charge, unless that is one of an order, or its intent.
         let shown = match stored.status {
             402 if request.verb == Verb::CreateCharge => stored.body.pointer("/error/charge"),
@@ -277,6 +271,8 @@ fn wanted(
         ("amount", vec![json!(sum)])
     };
     let items = || ("items", vec![lines(&request.asked("items"))]);
+    let updates = [Verb::UpdateOrder, Verb::UpdateRefund];
+    let notes = || ("note", changed(id, keys, &updates, "/metadata/note"));
     let (currency, customer) = (same("currency"), same("customer"));
     match (prefix, request.verb) {
         ("ch", Verb::CreateCharge) => {
@@ -286,18 +282,21 @@ fn wanted(
         }
         ("re", Verb::CreateRefund) => {
             let (amount, charge) = (same("amount"), same("charge"));
-            Some(vec![amount, charge, same("reason"), notes(id, keys)])
+            Some(vec![amount, charge, same("reason"), notes()])
         }
         ("re", Verb::RefundIntent) => {
             let (amount, intent) = (same("amount"), same("payment_intent"));
-            Some(vec![amount, intent, notes(id, keys)])
+            Some(vec![amount, intent, notes()])
         }
         ("pi", Verb::CreateIntent) => Some(vec![
             same("amount"),
             currency,
             customer,
             same("capture_method"),
-            ("description", descriptions(id, keys)),
+            (
+                "description",
+                changed(id, keys, &[Verb::UpdateIntent], "/description"),
+            ),
         ]),
         ("seti", Verb::CreateSetup) => Some(vec![customer]),
         ("cus", Verb::CreateCustomer) => Some(vec![same("email")]),
@@ -308,7 +307,7 @@ fn wanted(
             customer,
             items(),
             same("client_order_id"),
-            notes(id, keys),
+            notes(),
         ]),
         ("co", Verb::CreateCheckout) => {
             Some(vec![amount(), currency, customer, items(), same("source")])
@@ -317,7 +316,6 @@ fn wanted(
     }
 }
 
-/// What a charge of this card becomes.
 fn status_of(card: &Card) -> &'static str {
     if card.is_declined {
         "failed"
@@ -340,27 +338,14 @@ fn changes(id: &str, keys: &[SharedKey]) -> Vec<(Verb, Value)> {
     changes
 }
 
-/// The notes that updates may have added to an order or a refund. Whether an acknowledged update is
-/// among them is for `objects`, which compares the row with the newest event.
-fn notes(id: &str, keys: &[SharedKey]) -> (&'static str, Vec<Value>) {
-    let mut notes = vec![Value::Null];
-    for (verb, parameters) in changes(id, keys) {
-        if matches!(verb, Verb::UpdateOrder | Verb::UpdateRefund) {
-            notes.extend(parameters.pointer("/metadata/note").cloned());
-        }
-    }
-    ("note", notes)
-}
-
-/// What updates may have made of an intent's description.
-fn descriptions(id: &str, keys: &[SharedKey]) -> Vec<Value> {
-    let mut all = vec![Value::Null];
-    for (verb, parameters) in changes(id, keys) {
-        if verb == Verb::UpdateIntent {
-            all.extend(parameters.get("description").cloned());
-        }
-    }
-    all
+/// What requests of these verbs may have made of a value that was null: what they say at a pointer.
+/// Whether an acknowledged update is among them is for `objects`, which compares the row with the
+/// newest event.
+fn changed(id: &str, keys: &[SharedKey], by: &[Verb], pointer: &str) -> Vec<Value> {
+    let changes = changes(id, keys).into_iter();
+    let changes = changes.filter(|(verb, _)| by.contains(verb));
+    let values = changes.filter_map(|(_, parameters)| parameters.pointer(pointer).cloned());
+    std::iter::once(Value::Null).chain(values).collect()
 }
 
 /// What the card decides of a charge, and what captures and updates may have made of it since.
@@ -395,7 +380,6 @@ fn money_and_texts(
     ]
 }
 
-/// What a line of an order costs.
 fn total(item: &Value) -> i64 {
     let number = |name: &str| item.get(name).and_then(Value::as_i64).unwrap_or_default();
     number("quantity") * number("unit_amount")

@@ -138,8 +138,7 @@ impl Load {
         tokio::join!(self.all_at_once(verbs, &intent, random), answering);
     }
 
-    /// Refunds of two charges. Those of one have to know its sum, and one transaction may write
-    /// both.
+    /// Refunds of two charges. Those of one have to know its sum, and a transaction may write both.
     pub(super) async fn refund_at_once(&self, random: &mut ChaCha12Rng) {
         let newest: Vec<Known> = {
             let objects = lock(&self.objects);
@@ -173,7 +172,7 @@ impl Load {
         charge.amount = (charge.amount / 100).max(1);
         let keys = self.keys(&[Verb::CreateRefund; 6], &charge, random);
         if let Some(retried) = keys.first() {
-            self.drive_at(UNBATCHED, retried, random).await;
+            self.drive(Some(UNBATCHED), retried, 0, random, false).await;
         }
         self.drive_all(Some(BATCHING), &keys, random).await;
         self.remember(keys);
@@ -188,8 +187,7 @@ impl Load {
         self.remember(keys);
     }
 
-    /// New requests about one object, each under a key of its own. The keys are in the order in
-    /// which a batch decides.
+    /// Requests about one object, each under its own key, in the order in which a batch decides.
     fn keys(&self, verbs: &[Verb], object: &Known, random: &mut ChaCha12Rng) -> Vec<SharedKey> {
         let mut keys = Vec::new();
         for verb in verbs {
@@ -214,7 +212,7 @@ impl Load {
             };
             let name = format!("key-{tag}");
             let key = self.history.add(account, name, vec![request]);
-            self.drive(&key, 0, random, false).await;
+            self.drive(None, &key, 0, random, false).await;
             break;
         }
     }
