@@ -44,14 +44,9 @@ pub(crate) struct Report<'a> {
 
 impl Report<'_> {
     pub(crate) fn print(&self, kept: Option<&Path>) {
-        let Self {
-            totals,
-            faults,
-            recovered,
-            ..
-        } = self;
+        let (totals, faults, recovered) = (self.totals, self.faults, self.recovered);
         let mut kinds: BTreeMap<&str, u64> = BTreeMap::new();
-        for fault in *faults {
+        for fault in faults {
             *kinds.entry(&fault.name).or_default() += 1;
         }
         println!("profile        {}, seed {}", self.profile.name, self.seed);
@@ -63,8 +58,7 @@ impl Report<'_> {
             None => {}
         }
         println!("took           {:.0} s", self.took.as_secs_f32());
-        let (keys, attempts) = (totals.keys, totals.attempts);
-        println!("keys           {keys}, {attempts} attempts");
+        println!("keys           {}, {} attempts", totals.keys, totals.attempts);
         println!("outcomes");
         let mut outcomes: Vec<_> = totals.outcomes.iter().collect();
         outcomes.sort_by_key(|(_, count)| Reverse(**count));
