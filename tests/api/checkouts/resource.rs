@@ -136,41 +136,18 @@ async fn out_of_stock_gives_the_charge_back_cancels_the_order_and_is_stored() {
 async fn wrong_parameters_are_stored_refusals_and_make_nothing() {
     let server = TestServer::start().await;
     let client = &server.client;
-    let no_sku = json!([{"quantity": 1, "unit_amount": 1}]);
-    let none_of_it = json!([{"sku": "mug", "quantity": 0, "unit_amount": 1}]);
-    for (name, value, code, param) in [
-        ("currency", Value::Null, "parameter_missing", "currency"),
-        ("items", json!([]), "parameter_invalid", "items"),
-        ("items", no_sku, "parameter_missing", "items[0][sku]"),
-        (
-            "items",
-            none_of_it,
-            "parameter_invalid",
-            "items[0][quantity]",
-        ),
-        (
-            "source",
-            "tok_unknown".into(),
-            "parameter_invalid",
-            "source",
-        ),
-        (
-            "client_order_id",
-            "7".into(),
-            "parameter_unknown",
-            "client_order_id",
-        ),
-    ] {
-        let mut body = checkout();
-        body[name] = value;
-        let key = Uuid::now_v7().to_string();
-        let answer = client.post("/checkouts", &key, &body).await;
-        assert_eq!(answer.refusal(), refusal(code, param));
-        let replay = client.post("/checkouts", &key, &body).await;
-        replay.assert_replays(&answer);
-    }
-    let checkouts = "SELECT count(*) FROM checkouts";
-    assert_eq!(server.database.count(checkouts).await, 0);
+    let cases = json!([
+        [{"currency": null}, "parameter_missing", "currency"],
+        [{"items": []}, "parameter_invalid", "items"],
+        [{"items": [{"quantity": 1, "unit_amount": 1}]}, "parameter_missing", "items[0][sku]"],
+        [{"items": [{"sku": "mug", "quantity": 0, "unit_amount": 1}]}, "parameter_invalid",
+         "items[0][quantity]"],
+        [{"source": "tok_unknown"}, "parameter_invalid", "source"],
+        [{"client_order_id": "7"}, "parameter_unknown", "client_order_id"],
+    ]);
+    let cases = differing_from(&checkout(), cases);
+    assert_stores_refusals(client, "/checkouts", cases).await;
+    assert_eq!(server.database.count_of("checkouts").await, 0);
     server.stop().await;
 }
 

@@ -126,6 +126,7 @@ async fn a_preferred_wait_is_echoed_capped_and_honoured_and_nonsense_is_ignored(
         ("wait=7", Some("wait=7")),
         ("wait=\"7\"", Some("wait=7")),
         ("respond-async, Wait=3", Some("wait=3")),
+        ("respond-async, wait=7", Some("wait=7")),
         ("wait=30", Some("wait=30")),
         ("wait=31", Some("wait=30")),
         ("wait=99999999999999999999999", Some("wait=30")),
@@ -140,6 +141,7 @@ async fn a_preferred_wait_is_echoed_capped_and_honoured_and_nonsense_is_ignored(
         assert_eq!(answer.status, 201, "{prefer}");
         assert_eq!(answer.header("preference-applied"), applied, "{prefer}");
     }
+    assert_eq!(server.database.charges().await, 1);
     let read = server.client.request(Method::GET, "/charges");
     let read = Answer::of(read.header("prefer", "wait=7")).await;
     assert_eq!(read.header("preference-applied"), None);

@@ -121,6 +121,7 @@ async fn a_key_reused_for_another_request_is_refused_and_the_first_answer_stays(
     }
     client.charge("key-1").await.assert_replays(&first);
     assert_eq!(server.database.charges().await, 1);
+    assert_eq!(server.database.records().await, 1);
     assert_eq!(server.database.orders().await, 0);
 }
 
@@ -167,7 +168,8 @@ async fn a_refusal_keeps_its_key_while_a_valid_request_races_it() {
 
         let refused = refused.await.unwrap();
         assert_eq!(error(&refused), (400, "parameter_invalid".into()));
-        assert_eq!(server.client.charge("key-1").await.status, 422);
+        let corrected = server.client.charge("key-1").await;
+        assert_eq!(error(&corrected), (422, "idempotency_key_reused".into()));
         let body = refused_charge();
         let replay = server.client.post("/charges", "key-1", &body).await;
         replay.assert_replays(&refused);

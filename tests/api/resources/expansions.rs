@@ -156,19 +156,11 @@ async fn what_is_expanded_is_of_the_same_moment_as_what_it_is_in() {
 async fn a_reference_to_what_does_not_exist_here_can_be_expanded_and_stays_null() {
     let server = TestServer::start().await;
     let client = &server.client;
-    let intent = json!({"amount": 1, "currency": "usd"});
     for (collection, body, members) in &rows::<(String, Value, String)>(json!([
         ["customers", {}, "default_source test_clock"],
-        [
-            "payment_intents",
-            intent,
-            "application on_behalf_of review source"
-        ],
-        [
-            "setup_intents",
-            {},
-            "application latest_attempt mandate on_behalf_of single_use_mandate"
-        ],
+        ["payment_intents", {"amount": 1, "currency": "usd"},
+         "application on_behalf_of review source"],
+        ["setup_intents", {}, "application latest_attempt mandate on_behalf_of single_use_mandate"],
     ])) {
         let id = client.post_new(&format!("/{collection}"), body).await.id();
         for member in members.split(' ') {

@@ -112,120 +112,43 @@ async fn a_card_is_given_by_its_number_or_a_token_in_both_encodings() {
 #[tokio::test]
 async fn wrong_parameters_are_stored_refusals_that_name_the_field() {
     let server = TestServer::start().await;
-    let client = &server.client;
-    let with = |name: &str, value: Value| {
-        let mut body = json!({"type": "card", "card": {"token": "tok_visa"}});
-        body[name] = value;
-        body
-    };
-    let card = |name: &str, value: Value| {
-        let mut card = json!({"number": "4242424242424242", "exp_month": 12, "exp_year": 2034});
-        card[name] = value;
-        with("card", card)
-    };
     let long_email = format!("{}@b", "a".repeat(511));
+    let (missing, invalid, unknown) =
+        ("parameter_missing", "parameter_invalid", "parameter_unknown");
+    let number = "4242424242424242";
     let cases = json!([
-        [with("type", Value::Null), "parameter_missing", "type"],
-        [
-            with("type", json!("sepa_debit")),
-            "parameter_invalid",
-            "type"
-        ],
-        [with("card", Value::Null), "parameter_missing", "card"],
-        [with("card", json!("tok_visa")), "parameter_invalid", "card"],
-        [with("card", json!({})), "parameter_missing", "card[number]"],
-        [
-            with("card", json!({"token": "tok_nothing"})),
-            "parameter_invalid",
-            "card[token]"
-        ],
-        [
-            with("card", json!({"token": "pm_card_visa"})),
-            "parameter_invalid",
-            "card[token]"
-        ],
-        [
-            with("card", json!({"token": "tok_visa", "cvc": "123"})),
-            "parameter_unknown",
-            "card[cvc]"
-        ],
-        [
-            card("number", json!("1234")),
-            "invalid_number",
-            "card[number]"
-        ],
-        [
-            card("exp_month", Value::Null),
-            "parameter_missing",
-            "card[exp_month]"
-        ],
-        [
-            card("exp_year", Value::Null),
-            "parameter_missing",
-            "card[exp_year]"
-        ],
-        [
-            card("networks", json!({})),
-            "parameter_unknown",
-            "card[networks]"
-        ],
-        [
-            with("billing_details", json!("x")),
-            "parameter_invalid",
-            "billing_details"
-        ],
-        [
-            with("billing_details", json!({"email": "x"})),
-            "parameter_invalid",
-            "billing_details[email]"
-        ],
-        [
-            with("billing_details", json!({"email": long_email})),
-            "parameter_invalid",
-            "billing_details[email]"
-        ],
-        [
-            with("billing_details", json!({"name": "n".repeat(257)})),
-            "parameter_invalid",
-            "billing_details[name]"
-        ],
-        [
-            with("billing_details", json!({"phone": "1".repeat(51)})),
-            "parameter_invalid",
-            "billing_details[phone]"
-        ],
-        [
-            with("billing_details", json!({"address": {"country": "x"}})),
-            "parameter_invalid",
-            "billing_details[address][country]"
-        ],
-        [
-            with("billing_details", json!({"tax_id": "x"})),
-            "parameter_unknown",
-            "billing_details[tax_id]"
-        ],
-        [
-            with("allow_redisplay", json!("never")),
-            "parameter_invalid",
-            "allow_redisplay"
-        ],
-        [
-            with("metadata", json!({"a": 1})),
-            "parameter_invalid",
-            "metadata[a]"
-        ],
-        [
-            with("customer", json!("cus_1")),
-            "parameter_unknown",
-            "customer"
-        ],
-        [
-            with("expand", json!(["card"])),
-            "parameter_invalid",
-            "expand[0]"
-        ],
+        [{"type": null}, missing, "type"],
+        [{"type": "sepa_debit"}, invalid, "type"],
+        [{"card": null}, missing, "card"],
+        [{"card": "tok_visa"}, invalid, "card"],
+        [{"card": {}}, missing, "card[number]"],
+        [{"card": {"token": "tok_nothing"}}, invalid, "card[token]"],
+        [{"card": {"token": "pm_card_visa"}}, invalid, "card[token]"],
+        [{"card": {"token": "tok_visa", "cvc": "123"}}, unknown, "card[cvc]"],
+        [{"card": {"number": "1234", "exp_month": 12, "exp_year": 2034}}, "invalid_number",
+         "card[number]"],
+        [{"card": {"number": number, "exp_month": null, "exp_year": 2034}}, missing,
+         "card[exp_month]"],
+        [{"card": {"number": number, "exp_month": 12, "exp_year": null}}, missing,
+         "card[exp_year]"],
+        [{"card": {"number": number, "exp_month": 12, "exp_year": 2034, "networks": {}}}, unknown,
+         "card[networks]"],
+        [{"billing_details": "x"}, invalid, "billing_details"],
+        [{"billing_details": {"email": "x"}}, invalid, "billing_details[email]"],
+        [{"billing_details": {"email": long_email}}, invalid, "billing_details[email]"],
+        [{"billing_details": {"name": "n".repeat(257)}}, invalid, "billing_details[name]"],
+        [{"billing_details": {"phone": "1".repeat(51)}}, invalid, "billing_details[phone]"],
+        [{"billing_details": {"address": {"country": "x"}}}, invalid,
+         "billing_details[address][country]"],
+        [{"billing_details": {"tax_id": "x"}}, unknown, "billing_details[tax_id]"],
+        [{"allow_redisplay": "never"}, invalid, "allow_redisplay"],
+        [{"metadata": {"a": 1}}, invalid, "metadata[a]"],
+        [{"customer": "cus_1"}, unknown, "customer"],
+        [{"expand": ["card"]}, invalid, "expand[0]"],
     ]);
-    assert_stores_refusals(client, "/payment_methods", cases).await;
+    let right = json!({"type": "card", "card": {"token": "tok_visa"}});
+    let cases = differing_from(&right, cases);
+    assert_stores_refusals(&server.client, "/payment_methods", cases).await;
     assert_eq!(server.database.count_of("payment_methods").await, 0);
 }
 

@@ -31,8 +31,8 @@ pub use super::{
     program::{printed_by, run, scratch, text},
     racers::all_at_once,
     replies::{
-        Shows, assert_refuses, assert_refuses_queries, assert_stores_refusals, ids, page, refusal,
-        rows,
+        Shows, assert_refuses, assert_refuses_queries, assert_stores_refusals, differing_from, ids,
+        page, refusal, rows,
     },
     resources::open_order,
     shorthand::{ANY_PORT, assert_has, complaint_of},
