@@ -2,7 +2,7 @@
 
 use crate::support::{
     prelude::*,
-    resources::{attach, attached, customer, detach, happened, method},
+    resources::{assert_is_created, attach, attached, customer, detach, happened, method},
 };
 
 const DEFAULT: &str = "invoice_settings[default_payment_method]";
@@ -45,13 +45,8 @@ async fn a_customer_has_exactly_the_documented_members() {
     let server = TestServer::start().await;
     let client = &server.client;
     let created = client.post("/v1/customers", "key-1", &jenny()).await;
-    assert_eq!(created.status, 201, "{}", created.json());
-    let id = created.id();
-    assert!(id.starts_with("cus_") && id.len() == 30, "{id}");
-    let path = format!("/customers/{id}");
-    let location = format!("/v1{path}");
-    assert_eq!(created.header("location"), Some(&*location));
-    let shown = created.json();
+    assert_is_created(client, &created, "/v1/customers", "cus_").await;
+    let (id, shown) = (created.id(), created.json());
     let expected = json!({
         "id": id, "object": "customer", "address": jenny()["address"], "balance": 0,
         "created": shown["created"], "currency": null, "default_source": null, "delinquent": false,
@@ -75,7 +70,6 @@ async fn a_customer_has_exactly_the_documented_members() {
     assert_eq!(shown, expected);
     assert!(shown["created"].is_i64());
     for prefix in ["", "/v1"] {
-        assert_eq!(client.get(&format!("{prefix}{path}")).await.json(), shown);
         let list = client.get(&format!("{prefix}/customers")).await.json();
         let whole = json!({
             "object": "list", "data": [shown], "has_more": false, "url": format!("{prefix}/customers"),

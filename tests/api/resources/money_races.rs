@@ -1,10 +1,7 @@
 //! Requests with different keys that want the same money: the row's lock lets one after the other
 //! decide, and the database's own constraints refuse what would get past the lock.
 
-use std::pin::Pin;
-
 use charge_once::{
-    database::PgConnection,
     domain::{
         charge::{Authorization, Charge, NewCharge},
         ids::{AccountId, ChargeId, OrderId},
@@ -16,9 +13,9 @@ use charge_once_strict_params::{Encoding, ParameterSet, Params};
 use chrono::Utc;
 
 use crate::support::{
-    harness::{LOCK_WAITS, violated},
+    harness::violated,
     prelude::*,
-    racers::until_definite,
+    racers::{Doing, Step, interleave, until_definite},
     resources::{money, uncaptured},
 };
 
@@ -127,11 +124,7 @@ async fn of_a_payment_and_a_cancellation_at_once_one_happens() {
     assert_eq!(server.database.count(kept).await, 0);
 }
 
-/// What one of two transactions does, without a lock and without a look at the row before.
-type Step = for<'c> fn(&'c mut PgConnection, Target) -> Doing<'c>;
-type Doing<'c> = Pin<Box<dyn Future<Output = Result<(), sqlx::Error>> + Send + 'c>>;
-
-/// What both want to change.
+/// What two transactions want to change.
 #[derive(Clone, Copy)]
 struct Target {
     account: AccountId,
@@ -231,26 +224,6 @@ fn take_three_mugs(tx: &mut PgConnection, target: Target) -> Doing<'_> {
     })
 }
 
-/// Interleaves two transactions: the second one's statement meets the first one's uncommitted row.
-async fn interleave(
-    database: &TestDatabase,
-    target: Target,
-    first: Step,
-    second: Step,
-) -> Result<(), sqlx::Error> {
-    let mut one = database.pool.begin().await.unwrap();
-    let mut two = database.pool.begin().await.unwrap();
-    first(&mut one, target).await.unwrap();
-    let later = tokio::spawn(async move {
-        second(&mut two, target).await?;
-        two.commit().await
-    });
-    // The second waits for the first.
-    database.comes_to(LOCK_WAITS, 1).await;
-    one.commit().await.unwrap();
-    later.await.unwrap()
-}
-
 #[tokio::test]
 async fn constraints_alone_refuse_the_second_of_two_that_never_locked() {
     let server = TestServer::start().await;
@@ -262,9 +235,10 @@ async fn constraints_alone_refuse_the_second_of_two_that_never_locked() {
     assert_eq!(set.status, 200);
     let too_much = "refunds_never_exceed_what_was_captured";
     let released = "a_released_charge_is_never_captured";
-    let (three_quarters, quarter): (Step, Step) = (refund_three_quarters, capture_a_quarter);
+    let (three_quarters, quarter): (Step<Target>, Step<Target>) =
+        (refund_three_quarters, capture_a_quarter);
     let negative = "inventory_is_never_negative";
-    let cases: &[(bool, Step, Step, &str)] = &[
+    let cases: &[(bool, Step<Target>, Step<Target>, &str)] = &[
         (true, three_quarters, three_quarters, too_much),
         (false, release, quarter, released),
         (false, quarter, release, too_much),

@@ -12,7 +12,7 @@ use futures_util::future::{join, join_all};
 use crate::support::{
     intents::{paid_with, terms_with},
     prelude::*,
-    racers::until_definite,
+    racers::{definite, until_definite},
     resources::{attached, customer, detach, method},
 };
 
@@ -46,12 +46,7 @@ impl Replicas {
 /// A deletion, repeated until its answer is a definite one.
 async fn deleted(client: &Client, customer: &str) -> Answer {
     let path = format!("/customers/{customer}");
-    loop {
-        let answer = Answer::of(client.request(Method::DELETE, &path)).await;
-        if ![409, 503].contains(&answer.status.as_u16()) {
-            return answer;
-        }
-    }
+    definite(|| Answer::of(client.request(Method::DELETE, &path))).await
 }
 
 #[tokio::test]

@@ -3,8 +3,7 @@
 use crate::support::{
     intents::events,
     prelude::*,
-    racers::until_definite,
-    resources::{attach, customer, detach},
+    resources::{assert_is_created, attach, customer, detach},
 };
 
 const RETURN_URL: &str = "https://shop.example/return";
@@ -45,21 +44,16 @@ async fn a_setup_intent_has_exactly_the_documented_members() {
     let client = &server.client;
     let body = json!({"description": "A card", "metadata": {"cart": "7"}});
     let created = create(client, body).await;
-    assert_eq!(created.status, 201, "{}", created.json());
-    let id = created.id();
-    assert!(id.starts_with("seti_") && id.len() == 31, "{id}");
-    let path = format!("/setup_intents/{id}");
-    assert_eq!(created.header("location"), Some(path.as_str()));
-    let mut object = created.json();
-    assert!(object["created"].take().as_i64().is_some());
-    let secret = object["client_secret"].take();
-    let secret = secret.as_str().unwrap();
+    let path = assert_is_created(client, &created, "/setup_intents", "seti_").await;
+    let (id, object) = (created.id(), created.json());
+    assert!(object["created"].is_i64());
+    let secret = object["client_secret"].as_str().unwrap();
     assert!(secret.starts_with(&format!("{id}_secret_")) && secret.len() >= id.len() + 33);
-    object["id"].take();
     let expected = json!({
-        "id": null, "object": "setup_intent", "application": null, "attach_to_self": false,
+        "id": id, "object": "setup_intent", "application": null, "attach_to_self": false,
         "automatic_payment_methods": {"allow_redirects": "always", "enabled": true},
-        "cancellation_reason": null, "client_secret": null, "created": null, "customer": null,
+        "cancellation_reason": null, "client_secret": secret, "created": object["created"],
+        "customer": null,
         "customer_account": null, "description": "A card", "excluded_payment_method_types": null,
         "flow_directions": null, "last_setup_error": null, "latest_attempt": null,
         "livemode": false, "mandate": null, "metadata": {"cart": "7"}, "next_action": null,
@@ -72,7 +66,6 @@ async fn a_setup_intent_has_exactly_the_documented_members() {
     });
     assert_eq!(object, expected);
     for path in [path.clone(), format!("/v1{path}")] {
-        assert_eq!(client.get(&path).await.json(), created.json());
         let with = |secret: &str| format!("{path}?client_secret={secret}");
         assert_eq!(client.get(&with(secret)).await.json(), created.json());
         let refused = client.get(&with("another")).await;
@@ -431,67 +424,4 @@ async fn setup_intents_are_listed_by_customer_and_by_method() {
     let stranger = client_of_account(&server, "other").await;
     let nothing = stranger.get("/setup_intents").await.json();
     assert_eq!(nothing["data"], json!([]));
-}
-
-/// How often each of two racing requests may win.
-const RACES: usize = 50;
-
-/// A setup intent ends once: by the one that was not refused.
-async fn assert_one_ended(client: &Client, id: &str, has_succeeded: bool, canceled: &Answer) {
-    let setup = retrieve(client, id).await;
-    if has_succeeded {
-        assert_eq!(setup["status"], "succeeded");
-        assert_eq!(canceled.code(), "setup_intent_unexpected_state");
-    } else {
-        assert_eq!(canceled.status, 200, "{}", canceled.json());
-        assert_eq!(setup["status"], "canceled");
-    }
-}
-
-/// No method is ready for a setup intent that was canceled.
-const READY_THOUGH_CANCELED: &str = "SELECT count(*) FROM setup_intents
-      JOIN payment_methods ON payment_methods.id = setup_intents.payment_method_id
-     WHERE setup_intents.status = 'canceled' AND is_set_up";
-
-#[tokio::test]
-async fn of_a_confirmation_and_a_cancellation_at_once_one_happens() {
-    let server = TestServer::start().await;
-    let replica = ServerProcess::start(&server.database, &[]);
-    let (client, other) = (&server.client, &replica.client);
-    for _ in 0..RACES {
-        let begun = json!({"payment_method": "pm_card_visa", "payment_method_types": ["card"]});
-        let id = create(client, begun).await.id();
-        let (path, nothing) = (format!("/setup_intents/{id}"), json!({}));
-        let (confirm, cancel) = (format!("{path}/confirm"), format!("{path}/cancel"));
-        let (confirmed, canceled) = tokio::join!(
-            until_definite(client, &confirm, &nothing),
-            until_definite(other, &cancel, &nothing),
-        );
-        if confirmed.status != 200 {
-            assert_eq!(confirmed.code(), "setup_intent_unexpected_state");
-        }
-        assert_one_ended(client, &id, confirmed.status == 200, &canceled).await;
-    }
-    assert_eq!(server.database.count(READY_THOUGH_CANCELED).await, 0);
-}
-
-#[tokio::test]
-async fn of_an_authentication_and_a_cancellation_at_once_one_happens() {
-    let server = TestServer::start().await;
-    let replica = ServerProcess::start(&server.database, &[]);
-    let (client, other) = (&server.client, &replica.client);
-    for _ in 0..RACES {
-        let waiting = try_card(client, HOLDERS_CARD, json!({})).await;
-        let (id, page) = (waiting.id(), page_of(&waiting));
-        let cancel = format!("/setup_intents/{id}/cancel");
-        let nothing = json!({});
-        let (landed, canceled) = tokio::join!(
-            press(&page, "complete"),
-            until_definite(other, &cancel, &nothing),
-        );
-        let landed = landed.status.as_u16();
-        assert!([303, 410].contains(&landed), "{landed}");
-        assert_one_ended(client, &id, landed == 303, &canceled).await;
-    }
-    assert_eq!(server.database.count(READY_THOUGH_CANCELED).await, 0);
 }

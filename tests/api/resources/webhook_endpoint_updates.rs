@@ -173,17 +173,6 @@ async fn another_accounts_endpoint_and_a_deleted_one_are_not_updated() {
 }
 
 #[tokio::test]
-async fn a_private_address_is_accepted_by_an_update_only_where_it_is_allowed() {
-    for (allowed, status) in [("false", 400), ("true", 200)] {
-        let server = TestServer::start_with(&[("WEBHOOK_ALLOW_PRIVATE", allowed)]).await;
-        let path = created(&server.client).await;
-        let body = json!({"url": "http://192.168.1.1/hook"});
-        let answer = server.client.post_new(&path, &body).await;
-        assert_eq!(answer.status.as_u16(), status, "{allowed}");
-    }
-}
-
-#[tokio::test]
 async fn updates_of_one_endpoint_at_once_lose_none_of_each_other() {
     let server = TestServer::start().await;
     let path = created(&server.client).await;
