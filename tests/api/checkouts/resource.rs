@@ -20,31 +20,28 @@ async fn part(client: &Client, checkout: &Value, kind: &str) -> Value {
 
 #[tokio::test]
 async fn a_checkout_creates_the_order_charges_it_and_allocates_the_items() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    stock(client, "mug", 5).await;
-
+    let (server, client) = TestServer::with_client(&[]).await;
+    stock(&client, "mug", 5).await;
     let made = client.post("/checkouts", "key-1", &checkout()).await;
-    assert_is_created(client, &made, "/checkouts", "co_").await;
+    assert_is_created(&client, &made, "/checkouts", "co_").await;
     let body = made.json();
     body.assert_shows(json!({"status": "completed", "amount": 2400, "failure_code": null}));
     let expected = "create_order done 1, create_charge done 1, allocate_inventory done 1";
     assert_eq!(steps(&body).join(", "), expected);
-
-    let order = part(client, &body, "order").await;
-    let charge = part(client, &body, "charge").await;
+    let order = part(&client, &body, "order").await;
+    let charge = part(&client, &body, "charge").await;
     order.assert_shows(json!({
         "status": "paid", "charge": charge["id"], "metadata": {"cart": "7"},
     }));
     charge.assert_shows(json!({
         "status": "succeeded", "order": order["id"], "amount": 2400, "customer": "jenny",
     }));
-    assert_eq!(level(client, "mug").await, 3);
+    assert_eq!(level(&client, "mug").await, 3);
     let again = client.post("/checkouts", "key-1", &checkout()).await;
     again.assert_replays(&made);
-    assert_eq!(level(client, "mug").await, 3);
+    assert_eq!(level(&client, "mug").await, 3);
     let told = "order.created charge.succeeded order.paid checkout.completed";
-    assert_eq!(types_of_events(client).await.join(" "), told);
+    assert_eq!(types_of_events(&client).await.join(" "), told);
     // Events name what the client sent, not the keys of the steps.
     let events = client.get("/events").await.json();
     for event in events["data"].as_array().unwrap() {
@@ -57,11 +54,9 @@ async fn a_checkout_creates_the_order_charges_it_and_allocates_the_items() {
 
 #[tokio::test]
 async fn a_decline_cancels_the_order_and_is_stored() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    stock(client, "mug", 5).await;
+    let (server, client) = TestServer::with_client(&[]).await;
+    stock(&client, "mug", 5).await;
     let body = checkout_with("tok_chargeDeclinedInsufficientFunds");
-
     let declined = client.post("/checkouts", "key-1", &body).await;
     assert_eq!(declined.status, 402);
     let error = &declined.json()["error"];
@@ -69,32 +64,29 @@ async fn a_decline_cancels_the_order_and_is_stored() {
     assert_eq!(error["decline_code"], "insufficient_funds");
     let replay = client.post("/checkouts", "key-1", &body).await;
     replay.assert_replays(&declined);
-
-    let checkout = checkout_of(client, "key-1").await;
+    let checkout = checkout_of(&client, "key-1").await;
     assert_eq!(checkout["status"], "canceled");
     assert_eq!(checkout["failure_code"], "card_declined");
     assert_eq!(checkout["charge"], error["charge"]);
     let expected = "create_order done 1, create_charge refused 1, allocate_inventory skipped 0, \
                     cancel_order done 1";
     assert_eq!(steps(&checkout).join(", "), expected);
-    let order = part(client, &checkout, "order").await;
+    let order = part(&client, &checkout, "order").await;
     assert_eq!(order["status"], "canceled");
-    assert_eq!(level(client, "mug").await, 5);
+    assert_eq!(level(&client, "mug").await, 5);
     let told = "order.created charge.failed order.canceled checkout.canceled";
-    assert_eq!(types_of_events(client).await.join(" "), told);
+    assert_eq!(types_of_events(&client).await.join(" "), told);
     server.stop().await;
 }
 
 #[tokio::test]
 async fn out_of_stock_gives_the_charge_back_cancels_the_order_and_is_stored() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    stock(client, "mug", 5).await;
-    stock(client, "cup", 1).await;
+    let (server, client) = TestServer::with_client(&[]).await;
+    stock(&client, "mug", 5).await;
+    stock(&client, "cup", 1).await;
     let mut body = checkout();
     let cups = json!({"sku": "cup", "quantity": 2, "unit_amount": 300});
     body["items"].as_array_mut().unwrap().push(cups);
-
     let answer = client.post("/checkouts", "key-1", &body).await;
     let expected = refusal("out_of_stock", "items[1][quantity]");
     assert_eq!(answer.refusal(), expected);
@@ -102,33 +94,31 @@ async fn out_of_stock_gives_the_charge_back_cancels_the_order_and_is_stored() {
     replay.assert_replays(&answer);
     // It isn't a failed one.
     assert_eq!(answer.json()["error"]["charge"], Value::Null);
-
-    let checkout = checkout_of(client, "key-1").await;
+    let checkout = checkout_of(&client, "key-1").await;
     assert_eq!(checkout["status"], "canceled");
     assert_eq!(checkout["failure_code"], "out_of_stock");
     let expected = "create_order done 1, create_charge done 1, allocate_inventory refused 1, \
                     create_refund done 1, cancel_order done 1";
     assert_eq!(steps(&checkout).join(", "), expected);
-    let order = part(client, &checkout, "order").await;
+    let order = part(&client, &checkout, "order").await;
     assert_eq!(order["status"], "canceled");
-    let charge = part(client, &checkout, "charge").await;
+    let charge = part(&client, &checkout, "charge").await;
     assert_eq!(charge["refunded"], true);
     assert_eq!(charge["amount_refunded"], 3000);
-    let refund = part(client, &checkout, "refund").await;
+    let refund = part(&client, &checkout, "refund").await;
     assert_eq!(refund["amount"], 3000);
     // Not one of the items that were there is taken either.
-    assert_eq!(level(client, "mug").await, 5);
-    assert_eq!(level(client, "cup").await, 1);
+    assert_eq!(level(&client, "mug").await, 5);
+    assert_eq!(level(&client, "cup").await, 1);
     let told = "order.created charge.succeeded refund.created charge.refunded order.canceled \
                 checkout.canceled";
-    assert_eq!(types_of_events(client).await.join(" "), told);
+    assert_eq!(types_of_events(&client).await.join(" "), told);
     server.stop().await;
 }
 
 #[tokio::test]
 async fn wrong_parameters_are_stored_refusals_and_make_nothing() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[]).await;
     let cases = json!([
         [{"currency": null}, "parameter_missing", "currency"],
         [{"items": []}, "parameter_invalid", "items"],
@@ -139,7 +129,7 @@ async fn wrong_parameters_are_stored_refusals_and_make_nothing() {
         [{"client_order_id": "7"}, "parameter_unknown", "client_order_id"],
     ]);
     let cases = differing_from(&checkout(), cases);
-    assert_stores_refusals(client, "/checkouts", cases).await;
+    assert_stores_refusals(&client, "/checkouts", cases).await;
     assert_eq!(server.database.count_of("checkouts").await, 0);
     server.stop().await;
 }
@@ -189,9 +179,8 @@ async fn many_with_one_key_make_one_checkout() {
 
 #[tokio::test]
 async fn no_client_reads_or_writes_the_key_of_a_step() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    stock(client, "mug", 5).await;
+    let (server, client) = TestServer::with_client(&[]).await;
+    stock(&client, "mug", 5).await;
     client.post("/checkouts", "key-1", &checkout()).await;
     let sql = "SELECT key FROM idempotency_keys WHERE key LIKE ',%' ORDER BY created_at";
     let keys: Vec<String> = server.database.values(sql).await;

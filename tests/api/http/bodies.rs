@@ -241,7 +241,6 @@ async fn a_body_may_have_64_kib_and_not_a_byte_more_chunked_or_not() {
             .client
             .post_raw("/charges", "key-1", JSON, body.as_bytes());
         assert_eq!(whole.await.status, status, "{length} bytes at once");
-
         let (first, second) = body.split_at(40_000);
         let request = chunked_charge("Connection: close\r\n")
             + &format!("{:x}\r\n{first}\r\n", first.len())

@@ -113,8 +113,7 @@ async fn other_media_types_charsets_and_content_encodings_are_415() {
 #[tokio::test]
 async fn a_card_number_anywhere_is_refused_before_anything_is_stored() {
     const CARD: &str = "4242424242424242";
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[]).await;
     let with = |name: &str, value: Value| {
         let mut body = charge();
         body[name] = value;
@@ -219,8 +218,7 @@ async fn a_test_card_is_charged_in_any_spelling() {
 #[tokio::test]
 async fn messages_never_echo_values() {
     const SECRET: &str = "hunter2";
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let mut answers = vec![
         client.post_raw("/charges", "raw", JSON, b"{hunter2").await,
         client
@@ -238,7 +236,7 @@ async fn messages_never_echo_values() {
     }
     let names = "amount currency source capture receipt_email metadata unknown";
     for name in names.split(' ') {
-        answers.push(charge_with(client, &[(name, SECRET.into())]).await);
+        answers.push(charge_with(&client, &[(name, SECRET.into())]).await);
     }
     for answer in &answers {
         assert!(answer.status.is_client_error());

@@ -100,7 +100,6 @@ async fn of_twenty_replicas_racing_for_an_expired_key_exactly_one_takes_it_over(
     let work = Work::that_ends(End::Store);
     stored(replica(&pool).run(request("A", LONG), work.clone()).await);
     database.expire_records().await;
-
     let racers = race(20, &pool, &work);
     let answers = racers.join_all().await;
     let executed = answers.iter().filter(|(_, replayed)| !replayed).count();
@@ -118,7 +117,6 @@ async fn a_refusal_replaces_an_expired_record_and_does_not_bring_it_back() {
     let server = TestServer::start_with(&[FORGETFUL]).await;
     server.client.charge("key-1").await;
     server.database.expire_records().await;
-
     let mut wrong = charge();
     wrong["amount"] = 0.into();
     let refusal = server.client.post("/charges", "key-1", &wrong).await;
@@ -180,7 +178,6 @@ async fn a_record_that_expires_during_the_claim_is_judged_by_the_moment_the_clai
         // Dead by the clock in both cases.
         assert_eq!(server.database.count(DEAD).await, 1);
         pause.release().await;
-
         let second = second.await.unwrap();
         assert_eq!(second.status, 201);
         assert_eq!(second.is_replay(), alive, "{microseconds} µs");
@@ -231,7 +228,6 @@ async fn a_sweep_passes_over_a_record_that_is_being_taken_over() {
     // Without SKIP LOCKED it would wait here: the takeover ends only after the sweep.
     assert_eq!(sweep_once(&server.database).await, 5);
     pause.release().await;
-
     let second = taking_over.await.unwrap();
     assert_eq!(second.status, 201);
     server.client.charge("key-1").await.assert_replays(&second);
@@ -260,7 +256,6 @@ async fn sweeps_replays_and_takeovers_race_without_an_effect_too_many() {
     let pool = database.connect(&variables).await.pool().clone();
     let work = Work::that_ends(End::Store);
     stored(replica(&pool).run(request("A", LONG), work.clone()).await);
-
     let mut executed = 1;
     for round in 0..ROUNDS {
         // Every other round the key is dead; in the others all are replays.

@@ -27,8 +27,7 @@ async fn a_completed_key_tells_what_was_asked_and_answered() {
 async fn declines_and_refusals_are_completed_too() {
     let server = TestServer::start().await;
     for (key, source, status) in [("d", "tok_chargeDeclined", 402), ("r", "tok_nobody", 400)] {
-        let mut body = charge();
-        body["source"] = source.into();
+        let body = charge_by(source);
         let answer = server.client.post("/v1/charges", key, &body).await;
         let path = format!("/idempotency-keys/{key}");
         let object = server.client.get(&path).await.json();
@@ -41,8 +40,7 @@ async fn declines_and_refusals_are_completed_too() {
 #[tokio::test]
 async fn a_key_in_flight_in_this_process_names_its_request() {
     let server = TestServer::start().await;
-    let mut slow = charge();
-    slow["source"] = "tok_slow".into();
+    let slow = charge_by("tok_slow");
     let working = server.client.sending("/charges", "key-1", slow);
     eventually("the key is in flight", async || {
         server.client.get("/idempotency-keys/key-1").await.status == StatusCode::OK

@@ -40,7 +40,6 @@ async fn a_key_has_1_to_255_bytes_counted_without_quotes() {
         assert_eq!(error(&answer), invalid(), "{} bytes", key.len());
     }
     assert_nothing_stored(&server.database, "no key was valid").await;
-
     let accepted = ["b".into(), "b".repeat(255), quoted(1), quoted(255)];
     for key in &accepted {
         let answer = charge_with_key_bytes(&server, key.as_bytes()).await;

@@ -74,8 +74,7 @@ async fn a_refusal_is_stored_and_replayed_leaves_no_row_and_asks_for_a_new_key()
 
 #[tokio::test]
 async fn what_fails_before_the_claim_leaves_no_record_and_the_key_free() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[]).await;
     let card = charge_with("description", "4242424242424242".into());
     let unknown = client.with_api_key("sk_test_no");
     let ordinary = async |request: reqwest::RequestBuilder| {
@@ -187,8 +186,7 @@ async fn a_slow_look_up_of_the_api_key_takes_its_time_from_the_body_s() {
 #[tokio::test]
 async fn an_outage_stores_nothing_and_frees_the_key_for_any_request() {
     let server = TestServer::start().await;
-    let mut body = charge();
-    body["source"] = "tok_outage".into();
+    let body = charge_by("tok_outage");
     for path in ["/charges", "/v1/charges"] {
         let answer = server.client.post(path, "key-1", &body).await;
         assert_eq!(error(&answer), (503, "service_unavailable".into()));

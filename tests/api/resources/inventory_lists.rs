@@ -44,20 +44,19 @@ async fn page(client: &Client, parameters: &[(&str, &str)]) -> (Vec<String>, boo
 
 #[tokio::test]
 async fn levels_are_listed_in_the_order_of_their_skus_as_they_are_retrieved() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let empty = json!({"object": "list", "data": [], "has_more": false, "url": "/v1/inventory"});
     assert_eq!(client.get("/v1/inventory").await.json(), empty);
-    set_all(client, &SKUS).await;
+    set_all(&client, &SKUS).await;
     let mut sorted = SKUS.map(str::to_owned).to_vec();
     sorted.sort();
-    assert_eq!(page(client, &[]).await, (sorted, false));
+    assert_eq!(page(&client, &[]).await, (sorted, false));
     let listed = client.get("/inventory?limit=1").await.json();
     listed.assert_shows(json!({"object": "list", "url": "/inventory"}));
     assert_eq!(listed["data"][0], client.get("/inventory/Mug").await.json());
     // Setting a level again moves it nowhere.
-    set_all(client, &["mug"]).await;
-    assert_eq!(page(client, &[]).await.0[0], "Mug");
+    set_all(&client, &["mug"]).await;
+    assert_eq!(page(&client, &[]).await.0[0], "Mug");
     let head = Answer::of(client.request(Method::HEAD, "/inventory")).await;
     assert_eq!((head.status.as_u16(), head.body.len()), (200, 0));
     let posted = client.post("/inventory", "key-1", &json!({})).await;
@@ -67,29 +66,27 @@ async fn levels_are_listed_in_the_order_of_their_skus_as_they_are_retrieved() {
 
 #[tokio::test]
 async fn pages_lead_through_all_levels_in_both_directions() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    set_all(client, &SKUS).await;
+    let (_server, client) = TestServer::with_client(&[]).await;
+    set_all(&client, &SKUS).await;
     let mut sorted = SKUS.map(str::to_owned).to_vec();
     sorted.sort();
     for limit in 1..=SKUS.len() {
         let limit_text = limit.to_string();
         let limit_parameter = ("limit", limit_text.as_str());
-        let (mut forwards, mut has_more) = page(client, &[limit_parameter]).await;
+        let (mut forwards, mut has_more) = page(&client, &[limit_parameter]).await;
         while has_more {
             let last = forwards.last().unwrap().clone();
-            let (next, more) = page(client, &[limit_parameter, ("starting_after", &last)]).await;
+            let (next, more) = page(&client, &[limit_parameter, ("starting_after", &last)]).await;
             assert!(!next.is_empty(), "more was promised after {last}");
             forwards.extend(next);
             has_more = more;
         }
         assert_eq!(forwards, sorted, "{limit}");
-
         let mut backwards = vec![sorted.last().unwrap().clone()];
         loop {
             let first = backwards[0].clone();
             let (mut before, more) =
-                page(client, &[limit_parameter, ("ending_before", &first)]).await;
+                page(&client, &[limit_parameter, ("ending_before", &first)]).await;
             before.extend(backwards);
             backwards = before;
             if !more {
@@ -100,7 +97,7 @@ async fn pages_lead_through_all_levels_in_both_directions() {
     }
     let (last, first) = (sorted.last().unwrap(), &sorted[0]);
     for (name, sku) in [("starting_after", last), ("ending_before", first)] {
-        let beyond = page(client, &[(name, sku)]).await;
+        let beyond = page(&client, &[(name, sku)]).await;
         assert_eq!(beyond, (vec![], false), "{name}");
     }
 }

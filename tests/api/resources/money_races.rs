@@ -37,12 +37,11 @@ async fn fifty(client: &Client, path: &str, body: &Value) -> (usize, String) {
 
 #[tokio::test]
 async fn fifty_refunds_at_once_give_back_no_more_than_was_captured() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[]).await;
     let charge = client.charge("key-1").await.id();
     // Six times 300 fit into 2000, a seventh doesn't.
     let part = json!({"charge": charge, "amount": 300});
-    let (refunded, codes) = fifty(client, "/refunds", &part).await;
+    let (refunded, codes) = fifty(&client, "/refunds", &part).await;
     assert_eq!((refunded, &*codes), (6, "refund_amount_too_large"));
     let charge = client.get(&format!("/charges/{charge}")).await.json();
     assert_eq!(money(&charge), json!([true, 2000, 1800, false]));
@@ -73,17 +72,16 @@ async fn fifty_captures_at_once_take_the_money_once() {
 
 #[tokio::test]
 async fn of_a_capture_and_a_release_at_once_one_happens() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     for _ in 0..10 {
-        let charge = uncaptured(client).await;
+        let charge = uncaptured(&client).await;
         let capture = format!("/charges/{charge}/capture");
         // A part, so that a refund of the whole amount fits only before the capture.
         let part = json!({"amount": 500});
         let whole = json!({"charge": charge, "amount": 2000});
         let (captured, released) = tokio::join!(
-            until_definite(client, &capture, &part),
-            until_definite(client, "/refunds", &whole),
+            until_definite(&client, &capture, &part),
+            until_definite(&client, "/refunds", &whole),
         );
         let charge = client.get(&format!("/charges/{charge}")).await.json();
         if captured.status.is_success() {
@@ -99,15 +97,14 @@ async fn of_a_capture_and_a_release_at_once_one_happens() {
 
 #[tokio::test]
 async fn of_a_payment_and_a_cancellation_at_once_one_happens() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[]).await;
     for _ in 0..10 {
-        let order = open_order(client).await;
+        let order = open_order(&client).await;
         let (path, nothing) = (format!("/orders/{order}"), json!({}));
         let (pay, cancel) = (format!("{path}/pay"), format!("{path}/cancel"));
         let (paid, canceled) = tokio::join!(
-            until_definite(client, &pay, &nothing),
-            until_definite(client, &cancel, &nothing),
+            until_definite(&client, &pay, &nothing),
+            until_definite(&client, &cancel, &nothing),
         );
         let order = client.get(&path).await.json();
         if paid.status.is_success() {

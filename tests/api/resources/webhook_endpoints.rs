@@ -23,8 +23,7 @@ async fn create(client: &Client, key: &str) -> Answer {
 
 #[tokio::test]
 async fn an_endpoint_is_created_retrieved_and_listed_as_stripe_shows_it() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let body = json!({
         "url": "https://example.com/webhooks", "enabled_events": ["charge.succeeded", "*"],
         "description": "Bookkeeping", "metadata": {"team": "finance"},
@@ -69,12 +68,11 @@ async fn a_form_with_repeated_events_creates_an_endpoint_too() {
 
 #[tokio::test]
 async fn the_secret_is_shown_by_the_create_and_its_replays_and_nowhere_else() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let created = create(client, "key-1").await;
+    let (server, client) = TestServer::with_client(&[]).await;
+    let created = create(&client, "key-1").await;
     let secret = created.text_of("secret");
-    create(client, "key-1").await.assert_replays(&created);
-    let other = create(client, "key-2").await.json();
+    create(&client, "key-1").await.assert_replays(&created);
+    let other = create(&client, "key-2").await.json();
     assert_ne!(other["secret"], secret.as_str());
     let id = created.id();
     for path in [
@@ -89,7 +87,7 @@ async fn the_secret_is_shown_by_the_create_and_its_replays_and_nowhere_else() {
         let text = String::from_utf8(answer.body).unwrap();
         assert!(!text.contains("whsec_"), "{path}");
     }
-    assert_eq!(delete(client, &id).await.status, 200);
+    assert_eq!(delete(&client, &id).await.status, 200);
     let kept = "SELECT count(*) FROM webhook_endpoints WHERE secret IS NOT NULL";
     let kept = server.database.count(kept).await;
     assert_eq!(kept, 1, "erased with the endpoint");
@@ -132,10 +130,9 @@ async fn a_private_address_is_accepted_only_where_it_is_allowed() {
 
 #[tokio::test]
 async fn a_deleted_endpoint_is_gone_and_a_second_delete_finds_nothing() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let gone = create(client, "key-1").await.id();
-    let stays = create(client, "key-2").await.id();
+    let (server, client) = TestServer::with_client(&[]).await;
+    let gone = create(&client, "key-1").await.id();
+    let stays = create(&client, "key-2").await.id();
     // DELETE has no idempotency key; one that is sent means nothing.
     let request = client.request(Method::DELETE, &format!("/v1/webhook_endpoints/{gone}"));
     let deleted = Answer::of(request.header("idempotency-key", "key-1")).await;
@@ -143,9 +140,8 @@ async fn a_deleted_endpoint_is_gone_and_a_second_delete_finds_nothing() {
     let expected = json!({"id": gone, "object": "webhook_endpoint", "deleted": true});
     assert_eq!(deleted.json(), expected);
     assert!(!deleted.is_replay());
-
     let missing = (404, "resource_missing".to_owned());
-    assert_eq!(error(&delete(client, &gone).await), missing);
+    assert_eq!(error(&delete(&client, &gone).await), missing);
     for path in ["", "/deliveries"] {
         let path = format!("/webhook_endpoints/{gone}{path}");
         assert_eq!(error(&client.get(&path).await), missing, "{path}");
@@ -153,7 +149,7 @@ async fn a_deleted_endpoint_is_gone_and_a_second_delete_finds_nothing() {
     let list = client.get("/webhook_endpoints").await.json();
     assert_eq!(ids(&list), [stays]);
     // The key still answers with what it did.
-    assert_eq!(create(client, "key-1").await.id(), gone);
+    assert_eq!(create(&client, "key-1").await.id(), gone);
     let left = "SELECT count(*) FROM webhook_endpoints WHERE deleted_at IS NULL";
     assert_eq!(server.database.count(left).await, 1);
 }
@@ -177,18 +173,17 @@ async fn another_account_finds_no_endpoint_and_deletes_none() {
 
 #[tokio::test]
 async fn pages_of_endpoints_lead_through_all_of_them() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let mut all = Vec::new();
     for number in 0..5 {
-        all.insert(0, create(client, &format!("key-{number}")).await.id());
+        all.insert(0, create(&client, &format!("key-{number}")).await.id());
     }
     for (query, expected, has_more) in [
         ("limit=2".to_owned(), 0..2, true),
         (format!("limit=3&starting_after={}", all[1]), 2..5, false),
         (format!("limit=1&ending_before={}", all[2]), 1..2, true),
     ] {
-        let found = page(client, &format!("/webhook_endpoints?{query}")).await;
+        let found = page(&client, &format!("/webhook_endpoints?{query}")).await;
         assert_eq!(found, (all[expected].to_vec(), has_more), "{query}");
     }
 }

@@ -50,14 +50,13 @@ async fn an_account_with_a_backlog_delays_no_other_account() {
 
 #[tokio::test]
 async fn a_silent_endpoint_with_a_backlog_delays_no_other_of_its_account() {
-    let server = TestServer::start_with(&quick_but(&[HANGS])).await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&quick_but(&[HANGS])).await;
     let (mut silent, mut lively) = (Receiver::start().await, Receiver::start().await);
-    let endpoint = Endpoint::at(client, &silent.url()).await;
+    let endpoint = Endpoint::at(&client, &silent.url()).await;
     client.charge("key-1").await;
     add_backlog(&server.database, &endpoint, 2000).await;
     let _held = silent.several(4).await;
-    Endpoint::at(client, &lively.url()).await;
+    Endpoint::at(&client, &lively.url()).await;
     for number in 2..=20 {
         client.charge(&format!("key-{number}")).await;
         lively.next().await.answer(200).await;
@@ -84,7 +83,6 @@ async fn first_attempts_begin_in_the_order_of_the_events() {
     let events = sqlx::query_scalar("SELECT id FROM events ORDER BY id");
     let events: Vec<Uuid> = events.fetch_all(&database.pool).await.unwrap();
     let events: Vec<_> = events.iter().map(|id| EventId(*id).to_string()).collect();
-
     let replica = ServerProcess::start(&database, QUICK);
     let mut held = receiver.several(4).await;
     let mut seen: BTreeSet<_> = held.iter().map(Received::event_id).collect();
@@ -294,7 +292,6 @@ async fn a_quick_endpoint_is_served_behind_more_silent_ones_than_a_worker_can_re
     replica.client.charge("key-1").await;
     quick.next().await.answer(200).await;
     everything_is_delivered(&database).await;
-
     let mut silent = Receiver::start().await;
     add_accounts(&database, 10_100, &silent.url(), 5).await;
     let _held = silent.several(192).await;
@@ -352,7 +349,6 @@ async fn what_a_worker_reads_does_not_grow_with_what_is_pending() {
     let endpoints = sqlx::query_as("SELECT account_id, id FROM webhook_endpoints ORDER BY id");
     let endpoints: Vec<(Uuid, Uuid)> = endpoints.fetch_all(&database.pool).await.unwrap();
     fill(&database, endpoints[0]).await;
-
     let mut tx = database.pool.begin().await.unwrap();
     let found = ready_endpoints(&mut tx, None, 1000).await.unwrap();
     let found = found.iter().map(|one| (one.account_id, one.endpoint_id));

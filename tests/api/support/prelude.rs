@@ -22,7 +22,7 @@ pub use super::{
     documents::{read, root},
     harness::{
         ALONE, API_KEY, Answer, Client, FAULTS, FORGETFUL, PATIENCE, PATIENT, ServerProcess,
-        TestDatabase, TestServer, another_charge, charge, config, eventually,
+        TestDatabase, TestServer, another_charge, charge, charge_by, config, eventually,
     },
     holder_pages::{page_of, press},
     parts::Text,
