@@ -60,8 +60,7 @@ async fn a_decline_cancels_the_order_and_is_stored() {
     let declined = client.post("/checkouts", "key-1", &body).await;
     assert_eq!(declined.status, 402);
     let error = &declined.json()["error"];
-    assert_eq!(error["code"], "card_declined");
-    assert_eq!(error["decline_code"], "insufficient_funds");
+    error.assert_shows(json!({"code": "card_declined", "decline_code": "insufficient_funds"}));
     let replay = client.post("/checkouts", "key-1", &body).await;
     replay.assert_replays(&declined);
     let checkout = checkout_of(&client, "key-1").await;
@@ -95,16 +94,14 @@ async fn out_of_stock_gives_the_charge_back_cancels_the_order_and_is_stored() {
     // It isn't a failed one.
     assert_eq!(answer.json()["error"]["charge"], Value::Null);
     let checkout = checkout_of(&client, "key-1").await;
-    assert_eq!(checkout["status"], "canceled");
-    assert_eq!(checkout["failure_code"], "out_of_stock");
+    checkout.assert_shows(json!({"status": "canceled", "failure_code": "out_of_stock"}));
     let expected = "create_order done 1, create_charge done 1, allocate_inventory refused 1, \
                     create_refund done 1, cancel_order done 1";
     assert_eq!(steps(&checkout).join(", "), expected);
     let order = part(&client, &checkout, "order").await;
     assert_eq!(order["status"], "canceled");
     let charge = part(&client, &checkout, "charge").await;
-    assert_eq!(charge["refunded"], true);
-    assert_eq!(charge["amount_refunded"], 3000);
+    charge.assert_shows(json!({"refunded": true, "amount_refunded": 3000}));
     let refund = part(&client, &checkout, "refund").await;
     assert_eq!(refund["amount"], 3000);
     // Not one of the items that were there is taken either.
@@ -230,8 +227,7 @@ async fn a_refund_that_the_processor_refuses_is_never_taken_for_one() {
     assert_eq!(again().await, 2, "it may have changed its mind by then");
     let listed = client.get("/checkouts").await.json();
     let unfinished = &listed["data"][0];
-    assert_eq!(unfinished["status"], "in_progress");
-    assert_eq!(unfinished["failure_code"], "out_of_stock");
+    unfinished.assert_shows(json!({"status": "in_progress", "failure_code": "out_of_stock"}));
     assert_eq!(steps(unfinished)[3], "create_refund pending 4");
     let path = format!("/charges/{charge}");
     assert_eq!(client.get(&path).await.json()["amount_refunded"], 0);

@@ -153,45 +153,40 @@ async fn prefer_wait_zero_answers_409_at_once_under_v1() {
     held.rollback().await.unwrap();
 }
 
-#[tokio::test]
-async fn every_error_links_to_its_explanation_and_says_whether_to_retry() {
-    let (server, client) = TestServer::with_client(&[]).await;
+/// Replies that are errors, and their statuses. `key-1` is a completed charge's afterwards.
+pub(super) async fn errors_of_every_kind(server: &TestServer) -> Vec<(u16, Answer)> {
+    let client = &server.client;
     let held = hold_key(&server.database, "held").await;
     let in_use = client.charge("held").await;
     held.rollback().await.unwrap();
     client.charge("key-1").await;
     let large = vec![b' '; 70_000];
-    let cases = [
-        (400, charge_from(&client, "tok_nobody", "key-2").await),
-        (400, charge_from(&client, "tok_nobody", "key-2").await),
+    let (text, declined) = ("text/plain", "tok_chargeDeclined");
+    let unknown = Answer::of(client.request(Method::DELETE, "/charges"));
+    vec![
+        (400, charge_from(client, "tok_nobody", "key-2").await),
+        (400, charge_from(client, "tok_nobody", "key-2").await),
         (400, client.post_raw("/charges", "a b", JSON, b"").await),
         (400, client.get("/charges?limit=0").await),
         (400, client.post("/v1/charges", "key-1", &charge()).await),
         (401, Answer::of(client.bare(Method::GET, "/charges")).await),
-        (
-            402,
-            charge_from(&client, "tok_chargeDeclined", "key-3").await,
-        ),
-        (
-            402,
-            charge_from(&client, "tok_chargeDeclined", "key-3").await,
-        ),
+        (402, charge_from(client, declined, "key-3").await),
+        (402, charge_from(client, declined, "key-3").await),
         (404, client.get("/charges/ch_unknown").await),
         (404, client.get("/nothing").await),
-        (
-            405,
-            Answer::of(client.request(Method::DELETE, "/charges")).await,
-        ),
+        (405, unknown.await),
         (409, in_use),
         (413, client.post_raw("/charges", "k", JSON, &large).await),
-        (
-            415,
-            client.post_raw("/charges", "k", "text/plain", b"x").await,
-        ),
+        (415, client.post_raw("/charges", "k", text, b"x").await),
         (422, client.post("/orders", "key-1", &charge()).await),
-        (503, charge_from(&client, "tok_outage", "key-4").await),
-    ];
-    for (status, answer) in &cases {
+        (503, charge_from(client, "tok_outage", "key-4").await),
+    ]
+}
+
+#[tokio::test]
+async fn every_error_links_to_its_explanation_and_says_whether_to_retry() {
+    let (server, client) = TestServer::with_client(&[]).await;
+    for (status, answer) in &errors_of_every_kind(&server).await {
         let code = answer.code();
         assert_eq!(answer.status, *status, "{code}");
         let link = format!("</errors#{code}>; rel=\"describedby\"");

@@ -59,9 +59,7 @@ async fn in_doubt_for_a_day_by(fault: &str, card: &str) -> (World, Uuid) {
     let [operation] = list["operations"].as_array().unwrap().as_slice() else {
         panic!("{list}");
     };
-    assert_eq!(operation["operation"], id.to_string());
-    assert_eq!(operation["kind"], "create_charge");
-    assert_eq!(operation["in_doubt"], true);
+    operation.assert_shows(json!({"operation": id, "kind": "create_charge", "in_doubt": true}));
     assert_eq!(list["refused_refunds"], json!([]));
     (world, id)
 }

@@ -33,17 +33,15 @@ async fn a_promise_is_captured_whole_by_default_or_in_part() {
 
 #[tokio::test]
 async fn a_capture_may_have_no_body_at_all() {
-    let server = TestServer::start().await;
+    let (_server, client) = TestServer::with_client(&[]).await;
     for media_type in [None, Some("application/x-www-form-urlencoded")] {
-        let id = uncaptured(&server.client).await;
-        let mut request = server
-            .client
-            .request(reqwest::Method::POST, &format!("/v1{}", capture(&id)))
+        let id = uncaptured(&client).await;
+        let mut request = client.request(Method::POST, &format!("/v1{}", capture(&id)))
             .header("idempotency-key", format!("capture-{id}"));
         if let Some(media_type) = media_type {
             request = request.header("content-type", media_type);
         }
-        let captured = crate::support::harness::Answer::of(request).await;
+        let captured = Answer::of(request).await;
         assert_eq!(money(&captured.json()), json!([true, 2000, 0, false]));
     }
 }

@@ -11,6 +11,7 @@ use charge_once::{
 
 use crate::support::{
     prelude::*,
+    records::rows_read,
     webhook_receiver::Received,
     webhooks::{
         PENDING, acknowledge_all, add_accounts, add_backlog, delete, everything_is_delivered,
@@ -297,14 +298,6 @@ async fn a_quick_endpoint_is_served_behind_more_silent_ones_than_a_worker_can_re
     let _held = silent.several(192).await;
     replica.client.charge("key-2").await;
     quick.next().await.answer(200).await;
-}
-
-/// How many rows of a table this transaction has read.
-async fn rows_read(tx: &mut PgConnection, table: &str) -> i64 {
-    let read = "SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables
-                 WHERE relname = $1";
-    let read = sqlx::query_scalar(read).bind(table);
-    read.fetch_one(tx).await.unwrap()
 }
 
 /// As many deliveries as would be felt: ready ones of one endpoint, with their events, and ones

@@ -1,12 +1,12 @@
 //! Webhooks: what is sent, to which endpoints, and what happens when an attempt fails.
 
-use std::io::Read;
-
+use tempfile::NamedTempFile;
 use tokio::io::AsyncWriteExt;
 
 use crate::support::{
     addresses::RefusedAddress,
     prelude::*,
+    shorthand::{start_with_log, text_of},
     webhooks::{
         DELIVERIES, being_told, delete, endpoint, everything_is_delivered, hold_back, sent_at,
         told, verifies,
@@ -236,30 +236,26 @@ async fn shows_the_failure(endpoint: &Endpoint, client: &Client, error: &str) {
 }
 
 /// Two endpoints at `receiver`, by its address and by a name that has to be resolved, made while
-/// private addresses were allowed. They are not any more, and the log goes to `log`.
+/// private addresses were allowed. They are not any more.
 async fn not_allowed_any_more(
     receiver: &Receiver,
-    log: &tempfile::NamedTempFile,
-) -> (TestDatabase, ServerProcess, [Endpoint; 2]) {
-    let server = TestServer::start_with(QUICK).await;
-    let client = &server.client;
+) -> (TestDatabase, ServerProcess, NamedTempFile, [Endpoint; 2]) {
+    let (server, client) = TestServer::with_client(QUICK).await;
     let by_name = format!("http://localhost:{}/", receiver.address.port());
     let endpoints = [
-        Endpoint::at(client, &receiver.url()).await,
-        Endpoint::at(client, &by_name).await,
+        Endpoint::at(&client, &receiver.url()).await,
+        Endpoint::at(&client, &by_name).await,
     ];
     let database = server.stop().await;
     let strict = [QUICK, &[("WEBHOOK_ALLOW_PRIVATE", "false")]].concat();
-    let log = log.reopen().unwrap();
-    let server = ServerProcess::start_logging_to(log, &database, &strict);
-    (database, server, endpoints)
+    let (server, log) = start_with_log(&database, &strict);
+    (database, server, log, endpoints)
 }
 
 #[tokio::test]
 async fn a_host_with_a_private_address_is_refused_when_it_is_to_be_sent_to() {
     let receiver = Receiver::start().await;
-    let mut log = tempfile::NamedTempFile::new().unwrap();
-    let (_database, server, endpoints) = not_allowed_any_more(&receiver, &log).await;
+    let (_database, server, log, endpoints) = not_allowed_any_more(&receiver).await;
     let client = &server.client;
     let nowhere = Endpoint::at(client, "http://nowhere.invalid/").await;
     client.charge("key-1").await;
@@ -274,8 +270,7 @@ async fn a_host_with_a_private_address_is_refused_when_it_is_to_be_sent_to() {
     }
     drop(server);
     // The operator sees which ones were refused.
-    let mut text = String::new();
-    log.read_to_string(&mut text).unwrap();
+    let text = text_of(&log);
     let warnings = || {
         text.lines()
             .filter(|line| line.contains("WARN") && line.contains("private"))
@@ -390,9 +385,8 @@ async fn pages_of_deliveries_lead_through_all_of_them_and_no_other_endpoint_s() 
 #[tokio::test]
 async fn neither_secret_nor_host_is_in_the_most_talkative_log() {
     let database = TestDatabase::create().await;
-    let mut log = tempfile::NamedTempFile::new().unwrap();
     let talkative = quick_but(&[("RUST_LOG", "trace")]);
-    let server = ServerProcess::start_logging_to(log.reopen().unwrap(), &database, &talkative);
+    let (server, log) = start_with_log(&database, &talkative);
     let mut receiver = Receiver::start().await;
     let endpoint = Endpoint::at(&server.client, &receiver.url()).await;
     let nowhere = Endpoint::at(&server.client, "http://nowhere.invalid/").await;
@@ -403,8 +397,7 @@ async fn neither_secret_nor_host_is_in_the_most_talkative_log() {
     shows_the_failure(&nowhere, &server.client, "the host has no public address").await;
     delete(&server.client, &endpoint.id).await;
     drop(server);
-    let mut text = String::new();
-    log.read_to_string(&mut text).unwrap();
+    let text = text_of(&log);
     assert!(text.contains("delivered a webhook"), "{}", text.len());
     assert!(!text.contains("whsec_") && !text.contains(&endpoint.secret));
     let port = receiver.address.port();
