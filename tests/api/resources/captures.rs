@@ -36,7 +36,8 @@ async fn a_capture_may_have_no_body_at_all() {
     let (_server, client) = TestServer::with_client(&[]).await;
     for media_type in [None, Some("application/x-www-form-urlencoded")] {
         let id = uncaptured(&client).await;
-        let mut request = client.request(Method::POST, &format!("/v1{}", capture(&id)))
+        let mut request = client
+            .request(Method::POST, &format!("/v1{}", capture(&id)))
             .header("idempotency-key", format!("capture-{id}"));
         if let Some(media_type) = media_type {
             request = request.header("content-type", media_type);

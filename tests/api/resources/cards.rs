@@ -68,7 +68,11 @@ async fn what_can_not_be_right_is_a_card_error_of_its_field_and_makes_no_charge(
         ("number", json!("visa"), "invalid_number"),
         ("exp_month", json!(13), "invalid_expiry_month"),
         ("exp_month", json!(0), "invalid_expiry_month"),
-        ("exp_month", json!(9_007_199_254_740_991_i64), "invalid_expiry_month"),
+        (
+            "exp_month",
+            json!(9_007_199_254_740_991_i64),
+            "invalid_expiry_month",
+        ),
         ("exp_year", last_year, "invalid_expiry_year"),
         ("exp_year", json!(95), "invalid_expiry_year"),
         ("exp_year", json!(5), "invalid_expiry_year"),

@@ -137,7 +137,8 @@ async fn wrong_questions_about_the_inventory_are_refused_by_name() {
          startng_after=mug                     parameter_unknown startng_after"
     );
     assert_refuses_queries(&client, "/inventory", &wrong).await;
-    let card = client.get("/inventory?starting_after=4242424242424242")
+    let card = client
+        .get("/inventory?starting_after=4242424242424242")
         .await;
     assert_eq!(error(&card), (400, "card_number_forbidden".into()));
 }
