@@ -56,10 +56,10 @@ impl Shop {
     /// With five mugs; with a processor across the network, or without.
     async fn open(across_a_network: bool) -> Self {
         let database = TestDatabase::create().await;
-        let processor = match across_a_network {
-            true => Some(Processor::start().await),
-            false => None,
-        };
+        let mut processor = None;
+        if across_a_network {
+            processor = Some(Processor::start().await);
+        }
         let server = start(&database, processor.as_ref());
         stock(&server.client, "mug", 5).await;
         Self {
@@ -73,6 +73,10 @@ impl Shop {
         &self.server.client
     }
 
+    fn processor(&self) -> &Processor {
+        self.processor.as_ref().expect("a processor")
+    }
+
     async fn stop_at(&self, stage: Stage, keys: &str) -> Option<PausePoint> {
         // What the test itself holds up has no key with a comma in it.
         Some(PausePoint::at(stage, &self.database, keys).await)
@@ -84,8 +88,7 @@ impl Shop {
             _ => "refund",
         };
         let fault = json!({"fault": fault, "milliseconds": 60_000, "verb": verb});
-        let processor = self.processor.as_ref();
-        processor.expect("a processor").set_fault(fault).await;
+        self.processor().set_fault(fault).await;
         None
     }
 
@@ -108,12 +111,9 @@ impl Shop {
                 pause.release().await;
             }
             None => {
-                let processor = self.processor.take().expect("a processor");
-                processor.delays(1).await;
-                self.processor = Some(processor);
+                self.processor().delays(1).await;
                 self.kill_and_start();
-                let processor = self.processor.as_ref();
-                processor.expect("a processor").reset_faults().await;
+                self.processor().reset_faults().await;
             }
         }
         sending.await.unwrap();
@@ -125,11 +125,6 @@ impl Shop {
         self.server = start(&self.database, self.processor.as_ref());
     }
 
-    /// The dead holder's time is over, the client's key's and its step's.
-    async fn the_leases_run_out(&self) {
-        self.database.expire_leases().await;
-    }
-
     async fn until_definite(&self, body: &Value) -> Answer {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         loop {
@@ -138,7 +133,7 @@ impl Shop {
                 return answer;
             }
             assert!(tokio::time::Instant::now() < deadline, "{answer:?}");
-            self.the_leases_run_out().await;
+            self.database.expire_leases().await;
         }
     }
 
@@ -204,14 +199,14 @@ async fn line(across_a_network: bool, end: End, crash: Crash, retry: Retry) -> b
             let is_honest = honest.contains(&first.status);
             assert!(is_definite || is_honest, "{case}: {first:?}");
         }
-        Retry::AfterTheLease => shop.the_leases_run_out().await,
+        Retry::AfterTheLease => shop.database.expire_leases().await,
         Retry::Never => {
-            shop.the_leases_run_out().await;
+            shop.database.expire_leases().await;
             // A worker completes it.
             shop.database.comes_to(KEYS_IN_FLIGHT, 0).await;
             if crash == Crash::Begin {
                 // What was never committed can't be recovered.
-                let checkouts = shop.database.count("SELECT count(*) FROM checkouts").await;
+                let checkouts = shop.database.count_of("checkouts").await;
                 assert_eq!(checkouts, 0, "{case}");
                 return false;
             }
@@ -319,11 +314,6 @@ async fn a_declined_checkout_that_crashes_across_the_network_is_undone_once() {
         Crash::Executed("create_charge"),
         Crash::During("cancel_order"),
     ];
-    table(
-        &MODES[1..],
-        End::Declined,
-        &crashes,
-        &[Retry::AfterTheLease],
-    )
-    .await;
+    let after_the_lease = [Retry::AfterTheLease];
+    table(&MODES[1..], End::Declined, &crashes, &after_the_lease).await;
 }

@@ -33,7 +33,6 @@ async fn money_that_a_processor_took_is_not_given_back_by_the_simulation() {
     killed_before("create_refund", &database, server, &checkout()).await;
     let unfinished = "SELECT count(*) FROM operations WHERE completed_at IS NULL";
     assert_eq!(database.count(unfinished).await, 0, "nothing comes first");
-
     let log = tempfile::NamedTempFile::new().unwrap();
     let server = ServerProcess::start_logging_to(log.reopen().unwrap(), &database, &[]);
     let mut answer = server.client.post("/checkouts", "key-1", &checkout()).await;
@@ -65,7 +64,6 @@ async fn money_that_was_simulated_is_not_asked_back_from_a_processor() {
     let server = ServerProcess::start(&database, &[]);
     stock(&server.client, "mug", 1).await;
     killed_before("create_refund", &database, server, &checkout()).await;
-
     let processor = Processor::start().await;
     let url = processor.url();
     let server = ServerProcess::start(&database, &[("PROCESSOR_URL", &url)]);
@@ -77,7 +75,6 @@ async fn money_that_was_simulated_is_not_asked_back_from_a_processor() {
     assert_eq!(processor.lines().await, 0);
     assert_eq!(database.count("SELECT count(*) FROM refunds").await, 0);
     drop(server);
-
     let server = ServerProcess::start(&database, &[]);
     database.expire_leases().await;
     let answer = until_definite_under(&server.client, "key-1").await;
@@ -142,7 +139,6 @@ async fn both_words_about_a_refund_are_kept_and_the_last_one_counts() {
         }
         let lines = processor.lines().await;
         resolve(&server.database, &processor, id, "done").succeeded();
-
         assert_eq!(an_hour_passes().await.code(), "out_of_stock");
         assert_eq!(processor.lines().await, lines, "nothing is sent");
         assert_eq!(checkout_of(client, "key-1").await["status"], "canceled");

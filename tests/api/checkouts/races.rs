@@ -47,9 +47,8 @@ async fn with_a_short_retention_a_checkout_outlives_the_records_of_its_steps() {
         ("ALLOW_SHORT_TTL", "true"),
         ("EXPIRY_SWEEP_INTERVAL", "50ms"),
     ];
-    let server = TestServer::start_with(&variables).await;
-    let client = &server.client;
-    stock(client, "mug", 5).await;
+    let (server, client) = TestServer::with_client(&variables).await;
+    stock(&client, "mug", 5).await;
     let body = checkout_with("tok_outage");
     client.post("/checkouts", "key-1", &body).await;
     let holds = || async { server.database.records().await == 1 };
@@ -64,18 +63,17 @@ async fn with_a_short_retention_a_checkout_outlives_the_records_of_its_steps() {
     assert_eq!(client.post("/checkouts", "key-1", &body).await.status, 201);
     assert_eq!(server.database.orders().await, 1);
     assert_eq!(server.database.charges().await, 1);
-    assert_eq!(level(client, "mug").await, 3);
+    assert_eq!(level(&client, "mug").await, 3);
     server.stop().await;
 }
 
 /// The worker doesn't know which dialect the retry will have.
 #[tokio::test]
 async fn what_a_worker_completes_answers_in_the_dialect_and_workflow_of_its_request() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    stock(client, "mug", 5).await;
+    let (server, client) = TestServer::with_client(&[]).await;
+    stock(&client, "mug", 5).await;
     let body = checkout_with("tok_outage");
-    let send = || workflows::post(client, "cart-7", "/v1/checkouts", "key-1", &body);
+    let send = || workflows::post(&client, "cart-7", "/v1/checkouts", "key-1", &body);
     let failed = send().await;
     assert_eq!(failed.status, 503);
     let workflow = client.get("/workflows/cart-7").await.json();

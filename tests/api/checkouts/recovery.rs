@@ -9,9 +9,8 @@ use crate::support::{
 
 #[tokio::test]
 async fn after_a_failure_the_same_key_goes_on_where_the_checkout_stopped() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    stock(client, "mug", 5).await;
+    let (server, client) = TestServer::with_client(&[]).await;
+    stock(&client, "mug", 5).await;
 
     // The processor is down: the order is there, the charge is not.
     let body = checkout_with("tok_outage");
@@ -40,9 +39,8 @@ async fn after_a_failure_the_same_key_goes_on_where_the_checkout_stopped() {
 
 #[tokio::test]
 async fn the_checkout_s_table_decides_what_has_run_not_the_records_of_its_steps() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    stock(client, "mug", 1).await;
+    let (server, client) = TestServer::with_client(&[]).await;
+    stock(&client, "mug", 1).await;
     // Stops after the charge: there is no such level any more to lock.
     let sql = "ALTER TABLE inventory RENAME TO inventory_elsewhere";
     server.database.execute(sql).await;
@@ -55,7 +53,7 @@ async fn the_checkout_s_table_decides_what_has_run_not_the_records_of_its_steps(
     server.database.execute(sql).await;
     let refused = client.post("/checkouts", "key-1", &checkout()).await;
     assert_eq!(refused.code(), "out_of_stock");
-    let checkout = checkout_of(client, "key-1").await;
+    let checkout = checkout_of(&client, "key-1").await;
     let expected = "create_order done 1, create_charge done 1, allocate_inventory refused 2, \
                     create_refund done 1, cancel_order done 1";
     assert_eq!(steps(&checkout).join(", "), expected);
@@ -65,8 +63,7 @@ async fn the_checkout_s_table_decides_what_has_run_not_the_records_of_its_steps(
 
 #[tokio::test]
 async fn nobody_else_touches_the_order_or_the_charge_of_a_checkout_in_progress() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[]).await;
     server.database.is_left_broken("a table is gone");
     let sql = "ALTER TABLE inventory RENAME TO inventory_elsewhere";
     server.database.execute(sql).await;
@@ -75,7 +72,6 @@ async fn nobody_else_touches_the_order_or_the_charge_of_a_checkout_in_progress()
     let checkout = &listed["data"][0];
     let order = checkout["order"].as_str().unwrap();
     let charge = checkout["charge"].as_str().unwrap();
-
     for (path, body) in [
         (format!("/orders/{order}/cancel"), json!({})),
         (format!("/orders/{order}/pay"), json!({})),
@@ -90,9 +86,8 @@ async fn nobody_else_touches_the_order_or_the_charge_of_a_checkout_in_progress()
 
 #[tokio::test]
 async fn an_abandoned_checkout_is_completed_by_a_worker() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    stock(client, "mug", 5).await;
+    let (server, client) = TestServer::with_client(&[]).await;
+    stock(&client, "mug", 5).await;
     let body = checkout_with("tok_outage");
     client.post("/checkouts", "key-1", &body).await;
     end_the_outage(&server.database).await;
@@ -104,7 +99,7 @@ async fn an_abandoned_checkout_is_completed_by_a_worker() {
     .await;
     let answer = client.post("/checkouts", "key-1", &body).await;
     assert_eq!((answer.status.as_u16(), answer.is_replay()), (201, true));
-    assert_eq!(level(client, "mug").await, 3);
+    assert_eq!(level(&client, "mug").await, 3);
     server.stop().await;
 }
 

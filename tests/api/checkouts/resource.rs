@@ -9,6 +9,7 @@ use crate::support::{
     processor,
     program::operations,
     racers::until_definite,
+    resources::assert_is_created,
 };
 
 /// What the checkout names as its order, charge or refund.
@@ -19,39 +20,28 @@ async fn part(client: &Client, checkout: &Value, kind: &str) -> Value {
 
 #[tokio::test]
 async fn a_checkout_creates_the_order_charges_it_and_allocates_the_items() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    stock(client, "mug", 5).await;
-
+    let (server, client) = TestServer::with_client(&[]).await;
+    stock(&client, "mug", 5).await;
     let made = client.post("/checkouts", "key-1", &checkout()).await;
-    assert_eq!(made.status, 201, "{made:?}");
+    assert_is_created(&client, &made, "/checkouts", "co_").await;
     let body = made.json();
-    let id = made.id();
-    let path = format!("/checkouts/{id}");
-    assert_eq!(made.header("location"), Some(path.as_str()));
-    assert_eq!(body["status"], "completed");
-    assert_eq!(body["amount"], 2400);
-    assert_eq!(body["failure_code"], Value::Null);
+    body.assert_shows(json!({"status": "completed", "amount": 2400, "failure_code": null}));
     let expected = "create_order done 1, create_charge done 1, allocate_inventory done 1";
     assert_eq!(steps(&body).join(", "), expected);
-
-    let order = part(client, &body, "order").await;
-    let charge = part(client, &body, "charge").await;
-    assert_eq!(order["status"], "paid");
-    assert_eq!(order["charge"], charge["id"]);
-    assert_eq!(charge["status"], "succeeded");
-    assert_eq!(charge["order"], order["id"]);
-    assert_eq!(charge["amount"], 2400);
-    assert_eq!(charge["customer"], "jenny");
-    assert_eq!(order["metadata"], json!({"cart": "7"}));
-    assert_eq!(level(client, "mug").await, 3);
-
-    assert_eq!(client.get(&path).await.json(), body);
+    let order = part(&client, &body, "order").await;
+    let charge = part(&client, &body, "charge").await;
+    order.assert_shows(json!({
+        "status": "paid", "charge": charge["id"], "metadata": {"cart": "7"},
+    }));
+    charge.assert_shows(json!({
+        "status": "succeeded", "order": order["id"], "amount": 2400, "customer": "jenny",
+    }));
+    assert_eq!(level(&client, "mug").await, 3);
     let again = client.post("/checkouts", "key-1", &checkout()).await;
     again.assert_replays(&made);
-    assert_eq!(level(client, "mug").await, 3);
+    assert_eq!(level(&client, "mug").await, 3);
     let told = "order.created charge.succeeded order.paid checkout.completed";
-    assert_eq!(types_of_events(client).await.join(" "), told);
+    assert_eq!(types_of_events(&client).await.join(" "), told);
     // Events name what the client sent, not the keys of the steps.
     let events = client.get("/events").await.json();
     for event in events["data"].as_array().unwrap() {
@@ -64,44 +54,38 @@ async fn a_checkout_creates_the_order_charges_it_and_allocates_the_items() {
 
 #[tokio::test]
 async fn a_decline_cancels_the_order_and_is_stored() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    stock(client, "mug", 5).await;
+    let (server, client) = TestServer::with_client(&[]).await;
+    stock(&client, "mug", 5).await;
     let body = checkout_with("tok_chargeDeclinedInsufficientFunds");
-
     let declined = client.post("/checkouts", "key-1", &body).await;
     assert_eq!(declined.status, 402);
     let error = &declined.json()["error"];
-    assert_eq!(error["code"], "card_declined");
-    assert_eq!(error["decline_code"], "insufficient_funds");
+    error.assert_shows(json!({"code": "card_declined", "decline_code": "insufficient_funds"}));
     let replay = client.post("/checkouts", "key-1", &body).await;
     replay.assert_replays(&declined);
-
-    let checkout = checkout_of(client, "key-1").await;
+    let checkout = checkout_of(&client, "key-1").await;
     assert_eq!(checkout["status"], "canceled");
     assert_eq!(checkout["failure_code"], "card_declined");
     assert_eq!(checkout["charge"], error["charge"]);
     let expected = "create_order done 1, create_charge refused 1, allocate_inventory skipped 0, \
                     cancel_order done 1";
     assert_eq!(steps(&checkout).join(", "), expected);
-    let order = part(client, &checkout, "order").await;
+    let order = part(&client, &checkout, "order").await;
     assert_eq!(order["status"], "canceled");
-    assert_eq!(level(client, "mug").await, 5);
+    assert_eq!(level(&client, "mug").await, 5);
     let told = "order.created charge.failed order.canceled checkout.canceled";
-    assert_eq!(types_of_events(client).await.join(" "), told);
+    assert_eq!(types_of_events(&client).await.join(" "), told);
     server.stop().await;
 }
 
 #[tokio::test]
 async fn out_of_stock_gives_the_charge_back_cancels_the_order_and_is_stored() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    stock(client, "mug", 5).await;
-    stock(client, "cup", 1).await;
+    let (server, client) = TestServer::with_client(&[]).await;
+    stock(&client, "mug", 5).await;
+    stock(&client, "cup", 1).await;
     let mut body = checkout();
     let cups = json!({"sku": "cup", "quantity": 2, "unit_amount": 300});
     body["items"].as_array_mut().unwrap().push(cups);
-
     let answer = client.post("/checkouts", "key-1", &body).await;
     let expected = refusal("out_of_stock", "items[1][quantity]");
     assert_eq!(answer.refusal(), expected);
@@ -109,68 +93,41 @@ async fn out_of_stock_gives_the_charge_back_cancels_the_order_and_is_stored() {
     replay.assert_replays(&answer);
     // It isn't a failed one.
     assert_eq!(answer.json()["error"]["charge"], Value::Null);
-
-    let checkout = checkout_of(client, "key-1").await;
-    assert_eq!(checkout["status"], "canceled");
-    assert_eq!(checkout["failure_code"], "out_of_stock");
+    let checkout = checkout_of(&client, "key-1").await;
+    checkout.assert_shows(json!({"status": "canceled", "failure_code": "out_of_stock"}));
     let expected = "create_order done 1, create_charge done 1, allocate_inventory refused 1, \
                     create_refund done 1, cancel_order done 1";
     assert_eq!(steps(&checkout).join(", "), expected);
-    let order = part(client, &checkout, "order").await;
+    let order = part(&client, &checkout, "order").await;
     assert_eq!(order["status"], "canceled");
-    let charge = part(client, &checkout, "charge").await;
-    assert_eq!(charge["refunded"], true);
-    assert_eq!(charge["amount_refunded"], 3000);
-    let refund = part(client, &checkout, "refund").await;
+    let charge = part(&client, &checkout, "charge").await;
+    charge.assert_shows(json!({"refunded": true, "amount_refunded": 3000}));
+    let refund = part(&client, &checkout, "refund").await;
     assert_eq!(refund["amount"], 3000);
     // Not one of the items that were there is taken either.
-    assert_eq!(level(client, "mug").await, 5);
-    assert_eq!(level(client, "cup").await, 1);
+    assert_eq!(level(&client, "mug").await, 5);
+    assert_eq!(level(&client, "cup").await, 1);
     let told = "order.created charge.succeeded refund.created charge.refunded order.canceled \
                 checkout.canceled";
-    assert_eq!(types_of_events(client).await.join(" "), told);
+    assert_eq!(types_of_events(&client).await.join(" "), told);
     server.stop().await;
 }
 
 #[tokio::test]
 async fn wrong_parameters_are_stored_refusals_and_make_nothing() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let no_sku = json!([{"quantity": 1, "unit_amount": 1}]);
-    let none_of_it = json!([{"sku": "mug", "quantity": 0, "unit_amount": 1}]);
-    for (name, value, code, param) in [
-        ("currency", Value::Null, "parameter_missing", "currency"),
-        ("items", json!([]), "parameter_invalid", "items"),
-        ("items", no_sku, "parameter_missing", "items[0][sku]"),
-        (
-            "items",
-            none_of_it,
-            "parameter_invalid",
-            "items[0][quantity]",
-        ),
-        (
-            "source",
-            "tok_unknown".into(),
-            "parameter_invalid",
-            "source",
-        ),
-        (
-            "client_order_id",
-            "7".into(),
-            "parameter_unknown",
-            "client_order_id",
-        ),
-    ] {
-        let mut body = checkout();
-        body[name] = value;
-        let key = Uuid::now_v7().to_string();
-        let answer = client.post("/checkouts", &key, &body).await;
-        assert_eq!(answer.refusal(), refusal(code, param));
-        let replay = client.post("/checkouts", &key, &body).await;
-        replay.assert_replays(&answer);
-    }
-    let checkouts = "SELECT count(*) FROM checkouts";
-    assert_eq!(server.database.count(checkouts).await, 0);
+    let (server, client) = TestServer::with_client(&[]).await;
+    let cases = json!([
+        [{"currency": null}, "parameter_missing", "currency"],
+        [{"items": []}, "parameter_invalid", "items"],
+        [{"items": [{"quantity": 1, "unit_amount": 1}]}, "parameter_missing", "items[0][sku]"],
+        [{"items": [{"sku": "mug", "quantity": 0, "unit_amount": 1}]}, "parameter_invalid",
+         "items[0][quantity]"],
+        [{"source": "tok_unknown"}, "parameter_invalid", "source"],
+        [{"client_order_id": "7"}, "parameter_unknown", "client_order_id"],
+    ]);
+    let cases = differing_from(&checkout(), cases);
+    assert_stores_refusals(&client, "/checkouts", cases).await;
+    assert_eq!(server.database.count_of("checkouts").await, 0);
     server.stop().await;
 }
 
@@ -219,9 +176,8 @@ async fn many_with_one_key_make_one_checkout() {
 
 #[tokio::test]
 async fn no_client_reads_or_writes_the_key_of_a_step() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    stock(client, "mug", 5).await;
+    let (server, client) = TestServer::with_client(&[]).await;
+    stock(&client, "mug", 5).await;
     client.post("/checkouts", "key-1", &checkout()).await;
     let sql = "SELECT key FROM idempotency_keys WHERE key LIKE ',%' ORDER BY created_at";
     let keys: Vec<String> = server.database.values(sql).await;
@@ -271,8 +227,7 @@ async fn a_refund_that_the_processor_refuses_is_never_taken_for_one() {
     assert_eq!(again().await, 2, "it may have changed its mind by then");
     let listed = client.get("/checkouts").await.json();
     let unfinished = &listed["data"][0];
-    assert_eq!(unfinished["status"], "in_progress");
-    assert_eq!(unfinished["failure_code"], "out_of_stock");
+    unfinished.assert_shows(json!({"status": "in_progress", "failure_code": "out_of_stock"}));
     assert_eq!(steps(unfinished)[3], "create_refund pending 4");
     let path = format!("/charges/{charge}");
     assert_eq!(client.get(&path).await.json()["amount_refunded"], 0);

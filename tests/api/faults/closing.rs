@@ -117,7 +117,6 @@ async fn an_ended_account_is_refused_and_loses_everything_but_its_row() {
           JOIN accounts ON accounts.id = rows.account_id
          WHERE accounts.test_until IS NOT NULL";
     let tests = database.count(tests).await;
-
     let mut sweep = sweep(database).await;
     closes_none(&mut sweep).await;
     // Its key is refused, and what its last requests write is waited for.
@@ -126,7 +125,6 @@ async fn an_ended_account_is_refused_and_loses_everything_but_its_row() {
     eventually("its key is refused", holds).await;
     assert_eq!(test.get("/charges").await.code(), "api_key_invalid");
     closes_none(&mut sweep).await;
-
     end(database, "11 minutes").await;
     let closed = sweep.test_accounts(later()).await.unwrap();
     assert_eq!(closed.accounts, 1);
@@ -160,7 +158,6 @@ async fn a_large_account_goes_in_batches_and_what_was_interrupted_goes_on() {
     database.execute(sql).await;
     assert!(database.charges().await > 1300);
     end(database, "11 minutes").await;
-
     let mut sweep = sweep(database).await;
     // A table that is locked for longer than a statement waits, in the middle.
     let tx = database.holding("LOCK TABLE orders").await;

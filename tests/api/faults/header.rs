@@ -37,7 +37,6 @@ async fn a_lost_reply_is_no_byte_and_the_work_is_done_once() {
     connection.send(lost).await;
     assert_eq!(connection.rest().await, "");
     assert_eq!(server.database.charges().await, 2);
-
     let replay = server.client.charge("key-1").await;
     assert_eq!((replay.status.as_u16(), replay.is_replay()), (201, true));
     assert_eq!(replay.header("fault"), None);
@@ -62,7 +61,6 @@ async fn a_lost_request_is_no_byte_and_no_work() {
     assert_eq!(connection.rest().await, "");
     assert_eq!(server.database.records().await, 0);
     assert_eq!(server.database.charges().await, 0);
-
     let first = server.client.charge("key-1").await;
     assert_eq!((first.status.as_u16(), first.is_replay()), (201, false));
 }

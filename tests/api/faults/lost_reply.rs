@@ -10,12 +10,6 @@ async fn send(client: &Client, path: &str, key: &str, body: &Value) -> Option<An
     client.reply_or_none(request.json(body)).await
 }
 
-fn charge_lost() -> Value {
-    let mut body = charge();
-    body["source"] = "tok_lostReply".into();
-    body
-}
-
 #[tokio::test]
 async fn the_reply_of_the_execution_is_lost_wherever_a_card_is_charged_and_replays_answer() {
     for variables in [&[FAULTS][..], &[FAULTS, ALONE]] {
@@ -28,8 +22,8 @@ async fn the_reply_of_the_execution_is_lost_wherever_a_card_is_charged_and_repla
             let order = open_order(&client).await;
             let source = json!({"source": "tok_lostReply"});
             let cases = [
-                ("/charges".to_owned(), charge_lost(), 201),
-                ("/v1/charges".to_owned(), charge_lost(), 201),
+                ("/charges".to_owned(), charge_by("tok_lostReply"), 201),
+                ("/v1/charges".to_owned(), charge_by("tok_lostReply"), 201),
                 (format!("/orders/{order}/pay"), source, 200),
                 ("/checkouts".to_owned(), checkout_with("tok_lostReply"), 201),
             ];
@@ -53,27 +47,25 @@ async fn the_reply_of_the_execution_is_lost_wherever_a_card_is_charged_and_repla
 
 #[tokio::test]
 async fn a_refusal_is_not_lost() {
-    let server = TestServer::start_with(&[FAULTS]).await;
-    let client = &server.client;
-    let mut wrong = charge_lost();
+    let (_server, client) = TestServer::with_client(&[FAULTS]).await;
+    let mut wrong = charge_by("tok_lostReply");
     wrong["amount"] = 0.into();
-    let refused = send(client, "/charges", "key-1", &wrong).await;
+    let refused = send(&client, "/charges", "key-1", &wrong).await;
     let (_, _, param) = refused.expect("a refusal").refusal();
     assert_eq!(param.as_deref(), Some("amount"));
     // The key's own request is another one.
-    let reused = send(client, "/charges", "key-1", &charge_lost()).await;
+    let reused = send(&client, "/charges", "key-1", &charge_by("tok_lostReply")).await;
     assert_eq!(reused.expect("a refusal").code(), "idempotency_key_reused");
     // Nothing is in stock.
     let body = checkout_with("tok_lostReply");
-    let checkout = send(client, "/checkouts", "key-2", &body).await;
+    let checkout = send(&client, "/checkouts", "key-2", &body).await;
     assert_eq!(checkout.expect("a refusal").code(), "out_of_stock");
 }
 
 #[tokio::test]
 async fn of_many_that_race_one_reply_is_lost() {
-    let server = TestServer::start_with(&[FAULTS]).await;
-    let client = &server.client;
-    let body = charge_lost();
+    let (server, client) = TestServer::with_client(&[FAULTS]).await;
+    let body = charge_by("tok_lostReply");
     let racers = (0..20).map(|_| async {
         let request = client
             .request(Method::POST, "/charges")
@@ -94,11 +86,10 @@ async fn of_many_that_race_one_reply_is_lost() {
 /// A checkout is written down with the token, for a process that continues it.
 #[tokio::test]
 async fn a_checkout_that_is_continued_knows_the_token() {
-    let server = TestServer::start_with(&[FAULTS]).await;
-    let client = &server.client;
-    stock(client, "mug", 2).await;
+    let (_server, client) = TestServer::with_client(&[FAULTS]).await;
+    stock(&client, "mug", 2).await;
     let body = checkout_with("tok_lostReply");
-    let lost = send(client, "/checkouts", "key-1", &body).await;
+    let lost = send(&client, "/checkouts", "key-1", &body).await;
     assert!(lost.is_none());
     eventually("the checkout is listed", || async {
         let listed = client.get("/checkouts").await.json();

@@ -62,8 +62,7 @@ async fn a_test_account_can_do_nothing_special_on_a_server_without_faults() {
     let elsewhere = test.at(&without.client);
     assert_without_faults(&elsewhere, "test").await;
     // What the other server made is replayed, with the reply that was lost.
-    let mut body = charge();
-    body["source"] = "tok_lostReply".into();
+    let body = charge_by("tok_lostReply");
     let request = test
         .request(Method::POST, "/charges")
         .header("idempotency-key", "moved");

@@ -4,8 +4,7 @@ use crate::support::{accounts::client_of_test_account, prelude::*};
 
 #[tokio::test]
 async fn a_test_account_has_a_key_and_nothing_else_and_the_reply_is_replayed() {
-    let server = TestServer::start_with(&[FAULTS]).await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[FAULTS]).await;
     client.charge("key-1").await;
     let made = client.post("/test/accounts", "account-1", &json!({})).await;
     assert_eq!(made.status, 201);
@@ -21,7 +20,6 @@ async fn a_test_account_has_a_key_and_nothing_else_and_the_reply_is_replayed() {
     replay.assert_replays(&made);
     let made = "SELECT count(*) FROM accounts WHERE test_until IS NOT NULL";
     assert_eq!(server.database.count(made).await, 1);
-
     let api_key = account["api_key"].as_str().unwrap();
     let hashed = "SELECT count(*) FROM api_keys WHERE hash = sha256($1::bytea)";
     let hashed = sqlx::query_scalar(hashed).bind(api_key.as_bytes());
@@ -36,7 +34,7 @@ async fn a_test_account_has_a_key_and_nothing_else_and_the_reply_is_replayed() {
         again.refusal(),
         refusal("parameter_invalid", "Authorization")
     );
-    client_of_test_account(client).await;
+    client_of_test_account(&client).await;
 }
 
 #[tokio::test]
@@ -112,7 +110,6 @@ async fn only_the_account_s_own_completed_keys_expire() {
     let bought = test.post("/checkouts", "key-2", &checkout()).await;
     assert_eq!(bought.status, 201);
     test.post("/charges", "refused", &json!({})).await;
-
     let first = test.post("/test/expire_keys", "expire-1", &json!({})).await;
     // The level of inventory has a key, too. Those of the steps of the checkout are not counted.
     assert_eq!(first.json(), expired(4, false));
@@ -128,22 +125,20 @@ async fn only_the_account_s_own_completed_keys_expire() {
 
 #[tokio::test]
 async fn a_key_in_flight_does_not_expire() {
-    let server = TestServer::start_with(&[FAULTS]).await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[FAULTS]).await;
     client.charge("key-1").await;
     let broken = "a key in flight has no lease";
     server.database.is_left_broken(broken);
     let sql = "UPDATE idempotency_keys SET status = NULL, headers = NULL, body = NULL
                 WHERE key = 'key-1'";
     server.database.execute(sql).await;
-    assert_eq!(expire_keys(client).await["deleted"], 0);
+    assert_eq!(expire_keys(&client).await["deleted"], 0);
     assert_eq!(server.database.records().await, 2);
 }
 
 #[tokio::test]
 async fn one_request_expires_ten_thousand_records_at_most() {
-    let server = TestServer::start_with(&[FAULTS]).await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[FAULTS]).await;
     assert_eq!(client.charge("key").await.status, 201);
     let broken = "ten thousand answers left no change";
     server.database.is_left_broken(broken);
@@ -154,8 +149,8 @@ async fn one_request_expires_ten_thousand_records_at_most() {
                 created_at, expires_at, status, headers, body
            FROM idempotency_keys, generate_series(1, 10100) AS n";
     server.database.execute(sql).await;
-    assert_eq!(expire_keys(client).await, expired(10_000, true));
+    assert_eq!(expire_keys(&client).await, expired(10_000, true));
     // The rest, and the first expiry.
-    assert_eq!(expire_keys(client).await, expired(102, false));
+    assert_eq!(expire_keys(&client).await, expired(102, false));
     assert_eq!(client.charge("key-1").await.status, 201);
 }

@@ -44,7 +44,7 @@ fn bodies() -> impl Strategy<Value = Vec<u8>> {
 
 #[tokio::test]
 async fn brackets_make_the_same_tree_as_json_percent_encoded_or_not() {
-    let server = TestServer::start().await;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let json = json!({
         "currency": "eur", "metadata": {"order_id": "6735", "0": "zero"},
         "items": [
@@ -52,7 +52,7 @@ async fn brackets_make_the_same_tree_as_json_percent_encoded_or_not() {
             {"sku": "cup", "quantity": 1, "unit_amount": 900},
         ],
     });
-    let expected = server.client.post("/orders", "json", &json).await.json();
+    let expected = client.post("/orders", "json", &json).await.json();
     let metadata = "currency=eur&metadata[order_id]=6735&metadata[0]=zero";
     let forms = [
         "&items[0][sku]=mug&items[0][quantity]=2&items[0][unit_amount]=1200\
@@ -66,9 +66,7 @@ async fn brackets_make_the_same_tree_as_json_percent_encoded_or_not() {
     ];
     for (index, items) in forms.iter().enumerate() {
         let (key, body) = (format!("form-{index}"), format!("{metadata}{items}"));
-        let answer = server
-            .client
-            .post_raw("/orders", &key, FORM, body.as_bytes());
+        let answer = client.post_raw("/orders", &key, FORM, body.as_bytes());
         let answer = answer.await;
         assert_eq!(answer.status, 201, "{items}: {:?}", answer.json());
         for member in ["amount", "items", "metadata", "currency"] {
@@ -151,7 +149,7 @@ null
 
 #[tokio::test]
 async fn hostile_forms_are_body_invalid_and_name_the_field() {
-    let server = TestServer::start().await;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let cases: &[(&[u8], Value)] = &[
         (b"amount=1&amount=1", "amount".into()),
         (b"metadata[a]=1&metadata[a]=2", "metadata[a]".into()),
@@ -175,7 +173,7 @@ async fn hostile_forms_are_body_invalid_and_name_the_field() {
     ];
     for (index, (body, field)) in cases.iter().enumerate() {
         let key = format!("key-{index}");
-        let answer = server.client.post_raw("/orders", &key, FORM, body).await;
+        let answer = client.post_raw("/orders", &key, FORM, body).await;
         let shown = String::from_utf8_lossy(body);
         assert_eq!(error(&answer), body_invalid(), "{shown}");
         assert_eq!(param(&answer), *field, "{shown}");
@@ -183,16 +181,14 @@ async fn hostile_forms_are_body_invalid_and_name_the_field() {
     let many = "a&".repeat(30_000);
     let deep = format!("a{}=1", "[a]".repeat(10_000));
     for body in [many, deep] {
-        let answer = server
-            .client
-            .post_raw("/orders", &body[..5], FORM, body.as_bytes());
+        let answer = client.post_raw("/orders", &body[..5], FORM, body.as_bytes());
         assert_eq!(error(&answer.await), body_invalid(), "{}", &body[..9]);
     }
 }
 
 #[tokio::test]
 async fn integers_and_booleans_have_one_spelling_in_each_encoding() {
-    let server = TestServer::start().await;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let is_invalid = |answer: &Answer, field: &str, body: &str| {
         let (told, expected) = (error(answer), (400, "parameter_invalid".into()));
         assert_eq!((told, param(answer)), (expected, field.into()), "{body}");
@@ -211,9 +207,7 @@ async fn integers_and_booleans_have_one_spelling_in_each_encoding() {
         ("amount=1&currency[a]=usd", "currency"),
     ];
     for (body, field) in forms {
-        let answer = server
-            .client
-            .post_raw("/charges", body, FORM, body.as_bytes());
+        let answer = client.post_raw("/charges", body, FORM, body.as_bytes());
         is_invalid(&answer.await, field, body);
     }
     for (field, value) in [
@@ -226,27 +220,24 @@ async fn integers_and_booleans_have_one_spelling_in_each_encoding() {
         ("metadata", json!("a")),
     ] {
         let shown = format!("{field} {value}");
-        let answer = charge_with(&server.client, &[(field, value)]).await;
+        let answer = charge_with(&client, &[(field, value)]).await;
         is_invalid(&answer, field, &shown);
     }
 }
 
 #[tokio::test]
 async fn a_body_may_have_64_kib_and_not_a_byte_more_chunked_or_not() {
-    let server = TestServer::start().await;
+    let (server, client) = TestServer::with_client(&[]).await;
     for (length, status) in [(65_536, 201), (65_537, 413)] {
         let mut body = charge().to_string();
         body.push_str(&" ".repeat(length - body.len()));
-        let whole = server
-            .client
-            .post_raw("/charges", "key-1", JSON, body.as_bytes());
+        let whole = client.post_raw("/charges", "key-1", JSON, body.as_bytes());
         assert_eq!(whole.await.status, status, "{length} bytes at once");
-
         let (first, second) = body.split_at(40_000);
         let request = chunked_charge("Connection: close\r\n")
             + &format!("{:x}\r\n{first}\r\n", first.len())
             + &format!("{:x}\r\n{second}\r\n0\r\n\r\n", second.len());
-        let reply = send_raw(&server.client, request.as_bytes()).await;
+        let reply = send_raw(&client, request.as_bytes()).await;
         let has_status = reply.starts_with(&format!("HTTP/1.1 {status} "));
         assert!(has_status, "{length} bytes in chunks: {reply}");
     }

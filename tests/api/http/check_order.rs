@@ -8,8 +8,7 @@ use crate::support::{
 
 #[tokio::test]
 async fn of_two_mistakes_the_earlier_check_answers() {
-    let server = TestServer::start_with(IMPATIENT).await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(IMPATIENT).await;
     let card = charge_with("description", "4242424242424242".into());
     let (huge, plain) = (vec![b' '; 65_537], "text/plain");
     server.client.charge("taken").await;
@@ -28,13 +27,13 @@ async fn of_two_mistakes_the_earlier_check_answers() {
     assert_eq!(answer.code(), "unsupported_media_type");
     let authorized = format!("Authorization: Bearer {API_KEY}\r\n");
     let headers = format!("{authorized}Content-Type: text/plain\r\nIdempotency-Key: key-1\r\n");
-    let reply = send_slowly(client, "/charges", &headers).await;
+    let reply = send_slowly(&client, "/charges", &headers).await;
     assert!(reply.starts_with("HTTP/1.1 415 "), "{reply}");
     // Size and time before the key.
     let answer = client.post_raw("/charges", "not a key", JSON, &huge).await;
     assert_eq!(answer.code(), "body_too_large");
     let headers = format!("{authorized}Content-Type: {JSON}\r\n");
-    let reply = send_slowly(client, "/charges", &headers).await;
+    let reply = send_slowly(&client, "/charges", &headers).await;
     assert!(reply.starts_with("HTTP/1.1 408 "), "{reply}");
     // Key before card numbers.
     for path in ["/charges", "/charges?card=4242424242424242"] {

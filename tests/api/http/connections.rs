@@ -149,7 +149,6 @@ async fn a_reply_that_is_not_read_ends_the_connection() {
     let socket = socket.connect(server.client.address).await.unwrap();
     let mut connection = Connection::over(socket);
     connection.send(file.repeat(20)).await;
-
     logged(&mut server, "its client did not read in time").await;
     let received = connection.rest().await;
     assert!(received.starts_with("HTTP/1.1 200 "));
@@ -187,7 +186,6 @@ async fn heads_that_are_too_large_are_refused_and_take_little_memory() {
     let mut connection = Connection::open(&server.client).await;
     connection.send(largest).await;
     assert!(connection.reply().await.0.starts_with("HTTP/1.1 200 "));
-
     let before = memory_kb(&server, "VmRSS:");
     let half = request("GET", "/livez", &format!("X: {}", "x".repeat(SENT)), "");
     let half = half.trim_end();
@@ -255,7 +253,6 @@ async fn idle_clients_keep_others_out_of_a_process_with_few_files_for_a_short_ti
     let mut server = ServerProcess::start_by(few_files, Stdio::piped(), &database, &variables);
     let warning = logged(&mut server, "raise the hard limit").await;
     assert!(warning.contains("116"), "{warning}");
-
     let mut clients = Vec::new();
     for _ in 0..300 {
         let mut connection = Connection::open(&server.client).await;

@@ -10,15 +10,12 @@ async fn charge_preferring(client: &Client, path: &str, prefer: &str) -> Answer 
 }
 
 async fn charge_from(client: &Client, source: &str, key: &str) -> Answer {
-    let mut body = charge();
-    body["source"] = source.into();
-    client.post("/charges", key, &body).await
+    client.post("/charges", key, &charge_by(source)).await
 }
 
 #[tokio::test]
 async fn every_reply_has_a_fresh_request_id_whoever_made_it() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let answers = [
         client.charge("key-1").await,
         client.charge("key-1").await,
@@ -32,7 +29,7 @@ async fn every_reply_has_a_fresh_request_id_whoever_made_it() {
         Answer::of(client.bare(Method::GET, "/charges")).await,
         Answer::of(client.request(Method::DELETE, "/charges")).await,
         Answer::of(client.request(Method::HEAD, "/charges")).await,
-        charge_from(client, "tok_outage", "key-2").await,
+        charge_from(&client, "tok_outage", "key-2").await,
     ];
     let mut ids = BTreeSet::new();
     for answer in &answers {
@@ -93,8 +90,7 @@ async fn stored_outcomes_say_when_the_record_dies_in_whole_seconds() {
 
 #[tokio::test]
 async fn the_key_is_echoed_on_every_reply_to_a_mutating_request() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let plain = "text/plain";
     let with_key = |method: Method, path: &str| {
         let request = client.request(method, path);
@@ -103,7 +99,7 @@ async fn the_key_is_echoed_on_every_reply_to_a_mutating_request() {
     let answers = [
         client.charge("key-1").await,
         client.charge("key-1").await,
-        charge_from(client, "tok_visa", "key-1").await,
+        charge_from(&client, "tok_visa", "key-1").await,
         Answer::of(with_key(Method::POST, "/nothing")).await,
         Answer::of(with_key(Method::PATCH, "/charges")).await,
         Answer::of(with_key(Method::POST, "/orders")).await,
@@ -126,6 +122,7 @@ async fn a_preferred_wait_is_echoed_capped_and_honoured_and_nonsense_is_ignored(
         ("wait=7", Some("wait=7")),
         ("wait=\"7\"", Some("wait=7")),
         ("respond-async, Wait=3", Some("wait=3")),
+        ("respond-async, wait=7", Some("wait=7")),
         ("wait=30", Some("wait=30")),
         ("wait=31", Some("wait=30")),
         ("wait=99999999999999999999999", Some("wait=30")),
@@ -140,6 +137,7 @@ async fn a_preferred_wait_is_echoed_capped_and_honoured_and_nonsense_is_ignored(
         assert_eq!(answer.status, 201, "{prefer}");
         assert_eq!(answer.header("preference-applied"), applied, "{prefer}");
     }
+    assert_eq!(server.database.charges().await, 1);
     let read = server.client.request(Method::GET, "/charges");
     let read = Answer::of(read.header("prefer", "wait=7")).await;
     assert_eq!(read.header("preference-applied"), None);
@@ -155,46 +153,40 @@ async fn prefer_wait_zero_answers_409_at_once_under_v1() {
     held.rollback().await.unwrap();
 }
 
-#[tokio::test]
-async fn every_error_links_to_its_explanation_and_says_whether_to_retry() {
-    let server = TestServer::start().await;
+/// Replies that are errors, and their statuses. `key-1` is a completed charge's afterwards.
+pub(super) async fn errors_of_every_kind(server: &TestServer) -> Vec<(u16, Answer)> {
     let client = &server.client;
     let held = hold_key(&server.database, "held").await;
     let in_use = client.charge("held").await;
     held.rollback().await.unwrap();
     client.charge("key-1").await;
     let large = vec![b' '; 70_000];
-    let cases = [
+    let (text, declined) = ("text/plain", "tok_chargeDeclined");
+    let unknown = Answer::of(client.request(Method::DELETE, "/charges"));
+    vec![
         (400, charge_from(client, "tok_nobody", "key-2").await),
         (400, charge_from(client, "tok_nobody", "key-2").await),
         (400, client.post_raw("/charges", "a b", JSON, b"").await),
         (400, client.get("/charges?limit=0").await),
         (400, client.post("/v1/charges", "key-1", &charge()).await),
         (401, Answer::of(client.bare(Method::GET, "/charges")).await),
-        (
-            402,
-            charge_from(client, "tok_chargeDeclined", "key-3").await,
-        ),
-        (
-            402,
-            charge_from(client, "tok_chargeDeclined", "key-3").await,
-        ),
+        (402, charge_from(client, declined, "key-3").await),
+        (402, charge_from(client, declined, "key-3").await),
         (404, client.get("/charges/ch_unknown").await),
         (404, client.get("/nothing").await),
-        (
-            405,
-            Answer::of(client.request(Method::DELETE, "/charges")).await,
-        ),
+        (405, unknown.await),
         (409, in_use),
         (413, client.post_raw("/charges", "k", JSON, &large).await),
-        (
-            415,
-            client.post_raw("/charges", "k", "text/plain", b"x").await,
-        ),
+        (415, client.post_raw("/charges", "k", text, b"x").await),
         (422, client.post("/orders", "key-1", &charge()).await),
         (503, charge_from(client, "tok_outage", "key-4").await),
-    ];
-    for (status, answer) in &cases {
+    ]
+}
+
+#[tokio::test]
+async fn every_error_links_to_its_explanation_and_says_whether_to_retry() {
+    let (server, client) = TestServer::with_client(&[]).await;
+    for (status, answer) in &errors_of_every_kind(&server).await {
         let code = answer.code();
         assert_eq!(answer.status, *status, "{code}");
         let link = format!("</errors#{code}>; rel=\"describedby\"");
@@ -218,8 +210,7 @@ async fn every_error_links_to_its_explanation_and_says_whether_to_retry() {
 
 #[tokio::test]
 async fn what_is_busy_says_to_retry_and_the_same_key_does_it_then() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[]).await;
     let created = client.charge("key-1").await;
     let lock = "SELECT FROM charges FOR UPDATE";
     let locked = server.database.holding(lock).await;

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use tempfile::tempfile;
 
 use crate::support::{
-    holder_pages::{browse, open, send},
+    holder_pages::{browse, fifty_answers, open, send},
     prelude::*,
 };
 
@@ -157,19 +157,7 @@ async fn fifty_answers_at_once_through_two_replicas_decide_once() {
     let url = page_of(&setup);
     let own = server.client.address.to_string();
     let elsewhere = url.replace(&own, &replica.client.address.to_string());
-    let answers = all_at_once(50, |number| {
-        let url = if number % 2 == 0 { &url } else { &elsewhere }.clone();
-        let outcome = if number % 4 < 2 { "complete" } else { "fail" };
-        async move {
-            loop {
-                let landed = press(&url, outcome).await;
-                if ![409, 503].contains(&landed.status.as_u16()) {
-                    return landed;
-                }
-            }
-        }
-    })
-    .await;
+    let answers = fifty_answers([url, elsewhere]).await;
     let places = answers
         .iter()
         .map(|landed| landed.header("location").unwrap());

@@ -7,8 +7,7 @@ const REBOUND: &str = "rebound.example:8080";
 
 #[tokio::test]
 async fn under_the_name_of_another_site_nothing_on_loopback_is_served() {
-    let server = TestServer::start_with(&[("CONSOLE", "true")]).await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[("CONSOLE", "true")]).await;
     for (method, path) in [
         (Method::GET, "/"),
         (Method::GET, "/livez"),
@@ -35,10 +34,10 @@ async fn under_the_name_of_another_site_nothing_on_loopback_is_served() {
     assert_eq!(server.database.records().await, 0);
     assert_eq!(post("localhost").await.status, 201, "the key is free");
     let target = b"GET http://rebound.example/livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    let refused = send_raw(client, target).await;
+    let refused = send_raw(&client, target).await;
     assert!(refused.contains("host_not_allowed"), "{refused}");
     // A host is asked for by HTTP/1.1 alone.
-    let old = send_raw(client, b"GET /livez HTTP/1.0\r\n\r\n").await;
+    let old = send_raw(&client, b"GET /livez HTTP/1.0\r\n\r\n").await;
     assert!(old.starts_with("HTTP/1.0 200 "), "{old}");
 }
 
@@ -66,12 +65,10 @@ async fn behind_allowed_hosts_the_server_still_asks_itself() {
     let livez = |host| Answer::of(client.bare(Method::GET, "/livez").header("host", host));
     assert_eq!(livez("pay.example.com:443").await.status, 200);
     assert_eq!(livez("localhost").await.code(), "host_not_allowed");
-
     let address = format!("0.0.0.0:{}", client.address.port());
     let variables = [variables[1], ("BIND_ADDRESS", &address)];
     let healthy = run(&["healthcheck"], &variables);
     assert_eq!(healthy.status.code(), Some(0), "{}", text(&healthy.stderr));
-
     let visit = Visit::begin_under(client, "pay.example.com").await;
     let fields = [
         ("amount", "2000"),

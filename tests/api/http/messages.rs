@@ -15,22 +15,16 @@ async fn a_message_names_the_parameter_and_not_its_value() {
         "Invalid parameter: amount. Must be an integer from 1 to 99999999, in minor units.";
     let misspelled = "Unknown parameter: descripton. Did you mean description?";
     let nested = json!({"a": [secret]});
+    let no_text = "Invalid parameter: metadata[a]. Values are strings.";
+    let unspeakable = "This endpoint has no such parameter.";
     for (index, (name, value, expected)) in [
         ("shopping", secret.clone(), "Unknown parameter: shopping."),
         ("descripton", secret.clone(), misspelled),
         ("amount", secret, no_amount),
         ("amount", json!(-5), no_amount),
         ("amount", Value::Null, "Missing parameter: amount."),
-        (
-            "metadata",
-            nested,
-            "Invalid parameter: metadata[a]. Values are strings.",
-        ),
-        (
-            "secret-välue",
-            json!(1),
-            "This endpoint has no such parameter.",
-        ),
+        ("metadata", nested, no_text),
+        ("secret-välue", json!(1), unspeakable),
     ]
     .into_iter()
     .enumerate()

@@ -11,8 +11,7 @@ use crate::support::{
 
 #[tokio::test]
 async fn a_parameter_of_stripe_s_is_refused_as_not_offered() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     for (path, param) in [
         ("/charges", "transfer_data"),
         ("/v1/charges", "application_fee_amount"),

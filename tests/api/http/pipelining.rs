@@ -161,7 +161,6 @@ async fn a_body_of_the_largest_size_arrives_whole() {
     let sized = request("POST", "/charges", &headers, &body);
     connection.send(sized).await;
     is_charged(&mut connection).await;
-
     let headers = headers.replace("sized", "chunked") + "Transfer-Encoding: chunked\r\n";
     let chunked = request("POST", "/charges", &headers, "");
     connection.send(chunked).await;

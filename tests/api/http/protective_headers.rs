@@ -1,11 +1,10 @@
 //! The headers that limit what browsers and caches do: every reply has them, errors included.
 
+use super::headers::errors_of_every_kind;
 use crate::support::{
     harness::IMPATIENT,
     openapi::{document, operations},
     prelude::*,
-    records::hold_key,
-    resources::charge_with,
     webhooks::endpoint,
     wire::send_slowly,
 };
@@ -109,41 +108,20 @@ async fn refusals_of_every_kind_have_them() {
     let database = TestDatabase::create_unsharded().await;
     let server = TestServer::start_on(database, &[FORGETFUL, ("RATE_LIMIT", "1000")]).await;
     let client = &server.client;
-    let charge_by = async |token: &str| charge_with(client, &[("source", token.into())]).await;
-    let large = vec![b' '; 70_000];
-    let held = hold_key(&server.database, "held").await;
-    let in_use = client.charge("held").await;
-    held.rollback().await.unwrap();
-    client.charge("reused").await;
-    let answers = [
-        (400, client.get("/charges?limit=0").await),
-        (401, Answer::of(client.bare(Method::GET, "/charges")).await),
-        (402, charge_by("tok_chargeDeclined").await),
-        (404, client.get("/nothing").await),
-        (404, client.get("/v1").await),
-        (404, client.get("/swagger-ui/nothing.js").await),
-        (404, client.get("/%ff%00").await),
-        (405, Answer::of(client.bare(Method::PUT, "/")).await),
-        (
-            405,
-            Answer::of(client.bare(Method::PATCH, "/charges")).await,
-        ),
-        (409, in_use),
-        (413, client.post_raw("/charges", "k", JSON, &large).await),
-        (
-            415,
-            client.post_raw("/charges", "k", "text/plain", b"x").await,
-        ),
-        (422, client.post("/orders", "reused", &charge()).await),
-        (503, charge_by("tok_outage").await),
-    ];
+    let mut answers = errors_of_every_kind(&server).await;
+    for path in ["/v1", "/swagger-ui/nothing.js", "/%ff%00"] {
+        answers.push((404, client.get(path).await));
+    }
+    for (method, path) in [(Method::PUT, "/"), (Method::PATCH, "/charges")] {
+        answers.push((405, Answer::of(client.bare(method, path)).await));
+    }
     for (status, answer) in &answers {
         assert_eq!(answer.status, *status, "{answer:?}");
         assert_protected(answer, NO_STORE, answer.status.as_str());
     }
     let broken = r#"UPDATE idempotency_keys SET headers = '[["no header name", "x"]]'"#;
     server.database.execute(broken).await;
-    let defect = client.charge("reused").await;
+    let defect = client.charge("key-1").await;
     assert_eq!(defect.status, 500);
     assert_protected(&defect, NO_STORE, "500");
     let unmigrate = "ALTER TABLE _sqlx_migrations RENAME TO gone";

@@ -59,7 +59,6 @@ async fn a_limited_request_stores_nothing_and_its_retry_executes_for_the_first_t
     let stored = executed as i64;
     assert_eq!(server.database.records().await, stored);
     assert_eq!(server.database.charges().await, stored);
-
     let retried = server.client.charge_until_definite(&key(executed)).await;
     assert_eq!((retried.status.as_u16(), retried.is_replay()), (201, false));
     assert_eq!(server.database.charges().await, stored + 1);
@@ -92,14 +91,13 @@ async fn accounts_share_no_limit_and_the_api_keys_of_one_account_do() {
 
 #[tokio::test]
 async fn the_api_key_is_checked_before_the_rate_and_the_rate_before_the_media_type() {
-    let server = TestServer::start_with(STRICT).await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(STRICT).await;
     let post_text = async |client: &Client| {
         client
             .post_raw("/charges", "key-1", "text/plain", b"x")
             .await
     };
-    until_limited(415, async |_| post_text(client).await).await;
+    until_limited(415, async |_| post_text(&client).await).await;
     // Requests without a valid key don't count toward an account's limit. They have another one.
     let stranger = client.with_api_key("sk_test_nobody_at_all");
     for _ in 0..5 {

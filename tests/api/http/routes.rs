@@ -28,6 +28,22 @@ async fn what_is_not_there_is_404_and_other_methods_are_405_with_allow_in_the_en
             assert!(!posts || allow.contains("POST"), "{method} {path}: {allow}");
         }
     }
+    for (path, allow) in [
+        ("/inventory", "GET, HEAD"),
+        ("/inventory/mug", "GET, HEAD, PUT"),
+        ("/v1/inventory/mug", "GET, HEAD, PUT"),
+        ("/webhook_endpoints", "GET, HEAD, POST"),
+        ("/v1/webhook_endpoints/we_1", "GET, HEAD, POST, DELETE"),
+        ("/webhook_endpoints/we_1/deliveries", "GET, HEAD"),
+    ] {
+        let all = "POST PUT PATCH DELETE OPTIONS".split(' ');
+        for method in all.filter(|method| !allow.contains(method)) {
+            let answer = bare(method.parse().unwrap(), path).await;
+            let expected = (405, "method_not_allowed".into());
+            assert_eq!(error(&answer), expected, "{method} {path}");
+            assert_eq!(answer.header("allow"), Some(allow), "{method} {path}");
+        }
+    }
     // What `Allow` names is really there.
     let head = server.client.request(Method::HEAD, "/charges");
     // Two Authorization headers are none.

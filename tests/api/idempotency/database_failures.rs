@@ -270,7 +270,6 @@ async fn a_postgres_that_stops_and_starts_is_used_again_without_a_restart() {
     let refused = server.client.charge("key-1").await;
     assert_eq!(refused.status, 503);
     assert_eq!(server.client.get("/readyz").await.status, 503);
-
     let postgres = EmbeddedPostgres::start(settings).await.unwrap();
     let holds = || async { server.client.get("/readyz").await.status == 200 };
     eventually("the server is ready again", holds).await;

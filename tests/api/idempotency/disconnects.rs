@@ -27,7 +27,6 @@ async fn the_work_finishes_without_its_client(stage: Stage, goodbye: Goodbye) {
     let variables = [&[("WORKERS", "1"), ALONE], WAITS_FOR_CONNECTIONS].concat();
     let server = TestServer::start_on(database, &variables).await;
     let (client, database) = (&server.client, &server.database);
-
     let socket = send_charge(client, "key-1", "").await;
     pause.is_reached().await;
     if matches!(goodbye, Goodbye::Reset) {
@@ -39,7 +38,6 @@ async fn the_work_finishes_without_its_client(stage: Stage, goodbye: Goodbye) {
     }
     assert_nothing_stored(database, "it is stopped before the end").await;
     pause.release().await;
-
     let holds = || async { database.records().await == 1 };
     eventually("the work finishes", holds).await;
     // The record can be seen before the server has the answer to its COMMIT.
@@ -111,7 +109,6 @@ async fn a_commit_whose_answer_is_lost_answers_503_and_the_retry_replays() {
     assert!(started.elapsed() < LADDER);
     // The expiry sweep may have met the same fault.
     assert!(proxy.lost_commits() >= 1);
-
     proxy.inject(NetworkFault::None);
     let retry = server.client.charge("key-1").await;
     assert_eq!(retry.status, 201);
@@ -127,7 +124,6 @@ async fn a_commit_that_never_arrives_answers_503_and_the_retry_executes() {
     assert_eq!(unknown.status, 503);
     // The expiry sweep may have met the same fault.
     assert!(proxy.lost_commits() >= 1);
-
     proxy.inject(NetworkFault::None);
     // The dead session may hold the key for a moment.
     let retry = server.client.charge_until_definite("key-1").await;
@@ -148,7 +144,6 @@ async fn silence_while_committing_answers_503_within_the_ladder_and_the_retry_re
     let unknown = request.await.unwrap();
     assert_eq!(unknown.status, 503);
     assert!(started.elapsed() < LADDER);
-
     proxy.inject(NetworkFault::None);
     // An idle connection of the pool may have died in the silence too: it costs one more 503.
     let holds = || async { server.client.charge("key-1").await.status == 201 };
@@ -172,7 +167,6 @@ async fn a_commit_that_postgres_refuses_answers_503_and_frees_the_key() {
         database.execute(sql).await;
         assert_eq!(client.charge("key-1").await.status, 503, "{code}");
         assert_nothing_stored(database, "COMMIT was refused").await;
-
         database.execute("DROP TRIGGER refuse ON charges").await;
         let retry = client.charge("key-1").await;
         assert_eq!(retry.status, 201, "{code}");
@@ -192,7 +186,6 @@ async fn a_session_that_postgres_ends_commits_nothing_and_the_retry_executes_onc
         pause.break_the_paused().await;
         assert_eq!(request.await.unwrap().status, 503, "{stage:?}");
         assert_nothing_stored(&server.database, "the session was ended").await;
-
         pause.release().await;
         // The ended session may hold the key for a moment.
         let retry = server.client.charge_until_definite("key-1").await;
@@ -213,7 +206,6 @@ async fn a_database_that_refuses_connections_answers_503_and_is_used_again_when_
     assert!(started.elapsed() < LADDER);
     assert_eq!(server.client.get("/readyz").await.status, 503);
     assert_eq!(server.client.get("/livez").await.status, 200);
-
     proxy.inject(NetworkFault::None);
     assert_eq!(server.client.charge("key-1").await.status, 201);
     let holds = || async { server.client.get("/readyz").await.status == 200 };

@@ -20,13 +20,11 @@ async fn a_hundred_racers_through_two_replicas_with_two_connections_each_charge_
         ServerProcess::start(&database, &small_pool),
         ServerProcess::start(&database, &small_pool),
     ];
-
     let answers = all_at_once(100, |racer| {
         let client = replicas[racer % 2].client.clone();
         async move { client.charge_until_definite("key-1").await }
     })
     .await;
-
     let (first, others): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| !answer.is_replay());
     assert!(first.len() <= 1, "more than one executed: {first:?}");
     assert_eq!(answers[0].status, 201);
@@ -104,8 +102,7 @@ async fn fifty_retries_of_a_completed_key_together_are_fifty_replays() {
 
 #[tokio::test]
 async fn a_key_reused_for_another_request_is_refused_and_the_first_answer_stays() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[]).await;
     let first = client.charge("key-1").await;
     for (path, body, status) in [
         ("/charges", another_charge(), 422),
@@ -121,6 +118,7 @@ async fn a_key_reused_for_another_request_is_refused_and_the_first_answer_stays(
     }
     client.charge("key-1").await.assert_replays(&first);
     assert_eq!(server.database.charges().await, 1);
+    assert_eq!(server.database.records().await, 1);
     assert_eq!(server.database.orders().await, 0);
 }
 
@@ -164,10 +162,10 @@ async fn a_refusal_keeps_its_key_while_a_valid_request_races_it() {
         let racing = server.client.charge("key-1").await;
         assert_eq!(error(&racing), (409, "idempotency_key_in_use".into()));
         pause.release().await;
-
         let refused = refused.await.unwrap();
         assert_eq!(error(&refused), (400, "parameter_invalid".into()));
-        assert_eq!(server.client.charge("key-1").await.status, 422);
+        let corrected = server.client.charge("key-1").await;
+        assert_eq!(error(&corrected), (422, "idempotency_key_reused".into()));
         let body = refused_charge();
         let replay = server.client.post("/charges", "key-1", &body).await;
         replay.assert_replays(&refused);
@@ -200,7 +198,6 @@ async fn rotating_the_api_key_keeps_the_replays() {
     // Two API keys of one account are valid at once.
     let rotated = client_of_account(&server, api_key::DEV_ACCOUNT).await;
     rotated.charge("key-1").await.assert_replays(&first);
-
     let database = server.database.connect(&[]).await;
     let new_key = api_key::create_key(&database, "dev").await.unwrap();
     let revoked = api_key::revoke_key(&database, API_KEY).await;

@@ -277,7 +277,6 @@ async fn another_value_path_query_or_encoding_under_the_same_key_is_a_reuse() {
     }
     let form = "amount=2000&currency=usd&source=tok_visa";
     gets(&server.client, "/charges", FORM, form, (422, false)).await;
-
     server.client.charge("key-1").await.assert_replays(&first);
     assert_eq!(server.database.charges().await, 1);
 }

@@ -16,8 +16,7 @@ async fn a_retried_charge_charges_once_and_answers_with_the_same_bytes() {
 #[tokio::test]
 async fn a_decline_is_kept_with_its_failed_charge_and_replayed() {
     let server = TestServer::start().await;
-    let mut body = charge();
-    body["source"] = "tok_chargeDeclinedInsufficientFunds".into();
+    let body = charge_by("tok_chargeDeclinedInsufficientFunds");
     let first = server.client.post("/charges", "key-1", &body).await;
     assert_eq!(error(&first), (402, "card_declined".into()));
     assert_eq!(first.json()["error"]["decline_code"], "insufficient_funds");

@@ -61,7 +61,6 @@ async fn followers_share_what_the_leader_stored_and_other_requests_learn_of_the_
         let same = start(&replica, request("A", LONG), &work);
         let other = start(&replica, request("B", LONG), &work);
         work.finish();
-
         let (first, replayed) = stored(leader.await);
         assert_eq!((first.reply.status, replayed), (status, false));
         let (shared, replayed) = stored(same.await);
@@ -88,7 +87,6 @@ async fn a_leaders_failure_or_panic_is_its_followers_too_and_other_requests_star
         let same = start(&replica, request("A", LONG), &work);
         let other = start(&replica, request("B", LONG), &other_work);
         work.finish();
-
         for outcome in [leader.await, same.await] {
             assert_eq!(failure(outcome).kind, kind, "{end:?}");
         }
@@ -120,7 +118,6 @@ async fn a_commit_that_postgres_refuses_is_a_failure_and_frees_the_key() {
     }
     assert_eq!(work.executions(), 1);
     assert_eq!(effects_and_records(&database).await, (0, 0));
-
     database.execute("DROP TRIGGER late_check ON effects").await;
     stored(replica.run(request("A", LONG), work.clone()).await);
     assert_eq!(effects_and_records(&database).await, (1, 1));
@@ -133,7 +130,6 @@ async fn a_leaders_reuse_error_is_shared_by_the_same_request_only() {
     let replica = replica(&pool);
     let work = Work::that_ends(End::Store);
     let (first, _) = stored(replica.run(request("A", LONG), work.clone()).await);
-
     let reuse = start(&replica, request("B", Duration::ZERO), &work);
     let same = start(&replica, request("B", Duration::ZERO), &work);
     let owner = start(&replica, request("A", LONG), &work);
@@ -152,7 +148,6 @@ async fn a_follower_with_time_left_starts_over_when_its_leader_met_another_repli
     let (here, elsewhere) = (replica(&pool), replica(&pool));
     let work = Work::that_lasts_and_then(End::Fail);
     let owner = start_leader(&elsewhere, &work).await;
-
     let retried = Work::that_ends(End::Store);
     let leader = start(&here, request("A", Duration::ZERO), &retried);
     let hasty = start(&here, request("A", Duration::ZERO), &retried);
@@ -161,7 +156,6 @@ async fn a_follower_with_time_left_starts_over_when_its_leader_met_another_repli
     assert!(matches!(hasty.await, Outcome::InUse));
     let has_answered = (&mut patient).now_or_never();
     assert!(has_answered.is_none(), "it shared its leader's 409");
-
     work.finish();
     failure(owner.await);
     let (record, replayed) = stored(patient.await);
@@ -194,7 +188,6 @@ async fn a_thousand_may_follow_and_one_more_is_told_at_once_that_the_key_is_in_u
     let followers = start_followers(&replica, &work);
     let one_more = replica.run(request("A", LONG), work.clone());
     assert!(matches!(one_more.now_or_never(), Some(Outcome::InUse)));
-
     work.finish();
     all_share(leader, followers).await;
     assert_eq!(effects_and_records(&database).await, (1, 1));
@@ -226,7 +219,6 @@ async fn beyond_a_thousand_a_duplicate_waits_for_the_claim_and_not_for_the_work(
     let one_more = tokio::time::timeout(PATIENCE, one_more).await;
     assert!(matches!(one_more, Ok(Outcome::InUse)), "{one_more:?}");
     assert_eq!(work.executions(), 1);
-
     work.finish();
     all_share(leader, followers).await;
     assert_eq!(effects_and_records(&database).await, (1, 1));
@@ -252,7 +244,6 @@ async fn a_refusal_never_frees_its_key_for_another_replica_that_waits_for_it() {
         // The other one waits for the key's row.
         database.comes_to(waiting, 1).await;
         refused.finish();
-
         let (record, _) = stored(refusal.await);
         assert_eq!(record.reply.status, 400);
         assert!(matches!(other.await, Outcome::Reused));

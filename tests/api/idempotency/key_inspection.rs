@@ -27,8 +27,7 @@ async fn a_completed_key_tells_what_was_asked_and_answered() {
 async fn declines_and_refusals_are_completed_too() {
     let server = TestServer::start().await;
     for (key, source, status) in [("d", "tok_chargeDeclined", 402), ("r", "tok_nobody", 400)] {
-        let mut body = charge();
-        body["source"] = source.into();
+        let body = charge_by(source);
         let answer = server.client.post("/v1/charges", key, &body).await;
         let path = format!("/idempotency-keys/{key}");
         let object = server.client.get(&path).await.json();
@@ -41,8 +40,7 @@ async fn declines_and_refusals_are_completed_too() {
 #[tokio::test]
 async fn a_key_in_flight_in_this_process_names_its_request() {
     let server = TestServer::start().await;
-    let mut slow = charge();
-    slow["source"] = "tok_slow".into();
+    let slow = charge_by("tok_slow");
     let working = server.client.sending("/charges", "key-1", slow);
     eventually("the key is in flight", async || {
         server.client.get("/idempotency-keys/key-1").await.status == StatusCode::OK
@@ -50,13 +48,11 @@ async fn a_key_in_flight_in_this_process_names_its_request() {
     .await;
     let object = server.client.get("/idempotency-keys/key-1").await.json();
     let created = working.await.unwrap();
-    assert_eq!(object["status"], "in_flight");
-    assert_eq!(object["method"], "POST");
-    assert_eq!(object["path"], "/charges");
-    assert_eq!(object["request"], created.header("request-id").unwrap());
-    for unknown_yet in ["response_status", "resource", "created", "expires"] {
-        assert_eq!(object[unknown_yet], Value::Null, "{unknown_yet}");
-    }
+    object.assert_shows(json!({
+        "status": "in_flight", "method": "POST", "path": "/charges", "response_status": null,
+        "request": created.header("request-id").unwrap(), "resource": null, "created": null,
+        "expires": null,
+    }));
     let after = server.client.get("/idempotency-keys/key-1").await.json();
     assert_eq!(after["status"], "completed");
     assert_eq!(after["fingerprint"], object["fingerprint"]);

@@ -7,11 +7,6 @@ use crate::support::{pause_point::CLAIM_WITHOUT_OUTCOME, prelude::*};
 
 /// What is asked for: path, key and parameters. A key that comes again is a retry, or a reuse.
 fn requests() -> Vec<(&'static str, &'static str, Value)> {
-    let card = |source: &str| {
-        let mut charge = charge();
-        charge["source"] = source.into();
-        charge
-    };
     let order = json!({
         "currency": "usd", "customer": "c-1", "metadata": {"b": "1", "a": "2"},
         "items": [{"quantity": 2, "unit_amount": 5, "description": "mug"}], "expand": ["charge"],
@@ -28,13 +23,17 @@ fn requests() -> Vec<(&'static str, &'static str, Value)> {
     vec![
         ("/charges", "made", charge()),
         ("/charges", "made", charge()),
-        ("/charges", "made", card("tok_amex")),
+        ("/charges", "made", charge_by("tok_amex")),
         ("/v1/charges", "promised", promised),
-        ("/charges", "declined", card(no_funds)),
-        ("/v1/charges", "declined-v1", card("tok_chargeDeclined")),
-        ("/charges", "slow", card("tok_slow")),
-        ("/charges", "down", card("tok_outage")),
-        ("/charges", "unknown", card("tok_none")),
+        ("/charges", "declined", charge_by(no_funds)),
+        (
+            "/v1/charges",
+            "declined-v1",
+            charge_by("tok_chargeDeclined"),
+        ),
+        ("/charges", "slow", charge_by("tok_slow")),
+        ("/charges", "down", charge_by("tok_outage")),
+        ("/charges", "unknown", charge_by("tok_none")),
         ("/charges", "no-amount", json!({"currency": "usd"})),
         ("/v1/charges", "no-object", json!([])),
         ("/orders", "opened", order.clone()),

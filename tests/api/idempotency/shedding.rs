@@ -227,7 +227,6 @@ async fn of_a_key_in_doubt_no_refusal_says_that_it_was_not_begun() {
     let later = "UPDATE idempotency_leases SET recover_after = now() + interval '1 hour'";
     let put_off = sqlx::query(later).execute(&server.database.pool).await;
     assert_eq!(put_off.unwrap().rows_affected(), 1);
-
     let stuck = client.charging("stuck-1");
     pause.is_reached().await;
     assert_is_shed(client, "key-1").await;
@@ -246,7 +245,6 @@ async fn a_duplicate_that_waited_for_another_replica_is_told_so_when_its_place_i
     let other = ServerProcess::start(&database, PATIENT);
     let held = other.client.charging("stuck-1");
     pause.is_reached().await;
-
     let server = TestServer::start_on(database, &with(&[("IN_PROGRESS_LIMIT", "1")])).await;
     let client = &server.client;
     let duplicate = client.sending_and_waiting(20, "/charges", "stuck-1", charge());

@@ -10,24 +10,23 @@ use crate::support::{
 
 #[tokio::test]
 async fn a_workflow_lists_its_requests_in_order_whatever_they_did() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 2000}]});
     let declined = json!({"source": "tok_chargeDeclined"});
     // Their order is not that of their keys.
-    let opened = post(client, "checkout-1", "/orders", "9-open", &order).await;
+    let opened = post(&client, "checkout-1", "/orders", "9-open", &order).await;
     let pay = format!("/orders/{}/pay", opened.id());
-    let no = post(client, "checkout-1", &pay, "8-declined", &declined).await;
+    let no = post(&client, "checkout-1", &pay, "8-declined", &declined).await;
     client.charge("another workflow's").await;
-    charge_in(client, "checkout-2", "another one's").await;
-    let wrong = post(client, "checkout-1", &pay, "7-wrong", &json!({"x": 1})).await;
-    post(client, "checkout-1", &pay, "6-pay", &json!({})).await;
+    charge_in(&client, "checkout-2", "another one's").await;
+    let wrong = post(&client, "checkout-1", &pay, "7-wrong", &json!({"x": 1})).await;
+    post(&client, "checkout-1", &pay, "6-pay", &json!({})).await;
     // No outcome, so nothing to list.
     let outage = json!({"amount": 1, "currency": "usd", "source": "tok_outage"});
-    let failed = post(client, "checkout-1", "/charges", "5-failed", &outage).await;
+    let failed = post(&client, "checkout-1", "/charges", "5-failed", &outage).await;
     assert_eq!(failed.status, 503);
     let again = format!("/v1{pay}");
-    post(client, "checkout-1", &again, "4-again", &json!({})).await;
+    post(&client, "checkout-1", &again, "4-again", &json!({})).await;
 
     let list = client.get("/workflows/checkout-1").await.json();
     let steps = list["data"].as_array().unwrap();
@@ -38,13 +37,10 @@ async fn a_workflow_lists_its_requests_in_order_whatever_they_did() {
         ("6-pay", &*pay, 200),
         ("4-again", &*again, 400),
     ]) {
-        assert_eq!(step["object"], "idempotency_key");
-        assert_eq!(step["status"], "completed");
-        assert_eq!(step["workflow"], "checkout-1");
-        assert_eq!(step["method"], "POST");
-        assert_eq!(step["key"], key);
-        assert_eq!(step["path"], path, "{key}");
-        assert_eq!(step["response_status"], status, "{key}");
+        step.assert_shows(json!({
+            "object": "idempotency_key", "status": "completed", "workflow": "checkout-1",
+            "method": "POST", "key": key, "path": path, "response_status": status,
+        }));
     }
     assert_eq!(steps.len(), 5);
     assert_eq!(steps[0]["resource"], opened.id());
@@ -65,51 +61,47 @@ async fn a_workflow_lists_its_requests_in_order_whatever_they_did() {
 
 #[tokio::test]
 async fn a_retry_under_another_name_or_none_is_the_same_request_and_moves_nothing() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let first = charge_in(client, "checkout-1", "key-1").await;
+    let (server, client) = TestServer::with_client(&[]).await;
+    let first = charge_in(&client, "checkout-1", "key-1").await;
     client.charge("key-1").await.assert_replays(&first);
-    let retry = charge_in(client, "checkout-2", "key-1").await;
+    let retry = charge_in(&client, "checkout-2", "key-1").await;
     retry.assert_replays(&first);
     // The quoted spelling is the same name.
-    let quoted = charge_in(client, "\"checkout-1\"", "key-2").await;
+    let quoted = charge_in(&client, "\"checkout-1\"", "key-2").await;
     assert_eq!(quoted.status, 201);
     client.charge("key-3").await;
-    charge_in(client, "checkout-1", "key-3").await;
-
-    assert_eq!(completed(client, "checkout-1").await, ["key-1", "key-2"]);
-    assert!(completed(client, "checkout-2").await.is_empty());
+    charge_in(&client, "checkout-1", "key-3").await;
+    assert_eq!(completed(&client, "checkout-1").await, ["key-1", "key-2"]);
+    assert!(completed(&client, "checkout-2").await.is_empty());
     assert_eq!(server.database.charges().await, 3);
 }
 
 #[tokio::test]
 async fn a_key_that_is_new_again_goes_where_its_new_request_belongs() {
-    let server = TestServer::start_with(&[FORGETFUL]).await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[FORGETFUL]).await;
     for key in ["key-1", "key-2"] {
-        charge_in(client, "checkout-1", key).await;
+        charge_in(&client, "checkout-1", key).await;
     }
     server.database.expire_records().await;
-    charge_in(client, "checkout-2", "key-1").await;
+    charge_in(&client, "checkout-2", "key-1").await;
     client.charge("key-2").await;
-    assert!(completed(client, "checkout-1").await.is_empty());
-    assert_eq!(completed(client, "checkout-2").await, ["key-1"]);
+    assert!(completed(&client, "checkout-1").await.is_empty());
+    assert_eq!(completed(&client, "checkout-2").await, ["key-1"]);
     assert_eq!(server.database.records().await, 2, "taken over, not swept");
 }
 
 #[tokio::test]
 async fn what_has_expired_is_not_listed_though_nobody_swept_it() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    charge_in(client, "checkout-1", "key-1").await;
+    let (server, client) = TestServer::with_client(&[]).await;
+    charge_in(&client, "checkout-1", "key-1").await;
     // The sweep passes over a row that is locked.
     let lock = "SELECT FROM idempotency_keys FOR KEY SHARE";
     let tx = server.database.holding(lock).await;
     server.database.expire_records().await;
-    charge_in(client, "checkout-1", "key-2").await;
-    assert_eq!(completed(client, "checkout-1").await, ["key-2"]);
+    charge_in(&client, "checkout-1", "key-2").await;
+    assert_eq!(completed(&client, "checkout-1").await, ["key-2"]);
     // Its place is still known, to those who were there.
-    let after = page(client, "/workflows/checkout-1?starting_after=key-1").await;
+    let after = page(&client, "/workflows/checkout-1?starting_after=key-1").await;
     assert_eq!(after, (expected(&[("key-2", "completed")]), false));
     assert_eq!(server.database.records().await, 2);
     tx.rollback().await.unwrap();
@@ -117,74 +109,65 @@ async fn what_has_expired_is_not_listed_though_nobody_swept_it() {
 
 #[tokio::test]
 async fn a_request_in_flight_is_listed_last_until_it_has_its_place() {
-    let server = TestServer::start_with(PATIENT).await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(PATIENT).await;
     let other = client_of_account(&server, "other").await;
-    charge_in(client, "checkout-1", "before").await;
+    charge_in(&client, "checkout-1", "before").await;
     let mut pause = PausePoint::at(Stage::Executing, &server.database, "slow").await;
-    let slow = sending(client, "checkout-1", "slow");
+    let slow = sending(&client, "checkout-1", "slow");
     pause.is_reached().await;
-    charge_in(client, "checkout-1", "after").await;
-
+    charge_in(&client, "checkout-1", "after").await;
     let list = client.get("/workflows/checkout-1").await.json();
     let in_flight = &list["data"][2];
     assert_eq!(list["data"].as_array().unwrap().len(), 3);
-    assert_eq!(in_flight["key"], "slow");
-    assert_eq!(in_flight["status"], "in_flight");
-    assert_eq!(in_flight["workflow"], "checkout-1");
-    assert_eq!(in_flight["method"], "POST");
-    assert_eq!(in_flight["path"], "/charges");
-    assert_eq!(in_flight["fingerprint"], list["data"][0]["fingerprint"]);
-    for unknown_yet in ["response_status", "resource", "created", "expires"] {
-        assert_eq!(in_flight[unknown_yet], Value::Null, "{unknown_yet}");
-    }
+    in_flight.assert_shows(json!({
+        "key": "slow", "status": "in_flight", "workflow": "checkout-1", "method": "POST",
+        "path": "/charges", "fingerprint": list["data"][0]["fingerprint"],
+        "response_status": null, "resource": null, "created": null, "expires": null,
+    }));
     let looked = client.get("/idempotency-keys/slow").await;
     assert_eq!(&looked.json(), in_flight);
     // Neither in another workflow nor in another account's.
-    assert!(completed(client, "checkout-2").await.is_empty());
+    assert!(completed(&client, "checkout-2").await.is_empty());
     assert!(completed(&other, "checkout-1").await.is_empty());
-
     pause.release().await;
     let created = slow.await.unwrap();
     assert_eq!(in_flight["request"], created.header("request-id").unwrap());
     // By its first use.
     let order = ["before", "slow", "after"];
-    assert_eq!(completed(client, "checkout-1").await, order);
+    assert_eq!(completed(&client, "checkout-1").await, order);
 }
 
 #[tokio::test]
 async fn a_retry_in_flight_of_what_is_recorded_is_not_another_request() {
-    let server = TestServer::start_with(PATIENT).await;
-    let client = &server.client;
-    let first = charge_in(client, "checkout-1", "key-1").await;
+    let (server, client) = TestServer::with_client(PATIENT).await;
+    let first = charge_in(&client, "checkout-1", "key-1").await;
     let mut pause = PausePoint::at(Stage::Claiming, &server.database, "key-1").await;
-    let retry = sending(client, "checkout-2", "key-1");
+    let retry = sending(&client, "checkout-2", "key-1");
     pause.is_reached().await;
-    assert_eq!(completed(client, "checkout-1").await, ["key-1"]);
-    assert!(completed(client, "checkout-2").await.is_empty());
+    assert_eq!(completed(&client, "checkout-1").await, ["key-1"]);
+    assert!(completed(&client, "checkout-2").await.is_empty());
     pause.release().await;
     retry.await.unwrap().assert_replays(&first);
 }
 
 #[tokio::test]
 async fn an_expired_record_that_is_being_taken_over_is_in_flight() {
-    let server = TestServer::start_with(PATIENT).await;
-    let client = &server.client;
-    charge_in(client, "checkout-1", "key-1").await;
+    let (server, client) = TestServer::with_client(PATIENT).await;
+    charge_in(&client, "checkout-1", "key-1").await;
     server.database.expire_records().await;
-    charge_in(client, "checkout-1", "key-2").await;
+    charge_in(&client, "checkout-1", "key-2").await;
     let mut pause = PausePoint::at(Stage::Worked, &server.database, "key-1").await;
-    let second = sending(client, "checkout-1", "key-1");
+    let second = sending(&client, "checkout-1", "key-1");
     pause.is_reached().await;
     let both = expected(&[("key-2", "completed"), ("key-1", "in_flight")]);
     let path = "/workflows/checkout-1";
-    assert_eq!(page(client, path).await, (both, false));
+    assert_eq!(page(&client, path).await, (both, false));
     // It stands last now, not where it was.
-    let after = page(client, &format!("{path}?starting_after=key-1")).await;
+    let after = page(&client, &format!("{path}?starting_after=key-1")).await;
     assert_eq!(after, (vec![], false));
     pause.release().await;
     assert_eq!(second.await.unwrap().status, 201);
-    assert_eq!(completed(client, "checkout-1").await, ["key-2", "key-1"]);
+    assert_eq!(completed(&client, "checkout-1").await, ["key-2", "key-1"]);
 }
 
 #[tokio::test]
@@ -194,20 +177,17 @@ async fn a_request_whose_outcome_nobody_knows_is_in_doubt_since_its_first_use() 
     let unknown = charge_in(&client, "checkout-1", "unknown").await;
     assert_eq!(unknown.status, StatusCode::SERVICE_UNAVAILABLE);
     charge_in(&client, "checkout-1", "later").await;
-
     let looked = client.get("/idempotency-keys/unknown").await.json();
     let list = client.get("/workflows/checkout-1").await.json();
     let (step, later) = (&list["data"][0], &list["data"][1]);
-    assert_eq!(step["key"], "unknown");
     assert_eq!(later["key"], "later");
-    assert_eq!(step["status"], "in_doubt");
-    assert_eq!(step["request"], unknown.header("request-id").unwrap());
-    assert_eq!(step["workflow"], "checkout-1");
+    step.assert_shows(json!({
+        "key": "unknown", "status": "in_doubt", "workflow": "checkout-1",
+        "request": unknown.header("request-id").unwrap(), "response_status": null,
+        "expires": null,
+    }));
     let created = step["created"].as_i64().expect("when it was first used");
     assert!(created <= later["created"].as_i64().unwrap());
-    for unknown_yet in ["response_status", "expires"] {
-        assert_eq!(step[unknown_yet], Value::Null, "{unknown_yet}");
-    }
     // What it is about: the pending charge.
     let charge = step["resource"].as_str().expect("a charge's id");
     let charge = client.get(&format!("/charges/{charge}")).await.json();
@@ -239,8 +219,7 @@ async fn an_account_sees_its_own_workflow_of_that_name() {
 
 #[tokio::test]
 async fn a_name_that_is_none_is_refused_before_anything_is_claimed() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[]).await;
     let too_long = "n".repeat(256);
     let names = [
         "",
@@ -262,7 +241,7 @@ async fn a_name_that_is_none_is_refused_before_anything_is_claimed() {
         assert_eq!(answer.header("idempotency-expires"), None, "{why}");
     };
     for name in names {
-        assert_refused(&charge_in(client, name, "key-1").await, name);
+        assert_refused(&charge_in(&client, name, "key-1").await, name);
     }
     for second in ["checkout-1", "checkout-2"] {
         let headers = [
@@ -275,16 +254,16 @@ async fn a_name_that_is_none_is_refused_before_anything_is_claimed() {
     }
     assert_nothing_stored(&server.database, "the names were refused").await;
     // The key is free. Digits that touch a letter are no card number.
-    let order = charge_in(client, "order4242424242424242", "key-1").await;
+    let order = charge_in(&client, "order4242424242424242", "key-1").await;
     assert_eq!((order.status.as_u16(), order.is_replay()), (201, false));
-    let card = charge_in(client, "4242-4242-4242-4242", "key-2").await;
+    let card = charge_in(&client, "4242-4242-4242-4242", "key-2").await;
     assert_eq!(error(&card), (400, "card_number_forbidden".into()));
     assert_eq!(server.database.records().await, 1);
     // The key comes first.
-    let both = charge_in(client, "a b", "a b").await;
+    let both = charge_in(&client, "a b", "a b").await;
     assert_eq!(both.code(), "idempotency_key_invalid");
     // And the name before the claim: the key is another request's.
-    let taken = post(client, "a b", "/charges", "key-1", &another_charge()).await;
+    let taken = post(&client, "a b", "/charges", "key-1", &another_charge()).await;
     assert_refused(&taken, "a taken key");
 }
 

@@ -33,7 +33,6 @@ async fn a_definite_no_is_stored_and_a_refusal_at_the_start_asks_nobody() {
     assert_eq!(declined.reply.status, 402);
     assert_eq!(stored(world.ask().await).0, declined);
     assert_eq!(world.network.calls().len(), 1);
-
     let world = World::new().await;
     let replica = world.replica();
     for replay in [false, true] {
@@ -98,7 +97,6 @@ async fn a_key_in_flight_is_reused_by_another_request_and_in_use_for_the_same() 
     let open = "SELECT count(*) FROM pg_stat_activity
                  WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
     assert_eq!(world.database.count(open).await, 0);
-
     let another = request("B", Duration::ZERO);
     let other = world.replica();
     let other = other.run(another, Start { refuses: false }).await;
@@ -107,7 +105,6 @@ async fn a_key_in_flight_is_reused_by_another_request_and_in_use_for_the_same() 
     let key = request("A", Duration::ZERO).key;
     let inspected = world.idempotency().inspect(Uuid::nil(), key).await.unwrap();
     assert!(matches!(inspected, Inspected::InFlight(Some(_))));
-
     let waiting = world.asking(LONG);
     world.network.answer_now();
     let (record, _) = stored(first.await.unwrap());
@@ -144,7 +141,6 @@ async fn once_the_claim_is_committed_the_same_process_tells_another_request_of_t
     let same = ask("A", Duration::ZERO).await.unwrap();
     assert!(matches!(same, Outcome::InUse));
     assert_eq!(world.counts().await, (1, 0, 1), "the first is still out");
-
     let waiting = ask("A", LONG);
     world.network.answer_now();
     let (record, _) = stored(first.await.unwrap());

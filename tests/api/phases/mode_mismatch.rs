@@ -87,7 +87,6 @@ async fn a_retry_is_not_advised_while_what_is_in_flight_needs_the_processor() {
     let lost = server.client.post("/refunds", "key-2", &part).await;
     assert_eq!(lost.status, 503);
     server.kill();
-
     let log = tempfile::NamedTempFile::new().unwrap();
     let server = ServerProcess::start_logging_to(log.reopen().unwrap(), &database, &[]);
     for (path, key, body) in [
@@ -103,7 +102,6 @@ async fn a_retry_is_not_advised_while_what_is_in_flight_needs_the_processor() {
     server.kill();
     let text = std::fs::read_to_string(log.path()).unwrap();
     assert_eq!(text.matches(REMEDY).count(), 3, "{text}");
-
     let server = ServerProcess::start(&database, &across);
     database.expire_leases().await;
     for key in ["key-2", "key-3"] {

@@ -50,19 +50,25 @@ enum Expected {
 #[derive(Debug, Clone, Copy)]
 enum Key {
     Free,
-    Completed {
-        content: &'static str,
-        status: u16,
-        is_expired: bool,
-    },
-    InFlight {
-        content: &'static str,
-        is_over: bool,
-        /// Whether the reconciler's pause is over too.
-        is_due: bool,
-        /// What the far side has done for this operation: executed or declined it.
-        answer: Option<bool>,
-    },
+    Completed(Completed),
+    InFlight(InFlight),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Completed {
+    content: &'static str,
+    status: u16,
+    is_expired: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct InFlight {
+    content: &'static str,
+    is_over: bool,
+    /// Whether the reconciler's pause is over too.
+    is_due: bool,
+    /// What the far side has done for this operation: executed or declined it.
+    answer: Option<bool>,
 }
 
 /// The model: one key, and what the last step must come to.
@@ -86,20 +92,22 @@ impl Model {
         if answer == Some(true) && !had_effect {
             self.effects += 1;
         }
-        let in_doubt = |is_over| Key::InFlight {
-            content,
-            is_over,
-            is_due: false,
-            answer,
+        let in_doubt = |is_over| {
+            Key::InFlight(InFlight {
+                content,
+                is_over,
+                is_due: false,
+                answer,
+            })
         };
         (self.key, self.expected) = match (far, answer) {
             (Far::Executes | Far::Declines, Some(executed)) => {
                 let status = if executed { 201 } else { 402 };
-                let completed = Key::Completed {
+                let completed = Key::Completed(Completed {
                     content,
                     status,
                     is_expired: false,
-                };
+                });
                 let expected = match is_first {
                     true => Expected::Executed { status },
                     false => Expected::Replayed { status },
@@ -114,16 +122,18 @@ impl Model {
 
     fn ask(&mut self, asked: &'static str, far: Far) {
         match self.key {
-            Key::Free
-            | Key::Completed {
-                is_expired: true, ..
-            } => self.call(asked, None, far, true),
-            Key::Completed { content, .. } | Key::InFlight { content, .. } if content != asked => {
+            Key::Free => self.call(asked, None, far, true),
+            Key::Completed(known) if known.is_expired => self.call(asked, None, far, true),
+            Key::Completed(Completed { content, .. }) | Key::InFlight(InFlight { content, .. })
+                if content != asked =>
+            {
                 self.expected = Expected::Reused;
             }
-            Key::Completed { status, .. } => self.expected = Expected::Replayed { status },
-            Key::InFlight { is_over: false, .. } => self.expected = Expected::InUse,
-            Key::InFlight { answer, .. } => self.call(asked, answer, far, false),
+            Key::Completed(Completed { status, .. }) => {
+                self.expected = Expected::Replayed { status };
+            }
+            Key::InFlight(known) if !known.is_over => self.expected = Expected::InUse,
+            Key::InFlight(known) => self.call(asked, known.answer, far, false),
         }
     }
 }
@@ -168,16 +178,8 @@ impl ReferenceStateMachine for Model {
         model.expected = Expected::Nothing;
         match (*step, &mut model.key) {
             (Step::Ask { content, far }, _) => model.ask(content, far),
-            (
-                Step::Recover { far },
-                Key::InFlight {
-                    content,
-                    is_due: true,
-                    answer,
-                    ..
-                },
-            ) => {
-                let (content, answer) = (*content, *answer);
+            (Step::Recover { far }, Key::InFlight(known)) if known.is_due => {
+                let (content, answer) = (known.content, known.answer);
                 model.call(content, answer, far, false);
                 // A panic of the far side reaches the reconciler's caller.
                 model.expected = if far == Far::CallerDies {
@@ -187,41 +189,19 @@ impl ReferenceStateMachine for Model {
                 };
             }
             (Step::Recover { .. }, _) => model.expected = Expected::Recovered(false),
-            // A person who is right.
-            (
-                Step::Resolve,
-                Key::InFlight {
-                    is_over: true,
-                    answer: None,
-                    ..
-                },
-            ) => {
-                model.key = Key::Free;
-                model.expected = Expected::Resolved(true);
+            (Step::Resolve, Key::InFlight(known)) if known.is_over => {
+                // A person who is right. What happens if a person is wrong is no promise.
+                if known.answer.is_none() {
+                    model.key = Key::Free;
+                    model.expected = Expected::Resolved(true);
+                }
             }
-            // A person who is wrong: what happens then is no promise.
-            (
-                Step::Resolve,
-                Key::InFlight {
-                    is_over: true,
-                    answer: Some(_),
-                    ..
-                },
-            ) => {}
             (Step::Resolve, _) => model.expected = Expected::Resolved(false),
-            (
-                Step::LeaseRunsOut,
-                Key::InFlight {
-                    is_over, is_due, ..
-                },
-            ) => (*is_over, *is_due) = (true, true),
-            (Step::Expire, Key::Completed { is_expired, .. }) => *is_expired = true,
-            (
-                Step::Sweep,
-                Key::Completed {
-                    is_expired: true, ..
-                },
-            ) => model.key = Key::Free,
+            (Step::LeaseRunsOut, Key::InFlight(known)) => {
+                (known.is_over, known.is_due) = (true, true);
+            }
+            (Step::Expire, Key::Completed(known)) => known.is_expired = true,
+            (Step::Sweep, Key::Completed(known)) if known.is_expired => model.key = Key::Free,
             (Step::LeaseRunsOut | Step::Expire | Step::Sweep, _) => {}
         }
         model
@@ -350,7 +330,7 @@ impl StateMachineTest for Subject {
         let (runtime, world) = &*SHARED;
         // An answer belongs to one completion: the next one has another. The reconciler's isn't
         // seen.
-        let is_completed = matches!(model.key, Key::Completed { .. });
+        let is_completed = matches!(model.key, Key::Completed(_));
         if !is_completed || matches!(step, Step::Recover { .. }) {
             subject.answer.clear();
         }
@@ -363,8 +343,8 @@ impl StateMachineTest for Subject {
         let (runtime, world) = &*SHARED;
         let rows = match model.key {
             Key::Free => (0, 0),
-            Key::Completed { .. } => (1, 0),
-            Key::InFlight { .. } => (1, 1),
+            Key::Completed(_) => (1, 0),
+            Key::InFlight(_) => (1, 1),
         };
         let counted = runtime.block_on(async {
             let keys = "SELECT count(*) FROM idempotency_keys";

@@ -59,9 +59,7 @@ async fn in_doubt_for_a_day_by(fault: &str, card: &str) -> (World, Uuid) {
     let [operation] = list["operations"].as_array().unwrap().as_slice() else {
         panic!("{list}");
     };
-    assert_eq!(operation["operation"], id.to_string());
-    assert_eq!(operation["kind"], "create_charge");
-    assert_eq!(operation["in_doubt"], true);
+    operation.assert_shows(json!({"operation": id, "kind": "create_charge", "in_doubt": true}));
     assert_eq!(list["refused_refunds"], json!([]));
     (world, id)
 }
@@ -80,7 +78,6 @@ async fn past_the_window_an_operation_is_looked_up_and_never_sent_again() {
     }
     assert_eq!(world.processor.lines().await, 0);
     assert_eq!(world.in_flight().await, 1);
-
     let (world, _) = in_doubt_for_a_day("drop_after").await;
     assert_eq!(world.client().charge("key-1").await.status, 201);
     assert_eq!(world.processor.lines().await, 1);
@@ -342,7 +339,6 @@ async fn what_no_command_of_this_release_begins_is_never_sent() {
     }
     assert_eq!(world.processor.lines().await, before);
     assert_eq!(world.in_flight().await, 1);
-
     let known = "UPDATE operations SET order_id = NULL WHERE completed_at IS NULL";
     world.database.execute(known).await;
     let captured = client.post(&capture, "key-1", &json!({})).await;

@@ -5,7 +5,7 @@ use crate::support::{
     holder_pages::open,
     intents::{act, create, events, paid_with, path, retrieve, standing, terms_with},
     prelude::*,
-    racers::until_definite,
+    racers::{definite, until_definite},
     resources::{attach, customer, method},
 };
 
@@ -333,15 +333,8 @@ async fn the_reconciler_and_retries_at_once_end_a_verb_once() {
         lose_the_answer(&world, &path, &nothing).await;
         world.the_lease_runs_out().await;
         let answers = all_at_once(20, |_| {
-            let (client, path) = (client.clone(), path.clone());
-            async move {
-                loop {
-                    let answer = client.post(&path, "key-1", &json!({})).await;
-                    if ![409, 503].contains(&answer.status.as_u16()) {
-                        return answer;
-                    }
-                }
-            }
+            let (client, path, nothing) = (client.clone(), path.clone(), nothing.clone());
+            async move { definite(|| client.post(&path, "key-1", &nothing)).await }
         })
         .await;
         for answer in &answers {

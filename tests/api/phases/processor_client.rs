@@ -49,7 +49,6 @@ async fn it_understands_the_service_in_every_answer_and_through_every_fault() {
     assert_eq!(processor.look_up(key).await, done);
     let another = processor.execute(key, &capture("ch_1", 1), in_time()).await;
     assert_unknown(&another, "another instruction");
-
     let declined = by_token("tok_chargeDeclinedInsufficientFunds").unwrap();
     let key = Uuid::now_v7();
     let instruction = authorize("ch_2", declined.tokens[0]);

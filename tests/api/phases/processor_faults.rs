@@ -20,7 +20,6 @@ async fn after_kill_9_a_resend_gets_the_answer_or_executes() {
         assert_eq!(processor.lines().await, usize::from(executed), "{fault}");
         processor.signal(Signal::SIGKILL);
         assert_eq!(reply.await.unwrap(), None);
-
         let again = Processor::start_on(processor.database.clone(), &[]);
         if !executed {
             assert_eq!(again.look_up(key).await, only(404, key, "not_found"));

@@ -293,7 +293,6 @@ async fn who_took_the_money_gives_it_back() {
     let simulating = ServerProcess::start(&world.database, &[]);
     let here = simulating.client.charge("key-2").await.id();
     let promised_here = simulating.client.post_new("/charges", &promise).await.id();
-
     let (network, simulation) = (world.client(), simulating.client.clone());
     for (wrong, right, charge, promised) in [
         (&simulation, &network, across, promised_across),
@@ -320,7 +319,6 @@ async fn a_processor_that_moves_keeps_its_name() {
     let old_name = world.processor.url();
     let moved = Processor::start_on(world.processor.database.clone(), &[]);
     let url = moved.url();
-
     let before = moved.lines().await;
     let unknown = ServerProcess::start(&world.database, &[("PROCESSOR_URL", &url)]);
     for _ in 0..2 {
@@ -331,7 +329,6 @@ async fn a_processor_that_moves_keeps_its_name() {
     assert_eq!(world.in_flight().await, 0, "and the key is free");
     let refunds = "SELECT count(*) FROM refunds";
     assert_eq!(world.database.count(refunds).await, 0);
-
     let named = [
         ("PROCESSOR_URL", url.as_str()),
         ("PROCESSOR_NAME", &old_name),

@@ -11,14 +11,13 @@ fn capture(id: &str) -> String {
 
 #[tokio::test]
 async fn a_promise_is_captured_whole_by_default_or_in_part() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     for (body, taken) in [
         (json!({}), 2000),
         (json!({"amount": 2000}), 2000),
         (json!({"amount": 1}), 1),
     ] {
-        let id = uncaptured(client).await;
+        let id = uncaptured(&client).await;
         let promised = client.get(&format!("/charges/{id}")).await.json();
         assert_eq!(money(&promised), json!([false, 0, 0, false]));
         let captured = client.post_new(&capture(&id), &body).await;
@@ -34,26 +33,24 @@ async fn a_promise_is_captured_whole_by_default_or_in_part() {
 
 #[tokio::test]
 async fn a_capture_may_have_no_body_at_all() {
-    let server = TestServer::start().await;
+    let (_server, client) = TestServer::with_client(&[]).await;
     for media_type in [None, Some("application/x-www-form-urlencoded")] {
-        let id = uncaptured(&server.client).await;
-        let mut request = server
-            .client
-            .request(reqwest::Method::POST, &format!("/v1{}", capture(&id)))
+        let id = uncaptured(&client).await;
+        let mut request = client
+            .request(Method::POST, &format!("/v1{}", capture(&id)))
             .header("idempotency-key", format!("capture-{id}"));
         if let Some(media_type) = media_type {
             request = request.header("content-type", media_type);
         }
-        let captured = crate::support::harness::Answer::of(request).await;
+        let captured = Answer::of(request).await;
         assert_eq!(money(&captured.json()), json!([true, 2000, 0, false]));
     }
 }
 
 #[tokio::test]
 async fn a_charge_is_captured_once_and_a_retry_replays() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let id = uncaptured(client).await;
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let id = uncaptured(&client).await;
     let part = json!({"amount": 500});
     let first = client.post(&capture(&id), "capture-1", &part).await;
     let replayed = client.post(&capture(&id), "capture-1", &part).await;
@@ -71,10 +68,9 @@ async fn a_charge_is_captured_once_and_a_retry_replays() {
 
 #[tokio::test]
 async fn what_can_not_be_captured_is_refused_and_stays_as_it_was() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let promised = uncaptured(client).await;
-    let released = uncaptured(client).await;
+    let (server, client) = TestServer::with_client(&[]).await;
+    let promised = uncaptured(&client).await;
+    let released = uncaptured(&client).await;
     let params = json!({"charge": released});
     client.post_new("/refunds", &params).await;
     let declined = json!({"amount": 1, "currency": "usd", "source": "tok_chargeDeclined"});

@@ -2,7 +2,7 @@
 
 use crate::support::{
     prelude::*,
-    resources::{attach, attached, customer, detach, happened, method},
+    resources::{assert_is_created, attach, attached, customer, detach, happened, method},
 };
 
 const DEFAULT: &str = "invoice_settings[default_payment_method]";
@@ -42,16 +42,10 @@ async fn update(client: &Client, id: &str, body: Value) -> Answer {
 
 #[tokio::test]
 async fn a_customer_has_exactly_the_documented_members() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let created = client.post("/v1/customers", "key-1", &jenny()).await;
-    assert_eq!(created.status, 201, "{}", created.json());
-    let id = created.id();
-    assert!(id.starts_with("cus_") && id.len() == 30, "{id}");
-    let path = format!("/customers/{id}");
-    let location = format!("/v1{path}");
-    assert_eq!(created.header("location"), Some(&*location));
-    let shown = created.json();
+    assert_is_created(&client, &created, "/v1/customers", "cus_").await;
+    let (id, shown) = (created.id(), created.json());
     let expected = json!({
         "id": id, "object": "customer", "address": jenny()["address"], "balance": 0,
         "created": shown["created"], "currency": null, "default_source": null, "delinquent": false,
@@ -75,7 +69,6 @@ async fn a_customer_has_exactly_the_documented_members() {
     assert_eq!(shown, expected);
     assert!(shown["created"].is_i64());
     for prefix in ["", "/v1"] {
-        assert_eq!(client.get(&format!("{prefix}{path}")).await.json(), shown);
         let list = client.get(&format!("{prefix}/customers")).await.json();
         let whole = json!({
             "object": "list", "data": [shown], "has_more": false, "url": format!("{prefix}/customers"),
@@ -84,13 +77,12 @@ async fn a_customer_has_exactly_the_documented_members() {
     }
     let replayed = client.post("/v1/customers", "key-1", &jenny()).await;
     replayed.assert_replays(&created);
-    assert_eq!(happened(client).await, [("customer.created".into(), id)]);
+    assert_eq!(happened(&client).await, [("customer.created".into(), id)]);
 }
 
 #[tokio::test]
 async fn empty_parameters_of_a_create_are_absent_in_both_encodings() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let form = "email=a%40b.c&name=Ann+Bo&phone=&address[city]=Bonn&address[country]=de\
                 &address[line1]=x+1&address[line2]=&address[postal_code]=53111&address[state]=\
                 &shipping=&metadata[a]=&preferred_locales=&description=&invoice_settings=\
@@ -122,9 +114,8 @@ async fn empty_parameters_of_a_create_are_absent_in_both_encodings() {
 
 #[tokio::test]
 async fn wrong_parameters_are_stored_refusals_that_name_the_field() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let id = customer(client).await;
+    let (server, client) = TestServer::with_client(&[]).await;
+    let id = customer(&client).await;
     let path = format!("/customers/{id}");
     let cases = json!([
         [{"email": "nobody"}, "parameter_invalid", "email"],
@@ -151,27 +142,26 @@ async fn wrong_parameters_are_stored_refusals_that_name_the_field() {
         [{"tax": {}}, "parameter_unknown", "tax"],
         [{"expand": ["sources"]}, "parameter_invalid", "expand[0]"],
     ]);
-    let events = happened(client).await;
+    let events = happened(&client).await;
     for path in ["/customers", &path] {
-        assert_stores_refusals(client, path, cases.clone()).await;
+        assert_stores_refusals(&client, path, cases.clone()).await;
     }
     let update =
         json!([[{"payment_method": "pm_card_visa"}, "parameter_unknown", "payment_method"]]);
-    assert_refuses(client, &path, update).await;
+    assert_refuses(&client, &path, update).await;
     let create = json!([
         [{"payment_method": "pm_card_nothing"}, "resource_missing", "payment_method"],
         [{"payment_method": "nothing"}, "resource_missing", "payment_method"],
         [{"payment_method": UNKNOWN}, "resource_missing", "payment_method"],
     ]);
-    assert_refuses(client, "/customers", create).await;
-    assert_eq!(happened(client).await, events, "a refusal is no event");
+    assert_refuses(&client, "/customers", create).await;
+    assert_eq!(happened(&client).await, events, "a refusal is no event");
     assert_eq!(server.database.count_of("customers").await, 1);
 }
 
 #[tokio::test]
 async fn each_text_has_its_limit() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let email = |length: usize| format!("{}@b.c", "a".repeat(length - "@b.c".len()));
     let text = |length: usize| "ü".repeat(length);
     let of = |pointer: &str, value: Value| match pointer.split_once('/') {
@@ -210,8 +200,7 @@ async fn each_text_has_its_limit() {
 
 #[tokio::test]
 async fn an_update_sets_keeps_and_unsets_each_parameter() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let id = client.post_new("/customers", &jenny()).await.id();
     let path = format!("/customers/{id}");
     let whole = |city: &str| {
@@ -252,7 +241,7 @@ async fn an_update_sets_keeps_and_unsets_each_parameter() {
         ["preferred_locales[0]=nl", "preferred_locales", ["nl"]],
         ["preferred_locales=", "preferred_locales", []],
     ]));
-    let mut expected = retrieve(client, &id).await;
+    let mut expected = retrieve(&client, &id).await;
     for (number, (body, name, value)) in steps.iter().enumerate() {
         let media_type = if body.starts_with('{') { JSON } else { FORM };
         let key = number.to_string();
@@ -261,10 +250,10 @@ async fn an_update_sets_keeps_and_unsets_each_parameter() {
         assert_eq!(updated.status, 200, "{body}: {}", updated.json());
         expected[name] = value.clone();
         assert_eq!(updated.json(), expected, "{body}");
-        assert_eq!(retrieve(client, &id).await, expected, "{body}");
+        assert_eq!(retrieve(&client, &id).await, expected, "{body}");
         post().await.assert_replays(&updated);
     }
-    let types: Vec<_> = happened(client)
+    let types: Vec<_> = happened(&client)
         .await
         .into_iter()
         .map(|one| one.0)
@@ -275,8 +264,7 @@ async fn an_update_sets_keeps_and_unsets_each_parameter() {
 
 #[tokio::test]
 async fn several_customers_have_one_address_and_are_found_by_exactly_that() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let mut newest_first = Vec::new();
     for _ in 0..3 {
         let body = json!({"email": "ann@example.com"});
@@ -284,8 +272,8 @@ async fn several_customers_have_one_address_and_are_found_by_exactly_that() {
     }
     let body = json!({"email": "bob@example.com"});
     client.post_new("/customers", &body).await;
-    customer(client).await;
-    let ids = async |query: &str| page(client, &format!("/customers?{query}")).await;
+    customer(&client).await;
+    let ids = async |query: &str| page(&client, &format!("/customers?{query}")).await;
     let by_email = async |more: &str| ids(&format!("email=ann%40example.com{more}")).await;
     assert_eq!(by_email("").await, (newest_first.clone(), false));
     let newest = (newest_first[..2].to_vec(), true);
@@ -300,7 +288,7 @@ async fn several_customers_have_one_address_and_are_found_by_exactly_that() {
         assert_eq!(none, (vec![], false), "{other}");
     }
     // A deleted customer is in no list, and is still a cursor.
-    assert_eq!(delete(client, &newest_first[1]).await.status, 200);
+    assert_eq!(delete(&client, &newest_first[1]).await.status, 200);
     let left = vec![newest_first[0].clone(), newest_first[2].clone()];
     assert_eq!(by_email("").await, (left, false));
     assert_eq!(by_email(&after).await, (newest_first[2..].to_vec(), false));
@@ -313,40 +301,44 @@ async fn several_customers_have_one_address_and_are_found_by_exactly_that() {
          expand[]=data.sources  parameter_invalid expand[0]
          name=Ann               parameter_unknown name"
     );
-    assert_refuses_queries(client, "/customers", &wrong).await;
+    assert_refuses_queries(&client, "/customers", &wrong).await;
 }
 
 #[tokio::test]
 async fn the_default_payment_method_is_one_of_the_customers() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let (ann, bob) = (customer(client).await, customer(client).await);
-    let of_ann = attached(client, "pm_card_visa", &ann).await;
-    let of_bob = attached(client, "pm_card_visa", &bob).await;
-    let gone = attached(client, "pm_card_visa", &ann).await;
-    detach(client, &gone).await;
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let (ann, bob) = (customer(&client).await, customer(&client).await);
+    let of_ann = attached(&client, "pm_card_visa", &ann).await;
+    let of_bob = attached(&client, "pm_card_visa", &bob).await;
+    let gone = attached(&client, "pm_card_visa", &ann).await;
+    detach(&client, &gone).await;
     for wrong in [
         &of_bob,
         &gone,
-        &method(client, "tok_visa").await,
+        &method(&client, "tok_visa").await,
         UNKNOWN,
         "nothing",
     ] {
-        let refused = update(client, &ann, with_default(wrong)).await;
+        let refused = update(&client, &ann, with_default(wrong)).await;
         let expected = refusal("parameter_invalid", DEFAULT);
         assert_eq!(refused.refusal(), expected, "{wrong}");
     }
     let default = |customer: Value| customer["invoice_settings"]["default_payment_method"].clone();
-    let set = update(client, &ann, with_default(&of_ann)).await;
+    let set = update(&client, &ann, with_default(&of_ann)).await;
     assert_eq!(default(set.json()), json!(of_ann));
-    let kept = update(client, &ann, json!({"name": "Ann", "invoice_settings": {}})).await;
+    let kept = update(
+        &client,
+        &ann,
+        json!({"name": "Ann", "invoice_settings": {}}),
+    )
+    .await;
     assert_eq!(default(kept.json()), json!(of_ann));
-    let unset = update(client, &ann, with_default("")).await;
+    let unset = update(&client, &ann, with_default("")).await;
     assert_eq!(default(unset.json()), Value::Null);
     // A default that is detached is none, which is told.
-    update(client, &ann, with_default(&of_ann)).await;
-    detach(client, &of_ann).await;
-    let left = retrieve(client, &ann).await;
+    update(&client, &ann, with_default(&of_ann)).await;
+    detach(&client, &of_ann).await;
+    let left = retrieve(&client, &ann).await;
     let told = client.get("/events?limit=2").await.json();
     assert_eq!(told["data"][1]["type"], "payment_method.detached");
     told["data"][0].assert_shows(json!({
@@ -355,14 +347,13 @@ async fn the_default_payment_method_is_one_of_the_customers() {
     }));
     assert_eq!(default(left), Value::Null);
     let unknown = "cus_00000000000000000000000000";
-    let refused = update(client, unknown, with_default(&of_bob)).await;
+    let refused = update(&client, unknown, with_default(&of_bob)).await;
     assert_eq!(refused.refusal(), refusal("resource_missing", "id"));
 }
 
 #[tokio::test]
 async fn a_create_attaches_the_method_that_it_names_and_makes_it_the_default_if_it_says_so() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[]).await;
     let of_template = json!({"payment_method": "pm_card_mastercard"});
     let created = client.post("/customers", "key-1", &of_template).await;
     assert_eq!(created.status, 201, "{}", created.json());
@@ -383,9 +374,9 @@ async fn a_create_attaches_the_method_that_it_names_and_makes_it_the_default_if_
         ("payment_method.attached", of_template),
     ];
     let first = first.map(|(name, id)| (name.to_owned(), id));
-    assert_eq!(happened(client).await, first);
+    assert_eq!(happened(&client).await, first);
 
-    let method = method(client, "tok_visa").await;
+    let method = method(&client, "tok_visa").await;
     let mut body = with_default(&method);
     let refused = client.post_new("/customers", &body).await;
     assert_eq!(refused.refusal(), refusal("parameter_invalid", DEFAULT));
@@ -400,7 +391,7 @@ async fn a_create_attaches_the_method_that_it_names_and_makes_it_the_default_if_
         ("customer.updated", created.id()),
     ];
     let then = then.map(|(name, id)| (name.to_owned(), id));
-    assert_eq!(happened(client).await, [&first[..], &then].concat());
+    assert_eq!(happened(&client).await, [&first[..], &then].concat());
     // It is theirs now, and no other customer's.
     let theirs = json!({"payment_method": method});
     let other = client.post_new("/customers", &theirs).await;
@@ -415,18 +406,17 @@ async fn a_create_attaches_the_method_that_it_names_and_makes_it_the_default_if_
 
 #[tokio::test]
 async fn of_a_deleted_customer_the_id_is_left() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let id = client.post_new("/customers", &jenny()).await.id();
     let [first, second] = [
-        attached(client, "pm_card_visa", &id).await,
-        attached(client, "pm_card_amex", &id).await,
+        attached(&client, "pm_card_visa", &id).await,
+        attached(&client, "pm_card_amex", &id).await,
     ];
-    update(client, &id, with_default(&first)).await;
-    let before = happened(client).await.len();
+    update(&client, &id, with_default(&first)).await;
+    let before = happened(&client).await.len();
     let mut charge = charge();
     charge["customer"] = json!(id);
-    let deleted = delete(client, &id).await;
+    let deleted = delete(&client, &id).await;
     assert_eq!(deleted.status, 200);
     let left = json!({"id": id, "object": "customer", "deleted": true});
     assert_eq!(deleted.json(), left);
@@ -434,11 +424,11 @@ async fn of_a_deleted_customer_the_id_is_left() {
     for path in [&path, &format!("/v1{path}")] {
         assert_eq!(client.get(path).await.json(), left);
     }
-    let again = delete(client, &id).await;
+    let again = delete(&client, &id).await;
     assert_eq!(again.refusal(), refusal("resource_missing", "id"));
-    let refused = update(client, &id, json!({"name": "x"})).await;
+    let refused = update(&client, &id, json!({"name": "x"})).await;
     assert_eq!(refused.refusal(), refusal("resource_missing", "id"));
-    let refused = attach(client, "pm_card_visa", &id).await;
+    let refused = attach(&client, "pm_card_visa", &id).await;
     assert_eq!(refused.refusal(), refusal("resource_missing", "customer"));
     let methods = client.get(&format!("{path}/payment_methods")).await;
     assert_eq!(methods.refusal(), refusal("resource_missing", "id"));
@@ -447,13 +437,13 @@ async fn of_a_deleted_customer_the_id_is_left() {
         assert_eq!(client.get(&path).await.json()["customer"], Value::Null);
         let of_customer = client.get(&format!("/customers/{id}{path}")).await;
         assert_eq!(of_customer.refusal(), refusal("resource_missing", "id"));
-        let new = customer(client).await;
-        let refused = attach(client, method, &new).await;
+        let new = customer(&client).await;
+        let refused = attach(&client, method, &new).await;
         assert_eq!(refused.code(), "payment_method_unexpected_state");
     }
     // A charge names a customer by a reference of the client's own.
     assert_eq!(client.post_new("/charges", &charge).await.status, 201);
-    let then: Vec<_> = happened(client).await.split_off(before);
+    let then: Vec<_> = happened(&client).await.split_off(before);
     let expected = [
         ("payment_method.detached", first),
         ("payment_method.detached", second),
@@ -474,9 +464,8 @@ async fn of_a_deleted_customer_the_id_is_left() {
 
 #[tokio::test]
 async fn a_deletion_takes_no_key_and_no_parameters() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let id = customer(client).await;
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let id = customer(&client).await;
     let path = format!("/customers/{id}");
     let with_query = client.request(Method::DELETE, &format!("{path}?force=true"));
     let refused = Answer::of(with_query).await;
@@ -499,8 +488,7 @@ async fn a_deletion_takes_no_key_and_no_parameters() {
 
 #[tokio::test]
 async fn another_accounts_customer_is_missing() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[]).await;
     let stranger = client_of_account(&server, "other").await;
     let id = client.post_new("/customers", &jenny()).await.id();
     let path = format!("/customers/{id}");
@@ -517,14 +505,13 @@ async fn another_accounts_customer_is_missing() {
     assert_eq!(refused.refusal(), refusal("resource_missing", "customer"));
     let list = stranger.get("/customers?email=Jenny@Example.com").await;
     assert_eq!(list.json()["data"], json!([]));
-    assert_eq!(retrieve(client, &id).await["name"], "Jenny Rosen");
+    assert_eq!(retrieve(&client, &id).await["name"], "Jenny Rosen");
 }
 
 #[tokio::test]
 async fn a_customer_shows_the_whole_default_payment_method_where_it_is_asked_to() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let method = method(client, "tok_visa").await;
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let method = method(&client, "tok_visa").await;
     let member = "invoice_settings.default_payment_method";
     let mut body = with_default(&method);
     body["payment_method"] = json!(method);
@@ -554,7 +541,7 @@ async fn a_customer_shows_the_whole_default_payment_method_where_it_is_asked_to(
     replayed.assert_replays(&created);
     // The other way: a payment method shows its customer.
     let shown = client.get(&format!("{of_method}?expand[]=customer")).await;
-    assert_eq!(shown.json()["customer"], retrieve(client, &id).await);
+    assert_eq!(shown.json()["customer"], retrieve(&client, &id).await);
     let refused = client.get("/customers?expand[]=data.subscriptions").await;
     assert_eq!(refused.refusal(), refusal("parameter_invalid", "expand[0]"));
 }

@@ -31,32 +31,30 @@ async fn newest(client: &Client, event_type: &str) -> Value {
 
 #[tokio::test]
 async fn an_event_names_the_version_that_its_request_named_or_else_the_default() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     for (version, shown) in [
         ("2024-04-10", "2024-04-10"),
         ("2025-03-31.basil", "2025-03-31.basil"),
         ("2026-10-28.preview; feature=v1", "2026-10-28.preview"),
     ] {
         for path in ["/charges", "/v1/charges"] {
-            let created = post_with_version(client, path, version, &charge()).await;
+            let created = post_with_version(&client, path, version, &charge()).await;
             assert_eq!(created.status, 201, "{version}");
-            let event = newest(client, "charge.succeeded").await;
+            let event = newest(&client, "charge.succeeded").await;
             assert_eq!(event["data"]["object"]["id"], created.id());
             assert_eq!(event["api_version"], shown, "{path}");
         }
     }
     client.charge("key-1").await;
-    let event = newest(client, "charge.succeeded").await;
+    let event = newest(&client, "charge.succeeded").await;
     assert_eq!(event["api_version"], DEFAULT);
 }
 
 #[tokio::test]
 async fn a_version_that_is_none_is_refused_and_the_key_stays_free() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[]).await;
     for version in ["latest", "2024-4-10", "2024-04-10.Basil", ""] {
-        let refused = post_with_version(client, "/charges", version, &charge()).await;
+        let refused = post_with_version(&client, "/charges", version, &charge()).await;
         let expected = refusal("parameter_invalid", "Stripe-Version");
         assert_eq!(refused.refusal(), expected, "{version}");
     }
@@ -66,24 +64,22 @@ async fn a_version_that_is_none_is_refused_and_the_key_stays_free() {
 /// A retry may come from a process with another release of the SDK.
 #[tokio::test]
 async fn a_retry_with_another_version_is_the_same_request() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let first = post_under("key-1", client, "/charges", "2024-04-10", &charge()).await;
-    let again = post_under("key-1", client, "/charges", DEFAULT, &charge()).await;
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let first = post_under("key-1", &client, "/charges", "2024-04-10", &charge()).await;
+    let again = post_under("key-1", &client, "/charges", DEFAULT, &charge()).await;
     again.assert_replays(&first);
-    let event = newest(client, "charge.succeeded").await;
+    let event = newest(&client, "charge.succeeded").await;
     assert_eq!(event["api_version"], "2024-04-10");
 }
 
 #[tokio::test]
 async fn an_endpoint_with_a_version_gets_every_event_in_it_and_in_every_attempt() {
-    let server = TestServer::start_with(QUICK).await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(QUICK).await;
     let (mut versioned, mut other) = (Receiver::start().await, Receiver::start().await);
     let mut body = endpoint(&versioned.url());
     body["api_version"] = "2025-03-31.basil".into();
-    let versioned_endpoint = Endpoint::with(client, &body).await;
-    let other_endpoint = Endpoint::at(client, &other.url()).await;
+    let versioned_endpoint = Endpoint::with(&client, &body).await;
+    let other_endpoint = Endpoint::at(&client, &other.url()).await;
     for (endpoint, version) in [
         (&versioned_endpoint, json!("2025-03-31.basil")),
         (&other_endpoint, Value::Null),
@@ -91,8 +87,8 @@ async fn an_endpoint_with_a_version_gets_every_event_in_it_and_in_every_attempt(
         let path = format!("/v1/webhook_endpoints/{}", endpoint.id);
         assert_eq!(client.get(&path).await.json()["api_version"], version);
     }
-    post_with_version(client, "/charges", "2024-04-10", &charge()).await;
-    let shown = newest(client, "charge.succeeded").await;
+    post_with_version(&client, "/charges", "2024-04-10", &charge()).await;
+    let shown = newest(&client, "charge.succeeded").await;
     assert_eq!(shown["api_version"], "2024-04-10");
     for (receiver, version) in [
         (&mut versioned, "2025-03-31.basil"),
@@ -115,8 +111,7 @@ async fn an_endpoint_with_a_version_gets_every_event_in_it_and_in_every_attempt(
 
 #[tokio::test]
 async fn the_version_of_an_endpoint_is_set_once() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let mut body = endpoint("https://example.com/");
     body["api_version"] = "newest".into();
     let refused = client.post_new("/webhook_endpoints", &body).await;
@@ -179,7 +174,6 @@ async fn what_outlives_its_request_keeps_the_version_for_its_events() {
     assert_eq!(completed.status, 201, "{}", completed.json());
     let event = newest(&client, "charge.succeeded").await;
     assert_eq!(event["api_version"], "2024-04-10");
-
     stock(&client, "mug", 10).await;
     let made = post_with_version(&client, "/checkouts", "2025-03-31.basil", &checkout()).await;
     assert_eq!(made.status, 201);
@@ -200,11 +194,10 @@ async fn previous(client: &Client, event_type: &str) -> Value {
 
 #[tokio::test]
 async fn an_update_tells_what_changed_and_of_metadata_only_the_keys() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let metadata = json!({"same": "1", "changed": "2", "gone": "3"});
     let changes = [("description", json!("old")), ("metadata", metadata)];
-    let created = charge_with(client, &changes).await;
+    let created = charge_with(&client, &changes).await;
     let path = format!("/charges/{}", created.id());
     let update = json!({
         "description": "new", "receipt_email": "a@example.com",
@@ -215,11 +208,10 @@ async fn an_update_tells_what_changed_and_of_metadata_only_the_keys() {
         "description": "old", "receipt_email": null,
         "metadata": {"changed": "2", "gone": "3", "added": null},
     });
-    assert_eq!(previous(client, "charge.updated").await, expected);
-
+    assert_eq!(previous(&client, "charge.updated").await, expected);
     let refund = json!({"charge": created.id(), "amount": 1, "metadata": {"a": "1"}});
     let refund = client.post_new("/refunds", &refund).await.id();
-    let order = open_order(client).await;
+    let order = open_order(&client).await;
     for (path, event_type, told) in [
         (format!("/refunds/{refund}"), "refund.updated", json!("1")),
         (format!("/orders/{order}"), "order.updated", Value::Null),
@@ -227,15 +219,14 @@ async fn an_update_tells_what_changed_and_of_metadata_only_the_keys() {
         let body = json!({"metadata": {"a": "2"}});
         client.post_new(&path, &body).await;
         let expected = json!({"metadata": {"a": told}});
-        assert_eq!(previous(client, event_type).await, expected);
+        assert_eq!(previous(&client, event_type).await, expected);
     }
 }
 
 #[tokio::test]
 async fn captures_and_refunds_tell_what_the_charge_was_and_other_events_do_not() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    money_is_told(client).await;
+    let (_server, client) = TestServer::with_client(&[]).await;
+    money_is_told(&client).await;
     let events = client.get("/events?limit=100").await.json();
     for event in events["data"].as_array().unwrap() {
         let event_type = event["type"].as_str().unwrap();
@@ -287,9 +278,8 @@ async fn by_object(client: &Client) -> HashMap<String, Vec<Value>> {
 
 #[tokio::test]
 async fn versions_of_an_object_grow_with_each_of_its_events() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    money_is_told(client).await;
+    let (_server, client) = TestServer::with_client(&[]).await;
+    money_is_told(&client).await;
     // A customer with a default method, which both change and end.
     let with_method = json!({"payment_method": "pm_card_visa"});
     let customer = client.post_new("/customers", &with_method).await.id();
@@ -321,11 +311,11 @@ async fn versions_of_an_object_grow_with_each_of_its_events() {
     let card = json!({"payment_method_types": ["card"], "payment_method": "pm_card_visa",
                       "confirm": true});
     client.post_new("/setup_intents", &card).await;
-    let order = open_order(client).await;
+    let order = open_order(&client).await;
     let pay = json!({"source": "tok_visa"});
     client.post_new(&format!("/orders/{order}/pay"), &pay).await;
 
-    let events = by_object(client).await;
+    let events = by_object(&client).await;
     let mut most = 0;
     for (id, events) in &events {
         let versions = events.iter().map(|event| &event["data"]["object_version"]);

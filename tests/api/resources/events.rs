@@ -20,7 +20,6 @@ async fn every_change_writes_its_events_in_order() {
     let server = TestServer::start().await;
     let client = &server.client;
     let post = |path: String, body: Value| async move { client.post_new(&path, &body).await };
-
     let promised = uncaptured(client).await;
     post(format!("/charges/{promised}/capture"), json!({})).await;
     post(format!("/charges/{promised}"), json!({"description": "d"})).await;
@@ -37,7 +36,6 @@ async fn every_change_writes_its_events_in_order() {
     post("/refunds".into(), json!({"charge": paid["charge"]})).await;
     let canceled = open_order(client).await;
     post(format!("/orders/{canceled}/cancel"), json!({})).await;
-
     let expected = "charge.succeeded charge.captured charge.updated refund.created charge.refunded \
                     refund.updated charge.succeeded refund.created charge.refunded order.created \
                     order.updated charge.failed charge.succeeded order.paid refund.created \
@@ -47,13 +45,12 @@ async fn every_change_writes_its_events_in_order() {
 
 #[tokio::test]
 async fn an_event_shows_the_object_as_it_was_and_the_request_that_changed_it() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let created = client.charge("key-1").await;
     let path = format!("/charges/{}", created.id());
     let params = json!({"description": "later"});
     client.post_new(&path, &params).await;
-    let first = events(client).await[0].clone();
+    let first = events(&client).await[0].clone();
     let expected = json!({
         "id": first["id"], "object": "event", "api_version": "2026-10-28.endive", "created": first["created"],
         "data": {"object": created.json(), "object_version": 2}, "livemode": false, "pending_webhooks": 0,
@@ -75,8 +72,7 @@ async fn an_event_shows_the_object_as_it_was_and_the_request_that_changed_it() {
 
 #[tokio::test]
 async fn replays_refusals_failures_and_second_creates_write_none() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     client.charge("key-1").await;
     client.charge("key-1").await;
     client.post("/charges", "key-1", &json!({})).await;
@@ -89,7 +85,7 @@ async fn replays_refusals_failures_and_second_creates_write_none() {
     for status in [201, 200] {
         assert_eq!(client.post_new("/orders", &order).await.status, status);
     }
-    let written = events(client).await;
+    let written = events(&client).await;
     assert_eq!(types(&written), ["charge.succeeded", "order.created"]);
 }
 
@@ -113,13 +109,11 @@ async fn an_event_commits_with_its_change_or_not_at_all() {
 
 #[tokio::test]
 async fn events_are_listed_by_type_and_only_to_their_account() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[]).await;
     for number in 0..3 {
         client.charge(&format!("key-{number}")).await;
     }
-    let mut declined = charge();
-    declined["source"] = "tok_chargeDeclined".into();
+    let declined = charge_by("tok_chargeDeclined");
     client.post_new("/charges", &declined).await;
     let failed = client.get("/v1/events?type=charge.failed").await.json();
     assert_eq!(failed["data"].as_array().unwrap().len(), 1);
@@ -129,7 +123,6 @@ async fn events_are_listed_by_type_and_only_to_their_account() {
     let older = client.get(&path).await.json();
     assert_eq!(older["data"].as_array().unwrap().len(), 2);
     assert_eq!(older["has_more"], true);
-
     let stranger = client_of_account(&server, "other").await;
     assert_eq!(stranger.get("/events").await.json()["data"], json!([]));
     for id in [newest.as_str(), "evt_nobody"] {
@@ -157,10 +150,9 @@ async fn events_are_listed_by_type_and_only_to_their_account() {
 
 #[tokio::test]
 async fn events_are_listed_by_a_group_of_types_and_by_several() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let charge = client.charge("key-1").await.id();
-    let order = open_order(client).await;
+    let order = open_order(&client).await;
     let pay = format!("/orders/{order}/pay");
     let body = json!({"source": "tok_chargeDeclined"});
     client.post_new(&pay, &body).await;
@@ -168,7 +160,7 @@ async fn events_are_listed_by_a_group_of_types_and_by_several() {
     client.post_new("/refunds", &body).await;
     let all = "charge.succeeded order.created charge.failed refund.created charge.refunded";
     let all: Vec<_> = all.split(' ').collect();
-    assert_eq!(types(&events(client).await), all);
+    assert_eq!(types(&events(&client).await), all);
     let listed = async |query: &str| {
         let list = client.get(&format!("/v1/events?{query}")).await.json();
         let mut listed = list["data"].as_array().unwrap().clone();

@@ -4,8 +4,7 @@ use crate::support::prelude::*;
 
 #[tokio::test]
 async fn a_refund_shows_its_whole_charge_in_every_reply() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let charge = client.charge("key-1").await.id();
     let body = json!({"charge": charge, "amount": 500, "expand": ["charge"]});
     let created = client.post_new("/refunds", &body).await.json();
@@ -30,8 +29,7 @@ async fn a_refund_shows_its_whole_charge_in_every_reply() {
 
 #[tokio::test]
 async fn a_charge_lists_its_newest_refunds_where_it_is_asked_to() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let charge = client.charge("key-1").await.id();
     let other = client.charge("key-2").await.id();
     let mut newest_first = Vec::new();
@@ -72,9 +70,8 @@ async fn a_charge_lists_its_newest_refunds_where_it_is_asked_to() {
 
 #[tokio::test]
 async fn an_order_shows_the_whole_charge_that_paid_it() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let order = open_order(client).await;
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let order = open_order(&client).await;
     let path = format!("/orders/{order}");
     let expanded = format!("{path}?expand[]=charge");
     assert_eq!(client.get(&expanded).await.json()["charge"], Value::Null);
@@ -94,8 +91,7 @@ async fn an_order_shows_the_whole_charge_that_paid_it() {
 
 #[tokio::test]
 async fn what_can_not_be_expanded_is_refused_by_its_index() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let charge = client.charge("key-1").await.id();
     for path in [
         &*format!("/charges/{charge}?expand[]=order"),
@@ -116,7 +112,7 @@ async fn what_can_not_be_expanded_is_refused_by_its_index() {
     let wrong = "
         expand[]=refunds&expand[]=order  parameter_invalid expand[1]
         expand=refunds                   parameter_invalid expand";
-    assert_refuses_queries(client, &path, wrong).await;
+    assert_refuses_queries(&client, &path, wrong).await;
     let events = client.get("/events?expand[]=data.object").await;
     events.assert_refusal(400, "parameter_unknown", "expand");
 }
@@ -154,21 +150,12 @@ async fn what_is_expanded_is_of_the_same_moment_as_what_it_is_in() {
 
 #[tokio::test]
 async fn a_reference_to_what_does_not_exist_here_can_be_expanded_and_stays_null() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let intent = json!({"amount": 1, "currency": "usd"});
+    let (_server, client) = TestServer::with_client(&[]).await;
     for (collection, body, members) in &rows::<(String, Value, String)>(json!([
         ["customers", {}, "default_source test_clock"],
-        [
-            "payment_intents",
-            intent,
-            "application on_behalf_of review source"
-        ],
-        [
-            "setup_intents",
-            {},
-            "application latest_attempt mandate on_behalf_of single_use_mandate"
-        ],
+        ["payment_intents", {"amount": 1, "currency": "usd"},
+         "application on_behalf_of review source"],
+        ["setup_intents", {}, "application latest_attempt mandate on_behalf_of single_use_mandate"],
     ])) {
         let id = client.post_new(&format!("/{collection}"), body).await.id();
         for member in members.split(' ') {

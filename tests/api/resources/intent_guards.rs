@@ -163,17 +163,16 @@ async fn another_account_finds_nothing_of_an_intent_and_changes_nothing() {
 /// A method that is another customer's may not be given, whatever is asked of it.
 #[tokio::test]
 async fn a_method_of_another_customer_is_given_to_no_intent() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let own = Owned::by(client).await;
-    let stranger = customer(client).await;
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let own = Owned::by(&client).await;
+    let stranger = customer(&client).await;
     let theirs = json!({"customer": stranger});
     let given = json!({"payment_method": own.method});
     let with_both = json!({"customer": stranger, "payment_method": own.method});
-    let id = create(client, theirs.clone()).await.id();
+    let id = create(&client, theirs.clone()).await.id();
     let setup = client.post_new("/setup_intents", &theirs).await.id();
     let fit = json!({"customer": own.customer, "payment_method": own.method});
-    let fit = create(client, fit).await.id();
+    let fit = create(&client, fit).await.id();
     for (path, body) in [
         ("/payment_intents".to_owned(), terms_with(with_both.clone())),
         (path(&id, ""), given.clone()),
@@ -188,9 +187,9 @@ async fn a_method_of_another_customer_is_given_to_no_intent() {
         let told = (status, named.as_deref());
         assert_eq!(told, (400, Some("payment_method")), "{path} {body}");
     }
-    let unpaid = retrieve(client, &id).await;
+    let unpaid = retrieve(&client, &id).await;
     assert_eq!(unpaid["status"], "requires_payment_method");
-    assert_eq!(retrieve(client, &fit).await["customer"], own.customer);
+    assert_eq!(retrieve(&client, &fit).await["customer"], own.customer);
 }
 
 /// Requests with their first answers.
@@ -273,19 +272,18 @@ async fn each_answer_about_an_intent_is_replayed_to_the_byte_whatever_has_happen
 /// The first page that a holder was given opens nothing when another one has taken its place.
 #[tokio::test]
 async fn a_page_that_was_replaced_answers_for_nothing() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[]).await;
     let three = json!({"payment_method": "pm_card_authenticationRequired"});
-    let first = paid_with(client, "pm_card_authenticationRequired", json!({})).await;
+    let first = paid_with(&client, "pm_card_authenticationRequired", json!({})).await;
     let id = first.id();
-    let second = act(client, &id, "confirm", three).await;
+    let second = act(&client, &id, "confirm", three).await;
     assert_ne!(page_of(&second), page_of(&first));
     for outcome in ["complete", "fail"] {
         assert_eq!(press(&page_of(&first), outcome).await.status, 410);
     }
-    assert_eq!(retrieve(client, &id).await["status"], "requires_action");
+    assert_eq!(retrieve(&client, &id).await["status"], "requires_action");
     assert_eq!(press(&page_of(&second), "complete").await.status, 200);
-    let paid = retrieve(client, &id).await;
+    let paid = retrieve(&client, &id).await;
     assert_eq!(paid["status"], "succeeded");
     // When its record has expired, the state of the intent alone is the guard.
     server.database.expire_records().await;
@@ -294,10 +292,10 @@ async fn a_page_that_was_replaced_answers_for_nothing() {
     }
     // What has become of the intent comes before what has become of its method, which is used up.
     for (verb, body) in [("confirm", json!({})), ("", json!({"amount": 2000}))] {
-        let refused = act(client, &id, verb, body).await;
+        let refused = act(&client, &id, verb, body).await;
         assert_eq!(refused.code(), "payment_intent_unexpected_state");
     }
-    assert_eq!(retrieve(client, &id).await, paid);
+    assert_eq!(retrieve(&client, &id).await, paid);
     assert_eq!(server.database.charges().await, 1);
 }
 
@@ -376,10 +374,9 @@ a_setup_intent_has_a_payment_method_of_its_own_account
 /// it.
 #[tokio::test]
 async fn each_rule_of_the_schema_alone_refuses_what_breaks_it() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[]).await;
     for status in STATUSES {
-        standing(client, status).await;
+        standing(&client, status).await;
     }
     client.charge("key-1").await;
     for card in ["pm_card_visa", SETUP] {

@@ -16,22 +16,15 @@ use sqlx::postgres::PgPoolOptions;
 use crate::support::{
     harness::{LOCK_WAITS, violated},
     prelude::*,
+    racers::definite,
 };
 
 const LEVELS: &str = "SELECT count(*) FROM inventory";
 
-/// Sets a level, and retries with one key until the reply is definite: on a busy machine a lock may
-/// take longer than the server waits for it.
+/// Sets a level, and retries with one key until the reply is definite.
 async fn put_until_definite(client: &Client, path: &str, body: &Value) -> Answer {
     let key = Uuid::now_v7().to_string();
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    loop {
-        let answer = client.put(path, &key, body).await;
-        if ![409, 503].contains(&answer.status.as_u16()) {
-            return answer;
-        }
-        assert!(tokio::time::Instant::now() < deadline, "{answer:?}");
-    }
+    definite(|| client.put(path, &key, body)).await
 }
 
 #[tokio::test]

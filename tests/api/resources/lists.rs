@@ -221,32 +221,31 @@ async fn walk(client: &Client, list: &str, visit: impl AsyncFn(&str)) -> Vec<Str
 
 #[tokio::test]
 async fn a_list_goes_on_behind_an_object_that_is_gone() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let customer = customer(client).await;
+    let (server, client) = TestServer::with_client(&[]).await;
+    let customer = customer(&client).await;
     let of_customer = format!("/payment_methods?customer={customer}&");
     for _ in 0..5 {
         let endpoint = json!({"url": "https://example.com/", "enabled_events": ["*"]});
         client.post_new("/webhook_endpoints", &endpoint).await;
-        attached(client, "pm_card_visa", &customer).await;
+        attached(&client, "pm_card_visa", &customer).await;
     }
     let delete = async |path: &str| {
         let deleted = Answer::of(client.request(Method::DELETE, path)).await;
         assert_eq!(deleted.status, 200, "{path}");
     };
-    let endpoints = walk(client, "/webhook_endpoints?", async |id| {
+    let endpoints = walk(&client, "/webhook_endpoints?", async |id| {
         delete(&format!("/webhook_endpoints/{id}")).await;
     });
     assert_eq!(endpoints.await.len(), 5);
-    let methods = walk(client, &of_customer, async |id| {
+    let methods = walk(&client, &of_customer, async |id| {
         let detach = format!("/payment_methods/{id}/detach");
         assert_eq!(client.post_new(&detach, &json!({})).await.status, 200);
     });
     assert_eq!(methods.await.len(), 5);
     // Retention removes whole rows. The first walk makes no events, and the second none either.
-    let events = walk(client, "/events?", async |_| {}).await;
+    let events = walk(&client, "/events?", async |_| {}).await;
     server.database.is_left_broken("events are removed early");
-    let remaining = walk(client, "/events?", async |id| {
+    let remaining = walk(&client, "/events?", async |id| {
         for removal in [
             "DELETE FROM webhook_deliveries WHERE event_id = $1",
             "DELETE FROM events WHERE id = $1",

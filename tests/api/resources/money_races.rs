@@ -1,10 +1,7 @@
 //! Requests with different keys that want the same money: the row's lock lets one after the other
 //! decide, and the database's own constraints refuse what would get past the lock.
 
-use std::pin::Pin;
-
 use charge_once::{
-    database::PgConnection,
     domain::{
         charge::{Authorization, Charge, NewCharge},
         ids::{AccountId, ChargeId, OrderId},
@@ -16,9 +13,9 @@ use charge_once_strict_params::{Encoding, ParameterSet, Params};
 use chrono::Utc;
 
 use crate::support::{
-    harness::{LOCK_WAITS, violated},
+    harness::violated,
     prelude::*,
-    racers::until_definite,
+    racers::{Doing, Step, interleave, until_definite},
     resources::{money, uncaptured},
 };
 
@@ -40,12 +37,11 @@ async fn fifty(client: &Client, path: &str, body: &Value) -> (usize, String) {
 
 #[tokio::test]
 async fn fifty_refunds_at_once_give_back_no_more_than_was_captured() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[]).await;
     let charge = client.charge("key-1").await.id();
     // Six times 300 fit into 2000, a seventh doesn't.
     let part = json!({"charge": charge, "amount": 300});
-    let (refunded, codes) = fifty(client, "/refunds", &part).await;
+    let (refunded, codes) = fifty(&client, "/refunds", &part).await;
     assert_eq!((refunded, &*codes), (6, "refund_amount_too_large"));
     let charge = client.get(&format!("/charges/{charge}")).await.json();
     assert_eq!(money(&charge), json!([true, 2000, 1800, false]));
@@ -76,17 +72,16 @@ async fn fifty_captures_at_once_take_the_money_once() {
 
 #[tokio::test]
 async fn of_a_capture_and_a_release_at_once_one_happens() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     for _ in 0..10 {
-        let charge = uncaptured(client).await;
+        let charge = uncaptured(&client).await;
         let capture = format!("/charges/{charge}/capture");
         // A part, so that a refund of the whole amount fits only before the capture.
         let part = json!({"amount": 500});
         let whole = json!({"charge": charge, "amount": 2000});
         let (captured, released) = tokio::join!(
-            until_definite(client, &capture, &part),
-            until_definite(client, "/refunds", &whole),
+            until_definite(&client, &capture, &part),
+            until_definite(&client, "/refunds", &whole),
         );
         let charge = client.get(&format!("/charges/{charge}")).await.json();
         if captured.status.is_success() {
@@ -102,15 +97,14 @@ async fn of_a_capture_and_a_release_at_once_one_happens() {
 
 #[tokio::test]
 async fn of_a_payment_and_a_cancellation_at_once_one_happens() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[]).await;
     for _ in 0..10 {
-        let order = open_order(client).await;
+        let order = open_order(&client).await;
         let (path, nothing) = (format!("/orders/{order}"), json!({}));
         let (pay, cancel) = (format!("{path}/pay"), format!("{path}/cancel"));
         let (paid, canceled) = tokio::join!(
-            until_definite(client, &pay, &nothing),
-            until_definite(client, &cancel, &nothing),
+            until_definite(&client, &pay, &nothing),
+            until_definite(&client, &cancel, &nothing),
         );
         let order = client.get(&path).await.json();
         if paid.status.is_success() {
@@ -127,11 +121,7 @@ async fn of_a_payment_and_a_cancellation_at_once_one_happens() {
     assert_eq!(server.database.count(kept).await, 0);
 }
 
-/// What one of two transactions does, without a lock and without a look at the row before.
-type Step = for<'c> fn(&'c mut PgConnection, Target) -> Doing<'c>;
-type Doing<'c> = Pin<Box<dyn Future<Output = Result<(), sqlx::Error>> + Send + 'c>>;
-
-/// What both want to change.
+/// What two transactions want to change.
 #[derive(Clone, Copy)]
 struct Target {
     account: AccountId,
@@ -231,26 +221,6 @@ fn take_three_mugs(tx: &mut PgConnection, target: Target) -> Doing<'_> {
     })
 }
 
-/// Interleaves two transactions: the second one's statement meets the first one's uncommitted row.
-async fn interleave(
-    database: &TestDatabase,
-    target: Target,
-    first: Step,
-    second: Step,
-) -> Result<(), sqlx::Error> {
-    let mut one = database.pool.begin().await.unwrap();
-    let mut two = database.pool.begin().await.unwrap();
-    first(&mut one, target).await.unwrap();
-    let later = tokio::spawn(async move {
-        second(&mut two, target).await?;
-        two.commit().await
-    });
-    // The second waits for the first.
-    database.comes_to(LOCK_WAITS, 1).await;
-    one.commit().await.unwrap();
-    later.await.unwrap()
-}
-
 #[tokio::test]
 async fn constraints_alone_refuse_the_second_of_two_that_never_locked() {
     let server = TestServer::start().await;
@@ -262,9 +232,10 @@ async fn constraints_alone_refuse_the_second_of_two_that_never_locked() {
     assert_eq!(set.status, 200);
     let too_much = "refunds_never_exceed_what_was_captured";
     let released = "a_released_charge_is_never_captured";
-    let (three_quarters, quarter): (Step, Step) = (refund_three_quarters, capture_a_quarter);
+    let (three_quarters, quarter): (Step<Target>, Step<Target>) =
+        (refund_three_quarters, capture_a_quarter);
     let negative = "inventory_is_never_negative";
-    let cases: &[(bool, Step, Step, &str)] = &[
+    let cases: &[(bool, Step<Target>, Step<Target>, &str)] = &[
         (true, three_quarters, three_quarters, too_much),
         (false, release, quarter, released),
         (false, quarter, release, too_much),

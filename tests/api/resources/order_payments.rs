@@ -18,9 +18,8 @@ async fn status(client: &Client, order: &str) -> Value {
 
 #[tokio::test]
 async fn paying_makes_the_one_charge_and_links_both() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let order = open_order(client).await;
+    let (server, client) = TestServer::with_client(&[]).await;
+    let order = open_order(&client).await;
     let path = format!("/orders/{order}/pay");
     let paid = client.post(&path, "pay-1", &json!({})).await;
     assert_eq!((paid.status.as_u16(), paid.id()), (200, order.clone()));
@@ -40,12 +39,11 @@ async fn paying_makes_the_one_charge_and_links_both() {
 
 #[tokio::test]
 async fn an_order_is_paid_once_whatever_the_keys() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let order = open_order(client).await;
-    pay(client, &order, "tok_visa").await;
+    let (server, client) = TestServer::with_client(&[]).await;
+    let order = open_order(&client).await;
+    pay(&client, &order, "tok_visa").await;
     for source in ["tok_visa", "tok_chargeDeclined", "tok_outage"] {
-        let again = pay(client, &order, source).await;
+        let again = pay(&client, &order, source).await;
         let expected = refusal("order_already_paid", "id");
         assert_eq!(again.refusal(), expected, "{source}");
     }
@@ -54,10 +52,9 @@ async fn an_order_is_paid_once_whatever_the_keys() {
 
 #[tokio::test]
 async fn a_decline_leaves_the_order_open_for_another_card() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let order = open_order(client).await;
-    let declined = pay(client, &order, "tok_chargeDeclinedInsufficientFunds").await;
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let order = open_order(&client).await;
+    let declined = pay(&client, &order, "tok_chargeDeclinedInsufficientFunds").await;
     assert_eq!(declined.status, 402);
     let error = &declined.json()["error"];
     error.assert_shows(json!({"code": "card_declined", "decline_code": "insufficient_funds"}));
@@ -66,17 +63,16 @@ async fn a_decline_leaves_the_order_open_for_another_card() {
     failed.assert_shows(json!({"status": "failed", "order": order}));
     let open = client.get(&format!("/orders/{order}")).await.json();
     open.assert_shows(json!({"status": "open", "charge": null}));
-    assert_eq!(pay(client, &order, "tok_outage").await.status, 503);
-    assert_eq!(status(client, &order).await, "open");
-    let paid = pay(client, &order, "tok_visa").await;
+    assert_eq!(pay(&client, &order, "tok_outage").await.status, 503);
+    assert_eq!(status(&client, &order).await, "open");
+    let paid = pay(&client, &order, "tok_visa").await;
     assert_eq!(paid.json()["status"], "paid");
 }
 
 #[tokio::test]
 async fn a_canceled_order_stays_canceled() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let order = open_order(client).await;
+    let (server, client) = TestServer::with_client(&[]).await;
+    let order = open_order(&client).await;
     let path = format!("/orders/{order}/cancel");
     let canceled = client.post(&path, "cancel-1", &json!({})).await;
     assert_eq!(canceled.status, 200);
@@ -84,8 +80,8 @@ async fn a_canceled_order_stays_canceled() {
     let replayed = client.post(&path, "cancel-1", &json!({})).await;
     replayed.assert_replays(&canceled);
     for refused in [
-        cancel(client, &order).await,
-        pay(client, &order, "tok_visa").await,
+        cancel(&client, &order).await,
+        pay(&client, &order, "tok_visa").await,
     ] {
         refused.assert_refusal(400, "order_canceled", "id");
     }
@@ -94,21 +90,20 @@ async fn a_canceled_order_stays_canceled() {
 
 #[tokio::test]
 async fn a_paid_order_can_not_be_canceled_and_becomes_refunded_with_all_of_its_charge() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let order = open_order(client).await;
-    let charge = pay(client, &order, "tok_visa").await.json()["charge"].clone();
-    assert_eq!(cancel(client, &order).await.code(), "order_already_paid");
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let order = open_order(&client).await;
+    let charge = pay(&client, &order, "tok_visa").await.json()["charge"].clone();
+    assert_eq!(cancel(&client, &order).await.code(), "order_already_paid");
     let part = json!({"charge": charge, "amount": 2399});
     client.post_new("/refunds", &part).await;
-    assert_eq!(status(client, &order).await, "paid");
+    assert_eq!(status(&client, &order).await, "paid");
     let rest = json!({"charge": charge});
     client.post_new("/refunds", &rest).await;
     let refunded = client.get(&format!("/orders/{order}")).await.json();
     refunded.assert_shows(json!({"status": "refunded", "charge": charge}));
     for refused in [
-        cancel(client, &order).await,
-        pay(client, &order, "tok_visa").await,
+        cancel(&client, &order).await,
+        pay(&client, &order, "tok_visa").await,
     ] {
         assert_eq!(refused.code(), "order_already_paid");
     }

@@ -1,10 +1,7 @@
 //! Verbs of one intent that race on two replicas: one happens, the other one sees what became of
 //! it. The database's own constraints refuse what would get past the locks.
 
-use std::pin::Pin;
-
 use charge_once::{
-    database::PgConnection,
     domain::{
         charge::{Authorization, Card, Charge, IntentCharge},
         ids::{AccountId, ChargeId, PaymentIntentId, PaymentMethodId},
@@ -15,10 +12,11 @@ use charge_once::{
 };
 
 use crate::support::{
-    harness::{LOCK_WAITS, violated},
-    intents::{act, create, paid_with, path, retrieve, standing},
+    harness::violated,
+    holder_pages::fifty_answers,
+    intents::{act, create, paid_with, path, retrieve, standing, terms_with},
     prelude::*,
-    racers::until_definite,
+    racers::{Doing, Step, interleave, until_definite},
     resources::{attached, customer},
 };
 
@@ -42,6 +40,11 @@ const CONTRADICTIONS: &str = "
         OR (intent.status = 'canceled' AND money.authorized <> money.released)
         OR (intent.status = 'succeeded' AND money.captured = 0)
         OR money.captured + money.released > intent.amount";
+
+/// No method is ready for a setup intent that was canceled.
+const READY_THOUGH_CANCELED: &str = "SELECT count(*) FROM setup_intents
+      JOIN payment_methods ON payment_methods.id = setup_intents.payment_method_id
+     WHERE setup_intents.status = 'canceled' AND is_set_up";
 
 /// Two servers of one database.
 struct Replicas {
@@ -73,7 +76,9 @@ impl Replicas {
     }
 
     async fn no_money_is_lost(&self) {
-        assert_eq!(self.database.count(CONTRADICTIONS).await, 0);
+        for contradictions in [CONTRADICTIONS, READY_THOUGH_CANCELED] {
+            assert_eq!(self.database.count(contradictions).await, 0);
+        }
     }
 }
 
@@ -85,76 +90,90 @@ fn winner_first(one: Answer, other: Answer) -> (Answer, Answer) {
     }
 }
 
-/// The status of the intent that a refusal holds.
+/// The status of the payment intent or setup intent that a refusal holds.
 fn seen(refusal: &Answer) -> Value {
-    assert_eq!(refusal.code(), "payment_intent_unexpected_state");
-    refusal.json()["error"]["payment_intent"]["status"].clone()
+    let code = refusal.code();
+    let kind = code.strip_suffix("_unexpected_state").expect(&code);
+    refusal.json()["error"][kind]["status"].clone()
+}
+
+/// Two equal verbs of an intent in this status race, and one of them takes the money.
+async fn one_of_two_happens(status: &str, verb: &str, body: Value) -> Replicas {
+    let replicas = Replicas::start().await;
+    for _ in 0..RACES {
+        let id = standing(replicas.client(), status).await;
+        let path = path(&id, verb);
+        let (one, other) = replicas.race((&path, &body), (&path, &body)).await;
+        let (done, refused) = winner_first(one, other);
+        done.assert_shows(json!({"status": "succeeded", "amount_received": 2000}));
+        assert_eq!(seen(&refused), "succeeded");
+    }
+    replicas.no_money_is_lost().await;
+    replicas
 }
 
 #[tokio::test]
 async fn of_two_confirmations_at_once_one_charges() {
-    let replicas = Replicas::start().await;
     let visa = json!({"payment_method": "pm_card_visa"});
-    for _ in 0..RACES {
-        let id = create(replicas.client(), json!({})).await.id();
-        let confirm = path(&id, "confirm");
-        let (one, other) = replicas.race((&confirm, &visa), (&confirm, &visa)).await;
-        let (paid, refused) = winner_first(one, other);
-        assert_eq!(paid.json()["status"], "succeeded");
-        assert_eq!(seen(&refused), "succeeded");
-    }
-    replicas.no_money_is_lost().await;
+    let replicas = one_of_two_happens("requires_payment_method", "confirm", visa).await;
     assert_eq!(replicas.database.charges().await, RACES as i64);
 }
 
-/// A verb and a cancellation of an intent in this status race, and one of them happens.
-async fn one_of_a_verb_and_a_cancellation_happens(status: &str, verb: &str, body: Value) {
+#[tokio::test]
+async fn of_two_captures_at_once_one_takes_the_money() {
+    let replicas = one_of_two_happens("requires_capture", "capture", json!({})).await;
+    let captured = "SELECT count(*) FROM events WHERE type = 'charge.captured'";
+    assert_eq!(replicas.database.count(captured).await, RACES as i64);
+}
+
+/// A verb and a cancellation of an intent race, and one of them happens.
+async fn one_of_a_verb_and_a_cancellation_happens(
+    path_of_new: impl AsyncFn(&Client) -> String,
+    verb: &str,
+    body: Value,
+) {
     let replicas = Replicas::start().await;
     let nothing = json!({});
     for _ in 0..RACES {
-        let id = standing(replicas.client(), status).await;
-        let (paying, cancel) = (path(&id, verb), path(&id, "cancel"));
-        let (paid, canceled) = replicas.race((&paying, &body), (&cancel, &nothing)).await;
-        match paid.status.is_success() {
-            true => assert_eq!(seen(&canceled), "succeeded"),
-            false => {
-                assert_eq!(canceled.json()["status"], "canceled");
-                assert_eq!(seen(&paid), "canceled");
-            }
-        }
+        let path = path_of_new(replicas.client()).await;
+        let (verb, cancel) = (format!("{path}/{verb}"), format!("{path}/cancel"));
+        let (done, canceled) = replicas.race((&verb, &body), (&cancel, &nothing)).await;
+        let status = match done.status.is_success() {
+            true => "succeeded",
+            false => "canceled",
+        };
+        let (winner, refused) = winner_first(done, canceled);
+        winner.assert_shows(json!({"status": status}));
+        assert_eq!(seen(&refused), status);
+        assert_eq!(replicas.client().get(&path).await.json()["status"], status);
     }
     replicas.no_money_is_lost().await;
 }
 
 #[tokio::test]
 async fn of_a_confirmation_and_a_cancellation_at_once_one_happens() {
+    let begun = async |client: &Client| {
+        let id = standing(client, "requires_payment_method").await;
+        path(&id, "")
+    };
     let visa = json!({"payment_method": "pm_card_visa"});
-    one_of_a_verb_and_a_cancellation_happens("requires_payment_method", "confirm", visa).await;
+    one_of_a_verb_and_a_cancellation_happens(begun, "confirm", visa).await;
+    let begun = async |client: &Client| {
+        let body = json!({"payment_method": "pm_card_visa", "payment_method_types": ["card"]});
+        let id = client.post_new("/setup_intents", &body).await.id();
+        format!("/setup_intents/{id}")
+    };
+    one_of_a_verb_and_a_cancellation_happens(begun, "confirm", json!({})).await;
 }
 
 #[tokio::test]
 async fn of_a_capture_and_a_cancellation_at_once_one_happens() {
+    let promised = async |client: &Client| {
+        let id = standing(client, "requires_capture").await;
+        path(&id, "")
+    };
     let part = json!({"amount_to_capture": 1500});
-    one_of_a_verb_and_a_cancellation_happens("requires_capture", "capture", part).await;
-}
-
-#[tokio::test]
-async fn of_two_captures_at_once_one_takes_the_money() {
-    let replicas = Replicas::start().await;
-    let nothing = json!({});
-    for _ in 0..RACES {
-        let id = standing(replicas.client(), "requires_capture").await;
-        let capture = path(&id, "capture");
-        let (one, other) = replicas
-            .race((&capture, &nothing), (&capture, &nothing))
-            .await;
-        let (captured, refused) = winner_first(one, other);
-        assert_eq!(captured.json()["amount_received"], 2000);
-        assert_eq!(seen(&refused), "succeeded");
-    }
-    replicas.no_money_is_lost().await;
-    let captured = "SELECT count(*) FROM events WHERE type = 'charge.captured'";
-    assert_eq!(replicas.database.count(captured).await, RACES as i64);
+    one_of_a_verb_and_a_cancellation_happens(promised, "capture", part).await;
 }
 
 #[tokio::test]
@@ -186,21 +205,33 @@ async fn of_an_authentication_and_a_cancellation_at_once_one_happens() {
     let replicas = Replicas::start().await;
     let client = replicas.client();
     let nothing = json!({});
-    for _ in 0..RACES {
-        let card = "pm_card_authenticationRequired";
-        let waiting = paid_with(client, card, json!({})).await;
-        let (id, page) = (waiting.id(), page_of(&waiting));
-        let cancel = path(&id, "cancel");
-        let (pressed, canceled) = tokio::join!(
-            press(&page, "complete"),
-            until_definite(&replicas.other.client, &cancel, &nothing),
-        );
-        let status = retrieve(client, &id).await["status"].clone();
-        if canceled.status.is_success() {
-            assert_eq!((pressed.status.as_u16(), status), (410, json!("canceled")));
-        } else {
-            assert_eq!((pressed.status.as_u16(), status), (200, json!("succeeded")));
-            assert_eq!(seen(&canceled), "succeeded");
+    let payment = terms_with(json!({
+        "payment_method": "pm_card_authenticationRequired", "confirm": true,
+    }));
+    let setup = json!({
+        "payment_method": "pm_card_threeDSecure2Required", "confirm": true,
+        "return_url": "https://shop.example/return",
+    });
+    for (collection, body, landed) in [
+        ("/payment_intents", payment, 200),
+        ("/setup_intents", setup, 303),
+    ] {
+        for _ in 0..RACES {
+            let waiting = client.post_new(collection, &body).await;
+            let path = format!("{collection}/{}", waiting.id());
+            let (page, cancel) = (page_of(&waiting), format!("{path}/cancel"));
+            let (pressed, canceled) = tokio::join!(
+                press(&page, "complete"),
+                until_definite(&replicas.other.client, &cancel, &nothing),
+            );
+            let status = client.get(&path).await.json()["status"].take();
+            let ended = (pressed.status.as_u16(), status);
+            if canceled.status.is_success() {
+                assert_eq!(ended, (410, json!("canceled")));
+            } else {
+                assert_eq!(ended, (landed, json!("succeeded")));
+                assert_eq!(seen(&canceled), "succeeded");
+            }
         }
     }
     replicas.no_money_is_lost().await;
@@ -277,22 +308,8 @@ async fn of_fifty_answers_of_a_holder_at_once_the_first_decides() {
     let back = json!({"return_url": "https://shop.example/done"});
     let waiting = paid_with(client, card, back).await;
     let page = page_of(&waiting);
-    let answers = all_at_once(50, |number| {
-        let page = match number % 2 {
-            0 => page.clone(),
-            _ => page.replace(&own, &elsewhere),
-        };
-        let outcome = if number % 4 < 2 { "complete" } else { "fail" };
-        async move {
-            loop {
-                let landed = press(&page, outcome).await;
-                if ![409, 503].contains(&landed.status.as_u16()) {
-                    return landed;
-                }
-            }
-        }
-    })
-    .await;
+    let elsewhere = page.replace(&own, &elsewhere);
+    let answers = fifty_answers([page, elsewhere]).await;
     let intent = retrieve(client, &waiting.id()).await;
     let (told, charges) = match intent["status"].as_str().unwrap() {
         "succeeded" => ("redirect_status=succeeded", 1),
@@ -359,11 +376,7 @@ async fn fifty_refunds_by_intent_and_by_charge_give_back_no_more_than_was_captur
     replicas.no_money_is_lost().await;
 }
 
-/// What one of two transactions does to an intent, as it read it long before: without a lock.
-type Step = for<'c> fn(&'c mut PgConnection, &'c Target) -> Doing<'c>;
-type Doing<'c> = Pin<Box<dyn Future<Output = Result<(), sqlx::Error>> + Send + 'c>>;
-
-/// What both want to change.
+/// What two transactions want to change, as they read it long before.
 #[derive(Clone)]
 struct Target {
     account: AccountId,
@@ -371,8 +384,7 @@ struct Target {
     method: PaymentMethod,
 }
 
-fn charge<'a>(tx: &'a mut PgConnection, target: &'a Target) -> Doing<'a> {
-    let target = target.clone();
+fn charge(tx: &mut PgConnection, target: Target) -> Doing<'_> {
     Box::pin(async move {
         let (intent, method) = (target.intent, target.method);
         let new = intent.charge_with(Card {
@@ -411,42 +423,19 @@ async fn write(
     store::payment_intents::update_all(tx, &[(account, intent, intent.version)]).await
 }
 
-fn cancel<'a>(tx: &'a mut PgConnection, target: &'a Target) -> Doing<'a> {
+fn cancel(tx: &mut PgConnection, target: Target) -> Doing<'_> {
     Box::pin(async move {
         let at = target.intent.created_at;
-        let canceled = target.intent.clone().canceled(at);
+        let canceled = target.intent.canceled(at);
         write(tx, target.account, &canceled).await
     })
 }
 
-fn capture<'a>(tx: &'a mut PgConnection, target: &'a Target) -> Doing<'a> {
+fn capture(tx: &mut PgConnection, target: Target) -> Doing<'_> {
     Box::pin(async move {
-        let captured = target.intent.clone().captured(1500);
+        let captured = target.intent.captured(1500);
         write(tx, target.account, &captured).await
     })
-}
-
-async fn refused(
-    database: &TestDatabase,
-    target: &Target,
-    first: Step,
-    second: Step,
-) -> Option<String> {
-    let mut one = database.pool.begin().await.unwrap();
-    let mut two = database.pool.begin().await.unwrap();
-    first(&mut one, target).await.unwrap();
-    let later = {
-        let target = target.clone();
-        tokio::spawn(async move {
-            second(&mut two, &target).await?;
-            two.commit().await
-        })
-    };
-    // The second waits for the first.
-    database.comes_to(LOCK_WAITS, 1).await;
-    one.commit().await.unwrap();
-    let error = later.await.unwrap().unwrap_err();
-    violated(&error).map(str::to_owned)
 }
 
 #[tokio::test]
@@ -462,7 +451,7 @@ async fn constraints_alone_refuse_the_second_of_two_that_never_locked_an_intent(
     let accounted = "captured_and_released_money_is_what_was_authorized";
     let stays = "a_canceled_intent_stays_canceled";
     let twice = "an_intent_has_one_succeeded_charge";
-    let cases: &[(&str, Step, Step, &str)] = &[
+    let cases: &[(&str, Step<Target>, Step<Target>, &str)] = &[
         (confirmable, charge, charge, twice),
         (confirmable, charge, cancel, kept),
         (confirmable, cancel, charge, kept),
@@ -482,8 +471,9 @@ async fn constraints_alone_refuse_the_second_of_two_that_never_locked_an_intent(
             method: method.unwrap().unwrap(),
         };
         drop(connection);
-        let rule = refused(database, &target, *first, *second).await;
-        assert_eq!(rule.as_deref(), Some(*constraint), "{status}");
+        let later = interleave(database, target, *first, *second).await;
+        let error = later.unwrap_err();
+        assert_eq!(violated(&error), Some(*constraint), "{status}: {error}");
     }
     // Money that was not promised can't be shown either.
     let id = standing(client, "requires_capture").await;

@@ -5,7 +5,7 @@ use crate::support::{
         STATUSES, act, create, events, paid_with, path, retrieve, standing, terms, terms_with,
     },
     prelude::*,
-    resources::{attached, customer, detach, method},
+    resources::{assert_is_created, attached, customer, detach, method},
 };
 
 /// How a request ended: the object's status, or the error's code.
@@ -18,31 +18,25 @@ fn ended(answer: &Answer) -> String {
 
 #[tokio::test]
 async fn a_new_intent_has_exactly_the_documented_members() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let body = json!({"amount": 2000, "currency": "usd", "metadata": {"order_id": "6735"}});
     let created = client.post("/payment_intents", "key-1", &body).await;
-    assert_eq!(created.status, 201, "{}", created.json());
-    let id = created.id();
-    assert!(id.starts_with("pi_") && id.len() == 29, "{id}");
-    let location = format!("/payment_intents/{id}");
-    assert_eq!(created.header("location"), Some(location.as_str()));
-    let mut object = created.json();
-    assert!(object["created"].take().as_i64().is_some());
+    assert_is_created(&client, &created, "/payment_intents", "pi_").await;
+    let (id, object) = (created.id(), created.json());
+    assert!(object["created"].is_i64());
     let (secret, prefix) = (created.text_of("client_secret"), format!("{id}_secret_"));
-    object["client_secret"].take();
     let secret = secret.strip_prefix(&prefix);
     assert!(secret.is_some_and(
         |secret| secret.len() >= 25 && secret.bytes().all(|byte| byte.is_ascii_alphanumeric())
     ));
-    object["id"].take();
     let expected = json!({
-        "id": null, "object": "payment_intent", "amount": 2000, "amount_capturable": 0,
+        "id": id, "object": "payment_intent", "amount": 2000, "amount_capturable": 0,
         "amount_details": {"tip": {}}, "amount_received": 0, "application": null,
         "application_fee_amount": null,
         "automatic_payment_methods": {"allow_redirects": "always", "enabled": true},
         "canceled_at": null, "cancellation_reason": null, "capture_method": "automatic_async",
-        "client_secret": null, "confirmation_method": "automatic", "created": null,
+        "client_secret": object["client_secret"], "confirmation_method": "automatic",
+        "created": object["created"],
         "currency": "usd", "customer": null, "customer_account": null, "description": null,
         "excluded_payment_method_types": null, "last_payment_error": null, "latest_charge": null,
         "livemode": false, "metadata": {"order_id": "6735"}, "next_action": null,
@@ -58,19 +52,15 @@ async fn a_new_intent_has_exactly_the_documented_members() {
         "status": "requires_payment_method", "transfer_data": null, "transfer_group": null,
     });
     assert_eq!(object, expected);
-    for path in [location.clone(), format!("/v1{location}")] {
-        assert_eq!(client.get(&path).await.json(), created.json());
-    }
     let replayed = client.post("/payment_intents", "key-1", &body).await;
     replayed.assert_replays(&created);
-    assert_eq!(events(client).await, ["payment_intent.created"]);
+    assert_eq!(events(&client).await, ["payment_intent.created"]);
 }
 
 #[tokio::test]
 async fn a_form_says_what_json_says() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let customer = customer(client).await;
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let customer = customer(&client).await;
     let form = format!(
         "amount=2000&currency=usd&metadata[session_id]=payses_1&capture_method=manual\
          &expand[0]=payment_method&customer={customer}&off_session=true&confirm=true\
@@ -105,8 +95,7 @@ async fn a_form_says_what_json_says() {
 #[tokio::test]
 async fn each_verb_finds_its_statuses_and_refuses_the_others_with_the_whole_intent() {
     const STATE: &str = "payment_intent_unexpected_state";
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let table = json!({
         "requires_payment_method": {
             "amount": "requires_payment_method", "description": "requires_payment_method",
@@ -137,7 +126,7 @@ async fn each_verb_finds_its_statuses_and_refuses_the_others_with_the_whole_inte
             "refund",
         ] {
             let expected = table[status][verb].as_str().unwrap_or(STATE);
-            let id = standing(client, status).await;
+            let id = standing(&client, status).await;
             let (path, body) = match verb {
                 "amount" => (path(&id, ""), json!({"amount": 2100})),
                 "description" => (path(&id, ""), json!({"description": "new"})),
@@ -148,7 +137,7 @@ async fn each_verb_finds_its_statuses_and_refuses_the_others_with_the_whole_inte
             let answer = client.post_new(&path, &body).await;
             let told = answer.json();
             assert_eq!(ended(&answer), expected, "{verb} of {status}: {told}");
-            let now = retrieve(client, &id).await;
+            let now = retrieve(&client, &id).await;
             if expected == STATE {
                 assert_eq!(told["error"]["payment_intent"], now);
                 assert_eq!(now["status"], status, "{verb}");
@@ -159,9 +148,8 @@ async fn each_verb_finds_its_statuses_and_refuses_the_others_with_the_whole_inte
 
 #[tokio::test]
 async fn a_decline_is_kept_and_another_card_pays_under_another_key() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let id = create(client, json!({})).await.id();
+    let (server, client) = TestServer::with_client(&[]).await;
+    let id = create(&client, json!({})).await.id();
     let confirm = path(&id, "confirm");
     let declining = json!({"payment_method": "pm_card_chargeDeclinedInsufficientFunds"});
     let declined = client.post(&confirm, "key-1", &declining).await;
@@ -169,7 +157,7 @@ async fn a_decline_is_kept_and_another_card_pays_under_another_key() {
     let error = &declined.json()["error"];
     assert_eq!(error["decline_code"], "insufficient_funds");
     assert_eq!(error["payment_method"]["card"]["last4"], "9995");
-    let intent = retrieve(client, &id).await;
+    let intent = retrieve(&client, &id).await;
     assert_eq!(error["payment_intent"], intent);
     assert_eq!(intent["status"], "requires_payment_method");
     intent.assert_shows(json!({"payment_method": null, "latest_charge": error["charge"]}));
@@ -184,7 +172,7 @@ async fn a_decline_is_kept_and_another_card_pays_under_another_key() {
 
     // The same key never charges again, though its request would succeed by now.
     let visa = json!({"payment_method": "pm_card_visa"});
-    let paid = act(client, &id, "confirm", visa).await;
+    let paid = act(&client, &id, "confirm", visa).await;
     assert_eq!(ended(&paid), "succeeded");
     paid.assert_shows(json!({"amount_received": 2000, "last_payment_error": null}));
     let replayed = client.post(&confirm, "key-1", &declining).await;
@@ -192,19 +180,18 @@ async fn a_decline_is_kept_and_another_card_pays_under_another_key() {
     assert_eq!(server.database.charges().await, 2);
     let expected = "payment_intent.created charge.failed payment_intent.payment_failed \
                     charge.succeeded payment_intent.succeeded";
-    assert_eq!(events(client).await.join(" "), expected);
+    assert_eq!(events(&client).await.join(" "), expected);
 }
 
 #[tokio::test]
 async fn an_intent_that_is_declined_when_it_is_created_exists() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[]).await;
     let body = terms_with(json!({"confirm": true, "payment_method": "pm_card_chargeDeclined"}));
     let declined = client.post("/v1/payment_intents", "key-1", &body).await;
     assert_eq!(declined.status, 402);
     let intent = declined.json()["error"]["payment_intent"].clone();
     let id = intent["id"].as_str().unwrap();
-    assert_eq!(retrieve(client, id).await, intent);
+    assert_eq!(retrieve(&client, id).await, intent);
     for _ in 0..3 {
         let again = client.post("/v1/payment_intents", "key-1", &body).await;
         again.assert_replays(&declined);
@@ -214,15 +201,14 @@ async fn an_intent_that_is_declined_when_it_is_created_exists() {
     assert_eq!(server.database.count_of("payment_intents").await, 1);
     assert_eq!(server.database.charges().await, 1);
     let expected = "payment_intent.created charge.failed payment_intent.payment_failed";
-    assert_eq!(events(client).await.join(" "), expected);
+    assert_eq!(events(&client).await.join(" "), expected);
 }
 
 #[tokio::test]
 async fn a_capture_takes_a_part_once_and_the_next_key_reads_that_it_succeeded() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let id = standing(client, "requires_capture").await;
-    let promised = retrieve(client, &id).await;
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let id = standing(&client, "requires_capture").await;
+    let promised = retrieve(&client, &id).await;
     assert_eq!(promised["amount_capturable"], 2000);
     let charge = promised["latest_charge"].as_str().unwrap();
     let path = format!("/charges/{charge}/capture");
@@ -231,13 +217,13 @@ async fn a_capture_takes_a_part_once_and_the_next_key_reads_that_it_succeeded() 
     let refund = json!({"charge": charge});
     let refused = client.post_new("/refunds", &refund).await;
     assert_eq!(refused.code(), "charge_not_captured");
-    let too_much = act(client, &id, "capture", json!({"amount_to_capture": 2001})).await;
+    let too_much = act(&client, &id, "capture", json!({"amount_to_capture": 2001})).await;
     too_much.assert_refusal(400, "capture_amount_too_large", "amount_to_capture");
     let part = json!({
         "amount_to_capture": 1500, "metadata": {"shipped": "yes"},
         "statement_descriptor_suffix": "SPRING",
     });
-    let captured = act(client, &id, "capture", part).await;
+    let captured = act(&client, &id, "capture", part).await;
     assert_eq!(captured.status, 200, "{}", captured.json());
     let intent = captured.json();
     intent.assert_shows(json!({
@@ -251,25 +237,24 @@ async fn a_capture_takes_a_part_once_and_the_next_key_reads_that_it_succeeded() 
         json!({"amount_captured": 0, "captured": false, "statement_descriptor_suffix": null});
     assert_eq!(told["data"][0]["data"]["previous_attributes"], before);
     // As a client does that lost the reply, and made another key.
-    let again = act(client, &id, "capture", json!({})).await;
+    let again = act(&client, &id, "capture", json!({})).await;
     assert_eq!(again.code(), "payment_intent_unexpected_state");
     assert_eq!(again.json()["error"]["payment_intent"], intent);
     let not_final = json!({"final_capture": false});
-    let refused = act(client, &id, "capture", not_final).await;
+    let refused = act(&client, &id, "capture", not_final).await;
     refused.assert_refusal(400, "parameter_invalid", "final_capture");
     let expected = "payment_intent.created charge.succeeded \
                     payment_intent.amount_capturable_updated charge.captured \
                     payment_intent.succeeded";
-    assert_eq!(events(client).await.join(" "), expected);
+    assert_eq!(events(&client).await.join(" "), expected);
 }
 
 #[tokio::test]
 async fn a_cancellation_releases_what_was_promised() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let id = standing(client, "requires_capture").await;
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let id = standing(&client, "requires_capture").await;
     let reason = json!({"cancellation_reason": "abandoned"});
-    let canceled = act(client, &id, "cancel", reason).await;
+    let canceled = act(&client, &id, "cancel", reason).await;
     assert_eq!(canceled.status, 200, "{}", canceled.json());
     let intent = canceled.json();
     assert!(intent["canceled_at"].is_i64());
@@ -279,13 +264,13 @@ async fn a_cancellation_releases_what_was_promised() {
     let charge = format!("/charges/{}", intent["latest_charge"].as_str().unwrap());
     let charge = client.get(&charge).await.json();
     charge.assert_shows(json!({"refunded": true, "amount_refunded": 2000, "captured": false}));
-    let again = act(client, &id, "cancel", json!({})).await;
+    let again = act(&client, &id, "cancel", json!({})).await;
     assert_eq!(again.json()["error"]["payment_intent"], intent);
     let refund = json!({"payment_intent": id});
     let refund = client.post_new("/refunds", &refund).await;
     assert_eq!(refund.code(), "charge_already_refunded");
     let expected = "refund.created charge.refunded payment_intent.canceled";
-    assert_eq!(events(client).await[3..].join(" "), expected);
+    assert_eq!(events(&client).await[3..].join(" "), expected);
 }
 
 #[tokio::test]
@@ -375,10 +360,9 @@ async fn a_holder_authenticates_once_and_the_card_is_charged_or_fails() {
 
 #[tokio::test]
 async fn a_holder_returns_to_the_shop_which_is_told_of_the_intent() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let back = json!({"return_url": "https://example.com/done?cart=1"});
-    let waiting = paid_with(client, "pm_card_authenticationRequired", back).await;
+    let waiting = paid_with(&client, "pm_card_authenticationRequired", back).await;
     let page = &waiting.json()["next_action"]["redirect_to_url"];
     assert_eq!(page["return_url"], "https://example.com/done?cart=1");
     let landed = press(&page_of(&waiting), "complete").await;
@@ -393,10 +377,9 @@ async fn a_holder_returns_to_the_shop_which_is_told_of_the_intent() {
 
 #[tokio::test]
 async fn a_holder_who_is_not_there_or_not_to_be_asked_makes_a_decline() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[]).await;
     let card = "pm_card_authenticationRequired";
-    let off = paid_with(client, card, json!({"off_session": true})).await;
+    let off = paid_with(&client, card, json!({"off_session": true})).await;
     assert_eq!(off.status, 402);
     let error = &off.json()["error"];
     error.assert_shows(json!({
@@ -408,8 +391,7 @@ async fn a_holder_who_is_not_there_or_not_to_be_asked_makes_a_decline() {
     let charge = format!("/charges/{}", error["charge"].as_str().unwrap());
     let charge = client.get(&charge).await.json();
     assert_eq!(charge["failure_code"], "authentication_required");
-
-    let refused = paid_with(client, card, json!({"error_on_requires_action": true})).await;
+    let refused = paid_with(&client, card, json!({"error_on_requires_action": true})).await;
     assert_eq!(refused.status, 402);
     let error = &refused.json()["error"];
     error.assert_shows(json!({"code": "authentication_required", "charge": null}));
@@ -418,48 +400,46 @@ async fn a_holder_who_is_not_there_or_not_to_be_asked_makes_a_decline() {
 
     // Of any card, if the client wants it.
     let any = json!({"payment_method_options": {"card": {"request_three_d_secure": "any"}}});
-    let asked = paid_with(client, "pm_card_visa", any).await;
+    let asked = paid_with(&client, "pm_card_visa", any).await;
     assert_eq!(ended(&asked), "requires_action");
 }
 
 #[tokio::test]
 async fn a_method_pays_once_without_a_customer_and_stays_with_one_who_keeps_it() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let method = method(client, "tok_visa").await;
-    let once = paid_with(client, &method, json!({})).await;
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let method = method(&client, "tok_visa").await;
+    let once = paid_with(&client, &method, json!({})).await;
     assert_eq!(ended(&once), "succeeded");
-    let again = paid_with(client, &method, json!({})).await;
+    let again = paid_with(&client, &method, json!({})).await;
     again.assert_refusal(400, "payment_method_unexpected_state", "payment_method");
-    let customer = customer(client).await;
+    let customer = customer(&client).await;
     let keeps = json!({"customer": customer, "setup_future_usage": "off_session"});
-    let kept = paid_with(client, "pm_card_visa", keeps).await;
+    let kept = paid_with(&client, "pm_card_visa", keeps).await;
     assert_eq!(ended(&kept), "succeeded", "{}", kept.json());
     let kept = kept.text_of("payment_method");
     let attached = client.get(&format!("/payment_methods/{kept}")).await.json();
     assert_eq!(attached["customer"], customer);
     for _ in 0..2 {
-        let paid = paid_with(client, &kept, json!({"customer": customer})).await;
+        let paid = paid_with(&client, &kept, json!({"customer": customer})).await;
         assert_eq!(ended(&paid), "succeeded", "{}", paid.json());
     }
-    let stranger = paid_with(client, &kept, json!({})).await;
+    let stranger = paid_with(&client, &kept, json!({})).await;
     stranger.assert_refusal(400, "parameter_invalid", "payment_method");
-    assert_eq!(detach(client, &kept).await.status, 200);
-    let detached = paid_with(client, &kept, json!({"customer": customer})).await;
+    assert_eq!(detach(&client, &kept).await.status, 200);
+    let detached = paid_with(&client, &kept, json!({"customer": customer})).await;
     assert_eq!(detached.code(), "payment_method_unexpected_state");
 }
 
 #[tokio::test]
 async fn a_method_that_is_detached_while_its_holder_authenticates_is_not_charged() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let customer = customer(client).await;
-    let method = attached(client, "pm_card_authenticationRequired", &customer).await;
-    let waiting = paid_with(client, &method, json!({"customer": customer})).await;
-    assert_eq!(detach(client, &method).await.status, 200);
+    let (server, client) = TestServer::with_client(&[]).await;
+    let customer = customer(&client).await;
+    let method = attached(&client, "pm_card_authenticationRequired", &customer).await;
+    let waiting = paid_with(&client, &method, json!({"customer": customer})).await;
+    assert_eq!(detach(&client, &method).await.status, 200);
     let page = page_of(&waiting);
     assert_eq!(press(&page, "complete").await.status, 200);
-    let intent = retrieve(client, &waiting.id()).await;
+    let intent = retrieve(&client, &waiting.id()).await;
     assert_eq!(intent["status"], "requires_payment_method");
     let error = &intent["last_payment_error"];
     assert_eq!(error["code"], "payment_method_unexpected_state");
@@ -468,111 +448,46 @@ async fn a_method_that_is_detached_while_its_holder_authenticates_is_not_charged
 
 #[tokio::test]
 async fn what_can_not_be_meant_is_refused_and_the_parameter_is_named() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let confirmed = json!({"confirm": true, "payment_method": "pm_card_visa"});
-    let with = |base: &Value, more: Value| {
-        let mut body = base.clone();
-        for (name, value) in more.as_object().unwrap() {
-            body[name] = value.clone();
-        }
-        body
-    };
-    let plain = json!({"amount": 2000, "currency": "usd"});
-    let invalid = "parameter_invalid";
+    let (server, client) = TestServer::with_client(&[]).await;
+    let (missing, invalid) = ("parameter_missing", "parameter_invalid");
     let cases = json!([
-        [
-            with(&plain, json!({"off_session": true})),
-            invalid,
-            "off_session"
-        ],
-        [
-            with(&plain, json!({"return_url": "https://example.com"})),
-            invalid,
-            "return_url"
-        ],
-        [
-            with(&plain, confirmed.clone()),
-            "parameter_missing",
-            "return_url"
-        ],
-        [
-            terms_with(json!({"confirm": true})),
-            "parameter_missing",
-            "payment_method"
-        ],
-        [
-            terms_with(json!({"automatic_payment_methods": {"enabled": true}})),
-            invalid,
-            "payment_method_types"
-        ],
-        [
-            with(&plain, json!({"payment_method_types": ["card", "ideal"]})),
-            invalid,
-            "payment_method_types[1]"
-        ],
-        [
-            with(
-                &terms_with(confirmed),
-                json!({
-                    "off_session": true, "setup_future_usage": "off_session",
-                })
-            ),
-            invalid,
-            "setup_future_usage"
-        ],
-        [
-            terms_with(json!({
-                "payment_method": "pm_card_visa",
-                "payment_method_data": {"type": "card", "card": {"token": "tok_visa"}},
-            })),
-            invalid,
-            "payment_method_data"
-        ],
-        [
-            with(&plain, json!({"use_stripe_sdk": true})),
-            invalid,
-            "use_stripe_sdk"
-        ],
-        [
-            with(&plain, json!({"statement_descriptor": "MUGS"})),
-            invalid,
-            "statement_descriptor"
-        ],
-        [
-            with(&plain, json!({"mandate": "m"})),
-            "parameter_unknown",
-            "mandate"
-        ],
-        [
-            with(&plain, json!({"customer": "cus_none"})),
-            "resource_missing",
-            "customer"
-        ],
-        [
-            with(&plain, json!({"payment_method": "pm_none"})),
-            "resource_missing",
-            "payment_method"
-        ],
+        [{"off_session": true}, invalid, "off_session"],
+        [{"return_url": "https://example.com"}, invalid, "return_url"],
+        [{"confirm": true, "payment_method": "pm_card_visa"}, missing, "return_url"],
+        [{"payment_method_types": ["card"], "confirm": true}, missing, "payment_method"],
+        [{"payment_method_types": ["card"], "automatic_payment_methods": {"enabled": true}},
+         invalid, "payment_method_types"],
+        [{"payment_method_types": ["card", "ideal"]}, invalid, "payment_method_types[1]"],
+        [{"payment_method_types": ["card"], "confirm": true, "payment_method": "pm_card_visa",
+          "off_session": true, "setup_future_usage": "off_session"}, invalid,
+         "setup_future_usage"],
+        [{"payment_method_types": ["card"], "payment_method": "pm_card_visa",
+          "payment_method_data": {"type": "card", "card": {"token": "tok_visa"}}}, invalid,
+         "payment_method_data"],
+        [{"use_stripe_sdk": true}, invalid, "use_stripe_sdk"],
+        [{"statement_descriptor": "MUGS"}, invalid, "statement_descriptor"],
+        [{"mandate": "m"}, "parameter_unknown", "mandate"],
+        [{"customer": "cus_none"}, "resource_missing", "customer"],
+        [{"payment_method": "pm_none"}, "resource_missing", "payment_method"],
     ]);
-    assert_refuses(client, "/payment_intents", cases).await;
-    let nothing = act(client, "pi_none", "confirm", json!({})).await;
+    let plain = json!({"amount": 2000, "currency": "usd"});
+    assert_refuses(&client, "/payment_intents", differing_from(&plain, cases)).await;
+    let nothing = act(&client, "pi_none", "confirm", json!({})).await;
     nothing.assert_refusal(404, "resource_missing", "intent");
     assert_eq!(server.database.count_of("payment_intents").await, 0);
 }
 
 #[tokio::test]
 async fn an_update_forgets_the_last_error_and_a_secret_is_compared() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let declined = paid_with(client, "pm_card_chargeDeclined", json!({})).await;
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let declined = paid_with(&client, "pm_card_chargeDeclined", json!({})).await;
     let id = declined.json()["error"]["payment_intent"]["id"].clone();
     let id = id.as_str().unwrap();
     let update = json!({
         "amount": 2150, "expand": ["payment_method"], "payment_method": "pm_card_mastercard",
         "metadata": {"try": "2"},
     });
-    let updated = act(client, id, "", update).await;
+    let updated = act(&client, id, "", update).await;
     assert_eq!(updated.status, 200, "{}", updated.json());
     let intent = updated.json();
     intent.assert_shows(json!({
@@ -584,7 +499,7 @@ async fn an_update_forgets_the_last_error_and_a_secret_is_compared() {
     assert_eq!(client.get(&with_secret(secret)).await.status, 200);
     let refused = client.get(&with_secret("other")).await;
     refused.assert_refusal(400, "parameter_invalid", "client_secret");
-    let confirmed = act(client, id, "confirm", json!({})).await;
+    let confirmed = act(&client, id, "confirm", json!({})).await;
     assert_eq!(confirmed.json()["amount_received"], 2150);
 }
 

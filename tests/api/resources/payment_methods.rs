@@ -4,7 +4,7 @@ use charge_once::domain::test_cards::{Decision, TEST_CARDS};
 
 use crate::support::{
     prelude::*,
-    resources::{attach, attached, customer, detach, happened, method},
+    resources::{assert_is_created, attach, attached, customer, detach, happened, method},
 };
 
 const UNKNOWN: &str = "pm_00000000000000000000000000";
@@ -24,8 +24,7 @@ fn wrong_state(answer: &Answer) -> bool {
 
 #[tokio::test]
 async fn a_payment_method_has_exactly_the_documented_members() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let address = json!({
         "city": "Bonn", "country": "DE", "line1": "x 1", "line2": null, "postal_code": "53111",
         "state": null,
@@ -39,14 +38,10 @@ async fn a_payment_method_has_exactly_the_documented_members() {
         "metadata": {"a": "1"}, "allow_redisplay": "limited",
     });
     let created = client.post("/payment_methods", "key-1", &body).await;
-    assert_eq!(created.status, 201, "{}", created.json());
-    let id = created.id();
-    assert!(id.starts_with("pm_") && id.len() == 29, "{id}");
-    let path = format!("/payment_methods/{id}");
-    assert_eq!(created.header("location"), Some(path.as_str()));
+    assert_is_created(&client, &created, "/payment_methods", "pm_").await;
     let shown = created.json();
     let expected = json!({
-        "id": id, "object": "payment_method", "allow_redisplay": "limited",
+        "id": created.id(), "object": "payment_method", "allow_redisplay": "limited",
         "billing_details": {
             "address": address, "email": "a@b.c", "name": "Jenny", "phone": "1", "tax_id": null,
         },
@@ -67,18 +62,14 @@ async fn a_payment_method_has_exactly_the_documented_members() {
     });
     assert_eq!(shown, expected);
     assert_eq!(shown["card"]["fingerprint"].as_str().unwrap().len(), 16);
-    for prefix in ["", "/v1"] {
-        assert_eq!(client.get(&format!("{prefix}{path}")).await.json(), shown);
-    }
     let replayed = client.post("/payment_methods", "key-1", &body).await;
     replayed.assert_replays(&created);
-    assert_eq!(happened(client).await, [], "a new method is no event");
+    assert_eq!(happened(&client).await, [], "a new method is no event");
 }
 
 #[tokio::test]
 async fn a_card_is_given_by_its_number_or_a_token_in_both_encodings() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let long = "type=card&card[number]=4242424242424242&card[exp_month]=12&card[exp_year]=2099\
          &card[cvc]=123&billing_details[name]=&billing_details[address][city]=&metadata[a]=";
     let dashes =
@@ -112,135 +103,60 @@ async fn a_card_is_given_by_its_number_or_a_token_in_both_encodings() {
 #[tokio::test]
 async fn wrong_parameters_are_stored_refusals_that_name_the_field() {
     let server = TestServer::start().await;
-    let client = &server.client;
-    let with = |name: &str, value: Value| {
-        let mut body = json!({"type": "card", "card": {"token": "tok_visa"}});
-        body[name] = value;
-        body
-    };
-    let card = |name: &str, value: Value| {
-        let mut card = json!({"number": "4242424242424242", "exp_month": 12, "exp_year": 2034});
-        card[name] = value;
-        with("card", card)
-    };
     let long_email = format!("{}@b", "a".repeat(511));
+    let (missing, invalid, unknown) = (
+        "parameter_missing",
+        "parameter_invalid",
+        "parameter_unknown",
+    );
+    let number = "4242424242424242";
     let cases = json!([
-        [with("type", Value::Null), "parameter_missing", "type"],
-        [
-            with("type", json!("sepa_debit")),
-            "parameter_invalid",
-            "type"
-        ],
-        [with("card", Value::Null), "parameter_missing", "card"],
-        [with("card", json!("tok_visa")), "parameter_invalid", "card"],
-        [with("card", json!({})), "parameter_missing", "card[number]"],
-        [
-            with("card", json!({"token": "tok_nothing"})),
-            "parameter_invalid",
-            "card[token]"
-        ],
-        [
-            with("card", json!({"token": "pm_card_visa"})),
-            "parameter_invalid",
-            "card[token]"
-        ],
-        [
-            with("card", json!({"token": "tok_visa", "cvc": "123"})),
-            "parameter_unknown",
-            "card[cvc]"
-        ],
-        [
-            card("number", json!("1234")),
-            "invalid_number",
-            "card[number]"
-        ],
-        [
-            card("exp_month", Value::Null),
-            "parameter_missing",
-            "card[exp_month]"
-        ],
-        [
-            card("exp_year", Value::Null),
-            "parameter_missing",
-            "card[exp_year]"
-        ],
-        [
-            card("networks", json!({})),
-            "parameter_unknown",
-            "card[networks]"
-        ],
-        [
-            with("billing_details", json!("x")),
-            "parameter_invalid",
-            "billing_details"
-        ],
-        [
-            with("billing_details", json!({"email": "x"})),
-            "parameter_invalid",
-            "billing_details[email]"
-        ],
-        [
-            with("billing_details", json!({"email": long_email})),
-            "parameter_invalid",
-            "billing_details[email]"
-        ],
-        [
-            with("billing_details", json!({"name": "n".repeat(257)})),
-            "parameter_invalid",
-            "billing_details[name]"
-        ],
-        [
-            with("billing_details", json!({"phone": "1".repeat(51)})),
-            "parameter_invalid",
-            "billing_details[phone]"
-        ],
-        [
-            with("billing_details", json!({"address": {"country": "x"}})),
-            "parameter_invalid",
-            "billing_details[address][country]"
-        ],
-        [
-            with("billing_details", json!({"tax_id": "x"})),
-            "parameter_unknown",
-            "billing_details[tax_id]"
-        ],
-        [
-            with("allow_redisplay", json!("never")),
-            "parameter_invalid",
-            "allow_redisplay"
-        ],
-        [
-            with("metadata", json!({"a": 1})),
-            "parameter_invalid",
-            "metadata[a]"
-        ],
-        [
-            with("customer", json!("cus_1")),
-            "parameter_unknown",
-            "customer"
-        ],
-        [
-            with("expand", json!(["card"])),
-            "parameter_invalid",
-            "expand[0]"
-        ],
+        [{"type": null}, missing, "type"],
+        [{"type": "sepa_debit"}, invalid, "type"],
+        [{"card": null}, missing, "card"],
+        [{"card": "tok_visa"}, invalid, "card"],
+        [{"card": {}}, missing, "card[number]"],
+        [{"card": {"token": "tok_nothing"}}, invalid, "card[token]"],
+        [{"card": {"token": "pm_card_visa"}}, invalid, "card[token]"],
+        [{"card": {"token": "tok_visa", "cvc": "123"}}, unknown, "card[cvc]"],
+        [{"card": {"number": "1234", "exp_month": 12, "exp_year": 2034}}, "invalid_number",
+         "card[number]"],
+        [{"card": {"number": number, "exp_month": null, "exp_year": 2034}}, missing,
+         "card[exp_month]"],
+        [{"card": {"number": number, "exp_month": 12, "exp_year": null}}, missing,
+         "card[exp_year]"],
+        [{"card": {"number": number, "exp_month": 12, "exp_year": 2034, "networks": {}}}, unknown,
+         "card[networks]"],
+        [{"billing_details": "x"}, invalid, "billing_details"],
+        [{"billing_details": {"email": "x"}}, invalid, "billing_details[email]"],
+        [{"billing_details": {"email": long_email}}, invalid, "billing_details[email]"],
+        [{"billing_details": {"name": "n".repeat(257)}}, invalid, "billing_details[name]"],
+        [{"billing_details": {"phone": "1".repeat(51)}}, invalid, "billing_details[phone]"],
+        [{"billing_details": {"address": {"country": "x"}}}, invalid,
+         "billing_details[address][country]"],
+        [{"billing_details": {"tax_id": "x"}}, unknown, "billing_details[tax_id]"],
+        [{"allow_redisplay": "never"}, invalid, "allow_redisplay"],
+        [{"metadata": {"a": 1}}, invalid, "metadata[a]"],
+        [{"customer": "cus_1"}, unknown, "customer"],
+        [{"expand": ["card"]}, invalid, "expand[0]"],
     ]);
-    assert_stores_refusals(client, "/payment_methods", cases).await;
+    let right = json!({"type": "card", "card": {"token": "tok_visa"}});
+    let cases = differing_from(&right, cases);
+    assert_stores_refusals(&server.client, "/payment_methods", cases).await;
     assert_eq!(server.database.count_of("payment_methods").await, 0);
 }
 
 #[tokio::test]
 async fn a_card_number_is_taken_in_its_field_alone_and_stored_nowhere() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[]).await;
     let card = |number: &str| json!({"number": number, "exp_month": 12, "exp_year": 2034});
-    let created = create(client, card("5555555555554444")).await;
+    let created = create(&client, card("5555555555554444")).await;
     assert_eq!(created.status, 201, "{}", created.json());
-    let customer = customer(client).await;
-    attached(client, &created.id(), &customer).await;
+    let customer = customer(&client).await;
+    attached(&client, &created.id(), &customer).await;
     let forbidden = |param: &str| refusal("card_number_forbidden", param);
     // Not a test card.
-    let refused = create(client, card("4111111111111111")).await;
+    let refused = create(&client, card("4111111111111111")).await;
     assert_eq!(refused.refusal(), forbidden("card[number]"));
     // A test card in another place.
     for (body, param) in &rows::<(Value, String)>(json!([
@@ -277,20 +193,19 @@ async fn a_card_number_is_taken_in_its_field_alone_and_stored_nowhere() {
 
 #[tokio::test]
 async fn one_card_has_one_fingerprint_in_one_account() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[]).await;
     let stranger = client_of_account(&server, "other").await;
     let fingerprint = |answer: Answer| answer.json()["card"]["fingerprint"].clone();
     let visa = json!({"token": "tok_visa"});
     let number = json!({"number": "4242424242424242", "exp_month": 1, "exp_year": 2030});
-    let first = fingerprint(create(client, visa.clone()).await);
-    assert_eq!(fingerprint(create(client, number).await), first);
-    assert_eq!(fingerprint(create(client, visa.clone()).await), first);
-    let customer = customer(client).await;
-    let template = attach(client, "pm_card_visa", &customer).await;
+    let first = fingerprint(create(&client, visa.clone()).await);
+    assert_eq!(fingerprint(create(&client, number).await), first);
+    assert_eq!(fingerprint(create(&client, visa.clone()).await), first);
+    let customer = customer(&client).await;
+    let template = attach(&client, "pm_card_visa", &customer).await;
     assert_eq!(fingerprint(template), first);
     for other in ["tok_amex", "tok_slow"] {
-        let other = fingerprint(create(client, json!({"token": other})).await);
+        let other = fingerprint(create(&client, json!({"token": other})).await);
         assert_ne!(other, first);
     }
     assert_ne!(fingerprint(create(&stranger, visa).await), first);
@@ -298,9 +213,8 @@ async fn one_card_has_one_fingerprint_in_one_account() {
 
 #[tokio::test]
 async fn a_template_makes_a_new_method_each_time_and_is_none_itself() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let customer = customer(client).await;
+    let (server, client) = TestServer::with_client(&[]).await;
+    let customer = customer(&client).await;
     let path = "/v1/payment_methods/pm_card_visa/attach";
     let body = json!({"customer": customer});
     let first = client.post(path, "key-1", &body).await;
@@ -313,13 +227,13 @@ async fn a_template_makes_a_new_method_each_time_and_is_none_itself() {
     assert_eq!(server.database.count_of("payment_methods").await, 2);
     for answer in [
         client.get("/payment_methods/pm_card_visa").await,
-        detach(client, "pm_card_visa").await,
+        detach(&client, "pm_card_visa").await,
         client
             .post_new("/payment_methods/pm_card_visa", &json!({}))
             .await,
-        attach(client, "pm_card_nothing", &customer).await,
-        attach(client, "tok_visa", &customer).await,
-        attach(client, UNKNOWN, &customer).await,
+        attach(&client, "pm_card_nothing", &customer).await,
+        attach(&client, "tok_visa", &customer).await,
+        attach(&client, UNKNOWN, &customer).await,
     ] {
         assert_eq!(answer.refusal(), refusal("resource_missing", "id"));
     }
@@ -328,25 +242,24 @@ async fn a_template_makes_a_new_method_each_time_and_is_none_itself() {
 
 #[tokio::test]
 async fn a_method_is_attached_to_one_customer() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let (ann, bob) = (customer(client).await, customer(client).await);
-    let id = method(client, "tok_visa").await;
+    let (server, client) = TestServer::with_client(&[]).await;
+    let (ann, bob) = (customer(&client).await, customer(&client).await);
+    let id = method(&client, "tok_visa").await;
     let path = format!("/payment_methods/{id}/attach");
-    let before = happened(client).await.len();
+    let before = happened(&client).await.len();
     let body = json!({"customer": ann, "expand": ["customer"]});
     let first = client.post(&path, "key-1", &body).await;
     assert_eq!(first.status, 200, "{}", first.json());
     assert_eq!(first.json()["customer"]["id"], json!(ann));
-    assert_eq!(retrieve(client, &id).await["customer"], json!(ann));
+    assert_eq!(retrieve(&client, &id).await["customer"], json!(ann));
     // To the same one again: as it is, and nothing happens.
-    let again = attach(client, &id, &ann).await;
+    let again = attach(&client, &id, &ann).await;
     assert_eq!(again.status, 200);
-    assert_eq!(again.json(), retrieve(client, &id).await);
+    assert_eq!(again.json(), retrieve(&client, &id).await);
     let replayed = client.post(&path, "key-1", &body).await;
     replayed.assert_replays(&first);
     let attached = ("payment_method.attached".to_owned(), id.clone());
-    assert_eq!(happened(client).await[before..], [attached]);
+    assert_eq!(happened(&client).await[before..], [attached]);
     let other = client.post(&path, "key-2", &json!({"customer": bob})).await;
     assert!(wrong_state(&other), "{}", other.json());
     let replayed = client.post(&path, "key-2", &json!({"customer": bob})).await;
@@ -359,10 +272,10 @@ async fn a_method_is_attached_to_one_customer() {
         [{"customer": "cus_00000000000000000000000000"}, "resource_missing", "customer"],
         [{"customer": bob, "x": 1}, "parameter_unknown", "x"],
     ]);
-    assert_refuses(client, &path, cases).await;
+    assert_refuses(&client, &path, cases).await;
     let stranger = client_of_account(&server, "other").await;
     let theirs = customer(&stranger).await;
-    let foreign = attach(client, "pm_card_visa", &theirs).await;
+    let foreign = attach(&client, "pm_card_visa", &theirs).await;
     assert_eq!(foreign.refusal(), refusal("resource_missing", "customer"));
     let foreign = attach(&stranger, &id, &theirs).await;
     assert_eq!(foreign.refusal(), refusal("resource_missing", "id"));
@@ -370,15 +283,14 @@ async fn a_method_is_attached_to_one_customer() {
 
 #[tokio::test]
 async fn a_card_that_is_known_to_decline_is_not_attached() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let customer = customer(client).await;
-    let before = happened(client).await;
+    let (server, client) = TestServer::with_client(&[]).await;
+    let customer = customer(&client).await;
+    let before = happened(&client).await;
     let mut declined = 0;
     for card in TEST_CARDS {
         let is_token = |token: &&&str| token.starts_with("tok_");
         let token = card.tokens.iter().find(is_token).unwrap();
-        let method = method(client, token).await;
+        let method = method(&client, token).await;
         let path = format!("/payment_methods/{method}/attach");
         let body = json!({"customer": customer});
         let answer = client.post(&path, token, &body).await;
@@ -398,7 +310,7 @@ async fn a_card_that_is_known_to_decline_is_not_attached() {
         assert_eq!(error["decline_code"].as_str(), decline.decline_code);
         assert_eq!(error["message"], decline.message);
         assert!(error.get("charge").is_none(), "{error}");
-        assert_eq!(error["payment_method"], retrieve(client, &method).await);
+        assert_eq!(error["payment_method"], retrieve(&client, &method).await);
         assert_eq!(error["payment_method"]["customer"], Value::Null);
         let replayed = client.post(&path, token, &body).await;
         replayed.assert_replays(&answer);
@@ -406,35 +318,34 @@ async fn a_card_that_is_known_to_decline_is_not_attached() {
     assert!(declined >= 8, "{declined}");
     // Of a template, nothing stays.
     let methods = server.database.count_of("payment_methods").await;
-    let template = attach(client, "pm_card_chargeDeclined", &customer).await;
+    let template = attach(&client, "pm_card_chargeDeclined", &customer).await;
     assert_eq!(error(&template), (402, "card_declined".into()));
     let shown = &template.json()["error"]["payment_method"];
     assert_eq!(shown["card"]["last4"], "0002");
     assert_eq!(server.database.count_of("payment_methods").await, methods);
-    let attached = happened(client).await.len() - before.len();
+    let attached = happened(&client).await.len() - before.len();
     assert_eq!(attached, TEST_CARDS.len() - declined);
 }
 
 #[tokio::test]
 async fn a_detached_method_never_comes_back() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let ann = customer(client).await;
-    let id = attached(client, "pm_card_visa", &ann).await;
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let ann = customer(&client).await;
+    let id = attached(&client, "pm_card_visa", &ann).await;
     let path = format!("/payment_methods/{id}/detach");
     let first = client.post_raw(&path, "key-1", FORM, b"").await;
     assert_eq!(first.status, 200, "{}", first.json());
     assert_eq!(first.json()["customer"], Value::Null);
-    assert_eq!(retrieve(client, &id).await, first.json());
+    assert_eq!(retrieve(&client, &id).await, first.json());
     let replayed = client.post_raw(&path, "key-1", FORM, b"").await;
     replayed.assert_replays(&first);
-    let last = happened(client).await.pop().unwrap();
+    let last = happened(&client).await.pop().unwrap();
     assert_eq!(last, ("payment_method.detached".to_owned(), id.clone()));
     let told = client.get("/events?limit=1").await.json();
     let changed = &told["data"][0]["data"]["previous_attributes"];
     assert_eq!(*changed, json!({"customer": ann}));
-    let events = happened(client).await;
-    let again = detach(client, &id).await;
+    let events = happened(&client).await;
+    let again = detach(&client, &id).await;
     assert!(wrong_state(&again), "{}", again.json());
     let error = &again.json()["error"];
     let message = error["message"].as_str().unwrap();
@@ -444,30 +355,29 @@ async fn a_detached_method_never_comes_back() {
     );
     let path_of_method = format!("/payment_methods/{id}");
     for refused in [
-        attach(client, &id, &ann).await,
+        attach(&client, &id, &ann).await,
         client.post_new(&path_of_method, &json!({})).await,
-        detach(client, &method(client, "tok_visa").await).await,
+        detach(&client, &method(&client, "tok_visa").await).await,
     ] {
         assert!(wrong_state(&refused), "{}", refused.json());
     }
     let wrong = client.post_new(&path, &json!({"customer": ann})).await;
     assert_eq!(wrong.refusal(), refusal("parameter_unknown", "customer"));
-    let missing = detach(client, UNKNOWN).await;
+    let missing = detach(&client, UNKNOWN).await;
     missing.assert_refusal(404, "resource_missing", "id");
-    assert_eq!(happened(client).await, events, "a refusal is no event");
+    assert_eq!(happened(&client).await, events, "a refusal is no event");
 }
 
 #[tokio::test]
 async fn an_update_changes_what_it_names_while_the_method_is_attached() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let alone = method(client, "tok_visa").await;
+    let (server, client) = TestServer::with_client(&[]).await;
+    let alone = method(&client, "tok_visa").await;
     let url = format!("/payment_methods/{alone}");
     let params = json!({"metadata": {"a": "1"}});
     let refused = client.post_new(&url, &params).await;
     assert!(wrong_state(&refused), "{}", refused.json());
-    let customer = customer(client).await;
-    let id = attached(client, "pm_card_visa", &customer).await;
+    let customer = customer(&client).await;
+    let id = attached(&client, "pm_card_visa", &customer).await;
     let path = format!("/payment_methods/{id}");
     let address = |city: Value, line1: Value| {
         json!({
@@ -501,7 +411,7 @@ async fn an_update_changes_what_it_names_while_the_method_is_attached() {
         let updated = post().await;
         assert_eq!(updated.status, 200, "{body}: {}", updated.json());
         assert_eq!(updated.json().pointer(pointer), Some(expected), "{body}");
-        assert_eq!(retrieve(client, &id).await, updated.json());
+        assert_eq!(retrieve(&client, &id).await, updated.json());
         post().await.assert_replays(&updated);
     }
     let updates = "SELECT count(*) FROM events WHERE type = 'payment_method.updated'";
@@ -517,20 +427,19 @@ async fn an_update_changes_what_it_names_while_the_method_is_attached() {
         [{"allow_redisplay": ""}, "parameter_invalid", "allow_redisplay"],
         [{"customer": customer}, "parameter_unknown", "customer"],
     ]);
-    assert_refuses(client, &path, cases).await;
+    assert_refuses(&client, &path, cases).await;
 }
 
 #[tokio::test]
 async fn the_methods_of_a_customer_are_listed_in_pages() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let (ann, bob) = (customer(client).await, customer(client).await);
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let (ann, bob) = (customer(&client).await, customer(&client).await);
     let mut newest_first = Vec::new();
     for _ in 0..5 {
-        newest_first.insert(0, attached(client, "pm_card_visa", &ann).await);
+        newest_first.insert(0, attached(&client, "pm_card_visa", &ann).await);
     }
-    let of_bob = attached(client, "pm_card_visa", &bob).await;
-    method(client, "tok_visa").await;
+    let of_bob = attached(&client, "pm_card_visa", &bob).await;
+    method(&client, "tok_visa").await;
     let of_customer = format!("/v1/customers/{ann}/payment_methods");
     for list in [
         format!("/payment_methods?customer={ann}"),
@@ -546,7 +455,7 @@ async fn the_methods_of_a_customer_are_listed_in_pages() {
             ("&created[lt]=1000", 0..0, false),
             ("&limit=1&type=card", 0..1, true),
         ] {
-            let found = page(client, &format!("{list}{more}")).await;
+            let found = page(&client, &format!("{list}{more}")).await;
             let expected = (newest_first[expected].to_vec(), has_more);
             assert_eq!(found, expected, "{list}{more}");
         }
@@ -560,7 +469,7 @@ async fn the_methods_of_a_customer_are_listed_in_pages() {
              {query}&expand[]=data.card    parameter_invalid expand[0]
              {query}&email=a@b.c           parameter_unknown email"
         );
-        assert_refuses_queries(client, path, &wrong).await;
+        assert_refuses_queries(&client, path, &wrong).await;
     }
     let list = client.get(&of_customer).await.json();
     assert_eq!(list["url"], of_customer);
@@ -573,7 +482,7 @@ async fn the_methods_of_a_customer_are_listed_in_pages() {
         "customer=nothing                     parameter_invalid customer
          customer={ann}&type=us_bank_account  parameter_invalid type"
     );
-    assert_refuses_queries(client, "/payment_methods", &wrong).await;
+    assert_refuses_queries(&client, "/payment_methods", &wrong).await;
     for path in [
         "/customers/nothing/payment_methods",
         &format!("/customers/{ann}/payment_methods/{of_bob}"),
@@ -589,8 +498,8 @@ async fn the_methods_of_a_customer_are_listed_in_pages() {
         assert_eq!(client.get(&path).await.id(), of_bob);
     }
     let unknown = "/payment_methods?customer=cus_00000000000000000000000000";
-    assert_eq!(page(client, unknown).await, (vec![], false));
-    detach(client, &newest_first[0]).await;
-    let left = page(client, &format!("/payment_methods?customer={ann}")).await;
+    assert_eq!(page(&client, unknown).await, (vec![], false));
+    detach(&client, &newest_first[0]).await;
+    let left = page(&client, &format!("/payment_methods?customer={ann}")).await;
     assert_eq!(left, (newest_first[1..].to_vec(), false));
 }

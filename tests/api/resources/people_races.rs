@@ -12,7 +12,7 @@ use futures_util::future::{join, join_all};
 use crate::support::{
     intents::{paid_with, terms_with},
     prelude::*,
-    racers::until_definite,
+    racers::{definite, until_definite},
     resources::{attached, customer, detach, method},
 };
 
@@ -46,12 +46,7 @@ impl Replicas {
 /// A deletion, repeated until its answer is a definite one.
 async fn deleted(client: &Client, customer: &str) -> Answer {
     let path = format!("/customers/{customer}");
-    loop {
-        let answer = Answer::of(client.request(Method::DELETE, &path)).await;
-        if ![409, 503].contains(&answer.status.as_u16()) {
-            return answer;
-        }
-    }
+    definite(|| Answer::of(client.request(Method::DELETE, &path))).await
 }
 
 #[tokio::test]
@@ -199,19 +194,18 @@ async fn a_customer_has_five_hundred_methods_at_most_however_many_race() {
 
 #[tokio::test]
 async fn payments_of_a_customer_s_method_share_it_and_its_detachment_waits_for_them() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let owner = customer(client).await;
-    let method = attached(client, "pm_card_visa", &owner).await;
+    let (server, client) = TestServer::with_client(&[]).await;
+    let owner = customer(&client).await;
+    let method = attached(&client, "pm_card_visa", &owner).await;
     // As a payment does that has not ended.
     let sql = "SELECT id FROM payment_methods FOR SHARE";
     let payment = server.database.holding(sql).await;
-    let paid = paid_with(client, &method, json!({"customer": owner})).await;
+    let paid = paid_with(&client, &method, json!({"customer": owner})).await;
     assert_eq!(paid.json()["status"], "succeeded", "{}", paid.json());
-    let busy = detach(client, &method).await;
+    let busy = detach(&client, &method).await;
     assert_eq!(busy.code(), "resource_busy");
     payment.rollback().await.unwrap();
-    assert_eq!(detach(client, &method).await.status, 200);
+    assert_eq!(detach(&client, &method).await.status, 200);
 }
 
 /// A row that no longer fits when its lock is had stays locked, so payments that waited for the
@@ -276,16 +270,15 @@ async fn a_payment_that_changes_a_customer_s_method_waits_before_it_reads_it() {
 /// By what each read before the other one, the method would have one end.
 #[tokio::test]
 async fn an_end_of_a_method_stays_when_another_one_comes_that_never_locked_it() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let owner = CustomerId::parse(&customer(client).await).unwrap();
+    let (server, client) = TestServer::with_client(&[]).await;
+    let owner = CustomerId::parse(&customer(&client).await).unwrap();
     let pool = &server.database.pool;
     let account = sqlx::query_scalar("SELECT id FROM accounts LIMIT 1");
     let account = AccountId(account.fetch_one(pool).await.unwrap());
     let mut connection = pool.acquire().await.unwrap();
     let (used_up, to_owner) = (Attachment::UsedUp, Attachment::To(owner));
     for (first, second) in [(used_up, to_owner), (to_owner, used_up)] {
-        let id = PaymentMethodId::parse(&method(client, "tok_visa").await).unwrap();
+        let id = PaymentMethodId::parse(&method(&client, "tok_visa").await).unwrap();
         let read = store::payment_methods::find(&mut connection, account, id).await;
         let read = read.unwrap().unwrap();
         let end = |attachment| PaymentMethod {
@@ -305,10 +298,9 @@ async fn an_end_of_a_method_stays_when_another_one_comes_that_never_locked_it() 
 
 #[tokio::test]
 async fn a_method_has_one_fate_even_without_a_lock() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let owner = customer(client).await;
-    attached(client, "pm_card_visa", &owner).await;
+    let (server, client) = TestServer::with_client(&[]).await;
+    let owner = customer(&client).await;
+    attached(&client, "pm_card_visa", &owner).await;
     for fate in ["used_up_at = now()", "detached_at = now()"] {
         let change = format!("UPDATE payment_methods SET {fate}");
         let refused = sqlx::query(sqlx::AssertSqlSafe(change))

@@ -2,7 +2,7 @@
 
 use crate::support::{
     prelude::*,
-    resources::{money, uncaptured},
+    resources::{assert_is_created, money, uncaptured},
 };
 
 async fn refund(client: &Client, charge: &str, more: Value) -> Answer {
@@ -21,45 +21,36 @@ async fn assert_money(client: &Client, charge: &str, expected: Value) {
 
 #[tokio::test]
 async fn a_refund_has_exactly_the_documented_members() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let charge = client.charge("key-1").await.id();
     let more = json!({"amount": 500, "reason": "duplicate", "metadata": {"ticket": "7"}});
-    let created = refund(client, &charge, more).await;
-    assert_eq!(created.status, 201);
-    let id = created.id();
-    assert!(id.starts_with("re_") && id.len() == 29, "{id}");
-    let path = format!("/refunds/{id}");
-    assert_eq!(created.header("location"), Some(path.as_str()));
-    let mut object = created.json();
-    assert!(object["created"].take().as_i64().is_some());
-    object["id"].take();
+    let created = refund(&client, &charge, more).await;
+    assert_is_created(&client, &created, "/refunds", "re_").await;
+    let object = created.json();
+    assert!(object["created"].is_i64());
     let expected = json!({
-        "id": null, "object": "refund", "amount": 500, "balance_transaction": null,
-        "charge": charge, "created": null, "currency": "usd", "metadata": {"ticket": "7"},
+        "id": created.id(), "object": "refund", "amount": 500, "balance_transaction": null,
+        "charge": charge, "created": object["created"], "currency": "usd",
+        "metadata": {"ticket": "7"},
         "payment_intent": null, "reason": "duplicate", "status": "succeeded",
     });
     assert_eq!(object, expected);
-    for path in [path.clone(), format!("/v1{path}")] {
-        assert_eq!(client.get(&path).await.json(), created.json());
-    }
 }
 
 #[tokio::test]
 async fn parts_add_up_to_what_was_captured_and_no_further() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[]).await;
     let charge = client.charge("key-1").await.id();
-    refund(client, &charge, json!({"amount": 500})).await;
-    assert_money(client, &charge, json!([true, 2000, 500, false])).await;
-    let too_much = refund(client, &charge, json!({"amount": 1501})).await;
+    refund(&client, &charge, json!({"amount": 500})).await;
+    assert_money(&client, &charge, json!([true, 2000, 500, false])).await;
+    let too_much = refund(&client, &charge, json!({"amount": 1501})).await;
     too_much.assert_refusal(400, "refund_amount_too_large", "amount");
     // Without an amount: what remains.
-    let rest = refund(client, &charge, json!({})).await;
+    let rest = refund(&client, &charge, json!({})).await;
     assert_eq!(rest.json()["amount"], 1500);
-    assert_money(client, &charge, json!([true, 2000, 2000, true])).await;
+    assert_money(&client, &charge, json!([true, 2000, 2000, true])).await;
     for more in [json!({}), json!({"amount": 1})] {
-        let refused = refund(client, &charge, more).await;
+        let refused = refund(&client, &charge, more).await;
         refused.assert_refusal(400, "charge_already_refunded", "charge");
     }
     assert_eq!(server.database.count_of("refunds").await, 2);
@@ -67,34 +58,32 @@ async fn parts_add_up_to_what_was_captured_and_no_further() {
 
 #[tokio::test]
 async fn a_partial_capture_is_refunded_up_to_what_was_taken() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let charge = uncaptured(client).await;
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let charge = uncaptured(&client).await;
     let path = format!("/charges/{charge}/capture");
     client.post_new(&path, &json!({"amount": 700})).await;
-    let too_much = refund(client, &charge, json!({"amount": 701})).await;
+    let too_much = refund(&client, &charge, json!({"amount": 701})).await;
     assert_eq!(too_much.code(), "refund_amount_too_large");
-    let rest = refund(client, &charge, json!({})).await;
+    let rest = refund(&client, &charge, json!({})).await;
     assert_eq!(rest.json()["amount"], 700);
-    assert_money(client, &charge, json!([true, 700, 700, true])).await;
+    assert_money(&client, &charge, json!([true, 700, 700, true])).await;
 }
 
 #[tokio::test]
 async fn what_was_only_promised_is_released_whole_or_not_at_all() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let charge = uncaptured(client).await;
-    let part = refund(client, &charge, json!({"amount": 1999})).await;
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let charge = uncaptured(&client).await;
+    let part = refund(&client, &charge, json!({"amount": 1999})).await;
     part.assert_refusal(400, "charge_not_captured", "charge");
-    let too_much = refund(client, &charge, json!({"amount": 2001})).await;
+    let too_much = refund(&client, &charge, json!({"amount": 2001})).await;
     assert_eq!(too_much.code(), "refund_amount_too_large");
-    let released = refund(client, &charge, json!({"amount": 2000})).await;
+    let released = refund(&client, &charge, json!({"amount": 2000})).await;
     assert_eq!(released.status, 201);
-    assert_money(client, &charge, json!([false, 0, 2000, true])).await;
-    let again = refund(client, &charge, json!({})).await;
+    assert_money(&client, &charge, json!([false, 0, 2000, true])).await;
+    let again = refund(&client, &charge, json!({})).await;
     assert_eq!(again.code(), "charge_already_refunded");
-    let by_default = uncaptured(client).await;
-    let whole = refund(client, &by_default, json!({})).await;
+    let by_default = uncaptured(&client).await;
+    let whole = refund(&client, &by_default, json!({})).await;
     assert_eq!(whole.json()["amount"], 2000);
 }
 
@@ -114,8 +103,7 @@ async fn a_retried_refund_refunds_once_and_answers_with_the_same_bytes() {
 
 #[tokio::test]
 async fn wrong_parameters_are_refused_and_refund_nothing() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[]).await;
     let charge = client.charge("key-1").await.id();
     let declined = json!({"amount": 1, "currency": "usd", "source": "tok_chargeDeclined"});
     let failed = client.post_new("/charges", &declined).await.json()["error"]["charge"].clone();
@@ -136,23 +124,22 @@ async fn wrong_parameters_are_refused_and_refund_nothing() {
         [{"charge": charge, "metadata": {"a": 1}}, "parameter_invalid", "metadata[a]"],
         [{"charge": charge, "currency": "usd"}, "parameter_unknown", "currency"],
     ]);
-    assert_refuses(client, "/refunds", cases).await;
+    assert_refuses(&client, "/refunds", cases).await;
     assert_eq!(server.database.count_of("refunds").await, 0);
-    assert_eq!(retrieve(client, &charge).await["amount_refunded"], 0);
+    assert_eq!(retrieve(&client, &charge).await["amount_refunded"], 0);
 }
 
 #[tokio::test]
 async fn refunds_are_listed_by_charge_and_only_to_their_account() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[]).await;
     let first = client.charge("key-1").await.id();
     let second = client.charge("key-2").await.id();
     let mut of_first = Vec::new();
     for amount in [100, 200, 300] {
-        let refunded = refund(client, &first, json!({"amount": amount})).await;
+        let refunded = refund(&client, &first, json!({"amount": amount})).await;
         of_first.insert(0, refunded.id());
     }
-    let of_second = refund(client, &second, json!({})).await.id();
+    let of_second = refund(&client, &second, json!({})).await.id();
     let all = client.get("/refunds").await.json();
     assert_eq!(ids(&all), [vec![of_second], of_first.clone()].concat());
     all.assert_shows(json!({"url": "/refunds", "has_more": false}));

@@ -3,8 +3,7 @@
 use crate::support::{
     intents::events,
     prelude::*,
-    racers::until_definite,
-    resources::{attach, customer, detach},
+    resources::{assert_is_created, attach, customer, detach},
 };
 
 const RETURN_URL: &str = "https://shop.example/return";
@@ -41,25 +40,19 @@ async fn retrieve(client: &Client, id: &str) -> Value {
 
 #[tokio::test]
 async fn a_setup_intent_has_exactly_the_documented_members() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let body = json!({"description": "A card", "metadata": {"cart": "7"}});
-    let created = create(client, body).await;
-    assert_eq!(created.status, 201, "{}", created.json());
-    let id = created.id();
-    assert!(id.starts_with("seti_") && id.len() == 31, "{id}");
-    let path = format!("/setup_intents/{id}");
-    assert_eq!(created.header("location"), Some(path.as_str()));
-    let mut object = created.json();
-    assert!(object["created"].take().as_i64().is_some());
-    let secret = object["client_secret"].take();
-    let secret = secret.as_str().unwrap();
+    let created = create(&client, body).await;
+    let path = assert_is_created(&client, &created, "/setup_intents", "seti_").await;
+    let (id, object) = (created.id(), created.json());
+    assert!(object["created"].is_i64());
+    let secret = object["client_secret"].as_str().unwrap();
     assert!(secret.starts_with(&format!("{id}_secret_")) && secret.len() >= id.len() + 33);
-    object["id"].take();
     let expected = json!({
-        "id": null, "object": "setup_intent", "application": null, "attach_to_self": false,
+        "id": id, "object": "setup_intent", "application": null, "attach_to_self": false,
         "automatic_payment_methods": {"allow_redirects": "always", "enabled": true},
-        "cancellation_reason": null, "client_secret": null, "created": null, "customer": null,
+        "cancellation_reason": null, "client_secret": secret, "created": object["created"],
+        "customer": null,
         "customer_account": null, "description": "A card", "excluded_payment_method_types": null,
         "flow_directions": null, "last_setup_error": null, "latest_attempt": null,
         "livemode": false, "mandate": null, "metadata": {"cart": "7"}, "next_action": null,
@@ -72,7 +65,6 @@ async fn a_setup_intent_has_exactly_the_documented_members() {
     });
     assert_eq!(object, expected);
     for path in [path.clone(), format!("/v1{path}")] {
-        assert_eq!(client.get(&path).await.json(), created.json());
         let with = |secret: &str| format!("{path}?client_secret={secret}");
         assert_eq!(client.get(&with(secret)).await.json(), created.json());
         let refused = client.get(&with("another")).await;
@@ -82,9 +74,8 @@ async fn a_setup_intent_has_exactly_the_documented_members() {
 
 #[tokio::test]
 async fn a_card_is_set_up_at_once_for_its_customer() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let customer = customer(client).await;
+    let (server, client) = TestServer::with_client(&[]).await;
+    let customer = customer(&client).await;
     let form = format!(
         "customer={customer}&payment_method=pm_card_visa&confirm=true&usage=off_session\
          &return_url=https%3A%2F%2Fshop.example%2Freturn&expand[]=payment_method&use_stripe_sdk=false"
@@ -98,7 +89,7 @@ async fn a_card_is_set_up_at_once_for_its_customer() {
     }));
     let expected = "customer.created setup_intent.created payment_method.attached \
                     setup_intent.succeeded";
-    assert_eq!(events(client).await.join(" "), expected);
+    assert_eq!(events(&client).await.join(" "), expected);
     let kept = "SELECT count(*) FROM payment_methods WHERE is_set_up AND customer_id IS NOT NULL";
     assert_eq!(server.database.count(kept).await, 1);
     assert_eq!(server.database.charges().await, 0);
@@ -106,24 +97,22 @@ async fn a_card_is_set_up_at_once_for_its_customer() {
 
 #[tokio::test]
 async fn without_a_customer_the_method_is_set_up_and_may_still_be_attached() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let set_up = try_card(client, "pm_card_visa", json!({"usage": "on_session"})).await;
+    let (server, client) = TestServer::with_client(&[]).await;
+    let set_up = try_card(&client, "pm_card_visa", json!({"usage": "on_session"})).await;
     let method = set_up.text_of("payment_method");
     let ready = "SELECT count(*) FROM payment_methods WHERE is_set_up";
     assert_eq!(server.database.count(ready).await, 0);
-    let again = try_card(client, &method, json!({})).await;
+    let again = try_card(&client, &method, json!({})).await;
     assert_eq!(again.json()["status"], "succeeded");
     assert_eq!(server.database.count(ready).await, 1);
-    let attached = attach(client, &method, &customer(client).await).await;
+    let attached = attach(&client, &method, &customer(&client).await).await;
     assert_eq!(attached.status, 200, "{}", attached.json());
 }
 
 #[tokio::test]
 async fn a_decline_stays_with_the_reason_and_another_card_succeeds_under_another_key() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let customer = customer(client).await;
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let customer = customer(&client).await;
     let body = json!({
         "payment_method": "pm_card_chargeDeclined", "confirm": true, "return_url": RETURN_URL,
         "customer": customer,
@@ -137,7 +126,7 @@ async fn a_decline_stays_with_the_reason_and_another_card_succeeds_under_another
     assert!(error["charge"].is_null(), "{error}");
     let setup = &error["setup_intent"];
     let id = setup["id"].as_str().unwrap();
-    assert_eq!(&retrieve(client, id).await, setup);
+    assert_eq!(&retrieve(&client, id).await, setup);
     setup.assert_shows(json!({"status": "requires_payment_method", "payment_method": null}));
     let mut told = error.clone();
     told.as_object_mut().unwrap().remove("setup_intent");
@@ -148,24 +137,22 @@ async fn a_decline_stays_with_the_reason_and_another_card_succeeds_under_another
     told["message"] = kept;
     assert_eq!(setup["last_setup_error"], told);
     assert_eq!(told["payment_method"]["card"]["last4"], "0002");
-
-    let confirmed = confirm(client, id, "pm_card_visa").await;
+    let confirmed = confirm(&client, id, "pm_card_visa").await;
     confirmed.assert_shows(json!({"status": "succeeded", "last_setup_error": null}));
     let expected = "customer.created setup_intent.created setup_intent.setup_failed \
                     payment_method.attached setup_intent.succeeded";
-    assert_eq!(events(client).await.join(" "), expected);
+    assert_eq!(events(&client).await.join(" "), expected);
     // What has succeeded tells so to a retry under another key.
-    let late = confirm(client, id, "pm_card_visa").await;
+    let late = confirm(&client, id, "pm_card_visa").await;
     late.assert_refusal(400, "setup_intent_unexpected_state", None);
     let told = late.json()["error"]["setup_intent"].take();
-    assert_eq!(told, retrieve(client, id).await);
+    assert_eq!(told, retrieve(&client, id).await);
 }
 
 #[tokio::test]
 async fn a_holder_who_authenticates_gets_the_card_set_up() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let customer = customer(client).await;
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let customer = customer(&client).await;
     let body = json!({
         "payment_method": HOLDERS_CARD, "confirm": true, "return_url": RETURN_URL,
         "customer": customer,
@@ -175,14 +162,14 @@ async fn a_holder_who_authenticates_gets_the_card_set_up() {
     assert_eq!(waiting.json()["status"], "requires_action");
     let id = waiting.id();
     assert_eq!(press(&page_of(&waiting), "complete").await.status, 303);
-    let ready = retrieve(client, &id).await;
+    let ready = retrieve(&client, &id).await;
     ready.assert_shows(json!({"status": "succeeded", "next_action": null}));
     // A replay shows what was answered, and a read what is.
     let replay = client.post("/setup_intents", "key-1", &body).await;
     replay.assert_replays(&waiting);
     let expected = "customer.created setup_intent.created setup_intent.requires_action \
                     payment_method.attached setup_intent.succeeded";
-    assert_eq!(events(client).await.join(" "), expected);
+    assert_eq!(events(&client).await.join(" "), expected);
     let path = format!("/customers/{customer}/payment_methods");
     let listed = client.get(&path).await;
     assert_eq!(listed.json()["data"][0]["id"], ready["payment_method"]);
@@ -190,12 +177,11 @@ async fn a_holder_who_authenticates_gets_the_card_set_up() {
 
 #[tokio::test]
 async fn a_holder_who_fails_to_authenticate_leaves_the_setup_intent_to_another_card() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let waiting = try_card(client, HOLDERS_CARD, json!({})).await;
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let waiting = try_card(&client, HOLDERS_CARD, json!({})).await;
     let method = waiting.json()["payment_method"].clone();
     press(&page_of(&waiting), "fail").await;
-    let failed = retrieve(client, &waiting.id()).await;
+    let failed = retrieve(&client, &waiting.id()).await;
     failed.assert_shows(json!({"status": "requires_payment_method", "payment_method": null}));
     let error = &failed["last_setup_error"];
     error.assert_shows(json!({
@@ -203,43 +189,41 @@ async fn a_holder_who_fails_to_authenticate_leaves_the_setup_intent_to_another_c
         "payment_method/id": method,
     }));
     assert!(error.get("param").is_none(), "{error}");
-    let confirmed = confirm(client, &waiting.id(), "pm_card_visa").await;
+    let confirmed = confirm(&client, &waiting.id(), "pm_card_visa").await;
     assert_eq!(confirmed.json()["status"], "succeeded");
 }
 
 #[tokio::test]
 async fn a_confirmation_says_where_the_holder_returns_to_unless_none_may_be_sent_away() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&[]).await;
     let without = |more: Value| {
         let mut body = more;
         body["payment_method"] = "pm_card_visa".into();
         body["confirm"] = true.into();
         body
     };
-    let refused = create(client, without(json!({}))).await;
+    let refused = create(&client, without(json!({}))).await;
     refused.assert_refusal(400, "parameter_missing", "return_url");
     for more in [
         json!({"payment_method_types": ["card"]}),
         json!({"automatic_payment_methods": {"enabled": true, "allow_redirects": "never"}}),
     ] {
-        let set_up = create(client, without(more)).await;
+        let set_up = create(&client, without(more)).await;
         assert_eq!(set_up.json()["status"], "succeeded", "{}", set_up.json());
     }
     let by_type = json!({"payment_method_types": ["card"]});
-    let by_type = create(client, by_type).await.json();
+    let by_type = create(&client, by_type).await.json();
     assert_eq!(by_type["automatic_payment_methods"], json!(null));
-    let begun = create(client, json!({"payment_method": "pm_card_visa"})).await;
-    let refused = verb(client, &begun.id(), "confirm", json!({})).await;
+    let begun = create(&client, json!({"payment_method": "pm_card_visa"})).await;
+    let refused = verb(&client, &begun.id(), "confirm", json!({})).await;
     assert_eq!(refused.refusal().2.as_deref(), Some("return_url"));
-    assert_eq!(retrieve(client, &begun.id()).await, begun.json());
+    assert_eq!(retrieve(&client, &begun.id()).await, begun.json());
 }
 
 #[tokio::test]
 async fn an_update_voids_an_authentication_and_a_change_of_words_does_not() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let waiting = try_card(client, HOLDERS_CARD, json!({})).await;
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let waiting = try_card(&client, HOLDERS_CARD, json!({})).await;
     let (path, page) = (
         format!("/setup_intents/{}", waiting.id()),
         page_of(&waiting),
@@ -251,84 +235,81 @@ async fn an_update_voids_an_authentication_and_a_change_of_words_does_not() {
     let changed = client.post_new(&path, &body).await;
     changed.assert_shows(json!({"status": "requires_confirmation", "next_action": null}));
     assert_eq!(press(&page, "complete").await.status, 410);
-    assert_eq!(retrieve(client, &waiting.id()).await, changed.json());
+    assert_eq!(retrieve(&client, &waiting.id()).await, changed.json());
     let unset = json!({"payment_method": "", "description": "", "metadata": ""});
     let unset = client.post_new(&path, &unset).await.json();
     unset.assert_shows(json!({
         "status": "requires_payment_method", "description": null, "metadata": {},
     }));
-    let refused = verb(client, &waiting.id(), "confirm", json!({})).await;
+    let refused = verb(&client, &waiting.id(), "confirm", json!({})).await;
     refused.assert_refusal(400, "setup_intent_unexpected_state", None);
     // An update is no event.
     let expected = ["setup_intent.created", "setup_intent.requires_action"];
-    assert_eq!(events(client).await, expected);
+    assert_eq!(events(&client).await, expected);
 }
 
 #[tokio::test]
 async fn what_has_ended_takes_no_verb_and_says_how_it_stands() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let canceled = try_card(client, HOLDERS_CARD, json!({})).await;
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let canceled = try_card(&client, HOLDERS_CARD, json!({})).await;
     let reason = json!({"cancellation_reason": "abandoned"});
-    let closed = verb(client, &canceled.id(), "cancel", reason).await;
+    let closed = verb(&client, &canceled.id(), "cancel", reason).await;
     closed.assert_shows(json!({"status": "canceled", "cancellation_reason": "abandoned"}));
     assert_eq!(press(&page_of(&canceled), "complete").await.status, 410);
-    let succeeded = try_card(client, "pm_card_visa", json!({})).await;
+    let succeeded = try_card(&client, "pm_card_visa", json!({})).await;
     for ended in [canceled.id(), succeeded.id()] {
         let method = json!({"payment_method": "pm_card_visa"});
         let path = format!("/setup_intents/{ended}");
         for refused in [
-            confirm(client, &ended, "pm_card_visa").await,
-            verb(client, &ended, "cancel", json!({})).await,
+            confirm(&client, &ended, "pm_card_visa").await,
+            verb(&client, &ended, "cancel", json!({})).await,
             client.post_new(&path, &method).await,
         ] {
             let expected = (400, "setup_intent_unexpected_state".to_owned(), None);
             assert_eq!(refused.refusal(), expected);
             let told = refused.json()["error"]["setup_intent"].take();
-            assert_eq!(told, retrieve(client, &ended).await);
+            assert_eq!(told, retrieve(&client, &ended).await);
         }
         let words = client.post_new(&path, &json!({"description": "x"})).await;
         assert_eq!(words.json()["description"], "x");
     }
-    let last = events(client).await.pop().unwrap();
+    let last = events(&client).await.pop().unwrap();
     assert_eq!(last, "setup_intent.succeeded");
 }
 
 #[tokio::test]
 async fn a_method_is_set_up_for_its_own_customer_only() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let (anna, bob) = (customer(client).await, customer(client).await);
-    let of_anna = try_card(client, "pm_card_visa", json!({"customer": anna})).await;
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let (anna, bob) = (customer(&client).await, customer(&client).await);
+    let of_anna = try_card(&client, "pm_card_visa", json!({"customer": anna})).await;
     let method = of_anna.text_of("payment_method");
     for more in [json!({}), json!({"customer": bob})] {
-        let refused = try_card(client, &method, more).await;
+        let refused = try_card(&client, &method, more).await;
         refused.assert_refusal(400, "parameter_invalid", "payment_method");
     }
-    let begun = create(client, json!({"customer": anna, "payment_method": method})).await;
+    let begun = create(&client, json!({"customer": anna, "payment_method": method})).await;
     let path = format!("/setup_intents/{}", begun.id());
     let refused = client.post_new(&path, &json!({"customer": bob})).await;
     assert_eq!(refused.refusal().2.as_deref(), Some("payment_method"));
-    detach(client, &method).await;
-    let refused = confirm(client, &begun.id(), &method).await;
+    detach(&client, &method).await;
+    let refused = confirm(&client, &begun.id(), &method).await;
     assert_eq!(refused.code(), "payment_method_unexpected_state");
-    let begun = retrieve(client, &begun.id()).await;
+    let begun = retrieve(&client, &begun.id()).await;
     assert_eq!(begun["status"], "requires_confirmation");
 }
 
 #[tokio::test]
 async fn a_customer_who_is_deleted_while_the_holder_is_away_gets_no_card() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let customer = customer(client).await;
-    let waiting = try_card(client, HOLDERS_CARD, json!({"customer": customer})).await;
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let customer = customer(&client).await;
+    let waiting = try_card(&client, HOLDERS_CARD, json!({"customer": customer})).await;
     let path = format!("/customers/{customer}");
     let deleted = Answer::of(client.request(reqwest::Method::DELETE, &path)).await;
     assert_eq!(deleted.status, 200);
     let landed = press(&page_of(&waiting), "complete").await;
     let location = landed.header("location").unwrap();
     assert!(location.ends_with("redirect_status=failed"), "{location}");
-    let failed = retrieve(client, &waiting.id()).await;
+    let failed = retrieve(&client, &waiting.id()).await;
     failed.assert_shows(json!({
         "status": "requires_payment_method",
         "last_setup_error/code": "payment_method_unexpected_state",
@@ -337,16 +318,15 @@ async fn a_customer_who_is_deleted_while_the_holder_is_away_gets_no_card() {
 
 #[tokio::test]
 async fn a_method_that_another_customer_gets_while_the_holder_is_away_is_not_set_up() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let waiting = json!({"customer": customer(client).await, "confirm": true,
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let waiting = json!({"customer": customer(&client).await, "confirm": true,
         "payment_method_types": ["card"], "payment_method": "pm_card_authenticationRequiredOnSetup"});
-    let waiting = create(client, waiting).await;
+    let waiting = create(&client, waiting).await;
     let method = waiting.text_of("payment_method");
-    let other = customer(client).await;
-    assert_eq!(attach(client, &method, &other).await.status, 200);
+    let other = customer(&client).await;
+    assert_eq!(attach(&client, &method, &other).await.status, 200);
     assert_eq!(press(&page_of(&waiting), "complete").await.status, 200);
-    let setup = retrieve(client, &waiting.id()).await;
+    let setup = retrieve(&client, &waiting.id()).await;
     assert_eq!(setup["status"], "requires_payment_method");
     let off = json!({
         "amount": 2000, "currency": "usd", "payment_method_types": ["card"], "confirm": true,
@@ -358,8 +338,7 @@ async fn a_method_that_another_customer_gets_while_the_holder_is_away_is_not_set
 
 #[tokio::test]
 async fn wrong_parameters_are_refused_and_begin_nothing() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[]).await;
     let stranger = client_of_account(&server, "other").await;
     let foreign = customer(&stranger).await;
     let confirmed = |mut body: Value| {
@@ -387,10 +366,10 @@ async fn wrong_parameters_are_refused_and_begin_nothing() {
         [{"amount": 1}, "parameter_unknown", "amount"],
         [{"expand": ["attempts"]}, "parameter_invalid", "expand[0]"],
     ]);
-    assert_refuses(client, "/setup_intents", cases).await;
-    let begun = create(client, json!({})).await.id();
+    assert_refuses(&client, "/setup_intents", cases).await;
+    let begun = create(&client, json!({})).await.id();
     let regret = json!({"cancellation_reason": "regret"});
-    let refused = verb(client, &begun, "cancel", regret).await;
+    let refused = verb(&client, &begun, "cancel", regret).await;
     assert_eq!(refused.refusal().2.as_deref(), Some("cancellation_reason"));
     for path in ["confirm", "cancel"] {
         let foreign = verb(&stranger, &begun, path, json!({})).await;
@@ -402,11 +381,10 @@ async fn wrong_parameters_are_refused_and_begin_nothing() {
 
 #[tokio::test]
 async fn setup_intents_are_listed_by_customer_and_by_method() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let customer = customer(client).await;
-    let of_customer = try_card(client, "pm_card_visa", json!({"customer": customer})).await;
-    let other = create(client, json!({})).await;
+    let (server, client) = TestServer::with_client(&[]).await;
+    let customer = customer(&client).await;
+    let of_customer = try_card(&client, "pm_card_visa", json!({"customer": customer})).await;
+    let other = create(&client, json!({})).await;
     let method = of_customer.text_of("payment_method");
     let both = [other.id(), of_customer.id()];
     for (query, expected) in [
@@ -431,67 +409,4 @@ async fn setup_intents_are_listed_by_customer_and_by_method() {
     let stranger = client_of_account(&server, "other").await;
     let nothing = stranger.get("/setup_intents").await.json();
     assert_eq!(nothing["data"], json!([]));
-}
-
-/// How often each of two racing requests may win.
-const RACES: usize = 50;
-
-/// A setup intent ends once: by the one that was not refused.
-async fn assert_one_ended(client: &Client, id: &str, has_succeeded: bool, canceled: &Answer) {
-    let setup = retrieve(client, id).await;
-    if has_succeeded {
-        assert_eq!(setup["status"], "succeeded");
-        assert_eq!(canceled.code(), "setup_intent_unexpected_state");
-    } else {
-        assert_eq!(canceled.status, 200, "{}", canceled.json());
-        assert_eq!(setup["status"], "canceled");
-    }
-}
-
-/// No method is ready for a setup intent that was canceled.
-const READY_THOUGH_CANCELED: &str = "SELECT count(*) FROM setup_intents
-      JOIN payment_methods ON payment_methods.id = setup_intents.payment_method_id
-     WHERE setup_intents.status = 'canceled' AND is_set_up";
-
-#[tokio::test]
-async fn of_a_confirmation_and_a_cancellation_at_once_one_happens() {
-    let server = TestServer::start().await;
-    let replica = ServerProcess::start(&server.database, &[]);
-    let (client, other) = (&server.client, &replica.client);
-    for _ in 0..RACES {
-        let begun = json!({"payment_method": "pm_card_visa", "payment_method_types": ["card"]});
-        let id = create(client, begun).await.id();
-        let (path, nothing) = (format!("/setup_intents/{id}"), json!({}));
-        let (confirm, cancel) = (format!("{path}/confirm"), format!("{path}/cancel"));
-        let (confirmed, canceled) = tokio::join!(
-            until_definite(client, &confirm, &nothing),
-            until_definite(other, &cancel, &nothing),
-        );
-        if confirmed.status != 200 {
-            assert_eq!(confirmed.code(), "setup_intent_unexpected_state");
-        }
-        assert_one_ended(client, &id, confirmed.status == 200, &canceled).await;
-    }
-    assert_eq!(server.database.count(READY_THOUGH_CANCELED).await, 0);
-}
-
-#[tokio::test]
-async fn of_an_authentication_and_a_cancellation_at_once_one_happens() {
-    let server = TestServer::start().await;
-    let replica = ServerProcess::start(&server.database, &[]);
-    let (client, other) = (&server.client, &replica.client);
-    for _ in 0..RACES {
-        let waiting = try_card(client, HOLDERS_CARD, json!({})).await;
-        let (id, page) = (waiting.id(), page_of(&waiting));
-        let cancel = format!("/setup_intents/{id}/cancel");
-        let nothing = json!({});
-        let (landed, canceled) = tokio::join!(
-            press(&page, "complete"),
-            until_definite(other, &cancel, &nothing),
-        );
-        let landed = landed.status.as_u16();
-        assert!([303, 410].contains(&landed), "{landed}");
-        assert_one_ended(client, &id, landed == 303, &canceled).await;
-    }
-    assert_eq!(server.database.count(READY_THOUGH_CANCELED).await, 0);
 }

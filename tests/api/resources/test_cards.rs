@@ -56,8 +56,7 @@ async fn every_test_card_answers_alike_by_token_and_by_number() {
 #[tokio::test]
 async fn a_slow_charge_is_409_meanwhile_or_waited_for_and_fills_its_lane() {
     let server = TestServer::start_with(&[("POOL_CONNECTIONS", "4")]).await;
-    let mut slow = charge();
-    slow["source"] = "tok_slow".into();
+    let slow = charge_by("tok_slow");
     let send = |path: &'static str, key: &'static str| {
         let (client, slow) = (server.client.clone(), slow.clone());
         tokio::spawn(async move { client.post(path, key, &slow).await })
@@ -77,7 +76,6 @@ async fn a_slow_charge_is_409_meanwhile_or_waited_for_and_fills_its_lane() {
     // Ordinary charges pass.
     assert_eq!(server.client.charge("key-3").await.status, 201);
     assert!(!first.is_finished(), "within two seconds");
-
     let first = tokio::time::timeout(PATIENCE, first).await;
     let first = first.unwrap().unwrap();
     assert_eq!(first.status, 201);

@@ -31,9 +31,8 @@ async fn metadata(client: &Client, path: &str) -> Value {
 
 #[tokio::test]
 async fn metadata_merges_unsets_and_clears_in_both_encodings() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    for path in objects(client).await {
+    let (_server, client) = TestServer::with_client(&[]).await;
+    for path in objects(&client).await {
         let steps = rows::<(String, Value)>(json!([
             [r#"{"metadata":{"a":"1","b":"2"}}"#, {"a": "1", "b": "2"}],
             [r#"{"metadata":{"b":"3","c":"4"}}"#, {"a": "1", "b": "3", "c": "4"}],
@@ -53,16 +52,15 @@ async fn metadata_merges_unsets_and_clears_in_both_encodings() {
             let updated = updated.await;
             assert_eq!(updated.status, 200, "{path} {body}: {}", updated.json());
             assert_eq!(&updated.json()["metadata"], expected, "{path} {body}");
-            assert_eq!(&metadata(client, &path).await, expected, "{path} {body}");
+            assert_eq!(&metadata(&client, &path).await, expected, "{path} {body}");
         }
     }
 }
 
 #[tokio::test]
 async fn a_charges_description_and_address_are_set_kept_and_unset() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    let [_, charge, ..] = objects(client).await;
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let [_, charge, ..] = objects(&client).await;
     let steps = rows::<(Value, Value)>(json!([
         [{"description": "cups"}, ["cups", "a@example.com"]],
         [{"receipt_email": "b@example.com"}, ["cups", "b@example.com"]],
@@ -93,9 +91,8 @@ async fn updates_at_once_lose_none_of_each_other() {
 
 #[tokio::test]
 async fn an_update_that_changes_nothing_is_no_event() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    for path in objects(client).await {
+    let (_server, client) = TestServer::with_client(&[]).await;
+    for path in objects(&client).await {
         let events =
             || async { client.get("/events?limit=1").await.json()["data"][0]["id"].take() };
         let set = json!({"metadata": {"a": "1", "b": ""}});
@@ -111,25 +108,23 @@ async fn an_update_that_changes_nothing_is_no_event() {
 
 #[tokio::test]
 async fn an_update_is_replayed_and_does_not_undo_a_later_one() {
-    let server = TestServer::start().await;
-    let client = &server.client;
-    for path in objects(client).await {
+    let (_server, client) = TestServer::with_client(&[]).await;
+    for path in objects(&client).await {
         let first = json!({"metadata": {"a": "first"}});
         let answer = client.post(&path, &path, &first).await;
         let body = json!({"metadata": {"a": "second"}});
         client.post_new(&path, &body).await;
         let replayed = client.post(&path, &path, &first).await;
         replayed.assert_replays(&answer);
-        assert_eq!(metadata(client, &path).await, json!({"a": "second"}));
+        assert_eq!(metadata(&client, &path).await, json!({"a": "second"}));
     }
 }
 
 #[tokio::test]
 async fn wrong_updates_are_refused_and_change_nothing() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[]).await;
     let stranger = client_of_account(&server, "other").await;
-    for path in objects(client).await {
+    for path in objects(&client).await {
         let many: serde_json::Map<_, _> = (0..50)
             .map(|number| (format!("k{number}"), json!("v")))
             .collect();
@@ -144,13 +139,13 @@ async fn wrong_updates_are_refused_and_change_nothing() {
             [{"amount": 1}, "parameter_unknown", "amount"],
             [{"status": "paid"}, "parameter_unknown", "status"],
         ]);
-        assert_refuses(client, &path, cases).await;
+        assert_refuses(&client, &path, cases).await;
         let params = json!({"metadata": {"a": "1"}});
         let foreign = stranger.post_new(&path, &params).await;
         foreign.assert_refusal(404, "resource_missing", "id");
         assert_eq!(client.get(&path).await.json(), before);
     }
-    let [_, charge, ..] = objects(client).await;
+    let [_, charge, ..] = objects(&client).await;
     for (body, param) in [
         (json!({"receipt_email": "nobody"}), "receipt_email"),
         (json!({"description": "d".repeat(1001)}), "description"),

@@ -33,7 +33,6 @@ async fn a_receiver_that_is_gone_disables_its_endpoint_until_it_is_enabled_again
     assert_eq!(delivery["next_attempt"], Value::Null);
     assert_eq!(status(client, &endpoint).await, "disabled");
     assert_eq!(status(client, &stays).await, "enabled");
-
     client.charge("key-2").await;
     assert_eq!(endpoint.deliveries(client).await.len(), 1);
     endpoint.disable(client, false).await;
@@ -48,18 +47,17 @@ async fn a_receiver_that_is_gone_disables_its_endpoint_until_it_is_enabled_again
 
 #[tokio::test]
 async fn a_word_of_the_old_url_does_not_disable_an_endpoint_that_has_moved() {
-    let server = TestServer::start_with(QUICK).await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(QUICK).await;
     let (mut old, mut new) = (Receiver::start().await, Receiver::start().await);
-    let endpoint = Endpoint::at(client, &old.url()).await;
+    let endpoint = Endpoint::at(&client, &old.url()).await;
     client.charge("key-1").await;
     let under_way = old.next().await;
     let path = format!("/webhook_endpoints/{}", endpoint.id);
     client.post_new(&path, &json!({"url": new.url()})).await;
     under_way.answer(410).await;
     let failed = |delivery: &Value| delivery["status"] == "failed";
-    endpoint.newest_delivery(client, "it fails", failed).await;
-    assert_eq!(status(client, &endpoint).await, "enabled");
+    endpoint.newest_delivery(&client, "it fails", failed).await;
+    assert_eq!(status(&client, &endpoint).await, "enabled");
     client.charge("key-2").await;
     new.next().await.answer(200).await;
 }
@@ -79,8 +77,7 @@ async fn pause(client: &Client, receiver: &mut Receiver, answer: u16, header: &s
 #[tokio::test]
 async fn retry_after_puts_the_next_attempt_off_within_the_plan() {
     let plan = [("WEBHOOK_RETRY_MIN", "60s"), ("WEBHOOK_RETRY_MAX", "1h")];
-    let server = TestServer::start_with(&quick_but(&plan)).await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&quick_but(&plan)).await;
     let mut receiver = Receiver::start().await;
     let date = chrono::Utc::now() + chrono::TimeDelta::seconds(900);
     let date = date.format("Retry-After: %a, %d %b %Y %H:%M:%S GMT\r\n");
@@ -100,7 +97,7 @@ async fn retry_after_puts_the_next_attempt_off_within_the_plan() {
         (503, past, 60, 130),
         (503, "", 60, 130),
     ] {
-        let pause = pause(client, &mut receiver, answer, header).await;
+        let pause = pause(&client, &mut receiver, answer, header).await;
         assert!((from..=to).contains(&pause), "{answer} {header}: {pause}");
     }
 }
@@ -123,12 +120,11 @@ fn verifies_as_standard(secret: &str, received: &Received) -> bool {
 
 #[tokio::test]
 async fn the_headers_of_standard_webhooks_are_sent_where_they_are_asked_for() {
-    let server = TestServer::start_with(QUICK).await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(QUICK).await;
     let mut receiver = Receiver::start().await;
     let mut body = endpoint(&receiver.url());
     body["standard_webhooks"] = true.into();
-    let endpoint = Endpoint::with(client, &body).await;
+    let endpoint = Endpoint::with(&client, &body).await;
     let path = format!("/webhook_endpoints/{}", endpoint.id);
     assert_eq!(client.get(&path).await.json()["standard_webhooks"], true);
     client.charge("key-1").await;
@@ -146,7 +142,6 @@ async fn the_headers_of_standard_webhooks_are_sent_where_they_are_asked_for() {
     assert_eq!(second.headers["webhook-id"], id, "of all attempts");
     assert!(verifies_as_standard(&endpoint.secret, &second));
     second.answer(200).await;
-
     let body = json!({"standard_webhooks": false});
     client.post_new(&path, &body).await;
     client.charge("key-2").await;
@@ -159,8 +154,7 @@ async fn the_headers_of_standard_webhooks_are_sent_where_they_are_asked_for() {
 
 #[tokio::test]
 async fn an_endpoint_may_list_what_happens_at_stripe_only_and_sees_that_it_is_never_sent() {
-    let server = TestServer::start_with(QUICK).await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(QUICK).await;
     let mut receiver = Receiver::start().await;
     let events = [
         "invoice.paid",
@@ -168,7 +162,7 @@ async fn an_endpoint_may_list_what_happens_at_stripe_only_and_sees_that_it_is_ne
         "customer.subscription.deleted",
     ];
     let body = json!({"url": receiver.url(), "enabled_events": events});
-    let endpoint = Endpoint::with(client, &body).await;
+    let endpoint = Endpoint::with(&client, &body).await;
     let path = format!("/webhook_endpoints/{}", endpoint.id);
     let shown = client.get(&path).await.json();
     shown.assert_shows(json!({"enabled_events": events, "never_sent": [events[0], events[2]]}));

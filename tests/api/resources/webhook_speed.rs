@@ -114,13 +114,10 @@ async fn the_delay_of_one_event_beside_endpoints_that_fail() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let silent = format!("http://{}/", silent.local_addr().unwrap());
     let slow = receiver(b"", ACKNOWLEDGED, Duration::from_secs(5)).await;
+    let refusing = "http://127.0.0.1:1/";
     let cases = [
         ("nothing else", 0, "-"),
-        (
-            "4,999 that refuse connections",
-            4_999,
-            "http://127.0.0.1:1/",
-        ),
+        ("4,999 that refuse connections", 4_999, refusing),
         ("one that hangs", 1, &silent),
         ("4,999 that hang", 4_999, &silent),
         ("one that takes 5 s", 1, &slow),

@@ -11,6 +11,7 @@ use charge_once::{
 
 use crate::support::{
     prelude::*,
+    records::rows_read,
     webhook_receiver::Received,
     webhooks::{
         PENDING, acknowledge_all, add_accounts, add_backlog, delete, everything_is_delivered,
@@ -50,14 +51,13 @@ async fn an_account_with_a_backlog_delays_no_other_account() {
 
 #[tokio::test]
 async fn a_silent_endpoint_with_a_backlog_delays_no_other_of_its_account() {
-    let server = TestServer::start_with(&quick_but(&[HANGS])).await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&quick_but(&[HANGS])).await;
     let (mut silent, mut lively) = (Receiver::start().await, Receiver::start().await);
-    let endpoint = Endpoint::at(client, &silent.url()).await;
+    let endpoint = Endpoint::at(&client, &silent.url()).await;
     client.charge("key-1").await;
     add_backlog(&server.database, &endpoint, 2000).await;
     let _held = silent.several(4).await;
-    Endpoint::at(client, &lively.url()).await;
+    Endpoint::at(&client, &lively.url()).await;
     for number in 2..=20 {
         client.charge(&format!("key-{number}")).await;
         lively.next().await.answer(200).await;
@@ -84,7 +84,6 @@ async fn first_attempts_begin_in_the_order_of_the_events() {
     let events = sqlx::query_scalar("SELECT id FROM events ORDER BY id");
     let events: Vec<Uuid> = events.fetch_all(&database.pool).await.unwrap();
     let events: Vec<_> = events.iter().map(|id| EventId(*id).to_string()).collect();
-
     let replica = ServerProcess::start(&database, QUICK);
     let mut held = receiver.several(4).await;
     let mut seen: BTreeSet<_> = held.iter().map(Received::event_id).collect();
@@ -294,20 +293,11 @@ async fn a_quick_endpoint_is_served_behind_more_silent_ones_than_a_worker_can_re
     replica.client.charge("key-1").await;
     quick.next().await.answer(200).await;
     everything_is_delivered(&database).await;
-
     let mut silent = Receiver::start().await;
     add_accounts(&database, 10_100, &silent.url(), 5).await;
     let _held = silent.several(192).await;
     replica.client.charge("key-2").await;
     quick.next().await.answer(200).await;
-}
-
-/// How many rows of a table this transaction has read.
-async fn rows_read(tx: &mut PgConnection, table: &str) -> i64 {
-    let read = "SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables
-                 WHERE relname = $1";
-    let read = sqlx::query_scalar(read).bind(table);
-    read.fetch_one(tx).await.unwrap()
 }
 
 /// As many deliveries as would be felt: ready ones of one endpoint, with their events, and ones
@@ -352,7 +342,6 @@ async fn what_a_worker_reads_does_not_grow_with_what_is_pending() {
     let endpoints = sqlx::query_as("SELECT account_id, id FROM webhook_endpoints ORDER BY id");
     let endpoints: Vec<(Uuid, Uuid)> = endpoints.fetch_all(&database.pool).await.unwrap();
     fill(&database, endpoints[0]).await;
-
     let mut tx = database.pool.begin().await.unwrap();
     let found = ready_endpoints(&mut tx, None, 1000).await.unwrap();
     let found = found.iter().map(|one| (one.account_id, one.endpoint_id));

@@ -97,12 +97,11 @@ async fn an_endpoint_that_never_answers_delays_neither_the_others_nor_requests()
 
 #[tokio::test]
 async fn an_account_whose_endpoints_never_answer_delays_no_other_account() {
-    let server = TestServer::start_with(&quick_but(&[("WEBHOOK_TIMEOUT", "60s")])).await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&quick_but(&[("WEBHOOK_TIMEOUT", "60s")])).await;
     let (mut stuck, mut lively) = (Receiver::start().await, Receiver::start().await);
     // As many as an account may have.
     for _ in 0..16 {
-        Endpoint::at(client, &stuck.url()).await;
+        Endpoint::at(&client, &stuck.url()).await;
     }
     for number in 0..5 {
         client.charge(&format!("key-{number}")).await;
@@ -227,7 +226,6 @@ async fn after_kill_9_between_send_and_mark_another_replica_delivers_again() {
     database.comes_to(LOCK_WAITS, 1).await;
     victim.kill();
     lock.rollback().await.unwrap();
-
     let survivor = ServerProcess::start(&database, &variables);
     let second = receiver.next().await;
     assert_eq!(second.event_id(), event);
@@ -269,7 +267,6 @@ async fn deleting_an_endpoint_does_not_wait_for_charges_nor_charges_for_it() {
     let charging = database.holding(sql).await;
     assert_eq!(delete(client, &endpoint.id).await.status, 200);
     charging.rollback().await.unwrap();
-
     let endpoint = Endpoint::at(client, "https://example.invalid/").await;
     let sql = "UPDATE webhook_endpoints SET deleted_at = now(), secret = NULL";
     let deleting = database.holding(sql).await;

@@ -1,12 +1,12 @@
 //! Webhooks: what is sent, to which endpoints, and what happens when an attempt fails.
 
-use std::io::Read;
-
+use tempfile::NamedTempFile;
 use tokio::io::AsyncWriteExt;
 
 use crate::support::{
     addresses::RefusedAddress,
     prelude::*,
+    shorthand::{start_with_log, text_of},
     webhooks::{
         DELIVERIES, being_told, delete, endpoint, everything_is_delivered, hold_back, sent_at,
         told, verifies,
@@ -61,16 +61,13 @@ async fn an_event_arrives_as_the_api_shows_it_with_a_signature_that_verifies() {
 
 #[tokio::test]
 async fn an_endpoint_gets_the_types_it_enabled_and_a_star_gets_all() {
-    let server = TestServer::start_with(QUICK).await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(QUICK).await;
     let (mut some, mut all) = (Receiver::start().await, Receiver::start().await);
     let failed = json!({"url": some.url(), "enabled_events": ["refund.created", "charge.failed"]});
-    Endpoint::with(client, &failed).await;
-    Endpoint::at(client, &all.url()).await;
-
+    Endpoint::with(&client, &failed).await;
+    Endpoint::at(&client, &all.url()).await;
     let paid = client.charge("key-1").await.id();
-    let mut declined = charge();
-    declined["source"] = "tok_chargeDeclined".into();
+    let declined = charge_by("tok_chargeDeclined");
     client.post("/charges", "key-2", &declined).await;
     let body = json!({"charge": paid});
     client.post("/refunds", "key-3", &body).await;
@@ -99,8 +96,7 @@ async fn replays_and_refusals_and_failures_tell_nobody() {
     let body = json!({"amount": 0});
     let refused = client.post("/charges", "key-2", &body).await;
     assert_eq!(refused.status, 400);
-    let mut outage = charge();
-    outage["source"] = "tok_outage".into();
+    let outage = charge_by("tok_outage");
     assert_eq!(client.post("/charges", "key-3", &outage).await.status, 503);
     receiver.next().await.answer(200).await;
     everything_is_delivered(&server.database).await;
@@ -126,34 +122,31 @@ async fn an_event_and_its_deliveries_are_committed_together_or_not_at_all() {
 async fn what_is_not_taken_is_sent_again_the_same_and_signed_anew_until_it_is() {
     // Signatures are dated in seconds: with pauses of a second, each date is another one.
     let pauses = [("WEBHOOK_RETRY_MIN", "1s"), ("WEBHOOK_RETRY_MAX", "2s")];
-    let server = TestServer::start_with(&quick_but(&pauses)).await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(&quick_but(&pauses)).await;
     let (mut receiver, mut sibling) = (Receiver::start().await, Receiver::start().await);
-    let endpoint = Endpoint::at(client, &receiver.url()).await;
-    Endpoint::at(client, &sibling.url()).await;
+    let endpoint = Endpoint::at(&client, &receiver.url()).await;
+    Endpoint::at(&client, &sibling.url()).await;
     client.charge("key-1").await;
     // Another endpoint's success changes what is pending, and must not change what is sent.
     let to_sibling = sibling.next().await;
     to_sibling.answer(200).await;
-
     let first = receiver.next().await;
     let (body, first_t) = (first.body.clone(), sent_at(&first));
     assert!(verifies(&endpoint.secret, first.signature(), &body));
     first.answer(500).await;
     let failed_once = |delivery: &Value| delivery["attempts"][0]["response_status"] == 500;
     let delivery = endpoint
-        .newest_delivery(client, "the failure shows", failed_once)
+        .newest_delivery(&client, "the failure shows", failed_once)
         .await;
     assert_eq!(delivery["status"], "pending");
     let pause = delivery["next_attempt"].as_i64().unwrap() - first_t;
     assert!((1..=3).contains(&pause), "{pause}");
-
     let second = receiver.next().await;
     assert_eq!(second.body, body);
     assert!(sent_at(&second) > first_t);
     assert!(verifies(&endpoint.secret, second.signature(), &body));
     second.answer(200).await;
-    let delivery = endpoint.newest_succeeds(client).await;
+    let delivery = endpoint.newest_succeeds(&client).await;
     let attempts = delivery["attempts"].as_array().unwrap().iter();
     let statuses: Vec<_> = attempts
         .map(|attempt| &attempt["response_status"])
@@ -183,15 +176,14 @@ async fn after_the_last_attempt_the_delivery_has_failed() {
 
 #[tokio::test]
 async fn a_redirect_is_a_failure_and_is_not_followed() {
-    let server = TestServer::start_with(QUICK).await;
-    let client = &server.client;
+    let (_server, client) = TestServer::with_client(QUICK).await;
     let (mut receiver, elsewhere) = (Receiver::start().await, Receiver::start().await);
-    let endpoint = Endpoint::at(client, &receiver.url()).await;
+    let endpoint = Endpoint::at(&client, &receiver.url()).await;
     client.charge("key-1").await;
     let location = format!("Location: {}\r\n", elsewhere.url());
     receiver.next().await.answer_with(307, &location).await;
     receiver.next().await.answer(200).await;
-    let delivery = endpoint.newest_succeeds(client).await;
+    let delivery = endpoint.newest_succeeds(&client).await;
     let attempt = &delivery["attempts"][0];
     attempt.assert_shows(json!({"response_status": 307, "error": "redirects are not followed"}));
     assert_eq!(elsewhere.connections(), 0);
@@ -244,30 +236,26 @@ async fn shows_the_failure(endpoint: &Endpoint, client: &Client, error: &str) {
 }
 
 /// Two endpoints at `receiver`, by its address and by a name that has to be resolved, made while
-/// private addresses were allowed. They are not any more, and the log goes to `log`.
+/// private addresses were allowed. They are not any more.
 async fn not_allowed_any_more(
     receiver: &Receiver,
-    log: &tempfile::NamedTempFile,
-) -> (TestDatabase, ServerProcess, [Endpoint; 2]) {
-    let server = TestServer::start_with(QUICK).await;
-    let client = &server.client;
+) -> (TestDatabase, ServerProcess, NamedTempFile, [Endpoint; 2]) {
+    let (server, client) = TestServer::with_client(QUICK).await;
     let by_name = format!("http://localhost:{}/", receiver.address.port());
     let endpoints = [
-        Endpoint::at(client, &receiver.url()).await,
-        Endpoint::at(client, &by_name).await,
+        Endpoint::at(&client, &receiver.url()).await,
+        Endpoint::at(&client, &by_name).await,
     ];
     let database = server.stop().await;
     let strict = [QUICK, &[("WEBHOOK_ALLOW_PRIVATE", "false")]].concat();
-    let log = log.reopen().unwrap();
-    let server = ServerProcess::start_logging_to(log, &database, &strict);
-    (database, server, endpoints)
+    let (server, log) = start_with_log(&database, &strict);
+    (database, server, log, endpoints)
 }
 
 #[tokio::test]
 async fn a_host_with_a_private_address_is_refused_when_it_is_to_be_sent_to() {
     let receiver = Receiver::start().await;
-    let mut log = tempfile::NamedTempFile::new().unwrap();
-    let (_database, server, endpoints) = not_allowed_any_more(&receiver, &log).await;
+    let (_database, server, log, endpoints) = not_allowed_any_more(&receiver).await;
     let client = &server.client;
     let nowhere = Endpoint::at(client, "http://nowhere.invalid/").await;
     client.charge("key-1").await;
@@ -282,8 +270,7 @@ async fn a_host_with_a_private_address_is_refused_when_it_is_to_be_sent_to() {
     }
     drop(server);
     // The operator sees which ones were refused.
-    let mut text = String::new();
-    log.read_to_string(&mut text).unwrap();
+    let text = text_of(&log);
     let warnings = || {
         text.lines()
             .filter(|line| line.contains("WARN") && line.contains("private"))
@@ -306,9 +293,8 @@ async fn a_host_with_a_private_address_is_refused_when_it_is_to_be_sent_to() {
 
 #[tokio::test]
 async fn an_endpoint_with_a_private_address_is_refused_and_told_which_variable_allows_it() {
-    let server = TestServer::start_with(&[("WEBHOOK_ALLOW_PRIVATE", "false")]).await;
-    let client = &server.client;
-    let public = Endpoint::at(client, "https://example.com/").await;
+    let (server, client) = TestServer::with_client(&[("WEBHOOK_ALLOW_PRIVATE", "false")]).await;
+    let public = Endpoint::at(&client, "https://example.com/").await;
     let path = format!("/webhook_endpoints/{}", public.id);
     for url in [
         "http://127.0.0.1:9/",
@@ -374,15 +360,14 @@ async fn one_account_is_never_told_of_another_s_events() {
 
 #[tokio::test]
 async fn pages_of_deliveries_lead_through_all_of_them_and_no_other_endpoint_s() {
-    let server = TestServer::start().await;
-    let client = &server.client;
+    let (server, client) = TestServer::with_client(&[]).await;
     hold_back(&server.database).await;
-    let endpoint = Endpoint::at(client, "https://example.invalid/").await;
-    Endpoint::at(client, "https://example.invalid/").await;
+    let endpoint = Endpoint::at(&client, "https://example.invalid/").await;
+    Endpoint::at(&client, "https://example.invalid/").await;
     for number in 0..5 {
         client.charge(&format!("key-{number}")).await;
     }
-    let all = endpoint.deliveries(client).await;
+    let all = endpoint.deliveries(&client).await;
     assert_eq!(all.len(), 5);
     let path = format!("/webhook_endpoints/{}/deliveries", endpoint.id);
     let id = |index: usize| all[index]["id"].as_str().unwrap();
@@ -400,9 +385,8 @@ async fn pages_of_deliveries_lead_through_all_of_them_and_no_other_endpoint_s() 
 #[tokio::test]
 async fn neither_secret_nor_host_is_in_the_most_talkative_log() {
     let database = TestDatabase::create().await;
-    let mut log = tempfile::NamedTempFile::new().unwrap();
     let talkative = quick_but(&[("RUST_LOG", "trace")]);
-    let server = ServerProcess::start_logging_to(log.reopen().unwrap(), &database, &talkative);
+    let (server, log) = start_with_log(&database, &talkative);
     let mut receiver = Receiver::start().await;
     let endpoint = Endpoint::at(&server.client, &receiver.url()).await;
     let nowhere = Endpoint::at(&server.client, "http://nowhere.invalid/").await;
@@ -413,8 +397,7 @@ async fn neither_secret_nor_host_is_in_the_most_talkative_log() {
     shows_the_failure(&nowhere, &server.client, "the host has no public address").await;
     delete(&server.client, &endpoint.id).await;
     drop(server);
-    let mut text = String::new();
-    log.read_to_string(&mut text).unwrap();
+    let text = text_of(&log);
     assert!(text.contains("delivered a webhook"), "{}", text.len());
     assert!(!text.contains("whsec_") && !text.contains(&endpoint.secret));
     let port = receiver.address.port();

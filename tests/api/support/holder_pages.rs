@@ -3,7 +3,11 @@
 use charge_once_client::transport::http_client_builder;
 use reqwest::{Method, RequestBuilder, redirect::Policy};
 
-use crate::support::{harness::Answer, wire::FORM};
+use crate::support::{
+    harness::Answer,
+    racers::{all_at_once, definite},
+    wire::FORM,
+};
 
 /// A request of a browser.
 pub fn browse(method: Method, url: &str) -> RequestBuilder {
@@ -19,6 +23,17 @@ pub async fn open(url: &str) -> Answer {
 /// Presses one of its buttons: `complete` or `fail`.
 pub async fn press(url: &str, outcome: &str) -> Answer {
     send(url, &format!("outcome={outcome}")).await
+}
+
+/// Fifty answers of a holder at once, at two addresses of one page, each sent until the reply is a
+/// definite one.
+pub async fn fifty_answers(pages: [String; 2]) -> Vec<Answer> {
+    all_at_once(50, |number| {
+        let page = pages[number % 2].clone();
+        let outcome = if number % 4 < 2 { "complete" } else { "fail" };
+        async move { definite(|| press(&page, outcome)).await }
+    })
+    .await
 }
 
 /// Sends another form.

@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::support::harness::{Answer, Client};
+use crate::support::{
+    harness::{Answer, Client},
+    replies::with,
+};
 
 /// Statuses that an intent reaches where the processor is simulated.
 pub const STATUSES: [&str; 6] = [
@@ -21,11 +24,7 @@ pub fn terms() -> Value {
 
 /// Terms with some parameters set.
 pub fn terms_with(more: Value) -> Value {
-    let mut terms = terms();
-    for (name, value) in more.as_object().unwrap() {
-        terms[name] = value.clone();
-    }
-    terms
+    with(terms(), &more)
 }
 
 /// A new intent with some parameters set.

@@ -22,7 +22,7 @@ pub use super::{
     documents::{read, root},
     harness::{
         ALONE, API_KEY, Answer, Client, FAULTS, FORGETFUL, PATIENCE, PATIENT, ServerProcess,
-        TestDatabase, TestServer, another_charge, charge, config, eventually,
+        TestDatabase, TestServer, another_charge, charge, charge_by, config, eventually,
     },
     holder_pages::{page_of, press},
     parts::Text,
@@ -31,8 +31,8 @@ pub use super::{
     program::{printed_by, run, scratch, text},
     racers::all_at_once,
     replies::{
-        Shows, assert_refuses, assert_refuses_queries, assert_stores_refusals, ids, page, refusal,
-        rows,
+        Shows, assert_refuses, assert_refuses_queries, assert_stores_refusals, differing_from, ids,
+        page, refusal, rows,
     },
     resources::open_order,
     shorthand::{ANY_PORT, assert_has, complaint_of},

@@ -1,7 +1,7 @@
 //! Idempotency records, as other processes leave them.
 
 use charge_once::cli::api_key;
-use sqlx::{Postgres, Transaction};
+use sqlx::{PgConnection, Postgres, Transaction};
 
 use crate::support::harness::{TestDatabase, TestServer};
 
@@ -60,4 +60,12 @@ pub async fn refuse_to_remove_events(database: &TestDatabase) {
     ] {
         sqlx::query(change).execute(&database.pool).await.unwrap();
     }
+}
+
+/// How many rows of a table this transaction has read, in any way.
+pub async fn rows_read(tx: &mut PgConnection, table: &str) -> i64 {
+    let read = "SELECT seq_tup_read + coalesce(idx_tup_fetch, 0) FROM pg_stat_xact_user_tables
+                 WHERE relname = $1";
+    let read = sqlx::query_scalar(read).bind(table);
+    read.fetch_one(tx).await.unwrap()
 }

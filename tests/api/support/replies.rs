@@ -25,6 +25,22 @@ pub fn refusal(code: &str, param: &str) -> (u16, String, Option<String>) {
     (status, code.to_owned(), Some(param.to_owned()))
 }
 
+/// A body with some parameters set.
+pub fn with(mut body: Value, more: &Value) -> Value {
+    for (name, value) in more.as_object().unwrap() {
+        body[name] = value.clone();
+    }
+    body
+}
+
+/// A table of [`Refused`] whose bodies say only what differs from a right one.
+pub fn differing_from(right: &Value, mut table: Value) -> Value {
+    for row in table.as_array_mut().unwrap() {
+        row[0] = with(right.clone(), &row[0]);
+    }
+    table
+}
+
 /// Each body of a table of [`Refused`] is refused by its code, and names its parameter.
 pub async fn assert_refuses(client: &Client, path: &str, table: Value) {
     for (body, code, param) in &rows::<Refused>(table) {

@@ -27,6 +27,27 @@ async fn created(client: &Client, path: &str, body: &Value) -> String {
     answer.id()
 }
 
+/// It was created at `path` with an id of its kind, and is read there in both dialects. Its path
+/// without a dialect.
+pub async fn assert_is_created(
+    client: &Client,
+    created: &Answer,
+    path: &str,
+    kind: &str,
+) -> String {
+    assert_eq!(created.status, 201, "{}", created.json());
+    let id = created.id();
+    assert!(id.starts_with(kind) && id.len() == kind.len() + 26, "{id}");
+    let location = format!("{path}/{id}");
+    assert_eq!(created.header("location"), Some(&*location));
+    let own = location.trim_start_matches("/v1");
+    for dialect in ["", "/v1"] {
+        let read = client.get(&format!("{dialect}{own}")).await;
+        assert_eq!((read.status.as_u16(), read.json()), (200, created.json()));
+    }
+    own.to_owned()
+}
+
 /// What the charge says about its money.
 pub fn money(charge: &Value) -> Value {
     json!([

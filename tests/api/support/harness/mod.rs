@@ -122,6 +122,13 @@ pub fn charge() -> Value {
     serde_json::json!({"amount": 2000, "currency": "usd", "source": "tok_visa"})
 }
 
+/// A charge of another card.
+pub fn charge_by(source: &str) -> Value {
+    let mut body = charge();
+    body["source"] = source.into();
+    body
+}
+
 /// Another request than [`charge`].
 pub fn another_charge() -> Value {
     serde_json::json!({"amount": 999, "currency": "usd", "source": "tok_visa"})

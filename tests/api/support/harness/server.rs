@@ -35,6 +35,13 @@ impl TestServer {
         Self::start_on(TestDatabase::create().await, variables).await
     }
 
+    /// A server, and its client.
+    pub async fn with_client(variables: &[(&str, &str)]) -> (Self, Client) {
+        let server = Self::start_with(variables).await;
+        let client = server.client.clone();
+        (server, client)
+    }
+
     pub async fn start_on(database: TestDatabase, variables: &[(&str, &str)]) -> Self {
         let url = pgbouncer::url_for(&database.url, variables);
         Self::start_through(database, &url, variables).await
