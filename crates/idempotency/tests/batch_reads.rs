@@ -19,12 +19,9 @@ use charge_once_idempotency::{
     Rejection, Reply, Rows, Settings,
 };
 use chrono::{DateTime, Utc};
-use sqlx::{
-    PgConnection,
-    postgres::{PgConnectOptions, PgPoolOptions},
-};
+use sqlx::{PgConnection, PgPool};
 use support::{
-    BookSeat,
+    ACCOUNT, BookSeat,
     batching::{self, BEFORE_WRITING, IN_COMMIT, IN_READ, gathered, pass, patient},
     count, execute, failed, request, stored, within_reason,
 };
@@ -225,7 +222,7 @@ impl World {
     }
 
     fn send(&self, key: &str, take: Take) -> JoinHandle<Outcome> {
-        let request = request(self.account, key, "/trains", "{}");
+        let request = request(ACCOUNT, key, "/trains", "{}");
         let batches = self.batches.clone();
         tokio::spawn(async move { batches.run(request, take).await })
     }
@@ -248,8 +245,8 @@ impl World {
     /// Another replica takes a seat in a table of its own, by the same key.
     async fn take_elsewhere(&self, key: &str) -> Arc<Record> {
         let another = Idempotency::new(self.pool.clone(), Settings::default()).unwrap();
-        let request = request(self.account, key, "/trains", "{}");
-        let booking = BookSeat::new(self.account, key);
+        let request = request(ACCOUNT, key, "/trains", "{}");
+        let booking = BookSeat::new(ACCOUNT, key);
         stored(another.run(request, booking).await).0
     }
 
@@ -284,11 +281,8 @@ async fn answers(sent: Vec<JoinHandle<Outcome>>) -> Vec<String> {
 }
 
 #[sqlx::test(migrations = false)]
-async fn each_member_sees_what_those_before_it_have_changed(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let world = World::set_up(TRAINS, patient(1), options, connect).await;
+async fn each_member_sees_what_those_before_it_have_changed(pool: PgPool) {
+    let world = World::set_up(TRAINS, patient(1), pool).await;
     // The order is that of the keys.
     let sent = [
         ("c", Take::Seat("last")),
@@ -310,11 +304,8 @@ async fn each_member_sees_what_those_before_it_have_changed(
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_crowd_at_one_row_is_counted_to_the_last_seat(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let world = World::set_up(TRAINS, patient(2), options, connect).await;
+async fn a_crowd_at_one_row_is_counted_to_the_last_seat(pool: PgPool) {
+    let world = World::set_up(TRAINS, patient(2), pool).await;
     let keys = (0..80).map(|key| key.to_string());
     let sent: Vec<_> = keys
         .map(|key| world.send(&key, Take::Seat("hot")))
@@ -332,11 +323,8 @@ async fn a_crowd_at_one_row_is_counted_to_the_last_seat(
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_claim_that_is_lost_after_its_changes_were_seen_throws_the_batch_away(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let world = World::set_up(TRAINS, patient(1), options, connect).await;
+async fn a_claim_that_is_lost_after_its_changes_were_seen_throws_the_batch_away(pool: PgPool) {
+    let world = World::set_up(TRAINS, patient(1), pool).await;
     let gate = world.close(IN_READ).await;
     let sent = [("a", Take::Paused("local")), ("b", Take::Seat("local"))];
     let sent = world.send_together(&sent).await;
@@ -353,13 +341,9 @@ async fn a_claim_that_is_lost_after_its_changes_were_seen_throws_the_batch_away(
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_request_by_itself_writes_nothing_if_its_claim_is_lost(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
+async fn a_request_by_itself_writes_nothing_if_its_claim_is_lost(pool: PgPool) {
     for connections in [1, 0] {
-        let (options, connect) = (options.clone(), connect.clone());
-        let world = World::set_up(TRAINS, patient(connections), options, connect).await;
+        let world = World::set_up(TRAINS, patient(connections), pool.clone()).await;
         let gate = world.close(IN_READ).await;
         let sent = world.send("a", Take::Paused("local"));
         world.arrives_at(IN_READ).await;
@@ -374,11 +358,8 @@ async fn a_request_by_itself_writes_nothing_if_its_claim_is_lost(
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_row_that_is_held_elsewhere_is_waited_for_alone(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let world = World::set_up(TRAINS, patient(1), options, connect).await;
+async fn a_row_that_is_held_elsewhere_is_waited_for_alone(pool: PgPool) {
+    let world = World::set_up(TRAINS, patient(1), pool).await;
     let mut elsewhere = world.pool.begin().await.unwrap();
     let hold = "UPDATE trains SET free = 7 WHERE name = 'local'";
     execute(&mut *elsewhere, hold).await;
@@ -400,8 +381,8 @@ async fn a_row_that_is_held_elsewhere_is_waited_for_alone(
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_replay_locks_nothing(options: PgPoolOptions, connect: PgConnectOptions) {
-    let world = World::set_up(TRAINS, patient(1), options, connect).await;
+async fn a_replay_locks_nothing(pool: PgPool) {
+    let world = World::set_up(TRAINS, patient(1), pool).await;
     let first = stored(ended(world.send("a", Take::Seat("local"))).await).0;
     let mut elsewhere = world.pool.begin().await.unwrap();
     let hold = "SELECT FROM trains WHERE name = 'local' FOR UPDATE";
@@ -418,13 +399,9 @@ async fn a_replay_locks_nothing(options: PgPoolOptions, connect: PgConnectOption
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_round_of_reads_depends_on_the_one_before(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
+async fn a_round_of_reads_depends_on_the_one_before(pool: PgPool) {
     for connections in [1, 0] {
-        let (options, connect) = (options.clone(), connect.clone());
-        let world = World::set_up(TRAINS, patient(connections), options, connect).await;
+        let world = World::set_up(TRAINS, patient(connections), pool.clone()).await;
         let take = async |key: &str, train| ended(world.send(key, Take::Seat(train))).await;
         let body = |outcome| String::from_utf8(stored(outcome).0.reply.body.clone()).unwrap();
         assert_eq!(body(take("two", "full").await), "relief: 4");
@@ -438,11 +415,8 @@ async fn a_round_of_reads_depends_on_the_one_before(
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_row_that_only_a_change_before_it_names_is_read_alone(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let world = World::set_up(TRAINS, patient(1), options, connect).await;
+async fn a_row_that_only_a_change_before_it_names_is_read_alone(pool: PgPool) {
+    let world = World::set_up(TRAINS, patient(1), pool).await;
     let sent = [
         ("a", Take::WithRelief("last", "relief")),
         ("b", Take::Seat("last")),
@@ -453,10 +427,9 @@ async fn a_row_that_only_a_change_before_it_names_is_read_alone(
 }
 
 #[sqlx::test(migrations = false)]
-async fn what_is_not_shared_runs_alone(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn what_is_not_shared_runs_alone(pool: PgPool) {
     for connections in [1, 0] {
-        let (options, connect) = (options.clone(), connect.clone());
-        let world = World::set_up(TRAINS, patient(connections), options, connect).await;
+        let world = World::set_up(TRAINS, patient(connections), pool.clone()).await;
         let taken = world.send("a", Take::NotShared("local"));
         assert_eq!(answer(taken).await, (201, "local: 9".to_owned()));
         assert!(stored(ended(world.send("a", Take::NotShared("local"))).await).1);
@@ -468,11 +441,8 @@ async fn what_is_not_shared_runs_alone(options: PgPoolOptions, connect: PgConnec
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_batch_waits_for_the_rows_of_one_that_commits(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let world = World::set_up(TRAINS, patient(2), options, connect).await;
+async fn a_batch_waits_for_the_rows_of_one_that_commits(pool: PgPool) {
+    let world = World::set_up(TRAINS, patient(2), pool).await;
     let gate = world.close(IN_COMMIT).await;
     let first = world.send("a", Take::Seat("slow"));
     world.arrives_at(IN_COMMIT).await;
@@ -487,15 +457,12 @@ async fn a_batch_waits_for_the_rows_of_one_that_commits(
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_commit_that_hangs_holds_up_the_next_batch_for_its_time(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
+async fn a_commit_that_hangs_holds_up_the_next_batch_for_its_time(pool: PgPool) {
     let brief = BatchSettings {
         prepare_limit: Duration::from_millis(500),
         ..patient(2)
     };
-    let world = World::set_up(TRAINS, brief, options, connect).await;
+    let world = World::set_up(TRAINS, brief, pool).await;
     let gate = world.close(IN_COMMIT).await;
     let first = world.send("a", Take::Seat("slow"));
     world.arrives_at(IN_COMMIT).await;

@@ -9,11 +9,7 @@ use std::{
 use charge_once_idempotency::{
     BatchObserver, BatchSettings, Batches, Idempotency, RanAlone, Rows, SessionLimits, Settings,
 };
-use sqlx::{
-    PgConnection, PgPool, Postgres, Transaction,
-    postgres::{PgConnectOptions, PgPoolOptions},
-};
-use uuid::Uuid;
+use sqlx::{PgConnection, PgPool, Postgres, Transaction};
 
 use super::{PATIENCE, execute, set_up_with, until};
 
@@ -73,16 +69,10 @@ pub struct World<R: Rows> {
     pub idempotency: Idempotency,
     pub batches: Batches<R>,
     pub seen: Arc<Seen>,
-    pub account: Uuid,
 }
 
 impl<R: Rows> World<R> {
-    pub async fn set_up(
-        schema: &'static str,
-        batches: BatchSettings,
-        options: PgPoolOptions,
-        connect: PgConnectOptions,
-    ) -> Self {
+    pub async fn set_up(schema: &'static str, batches: BatchSettings, pool: PgPool) -> Self {
         let limits = SessionLimits {
             statement: PATIENCE * 2,
             idle_in_transaction: PATIENCE * 4,
@@ -91,8 +81,7 @@ impl<R: Rows> World<R> {
             database_deadline: PATIENCE * 3,
             ..Settings::default()
         };
-        let options = options.max_connections(12);
-        let (pool, idempotency) = set_up_with(options, connect, limits, settings).await;
+        let (pool, idempotency) = set_up_with(pool, 12, limits, settings).await;
         execute(&pool, schema).await;
         let seen = Arc::new(Seen::default());
         Self {
@@ -100,7 +89,6 @@ impl<R: Rows> World<R> {
             pool,
             idempotency,
             seen,
-            account: Uuid::now_v7(),
         }
     }
 
