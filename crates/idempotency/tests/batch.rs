@@ -21,8 +21,9 @@ use charge_once_idempotency::{
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, PgPool};
 use support::{
-    ACCOUNT, BookSeat, batching::gathered, count, execute, failed, made, request, set_up,
-    set_up_of, set_up_with, stored, until, within_reason,
+    ACCOUNT, BookSeat,
+    batching::{BEFORE_WRITING, arrives_at, close, gathered, pass, waiting_at},
+    count, execute, failed, made, request, set_up, set_up_of, set_up_with, stored, within_reason,
 };
 use tokio::task::JoinSet;
 use uuid::Uuid;
@@ -52,18 +53,11 @@ const PATIENT_SESSIONS: SessionLimits = SessionLimits {
     idle_in_transaction: Duration::from_secs(120),
 };
 
-/// Those that wait at the gate.
-const AT_THE_GATE: &str = "
-    SELECT count(*) FROM pg_locks
-     WHERE locktype = 'advisory' AND NOT granted
-       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-
 /// What a booking does in a batch.
 #[derive(Clone, Copy)]
 enum How {
     /// Takes the seat, or fails with everyone in the batch if it is taken.
     Books,
-    /// Refuses.
     Refuses,
     /// Swallows an error of the database in a batch.
     Swallows,
@@ -73,22 +67,22 @@ enum How {
     WaitsAtTheGate,
     /// Can't decide by itself.
     RunsAlone,
-    /// Is a defect.
     Panics,
 }
 
+#[derive(Clone)]
 struct Book(BookSeat, How);
 
 impl Decide for Book {
     type Rows = Bookings;
 
-    fn decide(&self, _: &Bookings, now: DateTime<Utc>) -> Result<Decision<Booking>, Rejection> {
+    fn decide(&self, _: &Bookings, now: DateTime<Utc>) -> Result<Decision<Book>, Rejection> {
         let reply = Reply::raw_json(201, format!(r#"{{"seat":"{}","at":"{now}"}}"#, self.0.seat));
         match self.1 {
             How::Books | How::Swallows | How::EndsTheTransaction | How::WaitsAtTheGate => {
                 Ok(Decision {
                     reply,
-                    changes: Some(Booking(self.0.clone(), self.1)),
+                    changes: Some(self.clone()),
                 })
             }
             How::Refuses => Err(Rejection::Refused(Reply::raw_json(400, "{}"))),
@@ -106,29 +100,26 @@ impl Decide for Book {
     }
 }
 
-struct Booking(BookSeat, How);
-
 /// Bookings read nothing.
 #[derive(Default)]
-struct Bookings(Vec<Booking>);
+struct Bookings(Vec<Book>);
 
 impl Rows for Bookings {
     type Name = Infallible;
-    type Changes = Booking;
+    type Changes = Book;
 
     async fn read(&mut self, _: &mut PgConnection, _: Vec<Infallible>) -> Result<(), sqlx::Error> {
         Ok(())
     }
 
-    fn apply(&mut self, booking: Booking) {
-        self.0.push(booking);
+    fn apply(&mut self, book: Book) {
+        self.0.push(book);
     }
 
     async fn write(self, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
-        for Booking(BookSeat { account_id, seat }, how) in self.0 {
+        for Book(BookSeat { account_id, seat }, how) in self.0 {
             if let How::WaitsAtTheGate = how {
-                let wait = "SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(42)";
-                sqlx::raw_sql(wait).execute(&mut *tx).await?;
+                pass(tx, BEFORE_WRITING).await?;
             }
             if let How::EndsTheTransaction = how {
                 sqlx::Connection::begin(&mut *tx).await?.rollback().await?;
@@ -167,8 +158,7 @@ impl AtTheGate {
             ..Settings::default()
         };
         let (pool, idempotency) = set_up_with(pool, 10, PATIENT_SESSIONS, settings).await;
-        let mut gate = pool.begin().await.unwrap();
-        execute(&mut *gate, "SELECT pg_advisory_xact_lock(42)").await;
+        let gate = close(&pool, BEFORE_WRITING).await;
         // Connections are made before they are needed: a request waits for a held key for a quarter
         // of a second, and a busy machine takes as long to connect.
         let mut made = Vec::new();
@@ -185,8 +175,7 @@ impl AtTheGate {
             sent: JoinSet::new(),
         };
         this.send(Uuid::now_v7(), "gate", How::WaitsAtTheGate);
-        let arrives = async || count(&this.pool, AT_THE_GATE).await > 0;
-        until("a batch is at the gate", arrives).await;
+        arrives_at(&this.pool, BEFORE_WRITING).await;
         this
     }
 
@@ -413,7 +402,7 @@ async fn a_batch_that_hangs_holds_up_no_other(pool: PgPool) {
     // A batch of its own.
     made_in_a_batch(book(&world.batches, ACCOUNT, "free", "free").await);
     // The other batch still hangs.
-    assert_eq!(count(&world.pool, AT_THE_GATE).await, 1);
+    assert_eq!(waiting_at(&world.pool, BEFORE_WRITING).await, 1);
 }
 
 #[sqlx::test(migrations = false)]

@@ -22,7 +22,9 @@ use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, PgPool};
 use support::{
     ACCOUNT, BookSeat,
-    batching::{self, BEFORE_WRITING, IN_COMMIT, IN_READ, gathered, pass, patient},
+    batching::{
+        self, BEFORE_WRITING, IN_COMMIT, IN_READ, arrives_at, close, gathered, pass, patient,
+    },
     count, execute, failed, request, stored, within_reason,
 };
 use tokio::task::JoinHandle;
@@ -229,9 +231,9 @@ impl World {
 
     /// Sends requests that share a transaction: they gather while another one waits.
     async fn send_together(&self, requests: &[(&str, Take)]) -> Vec<JoinHandle<Outcome>> {
-        let gate = self.close(BEFORE_WRITING).await;
+        let gate = close(&self.pool, BEFORE_WRITING).await;
         let first = self.send("first", Take::Waits);
-        self.arrives_at(BEFORE_WRITING).await;
+        arrives_at(&self.pool, BEFORE_WRITING).await;
         let mut sent = Vec::new();
         for (number, (key, take)) in requests.iter().enumerate() {
             sent.push(self.send(key, *take));
@@ -325,10 +327,10 @@ async fn a_crowd_at_one_row_is_counted_to_the_last_seat(pool: PgPool) {
 #[sqlx::test(migrations = false)]
 async fn a_claim_that_is_lost_after_its_changes_were_seen_throws_the_batch_away(pool: PgPool) {
     let world = World::set_up(TRAINS, patient(1), pool).await;
-    let gate = world.close(IN_READ).await;
+    let gate = close(&world.pool, IN_READ).await;
     let sent = [("a", Take::Paused("local")), ("b", Take::Seat("local"))];
     let sent = world.send_together(&sent).await;
-    world.arrives_at(IN_READ).await;
+    arrives_at(&world.pool, IN_READ).await;
     // The batch has looked for the key already.
     let first = world.take_elsewhere("a").await;
     gate.rollback().await.unwrap();
@@ -344,9 +346,9 @@ async fn a_claim_that_is_lost_after_its_changes_were_seen_throws_the_batch_away(
 async fn a_request_by_itself_writes_nothing_if_its_claim_is_lost(pool: PgPool) {
     for connections in [1, 0] {
         let world = World::set_up(TRAINS, patient(connections), pool.clone()).await;
-        let gate = world.close(IN_READ).await;
+        let gate = close(&world.pool, IN_READ).await;
         let sent = world.send("a", Take::Paused("local"));
-        world.arrives_at(IN_READ).await;
+        arrives_at(&world.pool, IN_READ).await;
         let first = world.take_elsewhere("a").await;
         gate.rollback().await.unwrap();
         assert_eq!(stored(ended(sent).await), (first, true));
@@ -443,9 +445,9 @@ async fn what_is_not_shared_runs_alone(pool: PgPool) {
 #[sqlx::test(migrations = false)]
 async fn a_batch_waits_for_the_rows_of_one_that_commits(pool: PgPool) {
     let world = World::set_up(TRAINS, patient(2), pool).await;
-    let gate = world.close(IN_COMMIT).await;
+    let gate = close(&world.pool, IN_COMMIT).await;
     let first = world.send("a", Take::Seat("slow"));
-    world.arrives_at(IN_COMMIT).await;
+    arrives_at(&world.pool, IN_COMMIT).await;
     let second = world.send("b", Take::Seat("slow"));
     // Longer than a batch waits for a lock.
     tokio::time::sleep(Duration::from_millis(200)).await;
@@ -463,9 +465,9 @@ async fn a_commit_that_hangs_holds_up_the_next_batch_for_its_time(pool: PgPool) 
         ..patient(2)
     };
     let world = World::set_up(TRAINS, brief, pool).await;
-    let gate = world.close(IN_COMMIT).await;
+    let gate = close(&world.pool, IN_COMMIT).await;
     let first = world.send("a", Take::Seat("slow"));
-    world.arrives_at(IN_COMMIT).await;
+    arrives_at(&world.pool, IN_COMMIT).await;
     let second = world.send("b", Take::Seat("slow"));
     world.run_alone(1).await;
     assert!(!first.is_finished());

@@ -23,7 +23,7 @@ use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, PgPool};
 use support::{
     ACCOUNT,
-    batching::{self, IN_READ, gathered, pass, patient},
+    batching::{self, IN_READ, arrives_at, close, gathered, pass, patient},
     count, execute, made, request, stored, until, within_reason,
 };
 use tokio::{
@@ -238,7 +238,6 @@ impl Decide for Waits {
     }
 }
 
-/// The courier's API.
 #[derive(Clone, Default)]
 struct Courier {
     /// Each parcel that was asked for, in this order.
@@ -416,11 +415,11 @@ async fn an_answer_that_no_batch_can_decide_throws_its_batch_away_and_is_written
     let answer_both = async {
         let asked = async || ordered.lock().unwrap().len() >= 2;
         until("the courier is asked about both", asked).await;
-        let gate = batching.close(IN_READ).await;
+        let gate = close(&batching.pool, IN_READ).await;
         let request = request(ACCOUNT, "gate", "/gates", "{}");
         let batches = batching.batches.clone();
         let waits = tokio::spawn(async move { batches.run(request, Waits).await });
-        batching.arrives_at(IN_READ).await;
+        arrives_at(&batching.pool, IN_READ).await;
         together.wait().await;
         gathered(&batching.batches, 2).await;
         gate.rollback().await.unwrap();

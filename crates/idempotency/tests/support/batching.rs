@@ -91,30 +91,30 @@ impl<R: Rows> World<R> {
             seen,
         }
     }
+}
 
-    /// Closes a gate, until the transaction ends.
-    pub async fn close(&self, gate: i64) -> Transaction<'static, Postgres> {
-        let mut closed = self.pool.begin().await.unwrap();
-        sqlx::query("SELECT pg_advisory_xact_lock($1)")
-            .bind(gate)
-            .execute(&mut *closed)
-            .await
-            .unwrap();
-        closed
-    }
+/// Closes a gate, until the transaction ends.
+pub async fn close(pool: &PgPool, gate: i64) -> Transaction<'static, Postgres> {
+    let mut closed = pool.begin().await.unwrap();
+    let close = sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(gate);
+    close.execute(&mut *closed).await.unwrap();
+    closed
+}
 
-    /// Returns when a transaction waits at a gate.
-    pub async fn arrives_at(&self, gate: i64) {
-        let waiting = "SELECT count(*) FROM pg_locks
-                        WHERE locktype = 'advisory' AND NOT granted AND objid::bigint = $1
-                          AND database = (SELECT oid FROM pg_database
-                                           WHERE datname = current_database())";
-        let arrives = async || {
-            let waiting = sqlx::query_scalar::<_, i64>(waiting).bind(gate);
-            waiting.fetch_one(&self.pool).await.unwrap() > 0
-        };
-        until("a transaction waits at the gate", arrives).await;
-    }
+/// How many transactions wait at a gate.
+pub async fn waiting_at(pool: &PgPool, gate: i64) -> i64 {
+    let waiting = "SELECT count(*) FROM pg_locks
+                    WHERE locktype = 'advisory' AND NOT granted AND objid::bigint = $1
+                      AND database = (SELECT oid FROM pg_database
+                                       WHERE datname = current_database())";
+    let waiting = sqlx::query_scalar(waiting).bind(gate);
+    waiting.fetch_one(pool).await.unwrap()
+}
+
+/// Returns when a transaction waits at a gate.
+pub async fn arrives_at(pool: &PgPool, gate: i64) {
+    let arrives = async || waiting_at(pool, gate).await > 0;
+    until("a transaction waits at the gate", arrives).await;
 }
 
 /// Returns when so many requests wait for the next batch.

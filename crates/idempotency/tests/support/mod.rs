@@ -26,7 +26,7 @@ use uuid::Uuid;
 /// How long anything may take before a test gives it up: longer than a busy machine needs.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Each test has a database of its own.
+/// The account of most tests: each one has a database of its own.
 pub const ACCOUNT: Uuid = Uuid::from_u128(1);
 
 /// The crate's tables, and the application's own.
