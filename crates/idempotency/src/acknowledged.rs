@@ -106,6 +106,12 @@ impl Subscriber for Listener {
 mod tests {
     use std::sync::{Arc, Mutex, PoisonError};
 
+    use tracing_subscriber::{
+        Layer,
+        layer::{Context, SubscriberExt},
+        registry,
+    };
+
     use super::*;
 
     /// As sqlx hands on what PostgreSQL says.
@@ -145,24 +151,11 @@ mod tests {
     #[derive(Clone, Default)]
     struct Log(Arc<Mutex<Vec<String>>>);
 
-    impl Subscriber for Log {
-        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-            *metadata.level() <= Level::WARN
-        }
-
-        fn event(&self, event: &Event<'_>) {
+    impl<S: Subscriber> Layer<S> for Log {
+        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
             let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             lines.push(event.metadata().target().to_owned());
         }
-
-        fn new_span(&self, _: &Attributes<'_>) -> Id {
-            Id::from_u64(1)
-        }
-
-        fn record(&self, _: &Id, _: &Record<'_>) {}
-        fn record_follows_from(&self, _: &Id, _: &Id) {}
-        fn enter(&self, _: &Id) {}
-        fn exit(&self, _: &Id) {}
     }
 
     #[tokio::test]
@@ -177,7 +170,8 @@ mod tests {
             warn();
             Ok(())
         });
-        let committed = committing.with_subscriber(log.clone()).await;
+        let subscriber = registry().with(log.clone());
+        let committed = committing.with_subscriber(subscriber).await;
         assert!(committed.is_err());
         let lines = log.0.lock().unwrap_or_else(PoisonError::into_inner);
         assert_eq!(*lines, ["sqlx::query", "sqlx::postgres::notice"]);

@@ -39,7 +39,6 @@ pub(crate) const ROW_LOCK_PAUSE: Duration = Duration::from_millis(20);
 /// Undoes what the work wrote and keeps the claim.
 pub(crate) const UNDO_WORK: &str = "ROLLBACK TO SAVEPOINT work";
 
-/// What a claim found.
 pub(crate) enum Claim {
     /// The key was free or expired, and now belongs to this transaction.
     Mine,
@@ -185,11 +184,6 @@ pub(crate) async fn read_all(
     tx: &mut PgConnection,
     requests: &[&Request],
 ) -> Result<HashMap<(Uuid, String), Found>, sqlx::Error> {
-    let accounts: Vec<_> = requests.iter().map(|request| request.account_id).collect();
-    let keys: Vec<_> = requests
-        .iter()
-        .map(|request| request.key.as_str())
-        .collect();
     let rows = sqlx::query!(
         r#"
         SELECT record.account_id, record.key, request_id, method, path, fingerprint_version,
@@ -200,8 +194,8 @@ pub(crate) async fn read_all(
           JOIN idempotency_keys AS record
             ON record.account_id = wanted.account_id AND record.key = wanted.key
         "#,
-        &accounts,
-        &keys as _,
+        &column(requests, |request| request.account_id),
+        &column(requests, |request| request.key.as_str()) as _,
     )
     .fetch_all(tx)
     .await?;
@@ -232,6 +226,11 @@ pub(crate) async fn read_all(
         (id, found)
     });
     Ok(found.collect())
+}
+
+/// One value of each row, for an array that a statement takes.
+pub(crate) fn column<'a, T, V>(rows: &'a [T], value: impl Fn(&'a T) -> V) -> Vec<V> {
+    rows.iter().map(value).collect()
 }
 
 /// Makes an expired record this transaction's claim. Exactly one of many racers succeeds: the

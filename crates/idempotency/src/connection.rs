@@ -79,9 +79,9 @@ pub fn pinned_settings(limits: SessionLimits) -> [(&'static str, String); 6] {
 /// value for that. With a synchronous standby, even a transaction that only reads leaves a trace in
 /// the log, so that its COMMIT waits until the standby has what was read. A COMMIT whose wait is
 /// broken off is told from others by a warning.
-/// `columns` are read with it, since a second SELECT costs as much as one: they begin with a comma.
+/// What follows may begin with more columns, since a second SELECT costs as much as one.
 macro_rules! begin {
-    ($(columns $columns:literal)? $($more:literal)?) => {
+    ($($more:literal)?) => {
         concat!(
             "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; \
              SELECT set_config('synchronous_commit', \
@@ -91,7 +91,6 @@ macro_rules! begin {
                  set_config('client_min_messages', 'warning', true), \
                  CASE WHEN current_setting('synchronous_standby_names') <> '' \
                       THEN pg_logical_emit_message(true, 'idempotency', ''::text) END",
-            $($columns,)?
             $($more)?
         )
     };
@@ -144,17 +143,11 @@ impl Connections {
         self.acquire_to(account, false).await
     }
 
-    /// Takes a connection for a transaction that claims a key, and a place among the claims.
-    pub(crate) async fn acquire_to_claim(
-        &self,
-        account: Uuid,
-    ) -> Result<GuardedConnection, sqlx::Error> {
-        self.acquire_to(account, true).await
-    }
-
+    /// Takes a connection, and a place among the claims where it is `to_claim` a key.
+    ///
     /// Never `pool.begin()`: canceled halfway, it returns a connection to the pool with an open
     /// transaction, and the next autocommit write on it is acknowledged and lost.
-    async fn acquire_to(
+    pub(crate) async fn acquire_to(
         &self,
         account: Uuid,
         to_claim: bool,
@@ -201,7 +194,6 @@ pub struct GuardedConnection {
 }
 
 impl GuardedConnection {
-    /// Opens a transaction.
     pub(crate) async fn open(
         &mut self,
         begin: &'static str,

@@ -60,7 +60,6 @@ pub async fn sweep(connection: &mut PgConnection, pace: SweepPace) -> Result<u64
     }
 }
 
-/// What a batch deleted.
 struct Swept {
     rows: i64,
     /// When the last of them died.

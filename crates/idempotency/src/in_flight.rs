@@ -8,13 +8,13 @@
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use tokio::{sync::watch, time::Instant};
 use uuid::Uuid;
 
-use crate::{Failure, IdempotencyKey, Outcome, RECLAIM_PAUSE, Request, jittered};
+use crate::{Failure, IdempotencyKey, Outcome, RECLAIM_PAUSE, Request, jittered, lock};
 
 /// How far the leader is.
 #[derive(Debug, Clone)]
@@ -33,9 +33,7 @@ pub(crate) enum Progress {
 
 /// A request's place among those with its key.
 pub(crate) enum Place {
-    /// No other request is working on the key: do it.
     Leader(Leadership),
-    /// Another request is working on it.
     Follower(Follower),
 }
 
@@ -93,11 +91,6 @@ impl InFlight {
         }
     }
 
-    /// Ends every wait, now and from now on.
-    pub(crate) fn end_waits(&self) {
-        self.stopping.send_replace(true);
-    }
-
     /// Resolves when no leader is left.
     pub(crate) async fn drained(&self) {
         let mut ended = self.ended.subscribe();
@@ -110,10 +103,10 @@ impl InFlight {
         sleep(until, &mut self.stopping.subscribe()).await
     }
 
-    /// The lock is never held across an await. No code under it panics; if it did, the map would
-    /// still be whole, and refusing every request forever would help no client.
+    /// If code under it panicked, the map would still be whole, and refusing every request forever
+    /// would help no client.
     pub(crate) fn lock(&self) -> MutexGuard<'_, BTreeMap<EntryId, InFlightEntry>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.entries)
     }
 }
 
@@ -256,7 +249,7 @@ impl Follower {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     #![allow(
         clippy::unwrap_used,
         clippy::panic,
@@ -266,11 +259,11 @@ mod tests {
     use super::*;
     use crate::{FingerprintInput, Parameters};
 
-    fn request(account: u128) -> Request {
+    pub(crate) fn request(account: u128, path: &str) -> Request {
         let nothing = Parameters::Canonical(b"{}");
         let input = FingerprintInput {
             method: "POST",
-            path: "/",
+            path,
             query: nothing,
             media_type: "json",
             parameters: nothing,
@@ -289,20 +282,21 @@ mod tests {
     #[test]
     fn a_leader_that_goes_on_after_its_end_does_not_touch_the_next_one() {
         let in_flight = InFlight::new();
-        let stuck = lead(&in_flight, &request(1));
+        let stuck = lead(&in_flight, &request(1, "/"));
         stuck.conclude(Outcome::Reused);
-        let _next = lead(&in_flight, &request(1));
+        let _next = lead(&in_flight, &request(1, "/"));
         stuck.advance(Progress::Executing);
         drop(stuck);
         assert_eq!(in_flight.lock().len(), 1);
-        assert!(matches!(in_flight.join(&request(1)), Place::Follower(_)));
+        let joined = in_flight.join(&request(1, "/"));
+        assert!(matches!(joined, Place::Follower(_)));
     }
 
     #[tokio::test]
     async fn a_follower_of_what_is_held_elsewhere_pauses() {
         let in_flight = InFlight::new();
-        let leader = lead(&in_flight, &request(1));
-        let Place::Follower(follower) = in_flight.join(&request(1)) else {
+        let leader = lead(&in_flight, &request(1, "/"));
+        let Place::Follower(follower) = in_flight.join(&request(1, "/")) else {
             panic!("it leads");
         };
         leader.conclude(Outcome::InUse);
@@ -321,8 +315,8 @@ mod tests {
     async fn what_has_ended_is_forgotten() {
         let in_flight = InFlight::new();
         for account in 0..1_000 {
-            let leader = lead(&in_flight, &request(account));
-            let _follower = in_flight.join(&request(account));
+            let leader = lead(&in_flight, &request(account, "/"));
+            let _follower = in_flight.join(&request(account, "/"));
             drop(leader);
         }
         in_flight.drained().await;

@@ -209,8 +209,9 @@ impl Idempotency {
         account_id: Uuid,
         key: IdempotencyKey,
     ) -> Result<Inspected, Failure> {
-        let in_flight = self.request_in_flight(account_id, &key);
-        let in_flight = in_flight.as_ref().map(KnownRequest::of);
+        let id = (account_id, key.clone());
+        let known = |entry: &InFlightEntry| KnownRequest::of(&entry.request);
+        let in_flight = self.in_flight.lock().get(&id).map(known);
         let probe = Request::new(account_id, key, &NOTHING);
         let this = self.clone();
         let (found, in_doubt) = self.look(async move { this.probe(&probe).await }).await?;
@@ -236,13 +237,6 @@ impl Idempotency {
             .collect();
         found.sort_by_key(|(since, _)| *since);
         found.into_iter().map(|(_, request)| request).collect()
-    }
-
-    /// The request that this process works on under a key, if there is one.
-    pub fn request_in_flight(&self, account_id: Uuid, key: &IdempotencyKey) -> Option<Request> {
-        let entries = self.in_flight.lock();
-        let entry = entries.get(&(account_id, key.clone()))?;
-        Some(entry.request.clone())
     }
 
     /// How many keys this process works on, and how many duplicates wait for them. Costs two

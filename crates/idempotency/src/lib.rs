@@ -51,7 +51,11 @@ mod report;
 #[cfg(feature = "workflow")]
 mod workflow;
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use admit::{Answering, Held};
 use in_flight::{Followed, InFlight, Leadership, Place};
@@ -76,7 +80,7 @@ pub use observer::Observer;
 pub use trace::TRACE_TARGET;
 
 #[cfg(feature = "admission")]
-pub use admission::{Admission, AdmissionObserver, InProgressLimit, InProgressLimits, Seat};
+pub use admission::{Admission, AdmissionObserver, InProgressLimit, InProgressLimits};
 #[cfg(feature = "batch")]
 pub use batch::{
     BatchObserver, BatchSettings, Batches, Begun, Decide, Decision, RanAlone, Rows, SharedBegin,
@@ -175,7 +179,7 @@ impl Idempotency {
 
     /// Ends every wait of a duplicate for the first request, for good: the process is stopping.
     pub fn end_waits(&self) {
-        self.in_flight.end_waits();
+        self.in_flight.stopping.send_replace(true);
     }
 
     /// Resolves when no request is executing in this process any more.
@@ -183,7 +187,6 @@ impl Idempotency {
         self.in_flight.drained().await;
     }
 
-    /// Runs a command in one transaction.
     async fn execute<C: Command>(
         &self,
         request: &Request,
@@ -191,10 +194,8 @@ impl Idempotency {
         leadership: &Leadership,
         until: Instant,
     ) -> Outcome {
-        match self.lead(request, command, leadership, until).await {
-            TxOutcome::Concluded(conclusion) => conclusion,
-            TxOutcome::Pending(nothing) => match nothing {},
-        }
+        let TxOutcome::Concluded(conclusion) = self.lead(request, command, leadership, until).await;
+        conclusion
     }
 
     /// When a request that begins now has its answer at the latest: after the wait for a
@@ -274,6 +275,11 @@ fn conclude(request: &Request, leadership: &Leadership, conclusion: Outcome) -> 
         failure.log(&request.request_id);
     }
     leadership.conclude(conclusion)
+}
+
+/// Nothing that holds such a lock panics halfway through a change. None is held across an await.
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Between half of `pause` and all of it.

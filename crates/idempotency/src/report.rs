@@ -114,12 +114,10 @@ fn request_to_json(request: &KnownRequest) -> Map<String, Value> {
 }
 
 fn object(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(members) => members,
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            Map::new()
-        }
-    }
+    let Value::Object(members) = value else {
+        return Map::new();
+    };
+    members
 }
 
 fn rfc_3339(at: DateTime<Utc>) -> String {

@@ -79,7 +79,6 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// An earlier request's outcome.
     pub(crate) fn replay(record: Arc<Record>) -> Self {
         Self::Stored {
             record,

@@ -47,7 +47,6 @@ const MEANINGS: [(&str, FailureKind, RunAgain); 18] = [
     ("72000", Unavailable, Never),
 ];
 
-/// What a code means.
 pub(crate) fn meaning(code: &str) -> (FailureKind, RunAgain) {
     let found = MEANINGS.iter().find(|(known, ..)| code.starts_with(known));
     found.map_or((FailureKind::Internal, Never), |(_, kind, run_again)| {

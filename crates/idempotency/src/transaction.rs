@@ -81,7 +81,7 @@ impl Idempotency {
         let committing = AtomicBool::new(false);
         let failed = |failure| TxOutcome::Concluded(Outcome::Failed(failure));
         // The wait for the first connection is bounded by the pool and comes before the deadline.
-        let acquiring = self.pool.acquire_to_claim(request.account_id);
+        let acquiring = self.pool.acquire_to(request.account_id, true);
         let mut connection = match timeout_at(until, acquiring).await {
             Ok(Ok(connection)) => connection,
             Ok(Err(error)) => return failed(error.into()),
@@ -126,7 +126,7 @@ impl Idempotency {
                     Some(_) => tokio::time::sleep(jittered(ROW_LOCK_PAUSE)).await,
                     None => attempts_left -= 1,
                 }
-                connection = match self.pool.acquire_to_claim(request.account_id).await {
+                connection = match self.pool.acquire_to(request.account_id, true).await {
                     Ok(connection) => connection,
                     // What kept it waiting is the row.
                     Err(error) => return failed(held_up.unwrap_or_else(|| error.into())),
@@ -215,7 +215,6 @@ impl Idempotency {
         Ok(Some(outcome))
     }
 
-    /// Begins, and claims the key.
     async fn claim<'c>(
         &self,
         connection: &'c mut GuardedConnection,

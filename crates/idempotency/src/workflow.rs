@@ -80,12 +80,11 @@ impl Idempotency {
         limit: usize,
     ) -> Result<Option<Steps>, Failure> {
         // Before the database is read: what commits in between is in both, and never in neither.
-        let mut in_flight = self.requests_in_flight(account_id);
-        in_flight.retain(|request| request.label.as_deref() == Some(name.as_str()));
-        let in_flight = in_flight.iter().map(|request| Step {
-            key: request.key.as_str().to_owned(),
-            request: KnownRequest::of(request),
-        });
+        let mut in_flight = self.in_flight_here(account_id);
+        in_flight.retain(|(_, request)| request.label.as_deref() == Some(name.as_str()));
+        let in_flight = in_flight
+            .into_iter()
+            .map(|(key, request)| Step { key, request });
         let (this, in_flight) = (self.clone(), in_flight.collect());
         self.look(async move {
             let mut connection = this.pool.acquire(account_id).await?;

@@ -19,13 +19,11 @@ use charge_once_idempotency::{
     Rejection, Reply, Rows, SessionLimits, Settings,
 };
 use chrono::{DateTime, Utc};
-use sqlx::{
-    PgConnection, PgPool,
-    postgres::{PgConnectOptions, PgPoolOptions},
-};
+use sqlx::{PgConnection, PgPool};
 use support::{
-    BookSeat, batching::gathered, count, execute, failed, made, request, set_up, set_up_with,
-    stored, until, within_reason,
+    ACCOUNT, BookSeat,
+    batching::{BEFORE_WRITING, arrives_at, close, gathered, pass, waiting_at},
+    count, execute, failed, made, request, set_up, set_up_of, set_up_with, stored, within_reason,
 };
 use tokio::task::JoinSet;
 use uuid::Uuid;
@@ -55,18 +53,11 @@ const PATIENT_SESSIONS: SessionLimits = SessionLimits {
     idle_in_transaction: Duration::from_secs(120),
 };
 
-/// Those that wait at the gate.
-const AT_THE_GATE: &str = "
-    SELECT count(*) FROM pg_locks
-     WHERE locktype = 'advisory' AND NOT granted
-       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-
 /// What a booking does in a batch.
 #[derive(Clone, Copy)]
 enum How {
     /// Takes the seat, or fails with everyone in the batch if it is taken.
     Books,
-    /// Refuses.
     Refuses,
     /// Swallows an error of the database in a batch.
     Swallows,
@@ -76,22 +67,22 @@ enum How {
     WaitsAtTheGate,
     /// Can't decide by itself.
     RunsAlone,
-    /// Is a defect.
     Panics,
 }
 
+#[derive(Clone)]
 struct Book(BookSeat, How);
 
 impl Decide for Book {
     type Rows = Bookings;
 
-    fn decide(&self, _: &Bookings, now: DateTime<Utc>) -> Result<Decision<Booking>, Rejection> {
+    fn decide(&self, _: &Bookings, now: DateTime<Utc>) -> Result<Decision<Book>, Rejection> {
         let reply = Reply::raw_json(201, format!(r#"{{"seat":"{}","at":"{now}"}}"#, self.0.seat));
         match self.1 {
             How::Books | How::Swallows | How::EndsTheTransaction | How::WaitsAtTheGate => {
                 Ok(Decision {
                     reply,
-                    changes: Some(Booking(self.0.clone(), self.1)),
+                    changes: Some(self.clone()),
                 })
             }
             How::Refuses => Err(Rejection::Refused(Reply::raw_json(400, "{}"))),
@@ -109,29 +100,26 @@ impl Decide for Book {
     }
 }
 
-struct Booking(BookSeat, How);
-
 /// Bookings read nothing.
 #[derive(Default)]
-struct Bookings(Vec<Booking>);
+struct Bookings(Vec<Book>);
 
 impl Rows for Bookings {
     type Name = Infallible;
-    type Changes = Booking;
+    type Changes = Book;
 
     async fn read(&mut self, _: &mut PgConnection, _: Vec<Infallible>) -> Result<(), sqlx::Error> {
         Ok(())
     }
 
-    fn apply(&mut self, booking: Booking) {
-        self.0.push(booking);
+    fn apply(&mut self, book: Book) {
+        self.0.push(book);
     }
 
     async fn write(self, tx: &mut PgConnection) -> Result<(), sqlx::Error> {
-        for Booking(BookSeat { account_id, seat }, how) in self.0 {
+        for Book(BookSeat { account_id, seat }, how) in self.0 {
             if let How::WaitsAtTheGate = how {
-                let wait = "SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(42)";
-                sqlx::raw_sql(wait).execute(&mut *tx).await?;
+                pass(tx, BEFORE_WRITING).await?;
             }
             if let How::EndsTheTransaction = how {
                 sqlx::Connection::begin(&mut *tx).await?.rollback().await?;
@@ -160,23 +148,17 @@ struct AtTheGate {
 }
 
 impl AtTheGate {
-    async fn set_up(options: PgPoolOptions, connect: PgConnectOptions) -> Self {
-        Self::with(PATIENT, options, connect).await
+    async fn set_up(pool: PgPool) -> Self {
+        Self::with(PATIENT, pool).await
     }
 
-    async fn with(
-        batches: BatchSettings,
-        options: PgPoolOptions,
-        connect: PgConnectOptions,
-    ) -> Self {
+    async fn with(batches: BatchSettings, pool: PgPool) -> Self {
         let settings = Settings {
             database_deadline: DEADLINE,
             ..Settings::default()
         };
-        let options = options.max_connections(10);
-        let (pool, idempotency) = set_up_with(options, connect, PATIENT_SESSIONS, settings).await;
-        let mut gate = pool.begin().await.unwrap();
-        execute(&mut *gate, "SELECT pg_advisory_xact_lock(42)").await;
+        let (pool, idempotency) = set_up_with(pool, 10, PATIENT_SESSIONS, settings).await;
+        let gate = close(&pool, BEFORE_WRITING).await;
         // Connections are made before they are needed: a request waits for a held key for a quarter
         // of a second, and a busy machine takes as long to connect.
         let mut made = Vec::new();
@@ -193,8 +175,7 @@ impl AtTheGate {
             sent: JoinSet::new(),
         };
         this.send(Uuid::now_v7(), "gate", How::WaitsAtTheGate);
-        let arrives = async || count(&this.pool, AT_THE_GATE).await > 0;
-        until("a batch is at the gate", arrives).await;
+        arrives_at(&this.pool, BEFORE_WRITING).await;
         this
     }
 
@@ -284,20 +265,16 @@ fn made_in_a_batch(outcome: Outcome) -> Arc<Record> {
 }
 
 #[sqlx::test(migrations = false)]
-async fn requests_that_wait_share_a_transaction_and_have_their_own_answers(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let mut world = AtTheGate::set_up(options, connect).await;
-    let account_id = Uuid::now_v7();
+async fn requests_that_wait_share_a_transaction_and_have_their_own_answers(pool: PgPool) {
+    let mut world = AtTheGate::set_up(pool).await;
     for number in 0..50 {
-        world.send(account_id, &format!("seat-{number}"), How::Books);
+        world.send(ACCOUNT, &format!("seat-{number}"), How::Books);
     }
     let mut ended = world.open(50).await;
     for number in 0..50 {
         let key = format!("seat-{number}");
-        let record = made(ended.take(account_id, &key));
-        let again = stored(book(&ended.batches, account_id, &key, "another").await);
+        let record = made(ended.take(ACCOUNT, &key));
+        let again = stored(book(&ended.batches, ACCOUNT, &key, "another").await);
         // What was answered is what is stored, to the byte and the microsecond.
         assert_eq!(again, (record.clone(), true));
         let body = String::from_utf8(record.reply.body.clone()).unwrap();
@@ -309,12 +286,9 @@ async fn requests_that_wait_share_a_transaction_and_have_their_own_answers(
 }
 
 #[sqlx::test(migrations = false)]
-async fn the_same_key_of_two_accounts_is_two_requests(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
+async fn the_same_key_of_two_accounts_is_two_requests(pool: PgPool) {
     let (alice, bob) = (Uuid::now_v7(), Uuid::now_v7());
-    let mut world = AtTheGate::set_up(options, connect).await;
+    let mut world = AtTheGate::set_up(pool).await;
     // Bob's key is taken already, by another request.
     let taken = request(bob, "one", "/bookings", "[]");
     let taken = world.idempotency.run(taken, BookSeat::new(bob, "taken"));
@@ -333,59 +307,49 @@ async fn the_same_key_of_two_accounts_is_two_requests(
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_replay_beside_a_new_request_writes_nothing(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let account_id = Uuid::now_v7();
-    let mut world = AtTheGate::set_up(options, connect).await;
-    let first = request(account_id, "one", "/bookings", "{}");
-    let seat = BookSeat::new(account_id, "first");
+async fn a_replay_beside_a_new_request_writes_nothing(pool: PgPool) {
+    let mut world = AtTheGate::set_up(pool).await;
+    let first = request(ACCOUNT, "one", "/bookings", "{}");
+    let seat = BookSeat::new(ACCOUNT, "first");
     let (first, _) = stored(world.idempotency.run(first, seat).await);
-    world.send_for(account_id, "one", "second", How::Books);
-    world.send(account_id, "two", How::Books);
+    world.send_for(ACCOUNT, "one", "second", How::Books);
+    world.send(ACCOUNT, "two", How::Books);
     let mut ended = world.open(2).await;
-    assert_eq!(stored(ended.take(account_id, "one")), (first, true));
-    made_in_a_batch(ended.take(account_id, "two"));
+    assert_eq!(stored(ended.take(ACCOUNT, "one")), (first, true));
+    made_in_a_batch(ended.take(ACCOUNT, "two"));
     // The gate's, the first one's, and the new one's.
     assert_eq!(count(&ended.pool, BOOKINGS).await, 3);
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_refusal_is_kept_without_rows(options: PgPoolOptions, connect: PgConnectOptions) {
-    let account_id = Uuid::now_v7();
-    let mut world = AtTheGate::set_up(options, connect).await;
-    world.send(account_id, "one", How::Refuses);
-    world.send(account_id, "two", How::Books);
+async fn a_refusal_is_kept_without_rows(pool: PgPool) {
+    let mut world = AtTheGate::set_up(pool).await;
+    world.send(ACCOUNT, "one", How::Refuses);
+    world.send(ACCOUNT, "two", How::Books);
     let mut ended = world.open(2).await;
-    let (refused, replayed) = stored(ended.take(account_id, "one"));
+    let (refused, replayed) = stored(ended.take(ACCOUNT, "one"));
     assert_eq!((refused.reply.status, replayed), (400, false));
-    let again = stored(book(&ended.batches, account_id, "one", "one").await);
+    let again = stored(book(&ended.batches, ACCOUNT, "one", "one").await);
     assert_eq!(again, (refused, true));
     assert_eq!(count(&ended.pool, BOOKINGS).await, 2);
 }
 
 #[sqlx::test(migrations = false)]
-async fn what_fails_in_a_batch_fails_no_neighbor(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let account_id = Uuid::now_v7();
+async fn what_fails_in_a_batch_fails_no_neighbor(pool: PgPool) {
     for how in [How::Books, How::Panics, How::RunsAlone] {
-        let (options, connect) = (options.clone(), connect.clone());
-        let mut world = AtTheGate::set_up(options, connect).await;
+        let mut world = AtTheGate::set_up(pool.clone()).await;
         // The seat of the last one is taken: its row is refused, and a request alone finds out
         // kindly.
         execute(&world.pool, TAKE_A_SEAT).await;
         for key in ["one", "two", "three"] {
-            world.send(account_id, key, How::Books);
+            world.send(ACCOUNT, key, How::Books);
         }
-        world.send(account_id, "taken", how);
+        world.send(ACCOUNT, "taken", how);
         let mut ended = world.open(4).await;
         for key in ["one", "two", "three"] {
-            made(ended.take(account_id, key));
+            made(ended.take(ACCOUNT, key));
         }
-        assert_eq!(stored(ended.take(account_id, "taken")).0.reply.status, 400);
+        assert_eq!(stored(ended.take(ACCOUNT, "taken")).0.reply.status, 400);
         assert_eq!(count(&ended.pool, BOOKINGS).await, 5);
         assert_eq!(count(&ended.pool, RECORDS).await, 5);
         let tables = "TRUNCATE bookings, idempotency_keys; DROP TABLE bookings";
@@ -394,38 +358,30 @@ async fn what_fails_in_a_batch_fails_no_neighbor(
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_swallowed_error_loses_nothing(options: PgPoolOptions, connect: PgConnectOptions) {
-    let account_id = Uuid::now_v7();
-    let mut world = AtTheGate::set_up(options, connect).await;
+async fn a_swallowed_error_loses_nothing(pool: PgPool) {
+    let mut world = AtTheGate::set_up(pool).await;
     // The last of its batch: no statement follows that would fail.
-    world.send(account_id, "one", How::Swallows);
+    world.send(ACCOUNT, "one", How::Swallows);
     let mut ended = world.open(1).await;
     // It ran alone.
-    made(ended.take(account_id, "one"));
+    made(ended.take(ACCOUNT, "one"));
     assert_eq!(count(&ended.pool, BOOKINGS).await, 2);
     assert_eq!(count(&ended.pool, RECORDS).await, 2);
 }
 
 #[sqlx::test(migrations = false)]
-async fn rows_that_end_the_transaction_are_not_acknowledged(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let account_id = Uuid::now_v7();
-    let mut world = AtTheGate::set_up(options, connect).await;
-    world.send(account_id, "one", How::EndsTheTransaction);
+async fn rows_that_end_the_transaction_are_not_acknowledged(pool: PgPool) {
+    let mut world = AtTheGate::set_up(pool).await;
+    world.send(ACCOUNT, "one", How::EndsTheTransaction);
     let mut ended = world.open(1).await;
     // The key was rolled back, and the booking after it was written without it.
-    failed(ended.take(account_id, "one"));
+    failed(ended.take(ACCOUNT, "one"));
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_key_that_another_replica_holds_holds_up_no_neighbor(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
+async fn a_key_that_another_replica_holds_holds_up_no_neighbor(pool: PgPool) {
     let (mallory, alice) = (Uuid::now_v7(), Uuid::now_v7());
-    let mut world = AtTheGate::set_up(options, connect).await;
+    let mut world = AtTheGate::set_up(pool).await;
     let elsewhere = hold(&world.pool, mallory, &["held"]).await;
     world.send(mallory, "held", How::Books);
     world.send(alice, "free", How::Books);
@@ -437,48 +393,40 @@ async fn a_key_that_another_replica_holds_holds_up_no_neighbor(
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_batch_that_hangs_holds_up_no_other(options: PgPoolOptions, connect: PgConnectOptions) {
-    let account_id = Uuid::now_v7();
+async fn a_batch_that_hangs_holds_up_no_other(pool: PgPool) {
     let two = BatchSettings {
         connections: 2,
         ..PATIENT
     };
-    let world = AtTheGate::with(two, options, connect).await;
+    let world = AtTheGate::with(two, pool).await;
     // A batch of its own.
-    made_in_a_batch(book(&world.batches, account_id, "free", "free").await);
+    made_in_a_batch(book(&world.batches, ACCOUNT, "free", "free").await);
     // The other batch still hangs.
-    assert_eq!(count(&world.pool, AT_THE_GATE).await, 1);
+    assert_eq!(waiting_at(&world.pool, BEFORE_WRITING).await, 1);
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_batch_that_hangs_leaves_its_requests_most_of_their_time(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let account_id = Uuid::now_v7();
+async fn a_batch_that_hangs_leaves_its_requests_most_of_their_time(pool: PgPool) {
     let short = BatchSettings {
         prepare_limit: Duration::from_secs(5),
         ..PATIENT
     };
     let since = Instant::now();
-    let mut world = AtTheGate::with(short, options, connect).await;
+    let mut world = AtTheGate::with(short, pool).await;
     let ended = within_reason("it runs alone", world.sent.join_next()).await;
     let (_, outcome) = ended.unwrap().unwrap();
     assert_eq!(stored(outcome).0.reply.status, 201);
     assert!(since.elapsed() < DEADLINE / 2, "{:?}", since.elapsed());
     // The gate was never opened, and the next batch has a clean connection.
-    stored(book(&world.batches, account_id, "next", "next").await);
+    stored(book(&world.batches, ACCOUNT, "next", "next").await);
     assert_eq!(count(&world.pool, BOOKINGS).await, 2);
 }
 
 #[cfg(feature = "admission")]
 #[sqlx::test(migrations = false)]
-async fn what_falls_out_of_a_batch_waits_for_no_key_of_another_account(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
+async fn what_falls_out_of_a_batch_waits_for_no_key_of_another_account(pool: PgPool) {
     let (mallory, alice) = (Uuid::now_v7(), Uuid::now_v7());
-    let mut world = AtTheGate::set_up(options, connect).await;
+    let mut world = AtTheGate::set_up(pool).await;
     // More than there are connections.
     let keys: Vec<_> = (1..=20).map(|key| key.to_string()).collect();
     let keys: Vec<_> = keys.iter().map(String::as_str).collect();
@@ -500,15 +448,11 @@ async fn what_falls_out_of_a_batch_waits_for_no_key_of_another_account(
 }
 
 #[sqlx::test(migrations = false)]
-async fn an_expired_key_is_free_and_one_without_an_outcome_is_not(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let account_id = Uuid::now_v7();
-    let (pool, idempotency) = set_up(options, connect).await;
+async fn an_expired_key_is_free_and_one_without_an_outcome_is_not(pool: PgPool) {
+    let (pool, idempotency) = set_up(pool).await;
     let batches = Batches::new(&idempotency, PATIENT);
     for key in ["expired", "unfinished"] {
-        stored(book(&batches, account_id, key, key).await);
+        stored(book(&batches, ACCOUNT, key, key).await);
     }
     execute(
         &pool,
@@ -520,8 +464,8 @@ async fn an_expired_key_is_free_and_one_without_an_outcome_is_not(
           WHERE key = 'unfinished'",
     )
     .await;
-    made(book(&batches, account_id, "expired", "again").await);
-    let unfinished = book(&batches, account_id, "unfinished", "never").await;
+    made(book(&batches, ACCOUNT, "expired", "again").await);
+    let unfinished = book(&batches, ACCOUNT, "unfinished", "never").await;
     assert!(matches!(unfinished, Outcome::Unfinished), "{unfinished:?}");
     let seats: Vec<String> = sqlx::query_scalar("SELECT seat FROM bookings")
         .fetch_all(&pool)
@@ -531,12 +475,11 @@ async fn an_expired_key_is_free_and_one_without_an_outcome_is_not(
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_connection_that_died_is_replaced(options: PgPoolOptions, connect: PgConnectOptions) {
-    let account_id = Uuid::now_v7();
-    let (pool, idempotency) = set_up(options, connect).await;
+async fn a_connection_that_died_is_replaced(pool: PgPool) {
+    let (pool, idempotency) = set_up(pool).await;
     let batches = Batches::new(&idempotency, PATIENT);
     for key in ["one", "two", "three"] {
-        made(book(&batches, account_id, key, key).await);
+        made(book(&batches, ACCOUNT, key, key).await);
         let ended = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
                       WHERE datname = current_database() AND pid <> pg_backend_pid()";
         assert!(count(&pool, ended).await > 0);
@@ -545,10 +488,9 @@ async fn a_connection_that_died_is_replaced(options: PgPoolOptions, connect: PgC
 }
 
 #[sqlx::test(migrations = false)]
-async fn work_ends_though_its_client_has_left(options: PgPoolOptions, connect: PgConnectOptions) {
-    let account_id = Uuid::now_v7();
-    let mut world = AtTheGate::set_up(options, connect).await;
-    world.send(account_id, "one", How::Books);
+async fn work_ends_though_its_client_has_left(pool: PgPool) {
+    let mut world = AtTheGate::set_up(pool).await;
+    world.send(ACCOUNT, "one", How::Books);
     gathered(&world.batches, 1).await;
     world.sent.abort_all();
     world.gate.rollback().await.unwrap();
@@ -565,14 +507,10 @@ const BY_ITSELF: BatchSettings = BatchSettings {
 };
 
 #[sqlx::test(migrations = false)]
-async fn without_connections_of_their_own_batches_are_of_one_request(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let account_id = Uuid::now_v7();
-    let (pool, idempotency) = set_up(options, connect).await;
+async fn without_connections_of_their_own_batches_are_of_one_request(pool: PgPool) {
+    let (pool, idempotency) = set_up(pool).await;
     let batches = Batches::new(&idempotency, BY_ITSELF);
-    let run = async |key, seat, how| run(&batches, account_id, (key, seat), how).await;
+    let run = async |key, seat, how| run(&batches, ACCOUNT, (key, seat), how).await;
     // Claimed with its outcome.
     let record = made_in_a_batch(run("one", "one", How::Books).await);
     let again = run("one", "another", How::Books).await;
@@ -586,7 +524,7 @@ async fn without_connections_of_their_own_batches_are_of_one_request(
                                               expires_at = now() - interval '1 day'";
     execute(&pool, expire).await;
     made(run("one", "again", How::Books).await);
-    let elsewhere = hold(&pool, account_id, &["held"]).await;
+    let elsewhere = hold(&pool, ACCOUNT, &["held"]).await;
     let held = run("held", "held", How::Books).await;
     assert!(matches!(held, Outcome::InUse), "{held:?}");
     elsewhere.rollback().await.unwrap();
@@ -595,21 +533,17 @@ async fn without_connections_of_their_own_batches_are_of_one_request(
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_batch_of_one_that_fails_leaves_nothing_and_is_not_acknowledged(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let account_id = Uuid::now_v7();
-    let (pool, idempotency) = set_up(options.max_connections(2), connect).await;
+async fn a_batch_of_one_that_fails_leaves_nothing_and_is_not_acknowledged(pool: PgPool) {
+    let (pool, idempotency) = set_up_of(pool, 2).await;
     let batches = Batches::new(&idempotency, BY_ITSELF);
     execute(&pool, TAKE_A_SEAT).await;
     for how in [How::Books, How::Panics, How::Swallows] {
         for _ in 0..3 {
-            failed(run(&batches, account_id, ("one", "taken"), how).await);
+            failed(run(&batches, ACCOUNT, ("one", "taken"), how).await);
         }
         assert_eq!(count(&pool, RECORDS).await, 0);
     }
     // Every connection is clean, or was closed.
-    made(book(&batches, account_id, "one", "free").await);
+    made(book(&batches, ACCOUNT, "one", "free").await);
     assert_eq!(count(&pool, BOOKINGS).await, 2);
 }

@@ -19,13 +19,12 @@ use charge_once_idempotency::{
     Rejection, Reply, Rows, Settings,
 };
 use chrono::{DateTime, Utc};
-use sqlx::{
-    PgConnection,
-    postgres::{PgConnectOptions, PgPoolOptions},
-};
+use sqlx::{PgConnection, PgPool};
 use support::{
-    BookSeat,
-    batching::{self, BEFORE_WRITING, IN_COMMIT, IN_READ, gathered, pass, patient},
+    ACCOUNT, BookSeat,
+    batching::{
+        self, BEFORE_WRITING, IN_COMMIT, IN_READ, arrives_at, close, gathered, pass, patient,
+    },
     count, execute, failed, request, stored, within_reason,
 };
 use tokio::task::JoinHandle;
@@ -225,16 +224,16 @@ impl World {
     }
 
     fn send(&self, key: &str, take: Take) -> JoinHandle<Outcome> {
-        let request = request(self.account, key, "/trains", "{}");
+        let request = request(ACCOUNT, key, "/trains", "{}");
         let batches = self.batches.clone();
         tokio::spawn(async move { batches.run(request, take).await })
     }
 
     /// Sends requests that share a transaction: they gather while another one waits.
     async fn send_together(&self, requests: &[(&str, Take)]) -> Vec<JoinHandle<Outcome>> {
-        let gate = self.close(BEFORE_WRITING).await;
+        let gate = close(&self.pool, BEFORE_WRITING).await;
         let first = self.send("first", Take::Waits);
-        self.arrives_at(BEFORE_WRITING).await;
+        arrives_at(&self.pool, BEFORE_WRITING).await;
         let mut sent = Vec::new();
         for (number, (key, take)) in requests.iter().enumerate() {
             sent.push(self.send(key, *take));
@@ -248,8 +247,8 @@ impl World {
     /// Another replica takes a seat in a table of its own, by the same key.
     async fn take_elsewhere(&self, key: &str) -> Arc<Record> {
         let another = Idempotency::new(self.pool.clone(), Settings::default()).unwrap();
-        let request = request(self.account, key, "/trains", "{}");
-        let booking = BookSeat::new(self.account, key);
+        let request = request(ACCOUNT, key, "/trains", "{}");
+        let booking = BookSeat::new(ACCOUNT, key);
         stored(another.run(request, booking).await).0
     }
 
@@ -284,11 +283,8 @@ async fn answers(sent: Vec<JoinHandle<Outcome>>) -> Vec<String> {
 }
 
 #[sqlx::test(migrations = false)]
-async fn each_member_sees_what_those_before_it_have_changed(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let world = World::set_up(TRAINS, patient(1), options, connect).await;
+async fn each_member_sees_what_those_before_it_have_changed(pool: PgPool) {
+    let world = World::set_up(TRAINS, patient(1), pool).await;
     // The order is that of the keys.
     let sent = [
         ("c", Take::Seat("last")),
@@ -310,11 +306,8 @@ async fn each_member_sees_what_those_before_it_have_changed(
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_crowd_at_one_row_is_counted_to_the_last_seat(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let world = World::set_up(TRAINS, patient(2), options, connect).await;
+async fn a_crowd_at_one_row_is_counted_to_the_last_seat(pool: PgPool) {
+    let world = World::set_up(TRAINS, patient(2), pool).await;
     let keys = (0..80).map(|key| key.to_string());
     let sent: Vec<_> = keys
         .map(|key| world.send(&key, Take::Seat("hot")))
@@ -332,15 +325,12 @@ async fn a_crowd_at_one_row_is_counted_to_the_last_seat(
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_claim_that_is_lost_after_its_changes_were_seen_throws_the_batch_away(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let world = World::set_up(TRAINS, patient(1), options, connect).await;
-    let gate = world.close(IN_READ).await;
+async fn a_claim_that_is_lost_after_its_changes_were_seen_throws_the_batch_away(pool: PgPool) {
+    let world = World::set_up(TRAINS, patient(1), pool).await;
+    let gate = close(&world.pool, IN_READ).await;
     let sent = [("a", Take::Paused("local")), ("b", Take::Seat("local"))];
     let sent = world.send_together(&sent).await;
-    world.arrives_at(IN_READ).await;
+    arrives_at(&world.pool, IN_READ).await;
     // The batch has looked for the key already.
     let first = world.take_elsewhere("a").await;
     gate.rollback().await.unwrap();
@@ -353,16 +343,12 @@ async fn a_claim_that_is_lost_after_its_changes_were_seen_throws_the_batch_away(
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_request_by_itself_writes_nothing_if_its_claim_is_lost(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
+async fn a_request_by_itself_writes_nothing_if_its_claim_is_lost(pool: PgPool) {
     for connections in [1, 0] {
-        let (options, connect) = (options.clone(), connect.clone());
-        let world = World::set_up(TRAINS, patient(connections), options, connect).await;
-        let gate = world.close(IN_READ).await;
+        let world = World::set_up(TRAINS, patient(connections), pool.clone()).await;
+        let gate = close(&world.pool, IN_READ).await;
         let sent = world.send("a", Take::Paused("local"));
-        world.arrives_at(IN_READ).await;
+        arrives_at(&world.pool, IN_READ).await;
         let first = world.take_elsewhere("a").await;
         gate.rollback().await.unwrap();
         assert_eq!(stored(ended(sent).await), (first, true));
@@ -374,11 +360,8 @@ async fn a_request_by_itself_writes_nothing_if_its_claim_is_lost(
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_row_that_is_held_elsewhere_is_waited_for_alone(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let world = World::set_up(TRAINS, patient(1), options, connect).await;
+async fn a_row_that_is_held_elsewhere_is_waited_for_alone(pool: PgPool) {
+    let world = World::set_up(TRAINS, patient(1), pool).await;
     let mut elsewhere = world.pool.begin().await.unwrap();
     let hold = "UPDATE trains SET free = 7 WHERE name = 'local'";
     execute(&mut *elsewhere, hold).await;
@@ -400,8 +383,8 @@ async fn a_row_that_is_held_elsewhere_is_waited_for_alone(
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_replay_locks_nothing(options: PgPoolOptions, connect: PgConnectOptions) {
-    let world = World::set_up(TRAINS, patient(1), options, connect).await;
+async fn a_replay_locks_nothing(pool: PgPool) {
+    let world = World::set_up(TRAINS, patient(1), pool).await;
     let first = stored(ended(world.send("a", Take::Seat("local"))).await).0;
     let mut elsewhere = world.pool.begin().await.unwrap();
     let hold = "SELECT FROM trains WHERE name = 'local' FOR UPDATE";
@@ -418,13 +401,9 @@ async fn a_replay_locks_nothing(options: PgPoolOptions, connect: PgConnectOption
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_round_of_reads_depends_on_the_one_before(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
+async fn a_round_of_reads_depends_on_the_one_before(pool: PgPool) {
     for connections in [1, 0] {
-        let (options, connect) = (options.clone(), connect.clone());
-        let world = World::set_up(TRAINS, patient(connections), options, connect).await;
+        let world = World::set_up(TRAINS, patient(connections), pool.clone()).await;
         let take = async |key: &str, train| ended(world.send(key, Take::Seat(train))).await;
         let body = |outcome| String::from_utf8(stored(outcome).0.reply.body.clone()).unwrap();
         assert_eq!(body(take("two", "full").await), "relief: 4");
@@ -438,11 +417,8 @@ async fn a_round_of_reads_depends_on_the_one_before(
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_row_that_only_a_change_before_it_names_is_read_alone(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let world = World::set_up(TRAINS, patient(1), options, connect).await;
+async fn a_row_that_only_a_change_before_it_names_is_read_alone(pool: PgPool) {
+    let world = World::set_up(TRAINS, patient(1), pool).await;
     let sent = [
         ("a", Take::WithRelief("last", "relief")),
         ("b", Take::Seat("last")),
@@ -453,10 +429,9 @@ async fn a_row_that_only_a_change_before_it_names_is_read_alone(
 }
 
 #[sqlx::test(migrations = false)]
-async fn what_is_not_shared_runs_alone(options: PgPoolOptions, connect: PgConnectOptions) {
+async fn what_is_not_shared_runs_alone(pool: PgPool) {
     for connections in [1, 0] {
-        let (options, connect) = (options.clone(), connect.clone());
-        let world = World::set_up(TRAINS, patient(connections), options, connect).await;
+        let world = World::set_up(TRAINS, patient(connections), pool.clone()).await;
         let taken = world.send("a", Take::NotShared("local"));
         assert_eq!(answer(taken).await, (201, "local: 9".to_owned()));
         assert!(stored(ended(world.send("a", Take::NotShared("local"))).await).1);
@@ -468,14 +443,11 @@ async fn what_is_not_shared_runs_alone(options: PgPoolOptions, connect: PgConnec
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_batch_waits_for_the_rows_of_one_that_commits(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let world = World::set_up(TRAINS, patient(2), options, connect).await;
-    let gate = world.close(IN_COMMIT).await;
+async fn a_batch_waits_for_the_rows_of_one_that_commits(pool: PgPool) {
+    let world = World::set_up(TRAINS, patient(2), pool).await;
+    let gate = close(&world.pool, IN_COMMIT).await;
     let first = world.send("a", Take::Seat("slow"));
-    world.arrives_at(IN_COMMIT).await;
+    arrives_at(&world.pool, IN_COMMIT).await;
     let second = world.send("b", Take::Seat("slow"));
     // Longer than a batch waits for a lock.
     tokio::time::sleep(Duration::from_millis(200)).await;
@@ -487,18 +459,15 @@ async fn a_batch_waits_for_the_rows_of_one_that_commits(
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_commit_that_hangs_holds_up_the_next_batch_for_its_time(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
+async fn a_commit_that_hangs_holds_up_the_next_batch_for_its_time(pool: PgPool) {
     let brief = BatchSettings {
         prepare_limit: Duration::from_millis(500),
         ..patient(2)
     };
-    let world = World::set_up(TRAINS, brief, options, connect).await;
-    let gate = world.close(IN_COMMIT).await;
+    let world = World::set_up(TRAINS, brief, pool).await;
+    let gate = close(&world.pool, IN_COMMIT).await;
     let first = world.send("a", Take::Seat("slow"));
-    world.arrives_at(IN_COMMIT).await;
+    arrives_at(&world.pool, IN_COMMIT).await;
     let second = world.send("b", Take::Seat("slow"));
     world.run_alone(1).await;
     assert!(!first.is_finished());

@@ -13,7 +13,9 @@ use sqlx::{
     Connection, PgConnection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
-use support::{BookSeat, count, execute, failed, made, request, set_up, stored};
+use support::{
+    ACCOUNT, BookSeat, count, execute, failed, made, request, set_up, set_up_of, stored,
+};
 use uuid::Uuid;
 
 const RECORDS: &str = "SELECT count(*) FROM idempotency_keys";
@@ -33,10 +35,9 @@ async fn book_otherwise(idempotency: &Idempotency, account_id: Uuid, seat: &str)
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_retry_gets_the_first_answer(options: PgPoolOptions, connect: PgConnectOptions) {
-    let (pool, idempotency) = set_up(options, connect).await;
-    let account_id = Uuid::now_v7();
-    let send = || book(&idempotency, account_id, "one", "12A");
+async fn a_retry_gets_the_first_answer(pool: PgPool) {
+    let (pool, idempotency) = set_up(pool).await;
+    let send = || book(&idempotency, ACCOUNT, "one", "12A");
     let first = made(send().await);
     assert_eq!(stored(send().await), (first, true));
     assert_eq!(count(&pool, BOOKINGS).await, 1);
@@ -44,18 +45,14 @@ async fn a_retry_gets_the_first_answer(options: PgPoolOptions, connect: PgConnec
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_dropped_instance_gives_its_connections_back_at_once(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let (pool, _) = set_up(options.max_connections(4), connect).await;
-    let account_id = Uuid::now_v7();
+async fn a_dropped_instance_gives_its_connections_back_at_once(pool: PgPool) {
+    let (pool, _) = set_up_of(pool, 4).await;
     // A busy machine may be late once.
     let mut is_given_back = false;
     for number in 0..5 {
         let idempotency = Idempotency::new(pool.clone(), Settings::default()).unwrap();
         let (key, seat) = (format!("key-{number}"), format!("{number}A"));
-        stored(book(&idempotency, account_id, &key, &seat).await);
+        stored(book(&idempotency, ACCOUNT, &key, &seat).await);
         let mut others = Vec::new();
         for _ in 0..3 {
             others.push(pool.acquire().await.unwrap());
@@ -72,13 +69,9 @@ async fn a_dropped_instance_gives_its_connections_back_at_once(
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_refusal_is_kept_after_its_reason_is_gone(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let (pool, idempotency) = set_up(options, connect).await;
-    let account_id = Uuid::now_v7();
-    let send = |key| book(&idempotency, account_id, key, "12A");
+async fn a_refusal_is_kept_after_its_reason_is_gone(pool: PgPool) {
+    let (pool, idempotency) = set_up(pool).await;
+    let send = |key| book(&idempotency, ACCOUNT, key, "12A");
     stored(send("one").await);
     let (refused, _) = stored(send("two").await);
     assert_eq!(refused.reply.status, 400);
@@ -88,37 +81,29 @@ async fn a_refusal_is_kept_after_its_reason_is_gone(
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_key_belongs_to_one_request_of_one_account(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let (pool, idempotency) = set_up(options, connect).await;
+async fn a_key_belongs_to_one_request_of_one_account(pool: PgPool) {
+    let (pool, idempotency) = set_up(pool).await;
     let (one, other) = (Uuid::now_v7(), Uuid::now_v7());
     stored(book(&idempotency, one, "one", "12A").await);
     let reused = book_otherwise(&idempotency, one, "13C").await;
     assert!(matches!(reused, Outcome::Reused), "{reused:?}");
-    let (_, replayed) = stored(book(&idempotency, other, "one", "14B").await);
-    assert!(!replayed);
+    assert!(!stored(book(&idempotency, other, "one", "14B").await).1);
     assert_eq!(count(&pool, BOOKINGS).await, 2);
 }
 
 #[sqlx::test(migrations = false)]
-async fn fifty_racers_through_two_replicas_have_one_effect(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let (pool, idempotency) = set_up(options, connect).await;
+async fn fifty_racers_through_two_replicas_have_one_effect(pool: PgPool) {
+    let (pool, idempotency) = set_up(pool).await;
     // Another process on the same database has a map of its own.
     let replica = Idempotency::new(pool.clone(), Settings::default()).unwrap();
-    let account_id = Uuid::now_v7();
     let replicas = [idempotency, replica];
     let racers = replicas.iter().cycle().take(50).cloned();
     let racers: Vec<_> = racers
         .map(|idempotency| {
             tokio::spawn(async move {
-                let mut request = request(account_id, "one", "/bookings", "{}");
+                let mut request = request(ACCOUNT, "one", "/bookings", "{}");
                 request.wait = Duration::from_secs(10);
-                let seat = BookSeat::new(account_id, "12A");
+                let seat = BookSeat::new(ACCOUNT, "12A");
                 idempotency.run(request, seat).await
             })
         })
@@ -149,14 +134,10 @@ impl Command for SwallowsAnError {
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_swallowed_database_error_fails_the_request_instead_of_losing_it(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let (pool, idempotency) = set_up(options, connect).await;
-    let account_id = Uuid::now_v7();
-    let request = request(account_id, "one", "/bookings", "{}");
-    failed(idempotency.run(request, SwallowsAnError(account_id)).await);
+async fn a_swallowed_database_error_fails_the_request_instead_of_losing_it(pool: PgPool) {
+    let (pool, idempotency) = set_up(pool).await;
+    let request = request(ACCOUNT, "one", "/bookings", "{}");
+    failed(idempotency.run(request, SwallowsAnError(ACCOUNT)).await);
     assert_eq!(count(&pool, BOOKINGS).await, 0);
     assert_eq!(count(&pool, RECORDS).await, 0);
 }
@@ -181,32 +162,27 @@ async fn leave_unfinished(pool: &PgPool, account_id: Uuid) {
 
 #[sqlx::test(migrations = false)]
 async fn a_committed_row_without_an_outcome_is_unfinished_and_neither_expires_nor_executes(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
+    pool: PgPool,
 ) {
-    let (pool, idempotency) = set_up(options, connect).await;
-    let account_id = Uuid::now_v7();
-    leave_unfinished(&pool, account_id).await;
+    let (pool, idempotency) = set_up(pool).await;
+    leave_unfinished(&pool, ACCOUNT).await;
     #[cfg(feature = "sweep")]
     charge_once_idempotency::sweep(&mut pool.acquire().await.unwrap(), Default::default())
         .await
         .unwrap();
 
-    let same = book(&idempotency, account_id, "one", "12A").await;
+    let same = book(&idempotency, ACCOUNT, "one", "12A").await;
     assert!(matches!(same, Outcome::Unfinished), "{same:?}");
     // The fingerprint is compared before anything else.
-    let other = book_otherwise(&idempotency, account_id, "12A").await;
+    let other = book_otherwise(&idempotency, ACCOUNT, "12A").await;
     assert!(matches!(other, Outcome::Reused), "{other:?}");
     assert_eq!(count(&pool, BOOKINGS).await, 0);
     assert_eq!(count(&pool, RECORDS).await, 1);
 }
 
 #[sqlx::test(migrations = false)]
-async fn migrations_run_twice_and_are_counted_apart_from_the_application_s(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let (pool, _) = set_up(options, connect).await;
+async fn migrations_run_twice_and_are_counted_apart_from_the_application_s(pool: PgPool) {
+    let (pool, _) = set_up(pool).await;
     migrate(&mut pool.acquire().await.unwrap()).await.unwrap();
     let own = "SELECT count(*) FROM idempotency_migrations WHERE success";
     let files = 1 + i64::from(cfg!(feature = "phases")) + i64::from(cfg!(feature = "workflow"));
@@ -222,13 +198,10 @@ async fn migrations_run_twice_and_are_counted_apart_from_the_application_s(
 /// What a schema named after the role, a default of the role, and a URL do from one start to the
 /// next.
 #[sqlx::test(migrations = false)]
-async fn a_start_with_another_search_path_finds_the_records_or_refuses(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let (pool, idempotency) = set_up(options.clone(), connect.clone()).await;
-    let account_id = Uuid::now_v7();
-    assert!(!stored(book(&idempotency, account_id, "one", "12A").await).1);
+async fn a_start_with_another_search_path_finds_the_records_or_refuses(pool: PgPool) {
+    let (options, connect) = (pool.options().clone(), pool.connect_options());
+    let (pool, idempotency) = set_up(pool).await;
+    assert!(!stored(book(&idempotency, ACCOUNT, "one", "12A").await).1);
     execute(
         &pool,
         "CREATE SCHEMA other;
@@ -239,7 +212,7 @@ async fn a_start_with_another_search_path_finds_the_records_or_refuses(
     )
     .await;
     for asked in [None, Some(r#""$user",public"#), Some("other,public")] {
-        let connect = connect.clone();
+        let connect = PgConnectOptions::clone(&connect);
         let connect = connect.options(asked.map(|asked| ("search_path", asked)));
         let mut connection = PgConnection::connect_with(&connect).await.unwrap();
         let schema = migrate(&mut connection).await.unwrap();
@@ -247,11 +220,11 @@ async fn a_start_with_another_search_path_finds_the_records_or_refuses(
         let pinned = pin_session(connect, &schema, SessionLimits::default());
         let pool = options.clone().connect_with(pinned).await.unwrap();
         let idempotency = Idempotency::new(pool, Settings::default()).unwrap();
-        let again = book(&idempotency, account_id, "one", "12B").await;
+        let again = book(&idempotency, ACCOUNT, "one", "12B").await;
         assert!(stored(again).1, "{asked:?}: a retry is a replay");
     }
     for asked in ["other", "nowhere"] {
-        let connect = connect.clone().options([("search_path", asked)]);
+        let connect = PgConnectOptions::clone(&connect).options([("search_path", asked)]);
         let mut connection = PgConnection::connect_with(&connect).await.unwrap();
         let told = migrate(&mut connection).await.unwrap_err().to_string();
         let expected = format!("public has the tables and not {asked}");
@@ -266,13 +239,10 @@ async fn a_start_with_another_search_path_finds_the_records_or_refuses(
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_schema_of_any_name_can_have_the_tables_and_must_exist(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let pool = options.connect_with(connect.clone()).await.unwrap();
+async fn a_schema_of_any_name_can_have_the_tables_and_must_exist(pool: PgPool) {
     let name = r#""A ""schema"", of\ours""#;
-    let asking = connect.options([("search_path", name)]);
+    let asking = PgConnectOptions::clone(&pool.connect_options());
+    let asking = asking.options([("search_path", name)]);
     let mut connection = PgConnection::connect_with(&asking).await.unwrap();
     let told = migrate(&mut connection).await.unwrap_err().to_string();
     assert!(told.contains("no schema has been selected"), "{told}");
@@ -281,7 +251,7 @@ async fn a_schema_of_any_name_can_have_the_tables_and_must_exist(
     let create = sqlx::AssertSqlSafe(format!("CREATE SCHEMA {name}"));
     sqlx::raw_sql(create).execute(&pool).await.unwrap();
     // As after a start: the next one asks for nothing.
-    set_up(PgPoolOptions::new(), asking).await;
+    set_up(PgPoolOptions::new().connect_lazy_with(asking)).await;
     let mut connection = pool.acquire().await.unwrap();
     assert_eq!(migrate(&mut connection).await.unwrap(), name);
     let elsewhere = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'";
@@ -304,12 +274,10 @@ impl Command for ShowTransaction {
 
 /// A connection pooler may drop what `pin_session` asks for.
 #[sqlx::test(migrations = false)]
-async fn a_transaction_is_durable_whatever_the_session_defaults_are(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    set_up(options.clone(), connect.clone()).await;
-    let unpinned = connect.options([
+async fn a_transaction_is_durable_whatever_the_session_defaults_are(pool: PgPool) {
+    let (options, connect) = (pool.options().clone(), pool.connect_options());
+    set_up(pool).await;
+    let unpinned = PgConnectOptions::clone(&connect).options([
         ("synchronous_commit", "off"),
         ("default_transaction_isolation", "serializable"),
         ("default_transaction_read_only", "on"),
@@ -323,18 +291,15 @@ async fn a_transaction_is_durable_whatever_the_session_defaults_are(
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_connection_that_died_between_two_uses_is_replaced(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
+async fn a_connection_that_died_between_two_uses_is_replaced(pool: PgPool) {
     // Not of the pool: the one that looks is not ended, and may be the pool's only one.
+    let connect = pool.connect_options();
     let mut other = PgConnection::connect_with(&connect).await.unwrap();
-    let (pool, _) = set_up(options.max_connections(8), connect).await;
+    let (pool, _) = set_up_of(pool, 8).await;
     let connections = Connections::from(pool.clone());
     let idempotency = Idempotency::new(connections.clone(), Settings::default()).unwrap();
-    let account_id = Uuid::now_v7();
     for key in ["one", "two", "three"] {
-        let booked = book(&idempotency, account_id, key, key).await;
+        let booked = book(&idempotency, ACCOUNT, key, key).await;
         assert_eq!(stored(booked).0.reply.status, 201);
         let ended = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
                       WHERE datname = current_database() AND pid <> pg_backend_pid()";
@@ -344,7 +309,7 @@ async fn a_connection_that_died_between_two_uses_is_replaced(
             .unwrap();
         assert!(ended > 0);
         if key == "two" {
-            let mut connection = connections.acquire(account_id).await.unwrap();
+            let mut connection = connections.acquire(ACCOUNT).await.unwrap();
             let read = sqlx::raw_sql("SELECT 1").execute(&mut *connection);
             assert!(read.await.is_ok(), "a read can't begin again");
             connection.release();
@@ -355,13 +320,10 @@ async fn a_connection_that_died_between_two_uses_is_replaced(
 
 #[cfg(feature = "forget")]
 #[sqlx::test(migrations = false)]
-async fn an_account_s_completed_keys_can_be_forgotten_and_no_others(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
+async fn an_account_s_completed_keys_can_be_forgotten_and_no_others(pool: PgPool) {
     use charge_once_idempotency::forget;
 
-    let (pool, idempotency) = set_up(options, connect).await;
+    let (pool, idempotency) = set_up(pool).await;
     let (account_id, other) = (Uuid::now_v7(), Uuid::now_v7());
     let keys = ["a", "b", "open"].map(|key| (account_id, key));
     for (account_id, key) in keys.into_iter().chain([(other, "a")]) {
@@ -386,6 +348,5 @@ async fn an_account_s_completed_keys_can_be_forgotten_and_no_others(
     assert_eq!((second.rows, second.keys, second.last), (1, 1, None));
     // The key in flight, and the other account's.
     assert_eq!(count(&pool, RECORDS).await, 2);
-    let (_, replayed) = stored(book(&idempotency, account_id, "a", "new").await);
-    assert!(!replayed);
+    assert!(!stored(book(&idempotency, account_id, "a", "new").await).1);
 }

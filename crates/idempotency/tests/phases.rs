@@ -22,11 +22,8 @@ use charge_once_idempotency::{
     LeaseSettings, Outcome, Phases, Rejection, Reply, Settings,
 };
 use chrono::{DateTime, Utc};
-use sqlx::{
-    PgConnection, PgPool,
-    postgres::{PgConnectOptions, PgPoolOptions},
-};
-use support::{BookSeat, count, execute, failed, request, set_up, stored};
+use sqlx::{PgConnection, PgPool};
+use support::{ACCOUNT, BookSeat, count, execute, failed, request, set_up, stored};
 use tokio::sync::{Semaphore, mpsc};
 use uuid::Uuid;
 
@@ -156,11 +153,8 @@ const LEASE: LeaseSettings = LeaseSettings {
     call_limit: Duration::from_secs(10),
 };
 
-async fn set_up_phases(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) -> (PgPool, Idempotency, CourierClient, Phases<Courier>) {
-    let (pool, idempotency) = set_up(options, connect).await;
+async fn set_up_phases(pool: PgPool) -> (PgPool, Idempotency, CourierClient, Phases<Courier>) {
+    let (pool, idempotency) = set_up(pool).await;
     let parcels =
         "CREATE TABLE parcels (account_id uuid, id uuid, address text, tracking_number text)";
     execute(&pool, parcels).await;
@@ -177,32 +171,28 @@ fn phases_of(idempotency: Idempotency, client: CourierClient) -> Phases<Courier>
     Phases::new(idempotency, courier, LEASE).unwrap()
 }
 
-fn to_elm_street(account_id: Uuid) -> OrderCourier {
+fn to(address: &'static str) -> OrderCourier {
     OrderCourier {
-        account_id,
-        address: "Elm Street",
+        account_id: ACCOUNT,
+        address,
     }
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_lost_answer_is_asked_for_again_under_the_same_key(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let (pool, idempotency, client, phases) = set_up_phases(options, connect).await;
-    let account_id = Uuid::now_v7();
-    let parcel = || request(account_id, "one", "/parcels", "{}");
+async fn a_lost_answer_is_asked_for_again_under_the_same_key(pool: PgPool) {
+    let (pool, idempotency, client, phases) = set_up_phases(pool).await;
+    let parcel = || request(ACCOUNT, "one", "/parcels", "{}");
 
     client.loses.store(1, Ordering::SeqCst);
-    let lost = failed(phases.run(parcel(), to_elm_street(account_id)).await);
+    let lost = failed(phases.run(parcel(), to("Elm Street")).await);
     assert_eq!(lost.kind, FailureKind::Unavailable);
     // A command in one transaction can't judge what is left in flight.
-    let seat = BookSeat::new(account_id, "12A");
+    let seat = BookSeat::new(ACCOUNT, "12A");
     let unfinished = idempotency.run(parcel(), seat).await;
     assert!(matches!(unfinished, Outcome::Unfinished), "{unfinished:?}");
 
     for _ in 0..2 {
-        let (record, _) = stored(phases.run(parcel(), to_elm_street(account_id)).await);
+        let (record, _) = stored(phases.run(parcel(), to("Elm Street")).await);
         assert_eq!(record.reply.body, br#"{"tracking":"Elm Street-0"}"#);
     }
     assert_eq!(client.ordered.lock().unwrap().len(), 1);
@@ -216,20 +206,13 @@ async fn a_lost_answer_is_asked_for_again_under_the_same_key(
 /// Between the transaction that finds an operation in flight and the one that takes it over, the
 /// key is released and another request begins an operation of its own under it.
 #[sqlx::test(migrations = false)]
-async fn the_operation_of_another_request_is_not_taken_over(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let (pool, _, client, phases) = set_up_phases(options.clone(), connect).await;
-    let account_id = Uuid::now_v7();
-    let to_oak_street = || OrderCourier {
-        account_id,
-        address: "Oak Street",
-    };
-    let elm_parcel = || request(account_id, "one", "/parcels", r#"{"to":"Elm Street"}"#);
-    let oak_parcel = || request(account_id, "one", "/parcels", r#"{"to":"Oak Street"}"#);
+async fn the_operation_of_another_request_is_not_taken_over(pool: PgPool) {
+    let options = pool.options().clone();
+    let (pool, _, client, phases) = set_up_phases(pool).await;
+    let elm_parcel = || request(ACCOUNT, "one", "/parcels", r#"{"to":"Elm Street"}"#);
+    let oak_parcel = || request(ACCOUNT, "one", "/parcels", r#"{"to":"Oak Street"}"#);
     client.loses.store(1, Ordering::SeqCst);
-    failed(phases.run(elm_parcel(), to_elm_street(account_id)).await);
+    failed(phases.run(elm_parcel(), to("Elm Street")).await);
 
     // The retry runs in another process. Its only connection comes back to its pool when the test
     // says so, and it has found the operation by then.
@@ -252,7 +235,7 @@ async fn the_operation_of_another_request_is_not_taken_over(
     let elsewhere = phases_of(elsewhere, client.clone());
     let retry = tokio::spawn({
         let parcel = elm_parcel();
-        async move { elsewhere.run(parcel, to_elm_street(account_id)).await }
+        async move { elsewhere.run(parcel, to("Elm Street")).await }
     });
     released.recv().await.unwrap();
 
@@ -262,30 +245,26 @@ async fn the_operation_of_another_request_is_not_taken_over(
     let resolved = phases.resolve(operation, async |_| CallOutcome::NotExecuted(never_sent));
     assert!(resolved.await.unwrap());
     client.loses.store(1, Ordering::SeqCst);
-    failed(phases.run(oak_parcel(), to_oak_street()).await);
+    failed(phases.run(oak_parcel(), to("Oak Street")).await);
 
     resume.add_permits(Semaphore::MAX_PERMITS / 2);
     let answered = retry.await.unwrap();
     assert!(matches!(answered, Outcome::Reused), "{answered:?}");
-    let (record, _) = stored(phases.run(oak_parcel(), to_oak_street()).await);
+    let (record, _) = stored(phases.run(oak_parcel(), to("Oak Street")).await);
     assert_eq!(record.reply.body, br#"{"tracking":"Oak Street-1"}"#);
 }
 
 /// PostgreSQL answers a COMMIT after an error with a rollback, which sqlx takes for success.
 #[sqlx::test(migrations = false)]
-async fn nothing_is_asked_for_when_the_operation_was_rolled_back(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let (pool, idempotency, client, sound) = set_up_phases(options, connect).await;
+async fn nothing_is_asked_for_when_the_operation_was_rolled_back(pool: PgPool) {
+    let (pool, idempotency, client, sound) = set_up_phases(pool).await;
     let courier = Courier {
         client: client.clone(),
         swallows_an_error: true,
     };
     let defective = Phases::new(idempotency, courier, LEASE).unwrap();
-    let account_id = Uuid::now_v7();
-    let parcel = |key| request(account_id, key, "/parcels", "{}");
-    let order = || to_elm_street(account_id);
+    let parcel = |key| request(ACCOUNT, key, "/parcels", "{}");
+    let order = || to("Elm Street");
 
     failed(defective.run(parcel("one"), order()).await);
     assert!(client.ordered.lock().unwrap().is_empty());
@@ -302,11 +281,8 @@ async fn nothing_is_asked_for_when_the_operation_was_rolled_back(
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_lease_that_is_too_short_for_a_call_is_refused(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let (_, idempotency) = set_up(options, connect).await;
+async fn a_lease_that_is_too_short_for_a_call_is_refused(pool: PgPool) {
+    let (_, idempotency) = set_up(pool).await;
     let settings = LeaseSettings {
         lease: Duration::from_secs(15),
         call_limit: Duration::from_secs(10),
@@ -318,28 +294,24 @@ async fn a_lease_that_is_too_short_for_a_call_is_refused(
 
 #[cfg(feature = "workflow")]
 #[sqlx::test(migrations = false)]
-async fn a_workflow_lists_its_requests_whichever_way_they_run(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
+async fn a_workflow_lists_its_requests_whichever_way_they_run(pool: PgPool) {
     use charge_once_idempotency::WorkflowName;
 
-    let (_, idempotency, client, phases) = set_up_phases(options, connect).await;
-    let account_id = Uuid::now_v7();
+    let (_, idempotency, client, phases) = set_up_phases(pool).await;
     let trip = WorkflowName::parse(b"trip-1").unwrap();
     let linked = |key: &str| {
-        let mut request = request(account_id, key, "/bookings", "{}");
+        let mut request = request(ACCOUNT, key, "/bookings", "{}");
         request.label = Some(trip.to_label());
         request
     };
-    let seat = || BookSeat::new(account_id, "12A");
+    let seat = || BookSeat::new(ACCOUNT, "12A");
     stored(idempotency.run(linked("seat"), seat()).await);
     stored(idempotency.run(linked("again"), seat()).await);
     client.loses.store(1, Ordering::SeqCst);
-    let order = to_elm_street(account_id);
+    let order = to("Elm Street");
     failed(phases.run(linked("tickets"), order).await);
 
-    let page = idempotency.workflow(account_id, trip.clone(), None, 100);
+    let page = idempotency.workflow(ACCOUNT, trip.clone(), None, 100);
     let steps = page.await.unwrap().unwrap().steps.into_iter();
     let steps: Vec<_> = steps
         .map(|step| (step.key, step.request.outcome.map(|outcome| outcome.status)))

@@ -15,11 +15,8 @@ use charge_once_idempotency::{
     Settings, SweepPace, sweep,
 };
 use chrono::{DateTime, Utc};
-use sqlx::{
-    Connection, PgConnection, PgPool,
-    postgres::{PgConnectOptions, PgPoolOptions},
-};
-use support::{BookSeat, count, failed, request, set_up, stored, until, within_reason};
+use sqlx::{Connection, PgConnection, PgPool};
+use support::{ACCOUNT, BookSeat, count, failed, request, set_up, stored, until, within_reason};
 use uuid::Uuid;
 
 const MEBIBYTE: NonZeroU64 = NonZeroU64::new(1 << 20).unwrap();
@@ -42,7 +39,7 @@ impl Replica {
     /// That has been read.
     async fn with_short_lives(pool: &PgPool, idempotency: Idempotency) -> Self {
         let lasting = Self::of(idempotency);
-        let request = request(Uuid::now_v7(), "lasting", "/bookings", "{}");
+        let request = request(ACCOUNT, "lasting", "/bookings", "{}");
         let remembered = async {
             while lasting.cache.look_up(&request).is_none() {
                 lasting.book(&request, "lasting").await;
@@ -94,10 +91,10 @@ struct Expired {
 }
 
 impl Expired {
-    async fn set_up(options: PgPoolOptions, connect: PgConnectOptions) -> Self {
-        let (pool, idempotency) = set_up(options, connect).await;
+    async fn set_up(pool: PgPool) -> Self {
+        let (pool, idempotency) = set_up(pool).await;
         let replica = Replica::with_short_lives(&pool, idempotency).await;
-        let request = request(Uuid::now_v7(), "key", "/bookings", r#"{"seat":"1a"}"#);
+        let request = request(ACCOUNT, "key", "/bookings", r#"{"seat":"1a"}"#);
         replica.book(&request, "1a").await;
         replica.remembers(&request).await;
         let expired = async || count(&pool, EXPIRED).await > 0;
@@ -111,13 +108,10 @@ impl Expired {
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_replay_from_memory_is_the_original_and_asks_no_database(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let (pool, idempotency) = set_up(options, connect).await;
+async fn a_replay_from_memory_is_the_original_and_asks_no_database(pool: PgPool) {
+    let (pool, idempotency) = set_up(pool).await;
     let replica = Replica::of(idempotency);
-    let request = request(Uuid::now_v7(), "key", "/bookings", "{}");
+    let request = request(ACCOUNT, "key", "/bookings", "{}");
     let (original, replayed) = replica.book(&request, "1a").await;
     assert!(!replayed);
     replica.remembers(&request).await;
@@ -126,40 +120,32 @@ async fn a_replay_from_memory_is_the_original_and_asks_no_database(
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_refusal_is_remembered_and_a_failure_is_not(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
+async fn a_refusal_is_remembered_and_a_failure_is_not(pool: PgPool) {
     struct Fails;
     impl Command for Fails {
         async fn execute(&self, _: &mut PgConnection) -> Result<Reply, Rejection> {
             Err(Failure::unavailable("not now").into())
         }
     }
-    let account = Uuid::now_v7();
-    let (_, idempotency) = set_up(options, connect).await;
+    let (_, idempotency) = set_up(pool).await;
     let replica = Replica::of(idempotency);
-    let first = request(account, "first", "/bookings", "{}");
+    let first = request(ACCOUNT, "first", "/bookings", "{}");
     replica.book(&first, "1a").await;
-    let taken = request(account, "taken", "/bookings", "{}");
+    let taken = request(ACCOUNT, "taken", "/bookings", "{}");
     replica.book(&taken, "1a").await;
     let (refusal, _) = stored(replica.remembers(&taken).await);
     assert_eq!(refusal.reply.status, 400);
 
-    let failing = request(account, "failing", "/bookings", "{}");
+    let failing = request(ACCOUNT, "failing", "/bookings", "{}");
     failed(replica.run(&failing, Fails).await);
     assert!(replica.cache.look_up(&failing).is_none());
-    let (_, replayed) = replica.book(&failing, "1b").await;
-    assert!(!replayed);
+    assert!(!replica.book(&failing, "1b").await.1);
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_record_answers_its_own_request_and_account_only(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
+async fn a_record_answers_its_own_request_and_account_only(pool: PgPool) {
     let (alice, bob) = (Uuid::now_v7(), Uuid::now_v7());
-    let (pool, idempotency) = set_up(options, connect).await;
+    let (pool, idempotency) = set_up(pool).await;
     let replica = Replica::of(idempotency);
     let first = request(alice, "key", "/bookings", r#"{"seat":"1a"}"#);
     replica.book(&first, "1a").await;
@@ -179,18 +165,14 @@ async fn a_record_answers_its_own_request_and_account_only(
 
     let of_bob = request(bob, "key", "/bookings", r#"{"seat":"1a"}"#);
     assert!(replica.cache.look_up(&of_bob).is_none());
-    let (_, replayed) = replica.book(&of_bob, "1b").await;
-    assert!(!replayed);
+    assert!(!replica.book(&of_bob, "1b").await.1);
     assert_eq!(count(&pool, BOOKINGS).await, 2);
 }
 
 #[sqlx::test(migrations = false)]
-async fn after_a_restart_the_database_answers_and_then_memory_does(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let (pool, idempotency) = set_up(options, connect).await;
-    let request = request(Uuid::now_v7(), "key", "/bookings", "{}");
+async fn after_a_restart_the_database_answers_and_then_memory_does(pool: PgPool) {
+    let (pool, idempotency) = set_up(pool).await;
+    let request = request(ACCOUNT, "key", "/bookings", "{}");
     let before = Replica::of(idempotency.clone());
     let (original, _) = before.book(&request, "1a").await;
 
@@ -203,13 +185,10 @@ async fn after_a_restart_the_database_answers_and_then_memory_does(
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_record_that_the_database_calls_dead_is_not_answered(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
+async fn a_record_that_the_database_calls_dead_is_not_answered(pool: PgPool) {
     let Expired {
         replica, request, ..
-    } = Expired::set_up(options, connect).await;
+    } = Expired::set_up(pool).await;
     assert!(replica.cache.look_up(&request).is_none());
     // The seat is taken, by the request before: this is another one.
     let (again, replayed) = replica.book(&request, "1a").await;
@@ -217,60 +196,50 @@ async fn a_record_that_the_database_calls_dead_is_not_answered(
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_key_that_another_replica_took_over_belongs_to_its_new_request(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
+async fn a_key_that_another_replica_took_over_belongs_to_its_new_request(pool: PgPool) {
     let Expired {
         pool,
         replica: one,
         request: old,
-    } = Expired::set_up(options, connect).await;
+    } = Expired::set_up(pool).await;
     let other = Replica::of(Idempotency::new(pool.clone(), Settings::default()).unwrap());
 
     let new = request(old.account_id, "key", "/bookings", r#"{"seat":"1b"}"#);
-    let (_, replayed) = other.book(&new, "1b").await;
-    assert!(!replayed);
+    assert!(!other.book(&new, "1b").await.1);
     let asked = one.run(&old, BookSeat::new(old.account_id, "1c")).await;
     assert!(matches!(asked, Outcome::Reused), "{asked:?}");
-    let (_, replayed) = one.book(&new, "1c").await;
-    assert!(replayed);
+    assert!(one.book(&new, "1c").await.1);
     assert_eq!(count(&pool, BOOKINGS).await, 3);
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_key_that_another_replica_swept_is_free(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
+async fn a_key_that_another_replica_swept_is_free(pool: PgPool) {
     let Expired {
         pool,
         replica,
         request,
-    } = Expired::set_up(options, connect).await;
+    } = Expired::set_up(pool).await;
     let mut elsewhere = pool.acquire().await.unwrap();
     let swept = sweep(&mut elsewhere, SweepPace::default()).await.unwrap();
     assert_eq!(swept, 1);
-    let (_, replayed) = replica.book(&request, "1b").await;
-    assert!(!replayed);
+    assert!(!replica.book(&request, "1b").await.1);
     assert_eq!(count(&pool, BOOKINGS).await, 3);
 }
 
 #[sqlx::test(migrations = false)]
-async fn memory_is_bounded(options: PgPoolOptions, connect: PgConnectOptions) {
-    let account = Uuid::now_v7();
-    let (_, idempotency) = set_up(options, connect).await;
+async fn memory_is_bounded(pool: PgPool) {
+    let (_, idempotency) = set_up(pool).await;
     let replica = Replica {
         cache: ReplayCache::new(&idempotency, NonZeroU64::new(10_000).unwrap()),
         idempotency,
     };
     let mut requests = Vec::new();
-    let first = request(account, "first", "/bookings", "{}");
+    let first = request(ACCOUNT, "first", "/bookings", "{}");
     replica.book(&first, "first").await;
     replica.remembers(&first).await;
     for number in 0..100 {
         let name = number.to_string();
-        let request = request(account, &name, "/bookings", "{}");
+        let request = request(ACCOUNT, &name, "/bookings", "{}");
         replica.book(&request, &name).await;
         requests.push(request);
     }
@@ -284,18 +253,16 @@ async fn memory_is_bounded(options: PgPoolOptions, connect: PgConnectOptions) {
 }
 
 #[sqlx::test(migrations = false)]
-async fn the_clock_is_read_again_while_requests_come(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
+async fn the_clock_is_read_again_while_requests_come(pool: PgPool) {
     const LAST_READING: &str = "
         SELECT query_start FROM pg_stat_activity
          WHERE datname = current_database() AND pid <> pg_backend_pid() AND query ILIKE '%pg_postmaster_start_time() AS \"started%'
          ORDER BY query_start DESC
          LIMIT 1";
-    let (_, idempotency) = set_up(options, connect.clone()).await;
+    let connect = pool.connect_options();
+    let (_, idempotency) = set_up(pool).await;
     let replica = Replica::of(idempotency);
-    let request = request(Uuid::now_v7(), "key", "/bookings", "{}");
+    let request = request(ACCOUNT, "key", "/bookings", "{}");
     replica.book(&request, "1a").await;
     replica.remembers(&request).await;
     let mut elsewhere = PgConnection::connect_with(&connect).await.unwrap();

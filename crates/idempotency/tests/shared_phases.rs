@@ -20,12 +20,10 @@ use charge_once_idempotency::{
     SharedPhases, transaction_time,
 };
 use chrono::{DateTime, Utc};
-use sqlx::{
-    PgConnection, PgPool,
-    postgres::{PgConnectOptions, PgPoolOptions},
-};
+use sqlx::{PgConnection, PgPool};
 use support::{
-    batching::{self, IN_READ, gathered, pass, patient},
+    ACCOUNT,
+    batching::{self, IN_READ, arrives_at, close, gathered, pass, patient},
     count, execute, made, request, stored, until, within_reason,
 };
 use tokio::{
@@ -240,7 +238,6 @@ impl Decide for Waits {
     }
 }
 
-/// The courier's API.
 #[derive(Clone, Default)]
 struct Courier {
     /// Each parcel that was asked for, in this order.
@@ -320,11 +317,8 @@ struct World {
 }
 
 impl World {
-    async fn new(
-        (options, connect): (PgPoolOptions, PgConnectOptions),
-        courier: impl FnOnce(&PgPool) -> Courier,
-    ) -> Self {
-        let batching = batching::World::set_up(SCHEMA, patient(1), options, connect).await;
+    async fn new(pool: PgPool, courier: impl FnOnce(&PgPool) -> Courier) -> Self {
+        let batching = batching::World::set_up(SCHEMA, patient(1), pool).await;
         let courier = courier(&batching.pool);
         let lease = LeaseSettings {
             lease: Duration::from_secs(30),
@@ -343,7 +337,7 @@ impl World {
         let mut sending = Vec::new();
         for (number, depot) in depots.iter().enumerate() {
             let key = format!("key-{number}");
-            let request = request(self.batching.account, &key, "/parcels", depot);
+            let request = request(ACCOUNT, &key, "/parcels", depot);
             let (phases, send) = (self.phases.clone(), Send((*depot).to_owned()));
             sending.push(tokio::spawn(async move { phases.run(request, send).await }));
         }
@@ -361,12 +355,9 @@ impl World {
 }
 
 #[sqlx::test(migrations = false)]
-async fn many_requests_share_both_transactions_and_each_has_its_effect_once(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
+async fn many_requests_share_both_transactions_and_each_has_its_effect_once(pool: PgPool) {
     let (courier, _) = Courier::together(40);
-    let world = World::new((options, connect), |_| courier).await;
+    let world = World::new(pool, |_| courier).await;
     let depots: Vec<_> = (1..=40).map(|depot: i32| depot.to_string()).collect();
     let depots: Vec<_> = depots.iter().map(String::as_str).collect();
     let first = world.send(&depots).await.into_iter().map(made);
@@ -390,12 +381,9 @@ async fn many_requests_share_both_transactions_and_each_has_its_effect_once(
 
 /// What is unfinished about a depot was read before the first of the two began.
 #[sqlx::test(migrations = false)]
-async fn of_two_in_one_batch_that_ask_about_one_row_the_second_looks_again(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
+async fn of_two_in_one_batch_that_ask_about_one_row_the_second_looks_again(pool: PgPool) {
     let (courier, together) = Courier::together(3);
-    let world = World::new((options, connect), |_| courier).await;
+    let world = World::new(pool, |_| courier).await;
     let mut sending = JoinSet::new();
     for sent in world.begin_to_send(&["1", "1", "2"]) {
         sending.spawn(async move { sent.await.unwrap() });
@@ -419,20 +407,19 @@ async fn of_two_in_one_batch_that_ask_about_one_row_the_second_looks_again(
 
 #[sqlx::test(migrations = false)]
 async fn an_answer_that_no_batch_can_decide_throws_its_batch_away_and_is_written_alone(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
+    pool: PgPool,
 ) {
     let (courier, together) = Courier::together(3);
-    let world = World::new((options, connect), |_| courier).await;
+    let world = World::new(pool, |_| courier).await;
     let (batching, ordered) = (&world.batching, &world.courier.ordered);
     let answer_both = async {
         let asked = async || ordered.lock().unwrap().len() >= 2;
         until("the courier is asked about both", asked).await;
-        let gate = batching.close(IN_READ).await;
-        let request = request(batching.account, "gate", "/gates", "{}");
+        let gate = close(&batching.pool, IN_READ).await;
+        let request = request(ACCOUNT, "gate", "/gates", "{}");
         let batches = batching.batches.clone();
         let waits = tokio::spawn(async move { batches.run(request, Waits).await });
-        batching.arrives_at(IN_READ).await;
+        arrives_at(&batching.pool, IN_READ).await;
         together.wait().await;
         gathered(&batching.batches, 2).await;
         gate.rollback().await.unwrap();
@@ -449,15 +436,12 @@ async fn an_answer_that_no_batch_can_decide_throws_its_batch_away_and_is_written
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_holder_that_has_lost_its_lease_writes_nothing(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
+async fn a_holder_that_has_lost_its_lease_writes_nothing(pool: PgPool) {
     let courier = |pool: &PgPool| Courier {
         slow: Some(pool.clone()),
         ..Courier::default()
     };
-    let world = World::new((options, connect), courier).await;
+    let world = World::new(pool, courier).await;
     let sent = world.send(&["1"]).await;
     assert!(matches!(sent.as_slice(), [Outcome::InUse]), "{sent:?}");
     let written = "SELECT (SELECT count(*) FROM parcels WHERE tracking_number IS NOT NULL)

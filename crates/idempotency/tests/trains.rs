@@ -9,7 +9,7 @@
 
 mod support;
 
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{PgPool, postgres::PgConnectOptions};
 use support::{count, stored};
 use tokio::task::JoinSet;
 use uuid::Uuid;
@@ -25,12 +25,9 @@ mod trains;
 use trains::{book, set_up};
 
 #[sqlx::test(migrations = false)]
-async fn each_seat_has_one_passenger_and_each_retry_the_first_answer(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
-) {
-    let batches = set_up(connect.clone()).await.unwrap();
-    let pool = options.connect_with(connect).await.unwrap();
+async fn each_seat_has_one_passenger_and_each_retry_the_first_answer(pool: PgPool) {
+    let connect = PgConnectOptions::clone(&pool.connect_options());
+    let batches = set_up(connect).await.unwrap();
     let passengers: Vec<_> = (0..20).map(|_| Uuid::now_v7()).collect();
     let mut answers = Vec::new();
     for is_retry in [false, true] {

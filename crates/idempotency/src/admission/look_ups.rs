@@ -15,10 +15,11 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use super::{LOOK_UPS, lock};
+use super::LOOK_UPS;
 use crate::{
     Connections, Outcome, Request,
     claim::{self, Found},
+    lock,
     transaction::compare,
 };
 

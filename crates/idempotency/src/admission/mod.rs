@@ -9,7 +9,7 @@ mod look_ups;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use sqlx::PgPool;
@@ -19,6 +19,7 @@ use uuid::Uuid;
 use crate::{
     Connections, Failure, Idempotency, Observer, Outcome, Request,
     admit::{Admit, Answering, Held, Turn},
+    lock,
     observer::Unobserved,
 };
 use fair_places::FairPlaces;
@@ -229,14 +230,11 @@ impl Admit for Admission {
     }
 }
 
-/// A request that waits, for as long as this lives.
-pub struct Seat(#[allow(dead_code, reason = "it is kept until it is dropped")] Held);
-
 impl Idempotency {
-    /// A place among the account's requests that wait, for one that waits before it is run. `None`:
-    /// too many wait already.
-    pub fn seat(&self, account: Uuid) -> Option<Seat> {
-        self.pool.admit.follow(account).map(Seat)
+    /// A place among the account's requests that wait, for one that waits before it is run, until
+    /// it is dropped. `None`: too many wait already.
+    pub fn seat(&self, account: Uuid) -> Option<impl Send + Sync + use<>> {
+        self.pool.admit.follow(account)
     }
 }
 
@@ -294,11 +292,6 @@ impl Drop for Counted {
     }
 }
 
-/// Nothing in here panics halfway through a change.
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(
@@ -317,8 +310,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        Command, FingerprintInput, IdempotencyKey, Parameters, Rejection, Reply, Settings,
-        in_flight::Place,
+        Command, Rejection, Reply, Settings,
+        in_flight::{Place, tests::request},
     };
 
     const ALICE: Uuid = Uuid::from_u128(1);
@@ -330,43 +323,27 @@ mod tests {
         pool.connect_lazy_with(PgConnectOptions::new().host("nowhere.invalid"))
     }
 
-    fn request(path: &str) -> Request {
-        let nothing = Parameters::Canonical(b"{}");
-        let input = FingerprintInput {
-            method: "POST",
-            path,
-            query: nothing,
-            media_type: "json",
-            parameters: nothing,
-        };
-        Request::new(ALICE, IdempotencyKey::parse(b"key").unwrap(), &input)
-    }
-
     #[tokio::test]
     async fn claims_leave_one_connection_of_their_account_s_share_on_odd_pools_too() {
-        for (connections, claims_of_an_account) in [(5, 1), (7, 2)] {
+        // While another account claims, or only reads.
+        for (connections, others_claim, claims_of_an_account) in
+            [(5, true, 1), (7, true, 2), (5, false, 1)]
+        {
             let admission = Admission::new(nowhere(connections), InProgressLimits::NONE);
             let at_once = |to_claim| timeout(Duration::ZERO, admission.connect(ALICE, to_claim));
-            let _others_claim = admission.connect(BOB, true).await;
+            let _others = admission.connect(BOB, others_claim).await;
             let mut claims = Vec::new();
             while let Ok(claim) = at_once(true).await {
                 claims.push(claim);
             }
-            assert_eq!(claims.len(), claims_of_an_account);
+            assert_eq!(
+                claims.len(),
+                claims_of_an_account,
+                "of {connections} connections"
+            );
             let read = at_once(false).await;
             assert!(read.is_ok(), "of {connections} connections");
         }
-    }
-
-    #[tokio::test]
-    async fn claims_leave_a_connection_for_reads_while_another_account_only_reads() {
-        let admission = Admission::new(nowhere(5), InProgressLimits::NONE);
-        let at_once = |to_claim| timeout(Duration::ZERO, admission.connect(ALICE, to_claim));
-        let _others_read = admission.connect(BOB, false).await;
-        let _claim = at_once(true).await.unwrap();
-        let (more, read) = (at_once(true).await, at_once(false).await);
-        assert!(more.is_err(), "her share of the claims is one of five");
-        assert!(read.is_ok(), "of her two connections, one is for reads");
     }
 
     /// A request that waited for another one, which failed, is answered as one that never waited.
@@ -390,7 +367,7 @@ mod tests {
             let idempotency = Idempotency::new(admission.clone(), Settings::default()).unwrap();
             let [first, second] = ["/first", "/second"].map(|path| Request {
                 wait: Duration::from_secs(60),
-                ..request(path)
+                ..request(1, path)
             });
             let Place::Leader(leadership) = idempotency.in_flight.join(&first) else {
                 panic!("it follows");

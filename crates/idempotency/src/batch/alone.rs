@@ -3,25 +3,19 @@
 //! Promise: an account that holds up batches, with keys that another replica holds or with rows
 //! that are refused, holds up few.
 
-use std::{
-    collections::HashMap,
-    future::Future,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, future::Future, sync::Mutex, time::Duration};
 
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::RanAlone;
-use crate::Outcome;
+use crate::{Outcome, lock};
 
 /// How long an account's requests run alone after one of them could not be completed.
 const ALONE_FOR: Duration = Duration::from_secs(1);
 
-/// Cheap to clone; all clones are one.
-#[derive(Clone, Default)]
-pub(super) struct Alone(Arc<Mutex<HashMap<Uuid, AccountState>>>);
+#[derive(Default)]
+pub(super) struct Alone(Mutex<HashMap<Uuid, AccountState>>);
 
 #[derive(Default)]
 struct AccountState {
@@ -41,12 +35,11 @@ impl Alone {
     /// Whether the account's next request runs alone: because some fell out of a batch and it is
     /// not known yet why, or because one of them could not be completed within the last second.
     pub(super) fn holds(&self, account: Uuid) -> bool {
-        self.lock()
+        lock(&self.0)
             .get(&account)
             .is_some_and(|state| state.is_held(Instant::now()))
     }
 
-    /// Runs a request of the account alone.
     pub(super) async fn run(
         &self,
         account: Uuid,
@@ -62,17 +55,13 @@ impl Alone {
     /// A request of the account runs alone until what is returned is left or dropped.
     pub(super) fn enter(&self, account: Uuid, because: RanAlone) -> Running<'_> {
         let fell = usize::from(because == RanAlone::BatchFailed);
-        self.lock().entry(account).or_default().fallen += fell;
+        lock(&self.0).entry(account).or_default().fallen += fell;
         Running {
             alone: self,
             account,
             fell,
             held_up: false,
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, AccountState>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -94,7 +83,7 @@ impl Running<'_> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         let now = Instant::now();
-        let mut accounts = self.alone.lock();
+        let mut accounts = lock(&self.alone.0);
         let state = accounts.entry(self.account).or_default();
         state.fallen -= self.fell;
         if self.held_up {
@@ -107,37 +96,22 @@ impl Drop for Running<'_> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::sync::oneshot;
-
     use super::*;
 
     const ALICE: Uuid = Uuid::from_u128(1);
 
-    /// Runs a request that ends when it is told how.
-    fn running(alone: &Alone, because: RanAlone) -> (oneshot::Sender<Outcome>, Ending) {
-        let (end, ended) = oneshot::channel();
-        let alone = alone.clone();
-        let ending = tokio::spawn(async move {
-            let request = async { ended.await.unwrap_or(Outcome::Reused) };
-            alone.run(ALICE, because, request).await
-        });
-        (end, ending)
-    }
-
-    type Ending = tokio::task::JoinHandle<Outcome>;
-
     #[tokio::test]
     async fn an_account_is_held_until_all_that_fell_are_concluded_and_by_nothing_else() {
         let alone = Alone::default();
-        let (fell, ending) = running(&alone, RanAlone::BatchFailed);
-        while !alone.holds(ALICE) {
-            tokio::task::yield_now().await;
-        }
-        // More come, and run alone because of the one that fell.
-        let (_never, _) = running(&alone, RanAlone::AccountHeldUp);
-        assert!(fell.send(Outcome::Reused).is_ok());
-        assert!(ending.await.is_ok());
-        assert!(!alone.holds(ALICE));
+        let mut more = None;
+        let fell = async {
+            assert!(alone.holds(ALICE));
+            // More come, and run alone because of the one that fell.
+            more = Some(alone.enter(ALICE, RanAlone::AccountHeldUp));
+            Outcome::Reused
+        };
+        let _ = alone.run(ALICE, RanAlone::BatchFailed, fell).await;
+        assert!(more.is_some() && !alone.holds(ALICE));
     }
 
     #[tokio::test(start_paused = true)]

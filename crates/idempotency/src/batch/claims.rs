@@ -9,7 +9,7 @@ use sqlx::{PgConnection, Row as _, postgres::types::PgInterval, types::Json};
 use uuid::Uuid;
 
 use super::member::Recorded;
-use crate::{Reply, Request, acknowledged, connection::begin, reply::status};
+use crate::{Reply, Request, acknowledged, claim::column, connection::begin, reply::status};
 
 /// Opens the transaction, and asks for its time. A claim waits 20 ms for another replica's
 /// transaction, since the whole batch waits with it. A request that is then alone waits for longer.
@@ -18,26 +18,25 @@ use crate::{Reply, Request, acknowledged, connection::begin, reply::status};
 /// while a table is young, and must hold when the table has grown. One that reads all rows is the
 /// best for a young table, and the worst for a grown one, so look-ups go along indexes. Compiling
 /// would cost more than any of these statements.
-const BEGIN: &str = begin!(columns ", now() AS now,
+const BEGIN: &str = begin!(
+    ", now() AS now,
            set_config('plan_cache_mode', 'force_generic_plan', true),
            set_config('enable_seqscan', 'off', true),
            set_config('enable_hashjoin', 'off', true),
            set_config('enable_mergejoin', 'off', true),
-           set_config('jit', 'off', true)"
-    "; SET LOCAL lock_timeout = '20ms'; SAVEPOINT batch");
+           set_config('jit', 'off', true); SET LOCAL lock_timeout = '20ms'; SAVEPOINT batch"
+);
 
 /// Commits the transaction that began, and no other. A swallowed error has aborted it: its COMMIT
 /// would answer "ok" and roll back. A COMMIT or ROLLBACK in between has ended it. The savepoint is
 /// gone then, and releasing it fails.
 const COMMIT: &str = "RELEASE SAVEPOINT batch; COMMIT";
 
-/// Whose key it is.
 pub(super) type Id = (Uuid, String);
 
 /// When a record was made, and when it dies.
 pub(super) type Lifetime = (DateTime<Utc>, DateTime<Utc>);
 
-/// The account and the key of a request.
 pub(super) fn id(request: &Request) -> Id {
     (request.account_id, request.key.as_str().to_owned())
 }
@@ -74,13 +73,6 @@ pub(super) async fn rollback(connection: &mut PgConnection) -> Result<(), sqlx::
         .map(drop)
 }
 
-fn of_replies<'a, T>(
-    replies: &[Option<&'a Reply>],
-    value: impl Fn(&'a Reply) -> T,
-) -> Vec<Option<T>> {
-    replies.iter().map(|reply| reply.map(&value)).collect()
-}
-
 /// Claims keys for their requests, and saves what their records say with them. Returns the keys
 /// that were free, with the lifetimes of their records. The others have rows already.
 ///
@@ -90,18 +82,11 @@ pub(super) async fn insert(
     decided: &[(&Request, &Recorded)],
     retention: &PgInterval,
 ) -> Result<HashMap<Id, Lifetime>, sqlx::Error> {
-    fn column<'a, T>(
-        decided: &[(&'a Request, &'a Recorded)],
-        value: impl Fn(&'a Request) -> T,
-    ) -> Vec<T> {
-        decided.iter().map(|(request, _)| value(request)).collect()
-    }
-    let replies = decided.iter().map(|(_, recorded)| match recorded {
+    let replies = column(decided, |(_, recorded)| match recorded {
         Recorded::Reply(reply) => Some(reply),
         Recorded::InFlight { .. } => None,
     });
-    let replies: Vec<_> = replies.collect();
-    let resources = decided.iter().map(|(_, recorded)| match recorded {
+    let resources = column(decided, |(_, recorded)| match recorded {
         Recorded::Reply(reply) => reply.resource_id.as_deref(),
         Recorded::InFlight { resource_id, .. } => resource_id.as_deref(),
     });
@@ -119,18 +104,18 @@ pub(super) async fn insert(
         ON CONFLICT (account_id, key) DO NOTHING
         RETURNING account_id, key, created_at, expires_at
         "#,
-        &column(decided, |request| request.account_id),
-        &column(decided, |request| request.key.as_str()) as _,
-        &column(decided, |request| request.fingerprint.version()),
-        &column(decided, |request| request.fingerprint.bytes()) as _,
-        &column(decided, |request| request.method.as_str()) as _,
-        &column(decided, |request| request.path.as_str()) as _,
-        &column(decided, |request| request.request_id.as_str()) as _,
-        &column(decided, |request| request.label.as_deref()) as _,
-        &of_replies(&replies, |reply| status(reply)) as _,
-        &of_replies(&replies, |reply| Json(&reply.headers)) as _,
-        &of_replies(&replies, |reply| reply.body.as_slice()) as _,
-        &resources.collect::<Vec<_>>() as _,
+        &column(decided, |(request, _)| request.account_id),
+        &column(decided, |(request, _)| request.key.as_str()) as _,
+        &column(decided, |(request, _)| request.fingerprint.version()),
+        &column(decided, |(request, _)| request.fingerprint.bytes()) as _,
+        &column(decided, |(request, _)| request.method.as_str()) as _,
+        &column(decided, |(request, _)| request.path.as_str()) as _,
+        &column(decided, |(request, _)| request.request_id.as_str()) as _,
+        &column(decided, |(request, _)| request.label.as_deref()) as _,
+        &column(&replies, |reply| reply.map(status)) as _,
+        &column(&replies, |reply| reply.map(|reply| Json(&reply.headers))) as _,
+        &column(&replies, |reply| reply.map(|reply| reply.body.as_slice())) as _,
+        &resources as _,
         retention,
     )
     .fetch_all(tx)
@@ -149,9 +134,6 @@ pub(super) async fn save(
     completed: &[(Id, &Reply)],
     retention: &PgInterval,
 ) -> Result<HashMap<Id, Lifetime>, sqlx::Error> {
-    let accounts: Vec<_> = completed.iter().map(|((account, _), _)| *account).collect();
-    let keys: Vec<_> = completed.iter().map(|((_, key), _)| key.as_str()).collect();
-    let replies: Vec<_> = completed.iter().map(|(_, reply)| Some(*reply)).collect();
     let rows = sqlx::query!(
         r#"
         UPDATE idempotency_keys AS record
@@ -164,15 +146,12 @@ pub(super) async fn save(
            AND record.status IS NULL
         RETURNING record.account_id, record.key, created_at, expires_at
         "#,
-        &accounts,
-        &keys as _,
-        &of_replies(&replies, |reply| status(reply)) as _,
-        &of_replies(&replies, |reply| Json(&reply.headers)) as _,
-        &of_replies(&replies, |reply| reply.body.as_slice()) as _,
-        &replies
-            .iter()
-            .map(|reply| reply.and_then(|reply| reply.resource_id.as_deref()))
-            .collect::<Vec<_>>() as _,
+        &column(completed, |((account, _), _)| *account),
+        &column(completed, |((_, key), _)| key.as_str()) as _,
+        &column(completed, |(_, reply)| status(reply)),
+        &column(completed, |(_, reply)| Json(&reply.headers)) as _,
+        &column(completed, |(_, reply)| reply.body.as_slice()) as _,
+        &column(completed, |(_, reply)| reply.resource_id.as_deref()) as _,
         retention,
     )
     .fetch_all(tx)

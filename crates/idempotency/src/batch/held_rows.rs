@@ -6,23 +6,18 @@
 use std::{
     collections::HashSet,
     hash::Hash,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard},
 };
 
 use tokio::sync::watch;
 
-/// Cheap to clone; all clones are one.
-pub(super) struct HeldRows<N>(Arc<Mutex<Vec<Committing<N>>>>);
+use crate::lock;
 
-impl<N> Clone for HeldRows<N> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
+pub(super) struct HeldRows<N>(Mutex<Vec<Committing<N>>>);
 
 impl<N> Default for HeldRows<N> {
     fn default() -> Self {
-        Self(Arc::default())
+        Self(Mutex::default())
     }
 }
 
@@ -61,9 +56,9 @@ impl<N: Eq + Hash> HeldRows<N> {
         }
     }
 
-    /// The batches that commit now. Nothing in here panics halfway through a change.
+    /// The batches that commit now.
     fn lock(&self) -> MutexGuard<'_, Vec<Committing<N>>> {
-        let mut committing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut committing = lock(&self.0);
         committing.retain(|one| one.hold.has_changed().is_ok());
         committing
     }
@@ -99,10 +94,7 @@ mod tests {
     async fn those_that_wait_are_told_of_a_panic() {
         let rows = HeldRows::default();
         let hold = rows.hold(HashSet::from([1]));
-        let waiting = {
-            let rows = rows.clone();
-            tokio::spawn(async move { rows.let_go(&[1]).await })
-        };
+        let waiting = tokio::spawn(async move { rows.let_go(&[1]).await });
         let panics = tokio::spawn(async move {
             let _hold = hold;
             tokio::task::yield_now().await;

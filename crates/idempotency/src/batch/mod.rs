@@ -39,7 +39,7 @@ mod transaction;
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use chrono::{DateTime, Utc};
+use chrono::Utc;
 use tokio::{
     sync::Semaphore,
     time::{Instant, timeout, timeout_at},
@@ -50,7 +50,6 @@ use crate::{
     Failure, Idempotency, Outcome, Rejection, Request, RunAgain, conclude,
     in_flight::Leadership,
     observer::Unobserved,
-    phases::lease::Lease,
     trace::{self, trace_span},
 };
 use alone::Alone;
@@ -97,32 +96,38 @@ impl Default for BatchSettings {
 
 /// Runs commands in batches. Cheap to clone; all clones share the batches.
 pub struct Batches<R: Rows> {
-    idempotency: Idempotency,
+    shared: Arc<Shared<R>>,
     /// `None`: every batch is one request.
     queue: Option<Arc<OpenQueue<R>>>,
-    held_rows: HeldRows<R::Name>,
-    alone: Alone,
-    observer: Arc<dyn BatchObserver>,
 }
 
 impl<R: Rows> Clone for Batches<R> {
     fn clone(&self) -> Self {
         Self {
-            idempotency: self.idempotency.clone(),
+            shared: Arc::clone(&self.shared),
             queue: self.queue.clone(),
-            held_rows: self.held_rows.clone(),
-            alone: self.alone.clone(),
-            observer: Arc::clone(&self.observer),
         }
     }
 }
 
-/// A queue that is closed when it is dropped, so that its workers end.
-struct OpenQueue<R>(Queue<Member<R>>);
+/// What the batches, and the requests that want to join them, have in common.
+struct Shared<R: Rows> {
+    idempotency: Idempotency,
+    observer: Arc<dyn BatchObserver>,
+    /// [`BatchSettings::prepare_limit`], and never more than half of the deadline.
+    prepare_limit: Duration,
+    queue: Queue<Member<R>>,
+    turns: Arc<Semaphore>,
+    held_rows: HeldRows<R::Name>,
+    alone: Alone,
+}
 
-impl<R> Drop for OpenQueue<R> {
+/// Closes the queue when it is dropped, so that its workers end.
+struct OpenQueue<R: Rows>(Arc<Shared<R>>);
+
+impl<R: Rows> Drop for OpenQueue<R> {
     fn drop(&mut self) {
-        self.0.close();
+        self.0.queue.close();
     }
 }
 
@@ -140,49 +145,42 @@ impl<R: Rows> Batches<R> {
     ) -> Self {
         // A request alone waits as long for a connection.
         let patience = idempotency.pool.pool().options().get_acquire_timeout();
-        let queue = Queue::new(patience);
-        let turns = Arc::new(Semaphore::new(1));
-        let held_rows = HeldRows::default();
-        let prepare_limit = settings.prepare_limit_within(idempotency.settings.database_deadline);
-        for _ in 0..settings.connections {
-            let worker = Worker {
-                idempotency: idempotency.clone(),
-                prepare_limit,
-                queue: queue.clone(),
-                turns: Arc::clone(&turns),
-                held_rows: held_rows.clone(),
-                observer: Arc::clone(&observer),
-            };
-            idempotency.runtime.spawn(worker.work());
-        }
-        Self {
+        let shared = Arc::new(Shared {
             idempotency: idempotency.clone(),
-            queue: (settings.connections > 0).then(|| Arc::new(OpenQueue(queue))),
-            held_rows,
-            alone: Alone::default(),
             observer,
+            prepare_limit: settings.prepare_limit_within(idempotency.settings.database_deadline),
+            queue: Queue::new(patience),
+            turns: Arc::new(Semaphore::new(1)),
+            held_rows: HeldRows::default(),
+            alone: Alone::default(),
+        });
+        for _ in 0..settings.connections {
+            idempotency.runtime.spawn(Arc::clone(&shared).work());
         }
+        let open = || Arc::new(OpenQueue(Arc::clone(&shared)));
+        let queue = (settings.connections > 0).then(open);
+        Self { shared, queue }
     }
 
     /// Runs `command` at most once for the request's account and key, as [`Idempotency::run`] does,
     /// in one transaction with others.
     pub async fn run<C: Decide<Rows = R>>(&self, request: Request, command: C) -> Outcome {
         let command = Arc::new(command);
-        self.idempotency
-            .lead_or_follow(request, |_, request, leadership| {
-                let (this, command) = (self.clone(), Arc::clone(&command));
-                Box::pin(async move {
-                    let leadership = Arc::new(leadership);
-                    let conclusion = this.lead(&request, command, &leadership).await;
-                    conclude(&request, &leadership, conclusion)
-                })
+        let idempotency = &self.shared.idempotency;
+        let running = idempotency.lead_or_follow(request, |_, request, leadership| {
+            let (this, command) = (self.clone(), Arc::clone(&command));
+            Box::pin(async move {
+                let leadership = Arc::new(leadership);
+                let conclusion = this.lead(&request, command, &leadership).await;
+                conclude(&request, &leadership, conclusion)
             })
-            .await
+        });
+        running.await
     }
 
     /// How many requests wait for a batch now. For display only.
     pub fn waiting(&self) -> usize {
-        self.queue.as_ref().map_or(0, |queue| queue.0.len())
+        self.shared.queue.len()
     }
 
     async fn lead<C: Decide<Rows = R>>(
@@ -191,57 +189,56 @@ impl<R: Rows> Batches<R> {
         command: Arc<C>,
         leadership: &Arc<Leadership>,
     ) -> Outcome {
-        let until = self.idempotency.answered_by();
-        let because = if command.is_shared() {
+        let idempotency = &self.shared.idempotency;
+        let until = idempotency.answered_by();
+        let mut because = RanAlone::Undecided;
+        if command.is_shared() {
             let joining = (Arc::clone(&command) as _, Stage::Whole, command.weight());
             match self.join(request, joining, leadership, until).await {
-                Joined::Concluded(conclusion) => return conclusion,
-                Joined::RunsAlone(because) => because,
+                Ok(Ended::Concluded(conclusion)) => return conclusion,
                 // No step of phases is run here.
-                Joined::Begun(_) | Joined::LeaseLost => RanAlone::Undecided,
+                Ok(Ended::Undecided | Ended::Begun(_) | Ended::LeaseLost) => {}
+                Err(why) => because = why,
             }
-        } else {
-            RanAlone::Undecided
-        };
+        }
         // In a box: nearly every request is concluded by its batch and pays for none of this state.
-        let idempotency = &self.idempotency;
         let execute = idempotency.execute(request, &*command, leadership, until);
         self.run_alone(request, because, Box::pin(execute)).await
     }
 
-    /// Runs a step of a request in a batch, by itself where no requests share transactions.
+    /// Runs a step of a request in a batch, by itself where no requests share transactions. After
+    /// an error, or undecided, the request is to run in a transaction of its own.
     async fn join(
         &self,
         request: &Request,
         (command, step, bytes): (Arc<dyn Decider<R>>, Stage, usize),
         leadership: &Arc<Leadership>,
         until: Instant,
-    ) -> Joined {
+    ) -> Result<Ended, RanAlone> {
         let deciding = (command, step);
-        let Some(queue) = &self.queue else {
+        if self.queue.is_none() {
             return Box::pin(self.join_none(request, deciding, leadership, until)).await;
-        };
+        }
         let account = request.account_id;
-        if self.alone.holds(account) {
-            return Joined::RunsAlone(RanAlone::AccountHeldUp);
+        if self.shared.alone.holds(account) {
+            return Err(RanAlone::AccountHeldUp);
         }
         let span = trace_span!("wait for batch", "idempotency.requests" = Empty);
         let (member, answered) = Member::new(request, deciding, leadership, span.clone());
-        if !queue.0.push(account, bytes, member) {
-            let full = "too many requests wait for a batch";
-            return Joined::Concluded(Outcome::Failed(Failure::unavailable(full)));
+        if !self.shared.queue.push(account, bytes, member) {
+            let full = Failure::unavailable("too many requests wait for a batch");
+            return Ok(Ended::Concluded(Outcome::Failed(full)));
         }
         match trace::step(span, timeout_at(until, answered), how_batch_ended).await {
-            Ok(Ok(ended)) => ended.into(),
-            // The batch failed. It is not known yet which of its members is to blame.
-            Ok(Err(_)) => Joined::RunsAlone(RanAlone::BatchFailed),
+            // An error: the batch failed. It is not known yet which of its members is to blame.
+            Ok(answered) => answered.map_err(|_| RanAlone::BatchFailed),
             // Each step of a batch has a limit, so this one is stuck, and may still commit.
             Err(_) => {
                 let stuck = "no answer from a batch in time, the outcome is unknown";
-                Joined::Concluded(Outcome::Failed(Failure {
+                Ok(Ended::Concluded(Outcome::Failed(Failure {
                     is_unknown: true,
                     ..Failure::unavailable(stuck)
-                }))
+                })))
             }
         }
     }
@@ -253,63 +250,37 @@ impl<R: Rows> Batches<R> {
         (command, step): (Arc<dyn Decider<R>>, Stage),
         leadership: &Arc<Leadership>,
         until: Instant,
-    ) -> Joined {
+    ) -> Result<Ended, RanAlone> {
         let rows = R::default();
         if command.reads(&rows).is_empty()
             && let Err(Rejection::Failed(_)) = command.decide(&rows, Utc::now())
         {
             // It decides nothing in the transaction either, which is not begun for that.
-            return Joined::RunsAlone(RanAlone::Undecided);
+            return Ok(Ended::Undecided);
         }
         let (member, answered) = Member::new(request, (command, step), leadership, Span::none());
-        let (idempotency, observer) = (&self.idempotency, &*self.observer);
-        let batch = transaction::run_one(idempotency, observer, &self.held_rows, member, until);
-        match batch.await {
-            Ok(()) => answered
-                .await
-                .map_or(Joined::RunsAlone(RanAlone::Undecided), Joined::from),
+        match transaction::run_one(&self.shared, member, until).await {
+            Ok(()) => answered.await.map_err(|_| RanAlone::Undecided),
             Err(failure) if failure.run_again == RunAgain::Never => {
-                Joined::Concluded(Outcome::Failed(failure))
+                Ok(Ended::Concluded(Outcome::Failed(failure)))
             }
-            Err(_) => Joined::RunsAlone(RanAlone::BatchFailed),
+            Err(_) => Err(RanAlone::BatchFailed),
         }
     }
 
-    /// Runs a request in transactions of its own.
     async fn run_alone(
         &self,
         request: &Request,
         because: RanAlone,
         running: impl Future<Output = Outcome>,
     ) -> Outcome {
-        self.observer.ran_alone(because);
+        let shared = &*self.shared;
+        shared.observer.ran_alone(because);
         match because {
             RanAlone::Undecided => running.await,
             RanAlone::BatchFailed | RanAlone::AccountHeldUp => {
-                self.alone.run(request.account_id, because, running).await
+                shared.alone.run(request.account_id, because, running).await
             }
-        }
-    }
-}
-
-/// How a step of a request left the batches.
-enum Joined {
-    Concluded(Outcome),
-    /// See [`Ended::Begun`].
-    Begun(Box<(Lease, DateTime<Utc>)>),
-    /// See [`Ended::LeaseLost`].
-    LeaseLost,
-    /// It is to run in a transaction of its own.
-    RunsAlone(RanAlone),
-}
-
-impl From<Ended> for Joined {
-    fn from(ended: Ended) -> Self {
-        match ended {
-            Ended::Concluded(conclusion) => Self::Concluded(conclusion),
-            Ended::Begun(begun) => Self::Begun(begun),
-            Ended::LeaseLost => Self::LeaseLost,
-            Ended::Undecided => Self::RunsAlone(RanAlone::Undecided),
         }
     }
 }
@@ -325,19 +296,9 @@ fn how_batch_ended<E, L>(answered: &Result<Result<Ended, E>, L>) -> Option<&'sta
     }
 }
 
-/// Runs one batch after the other.
-struct Worker<R: Rows> {
-    idempotency: Idempotency,
-    prepare_limit: Duration,
-    queue: Queue<Member<R>>,
-    turns: Arc<Semaphore>,
-    held_rows: HeldRows<R::Name>,
-    observer: Arc<dyn BatchObserver>,
-}
-
-impl<R: Rows> Worker<R> {
-    /// Runs batches until the queue is closed, in turns with the other workers.
-    async fn work(self) {
+impl<R: Rows> Shared<R> {
+    /// Runs one batch after the other until the queue is closed, in turns with other workers.
+    async fn work(self: Arc<Self>) {
         let mut connection = None;
         loop {
             // Two batches that are prepared at once are two small ones, and cost more than a large
@@ -358,11 +319,8 @@ impl<R: Rows> Worker<R> {
                 continue;
             }
             let batch = Batch {
-                idempotency: self.idempotency.clone(),
-                observer: Arc::clone(&self.observer),
-                held_rows: self.held_rows.clone(),
+                shared: Arc::clone(&self),
                 connection,
-                prepare_limit: self.prepare_limit,
                 turn: turn.ok().and_then(Result::ok),
             };
             // In a task of its own: a panic ends this batch, whose members run alone, and not the

@@ -4,7 +4,7 @@
 //! can serve runs as by [`Phases::run`].
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc, Mutex,
     atomic::{AtomicBool, Ordering},
 };
 
@@ -13,13 +13,14 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{
-    Batches, Decide, Decision, Joined, RanAlone, Rows,
+    Batches, Decide, Decision, RanAlone, Rows,
     alone::Running,
-    member::{Decider, Ending, Recorded, Stage},
+    member::{Decider, Ended, Ending, Recorded, Stage},
 };
 use crate::{
     Begin, CallOutcome, ExternalEffect, Outcome, Phases, Rejection, Request, conclude,
     in_flight::Leadership,
+    lock,
     phases::{CompletionOutcome, LeasedOperation, lease::Lease},
 };
 
@@ -93,9 +94,8 @@ struct FirstStep<B: SharedBegin> {
 impl<B: SharedBegin> FirstStep<B> {
     /// What was decided last, if it is this operation.
     fn take(&self, operation: Uuid) -> Option<B::Operation> {
-        let asked = self.asked.lock();
-        let asked = asked.unwrap_or_else(PoisonError::into_inner).take();
-        asked.and_then(|(id, asked)| (id == operation).then_some(asked))
+        let (id, asked) = lock(&self.asked).take()?;
+        (id == operation).then_some(asked)
     }
 }
 
@@ -117,8 +117,7 @@ impl<B: SharedBegin> Decider<B::Rows> for FirstStep<B> {
                 operation,
                 resource_id,
             } => {
-                let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-                *asked = Some((id, operation));
+                *lock(&self.asked) = Some((id, operation));
                 Ok(Ending {
                     recorded: Recorded::InFlight {
                         operation: id,
@@ -148,17 +147,16 @@ impl<E: SharedEffect> SharedPhases<E> {
             asked: Mutex::default(),
             may_begin: AtomicBool::new(true),
         });
-        self.batches
-            .idempotency
-            .lead_or_follow(request, |_, request, leadership| {
-                let (this, first) = (self.clone(), Arc::clone(&first));
-                Box::pin(async move {
-                    let leadership = Arc::new(leadership);
-                    let conclusion = this.lead(&request, &first, &leadership).await;
-                    conclude(&request, &leadership, conclusion)
-                })
+        let idempotency = &self.batches.shared.idempotency;
+        let running = idempotency.lead_or_follow(request, |_, request, leadership| {
+            let (this, first) = (self.clone(), Arc::clone(&first));
+            Box::pin(async move {
+                let leadership = Arc::new(leadership);
+                let conclusion = this.lead(&request, &first, &leadership).await;
+                conclude(&request, &leadership, conclusion)
             })
-            .await
+        });
+        running.await
     }
 
     async fn lead<B: SharedBegin<Rows = E::Rows, Operation = E::Operation>>(
@@ -175,12 +173,12 @@ impl<E: SharedEffect> SharedPhases<E> {
                 length: self.phases.lease,
             };
             let joining = (Arc::clone(first) as _, step, begin.weight());
-            let until = self.batches.idempotency.answered_by();
+            let until = self.batches.shared.idempotency.answered_by();
             match self.batches.join(request, joining, leadership, until).await {
-                Joined::Concluded(conclusion) => return conclusion,
-                Joined::RunsAlone(why) => because = why,
-                Joined::LeaseLost => {}
-                Joined::Begun(begun) => {
+                Ok(Ended::Concluded(conclusion)) => return conclusion,
+                Err(why) => because = why,
+                Ok(Ended::Undecided | Ended::LeaseLost) => {}
+                Ok(Ended::Begun(begun)) => {
                     match self.go_on(request, first, *begun, leadership).await {
                         Some(conclusion) => return conclusion,
                         // Its outcome counts, and this request must not begin another one.
@@ -236,9 +234,10 @@ impl<E: SharedEffect> SharedPhases<E> {
     /// Lets the account's requests run alone until this one has run, if its batch failed or the
     /// account is held already. `None`: a batch could not decide the request, and came to no harm.
     fn enter_alone(&self, request: &Request, because: RanAlone) -> Option<Running<'_>> {
-        self.batches.observer.ran_alone(because);
+        let batches = &self.batches.shared;
+        batches.observer.ran_alone(because);
         let is_suspect = because != RanAlone::Undecided;
-        is_suspect.then(|| self.batches.alone.enter(request.account_id, because))
+        is_suspect.then(|| batches.alone.enter(request.account_id, because))
     }
 
     /// Completes in a batch. An error: nothing is known of it, and [`Phases`] asks the lease first.
@@ -261,14 +260,18 @@ impl<E: SharedEffect> SharedPhases<E> {
         let step = Stage::Completes(leased.lease.clone());
         let joining = (Arc::new(completion) as _, step, bytes);
         // The other half is for the attempts alone.
-        let until = Instant::now() + self.batches.idempotency.settings.database_deadline / 2;
-        match self.batches.join(request, joining, leadership, until).await {
-            Joined::Concluded(Outcome::Stored { record, .. }) => {
+        let deadline = self.batches.shared.idempotency.settings.database_deadline;
+        let until = Instant::now() + deadline / 2;
+        match self
+            .batches
+            .join(request, joining, leadership, until)
+            .await?
+        {
+            Ended::Concluded(Outcome::Stored { record, .. }) => {
                 Ok(CompletionOutcome::Completed(record))
             }
-            Joined::LeaseLost => Ok(CompletionOutcome::LeaseLost),
-            Joined::RunsAlone(because) => Err(because),
-            Joined::Concluded(_) | Joined::Begun(_) => Err(undecided),
+            Ended::LeaseLost => Ok(CompletionOutcome::LeaseLost),
+            Ended::Concluded(_) | Ended::Begun(_) | Ended::Undecided => Err(undecided),
         }
     }
 }

@@ -14,15 +14,14 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{
-    BatchObserver,
+    Shared,
     claims::{self, Lifetime},
     decide::{NamesRead, READ_ROUNDS_MAX, Rows},
-    held_rows::HeldRows,
     member::{Ended, Ending, Member, Recorded, Stage},
 };
 use crate::{
     Failure, Idempotency, Outcome, Record, Rejection, Reply, Request, RunAgain,
-    claim::{self, Found},
+    claim::{self, Found, column},
     in_flight::Progress,
     phases::lease::{self, Lease},
     trace::{self, trace_span},
@@ -88,8 +87,7 @@ enum Changes<C> {
 /// The transaction of a batch, after BEGIN.
 pub(super) struct Preparation<'a, R: Rows> {
     pub(super) idempotency: &'a Idempotency,
-    pub(super) observer: &'a dyn BatchObserver,
-    pub(super) held_rows: &'a HeldRows<R::Name>,
+    pub(super) shared: &'a Shared<R>,
     pub(super) tx: &'a mut PgConnection,
     /// Its time.
     pub(super) now: DateTime<Utc>,
@@ -170,7 +168,7 @@ impl<R: Rows> Preparation<'_, R> {
             }
             // A COMMIT takes as long as the disk, and a statement waits for a lock only briefly.
             let locks: Vec<_> = names.iter().filter_map(R::lock).collect();
-            self.held_rows.let_go(&locks).await;
+            self.shared.held_rows.let_go(&locks).await;
             rows.read(self.tx, names).await?;
         }
         Ok(read)
@@ -207,7 +205,8 @@ impl<R: Rows> Preparation<'_, R> {
             })
         };
         let claimed = trace::step(trace_span!("claim"), claimed, how).await?;
-        self.observer.claimed_batch(claiming.len(), since.elapsed());
+        let took = since.elapsed();
+        self.shared.observer.claimed_batch(claiming.len(), took);
         Ok(claimed)
     }
 
@@ -280,37 +279,21 @@ impl<R: Rows> Preparation<'_, R> {
         answers: &mut Answers<R>,
     ) -> Result<(), sqlx::Error> {
         let mut leases = Vec::new();
-        for (member, operation) in &begun {
+        for (member, operation) in begun {
             // The others were not decided: see `decide`.
-            if let Stage::Begins { kind, length } = &member.step {
-                let lease = Lease {
-                    account_id: member.request.account_id,
-                    key: member.request.key.as_str().to_owned(),
-                    kind,
-                    operation: *operation,
-                    // New for each lease: a holder who comes back late can't complete with an old
-                    // one what another process has taken over.
-                    token: Uuid::new_v4(),
-                    since: self.began,
-                    in_doubt: false,
-                    taken_over: false,
-                };
-                leases.push((lease, length));
+            if let Stage::Begins { kind, length } = member.step {
+                let lease = Lease::new(&member.request, kind, operation, self.began);
+                leases.push((member, lease, length));
             }
         }
         if leases.is_empty() {
             return Ok(());
         }
-        let taking: Vec<_> = leases
-            .iter()
-            .map(|(lease, length)| (lease, *length))
-            .collect();
+        let taking = column(&leases, |(_, lease, length)| (lease, *length));
         let mut taken = lease::take_all(self.tx, &taking).await?;
-        let leases: Vec<_> = leases.into_iter().map(|(lease, _)| lease).collect();
-        for ((member, _), lease) in begun.into_iter().zip(leases) {
-            let until = taken
-                .remove(&lease.operation)
-                .ok_or(sqlx::Error::RowNotFound)?;
+        for (member, lease, _) in leases {
+            let until = taken.remove(&lease.operation);
+            let until = until.ok_or(sqlx::Error::RowNotFound)?;
             answers.push((member, Ended::Begun(Box::new((lease, until)))));
         }
         Ok(())

@@ -5,12 +5,14 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
     time::Duration,
 };
 
 use tokio::{sync::Notify, time::Instant};
 use uuid::Uuid;
+
+use crate::lock;
 
 /// Requests in one batch: ten times more would make it hardly cheaper, and each longer.
 pub(super) const BATCH_MAX: usize = 256;
@@ -23,52 +25,42 @@ const BATCH_BYTES_MAX: usize = 1024 * 1024;
 /// those that come then had better be told at once.
 const WAITING_MAX: usize = 4096;
 
-/// The queue. Cheap to clone; all clones are one queue.
 pub(super) struct Queue<T> {
-    waiting: Arc<Mutex<Waiting<T>>>,
-    arrived: Arc<Notify>,
-}
-
-impl<T> Clone for Queue<T> {
-    fn clone(&self) -> Self {
-        Self {
-            waiting: Arc::clone(&self.waiting),
-            arrived: Arc::clone(&self.arrived),
-        }
-    }
+    waiting: Mutex<Waiting<T>>,
+    arrived: Notify,
 }
 
 impl<T> Queue<T> {
     /// Nothing waits for longer than `patience`.
     pub(super) fn new(patience: Duration) -> Self {
         Self {
-            waiting: Arc::new(Mutex::new(Waiting {
+            waiting: Mutex::new(Waiting {
                 accounts: HashMap::new(),
                 turns: VecDeque::new(),
                 count: 0,
                 patience,
                 closed: false,
-            })),
-            arrived: Arc::default(),
+            }),
+            arrived: Notify::new(),
         }
     }
 
     /// Queues `item`, which weighs so many bytes. `false`: there is no room for it.
     pub(super) fn push(&self, account: Uuid, bytes: usize, item: T) -> bool {
-        let has_room = self.lock().push(account, bytes, item);
+        let has_room = lock(&self.waiting).push(account, bytes, item);
         self.arrived.notify_one();
         has_room
     }
 
     pub(super) fn len(&self) -> usize {
-        self.lock().count
+        lock(&self.waiting).count
     }
 
     /// Takes the next batch as soon as anything waits. `None`: the queue is closed and empty.
     pub(super) async fn next(&self) -> Option<Taken<T>> {
         loop {
             let (taken, more, closed) = {
-                let mut waiting = self.lock();
+                let mut waiting = lock(&self.waiting);
                 let late = waiting.take_late(Instant::now());
                 let batch = waiting.take();
                 let taken = Taken { batch, late };
@@ -90,13 +82,8 @@ impl<T> Queue<T> {
 
     /// Ends the wait for batches, when all that waits has been taken.
     pub(super) fn close(&self) {
-        self.lock().closed = true;
+        lock(&self.waiting).closed = true;
         self.arrived.notify_one();
-    }
-
-    /// Nothing in here panics halfway through a change.
-    fn lock(&self) -> MutexGuard<'_, Waiting<T>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -106,7 +93,6 @@ struct Item<T> {
     item: T,
 }
 
-/// What a worker takes.
 pub(super) struct Taken<T> {
     /// For one batch.
     pub(super) batch: Vec<T>,
@@ -237,20 +223,20 @@ mod tests {
     #[test]
     fn an_account_that_is_alone_fills_a_batch() {
         let queue = with(&[(MALLORY, 300)]);
-        assert_eq!(queue.lock().take().len(), BATCH_MAX);
-        assert_eq!(queue.lock().take().len(), 300 - BATCH_MAX);
-        assert!(queue.lock().take().is_empty());
+        assert_eq!(lock(&queue.waiting).take().len(), BATCH_MAX);
+        assert_eq!(lock(&queue.waiting).take().len(), 300 - BATCH_MAX);
+        assert!(lock(&queue.waiting).take().is_empty());
     }
 
     #[test]
     fn an_account_has_half_of_a_batch_while_others_wait() {
         let queue = with(&[(MALLORY, 300), (ALICE, 3)]);
-        let batch = queue.lock().take();
+        let batch = lock(&queue.waiting).take();
         assert_eq!(of(ALICE, &batch), 3);
         assert_eq!(of(MALLORY, &batch), BATCH_MAX / 2);
         assert_eq!(batch.get(1), Some(&ALICE), "accounts take turns");
         // Alone again.
-        assert_eq!(queue.lock().take().len(), 300 - BATCH_MAX / 2);
+        assert_eq!(lock(&queue.waiting).take().len(), 300 - BATCH_MAX / 2);
     }
 
     #[test]
@@ -270,12 +256,12 @@ mod tests {
     fn what_waited_for_too_long_is_taken_out_of_the_whole_queue() {
         let queue = with(&[(MALLORY, 300), (ALICE, 1)]);
         let later = Instant::now() + PATIENCE * 2;
-        assert!(queue.lock().take_late(Instant::now()).is_empty());
-        assert_eq!(queue.lock().take_late(later).len(), 301);
-        assert!(queue.lock().take().is_empty());
+        assert!(lock(&queue.waiting).take_late(Instant::now()).is_empty());
+        assert_eq!(lock(&queue.waiting).take_late(later).len(), 301);
+        assert!(lock(&queue.waiting).take().is_empty());
         assert_eq!(queue.len(), 0);
         assert!(queue.push(ALICE, 1, ALICE));
-        assert_eq!(queue.lock().take(), [ALICE]);
+        assert_eq!(lock(&queue.waiting).take(), [ALICE]);
     }
 
     #[test]
@@ -284,6 +270,6 @@ mod tests {
         for _ in 0..5 {
             assert!(queue.push(ALICE, BATCH_BYTES_MAX / 2, ALICE));
         }
-        assert_eq!(queue.lock().take().len(), 2);
+        assert_eq!(lock(&queue.waiting).take().len(), 2);
     }
 }

@@ -20,14 +20,13 @@ use tokio::{
 use tracing::Span;
 
 use super::{
-    BatchObserver, claims,
+    Shared, claims,
     decide::Rows,
-    held_rows::HeldRows,
     member::{Ended, Member},
     prepare::{Answers, Preparation, Prepared, Unprepared},
 };
 use crate::{
-    Failure, GuardedConnection, Idempotency, Outcome, RunAgain,
+    Failure, GuardedConnection, Outcome, RunAgain,
     in_flight::Progress,
     reply::{is_rolled_back, sqlstate},
     trace::{self, Instrument, trace_span},
@@ -41,16 +40,10 @@ const ROLLBACK_LIMIT: Duration = Duration::from_secs(1);
 /// would cost a batch its time.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
-/// One transaction.
 pub(super) struct Batch<R: Rows> {
-    pub(super) idempotency: Idempotency,
-    pub(super) observer: Arc<dyn BatchObserver>,
-    pub(super) held_rows: HeldRows<R::Name>,
+    pub(super) shared: Arc<Shared<R>>,
     /// That of the batch before.
     pub(super) connection: Option<Clean>,
-    /// [`BatchSettings::prepare_limit`](super::BatchSettings::prepare_limit), and never more than
-    /// half of the deadline.
-    pub(super) prepare_limit: Duration,
     /// Held while the batch is prepared. `None`: it waited too long for its turn.
     pub(super) turn: Option<OwnedSemaphorePermit>,
 }
@@ -88,13 +81,14 @@ impl<R: Rows> Batch<R> {
     /// Runs the batch. Returns the connection if it is clean.
     pub(super) async fn run(self, members: Vec<Member<R>>) -> Option<Clean> {
         let (requests, began) = (members.len(), Instant::now());
-        let observer = Arc::clone(&self.observer);
+        let shared = Arc::clone(&self.shared);
         let mut committed = false;
         let span = batch_span(&members);
         let running = self.run_until_end(members, &mut committed);
         let connection = running.instrument(span.clone()).await;
         trace::end(span, committed.then_some("committed"));
-        observer.ended_batch(requests, began.elapsed(), committed);
+        let took = began.elapsed();
+        shared.observer.ended_batch(requests, took, committed);
         connection
     }
 
@@ -104,8 +98,8 @@ impl<R: Rows> Batch<R> {
         committed: &mut bool,
     ) -> Option<Clean> {
         let began = Instant::now();
-        let committed_by = began + self.idempotency.settings.database_deadline;
-        let prepared_by = began + self.prepare_limit;
+        let committed_by = began + self.shared.idempotency.settings.database_deadline;
+        let prepared_by = began + self.shared.prepare_limit;
         let beginning = self.begin().instrument(trace_span!("begin"));
         // The members wait together, so a batch has less time than a request alone. What fails or
         // is late before COMMIT was not executed, and its members run alone.
@@ -121,9 +115,8 @@ impl<R: Rows> Batch<R> {
             Err(_) => return None,
         };
         let preparation = Preparation {
-            idempotency: &self.idempotency,
-            observer: &*self.observer,
-            held_rows: &self.held_rows,
+            idempotency: &self.shared.idempotency,
+            shared: &self.shared,
             tx: &mut detached.connection,
             now,
             began,
@@ -151,7 +144,7 @@ impl<R: Rows> Batch<R> {
             Err(_) => return None,
         };
         // Before the next batch has its turn: it may want rows that are locked until COMMIT.
-        let hold = self.held_rows.hold(names);
+        let hold = self.shared.held_rows.hold(names);
         self.turn = None;
         let committing = claims::commit(&mut detached.connection);
         let committing = trace::step(trace_span!("commit"), committing, how_committed);
@@ -182,7 +175,7 @@ impl<R: Rows> Batch<R> {
     /// Begins a transaction: on the connection of the last batch, or on a new one where that is old
     /// or dead. The pool makes it, so that it is set up like those of requests that run alone.
     async fn begin(&mut self) -> Result<(Detached, DateTime<Utc>), sqlx::Error> {
-        let pool = self.idempotency.pool.pool();
+        let pool = self.shared.idempotency.pool.pool();
         if let Some(mut last) = self.connection.take()
             && last.is_fresh(pool.options().get_max_lifetime())
             && let Ok(now) = claims::begin(&mut last.detached.connection).await
@@ -195,7 +188,7 @@ impl<R: Rows> Batch<R> {
         };
         let connection = &mut detached.connection;
         // Shorter than what the batch has: what it leaves behind when it is given up holds keys.
-        claims::set_up(connection, self.prepare_limit / 10 * 9).await?;
+        claims::set_up(connection, self.shared.prepare_limit / 10 * 9).await?;
         let now = claims::begin(connection).await?;
         Ok((detached, now))
     }
@@ -207,44 +200,29 @@ impl<R: Rows> Batch<R> {
 ///
 /// Every `?` drops the connection guard with its doubt, as where a request runs alone.
 pub(super) async fn run_one<R: Rows>(
-    idempotency: &Idempotency,
-    observer: &dyn BatchObserver,
-    held_rows: &HeldRows<R::Name>,
+    shared: &Shared<R>,
     member: Member<R>,
     until: Instant,
 ) -> Result<(), Failure> {
-    let account = member.request.account_id;
-    let acquiring = async {
-        match member.lease() {
-            None => idempotency.pool.acquire_to_claim(account).await,
-            Some(_) => idempotency.pool.acquire(account).await,
-        }
-    };
+    let (account, to_claim) = (member.request.account_id, member.lease().is_none());
+    let acquiring = shared.idempotency.pool.acquire_to(account, to_claim);
     let acquired = timeout_at(until, acquiring).await;
     let connection = acquired.unwrap_or(Err(sqlx::Error::PoolTimedOut))?;
-    let deadline = Instant::now() + idempotency.settings.database_deadline;
+    let deadline = Instant::now() + shared.idempotency.settings.database_deadline;
     let committing = AtomicBool::new(false);
-    let running = run_one_on(
-        connection,
-        idempotency,
-        observer,
-        held_rows,
-        member,
-        &committing,
-    );
+    let running = run_one_on(connection, shared, member, &committing);
     let began = Instant::now();
     let ended = timeout_at(deadline.min(until), running)
         .await
         .unwrap_or_else(|_| Err(Failure::deadline(committing.load(Ordering::Relaxed))));
-    observer.ended_batch(1, began.elapsed(), ended.is_ok());
+    let took = began.elapsed();
+    shared.observer.ended_batch(1, took, ended.is_ok());
     ended
 }
 
 async fn run_one_on<R: Rows>(
     mut connection: GuardedConnection,
-    idempotency: &Idempotency,
-    observer: &dyn BatchObserver,
-    held_rows: &HeldRows<R::Name>,
+    shared: &Shared<R>,
     member: Member<R>,
     committing: &AtomicBool,
 ) -> Result<(), Failure> {
@@ -252,9 +230,8 @@ async fn run_one_on<R: Rows>(
     let begun = claims::begin(&mut connection).instrument(trace_span!("begin"));
     let now = begun.await.map_err(Failure::of_begin)?;
     let preparation = Preparation {
-        idempotency,
-        observer,
-        held_rows,
+        idempotency: &shared.idempotency,
+        shared,
         tx: &mut connection,
         now,
         began,

@@ -7,6 +7,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use backon::{ExponentialBuilder, Retryable};
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use super::{
     COMPLETION_RESERVE, CallAnswer, CallOutcome, CompletionOutcome, ExternalEffect, LeaseSettings,
@@ -36,7 +37,6 @@ const GIVE_BACK_LIMIT: Duration = Duration::from_secs(1);
 const BEGIN: &str = begin!("; SET LOCAL lock_timeout = '100ms'");
 
 impl<E: ExternalEffect> Phases<E> {
-    /// Makes the call and stores its outcome.
     pub(super) async fn call_and_complete(
         &self,
         leased: LeasedOperation<E::Operation>,
@@ -138,21 +138,16 @@ impl<E: ExternalEffect> Phases<E> {
             .when(|failure| failure.kind != FailureKind::Internal)
             .notify(|failure, _| {
                 let (operation, cause) = (leased.lease.operation, &failure.cause);
-                match failure.run_again {
+                if failure.run_again == RunAgain::InAnotherSession {
+                    self.idempotency.pool.close_idle();
+                }
+                if failure.run_again == RunAgain::WhenUnlocked {
                     // Another request is about the same money.
-                    RunAgain::WhenUnlocked => {
-                        tracing::debug!(%operation, %cause, "the outcome waits for a row");
-                    }
-                    run_again @ (RunAgain::AtOnce
-                    | RunAgain::InAnotherSession
-                    | RunAgain::Never) => {
-                        if run_again == RunAgain::InAnotherSession {
-                            self.idempotency.pool.close_idle();
-                        }
-                        tracing::warn!(
-                            %operation, %cause, "the outcome could not be written; trying again"
-                        );
-                    }
+                    tracing::debug!(%operation, %cause, "the outcome waits for a row");
+                } else {
+                    tracing::warn!(
+                        %operation, %cause, "the outcome could not be written; trying again"
+                    );
                 }
             });
         let completed = tokio::time::timeout_at(deadline, attempts)
@@ -175,17 +170,7 @@ impl<E: ExternalEffect> Phases<E> {
     /// locked: no process works on the key any more, and without this, every retry would get 409
     /// until the lease runs out. If this fails too, that is what happens.
     async fn return_unwritten(&self, lease: &Lease) {
-        let returned = async {
-            let mut connection = self.idempotency.pool.acquire(lease.account_id).await?;
-            let mut tx = connection.open(BEGIN).await?;
-            // A COMMIT that was not acknowledged may have ended the lease.
-            if lease::hold(&mut tx, lease).await? {
-                lease::give_back(&mut tx, lease).await?;
-            }
-            commit(tx).await?;
-            connection.release();
-            Ok::<_, Failure>(())
-        };
+        let returned = self.give_back(lease, lease.account_id, BEGIN);
         let operation = lease.operation;
         match tokio::time::timeout(GIVE_BACK_LIMIT, returned).await {
             Ok(Ok(())) => {}
@@ -194,6 +179,25 @@ impl<E: ExternalEffect> Phases<E> {
             }
             Err(_) => tracing::warn!(%operation, "the lease could not be given back in time"),
         }
+    }
+
+    /// Gives a lease back on a connection of `account`: the reconciler comes back to the operation
+    /// after a pause.
+    pub(super) async fn give_back(
+        &self,
+        lease: &Lease,
+        account: Uuid,
+        begin: &'static str,
+    ) -> Result<(), Failure> {
+        let mut connection = self.idempotency.pool.acquire(account).await?;
+        let mut tx = connection.open(begin).await?;
+        // A COMMIT that was not acknowledged may have ended the lease.
+        if lease::hold(&mut tx, lease).await? {
+            lease::give_back(&mut tx, lease).await?;
+        }
+        commit(tx).await?;
+        connection.release();
+        Ok(())
     }
 
     /// The last transaction: only where the lease is still this holder's.

@@ -173,24 +173,12 @@ impl<E: ExternalEffect, B: Begin> Work for FirstPhase<'_, E, B> {
             let released = "another process released the operation of this request";
             return Err(Rejection::Failed(Failure::unavailable(released)));
         }
-        let lease = Lease {
-            account_id: request.account_id,
-            key: request.key.as_str().to_owned(),
-            kind: E::KIND,
-            operation: Uuid::now_v7(),
-            token: Uuid::new_v4(),
-            since: began,
-            in_doubt: false,
-            taken_over: false,
-        };
+        let lease = Lease::new(request, E::KIND, Uuid::now_v7(), began);
         match self.begin.begin(tx, lease.operation).await? {
             BeginOutcome::Replied(reply) => Ok(ControlFlow::Break(reply)),
             BeginOutcome::Begun { resource_id } => {
-                let operation = self
-                    .phases
-                    .effect
-                    .read(tx, lease.account_id, lease.operation);
-                let operation = operation.await.map_err(Rejection::Failed)?;
+                let effect = &self.phases.effect;
+                let operation = effect.read(tx, lease.account_id, lease.operation).await?;
                 // Last: after an error that was swallowed, this statement fails.
                 let length = &self.phases.lease;
                 let leased_until = lease::take(tx, &lease, length, resource_id.as_deref()).await?;

@@ -12,6 +12,8 @@ use sqlx::{PgConnection, postgres::types::PgInterval};
 use tokio::time::Instant;
 use uuid::Uuid;
 
+#[cfg(feature = "batch")]
+use crate::claim::column;
 use crate::{Failure, Request};
 
 /// The right to complete a key, which no other process has until the lease is over.
@@ -31,11 +33,32 @@ pub(crate) struct Lease {
     pub(crate) taken_over: bool,
 }
 
+impl Lease {
+    /// That of an operation which `request` begins. Its token is new: a holder who comes back late
+    /// can't complete with an old one what another process has taken over.
+    pub(crate) fn new(
+        request: &Request,
+        kind: &'static str,
+        operation: Uuid,
+        since: Instant,
+    ) -> Self {
+        Self {
+            account_id: request.account_id,
+            key: request.key.as_str().to_owned(),
+            kind,
+            operation,
+            token: Uuid::new_v4(),
+            since,
+            in_doubt: false,
+            taken_over: false,
+        }
+    }
+}
+
 /// The lease that was found on a request's key.
 pub(super) struct FoundLease {
     pub(super) operation: Uuid,
     pub(super) token: Uuid,
-    /// Whether the lease is over.
     pub(super) is_over: bool,
     fingerprint_version: i16,
     fingerprint: Vec<u8>,
@@ -51,7 +74,6 @@ impl FoundLease {
     }
 }
 
-/// An operation that was taken over.
 pub(super) struct TakenOperation {
     pub(super) account_id: Uuid,
     pub(super) key: String,
@@ -322,19 +344,12 @@ pub(crate) async fn end_all(
     Ok(ended.into_iter().collect())
 }
 
-#[cfg(feature = "batch")]
-fn column<'a, T>(leases: &[&'a Lease], value: impl Fn(&'a Lease) -> T) -> Vec<T> {
-    leases.iter().map(|lease| value(lease)).collect()
-}
-
 /// Puts leases on keys that this transaction claimed. Returns until when, by their operations.
 #[cfg(feature = "batch")]
 pub(crate) async fn take_all(
     tx: &mut PgConnection,
-    leases: &[(&Lease, &PgInterval)],
+    leases: &[(&Lease, PgInterval)],
 ) -> Result<HashMap<Uuid, DateTime<Utc>>, sqlx::Error> {
-    let lengths: Vec<_> = leases.iter().map(|(_, length)| **length).collect();
-    let leases: Vec<_> = leases.iter().map(|(lease, _)| *lease).collect();
     let taken = sqlx::query!(
         r#"
         INSERT INTO idempotency_leases
@@ -344,12 +359,12 @@ pub(crate) async fn take_all(
                AS lease (account_id, key, kind, operation, token, length)
         RETURNING operation, leased_until
         "#,
-        &column(&leases, |lease| lease.account_id),
-        &column(&leases, |lease| lease.key.as_str()) as _,
-        &column(&leases, |lease| lease.kind) as _,
-        &column(&leases, |lease| lease.operation),
-        &column(&leases, |lease| lease.token),
-        &lengths,
+        &column(leases, |(lease, _)| lease.account_id),
+        &column(leases, |(lease, _)| lease.key.as_str()) as _,
+        &column(leases, |(lease, _)| lease.kind) as _,
+        &column(leases, |(lease, _)| lease.operation),
+        &column(leases, |(lease, _)| lease.token),
+        &column(leases, |(_, length)| *length),
     )
     .fetch_all(tx)
     .await?;

@@ -19,7 +19,11 @@ mod reconciler;
 mod recovery;
 mod steps;
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, postgres::types::PgInterval};
@@ -136,7 +140,8 @@ pub struct Phases<E> {
     pub(crate) effect: Arc<E>,
     settings: LeaseSettings,
     pub(crate) lease: PgInterval,
-    turn: Arc<recovery::RecoveryTurn>,
+    /// The account from which on the next turn to be recovered is.
+    next_turn: Arc<Mutex<Uuid>>,
     observer: Arc<dyn PhasesObserver>,
 }
 
@@ -147,7 +152,7 @@ impl<E> Clone for Phases<E> {
             effect: Arc::clone(&self.effect),
             settings: self.settings,
             lease: self.lease,
-            turn: Arc::clone(&self.turn),
+            next_turn: Arc::clone(&self.next_turn),
             observer: Arc::clone(&self.observer),
         }
     }
@@ -213,7 +218,7 @@ impl<E: ExternalEffect> Phases<E> {
             idempotency,
             effect: Arc::new(effect),
             lease: PgInterval::try_from(settings.lease)?,
-            turn: Arc::default(),
+            next_turn: Arc::default(),
             settings,
             observer: Arc::new(Unobserved),
         })

@@ -3,8 +3,6 @@
 //! Promise: both take the lease like a client's retry does, so neither crosses with a holder at
 //! work.
 
-use std::sync::{Mutex, PoisonError};
-
 use chrono::{DateTime, Utc};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -17,6 +15,7 @@ use crate::{
     Failure, FailureKind, NO_ACCOUNT,
     acknowledged::commit,
     connection::BEGIN_DURABLE,
+    lock,
     trace::{self, trace_span},
 };
 
@@ -56,7 +55,8 @@ impl<E: ExternalEffect> Phases<E> {
                         tracing::warn!(%operation, %cause, "an operation can't be read now");
                     }
                 }
-                self.bounded(self.give_back(&lease)).await?;
+                let giving_back = self.give_back(&lease, NO_ACCOUNT, BEGIN_DURABLE);
+                self.bounded(giving_back).await?;
                 return Ok(true);
             }
         };
@@ -144,7 +144,7 @@ impl<E: ExternalEffect> Phases<E> {
         let since = Instant::now();
         let mut tx = connection.open(BEGIN_DURABLE).await?;
         let token = Uuid::new_v4();
-        let next = self.turn.next();
+        let next = *lock(&self.next_turn);
         let taking = lease::take_over_any(&mut tx, E::KIND, next, token, &self.lease);
         let mut taken = taking.await?;
         if taken.is_none() && !next.is_nil() {
@@ -153,7 +153,8 @@ impl<E: ExternalEffect> Phases<E> {
             taken = lease::take_over_any(&mut tx, E::KIND, first, token, &self.lease).await?;
         }
         if let Some(taken) = &taken {
-            self.turn.was(taken.account_id);
+            let after = taken.account_id.as_u128().wrapping_add(1);
+            *lock(&self.next_turn) = Uuid::from_u128(after);
         }
         commit(tx).await?;
         connection.release();
@@ -163,7 +164,6 @@ impl<E: ExternalEffect> Phases<E> {
         }))
     }
 
-    /// Reads an operation in a transaction of its own.
     async fn read_aside(
         &self,
         lease: Lease,
@@ -175,34 +175,6 @@ impl<E: ExternalEffect> Phases<E> {
         commit(tx).await?;
         connection.release();
         Ok(leased)
-    }
-
-    /// Gives a lease back unused: the reconciler comes back to the operation after a pause.
-    async fn give_back(&self, lease: &Lease) -> Result<(), Failure> {
-        let mut connection = self.idempotency.pool.acquire(NO_ACCOUNT).await?;
-        let mut tx = connection.open(BEGIN_DURABLE).await?;
-        if lease::hold(&mut tx, lease).await? {
-            lease::give_back(&mut tx, lease).await?;
-        }
-        commit(tx).await?;
-        connection.release();
-        Ok(())
-    }
-}
-
-/// The account from which on the next turn is. Shared by all clones of one [`Phases`].
-#[derive(Debug, Default)]
-pub(super) struct RecoveryTurn(Mutex<Uuid>);
-
-impl RecoveryTurn {
-    fn next(&self) -> Uuid {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// `account` had its turn: the next one is after it.
-    fn was(&self, account: Uuid) {
-        let after = Uuid::from_u128(account.as_u128().wrapping_add(1));
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = after;
     }
 }
 

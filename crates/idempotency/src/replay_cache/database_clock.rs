@@ -4,7 +4,7 @@
 //! clocks was set or corrected since the last reading, by so much.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, SystemTime},
 };
 
@@ -16,7 +16,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{Connections, Failure, NO_ACCOUNT};
+use crate::{Connections, Failure, NO_ACCOUNT, lock};
 
 /// How old a reading may be. A failover is noticed after so long at the latest.
 const READING_MAX_AGE: Duration = Duration::from_secs(30);
@@ -78,7 +78,7 @@ impl DatabaseClock {
     /// reading, in the background, if it is time for one.
     pub(super) fn showing(&self) -> Option<Showing> {
         let now = Moment::now();
-        let reading = *self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let reading = *lock(&self.reading);
         let age = reading.and_then(|reading| now.since(reading.before));
         if age.is_none_or(|age| age >= READ_AGAIN_AFTER) {
             self.read_in_the_background();
@@ -92,14 +92,9 @@ impl DatabaseClock {
         };
         let clock = self.clone();
         self.runtime.spawn(async move {
-            let timed_out = |_| Err(sqlx::Error::PoolTimedOut);
-            match timeout(READ_LIMIT, clock.read())
-                .await
-                .unwrap_or_else(timed_out)
-            {
-                Ok(reading) => {
-                    *clock.reading.lock().unwrap_or_else(PoisonError::into_inner) = Some(reading);
-                }
+            let read = timeout(READ_LIMIT, clock.read()).await;
+            match read.unwrap_or(Err(sqlx::Error::PoolTimedOut)) {
+                Ok(reading) => *lock(&clock.reading) = Some(reading),
                 Err(error) => {
                     let cause = Failure::from(error).cause;
                     tracing::warn!(%cause, "the database's clock can't be read");

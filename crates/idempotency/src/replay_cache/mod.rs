@@ -21,9 +21,8 @@
 //! restoring a backup into a running server, is remembered until the processes are restarted.
 
 mod database_clock;
-mod observer;
 
-use std::{future::Future, mem::size_of, num::NonZeroU64, sync::Arc, time::Duration};
+use std::{fmt, future::Future, mem::size_of, num::NonZeroU64, sync::Arc, time::Duration};
 
 use chrono::TimeDelta;
 use moka::{policy::EvictionPolicy, sync::Cache};
@@ -33,8 +32,6 @@ use crate::{
     transaction::compare,
 };
 use database_clock::{DatabaseClock, Server, Showing};
-
-pub use observer::ReplayCacheObserver;
 
 /// The last moments of a record's life, in which the database is asked: a minute, or a quarter of a
 /// life that is shorter than four. Clocks that are set, or corrected quickly, differ by less.
@@ -46,6 +43,16 @@ const REMEMBERED_MAX: Duration = Duration::from_secs(400 * 24 * 3600);
 /// What an entry takes beside its record, in bytes: the key, and what the cache keeps to find it
 /// and to choose what it forgets. Measured with a million small entries.
 const ENTRY_OVERHEAD: usize = 300;
+
+/// Is told of look-ups in memory, under the rules of [`Observer`](crate::Observer).
+pub trait ReplayCacheObserver: fmt::Debug + Send + Sync + 'static {
+    /// A key was looked up among the records in memory. `found`: it was answered from there.
+    fn looked_up(&self, found: bool) {
+        let _ = found;
+    }
+}
+
+impl ReplayCacheObserver for Unobserved {}
 
 /// Completed records, by account and key. Cheap to clone; all clones share them.
 #[derive(Clone)]

@@ -9,11 +9,7 @@ use std::{
 use charge_once_idempotency::{
     BatchObserver, BatchSettings, Batches, Idempotency, RanAlone, Rows, SessionLimits, Settings,
 };
-use sqlx::{
-    PgConnection, PgPool, Postgres, Transaction,
-    postgres::{PgConnectOptions, PgPoolOptions},
-};
-use uuid::Uuid;
+use sqlx::{PgConnection, PgPool, Postgres, Transaction};
 
 use super::{PATIENCE, execute, set_up_with, until};
 
@@ -73,16 +69,10 @@ pub struct World<R: Rows> {
     pub idempotency: Idempotency,
     pub batches: Batches<R>,
     pub seen: Arc<Seen>,
-    pub account: Uuid,
 }
 
 impl<R: Rows> World<R> {
-    pub async fn set_up(
-        schema: &'static str,
-        batches: BatchSettings,
-        options: PgPoolOptions,
-        connect: PgConnectOptions,
-    ) -> Self {
+    pub async fn set_up(schema: &'static str, batches: BatchSettings, pool: PgPool) -> Self {
         let limits = SessionLimits {
             statement: PATIENCE * 2,
             idle_in_transaction: PATIENCE * 4,
@@ -91,8 +81,7 @@ impl<R: Rows> World<R> {
             database_deadline: PATIENCE * 3,
             ..Settings::default()
         };
-        let options = options.max_connections(12);
-        let (pool, idempotency) = set_up_with(options, connect, limits, settings).await;
+        let (pool, idempotency) = set_up_with(pool, 12, limits, settings).await;
         execute(&pool, schema).await;
         let seen = Arc::new(Seen::default());
         Self {
@@ -100,33 +89,32 @@ impl<R: Rows> World<R> {
             pool,
             idempotency,
             seen,
-            account: Uuid::now_v7(),
         }
     }
+}
 
-    /// Closes a gate, until the transaction ends.
-    pub async fn close(&self, gate: i64) -> Transaction<'static, Postgres> {
-        let mut closed = self.pool.begin().await.unwrap();
-        sqlx::query("SELECT pg_advisory_xact_lock($1)")
-            .bind(gate)
-            .execute(&mut *closed)
-            .await
-            .unwrap();
-        closed
-    }
+/// Closes a gate, until the transaction ends.
+pub async fn close(pool: &PgPool, gate: i64) -> Transaction<'static, Postgres> {
+    let mut closed = pool.begin().await.unwrap();
+    let close = sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(gate);
+    close.execute(&mut *closed).await.unwrap();
+    closed
+}
 
-    /// Returns when a transaction waits at a gate.
-    pub async fn arrives_at(&self, gate: i64) {
-        let waiting = "SELECT count(*) FROM pg_locks
-                        WHERE locktype = 'advisory' AND NOT granted AND objid::bigint = $1
-                          AND database = (SELECT oid FROM pg_database
-                                           WHERE datname = current_database())";
-        let arrives = async || {
-            let waiting = sqlx::query_scalar::<_, i64>(waiting).bind(gate);
-            waiting.fetch_one(&self.pool).await.unwrap() > 0
-        };
-        until("a transaction waits at the gate", arrives).await;
-    }
+/// How many transactions wait at a gate.
+pub async fn waiting_at(pool: &PgPool, gate: i64) -> i64 {
+    let waiting = "SELECT count(*) FROM pg_locks
+                    WHERE locktype = 'advisory' AND NOT granted AND objid::bigint = $1
+                      AND database = (SELECT oid FROM pg_database
+                                       WHERE datname = current_database())";
+    let waiting = sqlx::query_scalar(waiting).bind(gate);
+    waiting.fetch_one(pool).await.unwrap()
+}
+
+/// Returns when a transaction waits at a gate.
+pub async fn arrives_at(pool: &PgPool, gate: i64) {
+    let arrives = async || waiting_at(pool, gate).await > 0;
+    until("a transaction waits at the gate", arrives).await;
 }
 
 /// Returns when so many requests wait for the next batch.

@@ -26,26 +26,36 @@ use uuid::Uuid;
 /// How long anything may take before a test gives it up: longer than a busy machine needs.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
+/// The account of most tests: each one has a database of its own.
+pub const ACCOUNT: Uuid = Uuid::from_u128(1);
+
 /// The crate's tables, and the application's own.
-pub async fn set_up(options: PgPoolOptions, connect: PgConnectOptions) -> (PgPool, Idempotency) {
+pub async fn set_up(database: PgPool) -> (PgPool, Idempotency) {
+    set_up_of(database, 5).await
+}
+
+/// What [`set_up`] makes, with so many connections.
+pub async fn set_up_of(database: PgPool, connections: u32) -> (PgPool, Idempotency) {
     let limits = SessionLimits::default();
-    set_up_with(options, connect, limits, Settings::default()).await
+    set_up_with(database, connections, limits, Settings::default()).await
 }
 
 /// What [`set_up`] makes, with limits and settings of a test's own.
 pub async fn set_up_with(
-    options: PgPoolOptions,
-    connect: PgConnectOptions,
+    database: PgPool,
+    connections: u32,
     limits: SessionLimits,
     settings: Settings,
 ) -> (PgPool, Idempotency) {
+    let connect = PgConnectOptions::clone(&database.connect_options());
     let mut connection = PgConnection::connect_with(&connect).await.unwrap();
     let schema = migrate(&mut connection).await.unwrap();
     connection.close().await.unwrap();
     // A pool of its own. Those that `#[sqlx::test]` makes have 20 connections together, so a test
     // that holds some of them and needs more would wait for other tests.
+    database.close().await;
     let pool = PgPoolOptions::new()
-        .max_connections(options.get_max_connections())
+        .max_connections(connections)
         .acquire_timeout(PATIENCE)
         .connect_with(pin_session(connect, &schema, limits))
         .await
