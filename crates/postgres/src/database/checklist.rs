@@ -50,11 +50,8 @@ pub struct Finding {
     pub remedy: Option<String>,
 }
 
-/// Looks at the server at `url`, of which one process takes so many connections.
-///
-/// # Errors
-///
-/// There is no connection, or it breaks.
+/// Looks at the server at `url`, of which one process takes so many connections. Fails if there is
+/// no connection, or it breaks.
 pub async fn checklist(
     url: &str,
     settings: DatabaseSettings,
@@ -73,10 +70,8 @@ pub async fn checklist(
         settings,
         findings: Vec::new(),
     };
-    match timeout_at(until, list.look(i64::from(connections))).await {
-        Ok(looked) => looked.map_err(StartError::Unreachable)?,
-        Err(_) => return Err(StartError::silent(limit)),
-    }
+    let looked = timeout_at(until, list.look(i64::from(connections))).await;
+    looked.map_err(|_| StartError::Silent(limit))??;
     // All is seen: whether the end of the session is answered tells nothing.
     let _ = list.connection.close().await;
     Ok(list.findings)
@@ -147,10 +142,9 @@ impl Checklist {
         let too_old = number.is_none_or(|number| number < VERSION_MIN);
         let upgrade = too_old.then(|| "charge-once needs PostgreSQL 15 or later".to_owned());
         self.line("server_version", version, Verdict::NotOk, upgrade);
-        let role = if is_standby {
-            "a standby"
-        } else {
-            "the primary"
+        let role = match is_standby {
+            true => "a standby",
+            false => "the primary",
         };
         let broken = is_standby.then_some(StartError::Standby);
         self.line("recovery", role, Verdict::NotOk, broken.map(told));
@@ -179,7 +173,7 @@ impl Checklist {
             let default = fitness::current_setting(&mut others, setting).await?;
             let set = pooler::set_for_the_role(&self.options, setting, &needed);
             if dropped.iter().any(|(name, _)| *name == setting) {
-                let broken = StartError::NotPinned { remedy: set };
+                let broken = StartError::NotPinned(set);
                 self.line(setting, found, Verdict::NotOk, Some(told(broken)));
                 continue;
             }
@@ -207,7 +201,7 @@ impl Checklist {
     /// role have it.
     async fn search_path(&mut self, others: &mut PgConnection) -> Result<(), sqlx::Error> {
         let setting = "search_path";
-        let broken = match self.pinned_schema().await {
+        match self.pinned_schema().await {
             Ok(schema) => {
                 let advice = (!schema.is_current(others).await?).then(|| {
                     let set = pooler::set_schema_for_the_role(&self.options, &schema);
@@ -217,15 +211,13 @@ impl Checklist {
                     )
                 });
                 self.line(setting, schema.as_str(), Verdict::Advice, advice);
-                return Ok(());
             }
-            Err(broken) => broken,
-        };
-        if let StartError::Unreachable(error) = broken {
-            return Err(error);
+            Err(StartError::Unreachable(error)) => return Err(error),
+            Err(broken) => {
+                let found = fitness::current_setting(&mut self.connection, setting).await?;
+                self.line(setting, found, Verdict::NotOk, Some(told(broken)));
+            }
         }
-        let found = fitness::current_setting(&mut self.connection, setting).await?;
-        self.line(setting, found, Verdict::NotOk, Some(told(broken)));
         Ok(())
     }
 

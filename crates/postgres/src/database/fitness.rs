@@ -7,7 +7,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::PgConnection;
 
-use super::{Schema, SchemaError, SchemaName, first_tables};
+use super::{Schema, SchemaName, StartError, first_tables};
 
 /// Why this replica can't serve from its database, in words that a probe may be answered with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -54,7 +54,7 @@ pub(super) async fn unfit(
     if is_pinned {
         match SchemaName::ensure_only_current(connection, &first_tables(schema)).await {
             Ok(()) => {}
-            Err(SchemaError::Database(error)) => return Err(error),
+            Err(StartError::Unreachable(error)) => return Err(error),
             Err(_) => return Ok(Some(Unfit::AnotherSchema)),
         }
         if !schema_is_current(connection, schema).await? {
@@ -67,9 +67,8 @@ pub(super) async fn unfit(
 
 /// Whether the server is a standby.
 pub(super) async fn is_standby(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar("SELECT pg_is_in_recovery()")
-        .fetch_one(connection)
-        .await
+    let look = sqlx::query_scalar("SELECT pg_is_in_recovery()");
+    look.fetch_one(connection).await
 }
 
 /// The settings of the server that must be on, so that a crash loses nothing that was acknowledged.
@@ -97,10 +96,8 @@ pub(super) async fn current_setting(
     connection: &mut PgConnection,
     name: &str,
 ) -> Result<String, sqlx::Error> {
-    sqlx::query_scalar("SELECT current_setting($1)")
-        .bind(name)
-        .fetch_one(connection)
-        .await
+    let look = sqlx::query_scalar("SELECT current_setting($1)").bind(name);
+    look.fetch_one(connection).await
 }
 
 /// The first setting that makes the server forget, and what it is.
@@ -181,17 +178,16 @@ pub const CLOCKS_APART_MAX: TimeDelta = TimeDelta::seconds(30);
 /// How far they are apart now, at least: the answer's way through the network is not counted.
 pub(super) async fn clocks_apart(connection: &mut PgConnection) -> Result<TimeDelta, sqlx::Error> {
     let asked = Utc::now();
-    let theirs = sqlx::query_scalar("SELECT clock_timestamp()")
-        .fetch_one(connection)
-        .await?;
+    let look = sqlx::query_scalar("SELECT clock_timestamp()");
+    let theirs = look.fetch_one(connection).await?;
     Ok(apart(asked, theirs, Utc::now()))
 }
 
 /// How far `theirs` is from the time between `asked` and `answered`.
 fn apart(asked: DateTime<Utc>, theirs: DateTime<Utc>, answered: DateTime<Utc>) -> TimeDelta {
-    let behind = asked - theirs;
-    let ahead = theirs - answered;
-    behind.max(ahead).max(TimeDelta::zero())
+    (asked - theirs)
+        .max(theirs - answered)
+        .max(TimeDelta::zero())
 }
 
 #[cfg(test)]

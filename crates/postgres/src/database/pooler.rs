@@ -25,21 +25,18 @@ pub(super) async fn ensure_own_session(
     options: &PgConnectOptions,
     limits: SessionLimits,
 ) -> Result<(), StartError> {
-    let is_own = is_own_session(connection, options).await;
-    if !is_own.map_err(StartError::Unreachable)? {
+    if !is_own_session(connection, options).await? {
         return Err(StartError::SharedSessions);
     }
-    let dropped = dropped_settings(connection, limits).await;
-    let dropped = dropped.map_err(StartError::Unreachable)?;
+    let dropped = dropped_settings(connection, limits).await?;
     if dropped.is_empty() {
         return Ok(());
     }
     let statements = dropped
         .iter()
         .map(|(name, needed)| set_for_the_role(options, name, needed));
-    Err(StartError::NotPinned {
-        remedy: statements.collect::<Vec<_>>().join(" "),
-    })
+    let statements = statements.collect::<Vec<_>>();
+    Err(StartError::NotPinned(statements.join(" ")))
 }
 
 /// The statement that gives the role's sessions a setting.
@@ -71,12 +68,9 @@ pub(super) async fn ensure_search_path_arrives(
         return Ok(());
     }
     let source = "SELECT source = 'client' FROM pg_settings WHERE name = 'search_path'";
-    let arrives = sqlx::query_scalar(source).fetch_one(connection).await;
-    match arrives.map_err(StartError::Unreachable)? {
+    match sqlx::query_scalar(source).fetch_one(connection).await? {
         true => Ok(()),
-        false => Err(StartError::SearchPathDropped {
-            role: role(options),
-        }),
+        false => Err(StartError::SearchPathDropped(role(options))),
     }
 }
 
@@ -85,17 +79,14 @@ pub(super) async fn ensure_pinned_to(
     schema: &SchemaName,
     pinned: &PgConnectOptions,
 ) -> Result<(), StartError> {
-    let looking = async {
-        let mut connection = PgConnection::connect_with(pinned).await?;
-        let is_current = schema.is_current(&mut connection).await?;
-        let _ = connection.close().await;
-        Ok(is_current)
-    };
-    match looking.await.map_err(StartError::Unreachable)? {
+    let mut connection = PgConnection::connect_with(pinned).await?;
+    let is_current = schema.is_current(&mut connection).await?;
+    let _ = connection.close().await;
+    match is_current {
         true => Ok(()),
-        false => Err(StartError::NotPinned {
-            remedy: set_schema_for_the_role(pinned, schema),
-        }),
+        false => Err(StartError::NotPinned(set_schema_for_the_role(
+            pinned, schema,
+        ))),
     }
 }
 

@@ -41,26 +41,15 @@ pub(super) struct Binaries {
 
 impl Binaries {
     /// Chooses the installation to use: the one in `bin_dir` when that is set, else the newest
-    /// on this machine. Where a database exists already, only the version that made it will do.
-    ///
-    /// `made_by` is the content of the database's `PG_VERSION` file; `data_dir` is for messages.
-    ///
-    /// # Errors
-    ///
-    /// [`Problem::BinDir`], [`Problem::NotInstalled`] or
-    /// [`Problem::VersionMissing`].
-    pub(super) fn choose(
-        bin_dir: Option<&Path>,
-        made_by: Option<&str>,
-        data_dir: &Path,
-    ) -> Result<Self, Problem> {
+    /// on this machine. Where a database exists already, only the version that made it will do:
+    /// `made_by` is the content of its `PG_VERSION` file.
+    pub(super) fn choose(bin_dir: Option<&Path>, made_by: Option<&str>) -> Result<Self, Problem> {
         let found = match bin_dir {
             Some(dir) => vec![Self::given(dir)?],
             None => Self::installed(),
         };
         let Some(newest) = found.first() else {
-            let install = install_instruction();
-            return Err(Problem::NotInstalled { install });
+            return Err(Problem::NotInstalled(install_instruction()));
         };
         let Some(made_by) = made_by else {
             return Ok(newest.clone());
@@ -68,7 +57,6 @@ impl Binaries {
         let fits = |candidate: &&Self| candidate.major.to_string() == made_by;
         let fitting = found.iter().find(fits).cloned();
         fitting.ok_or_else(|| Problem::VersionMissing {
-            data_dir: data_dir.to_owned(),
             needed: made_by.to_owned(),
             found: join_majors(&found),
         })
@@ -85,22 +73,14 @@ impl Binaries {
     /// The installation in the folder that
     /// [`EmbeddedSettings::bin_dir`](super::EmbeddedSettings::bin_dir) names.
     fn given(dir: &Path) -> Result<Self, Problem> {
-        let problem = |problem: String| Problem::BinDir {
-            bin_dir: dir.to_owned(),
-            problem,
+        let problem = match resolve(dir).map(|real| (major_of(&real), real)) {
+            Some((Some(major), dir)) if major >= OLDEST_MAJOR => return Ok(Self { dir, major }),
+            Some((Some(major), _)) => format!("that is PostgreSQL {major}"),
+            Some((None, _)) => "`postgres --version` does not run there".to_owned(),
+            None => "`initdb` and `postgres` are not both in it".to_owned(),
         };
-        let Some(real) = resolve(dir) else {
-            return Err(problem(
-                "`initdb` and `postgres` are not both in it".to_owned(),
-            ));
-        };
-        match major_of(&real) {
-            Some(major) if major >= OLDEST_MAJOR => Ok(Self { dir: real, major }),
-            Some(major) => Err(problem(format!("that is PostgreSQL {major}"))),
-            None => Err(problem(
-                "`postgres --version` does not run there".to_owned(),
-            )),
-        }
+        let bin_dir = dir.to_owned();
+        Err(Problem::BinDir { bin_dir, problem })
     }
 
     /// Every supported installation on this machine, newest first.

@@ -58,7 +58,7 @@
 //! - `ReplyHeader`, `describe_headers` and `list_header` describe headers once, with `required`.
 //! - `ExampleKeys` gives each operation an idempotency key of its own.
 //! - `names!` makes a view of an enum that has neither serde nor utoipa.
-//! - `served`, with the feature `actix`, serves the document with an `ETag`.
+//! - `served` serves the document with an `ETag`.
 
 mod example_keys;
 mod form_bodies;

@@ -55,20 +55,6 @@ fn column<'a, T>(rows: &'a [LoggedRequest], value: impl Fn(&'a LoggedRequest) ->
     rows.iter().map(value).collect()
 }
 
-/// `query_as!` with the columns of [`Row`] before the rest of a statement.
-macro_rules! rows {
-    ($after:tt, $($argument:expr),+ $(,)?) => {
-        sqlx::query_as!(
-            Row,
-            "
-            SELECT id, account_id, method, route, path, idempotency_key, status, outcome, duration_us,
-                   resource_id
-            " + $after,
-            $($argument),+
-        )
-    };
-}
-
 /// Writes requests that ended. Locks nothing that exists.
 pub(crate) async fn insert(
     tx: &mut PgConnection,
@@ -133,8 +119,12 @@ pub async fn list(
     let outcomes = filter.outcomes.as_ref().map(names);
     let (from, to) = filter.status.unzip();
     let status = |status: Option<u16>| status.and_then(|status| i16::try_from(status).ok());
-    let rows = rows!(
+    let rows = sqlx::query_as!(
+        Row,
         "
+            SELECT id, account_id, method, route, path, idempotency_key, status, outcome, duration_us,
+                   resource_id
+            " + "
           FROM (SELECT *
                   FROM request_log
                  WHERE account_id = $1 AND id < $2
@@ -191,8 +181,12 @@ pub async fn list_of_key(
     key: &str,
     limit: i64,
 ) -> Result<Vec<LoggedRequest>, sqlx::Error> {
-    let rows = rows!(
+    let rows = sqlx::query_as!(
+        Row,
         "
+            SELECT id, account_id, method, route, path, idempotency_key, status, outcome, duration_us,
+                   resource_id
+            " + "
           FROM request_log
          WHERE account_id = $1 AND idempotency_key = $2
          ORDER BY id DESC

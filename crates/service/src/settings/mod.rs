@@ -104,12 +104,12 @@ pub struct Optional<T> {
 
 /// `"Topic":`, and then the variables of this topic, each as
 /// `NAME: type = "default", function of its value, "what it is";`. One without a default may be
-/// unset. Each becomes a constant, a [`Setting`] or an [`Optional`], and all of them are
-/// `VARIABLES`.
+/// unset. `WORKERS: usize = "2", workers, "Worker threads.";` makes
+/// `pub(crate) const WORKERS: Setting<usize> = Setting { name: "WORKERS", default: "2", parse: workers };`
+/// and a [`Variable`] in `VARIABLES`. Without a default, the constant is an [`Optional`].
 ///
 /// `struct Name;` before the first topic makes a struct of those that are declared as
-/// `NAME as member`, or `NAME maybe member` without a default. Its function `read` takes a
-/// [`Source`].
+/// `NAME as member`, or `NAME maybe member` without a default, with `fn read(source: &Source)`.
 #[macro_export]
 macro_rules! variables {
     (
@@ -196,7 +196,7 @@ pub fn markdown_tables(variables: &[Variable]) -> String {
 }
 
 /// Describes the variables that `is_shown` for `--help`, by their topics.
-pub fn help_text(variables: &[Variable], is_shown: impl Fn(&str) -> bool) -> String {
+fn help_text(variables: &[Variable], is_shown: impl Fn(&str) -> bool) -> String {
     let mut text = String::from("Environment variables:\n");
     let mut shown = "";
     for variable in variables.iter().filter(|variable| is_shown(variable.name)) {

@@ -13,17 +13,16 @@ const LONG_NAME: usize = 10;
 /// Letters by which a name may differ from the one that was meant.
 const ALLOWED_MAX: usize = 2;
 
-/// Records every one of `names` that is nearly a variable of ours which is itself unset.
-pub(super) fn check(
-    source: &Source<'_>,
-    variables: &[Variable],
-    names: impl Iterator<Item = String>,
-) {
-    let misspelled = names.filter_map(|name| Some((meant_by(source, variables, &name)?, name)));
-    let mut misspelled: Vec<_> = misspelled.collect();
-    misspelled.sort();
-    for (meant, name) in misspelled {
-        source.record(ConfigError::Name { name, meant });
+impl Source<'_> {
+    /// Records every one of `names`, which are set, that is nearly one of the `variables` which is
+    /// itself unset.
+    pub fn check_names(&self, variables: &[Variable], names: impl Iterator<Item = String>) {
+        let misspelled = names.filter_map(|name| Some((meant_by(self, variables, &name)?, name)));
+        let mut misspelled: Vec<_> = misspelled.collect();
+        misspelled.sort();
+        for (meant, name) in misspelled {
+            self.record(ConfigError::Name { name, meant });
+        }
     }
 }
 
@@ -75,7 +74,7 @@ mod tests {
         let lookup = |name: &str| set.contains(&name).then(|| "set".to_owned());
         let source = Source::new(&lookup);
         let names = names.iter().map(|name| (*name).to_owned());
-        check(&source, VARIABLES, names);
+        source.check_names(VARIABLES, names);
         let errors = source
             .finish(())
             .map_or_else(|errors| errors.0, |()| vec![]);
