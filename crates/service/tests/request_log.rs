@@ -99,7 +99,11 @@ async fn a_filter_finds_what_has_all_that_it_names(pool: PgPool) {
     for (path, key, end) in [
         ("/seats/12A", "order-7", Some((201, executed, "12A"))),
         ("/seats/12A", "order-7", Some((201, replayed, "12A"))),
-        ("/seats/12B", "order-8", Some((422, LoggedOutcome::Refused, "12B"))),
+        (
+            "/seats/12B",
+            "order-8",
+            Some((422, LoggedOutcome::Refused, "12B")),
+        ),
         ("/seats", "", Some((200, LoggedOutcome::Read, ""))),
         ("/seats/12C", "order-9", None),
     ] {
@@ -122,7 +126,10 @@ async fn a_filter_finds_what_has_all_that_it_names(pool: PgPool) {
     };
     for (filter, expected) in [
         (ALL, &["order-9", "-", "order-8", "order-7", "order-7"][..]),
-        (only(&|all| all.outcomes = Some(vec![replayed])), &["order-7"]),
+        (
+            only(&|all| all.outcomes = Some(vec![replayed])),
+            &["order-7"],
+        ),
         (only(&|all| all.outcomes = Some(vec![])), &[]),
         (only(&|all| all.status = Some((400, 499))), &["order-8"]),
         (
@@ -130,7 +137,10 @@ async fn a_filter_finds_what_has_all_that_it_names(pool: PgPool) {
             &["order-9", "order-8", "order-7", "order-7"],
         ),
         (only(&|all| all.idempotency_key = text("r-9")), &["order-9"]),
-        (only(&|all| all.resource_id = text("12A")), &["order-7", "order-7"]),
+        (
+            only(&|all| all.resource_id = text("12A")),
+            &["order-7", "order-7"],
+        ),
         (
             RequestFilter {
                 status: Some((400, 499)),

@@ -11,9 +11,10 @@ use sqlx::{
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    CLOCKS_APART_MAX, DatabaseSettings, SchemaName, StartError, WhenRefused, find_schema,
-    first_connection, fitness, pin_settings, pooler, url::options_of,
+    CLOCKS_APART_MAX, DatabaseSettings, StartError, WhenRefused, find_schema, first_connection,
+    fitness, pin_settings, plain, pooler, url::options_of,
 };
+use crate::has_code;
 
 /// The oldest PostgreSQL that is supported, as it numbers itself.
 const VERSION_MIN: u32 = 150_000;
@@ -171,7 +172,7 @@ impl Checklist {
         for (setting, needed) in idempotency::pinned_settings(limits) {
             let found = fitness::current_setting(&mut self.connection, setting).await?;
             let default = fitness::current_setting(&mut others, setting).await?;
-            let set = pooler::set_for_the_role(&self.options, setting, &needed);
+            let set = pooler::set_for_the_role(&self.options, setting, &format!("'{needed}'"));
             if dropped.iter().any(|(name, _)| *name == setting) {
                 let broken = StartError::NotPinned(set);
                 self.line(setting, found, Verdict::NotOk, Some(told(broken)));
@@ -189,22 +190,16 @@ impl Checklist {
         looked
     }
 
-    /// The schema that has the tables, to which a new session was pinned.
-    async fn pinned_schema(&mut self) -> Result<SchemaName, StartError> {
-        let (connection, options) = (&mut self.connection, &self.options);
-        let schema = find_schema(connection, options, self.settings.schema).await?;
-        pooler::ensure_pinned_to(&schema, &schema.pin(options.clone())).await?;
-        Ok(schema)
-    }
-
     /// Which schema has the tables, whether sessions are pinned to it, and whether others of the
     /// role have it.
     async fn search_path(&mut self, others: &mut PgConnection) -> Result<(), sqlx::Error> {
         let setting = "search_path";
-        match self.pinned_schema().await {
-            Ok(schema) => {
+        let connection = &mut self.connection;
+        match find_schema(connection, &self.options, self.settings.schema).await {
+            Ok((schema, _)) => {
                 let advice = (!schema.is_current(others).await?).then(|| {
-                    let set = pooler::set_schema_for_the_role(&self.options, &schema);
+                    let schema = schema.as_str();
+                    let set = pooler::set_for_the_role(&self.options, setting, schema);
                     format!(
                         "other sessions of this role, such as those of psql, have another schema: \
                          {set}"
@@ -326,11 +321,9 @@ impl Checklist {
                 self.line("schema", found, Verdict::NotOk, broken.map(told));
             }
             // 42501 is insufficient_privilege: the line about rights says more.
-            Err(sqlx::Error::Database(error))
-                if error.code().is_some_and(|code| code == "42501") =>
-            {
-                let (found, remedy) = (error.message().to_owned(), "grant the role its rights");
-                self.line("schema", found, Verdict::Unknown, Some(remedy.to_owned()));
+            Err(error) if has_code(&error, &["42501"]) => {
+                let remedy = "grant the role its rights".to_owned();
+                self.line("schema", plain(&error), Verdict::Unknown, Some(remedy));
             }
             Err(error) => return Err(error),
         }

@@ -8,6 +8,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::PgConnection;
 
 use super::{Schema, SchemaName, StartError, first_tables};
+use crate::has_code;
 
 /// Why this replica can't serve from its database, in words that a probe may be answered with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -128,20 +129,14 @@ pub(super) async fn schema_is_current(
     for migrations in schema {
         let versions = migrations.migrator.iter();
         let newest = versions.map(|migration| migration.version).max();
-        let query = sqlx::AssertSqlSafe(format!(
-            "SELECT max(version) FROM {} WHERE success",
-            migrations.table
-        ));
-        let applied = sqlx::query_scalar::<_, Option<i64>>(query);
+        let table = migrations.table;
+        let query = format!("SELECT max(version) FROM {table} WHERE success");
+        let applied = sqlx::query_scalar::<_, Option<i64>>(sqlx::AssertSqlSafe(query));
         match applied.fetch_one(&mut *connection).await {
             Ok(applied) if applied >= newest => {}
             Ok(_) => return Ok(false),
             // 42P01 is undefined_table: never migrated.
-            Err(sqlx::Error::Database(error))
-                if error.code().is_some_and(|code| code == "42P01") =>
-            {
-                return Ok(false);
-            }
+            Err(error) if has_code(&error, &["42P01"]) => return Ok(false),
             Err(error) => return Err(error),
         }
     }

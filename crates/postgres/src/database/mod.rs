@@ -85,6 +85,7 @@ pub use self::{
     migrations::{Baseline, MigrationSet},
     readiness::Readiness,
 };
+use crate::has_code;
 use schema::SchemaName;
 
 /// What a database must have, in the order in which it is applied.
@@ -255,7 +256,9 @@ impl Database {
             // kept until the connection is closed.
             migrations::take_turn(&mut connection).await?;
         }
-        in_time(self.pin_to_schema(&mut connection)).await?;
+        let finding = find_schema(&mut connection, &self.options, self.settings.schema);
+        let (_, pinned) = in_time(finding).await?;
+        self.pool().set_connect_options(pinned);
         if self.settings.migrate {
             self.migrate_on(&mut connection).await?;
         }
@@ -265,15 +268,6 @@ impl Database {
         }
         // All is done: whether the end of the session is answered tells nothing.
         let _ = connection.close().await;
-        Ok(())
-    }
-
-    /// Pins this connection and all later ones to the schema that has the tables.
-    async fn pin_to_schema(&self, connection: &mut PgConnection) -> Result<(), StartError> {
-        let schema = find_schema(connection, &self.options, self.settings.schema).await?;
-        let pinned = schema.pin(self.options.clone());
-        pooler::ensure_pinned_to(&schema, &pinned).await?;
-        self.pool().set_connect_options(pinned);
         Ok(())
     }
 
@@ -499,10 +493,7 @@ fn may_be_starting(error: &sqlx::Error, when_refused: WhenRefused) -> bool {
 /// Whether PostgreSQL said that it stops or starts, or that others have all connections:
 /// admin_shutdown, crash_shutdown, cannot_connect_now or too_many_connections.
 fn is_restarting(error: &sqlx::Error) -> bool {
-    error
-        .as_database_error()
-        .and_then(|error| error.code())
-        .is_some_and(|code| matches!(&*code, "57P01" | "57P02" | "57P03" | "53300"))
+    has_code(error, &["57P01", "57P02", "57P03", "53300"])
 }
 
 /// How rows that are read as JSON have their bytes.
@@ -548,21 +539,22 @@ async fn ensure_fit(connection: &mut PgConnection) -> Result<(), StartError> {
 /// one that no other program has beside it.
 fn first_tables(schema: Schema) -> Vec<&'static str> {
     let first = schema.first().into_iter();
-    first
-        .flat_map(|set| [Some(set.table), set.beside])
-        .flatten()
-        .collect()
+    let tables = first.flat_map(|set| [Some(set.table), set.beside]);
+    tables.flatten().collect()
 }
 
 /// Finds the schema that has the tables, or else the current one, and makes it the only one of the
-/// session.
+/// session. Returns the options that pin other sessions to it, too.
 async fn find_schema(
     connection: &mut PgConnection,
     options: &PgConnectOptions,
     schema: Schema,
-) -> Result<SchemaName, StartError> {
+) -> Result<(SchemaName, PgConnectOptions), StartError> {
     pooler::ensure_search_path_arrives(connection, options).await?;
-    SchemaName::find(connection, &first_tables(schema)).await
+    let found = SchemaName::find(connection, &first_tables(schema)).await?;
+    let pinned = found.pin(options.clone());
+    pooler::ensure_pinned_to(&found, &pinned).await?;
+    Ok((found, pinned))
 }
 
 /// A standby may be for reading only, so the start goes on.

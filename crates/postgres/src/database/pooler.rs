@@ -34,24 +34,14 @@ pub(super) async fn ensure_own_session(
     }
     let statements = dropped
         .iter()
-        .map(|(name, needed)| set_for_the_role(options, name, needed));
+        .map(|(name, needed)| set_for_the_role(options, name, &format!("'{needed}'")));
     let statements = statements.collect::<Vec<_>>();
     Err(StartError::NotPinned(statements.join(" ")))
 }
 
-/// The statement that gives the role's sessions a setting.
-pub(super) fn set_for_the_role(options: &PgConnectOptions, name: &str, needed: &str) -> String {
-    format!("ALTER ROLE {} SET {name} = '{needed}';", role(options))
-}
-
-/// The statement that makes a role's sessions find the schema that has the tables, whose name is
-/// quoted as an identifier.
-pub(super) fn set_schema_for_the_role(options: &PgConnectOptions, schema: &SchemaName) -> String {
-    format!(
-        "ALTER ROLE {} SET search_path = {};",
-        role(options),
-        schema.as_str()
-    )
+/// The statement that gives the role's sessions a setting, whose value is quoted.
+pub(super) fn set_for_the_role(options: &PgConnectOptions, name: &str, value: &str) -> String {
+    format!("ALTER ROLE {} SET {name} = {value};", role(options))
 }
 
 fn role(options: &PgConnectOptions) -> String {
@@ -82,12 +72,11 @@ pub(super) async fn ensure_pinned_to(
     let mut connection = PgConnection::connect_with(pinned).await?;
     let is_current = schema.is_current(&mut connection).await?;
     let _ = connection.close().await;
-    match is_current {
-        true => Ok(()),
-        false => Err(StartError::NotPinned(set_schema_for_the_role(
-            pinned, schema,
-        ))),
+    if is_current {
+        return Ok(());
     }
+    let set = set_for_the_role(pinned, "search_path", schema.as_str());
+    Err(StartError::NotPinned(set))
 }
 
 /// Marks the session, and looks whether others see the mark, or this connection does not.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::error::Problem;
+use super::folder::entries;
 
 /// The oldest supported major version: the schema and its tests are not tried on anything older.
 pub(super) const OLDEST_MAJOR: u32 = 15;
@@ -104,9 +105,7 @@ fn folders_to_search() -> Vec<PathBuf> {
         .unwrap_or_default();
     folders.extend(folder_of_pg_config());
     for (parent, start, below) in USUAL_PLACES {
-        let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
-        let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(start));
-        folders.extend(named.map(|entry| entry.path().join(below)));
+        folders.extend(entries(Path::new(parent), start).map(|found| found.join(below)));
     }
     folders
 }

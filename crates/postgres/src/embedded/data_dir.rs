@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use super::account::UnixAccount;
 use super::error::Problem;
-use super::folder::Folder;
+use super::folder::{Folder, entries};
 use super::{EmbeddedError, EmbeddedSettings};
 
 /// Start of the name of a folder in which `initdb` is or was at work.
@@ -100,14 +100,9 @@ impl DataDir {
     /// An `initdb` whose parent was killed may still be writing there, and then removal fails.
     /// That is no reason to give up: its folder is never used, and the next start tries again.
     pub(super) fn remove_leftovers(&self) {
-        let entries = std::fs::read_dir(&self.path).into_iter().flatten();
-        for entry in entries.flatten() {
-            let name = entry.file_name();
-            if !name.as_bytes().starts_with(STAGING_PREFIX.as_bytes()) {
-                continue;
-            }
-            if let Err(error) = std::fs::remove_dir_all(entry.path()) {
-                tracing::warn!(folder = %entry.path().display(), %error, "leftover not removed");
+        for leftover in entries(&self.path, STAGING_PREFIX) {
+            if let Err(error) = std::fs::remove_dir_all(&leftover) {
+                tracing::warn!(folder = %leftover.display(), %error, "leftover not removed");
             }
         }
     }
@@ -173,9 +168,7 @@ impl DataDir {
     ///
     /// PostgreSQL says so itself, but its log is on the same disk and then stays empty.
     pub(super) fn is_full(&self) -> bool {
-        statvfs(&self.path).is_ok_and(|disk| {
-            u128::from(disk.blocks_available()) * u128::from(disk.fragment_size()) < FULL_BELOW
-        })
+        free_bytes(&self.path).is_some_and(|free| free < FULL_BELOW)
     }
 
     /// Why PostgreSQL can't be started or stopped here.
@@ -207,6 +200,12 @@ impl DataDir {
 pub(super) fn version_in(data_dir: &Folder) -> Option<String> {
     let text = data_dir.folder(CLUSTER).ok()?.read("PG_VERSION").ok()?;
     Some(String::from_utf8(text).ok()?.trim().to_owned())
+}
+
+/// What is left on a disk.
+pub(super) fn free_bytes(path: &Path) -> Option<u128> {
+    let disk = statvfs(path).ok()?;
+    Some(u128::from(disk.blocks_available()) * u128::from(disk.fragment_size()))
 }
 
 /// A name for what belongs to a data directory and can't be in it.

@@ -116,7 +116,10 @@ fn find_head(received: &mut [u8]) -> Result<Requests, HeadTooLarge> {
                     asked.fill(b' ');
                 }
             }
-            Ok(body.map_or(Requests::Endless, |body| Requests::Request { head_left, body }))
+            Ok(body.map_or(Requests::Endless, |body| Requests::Request {
+                head_left,
+                body,
+            }))
         }
         Ok(httparse::Status::Partial) if received.len() < HEAD_MAX => Ok(Requests::Head),
         Ok(_) => Err(HeadTooLarge),
