@@ -149,8 +149,8 @@ impl Checklist {
         };
         let broken = is_standby.then_some(StartError::Standby);
         self.line("recovery", role, Verdict::NotOk, broken.map(told));
-        for (setting, found, is_on) in durability {
-            let broken = (!is_on).then(|| StartError::Unsafe {
+        for (setting, found) in durability {
+            let broken = (found != "on").then(|| StartError::Unsafe {
                 setting,
                 found: found.clone(),
             });

@@ -79,15 +79,13 @@ const DURABLE: [&str; 2] = [
     "full_page_writes",
 ];
 
-/// Each of them, what it is, and whether that is on.
+/// Each of them, and what it is.
 pub(super) async fn durability(
     connection: &mut PgConnection,
-) -> Result<Vec<(&'static str, String, bool)>, sqlx::Error> {
+) -> Result<Vec<(&'static str, String)>, sqlx::Error> {
     let mut settings = Vec::new();
     for setting in DURABLE {
-        let found = current_setting(connection, setting).await?;
-        let is_on = found == "on";
-        settings.push((setting, found, is_on));
+        settings.push((setting, current_setting(connection, setting).await?));
     }
     Ok(settings)
 }
@@ -105,9 +103,8 @@ pub(super) async fn current_setting(
 pub(super) async fn forgetful_setting(
     connection: &mut PgConnection,
 ) -> Result<Option<(&'static str, String)>, sqlx::Error> {
-    let settings = durability(connection).await?.into_iter();
-    let mut forgetful = settings.filter(|(_, _, is_on)| !is_on);
-    Ok(forgetful.next().map(|(setting, found, _)| (setting, found)))
+    let mut settings = durability(connection).await?.into_iter();
+    Ok(settings.find(|(_, found)| found != "on"))
 }
 
 /// How many receive the log, and which of them a COMMIT waits for. Not only standbys do: so do

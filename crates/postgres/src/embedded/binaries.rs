@@ -45,7 +45,7 @@ impl Binaries {
     /// on this machine. Where a database exists already, only the version that made it will do:
     /// `made_by` is the content of its `PG_VERSION` file.
     pub(super) fn choose(bin_dir: Option<&Path>, made_by: Option<&str>) -> Result<Self, Problem> {
-        let found = match bin_dir {
+        let mut found = match bin_dir {
             Some(dir) => vec![Self::given(dir)?],
             None => Self::installed(),
         };
@@ -55,11 +55,15 @@ impl Binaries {
         let Some(made_by) = made_by else {
             return Ok(newest.clone());
         };
-        let fits = |candidate: &&Self| candidate.major.to_string() == made_by;
-        let fitting = found.iter().find(fits).cloned();
-        fitting.ok_or_else(|| Problem::VersionMissing {
+        let majors = found.iter().map(|candidate| candidate.major.to_string());
+        let mut majors: Vec<_> = majors.collect();
+        if let Some(fitting) = majors.iter().position(|major| major == made_by) {
+            return Ok(found.swap_remove(fitting));
+        }
+        majors.dedup();
+        Err(Problem::VersionMissing {
             needed: made_by.to_owned(),
-            found: join_majors(&found),
+            found: majors.join(", "),
         })
     }
 
@@ -142,14 +146,6 @@ fn parse_major(text: &str) -> Option<u32> {
         .next()?
         .parse()
         .ok()
-}
-
-/// The distinct major versions, newest first, for a message.
-fn join_majors(found: &[Binaries]) -> String {
-    let majors = found.iter().map(|candidate| candidate.major.to_string());
-    let mut majors: Vec<_> = majors.collect();
-    majors.dedup();
-    majors.join(", ")
 }
 
 /// How this very system installs PostgreSQL, as an instruction.

@@ -18,11 +18,15 @@ use super::error::Problem;
 use super::folder::Folder;
 use super::{EmbeddedError, EmbeddedSettings};
 
-/// Whether there is a database where [`DataDir::locate`] would look for one. Changes nothing.
-pub(super) fn has_database(settings: &EmbeddedSettings) -> bool {
-    let has_version = |path: &Path| Folder::open(path).is_ok_and(|dir| version_in(&dir).is_some());
-    let moved = || moved_to(&Folder::open(&settings.data_dir).ok()?);
-    has_version(&settings.data_dir) || moved().is_some_and(|moved| has_version(&moved))
+impl EmbeddedSettings {
+    /// Whether a database was made there before, in the fallback folder included. Changes nothing.
+    #[must_use]
+    pub fn has_database(&self) -> bool {
+        let has_version =
+            |path: &Path| Folder::open(path).is_ok_and(|dir| version_in(&dir).is_some());
+        let moved = || moved_to(&Folder::open(&self.data_dir).ok()?);
+        has_version(&self.data_dir) || moved().is_some_and(|moved| has_version(&moved))
+    }
 }
 
 /// Where the note in a data directory says that the data is.
@@ -122,7 +126,7 @@ impl DataDir {
         // and neither was a link.
         let misplaced = if self.cluster_metadata().is_some_and(|found| !found.is_dir()) {
             Some(PathBuf::new())
-        } else if self.is_foreign_owned() || self.version().is_some() {
+        } else if self.foreign_owner().is_some() || self.version().is_some() {
             None
         } else {
             self.names_in(&self.cluster())?.into_iter().next()
@@ -135,19 +139,19 @@ impl DataDir {
 
     /// PostgreSQL refuses files of another user, in words that name neither user nor remedy.
     fn refuse_foreign_owner(&self) -> Result<(), Problem> {
-        let Some(found) = self.cluster_metadata().filter(|_| self.is_foreign_owned()) else {
-            return Ok(());
-        };
-        Err(Problem::WrongOwner {
-            owner: name_of(found.uid()),
-            runner: name_of(self.runner()),
-        })
+        match self.foreign_owner() {
+            None => Ok(()),
+            Some(owner) => Err(Problem::WrongOwner {
+                owner: name_of(owner),
+                runner: name_of(self.runner()),
+            }),
+        }
     }
 
-    /// Whether there is a database folder of a user other than the one PostgreSQL runs as.
-    fn is_foreign_owned(&self) -> bool {
-        let found = self.cluster_metadata();
-        found.is_some_and(|cluster| cluster.uid() != self.runner())
+    /// The owner of the database folder, if it is another user than the one PostgreSQL runs as.
+    fn foreign_owner(&self) -> Option<u32> {
+        let owner = self.cluster_metadata()?.uid();
+        (owner != self.runner()).then_some(owner)
     }
 
     fn cluster_metadata(&self) -> Option<Metadata> {
@@ -286,7 +290,7 @@ mod tests {
 
     use nix::unistd::{User, chown};
 
-    use super::{DataDir, has_database};
+    use super::DataDir;
     use crate::embedded::{EmbeddedError, EmbeddedSettings, Problem};
 
     #[test]
@@ -320,14 +324,14 @@ mod tests {
         std::fs::set_permissions(&closed, Permissions::from_mode(0o755))?;
         assert_eq!(DataDir::locate(&settings)?.path, elsewhere);
 
-        assert!(!has_database(&settings));
+        assert!(!settings.has_database());
         // What an earlier version noted.
         let note = fallback.as_os_str().as_bytes();
         std::fs::write(closed.join("data/moved-to"), note)?;
         assert_eq!(DataDir::locate(&settings)?.path, fallback);
         std::fs::create_dir(fallback.join("pgdata"))?;
         std::fs::write(fallback.join("pgdata/PG_VERSION"), "17\n")?;
-        assert!(has_database(&settings), "it follows the note");
+        assert!(settings.has_database(), "it follows the note");
         Ok(())
     }
 

@@ -172,7 +172,7 @@ fn body_after(head: &httparse::Request<'_, '_>) -> Option<Body> {
     }
     match (length, chunked) {
         (Some(_), true) => None,
-        (None, true) => Some(Body::Chunked(Chunked::default())),
+        (None, true) => Some(Body::Chunked(Chunked::SIZE)),
         (None | Some(0), false) if head.method == Some("CONNECT") => None,
         (length, false) => Some(Body::Sized(length.unwrap_or(0))),
     }

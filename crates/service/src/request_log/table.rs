@@ -27,27 +27,23 @@ struct Row {
     resource_id: Option<String>,
 }
 
-impl TryFrom<Row> for LoggedRequest {
-    type Error = sqlx::Error;
-
-    fn try_from(row: Row) -> Result<Self, sqlx::Error> {
-        Ok(Self {
-            id: row.id,
-            account: row.account_id,
-            method: row.method,
-            route: row.route,
-            path: row.path,
-            idempotency_key: row.idempotency_key,
-            status: row.status.and_then(|status| u16::try_from(status).ok()),
-            // A newer release may have written one that is unknown here.
-            outcome: row.outcome.parse().map_err(|_| sqlx::Error::ColumnDecode {
-                index: "outcome".to_owned(),
-                source: "the row has a value that this release doesn't know".into(),
-            })?,
-            duration: Duration::from_micros(u64::try_from(row.duration_us).unwrap_or(0)),
-            resource_id: row.resource_id,
-        })
-    }
+fn logged(row: Row) -> Result<LoggedRequest, sqlx::Error> {
+    Ok(LoggedRequest {
+        id: row.id,
+        account: row.account_id,
+        method: row.method,
+        route: row.route,
+        path: row.path,
+        idempotency_key: row.idempotency_key,
+        status: row.status.and_then(|status| u16::try_from(status).ok()),
+        // A newer release may have written one that is unknown here.
+        outcome: row.outcome.parse().map_err(|_| sqlx::Error::ColumnDecode {
+            index: "outcome".to_owned(),
+            source: "the row has a value that this release doesn't know".into(),
+        })?,
+        duration: Duration::from_micros(u64::try_from(row.duration_us).unwrap_or(0)),
+        resource_id: row.resource_id,
+    })
 }
 
 /// One column of `rows`, in their order.
@@ -149,7 +145,7 @@ pub async fn list(
         filter.resource_id.as_deref(),
     );
     let rows = rows.fetch_all(connection).await?;
-    rows.into_iter().map(LoggedRequest::try_from).collect()
+    rows.into_iter().map(logged).collect()
 }
 
 /// Where [`list`] ended its search of what is before the one with the id `below`; `None` if it came
@@ -197,7 +193,7 @@ pub async fn list_of_key(
         limit,
     );
     let rows = rows.fetch_all(connection).await?;
-    rows.into_iter().map(LoggedRequest::try_from).collect()
+    rows.into_iter().map(logged).collect()
 }
 
 /// How many of the last [`COUNTED_MAX`] requests with each of these keys were replays. Takes no

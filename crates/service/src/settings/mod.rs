@@ -56,7 +56,6 @@
 //! `--help` of clap.
 
 pub mod address;
-mod help;
 mod names;
 mod shown;
 mod source;
@@ -64,7 +63,8 @@ pub mod values;
 
 use std::fmt::Write;
 
-pub use self::help::with_variables;
+use clap::Command;
+
 pub use self::shown::one_line;
 pub use self::source::{ConfigError, ConfigErrors, Source};
 pub use crate::variables;
@@ -193,6 +193,34 @@ pub fn markdown_tables(variables: &[Variable]) -> String {
         }
     }
     text
+}
+
+/// Adds the variables of each command to its help, and to that of the commands below it.
+///
+/// `reads(command, variable)` says whether a command reads a variable. The program is named by its
+/// name, a command by its own, and one below it by both, such as `keys list`.
+#[must_use]
+pub fn with_variables(
+    program: Command,
+    variables: &[Variable],
+    reads: fn(&str, &str) -> bool,
+) -> Command {
+    let with = |path: &str, command: Command| {
+        let is_read = |name: &str| reads(path, name);
+        if variables.iter().any(|variable| is_read(variable.name)) {
+            command.after_help(help_text(variables, is_read))
+        } else {
+            command
+        }
+    };
+    let name = program.get_name().to_owned();
+    with(&name, program).mut_subcommands(|command| {
+        let name = command.get_name().to_owned();
+        with(&name, command).mut_subcommands(|below| {
+            let path = format!("{name} {}", below.get_name());
+            with(&path, below)
+        })
+    })
 }
 
 /// Describes the variables that `is_shown` for `--help`, by their topics.

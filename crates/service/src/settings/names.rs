@@ -50,31 +50,28 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
     use super::*;
 
-    const VARIABLES: &[Variable] = &[
-        variable("RATE_LIMIT"),
-        variable("WORKERS"),
-        variable("DATABASE_URL"),
-        variable("DATA_DIR"),
-        variable("IDEMPOTENCY_TTL"),
-        variable("BIND_ADDRESS"),
-        variable("PROCESSOR_URL"),
-        variable("LOG_FORMAT"),
+    const NAMES: [&str; 8] = [
+        "RATE_LIMIT",
+        "WORKERS",
+        "DATABASE_URL",
+        "DATA_DIR",
+        "IDEMPOTENCY_TTL",
+        "BIND_ADDRESS",
+        "PROCESSOR_URL",
+        "LOG_FORMAT",
     ];
-
-    const fn variable(name: &'static str) -> Variable {
-        Variable {
-            topic: "",
-            name,
-            default: None,
-            about: "",
-        }
-    }
 
     fn misspelled(names: &[&str], set: &[&str]) -> Vec<(String, &'static str)> {
         let lookup = |name: &str| set.contains(&name).then(|| "set".to_owned());
         let source = Source::new(&lookup);
+        let variables = NAMES.map(|name| Variable {
+            topic: "",
+            name,
+            default: None,
+            about: "",
+        });
         let names = names.iter().map(|name| (*name).to_owned());
-        source.check_names(VARIABLES, names);
+        source.check_names(&variables, names);
         let errors = source
             .finish(())
             .map_or_else(|errors| errors.0, |()| vec![]);
@@ -116,7 +113,6 @@ mod tests {
             "",
         ];
         assert_eq!(misspelled(&strange, &[]), []);
-        let ours: Vec<_> = VARIABLES.iter().map(|variable| variable.name).collect();
-        assert_eq!(misspelled(&ours, &[]), []);
+        assert_eq!(misspelled(&NAMES, &[]), []);
     }
 }
