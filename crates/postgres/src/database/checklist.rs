@@ -11,8 +11,8 @@ use sqlx::{
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    CLOCKS_APART_MAX, DatabaseSettings, StartError, WhenRefused, find_schema, first_connection,
-    fitness, pin_settings, plain, pooler, url::options_of,
+    CLOCKS_APART_MAX, DatabaseSettings, FIRST_CONNECTION_LIMIT, StartError, WhenRefused,
+    find_schema, first_connection, fitness, pin_settings, plain, pooler, url::options_of,
 };
 use crate::has_code;
 
@@ -60,7 +60,10 @@ pub async fn checklist(
     when_refused: WhenRefused,
 ) -> Result<Vec<Finding>, StartError> {
     let own = options_of(url)?;
-    let limit = when_refused.limit();
+    let limit = match when_refused {
+        WhenRefused::WaitFor(limit) => limit,
+        WhenRefused::TryAgain | WhenRefused::GiveUp => FIRST_CONNECTION_LIMIT,
+    };
     let until = Instant::now() + limit;
     let options = pin_settings(own.clone(), settings.session_limits());
     let connection = first_connection(&options, when_refused, until, limit).await?;
@@ -97,7 +100,7 @@ impl Checklist {
             false => "shared by a connection pooler",
         };
         let broken = (!is_own).then_some(StartError::SharedSessions);
-        self.line("sessions", found, Verdict::NotOk, broken.map(told));
+        self.line("sessions", found, Verdict::NotOk, broken);
         if !is_own {
             // What follows prepares statements, and those would be another client's.
             return Ok(());
@@ -118,7 +121,7 @@ impl Checklist {
         setting: &'static str,
         found: impl Into<String>,
         otherwise: Verdict,
-        remedy: Option<String>,
+        remedy: Option<impl ToString>,
     ) {
         self.findings.push(Finding {
             setting,
@@ -127,7 +130,7 @@ impl Checklist {
                 Some(_) => otherwise,
             },
             found: found.into(),
-            remedy,
+            remedy: remedy.map(|remedy| remedy.to_string()),
         });
     }
 
@@ -141,26 +144,26 @@ impl Checklist {
         let apart = fitness::clocks_apart(connection).await?;
 
         let too_old = number.is_none_or(|number| number < VERSION_MIN);
-        let upgrade = too_old.then(|| "charge-once needs PostgreSQL 15 or later".to_owned());
+        let upgrade = too_old.then_some("charge-once needs PostgreSQL 15 or later");
         self.line("server_version", version, Verdict::NotOk, upgrade);
         let role = match is_standby {
             true => "a standby",
             false => "the primary",
         };
         let broken = is_standby.then_some(StartError::Standby);
-        self.line("recovery", role, Verdict::NotOk, broken.map(told));
+        self.line("recovery", role, Verdict::NotOk, broken);
         for (setting, found) in durability {
             let broken = (found != "on").then(|| StartError::Unsafe {
                 setting,
                 found: found.clone(),
             });
-            self.line(setting, found, Verdict::NotOk, broken.map(told));
+            self.line(setting, found, Verdict::NotOk, broken);
         }
         let broken = (apart > CLOCKS_APART_MAX).then(|| StartError::ClocksApart {
             seconds: apart.num_seconds(),
         });
         let found = format!("at least {} ms apart", apart.num_milliseconds());
-        self.line("clocks", found, Verdict::NotOk, broken.map(told));
+        self.line("clocks", found, Verdict::NotOk, broken);
         Ok(())
     }
 
@@ -175,7 +178,7 @@ impl Checklist {
             let set = pooler::set_for_the_role(&self.options, setting, &format!("'{needed}'"));
             if dropped.iter().any(|(name, _)| *name == setting) {
                 let broken = StartError::NotPinned(set);
-                self.line(setting, found, Verdict::NotOk, Some(told(broken)));
+                self.line(setting, found, Verdict::NotOk, Some(broken));
                 continue;
             }
             // Other time limits are right for other programs. Weaker promises never are.
@@ -210,7 +213,7 @@ impl Checklist {
             Err(StartError::Unreachable(error)) => return Err(error),
             Err(broken) => {
                 let found = fitness::current_setting(&mut self.connection, setting).await?;
-                self.line(setting, found, Verdict::NotOk, Some(told(broken)));
+                self.line(setting, found, Verdict::NotOk, Some(broken));
             }
         }
         Ok(())
@@ -219,19 +222,21 @@ impl Checklist {
     /// Whether what was acknowledged is on a standby as well.
     async fn failover(&mut self) -> Result<(), sqlx::Error> {
         let (standbys, names) = fitness::standbys(&mut self.connection).await?;
-        let setting = "synchronous_standby_names";
         let found = format!("{names:?}, with {standbys} standbys connected");
-        if !names.is_empty() {
-            self.line(setting, found, Verdict::NotOk, None);
-        } else if standbys > 0 {
-            let advice = "a failover to a standby loses what it doesn't have yet, and retries charge again: set \
-                          synchronous_standby_names";
-            self.line(setting, found, Verdict::Advice, Some(advice.to_owned()));
-        } else {
-            let remedy = "a provider's standby may not be seen from here: ask whether a failover keeps every \
-                          COMMIT that was acknowledged, as a synchronous standby does";
-            self.line(setting, found, Verdict::Unknown, Some(remedy.to_owned()));
-        }
+        let (otherwise, remedy) = match standbys {
+            1.. => (
+                Verdict::Advice,
+                "a failover to a standby loses what it doesn't have yet, and retries charge again: set \
+                 synchronous_standby_names",
+            ),
+            _ => (
+                Verdict::Unknown,
+                "a provider's standby may not be seen from here: ask whether a failover keeps every \
+                 COMMIT that was acknowledged, as a synchronous standby does",
+            ),
+        };
+        let remedy = names.is_empty().then_some(remedy);
+        self.line("synchronous_standby_names", found, otherwise, remedy);
         Ok(())
     }
 
@@ -318,11 +323,11 @@ impl Checklist {
             Ok(is_current) => {
                 let found = if is_current { "current" } else { "not current" };
                 let broken = (!is_current).then_some(StartError::SchemaNotCurrent);
-                self.line("schema", found, Verdict::NotOk, broken.map(told));
+                self.line("schema", found, Verdict::NotOk, broken);
             }
             // 42501 is insufficient_privilege: the line about rights says more.
             Err(error) if has_code(&error, &["42501"]) => {
-                let remedy = "grant the role its rights".to_owned();
+                let remedy = "grant the role its rights";
                 self.line("schema", plain(&error), Verdict::Unknown, Some(remedy));
             }
             Err(error) => return Err(error),
@@ -360,7 +365,7 @@ impl Checklist {
             );
             let remedy = "this role can't serve: run deploy/postgres/roles.sql again, and set DATABASE_URL to its role \
                           charge_once_app";
-            self.line("rights", found, Verdict::NotOk, Some(remedy.to_owned()));
+            self.line("rights", found, Verdict::NotOk, Some(remedy));
             return Ok(());
         }
         let (found, is_too_much) = match (is_superuser, may_create) {
@@ -368,11 +373,10 @@ impl Checklist {
             (false, true) => ("to rows, and to change the schema", true),
             (false, false) => ("to rows only", false),
         };
-        let advice = is_too_much.then(|| {
+        let advice = is_too_much.then_some(
             "a server that is taken over could drop what guards the rows: deploy/postgres/roles.sql makes a role that \
-             can't"
-                .to_owned()
-        });
+             can't",
+        );
         self.line("rights", found, Verdict::Advice, advice);
         Ok(())
     }
@@ -393,8 +397,4 @@ impl Checklist {
         self.line("locale", found, Verdict::Advice, advice);
         Ok(())
     }
-}
-
-fn told(error: StartError) -> String {
-    error.to_string()
 }

@@ -137,16 +137,6 @@ pub enum WhenRefused {
     GiveUp,
 }
 
-impl WhenRefused {
-    /// How long a first connection is waited for.
-    fn limit(self) -> Duration {
-        match self {
-            Self::WaitFor(limit) => limit,
-            Self::TryAgain | Self::GiveUp => FIRST_CONNECTION_LIMIT,
-        }
-    }
-}
-
 /// The pool, and how to make connections beside it. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Database {
@@ -552,7 +542,9 @@ async fn find_schema(
 ) -> Result<(SchemaName, PgConnectOptions), StartError> {
     pooler::ensure_search_path_arrives(connection, options).await?;
     let found = SchemaName::find(connection, &first_tables(schema)).await?;
-    let pinned = found.pin(options.clone());
+    // The last one counts, whatever the defaults are and the URL says.
+    let pinned = options.clone();
+    let pinned = pinned.options([("search_path", found.as_str())]);
     pooler::ensure_pinned_to(&found, &pinned).await?;
     Ok((found, pinned))
 }

@@ -6,7 +6,7 @@
 //!
 //! Promise: no migration makes a second set, and each pinned session sees the set that was found.
 
-use sqlx::{PgConnection, postgres::PgConnectOptions};
+use sqlx::PgConnection;
 
 use super::StartError;
 
@@ -102,7 +102,7 @@ impl SchemaName {
     }
 
     /// Whether it is the session's current one. It is not where a connection pooler dropped what
-    /// [`SchemaName::pin`] asks for.
+    /// [`find_schema`](super::find_schema) asks for.
     pub(super) async fn is_current(
         &self,
         connection: &mut PgConnection,
@@ -111,12 +111,6 @@ impl SchemaName {
             .fetch_one(connection)
             .await?;
         Ok(current.as_ref() == Some(&self.0))
-    }
-
-    /// Makes it the only schema of each session, whatever the defaults are and `options` say.
-    pub(super) fn pin(&self, options: PgConnectOptions) -> PgConnectOptions {
-        // The last one counts.
-        options.options([("search_path", &self.0)])
     }
 
     /// As `search_path` names it.

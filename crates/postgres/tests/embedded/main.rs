@@ -465,10 +465,8 @@ async fn a_folder_of_other_software_is_refused_and_left_as_it_was() -> Outcome {
     std::fs::create_dir(&scratch.data_dir)?;
     std::fs::write(scratch.data_dir.join("PG_VERSION"), "15\n")?;
     let error = scratch.refusal(&["DATA_DIR"]).await?;
-    assert!(
-        matches!(error.problem(), Problem::ForeignDirectory { .. }),
-        "{error}"
-    );
+    let problem = error.problem();
+    assert!(matches!(problem, Problem::ForeignDirectory(_)), "{error}");
     let names: Vec<_> = std::fs::read_dir(&scratch.data_dir)?
         .map(|entry| entry.map(|entry| entry.file_name()))
         .collect::<Result<_, _>>()?;
