@@ -542,7 +542,7 @@ async fn find_schema(
 ) -> Result<(SchemaName, PgConnectOptions), StartError> {
     pooler::ensure_search_path_arrives(connection, options).await?;
     let found = SchemaName::find(connection, &first_tables(schema)).await?;
-    // The last one counts, whatever the defaults are and the URL says.
+    // The last one counts, before a default and before the URL's.
     let pinned = options.clone();
     let pinned = pinned.options([("search_path", found.as_str())]);
     pooler::ensure_pinned_to(&found, &pinned).await?;

@@ -1,5 +1,5 @@
-//! What a client would rather have, by the headers `Prefer` and `Accept`, and the headers that limit
-//! what browsers and caches do with a reply.
+//! What a client would rather have, by the headers `Prefer` and `Accept`, and the headers that
+//! limit what browsers and caches do with a reply.
 
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 
 /// Declares the view of each enum, which needs to know neither serde nor utoipa.
 /// `pub ColorView of Color: "What it looks like.";` makes `pub struct ColorView(pub Color);`, which
-/// is serialized as `Color::as_str()` has it, such as `"red"`. Its schema has the enum's name and the
-/// names of `Color::ALL`: `{"type": "string", "enum": ["red", "blue"], …}`.
+/// is serialized as `Color::as_str()` has it, such as `"red"`. Its schema has the enum's name and
+/// the names of `Color::ALL`: `{"type": "string", "enum": ["red", "blue"], …}`.
 #[macro_export]
 macro_rules! names {
     ($($vis:vis $view:ident of $name:ident: $about:literal;)+) => {$(

@@ -29,7 +29,7 @@ pub enum MetricKind {
 
 /// Declares metrics: `CONSTANT = "name", kind, [labels], "what it tells";`. This line,
 /// `STOCK = "shop_stock", MetricKind::Gauge, [], "Articles that are left.";`, makes
-/// `pub const STOCK: Metric = Metric { name: "shop_stock", kind: MetricKind::Gauge, labels: &[], … };`
+/// `pub const STOCK: Metric = Metric { name: "shop_stock", kind: MetricKind::Gauge, … };`
 /// and the member `&STOCK` of `METRICS`, which has all of them in the order of the table.
 #[macro_export]
 macro_rules! metrics {

@@ -105,7 +105,7 @@ pub struct Optional<T> {
 /// `"Topic":`, and then the variables of this topic, each as
 /// `NAME: type = "default", function of its value, "what it is";`. One without a default may be
 /// unset. `WORKERS: usize = "2", workers, "Worker threads.";` makes
-/// `pub(crate) const WORKERS: Setting<usize> = Setting { name: "WORKERS", default: "2", parse: workers };`
+/// `const WORKERS: Setting<usize> = Setting { name: "WORKERS", default: "2", parse: workers };`
 /// and a [`Variable`] in `VARIABLES`. Without a default, the constant is an [`Optional`].
 ///
 /// `struct Name;` before the first topic makes a struct of those that are declared as

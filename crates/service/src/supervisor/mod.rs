@@ -48,8 +48,8 @@ use tokio::{
 };
 use tracing::Instrument;
 
-/// How long a worker works until its last failure is forgotten: longer than most take from one round
-/// to the next.
+/// How long a worker works until its last failure is forgotten: longer than most take from one
+/// round to the next.
 const STEADY: Duration = Duration::from_secs(60);
 
 /// The longest pause before a worker begins again.
