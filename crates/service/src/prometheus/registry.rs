@@ -108,7 +108,7 @@ fn key(metric: &Metric, labels: Labels<'_>) -> Key {
 /// Structs of handles: `field: counter METRIC [label = value],`, with `gauge` and `histogram`
 /// alike. After a `;` come fields that are something else.
 /// `struct Sales(registry) { socks: counter SOLD [article = "socks"], }` makes
-/// `struct Sales { socks: Counter }` and its function `fn of(registry: &Registry) -> Self`, which has
+/// `struct Sales { socks: Counter }` and its function `fn of(registry: &Registry) -> Self` with
 /// `socks: registry.counter(&SOLD, &[("article", "socks".into())])`.
 #[macro_export]
 macro_rules! handles {
