@@ -34,15 +34,14 @@ const GUESSES: NonZeroU32 = NonZeroU32::new(20).unwrap();
 
 /// Asks each of several databases for a `Q`, to which one of them may have an `A`, and counts what
 /// none of them has. Cheap to clone. Each database has a task, which ends with the last clone.
+#[derive(Clone)]
 pub struct Strangers<Q, A, E> {
     databases: Vec<mpsc::Sender<LookUp<Q, A, E>>>,
     guesses: RateLimit<IpAddr>,
 }
 
-struct LookUp<Q, A, E> {
-    asked: Q,
-    answer: oneshot::Sender<Result<Option<A>, E>>,
-}
+/// What is asked, and where the answer goes.
+type LookUp<Q, A, E> = (Q, oneshot::Sender<Result<Option<A>, E>>);
 
 impl<Q, A, E> Strangers<Q, A, E>
 where
@@ -114,21 +113,12 @@ where
     }
 }
 
-impl<Q, A, E> Clone for Strangers<Q, A, E> {
-    fn clone(&self) -> Self {
-        Self {
-            databases: self.databases.clone(),
-            guesses: self.guesses.clone(),
-        }
-    }
-}
-
 async fn ask<Q, A, E>(
     look_ups: &mpsc::Sender<LookUp<Q, A, E>>,
     asked: Q,
 ) -> Result<Option<A>, Refusal<E>> {
     let (answer, answered) = oneshot::channel();
-    let sent = look_ups.send(LookUp { asked, answer }).await;
+    let sent = look_ups.send((asked, answer)).await;
     sent.map_err(|_| Refusal::Ended)?;
     let found = answered.await.map_err(|_| Refusal::Ended)?;
     found.map_err(Refusal::LookUp)
@@ -146,9 +136,9 @@ where
     while waiting.recv_many(&mut batch, BATCH_MAX).await > 0 {
         let next = Instant::now() + PAUSE;
         // A client that left needs no answer.
-        batch.retain(|look_up| !look_up.answer.is_closed());
-        let found = database(batch.iter().map(|look_up| look_up.asked.clone()).collect()).await;
-        for LookUp { asked, answer } in batch.drain(..) {
+        batch.retain(|(_, answer)| !answer.is_closed());
+        let found = database(batch.iter().map(|(asked, _)| asked.clone()).collect()).await;
+        for (asked, answer) in batch.drain(..) {
             let told = found.as_ref().map(|answers| answers.get(&asked).cloned());
             drop(answer.send(told.map_err(Clone::clone)));
         }

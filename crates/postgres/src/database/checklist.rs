@@ -11,9 +11,10 @@ use sqlx::{
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    CLOCKS_APART_MAX, DatabaseSettings, SchemaName, StartError, WhenRefused, find_schema,
-    first_connection, fitness, pin_settings, pooler, url::options_of,
+    CLOCKS_APART_MAX, DatabaseSettings, FIRST_CONNECTION_LIMIT, StartError, WhenRefused,
+    find_schema, first_connection, fitness, pin_settings, plain, pooler, url::options_of,
 };
+use crate::has_code;
 
 /// The oldest PostgreSQL that is supported, as it numbers itself.
 const VERSION_MIN: u32 = 150_000;
@@ -50,11 +51,8 @@ pub struct Finding {
     pub remedy: Option<String>,
 }
 
-/// Looks at the server at `url`, of which one process takes so many connections.
-///
-/// # Errors
-///
-/// There is no connection, or it breaks.
+/// Looks at the server at `url`, of which one process takes so many connections. Fails if there is
+/// no connection, or it breaks.
 pub async fn checklist(
     url: &str,
     settings: DatabaseSettings,
@@ -62,7 +60,10 @@ pub async fn checklist(
     when_refused: WhenRefused,
 ) -> Result<Vec<Finding>, StartError> {
     let own = options_of(url)?;
-    let limit = when_refused.limit();
+    let limit = match when_refused {
+        WhenRefused::WaitFor(limit) => limit,
+        WhenRefused::TryAgain | WhenRefused::GiveUp => FIRST_CONNECTION_LIMIT,
+    };
     let until = Instant::now() + limit;
     let options = pin_settings(own.clone(), settings.session_limits());
     let connection = first_connection(&options, when_refused, until, limit).await?;
@@ -73,10 +74,8 @@ pub async fn checklist(
         settings,
         findings: Vec::new(),
     };
-    match timeout_at(until, list.look(i64::from(connections))).await {
-        Ok(looked) => looked.map_err(StartError::Unreachable)?,
-        Err(_) => return Err(StartError::silent(limit)),
-    }
+    let looked = timeout_at(until, list.look(i64::from(connections))).await;
+    looked.map_err(|_| StartError::Silent(limit))??;
     // All is seen: whether the end of the session is answered tells nothing.
     let _ = list.connection.close().await;
     Ok(list.findings)
@@ -101,7 +100,7 @@ impl Checklist {
             false => "shared by a connection pooler",
         };
         let broken = (!is_own).then_some(StartError::SharedSessions);
-        self.line("sessions", found, Verdict::NotOk, broken.map(told));
+        self.line("sessions", found, Verdict::NotOk, broken);
         if !is_own {
             // What follows prepares statements, and those would be another client's.
             return Ok(());
@@ -122,7 +121,7 @@ impl Checklist {
         setting: &'static str,
         found: impl Into<String>,
         otherwise: Verdict,
-        remedy: Option<String>,
+        remedy: Option<impl ToString>,
     ) {
         self.findings.push(Finding {
             setting,
@@ -131,7 +130,7 @@ impl Checklist {
                 Some(_) => otherwise,
             },
             found: found.into(),
-            remedy,
+            remedy: remedy.map(|remedy| remedy.to_string()),
         });
     }
 
@@ -145,27 +144,26 @@ impl Checklist {
         let apart = fitness::clocks_apart(connection).await?;
 
         let too_old = number.is_none_or(|number| number < VERSION_MIN);
-        let upgrade = too_old.then(|| "charge-once needs PostgreSQL 15 or later".to_owned());
+        let upgrade = too_old.then_some("charge-once needs PostgreSQL 15 or later");
         self.line("server_version", version, Verdict::NotOk, upgrade);
-        let role = if is_standby {
-            "a standby"
-        } else {
-            "the primary"
+        let role = match is_standby {
+            true => "a standby",
+            false => "the primary",
         };
         let broken = is_standby.then_some(StartError::Standby);
-        self.line("recovery", role, Verdict::NotOk, broken.map(told));
-        for (setting, found, is_on) in durability {
-            let broken = (!is_on).then(|| StartError::Unsafe {
+        self.line("recovery", role, Verdict::NotOk, broken);
+        for (setting, found) in durability {
+            let broken = (found != "on").then(|| StartError::Unsafe {
                 setting,
                 found: found.clone(),
             });
-            self.line(setting, found, Verdict::NotOk, broken.map(told));
+            self.line(setting, found, Verdict::NotOk, broken);
         }
         let broken = (apart > CLOCKS_APART_MAX).then(|| StartError::ClocksApart {
             seconds: apart.num_seconds(),
         });
         let found = format!("at least {} ms apart", apart.num_milliseconds());
-        self.line("clocks", found, Verdict::NotOk, broken.map(told));
+        self.line("clocks", found, Verdict::NotOk, broken);
         Ok(())
     }
 
@@ -177,10 +175,10 @@ impl Checklist {
         for (setting, needed) in idempotency::pinned_settings(limits) {
             let found = fitness::current_setting(&mut self.connection, setting).await?;
             let default = fitness::current_setting(&mut others, setting).await?;
-            let set = pooler::set_for_the_role(&self.options, setting, &needed);
+            let set = pooler::set_for_the_role(&self.options, setting, &format!("'{needed}'"));
             if dropped.iter().any(|(name, _)| *name == setting) {
-                let broken = StartError::NotPinned { remedy: set };
-                self.line(setting, found, Verdict::NotOk, Some(told(broken)));
+                let broken = StartError::NotPinned(set);
+                self.line(setting, found, Verdict::NotOk, Some(broken));
                 continue;
             }
             // Other time limits are right for other programs. Weaker promises never are.
@@ -195,56 +193,50 @@ impl Checklist {
         looked
     }
 
-    /// The schema that has the tables, to which a new session was pinned.
-    async fn pinned_schema(&mut self) -> Result<SchemaName, StartError> {
-        let (connection, options) = (&mut self.connection, &self.options);
-        let schema = find_schema(connection, options, self.settings.schema).await?;
-        pooler::ensure_pinned_to(&schema, &schema.pin(options.clone())).await?;
-        Ok(schema)
-    }
-
     /// Which schema has the tables, whether sessions are pinned to it, and whether others of the
     /// role have it.
     async fn search_path(&mut self, others: &mut PgConnection) -> Result<(), sqlx::Error> {
         let setting = "search_path";
-        let broken = match self.pinned_schema().await {
-            Ok(schema) => {
+        let connection = &mut self.connection;
+        match find_schema(connection, &self.options, self.settings.schema).await {
+            Ok((schema, _)) => {
                 let advice = (!schema.is_current(others).await?).then(|| {
-                    let set = pooler::set_schema_for_the_role(&self.options, &schema);
+                    let schema = schema.as_str();
+                    let set = pooler::set_for_the_role(&self.options, setting, schema);
                     format!(
                         "other sessions of this role, such as those of psql, have another schema: \
                          {set}"
                     )
                 });
                 self.line(setting, schema.as_str(), Verdict::Advice, advice);
-                return Ok(());
             }
-            Err(broken) => broken,
-        };
-        if let StartError::Unreachable(error) = broken {
-            return Err(error);
+            Err(StartError::Unreachable(error)) => return Err(error),
+            Err(broken) => {
+                let found = fitness::current_setting(&mut self.connection, setting).await?;
+                self.line(setting, found, Verdict::NotOk, Some(broken));
+            }
         }
-        let found = fitness::current_setting(&mut self.connection, setting).await?;
-        self.line(setting, found, Verdict::NotOk, Some(told(broken)));
         Ok(())
     }
 
     /// Whether what was acknowledged is on a standby as well.
     async fn failover(&mut self) -> Result<(), sqlx::Error> {
         let (standbys, names) = fitness::standbys(&mut self.connection).await?;
-        let setting = "synchronous_standby_names";
         let found = format!("{names:?}, with {standbys} standbys connected");
-        if !names.is_empty() {
-            self.line(setting, found, Verdict::NotOk, None);
-        } else if standbys > 0 {
-            let advice = "a failover to a standby loses what it doesn't have yet, and retries charge again: set \
-                          synchronous_standby_names";
-            self.line(setting, found, Verdict::Advice, Some(advice.to_owned()));
-        } else {
-            let remedy = "a provider's standby may not be seen from here: ask whether a failover keeps every \
-                          COMMIT that was acknowledged, as a synchronous standby does";
-            self.line(setting, found, Verdict::Unknown, Some(remedy.to_owned()));
-        }
+        let (otherwise, remedy) = match standbys {
+            1.. => (
+                Verdict::Advice,
+                "a failover to a standby loses what it doesn't have yet, and retries charge again: set \
+                 synchronous_standby_names",
+            ),
+            _ => (
+                Verdict::Unknown,
+                "a provider's standby may not be seen from here: ask whether a failover keeps every \
+                 COMMIT that was acknowledged, as a synchronous standby does",
+            ),
+        };
+        let remedy = names.is_empty().then_some(remedy);
+        self.line("synchronous_standby_names", found, otherwise, remedy);
         Ok(())
     }
 
@@ -331,14 +323,12 @@ impl Checklist {
             Ok(is_current) => {
                 let found = if is_current { "current" } else { "not current" };
                 let broken = (!is_current).then_some(StartError::SchemaNotCurrent);
-                self.line("schema", found, Verdict::NotOk, broken.map(told));
+                self.line("schema", found, Verdict::NotOk, broken);
             }
             // 42501 is insufficient_privilege: the line about rights says more.
-            Err(sqlx::Error::Database(error))
-                if error.code().is_some_and(|code| code == "42501") =>
-            {
-                let (found, remedy) = (error.message().to_owned(), "grant the role its rights");
-                self.line("schema", found, Verdict::Unknown, Some(remedy.to_owned()));
+            Err(error) if has_code(&error, &["42501"]) => {
+                let remedy = "grant the role its rights";
+                self.line("schema", plain(&error), Verdict::Unknown, Some(remedy));
             }
             Err(error) => return Err(error),
         }
@@ -375,7 +365,7 @@ impl Checklist {
             );
             let remedy = "this role can't serve: run deploy/postgres/roles.sql again, and set DATABASE_URL to its role \
                           charge_once_app";
-            self.line("rights", found, Verdict::NotOk, Some(remedy.to_owned()));
+            self.line("rights", found, Verdict::NotOk, Some(remedy));
             return Ok(());
         }
         let (found, is_too_much) = match (is_superuser, may_create) {
@@ -383,11 +373,10 @@ impl Checklist {
             (false, true) => ("to rows, and to change the schema", true),
             (false, false) => ("to rows only", false),
         };
-        let advice = is_too_much.then(|| {
+        let advice = is_too_much.then_some(
             "a server that is taken over could drop what guards the rows: deploy/postgres/roles.sql makes a role that \
-             can't"
-                .to_owned()
-        });
+             can't",
+        );
         self.line("rights", found, Verdict::Advice, advice);
         Ok(())
     }
@@ -408,8 +397,4 @@ impl Checklist {
         self.line("locale", found, Verdict::Advice, advice);
         Ok(())
     }
-}
-
-fn told(error: StartError) -> String {
-    error.to_string()
 }

@@ -5,8 +5,6 @@ use std::time::Duration;
 use charge_once_idempotency::Failure;
 use sqlx::migrate::MigrateError;
 
-use super::SchemaError;
-
 /// Why the database can't be used at the start. Messages are for the person who starts it.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -14,28 +12,21 @@ pub enum StartError {
     #[error("DATABASE_URL must be a URL such as postgres://user:password@host:5432/database: {0}")]
     Url(#[source] sqlx::Error),
     /// A part of the URL that would have no effect.
-    #[error(
-        "DATABASE_URL has the parameter {name}, which has no effect here: take it out of the URL"
-    )]
-    UnknownParameter {
-        /// Its name.
-        name: String,
-    },
+    #[error("DATABASE_URL has the parameter {0}, which has no effect here: take it out of the URL")]
+    UnknownParameter(String),
     /// No connection.
     #[error(
         "the database doesn't answer: {}. Is DATABASE_URL right, and is PostgreSQL running there?",
         plain(.0)
     )]
-    Unreachable(#[source] sqlx::Error),
-    /// A connection without an answer.
+    Unreachable(#[from] sqlx::Error),
+    /// A connection without an answer for so long.
     #[error(
-        "the database accepts connections but said nothing within {seconds} seconds. Is \
-         DATABASE_URL right, and is it a PostgreSQL that runs there?"
+        "the database accepts connections but said nothing within {} seconds. Is \
+         DATABASE_URL right, and is it a PostgreSQL that runs there?",
+        .0.as_secs()
     )]
-    Silent {
-        /// How long it was waited for.
-        seconds: u64,
-    },
+    Silent(Duration),
     /// A pooler that doesn't know what connections ask for.
     #[error(
         "a connection pooler in front of the database refuses what connections ask for at their start: \
@@ -52,27 +43,54 @@ pub enum StartError {
          of its version 1.21 alone are not enough"
     )]
     SharedSessions,
-    /// A pooler that drops what connections ask for.
+    /// A pooler that drops what connections ask for, and the statements that do without it.
     #[error(
         "a connection pooler in front of the database drops what charge-once asks for at the start of \
-         each connection. Set it for the role: {remedy}"
+         each connection. Set it for the role: {0}"
     )]
-    NotPinned {
-        /// Statements that do.
-        remedy: String,
-    },
-    /// A pooler that drops where the tables are to be made.
+    NotPinned(String),
+    /// A pooler that drops where the tables are to be made, and the role, quoted.
     #[error(
         "a connection pooler in front of the database drops the search_path of DATABASE_URL. Take it out of the \
-         URL, and set it for the role: ALTER ROLE {role} SET search_path = …;"
+         URL, and set it for the role: ALTER ROLE {0} SET search_path = …;"
     )]
-    SearchPathDropped {
-        /// The role, quoted.
-        role: String,
+    SearchPathDropped(String),
+    /// Two sets of tables: a retry that meets the other one is executed again.
+    #[error(
+        "the tables ({tables}) are in several schemas of this database, {schemas}: a request that is known in one \
+         would have a second effect in another. Stop all servers, keep the schema with the records, and drop \
+         the tables of every other one. Another program with such tables needs a database of its own"
+    )]
+    SeveralSchemas {
+        /// Those by which a schema is recognized.
+        tables: String,
+        /// The schemas.
+        schemas: String,
     },
-    /// A second set of tables, or one that would be made.
-    #[error("{0}")]
-    Tables(#[source] SchemaError),
+    /// Tables made where the session looks would be a second set.
+    #[error(
+        "the tables are in the schema {found}, and the connection asks for {asked}: a second set of tables \
+         would know no key of the first. Name that schema in the search_path of the connection, or leave \
+         search_path out"
+    )]
+    AnotherSearchPath {
+        /// The schema that has them.
+        found: String,
+        /// The session's `search_path` or schema.
+        asked: String,
+    },
+    /// There are no tables yet, and no schema of the `search_path` to make them in.
+    #[error(
+        "search_path ({0}) names no schema that exists and that the role may use. Create the schema, and grant \
+         the role USAGE on it"
+    )]
+    NoSchema(String),
+    /// The schema that has the tables is closed to the role.
+    #[error(
+        "the tables are in the schema {0}, which the role may not use: GRANT USAGE ON SCHEMA {0} to it, \
+         and its rights to the tables"
+    )]
+    SchemaNotUsable(String),
     /// A server that can lose what it acknowledged.
     #[error(
         "the database has {setting}={found}, but charge-once needs {setting}=on: otherwise a crash could \
@@ -109,15 +127,12 @@ pub enum StartError {
         /// The release that can be taken over.
         release: &'static str,
     },
-    /// A server that knows one database of several would let accounts be made twice.
+    /// A server that knows this shard of several would let accounts be made twice.
     #[error(
-        "the database is the shard {name} of a service with several. Set SHARD_URLS as its other servers \
+        "the database is the shard {0} of a service with several. Set SHARD_URLS as its other servers \
          have it"
     )]
-    OneOfSeveral {
-        /// The shard's name.
-        name: String,
-    },
+    OneOfSeveral(String),
     /// A shard that was restored from before an account moved, for instance.
     #[error(
         "the account {account} lives in the shards {first} and {second}: a request could have its effect \
@@ -145,15 +160,12 @@ pub enum StartError {
         #[source]
         error: Box<StartError>,
     },
-    /// A database that has another name for good.
+    /// A database that has this other name for good.
     #[error(
-        "SHARD_URLS, or DATABASE_URL for the shard main, leads to the database of the shard {found}. A shard \
+        "SHARD_URLS, or DATABASE_URL for the shard main, leads to the database of the shard {0}. A shard \
          keeps its name and its database"
     )]
-    AnotherShard {
-        /// Its name.
-        found: String,
-    },
+    AnotherShard(String),
     /// A database with accounts that may be another shard's, too.
     #[error(
         "this database has accounts, but only an empty one becomes a shard: a copy of another shard would \
@@ -163,18 +175,6 @@ pub enum StartError {
     /// Not migrated, and not allowed to.
     #[error("the schema is not current: run `charge-once migrate`, or set MIGRATE_ON_START=true")]
     SchemaNotCurrent,
-}
-
-impl From<SchemaError> for StartError {
-    fn from(error: SchemaError) -> Self {
-        match error {
-            SchemaError::Database(error) => Self::Unreachable(error),
-            SchemaError::Several { .. }
-            | SchemaError::Elsewhere { .. }
-            | SchemaError::NoneSelected { .. }
-            | SchemaError::NotUsable { .. } => Self::Tables(error),
-        }
-    }
 }
 
 impl StartError {
@@ -197,18 +197,11 @@ impl StartError {
         }
     }
 
-    /// No answer for as long as a start waits.
-    pub(super) fn silent(limit: Duration) -> Self {
-        Self::Silent {
-            seconds: limit.as_secs(),
-        }
-    }
-
     /// Whether the database is down, and may be what it should be when it is up again. Everything
     /// else is a mistake that a person must mend.
     pub(super) fn is_outage(&self) -> bool {
         let Self::Unreachable(error) = self else {
-            return matches!(self, Self::Silent { .. } | Self::Standby);
+            return matches!(self, Self::Silent(_) | Self::Standby);
         };
         // Or PostgreSQL says that it stops, starts, or has no connection left.
         let code = error.as_database_error().and_then(|error| error.code());

@@ -7,7 +7,8 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::PgConnection;
 
-use super::{Schema, SchemaError, SchemaName, first_tables};
+use super::{Schema, SchemaName, StartError, first_tables};
+use crate::has_code;
 
 /// Why this replica can't serve from its database, in words that a probe may be answered with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -54,7 +55,7 @@ pub(super) async fn unfit(
     if is_pinned {
         match SchemaName::ensure_only_current(connection, &first_tables(schema)).await {
             Ok(()) => {}
-            Err(SchemaError::Database(error)) => return Err(error),
+            Err(StartError::Unreachable(error)) => return Err(error),
             Err(_) => return Ok(Some(Unfit::AnotherSchema)),
         }
         if !schema_is_current(connection, schema).await? {
@@ -67,9 +68,8 @@ pub(super) async fn unfit(
 
 /// Whether the server is a standby.
 pub(super) async fn is_standby(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
-    sqlx::query_scalar("SELECT pg_is_in_recovery()")
-        .fetch_one(connection)
-        .await
+    let look = sqlx::query_scalar("SELECT pg_is_in_recovery()");
+    look.fetch_one(connection).await
 }
 
 /// The settings of the server that must be on, so that a crash loses nothing that was acknowledged.
@@ -79,15 +79,13 @@ const DURABLE: [&str; 2] = [
     "full_page_writes",
 ];
 
-/// Each of them, what it is, and whether that is on.
+/// Each of them, and what it is.
 pub(super) async fn durability(
     connection: &mut PgConnection,
-) -> Result<Vec<(&'static str, String, bool)>, sqlx::Error> {
+) -> Result<Vec<(&'static str, String)>, sqlx::Error> {
     let mut settings = Vec::new();
     for setting in DURABLE {
-        let found = current_setting(connection, setting).await?;
-        let is_on = found == "on";
-        settings.push((setting, found, is_on));
+        settings.push((setting, current_setting(connection, setting).await?));
     }
     Ok(settings)
 }
@@ -97,19 +95,16 @@ pub(super) async fn current_setting(
     connection: &mut PgConnection,
     name: &str,
 ) -> Result<String, sqlx::Error> {
-    sqlx::query_scalar("SELECT current_setting($1)")
-        .bind(name)
-        .fetch_one(connection)
-        .await
+    let look = sqlx::query_scalar("SELECT current_setting($1)").bind(name);
+    look.fetch_one(connection).await
 }
 
 /// The first setting that makes the server forget, and what it is.
 pub(super) async fn forgetful_setting(
     connection: &mut PgConnection,
 ) -> Result<Option<(&'static str, String)>, sqlx::Error> {
-    let settings = durability(connection).await?.into_iter();
-    let mut forgetful = settings.filter(|(_, _, is_on)| !is_on);
-    Ok(forgetful.next().map(|(setting, found, _)| (setting, found)))
+    let mut settings = durability(connection).await?.into_iter();
+    Ok(settings.find(|(_, found)| found != "on"))
 }
 
 /// How many receive the log, and which of them a COMMIT waits for. Not only standbys do: so do
@@ -131,20 +126,14 @@ pub(super) async fn schema_is_current(
     for migrations in schema {
         let versions = migrations.migrator.iter();
         let newest = versions.map(|migration| migration.version).max();
-        let query = sqlx::AssertSqlSafe(format!(
-            "SELECT max(version) FROM {} WHERE success",
-            migrations.table
-        ));
-        let applied = sqlx::query_scalar::<_, Option<i64>>(query);
+        let table = migrations.table;
+        let query = format!("SELECT max(version) FROM {table} WHERE success");
+        let applied = sqlx::query_scalar::<_, Option<i64>>(sqlx::AssertSqlSafe(query));
         match applied.fetch_one(&mut *connection).await {
             Ok(applied) if applied >= newest => {}
             Ok(_) => return Ok(false),
             // 42P01 is undefined_table: never migrated.
-            Err(sqlx::Error::Database(error))
-                if error.code().is_some_and(|code| code == "42P01") =>
-            {
-                return Ok(false);
-            }
+            Err(error) if has_code(&error, &["42P01"]) => return Ok(false),
             Err(error) => return Err(error),
         }
     }
@@ -181,17 +170,16 @@ pub const CLOCKS_APART_MAX: TimeDelta = TimeDelta::seconds(30);
 /// How far they are apart now, at least: the answer's way through the network is not counted.
 pub(super) async fn clocks_apart(connection: &mut PgConnection) -> Result<TimeDelta, sqlx::Error> {
     let asked = Utc::now();
-    let theirs = sqlx::query_scalar("SELECT clock_timestamp()")
-        .fetch_one(connection)
-        .await?;
+    let look = sqlx::query_scalar("SELECT clock_timestamp()");
+    let theirs = look.fetch_one(connection).await?;
     Ok(apart(asked, theirs, Utc::now()))
 }
 
 /// How far `theirs` is from the time between `asked` and `answered`.
 fn apart(asked: DateTime<Utc>, theirs: DateTime<Utc>, answered: DateTime<Utc>) -> TimeDelta {
-    let behind = asked - theirs;
-    let ahead = theirs - answered;
-    behind.max(ahead).max(TimeDelta::zero())
+    (asked - theirs)
+        .max(theirs - answered)
+        .max(TimeDelta::zero())
 }
 
 #[cfg(test)]

@@ -13,7 +13,10 @@ use sqlx::{
     migrate::{AppliedMigration, Migrate, MigrateError, Migrator},
 };
 
-use crate::database::{StartError, errors};
+use crate::{
+    database::{StartError, errors},
+    has_code,
+};
 
 /// The advisory lock of the replica that is migrating: "migrate" in ASCII.
 const LOCK: i64 = 0x6d_69_67_72_61_74_65;
@@ -151,11 +154,8 @@ pub async fn apply(
 /// again and again, and has no snapshot in between.
 pub(super) async fn take_turn(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     loop {
-        let is_ours: bool = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)")
-            .bind(LOCK)
-            .fetch_one(&mut *connection)
-            .await?;
-        if is_ours {
+        let ask = sqlx::query_scalar("SELECT pg_try_advisory_lock($1)").bind(LOCK);
+        if ask.fetch_one(&mut *connection).await? {
             return Ok(());
         }
         tokio::time::sleep(POLL_INTERVAL).await;
@@ -163,9 +163,6 @@ pub(super) async fn take_turn(connection: &mut PgConnection) -> Result<(), sqlx:
 }
 
 fn is_lock_timeout(error: &MigrateError) -> bool {
-    let MigrateError::ExecuteMigration(sqlx::Error::Database(error), _) = error else {
-        return false;
-    };
     // 55P03 is lock_not_available.
-    error.code().is_some_and(|code| code == "55P03")
+    matches!(error, MigrateError::ExecuteMigration(error, _) if has_code(error, &["55P03"]))
 }

@@ -71,7 +71,7 @@ use charge_once_idempotency::{
 };
 pub use sqlx::PgConnection;
 use sqlx::{
-    ConnectOptions, Connection, PgPool,
+    Connection, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use tokio::{runtime::Handle, sync::watch, time::Instant};
@@ -84,8 +84,8 @@ pub use self::{
     look::{LookTimedOut, look, look_limit},
     migrations::{Baseline, MigrationSet},
     readiness::Readiness,
-    schema::SchemaError,
 };
+use crate::has_code;
 use schema::SchemaName;
 
 /// What a database must have, in the order in which it is applied.
@@ -135,16 +135,6 @@ pub enum WhenRefused {
     WaitFor(Duration),
     /// A command works on the database of a running server.
     GiveUp,
-}
-
-impl WhenRefused {
-    /// How long a first connection is waited for.
-    fn limit(self) -> Duration {
-        match self {
-            Self::WaitFor(limit) => limit,
-            Self::TryAgain | Self::GiveUp => FIRST_CONNECTION_LIMIT,
-        }
-    }
 }
 
 /// The pool, and how to make connections beside it. Cheap to clone.
@@ -249,31 +239,25 @@ impl Database {
         let limits = self.settings.session_limits();
         let looking = pooler::ensure_own_session(&mut connection, &self.options, limits);
         let looked = tokio::time::timeout_at(until, looking).await;
-        looked.unwrap_or(Err(StartError::silent(limit)))?;
+        looked.unwrap_or(Err(StartError::Silent(limit)))?;
         in_time(ensure_fit(&mut connection)).await?;
         if self.settings.migrate {
             // Two replicas with different defaults could otherwise both find no tables. The lock is
             // kept until the connection is closed.
-            let turn = migrations::take_turn(&mut connection).await;
-            turn.map_err(StartError::Unreachable)?;
+            migrations::take_turn(&mut connection).await?;
         }
-        in_time(self.pin_to_schema(&mut connection)).await?;
+        let finding = find_schema(&mut connection, &self.options, self.settings.schema);
+        let (_, pinned) = in_time(finding).await?;
+        self.pool().set_connect_options(pinned);
         if self.settings.migrate {
             self.migrate_on(&mut connection).await?;
         }
-        let schema = self.settings.schema;
-        in_time(ensure_schema_is_current(&mut connection, schema)).await?;
+        let looking = fitness::schema_is_current(&mut connection, self.settings.schema);
+        if !in_time(async { Ok(looking.await?) }).await? {
+            return Err(StartError::SchemaNotCurrent);
+        }
         // All is done: whether the end of the session is answered tells nothing.
         let _ = connection.close().await;
-        Ok(())
-    }
-
-    /// Pins this connection and all later ones to the schema that has the tables.
-    async fn pin_to_schema(&self, connection: &mut PgConnection) -> Result<(), StartError> {
-        let schema = find_schema(connection, &self.options, self.settings.schema).await?;
-        let pinned = schema.pin(self.options.clone());
-        pooler::ensure_pinned_to(&schema, &pinned).await?;
-        self.pool().set_connect_options(pinned);
         Ok(())
     }
 
@@ -312,13 +296,6 @@ impl Database {
         PgConnection::connect_with(&self.pool().connect_options()).await
     }
 
-    /// A connection outside the pool for statements that read whole tables: that they take long is
-    /// no reason for a warning.
-    pub async fn connect_for_long_statements(&self) -> Result<PgConnection, sqlx::Error> {
-        let options = PgConnectOptions::clone(&self.pool().connect_options());
-        options.disable_statement_logging().connect().await
-    }
-
     /// Migrates on a connection that is closed soon: it keeps the lock that makes replicas take
     /// turns.
     async fn migrate_on(&self, connection: &mut PgConnection) -> Result<(), StartError> {
@@ -331,19 +308,14 @@ impl Database {
             // sqlx makes its own table unless it exists, and PostgreSQL would notice each time.
             "SET client_min_messages = warning",
         ] {
-            sqlx::raw_sql(setting)
-                .execute(&mut *connection)
-                .await
-                .map_err(StartError::Unreachable)?;
+            sqlx::raw_sql(setting).execute(&mut *connection).await?;
         }
         for set in self.settings.schema {
             migrations::adopt(set, connection).await?;
             migrations::apply(set.migrator, connection).await?;
         }
-        sqlx::raw_sql("RESET statement_timeout; RESET lock_timeout")
-            .execute(connection)
-            .await
-            .map_err(StartError::Unreachable)?;
+        let reset = sqlx::raw_sql("RESET statement_timeout; RESET lock_timeout");
+        reset.execute(connection).await?;
         Ok(())
     }
 
@@ -351,22 +323,20 @@ impl Database {
     /// after it: a failover leads to a standby, a setting is changed, a clock goes wrong.
     pub async fn check(&self) -> Result<(), Unfit> {
         let (schema, is_checked) = (self.settings.schema, self.is_checked());
-        let looking = async {
-            if is_checked {
-                let look = self.read(move |connection| {
-                    Box::pin(fitness::unfit(connection, schema, is_checked))
-                });
-                return look.await.ok();
-            }
+        let looked = if is_checked {
+            let look = self
+                .read(move |connection| Box::pin(fitness::unfit(connection, schema, is_checked)));
+            look.await.ok()
+        } else {
             // The pool's connections are not pinned yet, and none must stay there.
             let look = async {
                 let mut connection = PgConnection::connect_with(&self.options).await?;
                 fitness::unfit(&mut connection, schema, is_checked).await
             };
             let looked = tokio::time::timeout(self.settings.deadline, look).await;
-            looked.ok()?.ok()
+            looked.ok().and_then(Result::ok)
         };
-        match looking.await {
+        match looked {
             Some(None) if is_checked => Ok(()),
             Some(None) => Err(Unfit::NotChecked),
             Some(Some(reason)) => Err(reason),
@@ -409,15 +379,22 @@ impl Database {
             connection.release();
             Ok(value)
         };
-        // On the runtime that outlives the HTTP workers: a pooled socket belongs to the runtime
-        // that opened it, and a worker's ends with the worker.
-        let task = self
-            .runtime
-            .spawn(tokio::time::timeout(self.settings.deadline, reading).in_current_span());
-        match task.await {
-            Ok(Ok(outcome)) => outcome.map_err(ReadError::Database),
-            Ok(Err(_)) => Err(ReadError::Deadline),
-            Err(_) => Err(ReadError::Panicked),
+        let outcome = self.in_a_task(reading, ReadError::Deadline, ReadError::Panicked);
+        outcome.await?.map_err(ReadError::Database)
+    }
+
+    /// Runs on the runtime that outlives the HTTP workers: a pooled socket belongs to the runtime
+    /// that opened it, and a worker's ends with the worker.
+    async fn in_a_task<T: Send + 'static, E>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+        late: E,
+        panicked: E,
+    ) -> Result<T, E> {
+        let work = tokio::time::timeout(self.settings.deadline, work).in_current_span();
+        match self.runtime.spawn(work).await {
+            Ok(ended) => ended.map_err(|_| late),
+            Err(_) => Err(panicked),
         }
     }
 
@@ -444,14 +421,8 @@ impl Database {
             connection.release();
             Ok(value)
         };
-        let task = self
-            .runtime
-            .spawn(tokio::time::timeout(self.settings.deadline, writing).in_current_span());
-        match task.await {
-            Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Err(WriteError::Deadline),
-            Err(_) => Err(WriteError::Panicked),
-        }
+        self.in_a_task(writing, WriteError::Deadline, WriteError::Panicked)
+            .await?
     }
 }
 
@@ -468,7 +439,7 @@ async fn first_connection(
         let error = match tokio::time::timeout_at(until, connecting).await {
             Ok(Ok(connection)) => return Ok(connection),
             Ok(Err(error)) => error,
-            Err(_) => return Err(StartError::silent(limit)),
+            Err(_) => return Err(StartError::Silent(limit)),
         };
         let is_late = Instant::now() + FIRST_CONNECTION_PAUSE >= until;
         if is_late || !may_be_starting(&error, when_refused) {
@@ -512,10 +483,7 @@ fn may_be_starting(error: &sqlx::Error, when_refused: WhenRefused) -> bool {
 /// Whether PostgreSQL said that it stops or starts, or that others have all connections:
 /// admin_shutdown, crash_shutdown, cannot_connect_now or too_many_connections.
 fn is_restarting(error: &sqlx::Error) -> bool {
-    error
-        .as_database_error()
-        .and_then(|error| error.code())
-        .is_some_and(|code| matches!(&*code, "57P01" | "57P02" | "57P03" | "53300"))
+    has_code(error, &["57P01", "57P02", "57P03", "53300"])
 }
 
 /// How rows that are read as JSON have their bytes.
@@ -536,67 +504,54 @@ fn pin_settings(options: PgConnectOptions, limits: SessionLimits) -> PgConnectOp
 /// Bounds a check of a start: the network may break at any moment, and says nothing then.
 async fn in_time<T>(check: impl Future<Output = Result<T, StartError>>) -> Result<T, StartError> {
     let checked = tokio::time::timeout(FIRST_CONNECTION_LIMIT, check).await;
-    checked.unwrap_or(Err(StartError::silent(FIRST_CONNECTION_LIMIT)))
+    checked.unwrap_or(Err(StartError::Silent(FIRST_CONNECTION_LIMIT)))
 }
 
 async fn ensure_fit(connection: &mut PgConnection) -> Result<(), StartError> {
-    let is_standby = fitness::is_standby(connection).await;
-    if is_standby.map_err(StartError::Unreachable)? {
+    if fitness::is_standby(connection).await? {
         return Err(StartError::Standby);
     }
-    ensure_durable(connection).await?;
-    ensure_clocks_agree(connection).await?;
+    if let Some((setting, found)) = fitness::forgetful_setting(connection).await? {
+        return Err(StartError::Unsafe { setting, found });
+    }
+    let apart = fitness::clocks_apart(connection).await?;
+    if apart > CLOCKS_APART_MAX {
+        return Err(StartError::ClocksApart {
+            seconds: apart.num_seconds(),
+        });
+    }
     warn_of_asynchronous_standby(connection).await?;
-    warn_of_changed_locale(connection).await
+    warn_of_changed_locale(connection).await?;
+    Ok(())
 }
 
 /// Where these tables are, all of them are: the one in which the first migrations are counted, and
 /// one that no other program has beside it.
 fn first_tables(schema: Schema) -> Vec<&'static str> {
     let first = schema.first().into_iter();
-    first
-        .flat_map(|set| [Some(set.table), set.beside])
-        .flatten()
-        .collect()
+    let tables = first.flat_map(|set| [Some(set.table), set.beside]);
+    tables.flatten().collect()
 }
 
 /// Finds the schema that has the tables, or else the current one, and makes it the only one of the
-/// session.
+/// session. Returns the options that pin other sessions to it, too.
 async fn find_schema(
     connection: &mut PgConnection,
     options: &PgConnectOptions,
     schema: Schema,
-) -> Result<SchemaName, StartError> {
+) -> Result<(SchemaName, PgConnectOptions), StartError> {
     pooler::ensure_search_path_arrives(connection, options).await?;
-    Ok(SchemaName::find(connection, &first_tables(schema)).await?)
-}
-
-async fn ensure_schema_is_current(
-    connection: &mut PgConnection,
-    schema: Schema,
-) -> Result<(), StartError> {
-    let is_current = fitness::schema_is_current(connection, schema).await;
-    match is_current.map_err(StartError::Unreachable)? {
-        true => Ok(()),
-        false => Err(StartError::SchemaNotCurrent),
-    }
-}
-
-async fn ensure_clocks_agree(connection: &mut PgConnection) -> Result<(), StartError> {
-    let apart = fitness::clocks_apart(connection).await;
-    let apart = apart.map_err(StartError::Unreachable)?;
-    if apart > CLOCKS_APART_MAX {
-        return Err(StartError::ClocksApart {
-            seconds: apart.num_seconds(),
-        });
-    }
-    Ok(())
+    let found = SchemaName::find(connection, &first_tables(schema)).await?;
+    // The last one counts, before a default and before the URL's.
+    let pinned = options.clone();
+    let pinned = pinned.options([("search_path", found.as_str())]);
+    pooler::ensure_pinned_to(&found, &pinned).await?;
+    Ok((found, pinned))
 }
 
 /// A standby may be for reading only, so the start goes on.
-async fn warn_of_asynchronous_standby(connection: &mut PgConnection) -> Result<(), StartError> {
-    let standbys = fitness::standbys(connection).await;
-    let (standbys, waited_for) = standbys.map_err(StartError::Unreachable)?;
+async fn warn_of_asynchronous_standby(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let (standbys, waited_for) = fitness::standbys(connection).await?;
     if standbys > 0 && waited_for.is_empty() {
         tracing::warn!(
             "something receives the log of the database, as a standby does, and synchronous_standby_names is \
@@ -610,9 +565,8 @@ async fn warn_of_asynchronous_standby(connection: &mut PgConnection) -> Result<(
 
 /// The indexes of this program are sorted by bytes, but the ones of earlier releases were not, and
 /// others in the database may not be.
-async fn warn_of_changed_locale(connection: &mut PgConnection) -> Result<(), StartError> {
-    let changed = fitness::changed_locale(connection).await;
-    if let Some((database, made_with, now)) = changed.map_err(StartError::Unreachable)? {
+async fn warn_of_changed_locale(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    if let Some((database, made_with, now)) = fitness::changed_locale(connection).await? {
         let now = now.as_deref().unwrap_or("none");
         tracing::warn!(
             %made_with,
@@ -623,12 +577,4 @@ async fn warn_of_changed_locale(connection: &mut PgConnection) -> Result<(), Sta
         );
     }
     Ok(())
-}
-
-async fn ensure_durable(connection: &mut PgConnection) -> Result<(), StartError> {
-    let forgetful = fitness::forgetful_setting(connection).await;
-    match forgetful.map_err(StartError::Unreachable)? {
-        None => Ok(()),
-        Some((setting, found)) => Err(StartError::Unsafe { setting, found }),
-    }
 }

@@ -25,36 +25,23 @@ pub(super) async fn ensure_own_session(
     options: &PgConnectOptions,
     limits: SessionLimits,
 ) -> Result<(), StartError> {
-    let is_own = is_own_session(connection, options).await;
-    if !is_own.map_err(StartError::Unreachable)? {
+    if !is_own_session(connection, options).await? {
         return Err(StartError::SharedSessions);
     }
-    let dropped = dropped_settings(connection, limits).await;
-    let dropped = dropped.map_err(StartError::Unreachable)?;
+    let dropped = dropped_settings(connection, limits).await?;
     if dropped.is_empty() {
         return Ok(());
     }
     let statements = dropped
         .iter()
-        .map(|(name, needed)| set_for_the_role(options, name, needed));
-    Err(StartError::NotPinned {
-        remedy: statements.collect::<Vec<_>>().join(" "),
-    })
+        .map(|(name, needed)| set_for_the_role(options, name, &format!("'{needed}'")));
+    let statements = statements.collect::<Vec<_>>();
+    Err(StartError::NotPinned(statements.join(" ")))
 }
 
-/// The statement that gives the role's sessions a setting.
-pub(super) fn set_for_the_role(options: &PgConnectOptions, name: &str, needed: &str) -> String {
-    format!("ALTER ROLE {} SET {name} = '{needed}';", role(options))
-}
-
-/// The statement that makes a role's sessions find the schema that has the tables, whose name is
-/// quoted as an identifier.
-pub(super) fn set_schema_for_the_role(options: &PgConnectOptions, schema: &SchemaName) -> String {
-    format!(
-        "ALTER ROLE {} SET search_path = {};",
-        role(options),
-        schema.as_str()
-    )
+/// The statement that gives the role's sessions a setting, whose value is quoted.
+pub(super) fn set_for_the_role(options: &PgConnectOptions, name: &str, value: &str) -> String {
+    format!("ALTER ROLE {} SET {name} = {value};", role(options))
 }
 
 fn role(options: &PgConnectOptions) -> String {
@@ -71,12 +58,9 @@ pub(super) async fn ensure_search_path_arrives(
         return Ok(());
     }
     let source = "SELECT source = 'client' FROM pg_settings WHERE name = 'search_path'";
-    let arrives = sqlx::query_scalar(source).fetch_one(connection).await;
-    match arrives.map_err(StartError::Unreachable)? {
+    match sqlx::query_scalar(source).fetch_one(connection).await? {
         true => Ok(()),
-        false => Err(StartError::SearchPathDropped {
-            role: role(options),
-        }),
+        false => Err(StartError::SearchPathDropped(role(options))),
     }
 }
 
@@ -85,18 +69,14 @@ pub(super) async fn ensure_pinned_to(
     schema: &SchemaName,
     pinned: &PgConnectOptions,
 ) -> Result<(), StartError> {
-    let looking = async {
-        let mut connection = PgConnection::connect_with(pinned).await?;
-        let is_current = schema.is_current(&mut connection).await?;
-        let _ = connection.close().await;
-        Ok(is_current)
-    };
-    match looking.await.map_err(StartError::Unreachable)? {
-        true => Ok(()),
-        false => Err(StartError::NotPinned {
-            remedy: set_schema_for_the_role(pinned, schema),
-        }),
+    let mut connection = PgConnection::connect_with(pinned).await?;
+    let is_current = schema.is_current(&mut connection).await?;
+    let _ = connection.close().await;
+    if is_current {
+        return Ok(());
     }
+    let set = set_for_the_role(pinned, "search_path", schema.as_str());
+    Err(StartError::NotPinned(set))
 }
 
 /// Marks the session, and looks whether others see the mark, or this connection does not.

@@ -25,11 +25,8 @@ pub struct Readiness {
     last: Arc<Mutex<Option<Look>>>,
 }
 
-#[derive(Clone, Copy)]
-struct Look {
-    at: Instant,
-    found: Result<(), Unfit>,
-}
+/// When it was, and what it found.
+type Look = (Instant, Result<(), Unfit>);
 
 impl Readiness {
     /// Nothing is known of `database` yet.
@@ -44,7 +41,7 @@ impl Readiness {
     /// same look.
     pub async fn check(&self) -> Result<(), Unfit> {
         let last = Arc::clone(&self.last).lock_owned().await;
-        if let Some(Look { at, found }) = *last
+        if let Some((at, found)) = *last
             && at.elapsed() < READINESS_AGE_MAX
         {
             return found;
@@ -60,9 +57,6 @@ impl Readiness {
 async fn look(database: Database, mut last: OwnedMutexGuard<Option<Look>>) -> Result<(), Unfit> {
     let looking = tokio::time::timeout(READINESS_LIMIT, database.check());
     let found = looking.await.unwrap_or(Err(Unfit::Unreachable));
-    *last = Some(Look {
-        at: Instant::now(),
-        found,
-    });
+    *last = Some((Instant::now(), found));
     found
 }

@@ -115,7 +115,6 @@ pub struct Shards {
 }
 
 impl From<Database> for Shards {
-    /// The only one.
     fn from(database: Database) -> Self {
         let name = FIRST_SHARD.into();
         vec![Shard { name, database }].into()
@@ -165,9 +164,8 @@ impl Shards {
         when_refused: WhenRefused,
     ) -> Result<Self, StartError> {
         if others.is_empty() {
-            return Ok(Database::connect(first, settings, when_refused)
-                .await?
-                .into());
+            let only = Database::connect(first, settings, when_refused).await?;
+            return Ok(only.into());
         }
         let each = all(first, others)
             .into_iter()
@@ -180,9 +178,8 @@ impl Shards {
         let shards: Self = each.collect::<Result<Vec<_>, StartError>>()?.into();
         let mut found = shards.pass_checks(when_refused, ONE_OF_SEVERAL_LIMIT).await;
         if found.iter().all(Result::is_err) {
-            found = shards
-                .pass_checks(when_refused, FIRST_CONNECTION_LIMIT)
-                .await;
+            let checking = shards.pass_checks(when_refused, FIRST_CONNECTION_LIMIT);
+            found = checking.await;
         }
         let is_none_up = found.iter().all(Result::is_err);
         let mut fit = Vec::new();
@@ -237,13 +234,10 @@ impl Shards {
         let [Shard { database, .. }, _, ..] = &**self else {
             return Ok(None);
         };
-        let taking = async {
-            let mut connection = database.connect_aside().await?;
-            let take = sqlx::query("SELECT pg_advisory_lock($1)").bind(NAMES_LOCK);
-            take.execute(&mut connection).await?;
-            Ok(Some(connection))
-        };
-        taking.await.map_err(StartError::Unreachable)
+        let mut connection = database.connect_aside().await?;
+        let take = sqlx::query("SELECT pg_advisory_lock($1)").bind(NAMES_LOCK);
+        take.execute(&mut connection).await?;
+        Ok(Some(connection))
     }
 
     /// The databases alone.
@@ -260,14 +254,10 @@ impl Shard {
         when_refused: WhenRefused,
         limit: Duration,
     ) -> Result<(), StartError> {
-        let Self { name, database } = self;
-        database.pass_checks(when_refused, limit).await?;
-        let DatabaseSettings {
-            schema, migrate, ..
-        } = database.settings;
-        let is_shard = schema.iter().any(|set| set.table == SHARD_MIGRATIONS.table);
-        match is_shard {
-            true => database.ensure_is_shard(name, migrate).await,
+        self.database.pass_checks(when_refused, limit).await?;
+        let mut sets = self.database.settings.schema.iter();
+        match sets.any(|set| set.table == SHARD_MIGRATIONS.table) {
+            true => self.database.ensure_is_shard(&self.name).await,
             false => Ok(()),
         }
     }
@@ -292,13 +282,11 @@ pub async fn reach(
     join_all(shards.iter().map(async |ShardUrl { name, url }| {
         let name: Arc<str> = name.as_str().into();
         let reaching = async {
-            let shard = Shard {
-                name: Arc::clone(&name),
-                database: Database::unchecked(url, settings)?,
-            };
-            shard
-                .pass_checks(when_refused, FIRST_CONNECTION_LIMIT)
-                .await?;
+            let database = Database::unchecked(url, settings)?;
+            let name = Arc::clone(&name);
+            let shard = Shard { name, database };
+            let checking = shard.pass_checks(when_refused, FIRST_CONNECTION_LIMIT);
+            checking.await?;
             shard.database.is_checked.send_replace(true);
             Ok(shard.database)
         };
@@ -342,15 +330,15 @@ impl Database {
             })
         });
         match name.await? {
-            Some(name) => Err(StartError::OneOfSeveral { name }),
+            Some(name) => Err(StartError::OneOfSeveral(name)),
             None => Ok(()),
         }
     }
 
-    /// Refuses another shard, and a database that should become one and has accounts. `may_name`:
-    /// one that has no name yet gets it.
-    async fn ensure_is_shard(&self, name: &str, may_name: bool) -> Result<(), StartError> {
-        let wanted = name.to_owned();
+    /// Refuses another shard, and a database that should become one and has accounts. Where it may
+    /// be migrated, one that has no name yet gets it.
+    async fn ensure_is_shard(&self, name: &str) -> Result<(), StartError> {
+        let (wanted, may_name) = (name.to_owned(), self.settings.migrate);
         let found = self.ask_aside(move |connection| {
             Box::pin(async move {
                 if may_name {
@@ -361,7 +349,7 @@ impl Database {
         });
         match found.await? {
             Some(found) if found == name => Ok(()),
-            Some(found) => Err(StartError::AnotherShard { found }),
+            Some(found) => Err(StartError::AnotherShard(found)),
             None if may_name => Err(StartError::ShardNotEmpty),
             None => Err(StartError::SchemaNotCurrent),
         }
@@ -381,13 +369,13 @@ impl Database {
         &self,
         ask: impl for<'c> FnOnce(&'c mut PgConnection) -> Reading<'c, T>,
     ) -> Result<T, StartError> {
-        let asking = async {
+        in_time(async {
             let mut connection = self.connect_aside().await?;
             let answer = ask(&mut connection).await?;
             connection.close().await?;
             Ok(answer)
-        };
-        in_time(async { asking.await.map_err(StartError::Unreachable) }).await
+        })
+        .await
     }
 }
 

@@ -47,9 +47,7 @@ pub(super) fn options_of(url: &str) -> Result<PgConnectOptions, StartError> {
             let schema = format!("\"{}\"", value.replace('"', "\"\""));
             options = options.options([("search_path", schema)]);
         } else if !KNOWN.contains(&&*name) && !name.starts_with("options[") {
-            return Err(StartError::UnknownParameter {
-                name: name.into_owned(),
-            });
+            return Err(StartError::UnknownParameter(name.into_owned()));
         }
     }
     Ok(options)

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::error::Problem;
+use super::folder::entries;
 
 /// The oldest supported major version: the schema and its tests are not tried on anything older.
 pub(super) const OLDEST_MAJOR: u32 = 15;
@@ -41,36 +42,28 @@ pub(super) struct Binaries {
 
 impl Binaries {
     /// Chooses the installation to use: the one in `bin_dir` when that is set, else the newest
-    /// on this machine. Where a database exists already, only the version that made it will do.
-    ///
-    /// `made_by` is the content of the database's `PG_VERSION` file; `data_dir` is for messages.
-    ///
-    /// # Errors
-    ///
-    /// [`Problem::BinDir`], [`Problem::NotInstalled`] or
-    /// [`Problem::VersionMissing`].
-    pub(super) fn choose(
-        bin_dir: Option<&Path>,
-        made_by: Option<&str>,
-        data_dir: &Path,
-    ) -> Result<Self, Problem> {
-        let found = match bin_dir {
+    /// on this machine. Where a database exists already, only the version that made it will do:
+    /// `made_by` is the content of its `PG_VERSION` file.
+    pub(super) fn choose(bin_dir: Option<&Path>, made_by: Option<&str>) -> Result<Self, Problem> {
+        let mut found = match bin_dir {
             Some(dir) => vec![Self::given(dir)?],
             None => Self::installed(),
         };
         let Some(newest) = found.first() else {
-            let install = install_instruction();
-            return Err(Problem::NotInstalled { install });
+            return Err(Problem::NotInstalled(install_instruction()));
         };
         let Some(made_by) = made_by else {
             return Ok(newest.clone());
         };
-        let fits = |candidate: &&Self| candidate.major.to_string() == made_by;
-        let fitting = found.iter().find(fits).cloned();
-        fitting.ok_or_else(|| Problem::VersionMissing {
-            data_dir: data_dir.to_owned(),
+        let majors = found.iter().map(|candidate| candidate.major.to_string());
+        let mut majors: Vec<_> = majors.collect();
+        if let Some(fitting) = majors.iter().position(|major| major == made_by) {
+            return Ok(found.swap_remove(fitting));
+        }
+        majors.dedup();
+        Err(Problem::VersionMissing {
             needed: made_by.to_owned(),
-            found: join_majors(&found),
+            found: majors.join(", "),
         })
     }
 
@@ -85,22 +78,14 @@ impl Binaries {
     /// The installation in the folder that
     /// [`EmbeddedSettings::bin_dir`](super::EmbeddedSettings::bin_dir) names.
     fn given(dir: &Path) -> Result<Self, Problem> {
-        let problem = |problem: String| Problem::BinDir {
-            bin_dir: dir.to_owned(),
-            problem,
+        let problem = match resolve(dir).map(|real| (major_of(&real), real)) {
+            Some((Some(major), dir)) if major >= OLDEST_MAJOR => return Ok(Self { dir, major }),
+            Some((Some(major), _)) => format!("that is PostgreSQL {major}"),
+            Some((None, _)) => "`postgres --version` does not run there".to_owned(),
+            None => "`initdb` and `postgres` are not both in it".to_owned(),
         };
-        let Some(real) = resolve(dir) else {
-            return Err(problem(
-                "`initdb` and `postgres` are not both in it".to_owned(),
-            ));
-        };
-        match major_of(&real) {
-            Some(major) if major >= OLDEST_MAJOR => Ok(Self { dir: real, major }),
-            Some(major) => Err(problem(format!("that is PostgreSQL {major}"))),
-            None => Err(problem(
-                "`postgres --version` does not run there".to_owned(),
-            )),
-        }
+        let bin_dir = dir.to_owned();
+        Err(Problem::BinDir { bin_dir, problem })
     }
 
     /// Every supported installation on this machine, newest first.
@@ -124,9 +109,7 @@ fn folders_to_search() -> Vec<PathBuf> {
         .unwrap_or_default();
     folders.extend(folder_of_pg_config());
     for (parent, start, below) in USUAL_PLACES {
-        let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
-        let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(start));
-        folders.extend(named.map(|entry| entry.path().join(below)));
+        folders.extend(entries(Path::new(parent), start).map(|found| found.join(below)));
     }
     folders
 }
@@ -163,14 +146,6 @@ fn parse_major(text: &str) -> Option<u32> {
         .next()?
         .parse()
         .ok()
-}
-
-/// The distinct major versions, newest first, for a message.
-fn join_majors(found: &[Binaries]) -> String {
-    let majors = found.iter().map(|candidate| candidate.major.to_string());
-    let mut majors: Vec<_> = majors.collect();
-    majors.dedup();
-    majors.join(", ")
 }
 
 /// How this very system installs PostgreSQL, as an instruction.

@@ -7,6 +7,7 @@ use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, PgConnection};
 
 use super::data_dir::PORT;
+use crate::has_code;
 
 /// The database that every cluster has, for creating the caller's from.
 const MAINTENANCE_DATABASE: &str = "postgres";
@@ -14,15 +15,6 @@ const MAINTENANCE_DATABASE: &str = "postgres";
 /// How long one attempt to connect through the socket may take. PostgreSQL answers in
 /// milliseconds unless the machine is overloaded.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-
-/// PostgreSQL's code for connecting to a database that does not exist.
-const INVALID_CATALOG_NAME: &str = "3D000";
-
-/// PostgreSQL's code for creating a database that exists.
-const DUPLICATE_DATABASE: &str = "42P04";
-
-/// PostgreSQL's code for creating a database that another session is creating just now.
-const UNIQUE_VIOLATION: &str = "23505";
 
 /// Connects to the database, creating it if it does not exist. The error says what is missing.
 pub(super) async fn ensure_database(socket_dir: &Path, name: &str) -> Result<(), String> {
@@ -35,7 +27,8 @@ pub(super) async fn ensure_database(socket_dir: &Path, name: &str) -> Result<(),
 async fn connect_or_create(socket_dir: &Path, name: &str) -> Result<(), sqlx::Error> {
     match options_for(socket_dir, name, name).connect().await {
         Ok(connection) => return connection.close().await,
-        Err(error) if has_code(&error, &[INVALID_CATALOG_NAME]) => {}
+        // 3D000 is invalid_catalog_name: there is none yet.
+        Err(error) if has_code(&error, &["3D000"]) => {}
         Err(error) => return Err(error),
     }
     let options = options_for(socket_dir, name, MAINTENANCE_DATABASE);
@@ -44,16 +37,12 @@ async fn connect_or_create(socket_dir: &Path, name: &str) -> Result<(), sqlx::Er
     let statement = AssertSqlSafe(format!("CREATE DATABASE \"{quoted}\""));
     match sqlx::raw_sql(statement).execute(&mut connection).await {
         Ok(_) => {}
-        // Another process that attached at the same moment was faster.
-        Err(error) if has_code(&error, &[DUPLICATE_DATABASE, UNIQUE_VIOLATION]) => {}
+        // 42P04 is duplicate_database, and 23505 unique_violation: another process that attached at
+        // the same moment was faster, or is creating it just now.
+        Err(error) if has_code(&error, &["42P04", "23505"]) => {}
         Err(error) => return Err(error),
     }
     connection.close().await
-}
-
-fn has_code(error: &sqlx::Error, codes: &[&str]) -> bool {
-    let code = error.as_database_error().and_then(|error| error.code());
-    code.is_some_and(|code| codes.contains(&&*code))
 }
 
 /// The options for one database, complete so that `PGHOST` and its siblings do not matter.

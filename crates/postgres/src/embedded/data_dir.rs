@@ -1,7 +1,7 @@
 //! The data directory and the files in it.
 
 use std::fs::{File, Metadata, TryLockError};
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use sha2::{Digest, Sha256};
 
 use super::account::UnixAccount;
 use super::error::Problem;
-use super::folder::Folder;
-use super::settings::Locale;
+use super::folder::{Folder, entries};
+use super::{EmbeddedError, EmbeddedSettings};
 
 /// Start of the name of a folder in which `initdb` is or was at work.
 pub(super) const STAGING_PREFIX: &str = "pgdata.new-";
@@ -51,12 +51,7 @@ pub(super) struct DataDir {
     pub(super) folder: Folder,
     /// `None` when PostgreSQL runs as the same user as this process.
     pub(super) account: Option<UnixAccount>,
-    /// The database, and the role that owns it.
-    pub(super) database: String,
-    /// Server parameters that the caller decides.
-    pub(super) parameters: Vec<(String, String)>,
-    /// What sorts text in a new database.
-    pub(super) locale: Locale,
+    pub(super) settings: EmbeddedSettings,
 }
 
 impl DataDir {
@@ -92,11 +87,11 @@ impl DataDir {
     pub(super) fn try_lock(&self) -> Result<Option<File>, Problem> {
         let path = self.path.join(LOCK);
         let file = self.folder.file(LOCK, OFlag::O_CREAT | OFlag::O_WRONLY);
-        let file = file.map_err(|error| self.failure("opening", &path, error))?;
+        let file = file.map_err(|error| Problem::directory("opening", &path, error))?;
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),
             Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(self.failure("locking", &path, error)),
+            Err(TryLockError::Error(error)) => Err(Problem::directory("locking", &path, error)),
         }
     }
 
@@ -105,14 +100,9 @@ impl DataDir {
     /// An `initdb` whose parent was killed may still be writing there, and then removal fails.
     /// That is no reason to give up: its folder is never used, and the next start tries again.
     pub(super) fn remove_leftovers(&self) {
-        let entries = std::fs::read_dir(&self.path).into_iter().flatten();
-        for entry in entries.flatten() {
-            let name = entry.file_name();
-            if !name.as_bytes().starts_with(STAGING_PREFIX.as_bytes()) {
-                continue;
-            }
-            if let Err(error) = std::fs::remove_dir_all(entry.path()) {
-                tracing::warn!(folder = %entry.path().display(), %error, "leftover not removed");
+        for leftover in entries(&self.path, STAGING_PREFIX) {
+            if let Err(error) = std::fs::remove_dir_all(&leftover) {
+                tracing::warn!(folder = %leftover.display(), %error, "leftover not removed");
             }
         }
     }
@@ -123,7 +113,7 @@ impl DataDir {
         let name = format!("{STAGING_PREFIX}{}", moment.as_nanos());
         let path = self.path.join(&name);
         let created = self.folder.create(name, self.account.as_ref());
-        created.map_err(|error| self.failure("creating", &path, error))?;
+        created.map_err(|error| Problem::directory("creating", &path, error))?;
         Ok(path)
     }
 
@@ -131,9 +121,9 @@ impl DataDir {
     pub(super) fn publish(&self, staging: &Path) -> Result<(), Problem> {
         let name = staging.file_name().unwrap_or_default();
         let renamed = self.folder.rename(name, CLUSTER);
-        renamed.map_err(|error| self.failure("renaming", staging, error))?;
+        renamed.map_err(|error| Problem::directory("renaming", staging, error))?;
         let synced = self.folder.sync();
-        synced.map_err(|error| self.failure("syncing", &self.path, error))
+        synced.map_err(|error| Problem::directory("syncing", &self.path, error))
     }
 
     /// Makes the socket folder and clears sockets that a killed PostgreSQL left in it. Only for
@@ -142,17 +132,17 @@ impl DataDir {
         let path = self.socket_dir();
         let name = path.file_name().unwrap_or_default();
         let parent = Folder::open(path.parent().unwrap_or(&self.path))
-            .map_err(|error| self.failure("opening the parent of", &path, error))?;
+            .map_err(|error| Problem::directory("opening the parent of", &path, error))?;
         let folder = match parent.create(name, self.account.as_ref()) {
             Ok(folder) => folder,
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 self.trusted_socket_dir(&parent, &path)?
             }
-            Err(error) => return Err(self.failure("creating", &path, error)),
+            Err(error) => return Err(Problem::directory("creating", &path, error)),
         };
         for stale in [socket_name(), format!("{}.lock", socket_name())] {
             let removed = folder.remove(&stale);
-            removed.map_err(|error| self.failure("removing", &path.join(&stale), error))?;
+            removed.map_err(|error| Problem::directory("removing", &path.join(&stale), error))?;
         }
         Ok(path)
     }
@@ -163,14 +153,14 @@ impl DataDir {
         let flags = OFlag::O_CREAT | OFlag::O_APPEND | OFlag::O_WRONLY;
         let open = || {
             let log = self.folder.file(LOG, flags);
-            log.map_err(|error| self.failure("opening", &path, error))
+            log.map_err(|error| Problem::directory("opening", &path, error))
         };
         let log = open()?;
         if log.metadata().is_ok_and(|log| log.len() <= LOG_LIMIT) {
             return Ok(log);
         }
         let renamed = self.folder.rename(LOG, OLD_LOG);
-        renamed.map_err(|error| self.failure("renaming", &path, error))?;
+        renamed.map_err(|error| Problem::directory("renaming", &path, error))?;
         open()
     }
 
@@ -178,14 +168,12 @@ impl DataDir {
     ///
     /// PostgreSQL says so itself, but its log is on the same disk and then stays empty.
     pub(super) fn is_full(&self) -> bool {
-        statvfs(&self.path).is_ok_and(|disk| {
-            u128::from(disk.blocks_available()) * u128::from(disk.fragment_size()) < FULL_BELOW
-        })
+        free_bytes(&self.path).is_some_and(|free| free < FULL_BELOW)
     }
 
-    /// Words a failed file operation in this data directory.
-    pub(super) fn failure(&self, action: &'static str, path: &Path, source: io::Error) -> Problem {
-        Problem::directory(&self.path, action, path, source)
+    /// Why PostgreSQL can't be started or stopped here.
+    pub(super) fn error(&self, problem: Problem) -> EmbeddedError {
+        EmbeddedError::new(problem, &self.path, self.settings.names)
     }
 
     /// The number of the user that PostgreSQL runs as.
@@ -201,12 +189,9 @@ impl DataDir {
         let is_ours = |found: Metadata| ours.contains(&found.uid());
         let folder = parent.folder(path.file_name().unwrap_or_default()).ok();
         let folder = folder.filter(|folder| folder.metadata().is_ok_and(is_ours));
-        let folder = folder.ok_or_else(|| Problem::SocketDirectory {
-            data_dir: self.path.clone(),
-            socket_dir: path.to_owned(),
-        })?;
+        let folder = folder.ok_or_else(|| Problem::SocketDirectory(path.to_owned()))?;
         let secured = folder.hand_over(self.account.as_ref());
-        secured.map_err(|error| self.failure("securing", path, error))?;
+        secured.map_err(|error| Problem::directory("securing", path, error))?;
         Ok(folder)
     }
 }
@@ -215,6 +200,12 @@ impl DataDir {
 pub(super) fn version_in(data_dir: &Folder) -> Option<String> {
     let text = data_dir.folder(CLUSTER).ok()?.read("PG_VERSION").ok()?;
     Some(String::from_utf8(text).ok()?.trim().to_owned())
+}
+
+/// What is left on a disk.
+pub(super) fn free_bytes(path: &Path) -> Option<u128> {
+    let disk = statvfs(path).ok()?;
+    Some(u128::from(disk.blocks_available()) * u128::from(disk.fragment_size()))
 }
 
 /// A name for what belongs to a data directory and can't be in it.

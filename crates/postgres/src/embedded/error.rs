@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::Names;
 use super::binaries::OLDEST_MAJOR;
+use super::data_dir::{CLUSTER, LOG};
 
 /// Why the private PostgreSQL could not be started or stopped.
 ///
@@ -15,13 +16,15 @@ use super::binaries::OLDEST_MAJOR;
 pub struct EmbeddedError {
     // Boxed, so that a result without an error stays small.
     problem: Box<Problem>,
+    data_dir: PathBuf,
     names: Names,
 }
 
 impl EmbeddedError {
-    pub(super) fn new(problem: Problem, names: Names) -> Self {
+    pub(super) fn new(problem: Problem, data_dir: &Path, names: Names) -> Self {
         Self {
             problem: Box::new(problem),
+            data_dir: data_dir.to_owned(),
             names,
         }
     }
@@ -35,7 +38,7 @@ impl EmbeddedError {
 
 impl fmt::Display for EmbeddedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.problem.describe(&self.names, f)
+        self.problem.describe(&self.data_dir, &self.names, f)
     }
 }
 
@@ -49,15 +52,13 @@ impl std::error::Error for EmbeddedError {
     }
 }
 
-/// What went wrong.
+/// What went wrong in a data directory.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Problem {
-    /// No usable PostgreSQL was found anywhere on this machine.
-    NotInstalled {
-        /// How this system installs PostgreSQL, as an instruction.
-        install: String,
-    },
+    /// No usable PostgreSQL was found anywhere on this machine. How this system installs it, as an
+    /// instruction.
+    NotInstalled(String),
     /// The folder for PostgreSQL's programs does not hold those of a supported version.
     BinDir {
         /// The folder that was given.
@@ -67,24 +68,16 @@ pub enum Problem {
     },
     /// The data was made by a PostgreSQL version that is not among the ones found.
     VersionMissing {
-        /// The data directory.
-        data_dir: PathBuf,
         /// The content of its `PG_VERSION` file.
         needed: String,
         /// The major versions that were found, newest first, comma-separated.
         found: String,
     },
-    /// The data directory holds files that this crate did not make.
-    ForeignDirectory {
-        /// The data directory.
-        data_dir: PathBuf,
-        /// One of the unknown files in it, relative to the data directory.
-        entry: PathBuf,
-    },
+    /// The data directory holds files that this crate did not make, such as this one, relative to
+    /// it.
+    ForeignDirectory(PathBuf),
     /// Another user could have prepared the data directory, or could put another in its place.
     Untrusted {
-        /// The data directory.
-        data_dir: PathBuf,
         /// The folder or link that another user controls: the data directory, or one on the way to
         /// it.
         folder: PathBuf,
@@ -93,10 +86,6 @@ pub enum Problem {
     },
     /// The database files belong to a user other than the one PostgreSQL would run as.
     WrongOwner {
-        /// The data directory.
-        data_dir: PathBuf,
-        /// The folder with the database files.
-        cluster: PathBuf,
         /// The user that owns them, as a name or a number.
         owner: String,
         /// The user that PostgreSQL would run as, as a name or a number.
@@ -104,8 +93,6 @@ pub enum Problem {
     },
     /// PostgreSQL's user cannot get to data that exists, or not even to the fallback folder.
     Unreachable {
-        /// The data directory.
-        data_dir: PathBuf,
         /// The user that PostgreSQL would run as.
         user: String,
         /// The innermost folder that the user may not enter.
@@ -114,14 +101,9 @@ pub enum Problem {
     /// The process runs as root and the system has no ordinary user for PostgreSQL.
     NoAccount,
     /// The file system that holds the data directory is full.
-    DiskFull {
-        /// The data directory.
-        data_dir: PathBuf,
-    },
+    DiskFull,
     /// A file or folder in the data directory could not be used.
     Directory {
-        /// The data directory.
-        data_dir: PathBuf,
         /// What was attempted, such as "creating".
         action: &'static str,
         /// The file or folder it was attempted on.
@@ -130,12 +112,7 @@ pub enum Problem {
         source: std::io::Error,
     },
     /// The folder for the socket exists already and belongs to another user.
-    SocketDirectory {
-        /// The data directory.
-        data_dir: PathBuf,
-        /// The folder that cannot be trusted.
-        socket_dir: PathBuf,
-    },
+    SocketDirectory(PathBuf),
     /// One of PostgreSQL's programs could not be run at all.
     Program {
         /// The program.
@@ -143,42 +120,21 @@ pub enum Problem {
         /// The answer of the operating system.
         source: std::io::Error,
     },
-    /// `initdb` did not create a database.
-    InitFailed {
-        /// The data directory.
-        data_dir: PathBuf,
-        /// The last lines that `initdb` wrote, or that it took too long.
-        output: String,
-    },
-    /// PostgreSQL ended before it accepted connections.
-    Exited {
-        /// The data directory.
-        data_dir: PathBuf,
-        /// PostgreSQL's log.
-        log: PathBuf,
-        /// The last lines of this start in the log.
-        tail: String,
-    },
+    /// `initdb` did not create a database. The last lines that it wrote, or that it took too long.
+    InitFailed(String),
+    /// PostgreSQL ended before it accepted connections. The last lines of this start in its log.
+    Exited(String),
     /// PostgreSQL runs but did not accept connections in time.
     NotReady {
-        /// The data directory.
-        data_dir: PathBuf,
-        /// PostgreSQL's log.
-        log: PathBuf,
         /// How long it was waited for, in seconds.
         seconds: u64,
         /// The last thing that was missing.
         reason: String,
     },
     /// It runs already, in another container that uses the same files.
-    RunsElsewhere {
-        /// The data directory.
-        data_dir: PathBuf,
-    },
+    RunsElsewhere,
     /// PostgreSQL ignored every request to shut down.
     NotStopped {
-        /// The data directory.
-        data_dir: PathBuf,
         /// The process that is still running.
         pid: i32,
         /// How long it was waited for, in seconds.
@@ -190,18 +146,12 @@ pub enum Problem {
 
 impl Problem {
     /// A failed file operation, with the full disk kept apart because its remedy differs.
-    pub(super) fn directory(
-        data_dir: &Path,
-        action: &'static str,
-        path: &Path,
-        source: std::io::Error,
-    ) -> Self {
-        let (data_dir, path) = (data_dir.to_owned(), path.to_owned());
+    pub(super) fn directory(action: &'static str, path: &Path, source: std::io::Error) -> Self {
         if let ErrorKind::StorageFull | ErrorKind::QuotaExceeded = source.kind() {
-            return Self::DiskFull { data_dir };
+            return Self::DiskFull;
         }
+        let path = path.to_owned();
         Self::Directory {
-            data_dir,
             action,
             path,
             source,
@@ -209,15 +159,16 @@ impl Problem {
     }
 
     #[allow(clippy::too_many_lines, reason = "one message after the other")]
-    fn describe(&self, names: &Names, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn describe(&self, here: &Path, names: &Names, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Names {
             program: caller,
             data_dir: folder,
             bin_dir: programs,
             alternative,
         } = names;
+        let (cluster, log, here) = (here.join(CLUSTER), here.join(LOG), here.display());
         match self {
-            Self::NotInstalled { install } => write!(
+            Self::NotInstalled(install) => write!(
                 f,
                 "PostgreSQL {OLDEST_MAJOR} or newer was not found on this machine. Do one of \
                  these: {install}; or {alternative}. If PostgreSQL is installed in an unusual \
@@ -230,75 +181,52 @@ impl Problem {
                  /usr/lib/postgresql/17/bin), or unset it to search the usual places.",
                 bin_dir.display()
             ),
-            Self::VersionMissing {
-                data_dir,
-                needed,
-                found,
-            } => write!(
+            Self::VersionMissing { needed, found } => write!(
                 f,
-                "The data in {folder} ({}) was made by PostgreSQL {needed}, and only version \
+                "The data in {folder} ({here}) was made by PostgreSQL {needed}, and only version \
                  {found} was found here; one version cannot open the data of another. Install \
                  PostgreSQL {needed}, or set {programs} to its programs, or set {folder} to an \
-                 empty folder to start without the data.",
-                data_dir.display()
+                 empty folder to start without the data."
             ),
-            Self::ForeignDirectory { data_dir, entry } => write!(
+            Self::ForeignDirectory(entry) => write!(
                 f,
-                "{folder} ({}) holds files that {caller} did not make, such as `{}`. Nothing was \
+                "{folder} ({here}) holds files that {caller} did not make, such as `{}`. Nothing was \
                  changed. Set {folder} to an empty folder or to one that does not exist yet.",
-                data_dir.display(),
                 entry.display()
             ),
             Self::Untrusted {
-                data_dir,
                 folder: way,
                 owner: Some(owner),
             } => write!(
                 f,
-                "{folder} ({}) can't be trusted: {} belongs to user {owner}, who decides what is in it. \
+                "{folder} ({here}) can't be trusted: {} belongs to user {owner}, who decides what is in it. \
                  Start {caller} as that user, or set {folder} to a folder that belongs to you, as do the \
                  folders on the way to it, or to root.",
-                data_dir.display(),
                 way.display()
             ),
             Self::Untrusted {
-                data_dir,
                 folder: way,
                 owner: None,
             } => write!(
                 f,
-                "{folder} ({}) can't be trusted: other users may write to {}. Look at what is in it, then run \
-                 `chmod go-w {}`, or set {folder} to a folder that only you may write to.",
-                data_dir.display(),
-                way.display(),
-                way.display()
+                "{folder} ({here}) can't be trusted: other users may write to {way}. Look at what is in it, then \
+                 run `chmod go-w {way}`, or set {folder} to a folder that only you may write to.",
+                way = way.display()
             ),
-            Self::WrongOwner {
-                data_dir,
-                cluster,
-                owner,
-                runner,
-            } => write!(
+            Self::WrongOwner { owner, runner } => write!(
                 f,
-                "The database in {folder} ({}) belongs to user {owner}, but PostgreSQL would run \
+                "The database in {folder} ({here}) belongs to user {owner}, but PostgreSQL would run \
                  as user {runner} and refuses another user's files. Run `sudo chown -R {runner} \
                  {}`, or start {caller} as the user who made the data, or set {folder} to an \
                  empty folder.",
-                data_dir.display(),
                 cluster.display()
             ),
-            Self::Unreachable {
-                data_dir,
-                user,
-                obstacle,
-            } => write!(
+            Self::Unreachable { user, obstacle } => write!(
                 f,
                 "PostgreSQL cannot run as root and runs as user {user} instead, who may not enter \
-                 {}, on the way to {folder} ({}). Run `chmod o+x {}`, or move the data to a \
-                 folder that every user can reach and set {folder} to it.",
-                obstacle.display(),
-                data_dir.display(),
-                obstacle.display()
+                 {obstacle}, on the way to {folder} ({here}). Run `chmod o+x {obstacle}`, or move the \
+                 data to a folder that every user can reach and set {folder} to it.",
+                obstacle = obstacle.display()
             ),
             Self::NoAccount => write!(
                 f,
@@ -306,33 +234,26 @@ impl Problem {
                  `postgres` nor a user `nobody` to run it as. Start {caller} as an ordinary user \
                  that can write to {folder}, or {alternative}."
             ),
-            Self::DiskFull { data_dir } => write!(
+            Self::DiskFull => write!(
                 f,
-                "The disk that holds {folder} ({}) is full. Free some space on it (a new database \
-                 needs about 100 MB), or set {folder} to a folder on another disk.",
-                data_dir.display()
+                "The disk that holds {folder} ({here}) is full. Free some space on it (a new database \
+                 needs about 100 MB), or set {folder} to a folder on another disk."
             ),
             Self::Directory {
-                data_dir,
                 action,
                 path,
                 source,
             } => write!(
                 f,
-                "{folder} ({}) cannot be used: {action} {} failed: {source}. Make the folder \
+                "{folder} ({here}) cannot be used: {action} {} failed: {source}. Make the folder \
                  writable for the user that runs {caller}, or set {folder} to one that is.",
-                data_dir.display(),
                 path.display()
             ),
-            Self::SocketDirectory {
-                data_dir,
-                socket_dir,
-            } => write!(
+            Self::SocketDirectory(socket_dir) => write!(
                 f,
                 "The folder for PostgreSQL's socket, {}, was made by another user, who could put \
-                 another database in its place. Remove that folder, or change {folder} (now {}).",
-                socket_dir.display(),
-                data_dir.display()
+                 another database in its place. Remove that folder, or change {folder} (now {here}).",
+                socket_dir.display()
             ),
             Self::Program { program, source } => write!(
                 f,
@@ -340,52 +261,34 @@ impl Problem {
                  folder of a working one.",
                 program.display()
             ),
-            Self::InitFailed { data_dir, output } => write!(
+            Self::InitFailed(output) => write!(
                 f,
-                "PostgreSQL could not create a database in {folder} ({}). `initdb` said:\n\
-                 {output}\nFix the cause, or set {folder} to another folder.",
-                data_dir.display()
+                "PostgreSQL could not create a database in {folder} ({here}). `initdb` said:\n\
+                 {output}\nFix the cause, or set {folder} to another folder."
             ),
-            Self::Exited {
-                data_dir,
-                log,
-                tail,
-            } => write!(
+            Self::Exited(tail) => write!(
                 f,
-                "PostgreSQL in {folder} ({}) ended while starting. The end of {}:\n{tail}\nFix \
+                "PostgreSQL in {folder} ({here}) ended while starting. The end of {}:\n{tail}\nFix \
                  the cause, and keep the folder: it has all data. In an empty {folder}, \
                  {caller} starts without the data.",
-                data_dir.display(),
                 log.display()
             ),
-            Self::NotReady {
-                data_dir,
-                log,
-                seconds,
-                reason,
-            } => write!(
+            Self::NotReady { seconds, reason } => write!(
                 f,
-                "PostgreSQL in {folder} ({}) was not ready within {seconds} seconds ({reason}). \
+                "PostgreSQL in {folder} ({here}) was not ready within {seconds} seconds ({reason}). \
                  Look at {}, then start {caller} again.",
-                data_dir.display(),
                 log.display()
             ),
-            Self::RunsElsewhere { data_dir } => write!(
+            Self::RunsElsewhere => write!(
                 f,
-                "PostgreSQL in {folder} ({}) runs in another container. Stop it there, then start \
-                 {caller} again.",
-                data_dir.display()
+                "PostgreSQL in {folder} ({here}) runs in another container. Stop it there, then start \
+                 {caller} again."
             ),
-            Self::NotStopped {
-                data_dir,
-                pid,
-                seconds,
-            } => write!(
+            Self::NotStopped { pid, seconds } => write!(
                 f,
-                "PostgreSQL (process {pid}) in {folder} ({}) did not stop within {seconds} \
+                "PostgreSQL (process {pid}) in {folder} ({here}) did not stop within {seconds} \
                  seconds. Committed data is safe; the next start of {caller} continues with that \
-                 process.",
-                data_dir.display()
+                 process."
             ),
             Self::Interrupted => write!(
                 f,

@@ -2,10 +2,10 @@
 //! symbolic link, so that no one else decides which file this process reads, writes, gives away or
 //! removes.
 
-use std::fs::{File, Metadata, Permissions};
+use std::fs::{DirEntry, File, Metadata, Permissions};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{PermissionsExt, fchown};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat, renameat};
@@ -16,6 +16,13 @@ use super::account::UnixAccount;
 
 /// Most bytes that are read of a small file: `postmaster.pid` holds two paths at most.
 const SMALL_FILE: u64 = 64 * 1024;
+
+/// The paths in a folder whose names begin so; none where it can't be read.
+pub(super) fn entries(folder: &Path, start: &str) -> impl Iterator<Item = PathBuf> {
+    let found = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let named = move |entry: &DirEntry| entry.file_name().to_string_lossy().starts_with(start);
+    found.filter(named).map(|entry| entry.path())
+}
 
 #[derive(Debug)]
 pub(super) struct Folder(File);

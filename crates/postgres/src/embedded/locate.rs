@@ -10,19 +10,23 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::OFlag;
 use nix::unistd::{getegid, geteuid};
 
-use super::EmbeddedSettings;
 use super::account::{UnixAccount, name_of};
 use super::data_dir::{
     CLUSTER, DataDir, LOCK, LOG, MOVED, OLD_LOG, SOCKETS, STAGING_PREFIX, name_for, version_in,
 };
 use super::error::Problem;
 use super::folder::Folder;
+use super::{EmbeddedError, EmbeddedSettings};
 
-/// Whether there is a database where [`DataDir::locate`] would look for one. Changes nothing.
-pub(super) fn has_database(settings: &EmbeddedSettings) -> bool {
-    let has_version = |path: &Path| Folder::open(path).is_ok_and(|dir| version_in(&dir).is_some());
-    let moved = || moved_to(&Folder::open(&settings.data_dir).ok()?);
-    has_version(&settings.data_dir) || moved().is_some_and(|moved| has_version(&moved))
+impl EmbeddedSettings {
+    /// Whether a database was made there before, in the fallback folder included. Changes nothing.
+    #[must_use]
+    pub fn has_database(&self) -> bool {
+        let has_version =
+            |path: &Path| Folder::open(path).is_ok_and(|dir| version_in(&dir).is_some());
+        let moved = || moved_to(&Folder::open(&self.data_dir).ok()?);
+        has_version(&self.data_dir) || moved().is_some_and(|moved| has_version(&moved))
+    }
 }
 
 /// Where the note in a data directory says that the data is.
@@ -33,64 +37,70 @@ fn moved_to(data_dir: &Folder) -> Option<PathBuf> {
 }
 
 impl DataDir {
-    /// Decides where the data lives and makes sure that the folder exists. Blocks.
+    /// Decides where the data lives and makes sure that the folder exists, holds no other files,
+    /// and has the right owner. Blocks.
     ///
     /// The answer for one folder stays the same from start to start: when the data once went to
     /// the fallback, a note in the folder says so, and later starts follow it even if the folder
     /// has become reachable since.
-    ///
-    /// # Errors
-    ///
-    /// When the folder holds other files, cannot be made, or has the wrong owner.
-    pub(super) fn locate(settings: &EmbeddedSettings) -> Result<Self, Problem> {
+    pub(super) fn locate(settings: &EmbeddedSettings) -> Result<Self, EmbeddedError> {
         let dir = Self::open(&settings.data_dir, settings)?;
-        let Some(account) = &dir.account else {
+        let fallback = dir.fallback().map_err(|problem| dir.error(problem))?;
+        let Some(fallback) = fallback else {
             return Ok(dir);
         };
-        let has_data = dir.version().is_some();
-        let noted = moved_to(&dir.folder).filter(|_| !has_data);
+        let moved = Self::open(&fallback, settings)?;
+        match moved.obstacle() {
+            Ok(None) => Ok(moved),
+            Ok(Some(problem)) | Err(problem) => Err(moved.error(problem)),
+        }
+    }
+
+    /// Where the data is, or goes, in place of this folder, if PostgreSQL's user can't reach it.
+    fn fallback(&self) -> Result<Option<PathBuf>, Problem> {
+        let Some(account) = &self.account else {
+            return Ok(None);
+        };
+        let has_data = self.version().is_some();
+        let noted = moved_to(&self.folder).filter(|_| !has_data);
         let fallback = match noted {
             Some(noted) => noted,
-            None => match (dir.obstacle_for(account)?, &settings.fallback_dir) {
-                (None, _) => return Ok(dir),
+            None => match (self.obstacle()?, &self.settings.fallback_dir) {
+                (None, _) => return Ok(None),
                 // Starting afresh elsewhere would look as if the data had vanished.
-                (Some(_), Some(fallback)) if !has_data => dir.write_note(fallback)?,
-                (Some(obstacle), _) => return Err(dir.unreachable(account, obstacle)),
+                (Some(_), Some(fallback)) if !has_data => self.write_note(fallback)?,
+                (Some(obstacle), _) => return Err(obstacle),
             },
         };
         tracing::warn!(
-            requested = %dir.path.display(),
+            requested = %self.path.display(),
             used = %fallback.display(),
             user = %account.name,
             "PostgreSQL cannot run as root, and its user could not enter the requested data \
              directory; the data is in another folder"
         );
-        let moved = Self::open(&fallback, settings)?;
-        if let Some(account) = &moved.account
-            && let Some(obstacle) = moved.obstacle_for(account)?
-        {
-            return Err(moved.unreachable(account, obstacle));
-        }
-        Ok(moved)
+        Ok(Some(fallback))
     }
 
     /// Checks one folder and creates it if it is missing.
-    fn open(data_dir: &Path, settings: &EmbeddedSettings) -> Result<Self, Problem> {
-        let absolute = std::path::absolute(data_dir)
-            .map_err(|error| Problem::directory(data_dir, "finding", data_dir, error))?;
-        create_data_dir(&absolute)?;
-        refuse_untrusted(&absolute, &absolute, true)?;
-        let folder = Folder::open(&absolute)
-            .map_err(|error| Problem::directory(&absolute, "opening", &absolute, error))?;
-        let cluster = std::fs::symlink_metadata(absolute.join(CLUSTER)).ok();
-        let account = UnixAccount::for_postgres(cluster.as_ref())?;
+    fn open(data_dir: &Path, settings: &EmbeddedSettings) -> Result<Self, EmbeddedError> {
+        let error = |path: &Path, problem| EmbeddedError::new(problem, path, settings.names);
+        let path = std::path::absolute(data_dir)
+            .map_err(|failure| error(data_dir, Problem::directory("finding", data_dir, failure)))?;
+        Self::open_absolute(&path, settings).map_err(|problem| error(&path, problem))
+    }
+
+    fn open_absolute(path: &Path, settings: &EmbeddedSettings) -> Result<Self, Problem> {
+        create_data_dir(path)?;
+        refuse_untrusted(path, true)?;
+        let folder =
+            Folder::open(path).map_err(|error| Problem::directory("opening", path, error))?;
+        let cluster = std::fs::symlink_metadata(path.join(CLUSTER)).ok();
         let dir = Self {
-            path: absolute,
+            path: path.to_owned(),
             folder,
-            account,
-            database: settings.database.clone(),
-            parameters: settings.parameters.clone(),
-            locale: settings.locale.clone(),
+            account: UnixAccount::for_postgres(cluster.as_ref())?,
+            settings: settings.clone(),
         };
         dir.refuse_foreign_files()?;
         dir.refuse_foreign_owner()?;
@@ -104,7 +114,7 @@ impl DataDir {
         self.folder
             .file(MOVED, OFlag::O_CREAT | OFlag::O_TRUNC | OFlag::O_WRONLY)
             .and_then(|mut note| note.write_all(place.as_bytes()))
-            .map_err(|error| self.failure("writing", &self.path.join(MOVED), error))?;
+            .map_err(|error| Problem::directory("writing", &self.path.join(MOVED), error))?;
         Ok(place.into())
     }
 
@@ -116,7 +126,7 @@ impl DataDir {
         // and neither was a link.
         let misplaced = if self.cluster_metadata().is_some_and(|found| !found.is_dir()) {
             Some(PathBuf::new())
-        } else if self.is_foreign_owned() || self.version().is_some() {
+        } else if self.foreign_owner().is_some() || self.version().is_some() {
             None
         } else {
             self.names_in(&self.cluster())?.into_iter().next()
@@ -124,27 +134,24 @@ impl DataDir {
         let Some(entry) = foreign.or(misplaced.map(|name| Path::new(CLUSTER).join(name))) else {
             return Ok(());
         };
-        let data_dir = self.path.clone();
-        Err(Problem::ForeignDirectory { data_dir, entry })
+        Err(Problem::ForeignDirectory(entry))
     }
 
     /// PostgreSQL refuses files of another user, in words that name neither user nor remedy.
     fn refuse_foreign_owner(&self) -> Result<(), Problem> {
-        let Some(found) = self.cluster_metadata().filter(|_| self.is_foreign_owned()) else {
-            return Ok(());
-        };
-        Err(Problem::WrongOwner {
-            data_dir: self.path.clone(),
-            cluster: self.cluster(),
-            owner: name_of(found.uid()),
-            runner: name_of(self.runner()),
-        })
+        match self.foreign_owner() {
+            None => Ok(()),
+            Some(owner) => Err(Problem::WrongOwner {
+                owner: name_of(owner),
+                runner: name_of(self.runner()),
+            }),
+        }
     }
 
-    /// Whether there is a database folder of a user other than the one PostgreSQL runs as.
-    fn is_foreign_owned(&self) -> bool {
-        let found = self.cluster_metadata();
-        found.is_some_and(|cluster| cluster.uid() != self.runner())
+    /// The owner of the database folder, if it is another user than the one PostgreSQL runs as.
+    fn foreign_owner(&self) -> Option<u32> {
+        let owner = self.cluster_metadata()?.uid();
+        (owner != self.runner()).then_some(owner)
     }
 
     fn cluster_metadata(&self) -> Option<Metadata> {
@@ -163,42 +170,39 @@ impl DataDir {
                 Ok(names)
             }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(self.failure("reading", folder, error)),
+            Err(error) => Err(Problem::directory("reading", folder, error)),
         }
     }
 
-    /// The folder that keeps the user from getting into the data directory, which may be any of
-    /// its parents; nothing when the way is free.
+    /// The folder that keeps PostgreSQL's user from getting into the data directory, which may be
+    /// any of its parents; nothing when the way is free.
     ///
     /// The data directory itself is opened to that user where root owns it.
-    fn obstacle_for(&self, account: &UnixAccount) -> Result<Option<PathBuf>, Problem> {
-        let path = &self.path;
-        let inspect = |folder: &Path| {
-            std::fs::metadata(folder).map_err(|error| self.failure("inspecting", folder, error))
+    fn obstacle(&self) -> Result<Option<Problem>, Problem> {
+        let Some(account) = &self.account else {
+            return Ok(None);
         };
-        let own = self.folder.metadata();
-        let own = own.map_err(|error| self.failure("inspecting", path, error))?;
+        let path = self.path.as_path();
+        let inspected = |folder: &Path, found: std::io::Result<Metadata>| {
+            found.map_err(|error| Problem::directory("inspecting", folder, error))
+        };
+        let own = inspected(path, self.folder.metadata())?;
         if !account.may_enter(&own) && own.uid() == geteuid().as_raw() {
             self.folder
                 .set_mode(own.mode() & 0o7777 | 0o011)
-                .map_err(|error| self.failure("setting the mode of", path, error))?;
+                .map_err(|error| Problem::directory("setting the mode of", path, error))?;
         }
         let real = path.canonicalize();
-        let real = real.map_err(|error| self.failure("finding", path, error))?;
+        let real = real.map_err(|error| Problem::directory("finding", path, error))?;
         for folder in real.ancestors() {
-            if !account.may_enter(&inspect(folder)?) {
-                return Ok(Some(folder.to_owned()));
+            if !account.may_enter(&inspected(folder, std::fs::metadata(folder))?) {
+                return Ok(Some(Problem::Unreachable {
+                    user: account.name.clone(),
+                    obstacle: folder.to_owned(),
+                }));
             }
         }
         Ok(None)
-    }
-
-    fn unreachable(&self, account: &UnixAccount, obstacle: PathBuf) -> Problem {
-        Problem::Unreachable {
-            data_dir: self.path.clone(),
-            user: account.name.clone(),
-            obstacle,
-        }
     }
 }
 
@@ -215,17 +219,16 @@ fn create_data_dir(path: &Path) -> Result<(), Problem> {
     let missing = path.ancestors().take_while(|folder| is_missing(folder));
     let missing: Vec<&Path> = missing.collect();
     if let Some(found) = path.ancestors().nth(missing.len()) {
-        refuse_untrusted(path, found, missing.is_empty())?;
+        refuse_untrusted(found, missing.is_empty())?;
     }
-    let failure = |action, folder, error| Problem::directory(path, action, folder, error);
     for folder in missing.into_iter().rev() {
         match std::fs::create_dir(folder) {
             // The mode is set afterwards because the process's umask may have taken bits.
             Ok(()) => std::fs::set_permissions(folder, Permissions::from_mode(mode))
-                .map_err(|error| failure("setting the mode of", folder, error))?,
+                .map_err(|error| Problem::directory("setting the mode of", folder, error))?,
             // Another process that starts at the same moment has made it.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(failure("creating", folder, error)),
+            Err(error) => return Err(Problem::directory("creating", folder, error)),
         }
     }
     Ok(())
@@ -236,8 +239,8 @@ fn create_data_dir(path: &Path) -> Result<(), Problem> {
 /// Each folder and each link on it belongs to this process's user or to root. Others may write at
 /// most to folders with the sticky bit, such as `/tmp`, where they can't replace what isn't theirs,
 /// and never to the data directory.
-fn refuse_untrusted(data_dir: &Path, way: &Path, is_data_dir: bool) -> Result<(), Problem> {
-    let failure = |folder, error| Problem::directory(data_dir, "inspecting", folder, error);
+fn refuse_untrusted(way: &Path, is_data_dir: bool) -> Result<(), Problem> {
+    let failure = |folder, error| Problem::directory("inspecting", folder, error);
     // Links that lead in a circle end here.
     way.canonicalize().map_err(|error| failure(way, error))?;
     for folder in way.ancestors() {
@@ -246,7 +249,6 @@ fn refuse_untrusted(data_dir: &Path, way: &Path, is_data_dir: bool) -> Result<()
         let is_foreign = ![0, geteuid().as_raw()].contains(&found.uid());
         if is_foreign || is_writable_for_others(&found, is_last) {
             return Err(Problem::Untrusted {
-                data_dir: data_dir.to_owned(),
                 folder: folder.to_owned(),
                 owner: is_foreign.then(|| name_of(found.uid())),
             });
@@ -254,7 +256,7 @@ fn refuse_untrusted(data_dir: &Path, way: &Path, is_data_dir: bool) -> Result<()
         if found.is_symlink() {
             let target = std::fs::read_link(folder).map_err(|error| failure(folder, error))?;
             let parent = folder.parent().unwrap_or(folder);
-            refuse_untrusted(data_dir, &parent.join(target), is_last)?;
+            refuse_untrusted(&parent.join(target), is_last)?;
         }
     }
     Ok(())
@@ -288,12 +290,8 @@ mod tests {
 
     use nix::unistd::{User, chown};
 
-    use super::{DataDir, has_database};
+    use super::DataDir;
     use crate::embedded::{EmbeddedError, EmbeddedSettings, Problem};
-
-    fn locate(settings: &EmbeddedSettings) -> Result<DataDir, EmbeddedError> {
-        DataDir::locate(settings).map_err(|problem| EmbeddedError::new(problem, settings.names))
-    }
 
     #[test]
     fn as_root_an_unreachable_folder_is_replaced_now_and_ever_after()
@@ -318,22 +316,22 @@ mod tests {
             ..settings.clone()
         };
 
-        let elsewhere = locate(&settings)?.path;
+        let elsewhere = DataDir::locate(&settings)?.path;
         assert!(elsewhere.starts_with(scratch.path()) && !elsewhere.starts_with(&closed));
         // Each has a place of its own.
-        assert_ne!(locate(&other)?.path, elsewhere);
+        assert_ne!(DataDir::locate(&other)?.path, elsewhere);
 
         std::fs::set_permissions(&closed, Permissions::from_mode(0o755))?;
-        assert_eq!(locate(&settings)?.path, elsewhere);
+        assert_eq!(DataDir::locate(&settings)?.path, elsewhere);
 
-        assert!(!has_database(&settings));
+        assert!(!settings.has_database());
         // What an earlier version noted.
         let note = fallback.as_os_str().as_bytes();
         std::fs::write(closed.join("data/moved-to"), note)?;
-        assert_eq!(locate(&settings)?.path, fallback);
+        assert_eq!(DataDir::locate(&settings)?.path, fallback);
         std::fs::create_dir(fallback.join("pgdata"))?;
         std::fs::write(fallback.join("pgdata/PG_VERSION"), "17\n")?;
-        assert!(has_database(&settings), "it follows the note");
+        assert!(settings.has_database(), "it follows the note");
         Ok(())
     }
 
@@ -351,7 +349,8 @@ mod tests {
 
         let result = DataDir::locate(&EmbeddedSettings::new("example", requested));
         assert!(
-            matches!(&result, Err(Problem::Directory { path, .. }) if path.ends_with("moved-to")),
+            matches!(result.as_ref().map_err(EmbeddedError::problem),
+                Err(Problem::Directory { path, .. }) if path.ends_with("moved-to")),
             "{result:?}"
         );
         assert!(!victim.exists());
@@ -380,7 +379,8 @@ mod tests {
         };
         let result = DataDir::locate(&settings);
         assert!(
-            matches!(&result, Err(Problem::Unreachable { obstacle, .. })
+            matches!(result.as_ref().map_err(EmbeddedError::problem),
+                Err(Problem::Unreachable { obstacle, .. })
                 if *obstacle == scratch.path().canonicalize()?),
             "{result:?}"
         );

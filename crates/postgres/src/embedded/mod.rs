@@ -72,7 +72,7 @@ mod throwaway;
 
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -133,7 +133,6 @@ pub struct EmbeddedPostgres {
     dir: Arc<DataDir>,
     socket_dir: PathBuf,
     pid: Pid,
-    settings: EmbeddedSettings,
     /// Held for as long as this process is the owner; `None` when attached.
     lock: Option<File>,
 }
@@ -146,20 +145,17 @@ impl EmbeddedPostgres {
     /// A start that does not get there gives up after 30 seconds, plus up to two minutes for
     /// creating the database cluster, and stops what it has started.
     ///
-    /// # Errors
-    ///
-    /// Any [`Problem`] except [`Problem::NotStopped`]; each message says what to do.
+    /// Fails with any [`Problem`] except [`Problem::NotStopped`]; each message says what to do.
     pub async fn start(settings: EmbeddedSettings) -> Result<Self, EmbeddedError> {
-        let names = settings.names;
-        Self::start_or_attach(settings)
-            .await
-            .map_err(|problem| EmbeddedError::new(problem, names))
+        let (data_dir, names) = (settings.data_dir.clone(), settings.names);
+        let located = tokio::task::spawn_blocking(move || DataDir::locate(&settings)).await;
+        let interrupted = |_| EmbeddedError::new(Problem::Interrupted, &data_dir, names);
+        let dir = Arc::new(located.map_err(interrupted)??);
+        let started = Self::start_or_attach(&dir).await;
+        started.map_err(|problem| dir.error(problem))
     }
 
-    async fn start_or_attach(settings: EmbeddedSettings) -> Result<Self, Problem> {
-        let wanted = settings.clone();
-        let locating = tokio::task::spawn_blocking(move || DataDir::locate(&wanted));
-        let dir = Arc::new(locating.await.map_err(|_| Problem::Interrupted)??);
+    async fn start_or_attach(dir: &Arc<DataDir>) -> Result<Self, Problem> {
         let started = Instant::now();
         // The owner may be creating the cluster at this moment, which is no reason to give up.
         let limit = if dir.version().is_some() {
@@ -168,18 +164,18 @@ impl EmbeddedPostgres {
             READY_LIMIT + INITDB_LIMIT
         };
         loop {
-            let lock = off_thread(&dir, DataDir::try_lock).await??;
+            let lock = off_thread(dir, DataDir::try_lock).await??;
             let found = match lock {
-                Some(_) => Ok(run(&dir, settings.bin_dir.as_deref()).await?),
-                None => attach(&dir).await,
+                Some(_) => Ok(run(dir).await?),
+                None => attach(dir).await,
             };
             let reason = match found {
                 Ok((pid, socket_dir)) => {
+                    let dir = Arc::clone(dir);
                     return Ok(Self {
                         dir,
                         socket_dir,
                         pid,
-                        settings,
                         lock,
                     });
                 }
@@ -188,7 +184,7 @@ impl EmbeddedPostgres {
             // The owner may have failed or gone, in which case the lock is free by now.
             if started.elapsed() > limit {
                 let reason = format!("another process is responsible for it; {reason}");
-                return Err(not_ready(&dir, limit, reason));
+                return Err(not_ready(limit, reason));
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
@@ -197,7 +193,7 @@ impl EmbeddedPostgres {
     /// How to connect: socket, role and database, independent of `PGHOST` and its siblings.
     #[must_use]
     pub fn connect_options(&self) -> PgConnectOptions {
-        let name = &self.settings.database;
+        let name = &self.dir.settings.database;
         options_for(&self.socket_dir, name, name)
     }
 
@@ -208,13 +204,13 @@ impl EmbeddedPostgres {
     /// the folder of the socket.
     #[must_use]
     pub fn url(&self) -> String {
-        self.url_of(&self.settings.database)
+        self.url_of(&self.dir.settings.database)
     }
 
     /// As [`url`](Self::url), for another database of the same PostgreSQL.
     #[must_use]
     pub fn url_of(&self, database: &str) -> String {
-        let role = percent_encode(self.settings.database.as_bytes(), IN_A_URL);
+        let role = percent_encode(self.dir.settings.database.as_bytes(), IN_A_URL);
         let database = percent_encode(database.as_bytes(), IN_A_URL);
         let folder = percent_encode(self.socket_dir.as_os_str().as_bytes(), IN_A_URL);
         format!("postgres://{role}@localhost/{database}?host={folder}&port={PORT}&sslmode=disable")
@@ -242,7 +238,7 @@ impl EmbeddedPostgres {
             pause = match self.revive().await {
                 Ok(()) => WATCH_INTERVAL,
                 Err(problem) => {
-                    let error = EmbeddedError::new(problem, self.settings.names);
+                    let error = self.dir.error(problem);
                     tracing::error!(%error, "PostgreSQL can't be started again");
                     RESTART_PAUSE
                 }
@@ -253,20 +249,15 @@ impl EmbeddedPostgres {
     /// Stops PostgreSQL if this process is the owner; leaves it alone when attached.
     ///
     /// Open transactions are rolled back and their connections closed, so finish the requests
-    /// first. Gives up after 35 seconds.
-    ///
-    /// # Errors
-    ///
-    /// [`Problem::NotStopped`] when PostgreSQL ignores every request to shut down.
+    /// first. Gives up after 35 seconds, with [`Problem::NotStopped`].
     pub async fn stop(self) -> Result<(), EmbeddedError> {
         // The lock is released by dropping it last, so that no process starts a second PostgreSQL
         // while this one is still writing.
         let Some(_lock) = self.lock else {
             return Ok(());
         };
-        shut_down(&self.dir, self.pid)
-            .await
-            .map_err(|problem| EmbeddedError::new(problem, self.settings.names))?;
+        let stopped = shut_down(&self.dir, self.pid).await;
+        stopped.map_err(|problem| self.dir.error(problem))?;
         let socket_dir = self.dir.socket_dir();
         if !socket_dir.starts_with(&self.dir.path) {
             // Left behind, an empty folder in /tmp does no harm, and the next start reuses it.
@@ -283,52 +274,44 @@ impl EmbeddedPostgres {
         }
         let log = self.dir.log();
         tracing::error!(%pid, log = %log.display(), "PostgreSQL has ended; starting it again");
-        (self.pid, self.socket_dir) = run(&self.dir, self.settings.bin_dir.as_deref()).await?;
+        (self.pid, self.socket_dir) = run(&self.dir).await?;
         Ok(())
     }
 }
 
-/// Connects to a PostgreSQL that another process owns, and says which process it is and where its
-/// socket is; or says what is missing yet.
-async fn attach(dir: &Arc<DataDir>) -> Result<(Pid, PathBuf), String> {
+/// A process that accepts connections, and the folder of its socket.
+type Running = (Pid, PathBuf);
+
+/// Connects to a PostgreSQL that another process owns, or says what is missing yet.
+async fn attach(dir: &Arc<DataDir>) -> Result<Running, String> {
     let read = |dir: &DataDir| PidFile::read(dir).filter(|file| file.listener(dir).is_some());
     let file = off_thread(dir, read).await.ok().flatten();
     let file = file.filter(|file| file.ready);
     let file = file.ok_or("it has not started yet")?;
-    ensure_database(&file.socket_dir, &dir.database).await?;
+    ensure_database(&file.socket_dir, &dir.settings.database).await?;
     Ok((file.pid, file.socket_dir))
 }
 
-/// Starts PostgreSQL, or takes over one whose owner has died: its process and the folder of its
-/// socket. Only for the owner.
-async fn run(dir: &Arc<DataDir>, bin_dir: Option<&Path>) -> Result<(Pid, PathBuf), Problem> {
+/// Starts PostgreSQL, or takes over one whose owner has died. Only for the owner.
+async fn run(dir: &Arc<DataDir>) -> Result<Running, Problem> {
     let started = Instant::now();
     loop {
-        let outcome = match find_running(dir).await? {
+        let running = match find_running(dir).await? {
             Some(pid) => {
                 tracing::info!(%pid, "taking over the PostgreSQL of a process that has ended");
                 wait_until_ready(dir, pid).await?
             }
-            None => launch(dir, bin_dir, started).await?,
+            None => launch(dir, started).await?,
         };
-        if let Outcome::Ready { pid, socket_dir } = outcome {
-            return Ok((pid, socket_dir));
+        if let Some(running) = running {
+            return Ok(running);
         }
         if started.elapsed() > READY_LIMIT {
             let reason = "it ended again and again".to_owned();
-            return Err(not_ready(dir, READY_LIMIT, reason));
+            return Err(not_ready(READY_LIMIT, reason));
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
-}
-
-/// How a wait for PostgreSQL ended.
-#[derive(Debug)]
-enum Outcome {
-    /// It accepts connections.
-    Ready { pid: Pid, socket_dir: PathBuf },
-    /// It ended in a way that makes another attempt worthwhile.
-    Gone,
 }
 
 /// The PostgreSQL that runs in the data directory, if there is one.
@@ -336,23 +319,17 @@ async fn find_running(dir: &Arc<DataDir>) -> Result<Option<Pid>, Problem> {
     match off_thread(dir, postmaster::listener).await? {
         // A second one on the same files would destroy them, and PostgreSQL's own guards don't
         // reach so far.
-        Some(pid) if pid.as_raw() <= 0 => Err(Problem::RunsElsewhere {
-            data_dir: dir.path.clone(),
-        }),
+        Some(pid) if pid.as_raw() <= 0 => Err(Problem::RunsElsewhere),
         listener => Ok(listener),
     }
 }
 
 /// Starts PostgreSQL, creating its cluster first if there is none, and waits until it is ready.
-async fn launch(
-    dir: &Arc<DataDir>,
-    bin_dir: Option<&Path>,
-    first_attempt: Instant,
-) -> Result<Outcome, Problem> {
-    let bin_dir = bin_dir.map(ToOwned::to_owned);
-    let choosing = off_thread(dir, move |dir| {
+/// `None`: it ended in a way that makes another attempt worthwhile.
+async fn launch(dir: &Arc<DataDir>, first_attempt: Instant) -> Result<Option<Running>, Problem> {
+    let choosing = off_thread(dir, |dir| {
         let version = dir.version();
-        Binaries::choose(bin_dir.as_deref(), version.as_deref(), &dir.path)
+        Binaries::choose(dir.settings.bin_dir.as_deref(), version.as_deref())
             .map(|binaries| (version, binaries))
     });
     let (version, binaries) = choosing.await??;
@@ -362,8 +339,8 @@ async fn launch(
     }
     let launch = off_thread(dir, move |dir| Launch::start(dir, &binaries)).await??;
     match wait_until_ready(dir, launch.pid).await {
-        Ok(Outcome::Gone) => {}
-        Ok(ready @ Outcome::Ready { .. }) => return Ok(ready),
+        Ok(None) => {}
+        Ok(running) => return Ok(running),
         Err(error) => {
             // The person gets to see why the start failed; a failure to stop would only hide it.
             let _ = shut_down(dir, launch.pid).await;
@@ -373,48 +350,41 @@ async fn launch(
     let looking = off_thread(dir, move |dir| (launch.log_tail(dir), dir.is_full()));
     let (tail, disk_is_full) = looking.await?;
     if is_passing_conflict(&tail) && first_attempt.elapsed() < CONFLICT_LIMIT {
-        return Ok(Outcome::Gone);
+        return Ok(None);
     }
-    let data_dir = dir.path.clone();
     if disk_is_full || tells_of_full_disk(&tail) {
-        return Err(Problem::DiskFull { data_dir });
+        return Err(Problem::DiskFull);
     }
-    Err(Problem::Exited {
-        data_dir,
-        log: dir.log(),
-        tail,
-    })
+    Err(Problem::Exited(tail))
 }
 
-/// Waits until the process accepts connections to the database, or has ended.
-async fn wait_until_ready(dir: &Arc<DataDir>, pid: Pid) -> Result<Outcome, Problem> {
+/// Waits until the process accepts connections to the database. `None`: it has ended.
+async fn wait_until_ready(dir: &Arc<DataDir>, pid: Pid) -> Result<Option<Running>, Problem> {
     let deadline = Instant::now() + READY_LIMIT;
     loop {
         let looking = off_thread(dir, move |dir| (Life::of(pid), PidFile::read(dir)));
         let (life, file) = looking.await?;
         if life == Life::Gone {
-            return Ok(Outcome::Gone);
+            return Ok(None);
         }
         let reason = match file.filter(|file| file.pid == pid && file.ready) {
             None => "it is still starting or replaying its log".to_owned(),
             Some(PidFile { socket_dir, .. }) => {
-                match ensure_database(&socket_dir, &dir.database).await {
-                    Ok(()) => return Ok(Outcome::Ready { pid, socket_dir }),
+                match ensure_database(&socket_dir, &dir.settings.database).await {
+                    Ok(()) => return Ok(Some((pid, socket_dir))),
                     Err(reason) => reason,
                 }
             }
         };
         if Instant::now() > deadline {
-            return Err(not_ready(dir, READY_LIMIT, reason));
+            return Err(not_ready(READY_LIMIT, reason));
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-fn not_ready(dir: &DataDir, limit: Duration, reason: String) -> Problem {
+fn not_ready(limit: Duration, reason: String) -> Problem {
     Problem::NotReady {
-        data_dir: dir.path.clone(),
-        log: dir.log(),
         seconds: limit.as_secs(),
         reason,
     }

@@ -125,18 +125,14 @@ pub(super) struct Launch {
 
 impl Launch {
     /// Starts PostgreSQL in the background. Only for the owner. Blocks.
-    ///
-    /// # Errors
-    ///
-    /// When a file in the data directory cannot be prepared or the program does not run.
     pub(super) fn start(dir: &DataDir, binaries: &Binaries) -> Result<Self, Problem> {
         remove_misleading_pid_file(dir)?;
         let socket_dir = dir.prepare_socket_dir()?;
         let log = dir.open_log()?;
-        let failed = |error| dir.failure("opening", &dir.log(), error);
+        let failed = |error| Problem::directory("opening", &dir.log(), error);
         let log_start = log.metadata().map_err(failed)?.len();
         let output = log.try_clone().map_err(failed)?;
-        let wanted = dir.parameters.iter();
+        let wanted = dir.settings.parameters.iter();
         let wanted = wanted.map(|(name, value)| format!("{name}={value}"));
         let mut command = program(&binaries.postgres(), dir);
         command
@@ -205,10 +201,6 @@ impl Life {
 ///
 /// `initdb` works in a folder with a temporary name, which becomes the real one only when
 /// everything in it is on the disk. A crash half way leaves nothing that looks like a database.
-///
-/// # Errors
-///
-/// [`Problem::InitFailed`], [`Problem::DiskFull`], or a failure in the data directory.
 pub(super) async fn create_cluster(dir: &Arc<DataDir>, binaries: &Binaries) -> Result<(), Problem> {
     let staging = off_thread(dir, |dir| {
         dir.remove_leftovers();
@@ -231,7 +223,7 @@ async fn run_initdb(dir: &DataDir, binaries: &Binaries, staging: &Path) -> Resul
     command
         .arg("-D")
         .arg(staging)
-        .args(["--username", &dir.database])
+        .args(["--username", &dir.settings.database])
         // Anyone who can open the socket may log in, and the socket's folder lets only
         // PostgreSQL's own user and root in. Asking for the system user's name (`peer`) would
         // shut root out when PostgreSQL runs as another user.
@@ -239,15 +231,14 @@ async fn run_initdb(dir: &DataDir, binaries: &Binaries, staging: &Path) -> Resul
         .args(["--encoding", "UTF8"])
         // Messages and formats are those of `C` in any case.
         .args(["--locale", "C"])
-        .args(["--lc-collate", &dir.locale.name])
-        .args(["--lc-ctype", &dir.locale.name])
+        .args(["--lc-collate", &dir.settings.locale.name])
+        .args(["--lc-ctype", &dir.settings.locale.name])
         .args(["--data-checksums", "--no-instructions"]);
     let mut command = tokio::process::Command::from(command);
     command.kill_on_drop(true);
-    let data_dir = dir.path.clone();
     let Ok(result) = tokio::time::timeout(INITDB_LIMIT, command.output()).await else {
         let output = format!("(not finished after {} seconds)", INITDB_LIMIT.as_secs());
-        return Err(Problem::InitFailed { data_dir, output });
+        return Err(Problem::InitFailed(output));
     };
     let output = result.map_err(|source| Problem::Program {
         program: binaries.initdb(),
@@ -258,18 +249,14 @@ async fn run_initdb(dir: &DataDir, binaries: &Binaries, staging: &Path) -> Resul
     }
     let output = tail_of(&output.stderr);
     Err(match tells_of_full_disk(&output) {
-        true => Problem::DiskFull { data_dir },
-        false => Problem::InitFailed { data_dir, output },
+        true => Problem::DiskFull,
+        false => Problem::InitFailed(output),
     })
 }
 
 /// Asks PostgreSQL to stop and waits until it has, more firmly the second time.
 ///
 /// It is never killed outright: that could leave other processes of it writing to the data.
-///
-/// # Errors
-///
-/// [`Problem::NotStopped`] when it runs on regardless.
 pub(super) async fn shut_down(dir: &DataDir, pid: Pid) -> Result<(), Problem> {
     for (signal, limit) in STOP_REQUESTS {
         if !is_postmaster(dir, pid) {
@@ -288,7 +275,6 @@ pub(super) async fn shut_down(dir: &DataDir, pid: Pid) -> Result<(), Problem> {
     }
     let limits: Duration = STOP_REQUESTS.iter().map(|(_, limit)| *limit).sum();
     Err(Problem::NotStopped {
-        data_dir: dir.path.clone(),
         pid: pid.as_raw(),
         seconds: limits.as_secs(),
     })
@@ -335,7 +321,7 @@ fn remove_misleading_pid_file(dir: &DataDir) -> Result<(), Problem> {
     }
     let folder = dir.folder.folder(CLUSTER);
     let removed = folder.and_then(|cluster| cluster.remove(PID_FILE));
-    removed.map_err(|error| dir.failure("removing", &cluster.join(PID_FILE), error))
+    removed.map_err(|error| Problem::directory("removing", &cluster.join(PID_FILE), error))
 }
 
 /// Whether the process of the file lives, and works in another folder.
@@ -363,11 +349,12 @@ fn is_remnant(dir: &DataDir) -> bool {
 
 /// One of PostgreSQL's programs, to be run as the data's owner and with a bare environment.
 fn program(path: &Path, dir: &DataDir) -> Command {
+    let locale = dir.settings.locale.folder.iter();
     let mut command = Command::new(path);
     command
         .env_clear()
         .envs(environment())
-        .envs(dir.locale.folder.iter().map(|folder| ("LOCPATH", folder)))
+        .envs(locale.map(|folder| ("LOCPATH", folder)))
         // The folder that this process was started in may be closed to PostgreSQL's user.
         .current_dir("/")
         .stdin(Stdio::null());
@@ -405,10 +392,10 @@ mod tests {
     use nix::unistd::{Pid, getpid, getppid};
 
     use super::{PidFile, is_postmaster};
+    use crate::embedded::EmbeddedSettings;
     use crate::embedded::account::UnixAccount;
     use crate::embedded::data_dir::{DataDir, socket_in};
     use crate::embedded::folder::Folder;
-    use crate::embedded::settings::Locale;
 
     #[tokio::test]
     async fn a_signal_goes_only_to_the_process_that_listens_whatever_the_file_says()
@@ -418,9 +405,7 @@ mod tests {
             path: scratch.path().to_owned(),
             folder: Folder::open(scratch.path())?,
             account: None,
-            database: String::new(),
-            locale: Locale::default(),
-            parameters: Vec::new(),
+            settings: EmbeddedSettings::new("", scratch.path()),
         };
         let _listener = UnixListener::bind(socket_in(scratch.path()))?;
         let bystander = getppid();

@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use super::locate;
-
 /// Where a private PostgreSQL keeps its data, and what it is called.
 #[derive(Debug, Clone)]
 pub struct EmbeddedSettings {
@@ -43,12 +41,6 @@ impl EmbeddedSettings {
             locale: Locale::default(),
             names: Names::default(),
         }
-    }
-
-    /// Whether a database was made there before, in the fallback folder included. Changes nothing.
-    #[must_use]
-    pub fn has_database(&self) -> bool {
-        locate::has_database(self)
     }
 }
 

@@ -18,7 +18,7 @@ use std::{
 
 use nix::{
     errno::Errno,
-    sys::{signal::kill, statvfs::statvfs},
+    sys::signal::kill,
     unistd::{Pid, geteuid},
 };
 use sqlx::{AssertSqlSafe, Connection, PgConnection, error::BoxDynError};
@@ -27,7 +27,9 @@ use tokio::{
     sync::{mpsc, oneshot},
 };
 
-use crate::embedded::{EmbeddedPostgres, EmbeddedSettings, Locale};
+use crate::embedded::{
+    EmbeddedPostgres, EmbeddedSettings, Locale, data_dir::free_bytes, folder::entries,
+};
 
 const PARAMETERS: [(&str, &str); 2] = [
     // Many tests run at a time, and each may have several servers with a pool of their own.
@@ -70,10 +72,6 @@ impl Throwaway {
     /// Starts one whose role and first database are called `name`.
     ///
     /// It starts on a runtime of its own, because a test's runtime ends with the test.
-    ///
-    /// # Errors
-    ///
-    /// What prevents the start.
     pub async fn start(name: &str) -> Result<Self, BoxDynError> {
         let name = name.to_owned();
         let (started, has_started) = oneshot::channel();
@@ -108,10 +106,6 @@ impl Throwaway {
     }
 
     /// Creates the database `name` from a template, `template0` for an empty one. Returns its URL.
-    ///
-    /// # Errors
-    ///
-    /// The database's.
     pub async fn create_database(&self, name: &str, template: &str) -> Result<String, sqlx::Error> {
         let create = format!(r#"CREATE DATABASE "{name}" TEMPLATE "{template}""#);
         let (done, is_done) = oneshot::channel();
@@ -179,9 +173,7 @@ const DISK: &str = "/tmp";
 /// root, or its path too long for a socket.
 fn parent() -> &'static Path {
     let shared_memory = Path::new(SHARED_MEMORY);
-    let free = statvfs(shared_memory).map_or(0, |found| {
-        u128::from(found.blocks_available()) * u128::from(found.fragment_size())
-    });
+    let free = free_bytes(shared_memory).unwrap_or(0);
     match free.min(available_memory()).min(memory_limit()) >= ROOM {
         true => shared_memory,
         false => Path::new(DISK),
@@ -218,9 +210,7 @@ fn lock(folder: &Path) -> io::Result<()> {
 /// Removes what processes have left that ended together with their watchdog, as in a restart of
 /// the machine: several such folders would fill the memory. What can't be removed stays.
 fn remove_leftovers(parent: &Path) {
-    let found = std::fs::read_dir(parent).into_iter().flatten().flatten();
-    let folders = found.filter(|entry| entry.file_name().to_string_lossy().starts_with(FOLDER));
-    for folder in folders.map(|entry| entry.path()) {
+    for folder in entries(parent, FOLDER) {
         if !is_own(&folder) {
             continue;
         }

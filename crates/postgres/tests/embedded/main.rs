@@ -84,6 +84,22 @@ impl Scratch {
         }
     }
 
+    /// One that has run, and is stopped.
+    async fn used() -> Result<Self, Box<dyn Error>> {
+        let scratch = Self::new()?;
+        scratch.start().await?.stop().await?;
+        Ok(scratch)
+    }
+
+    /// One that runs, has committed `word`, and its process.
+    async fn running(word: &str) -> Result<(Self, EmbeddedPostgres, Pid), Box<dyn Error>> {
+        let scratch = Self::new()?;
+        let postgres = scratch.start().await?;
+        remember(&postgres, word).await?;
+        let pid = scratch.pid()?;
+        Ok((scratch, postgres, pid))
+    }
+
     async fn start(&self) -> Result<EmbeddedPostgres, EmbeddedError> {
         EmbeddedPostgres::start(self.settings()).await
     }
@@ -268,10 +284,7 @@ async fn the_url_works_in_sqlx_and_in_psql() -> Outcome {
 
 #[tokio::test]
 async fn data_survives_a_stop_and_a_start() -> Outcome {
-    let scratch = Scratch::new()?;
-    let first = scratch.start().await?;
-    remember(&first, "kept").await?;
-    let pid = scratch.pid()?;
+    let (scratch, first, pid) = Scratch::running("kept").await?;
     first.stop().await?;
     assert!(!is_alive(pid));
     assert_eq!(scratch.postmaster(), None);
@@ -317,10 +330,7 @@ async fn two_first_starts_at_once_make_one_database() -> Outcome {
 
 #[tokio::test]
 async fn the_postgres_of_a_dead_owner_is_taken_over() -> Outcome {
-    let scratch = Scratch::new()?;
-    let first = scratch.start().await?;
-    remember(&first, "kept").await?;
-    let pid = scratch.pid()?;
+    let (scratch, first, pid) = Scratch::running("kept").await?;
     // What the kernel does when the process is killed: the lock goes, PostgreSQL stays.
     drop(first);
 
@@ -335,10 +345,7 @@ async fn the_postgres_of_a_dead_owner_is_taken_over() -> Outcome {
 
 #[tokio::test]
 async fn a_killed_postgres_is_replaced_and_committed_data_is_still_there() -> Outcome {
-    let scratch = Scratch::new()?;
-    let first = scratch.start().await?;
-    remember(&first, "committed").await?;
-    let pid = scratch.pid()?;
+    let (scratch, first, pid) = Scratch::running("committed").await?;
     kill(pid, Signal::SIGKILL)?;
     drop(first);
     // The stale file is part of the test.
@@ -353,17 +360,14 @@ async fn a_killed_postgres_is_replaced_and_committed_data_is_still_there() -> Ou
 
 #[tokio::test]
 async fn stopping_after_postgres_was_killed_is_no_error() -> Outcome {
-    let scratch = Scratch::new()?;
-    let postgres = scratch.start().await?;
-    let pid = scratch.pid()?;
+    let (_scratch, postgres, pid) = Scratch::running("kept").await?;
     kill(pid, Signal::SIGKILL)?;
     Ok(postgres.stop().await?)
 }
 
 #[tokio::test]
 async fn a_pid_file_that_names_an_unrelated_process_is_no_obstacle() -> Outcome {
-    let scratch = Scratch::new()?;
-    scratch.start().await?.stop().await?;
+    let scratch = Scratch::used().await?;
     // As after the restart of a container, in which the small process numbers repeat.
     let mut bystander = Command::new("tail").args(["-f", "/dev/null"]).spawn()?;
     let (id, cluster) = (bystander.id(), scratch.cluster());
@@ -384,9 +388,7 @@ async fn a_pid_file_that_names_an_unrelated_process_is_no_obstacle() -> Outcome 
 /// A power cut leaves a file whose content never reached the disk.
 #[tokio::test]
 async fn an_empty_postmaster_pid_ends_no_start() -> Outcome {
-    let scratch = Scratch::new()?;
-    let postgres = scratch.start().await?;
-    remember(&postgres, "before the power cut").await?;
+    let (scratch, postgres, _) = Scratch::running("before the power cut").await?;
     postgres.stop().await?;
     for remnant in ["", "\0\0\0\0"] {
         std::fs::write(scratch.cluster().join("postmaster.pid"), remnant)?;
@@ -446,8 +448,7 @@ async fn a_folder_without_the_programs_is_named_together_with_its_variable() -> 
 
 #[tokio::test]
 async fn data_of_a_missing_version_is_refused_with_the_version_it_needs() -> Outcome {
-    let scratch = Scratch::new()?;
-    scratch.start().await?.stop().await?;
+    let scratch = Scratch::used().await?;
     std::fs::write(scratch.cluster().join("PG_VERSION"), "12\n")?;
     let told = ["DATA_DIR", "Install PostgreSQL 12"];
     let error = scratch.refusal(&told).await?;
@@ -464,10 +465,8 @@ async fn a_folder_of_other_software_is_refused_and_left_as_it_was() -> Outcome {
     std::fs::create_dir(&scratch.data_dir)?;
     std::fs::write(scratch.data_dir.join("PG_VERSION"), "15\n")?;
     let error = scratch.refusal(&["DATA_DIR"]).await?;
-    assert!(
-        matches!(error.problem(), Problem::ForeignDirectory { .. }),
-        "{error}"
-    );
+    let problem = error.problem();
+    assert!(matches!(problem, Problem::ForeignDirectory(_)), "{error}");
     let names: Vec<_> = std::fs::read_dir(&scratch.data_dir)?
         .map(|entry| entry.map(|entry| entry.file_name()))
         .collect::<Result<_, _>>()?;
@@ -477,8 +476,7 @@ async fn a_folder_of_other_software_is_refused_and_left_as_it_was() -> Outcome {
 
 #[tokio::test]
 async fn a_start_that_fails_quotes_the_log_and_frees_the_folder() -> Outcome {
-    let scratch = Scratch::new()?;
-    scratch.start().await?.stop().await?;
+    let scratch = Scratch::used().await?;
     let configuration = scratch.cluster().join("postgresql.conf");
     let original = std::fs::read(&configuration)?;
     std::fs::write(&configuration, "no_such_setting_anywhere = on\n")?;

@@ -38,14 +38,9 @@ pub(super) enum Chunked {
     Broken,
 }
 
-impl Default for Chunked {
-    fn default() -> Self {
-        Self::SIZE
-    }
-}
-
 impl Chunked {
-    const SIZE: Self = Self::Size {
+    /// The start of a body, and of each chunk.
+    pub(super) const SIZE: Self = Self::Size {
         size: 0,
         has_digits: false,
     };

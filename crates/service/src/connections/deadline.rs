@@ -7,26 +7,14 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// A moment, if one is set, that wakes its task.
 #[derive(Debug, Default)]
 pub(super) struct Deadline {
-    at: Option<Instant>,
+    /// `None`: nothing ever passes.
+    pub(super) at: Option<Instant>,
     /// Rings at `at` or earlier. It is set again when it has rung, because that is rare: a deadline
     /// moves with every request.
     alarm: Option<Pin<Box<Sleep>>>,
 }
 
 impl Deadline {
-    pub(super) fn set(&mut self, at: Instant) {
-        self.at = Some(at);
-    }
-
-    /// Without one, nothing ever passes.
-    pub(super) fn clear(&mut self) {
-        self.at = None;
-    }
-
-    pub(super) fn is_set(&self) -> bool {
-        self.at.is_some()
-    }
-
     /// Whether it has passed. If not, the task is woken then.
     pub(super) fn poll_passed(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(at) = self.at else { return false };

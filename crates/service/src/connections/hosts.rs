@@ -116,36 +116,15 @@ mod tests {
     #[test]
     fn on_loopback_a_server_has_the_names_of_loopback() {
         for address in LOOPBACK {
-            for host in [
-                "localhost",
-                "LocalHost:8080",
-                "localhost.",
-                "app.localhost:1",
-                "127.0.0.1",
-                "127.0.0.1:80",
-                "127.255.0.3",
-                "[::1]",
-                "[::1]:8080",
-                "[::ffff:127.0.0.1]:8080",
-            ] {
+            let own = "localhost LocalHost:8080 localhost. app.localhost:1 127.0.0.1 127.0.0.1:80 \
+                       127.255.0.3 [::1] [::1]:8080 [::ffff:127.0.0.1]:8080";
+            for host in own.split(' ') {
                 assert!(takes(address, &[], host), "{address}, {host}");
             }
-            for host in [
-                "",
-                ":8080",
-                "rebound.example",
-                "rebound.example:8080",
-                "localhost.rebound.example",
-                "127.0.0.1.rebound.example",
-                "notlocalhost",
-                "localhost:x",
-                "user@localhost",
-                "localhost/",
-                "128.0.0.1",
-                "0.0.0.0",
-                "[::2]",
-                "::1",
-            ] {
+            let other = ":8080 rebound.example rebound.example:8080 localhost.rebound.example \
+                         127.0.0.1.rebound.example notlocalhost localhost:x user@localhost \
+                         localhost/ 128.0.0.1 0.0.0.0 [::2] ::1";
+            for host in other.split(' ').chain([""]) {
                 assert!(!takes(address, &[], host), "{address}, {host}");
             }
         }

@@ -228,7 +228,7 @@ where
                 async move { stopping.notified().await }
             })
             .on_connect_ext(|connection: &Connection<TcpStream>, data| {
-                data.insert(connection.replies().clone());
+                data.insert(connection.replies.clone());
             })
             .h1(app);
         let accept = fn_service(move |socket: TcpStream| async move {

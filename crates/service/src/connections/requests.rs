@@ -25,12 +25,7 @@ pub(super) struct HeadTooLarge;
 
 /// What has passed of the request at hand.
 #[derive(Debug, Default)]
-pub(super) struct Requests {
-    stage: Stage,
-}
-
-#[derive(Debug, Default)]
-enum Stage {
+pub(super) enum Requests {
     /// Nothing yet: a head passes when it is whole.
     #[default]
     Head,
@@ -45,7 +40,7 @@ enum Stage {
 }
 
 #[derive(Debug)]
-enum Body {
+pub(super) enum Body {
     Sized(u64),
     Chunked(Chunked),
 }
@@ -55,21 +50,21 @@ impl Requests {
     /// `received` starts with the first byte that has not passed. A head that is whole is changed
     /// where it asks for another protocol.
     pub(super) fn take(&mut self, received: &mut [u8], room: usize) -> Result<usize, HeadTooLarge> {
-        if matches!(self.stage, Stage::Head) {
-            self.stage = find_head(received)?;
+        if self.is_in_head() {
+            *self = find_head(received)?;
         }
         let (received, _) = received.split_at(room.min(received.len()));
-        Ok(match &mut self.stage {
-            Stage::Head | Stage::Whole | Stage::Broken => 0,
-            Stage::Endless => received.len(),
-            Stage::Request { head_left, body } => {
+        Ok(match self {
+            Self::Head | Self::Whole | Self::Broken => 0,
+            Self::Endless => received.len(),
+            Self::Request { head_left, body } => {
                 let (head, rest) = received.split_at((*head_left).min(received.len()));
                 *head_left -= head.len();
                 let taken = head.len() + body.take(rest);
                 if *head_left == 0 && body.is_over() {
-                    self.stage = Stage::Whole;
+                    *self = Self::Whole;
                 } else if body.is_broken() {
-                    self.stage = Stage::Broken;
+                    *self = Self::Broken;
                 }
                 taken
             }
@@ -78,22 +73,22 @@ impl Requests {
 
     /// No part of the request has passed.
     pub(super) fn is_in_head(&self) -> bool {
-        matches!(self.stage, Stage::Head)
+        matches!(self, Self::Head)
     }
 
     /// All of the request has passed.
     pub(super) fn is_whole(&self) -> bool {
-        matches!(self.stage, Stage::Whole)
+        matches!(self, Self::Whole)
     }
 
     /// The body is malformed, and all that is not has passed.
     pub(super) fn is_broken(&self) -> bool {
-        matches!(self.stage, Stage::Broken)
+        matches!(self, Self::Broken)
     }
 
     /// From here on, bytes belong to the next request.
     pub(super) fn begin_next(&mut self) {
-        self.stage = Stage::Head;
+        *self = Self::Head;
     }
 }
 
@@ -107,7 +102,7 @@ pub(super) fn empty_lines(received: &[u8]) -> usize {
     received.len() - rest.len()
 }
 
-fn find_head(received: &mut [u8]) -> Result<Stage, HeadTooLarge> {
+fn find_head(received: &mut [u8]) -> Result<Requests, HeadTooLarge> {
     let empty = empty_lines(received);
     let (_, received) = received.split_at_mut(empty);
     let mut headers = [const { MaybeUninit::uninit() }; HEADERS_MAX];
@@ -121,11 +116,14 @@ fn find_head(received: &mut [u8]) -> Result<Stage, HeadTooLarge> {
                     asked.fill(b' ');
                 }
             }
-            Ok(body.map_or(Stage::Endless, |body| Stage::Request { head_left, body }))
+            Ok(body.map_or(Requests::Endless, |body| Requests::Request {
+                head_left,
+                body,
+            }))
         }
-        Ok(httparse::Status::Partial) if received.len() < HEAD_MAX => Ok(Stage::Head),
+        Ok(httparse::Status::Partial) if received.len() < HEAD_MAX => Ok(Requests::Head),
         Ok(_) => Err(HeadTooLarge),
-        Err(_) => Ok(Stage::Endless),
+        Err(_) => Ok(Requests::Endless),
     }
 }
 
@@ -174,7 +172,7 @@ fn body_after(head: &httparse::Request<'_, '_>) -> Option<Body> {
     }
     match (length, chunked) {
         (Some(_), true) => None,
-        (None, true) => Some(Body::Chunked(Chunked::default())),
+        (None, true) => Some(Body::Chunked(Chunked::SIZE)),
         (None | Some(0), false) if head.method == Some("CONNECT") => None,
         (length, false) => Some(Body::Sized(length.unwrap_or(0))),
     }

@@ -67,7 +67,8 @@ pub(super) struct Connection<S> {
     is_refused: bool,
     /// The reply to a broken body has been written, and the client may still be sending.
     is_lingering: bool,
-    replies: Replies,
+    /// Where the ends of its replies are told.
+    pub(super) replies: Replies,
     /// For what the client is to send.
     receive: Deadline,
     /// For what the client is to read.
@@ -77,7 +78,7 @@ pub(super) struct Connection<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(super) fn new(socket: S, timeouts: ConnectionTimeouts) -> Self {
         let mut receive = Deadline::default();
-        receive.set(Instant::now() + timeouts.request_head);
+        receive.at = Some(Instant::now() + timeouts.request_head);
         Self {
             socket,
             timeouts,
@@ -92,11 +93,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             receive,
             send: Deadline::default(),
         }
-    }
-
-    /// Where the ends of its replies are told.
-    pub(super) fn replies(&self) -> &Replies {
-        &self.replies
     }
 
     /// Moves what may pass to `buf`. Ready without bytes is the end.
@@ -148,11 +144,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let count = self.requests.take(&mut self.held, buf.remaining())?;
         if was_in_head && !self.requests.is_in_head() {
             self.head_has_begun = false;
-            self.receive.clear();
+            self.receive.at = None;
         } else if was_in_head && !self.head_has_begun && !matches!(*self.held, [] | [b'\r']) {
             self.head_has_begun = true;
-            self.receive
-                .set(Instant::now() + self.timeouts.request_head);
+            self.receive.at = Some(Instant::now() + self.timeouts.request_head);
         }
         let (taken, _) = self.held.split_at(count);
         buf.put_slice(taken);
@@ -179,7 +174,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn begin_request(&mut self) {
         self.requests.begin_next();
         self.is_replied = false;
-        self.receive.set(Instant::now() + self.timeouts.keep_alive);
+        self.receive.at = Some(Instant::now() + self.timeouts.keep_alive);
     }
 
     /// Answers by itself, as far as the socket takes it at once, and ends the connection. Nothing
@@ -187,7 +182,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn refuse(&mut self, cx: &mut Context<'_>, reply: &[u8]) {
         self.is_refused = true;
         self.held = Vec::new();
-        self.receive.set(Instant::now() + REFUSED_TIMEOUT);
+        self.receive.at = Some(Instant::now() + REFUSED_TIMEOUT);
         let mut socket = Pin::new(&mut self.socket);
         // The client may be gone, and this may be the socket's second end.
         let _ = socket.as_mut().poll_write(cx, reply);
@@ -248,14 +243,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     /// The dispatcher has written a reply to its end.
     fn end_reply(&mut self, cx: &mut Context<'_>) {
-        self.send.clear();
+        self.send.at = None;
         self.is_replied = true;
         if self.requests.is_whole() {
             self.begin_request();
         } else {
             // The rest of an unread body has as long as a head: the next request is behind it.
-            self.receive
-                .set(Instant::now() + self.timeouts.request_head);
+            self.receive.at = Some(Instant::now() + self.timeouts.request_head);
         }
         // The dispatcher does not read again before it is woken.
         if !self.held.is_empty() || self.is_ended || self.receive.poll_passed(cx) {
@@ -289,8 +283,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Connection<S> {
         if polled.is_ready() {
             return polled;
         }
-        if !this.send.is_set() {
-            this.send.set(Instant::now() + this.timeouts.reply);
+        if this.send.at.is_none() {
+            this.send.at = Some(Instant::now() + this.timeouts.reply);
         }
         if this.send.poll_passed(cx) {
             tracing::debug!("a connection is closed: its client did not read in time");
@@ -317,7 +311,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Connection<S> {
                 return Poll::Ready(Ok(()));
             }
             this.is_lingering = true;
-            this.receive.set(Instant::now() + REFUSED_TIMEOUT);
+            this.receive.at = Some(Instant::now() + REFUSED_TIMEOUT);
         }
         this.poll_linger(cx).map(Ok)
     }

@@ -76,9 +76,8 @@
 //! ```
 
 mod body;
+mod headers;
 mod pages;
-mod preferences;
-mod protective_headers;
 mod request_line;
 mod routes;
 #[cfg(feature = "swagger-ui")]
@@ -88,9 +87,8 @@ mod swagger_ui;
 pub use self::swagger_ui::{swagger_ui, swagger_ui_redirect};
 pub use self::{
     body::{BodyError, media_type, read_body},
+    headers::{accepts_html, preferred_wait, protect},
     pages::{Layout, file},
-    preferences::{accepts_html, preferred_wait},
-    protective_headers::protect,
     request_line::{decoded_path, encode_segment, known_method, last_segment, routed_path},
     routes::{KnownRoute, KnownRoutes},
 };

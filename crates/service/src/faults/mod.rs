@@ -64,6 +64,7 @@ use std::{
 };
 
 use moka::{policy::EvictionPolicy, sync::Cache};
+use strum::{EnumString, IntoStaticStr};
 use tokio::{
     sync::watch,
     time::{Instant, sleep},
@@ -83,7 +84,8 @@ const COUNTED_MAX: u64 = 10_000;
 const COUNTED_FOR: Duration = Duration::from_secs(3600);
 
 /// What happens to a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum FaultKind {
     /// The work is done, and its reply does not reach the client.
     ReplyLost,
@@ -92,37 +94,22 @@ pub enum FaultKind {
     /// The work begins later.
     Delay,
     /// 500 instead of the work.
+    #[strum(serialize = "500")]
     InternalError,
     /// 503 instead of the work.
+    #[strum(serialize = "503")]
     Unavailable,
     /// 429 instead of the work.
+    #[strum(serialize = "429")]
     RateLimited,
     /// The answer of a key whose first request has not ended, for some seconds.
     InUse,
 }
 
 impl FaultKind {
-    const ALL: [Self; 7] = [
-        Self::ReplyLost,
-        Self::RequestLost,
-        Self::Delay,
-        Self::InternalError,
-        Self::Unavailable,
-        Self::RateLimited,
-        Self::InUse,
-    ];
-
     /// As the header names it.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ReplyLost => "reply_lost",
-            Self::RequestLost => "request_lost",
-            Self::Delay => "delay",
-            Self::InternalError => "500",
-            Self::Unavailable => "503",
-            Self::RateLimited => "429",
-            Self::InUse => "in_use",
-        }
+        self.into()
     }
 }
 
@@ -205,14 +192,9 @@ impl<K: Hash + Eq + Send + Sync + 'static> Faults<K> {
         let before = asked.requests.fetch_add(1, Ordering::Relaxed);
         let seconds = Duration::from_secs(wanted.seconds);
         let kind = wanted.kind;
-        let acts = match kind {
-            FaultKind::InUse => asked.first.elapsed() < seconds,
-            FaultKind::ReplyLost
-            | FaultKind::RequestLost
-            | FaultKind::Delay
-            | FaultKind::InternalError
-            | FaultKind::Unavailable
-            | FaultKind::RateLimited => before < wanted.requests,
+        let acts = match kind == FaultKind::InUse {
+            true => asked.first.elapsed() < seconds,
+            false => before < wanted.requests,
         };
         Ok(acts.then_some(Fault { kind, seconds }))
     }
@@ -248,9 +230,8 @@ impl Wanted {
     fn parse(value: &[u8]) -> Result<Self, Malformed> {
         let value = str::from_utf8(value).map_err(|_| UNKNOWN)?;
         let mut parts = value.split(';').map(str::trim);
-        let name = parts.next().unwrap_or_default();
-        let mut kinds = FaultKind::ALL.into_iter();
-        let kind = kinds.find(|kind| kind.as_str() == name).ok_or(UNKNOWN)?;
+        let kind = parts.next().unwrap_or_default();
+        let kind = kind.parse().map_err(|_| UNKNOWN)?;
         let (mut seconds, mut requests) = (None, None);
         for part in parts {
             let (name, number) = part.split_once('=').ok_or(UNKNOWN)?;

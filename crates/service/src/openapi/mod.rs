@@ -58,26 +58,22 @@
 //! - `ReplyHeader`, `describe_headers` and `list_header` describe headers once, with `required`.
 //! - `ExampleKeys` gives each operation an idempotency key of its own.
 //! - `names!` makes a view of an enum that has neither serde nor utoipa.
-//! - `served`, with the feature `actix`, serves the document with an `ETag`.
+//! - `served` serves the document with an `ETag`.
 
-mod example_keys;
 mod form_bodies;
-mod headers;
 mod names;
 mod operations;
 mod references;
+mod replies;
 pub mod served;
-mod shared_responses;
 #[cfg(test)]
 mod tests;
 
 pub use crate::names;
-pub use example_keys::ExampleKeys;
 pub use form_bodies::FormBodies;
-pub use headers::{ReplyHeader, describe_headers, list_header};
-pub use operations::{has_parameter, operations};
+pub use operations::{ExampleKeys, has_parameter, operations};
 pub use references::References;
-pub use shared_responses::{SharedResponses, shared};
+pub use replies::{ReplyHeader, SharedResponses, describe_headers, list_header, shared};
 /// For the macros of this crate.
 #[doc(hidden)]
 pub use {serde, utoipa};

@@ -1,8 +1,9 @@
 //! Enums as clients see them: one of a fixed set of names.
 
-/// Declares the view of each enum, `pub View of Enum: "What it is.";`. It is serialized as the
-/// enum's `as_str()`, and its schema has the enum's name and the names of `Enum::ALL`. The enum
-/// itself needs to know neither serde nor utoipa.
+/// Declares the view of each enum, which needs to know neither serde nor utoipa.
+/// `pub ColorView of Color: "What it looks like.";` makes `pub struct ColorView(pub Color);`, which
+/// is serialized as `Color::as_str()` has it, such as `"red"`. Its schema has the enum's name and
+/// the names of `Color::ALL`: `{"type": "string", "enum": ["red", "blue"], …}`.
 #[macro_export]
 macro_rules! names {
     ($($vis:vis $view:ident of $name:ident: $about:literal;)+) => {$(

@@ -27,8 +27,10 @@ pub enum MetricKind {
     Histogram(&'static [f64]),
 }
 
-/// `CONSTANT = "name", kind, [labels], "what it tells";`. All of them are `METRICS`, in the order
-/// of the table.
+/// Declares metrics: `CONSTANT = "name", kind, [labels], "what it tells";`. This line,
+/// `STOCK = "shop_stock", MetricKind::Gauge, [], "Articles that are left.";`, makes
+/// `pub const STOCK: Metric = Metric { name: "shop_stock", kind: MetricKind::Gauge, … };`
+/// and the member `&STOCK` of `METRICS`, which has all of them in the order of the table.
 #[macro_export]
 macro_rules! metrics {
     ($($constant:ident = $name:literal, $kind:expr, $labels:expr, $about:expr;)+) => {
@@ -73,11 +75,6 @@ pub const PROCESS_METRICS: &[(&str, &str, &str)] = &[
 ];
 
 impl Metric {
-    /// What its value counts.
-    pub fn unit(&self) -> &'static str {
-        unit(self.name)
-    }
-
     /// Its type, as Prometheus names it.
     pub fn type_name(&self) -> &'static str {
         match self.kind {

@@ -30,11 +30,7 @@ impl Registry {
         Self(None)
     }
 
-    /// Counts these. Call [`Registry::tidy_up`] now and then.
-    ///
-    /// # Errors
-    ///
-    /// A histogram has no buckets.
+    /// Counts these. Call [`Registry::tidy_up`] now and then. Fails if a histogram has no buckets.
     pub fn on(described: &[&Metric]) -> Result<Self, BuildError> {
         let mut builder = PrometheusBuilder::new();
         for metric in described {
@@ -110,8 +106,10 @@ fn key(metric: &Metric, labels: Labels<'_>) -> Key {
 }
 
 /// Structs of handles: `field: counter METRIC [label = value],`, with `gauge` and `histogram`
-/// alike. `of` makes one of a registry, which is the struct's first parameter. After a `;` come
-/// fields that are something else.
+/// alike. After a `;` come fields that are something else.
+/// `struct Sales(registry) { socks: counter SOLD [article = "socks"], }` makes
+/// `struct Sales { socks: Counter }` and its function `fn of(registry: &Registry) -> Self` with
+/// `socks: registry.counter(&SOLD, &[("article", "socks".into())])`.
 #[macro_export]
 macro_rules! handles {
     (@type counter) => { $crate::prometheus::Counter };

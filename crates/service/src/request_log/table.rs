@@ -27,46 +27,28 @@ struct Row {
     resource_id: Option<String>,
 }
 
-impl TryFrom<Row> for LoggedRequest {
-    type Error = sqlx::Error;
-
-    fn try_from(row: Row) -> Result<Self, sqlx::Error> {
-        Ok(Self {
-            id: row.id,
-            account: row.account_id,
-            method: row.method,
-            route: row.route,
-            path: row.path,
-            idempotency_key: row.idempotency_key,
-            status: row.status.and_then(|status| u16::try_from(status).ok()),
-            // A newer release may have written one that is unknown here.
-            outcome: row.outcome.parse().map_err(|_| sqlx::Error::ColumnDecode {
-                index: "outcome".to_owned(),
-                source: "the row has a value that this release doesn't know".into(),
-            })?,
-            duration: Duration::from_micros(u64::try_from(row.duration_us).unwrap_or(0)),
-            resource_id: row.resource_id,
-        })
-    }
+fn logged(row: Row) -> Result<LoggedRequest, sqlx::Error> {
+    Ok(LoggedRequest {
+        id: row.id,
+        account: row.account_id,
+        method: row.method,
+        route: row.route,
+        path: row.path,
+        idempotency_key: row.idempotency_key,
+        status: row.status.and_then(|status| u16::try_from(status).ok()),
+        // A newer release may have written one that is unknown here.
+        outcome: row.outcome.parse().map_err(|_| sqlx::Error::ColumnDecode {
+            index: "outcome".to_owned(),
+            source: "the row has a value that this release doesn't know".into(),
+        })?,
+        duration: Duration::from_micros(u64::try_from(row.duration_us).unwrap_or(0)),
+        resource_id: row.resource_id,
+    })
 }
 
 /// One column of `rows`, in their order.
 fn column<'a, T>(rows: &'a [LoggedRequest], value: impl Fn(&'a LoggedRequest) -> T) -> Vec<T> {
     rows.iter().map(value).collect()
-}
-
-/// `query_as!` with the columns of [`Row`] before the rest of a statement.
-macro_rules! rows {
-    ($after:tt, $($argument:expr),+ $(,)?) => {
-        sqlx::query_as!(
-            Row,
-            "
-            SELECT id, account_id, method, route, path, idempotency_key, status, outcome, duration_us,
-                   resource_id
-            " + $after,
-            $($argument),+
-        )
-    };
 }
 
 /// Writes requests that ended. Locks nothing that exists.
@@ -133,8 +115,12 @@ pub async fn list(
     let outcomes = filter.outcomes.as_ref().map(names);
     let (from, to) = filter.status.unzip();
     let status = |status: Option<u16>| status.and_then(|status| i16::try_from(status).ok());
-    let rows = rows!(
+    let rows = sqlx::query_as!(
+        Row,
         "
+            SELECT id, account_id, method, route, path, idempotency_key, status, outcome, duration_us,
+                   resource_id
+            " + "
           FROM (SELECT *
                   FROM request_log
                  WHERE account_id = $1 AND id < $2
@@ -159,7 +145,7 @@ pub async fn list(
         filter.resource_id.as_deref(),
     );
     let rows = rows.fetch_all(connection).await?;
-    rows.into_iter().map(LoggedRequest::try_from).collect()
+    rows.into_iter().map(logged).collect()
 }
 
 /// Where [`list`] ended its search of what is before the one with the id `below`; `None` if it came
@@ -191,8 +177,12 @@ pub async fn list_of_key(
     key: &str,
     limit: i64,
 ) -> Result<Vec<LoggedRequest>, sqlx::Error> {
-    let rows = rows!(
+    let rows = sqlx::query_as!(
+        Row,
         "
+            SELECT id, account_id, method, route, path, idempotency_key, status, outcome, duration_us,
+                   resource_id
+            " + "
           FROM request_log
          WHERE account_id = $1 AND idempotency_key = $2
          ORDER BY id DESC
@@ -203,7 +193,7 @@ pub async fn list_of_key(
         limit,
     );
     let rows = rows.fetch_all(connection).await?;
-    rows.into_iter().map(LoggedRequest::try_from).collect()
+    rows.into_iter().map(logged).collect()
 }
 
 /// How many of the last [`COUNTED_MAX`] requests with each of these keys were replays. Takes no

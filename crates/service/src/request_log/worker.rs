@@ -42,7 +42,7 @@ pub struct RequestLog {
 
 impl RequestLog {
     /// Hands a request in, or drops it if too many wait.
-    pub fn add(&self, request: LoggedRequest) {
+    pub(super) fn add(&self, request: LoggedRequest) {
         if self.queue.try_send(request).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -183,22 +183,6 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::request_log::LoggedOutcome;
-
-    fn request() -> LoggedRequest {
-        LoggedRequest {
-            id: Uuid::now_v7(),
-            account: Uuid::nil(),
-            method: "GET".to_owned(),
-            route: "/charges".to_owned(),
-            path: None,
-            idempotency_key: None,
-            status: Some(200),
-            outcome: LoggedOutcome::Read,
-            duration: Duration::ZERO,
-            resource_id: None,
-        }
-    }
 
     #[test]
     fn what_does_not_fit_into_the_queue_is_counted() {
@@ -208,12 +192,15 @@ mod tests {
             queue,
             lost: Arc::clone(&lost),
         };
-        for _ in 0..5 {
-            log.add(request());
-        }
+        // A request without a reply is logged when it is dropped.
+        let add = || {
+            let (entry, route) = (log.begin(Uuid::nil()), "/charges".to_owned());
+            entry.authenticated(Uuid::nil(), "GET", route, None);
+        };
+        (0..5).for_each(|_| add());
         assert_eq!(lost.load(Ordering::Relaxed), 3);
         assert!(queued.try_recv().is_ok());
-        log.add(request());
+        add();
         assert_eq!(lost.load(Ordering::Relaxed), 3);
     }
 }

@@ -6,10 +6,6 @@ use super::ConfigError;
 
 /// Takes the port before anything else is started, so that a port in use is told at once.
 /// Connections wait until the server accepts them.
-///
-/// # Errors
-///
-/// The `variable` must be an address that is free.
 pub fn listen(variable: &'static str, address: SocketAddr) -> Result<TcpListener, ConfigError> {
     TcpListener::bind(address).map_err(|error| ConfigError::Value {
         variable,

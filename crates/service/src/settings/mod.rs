@@ -56,7 +56,6 @@
 //! `--help` of clap.
 
 pub mod address;
-mod help;
 mod names;
 mod shown;
 mod source;
@@ -64,7 +63,8 @@ pub mod values;
 
 use std::fmt::Write;
 
-pub use self::help::with_variables;
+use clap::Command;
+
 pub use self::shown::one_line;
 pub use self::source::{ConfigError, ConfigErrors, Source};
 pub use crate::variables;
@@ -104,12 +104,12 @@ pub struct Optional<T> {
 
 /// `"Topic":`, and then the variables of this topic, each as
 /// `NAME: type = "default", function of its value, "what it is";`. One without a default may be
-/// unset. Each becomes a constant, a [`Setting`] or an [`Optional`], and all of them are
-/// `VARIABLES`.
+/// unset. `WORKERS: usize = "2", workers, "Worker threads.";` makes
+/// `const WORKERS: Setting<usize> = Setting { name: "WORKERS", default: "2", parse: workers };`
+/// and a [`Variable`] in `VARIABLES`. Without a default, the constant is an [`Optional`].
 ///
 /// `struct Name;` before the first topic makes a struct of those that are declared as
-/// `NAME as member`, or `NAME maybe member` without a default. Its function `read` takes a
-/// [`Source`].
+/// `NAME as member`, or `NAME maybe member` without a default, with `fn read(source: &Source)`.
 #[macro_export]
 macro_rules! variables {
     (
@@ -195,8 +195,36 @@ pub fn markdown_tables(variables: &[Variable]) -> String {
     text
 }
 
+/// Adds the variables of each command to its help, and to that of the commands below it.
+///
+/// `reads(command, variable)` says whether a command reads a variable. The program is named by its
+/// name, a command by its own, and one below it by both, such as `keys list`.
+#[must_use]
+pub fn with_variables(
+    program: Command,
+    variables: &[Variable],
+    reads: fn(&str, &str) -> bool,
+) -> Command {
+    let with = |path: &str, command: Command| {
+        let is_read = |name: &str| reads(path, name);
+        if variables.iter().any(|variable| is_read(variable.name)) {
+            command.after_help(help_text(variables, is_read))
+        } else {
+            command
+        }
+    };
+    let name = program.get_name().to_owned();
+    with(&name, program).mut_subcommands(|command| {
+        let name = command.get_name().to_owned();
+        with(&name, command).mut_subcommands(|below| {
+            let path = format!("{name} {}", below.get_name());
+            with(&path, below)
+        })
+    })
+}
+
 /// Describes the variables that `is_shown` for `--help`, by their topics.
-pub fn help_text(variables: &[Variable], is_shown: impl Fn(&str) -> bool) -> String {
+fn help_text(variables: &[Variable], is_shown: impl Fn(&str) -> bool) -> String {
     let mut text = String::from("Environment variables:\n");
     let mut shown = "";
     for variable in variables.iter().filter(|variable| is_shown(variable.name)) {

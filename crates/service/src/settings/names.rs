@@ -13,17 +13,16 @@ const LONG_NAME: usize = 10;
 /// Letters by which a name may differ from the one that was meant.
 const ALLOWED_MAX: usize = 2;
 
-/// Records every one of `names` that is nearly a variable of ours which is itself unset.
-pub(super) fn check(
-    source: &Source<'_>,
-    variables: &[Variable],
-    names: impl Iterator<Item = String>,
-) {
-    let misspelled = names.filter_map(|name| Some((meant_by(source, variables, &name)?, name)));
-    let mut misspelled: Vec<_> = misspelled.collect();
-    misspelled.sort();
-    for (meant, name) in misspelled {
-        source.record(ConfigError::Name { name, meant });
+impl Source<'_> {
+    /// Records every one of `names`, which are set, that is nearly one of the `variables` which is
+    /// itself unset.
+    pub fn check_names(&self, variables: &[Variable], names: impl Iterator<Item = String>) {
+        let misspelled = names.filter_map(|name| Some((meant_by(self, variables, &name)?, name)));
+        let mut misspelled: Vec<_> = misspelled.collect();
+        misspelled.sort();
+        for (meant, name) in misspelled {
+            self.record(ConfigError::Name { name, meant });
+        }
     }
 }
 
@@ -51,31 +50,28 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
     use super::*;
 
-    const VARIABLES: &[Variable] = &[
-        variable("RATE_LIMIT"),
-        variable("WORKERS"),
-        variable("DATABASE_URL"),
-        variable("DATA_DIR"),
-        variable("IDEMPOTENCY_TTL"),
-        variable("BIND_ADDRESS"),
-        variable("PROCESSOR_URL"),
-        variable("LOG_FORMAT"),
+    const NAMES: [&str; 8] = [
+        "RATE_LIMIT",
+        "WORKERS",
+        "DATABASE_URL",
+        "DATA_DIR",
+        "IDEMPOTENCY_TTL",
+        "BIND_ADDRESS",
+        "PROCESSOR_URL",
+        "LOG_FORMAT",
     ];
-
-    const fn variable(name: &'static str) -> Variable {
-        Variable {
-            topic: "",
-            name,
-            default: None,
-            about: "",
-        }
-    }
 
     fn misspelled(names: &[&str], set: &[&str]) -> Vec<(String, &'static str)> {
         let lookup = |name: &str| set.contains(&name).then(|| "set".to_owned());
         let source = Source::new(&lookup);
+        let variables = NAMES.map(|name| Variable {
+            topic: "",
+            name,
+            default: None,
+            about: "",
+        });
         let names = names.iter().map(|name| (*name).to_owned());
-        check(&source, VARIABLES, names);
+        source.check_names(&variables, names);
         let errors = source
             .finish(())
             .map_or_else(|errors| errors.0, |()| vec![]);
@@ -117,7 +113,6 @@ mod tests {
             "",
         ];
         assert_eq!(misspelled(&strange, &[]), []);
-        let ours: Vec<_> = VARIABLES.iter().map(|variable| variable.name).collect();
-        assert_eq!(misspelled(&ours, &[]), []);
+        assert_eq!(misspelled(&NAMES, &[]), []);
     }
 }

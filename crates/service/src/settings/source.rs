@@ -5,7 +5,7 @@
 
 use std::{cell::RefCell, fmt, time::Duration};
 
-use super::{Optional, Setting, Variable, names};
+use super::{Optional, Setting};
 
 /// Something is wrong with one variable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -90,12 +90,6 @@ impl<'a> Source<'a> {
             variable,
             expected: expected.into(),
         });
-    }
-
-    /// Records every one of `names`, which are set, that is nearly one of the `variables` which is
-    /// itself unset. Only near misses are: an environment has many variables of other programs.
-    pub fn check_names(&self, variables: &[Variable], names: impl Iterator<Item = String>) {
-        names::check(self, variables, names);
     }
 
     /// Whether each of these is longer than the one before it, so that the innermost limit fires

@@ -48,21 +48,12 @@ use tokio::{
 };
 use tracing::Instrument;
 
-/// How soon a worker begins again, and when its failure is forgotten.
-#[derive(Debug, Clone, Copy)]
-struct Pace {
-    /// How long a worker works until its last failure is forgotten: longer than most take from one
-    /// round to the next.
-    steady: Duration,
-    /// The first pause, and the longest. Each is twice as long as the one before, with jitter: what
-    /// a worker failed at may lie there for its next attempt, and for other replicas.
-    pauses: (Duration, Duration),
-}
+/// How long a worker works until its last failure is forgotten: longer than most take from one
+/// round to the next.
+const STEADY: Duration = Duration::from_secs(60);
 
-const PACE: Pace = Pace {
-    steady: Duration::from_secs(60),
-    pauses: (Duration::from_secs(1), Duration::from_secs(60)),
-};
+/// The longest pause before a worker begins again.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// Starts workers, and starts those again that fail. Cheap to clone.
 #[derive(Clone)]
@@ -70,7 +61,6 @@ pub struct Supervisor {
     failed: Arc<dyn Fn(&'static str) + Send + Sync>,
     stopping: watch::Receiver<bool>,
     failing: Failing,
-    pace: Pace,
 }
 
 /// The workers that have failed and are not steady yet. Cheap to clone; all clones are the same.
@@ -99,7 +89,6 @@ impl Supervisor {
             failed: Arc::new(failed),
             stopping,
             failing: Failing::default(),
-            pace: PACE,
         }
     }
 
@@ -125,15 +114,15 @@ impl Supervisor {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let mut pauses = self.pace.pauses();
+        let mut pauses = self::pauses();
         loop {
             let mut running = JoinSet::new();
             running.spawn(worker().instrument(tracing::info_span!("worker", worker = name)));
-            let ended = match timeout(self.pace.steady, running.join_next()).await {
+            let ended = match timeout(STEADY, running.join_next()).await {
                 Ok(ended) => ended,
                 Err(_) => {
                     self.failing.lock().remove(name);
-                    pauses = self.pace.pauses();
+                    pauses = self::pauses();
                     running.join_next().await
                 }
             };
@@ -143,7 +132,7 @@ impl Supervisor {
             }
             (self.failed)(name);
             self.failing.lock().insert(name);
-            let pause = pauses.next().unwrap_or(self.pace.pauses.1);
+            let pause = pauses.next().unwrap_or(PAUSE_MAX);
             let panic = ended.and_then(Result::err).map(|error| error.to_string());
             tracing::error!(
                 worker = name,
@@ -165,46 +154,36 @@ impl fmt::Debug for Supervisor {
     }
 }
 
-impl Pace {
-    fn pauses(&self) -> ExponentialBackoff {
-        let (shortest, longest) = self.pauses;
-        ExponentialBuilder::default()
-            .with_min_delay(shortest)
-            .with_max_delay(longest)
-            .with_jitter()
-            .without_max_times()
-            .build()
-    }
+/// Each is twice as long as the one before, with jitter: what a worker failed at may lie there for
+/// its next attempt, and for other replicas.
+fn pauses() -> ExponentialBackoff {
+    ExponentialBuilder::default()
+        .with_min_delay(Duration::from_secs(1))
+        .with_max_delay(PAUSE_MAX)
+        .with_jitter()
+        .without_max_times()
+        .build()
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use tokio::{task::yield_now, time::Instant};
+    use tokio::time::{Instant, advance};
 
     use super::*;
 
-    fn hasty(stopping: watch::Receiver<bool>) -> Supervisor {
-        Supervisor {
-            pace: Pace {
-                steady: Duration::from_secs(1),
-                pauses: (Duration::from_millis(10), Duration::from_millis(40)),
-            },
-            ..Supervisor::new(stopping, |_| {})
-        }
-    }
-
+    /// Time passes until it does.
     async fn becomes(condition: impl Fn() -> bool) {
         while !condition() {
-            yield_now().await;
+            advance(Duration::from_millis(10)).await;
         }
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_worker_that_fails_begins_again_and_is_named_until_it_is_steady() {
         let (stopping, is_stopping) = watch::channel(false);
-        let supervisor = hasty(is_stopping.clone());
+        let supervisor = Supervisor::new(is_stopping.clone(), |_| {});
         let (failing, began) = (supervisor.failing(), Instant::now());
         let begun = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&begun);
@@ -221,9 +200,9 @@ mod tests {
         becomes(|| failing.names() == ["webhooks"]).await;
         becomes(|| begun.load(Ordering::SeqCst) == 3).await;
         // The second pause is twice as long as the first one.
-        assert!(began.elapsed() >= Duration::from_millis(30));
+        assert!(began.elapsed() >= Duration::from_secs(3));
         becomes(|| failing.names().is_empty()).await;
-        assert!(began.elapsed() >= Duration::from_secs(1));
+        assert!(began.elapsed() >= STEADY);
         stopping.send_replace(true);
         assert!(task.await.is_ok());
         // What ends in time doesn't begin again.
@@ -231,10 +210,10 @@ mod tests {
         assert!(failing.names().is_empty());
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_worker_is_dropped_with_its_task_and_a_pause_ends_with_the_process() {
         let (stopping, is_stopping) = watch::channel(false);
-        let supervisor = hasty(is_stopping);
+        let supervisor = Supervisor::new(is_stopping, |_| {});
         let held = Arc::new(());
         let holds = Arc::clone(&held);
         let task = supervisor.spawn("webhooks", move || {
@@ -248,12 +227,8 @@ mod tests {
         task.abort();
         becomes(|| Arc::strong_count(&held) == 1).await;
 
-        let patient = Supervisor {
-            pace: PACE,
-            ..supervisor
-        };
-        let task = patient.spawn("webhooks", || async {});
-        becomes(|| patient.failing().names() == ["webhooks"]).await;
+        let task = supervisor.spawn("webhooks", || async {});
+        becomes(|| supervisor.failing().names() == ["webhooks"]).await;
         stopping.send_replace(true);
         assert!(task.await.is_ok());
     }

@@ -20,12 +20,6 @@ pub(super) const OUTCOME: &str = "outcome";
 
 pub(super) const STATUS: &str = "http.response.status_code";
 
-const METHOD: &str = "http.request.method";
-
-const ROUTE: &str = "http.route";
-
-const ERROR_TYPE: &str = "error.type";
-
 /// The name of the span of a request, as log lines have it.
 const REQUEST: &str = "request";
 
@@ -75,7 +69,7 @@ fn rename(span: &mut SpanData, names: &'static [(&'static str, &'static str)]) {
         let found = all.find(|attribute| attribute.key.as_str() == name);
         found.map(|attribute| &attribute.value)
     };
-    let name = match (value(METHOD), value(ROUTE)) {
+    let name = match (value("http.request.method"), value("http.route")) {
         (Some(method), Some(route)) => format!("{} {}", method.as_str(), route.as_str()),
         _ => REQUEST.to_owned(),
     };
@@ -87,6 +81,6 @@ fn rename(span: &mut SpanData, names: &'static [(&'static str, &'static str)]) {
     span.span_kind = SpanKind::Server;
     if let Some(status) = failed {
         span.status = Status::error("");
-        span.attributes.push(KeyValue::new(ERROR_TYPE, status));
+        span.attributes.push(KeyValue::new("error.type", status));
     }
 }

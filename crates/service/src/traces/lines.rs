@@ -35,10 +35,6 @@ pub struct Shown {
 
 /// Starts logging to standard error, and the export of traces if they are asked for. Call it once.
 /// `runtime` is where requests to the collector run.
-///
-/// # Errors
-///
-/// As [`Export::prepare`].
 pub fn start(
     log: &Log,
     shown: Shown,

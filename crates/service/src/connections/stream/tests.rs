@@ -70,7 +70,7 @@ async fn a_flood_instead_of_the_end_of_an_unread_body_ends_the_connection() {
     let mut connection = Connection::new(join(Flood(head), sink()), SHORT);
     let mut bytes = [0; 1024];
     assert_eq!(connection.read(&mut bytes).await.unwrap(), head.len());
-    drop(OpenReply(Some(connection.replies().clone())));
+    drop(OpenReply(Some(connection.replies.clone())));
     connection.flush().await.unwrap();
 
     let replied = Instant::now();
@@ -134,7 +134,7 @@ async fn a_connection_that_is_cut_writes_nothing_more() {
     let (socket, mut client) = duplex(1024);
     let mut connection = Connection::new(socket, SHORT);
     connection.write_all(b"first").await.unwrap();
-    OpenReply(Some(connection.replies().clone())).cut();
+    OpenReply(Some(connection.replies.clone())).cut();
     let refused = connection.write_all(b"second").await.unwrap_err();
     assert_eq!(refused.kind(), io::ErrorKind::ConnectionAborted);
     drop(connection);
