@@ -66,8 +66,7 @@ async fn killed_while_the_service_works_and_run_again_it_has_charged_once() {
 
 #[tokio::test]
 async fn killed_before_the_service_knows_anything_it_charges_under_the_key_it_had() {
-    let server = TestServer::start().await;
-    let proxy = HttpProxy::in_front_of(server.client.address, [Act::Swallow]).await;
+    let (server, proxy) = HttpProxy::with_server([Act::Swallow]).await;
     let folder = TempDir::new().unwrap();
     let arguments = kept_in(&folder, "--amount 20.00");
     let first = command(&proxy.url(), &arguments).spawn().unwrap();

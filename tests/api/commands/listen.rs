@@ -14,7 +14,7 @@ use crate::support::{
     accounts::api_key_of,
     addresses::{RefusedAddress, lasting_address},
     prelude::*,
-    program::{exit_code, signal},
+    program::{exit_code, stops},
     webhooks::verifies,
 };
 
@@ -92,8 +92,7 @@ impl Listener {
 
     /// Ctrl-C.
     async fn interrupt(mut self) {
-        signal(&self.child, Signal::SIGINT);
-        assert_eq!(exit_code(&mut self.child).await, Some(0));
+        stops(&mut self.child, Signal::SIGINT).await;
         assert_eq!(self.lines.try_recv().ok(), None, "more lines");
     }
 }
@@ -228,8 +227,10 @@ async fn across_a_restart_of_the_server_no_event_is_lost_and_none_is_sent_twice(
     first.client.charge("key-1").await;
     let mut seen = received(&mut receiver, 1).await;
     first.kill();
-    let told = next(&listener.complaints).await;
-    assert!(told.contains("the service doesn't answer"), "{told}");
+    assert_has(
+        &next(&listener.complaints).await,
+        "the service doesn't answer",
+    );
     // What happens meanwhile, through another replica.
     other.client.charge("key-2").await;
     other.client.charge("key-3").await;
@@ -238,8 +239,8 @@ async fn across_a_restart_of_the_server_no_event_is_lost_and_none_is_sent_twice(
     assert!(next(&listener.complaints).await.contains("answers again"));
     again.client.charge("key-4").await;
     seen.extend(received(&mut receiver, 1).await);
-    let ids = sqlx::query_scalar("SELECT id FROM events ORDER BY id").fetch_all(&database.pool);
-    assert_eq!(seen, event_ids(ids.await.unwrap()));
+    let ids = database.values("SELECT id FROM events ORDER BY id").await;
+    assert_eq!(seen, event_ids(ids));
     for _ in 0..4 {
         assert_eq!(listener.next().await.2, "200");
     }

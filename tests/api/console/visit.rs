@@ -18,10 +18,8 @@ pub async fn visited() -> (TestServer, Visit) {
 
 /// Waits for so many requests in the log.
 pub async fn log_holds(database: &TestDatabase, requests: i64) {
-    eventually("the log holds the requests", || async {
-        database.count("SELECT count(*) FROM request_log").await == requests
-    })
-    .await;
+    let logged = "SELECT count(*) FROM request_log";
+    database.comes_to(logged, requests).await;
 }
 
 /// A browser.

@@ -110,10 +110,8 @@ async fn assert_answers_as_shown(server: &TestServer, document: &str, statuses: 
         assert_eq!(real_head.lines().next(), Some(shown_status), "{real}");
         assert_eq!(shown_status.split(' ').nth(1), Some(*status));
         for header in shown_head.lines().skip(1) {
-            let found = real_head
-                .lines()
-                .find(|line| masked(line) == masked(header));
-            let Some(real_header) = found else {
+            let mut lines = real_head.lines();
+            let Some(real_header) = lines.find(|line| masked(line) == masked(header)) else {
                 panic!("{document} shows {header:?}, which isn't in {real}");
             };
             ids.assert_alike(header, real_header);
@@ -167,7 +165,7 @@ fn the_commands_that_messages_name_exist() {
     let mut named = BTreeSet::new();
     for folder in ["src", "crates/console/src", "crates/postgres/src/database"] {
         for file in rust_files(&root().join(folder)) {
-            let source = std::fs::read_to_string(file).unwrap();
+            let source = read(file);
             let lines = source.lines();
             for line in lines.filter(|line| !line.trim_start().starts_with("//")) {
                 let found = shown.captures_iter(line);

@@ -89,8 +89,7 @@ fn compose_mounts_what_exists_and_scrapes_where_metrics_are_served() {
         };
         mounted.iter().find_map(below).unwrap()
     };
-    let (_, home) = observability.split_once("HOME_DASHBOARD_PATH: ").unwrap();
-    let home = at(home.lines().next().unwrap());
+    let home = at(observability.between("HOME_DASHBOARD_PATH: ", "\n"));
     assert_eq!(home, "deploy/grafana/dashboards/charge-once.json");
     assert!(root().join(&home).is_file());
     let provider = read("deploy/grafana/provisioning/dashboards/charge-once.yml");

@@ -81,7 +81,7 @@ fn the_runbook_asks_services_that_there_are_for_their_logs() {
     let manifests = read("deploy/kubernetes/base/deployment.yaml");
     let compose = read("docker-compose.yml");
     let kustomization = read("deploy/kubernetes/base/kustomization.yaml");
-    for command in [
+    beginning.must_have(&[
         "docker compose logs --no-log-prefix charge-once ",
         "docker compose exec postgres psql ",
         " app.kubernetes.io/component=api ",
@@ -89,9 +89,7 @@ fn the_runbook_asks_services_that_there_are_for_their_logs() {
         "journalctl --unit charge-once ",
         "--username=charge_once_reader ",
         "postgres://charge_once_reader:",
-    ] {
-        assert_has(beginning, command);
-    }
+    ]);
     for (file, part) in [
         (&compose, "\n  charge-once: &charge-once\n"),
         (&compose, "\n  postgres: &postgres\n"),
@@ -125,14 +123,11 @@ impl Night {
             ("PROCESSOR_URL", &url),
             ("PROCESSOR_TIMEOUT", "3s"),
             ("POOL_CONNECTIONS", "5"),
-            ("METRICS_ADDRESS", "127.0.0.1:0"),
             ("LOG_FORMAT", "json"),
             ("RUST_LOG", "info"),
         ]);
         let log = File::create(folder.join("charge-once.log")).unwrap();
-        let program = Command::new(env!("CARGO_BIN_EXE_charge-once"));
-        let (server, scraper) =
-            ServerProcess::start_with_metrics_by(program, log, &database, &variables);
+        let (server, scraper) = ServerProcess::start_with_metrics(log, &database, &variables);
         let shop = server.client.with_api_key(&api_key);
 
         let mut receiver = Receiver::start().await;
@@ -157,9 +152,8 @@ impl Night {
                    UPDATE operations SET created_at = now() - interval '24 hours'
                     WHERE completed_at IS NULL";
         database.execute(age).await;
-        printed_by(&["check"], &[("DATABASE_URL", &database.url)]);
+        database.printed_by("check");
         let operation = "SELECT operation::text FROM idempotency_leases WHERE key = 'order-1042'";
-        let operation = sqlx::query_scalar(operation);
 
         let job = Job {
             name: "charge-once",
@@ -178,7 +172,7 @@ impl Night {
             .await;
         }
         Self {
-            operation: operation.fetch_one(&database.pool).await.unwrap(),
+            operation: database.value(operation).await,
             endpoint: endpoint.id,
             database,
             processor,
@@ -289,10 +283,7 @@ fn statements_of(title: &str) -> Vec<String> {
     let (_, text) = sections.find(|(found, _)| found == title).unwrap();
     let mut statements = blocks(&text);
     statements.retain(|(language, _)| language == "sql");
-    statements
-        .into_iter()
-        .map(|(_, statement)| statement)
-        .collect()
+    statements.into_iter().map(|(_, sql)| sql).collect()
 }
 
 /// What a role sees by a statement.

@@ -134,12 +134,10 @@ async fn the_check_finds_what_a_broken_index_let_in_twice() {
     let duplicates = usize::try_from(database.execute(again).await).unwrap();
     // This order doesn't find all that the other one had stored.
     assert!(duplicates > 0);
-    let output = run(&["check", "--json"], &[("DATABASE_URL", &database.url)]);
-    let checked: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let found = checked["invariants"].as_array().unwrap();
-    let found = found
-        .iter()
-        .find(|one| one["name"] == "natural_keys_name_one_object");
+    let checked = database.command("check --json").stdout;
+    let checked: Value = serde_json::from_str(&checked).unwrap();
+    let mut found = checked["invariants"].as_array().unwrap().iter();
+    let found = found.find(|one| one["name"] == "natural_keys_name_one_object");
     let violations = found.unwrap()["violations"].as_array().unwrap();
     assert_eq!(violations.len(), 100.min(2 * duplicates), "{checked}");
     stop(running).await;
@@ -149,8 +147,6 @@ async fn the_check_finds_what_a_broken_index_let_in_twice() {
 async fn a_start_on_another_version_of_the_locale_says_what_to_do() {
     let database = TestDatabase::create().await;
     let variables = [("DATABASE_URL", &*database.url), ("RUST_LOG", "warn")];
-    let output = run(&["migrate"], &variables);
-    assert_eq!(text(&output.stderr), "");
     let update = "UPDATE pg_database SET datcollversion = '2.0' WHERE datname = current_database()";
     database.execute(update).await;
     let migrated = Run::of(run(&["migrate"], &variables));
@@ -180,8 +176,7 @@ async fn no_index_is_sorted_by_the_locale() {
          WHERE relnamespace NOT IN ('pg_catalog'::regnamespace, 'pg_toast'::regnamespace)
            AND collname <> 'C'";
     for database in [api, processor, example] {
-        let found = sqlx::query_scalar(sorted_otherwise).fetch_all(&database.pool);
-        let found: Vec<String> = found.await.unwrap();
+        let found: Vec<String> = database.values(sorted_otherwise).await;
         assert!(found.is_empty(), "{found:?}");
     }
 }

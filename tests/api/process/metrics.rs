@@ -1,7 +1,5 @@
 //! `/metrics`: that it tells what happened, all of what is documented, and nothing of an account.
 
-use std::io::{BufRead, BufReader};
-
 use charge_once::telemetry::catalog::METRICS;
 use charge_once_service::prometheus::{PROCESS_METRICS, markdown_table};
 use regex::Regex;
@@ -10,7 +8,6 @@ use crate::support::{
     connection::request,
     metrics::{Scrape, reaches},
     prelude::*,
-    program::{data_dir, program},
     records::{hold_key, refuse_to_remove_events, with_old_rows},
     webhooks::{acknowledge_all, add_backlog, everything_is_delivered},
 };
@@ -18,8 +15,7 @@ use crate::support::{
 #[test]
 fn the_table_of_metrics_is_the_code_s() {
     let document = read("docs/operations.md");
-    let (_, rest) = document.split_once("<!-- metrics:begin -->\n").unwrap();
-    let (table, _) = rest.split_once("<!-- metrics:end -->").unwrap();
+    let table = document.between("<!-- metrics:begin -->\n", "<!-- metrics:end -->");
     let expected = markdown_table(METRICS);
     assert!(table == expected, "the table must be:\n{expected}");
 }
@@ -219,7 +215,7 @@ database_metrics_last_success_timestamp_seconds 1000000000"#;
 #[tokio::test]
 async fn a_scrape_has_every_documented_metric_and_no_other_and_names_no_account() {
     let database = TestDatabase::create_unsharded().await;
-    printed_by(&["check"], &[("DATABASE_URL", &database.url)]);
+    database.printed_by("check");
     let world = World::of(database).await;
     world.provoke_every_outcome().await;
     world.provoke_the_rest().await;
@@ -253,9 +249,8 @@ async fn a_scrape_has_every_documented_metric_and_no_other_and_names_no_account(
         let value = scrape.value(&series);
         assert!(value >= at_least, "{series}\n{}", scrape.text);
     }
-    let account = sqlx::query_scalar("SELECT id::text FROM accounts WHERE name = 'dev'");
-    let account = account.fetch_one(&world.server.database.pool);
-    let account: String = account.await.unwrap();
+    let account = "SELECT id::text FROM accounts WHERE name = 'dev'";
+    let account: String = world.server.database.value(account).await;
     let id = "(acct|ch|re|or|co|cus|pi|pm|seti|evt|we|whd|req|card)_[0-9a-z]{26}";
     let id = Regex::new(id).unwrap();
     let sent = "key-1 order-1 checkout-1 jenny";
@@ -290,11 +285,8 @@ async fn what_is_in_flight_and_who_waits_for_it_is_seen_while_it_is() {
     let world = World::new().await;
     let delay = json!({"fault": "delay_before", "milliseconds": 60_000});
     world.processor.set_fault(delay).await;
-    let send = || {
-        let client = world.server.client.clone();
-        let body = charge();
-        tokio::spawn(async move { client.post_waiting(30, "/charges", "key-1", &body).await })
-    };
+    let client = &world.server.client;
+    let send = || client.sending_and_waiting(30, "/charges", "key-1", charge());
     let first = send();
     world.processor.delays(1).await;
     let second = send();
@@ -319,8 +311,7 @@ async fn what_waits_in_the_database_is_seen_by_a_replica_that_did_not_make_it() 
     let receiver = Receiver::start().await;
     let endpoint = Endpoint::at(client, &receiver.url()).await;
     acknowledge_all(receiver);
-    let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 5}]});
-    assert_eq!(client.post("/orders", "key-1", &order).await.status, 201);
+    open_order(client).await;
     everything_is_delivered(&server.database).await;
     let lost = json!({"fault": "drop_after", "count": 1000});
     processor.set_fault(lost).await;
@@ -382,9 +373,9 @@ async fn what_the_last_check_found_is_seen_after_a_first_one() {
             database.execute(plant).await;
         }
         if let Some(violations) = violations {
-            let checked = run(&["check"], &[("DATABASE_URL", &database.url)]);
+            let checked = database.command("check");
             let is_violated = i32::from(violations > 0.0);
-            assert_eq!(checked.status.code(), Some(is_violated), "{checked:?}");
+            assert_eq!(checked.code, Some(is_violated), "{checked:?}");
         }
         let (server, scraper) = TestServer::start_with_metrics(database, &[]).await;
         database_was_read(&scraper).await;
@@ -421,36 +412,19 @@ async fn metrics_have_an_address_of_their_own_and_are_served_nowhere_else() {
 async fn the_program_says_where_its_metrics_are_and_refuses_an_address_that_is_taken() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
-    let folder = scratch();
-    let data = data_dir(&folder);
     let database = TestDatabase::create_unsharded().await;
-    let own = [
-        ANY_PORT,
+    let (url, address) = (
         ("DATABASE_URL", &*database.url),
-        ("DATA_DIR", &*data),
-    ];
-    let with = |address| [&own[..], &[("METRICS_ADDRESS", address)]].concat();
-    let told = complaint_of(&["serve"], &with(&taken), 1);
+        ("METRICS_ADDRESS", &*taken),
+    );
+    let told = complaint_of(&["serve"], &[ANY_PORT, url, address], 1);
     assert_has(&told, "METRICS_ADDRESS must be an address that is free");
 
-    let mut child = program(&["serve"], &with("127.0.0.1:0"))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut lines = lines.map_while(Result::ok);
-    let line = lines.find(|line| line.trim().starts_with("Metrics"));
-    let line = line.expect("the banner names the address");
-    let url = line.trim().strip_prefix("Metrics").unwrap().trim();
-    let address = url.strip_prefix("http://").unwrap();
-    let address = address.strip_suffix("/metrics").unwrap();
-    let scrape = Scrape::of(&Client::new(address.parse().unwrap())).await;
+    // It reads the address in the banner.
+    let (_server, scraper) = ServerProcess::start_with_metrics(Stdio::null(), &database, &[]);
     let version = charge_once::VERSION;
     let info = format!("charge_once_info{{version=\"{version}\"}}");
-    assert_eq!(scrape.value(&info), 1.0);
-    child.kill().unwrap();
-    child.wait().unwrap();
+    assert_eq!(Scrape::of(&scraper).await.value(&info), 1.0);
 }
 
 /// The other parts go on, so that the log was all that told of it.

@@ -55,15 +55,12 @@ async fn behind_pgbouncer_in_session_mode_everything_works() {
 
     // A crash in the middle of the work.
     let mut pause = PausePoint::at(Stage::Executing, &database, "crash").await;
-    let client = server.client.clone();
-    let crashing = tokio::spawn(async move {
-        let crashing = client.request(Method::POST, "/charges");
-        let crashing = crashing.header("idempotency-key", "crash");
-        client.reply_or_none(crashing.json(&charge())).await
-    });
+    let crashing = server
+        .client
+        .sending_in_vain("/charges", "crash", &charge());
     pause.is_reached().await;
     server.kill();
-    assert!(crashing.await.unwrap().is_none());
+    crashing.await.unwrap();
     pause.release().await;
     let server = ServerProcess::start(&database, &variables);
     let charged = server.client.charge_until_definite("crash").await;
@@ -100,8 +97,7 @@ async fn behind_pgbouncer_in_another_mode_the_start_refuses_and_says_what_to_set
         for (command, code) in [("serve", 1), ("migrate", 1), ("check", 2)] {
             let variables = [("DATABASE_URL", &*pooler.url), ANY_PORT];
             let told = complaint_of(&[command], &variables, code);
-            let is_told = told.contains("set pool_mode = session");
-            assert!(is_told, "{mode} {command}: {told}");
+            assert_has(&told, "set pool_mode = session");
         }
     }
 }
@@ -127,10 +123,10 @@ async fn servers_connect_through_pgbouncer_if_the_run_asks_for_that() {
     assert_eq!(server.client.charge("key-1").await.status, 201);
     let users = "SELECT DISTINCT usename::text FROM pg_stat_activity
                   WHERE datname = current_database() AND application_name = 'charge-once'";
-    let users = sqlx::query_scalar::<_, String>(users).fetch_all(&server.database.pool);
     let expected = match pgbouncer::is_wanted() {
         true => POOLED_ROLE,
         false => "charge_once",
     };
-    assert_eq!(users.await.unwrap(), [expected]);
+    let users: Vec<String> = server.database.values(users).await;
+    assert_eq!(users, [expected]);
 }

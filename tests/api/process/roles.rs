@@ -4,7 +4,7 @@ use charge_once_postgres::embedded::Throwaway;
 use sqlx::{Connection, Row};
 
 use crate::{
-    scale::statements::{self, list},
+    scale::statements,
     support::{
         prelude::*,
         program::Run,
@@ -254,8 +254,7 @@ sweeper webhooks_migrations: SELECT";
 #[tokio::test]
 async fn each_role_has_these_rights_to_each_table_and_no_other() {
     let database = prepared().await;
-    let found = sqlx::query_scalar(
-        "SELECT role || ' ' || relname || ': ' || string_agg(verb || columns, ', ' ORDER BY position)
+    let found = "SELECT role || ' ' || relname || ': ' || string_agg(verb || columns, ', ' ORDER BY position)
            FROM unnest(ARRAY['app', 'sweeper', 'reader']) AS role
           CROSS JOIN (SELECT oid, relname FROM pg_class
                        WHERE relnamespace = 'public'::regnamespace
@@ -273,9 +272,8 @@ async fn each_role_has_these_rights_to_each_table_and_no_other() {
              END AS columns) AS allowed
           WHERE columns IS NOT NULL
           GROUP BY role, relname
-          ORDER BY role || ' ' || relname COLLATE \"C\"",
-    );
-    let found: Vec<String> = found.fetch_all(&database.pool).await.unwrap();
+          ORDER BY role || ' ' || relname COLLATE \"C\"";
+    let found: Vec<String> = database.values(found).await;
     let found: BTreeSet<_> = found.iter().map(String::as_str).collect();
     let expected: BTreeSet<_> = RIGHTS.lines().collect();
     let unneeded: Vec<_> = found.difference(&expected).collect();
@@ -294,25 +292,11 @@ async fn the_server_s_role_has_the_rights_of_every_statement() {
     let mut connection = PgConnection::connect(&url).await.unwrap();
     let mut explained = 0;
     for statement in statements::all() {
-        let mut tx = connection.begin().await.unwrap();
-        let parameters = &statement.parameters;
-        let kinds: Vec<_> = parameters.iter().map(|one| &*one.kind).collect();
-        let nulls = vec!["NULL"; kinds.len()];
-        let prepare = format!("PREPARE planned {} AS {}", list(&kinds), statement.sql);
-        let prepared = sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut *tx);
-        prepared
-            .await
-            .unwrap_or_else(|error| panic!("{error}: {}", statement.sql));
-        let explain = format!("EXPLAIN EXECUTE planned {}", list(&nulls));
-        let plan = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_all(&mut *tx);
-        let plan = plan
-            .await
-            .unwrap_or_else(|error| panic!("{error}: {}", statement.sql));
-        assert!(!plan[0].get::<String, _>(0).is_empty());
+        let nulls = vec!["NULL"; statement.parameters.len()];
+        let plan = statement.explain(&mut connection, "", "FORMAT JSON", &nulls);
+        let plan = plan.await;
+        assert!(plan.is_ok(), "{plan:?}: {}", statement.sql);
         explained += 1;
-        tx.rollback().await.unwrap();
-        let forget = sqlx::raw_sql("DEALLOCATE planned");
-        forget.execute(&mut connection).await.unwrap();
     }
     assert!(explained > 100, "only {explained} statements");
 }
@@ -331,15 +315,19 @@ async fn a_runner_that_may_not_grant_it_is_told_that_the_reader_sees_no_sessions
          CREATE ROLE customer LOGIN IN ROLE charge_once_migrator;
          ALTER DATABASE managed OWNER TO customer;
          ALTER SCHEMA public OWNER TO customer";
-    let hand_over = sqlx::raw_sql(hand_over).execute(&mut superuser).await;
-    hand_over.unwrap();
+    sqlx::raw_sql(hand_over)
+        .execute(&mut superuser)
+        .await
+        .unwrap();
 
     let told = apply_roles(&as_role(&url, "customer"), &[]);
     let unseen = "charge_once_reader can't see what sessions of other roles do";
     assert_has(&told, unseen);
     // Where an administrator has granted it, nothing is missing.
     let granted = "GRANT pg_read_all_stats TO charge_once_reader";
-    let granted = sqlx::raw_sql(granted).execute(&mut superuser).await;
-    granted.unwrap();
+    sqlx::raw_sql(granted)
+        .execute(&mut superuser)
+        .await
+        .unwrap();
     assert_eq!(apply_roles(&as_role(&url, "customer"), &[]), "");
 }

@@ -15,9 +15,10 @@ use tokio::{
     net::{TcpListener, UnixStream},
 };
 
+use super::server_check::look;
 use crate::support::{
     prelude::*,
-    program::{Run, signal},
+    program::signal,
     shorthand::{start_with_log, text_of},
 };
 
@@ -86,11 +87,6 @@ async fn accepts_connections(url: &str) {
     eventually("the server answers", answers).await;
 }
 
-/// The look of a person at the server.
-fn look(url: &str) -> Run {
-    Run::of(run(&["check", "--server"], &[("DATABASE_URL", url)]))
-}
-
 /// Whether readiness refuses, and says this.
 async fn is_unready(client: &Client, part: &str) -> bool {
     let answer = client.get("/readyz").await;
@@ -98,7 +94,7 @@ async fn is_unready(client: &Client, part: &str) -> bool {
 }
 
 /// A private PostgreSQL as the database of a test, with an account. It runs until it is stopped.
-async fn database_in(folder: &Path) -> (TestDatabase, EmbeddedPostgres, PathBuf) {
+pub async fn database_in(folder: &Path) -> (TestDatabase, EmbeddedPostgres, PathBuf) {
     let (postgres, program) = start_in(folder).await;
     let database = TestDatabase::in_private(&postgres).await;
     (database, postgres, program)
@@ -152,9 +148,7 @@ async fn what_a_standby_can_not_do_is_503_and_is_done_once_when_it_is_promoted()
     }
     assert_eq!(client.get(&update).await.status, 200);
 
-    let promoted = sqlx::query_scalar("SELECT pg_promote()");
-    let promoted: bool = promoted.fetch_one(&database.pool).await.unwrap();
-    assert!(promoted);
+    assert!(database.value::<bool>("SELECT pg_promote()").await);
     let is_made = async || client.charge("key-1").await.status == 201;
     eventually("the charge is made", is_made).await;
     assert!(client.charge("key-1").await.is_replay());

@@ -8,7 +8,7 @@ use crate::support::{
     addresses::RefusedAddress,
     collector::{Collector, Exported},
     prelude::*,
-    program::{exit_code, signal},
+    program::stops,
     shorthand::{start_with_log, text_of},
     webhook_receiver::Received,
 };
@@ -270,10 +270,8 @@ async fn a_webhook_is_not_recorded_where_its_request_was_not() {
     charge_traced(&server.client, "key-1", &not_wanted).await;
     let (traceparent, received) = next_traced(&mut receiver).await;
     received.answer(200).await;
-    assert!(
-        traceparent.contains(TRACE) && traceparent.ends_with("-00"),
-        "{traceparent}"
-    );
+    assert_has(&traceparent, TRACE);
+    assert!(traceparent.ends_with("-00"), "{traceparent}");
     // Its attempt ends after the one before, whose span would be here.
     charge_traced(&server.client, "key-2", "not a traceparent").await;
     receiver.next().await.answer(200).await;
@@ -398,8 +396,7 @@ async fn without_a_collector_no_header_of_a_trace_is_taken_in_or_sent() {
     assert!(!instruction.headers.contains_key("traceparent"));
     instruction.answer_with(500, "Connection: close\r\n").await;
     assert_eq!(charging.await.unwrap().status, 503);
-    let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 500}]});
-    server.client.post("/orders", "key-2", &order).await;
+    open_order(&server.client).await;
     let received = receiver.next().await;
     assert!(!received.headers.contains_key("traceparent"));
     received.answer(200).await;
@@ -418,11 +415,7 @@ async fn a_collector_that_is_down_or_silent_costs_a_log_line_and_nothing_else() 
         let mut charges = 0;
         let began = Instant::now();
         while !text_of(&log).contains("traces can't be sent") {
-            assert!(
-                began.elapsed() < PATIENCE,
-                "it is never told: {}",
-                text_of(&log)
-            );
+            assert!(began.elapsed() < PATIENCE, "never told: {}", text_of(&log));
             charges += 1;
             let charged = server.client.charge(&format!("key-{charges}")).await;
             assert_eq!(charged.status, 201);
@@ -430,8 +423,7 @@ async fn a_collector_that_is_down_or_silent_costs_a_log_line_and_nothing_else() 
         for more in 0..20 {
             server.client.charge(&format!("key-more-{more}")).await;
         }
-        signal(&server.child, Signal::SIGTERM);
-        assert_eq!(exit_code(&mut server.child).await, Some(0));
+        stops(&mut server.child, Signal::SIGTERM).await;
         let text = text_of(&log);
         let lines = text.lines().filter(|line| line.contains("can't be sent"));
         assert_eq!(lines.count(), 1, "{text}");
@@ -446,8 +438,7 @@ async fn a_collector_that_is_down_or_silent_costs_a_log_line_and_nothing_else() 
 async fn the_last_spans_are_sent_before_the_process_ends() {
     let (collector, _database, mut server) = exporting(&[]).await;
     let charged = server.client.charge("key-1").await;
-    signal(&server.child, Signal::SIGTERM);
-    assert_eq!(exit_code(&mut server.child).await, Some(0));
+    stops(&mut server.child, Signal::SIGTERM).await;
     let id = charged.header("request-id").unwrap();
     let has_id = |span: &Exported| span.attribute("charge_once.request_id") == id;
     assert!(collector.named("POST /charges").iter().any(has_id));
@@ -470,8 +461,7 @@ async fn a_collector_that_is_named_wrongly_stops_the_start() {
 /// What is in backquotes in the first two columns of a table, by rows.
 fn documented() -> (BTreeSet<String>, BTreeSet<String>) {
     let document = read("docs/operations.md");
-    let (_, rest) = document.split_once("<!-- spans:begin -->\n").unwrap();
-    let (table, _) = rest.split_once("<!-- spans:end -->").unwrap();
+    let table = document.between("<!-- spans:begin -->\n", "<!-- spans:end -->");
     let quoted = |cell: &str| -> BTreeSet<String> {
         let parts = cell.split('`').skip(1).step_by(2);
         parts.map(str::to_owned).collect()
@@ -507,16 +497,12 @@ async fn every_span_is_documented_and_every_documented_one_is_made() {
     let (collector, database, server) = exporting(&variables).await;
     let client = &server.client;
     Endpoint::at(client, &receiver.url()).await;
-    let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 500}]});
-    client.post("/orders", "key-1", &order).await;
+    open_order(client).await;
     receiver.next().await.answer(200).await;
     // Left in doubt, and completed by the reconciler.
     let fault = json!({"fault": "delay_after", "milliseconds": 60_000});
     processor.set_fault(fault).await;
-    let send = || {
-        let (client, body) = (client.clone(), charge());
-        tokio::spawn(async move { client.post_waiting(30, "/charges", "key-2", &body).await })
-    };
+    let send = || client.sending_and_waiting(30, "/charges", "key-2", charge());
     let first = send();
     processor.delays(1).await;
     // It waits for the first one, and shares its failure.

@@ -85,12 +85,11 @@ async fn is_waited_for(server: &TestServer) -> bool {
     let before = server.database.charges().await;
     let order = open_order(&server.client).await;
     let tx = server.database.holding(LOCK_ORDERS).await;
-    let (client, path) = (server.client.clone(), format!("/orders/{order}/pay"));
+    let path = format!("/orders/{order}/pay");
     let sent = Instant::now();
-    let paying = tokio::spawn(async move {
-        let body = json!({"source": "tok_visa"});
-        client.post(&path, &path, &body).await
-    });
+    let paying = server
+        .client
+        .sending(&path, &path, json!({"source": "tok_visa"}));
     // The first of its transactions waits, gives up, and another one waits.
     for waits in [1, 0, 1, 0] {
         eventually("it waits, or gives its connection back", || async {

@@ -109,21 +109,21 @@ fn later() -> Instant {
     Instant::now() + Duration::from_secs(60)
 }
 
+/// The [`counts`] of what a sweep removes until then.
+async fn removes(sweep: &mut Sweep, until: Instant) -> (u64, u64, bool) {
+    counts(&sweep.old_rows(until).await.unwrap())
+}
+
 fn counts(removed: &Removed) -> (u64, u64, bool) {
-    (
-        removed.events,
-        removed.operations,
-        removed.round == Round::Whole,
-    )
+    let is_whole = removed.round == Round::Whole;
+    (removed.events, removed.operations, is_whole)
 }
 
 async fn left(database: &TestDatabase) -> [i64; 3] {
     [
-        database.count("SELECT count(*) FROM events").await,
-        database
-            .count("SELECT count(*) FROM webhook_deliveries")
-            .await,
-        database.count("SELECT count(*) FROM operations").await,
+        database.count_of("events").await,
+        database.count_of("webhook_deliveries").await,
+        database.count_of("operations").await,
     ]
 }
 
@@ -135,11 +135,9 @@ async fn what_is_old_goes_and_what_is_young_or_still_at_work_stays() {
     let database = &server.stop().await;
     add_old_rows(database).await;
     let mut sweep = sweep(database, KEPT).await;
-    let removed = sweep.old_rows(later()).await.unwrap();
-    assert_eq!(counts(&removed), (1200, 698, true));
+    assert_eq!(removes(&mut sweep, later()).await, (1200, 698, true));
     assert_eq!(left(database).await, [2, 1, 2]);
-    let removed = sweep.old_rows(later()).await.unwrap();
-    assert_eq!(counts(&removed), (0, 0, true));
+    assert_eq!(removes(&mut sweep, later()).await, (0, 0, true));
 }
 
 #[tokio::test]
@@ -155,8 +153,7 @@ async fn what_has_ended_goes_with_the_next_round() {
          UPDATE checkouts SET status = 'completed', order_id = id",
         )
         .await;
-    let removed = sweep.old_rows(later()).await.unwrap();
-    assert_eq!(counts(&removed), (1, 2, true));
+    assert_eq!(removes(&mut sweep, later()).await, (1, 2, true));
     assert_eq!(left(&database).await, [0, 0, 0]);
 }
 
@@ -165,8 +162,7 @@ async fn a_round_that_is_interrupted_goes_on_where_it_stopped() {
     let database = with_old_rows().await;
     let mut sweep = sweep(&database, KEPT).await;
     // No time at all, and then a table that is locked for longer than a statement waits.
-    let removed = sweep.old_rows(Instant::now()).await.unwrap();
-    assert_eq!(counts(&removed), (0, 0, false));
+    assert_eq!(removes(&mut sweep, Instant::now()).await, (0, 0, false));
     let tx = database.holding("LOCK TABLE operations").await;
     let removed = sweep.old_rows(later()).await.unwrap();
     // Each account's events had their turn before its operations.
@@ -263,8 +259,8 @@ async fn an_account_with_more_old_rows_than_time_holds_up_no_other() {
     assert_eq!(removed.operations, 698);
     assert_eq!((events_of(2).await, events_of(3).await), (0, 0));
     // What is left has the next rounds of a sweep, one after the other.
-    let swept = sweep(&database, KEPT).await.old_rows(later()).await;
-    assert_eq!(counts(&swept.unwrap()), (634, 0, true));
+    let mut sweep = sweep(&database, KEPT).await;
+    assert_eq!(removes(&mut sweep, later()).await, (634, 0, true));
 }
 
 #[tokio::test]
@@ -315,9 +311,8 @@ async fn failed_delivery(database: &TestDatabase) -> (AccountId, WebhookDelivery
     database.is_left_broken(MADE_UP);
     let pool = &database.pool;
     // In one transaction: the ids are made of its time.
-    database
-        .execute(format!("{OLD_ROWS}{FAILED_DELIVERY}"))
-        .await;
+    let rows = format!("{OLD_ROWS}{FAILED_DELIVERY}");
+    database.execute(rows).await;
     let sql = "SELECT account_id, id, event_id FROM webhook_deliveries WHERE status = 'failed'";
     let (account, id, event) = sqlx::query_as(sql).fetch_one(pool).await.unwrap();
     (AccountId(account), WebhookDeliveryId(id), event)
@@ -332,11 +327,9 @@ async fn a_delivery_that_is_made_due_again_keeps_its_event_and_fails_no_batch() 
     let is_due = retry_now(&mut tx, account.0, delivery.0).await;
     assert_eq!(is_due.unwrap(), Some(true));
     // Not committed, so that the event's deliveries look as if it could go.
-    let removed = sweep.old_rows(later()).await.unwrap();
-    assert_eq!(counts(&removed), (1199, 698, true));
+    assert_eq!(removes(&mut sweep, later()).await, (1199, 698, true));
     tx.commit().await.unwrap();
-    let removed = sweep.old_rows(later()).await.unwrap();
-    assert_eq!(counts(&removed), (0, 0, true));
+    assert_eq!(removes(&mut sweep, later()).await, (0, 0, true));
     // As if it had been committed between the look at the event and its lock.
     let mut tx = database.pool.begin().await.unwrap();
     let deleted = delete_events(&mut tx, account.0, &[event]).await;
@@ -389,8 +382,7 @@ async fn with_0_nothing_is_removed() {
     let database = with_old_rows().await;
     let forever = [("EVENT_RETENTION", "0s"), ("OPERATION_RETENTION", "0s")];
     let mut sweep = sweep(&database, &forever).await;
-    let removed = sweep.old_rows(later()).await.unwrap();
-    assert_eq!(counts(&removed), (0, 0, true));
+    assert_eq!(removes(&mut sweep, later()).await, (0, 0, true));
     assert_eq!(left(&database).await, [1201, 1201, 700]);
 }
 
@@ -407,6 +399,6 @@ async fn a_batch_that_gets_no_answer_ends_at_its_deadline() {
     assert!(matches!(stop, Ok(Stop::Failed(..))));
     tx.rollback().await.unwrap();
 
-    let removed = sweep(&database, KEPT).await.old_rows(later()).await;
-    assert_eq!(counts(&removed.unwrap()), (1200, 698, true));
+    let mut sweep = sweep(&database, KEPT).await;
+    assert_eq!(removes(&mut sweep, later()).await, (1200, 698, true));
 }

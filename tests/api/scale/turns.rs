@@ -132,8 +132,7 @@ async fn a_retry_does_not_wait_for_the_reconciler() {
     }
     world.network.is_asked(9).await;
     let free = "SELECT key FROM idempotency_leases WHERE leased_until <= now()";
-    let free = sqlx::query_scalar(free).fetch_one(&world.database.pool);
-    let free: String = free.await.unwrap();
+    let free: String = world.database.value(free).await;
     let retry = replica.run(request_of(1, &free), Start { refuses: false });
     let (record, _) = stored(retry.await);
     assert_eq!(record.reply.status, 201);

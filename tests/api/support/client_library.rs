@@ -21,6 +21,8 @@ use crate::support::{harness::API_KEY, http_proxy::Seen};
 pub struct TestClock {
     pub now: Arc<Mutex<Duration>>,
     pub pauses: Arc<Mutex<Vec<Duration>>>,
+    /// As on a busy machine: how much longer each pause takes than it was to.
+    pub oversleeps: Duration,
 }
 
 /// When the clock of a test starts, in unix seconds.
@@ -46,7 +48,7 @@ impl Clock for TestClock {
     }
 
     fn sleep(&self, pause: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        self.advance(pause);
+        self.advance(self.oversleeps + pause);
         self.pauses.lock().unwrap().push(pause);
         Box::pin(tokio::task::yield_now())
     }

@@ -74,14 +74,16 @@ pub fn block(document: &str, language: &str) -> String {
 
 /// The text without its fenced blocks, which hold commands and output.
 pub fn prose(document: &str) -> String {
+    let lines = lines_of_prose(document).map(|(_, line)| line);
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Its lines, each with its number.
+pub fn lines_of_prose(document: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut inside = false;
-    document
-        .lines()
-        .filter(|line| {
-            let fence = line.starts_with("```");
-            inside ^= fence;
-            !inside && !fence
-        })
-        .collect::<Vec<_>>()
-        .join("\n")
+    (1..).zip(document.lines()).filter(move |(_, line)| {
+        let fence = line.starts_with("```");
+        inside ^= fence;
+        !inside && !fence
+    })
 }

@@ -12,6 +12,8 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
+use crate::support::{harness::TestServer, wire::read_request};
+
 /// What happens to one request.
 #[derive(Debug, Clone)]
 pub enum Act {
@@ -76,6 +78,13 @@ impl HttpProxy {
         proxy
     }
 
+    /// In front of a server of its own.
+    pub async fn with_server(acts: impl IntoIterator<Item = Act>) -> (TestServer, Self) {
+        let server = TestServer::start().await;
+        let proxy = Self::in_front_of(server.client.address, acts).await;
+        (server, proxy)
+    }
+
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -92,7 +101,9 @@ async fn serve(
     acts: &Mutex<VecDeque<Act>>,
     seen: &Mutex<Vec<Seen>>,
 ) -> std::io::Result<()> {
-    let request = read_request(&mut client).await?;
+    let (head, body) = read_request(&mut client).await?;
+    let body = String::from_utf8(body).unwrap();
+    let request = Seen { head, body };
     let act = {
         seen.lock().unwrap().push(request.clone());
         acts.lock().unwrap().pop_front().unwrap_or(Act::Pass)
@@ -112,28 +123,6 @@ async fn serve(
         }
         Act::Pass => client.write_all(&answer_of(server, &request).await?).await,
         Act::LoseTheAnswer => answer_of(server, &request).await.map(drop),
-    }
-}
-
-async fn read_request(client: &mut TcpStream) -> std::io::Result<Seen> {
-    let mut bytes = Vec::new();
-    loop {
-        if client.read_buf(&mut bytes).await? == 0 {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
-        }
-        let text = String::from_utf8(bytes.clone()).unwrap();
-        let Some((head, body)) = text.split_once("\r\n\r\n") else {
-            continue;
-        };
-        let seen = Seen {
-            head: head.to_owned(),
-            body: body.to_owned(),
-        };
-        let length = seen.header("content-length");
-        let length = length.map_or(0, |length| length.parse().unwrap());
-        if body.len() == length {
-            return Ok(seen);
-        }
     }
 }
 

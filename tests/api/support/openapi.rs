@@ -18,7 +18,13 @@ pub fn document() -> Value {
 pub fn operations(document: &Value) -> Vec<(String, Method, &Value)> {
     let mut operations = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
-        for method in [Method::GET, Method::PUT, Method::POST, Method::DELETE] {
+        for method in [
+            Method::GET,
+            Method::PUT,
+            Method::POST,
+            Method::PATCH,
+            Method::DELETE,
+        ] {
             if let Some(operation) = item.get(method.as_str().to_lowercase()) {
                 operations.push((path.clone(), method, operation));
             }

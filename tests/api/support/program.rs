@@ -151,6 +151,12 @@ pub fn signal(process: &Child, signal: Signal) {
     kill(Pid::from_raw(pid), signal).unwrap();
 }
 
+/// Sends a signal, at which the process ends with exit code 0.
+pub async fn stops(process: &mut Child, by: Signal) {
+    signal(process, by);
+    assert_eq!(exit_code(process).await, Some(0));
+}
+
 pub async fn exit_code(process: &mut Child) -> Option<i32> {
     let mut code = None;
     eventually("the process ends", || {

@@ -22,6 +22,17 @@ impl TestDatabase {
         database
     }
 
+    /// A command of the program that works on it.
+    pub fn command(&self, command: &str) -> Run {
+        let arguments: Vec<_> = command.split(' ').collect();
+        Run::of(run(&arguments, &[("DATABASE_URL", &self.url)]))
+    }
+
+    /// What a command prints that works on it, and succeeds.
+    pub fn printed_by(&self, command: &str) -> String {
+        self.command(command).succeeded()
+    }
+
     /// Gives all sessions to come another default: `name = value`.
     pub async fn set_default(&self, setting: &str) {
         let set = format!(

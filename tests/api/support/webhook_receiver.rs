@@ -17,7 +17,7 @@ use tokio::{
     sync::mpsc,
 };
 
-use crate::support::harness::PATIENCE;
+use crate::support::{harness::PATIENCE, wire::read_request};
 
 /// Listens on an address of its own.
 pub struct Receiver {
@@ -101,29 +101,14 @@ impl Receiver {
 
 /// One HTTP/1.1 request with a Content-Length; `None` if the sender goes before it is whole.
 async fn read(mut stream: TcpStream) -> Option<Received> {
-    let mut bytes = Vec::new();
-    let head_end = loop {
-        if let Some(at) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
-            break at;
-        }
-        if stream.read_buf(&mut bytes).await.ok()? == 0 {
-            return None;
-        }
-    };
-    let head = String::from_utf8(bytes[..head_end].to_vec()).unwrap();
+    let (head, body) = read_request(&mut stream).await.ok()?;
     let mut lines = head.lines();
     let line = lines.next().unwrap().to_owned();
     let headers: HashMap<_, _> = lines
         .map(|line| line.split_once(": ").unwrap())
         .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
         .collect();
-    let length: usize = headers["content-length"].parse().unwrap();
-    let mut body = bytes[head_end + 4..].to_vec();
-    while body.len() < length {
-        if stream.read_buf(&mut body).await.ok()? == 0 {
-            return None;
-        }
-    }
+    assert!(headers.contains_key("content-length"), "{head}");
     Some(Received {
         line,
         headers,

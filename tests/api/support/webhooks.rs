@@ -39,14 +39,14 @@ pub async fn hold_back(database: &TestDatabase) {
         "CREATE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
                 CREATE TRIGGER held_back BEFORE UPDATE ON webhook_deliveries
                    FOR EACH ROW EXECUTE FUNCTION skip()";
-    sqlx::raw_sql(held).execute(&database.pool).await.unwrap();
+    database.execute(held).await;
 }
 
 /// What was held back can be sent. A worker that has looked finds it when it looks again.
 pub async fn let_go(database: &TestDatabase) {
     // Unlike DROP, it doesn't wait for locks of rows.
     let off = "ALTER TABLE webhook_deliveries DISABLE TRIGGER held_back";
-    sqlx::raw_sql(off).execute(&database.pool).await.unwrap();
+    database.execute(off).await;
 }
 
 /// An endpoint: its id and its secret.

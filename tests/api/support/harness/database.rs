@@ -283,12 +283,9 @@ pub fn violated(error: &sqlx::Error) -> Option<&str> {
 
 /// No session of the server holds a transaction open.
 pub async fn every_connection_is_clean(database: &TestDatabase) {
-    eventually("every connection of the server is idle", || async {
-        let busy = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
-                    AND application_name = 'charge-once' AND state <> 'idle'";
-        database.count(busy).await == 0
-    })
-    .await;
+    let busy = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+                AND application_name = 'charge-once' AND state <> 'idle'";
+    database.comes_to(busy, 0).await;
 }
 
 /// Exactly one charge, and a record that names it.

@@ -174,34 +174,33 @@ impl ServerProcess {
         variables: &[(&str, &str)],
     ) -> Self {
         let mut child = spawn(command, log, database, variables);
-        let client = Client::new(Banner::of(&mut child).address("charge-once "));
+        let client = Client::new(Banner::of(&mut child).address("charge-once ", ""));
         Self::of(client, child)
     }
 
-    /// By another command, and with `METRICS_ADDRESS` among the variables: the second client asks
-    /// there.
+    /// By another command, with metrics, for which the second client asks: at any port, or at
+    /// `METRICS_ADDRESS`.
     pub fn start_with_metrics_by(
         command: Command,
         log: impl Into<Stdio>,
         database: &TestDatabase,
         variables: &[(&str, &str)],
     ) -> (Self, Client) {
-        let mut child = spawn(command, log, database, variables);
+        let variables = [&[("METRICS_ADDRESS", "127.0.0.1:0")], variables].concat();
+        let mut child = spawn(command, log, database, &variables);
         let mut banner = Banner::of(&mut child);
-        let client = Client::new(banner.address("charge-once "));
-        let scraper = Client::new(banner.address("  Metrics "));
+        let client = Client::new(banner.address("charge-once ", ""));
+        let scraper = Client::new(banner.address("  Metrics ", "/metrics"));
         (Self::of(client, child), scraper)
     }
 
-    /// With metrics at `address`.
     pub fn start_with_metrics(
-        address: &str,
+        log: impl Into<Stdio>,
         database: &TestDatabase,
         variables: &[(&str, &str)],
     ) -> (Self, Client) {
         let program = Command::new(env!("CARGO_BIN_EXE_charge-once"));
-        let variables = [&[("METRICS_ADDRESS", address)], variables].concat();
-        Self::start_with_metrics_by(program, Stdio::null(), database, &variables)
+        Self::start_with_metrics_by(program, log, database, variables)
     }
 
     /// kill -9.
@@ -270,15 +269,17 @@ impl<'a> Banner<'a> {
         Self(BufReader::new(child.stdout.as_mut().unwrap()))
     }
 
-    /// Of the next line that begins so.
-    fn address(&mut self, beginning: &str) -> SocketAddr {
+    /// Of the next line that begins so. Its URL ends with this path.
+    fn address(&mut self, beginning: &str, path: &str) -> SocketAddr {
         let lines = (&mut self.0).lines().map_while(Result::ok);
         let line = lines.into_iter().find(|line| line.starts_with(beginning));
         let line = line.unwrap_or_else(|| panic!("the banner has no line {beginning:?}"));
         let url = line.rsplit("http://").next().unwrap();
         // Of a server that listens on every address.
         let url = url.replace("localhost", "127.0.0.1");
-        let address = url.trim().trim_end_matches("/metrics").parse();
-        address.unwrap_or_else(|_| panic!("no address in the banner: {line:?}"))
+        let address = url.trim().strip_suffix(path).map(str::parse);
+        address
+            .unwrap_or_else(|| panic!("no {path:?} in the banner: {line:?}"))
+            .unwrap()
     }
 }
