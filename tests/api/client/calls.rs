@@ -14,9 +14,6 @@ use crate::support::{
     client_library::{
         TestClock, a_cart, an_endpoint, an_order, builder, files, keeping, payment, sent, store,
     },
-    harness::one_charge_and_its_record,
-    http_proxy::{Act, HttpProxy, Seen},
-    openapi::{document, operations},
     prelude::*,
 };
 

@@ -1,8 +1,6 @@
 //! The client's checkouts: what takes several steps is asked for until it has ended, and what is
 //! refused is refused once.
 
-use std::pin::Pin;
-
 use charge_once_client::{
     AttemptFailure, Checkout, Client, Clock, Error, FileKeyStore, Reason, RetryPolicy,
 };
@@ -12,7 +10,6 @@ use crate::support::{
     client_library::{
         TestClock, a_cart, assert_all_alike, builder, files, gave_up, keeping, resume_one, store,
     },
-    http_proxy::HttpProxy,
     prelude::*,
 };
 

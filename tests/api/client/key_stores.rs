@@ -1,20 +1,17 @@
 //! What the client keeps on disk or in a store of its user, and resumes after a crash.
 
-use std::{os::unix::fs::PermissionsExt, sync::Mutex};
+use std::os::unix::fs::PermissionsExt;
 
 use charge_once_client::{
     Client, Error, FileKeyStore, Kept, KeyStore, KeyStoreError, NewCharge, Operation, Request,
     Resumed, Saved,
 };
-use sha2::{Digest, Sha256};
 
 use crate::support::{
     client_library::{
         NEVER_AGAIN, SECOND, START, TestClock, assert_all_alike, builder, files, gave_up, keeping,
         payment, resume_one, store,
     },
-    harness::one_charge_and_its_record,
-    http_proxy::{Act, HttpProxy, Seen},
     prelude::*,
 };
 

@@ -1,15 +1,6 @@
 //! `charge-once pay`: the client as a process that can be killed.
 
-use std::process::Child;
-
-use crate::support::{
-    addresses::RefusedAddress,
-    client_library::files,
-    harness::one_charge_and_its_record,
-    http_proxy::{Act, HttpProxy},
-    prelude::*,
-    program::{self, Run, run_to_end},
-};
+use crate::support::{client_library::files, prelude::*, program};
 
 /// `charge-once pay --currency usd` with these arguments.
 fn command(url: &str, arguments: &[&str]) -> Command {

@@ -6,13 +6,10 @@ use charge_once_client::{
 };
 
 use crate::support::{
-    addresses::RefusedAddress,
     client_library::{
         NEVER_AGAIN, SECOND, TestClock, an_endpoint, assert_all_alike, builder, files, gave_up,
         keeping, payment, resume_one, store,
     },
-    harness::one_charge_and_its_record,
-    http_proxy::{Act, HttpProxy},
     prelude::*,
 };
 

@@ -1,22 +1,12 @@
 //! `charge-once webhooks listen`: events for a receiver that is being developed.
 
-use std::{
-    io::{BufRead, BufReader, Read},
-    process::Child,
-    sync::mpsc,
-};
+use std::sync::mpsc;
 
 use charge_once::{cli::api_key::revoke_key, domain::ids::EventId};
 use uuid::{NoContext, Timestamp};
 
 use super::{command, run, url_of};
-use crate::support::{
-    accounts::api_key_of,
-    addresses::{RefusedAddress, lasting_address},
-    prelude::*,
-    program::{exit_code, stops},
-    webhooks::verifies,
-};
+use crate::support::{prelude::*, webhooks::verifies};
 
 /// A listener that runs. Its lines are read as they come.
 struct Listener {

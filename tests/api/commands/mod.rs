@@ -6,11 +6,7 @@ mod retry;
 mod seed;
 mod trigger;
 
-use crate::support::{
-    addresses::RefusedAddress,
-    prelude::*,
-    program::{Run, client as command, run_to_end},
-};
+use crate::support::{prelude::*, program::client as command};
 
 async fn run(url: &str, arguments: &[&str]) -> Run {
     run_to_end(command(url, arguments)).await

@@ -1,11 +1,6 @@
 //! `charge-once webhooks retry`: webhooks that failed are sent again.
 
-use crate::support::{
-    accounts::api_key_of,
-    prelude::*,
-    program::{Run, program, run_to_end},
-    webhooks::{delete, everything_is_delivered},
-};
+use crate::support::prelude::*;
 
 /// Failed attempts wait for hours.
 const SLOW: &[(&str, &str)] = &[("WEBHOOK_RETRY_MIN", "1h"), ("WEBHOOK_RETRY_MAX", "8h")];

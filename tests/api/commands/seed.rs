@@ -1,12 +1,7 @@
 //! `charge-once seed`: an account full of data, which a second run leaves as it is.
 
 use super::{command, run, url_of};
-use crate::support::{
-    checkouts::level,
-    documents::block,
-    http_proxy::{Act, HttpProxy},
-    prelude::*,
-};
+use crate::support::{checkouts::level, documents::block, prelude::*};
 
 /// Everything that a run could add or change.
 async fn everything(database: &TestDatabase) -> Vec<(String, i64)> {

@@ -1,7 +1,7 @@
 //! What a page does, and not only shows: webhooks that are retried now, and the playground.
 
 use super::visit::{CONSOLE, Visit, visited};
-use crate::support::{accounts::api_key_of, prelude::*, program::run_to_end, webhooks::delete};
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn endpoints_are_shown_with_their_state_and_what_is_never_sent_there() {

@@ -2,11 +2,10 @@
 
 use charge_once::workers::expiry_sweep::Sweep;
 use charge_once_service::request_log::{BATCH_ROWS, QUEUED_MAX};
-use sqlx::Row;
 use tokio::time::Instant;
 
 use super::visit::{CONSOLE, Visit, log_holds};
-use crate::support::{prelude::*, wire::send_charge};
+use crate::support::prelude::*;
 
 /// What the log says of each request, the first one first: method, route, path, key, status,
 /// outcome.

@@ -2,9 +2,7 @@
 
 use super::visit::{CONSOLE, Visit, log_holds, visited};
 use crate::support::{
-    metrics::reaches,
     prelude::*,
-    webhooks::endpoint,
     workflows::{charge_in, post},
 };
 

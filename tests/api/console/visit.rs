@@ -1,10 +1,5 @@
 //! A visit to the console: a browser that keeps its cookie and follows no redirect.
 
-use std::net::SocketAddr;
-
-use charge_once_client::transport::http_client_builder;
-use reqwest::RequestBuilder;
-
 use crate::support::prelude::*;
 
 pub const CONSOLE: (&str, &str) = ("CONSOLE", "true");

@@ -1,13 +1,8 @@
 //! Crates as a reader copies them: each into a workspace that has nothing else.
 
-use std::{
-    fs,
-    sync::{Mutex, PoisonError},
-};
+use std::{fs, sync::PoisonError};
 
-use sha2::{Digest, Sha256};
-
-use crate::support::{documents::files_below, prelude::*};
+use crate::support::prelude::*;
 
 /// A server that doesn't exist. A crate's queries are checked against its own `.sqlx/`, so a build
 /// that asked this server would fail.

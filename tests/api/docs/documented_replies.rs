@@ -1,10 +1,6 @@
 //! Replies as they are, compared with the OpenAPI document.
 
-use crate::support::{
-    openapi::{document, resolve},
-    prelude::*,
-    records::hold_key,
-};
+use crate::support::prelude::*;
 
 /// Every header of the reply is documented, and every one that is documented as required is there.
 fn assert_headers_are_documented(document: &Value, documented: &Value, answer: &Answer) {

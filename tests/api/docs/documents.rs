@@ -5,11 +5,7 @@ use charge_once::{
     wire::error::ErrorCode,
 };
 
-use crate::support::{
-    openapi::{document, operations, resolve, with_ids},
-    prelude::*,
-    resources::charge_with,
-};
+use crate::support::{openapi::with_ids, prelude::*, resources::charge_with};
 
 #[test]
 fn every_reference_in_the_document_leads_somewhere() {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{openapi::document, prelude::*};
+use crate::support::prelude::*;
 
 /// The noun that the checklist uses as its example.
 const EXAMPLE_NOUN: &str = "payout";

@@ -1,6 +1,6 @@
 //! The shape of the code, enforced: data flows one way.
 
-use crate::support::{documents::files_below, prelude::*};
+use crate::support::prelude::*;
 
 pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let folder = folder.strip_prefix(root()).unwrap().to_str().unwrap();

@@ -1,7 +1,7 @@
 //! Crates for crates.io: what their manifests must say, what must be in their packages, and the
 //! oldest Rust that they can have.
 
-use crate::support::{prelude::*, program::Run};
+use crate::support::prelude::*;
 
 /// The others say `publish = false`.
 const PUBLISHED: [&str; 4] = ["client", "conform", "idempotency", "webhooks"];

@@ -5,10 +5,7 @@ use std::fs;
 use charge_once::config;
 use charge_once_service::settings::markdown_tables;
 
-use crate::support::{
-    documents::{blocks, documents, files_below, prose},
-    prelude::*,
-};
+use crate::support::{documents::documents, prelude::*};
 
 /// The README must stay short enough to be read in one sitting.
 const README_LINES_MAX: usize = 200;

@@ -2,10 +2,7 @@
 
 use charge_once::wire::{error::ErrorCode, not_offered};
 
-use crate::support::{
-    openapi::{document, operations},
-    prelude::*,
-};
+use crate::support::prelude::*;
 
 /// The resources that Stripe does not have.
 const OWN: [&str; 8] = [

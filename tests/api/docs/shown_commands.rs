@@ -1,13 +1,7 @@
 //! The commands that documents show run, and answer as shown.
 
-use std::collections::HashMap;
-
 use super::layers::rust_files;
-use crate::support::{
-    documents::{block, blocks},
-    prelude::*,
-    program::{Run, run_to_end},
-};
+use crate::support::{documents::block, prelude::*};
 
 /// The address and the API key that the README shows.
 const SHOWN_ADDRESS: &str = "127.0.0.1:8080";

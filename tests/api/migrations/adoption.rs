@@ -2,15 +2,9 @@
 //! it is.
 
 use charge_once::database::{MigrationSet, PROCESSOR_SCHEMA, SCHEMA, embedded};
-use charge_once_postgres::embedded::EmbeddedPostgres;
-use futures_util::future::join_all;
 use sqlx::SqlSafeStr;
 
-use crate::support::{
-    prelude::*,
-    processor::authorize,
-    program::{data_dir, program, start_embedded},
-};
+use crate::support::{prelude::*, processor::authorize};
 
 /// What a set of migrations has left in its table, if there is one: versions and checksums, in
 /// order.

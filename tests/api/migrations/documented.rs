@@ -3,7 +3,7 @@
 use std::fs;
 
 use charge_once::database::migrations::apply;
-use sqlx::{Connection, migrate::Migrator};
+use sqlx::migrate::Migrator;
 
 use super::linter::Linter;
 use crate::support::prelude::*;

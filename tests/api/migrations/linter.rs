@@ -5,8 +5,6 @@
     reason = "the parser knows statements of many databases; those not named here are refused"
 )]
 
-use std::collections::{HashMap, HashSet};
-
 use sqlparser::{
     ast::{
         AlterColumnOperation, AlterTable, AlterTableOperation, ColumnDef, ColumnOption,
@@ -17,6 +15,8 @@ use sqlparser::{
     parser::Parser,
     tokenizer::{Token, Tokenizer, Whitespace},
 };
+
+use crate::support::prelude::*;
 
 /// Longest a migration may wait for a lock, in milliseconds: requests queue behind it.
 const LOCK_TIMEOUT_MAX: u64 = 5_000;

@@ -7,22 +7,11 @@
 
 use std::any::Any;
 
-use regex::{Captures, Regex};
-use sqlx::{Postgres, Transaction};
-use tokio::{net::TcpStream, time::interval};
+use regex::Captures;
+use tokio::time::interval;
 use uuid::{NoContext, Timestamp};
 
-use crate::support::{
-    addresses::lasting_address,
-    documents::prose,
-    harness::IMPATIENT,
-    metrics::Scrape,
-    postgres_proxy::{NetworkFault, PostgresProxy},
-    prelude::*,
-    processor,
-    prometheus::{Job, Prometheus, alerts, within},
-    webhooks::{PENDING, acknowledge_all, add_backlog, everything_is_delivered},
-};
+use crate::support::{harness::IMPATIENT, prelude::*, processor, webhooks::PENDING};
 
 /// How much faster time passes. Five minutes are six seconds: a dozen scrapes.
 const HASTE: u32 = 50;

@@ -1,13 +1,7 @@
 //! Two replicas under load, scraped by Prometheus: every rule evaluates, and every panel shows
 //! something.
 
-use regex::Regex;
-
-use crate::support::{
-    prelude::*,
-    prometheus::{Job, Prometheus, within},
-    webhooks::acknowledge_all,
-};
+use crate::support::prelude::*;
 
 const JOB: &str = "charge-once";
 

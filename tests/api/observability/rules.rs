@@ -1,15 +1,9 @@
 //! The rules, without a server: their form, their thresholds, and that what they name exists.
 
-use std::process::Output;
-
 use charge_once::telemetry::catalog::METRICS;
 use charge_once_service::prometheus::PROCESS_METRICS;
-use regex::Regex;
 
-use crate::support::{
-    prelude::*,
-    prometheus::{alerts, promtool},
-};
+use crate::support::{prelude::*, prometheus::promtool};
 
 fn succeeds(output: &Output) {
     let told = [&*output.stdout, &output.stderr].map(String::from_utf8_lossy);

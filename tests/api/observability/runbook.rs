@@ -1,18 +1,10 @@
 //! The runbook: a section for each alert, and every command and statement in it runs.
 
-use std::{env, fs::File, time::Instant};
+use std::env;
 
-use charge_once::config::VARIABLES;
-use regex::Regex;
-use sqlx::{Connection, Row, postgres::PgRow};
+use sqlx::postgres::PgRow;
 
-use crate::support::{
-    accounts::api_key_of,
-    documents::{blocks, files_below, prose},
-    prelude::*,
-    prometheus::{Job, Prometheus, alerts, within},
-    roles::{apply_roles, as_role},
-};
+use crate::support::prelude::*;
 
 const RUNBOOK: &str = "docs/runbook.md";
 

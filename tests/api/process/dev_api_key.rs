@@ -1,13 +1,11 @@
 //! The key of `DEV_API_KEY`: one is valid at a time, and the public one stays on this machine.
 
-use std::io::{BufRead, BufReader};
-
 use charge_once::{
-    cli::api_key::{AccountsError, ensure_dev_key, revoke_key},
+    cli::api_key::{AccountsError, revoke_key},
     config::DEFAULT_DEV_API_KEY,
 };
 
-use crate::support::{prelude::*, program::program};
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn another_dev_api_key_revokes_the_one_before_and_the_public_one_but_no_other() {

@@ -1,19 +1,10 @@
 //! What a person meets who uses the program for the first time, or in the wrong place.
 
-use std::{
-    io::{BufRead, BufReader, Read},
-    net::TcpListener,
-    process::{Child, ChildStdout},
-};
+use std::{net::TcpListener, process::ChildStdout};
 
-use charge_once::config::{DEFAULT_DEV_API_KEY, VARIABLES};
+use charge_once::config::DEFAULT_DEV_API_KEY;
 
-use crate::support::{
-    addresses::RefusedAddress,
-    prelude::*,
-    program::{data_dir, program, stops},
-    shorthand::{start_with_log, text_of},
-};
+use crate::support::prelude::*;
 
 #[test]
 fn all_of_a_bad_configuration_is_told_at_once_and_a_misspelled_variable_is_named() {

@@ -1,14 +1,14 @@
 //! A newer image has a newer C library, which sorts text differently under the name of the same
 //! locale.
 
-use std::{collections::HashMap, fs};
+use std::fs;
 
 use charge_once::database::{Database, PROCESSOR_SCHEMA, WhenRefused, embedded};
-use charge_once_postgres::embedded::{EmbeddedPostgres, EmbeddedSettings, Locale};
+use charge_once_postgres::embedded::{EmbeddedSettings, Locale};
 use futures_util::{StreamExt, stream};
 use sqlx::migrate::Migrator;
 
-use crate::support::{prelude::*, program::Run};
+use crate::support::prelude::*;
 
 /// A locale that no system has.
 const LOCALE: &str = "xx_XX.UTF-8";

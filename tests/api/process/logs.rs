@@ -1,11 +1,6 @@
 //! What strangers send must not get into the log, however much of it is asked for.
 
-use crate::support::{
-    metrics::reaches,
-    prelude::*,
-    shorthand::{start_with_log, text_of},
-    wire::charge_with,
-};
+use crate::support::{prelude::*, wire::charge_with};
 
 /// A test card, in digits that nothing else in a log has.
 const CARD: &str = "5555555555554444";

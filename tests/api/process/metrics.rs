@@ -2,15 +2,8 @@
 
 use charge_once::telemetry::catalog::METRICS;
 use charge_once_service::prometheus::{PROCESS_METRICS, markdown_table};
-use regex::Regex;
 
-use crate::support::{
-    connection::request,
-    metrics::{Scrape, reaches},
-    prelude::*,
-    records::{hold_key, refuse_to_remove_events, with_old_rows},
-    webhooks::{acknowledge_all, add_backlog, everything_is_delivered},
-};
+use crate::support::{connection::request, prelude::*};
 
 #[test]
 fn the_table_of_metrics_is_the_code_s() {

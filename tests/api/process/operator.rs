@@ -1,7 +1,7 @@
 //! What a person runs who was called: `check`, `keys`, `sweep --dry-run`, and completions.
 
 use charge_once::{
-    domain::ids::{AccountId, ChargeId, EventId, WebhookDeliveryId},
+    domain::ids::{ChargeId, EventId, WebhookDeliveryId},
     store::invariants::{INVARIANTS, Invariant},
 };
 
@@ -9,9 +9,7 @@ use crate::support::{
     checkouts::checkout_of,
     intents::{retrieve, standing},
     prelude::*,
-    records::{refuse_to_remove_events, with_old_rows},
     resources::{charge_with, customer, uncaptured},
-    webhooks::endpoint,
 };
 
 /// What the command prints as JSON, and its exit code.

@@ -1,8 +1,7 @@
 //! Behind PgBouncer: in session mode everything works, and in any other the start refuses.
 
 use crate::support::{
-    harness::every_connection_is_clean,
-    pgbouncer::{self, IGNORES_OPTIONS, PINNED, POOLED_ROLE, PgBouncer},
+    pgbouncer::{self, POOLED_ROLE},
     prelude::*,
 };
 

@@ -1,17 +1,11 @@
 //! The program: command line, environment, signals, and PostgreSQL of its own.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 
 use nix::{sys::signal::kill, unistd::Pid};
-use tokio::{io::AsyncReadExt, net::TcpListener};
+use tokio::net::TcpListener;
 
-use crate::support::{
-    addresses::lasting_address,
-    harness::one_charge_and_its_record,
-    prelude::*,
-    program::{data_dir, exit_code, postgres_runs, program, signal, start_embedded},
-    wire::send_charge,
-};
+use crate::support::{prelude::*, program::postgres_runs};
 
 #[test]
 fn a_bad_value_stops_the_start_and_names_its_variable() {

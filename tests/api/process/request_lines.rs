@@ -1,10 +1,6 @@
 //! The last line of each request in the log.
 
-use crate::support::{
-    prelude::*,
-    shorthand::{start_with_log, text_of},
-    wire::send_charge,
-};
+use crate::support::prelude::*;
 
 /// A key that nothing else in a log looks like.
 const KEY: &str = "the-whole-key-is-never-logged";

@@ -1,16 +1,6 @@
 //! The roles of `deploy/postgres/roles.sql`: each can do what its command does, and no more.
 
-use charge_once_postgres::embedded::Throwaway;
-use sqlx::{Connection, Row};
-
-use crate::{
-    scale::statements,
-    support::{
-        prelude::*,
-        program::Run,
-        roles::{apply_roles, as_role},
-    },
-};
+use crate::{scale::statements, support::prelude::*};
 
 /// A database that the migrator has migrated, with the roles.
 async fn prepared() -> TestDatabase {

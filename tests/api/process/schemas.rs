@@ -1,13 +1,8 @@
 //! The schema of the tables: found once, whatever `search_path` a later session begins with.
 
-use charge_once::{cli::api_key::ensure_dev_key, database};
+use charge_once::database;
 
-use crate::support::{
-    pgbouncer::{IGNORES_OPTIONS, PINNED, PgBouncer},
-    prelude::*,
-    program::Run,
-    roles::{apply_roles, as_role},
-};
+use crate::support::prelude::*;
 
 /// The URL of a database, for sessions with this `search_path`, encoded as in a URL.
 fn asking(url: &str, search_path: &str) -> String {

@@ -1,10 +1,8 @@
 //! Nothing that a client sends is in a log line, a metric or a span, with everything on and at its
 //! most talkative.
 
-use reqwest::RequestBuilder;
-
 use super::traces::assert_documented;
-use crate::support::{collector::Collector, metrics::Scrape, prelude::*, program::stops};
+use crate::support::{collector::Collector, prelude::*};
 
 /// What everything that the test sends holds, wherever there can be text. It is nowhere in the
 /// program.

@@ -1,16 +1,8 @@
 //! `charge-once check --server`: what the server must have, and what it had better have.
 
-use std::io::{BufRead, BufReader};
-
 use tokio::net::TcpListener;
 
-use crate::support::{
-    documents::blocks,
-    pgbouncer::{IGNORES_OPTIONS, PgBouncer},
-    prelude::*,
-    program::{Run, exit_code, program},
-    roles::{apply_roles, as_role},
-};
+use crate::support::prelude::*;
 
 /// What a person sees who looks at the server.
 pub fn look(url: &str) -> Run {

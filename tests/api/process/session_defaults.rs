@@ -1,26 +1,10 @@
 //! What a role, a database or a server has for defaults must not weaken the promise.
 
-use std::{
-    os::unix::{fs::MetadataExt, process::CommandExt},
-    process::Child,
-    sync::atomic::{AtomicUsize, Ordering},
-};
-
 use charge_once::database::{self, embedded};
-use charge_once_postgres::embedded::EmbeddedPostgres;
-use sqlx::{Connection, postgres::PgConnectOptions};
-use tempfile::NamedTempFile;
-use tokio::{
-    io::AsyncReadExt,
-    net::{TcpListener, UnixStream},
-};
+use tokio::net::{TcpListener, UnixStream};
 
 use super::server_check::look;
-use crate::support::{
-    prelude::*,
-    program::signal,
-    shorthand::{start_with_log, text_of},
-};
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn sessions_are_pinned_against_the_defaults_of_the_database() {

@@ -1,19 +1,7 @@
 //! What a standby of the database must have before a client is told of it.
 
-use std::{
-    os::unix::{fs::MetadataExt, process::CommandExt},
-    process::Child,
-};
-
-use tokio::task::JoinHandle;
-
 use super::session_defaults::database_in;
-use crate::support::{
-    prelude::*,
-    program::signal,
-    roles::as_role,
-    shorthand::{start_with_log, text_of},
-};
+use crate::support::prelude::*;
 
 /// Sets what COMMIT waits for.
 async fn wait_for(standby: &str, database: &TestDatabase) {

@@ -1,16 +1,12 @@
 //! Traces: what a collector of OpenTelemetry is sent, and what happens without one.
 
-use std::{net::TcpListener, time::Instant};
+use std::net::TcpListener;
 
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 
 use crate::support::{
-    addresses::RefusedAddress,
     collector::{Collector, Exported},
     prelude::*,
-    program::stops,
-    shorthand::{start_with_log, text_of},
-    webhook_receiver::Received,
 };
 
 /// What a caller says of its trace, and its parts.

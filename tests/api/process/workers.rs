@@ -1,7 +1,5 @@
 //! What runs beside requests goes on after a panic.
 
-use std::sync::Mutex;
-
 use charge_once::telemetry::metrics::WORKERS;
 use tracing::{
     Subscriber,
@@ -14,10 +12,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use crate::{
-    docs::layers::rust_files,
-    support::{metrics::Scrape, prelude::*},
-};
+use crate::{docs::layers::rust_files, support::prelude::*};
 
 /// Makes each worker panic once, where it is: in its span, the first time that it is entered.
 /// Counts how often it is entered after that. It acts on the servers of one test, which run on the

@@ -2,7 +2,7 @@
 
 use charge_once::database::{self, StartError};
 
-use crate::support::{prelude::*, shorthand::message};
+use crate::support::prelude::*;
 
 /// Makes the database's clock go wrong for new sessions, by so many seconds.
 async fn shift(database: &TestDatabase, seconds: i32) {

@@ -1,8 +1,6 @@
 //! One account that would like to have every connection, and the others.
 
-use std::time::Instant;
-
-use crate::support::{harness::LOCK_WAITS, prelude::*};
+use crate::support::prelude::*;
 
 /// More than the pool has connections, by far.
 const ATTACKERS: usize = 100;

@@ -1,7 +1,7 @@
 //! What is kept for a time only: events with their deliveries, and operations.
 
 use charge_once::{
-    domain::ids::{AccountId, WebhookDeliveryId},
+    domain::ids::WebhookDeliveryId,
     store::old_rows::Age,
     webhooks::{delete_events, old_events, retry_now},
     workers::{
@@ -9,8 +9,7 @@ use charge_once::{
         retention::{Removed, Retention, Round, Stop},
     },
 };
-use sqlx::Connection;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::support::prelude::*;
 

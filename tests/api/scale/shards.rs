@@ -1,15 +1,11 @@
 //! Several databases: each account lives in one of them.
 
 use charge_once::server;
-use futures_util::future::join_all;
 use tokio::sync::oneshot;
 
 use crate::support::{
-    harness::{KEYS_IN_FLIGHT, WAITS_FOR_CONNECTIONS},
     holder_pages::open,
-    postgres_proxy::{NetworkFault, PostgresProxy},
     prelude::*,
-    program::{Run, program, run_to_end},
     roles::postgres_programs,
     sharding::{SECOND, second},
     wire::send_slowly,

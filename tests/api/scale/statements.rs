@@ -2,9 +2,6 @@
 
 use std::{borrow::Borrow, fs};
 
-use regex::Regex;
-use sqlx::{Connection, Row};
-
 use crate::support::prelude::*;
 
 pub struct Statement {

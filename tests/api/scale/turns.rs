@@ -1,9 +1,6 @@
 //! The reconciler gives every account its turn, and no client waits for it.
 
-use std::{collections::HashSet, sync::Mutex};
-
-use charge_once::idempotency::{IdempotencyKey, Request};
-use chrono::{DateTime, Utc};
+use charge_once::idempotency::Request;
 use tokio::sync::watch;
 
 use crate::support::{

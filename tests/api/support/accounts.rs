@@ -1,9 +1,8 @@
 //! More accounts than the one of the harness.
 
 use charge_once::cli::api_key;
-use serde_json::json;
 
-use crate::support::harness::{Client, TestDatabase, TestServer};
+use crate::support::prelude::*;
 
 /// An API key of the account `name`.
 pub async fn api_key_of(database: &TestDatabase, name: &str) -> String {

@@ -1,11 +1,6 @@
 //! Checkouts and the inventory that they sell.
 
-use serde_json::{Value, json};
-
-use crate::support::{
-    harness::{Answer, Client, KEYS_IN_FLIGHT, PATIENT, TestDatabase, TestServer},
-    processor::Processor,
-};
+use crate::support::prelude::*;
 
 /// Sets what there is of `sku`.
 pub async fn stock(client: &Client, sku: &str, quantity: i64) {

@@ -1,8 +1,8 @@
 //! The examples of `docs/client.md`, as it shows them.
 
-use std::path::Path;
-
 use charge_once_client::{Client, Error, FileKeyStore, NewCharge, NewCheckout, Order, Payment};
+
+use crate::support::prelude::*;
 
 /// As `docs/client.md` shows it.
 pub async fn buy_a_mug(url: &str, api_key: &str, folder: &Path) -> Result<(), Error> {

@@ -1,20 +1,12 @@
 //! The client library with a clock of the test's own.
 
-use std::{
-    path::PathBuf,
-    pin::Pin,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
-
 use charge_once_client::{
     Charge, Client, ClientBuilder, Clock, Error, FileKeyStore, GaveUp, KeyStore, NewCharge,
     NewCheckout, NewItem, NewOrder, NewWebhookEndpoint, Operation, Reply, Request, Resumed,
 };
 use serde::de::DeserializeOwned;
-use tempfile::TempDir;
 
-use crate::support::{harness::API_KEY, http_proxy::Seen};
+use crate::support::prelude::*;
 
 /// Time that passes only during a sleep, and then at once.
 #[derive(Debug, Clone, Default)]

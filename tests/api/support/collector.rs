@@ -1,10 +1,5 @@
 //! A collector of OpenTelemetry: takes spans by OTLP, as protobuf over HTTP.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-};
-
 use opentelemetry_proto::tonic::{
     collector::trace::v1::ExportTraceServiceRequest,
     common::v1::{AnyValue, KeyValue, any_value::Value},
@@ -12,10 +7,7 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message;
 
-use crate::support::{
-    harness::eventually,
-    webhook_receiver::{Received, Receiver},
-};
+use crate::support::prelude::*;
 
 /// A span, in words.
 #[derive(Debug, Clone)]

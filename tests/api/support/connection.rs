@@ -1,14 +1,6 @@
 //! One connection, and what is on it.
 
-use std::net::SocketAddr;
-
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-    time::timeout,
-};
-
-use super::harness::{API_KEY, Client, PATIENCE};
+use crate::support::prelude::*;
 
 /// Headers that ask for another protocol: of Java's client, Apache's for Java, a common
 /// configuration of nginx, a browser, and the forms that are harder to read.

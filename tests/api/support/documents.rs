@@ -1,6 +1,8 @@
 //! The documents of the project, and their parts.
 
-use std::{fs, path::Path};
+use std::fs;
+
+use crate::support::prelude::*;
 
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -1,22 +1,14 @@
 //! A command whose end the test decides, run through the library without HTTP.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::atomic::AtomicU32;
 
 use charge_once::idempotency::{
-    Admission, Command, Failure, Fingerprint, FingerprintInput, Idempotency, IdempotencyKey,
-    InProgressLimits, Outcome, Parameters, Record, Rejection, Reply, Request, Settings,
+    Admission, Command, Failure, Fingerprint, FingerprintInput, Idempotency, InProgressLimits,
+    Outcome, Parameters, Record, Rejection, Reply, Request, Settings,
 };
-use sqlx::{PgConnection, PgPool};
 use tokio::sync::Semaphore;
-use uuid::Uuid;
 
-use crate::support::harness::TestDatabase;
+use crate::support::prelude::*;
 
 /// How the work of a test ends.
 #[derive(Debug, Clone, Copy)]

@@ -1,9 +1,8 @@
 //! The page of a card's holder, as a browser opens it that follows no redirect.
 
-use charge_once_client::transport::http_client_builder;
-use reqwest::{Method, RequestBuilder, redirect::Policy};
+use reqwest::redirect::Policy;
 
-use crate::support::{harness::Answer, wire::FORM};
+use crate::support::prelude::*;
 
 /// A request of a browser.
 pub fn browse(method: Method, url: &str) -> RequestBuilder {

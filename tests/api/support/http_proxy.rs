@@ -1,18 +1,11 @@
 //! A network between a client and the server that does to each request what the test says, and
 //! records every byte of it.
 
-use std::{
-    collections::VecDeque,
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-};
+use std::collections::VecDeque;
 
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-};
+use tokio::net::TcpListener;
 
-use crate::support::{harness::TestServer, wire::read_request};
+use crate::support::{prelude::*, wire::read_request};
 
 /// What happens to one request.
 #[derive(Debug, Clone)]

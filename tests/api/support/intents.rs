@@ -1,8 +1,6 @@
 //! Payment intents to begin with, in each of their statuses.
 
-use serde_json::{Value, json};
-
-use crate::support::harness::{Answer, Client};
+use crate::support::prelude::*;
 
 /// Statuses that an intent reaches where the processor is simulated.
 pub const STATUSES: [&str; 6] = [

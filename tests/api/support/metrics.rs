@@ -1,8 +1,6 @@
 //! What Prometheus would read.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use crate::support::harness::{Client, eventually};
+use crate::support::prelude::*;
 
 /// One answer of `/metrics`.
 #[derive(Debug)]

@@ -1,13 +1,10 @@
 //! The OpenAPI document, as a value.
 
 use charge_once::http::openapi;
-use reqwest::Method;
-use serde_json::{Value, json};
 
 use crate::support::{
-    harness::{Client, charge},
+    prelude::*,
     resources::{attached, customer},
-    webhooks::endpoint,
 };
 
 pub fn document() -> Value {

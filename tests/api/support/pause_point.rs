@@ -1,10 +1,6 @@
 //! Pausing a request at one exact stage, without the server's knowledge.
 
-use std::time::Duration;
-
-use sqlx::{Connection, PgConnection};
-
-use crate::support::harness::{PATIENCE, TestDatabase};
+use crate::support::prelude::*;
 
 /// Where a request can be paused.
 #[derive(Debug, Clone, Copy)]

@@ -1,23 +1,8 @@
 //! A real PgBouncer in front of databases.
 
-use std::{
-    fs,
-    os::unix::{
-        fs::{MetadataExt, chown},
-        process::CommandExt,
-    },
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    sync::OnceLock,
-};
+use std::{fs, os::unix::fs::chown};
 
-use sqlx::{AssertSqlSafe, PgPool, postgres::PgConnectOptions};
-use tempfile::TempDir;
-
-use crate::support::{
-    harness::{TestDatabase, eventually, report},
-    program::scratch,
-};
+use crate::support::prelude::*;
 
 /// Where Debian puts it.
 const PROGRAM: &str = "/usr/sbin/pgbouncer";

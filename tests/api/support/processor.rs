@@ -1,23 +1,10 @@
 //! The card processor as a process of its own, for every test that needs one.
 
-use std::{
-    io::{BufRead, BufReader},
-    net::SocketAddr,
-    process::{Child, Stdio},
-    sync::Arc,
-};
-
 use charge_once::processor::Instruction;
-use charge_once_client::transport::http_client_builder;
-use nix::sys::signal::Signal;
-use reqwest::{Method, RequestBuilder};
-use serde_json::{Value, json};
-use tokio::task::JoinHandle;
-use uuid::Uuid;
 
 use crate::support::{
-    harness::{TestDatabase, eventually},
-    program::{self, program},
+    prelude::*,
+    program::{self},
 };
 
 /// What the log says to do where a server has no processor and needs one.

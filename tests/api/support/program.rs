@@ -1,24 +1,10 @@
 //! `charge-once` as a person starts it.
 
-use std::{
-    io::{BufRead, BufReader},
-    os::unix::fs::PermissionsExt,
-    path::Path,
-    process::{Child, Command, Output, Stdio},
-};
+use std::os::unix::fs::PermissionsExt;
 
-use charge_once::config::VARIABLES;
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
-use tempfile::TempDir;
-use uuid::Uuid;
+use nix::{sys::signal::kill, unistd::Pid};
 
-use super::{
-    harness::{API_KEY, Client, ServerProcess, TestDatabase, eventually},
-    processor::Processor,
-};
+use crate::support::prelude::*;
 
 /// The program with these variables and no others of ours.
 pub fn program(arguments: &[&str], variables: &[(&str, &str)]) -> Command {

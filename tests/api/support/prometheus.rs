@@ -1,22 +1,8 @@
 //! Prometheus with the committed rules, and promtool: both from Debian's package `prometheus`.
 
-use std::{
-    fs::{self, File},
-    net::SocketAddr,
-    path::Path,
-    process::{Child, Command, Output, Stdio},
-    time::Duration,
-};
-
-use charge_once_client::transport::http_client_builder;
 use reqwest::Url;
-use serde_json::Value;
-use tempfile::TempDir;
 
-use crate::support::{
-    documents::{read, root},
-    harness::eventually,
-};
+use crate::support::prelude::*;
 
 /// What to do where a program is missing. These tests don't pass without it.
 const REMEDY: &str = "run scripts/install-prometheus, or on Debian `apt-get install prometheus`";

@@ -1,10 +1,6 @@
 //! Requests that race, and requests that are repeated until they are decided.
 
-use serde_json::{Value, json};
-use tokio::task::JoinSet;
-use uuid::Uuid;
-
-use crate::support::harness::{Answer, Client, PATIENCE};
+use crate::support::prelude::*;
 
 /// Sends the same request `count` times at once.
 pub async fn all_at_once<F>(count: usize, mut request: impl FnMut(usize) -> F) -> Vec<Answer>

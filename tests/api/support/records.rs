@@ -1,9 +1,8 @@
 //! Idempotency records, as other processes leave them.
 
 use charge_once::cli::api_key;
-use sqlx::{Postgres, Transaction};
 
-use crate::support::harness::{TestDatabase, TestServer};
+use crate::support::prelude::*;
 
 /// Neither a record nor a business row.
 pub async fn assert_nothing_stored(database: &TestDatabase, why: &str) {

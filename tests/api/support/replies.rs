@@ -1,11 +1,8 @@
 //! What replies say, compared in a line.
 
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
-use uuid::Uuid;
-
-use crate::support::harness::{Answer, Client};
+use crate::support::prelude::*;
 
 /// A request that is refused: its body or its query, the code, and the parameter at fault.
 pub type Refused = (Value, String, String);

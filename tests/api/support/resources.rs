@@ -1,8 +1,6 @@
 //! Charges, orders and customers to begin with.
 
-use serde_json::{Value, json};
-
-use crate::support::harness::{Answer, Client, charge};
+use crate::support::prelude::*;
 
 /// Sends an ordinary charge with some parameters set, under a key of its own.
 pub async fn charge_with(client: &Client, changes: &[(&str, Value)]) -> Answer {

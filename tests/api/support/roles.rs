@@ -1,8 +1,6 @@
 //! The roles that `deploy/postgres/roles.sql` makes, in a PostgreSQL of the tests.
 
-use std::{process::Command, sync::Mutex};
-
-use super::{documents::root, program::text};
+use crate::support::prelude::*;
 
 /// Roles belong to the whole PostgreSQL of the tests, and two runs of the file at once would
 /// collide.

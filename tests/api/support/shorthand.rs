@@ -1,14 +1,6 @@
 //! Short forms of what many tests do.
 
-use charge_once::cli::api_key::ensure_dev_key;
-use charge_once_postgres::embedded::EmbeddedPostgres;
-use sqlx::PgPool;
-use tempfile::NamedTempFile;
-
-use super::{
-    harness::{API_KEY, Answer, ServerProcess, TestDatabase},
-    program::{Run, run},
-};
+use crate::support::prelude::*;
 
 impl TestDatabase {
     /// That of a private PostgreSQL, with the account of the tests.

@@ -1,23 +1,9 @@
 //! A receiver of webhooks. Each request is handed to the test, which decides whether, when and what
 //! it is answered.
 
-use std::{
-    collections::HashMap,
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use tokio::{net::TcpListener, sync::mpsc};
 
-use serde_json::Value;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-    sync::mpsc,
-};
-
-use crate::support::{harness::PATIENCE, wire::read_request};
+use crate::support::{prelude::*, wire::read_request};
 
 /// Listens on an address of its own.
 pub struct Receiver {

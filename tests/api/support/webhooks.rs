@@ -2,14 +2,8 @@
 
 use charge_once::domain::ids::WebhookEndpointId;
 use hmac::{Hmac, KeyInit, Mac};
-use reqwest::Method;
-use serde_json::{Value, json};
-use sha2::Sha256;
 
-use crate::support::{
-    harness::{Answer, Client, TestDatabase, TestServer, eventually},
-    webhook_receiver::{Received, Receiver},
-};
+use crate::support::prelude::*;
 
 /// Parameters that are right.
 pub fn endpoint(url: &str) -> Value {

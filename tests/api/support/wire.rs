@@ -1,15 +1,8 @@
 //! Requests written byte by byte, and what their replies say.
 
-use serde_json::Value;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-    time::timeout,
-};
-
 use crate::support::{
     connection::{Connection, request},
-    harness::{Answer, Client, PATIENCE, charge},
+    prelude::*,
 };
 
 pub const JSON: &str = "application/json";

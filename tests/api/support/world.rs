@@ -1,14 +1,6 @@
 //! The service and a card processor, each as a process with a database of its own.
 
-use std::collections::BTreeMap;
-
-use serde_json::{Value, json};
-
-use crate::support::{
-    addresses::lasting_address,
-    harness::{Answer, Client, KEYS_IN_FLIGHT, PATIENCE, ServerProcess, TestDatabase},
-    processor::Processor,
-};
+use crate::support::prelude::*;
 
 /// charge-once and a processor, each with a database of its own.
 pub struct World {

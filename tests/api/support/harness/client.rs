@@ -1,14 +1,8 @@
 //! A client of one server, and the replies that it gets.
 
-use std::{net::SocketAddr, time::Duration};
+use reqwest::{Response, StatusCode, header::HeaderMap};
 
-use charge_once_client::transport::http_client_builder;
-use reqwest::{Method, RequestBuilder, Response, StatusCode, header::HeaderMap};
-use serde_json::Value;
-use tokio::task::JoinHandle;
-use uuid::Uuid;
-
-use super::{API_KEY, PATIENCE, charge};
+use crate::support::prelude::*;
 
 /// A client of one server, with the dev account's key.
 #[derive(Clone)]

@@ -1,22 +1,13 @@
 //! A private PostgreSQL for the test run, and a database of its own for each test.
 
-use std::sync::{Arc, OnceLock};
-
 use charge_once::{
-    cli::api_key::ensure_dev_key,
     database::{self, Database},
     store::invariants::INVARIANTS,
 };
-use charge_once_postgres::embedded::Throwaway;
-use sqlx::{
-    AssertSqlSafe, Connection, Decode, PgConnection, PgPool, Postgres, Transaction, Type,
-    postgres::PgPoolOptions,
-};
+use sqlx::{Decode, Type};
 use tokio::sync::OnceCell;
-use uuid::Uuid;
 
-use super::{API_KEY, config, eventually};
-use crate::support::{pgbouncer, sharding};
+use crate::support::{pgbouncer, prelude::*, sharding};
 
 /// The migrated database that others are copied from.
 const TEMPLATE: &str = "template_charge_once";

@@ -5,10 +5,11 @@ mod client;
 mod database;
 mod server;
 
-use std::{io::Write, time::Duration};
+use std::io::Write;
 
 use charge_once::config::Config;
-use serde_json::Value;
+
+use crate::support::prelude::*;
 
 pub use self::{
     client::{Answer, Client},

@@ -1,11 +1,6 @@
 //! The server: inside the test's process, or as a process of its own.
 
-use std::{
-    fs::File,
-    io::{BufRead, BufReader, Read, Seek},
-    net::{SocketAddr, TcpListener},
-    process::{Child, ChildStdout, Command, Stdio},
-};
+use std::{io::Seek, net::TcpListener, process::ChildStdout};
 
 use charge_once::{
     database,
@@ -14,8 +9,8 @@ use charge_once::{
 use tempfile::tempfile;
 use tokio::sync::oneshot;
 
-use super::{API_KEY, Client, TestDatabase, config, shortcuts};
-use crate::support::{pgbouncer, sharding};
+use super::shortcuts;
+use crate::support::{pgbouncer, prelude::*, sharding};
 
 /// The server inside the test's process.
 pub struct TestServer {
