@@ -1,21 +1,15 @@
 //! The client's half of the promise, against the real server and a network that fails.
 
 use charge_once_client::{
-    Cancellation, Capture, CardUpdate, ChargeUpdate, Client, Confirmation, CustomerUpdate, Error,
-    IntentCapture, ListQuery, MetadataUpdate, NewAddress, NewBillingDetails, NewCharge,
-    NewCheckout, NewCustomer, NewInvoiceSettings, NewOrder, NewPaymentIntent, NewPaymentMethod,
-    NewRefund, NewSetupIntent, NewShipping, NewWebhookEndpoint, Payment, PaymentIntentUpdate,
-    PaymentMethodUpdate, SetupCancellation, SetupConfirmation, SetupIntentUpdate, WebhookEndpoint,
-    WebhookEndpointUpdate,
+    Cancellation, Capture, CardUpdate, ChargeUpdate, Confirmation, CustomerUpdate, IntentCapture,
+    MetadataUpdate, NewAddress, NewBillingDetails, NewCheckout, NewCustomer, NewInvoiceSettings,
+    NewOrder, NewPaymentIntent, NewPaymentMethod, NewRefund, NewSetupIntent, NewShipping,
+    NewWebhookEndpoint, Payment, PaymentIntentUpdate, PaymentMethodUpdate, SetupCancellation,
+    SetupConfirmation, SetupIntentUpdate, WebhookEndpoint, WebhookEndpointUpdate,
 };
 
-use crate::support::{
-    client_examples::{buy_a_mug, go_on},
-    client_library::{
-        TestClock, a_cart, an_endpoint, an_order, builder, files, keeping, payment, sent, store,
-    },
-    prelude::*,
-};
+use super::*;
+use crate::support::client_examples::{buy_a_mug, go_on};
 
 #[tokio::test]
 async fn a_checkout_of_which_only_the_name_is_known_is_gone_on_with() {
@@ -36,10 +30,8 @@ async fn a_checkout_of_which_only_the_name_is_known_is_gone_on_with() {
     let told = steps.iter();
     let told = told.map(|step| (step.key.as_str(), step.response_status));
     let (open, pay) = ("checkout-1/open", "checkout-1/pay");
-    assert_eq!(
-        told.collect::<Vec<_>>(),
-        [(open, Some(201)), (pay, Some(200))]
-    );
+    let expected = [(open, Some(201)), (pay, Some(200))];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
     assert_eq!(server.database.charges().await, 1);
 }
 
@@ -233,7 +225,6 @@ async fn every_call_of_the_api_has_a_typed_function() {
     }
 }
 
-/// A list's query with some members set.
 fn filtered(set: impl FnOnce(&mut ListQuery)) -> ListQuery {
     let mut query = ListQuery::default();
     set(&mut query);
@@ -318,7 +309,6 @@ async fn call_customers(client: &Client) {
     assert!(gone.deleted && gone.created.is_none());
 }
 
-/// An endpoint for canceled orders.
 async fn call_webhook_endpoints(client: &Client) -> WebhookEndpoint {
     let new_endpoint = NewWebhookEndpoint {
         description: Some("The warehouse".to_owned()),

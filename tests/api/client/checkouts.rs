@@ -1,17 +1,10 @@
 //! The client's checkouts: what takes several steps is asked for until it has ended, and what is
 //! refused is refused once.
 
-use charge_once_client::{
-    AttemptFailure, Checkout, Client, Clock, Error, FileKeyStore, Reason, RetryPolicy,
-};
+use charge_once_client::Checkout;
 
-use crate::support::{
-    client_examples::sell,
-    client_library::{
-        TestClock, a_cart, assert_all_alike, builder, files, gave_up, keeping, resume_one, store,
-    },
-    prelude::*,
-};
+use super::*;
+use crate::support::client_examples::sell;
 
 /// The processor is back, for checkouts that found it down.
 const PROCESSOR_IS_BACK: &str = "UPDATE checkouts SET card_token = 'tok_visa'";
@@ -20,12 +13,10 @@ const PROCESSOR_IS_BACK: &str = "UPDATE checkouts SET card_token = 'tok_visa'";
 const WORKER_TAKES_OVER: &str = "UPDATE checkouts SET card_token = 'tok_visa';
     UPDATE idempotency_leases SET recover_after = now()";
 
-/// The key of the step that charges.
 const OF_CHARGE: &str = ",/checkouts/%/create_charge%";
 
 const COMPLETED: &str = "SELECT count(*) FROM checkouts WHERE status = 'completed'";
 
-/// Five mugs to sell.
 async fn stocked(variables: &[(&str, &str)]) -> TestServer {
     let server = TestServer::start_with(variables).await;
     stock(&server.client, "mug", 5).await;

@@ -2,18 +2,9 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use charge_once_client::{
-    Client, Error, FileKeyStore, Kept, KeyStore, KeyStoreError, NewCharge, Operation, Request,
-    Resumed, Saved,
-};
+use charge_once_client::{Kept, KeyStore, KeyStoreError, Operation, Request, Saved};
 
-use crate::support::{
-    client_library::{
-        NEVER_AGAIN, SECOND, START, TestClock, assert_all_alike, builder, files, gave_up, keeping,
-        payment, resume_one, store,
-    },
-    prelude::*,
-};
+use super::*;
 
 #[tokio::test]
 async fn a_workflow_goes_with_every_attempt_and_is_resumed_with_its_operation() {

@@ -1,6 +1,7 @@
 //! `charge-once pay`: the client as a process that can be killed.
 
-use crate::support::{client_library::files, prelude::*, program};
+use super::*;
+use crate::support::program;
 
 /// `charge-once pay --currency usd` with these arguments.
 fn command(url: &str, arguments: &[&str]) -> Command {
@@ -12,7 +13,6 @@ async fn run(url: &str, arguments: &[&str]) -> Run {
 }
 
 impl Run {
-    /// The charge that it printed.
     fn charge(&self) -> String {
         assert_eq!(self.code, Some(0), "{self:?}");
         let charge: Value = serde_json::from_str(&self.stdout).unwrap();
@@ -26,7 +26,6 @@ fn kill(mut child: Child) {
     child.wait().unwrap();
 }
 
-/// These arguments, and a store.
 fn kept_in<'a>(folder: &'a TempDir, arguments: &'a str) -> Vec<&'a str> {
     let store = ["--store", folder.path().to_str().unwrap()];
     arguments.split(' ').chain(store).collect()

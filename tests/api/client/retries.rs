@@ -1,17 +1,8 @@
 //! Which trouble the client retries, under which key, for how long, and what it says afterwards.
 
-use charge_once_client::{
-    AttemptFailure, Charge, Client, Clock, Error, ListQuery, NewCharge, Reason, Resumed,
-    RetryPolicy,
-};
+use charge_once_client::Charge;
 
-use crate::support::{
-    client_library::{
-        NEVER_AGAIN, SECOND, TestClock, an_endpoint, assert_all_alike, builder, files, gave_up,
-        keeping, payment, resume_one, store,
-    },
-    prelude::*,
-};
+use super::*;
 
 #[tokio::test]
 async fn a_lost_answer_is_asked_for_again_under_the_same_key_with_the_same_bytes() {

@@ -5,8 +5,8 @@ use std::sync::mpsc;
 use charge_once::{cli::api_key::revoke_key, domain::ids::EventId};
 use uuid::{NoContext, Timestamp};
 
-use super::{command, run, url_of};
-use crate::support::{prelude::*, webhooks::verifies};
+use super::*;
+use crate::support::webhooks::verifies;
 
 /// A listener that runs. Its lines are read as they come.
 struct Listener {
@@ -16,7 +16,6 @@ struct Listener {
     secret: String,
 }
 
-/// The lines of a stream, as they come.
 fn lines_of(stream: impl Read + Send + 'static) -> mpsc::Receiver<String> {
     let (hand_over, lines) = mpsc::channel();
     std::thread::spawn(move || {
@@ -39,7 +38,6 @@ async fn next(lines: &mpsc::Receiver<String>) -> String {
 }
 
 impl Listener {
-    /// Starts, and returns once it is ready.
     async fn start(url: &str, forward_to: &str, more: &[&str]) -> Self {
         let arguments = [&["webhooks", "listen", "--forward-to", forward_to], more].concat();
         Self::start_as(command(url, &arguments)).await
@@ -69,7 +67,6 @@ impl Listener {
         }
     }
 
-    /// The next event's line: type, id, and answer.
     async fn next(&self) -> (String, String, String) {
         let line = next(&self.lines).await;
         let parts: Vec<_> = line.split("  ").collect();

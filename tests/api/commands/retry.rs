@@ -1,11 +1,9 @@
 //! `charge-once webhooks retry`: webhooks that failed are sent again.
 
-use crate::support::prelude::*;
+use super::*;
 
-/// Failed attempts wait for hours.
 const SLOW: &[(&str, &str)] = &[("WEBHOOK_RETRY_MIN", "1h"), ("WEBHOOK_RETRY_MAX", "8h")];
 
-/// How often a webhook is tried before it is given up.
 const ATTEMPTS: usize = 24;
 
 async fn retry(database: &TestDatabase, arguments: &[&str]) -> Run {

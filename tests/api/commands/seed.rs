@@ -1,9 +1,8 @@
 //! `charge-once seed`: an account full of data, which a second run leaves as it is.
 
-use super::{command, run, url_of};
-use crate::support::{checkouts::level, documents::block, prelude::*};
+use super::*;
+use crate::support::{checkouts::level, documents::block};
 
-/// Everything that a run could add or change.
 async fn everything(database: &TestDatabase) -> Vec<(String, i64)> {
     sqlx::query_as(
         "SELECT 'charges', count(*) FROM charges

@@ -1,7 +1,6 @@
 //! What a page does, and not only shows: webhooks that are retried now, and the playground.
 
-use super::visit::{CONSOLE, Visit, visited};
-use crate::support::prelude::*;
+use super::*;
 
 #[tokio::test]
 async fn endpoints_are_shown_with_their_state_and_what_is_never_sent_there() {

@@ -4,8 +4,7 @@ use charge_once::workers::expiry_sweep::Sweep;
 use charge_once_service::request_log::{BATCH_ROWS, QUEUED_MAX};
 use tokio::time::Instant;
 
-use super::visit::{CONSOLE, Visit, log_holds};
-use crate::support::prelude::*;
+use super::*;
 
 /// What the log says of each request, the first one first: method, route, path, key, status,
 /// outcome.

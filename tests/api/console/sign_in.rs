@@ -1,9 +1,7 @@
 //! Who gets in, and who doesn't.
 
-use super::visit::{CONSOLE, Visit, visited};
-use crate::support::prelude::*;
+use super::*;
 
-/// The service's first page, for a browser.
 async fn first_page(server: &TestServer) -> String {
     let request = server.client.bare(Method::GET, "/");
     text(&Answer::of(request.header("accept", "text/html")).await.body)

@@ -1,10 +1,7 @@
 //! A key's story, the objects it made, and keys that have no outcome yet.
 
-use super::visit::{CONSOLE, Visit, log_holds, visited};
-use crate::support::{
-    prelude::*,
-    workflows::{charge_in, post},
-};
+use super::*;
+use crate::support::workflows::{charge_in, post};
 
 fn link(list: &str, id: &str) -> String {
     format!("<a class=\"mono\" href=\"/console/{list}/{id}\">{id}</a>")

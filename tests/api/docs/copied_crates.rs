@@ -8,7 +8,6 @@ use crate::support::prelude::*;
 /// that asked this server would fail.
 const NOWHERE: &str = "postgres://nowhere.invalid/nothing";
 
-/// Crates that ask no database.
 const WITHOUT_DATABASE: [&str; 2] = ["conform", "strict-params"];
 
 /// Puts the crate's folder into `files`, and those that its manifest names as `../other`, which its
@@ -122,7 +121,6 @@ async fn crates_with_tables_compile_and_pass_their_tests_alone_without_a_warning
     }
 }
 
-/// The features that the crate's manifest declares.
 fn features_of(name: &str) -> Vec<String> {
     let manifest = read(format!("crates/{name}/Cargo.toml"));
     let Some((_, features)) = manifest.split_once("\n[features]\n") else {

@@ -1,5 +1,6 @@
 //! The shape of the code, enforced: data flows one way.
 
+use super::published_crates::cargo;
 use crate::support::prelude::*;
 
 pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
@@ -109,7 +110,6 @@ wire: domain webhooks
 work: commands database domain idempotency processor store telemetry webhooks wire
 workers: config database domain idempotency store telemetry webhooks wire work";
 
-/// The word that a text begins with.
 fn word(text: &str) -> &str {
     let end = text.find(|c: char| !c.is_alphanumeric() && c != '_');
     text.get(..end.unwrap_or(text.len())).unwrap()
@@ -298,15 +298,17 @@ const VALUES: &[(&str, &str)] = &[
     ),
 ];
 
-/// The names of the crates that `package` is compiled with.
 fn tree_of(package: &str, more: &[&str]) -> String {
-    let tree = Command::new(env!("CARGO"))
-        .args(["tree", "--package", package, "--edges", "normal"])
-        .args(["--prefix", "none", "--locked", "--offline"])
-        .args(more)
-        .current_dir(root())
-        .output();
-    text(&tree.unwrap().stdout)
+    let tree = [
+        "tree",
+        "--package",
+        package,
+        "--edges",
+        "normal",
+        "--prefix",
+        "none",
+    ];
+    cargo(&[&tree[..], &["--offline"], more].concat())
 }
 
 /// Rules are functions: they have no SQL, wait for nothing, and use no crate that does. What a verb

@@ -18,7 +18,7 @@ const CATEGORIES: [&str; 7] = [
 ];
 
 /// What Cargo prints about the workspace. It downloads packages that nothing else here has needed.
-fn cargo(arguments: &[&str]) -> String {
+pub fn cargo(arguments: &[&str]) -> String {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(arguments).arg("--locked").current_dir(root());
     Run::of(cargo.output().unwrap()).succeeded()

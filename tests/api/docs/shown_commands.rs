@@ -3,7 +3,6 @@
 use super::layers::rust_files;
 use crate::support::{documents::block, prelude::*};
 
-/// The address and the API key that the README shows.
 const SHOWN_ADDRESS: &str = "127.0.0.1:8080";
 
 const SHOWN_API_KEY: &str = "sk_test_charge_once_dev";
@@ -176,7 +175,6 @@ fn the_commands_that_messages_name_exist() {
     }
 }
 
-/// Runs what a document shows, and returns what it prints.
 async fn printed(server: &TestServer, shell: &str, shown: &str) -> String {
     typed(server, shell, shown).await.succeeded()
 }

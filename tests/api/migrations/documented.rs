@@ -11,7 +11,6 @@ use crate::support::prelude::*;
 /// How many orders there are when the example begins: more than two batches.
 const OLD_ORDERS: i64 = 2_500;
 
-/// Waits for a lock that another session holds.
 const WAITING: &str = "SELECT count(*) FROM pg_locks
     WHERE NOT granted AND locktype = 'relation'
       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
@@ -63,9 +62,8 @@ async fn insert_old_orders(database: &TestDatabase) {
                (account_id, id, amount, currency, content_hash, items, metadata, status)
         SELECT accounts.id, gen_random_uuid(), 1, 'usd', sha256('order'), '[{}]', '{}', 'open'
           FROM accounts, generate_series(1, COUNT)";
-    database
-        .execute(insert.replace("COUNT", &OLD_ORDERS.to_string()))
-        .await;
+    let insert = insert.replace("COUNT", &OLD_ORDERS.to_string());
+    database.execute(insert).await;
 }
 
 /// Repeats the statement until it changes no row. How many batches changed rows.

@@ -5,7 +5,6 @@
 
 use std::fs;
 
-use charge_once::database::{Database, PROCESSOR_SCHEMA, WhenRefused};
 use memchr::memmem;
 use sqlx::{Executor, SqlSafeStr};
 
@@ -31,10 +30,7 @@ async fn describe(query: &str, database: &PgPool) -> Value {
 #[tokio::test]
 async fn every_committed_query_is_described_as_the_migrated_database_describes_it() {
     let api = TestDatabase::create().await;
-    let processor = TestDatabase::create_empty().await;
-    let settings = config(&[]).database_settings(PROCESSOR_SCHEMA);
-    let connected = Database::connect(&processor.url, settings, WhenRefused::GiveUp).await;
-    connected.unwrap();
+    let processor = TestDatabase::create_for_processor().await;
 
     for folder in folders() {
         let database = match folder {
@@ -43,10 +39,8 @@ async fn every_committed_query_is_described_as_the_migrated_database_describes_i
         };
         for (path, known) in committed(folder) {
             let described = describe(known["query"].as_str().unwrap(), &database.pool).await;
-            assert_eq!(
-                known["describe"], described,
-                "{path:?}: run `make generate`"
-            );
+            let known_as = &known["describe"];
+            assert_eq!(known_as, &described, "{path:?}: run `make generate`");
             assert_eq!(known["db_name"], json!("PostgreSQL"), "{path:?}");
         }
     }

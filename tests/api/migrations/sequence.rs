@@ -22,7 +22,6 @@ const SETS: &[&str] = &[
     "migrations",
 ];
 
-/// A migration.
 struct File {
     path: String,
     number: i64,
@@ -41,7 +40,6 @@ fn migrations_below(folder: &str) -> BTreeMap<String, String> {
     migrations
 }
 
-/// The migrations of each set, in order.
 fn sets() -> Vec<Vec<File>> {
     assert_eq!(SETS.len(), SCHEMA.len());
     let sets = SETS.iter().zip(SCHEMA).map(|(folder, set)| {

@@ -111,14 +111,12 @@ fn keyed(number: u32) -> String {
     format!("key-{number}")
 }
 
-/// Holds all rows of a table, of which there are some.
 async fn locked(database: &TestDatabase, table: &str) -> Transaction<'static, Postgres> {
     let lock = format!("SELECT FROM {table} FOR UPDATE");
     assert!(database.execute(&*lock).await > 0, "{table}");
     database.holding(lock).await
 }
 
-/// Nothing is wrong here, and clients retry as they should.
 async fn nothing_is_wrong(trouble: &mut Trouble) {
     let variables = [MODEST, &quick_but(&[("EXPIRY_SWEEP_INTERVAL", "1s")])].concat();
     let database = TestDatabase::create().await;
@@ -147,8 +145,7 @@ async fn the_database_is_away(trouble: &mut Trouble) {
         TestServer::start_with_metrics_through(database, &proxy.url, &variables).await;
     assert_eq!(server.client.charge("key-1").await.status, 201);
     let swept = r#"charge_once_sweep_last_success_timestamp_seconds{part="old_rows"}"#;
-    let sweeps = async || Scrape::of(&scraper).await.value(swept) > 0.0;
-    eventually("it sweeps", sweeps).await;
+    exceeds(&scraper, swept, 0.0).await;
     proxy.inject(NetworkFault::Cut);
     let alerts = "ChargeOnceNotReady ChargeOnceErrorBudgetBurnsFast \
                   ChargeOnceErrorBudgetBurnsSlowly ChargeOnceDatabaseMetricsStale \
@@ -338,7 +335,6 @@ async fn file_descriptors_run_out(trouble: &mut Trouble) {
     trouble.keep(server);
 }
 
-/// All replicas were killed.
 async fn every_replica_is_dead(trouble: &mut Trouble) {
     let database = TestDatabase::create().await;
     let start = || ServerProcess::start_with_metrics(Stdio::null(), &database, MODEST);

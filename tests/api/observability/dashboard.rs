@@ -92,7 +92,6 @@ impl Shop {
     }
 }
 
-/// A query of the dashboard.
 struct Query {
     /// The title of its panel.
     title: String,
@@ -160,11 +159,8 @@ fn queries() -> Vec<Query> {
 #[tokio::test]
 async fn every_rule_evaluates_and_every_panel_has_data_of_two_replicas_under_load() {
     let shop = Shop::open().await;
-    let replicas = shop
-        .scrapers
-        .iter()
-        .map(|scraper| scraper.address)
-        .collect();
+    let replicas = shop.scrapers.iter().map(|scraper| scraper.address);
+    let replicas = replicas.collect();
     let job = Job {
         name: JOB,
         replicas,

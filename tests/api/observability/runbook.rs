@@ -11,7 +11,6 @@ const RUNBOOK: &str = "docs/runbook.md";
 /// What a statement names that does more than to look.
 const ENDS_A_SESSION: &str = "pg_terminate_backend";
 
-/// The title and the text of each section.
 fn sections(document: &str) -> Vec<(String, String)> {
     let sections = document.split("\n## ").skip(1);
     let sections = sections.map(|section| section.split_once('\n').unwrap());
@@ -173,7 +172,6 @@ impl Night {
         }
     }
 
-    /// What a person would type here.
     fn typed(&self, shown: &str) -> String {
         shown
             .replace("127.0.0.1:8080", &self.server.client.address.to_string())
@@ -269,7 +267,6 @@ async fn the_commands_of_the_runbook_run() {
     assert_eq!(night.database.count(resolved).await, 1);
 }
 
-/// The statements that a section shows.
 fn statements_of(title: &str) -> Vec<String> {
     let mut sections = sections(&read(RUNBOOK)).into_iter();
     let (_, text) = sections.find(|(found, _)| found == title).unwrap();
@@ -278,7 +275,6 @@ fn statements_of(title: &str) -> Vec<String> {
     statements.into_iter().map(|(_, sql)| sql).collect()
 }
 
-/// What a role sees by a statement.
 async fn seen_by(role: &PgPool, statement: &str) -> Result<Vec<PgRow>, sqlx::Error> {
     let statement = sqlx::raw_sql(AssertSqlSafe(statement.to_owned()));
     statement.fetch_all(role).await

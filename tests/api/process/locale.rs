@@ -3,14 +3,13 @@
 
 use std::fs;
 
-use charge_once::database::{Database, PROCESSOR_SCHEMA, WhenRefused, embedded};
+use charge_once::database::embedded;
 use charge_once_postgres::embedded::{EmbeddedSettings, Locale};
 use futures_util::{StreamExt, stream};
 use sqlx::migrate::Migrator;
 
 use crate::support::prelude::*;
 
-/// A locale that no system has.
 const LOCALE: &str = "xx_XX.UTF-8";
 
 /// Clients' own ids, which locales sort differently.
@@ -34,7 +33,6 @@ impl Cluster {
         Self { folder: scratch() }
     }
 
-    /// Makes the locale from a source of glibc's.
     fn make_locale(&self, source: &str) {
         let made = self.folder.path().join(LOCALE);
         if made.exists() {
@@ -43,10 +41,7 @@ impl Cluster {
         let mut make = Command::new("localedef");
         make.args(["-i", source, "-f", "UTF-8"]).arg(&made);
         let is_made = make.status().is_ok_and(|status| status.success());
-        assert!(
-            is_made,
-            "install the sources of locales, Debian's package `locales`"
-        );
+        assert!(is_made, "install the sources, Debian's package `locales`");
     }
 
     async fn start(&self) -> (EmbeddedPostgres, TestServer) {
@@ -69,7 +64,6 @@ async fn stop((postgres, server): (EmbeddedPostgres, TestServer)) {
     postgres.stop().await.unwrap();
 }
 
-/// Orders everything, each under a new key.
 async fn order_all(client: &Client) -> HashMap<String, Answer> {
     let orders = stream::iter(client_order_ids()).map(async |name| {
         let items = json!([{"quantity": 1, "unit_amount": 100}]);
@@ -159,11 +153,8 @@ async fn a_start_on_another_version_of_the_locale_says_what_to_do() {
 #[tokio::test]
 async fn no_index_is_sorted_by_the_locale() {
     let api = TestDatabase::create().await;
-    let processor = TestDatabase::create_empty().await;
+    let processor = TestDatabase::create_for_processor().await;
     let example = TestDatabase::create_empty().await;
-    let settings = config(&[]).database_settings(PROCESSOR_SCHEMA);
-    let connected = Database::connect(&processor.url, settings, WhenRefused::GiveUp).await;
-    connected.unwrap();
     let migrations = root().join("examples/webhook_receiver/migrations");
     let migrations = Migrator::new(migrations).await.unwrap();
     migrations.run(&example.pool).await.unwrap();

@@ -53,7 +53,6 @@ impl World {
         self.post("/charges", key, &charge()).await
     }
 
-    /// Every outcome that a key can have, and each once.
     async fn provoke_every_outcome(&self) {
         assert_eq!(self.charge("key-1").await, 201, "executed");
         assert_eq!(self.charge("key-1").await, 201, "replayed");
@@ -76,7 +75,6 @@ impl World {
         assert_eq!(self.charge("key-5").await, 201, "taken over");
     }
 
-    /// A payment whose card's holder authenticates.
     async fn pay_as_a_holder(&self) {
         let intent = json!({"amount": 2000, "currency": "usd"});
         let client = &self.server.client;
@@ -92,7 +90,6 @@ impl World {
         assert_eq!(press(&page, "complete").await.status, 303);
     }
 
-    /// What else is counted.
     async fn provoke_the_rest(&self) {
         let client = &self.server.client;
         let receiver = Receiver::start().await;
@@ -134,11 +131,6 @@ impl World {
 
 /// When the service's series were last read from the database, which is the last one that is set.
 const LAST_READ: &str = "charge_once_database_metrics_last_success_timestamp_seconds";
-
-async fn database_was_read(scraper: &Client) {
-    let was_read = async || Scrape::of(scraper).await.value(LAST_READ) > 0.0;
-    eventually("the database was read", was_read).await;
-}
 
 /// Series without the first part of their names, each with a value.
 fn listed(lines: &str) -> impl Iterator<Item = (String, f64)> {
@@ -214,12 +206,9 @@ async fn a_scrape_has_every_documented_metric_and_no_other_and_names_no_account(
     world.provoke_the_rest().await;
     let scraper = &world.scraper;
     let swept = "charge_once_sweep_rows_total{kind=\"idempotency_keys\"}";
-    eventually("keys are swept and webhooks sent", || async {
-        let scrape = Scrape::of(scraper).await;
-        scrape.value(swept) > 0.0
-            && scrape.value("charge_once_webhook_attempts_total{result=\"succeeded\"}") > 1.0
-    })
-    .await;
+    exceeds(scraper, swept, 0.0).await;
+    let sent = "charge_once_webhook_attempts_total{result=\"succeeded\"}";
+    exceeds(scraper, sent, 1.0).await;
     let scrape = Scrape::of(scraper).await;
     let of_process = PROCESS_METRICS.iter().map(|(name, kind, _)| (*name, *kind));
     let documented = METRICS
@@ -231,12 +220,8 @@ async fn a_scrape_has_every_documented_metric_and_no_other_and_names_no_account(
     assert_eq!(served, documented);
     for metric in METRICS {
         let labels = metric.labels.iter().map(|label| (*label).to_owned());
-        assert_eq!(
-            scrape.labels(metric.name),
-            labels.collect(),
-            "{}",
-            metric.name
-        );
+        let (name, labels) = (metric.name, labels.collect());
+        assert_eq!(scrape.labels(name), labels, "{name}");
     }
     for (series, at_least) in listed(EVERYTHING) {
         let value = scrape.value(&series);
@@ -328,15 +313,13 @@ async fn what_waits_in_the_database_is_seen_by_a_replica_that_did_not_make_it() 
                 SELECT FROM idempotency_leases FOR UPDATE";
     let locked = database.holding(lock).await;
     let (_server, scraper) = TestServer::start_with_metrics(database, &processor_at).await;
-    database_was_read(&scraper).await;
+    exceeds(&scraper, LAST_READ, 0.0).await;
     let scrape = Scrape::of(&scraper).await;
     let due = scrape.value("charge_once_webhooks_due");
     assert_eq!(due, 3.0, "{}", scrape.text);
     let seconds = |series: &str| scrape.value(&format!("charge_once_{series}_seconds"));
-    let (due, expired) = (
-        seconds("webhooks_oldest_due"),
-        seconds("idempotency_oldest_expired"),
-    );
+    let due = seconds("webhooks_oldest_due");
+    let expired = seconds("idempotency_oldest_expired");
     assert!(due >= 10_800.0 && expired >= 172_800.0, "{}", scrape.text);
     for (series, expected) in listed(
         r#"
@@ -371,7 +354,7 @@ async fn what_the_last_check_found_is_seen_after_a_first_one() {
             assert_eq!(checked.code, Some(is_violated), "{checked:?}");
         }
         let (server, scraper) = TestServer::start_with_metrics(database, &[]).await;
-        database_was_read(&scraper).await;
+        exceeds(&scraper, LAST_READ, 0.0).await;
         let scrape = Scrape::of(&scraper).await;
         let found = scrape.values.get("charge_once_check_violations");
         assert_eq!(found.copied(), violations, "{}", scrape.text);
@@ -430,8 +413,7 @@ async fn a_part_of_the_sweep_that_fails_is_counted_by_itself() {
     let failures = |part: &str| format!("charge_once_sweep_failures_total{{part=\"{part}\"}}");
     let success =
         |part: &str| format!("charge_once_sweep_last_success_timestamp_seconds{{part=\"{part}\"}}");
-    let fails = async || Scrape::of(&scraper).await.value(&failures("old_rows")) > 1.0;
-    eventually("events can't be removed", fails).await;
+    exceeds(&scraper, &failures("old_rows"), 1.0).await;
     let scrape = Scrape::of(&scraper).await;
     assert_eq!(scrape.value(&success("old_rows")), 0.0);
     for part in ["idempotency_keys", "test_accounts"] {
@@ -440,8 +422,7 @@ async fn a_part_of_the_sweep_that_fails_is_counted_by_itself() {
     }
     let allow = "DROP TRIGGER refuse ON events";
     server.database.execute(allow).await;
-    let succeeds = async || Scrape::of(&scraper).await.value(&success("old_rows")) > 0.0;
-    eventually("events are removed", succeeds).await;
+    exceeds(&scraper, &success("old_rows"), 0.0).await;
     let scrape = Scrape::of(&scraper).await;
     let swept =
         |kind: &str| scrape.value(&format!("charge_once_sweep_rows_total{{kind=\"{kind}\"}}"));
@@ -462,11 +443,8 @@ async fn a_part_of_the_sweep_that_hangs_takes_no_time_of_the_next_one() {
     // Each time, the account takes longer than that.
     let often = [("EXPIRY_SWEEP_INTERVAL", "100ms")];
     let (_server, scraper) = TestServer::start_with_metrics(database, &often).await;
-    eventually("old events are removed", || async {
-        let scrape = Scrape::of(&scraper).await;
-        scrape.value("charge_once_sweep_rows_total{kind=\"events\"}") == 2.0
-    })
-    .await;
+    let events = "charge_once_sweep_rows_total{kind=\"events\"}";
+    reaches(&scraper, events, 2.0).await;
     let scrape = Scrape::of(&scraper).await;
     let failures = "charge_once_sweep_failures_total{part=\"test_accounts\"}";
     assert!(scrape.value(failures) > 0.0, "{}", scrape.text);

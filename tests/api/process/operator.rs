@@ -154,7 +154,6 @@ pending_charges_in_flight | charge |
 pending_refunds_in_flight | refund |
     UPDATE refunds SET status = 'pending' WHERE id = '$id';";
 
-/// The id of an object, as the database has it.
 fn uuid_of(shown: &str) -> Uuid {
     let (_, id) = shown.split_once('_').unwrap();
     ChargeId::parse(&format!("ch_{id}")).unwrap().0
@@ -198,7 +197,6 @@ async fn plant(server: &TestServer, faults: &'static str, planted: &mut Planted)
     }
 }
 
-/// Faults that concern two objects, or several invariants.
 async fn plant_between_objects(server: &TestServer, planted: &mut Planted) {
     let (client, database) = (&server.client, &server.database);
     let order = paid_order(client).await;
@@ -242,7 +240,6 @@ async fn plant_between_objects(server: &TestServer, planted: &mut Planted) {
     }
 }
 
-/// Faults of what is told of changes.
 async fn plant_in_events(server: &TestServer, planted: &mut Planted) {
     let (client, database) = (&server.client, &server.database);
     client.charge("key-twice").await;

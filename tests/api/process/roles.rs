@@ -74,7 +74,6 @@ async fn the_server_works_as_a_role_that_changes_no_table_and_the_sweep_as_one_t
     assert_has(&complaint, "permission denied");
 }
 
-/// What a role may not do.
 const DENIED: &str = "
 app: CREATE TABLE mine (id integer)
 app: CREATE TEMPORARY TABLE mine (id integer)
@@ -268,10 +267,8 @@ async fn each_role_has_these_rights_to_each_table_and_no_other() {
     let expected: BTreeSet<_> = RIGHTS.lines().collect();
     let unneeded: Vec<_> = found.difference(&expected).collect();
     let missing: Vec<_> = expected.difference(&found).collect();
-    assert!(
-        unneeded.is_empty() && missing.is_empty(),
-        "{unneeded:?} {missing:?}"
-    );
+    let both = (unneeded, missing);
+    assert_eq!(both, (vec![], vec![]), "not needed, and missing");
 }
 
 /// PostgreSQL checks the rights of a statement when it explains it.
@@ -300,24 +297,19 @@ async fn a_runner_that_may_not_grant_it_is_told_that_the_reader_sees_no_sessions
     let url = url.unwrap();
     // A superuser may grant everything.
     assert_eq!(apply_roles(&url, &[]), "");
-    let mut superuser = PgConnection::connect(&url).await.unwrap();
+    let superuser = PgPool::connect_lazy(&url).unwrap();
+    let superuser = TestDatabase::elsewhere(url.clone(), superuser);
     let hand_over = "REVOKE pg_read_all_stats FROM charge_once_reader;
          CREATE ROLE customer LOGIN IN ROLE charge_once_migrator;
          ALTER DATABASE managed OWNER TO customer;
          ALTER SCHEMA public OWNER TO customer";
-    sqlx::raw_sql(hand_over)
-        .execute(&mut superuser)
-        .await
-        .unwrap();
+    superuser.execute(hand_over).await;
 
     let told = apply_roles(&as_role(&url, "customer"), &[]);
     let unseen = "charge_once_reader can't see what sessions of other roles do";
     assert_has(&told, unseen);
     // Where an administrator has granted it, nothing is missing.
     let granted = "GRANT pg_read_all_stats TO charge_once_reader";
-    sqlx::raw_sql(granted)
-        .execute(&mut superuser)
-        .await
-        .unwrap();
+    superuser.execute(granted).await;
     assert_eq!(apply_roles(&as_role(&url, "customer"), &[]), "");
 }

@@ -2,6 +2,7 @@
 
 use charge_once::database;
 
+use super::pgbouncer::pinned;
 use crate::support::prelude::*;
 
 /// The URL of a database, for sessions with this `search_path`, encoded as in a URL.
@@ -53,9 +54,7 @@ async fn a_later_search_path_makes_no_second_set_of_tables_and_no_second_charge(
         let first = steady.client.charge("key-1").await;
         assert_eq!(first.status, 201);
         database.execute(&defaults).await;
-        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-                    WHERE datname = current_database() AND application_name = 'charge-once'";
-        database.execute(end).await;
+        database.end_sessions().await;
 
         let url = search_path.map_or(database.url.clone(), |path| asking(&database.url, path));
         let variables = [("DATABASE_URL", &*url), FORGETFUL];
@@ -185,10 +184,7 @@ async fn schemas_of_the_roles_change_nothing_and_the_roles_have_rights_where_the
 
 #[tokio::test]
 async fn a_pooler_that_drops_the_schema_is_refused_where_sessions_do_not_have_it() {
-    let database = TestDatabase::create_unsharded().await;
-    for setting in PINNED {
-        database.set_default(setting).await;
-    }
+    let database = pinned().await;
     let Some(pooler) = PgBouncer::start(&database, "session", IGNORES_OPTIONS).await else {
         return;
     };

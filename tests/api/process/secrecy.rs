@@ -43,7 +43,6 @@ impl Surfaces {
     }
 }
 
-/// A server with everything on, and those around it.
 struct Watched {
     collector: Collector,
     database: TestDatabase,
@@ -77,7 +76,6 @@ impl Watched {
         }
     }
 
-    /// Stops it, and returns all that it has told.
     async fn told(mut self) -> Surfaces {
         let metrics = Scrape::of(&self.scraper).await.text;
         stops(&mut self.server.child, Signal::SIGTERM).await;
@@ -100,7 +98,6 @@ impl Watched {
     }
 }
 
-/// With text in every header that may hold some.
 fn decorated(client: &Client, method: Method, path: &str) -> RequestBuilder {
     let request = client.request(method, path);
     request
@@ -124,7 +121,6 @@ async fn post(client: &Client, path: &str, key: &str, body: &Value) -> Answer {
     Answer::of(request.json(body)).await
 }
 
-/// Sends it as [`post`] does, and expects a status.
 async fn posted(client: &Client, path: &str, key: &str, body: &Value, status: u16) -> Answer {
     let answer = post(client, path, key, body).await;
     assert_eq!(answer.status, status, "{path}: {answer:?}");
@@ -145,7 +141,6 @@ fn telling_charge() -> Value {
     body
 }
 
-/// Requests of all kinds: that succeed, that are replayed, refused, declined, and that fail.
 async fn send_everything(watched: &Watched) {
     let client = &watched.server.client;
     let body = telling_charge();

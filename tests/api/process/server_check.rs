@@ -4,7 +4,6 @@ use tokio::net::TcpListener;
 
 use crate::support::prelude::*;
 
-/// What a person sees who looks at the server.
 pub fn look(url: &str) -> Run {
     Run::of(run(&["check", "--server"], &[("DATABASE_URL", url)]))
 }

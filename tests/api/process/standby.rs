@@ -26,7 +26,6 @@ async fn wait_in_vain(database: &TestDatabase) {
 
 const WAITING: &str = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
 
-/// What ends a wait for the standby.
 const ENDS: [&str; 2] = ["pg_cancel_backend", "pg_terminate_backend"];
 
 /// Ends all waits for the standby, until the task that waits has ended.
@@ -130,7 +129,6 @@ fn receive_wal(folder: &Path, program: &Path) -> Child {
     command.arg(received).spawn().unwrap()
 }
 
-/// What a start logs about standbys.
 async fn warnings(database: &TestDatabase) -> Vec<String> {
     let (server, log) = start_with_log(database, &[("RUST_LOG", "warn")]);
     drop(server);
@@ -146,9 +144,8 @@ async fn a_start_warns_of_a_standby_that_no_commit_waits_for() {
     assert_eq!(warnings(&database).await, Vec::<String>::new());
 
     let mut standby = receive_wal(folder.path(), &program);
-    database
-        .comes_to("SELECT count(*) FROM pg_stat_replication", 1)
-        .await;
+    let standbys = "SELECT count(*) FROM pg_stat_replication";
+    database.comes_to(standbys, 1).await;
     let told = warnings(&database).await;
     assert_eq!(told.len(), 1, "{told:#?}");
     assert_has(&told[0], "WARN");

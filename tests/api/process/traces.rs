@@ -28,7 +28,6 @@ async fn span_of(collector: &Collector, answer: &Answer) -> Exported {
     collector.request(id).await
 }
 
-/// A server that exports to a collector.
 async fn exporting(variables: &[(&str, &str)]) -> (Collector, TestDatabase, ServerProcess) {
     let collector = Collector::start().await;
     let database = TestDatabase::create().await;
@@ -117,9 +116,8 @@ async fn a_batch_has_a_trace_of_its_own_that_links_to_its_requests_and_they_to_i
     let wait = collector.child(&request, "wait for batch").await;
     assert_eq!(wait.attribute("idempotency.requests"), "1");
     assert_eq!(wait.attribute("idempotency.ended"), "concluded");
-    let batch = collector
-        .has("the batch", |span| span.name == "batch")
-        .await;
+    let is_batch = |span: &Exported| span.name == "batch";
+    let batch = collector.has("the batch", is_batch).await;
     assert_eq!(batch.attribute("idempotency.requests"), "1");
     assert_ne!(batch.trace, request.trace);
     assert_eq!(batch.parent, "");
@@ -210,10 +208,8 @@ async fn a_checkout_s_steps_are_in_its_trace_and_its_lines_name_it() {
     // The statements of its steps, which run in tasks of their own.
     let text = text_of(&log);
     let id = bought.header("request-id").unwrap();
-    let lines = text.lines();
-    let insert: Vec<_> = lines
-        .filter(|line| line.contains("INSERT INTO orders"))
-        .collect();
+    let is_insert = |line: &&str| line.contains("INSERT INTO orders");
+    let insert: Vec<_> = text.lines().filter(is_insert).collect();
     assert!(!insert.is_empty());
     assert!(insert.iter().all(|line| line.contains(id)), "{insert:?}");
     // Lines show no other span that is made for traces.
@@ -471,7 +467,6 @@ fn documented() -> (BTreeSet<String>, BTreeSet<String>) {
     (names, attributes)
 }
 
-/// Whether spans have documented names and attributes.
 pub fn assert_documented(spans: &[Exported]) {
     let (names, attributes) = documented();
     for span in spans {

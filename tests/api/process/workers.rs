@@ -109,11 +109,10 @@ async fn every_worker_that_panics_is_named_and_works_again() {
     })
     .await;
     eventually("every worker works again", || async {
-        let entered = saboteur.entered.lock().unwrap().clone();
+        let entered = saboteur.entered.lock().unwrap();
         // The second time, it is dropped.
-        WORKERS
-            .iter()
-            .all(|worker| entered.get(*worker).is_some_and(|times| *times > 3))
+        let works = |worker: &&str| entered.get(*worker).is_some_and(|times| *times > 3);
+        WORKERS.iter().all(works)
     })
     .await;
     let scrape = Scrape::of(&scraper).await;
@@ -124,8 +123,7 @@ async fn every_worker_that_panics_is_named_and_works_again() {
     }
     // It has begun again three times, which doesn't say that it has come to an end.
     let read = "charge_once_database_metrics_last_success_timestamp_seconds";
-    let are_read = async || Scrape::of(&scraper).await.value(read) > 0.0;
-    eventually("the metrics from the database are read", are_read).await;
+    exceeds(&scraper, read, 0.0).await;
     server.stop().await;
 }
 

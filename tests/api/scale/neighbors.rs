@@ -7,10 +7,8 @@ const ATTACKERS: usize = 100;
 
 const LOCK_ORDERS: &str = "SELECT FROM orders FOR UPDATE";
 
-/// How often the other account charges meanwhile.
 const CHARGES: usize = 60;
 
-/// Many requests that wait for one order.
 fn pay(client: &Client, order: &str) -> JoinSet<Answer> {
     (0..ATTACKERS)
         .map(|number| {

@@ -104,7 +104,6 @@ async fn no_statement_reads_more_the_bigger_a_table_is() {
     );
 }
 
-/// Whether it looks at many pages for the rows that it finds.
 fn looks_at_too_much(plan: &Value) -> bool {
     let (pages, rows) = (pages_of(&plan["Plan"]), most_rows(&plan["Plan"]));
     pages > PAGES_MAX + rows * PAGES_PER_ROW_MAX

@@ -47,7 +47,6 @@ const OLD_ROWS: &str = "
            CASE WHEN n <> 1 THEN now() END, CASE WHEN n <> 1 THEN 'done' END
       FROM generate_series(1, 700) AS n;";
 
-/// Why [`OLD_ROWS`] contradict the invariants.
 const MADE_UP: &str = "its old rows are about nothing";
 
 async fn add_old_rows(database: &TestDatabase) {
@@ -55,7 +54,6 @@ async fn add_old_rows(database: &TestDatabase) {
     database.execute(OLD_ROWS).await;
 }
 
-/// A database with [`OLD_ROWS`].
 async fn with_old_rows() -> TestDatabase {
     let database = TestDatabase::create().await;
     add_old_rows(&database).await;
@@ -108,7 +106,6 @@ fn later() -> Instant {
     Instant::now() + Duration::from_secs(60)
 }
 
-/// The [`counts`] of what a sweep removes until then.
 async fn removes(sweep: &mut Sweep, until: Instant) -> (u64, u64, bool) {
     counts(&sweep.old_rows(until).await.unwrap())
 }
@@ -144,14 +141,11 @@ async fn what_has_ended_goes_with_the_next_round() {
     let database = with_old_rows().await;
     let mut sweep = sweep(&database, KEPT).await;
     sweep.old_rows(later()).await.unwrap();
-    database
-        .execute(
-            "SET LOCAL session_replication_role = replica;
+    let change = "SET LOCAL session_replication_role = replica;
          UPDATE webhook_deliveries SET status = 'failed', next_attempt_at = NULL;
          UPDATE operations SET completed_at = now(), outcome = 'done' WHERE completed_at IS NULL;
-         UPDATE checkouts SET status = 'completed', order_id = id",
-        )
-        .await;
+         UPDATE checkouts SET status = 'completed', order_id = id";
+    database.execute(change).await;
     assert_eq!(removes(&mut sweep, later()).await, (1, 2, true));
     assert_eq!(left(&database).await, [0, 0, 0]);
 }
@@ -185,10 +179,11 @@ async fn an_account_that_had_its_turn_is_passed_over_until_the_next_round() {
     let (stop, removed) = go_on().await;
     assert!(matches!(stop, Stop::Failed(SECOND, _)));
     assert_eq!((removed.events, removed.operations), (1133, 698));
-    database.execute("INSERT INTO events (account_id, id, type, object, request_id, idempotency_key, created_at)
+    let change =
+        "INSERT INTO events (account_id, id, type, object, request_id, idempotency_key, created_at)
          VALUES (old_account(1), old_id(2000), 'charge.succeeded', '{}', 'req', 'key',
-                 now() - interval '40 days')")
-    .await;
+                 now() - interval '40 days')";
+    database.execute(change).await;
     let (stop, removed) = go_on().await;
     assert!(matches!(stop, Stop::At(Round::Failed)));
     assert_eq!((removed.events, removed.failed_accounts), (33, 1));
@@ -203,18 +198,15 @@ async fn an_account_that_had_its_turn_is_passed_over_until_the_next_round() {
 #[tokio::test]
 async fn a_walk_that_is_stopped_by_time_goes_on_with_the_next_account() {
     let database = where_the_second_refuses().await;
-    database
-        .execute(
-            "CREATE FUNCTION take_long() RETURNS trigger LANGUAGE plpgsql AS
+    let change = "CREATE FUNCTION take_long() RETURNS trigger LANGUAGE plpgsql AS
              $$ BEGIN
                  -- Only the first batch leaves so many.
                  IF (SELECT count(*) FROM events) > 700 THEN PERFORM pg_sleep(4); END IF;
                  RETURN NULL;
              END $$;
          CREATE TRIGGER take_long AFTER DELETE ON events FOR EACH STATEMENT
-             EXECUTE FUNCTION take_long()",
-        )
-        .await;
+             EXECUTE FUNCTION take_long()";
+    database.execute(change).await;
     let mut walk = Walk::of(&database).await;
     // The accounts are listed in far less than that, and then the first one is visited.
     let soon = Instant::now() + Duration::from_secs(3);
@@ -239,13 +231,13 @@ async fn a_walk_that_is_stopped_by_time_goes_on_with_the_next_account() {
 #[tokio::test]
 async fn an_account_with_more_old_rows_than_time_holds_up_no_other() {
     let database = with_old_rows().await;
-    database.execute("UPDATE webhook_deliveries SET status = 'succeeded', next_attempt_at = NULL, delivered_at = now()
+    let change = "UPDATE webhook_deliveries SET status = 'succeeded', next_attempt_at = NULL, delivered_at = now()
           WHERE status = 'pending';
          INSERT INTO events (account_id, id, type, object, request_id, idempotency_key, created_at)
          SELECT old_account(1), old_id(2000 + n), 'charge.succeeded', '{}', 'req', 'key',
                 now() - interval '40 days'
-           FROM generate_series(1, 12000) AS n")
-    .await;
+           FROM generate_series(1, 12000) AS n";
+    database.execute(change).await;
     let events_of = async |account: u128| {
         let events = "SELECT count(*) FROM events WHERE account_id = $1";
         let events = sqlx::query_scalar::<_, i64>(events).bind(Uuid::from_u128(account));
@@ -305,7 +297,6 @@ const FAILED_DELIVERY: &str = "
            delivered_at)
     SELECT old_account(2), old_id(1300), old_id(3), old_id(2), 'succeeded', NULL, now();";
 
-/// The account and the id of the delivery that failed, and of its event.
 async fn failed_delivery(database: &TestDatabase) -> (AccountId, WebhookDeliveryId, Uuid) {
     database.is_left_broken(MADE_UP);
     let pool = &database.pool;

@@ -58,7 +58,6 @@ impl Two {
         TestServer::start_on(self.first.clone(), &variables).await
     }
 
-    /// An API key of a new account in the second database.
     async fn key_of_other(&self, name: &str) -> String {
         let create = format!("api-key create --account {name} --shard {SECOND}");
         let printed = self.run(&create).await.succeeded();
@@ -66,7 +65,6 @@ impl Two {
     }
 }
 
-/// The page that a card's holder is sent to by an account's intent.
 async fn holder_page(client: &Client) -> String {
     let body = json!({
         "payment_method": "pm_card_threeDSecure2Required", "confirm": true,

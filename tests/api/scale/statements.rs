@@ -19,7 +19,6 @@ pub struct Parameter {
     pub bound: Option<Bound>,
 }
 
-/// Which end of a page a parameter is.
 #[derive(Debug, Clone, Copy)]
 pub enum Bound {
     From,

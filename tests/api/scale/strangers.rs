@@ -7,7 +7,6 @@ use crate::support::prelude::*;
 /// Less than the time for which a refused key is remembered.
 const SOON: Duration = Duration::from_millis(1500);
 
-/// A small pool.
 const POOL: (&str, &str) = ("POOL_CONNECTIONS", "4");
 
 async fn behind_a_proxy() -> (TestServer, PostgresProxy) {

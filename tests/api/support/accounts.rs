@@ -4,7 +4,6 @@ use charge_once::cli::api_key;
 
 use crate::support::prelude::*;
 
-/// An API key of the account `name`.
 pub async fn api_key_of(database: &TestDatabase, name: &str) -> String {
     let database = database.connect(&[]).await;
     let key = api_key::create_key(&database, name).await.unwrap();

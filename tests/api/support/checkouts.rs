@@ -2,7 +2,6 @@
 
 use crate::support::prelude::*;
 
-/// Sets what there is of `sku`.
 pub async fn stock(client: &Client, sku: &str, quantity: i64) {
     let (path, key) = (
         format!("/inventory/{sku}"),

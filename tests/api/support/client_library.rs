@@ -50,7 +50,6 @@ pub fn builder(url: String, clock: &TestClock) -> ClientBuilder {
     Client::builder(url, API_KEY).clock(clock.clone())
 }
 
-/// A client that writes its operations down.
 pub fn keeping(url: String, clock: &TestClock, store: impl KeyStore + 'static) -> Client {
     let builder = builder(url, clock).key_store(store);
     builder.build().unwrap()
@@ -129,7 +128,6 @@ pub fn files(folder: &TempDir) -> Vec<PathBuf> {
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Every attempt is the same request, to the byte.
 pub fn assert_all_alike(seen: &[Seen], attempts: usize) {
     assert_eq!(seen.len(), attempts);
     for other in seen {

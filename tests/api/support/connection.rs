@@ -13,7 +13,6 @@ pub const UPGRADES: [&str; 6] = [
     "connection: keep-alive\r\nconnection: ,UPGRADE ,\tupgrade\r\nUpgrade: h2c\r\n",
 ];
 
-/// A request with an API key, as it is on the wire.
 pub fn request(method: &str, path: &str, headers: &str, body: &str) -> String {
     let length = match body.len() {
         0 => String::new(),
@@ -51,7 +50,6 @@ impl Connection {
         self.socket.write_all(bytes.as_ref()).await.unwrap();
     }
 
-    /// Whether anything came.
     async fn receive(&mut self) -> bool {
         let mut bytes = [0; 16 * 1024];
         let count = timeout(PATIENCE, self.socket.read(&mut bytes)).await;

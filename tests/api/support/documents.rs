@@ -80,7 +80,6 @@ pub fn prose(document: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Its lines, each with its number.
 pub fn lines_of_prose(document: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut inside = false;
     (1..).zip(document.lines()).filter(move |(_, line)| {

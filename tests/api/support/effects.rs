@@ -10,7 +10,6 @@ use tokio::sync::Semaphore;
 
 use crate::support::prelude::*;
 
-/// How the work of a test ends.
 #[derive(Debug, Clone, Copy)]
 pub enum End {
     Store,
@@ -87,7 +86,6 @@ impl Command for Work {
     }
 }
 
-/// A database with a table for effects.
 pub async fn database_for_effects() -> TestDatabase {
     let database = TestDatabase::create_unsharded().await;
     let table = "CREATE TABLE effects (number bigint GENERATED ALWAYS AS IDENTITY)";
@@ -135,7 +133,6 @@ pub fn request(content: &str, wait: Duration) -> Request {
 
 pub const LONG: Duration = Duration::from_secs(30);
 
-/// Why there is no definite outcome.
 pub fn failure(outcome: Outcome) -> Failure {
     match outcome {
         Outcome::Failed(failure) => failure,
@@ -148,7 +145,6 @@ pub fn failure(outcome: Outcome) -> Failure {
     }
 }
 
-/// The record of an outcome that is definite.
 pub fn stored(outcome: Outcome) -> (Arc<Record>, bool) {
     match outcome {
         Outcome::Stored {

@@ -41,7 +41,6 @@ pub struct Ledger {
     pub answers: Mutex<HashMap<Uuid, bool>>,
 }
 
-/// The way to it.
 #[derive(Clone, Default)]
 pub struct Network {
     pub ledger: Arc<Ledger>,

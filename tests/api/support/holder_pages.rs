@@ -4,13 +4,11 @@ use reqwest::redirect::Policy;
 
 use crate::support::prelude::*;
 
-/// A request of a browser.
 pub fn browse(method: Method, url: &str) -> RequestBuilder {
     let browser = http_client_builder().unwrap().redirect(Policy::none());
     browser.build().unwrap().request(method, url)
 }
 
-/// Opens the page.
 pub async fn open(url: &str) -> Answer {
     Answer::of(browse(Method::GET, url)).await
 }
@@ -20,7 +18,6 @@ pub async fn press(url: &str, outcome: &str) -> Answer {
     send(url, &format!("outcome={outcome}")).await
 }
 
-/// Sends another form.
 pub async fn send(url: &str, form: &str) -> Answer {
     let request = browse(Method::POST, url).header("content-type", FORM);
     Answer::of(request.body(form.to_owned())).await

@@ -7,7 +7,6 @@ use tokio::net::TcpListener;
 
 use crate::support::{prelude::*, wire::read_request};
 
-/// What happens to one request.
 #[derive(Debug, Clone)]
 pub enum Act {
     /// The request is forwarded, and so is the answer.
@@ -22,7 +21,6 @@ pub enum Act {
     Answer(&'static str, &'static str),
 }
 
-/// A request as it came over the wire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
     pub head: String,
@@ -82,7 +80,6 @@ impl HttpProxy {
         format!("http://{}", self.address)
     }
 
-    /// Every request so far, in the order of their arrival.
     pub fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
     }

@@ -17,7 +17,6 @@ pub fn terms() -> Value {
     json!({"amount": 2000, "currency": "usd", "payment_method_types": ["card"]})
 }
 
-/// Terms with some parameters set.
 pub fn terms_with(more: Value) -> Value {
     let mut terms = terms();
     for (name, value) in more.as_object().unwrap() {
@@ -26,7 +25,6 @@ pub fn terms_with(more: Value) -> Value {
     terms
 }
 
-/// A new intent with some parameters set.
 pub async fn create(client: &Client, more: Value) -> Answer {
     client.post_new("/payment_intents", &terms_with(more)).await
 }
@@ -39,7 +37,6 @@ pub async fn paid_with(client: &Client, method: &str, more: Value) -> Answer {
     create(client, body).await
 }
 
-/// A new intent in this status.
 pub async fn standing(client: &Client, status: &str) -> String {
     let visa = "pm_card_visa";
     let manual = json!({"capture_method": "manual"});
@@ -60,7 +57,6 @@ pub async fn standing(client: &Client, status: &str) -> String {
     answer.id()
 }
 
-/// The intent as it is now.
 pub async fn retrieve(client: &Client, id: &str) -> Value {
     client.get(&format!("/payment_intents/{id}")).await.json()
 }

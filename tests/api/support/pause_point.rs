@@ -2,7 +2,6 @@
 
 use crate::support::prelude::*;
 
-/// Where a request can be paused.
 #[derive(Debug, Clone, Copy)]
 pub enum Stage {
     /// In the claim's INSERT: it is open whether the request will execute.
@@ -96,7 +95,6 @@ impl PausePoint {
         Self { holder }
     }
 
-    /// Waits until a request is paused here.
     pub async fn is_reached(&mut self) {
         self.is_reached_by(1).await;
     }

@@ -4,7 +4,6 @@ use std::{fs, os::unix::fs::chown};
 
 use crate::support::prelude::*;
 
-/// Where Debian puts it.
 const PROGRAM: &str = "/usr/sbin/pgbouncer";
 
 /// What it must be told for sqlx, and for what charge-once asks of each connection.
@@ -106,7 +105,6 @@ fn url_in(folder: &Path, database: &str) -> String {
     )
 }
 
-/// A process that ends with the test.
 pub struct PgBouncer {
     /// The database, by way of it.
     pub url: String,

@@ -19,7 +19,6 @@ pub fn program(arguments: &[&str], variables: &[(&str, &str)]) -> Command {
     command
 }
 
-/// A program that has ended.
 #[derive(Debug)]
 pub struct Run {
     pub code: Option<i32>,
@@ -36,13 +35,11 @@ impl Run {
         }
     }
 
-    /// What it printed.
     pub fn succeeded(self) -> String {
         assert_eq!(self.code, Some(0), "{self:?}");
         self.stdout
     }
 
-    /// What it said of its failure.
     pub fn failed(self, code: i32) -> String {
         assert_eq!(self.code, Some(code), "{self:?}");
         self.stderr
@@ -88,7 +85,6 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Runs it to a successful end and returns what it printed.
 pub fn printed_by(arguments: &[&str], variables: &[(&str, &str)]) -> String {
     Run::of(run(arguments, variables)).succeeded()
 }

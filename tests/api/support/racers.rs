@@ -2,7 +2,6 @@
 
 use crate::support::prelude::*;
 
-/// Sends the same request `count` times at once.
 pub async fn all_at_once<F>(count: usize, mut request: impl FnMut(usize) -> F) -> Vec<Answer>
 where
     F: Future<Output = Answer> + Send + 'static,

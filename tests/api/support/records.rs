@@ -4,7 +4,6 @@ use charge_once::cli::api_key;
 
 use crate::support::prelude::*;
 
-/// Neither a record nor a business row.
 pub async fn assert_nothing_stored(database: &TestDatabase, why: &str) {
     assert_eq!(database.records().await, 0, "a record exists: {why}");
     assert_eq!(database.charges().await, 0, "a charge exists: {why}");

@@ -59,7 +59,6 @@ pub async fn page(client: &Client, path: &str) -> (Vec<String>, bool) {
     (ids(&list), list["has_more"].as_bool().unwrap())
 }
 
-/// The ids of what a list holds.
 pub fn ids(list: &Value) -> Vec<String> {
     let objects = list["data"].as_array().unwrap().iter();
     let ids = objects.map(|object| object["id"].as_str().unwrap().to_owned());

@@ -6,7 +6,6 @@ use crate::support::prelude::*;
 /// collide.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// The folder with the programs of PostgreSQL.
 pub fn postgres_programs() -> String {
     let find = Command::new(root().join("scripts/postgres-bin-dir")).output();
     text(&find.unwrap().stdout).trim().to_owned()

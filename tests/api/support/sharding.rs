@@ -10,7 +10,6 @@ use crate::support::prelude::*;
 /// What the shard with the test's account is called.
 pub const SECOND: &str = "b";
 
-/// The first shard of this run.
 static FIRST: OnceLock<String> = OnceLock::new();
 
 /// Whether each server of this run shall have two databases.
@@ -22,7 +21,6 @@ pub fn is_wanted() -> bool {
     }
 }
 
-/// The variable with a second database.
 pub fn second(url: &str) -> String {
     format!("{SECOND}={url}")
 }

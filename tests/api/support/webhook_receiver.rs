@@ -5,7 +5,6 @@ use tokio::{net::TcpListener, sync::mpsc};
 
 use crate::support::{prelude::*, wire::read_request};
 
-/// Listens on an address of its own.
 pub struct Receiver {
     pub address: SocketAddr,
     requests: mpsc::UnboundedReceiver<Received>,
@@ -14,9 +13,7 @@ pub struct Receiver {
 
 /// A request that waits for its answer. Dropped, it never gets one.
 pub struct Received {
-    /// The method and the target.
     pub line: String,
-    /// By lower-case name.
     pub headers: HashMap<String, String>,
     pub body: Vec<u8>,
     stream: TcpStream,
@@ -74,12 +71,10 @@ impl Receiver {
         self.requests.recv().await
     }
 
-    /// A request that has arrived already.
     pub fn arrived(&mut self) -> Option<Received> {
         self.requests.try_recv().ok()
     }
 
-    /// How many connections there have been.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }

@@ -5,7 +5,6 @@ use hmac::{Hmac, KeyInit, Mac};
 
 use crate::support::prelude::*;
 
-/// Parameters that are right.
 pub fn endpoint(url: &str) -> Value {
     json!({"url": url, "enabled_events": ["*"]})
 }
@@ -43,7 +42,6 @@ pub async fn let_go(database: &TestDatabase) {
     database.execute(off).await;
 }
 
-/// An endpoint: its id and its secret.
 pub struct Endpoint {
     pub id: String,
     pub secret: String,
@@ -79,7 +77,6 @@ impl Endpoint {
         list.json()["data"].as_array().unwrap().clone()
     }
 
-    /// Waits until the newest delivery looks as it should.
     pub async fn newest_delivery(
         &self,
         client: &Client,
@@ -94,7 +91,6 @@ impl Endpoint {
         self.deliveries(client).await.remove(0)
     }
 
-    /// An endpoint whose one delivery has failed once, and waits for its next attempt.
     pub async fn with_a_waiting_delivery(
         client: &Client,
         receiver: &mut Receiver,

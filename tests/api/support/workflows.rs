@@ -15,7 +15,6 @@ pub async fn charge_in(client: &Client, workflow: &str, key: &str) -> Answer {
     post(client, workflow, "/charges", key, &charge()).await
 }
 
-/// Sends a charge in the background.
 pub fn sending(client: &Client, workflow: &'static str, key: &'static str) -> JoinHandle<Answer> {
     let client = client.clone();
     tokio::spawn(async move { charge_in(&client, workflow, key).await })

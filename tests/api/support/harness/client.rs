@@ -103,7 +103,6 @@ impl Client {
         }
     }
 
-    /// A raw body.
     pub async fn post_raw(&self, path: &str, key: &str, media_type: &str, body: &[u8]) -> Answer {
         self.send_raw(Method::POST, path, key, media_type, body)
             .await
@@ -134,13 +133,11 @@ impl Client {
         Answer::of(headers.iter().fold(request, add)).await
     }
 
-    /// Sends a request in the background.
     pub fn sending(&self, path: &str, key: &str, body: Value) -> JoinHandle<Answer> {
         let (client, path, key) = (self.clone(), path.to_owned(), key.to_owned());
         tokio::spawn(async move { client.post(&path, &key, &body).await })
     }
 
-    /// Sends a charge in the background.
     pub fn charging(&self, key: &str) -> JoinHandle<Answer> {
         self.sending("/charges", key, charge())
     }
@@ -196,7 +193,6 @@ impl Client {
     }
 }
 
-/// A whole reply.
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub status: StatusCode,

@@ -111,12 +111,10 @@ impl TestDatabase {
         Self::of(url, pool, Some(name))
     }
 
-    /// A single number, for an invariant in SQL.
     pub async fn count(&self, sql: &'static str) -> i64 {
         self.value(sql).await
     }
 
-    /// A single value of another type.
     pub async fn value<T>(&self, sql: &'static str) -> T
     where
         T: for<'r> Decode<'r, Postgres> + Type<Postgres> + Send + Unpin,
@@ -124,7 +122,6 @@ impl TestDatabase {
         sqlx::query_scalar(sql).fetch_one(&self.pool).await.unwrap()
     }
 
-    /// A column.
     pub async fn values<T>(&self, sql: &'static str) -> Vec<T>
     where
         T: for<'r> Decode<'r, Postgres> + Type<Postgres> + Send + Unpin,
@@ -132,7 +129,6 @@ impl TestDatabase {
         sqlx::query_scalar(sql).fetch_all(&self.pool).await.unwrap()
     }
 
-    /// Waits until a count in SQL is this.
     pub async fn comes_to(&self, sql: &'static str, count: i64) {
         let what = format!("{count} is {sql}");
         eventually(&what, || async { self.count(sql).await == count }).await;
@@ -186,7 +182,6 @@ impl TestDatabase {
         self.execute(over).await;
     }
 
-    /// How many rows a table has.
     pub async fn count_of(&self, table: &'static str) -> i64 {
         let sql = AssertSqlSafe(format!("SELECT count(*) FROM {table}"));
         sqlx::query_scalar(sql).fetch_one(&self.pool).await.unwrap()
@@ -249,7 +244,6 @@ impl End {
     }
 }
 
-/// What contradicts the invariants.
 async fn violations(url: &str) -> Result<Vec<String>, sqlx::Error> {
     let mut connection = PgConnection::connect(url).await?;
     // A lock that the test still has must not hang it.

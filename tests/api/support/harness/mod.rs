@@ -39,7 +39,6 @@ pub const ALONE: (&str, &str) = ("BATCH", "off");
 /// about reading them.
 pub const FORGETFUL: (&str, &str) = ("REPLAY_CACHE", "0");
 
-/// Clients may ask for faults.
 pub const FAULTS: (&str, &str) = ("FAULTS", "true");
 
 /// Whether requests share transactions, and replays come from memory, where a test doesn't say:
@@ -118,12 +117,10 @@ pub async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: imp
     }
 }
 
-/// The parameters of an ordinary charge.
 pub fn charge() -> Value {
     serde_json::json!({"amount": 2000, "currency": "usd", "source": "tok_visa"})
 }
 
-/// Another request than [`charge`].
 pub fn another_charge() -> Value {
     serde_json::json!({"amount": 999, "currency": "usd", "source": "tok_visa"})
 }

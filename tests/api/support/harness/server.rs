@@ -12,7 +12,6 @@ use tokio::sync::oneshot;
 use super::shortcuts;
 use crate::support::{pgbouncer, prelude::*, sharding};
 
-/// The server inside the test's process.
 pub struct TestServer {
     pub client: Client,
     pub database: TestDatabase,
@@ -25,7 +24,6 @@ impl TestServer {
         Self::start_with(&[]).await
     }
 
-    /// With some variables set.
     pub async fn start_with(variables: &[(&str, &str)]) -> Self {
         Self::start_on(TestDatabase::create().await, variables).await
     }
@@ -109,7 +107,6 @@ impl TestServer {
         }
     }
 
-    /// Stops it gracefully.
     pub async fn stop(mut self) -> TestDatabase {
         self.begin_stopping();
         self.serving.await.unwrap();
@@ -117,7 +114,6 @@ impl TestServer {
     }
 }
 
-/// The API key and the card numbers that tests send.
 const SECRETS: [&str; 5] = [
     API_KEY,
     "4242424242424242",
