@@ -214,10 +214,8 @@ async fn across_a_restart_of_the_server_no_event_is_lost_and_none_is_sent_twice(
     first.client.charge("key-1").await;
     let mut seen = received(&mut receiver, 1).await;
     first.kill();
-    assert_has(
-        &next(&listener.complaints).await,
-        "the service doesn't answer",
-    );
+    let told = next(&listener.complaints).await;
+    assert_has(&told, "the service doesn't answer");
     // What happens meanwhile, through another replica.
     other.client.charge("key-2").await;
     other.client.charge("key-3").await;

@@ -47,8 +47,8 @@ async fn a_client_without_a_service_says_where_it_looked_and_how_to_change_that(
     let runs = CLIENTS.map(|arguments| run_to_end(command(&url, arguments)));
     for run in JoinSet::from_iter(runs).join_all().await {
         let looked = format!("{url} can't be reached");
-        run.failed(1)
-            .must_have(&[&looked, "set --url or CHARGE_ONCE_URL"]);
+        let told = run.failed(1);
+        told.must_have(&[&looked, "set --url or CHARGE_ONCE_URL"]);
     }
 }
 

@@ -1,10 +1,9 @@
 //! `charge-once webhooks retry`: webhooks that failed are sent again.
 
 use super::*;
+use crate::support::webhooks::{ATTEMPTS, told};
 
 const SLOW: &[(&str, &str)] = &[("WEBHOOK_RETRY_MIN", "1h"), ("WEBHOOK_RETRY_MAX", "8h")];
-
-const ATTEMPTS: usize = 24;
 
 async fn retry(database: &TestDatabase, arguments: &[&str]) -> Run {
     let arguments = [&["webhooks", "retry"], arguments].concat();
@@ -15,25 +14,12 @@ fn id(delivery: &Value) -> &str {
     delivery["id"].as_str().unwrap()
 }
 
-/// Refuses every attempt of one delivery, and returns it as failed.
-async fn given_up(server: &TestServer, receiver: &mut Receiver, endpoint: &Endpoint) -> Value {
-    for _ in 0..ATTEMPTS {
-        receiver.next().await.answer(500).await;
-    }
-    let failed = |one: &Value| one["status"] == "failed";
-    endpoint
-        .newest_delivery(&server.client, "it fails", failed)
-        .await
-}
-
 #[tokio::test]
 async fn a_given_up_delivery_is_sent_again_and_a_delivered_one_is_left() {
-    let server = TestServer::start_with(&quick_but(&[])).await;
+    let (server, mut receiver, endpoint) = told(QUICK).await;
     let client = &server.client;
-    let mut receiver = Receiver::start().await;
-    let endpoint = Endpoint::at(client, &receiver.url()).await;
     client.charge("key-1").await;
-    let failed = given_up(&server, &mut receiver, &endpoint).await;
+    let failed = endpoint.gives_up(client, &mut receiver).await;
     let printed = retry(&server.database, &[id(&failed)]).await.succeeded();
     assert_eq!(printed, format!("{}  due now\n", id(&failed)));
     receiver.next().await.answer(200).await;
@@ -49,17 +35,15 @@ async fn a_given_up_delivery_is_sent_again_and_a_delivered_one_is_left() {
 
 #[tokio::test]
 async fn all_that_failed_at_an_endpoint_is_sent_again_and_nothing_else() {
-    let server = TestServer::start_with(&quick_but(&[])).await;
+    let (server, mut receiver, endpoint) = told(QUICK).await;
     let client = &server.client;
-    let mut receiver = Receiver::start().await;
-    let endpoint = Endpoint::at(client, &receiver.url()).await;
     client.charge("delivered").await;
     receiver.next().await.answer(200).await;
     let delivered = endpoint.newest_succeeds(client).await;
     let mut failed = Vec::new();
     for key in ["key-1", "key-2"] {
         client.charge(key).await;
-        failed.push(given_up(&server, &mut receiver, &endpoint).await);
+        failed.push(endpoint.gives_up(client, &mut receiver).await);
     }
     failed.reverse();
     let of_endpoint = ["--endpoint", &endpoint.id, "--dry-run"];
@@ -99,10 +83,8 @@ async fn what_waits_for_hours_is_sent_now_only_if_that_was_asked_for() {
 
 #[tokio::test]
 async fn more_than_a_page_of_failures_is_sent_again() {
-    let server = TestServer::start_with(&quick_but(SLOW)).await;
+    let (server, mut receiver, endpoint) = told(&quick_but(SLOW)).await;
     let client = &server.client;
-    let mut receiver = Receiver::start().await;
-    let endpoint = Endpoint::at(client, &receiver.url()).await;
     client.charge("key-1").await;
     receiver.next().await.answer(200).await;
     endpoint.newest_succeeds(client).await;

@@ -107,10 +107,8 @@ async fn it_refuses_to_use_again_what_the_service_has_forgotten_or_soon_will() {
     let arguments = ["seed", "--orders", "1"];
     run(&url_of(&server), &arguments).await.succeeded();
     // As the sweep of expired keys does, a day later.
-    server
-        .database
-        .execute("DELETE FROM idempotency_keys")
-        .await;
+    let sweep = "DELETE FROM idempotency_keys";
+    server.database.execute(sweep).await;
     let server = TestServer::start_on(server.database.clone(), &[]).await;
     let before = server.database.charges().await;
     for _ in 0..2 {

@@ -169,9 +169,8 @@ async fn a_workflow_is_listed_in_its_order_with_what_came_of_each_request() {
     assert_eq!(rows.len(), 2, "{page}");
     rows[0].must_have(&[&link("keys", "key-1"), &link("charges", &charge)]);
     rows[1].must_have(&[">declined<", "402"]);
-    let later = visit
-        .page("/console/workflows?name=order/7&after=key-1")
-        .await;
+    let after = "/console/workflows?name=order/7&after=key-1";
+    let later = visit.page(after).await;
     later.must_have(&["key-2</a>"]);
     later.must_lack(&["key-1</a>"]);
     let none = visit.page("/console/workflows?name=order-8").await;

@@ -40,10 +40,8 @@ fn a_published_crate_says_what_a_registry_shows_and_needs_nothing_of_this_worksp
     let published: Vec<_> = packages
         .filter(|package| package["publish"].is_null())
         .collect();
-    let names = published
-        .iter()
-        .map(|package| package["name"].as_str().unwrap());
-    let names: BTreeSet<_> = names.map(str::to_owned).collect();
+    let name = |package: &&Value| package["name"].as_str().unwrap().to_owned();
+    let names: BTreeSet<_> = published.iter().map(name).collect();
     let expected = PUBLISHED.map(|name| format!("charge-once-{name}"));
     assert_eq!(names, BTreeSet::from(expected), "without `publish = false`");
     for package in published {

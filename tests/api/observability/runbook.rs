@@ -124,12 +124,7 @@ impl Night {
         let mut receiver = Receiver::start().await;
         let endpoint = Endpoint::at(&shop, &receiver.url()).await;
         assert_eq!(shop.charge("order-1041").await.status, 201);
-        for _ in 0..24 {
-            receiver.next().await.answer(500).await;
-        }
-        let given_up = |delivery: &Value| delivery["status"] == "failed";
-        let what = "it is given up";
-        endpoint.newest_delivery(&shop, what, given_up).await;
+        endpoint.gives_up(&shop, &mut receiver).await;
 
         let lost = json!({"fault": "drop_after", "count": 2});
         processor.set_fault(lost).await;
@@ -342,10 +337,9 @@ async fn the_reader_sees_who_holds_a_lock_and_another_role_ends_its_session() {
     assert_eq!(refused.code().as_deref(), Some("42501"), "{refused}");
 
     let ended = seen_by(&on_call, &end_now).await.unwrap();
-    let ended = ended
-        .iter()
-        .map(|row| (row.get("pid"), row.get(ENDS_A_SESSION)));
-    assert_eq!(ended.collect::<Vec<(i32, bool)>>(), [(holds, true)]);
+    let told = |row: &PgRow| (row.get("pid"), row.get(ENDS_A_SESSION));
+    let ended: Vec<(i32, bool)> = ended.iter().map(told).collect();
+    assert_eq!(ended, [(holds, true)]);
     waiting.await.unwrap().unwrap();
     let gone = sqlx::raw_sql("SELECT 1").execute(&mut holder).await;
     assert!(gone.is_err(), "the session that held the lock lives");

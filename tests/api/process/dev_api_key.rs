@@ -63,10 +63,8 @@ async fn beyond_this_machine_the_public_key_has_to_be_allowed() {
     let url = ("DATABASE_URL", database.url.as_str());
     let (banner, complaint) = start_and_end(&[everywhere, public, url]);
     assert_eq!(banner, "");
-    assert_has(
-        &complaint,
-        "ALLOW_PUBLIC_DEV_KEY must be true where BIND_ADDRESS",
-    );
+    let expected = "ALLOW_PUBLIC_DEV_KEY must be true where BIND_ADDRESS";
+    assert_has(&complaint, expected);
 
     let allowed = ("ALLOW_PUBLIC_DEV_KEY", "true");
     for variables in [

@@ -3,7 +3,7 @@
 use charge_once::telemetry::catalog::METRICS;
 use charge_once_service::prometheus::{PROCESS_METRICS, markdown_table};
 
-use crate::support::{connection::request, prelude::*};
+use crate::support::{connection::request, prelude::*, webhooks::told};
 
 #[test]
 fn the_table_of_metrics_is_the_code_s() {
@@ -284,10 +284,8 @@ async fn what_waits_in_the_database_is_seen_by_a_replica_that_did_not_make_it() 
     let processor = Processor::start().await;
     let url = processor.url();
     let processor_at = [("PROCESSOR_URL", &*url), ("PROCESSOR_TIMEOUT", "3s")];
-    let server = TestServer::start_with(&quick_but(&processor_at)).await;
+    let (server, receiver, endpoint) = told(&quick_but(&processor_at)).await;
     let client = &server.client;
-    let receiver = Receiver::start().await;
-    let endpoint = Endpoint::at(client, &receiver.url()).await;
     acknowledge_all(receiver);
     open_order(client).await;
     everything_is_delivered(&server.database).await;

@@ -470,9 +470,8 @@ async fn keys_show_what_is_in_doubt_and_what_became_of_it() {
     assert_eq!(shown["events"][0]["type"], "charge.succeeded");
     assert_eq!(shown["events"][0]["object"], shown["resource"]);
     let resource = shown["resource"].as_str().unwrap();
-    database
-        .printed_by(show)
-        .must_have(&["state    completed\n", resource]);
+    let told = database.printed_by(show);
+    told.must_have(&["state    completed\n", resource]);
     assert_eq!(violations(database), []);
 
     let (unknown, code) = json_of(database, "keys show key-2 --account dev");
@@ -505,10 +504,8 @@ async fn keys_say_what_is_wrong_with_their_arguments_and_show_no_secret() {
         "alice (acct_",
         "--account",
     ];
-    database
-        .command("keys show shared")
-        .failed(1)
-        .must_have(&parts);
+    let said = database.command("keys show shared").failed(1);
+    said.must_have(&parts);
     let endpoint = endpoint("https://example.com/hook");
     let made = server.client.post("/webhook_endpoints", "key-1", &endpoint);
     let secret = made.await.json()["secret"].as_str().unwrap().to_owned();
@@ -528,10 +525,8 @@ async fn what_a_client_sent_stays_on_its_line_when_a_key_is_shown() {
     assert_eq!(refused.status, 404);
     let show = "keys show key-1 --account dev";
     let told = server.database.printed_by(show);
-    assert_has(
-        &told,
-        r"POST /charges/ch_1\u000areply    201\u001b[2J\u202e",
-    );
+    let expected = r"POST /charges/ch_1\u000areply    201\u001b[2J\u202e";
+    assert_has(&told, expected);
     let replies = told.lines().filter(|line| line.starts_with("reply"));
     assert_eq!(replies.collect::<Vec<_>>(), ["reply    404"], "{told}");
     let (shown, _) = json_of(&server.database, show);
@@ -577,8 +572,7 @@ async fn a_sweep_names_an_account_whose_rows_it_could_not_remove() {
     let account = AccountId(database.value(account).await);
     let expected =
         format!("accounts whose old rows could not be removed: 1; the last one is {account}: ");
-    assert_has(&complaint, &expected);
-    assert_has(&complaint, "events stay");
+    complaint.must_have(&[&expected, "events stay"]);
 }
 
 #[test]

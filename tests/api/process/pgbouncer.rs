@@ -52,9 +52,8 @@ async fn behind_pgbouncer_in_session_mode_everything_works() {
 
     // A crash in the middle of the work.
     let mut pause = PausePoint::at(Stage::Executing, &database, "crash").await;
-    let crashing = server
-        .client
-        .sending_in_vain("/charges", "crash", &charge());
+    let client = &server.client;
+    let crashing = client.sending_in_vain("/charges", "crash", &charge());
     pause.is_reached().await;
     server.kill();
     crashing.await.unwrap();

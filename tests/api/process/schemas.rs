@@ -166,10 +166,8 @@ async fn schemas_of_the_roles_change_nothing_and_the_roles_have_rights_where_the
     tables_are_in(&database, "charge_once_migrator").await;
     let variables = [("DATABASE_URL", &*app), ("MIGRATE_ON_START", "false")];
     let told = Run::of(run(&["serve"], &variables)).failed(1);
-    assert_has(
-        &told,
-        "in the schema charge_once_migrator, which the role may not use",
-    );
+    let expected = "in the schema charge_once_migrator, which the role may not use";
+    assert_has(&told, expected);
 
     apply_roles(&database.url, &[]);
     let created = printed_by(&["api-key", "create", "--account", "shop"], &variables);
@@ -194,10 +192,8 @@ async fn a_pooler_that_drops_the_schema_is_refused_where_sessions_do_not_have_it
     printed_by(&["migrate"], &[("DATABASE_URL", &pooler.url)]);
     database.execute("CREATE SCHEMA charge_once").await;
     for told in refused(&pooler.url) {
-        assert_has(
-            &told,
-            r#"ALTER ROLE "charge_once" SET search_path = public;"#,
-        );
+        let expected = r#"ALTER ROLE "charge_once" SET search_path = public;"#;
+        assert_has(&told, expected);
     }
     tables_are_in(&database, "public").await;
 }

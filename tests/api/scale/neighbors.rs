@@ -83,9 +83,8 @@ async fn is_waited_for(server: &TestServer) -> bool {
     let tx = server.database.holding(LOCK_ORDERS).await;
     let path = format!("/orders/{order}/pay");
     let sent = Instant::now();
-    let paying = server
-        .client
-        .sending(&path, &path, json!({"source": "tok_visa"}));
+    let body = json!({"source": "tok_visa"});
+    let paying = server.client.sending(&path, &path, body);
     // The first of its transactions waits, gives up, and another one waits.
     for waits in [1, 0, 1, 0] {
         eventually("it waits, or gives its connection back", || async {

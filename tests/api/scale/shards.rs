@@ -362,10 +362,8 @@ async fn two_who_make_an_account_at_once_take_turns() {
     let made = "INSERT INTO accounts (id, name) VALUES (gen_random_uuid(), 'twin')";
     two.first.execute(made).await;
     other.close().await.unwrap();
-    assert_has(
-        &creating.await.unwrap().failed(1),
-        "lives in the shard main",
-    );
+    let told = creating.await.unwrap().failed(1);
+    assert_has(&told, "lives in the shard main");
     let twins = "SELECT count(*) FROM accounts WHERE name = 'twin'";
     assert_eq!(two.other.count(twins).await, 0);
 }
@@ -471,10 +469,8 @@ async fn each_command_works_on_all_databases_or_on_one() {
     assert_eq!(keys.lines().count(), 2, "{keys}");
     let swept = two.run("sweep").await.succeeded();
     assert_eq!(swept.matches("Removed 0 expired").count(), 2, "{swept}");
-    assert_has(
-        &two.run("check --json").await.failed(2),
-        "name it with --shard",
-    );
+    let told = two.run("check --json").await.failed(2);
+    assert_has(&told, "name it with --shard");
     for arguments in ["check --json", "keys list --in-flight --account shop"] {
         let arguments = format!("{arguments} --shard b");
         two.run(&arguments).await.succeeded();

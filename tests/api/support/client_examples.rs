@@ -1,8 +1,8 @@
 //! The examples of `docs/client.md`, as it shows them.
 
-use charge_once_client::{Client, Error, FileKeyStore, NewCharge, NewCheckout, Order, Payment};
+use std::path::Path;
 
-use crate::support::prelude::*;
+use charge_once_client::{Client, Error, FileKeyStore, NewCharge, NewCheckout, Order, Payment};
 
 /// As `docs/client.md` shows it.
 pub async fn buy_a_mug(url: &str, api_key: &str, folder: &Path) -> Result<(), Error> {

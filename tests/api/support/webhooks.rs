@@ -13,6 +13,9 @@ pub async fn delete(client: &Client, id: &str) -> Answer {
     Answer::of(client.request(Method::DELETE, &format!("/webhook_endpoints/{id}"))).await
 }
 
+/// How often a webhook is tried before it is given up.
+pub const ATTEMPTS: usize = 24;
+
 /// Receivers on this machine, and no longer pauses than needed.
 pub const QUICK: &[(&str, &str)] = &[
     ("WEBHOOK_ALLOW_PRIVATE", "true"),
@@ -101,6 +104,15 @@ impl Endpoint {
         let waits = |delivery: &Value| !delivery["next_attempt"].is_null();
         let waiting = endpoint.newest_delivery(client, "it waits", waits).await;
         (endpoint, waiting)
+    }
+
+    /// Refuses every attempt of the newest delivery, which has failed then.
+    pub async fn gives_up(&self, client: &Client, receiver: &mut Receiver) -> Value {
+        for _ in 0..ATTEMPTS {
+            receiver.next().await.answer(500).await;
+        }
+        let failed = |delivery: &Value| delivery["status"] == "failed";
+        self.newest_delivery(client, "it is given up", failed).await
     }
 
     pub async fn newest_succeeds(&self, client: &Client) -> Value {

@@ -80,9 +80,8 @@ pub async fn read_request(stream: &mut TcpStream) -> std::io::Result<(String, Ve
         let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
         let length = head.lines().filter_map(|line| line.split_once(": "));
         let mut length = length.filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-        let length: usize = length
-            .next()
-            .map_or(0, |(_, length)| length.parse().unwrap());
+        let length = length.next().map(|(_, length)| length.parse());
+        let length: usize = length.map_or(0, Result::unwrap);
         if bytes.len() == end + 4 + length {
             return Ok((head, bytes.split_off(end + 4)));
         }

@@ -269,8 +269,6 @@ impl<'a> Banner<'a> {
         // Of a server that listens on every address.
         let url = url.replace("localhost", "127.0.0.1");
         let address = url.trim().strip_suffix(path).map(str::parse);
-        address
-            .unwrap_or_else(|| panic!("no {path:?} in the banner: {line:?}"))
-            .unwrap()
+        address.expect(&line).expect(&line)
     }
 }
