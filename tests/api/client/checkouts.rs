@@ -1,20 +1,10 @@
 //! The client's checkouts: what takes several steps is asked for until it has ended, and what is
 //! refused is refused once.
 
-use std::pin::Pin;
+use charge_once_client::Checkout;
 
-use charge_once_client::{
-    AttemptFailure, Checkout, Client, Clock, Error, FileKeyStore, Reason, RetryPolicy,
-};
-
-use crate::support::{
-    client_examples::sell,
-    client_library::{
-        TestClock, a_cart, assert_all_alike, builder, files, gave_up, keeping, resume_one, store,
-    },
-    http_proxy::HttpProxy,
-    prelude::*,
-};
+use super::*;
+use crate::support::client_examples::sell;
 
 /// The processor is back, for checkouts that found it down.
 const PROCESSOR_IS_BACK: &str = "UPDATE checkouts SET card_token = 'tok_visa'";
@@ -23,12 +13,10 @@ const PROCESSOR_IS_BACK: &str = "UPDATE checkouts SET card_token = 'tok_visa'";
 const WORKER_TAKES_OVER: &str = "UPDATE checkouts SET card_token = 'tok_visa';
     UPDATE idempotency_leases SET recover_after = now()";
 
-/// The key of the step that charges.
 const OF_CHARGE: &str = ",/checkouts/%/create_charge%";
 
 const COMPLETED: &str = "SELECT count(*) FROM checkouts WHERE status = 'completed'";
 
-/// Five mugs to sell.
 async fn stocked(variables: &[(&str, &str)]) -> TestServer {
     let server = TestServer::start_with(variables).await;
     stock(&server.client, "mug", 5).await;
@@ -126,8 +114,8 @@ async fn after_a_503_the_same_call_goes_on_with_the_checkout_or_finds_it_complet
         let AttemptFailure::Answered(refusal) = retry.failure else {
             panic!("not an answer: {retry:?}");
         };
-        assert_eq!(refusal.status, 503);
-        assert_eq!(refusal.code, "service_unavailable");
+        let refusal = (refusal.status, &*refusal.code);
+        assert_eq!(refusal, (503, "service_unavailable"));
         assert!(retry.pause >= Duration::from_secs(1), "{:?}", retry.pause);
         sold_once(&server.database).await;
     }
@@ -159,8 +147,7 @@ async fn what_outlasts_the_deadline_is_unknown_and_kept_and_resumed_as_the_same_
     assert!(all < RetryPolicy::default().deadline, "{all:?}");
     assert_eq!(files(&folder).len(), 1);
 
-    let back = sqlx::raw_sql(PROCESSOR_IS_BACK).execute(&server.database.pool);
-    back.await.unwrap();
+    server.database.execute(PROCESSOR_IS_BACK).await;
     is_resumed(&client(), checkout.key(), &folder, &server.database).await;
 }
 
@@ -310,14 +297,14 @@ async fn killed_in_the_middle_of_a_checkout_and_started_again_it_has_sold_once()
     pause.is_reached().await;
     killed.kill().unwrap();
     killed.wait().unwrap();
-    let orders = server.database.count("SELECT count(*) FROM orders").await;
-    let charges = server.database.charges().await;
-    assert_eq!((orders, charges), (1, 0), "it is in the middle");
+    let database = &server.database;
+    let made = (database.orders().await, database.charges().await);
+    assert_eq!(made, (1, 0), "it is in the middle");
     assert_eq!(files(&folder).len(), 1);
     pause.release().await;
 
     let client = shop(url, folder.path().to_str().unwrap());
-    let key = sqlx::query_scalar("SELECT idempotency_key FROM checkouts");
-    let key: String = key.fetch_one(&server.database.pool).await.unwrap();
+    let key = "SELECT idempotency_key FROM checkouts";
+    let key: String = server.database.value(key).await;
     is_resumed(&client, &key, &folder, &server.database).await;
 }

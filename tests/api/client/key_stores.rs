@@ -1,28 +1,15 @@
 //! What the client keeps on disk or in a store of its user, and resumes after a crash.
 
-use std::{os::unix::fs::PermissionsExt, sync::Mutex};
+use std::os::unix::fs::PermissionsExt;
 
-use charge_once_client::{
-    Client, Error, FileKeyStore, Kept, KeyStore, KeyStoreError, NewCharge, Operation, Request,
-    Resumed, Saved,
-};
-use sha2::{Digest, Sha256};
+use charge_once_client::{Kept, KeyStore, KeyStoreError, Operation, Request, Saved};
 
-use crate::support::{
-    client_library::{
-        NEVER_AGAIN, SECOND, START, TestClock, assert_all_alike, builder, files, gave_up, keeping,
-        payment, resume_one, store,
-    },
-    harness::one_charge_and_its_record,
-    http_proxy::{Act, HttpProxy, Seen},
-    prelude::*,
-};
+use super::*;
 
 #[tokio::test]
 async fn a_workflow_goes_with_every_attempt_and_is_resumed_with_its_operation() {
-    let server = TestServer::start().await;
     let acts = [Act::LoseTheRequest, Act::Answer(NEVER_AGAIN, "{}")];
-    let proxy = HttpProxy::in_front_of(server.client.address, acts).await;
+    let (_server, proxy) = HttpProxy::with_server(acts).await;
     let folder = TempDir::new().unwrap();
     let client = || keeping(proxy.url(), &TestClock::default(), store(&folder));
     let payment = payment(&client()).with_workflow("checkout-1").unwrap();
@@ -43,8 +30,7 @@ async fn a_workflow_goes_with_every_attempt_and_is_resumed_with_its_operation() 
 
 #[tokio::test]
 async fn what_a_version_without_workflows_and_methods_has_written_down_is_resumed_as_a_post() {
-    let server = TestServer::start().await;
-    let proxy = HttpProxy::in_front_of(server.client.address, []).await;
+    let (server, proxy) = HttpProxy::with_server([]).await;
     let folder = TempDir::new().unwrap();
     let line = json!({
         "version": 1, "key": "old-1", "server": proxy.url(), "path": "/charges",
@@ -87,8 +73,7 @@ impl KeyStore for FailingStore {
 
 #[tokio::test]
 async fn what_can_not_be_written_down_is_not_sent() {
-    let server = TestServer::start().await;
-    let proxy = HttpProxy::in_front_of(server.client.address, []).await;
+    let (_server, proxy) = HttpProxy::with_server([]).await;
     let client = keeping(proxy.url(), &TestClock::default(), FailingStore);
     let refused = payment(&client).send().await;
     assert!(matches!(refused, Err(Error::Store(_))));
@@ -202,8 +187,7 @@ async fn a_client_that_knows_no_method_does_not_read_a_file_with_one() {
 
 #[tokio::test]
 async fn an_operation_is_on_disk_with_its_key_for_its_owner_only_and_without_the_api_key() {
-    let server = TestServer::start().await;
-    let proxy = HttpProxy::in_front_of(server.client.address, [Act::Swallow]).await;
+    let (_server, proxy) = HttpProxy::with_server([Act::Swallow]).await;
     let folder = TempDir::new().unwrap();
     let below = folder.path().join("payments");
     let open = || FileKeyStore::open(&below).unwrap();
@@ -227,9 +211,8 @@ async fn an_operation_is_on_disk_with_its_key_for_its_owner_only_and_without_the
 
 #[tokio::test]
 async fn an_operation_that_is_too_old_is_reported_and_not_sent_again() {
-    let server = TestServer::start().await;
     let later = Act::Answer("503 Service Unavailable\r\nretry-after: 60", "{}");
-    let proxy = HttpProxy::in_front_of(server.client.address, vec![later; 2]).await;
+    let (_server, proxy) = HttpProxy::with_server(vec![later; 2]).await;
     let folder = TempDir::new().unwrap();
     let clock = TestClock::default();
     let client = keeping(proxy.url(), &clock, store(&folder));
@@ -255,8 +238,7 @@ async fn an_operation_that_is_too_old_is_reported_and_not_sent_again() {
 
 #[tokio::test]
 async fn what_a_store_can_not_read_is_reported_and_kept() {
-    let server = TestServer::start().await;
-    let proxy = HttpProxy::in_front_of(server.client.address, []).await;
+    let (_server, proxy) = HttpProxy::with_server([]).await;
     for damage in [
         (|text: String| text.replace("2000", "9000")) as fn(String) -> String,
         |text| text[..text.len() / 2].to_owned(),

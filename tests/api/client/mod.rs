@@ -5,3 +5,16 @@ mod checkouts;
 mod key_stores;
 mod pay;
 mod retries;
+
+use charge_once_client::{
+    AttemptFailure, Client, Clock, Error, FileKeyStore, ListQuery, NewCharge, Reason, Resumed,
+    RetryPolicy,
+};
+
+use crate::support::{
+    client_library::{
+        NEVER_AGAIN, SECOND, START, TestClock, a_cart, an_endpoint, an_order, assert_all_alike,
+        builder, files, gave_up, keeping, payment, resume_one, sent, store,
+    },
+    prelude::*,
+};

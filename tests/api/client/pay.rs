@@ -1,15 +1,7 @@
 //! `charge-once pay`: the client as a process that can be killed.
 
-use std::process::Child;
-
-use crate::support::{
-    addresses::RefusedAddress,
-    client_library::files,
-    harness::one_charge_and_its_record,
-    http_proxy::{Act, HttpProxy},
-    prelude::*,
-    program::{self, Run, run_to_end},
-};
+use super::*;
+use crate::support::program;
 
 /// `charge-once pay --currency usd` with these arguments.
 fn command(url: &str, arguments: &[&str]) -> Command {
@@ -21,7 +13,6 @@ async fn run(url: &str, arguments: &[&str]) -> Run {
 }
 
 impl Run {
-    /// The charge that it printed.
     fn charge(&self) -> String {
         assert_eq!(self.code, Some(0), "{self:?}");
         let charge: Value = serde_json::from_str(&self.stdout).unwrap();
@@ -35,7 +26,6 @@ fn kill(mut child: Child) {
     child.wait().unwrap();
 }
 
-/// These arguments, and a store.
 fn kept_in<'a>(folder: &'a TempDir, arguments: &'a str) -> Vec<&'a str> {
     let store = ["--store", folder.path().to_str().unwrap()];
     arguments.split(' ').chain(store).collect()
@@ -66,8 +56,7 @@ async fn killed_while_the_service_works_and_run_again_it_has_charged_once() {
 
 #[tokio::test]
 async fn killed_before_the_service_knows_anything_it_charges_under_the_key_it_had() {
-    let server = TestServer::start().await;
-    let proxy = HttpProxy::in_front_of(server.client.address, [Act::Swallow]).await;
+    let (server, proxy) = HttpProxy::with_server([Act::Swallow]).await;
     let folder = TempDir::new().unwrap();
     let arguments = kept_in(&folder, "--amount 20.00");
     let first = command(&proxy.url(), &arguments).spawn().unwrap();

@@ -1,28 +1,13 @@
 //! Which trouble the client retries, under which key, for how long, and what it says afterwards.
 
-use std::pin::Pin;
+use charge_once_client::Charge;
 
-use charge_once_client::{
-    AttemptFailure, Charge, Client, Clock, Error, ListQuery, NewCharge, Reason, Resumed,
-    RetryPolicy,
-};
-
-use crate::support::{
-    addresses::RefusedAddress,
-    client_library::{
-        NEVER_AGAIN, SECOND, TestClock, an_endpoint, assert_all_alike, builder, files, gave_up,
-        payment, store,
-    },
-    harness::one_charge_and_its_record,
-    http_proxy::{Act, HttpProxy},
-    prelude::*,
-};
+use super::*;
 
 #[tokio::test]
 async fn a_lost_answer_is_asked_for_again_under_the_same_key_with_the_same_bytes() {
-    let server = TestServer::start().await;
     let acts = [Act::LoseTheAnswer, Act::LoseTheRequest, Act::LoseTheAnswer];
-    let proxy = HttpProxy::in_front_of(server.client.address, acts).await;
+    let (server, proxy) = HttpProxy::with_server(acts).await;
     let clock = TestClock::default();
     let client = builder(proxy.url(), &clock).build().unwrap();
     let payment = payment(&client);
@@ -63,8 +48,7 @@ async fn two_requests_are_two_operations_and_one_named_by_its_caller_is_one_on_t
 
 #[tokio::test]
 async fn a_header_of_the_caller_goes_with_every_attempt_and_replaces_none_of_the_client_s() {
-    let server = TestServer::start().await;
-    let proxy = HttpProxy::in_front_of(server.client.address, [Act::LoseTheAnswer]).await;
+    let (_server, proxy) = HttpProxy::with_server([Act::LoseTheAnswer]).await;
     let with =
         |name: &str, value: &str| builder(proxy.url(), &TestClock::default()).header(name, value);
     let client = with("traceparent", "00-1-2-03")
@@ -87,8 +71,7 @@ async fn a_header_of_the_caller_goes_with_every_attempt_and_replaces_none_of_the
 
 #[tokio::test]
 async fn a_deletion_whose_answer_was_lost_is_found_done() {
-    let server = TestServer::start().await;
-    let proxy = HttpProxy::in_front_of(server.client.address, []).await;
+    let (server, proxy) = HttpProxy::with_server([]).await;
     let client = builder(proxy.url(), &TestClock::default()).build().unwrap();
     let endpoint = client.create_webhook_endpoint(&an_endpoint()).unwrap();
     let endpoint = endpoint.send().await.unwrap();
@@ -107,11 +90,8 @@ async fn a_duplicate_in_flight_is_asked_again_until_the_first_is_done_without_sp
 {
     let server = TestServer::start_with(PATIENT).await;
     let mut pause = PausePoint::at(Stage::Executing, &server.database, "order-2001").await;
-    let first = {
-        let client = server.client.clone();
-        let body = serde_json::json!({"amount": 2000, "currency": "usd"});
-        tokio::spawn(async move { client.post("/charges", "order-2001", &body).await })
-    };
+    let body = json!({"amount": 2000, "currency": "usd"});
+    let first = server.client.sending("/charges", "order-2001", body);
     pause.is_reached().await;
     let (told, mut retries) = tokio::sync::mpsc::unbounded_channel();
     let client = builder(
@@ -135,11 +115,7 @@ async fn a_duplicate_in_flight_is_asked_again_until_the_first_is_done_without_sp
     for attempts in 1..=3 {
         let retry = retries.recv().await.unwrap();
         assert_eq!(retry.attempts, attempts);
-        assert!(
-            retry.pause >= SECOND,
-            "Retry-After says 1: {:?}",
-            retry.pause
-        );
+        assert!(retry.pause >= SECOND, "Retry-After says 1: {retry:?}");
         let AttemptFailure::Answered(refusal) = retry.failure else {
             panic!("not an answer: {retry:?}");
         };
@@ -153,7 +129,6 @@ async fn a_duplicate_in_flight_is_asked_again_until_the_first_is_done_without_sp
 
 #[tokio::test]
 async fn trouble_is_retried_and_never_before_the_service_wants_it() {
-    let server = TestServer::start().await;
     let acts = [
         Act::Answer("503 Service Unavailable\r\nretry-after: 7", ""),
         Act::Answer(
@@ -174,7 +149,7 @@ async fn trouble_is_retried_and_never_before_the_service_wants_it() {
         // A proxy between client and service may answer so; the service never does.
         Act::Answer("200 OK", "<html>Welcome to our network!</html>"),
     ];
-    let proxy = HttpProxy::in_front_of(server.client.address, acts).await;
+    let (server, proxy) = HttpProxy::with_server(acts).await;
     let clock = TestClock::default();
     let client = builder(proxy.url(), &clock).build().unwrap();
     payment(&client).send().await.unwrap();
@@ -191,14 +166,9 @@ async fn trouble_is_retried_and_never_before_the_service_wants_it() {
 
 #[tokio::test]
 async fn told_not_to_retry_it_doesnt_and_says_that_the_outcome_is_unknown() {
-    let server = TestServer::start().await;
-    let proxy =
-        HttpProxy::in_front_of(server.client.address, [Act::Answer(NEVER_AGAIN, "{}")]).await;
+    let (_server, proxy) = HttpProxy::with_server([Act::Answer(NEVER_AGAIN, "{}")]).await;
     let folder = TempDir::new().unwrap();
-    let client = builder(proxy.url(), &TestClock::default())
-        .key_store(store(&folder))
-        .build()
-        .unwrap();
+    let client = keeping(proxy.url(), &TestClock::default(), store(&folder));
     let payment = payment(&client);
     let given_up = gave_up(payment.send().await);
     assert_eq!((given_up.attempts, given_up.reason), (1, Reason::ToldNotTo));
@@ -208,14 +178,10 @@ async fn told_not_to_retry_it_doesnt_and_says_that_the_outcome_is_unknown() {
 
 #[tokio::test]
 async fn definite_refusals_are_final_typed_and_forgotten() {
-    let server = TestServer::start().await;
-    let proxy = HttpProxy::in_front_of(server.client.address, []).await;
+    let (_server, proxy) = HttpProxy::with_server([]).await;
     let folder = TempDir::new().unwrap();
     let clock = TestClock::default();
-    let client = builder(proxy.url(), &clock)
-        .key_store(store(&folder))
-        .build()
-        .unwrap();
+    let client = keeping(proxy.url(), &clock, store(&folder));
     let charge = |amount, source: &str| {
         let new = NewCharge {
             source: Some(source.to_owned()),
@@ -231,30 +197,23 @@ async fn definite_refusals_are_final_typed_and_forgotten() {
         };
         assert_eq!(refusal.code, "card_declined");
         assert_eq!(refusal.decline_code.as_deref(), Some("insufficient_funds"));
-        let failed = client
-            .retrieve_charge(refusal.charge.as_ref().unwrap())
-            .await
-            .unwrap();
+        let failed = client.retrieve_charge(&refusal.charge.unwrap()).await;
+        let failed = failed.unwrap();
         assert_eq!((failed.status.as_str(), failed.paid), ("failed", false));
     }
     let Err(Error::Invalid(refusal)) = charge(0, "tok_visa").send().await else {
         panic!("not invalid");
     };
-    assert_eq!(
-        (refusal.status, refusal.param.as_deref()),
-        (400, Some("amount"))
-    );
+    let refusal = (refusal.status, refusal.param.as_deref());
+    assert_eq!(refusal, (400, Some("amount")));
     let reused = charge(3000, "tok_visa").with_key(declined.key()).unwrap();
     assert!(matches!(reused.send().await, Err(Error::KeyReused(_))));
-    let stranger = Client::builder(proxy.url(), "sk_test_of_nobody")
-        .build()
-        .unwrap();
+    let stranger = Client::builder(proxy.url(), "sk_test_of_nobody");
+    let stranger = stranger.build().unwrap();
     let refused = stranger.list_charges(&ListQuery::default()).await;
     assert!(matches!(refused, Err(Error::Unauthenticated(_))));
-    assert!(matches!(
-        payment(&stranger).send().await,
-        Err(Error::Unauthenticated(_))
-    ));
+    let refused = payment(&stranger).send().await;
+    assert!(matches!(refused, Err(Error::Unauthenticated(_))));
 
     assert!(clock.pauses().is_empty(), "none of them is asked again");
     assert_eq!(files(&folder), [] as [PathBuf; 0]);
@@ -264,34 +223,20 @@ async fn definite_refusals_are_final_typed_and_forgotten() {
 /// authenticated" is true of the second attempt and says nothing about the first.
 #[tokio::test]
 async fn a_refusal_that_is_not_stored_does_not_decide_an_earlier_attempt() {
-    let server = TestServer::start().await;
     let revoked = r#"{"error":{"type":"authentication_error","code":"api_key_invalid"}}"#;
-    let acts = [
-        Act::LoseTheAnswer,
-        Act::Answer("401 Unauthorized\r\nstripe-should-retry: false", revoked),
-        Act::Answer("401 Unauthorized\r\nstripe-should-retry: false", revoked),
-    ];
-    let proxy = HttpProxy::in_front_of(server.client.address, acts).await;
+    let refuse = Act::Answer("401 Unauthorized\r\nstripe-should-retry: false", revoked);
+    let acts = [Act::LoseTheAnswer, refuse.clone(), refuse];
+    let (server, proxy) = HttpProxy::with_server(acts).await;
     let folder = TempDir::new().unwrap();
-    let client = || {
-        builder(proxy.url(), &TestClock::default())
-            .key_store(store(&folder))
-            .build()
-            .unwrap()
-    };
+    let client = || keeping(proxy.url(), &TestClock::default(), store(&folder));
     let payment = payment(&client());
     let given_up = gave_up(payment.send().await);
-    assert_eq!(
-        (given_up.attempts, given_up.reason),
-        (2, Reason::EarlierAttempt)
-    );
+    let told = (given_up.attempts, given_up.reason);
+    assert_eq!(told, (2, Reason::EarlierAttempt));
     let AttemptFailure::Answered(refusal) = given_up.last else {
         panic!("an answer came");
     };
-    assert_eq!(
-        (refusal.status, refusal.code.as_str()),
-        (401, "api_key_invalid")
-    );
+    assert_eq!((refusal.status, &*refusal.code), (401, "api_key_invalid"));
 
     // Nor after a restart, while the key is still revoked.
     let resumed = client().resume().await.unwrap();
@@ -307,16 +252,7 @@ async fn a_refusal_that_is_not_stored_does_not_decide_an_earlier_attempt() {
     assert_eq!(files(&folder).len(), 1);
 
     // With a good key again the charge is found.
-    let resumed = client().resume().await.unwrap();
-    let [
-        Resumed::Sent {
-            outcome: Ok(reply),
-            operation,
-        },
-    ] = resumed.as_slice()
-    else {
-        panic!("not resumed: {resumed:?}");
-    };
+    let (operation, reply) = resume_one(&client()).await;
     assert!(reply.replayed);
     assert_eq!(operation.key(), payment.key());
     assert_eq!(files(&folder), [] as [PathBuf; 0]);
@@ -325,18 +261,15 @@ async fn a_refusal_that_is_not_stored_does_not_decide_an_earlier_attempt() {
 
 #[tokio::test]
 async fn a_used_up_budget_ends_all_calls_of_a_client_at_once_until_answers_fill_it() {
-    let server = TestServer::start().await;
     let outage = Act::Answer("503 Service Unavailable", "{}");
-    let proxy = HttpProxy::in_front_of(server.client.address, vec![outage; 7]).await;
+    let (server, proxy) = HttpProxy::with_server(vec![outage; 7]).await;
     let clock = TestClock::default();
     let policy = RetryPolicy {
         budget: 3,
         ..RetryPolicy::default()
     };
-    let client = builder(proxy.url(), &clock)
-        .retry_policy(policy)
-        .build()
-        .unwrap();
+    let client = builder(proxy.url(), &clock).retry_policy(policy);
+    let client = client.build().unwrap();
     let first = gave_up(payment(&client).send().await);
     assert_eq!((first.attempts, first.reason), (4, Reason::Budget));
     // Clones share it: an outage meets one attempt for each call, and no more.
@@ -354,10 +287,8 @@ async fn a_used_up_budget_ends_all_calls_of_a_client_at_once_until_answers_fill_
 
 #[tokio::test]
 async fn no_pause_begins_that_would_end_after_the_deadline() {
-    let server = TestServer::start().await;
     let slow = "503 Service Unavailable\r\nretry-after: 25";
-    let proxy =
-        HttpProxy::in_front_of(server.client.address, vec![Act::Answer(slow, "{}"); 9]).await;
+    let (_server, proxy) = HttpProxy::with_server(vec![Act::Answer(slow, "{}"); 9]).await;
     let clock = TestClock::default();
     let client = builder(proxy.url(), &clock).build().unwrap();
     let given_up = gave_up(payment(&client).send().await);
@@ -367,39 +298,20 @@ async fn no_pause_begins_that_would_end_after_the_deadline() {
     assert_eq!(clock.pauses().len(), 2);
 }
 
-/// A clock of a busy machine, where each pause takes a second longer than it was to.
-#[derive(Debug, Clone)]
-struct Oversleeping(TestClock);
-
-impl Clock for Oversleeping {
-    fn unix_time(&self) -> Duration {
-        self.0.unix_time()
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.0.monotonic()
-    }
-
-    fn sleep(&self, pause: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        self.0.advance(SECOND);
-        self.0.sleep(pause)
-    }
-}
-
 #[tokio::test]
 async fn a_pause_that_ends_after_the_deadline_makes_no_doubt_of_what_was_never_sent() {
     let away = RefusedAddress::reserve();
-    let clock = Oversleeping(TestClock::default());
+    let clock = TestClock {
+        oversleeps: SECOND,
+        ..TestClock::default()
+    };
     let policy = RetryPolicy {
         // Longer than the first pause by less than the clock oversleeps.
         deadline: SECOND,
         ..RetryPolicy::default()
     };
-    let client = Client::builder(away.url(), API_KEY)
-        .clock(clock.clone())
-        .retry_policy(policy)
-        .build()
-        .unwrap();
+    let client = builder(away.url(), &clock).retry_policy(policy);
+    let client = client.build().unwrap();
     let given_up = gave_up(payment(&client).send().await);
     assert!(!given_up.sent, "{given_up}");
     assert_eq!((given_up.attempts, given_up.reason), (1, Reason::Deadline));
@@ -409,24 +321,18 @@ async fn a_pause_that_ends_after_the_deadline_makes_no_doubt_of_what_was_never_s
 async fn where_nobody_listens_nothing_was_received_and_nothing_is_lost() {
     let away = RefusedAddress::reserve();
     let folder = TempDir::new().unwrap();
-    let client = builder(away.url(), &TestClock::default())
-        .key_store(store(&folder))
-        .build()
-        .unwrap();
+    let client = keeping(away.url(), &TestClock::default(), store(&folder));
     let given_up = gave_up(payment(&client).send().await);
-    assert!(
-        matches!(given_up.last, AttemptFailure::NotConnected(_)),
-        "{given_up}"
-    );
+    let is_refused = matches!(given_up.last, AttemptFailure::NotConnected(_));
+    assert!(is_refused, "{given_up}");
     assert!(given_up.attempts > 3, "{given_up}");
     assert_eq!(files(&folder).len(), 1);
 }
 
 #[tokio::test]
 async fn a_redirect_is_not_followed_because_the_api_key_would_go_with_it() {
-    let server = TestServer::start().await;
     let elsewhere = Act::Answer("307 Temporary Redirect\r\nlocation: /v1/charges", "");
-    let proxy = HttpProxy::in_front_of(server.client.address, [elsewhere]).await;
+    let (server, proxy) = HttpProxy::with_server([elsewhere]).await;
     let client = builder(proxy.url(), &TestClock::default()).build().unwrap();
     let refused = payment(&client).send().await;
     assert!(matches!(refused, Err(Error::Invalid(refusal)) if refusal.status == 307));

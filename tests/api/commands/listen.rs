@@ -1,22 +1,12 @@
 //! `charge-once webhooks listen`: events for a receiver that is being developed.
 
-use std::{
-    io::{BufRead, BufReader, Read},
-    process::Child,
-    sync::mpsc,
-};
+use std::sync::mpsc;
 
 use charge_once::{cli::api_key::revoke_key, domain::ids::EventId};
 use uuid::{NoContext, Timestamp};
 
-use super::{command, run, url_of};
-use crate::support::{
-    accounts::api_key_of,
-    addresses::{RefusedAddress, lasting_address},
-    prelude::*,
-    program::{exit_code, signal},
-    webhooks::verifies,
-};
+use super::*;
+use crate::support::webhooks::verifies;
 
 /// A listener that runs. Its lines are read as they come.
 struct Listener {
@@ -26,7 +16,6 @@ struct Listener {
     secret: String,
 }
 
-/// The lines of a stream, as they come.
 fn lines_of(stream: impl Read + Send + 'static) -> mpsc::Receiver<String> {
     let (hand_over, lines) = mpsc::channel();
     std::thread::spawn(move || {
@@ -49,7 +38,6 @@ async fn next(lines: &mpsc::Receiver<String>) -> String {
 }
 
 impl Listener {
-    /// Starts, and returns once it is ready.
     async fn start(url: &str, forward_to: &str, more: &[&str]) -> Self {
         let arguments = [&["webhooks", "listen", "--forward-to", forward_to], more].concat();
         Self::start_as(command(url, &arguments)).await
@@ -79,7 +67,6 @@ impl Listener {
         }
     }
 
-    /// The next event's line: type, id, and answer.
     async fn next(&self) -> (String, String, String) {
         let line = next(&self.lines).await;
         let parts: Vec<_> = line.split("  ").collect();
@@ -92,8 +79,7 @@ impl Listener {
 
     /// Ctrl-C.
     async fn interrupt(mut self) {
-        signal(&self.child, Signal::SIGINT);
-        assert_eq!(exit_code(&mut self.child).await, Some(0));
+        stops(&mut self.child, Signal::SIGINT).await;
         assert_eq!(self.lines.try_recv().ok(), None, "more lines");
     }
 }
@@ -229,7 +215,7 @@ async fn across_a_restart_of_the_server_no_event_is_lost_and_none_is_sent_twice(
     let mut seen = received(&mut receiver, 1).await;
     first.kill();
     let told = next(&listener.complaints).await;
-    assert!(told.contains("the service doesn't answer"), "{told}");
+    assert_has(&told, "the service doesn't answer");
     // What happens meanwhile, through another replica.
     other.client.charge("key-2").await;
     other.client.charge("key-3").await;
@@ -238,8 +224,8 @@ async fn across_a_restart_of_the_server_no_event_is_lost_and_none_is_sent_twice(
     assert!(next(&listener.complaints).await.contains("answers again"));
     again.client.charge("key-4").await;
     seen.extend(received(&mut receiver, 1).await);
-    let ids = sqlx::query_scalar("SELECT id FROM events ORDER BY id").fetch_all(&database.pool);
-    assert_eq!(seen, event_ids(ids.await.unwrap()));
+    let ids = database.values("SELECT id FROM events ORDER BY id").await;
+    assert_eq!(seen, event_ids(ids));
     for _ in 0..4 {
         assert_eq!(listener.next().await.2, "200");
     }

@@ -6,11 +6,7 @@ mod retry;
 mod seed;
 mod trigger;
 
-use crate::support::{
-    addresses::RefusedAddress,
-    prelude::*,
-    program::{Run, client as command, run_to_end},
-};
+use crate::support::{prelude::*, program::client as command};
 
 async fn run(url: &str, arguments: &[&str]) -> Run {
     run_to_end(command(url, arguments)).await
@@ -51,8 +47,8 @@ async fn a_client_without_a_service_says_where_it_looked_and_how_to_change_that(
     let runs = CLIENTS.map(|arguments| run_to_end(command(&url, arguments)));
     for run in JoinSet::from_iter(runs).join_all().await {
         let looked = format!("{url} can't be reached");
-        run.failed(1)
-            .must_have(&[&looked, "set --url or CHARGE_ONCE_URL"]);
+        let told = run.failed(1);
+        told.must_have(&[&looked, "set --url or CHARGE_ONCE_URL"]);
     }
 }
 

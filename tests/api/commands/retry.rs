@@ -1,17 +1,9 @@
 //! `charge-once webhooks retry`: webhooks that failed are sent again.
 
-use crate::support::{
-    accounts::api_key_of,
-    prelude::*,
-    program::{Run, program, run_to_end},
-    webhooks::{delete, everything_is_delivered},
-};
+use super::*;
+use crate::support::webhooks::{ATTEMPTS, told};
 
-/// Failed attempts wait for hours.
 const SLOW: &[(&str, &str)] = &[("WEBHOOK_RETRY_MIN", "1h"), ("WEBHOOK_RETRY_MAX", "8h")];
-
-/// How often a webhook is tried before it is given up.
-const ATTEMPTS: usize = 24;
 
 async fn retry(database: &TestDatabase, arguments: &[&str]) -> Run {
     let arguments = [&["webhooks", "retry"], arguments].concat();
@@ -22,25 +14,12 @@ fn id(delivery: &Value) -> &str {
     delivery["id"].as_str().unwrap()
 }
 
-/// Refuses every attempt of one delivery, and returns it as failed.
-async fn given_up(server: &TestServer, receiver: &mut Receiver, endpoint: &Endpoint) -> Value {
-    for _ in 0..ATTEMPTS {
-        receiver.next().await.answer(500).await;
-    }
-    let failed = |one: &Value| one["status"] == "failed";
-    endpoint
-        .newest_delivery(&server.client, "it fails", failed)
-        .await
-}
-
 #[tokio::test]
 async fn a_given_up_delivery_is_sent_again_and_a_delivered_one_is_left() {
-    let server = TestServer::start_with(&quick_but(&[])).await;
+    let (server, mut receiver, endpoint) = told(QUICK).await;
     let client = &server.client;
-    let mut receiver = Receiver::start().await;
-    let endpoint = Endpoint::at(client, &receiver.url()).await;
     client.charge("key-1").await;
-    let failed = given_up(&server, &mut receiver, &endpoint).await;
+    let failed = endpoint.gives_up(client, &mut receiver).await;
     let printed = retry(&server.database, &[id(&failed)]).await.succeeded();
     assert_eq!(printed, format!("{}  due now\n", id(&failed)));
     receiver.next().await.answer(200).await;
@@ -50,25 +29,21 @@ async fn a_given_up_delivery_is_sent_again_and_a_delivered_one_is_left() {
 
     let again = retry(&server.database, &[id(&failed)]).await;
     again.stdout.must_have(&["left as it is: it was delivered"]);
-    again
-        .failed(1)
-        .must_have(&["1 of 1 will not be sent again"]);
+    assert_has(&again.failed(1), "1 of 1 will not be sent again");
     assert_eq!(endpoint.newest_succeeds(client).await, delivered);
 }
 
 #[tokio::test]
 async fn all_that_failed_at_an_endpoint_is_sent_again_and_nothing_else() {
-    let server = TestServer::start_with(&quick_but(&[])).await;
+    let (server, mut receiver, endpoint) = told(QUICK).await;
     let client = &server.client;
-    let mut receiver = Receiver::start().await;
-    let endpoint = Endpoint::at(client, &receiver.url()).await;
     client.charge("delivered").await;
     receiver.next().await.answer(200).await;
     let delivered = endpoint.newest_succeeds(client).await;
     let mut failed = Vec::new();
     for key in ["key-1", "key-2"] {
         client.charge(key).await;
-        failed.push(given_up(&server, &mut receiver, &endpoint).await);
+        failed.push(endpoint.gives_up(client, &mut receiver).await);
     }
     failed.reverse();
     let of_endpoint = ["--endpoint", &endpoint.id, "--dry-run"];
@@ -108,17 +83,15 @@ async fn what_waits_for_hours_is_sent_now_only_if_that_was_asked_for() {
 
 #[tokio::test]
 async fn more_than_a_page_of_failures_is_sent_again() {
-    let server = TestServer::start_with(&quick_but(SLOW)).await;
+    let (server, mut receiver, endpoint) = told(&quick_but(SLOW)).await;
     let client = &server.client;
-    let mut receiver = Receiver::start().await;
-    let endpoint = Endpoint::at(client, &receiver.url()).await;
     client.charge("key-1").await;
     receiver.next().await.answer(200).await;
     endpoint.newest_succeeds(client).await;
     let database = &server.database;
     database.is_left_broken("many events tell of one charge");
-    sqlx::query(
-        "WITH copied AS (
+    let failed = "
+        WITH copied AS (
              INSERT INTO events (account_id, id, type, object, request_id, idempotency_key)
              SELECT account_id, gen_random_uuid(), type, object, request_id, idempotency_key
                FROM events, generate_series(1, 230)
@@ -127,11 +100,8 @@ async fn more_than_a_page_of_failures_is_sent_again() {
          INSERT INTO webhook_deliveries
                      (account_id, id, endpoint_id, event_id, status, ready, next_attempt_at)
          SELECT copied.account_id, gen_random_uuid(), endpoint.id, copied.id, 'failed', false, NULL
-           FROM copied, webhook_endpoints AS endpoint",
-    )
-    .execute(&server.database.pool)
-    .await
-    .unwrap();
+           FROM copied, webhook_endpoints AS endpoint";
+    database.execute(failed).await;
     let all = ["--endpoint", &endpoint.id];
     let printed = retry(&server.database, &all).await.succeeded();
     assert_eq!(printed, "   230  charge.succeeded\n   230  due now\n");

@@ -1,14 +1,8 @@
 //! `charge-once seed`: an account full of data, which a second run leaves as it is.
 
-use super::{command, run, url_of};
-use crate::support::{
-    checkouts::level,
-    documents::block,
-    http_proxy::{Act, HttpProxy},
-    prelude::*,
-};
+use super::*;
+use crate::support::{checkouts::level, documents::block};
 
-/// Everything that a run could add or change.
 async fn everything(database: &TestDatabase) -> Vec<(String, i64)> {
     sqlx::query_as(
         "SELECT 'charges', count(*) FROM charges
@@ -73,12 +67,12 @@ async fn a_shop_has_every_state_of_an_object_and_a_second_run_changes_nothing() 
         let is_shown = first.lines().any(|line| line.ends_with(&state));
         assert!(is_shown, "{state}: {first}");
     }
-    assert!(first.contains(" 0 done by an earlier run"), "{first}");
+    assert_has(&first, " 0 done by an earlier run");
     let orders = "SELECT count(*) FROM orders WHERE client_order_id LIKE 'seed-shop-%'";
     assert_eq!(server.database.count(orders).await, 36);
     let before = everything(&server.database).await;
     let second = run(&url_of(&server), &["seed"]).await.succeeded();
-    assert!(second.contains(": 0 done now"), "{second}");
+    assert_has(&second, ": 0 done now");
     assert_eq!(everything(&server.database).await, before);
     // Another name is another shop.
     let other = ["seed", "--seed", "shop-2", "--orders", "1"];
@@ -113,8 +107,8 @@ async fn it_refuses_to_use_again_what_the_service_has_forgotten_or_soon_will() {
     let arguments = ["seed", "--orders", "1"];
     run(&url_of(&server), &arguments).await.succeeded();
     // As the sweep of expired keys does, a day later.
-    let sweep = sqlx::query("DELETE FROM idempotency_keys").execute(&server.database.pool);
-    sweep.await.unwrap();
+    let sweep = "DELETE FROM idempotency_keys";
+    server.database.execute(sweep).await;
     let server = TestServer::start_on(server.database.clone(), &[]).await;
     let before = server.database.charges().await;
     for _ in 0..2 {

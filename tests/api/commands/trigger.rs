@@ -2,8 +2,7 @@
 
 use charge_once::domain::event::EventType;
 
-use super::{command, run, run_to_end, url_of};
-use crate::support::{addresses::RefusedAddress, prelude::*};
+use super::*;
 
 #[tokio::test]
 async fn every_type_of_event_can_be_made_to_happen() {

@@ -1,7 +1,7 @@
 //! What a page does, and not only shows: webhooks that are retried now, and the playground.
 
-use super::visit::{CONSOLE, Visit, visited};
-use crate::support::{accounts::api_key_of, prelude::*, program::run_to_end, webhooks::delete};
+use super::*;
+use crate::support::webhooks::told;
 
 #[tokio::test]
 async fn endpoints_are_shown_with_their_state_and_what_is_never_sent_there() {
@@ -70,16 +70,10 @@ async fn a_delivery_that_waits_for_hours_is_sent_now() {
 
 #[tokio::test]
 async fn a_failed_delivery_gets_one_more_attempt() {
-    let server = TestServer::start_with(&quick_but(&[CONSOLE])).await;
+    let (server, mut receiver, endpoint) = told(&quick_but(&[CONSOLE])).await;
     let client = &server.client;
-    let mut receiver = Receiver::start().await;
-    let endpoint = Endpoint::at(client, &receiver.url()).await;
     client.charge("key-1").await;
-    for _ in 0..24 {
-        receiver.next().await.answer(500).await;
-    }
-    let failed = |one: &Value| one["status"] == "failed";
-    let delivery = endpoint.newest_delivery(client, "it fails", failed).await;
+    let delivery = endpoint.gives_up(client, &mut receiver).await;
     let visit = Visit::begin(&server).await;
     visit.post(&retry_path(&delivery), &[]).await;
     receiver.next().await.answer(200).await;

@@ -6,3 +6,6 @@ mod request_log;
 mod sign_in;
 mod story;
 pub mod visit;
+
+use self::visit::{CONSOLE, Visit, log_holds, visited};
+use crate::support::prelude::*;

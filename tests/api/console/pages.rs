@@ -1,12 +1,10 @@
 //! The pages: what they show, to whom, and what they never show.
 
-use super::visit::{log_holds, visited};
-use crate::support::prelude::*;
+use super::*;
 
 /// A page without a session, and one that is refused.
 const MORE_PAGES: &[&str] = &["/console/sign-in", "/console?before=x"];
 
-/// Every page of a session, by its path.
 const PAGES: &[&str] = &[
     "/console",
     "/console/live",

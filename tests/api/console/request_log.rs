@@ -2,28 +2,18 @@
 
 use charge_once::workers::expiry_sweep::Sweep;
 use charge_once_service::request_log::{BATCH_ROWS, QUEUED_MAX};
-use sqlx::Row;
 use tokio::time::Instant;
 
-use super::visit::{CONSOLE, Visit, log_holds};
-use crate::support::{prelude::*, wire::send_charge};
-
-async fn logged(database: &TestDatabase) -> i64 {
-    database.count("SELECT count(*) FROM request_log").await
-}
+use super::*;
 
 /// What the log says of each request, the first one first: method, route, path, key, status,
 /// outcome.
 async fn rows(database: &TestDatabase) -> Vec<String> {
-    let rows = sqlx::query(
-        "SELECT concat_ws(' ', method, route, coalesce(path, '-'), coalesce(idempotency_key, '-'),
-                          coalesce(status::text, '-'), outcome) AS line
-           FROM request_log ORDER BY id",
-    )
-    .fetch_all(&database.pool)
-    .await
-    .unwrap();
-    rows.iter().map(|row| row.get("line")).collect()
+    let rows = "
+        SELECT concat_ws(' ', method, route, coalesce(path, '-'), coalesce(idempotency_key, '-'),
+                         coalesce(status::text, '-'), outcome)
+          FROM request_log ORDER BY id";
+    database.values(rows).await
 }
 
 #[tokio::test]
@@ -68,8 +58,7 @@ async fn every_outcome_is_logged_as_what_it_was() {
 
 #[tokio::test]
 async fn a_client_that_leaves_and_a_duplicate_in_flight_are_logged() {
-    let settings: Vec<_> = PATIENT.iter().copied().chain([CONSOLE]).collect();
-    let server = TestServer::start_with(&settings).await;
+    let server = TestServer::start_with(&[PATIENT, &[CONSOLE]].concat()).await;
     let mut pause = PausePoint::at(Stage::Executing, &server.database, "key-1").await;
     let socket = send_charge(&server.client, "key-1", "").await;
     pause.is_reached().await;
@@ -79,10 +68,8 @@ async fn a_client_that_leaves_and_a_duplicate_in_flight_are_logged() {
     drop(socket);
     log_holds(&server.database, 2).await;
     pause.release().await;
-    eventually("the retry is a replay", || async {
-        server.client.charge("key-1").await.is_replay()
-    })
-    .await;
+    let is_replayed = async || server.client.charge("key-1").await.is_replay();
+    eventually("the retry is a replay", is_replayed).await;
     let database = server.stop().await;
     let held = rows(&database).await;
     let of = |end: &str| format!("POST /charges /charges key-1 {end}");
@@ -154,7 +141,7 @@ async fn without_the_console_nothing_is_logged() {
     let server = TestServer::start().await;
     assert_eq!(server.client.charge("key-1").await.status, 201);
     let database = server.stop().await;
-    assert_eq!(logged(&database).await, 0);
+    assert_eq!(database.count_of("request_log").await, 0);
 }
 
 #[tokio::test]
@@ -164,15 +151,13 @@ async fn what_is_queued_is_written_before_the_end() {
         server.client.charge(&format!("key-{number}")).await;
     }
     let database = server.stop().await;
-    assert_eq!(logged(&database).await, 50);
+    assert_eq!(database.count_of("request_log").await, 50);
 }
 
 #[tokio::test]
 async fn a_log_that_can_not_be_written_delays_no_request_and_is_bounded() {
     let server = TestServer::start_with(&[CONSOLE, FORGETFUL, ("RATE_LIMIT", "0")]).await;
-    let mut tx = server.database.pool.begin().await.unwrap();
-    let lock = sqlx::raw_sql("LOCK TABLE request_log").execute(&mut *tx);
-    lock.await.unwrap();
+    let tx = server.database.holding("LOCK TABLE request_log").await;
     // More than the queue and the batches that are lost meanwhile hold.
     let more = QUEUED_MAX + 2_000;
     let mut clients = JoinSet::new();
@@ -208,15 +193,12 @@ async fn rows_go_when_they_are_older_than_they_are_kept() {
         server.client.charge(&format!("key-{number}")).await;
     }
     let database = server.stop().await;
-    sqlx::raw_sql(
-        "INSERT INTO request_log (account_id, id, method, route, status, outcome, duration_us, created_at)
-         SELECT account_id, ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 'GET',
-                '/charges', 200, 'read', 1, now() - interval '25 hours'
-           FROM (SELECT account_id FROM request_log LIMIT 1) AS account, generate_series(1, 1200) AS n",
-    )
-    .execute(&database.pool)
-    .await
-    .unwrap();
+    let old = "
+        INSERT INTO request_log (account_id, id, method, route, status, outcome, duration_us, created_at)
+        SELECT account_id, ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 'GET',
+               '/charges', 200, 'read', 1, now() - interval '25 hours'
+          FROM (SELECT account_id FROM request_log LIMIT 1) AS account, generate_series(1, 1200) AS n";
+    database.execute(old).await;
     for (kept, left) in [("0s", 1203), ("24h", 3)] {
         let variables = [("REQUEST_LOG_RETENTION", kept)];
         let connected = database.connect(&variables).await;
@@ -224,6 +206,6 @@ async fn rows_go_when_they_are_older_than_they_are_kept() {
         let until = Instant::now() + Duration::from_secs(60);
         let removed = sweep.old_rows(until).await.unwrap();
         assert_eq!(i64::try_from(removed.requests).unwrap(), 1203 - left);
-        assert_eq!(logged(&database).await, left);
+        assert_eq!(database.count_of("request_log").await, left);
     }
 }

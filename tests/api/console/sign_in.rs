@@ -1,9 +1,7 @@
 //! Who gets in, and who doesn't.
 
-use super::visit::{CONSOLE, Visit, visited};
-use crate::support::prelude::*;
+use super::*;
 
-/// The service's first page, for a browser.
 async fn first_page(server: &TestServer) -> String {
     let request = server.client.bare(Method::GET, "/");
     text(&Answer::of(request.header("accept", "text/html")).await.body)
@@ -45,8 +43,7 @@ async fn an_api_key_opens_it_and_its_cookie_is_for_this_site_s_pages_only() {
         assert_eq!(answer.status, 303, "{path}");
         assert_eq!(answer.header("location"), Some("/console/sign-in"));
     }
-    let form = visit.page("/console/sign-in").await;
-    assert!(form.contains("type=\"password\""), "{form}");
+    assert_has(&visit.page("/console/sign-in").await, "type=\"password\"");
     let answer = visit.sign_in(API_KEY).await;
     assert_eq!(answer.status, 303);
     let cookie = answer.header("set-cookie").unwrap();
@@ -121,8 +118,8 @@ async fn the_rate_limit_of_the_account_counts_here_too() {
     let answers = [visit.get("/console").await, visit.get("/console").await];
     let limited = answers.iter().find(|answer| answer.status == 429);
     let page = text(&limited.expect("one is limited").body);
-    assert!(page.contains("Try again in a moment."), "{page}");
-    assert!(!page.contains("Retry-After"), "{page}");
+    page.must_have(&["Try again in a moment."]);
+    page.must_lack(&["Retry-After"]);
 }
 
 #[tokio::test]
@@ -161,12 +158,10 @@ async fn who_signs_in_again_leaves_no_session_behind() {
 #[tokio::test]
 async fn a_revoked_key_s_session_shows_nothing_within_seconds() {
     let (server, visit) = visited().await;
-    let revoke = sqlx::query("UPDATE api_keys SET revoked_at = now()");
-    revoke.execute(&server.database.pool).await.unwrap();
-    eventually("the session is over", || async {
-        visit.get("/console").await.status == 303
-    })
-    .await;
+    let revoke = "UPDATE api_keys SET revoked_at = now()";
+    server.database.execute(revoke).await;
+    let is_over = async || visit.get("/console").await.status == 303;
+    eventually("the session is over", is_over).await;
 }
 
 #[tokio::test]

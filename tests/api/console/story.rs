@@ -1,11 +1,7 @@
 //! A key's story, the objects it made, and keys that have no outcome yet.
 
-use super::visit::{CONSOLE, Visit, log_holds, visited};
-use crate::support::{
-    prelude::*,
-    webhooks::endpoint,
-    workflows::{charge_in, post},
-};
+use super::*;
+use crate::support::workflows::{charge_in, post};
 
 fn link(list: &str, id: &str) -> String {
     format!("<a class=\"mono\" href=\"/console/{list}/{id}\">{id}</a>")
@@ -45,7 +41,7 @@ async fn the_story_of_a_payment_leads_to_its_intent_its_charge_and_its_customer_
     page.must_have(&[&link("payment_methods", method)]);
     page.must_have(&[&link("payment_intents", &intent)]);
     let page = visit.object("payment_methods", method).await;
-    assert!(page.contains("payment_method.attached"), "{page}");
+    assert_has(&page, "payment_method.attached");
     assert_eq!(visit.get("/console/payment_methods").await.status, 404);
 }
 
@@ -93,7 +89,7 @@ async fn a_story_has_the_first_request_the_replay_the_reuse_the_reply_and_the_ev
 
 #[tokio::test]
 async fn a_story_shows_who_waited_and_whose_reply_was_lost() {
-    let settings: Vec<_> = PATIENT.iter().copied().chain([CONSOLE, FAULTS]).collect();
+    let settings = [PATIENT, &[CONSOLE, FAULTS]].concat();
     let database = TestDatabase::create().await;
     let (server, scraper) = TestServer::start_with_metrics(database, &settings).await;
     let client = &server.client;
@@ -107,15 +103,8 @@ async fn a_story_shows_who_waited_and_whose_reply_was_lost() {
         }
     });
     pause.is_reached().await;
-    let second = tokio::spawn({
-        let (client, body) = (client.clone(), charge());
-        async move { client.post_waiting(20, "/charges", "key-1", &body).await }
-    });
-    eventually("the second request waits", || async {
-        let metrics = scraper.get("/metrics").await.body;
-        text(&metrics).contains("\ncharge_once_idempotency_waiters 1\n")
-    })
-    .await;
+    let second = client.sending_and_waiting(20, "/charges", "key-1", charge());
+    reaches(&scraper, "charge_once_idempotency_waiters", 1.0).await;
     pause.release().await;
     assert!(first.await.unwrap().is_none());
     assert!(second.await.unwrap().is_replay());
@@ -180,9 +169,8 @@ async fn a_workflow_is_listed_in_its_order_with_what_came_of_each_request() {
     assert_eq!(rows.len(), 2, "{page}");
     rows[0].must_have(&[&link("keys", "key-1"), &link("charges", &charge)]);
     rows[1].must_have(&[">declined<", "402"]);
-    let later = visit
-        .page("/console/workflows?name=order/7&after=key-1")
-        .await;
+    let after = "/console/workflows?name=order/7&after=key-1";
+    let later = visit.page(after).await;
     later.must_have(&["key-2</a>"]);
     later.must_lack(&["key-1</a>"]);
     let none = visit.page("/console/workflows?name=order-8").await;
@@ -300,16 +288,12 @@ async fn the_token_of_a_holder_s_page_is_masked_wherever_an_intent_is_shown() {
 
 #[tokio::test]
 async fn a_key_in_flight_says_so_and_is_listed_with_its_time() {
-    let settings: Vec<_> = PATIENT.iter().copied().chain([CONSOLE]).collect();
-    let server = TestServer::start_with(&settings).await;
+    let server = TestServer::start_with(&[PATIENT, &[CONSOLE]].concat()).await;
     let visit = Visit::begin(&server).await;
     let in_flight = "/console/in-flight";
     visit.page(in_flight).await.must_have(&["There is none."]);
     let mut pause = PausePoint::at(Stage::Executing, &server.database, "key-1").await;
-    let first = tokio::spawn({
-        let client = server.client.clone();
-        async move { client.charge("key-1").await }
-    });
+    let first = server.client.charging("key-1");
     pause.is_reached().await;
     let live = "/console/live/keys/key-1";
     let page = visit.object("keys", "key-1").await;
@@ -348,8 +332,7 @@ async fn a_key_in_doubt_says_why() {
         SELECT id, 'doubt-1', 'test', gen_random_uuid(), gen_random_uuid(), now() - interval '1 second',
                now() + interval '1 hour', 2, true
           FROM accounts;";
-    let doubt = sqlx::raw_sql(sql).execute(&server.database.pool);
-    doubt.await.unwrap();
+    server.database.execute(sql).await;
     let list = visit.page("/console/in-flight").await;
     let in_doubt = "<span class=\"state bad\">in doubt</span>";
     list.must_have(&[
@@ -448,7 +431,7 @@ async fn what_another_account_has_is_not_there() {
     let lists = "charges orders refunds checkouts in-flight deliveries events inventory";
     for list in lists.split(' ') {
         let page = visit.page(&format!("/console/{list}")).await;
-        assert!(page.contains("There is none"), "{list}: {page}");
+        assert_has(&page, "There is none");
     }
 }
 

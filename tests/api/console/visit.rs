@@ -1,30 +1,20 @@
 //! A visit to the console: a browser that keeps its cookie and follows no redirect.
 
-use std::net::SocketAddr;
-
-use charge_once_client::transport::http_client_builder;
-use reqwest::RequestBuilder;
-
 use crate::support::prelude::*;
 
 pub const CONSOLE: (&str, &str) = ("CONSOLE", "true");
 
-/// A server with the console, and a visit to it.
 pub async fn visited() -> (TestServer, Visit) {
     let server = TestServer::start_with(&[CONSOLE]).await;
     let visit = Visit::begin(&server).await;
     (server, visit)
 }
 
-/// Waits for so many requests in the log.
 pub async fn log_holds(database: &TestDatabase, requests: i64) {
-    eventually("the log holds the requests", || async {
-        database.count("SELECT count(*) FROM request_log").await == requests
-    })
-    .await;
+    let logged = "SELECT count(*) FROM request_log";
+    database.comes_to(logged, requests).await;
 }
 
-/// A browser.
 pub struct Visit {
     address: SocketAddr,
     host: String,
@@ -33,12 +23,10 @@ pub struct Visit {
 }
 
 impl Visit {
-    /// Signed in with the dev account's key.
     pub async fn begin(server: &TestServer) -> Self {
         Self::begin_with(&server.client, API_KEY).await
     }
 
-    /// Signed in with another key.
     pub async fn begin_with(client: &Client, api_key: &str) -> Self {
         let mut visit = Self::signed_out(client);
         let answer = visit.sign_in(api_key).await;
@@ -89,14 +77,12 @@ impl Visit {
         Answer::of(self.request(Method::GET, path)).await
     }
 
-    /// A page that must be there.
     pub async fn page(&self, path: &str) -> String {
         let answer = self.get(path).await;
         assert_eq!(answer.status, 200, "{path}: {answer:?}");
         text(&answer.body)
     }
 
-    /// The page of an object.
     pub async fn object(&self, list: &str, id: &str) -> String {
         self.page(&format!("/console/{list}/{id}")).await
     }
@@ -107,7 +93,6 @@ impl Visit {
         Answer::of(self.form(path, fields).header("origin", origin)).await
     }
 
-    /// A form without an origin.
     pub fn form(&self, path: &str, fields: &[(&str, &str)]) -> RequestBuilder {
         let form = form_urlencoded::Serializer::new(String::new())
             .extend_pairs(fields)

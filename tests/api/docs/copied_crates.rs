@@ -1,19 +1,13 @@
 //! Crates as a reader copies them: each into a workspace that has nothing else.
 
-use std::{
-    fs,
-    sync::{Mutex, PoisonError},
-};
+use std::{fs, sync::PoisonError};
 
-use sha2::{Digest, Sha256};
-
-use crate::support::{documents::files_below, prelude::*};
+use crate::support::prelude::*;
 
 /// A server that doesn't exist. A crate's queries are checked against its own `.sqlx/`, so a build
 /// that asked this server would fail.
 const NOWHERE: &str = "postgres://nowhere.invalid/nothing";
 
-/// Crates that ask no database.
 const WITHOUT_DATABASE: [&str; 2] = ["conform", "strict-params"];
 
 /// Puts the crate's folder into `files`, and those that its manifest names as `../other`, which its
@@ -127,7 +121,6 @@ async fn crates_with_tables_compile_and_pass_their_tests_alone_without_a_warning
     }
 }
 
-/// The features that the crate's manifest declares.
 fn features_of(name: &str) -> Vec<String> {
     let manifest = read(format!("crates/{name}/Cargo.toml"));
     let Some((_, features)) = manifest.split_once("\n[features]\n") else {

@@ -5,11 +5,7 @@ use charge_once::{
     wire::error::ErrorCode,
 };
 
-use crate::support::{
-    openapi::{document, operations, resolve, with_ids},
-    prelude::*,
-    resources::charge_with,
-};
+use crate::support::{openapi::with_ids, prelude::*, resources::charge_with};
 
 #[test]
 fn every_reference_in_the_document_leads_somewhere() {
@@ -152,10 +148,8 @@ async fn every_documented_example_request_works_in_both_encodings_and_dialects()
                     _ => panic!("{place}"),
                 };
                 let (method, key) = (method.clone(), format!("{tried}"));
-                let body = written.as_bytes();
-                let sending = server
-                    .client
-                    .send_raw(method, &path, &key, media_type, body);
+                let (client, body) = (&server.client, written.as_bytes());
+                let sending = client.send_raw(method, &path, &key, media_type, body);
                 let answer = sending.await;
                 let documented = operation["responses"].get(answer.status.as_str());
                 assert!(answer.status.is_success(), "{path}: {}", answer.json());

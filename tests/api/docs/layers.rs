@@ -1,8 +1,9 @@
 //! The shape of the code, enforced: data flows one way.
 
-use crate::support::{documents::files_below, prelude::*};
+use super::published_crates::cargo;
+use crate::support::prelude::*;
 
-pub(super) fn rust_files(folder: &Path) -> Vec<PathBuf> {
+pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let folder = folder.strip_prefix(root()).unwrap().to_str().unwrap();
     let mut files = files_below(folder);
     files.retain(|file| file.ends_with(".rs"));
@@ -21,8 +22,7 @@ fn code_of(file: &Path) -> String {
 
 /// Fails if a line of code in a folder of `src/` holds one of `forbidden`. Comments may.
 fn assert_names_none_of(folder: &str, forbidden: &[&str]) {
-    let files = rust_files(&root().join("src").join(folder));
-    assert_files_name_none_of(&files, forbidden);
+    assert_files_name_none_of(&rust_files(&root().join("src").join(folder)), forbidden);
 }
 
 fn assert_files_name_none_of(files: &[PathBuf], forbidden: &[&str]) {
@@ -110,26 +110,49 @@ wire: domain webhooks
 work: commands database domain idempotency processor store telemetry webhooks wire
 workers: config database domain idempotency store telemetry webhooks wire work";
 
-/// The rooms that code names: what follows `crate::`, alone or in braces.
-fn rooms_named(code: &str, found: &mut BTreeSet<String>) {
-    for (at, path) in code.match_indices("crate::") {
-        let rest = code.get(at + path.len()..).unwrap();
-        let mut depth = 0;
-        let mut names = vec![String::new()];
-        for character in rest.chars() {
-            match character {
-                '{' => depth += 1,
-                '}' => depth -= 1,
-                ',' if depth == 1 => names.push(String::new()),
-                ' ' | '\n' => continue,
-                _ => names.last_mut().unwrap().push(character),
+fn word(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_');
+    text.get(..end.unwrap_or(text.len())).unwrap()
+}
+
+/// What a path leads to, each without braces: `a::{b, c::d}` leads to `a::b` and `a::c::d`.
+fn branches(path: &str) -> Vec<String> {
+    let Some(list) = path.strip_prefix('{') else {
+        let name = word(path);
+        return match path.strip_prefix(name).unwrap().strip_prefix("::") {
+            Some(rest) => {
+                let rest = branches(rest).into_iter();
+                rest.map(|rest| format!("{name}::{rest}")).collect()
             }
-            if depth == 0 && !character.is_alphanumeric() && character != '_' {
-                break;
-            }
+            None => vec![name.to_owned()],
+        };
+    };
+    let (mut depth, mut start, mut found) = (1, 0, Vec::new());
+    for (at, character) in list.char_indices() {
+        match character {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
         }
-        found.extend(names.iter().map(|name| word(name).to_owned()));
+        if (character == ',' && depth == 1) || depth == 0 {
+            let branch = list.get(start..at).unwrap().trim();
+            if !branch.is_empty() {
+                found.extend(branches(branch));
+            }
+            start = at + 1;
+        }
+        if depth == 0 {
+            break;
+        }
     }
+    found
+}
+
+/// What code names behind `prefix`, alone or in braces: whole paths.
+fn named_behind(prefix: &str, code: &str) -> Vec<String> {
+    let found = code.match_indices(prefix);
+    let found = found.map(|(at, _)| branches(code.get(at + prefix.len()..).unwrap()));
+    found.flatten().collect()
 }
 
 #[test]
@@ -139,7 +162,9 @@ fn every_room_names_the_rooms_that_are_listed_for_it_and_no_other() {
     for file in rust_files(&root) {
         let path = file.strip_prefix(&root).unwrap().with_extension("");
         let room = path.iter().next().unwrap().to_str().unwrap().to_owned();
-        rooms_named(&code_of(&file), rooms.entry(room).or_default());
+        let named = named_behind("crate::", &code_of(&file)).into_iter();
+        let named = named.map(|path| word(&path).to_owned());
+        rooms.entry(room).or_default().extend(named);
     }
     rooms.retain(|room, _| !["lib", "main"].contains(&room.as_str()));
     for (room, named) in &mut rooms {
@@ -273,36 +298,17 @@ const VALUES: &[(&str, &str)] = &[
     ),
 ];
 
-/// The word that a text begins with.
-fn word(text: &str) -> &str {
-    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_');
-    text.get(..end.unwrap_or(text.len())).unwrap()
-}
-
-/// What code names of `room`: what follows its name, alone or in braces.
-fn named_of(room: &str, code: &str) -> Vec<String> {
-    let mut named = Vec::new();
-    for (at, found) in code.match_indices(&format!("{room}::")) {
-        let rest = code.get(at + found.len()..).unwrap();
-        let list = match rest.strip_prefix('{') {
-            Some(list) => list.split('}').next().unwrap(),
-            None => word(rest),
-        };
-        let names = list.split(',').map(str::trim);
-        named.extend(names.filter(|name| !name.is_empty()).map(str::to_owned));
-    }
-    named
-}
-
-/// The names of the crates that `package` is compiled with.
 fn tree_of(package: &str, more: &[&str]) -> String {
-    let tree = Command::new(env!("CARGO"))
-        .args(["tree", "--package", package, "--edges", "normal"])
-        .args(["--prefix", "none", "--locked", "--offline"])
-        .args(more)
-        .current_dir(root())
-        .output();
-    text(&tree.unwrap().stdout)
+    let tree = [
+        "tree",
+        "--package",
+        package,
+        "--edges",
+        "normal",
+        "--prefix",
+        "none",
+    ];
+    cargo(&[&tree[..], &["--offline"], more].concat())
 }
 
 /// Rules are functions: they have no SQL, wait for nothing, and use no crate that does. What a verb
@@ -325,8 +331,9 @@ fn verbs_and_rules_know_no_sql_and_wait_for_nothing() {
         for file in rust_files(&root().join("src").join(folder)) {
             let code = code_of(&file);
             for (room, values) in VALUES {
-                for name in named_of(room, &code) {
-                    let is_value = values.split(' ').any(|value| *value == *name);
+                for path in named_behind(&format!("{room}::"), &code) {
+                    let name = word(&path);
+                    let is_value = values.split(' ').any(|value| value == name);
                     assert!(is_value, "{} names {room}::{name}", file.display());
                 }
             }
@@ -374,46 +381,26 @@ fn named_by(root: &Path, file: &Path) -> Vec<PathBuf> {
             if before.ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':') {
                 continue;
             }
-            expand(base, code.get(at + prefix.len()..).unwrap(), &mut named);
+            let paths = branches(code.get(at + prefix.len()..).unwrap());
+            named.extend(paths.iter().filter_map(|path| module_of(base, path)));
         }
     }
     named
 }
 
-/// Follows `a::{b, c::d}` as far as there are files.
-fn expand(base: &Path, path: &str, named: &mut Vec<PathBuf>) {
-    if let Some(list) = path.strip_prefix('{') {
-        let mut depth = 1;
-        let mut start = 0;
-        for (at, character) in list.char_indices() {
-            match character {
-                '{' => depth += 1,
-                '}' => depth -= 1,
-                _ => {}
-            }
-            if (character == ',' && depth == 1) || depth == 0 {
-                expand(base, list.get(start..at).unwrap().trim(), named);
-                start = at + 1;
-            }
-            if depth == 0 {
-                return;
-            }
-        }
-        return;
-    }
-    let name = word(path);
+/// Follows a path as far as there are files.
+fn module_of(base: &Path, path: &str) -> Option<PathBuf> {
+    let (name, rest) = path.split_once("::").unwrap_or((path, ""));
     let module = base.join(name);
-    let is_file = module.with_extension("rs").is_file();
-    match path.strip_prefix(name).unwrap().strip_prefix("::") {
-        Some(rest) if module.is_dir() => expand(&module, rest, named),
-        Some(_) | None if is_file || module.join("mod.rs").is_file() => named.push(module),
-        Some(_) | None => {
-            // An item of the folder's own `mod.rs`.
-            if base.join("mod.rs").is_file() {
-                named.push(base.to_owned());
-            }
-        }
+    if !rest.is_empty() && module.is_dir() {
+        return module_of(&module, rest);
     }
+    let is_module = module.with_extension("rs").is_file() || module.join("mod.rs").is_file();
+    // Else it is an item of the folder's own `mod.rs`.
+    let is_item = base.join("mod.rs").is_file();
+    is_module
+        .then_some(module)
+        .or_else(|| is_item.then(|| base.to_owned()))
 }
 
 /// The views of payments show each other whole, so their files are one module.
@@ -461,7 +448,7 @@ fn no_files_of_a_folder_name_each_other_in_a_circle() {
 }
 
 /// The packages of the workspace, as paths.
-pub(super) fn members() -> Vec<String> {
+pub fn members() -> Vec<String> {
     let manifest = read("Cargo.toml");
     let list = manifest.between("members = [", "]");
     let names = list.split('"').skip(1).step_by(2);

@@ -4,7 +4,7 @@ mod copied_crates;
 mod documented_replies;
 mod documents;
 mod endpoint_places;
-mod layers;
+pub mod layers;
 mod published_crates;
 mod readme;
 mod sdk_table;

@@ -1,7 +1,7 @@
 //! Crates for crates.io: what their manifests must say, what must be in their packages, and the
 //! oldest Rust that they can have.
 
-use crate::support::{prelude::*, program::Run};
+use crate::support::prelude::*;
 
 /// The others say `publish = false`.
 const PUBLISHED: [&str; 4] = ["client", "conform", "idempotency", "webhooks"];
@@ -18,7 +18,7 @@ const CATEGORIES: [&str; 7] = [
 ];
 
 /// What Cargo prints about the workspace. It downloads packages that nothing else here has needed.
-fn cargo(arguments: &[&str]) -> String {
+pub fn cargo(arguments: &[&str]) -> String {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(arguments).arg("--locked").current_dir(root());
     Run::of(cargo.output().unwrap()).succeeded()
@@ -40,10 +40,8 @@ fn a_published_crate_says_what_a_registry_shows_and_needs_nothing_of_this_worksp
     let published: Vec<_> = packages
         .filter(|package| package["publish"].is_null())
         .collect();
-    let names = published
-        .iter()
-        .map(|package| package["name"].as_str().unwrap());
-    let names: BTreeSet<_> = names.map(str::to_owned).collect();
+    let name = |package: &&Value| package["name"].as_str().unwrap().to_owned();
+    let names: BTreeSet<_> = published.iter().map(name).collect();
     let expected = PUBLISHED.map(|name| format!("charge-once-{name}"));
     assert_eq!(names, BTreeSet::from(expected), "without `publish = false`");
     for package in published {

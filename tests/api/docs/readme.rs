@@ -5,10 +5,7 @@ use std::fs;
 use charge_once::config;
 use charge_once_service::settings::markdown_tables;
 
-use crate::support::{
-    documents::{blocks, documents, files_below, prose},
-    prelude::*,
-};
+use crate::support::{documents::documents, prelude::*};
 
 /// The README must stay short enough to be read in one sitting.
 const README_LINES_MAX: usize = 200;
@@ -50,7 +47,6 @@ fn env_example_describes_every_variable_and_sets_none() {
     }
 }
 
-/// Every `[text](target)` of a document's prose.
 fn links(prose: &str) -> Vec<(String, String)> {
     let mut links = Vec::new();
     let mut rest = prose;
@@ -115,7 +111,6 @@ fn the_book_has_each_page_of_docs_once() {
     }
 }
 
-/// Every `code span` of a document's prose.
 fn code_spans(prose: &str) -> Vec<&str> {
     let lines = prose.lines();
     lines
@@ -175,7 +170,8 @@ fn every_name_and_path_in_a_document_occurs_in_the_project() {
 
 /// What a document tells its reader to type: the lines of its shell blocks, and its code spans.
 fn typed(document: &str) -> Vec<String> {
-    let (blocks, prose) = (blocks(document), prose(document));
+    let document = read(document);
+    let (blocks, prose) = (blocks(&document), prose(&document));
     let shell = blocks.iter().filter(|(language, _)| language == "sh");
     let in_blocks = shell.flat_map(|(_, text)| text.lines());
     let typed = in_blocks.chain(code_spans(&prose));
@@ -190,22 +186,28 @@ fn arguments_of<'a>(program: &str, typed: &'a str) -> Option<&'a str> {
     is_a_word.then(|| after[program.len()..].trim())
 }
 
+/// The arguments of a program wherever a document tells its reader to type it, with the document.
+fn typed_everywhere(program: &str) -> Vec<(String, String)> {
+    let typed_in = |document: String| {
+        let arguments = |typed: &String| Some(arguments_of(program, typed)?.to_owned());
+        let arguments: Vec<_> = typed(&document).iter().filter_map(arguments).collect();
+        arguments
+            .into_iter()
+            .map(move |found| (document.clone(), found))
+    };
+    documents().into_iter().flat_map(typed_in).collect()
+}
+
 #[test]
 fn every_make_target_in_a_document_exists() {
     let makefile = read("Makefile");
-    let mut targets = 0;
-    for document in documents() {
-        for typed in typed(&read(&document)) {
-            let Some(arguments) = arguments_of("make", &typed) else {
-                continue;
-            };
-            let target = arguments.split(' ').next().unwrap();
-            let exists = makefile.contains(&format!(".PHONY: {target}\n"));
-            assert!(exists, "{document} names `{typed}`: not in the Makefile");
-            targets += 1;
-        }
+    let typed = typed_everywhere("make");
+    assert!(typed.len() >= 10, "{typed:?}");
+    for (document, arguments) in typed {
+        let target = arguments.split(' ').next().unwrap();
+        let exists = makefile.contains(&format!(".PHONY: {target}\n"));
+        assert!(exists, "{document} names {target}: not in the Makefile");
     }
-    assert!(targets >= 10, "{targets}");
 }
 
 /// With `--help` after its arguments a command does nothing, but still refuses what it doesn't
@@ -214,23 +216,17 @@ fn every_make_target_in_a_document_exists() {
 fn every_command_in_a_document_is_one_that_the_program_knows() {
     let program = Path::new(env!("CARGO_BIN_EXE_charge-once"));
     let path = format!("{}:/usr/bin:/bin", program.parent().unwrap().display());
-    let mut commands = 0;
-    for document in documents() {
-        for typed in typed(&read(&document)) {
-            let Some(arguments) = arguments_of("charge-once", &typed) else {
-                continue;
-            };
-            let output = Command::new("sh")
-                .args(["-c", &format!("charge-once {arguments} --help")])
-                .env("PATH", &path)
-                .output()
-                .unwrap();
-            let complaint = text(&output.stderr);
-            assert!(output.status.success(), "{document}: {typed}: {complaint}");
-            commands += 1;
-        }
+    let typed = typed_everywhere("charge-once");
+    assert!(typed.len() >= 10, "{typed:?}");
+    for (document, arguments) in typed {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("charge-once {arguments} --help")]);
+        let output = shell.env("PATH", &path).output().unwrap();
+        assert!(
+            output.status.success(),
+            "{document}: {arguments}: {output:?}"
+        );
     }
-    assert!(commands >= 10, "{commands}");
 }
 
 #[test]

@@ -2,12 +2,8 @@
 
 use charge_once::wire::{error::ErrorCode, not_offered};
 
-use crate::support::{
-    openapi::{document, operations},
-    prelude::*,
-};
+use crate::support::prelude::*;
 
-/// The resources that Stripe does not have.
 const OWN: [&str; 8] = [
     "checkouts",
     "idempotency-keys",
@@ -38,7 +34,6 @@ fn is_offered(cell: &str) -> bool {
     }
 }
 
-/// What the table says of a verb.
 #[derive(Debug)]
 struct Said {
     /// A further verb has any.
@@ -48,7 +43,6 @@ struct Said {
     is_offered: bool,
 }
 
-/// The verbs of every resource.
 fn table() -> BTreeMap<String, Vec<Said>> {
     let text = read("docs/sdk.md");
     let names = COLUMNS.map(|(name, _, _)| name).join(" | ");

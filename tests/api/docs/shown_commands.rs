@@ -1,15 +1,8 @@
 //! The commands that documents show run, and answer as shown.
 
-use std::collections::HashMap;
-
 use super::layers::rust_files;
-use crate::support::{
-    documents::{block, blocks},
-    prelude::*,
-    program::{Run, run_to_end},
-};
+use crate::support::{documents::block, prelude::*};
 
-/// The address and the API key that the README shows.
 const SHOWN_ADDRESS: &str = "127.0.0.1:8080";
 
 const SHOWN_API_KEY: &str = "sk_test_charge_once_dev";
@@ -110,10 +103,8 @@ async fn assert_answers_as_shown(server: &TestServer, document: &str, statuses: 
         assert_eq!(real_head.lines().next(), Some(shown_status), "{real}");
         assert_eq!(shown_status.split(' ').nth(1), Some(*status));
         for header in shown_head.lines().skip(1) {
-            let found = real_head
-                .lines()
-                .find(|line| masked(line) == masked(header));
-            let Some(real_header) = found else {
+            let mut lines = real_head.lines();
+            let Some(real_header) = lines.find(|line| masked(line) == masked(header)) else {
                 panic!("{document} shows {header:?}, which isn't in {real}");
             };
             ids.assert_alike(header, real_header);
@@ -167,7 +158,7 @@ fn the_commands_that_messages_name_exist() {
     let mut named = BTreeSet::new();
     for folder in ["src", "crates/console/src", "crates/postgres/src/database"] {
         for file in rust_files(&root().join(folder)) {
-            let source = std::fs::read_to_string(file).unwrap();
+            let source = read(file);
             let lines = source.lines();
             for line in lines.filter(|line| !line.trim_start().starts_with("//")) {
                 let found = shown.captures_iter(line);
@@ -184,7 +175,6 @@ fn the_commands_that_messages_name_exist() {
     }
 }
 
-/// Runs what a document shows, and returns what it prints.
 async fn printed(server: &TestServer, shell: &str, shown: &str) -> String {
     typed(server, shell, shown).await.succeeded()
 }

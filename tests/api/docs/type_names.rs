@@ -21,12 +21,8 @@ fn declared(line: &str) -> Option<&str> {
 #[test]
 fn a_type_has_a_name_of_its_own_in_its_crate() {
     let mut repeated = Vec::new();
-    let mut sources = vec![root().join("src")];
-    sources.extend(
-        members()
-            .iter()
-            .map(|member| root().join(member).join("src")),
-    );
+    let members = members().into_iter().chain([String::new()]);
+    let mut sources: Vec<_> = members.map(|it| root().join(it).join("src")).collect();
     sources.retain(|source| source.is_dir());
     for source in sources {
         let mut types: BTreeMap<String, Vec<String>> = BTreeMap::new();

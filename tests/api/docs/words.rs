@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::prelude::*;
+use crate::support::{documents::lines_of_prose, prelude::*};
 
 /// Subjects that name no subject, and British spellings. Each is the beginning of a word, and ends
 /// it if it ends with a space.
@@ -60,29 +60,20 @@ fn words(line: &str) -> String {
 /// What a file says in prose, with the number of each line.
 fn prose(path: &str) -> Vec<(usize, String)> {
     let text = fs::read_to_string(path).unwrap();
-    let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
     if path.ends_with(".md") {
-        let mut in_block = false;
-        return lines
-            .filter(|(_, line)| {
-                let fence = line.starts_with("```");
-                in_block ^= fence;
-                !in_block && !fence
-            })
-            .map(|(number, line)| (number, words(line)))
-            .collect();
+        let lines = lines_of_prose(&text);
+        return lines.map(|(number, line)| (number, words(line))).collect();
     }
     let marker = match Path::new(path).extension().and_then(|name| name.to_str()) {
         Some("rs" | "mjs") => "//",
         Some("sql") => "--",
         _ => "#",
     };
-    lines
-        .filter_map(|(number, line)| {
-            let comment = line.trim_start().strip_prefix(marker)?;
-            Some((number, words(comment)))
-        })
-        .collect()
+    let lines = (1..).zip(text.lines()).filter_map(|(number, line)| {
+        let comment = line.trim_start().strip_prefix(marker)?;
+        Some((number, words(comment)))
+    });
+    lines.collect()
 }
 
 fn is_prose(path: &Path) -> bool {

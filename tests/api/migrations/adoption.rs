@@ -2,19 +2,13 @@
 //! it is.
 
 use charge_once::database::{MigrationSet, PROCESSOR_SCHEMA, SCHEMA, embedded};
-use charge_once_postgres::embedded::EmbeddedPostgres;
-use futures_util::future::join_all;
-use sqlx::SqlSafeStr;
 
-use crate::support::{
-    prelude::*,
-    processor::authorize,
-    program::{data_dir, program, start_embedded},
-};
+use crate::support::{prelude::*, processor::authorize};
 
 /// What a set of migrations has left in its table, if there is one: versions and checksums, in
 /// order.
-async fn applied(set: &MigrationSet, pool: &PgPool) -> Vec<String> {
+async fn applied(set: &MigrationSet, database: &TestDatabase) -> Vec<String> {
+    let pool = &database.pool;
     let is_there = sqlx::query_scalar::<_, bool>("SELECT to_regclass($1) IS NOT NULL");
     if !is_there.bind(set.table).fetch_one(pool).await.unwrap() {
         return Vec::new();
@@ -27,9 +21,8 @@ async fn applied(set: &MigrationSet, pool: &PgPool) -> Vec<String> {
     rows.await.unwrap()
 }
 
-/// What all sets have left.
-async fn all_applied(pool: &PgPool) -> Vec<Vec<String>> {
-    join_all(SCHEMA.iter().map(|set| applied(set, pool))).await
+async fn all_applied(database: &TestDatabase) -> Vec<Vec<String>> {
+    join_all(SCHEMA.iter().map(|set| applied(set, database))).await
 }
 
 /// The migrations that release 0.2 counted in the set's table, a line for each.
@@ -50,14 +43,14 @@ fn taken_over(set: &MigrationSet) -> Vec<String> {
 
 async fn assert_is_taken_over(database: &TestDatabase) {
     for set in SCHEMA {
-        let applied = applied(set, &database.pool).await;
+        let applied = applied(set, database).await;
         assert_eq!(applied, taken_over(set), "{}", set.table);
     }
 }
 
 /// Makes a migrated database look as release 0.2 left it: the tables are the same. It had no table
 /// to count the migrations of a crate whose tables those of the API made.
-async fn make_release_0_2(set: &MigrationSet, pool: &PgPool) {
+async fn make_release_0_2(set: &MigrationSet, database: &TestDatabase) {
     let rows = replaced(set).map(|line| {
         let (version, checksum) = line.split_once(' ').unwrap();
         format!(r"({version}, '', true, '\x{checksum}', 0)")
@@ -71,41 +64,37 @@ async fn make_release_0_2(set: &MigrationSet, pool: &PgPool) {
              VALUES {rows}"
         ),
     };
-    execute(AssertSqlSafe(replace), pool).await;
-}
-
-async fn execute(sql: impl SqlSafeStr, pool: &PgPool) {
-    sqlx::raw_sql(sql).execute(pool).await.unwrap();
+    database.execute(replace).await;
 }
 
 /// Takes back what migrations after the baseline have made in a database, but for those of the
 /// first `kept` sets, so that what is left is what release 0.2 had, with its rows.
-async fn back_to_release_0_2(kept: usize, pool: &PgPool) {
+async fn back_to_release_0_2(kept: usize, database: &TestDatabase) {
     let reference = TestDatabase::create_empty().await;
     for (number, set) in SCHEMA.iter().enumerate() {
         let last = set.baseline.as_ref().unwrap().last;
         let of_reference = set.migrator.iter();
         for one in of_reference.filter(|one| number < kept || one.version <= last) {
-            execute(one.sql.clone(), &reference.pool).await;
+            reference.execute(one.sql.as_str()).await;
         }
     }
-    let left: BTreeSet<_> = drops(&reference.pool).await.into_iter().collect();
-    for drop in drops(pool).await {
+    let left: BTreeSet<_> = drops(&reference).await.into_iter().collect();
+    for drop in drops(database).await {
         // The tables that count migrations are no table's migration.
         if !left.contains(&drop) && !drop.contains("migrations") {
-            execute(AssertSqlSafe(drop), pool).await;
+            database.execute(drop).await;
         }
     }
     for set in &SCHEMA[kept..] {
-        make_release_0_2(set, pool).await;
+        make_release_0_2(set, database).await;
     }
 }
 
 /// A statement for each view, table, column, constraint and index that there is, which drops it if
 /// it is still there.
-async fn drops(pool: &PgPool) -> Vec<String> {
-    let drops = sqlx::query_scalar(
-        "WITH tables AS (
+async fn drops(database: &TestDatabase) -> Vec<String> {
+    let drops = "
+         WITH tables AS (
              SELECT oid, oid::regclass AS name FROM pg_class
               WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace
          )
@@ -122,18 +111,16 @@ async fn drops(pool: &PgPool) -> Vec<String> {
          UNION ALL
          SELECT format('DROP INDEX IF EXISTS %s', indexrelid::regclass)
            FROM tables JOIN pg_index ON indrelid = oid
-          WHERE NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid)",
-    );
-    drops.fetch_all(pool).await.unwrap()
+          WHERE NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = indexrelid)";
+    database.values(drops).await
 }
 
-/// The API's tables as release 0.2 left them, with a charge.
 async fn database_of_release_0_2() -> TestDatabase {
     let database = TestDatabase::create().await;
     let server = ServerProcess::start(&database, &[]);
     assert_eq!(server.client.charge("key-1").await.status, 201);
     drop(server);
-    back_to_release_0_2(0, &database.pool).await;
+    back_to_release_0_2(0, &database).await;
     database
 }
 
@@ -145,8 +132,7 @@ async fn a_database_of_release_0_2_is_taken_over_once_by_replicas_that_start_tog
     // What may not migrate says who does.
     let kept = [url[0], ("MIGRATE_ON_START", "false")];
     for command in ["serve", "check"] {
-        let variables = [&kept[..], &[("BIND_ADDRESS", "127.0.0.1:0")]].concat();
-        let output = run(&[command], &variables);
+        let output = run(&[command], &[&kept[..], &[ANY_PORT]].concat());
         text(&output.stderr).must_have(&["run `charge-once migrate`"]);
     }
     let mut replicas = [0; 3].map(|_| {
@@ -169,8 +155,8 @@ async fn a_database_of_release_0_2_is_taken_over_once_by_replicas_that_start_tog
 async fn what_a_crash_left_between_two_sets_is_taken_over_by_the_next_start() {
     let database = TestDatabase::create().await;
     for taken_over_before in 0..SCHEMA.len() {
-        back_to_release_0_2(taken_over_before, &database.pool).await;
-        printed_by(&["migrate"], &[("DATABASE_URL", &database.url)]);
+        back_to_release_0_2(taken_over_before, &database).await;
+        database.printed_by("migrate");
         assert_is_taken_over(&database).await;
     }
 }
@@ -192,7 +178,7 @@ async fn any_other_database_is_left_as_it_is_and_the_start_says_what_to_do() {
         ] {
             let database = TestDatabase::create().await;
             for set in SCHEMA.iter().filter(|set| table_of(set) == table) {
-                make_release_0_2(set, &database.pool).await;
+                make_release_0_2(set, &database).await;
             }
             let mut connection = database.pool.acquire().await.unwrap();
             let view = format!("CREATE TEMPORARY VIEW m AS SELECT * FROM {table}");
@@ -200,13 +186,12 @@ async fn any_other_database_is_left_as_it_is_and_the_start_says_what_to_do() {
                 let statement = sqlx::raw_sql(AssertSqlSafe(statement));
                 statement.execute(&mut *connection).await.unwrap();
             }
-            let before = all_applied(&database.pool).await;
+            let before = all_applied(&database).await;
 
-            let output = run(&["migrate"], &[("DATABASE_URL", &database.url)]);
-            let complaint = text(&output.stderr);
-            assert_eq!(output.status.code(), Some(1), "{change}: {complaint}");
-            assert!(complaint.contains(told), "{change}: {complaint}");
-            assert_eq!(all_applied(&database.pool).await, before, "{change}");
+            let migrated = database.command("migrate");
+            assert_eq!(migrated.code, Some(1), "{change}: {migrated:?}");
+            assert!(migrated.stderr.contains(told), "{change}: {migrated:?}");
+            assert_eq!(all_applied(&database).await, before, "{change}");
         }
     }
 }
@@ -220,9 +205,9 @@ async fn the_folder_of_a_private_postgres_is_taken_over() {
     drop(server);
     let settings = embedded::settings(data_dir.clone().into(), None);
     let postgres = EmbeddedPostgres::start(settings).await.unwrap();
-    let pool = PgPool::connect_lazy(&postgres.url()).unwrap();
-    back_to_release_0_2(0, &pool).await;
-    pool.close().await;
+    let database = TestDatabase::in_private(&postgres).await;
+    back_to_release_0_2(0, &database).await;
+    database.pool.close().await;
     postgres.stop().await.unwrap();
 
     let (server, _) = start_embedded(&data_dir);
@@ -240,10 +225,10 @@ async fn the_books_of_the_processor_are_taken_over() {
     let [set] = PROCESSOR_SCHEMA else {
         panic!("the processor has one set");
     };
-    make_release_0_2(set, &database.pool).await;
+    make_release_0_2(set, &database).await;
 
     let again = Processor::start_on(database.clone(), &[]);
     assert_eq!(again.put(key, &instruction).await.unwrap(), first);
     assert_eq!(again.lines().await, 1);
-    assert_eq!(applied(set, &database.pool).await, taken_over(set));
+    assert_eq!(applied(set, &database).await, taken_over(set));
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use charge_once::database::migrations::apply;
-use sqlx::{Connection, migrate::Migrator};
+use sqlx::migrate::Migrator;
 
 use super::linter::Linter;
 use crate::support::prelude::*;
@@ -11,7 +11,6 @@ use crate::support::prelude::*;
 /// How many orders there are when the example begins: more than two batches.
 const OLD_ORDERS: i64 = 2_500;
 
-/// Waits for a lock that another session holds.
 const WAITING: &str = "SELECT count(*) FROM pg_locks
     WHERE NOT granted AND locktype = 'relation'
       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
@@ -59,24 +58,18 @@ async fn migrate(database: &TestDatabase, name: &str, sql: &str) {
 }
 
 async fn insert_old_orders(database: &TestDatabase) {
-    sqlx::query(
-        "INSERT INTO orders
-                (account_id, id, amount, currency, content_hash, items, metadata, status)
-         SELECT accounts.id, gen_random_uuid(), 1, 'usd', sha256('order'), '[{}]', '{}', 'open'
-           FROM accounts, generate_series(1, $1)",
-    )
-    .bind(OLD_ORDERS)
-    .execute(&database.pool)
-    .await
-    .unwrap();
+    let insert = "INSERT INTO orders
+               (account_id, id, amount, currency, content_hash, items, metadata, status)
+        SELECT accounts.id, gen_random_uuid(), 1, 'usd', sha256('order'), '[{}]', '{}', 'open'
+          FROM accounts, generate_series(1, COUNT)";
+    let insert = insert.replace("COUNT", &OLD_ORDERS.to_string());
+    database.execute(insert).await;
 }
 
 /// Repeats the statement until it changes no row. How many batches changed rows.
 async fn run_batches(database: &TestDatabase, sql: &str) -> u64 {
     for batches in 0.. {
-        let statement = sqlx::query(AssertSqlSafe(sql.to_owned()));
-        let changed = statement.execute(&database.pool).await;
-        let changed = changed.unwrap().rows_affected();
+        let changed = database.execute(sql).await;
         assert!(changed <= 1000, "{changed}");
         if changed == 0 {
             return batches;
@@ -134,8 +127,8 @@ async fn the_documented_migrations_run_and_keep_the_rules() {
                 if is_tolerated {
                     let created = server.client.post("/orders", &name, &order).await;
                     assert_eq!(created.status, 201, "{name}: {}", created.json());
-                    let delete = sqlx::query("DELETE FROM orders WHERE currency = 'eur'");
-                    delete.execute(&database.pool).await.unwrap();
+                    let delete = "DELETE FROM orders WHERE currency = 'eur'";
+                    database.execute(delete).await;
                 }
             }
         }
@@ -147,14 +140,13 @@ async fn the_documented_migrations_run_and_keep_the_rules() {
 async fn a_migration_that_waits_for_a_lock_gives_up_and_is_tried_again() {
     let server = TestServer::start().await;
     let database = &server.database;
-    let mut reading = database.pool.begin().await.unwrap();
-    let read = sqlx::query("SELECT FROM orders").execute(&mut *reading);
-    read.await.unwrap();
+    let reading = database.holding("SELECT FROM orders").await;
     let sql = "SET LOCAL lock_timeout = '200ms'; ALTER TABLE orders ADD COLUMN note text;";
     let migrating = migrate(database, "9001_note.sql", sql);
     let requests = async {
-        for (what, waits) in [("the migration waits", 1), ("it gives up", 0)] {
-            eventually(what, || async { database.count(WAITING).await == waits }).await;
+        // The migration waits, and gives up.
+        for waits in [1, 0] {
+            database.comes_to(WAITING, waits).await;
         }
         let notes = "SELECT count(*) FROM pg_attribute WHERE attname = 'note'";
         assert_eq!(database.count(notes).await, 0);
@@ -169,9 +161,7 @@ async fn a_migration_that_waits_for_a_lock_gives_up_and_is_tried_again() {
 async fn replicas_that_start_together_build_an_index_once() {
     let database = TestDatabase::create().await;
     // Building waits for this transaction, so that the second replica surely comes meanwhile.
-    let mut writing = database.pool.begin().await.unwrap();
-    let write = sqlx::query("UPDATE accounts SET name = name").execute(&mut *writing);
-    write.await.unwrap();
+    let writing = database.holding("UPDATE accounts SET name = name").await;
     let sql = "-- no-transaction\nCREATE INDEX CONCURRENTLY by_time ON accounts (created_at);";
     let replica = || migrate(&database, "9001_by_time.sql", sql);
     let release = async {

@@ -5,8 +5,6 @@
     reason = "the parser knows statements of many databases; those not named here are refused"
 )]
 
-use std::collections::{HashMap, HashSet};
-
 use sqlparser::{
     ast::{
         AlterColumnOperation, AlterTable, AlterTableOperation, ColumnDef, ColumnOption,
@@ -18,10 +16,11 @@ use sqlparser::{
     tokenizer::{Token, Tokenizer, Whitespace},
 };
 
+use crate::support::prelude::*;
+
 /// Longest a migration may wait for a lock, in milliseconds: requests queue behind it.
 const LOCK_TIMEOUT_MAX: u64 = 5_000;
 
-/// What a migration does wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// The linter can't read it, or doesn't know that it is safe.
@@ -175,7 +174,6 @@ fn readable(tokens: Vec<Token>) -> (Vec<Token>, usize) {
     (kept, count)
 }
 
-/// A column or a constraint of a table.
 fn column_of(table: &str, name: &impl ToString) -> (String, String) {
     (table.to_owned(), named(name))
 }
@@ -442,7 +440,6 @@ impl File<'_> {
     }
 }
 
-/// The collation that sorts by bytes.
 fn is_c(collation: &str) -> bool {
     collation == "\"C\""
 }

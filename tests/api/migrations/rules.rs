@@ -4,7 +4,6 @@ use super::linter::{Fault, Linter};
 
 const TIMEOUT: &str = "SET LOCAL lock_timeout = '2s';\n";
 
-/// The faults of one migration after which nothing came before.
 fn faults(sql: &str) -> Vec<Fault> {
     Linter::default().faults(sql)
 }

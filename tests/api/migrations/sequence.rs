@@ -1,10 +1,9 @@
 //! The migrations of this repository, file by file.
 
 use charge_once::database::SCHEMA;
-use sha2::{Digest, Sha256};
 
 use super::linter::{Fault, Linter};
-use crate::support::{documents::files_below, prelude::*};
+use crate::support::prelude::*;
 
 /// The SHA-256 of the schema of a new database, all its files in order. A database that has applied
 /// a file refuses to start with another text under that number, so these never change.
@@ -23,7 +22,6 @@ const SETS: &[&str] = &[
     "migrations",
 ];
 
-/// A migration.
 struct File {
     path: String,
     number: i64,
@@ -42,7 +40,6 @@ fn migrations_below(folder: &str) -> BTreeMap<String, String> {
     migrations
 }
 
-/// The migrations of each set, in order.
 fn sets() -> Vec<Vec<File>> {
     assert_eq!(SETS.len(), SCHEMA.len());
     let sets = SETS.iter().zip(SCHEMA).map(|(folder, set)| {

@@ -7,22 +7,11 @@
 
 use std::any::Any;
 
-use regex::{Captures, Regex};
-use sqlx::{Postgres, Transaction};
-use tokio::{net::TcpStream, time::interval};
+use regex::Captures;
+use tokio::time::interval;
 use uuid::{NoContext, Timestamp};
 
-use crate::support::{
-    addresses::lasting_address,
-    documents::prose,
-    harness::IMPATIENT,
-    metrics::Scrape,
-    postgres_proxy::{NetworkFault, PostgresProxy},
-    prelude::*,
-    processor,
-    prometheus::{Job, Prometheus, alerts, within},
-    webhooks::{PENDING, acknowledge_all, add_backlog, everything_is_delivered},
-};
+use crate::support::{harness::IMPATIENT, prelude::*, processor, webhooks::PENDING};
 
 /// How much faster time passes. Five minutes are six seconds: a dozen scrapes.
 const HASTE: u32 = 50;
@@ -122,16 +111,12 @@ fn keyed(number: u32) -> String {
     format!("key-{number}")
 }
 
-/// Holds all rows of a table, of which there are some.
 async fn locked(database: &TestDatabase, table: &str) -> Transaction<'static, Postgres> {
-    let mut tx = database.pool.begin().await.unwrap();
-    let lock = sqlx::raw_sql(AssertSqlSafe(format!("SELECT FROM {table} FOR UPDATE")));
-    let locked = lock.execute(&mut *tx).await.unwrap();
-    assert!(locked.rows_affected() > 0, "{table}");
-    tx
+    let lock = format!("SELECT FROM {table} FOR UPDATE");
+    assert!(database.execute(&*lock).await > 0, "{table}");
+    database.holding(lock).await
 }
 
-/// Nothing is wrong here, and clients retry as they should.
 async fn nothing_is_wrong(trouble: &mut Trouble) {
     let variables = [MODEST, &quick_but(&[("EXPIRY_SWEEP_INTERVAL", "1s")])].concat();
     let database = TestDatabase::create().await;
@@ -160,8 +145,7 @@ async fn the_database_is_away(trouble: &mut Trouble) {
         TestServer::start_with_metrics_through(database, &proxy.url, &variables).await;
     assert_eq!(server.client.charge("key-1").await.status, 201);
     let swept = r#"charge_once_sweep_last_success_timestamp_seconds{part="old_rows"}"#;
-    let sweeps = async || Scrape::of(&scraper).await.value(swept) > 0.0;
-    eventually("it sweeps", sweeps).await;
+    exceeds(&scraper, swept, 0.0).await;
     proxy.inject(NetworkFault::Cut);
     let alerts = "ChargeOnceNotReady ChargeOnceErrorBudgetBurnsFast \
                   ChargeOnceErrorBudgetBurnsSlowly ChargeOnceDatabaseMetricsStale \
@@ -228,10 +212,7 @@ async fn a_refund_is_refused(server: &TestServer, processor: &Processor) {
     stock(client, "mug", 1).await;
     let keys = ",/checkouts/%/create_refund%";
     let mut pause = PausePoint::at(Stage::Claiming, &server.database, keys).await;
-    let sending = {
-        let client = client.clone();
-        tokio::spawn(async move { client.post("/checkouts", "refused", &checkout()).await })
-    };
+    let sending = client.sending("/checkouts", "refused", checkout());
     pause.is_reached().await;
     let listed = client.get("/checkouts").await.json();
     let charge = listed["data"][0]["charge"].as_str().unwrap().to_owned();
@@ -288,8 +269,7 @@ async fn workers_have_no_success(trouble: &mut Trouble) {
     let mut receiver = Receiver::start().await;
     let orders = json!({"url": receiver.url(), "enabled_events": ["order.created"]});
     let late = Endpoint::with(&server.client, &orders).await;
-    let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 5}]});
-    assert_eq!(server.client.post_new("/orders", &order).await.status, 201);
+    open_order(&server.client).await;
     receiver.next().await.answer(200).await;
     everything_is_delivered(&server.database).await;
     assert_eq!(server.client.charge("changed").await.status, 201);
@@ -298,7 +278,7 @@ async fn workers_have_no_success(trouble: &mut Trouble) {
     // The last check found it three days ago.
     let by_hand = "UPDATE charges SET amount_refunded = 500";
     database.execute(by_hand).await;
-    complaint_of(&["check"], &[("DATABASE_URL", &database.url)], 1);
+    database.command("check").failed(1);
     let ago = "UPDATE last_check SET finished_at = now() - interval '3 days'";
     database.execute(ago).await;
     add_backlog(&database, &late, 3).await;
@@ -340,7 +320,6 @@ async fn file_descriptors_run_out(trouble: &mut Trouble) {
     limited.args(["-c", "ulimit -n 2048 && exec \"$0\""]);
     limited.arg(env!("CARGO_BIN_EXE_charge-once"));
     let variables = [
-        ("METRICS_ADDRESS", "127.0.0.1:0"),
         ("POOL_CONNECTIONS", "2"),
         ("REQUEST_HEAD_TIMEOUT", "1h"),
         ("WORKERS", "1"),
@@ -356,10 +335,9 @@ async fn file_descriptors_run_out(trouble: &mut Trouble) {
     trouble.keep(server);
 }
 
-/// All replicas were killed.
 async fn every_replica_is_dead(trouble: &mut Trouble) {
     let database = TestDatabase::create().await;
-    let start = || ServerProcess::start_with_metrics("127.0.0.1:0", &database, MODEST);
+    let start = || ServerProcess::start_with_metrics(Stdio::null(), &database, MODEST);
     let [(first, of_first), (second, of_second)] = [start(), start()];
     assert_eq!(first.client.charge("key-1").await.status, 201);
     first.kill();
@@ -374,8 +352,7 @@ const RESTARTING: &str = "charge-once-restarting";
 /// address.
 async fn restart_again_and_again(
     prometheus: &Prometheus,
-    database: &TestDatabase,
-    address: &str,
+    start: impl Fn() -> (ServerProcess, Client),
     first: ServerProcess,
 ) {
     let started = format!("process_start_time_seconds{{job=\"{RESTARTING}\"}}");
@@ -397,7 +374,7 @@ async fn restart_again_and_again(
         .await;
         before = seen().await;
         replica.kill();
-        (replica, _) = ServerProcess::start_with_metrics(address, database, MODEST);
+        (replica, _) = start();
     }
 }
 
@@ -426,7 +403,9 @@ async fn every_alert_fires_when_its_fault_is_made_and_none_where_there_is_no_fau
     every_replica_is_dead(&mut trouble).await;
     let database = TestDatabase::create().await;
     let address = lasting_address();
-    let (replica, scraper) = ServerProcess::start_with_metrics(&address, &database, MODEST);
+    let variables = [&[("METRICS_ADDRESS", &*address)], MODEST].concat();
+    let start = || ServerProcess::start_with_metrics(Stdio::null(), &database, &variables);
+    let (replica, scraper) = start();
     trouble.at(RESTARTING, &[&scraper], "ChargeOnceRestarting");
 
     let mut covered: Vec<_> = trouble.expected.iter().map(|(_, alert)| *alert).collect();
@@ -445,7 +424,7 @@ async fn every_alert_fires_when_its_fault_is_made_and_none_where_there_is_no_fau
         missing.map(|(job, alert)| format!("{alert} of {job} does not fire; {firing:?} do"))
     });
     tokio::select! {
-        () = restart_again_and_again(&prometheus, &database, &address, replica) => {}
+        () = restart_again_and_again(&prometheus, start, replica) => {}
         () = all_fire => {}
     }
 

@@ -1,13 +1,7 @@
 //! Two replicas under load, scraped by Prometheus: every rule evaluates, and every panel shows
 //! something.
 
-use regex::Regex;
-
-use crate::support::{
-    prelude::*,
-    prometheus::{Job, Prometheus, within},
-    webhooks::acknowledge_all,
-};
+use crate::support::prelude::*;
 
 const JOB: &str = "charge-once";
 
@@ -38,26 +32,18 @@ impl Shop {
             ("REPLAY_CACHE", "32MiB"),
         ]);
         let database = TestDatabase::create_unsharded().await;
-        let start = || ServerProcess::start_with_metrics("127.0.0.1:0", &database, &variables);
+        let start = || ServerProcess::start_with_metrics(Stdio::null(), &database, &variables);
         let [(first, of_first), (second, of_second)] = [start(), start()];
         let receiver = Receiver::start().await;
         Endpoint::at(&first.client, &receiver.url()).await;
         acknowledge_all(receiver);
         stock(&first.client, "mug", 1000).await;
-        printed_by(&["check"], &[("DATABASE_URL", &database.url)]);
+        database.printed_by("check");
         Self {
             database,
             processor,
             replicas: [first, second],
             scrapers: [of_first, of_second],
-        }
-    }
-
-    fn job(&self) -> Job {
-        let replicas = self.scrapers.iter().map(|scraper| scraper.address);
-        Job {
-            name: JOB,
-            replicas: replicas.collect(),
         }
     }
 
@@ -106,7 +92,6 @@ impl Shop {
     }
 }
 
-/// A query of the dashboard.
 struct Query {
     /// The title of its panel.
     title: String,
@@ -174,7 +159,13 @@ fn queries() -> Vec<Query> {
 #[tokio::test]
 async fn every_rule_evaluates_and_every_panel_has_data_of_two_replicas_under_load() {
     let shop = Shop::open().await;
-    let prometheus = Prometheus::start(&[shop.job()], str::to_owned).await;
+    let replicas = shop.scrapers.iter().map(|scraper| scraper.address);
+    let replicas = replicas.collect();
+    let job = Job {
+        name: JOB,
+        replicas,
+    };
+    let prometheus = Prometheus::start(&[job], str::to_owned).await;
     let queries = queries();
     let wanted = |query: &Query| (query.title.clone(), query.without_fallback().to_owned());
     let mut wanted: Vec<_> = queries.iter().map(wanted).collect();

@@ -1,15 +1,9 @@
 //! The rules, without a server: their form, their thresholds, and that what they name exists.
 
-use std::process::Output;
-
 use charge_once::telemetry::catalog::METRICS;
 use charge_once_service::prometheus::PROCESS_METRICS;
-use regex::Regex;
 
-use crate::support::{
-    prelude::*,
-    prometheus::{alerts, promtool},
-};
+use crate::support::{prelude::*, prometheus::promtool};
 
 fn succeeds(output: &Output) {
     let told = [&*output.stdout, &output.stderr].map(String::from_utf8_lossy);
@@ -89,8 +83,7 @@ fn compose_mounts_what_exists_and_scrapes_where_metrics_are_served() {
         };
         mounted.iter().find_map(below).unwrap()
     };
-    let (_, home) = observability.split_once("HOME_DASHBOARD_PATH: ").unwrap();
-    let home = at(home.lines().next().unwrap());
+    let home = at(observability.between("HOME_DASHBOARD_PATH: ", "\n"));
     assert_eq!(home, "deploy/grafana/dashboards/charge-once.json");
     assert!(root().join(&home).is_file());
     let provider = read("deploy/grafana/provisioning/dashboards/charge-once.yml");

@@ -1,25 +1,16 @@
 //! The runbook: a section for each alert, and every command and statement in it runs.
 
-use std::{env, fs::File, time::Instant};
+use std::env;
 
-use charge_once::config::VARIABLES;
-use regex::Regex;
-use sqlx::{Connection, Row, postgres::PgRow};
+use sqlx::postgres::PgRow;
 
-use crate::support::{
-    accounts::api_key_of,
-    documents::{blocks, files_below, prose},
-    prelude::*,
-    prometheus::{Job, Prometheus, alerts, within},
-    roles::{apply_roles, as_role},
-};
+use crate::support::prelude::*;
 
 const RUNBOOK: &str = "docs/runbook.md";
 
 /// What a statement names that does more than to look.
 const ENDS_A_SESSION: &str = "pg_terminate_backend";
 
-/// The title and the text of each section.
 fn sections(document: &str) -> Vec<(String, String)> {
     let sections = document.split("\n## ").skip(1);
     let sections = sections.map(|section| section.split_once('\n').unwrap());
@@ -81,7 +72,7 @@ fn the_runbook_asks_services_that_there_are_for_their_logs() {
     let manifests = read("deploy/kubernetes/base/deployment.yaml");
     let compose = read("docker-compose.yml");
     let kustomization = read("deploy/kubernetes/base/kustomization.yaml");
-    for command in [
+    beginning.must_have(&[
         "docker compose logs --no-log-prefix charge-once ",
         "docker compose exec postgres psql ",
         " app.kubernetes.io/component=api ",
@@ -89,9 +80,7 @@ fn the_runbook_asks_services_that_there_are_for_their_logs() {
         "journalctl --unit charge-once ",
         "--username=charge_once_reader ",
         "postgres://charge_once_reader:",
-    ] {
-        assert_has(beginning, command);
-    }
+    ]);
     for (file, part) in [
         (&compose, "\n  charge-once: &charge-once\n"),
         (&compose, "\n  postgres: &postgres\n"),
@@ -125,25 +114,17 @@ impl Night {
             ("PROCESSOR_URL", &url),
             ("PROCESSOR_TIMEOUT", "3s"),
             ("POOL_CONNECTIONS", "5"),
-            ("METRICS_ADDRESS", "127.0.0.1:0"),
             ("LOG_FORMAT", "json"),
             ("RUST_LOG", "info"),
         ]);
         let log = File::create(folder.join("charge-once.log")).unwrap();
-        let program = Command::new(env!("CARGO_BIN_EXE_charge-once"));
-        let (server, scraper) =
-            ServerProcess::start_with_metrics_by(program, log, &database, &variables);
+        let (server, scraper) = ServerProcess::start_with_metrics(log, &database, &variables);
         let shop = server.client.with_api_key(&api_key);
 
         let mut receiver = Receiver::start().await;
         let endpoint = Endpoint::at(&shop, &receiver.url()).await;
         assert_eq!(shop.charge("order-1041").await.status, 201);
-        for _ in 0..24 {
-            receiver.next().await.answer(500).await;
-        }
-        let given_up = |delivery: &Value| delivery["status"] == "failed";
-        let what = "it is given up";
-        endpoint.newest_delivery(&shop, what, given_up).await;
+        endpoint.gives_up(&shop, &mut receiver).await;
 
         let lost = json!({"fault": "drop_after", "count": 2});
         processor.set_fault(lost).await;
@@ -157,9 +138,8 @@ impl Night {
                    UPDATE operations SET created_at = now() - interval '24 hours'
                     WHERE completed_at IS NULL";
         database.execute(age).await;
-        printed_by(&["check"], &[("DATABASE_URL", &database.url)]);
+        database.printed_by("check");
         let operation = "SELECT operation::text FROM idempotency_leases WHERE key = 'order-1042'";
-        let operation = sqlx::query_scalar(operation);
 
         let job = Job {
             name: "charge-once",
@@ -178,7 +158,7 @@ impl Night {
             .await;
         }
         Self {
-            operation: operation.fetch_one(&database.pool).await.unwrap(),
+            operation: database.value(operation).await,
             endpoint: endpoint.id,
             database,
             processor,
@@ -187,7 +167,6 @@ impl Night {
         }
     }
 
-    /// What a person would type here.
     fn typed(&self, shown: &str) -> String {
         shown
             .replace("127.0.0.1:8080", &self.server.client.address.to_string())
@@ -283,19 +262,14 @@ async fn the_commands_of_the_runbook_run() {
     assert_eq!(night.database.count(resolved).await, 1);
 }
 
-/// The statements that a section shows.
 fn statements_of(title: &str) -> Vec<String> {
     let mut sections = sections(&read(RUNBOOK)).into_iter();
     let (_, text) = sections.find(|(found, _)| found == title).unwrap();
     let mut statements = blocks(&text);
     statements.retain(|(language, _)| language == "sql");
-    statements
-        .into_iter()
-        .map(|(_, statement)| statement)
-        .collect()
+    statements.into_iter().map(|(_, sql)| sql).collect()
 }
 
-/// What a role sees by a statement.
 async fn seen_by(role: &PgPool, statement: &str) -> Result<Vec<PgRow>, sqlx::Error> {
     let statement = sqlx::raw_sql(AssertSqlSafe(statement.to_owned()));
     statement.fetch_all(role).await
@@ -363,10 +337,9 @@ async fn the_reader_sees_who_holds_a_lock_and_another_role_ends_its_session() {
     assert_eq!(refused.code().as_deref(), Some("42501"), "{refused}");
 
     let ended = seen_by(&on_call, &end_now).await.unwrap();
-    let ended = ended
-        .iter()
-        .map(|row| (row.get("pid"), row.get(ENDS_A_SESSION)));
-    assert_eq!(ended.collect::<Vec<(i32, bool)>>(), [(holds, true)]);
+    let told = |row: &PgRow| (row.get("pid"), row.get(ENDS_A_SESSION));
+    let ended: Vec<(i32, bool)> = ended.iter().map(told).collect();
+    assert_eq!(ended, [(holds, true)]);
     waiting.await.unwrap().unwrap();
     let gone = sqlx::raw_sql("SELECT 1").execute(&mut holder).await;
     assert!(gone.is_err(), "the session that held the lock lives");

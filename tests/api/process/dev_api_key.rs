@@ -1,27 +1,23 @@
 //! The key of `DEV_API_KEY`: one is valid at a time, and the public one stays on this machine.
 
-use std::io::{BufRead, BufReader};
-
 use charge_once::{
-    cli::api_key::{AccountsError, ensure_dev_key, revoke_key},
+    cli::api_key::{AccountsError, revoke_key},
     config::DEFAULT_DEV_API_KEY,
 };
 
-use crate::support::{prelude::*, program::program};
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn another_dev_api_key_revokes_the_one_before_and_the_public_one_but_no_other() {
     let database = TestDatabase::create().await;
     let connected = database.connect(&[]).await;
-    let variables = [("DATABASE_URL", database.url.as_str())];
-    let made = printed_by(&["api-key", "create", "--account", "dev"], &variables);
-    let public = ensure_dev_key(&connected, DEFAULT_DEV_API_KEY).await;
-    public.unwrap();
+    let made = database.printed_by("api-key create --account dev");
+    let keep = async |key: &str| ensure_dev_key(&connected, key).await;
+    keep(DEFAULT_DEV_API_KEY).await.unwrap();
     // As an earlier release left it.
     let forget = "UPDATE api_keys SET from_dev_api_key = false WHERE revoked_at IS NULL";
     database.execute(forget).await;
-    let later = ensure_dev_key(&connected, "sk_test_of_last_week").await;
-    later.unwrap();
+    keep("sk_test_of_last_week").await.unwrap();
     // The harness's key, which was revoked in between, comes back with its variable.
     let server = ServerProcess::start(&database, &[("DEV_API_KEY", API_KEY)]);
     for (key, status) in [
@@ -38,7 +34,7 @@ async fn another_dev_api_key_revokes_the_one_before_and_the_public_one_but_no_ot
     for key in [API_KEY, "sk_test_of_last_week"] {
         assert!(revoke_key(&connected, key).await.unwrap());
         assert!(!revoke_key(&connected, key).await.unwrap());
-        let refused = ensure_dev_key(&connected, key).await;
+        let refused = keep(key).await;
         let is_taken = matches!(refused, Err(AccountsError::KeyTaken));
         assert!(is_taken, "{key}: {refused:?}");
     }
@@ -67,8 +63,8 @@ async fn beyond_this_machine_the_public_key_has_to_be_allowed() {
     let url = ("DATABASE_URL", database.url.as_str());
     let (banner, complaint) = start_and_end(&[everywhere, public, url]);
     assert_eq!(banner, "");
-    let remedy = "ALLOW_PUBLIC_DEV_KEY must be true where BIND_ADDRESS";
-    assert!(complaint.contains(remedy), "{complaint}");
+    let expected = "ALLOW_PUBLIC_DEV_KEY must be true where BIND_ADDRESS";
+    assert_has(&complaint, expected);
 
     let allowed = ("ALLOW_PUBLIC_DEV_KEY", "true");
     for variables in [
@@ -84,6 +80,5 @@ async fn beyond_this_machine_the_public_key_has_to_be_allowed() {
     // The last of them has left the key in the database.
     let (banner, complaint) = start_and_end(&[everywhere, url]);
     assert_eq!(banner, "");
-    let remedy = "charge-once api-key revoke";
-    assert!(complaint.contains(remedy), "{complaint}");
+    assert_has(&complaint, "charge-once api-key revoke");
 }

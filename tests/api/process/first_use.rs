@@ -1,19 +1,10 @@
 //! What a person meets who uses the program for the first time, or in the wrong place.
 
-use std::{
-    io::{BufRead, BufReader, Read},
-    net::TcpListener,
-    process::{Child, ChildStdout},
-};
+use std::{net::TcpListener, process::ChildStdout};
 
-use charge_once::config::{DEFAULT_DEV_API_KEY, VARIABLES};
+use charge_once::config::DEFAULT_DEV_API_KEY;
 
-use crate::support::{
-    addresses::RefusedAddress,
-    prelude::*,
-    program::{data_dir, exit_code, program, signal},
-    shorthand::{start_with_log, text_of},
-};
+use crate::support::prelude::*;
 
 #[test]
 fn all_of_a_bad_configuration_is_told_at_once_and_a_misspelled_variable_is_named() {
@@ -67,8 +58,7 @@ fn help_shows_each_command_s_variables() {
 #[test]
 fn help_has_the_topics_of_the_documentation_each_once_and_in_its_order() {
     let document = read("docs/configuration.md");
-    let (_, tables) = document.split_once("<!-- config:begin -->").unwrap();
-    let (tables, _) = tables.split_once("<!-- config:end -->").unwrap();
+    let tables = document.between("<!-- config:begin -->", "<!-- config:end -->");
     let topics = tables.lines().filter_map(|line| line.strip_prefix("## "));
     let topics: Vec<_> = topics.collect();
     let help = printed_by(&["--help"], &[]);
@@ -104,7 +94,6 @@ fn started_for_people(
     (server, lines, printed)
 }
 
-/// What a command prints that a person pastes, and its exit code.
 fn pasted(command: &str) -> (String, Option<i32>) {
     let output = Command::new("sh").args(["-c", command]).output().unwrap();
     (text(&output.stdout), output.status.code())
@@ -127,12 +116,10 @@ async fn the_banner_names_the_console_and_commands_that_do_what_it_says() {
     // curl's code for an empty reply.
     assert_eq!(pasted(lost), (String::new(), Some(52)));
     for command in [charge, lost] {
-        let again = pasted(command).0;
-        assert!(again.contains("idempotent-replayed: true"), "{again}");
+        assert_has(&pasted(command).0, "idempotent-replayed: true");
     }
     assert_eq!(database.charges().await, 2);
-    signal(&server, Signal::SIGTERM);
-    assert_eq!(exit_code(&mut server).await, Some(0));
+    stops(&mut server, Signal::SIGTERM).await;
 }
 
 #[tokio::test]
@@ -141,30 +128,23 @@ async fn the_banner_shows_the_address_that_others_reach_the_server_by() {
     let url = ("PUBLIC_URL", "https://pay.example.com");
     let public = [("CONSOLE", "true"), url];
     let (mut server, banner, _printed) = started_for_people(&database, &public, 1);
-    let banner = banner.concat();
-    for part in [
+    banner.concat().must_have(&[
         " serves http://127.0.0.1:",
         "  Console     https://pay.example.com/console\n",
         "  Swagger UI  https://pay.example.com/swagger-ui/\n",
         "curl -i https://pay.example.com/charges ",
-    ] {
-        assert!(banner.contains(part), "{part} in {banner}");
-    }
-    signal(&server, Signal::SIGTERM);
-    assert_eq!(exit_code(&mut server).await, Some(0));
+    ]);
+    stops(&mut server, Signal::SIGTERM).await;
 }
 
 #[tokio::test]
 async fn the_banner_names_neither_a_console_nor_a_fault_where_there_is_none() {
     let database = TestDatabase::create_unsharded().await;
     let (mut server, banner, mut printed) = started_for_people(&database, &[], 1);
-    signal(&server, Signal::SIGTERM);
-    assert_eq!(exit_code(&mut server).await, Some(0));
+    stops(&mut server, Signal::SIGTERM).await;
     let mut banner = banner.concat();
     printed.read_to_string(&mut banner).unwrap();
-    for offered in ["Console", "Lose"] {
-        assert!(!banner.contains(offered), "{banner}");
-    }
+    banner.must_lack(&["Console", "Lose"]);
 }
 
 #[test]
@@ -184,9 +164,7 @@ fn a_command_where_no_server_has_run_refuses_and_makes_nothing() {
     ] {
         let arguments: Vec<_> = command.split(' ').collect();
         let complaint = complaint_of(&arguments, &[("DATA_DIR", &data_dir)], 1);
-        for part in ["no server has run here", &data_dir, "DATABASE_URL"] {
-            assert_has(&complaint, part);
-        }
+        complaint.must_have(&["no server has run here", &data_dir, "DATABASE_URL"]);
         assert!(!Path::new(&data_dir).exists(), "{command}");
     }
 }
@@ -209,9 +187,7 @@ fn a_port_in_use_is_told_before_a_database_is_made() {
         let data_dir = data_dir(&folder);
         let variables = [(bind_address, &*address), (folder_variable, &data_dir)];
         let complaint = complaint_of(&[command], &variables, 1);
-        for part in [bind_address, &address, "in use"] {
-            assert_has(&complaint, part);
-        }
+        complaint.must_have(&[bind_address, &address, "in use"]);
         assert!(!Path::new(&data_dir).exists(), "{command}");
     }
 }
@@ -233,19 +209,18 @@ async fn an_unreachable_database_is_told_at_once() {
     told.read_line(&mut line).unwrap();
     assert!(line.contains("refused"), "{line}");
     assert_eq!(server.try_wait().unwrap(), None, "it still waits");
-    signal(&server, Signal::SIGTERM);
-    assert_eq!(exit_code(&mut server).await, Some(0));
+    stops(&mut server, Signal::SIGTERM).await;
 }
 
 #[tokio::test]
 async fn what_is_printed_can_not_take_over_the_terminal() {
     let database = TestDatabase::create_unsharded().await;
-    let variables = [("DATABASE_URL", database.url.as_str())];
+    let variables = [("DATABASE_URL", &*database.url)];
     let name = "shop\u{1b}[31m\u{9b}2J";
     printed_by(&["api-key", "create", "--account", name], &variables);
-    let list = printed_by(&["api-key", "list"], &variables);
-    assert!(list.contains(r"shop\u001b[31m\u009b2J"), "{list:?}");
-    let json = printed_by(&["api-key", "list", "--json"], &variables);
+    let told = database.printed_by("api-key list");
+    assert_has(&told, r"shop\u001b[31m\u009b2J");
+    let json = database.printed_by("api-key list --json");
     assert!(!json.contains(['\u{1b}', '\u{9b}']), "{json:?}");
     let keys: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(keys["api_keys"][1]["account"], name);
@@ -262,10 +237,9 @@ async fn empty_lists_say_so_to_people_and_print_nothing_for_programs() {
         ("api-key", "there are no API keys"),
         ("operations", "no operations are in flight"),
     ] {
-        let output = run(&[command, "list"], &[("DATABASE_URL", &database.url)]);
-        assert!(output.status.success(), "{output:?}");
-        assert_eq!(text(&output.stdout), "");
-        assert!(text(&output.stderr).contains(says), "{output:?}");
+        let ended = database.command(&format!("{command} list"));
+        assert_has(&ended.stderr, says);
+        assert_eq!(ended.succeeded(), "");
     }
 }
 
@@ -287,8 +261,7 @@ async fn a_successful_probe_is_no_line_in_the_log() {
         assert_eq!(server.client.get(path).await.status, 200);
     }
     assert_eq!(server.client.get("/charges").await.status, 200);
-    signal(&server.child, Signal::SIGTERM);
-    assert_eq!(exit_code(&mut server.child).await, Some(0));
+    stops(&mut server.child, Signal::SIGTERM).await;
     let text = text_of(&log);
     let answered = text.lines().filter(|line| line.contains("answered"));
     let answered: Vec<_> = answered.collect();

@@ -1,16 +1,15 @@
 //! A newer image has a newer C library, which sorts text differently under the name of the same
 //! locale.
 
-use std::{collections::HashMap, fs};
+use std::fs;
 
-use charge_once::database::{Database, PROCESSOR_SCHEMA, WhenRefused, embedded};
-use charge_once_postgres::embedded::{EmbeddedPostgres, EmbeddedSettings, Locale};
+use charge_once::database::embedded;
+use charge_once_postgres::embedded::{EmbeddedSettings, Locale};
 use futures_util::{StreamExt, stream};
 use sqlx::migrate::Migrator;
 
-use crate::support::{prelude::*, program::Run};
+use crate::support::prelude::*;
 
-/// A locale that no system has.
 const LOCALE: &str = "xx_XX.UTF-8";
 
 /// Clients' own ids, which locales sort differently.
@@ -34,7 +33,6 @@ impl Cluster {
         Self { folder: scratch() }
     }
 
-    /// Makes the locale from a source of glibc's.
     fn make_locale(&self, source: &str) {
         let made = self.folder.path().join(LOCALE);
         if made.exists() {
@@ -43,10 +41,7 @@ impl Cluster {
         let mut make = Command::new("localedef");
         make.args(["-i", source, "-f", "UTF-8"]).arg(&made);
         let is_made = make.status().is_ok_and(|status| status.success());
-        assert!(
-            is_made,
-            "install the sources of locales, Debian's package `locales`"
-        );
+        assert!(is_made, "install the sources, Debian's package `locales`");
     }
 
     async fn start(&self) -> (EmbeddedPostgres, TestServer) {
@@ -69,7 +64,6 @@ async fn stop((postgres, server): (EmbeddedPostgres, TestServer)) {
     postgres.stop().await.unwrap();
 }
 
-/// Orders everything, each under a new key.
 async fn order_all(client: &Client) -> HashMap<String, Answer> {
     let orders = stream::iter(client_order_ids()).map(async |name| {
         let items = json!([{"quantity": 1, "unit_amount": 100}]);
@@ -134,12 +128,10 @@ async fn the_check_finds_what_a_broken_index_let_in_twice() {
     let duplicates = usize::try_from(database.execute(again).await).unwrap();
     // This order doesn't find all that the other one had stored.
     assert!(duplicates > 0);
-    let output = run(&["check", "--json"], &[("DATABASE_URL", &database.url)]);
-    let checked: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let found = checked["invariants"].as_array().unwrap();
-    let found = found
-        .iter()
-        .find(|one| one["name"] == "natural_keys_name_one_object");
+    let checked = database.command("check --json").stdout;
+    let checked: Value = serde_json::from_str(&checked).unwrap();
+    let mut found = checked["invariants"].as_array().unwrap().iter();
+    let found = found.find(|one| one["name"] == "natural_keys_name_one_object");
     let violations = found.unwrap()["violations"].as_array().unwrap();
     assert_eq!(violations.len(), 100.min(2 * duplicates), "{checked}");
     stop(running).await;
@@ -149,8 +141,6 @@ async fn the_check_finds_what_a_broken_index_let_in_twice() {
 async fn a_start_on_another_version_of_the_locale_says_what_to_do() {
     let database = TestDatabase::create().await;
     let variables = [("DATABASE_URL", &*database.url), ("RUST_LOG", "warn")];
-    let output = run(&["migrate"], &variables);
-    assert_eq!(text(&output.stderr), "");
     let update = "UPDATE pg_database SET datcollversion = '2.0' WHERE datname = current_database()";
     database.execute(update).await;
     let migrated = Run::of(run(&["migrate"], &variables));
@@ -163,11 +153,8 @@ async fn a_start_on_another_version_of_the_locale_says_what_to_do() {
 #[tokio::test]
 async fn no_index_is_sorted_by_the_locale() {
     let api = TestDatabase::create().await;
-    let processor = TestDatabase::create_empty().await;
+    let processor = TestDatabase::create_for_processor().await;
     let example = TestDatabase::create_empty().await;
-    let settings = config(&[]).database_settings(PROCESSOR_SCHEMA);
-    let connected = Database::connect(&processor.url, settings, WhenRefused::GiveUp).await;
-    connected.unwrap();
     let migrations = root().join("examples/webhook_receiver/migrations");
     let migrations = Migrator::new(migrations).await.unwrap();
     migrations.run(&example.pool).await.unwrap();
@@ -180,8 +167,7 @@ async fn no_index_is_sorted_by_the_locale() {
          WHERE relnamespace NOT IN ('pg_catalog'::regnamespace, 'pg_toast'::regnamespace)
            AND collname <> 'C'";
     for database in [api, processor, example] {
-        let found = sqlx::query_scalar(sorted_otherwise).fetch_all(&database.pool);
-        let found: Vec<String> = found.await.unwrap();
+        let found: Vec<String> = database.values(sorted_otherwise).await;
         assert!(found.is_empty(), "{found:?}");
     }
 }

@@ -1,11 +1,6 @@
 //! What strangers send must not get into the log, however much of it is asked for.
 
-use crate::support::{
-    metrics::reaches,
-    prelude::*,
-    shorthand::{start_with_log, text_of},
-    wire::charge_with,
-};
+use crate::support::{prelude::*, wire::charge_with};
 
 /// A test card, in digits that nothing else in a log has.
 const CARD: &str = "5555555555554444";
@@ -69,15 +64,9 @@ async fn what_strangers_send_is_in_no_line_of_the_most_talkative_log() {
 async fn a_scan_of_ports_is_counted_and_rings_no_alert() {
     let database = TestDatabase::create().await;
     let log = tempfile::NamedTempFile::new().unwrap();
-    let program = Command::new(env!("CARGO_BIN_EXE_charge-once"));
-    let talkative = [
-        ("METRICS_ADDRESS", "127.0.0.1:0"),
-        ("LOG_FORMAT", "pretty"),
-        ("RUST_LOG", "debug"),
-    ];
+    let talkative = [("LOG_FORMAT", "pretty"), ("RUST_LOG", "debug")];
     let file = log.reopen().unwrap();
-    let (server, scraper) =
-        ServerProcess::start_with_metrics_by(program, file, &database, &talkative);
+    let (server, scraper) = ServerProcess::start_with_metrics(file, &database, &talkative);
     for scanned in [
         &b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03\r\n\r\n"[..],
         b"\0\r\n\r\n",

@@ -1,25 +1,14 @@
 //! `/metrics`: that it tells what happened, all of what is documented, and nothing of an account.
 
-use std::io::{BufRead, BufReader};
-
 use charge_once::telemetry::catalog::METRICS;
 use charge_once_service::prometheus::{PROCESS_METRICS, markdown_table};
-use regex::Regex;
 
-use crate::support::{
-    connection::request,
-    metrics::{Scrape, reaches},
-    prelude::*,
-    program::{data_dir, program},
-    records::{hold_key, refuse_to_remove_events, with_old_rows},
-    webhooks::{acknowledge_all, add_backlog, everything_is_delivered},
-};
+use crate::support::{connection::request, prelude::*, webhooks::told};
 
 #[test]
 fn the_table_of_metrics_is_the_code_s() {
     let document = read("docs/operations.md");
-    let (_, rest) = document.split_once("<!-- metrics:begin -->\n").unwrap();
-    let (table, _) = rest.split_once("<!-- metrics:end -->").unwrap();
+    let table = document.between("<!-- metrics:begin -->\n", "<!-- metrics:end -->");
     let expected = markdown_table(METRICS);
     assert!(table == expected, "the table must be:\n{expected}");
 }
@@ -64,7 +53,6 @@ impl World {
         self.post("/charges", key, &charge()).await
     }
 
-    /// Every outcome that a key can have, and each once.
     async fn provoke_every_outcome(&self) {
         assert_eq!(self.charge("key-1").await, 201, "executed");
         assert_eq!(self.charge("key-1").await, 201, "replayed");
@@ -87,7 +75,6 @@ impl World {
         assert_eq!(self.charge("key-5").await, 201, "taken over");
     }
 
-    /// A payment whose card's holder authenticates.
     async fn pay_as_a_holder(&self) {
         let intent = json!({"amount": 2000, "currency": "usd"});
         let client = &self.server.client;
@@ -103,7 +90,6 @@ impl World {
         assert_eq!(press(&page, "complete").await.status, 303);
     }
 
-    /// What else is counted.
     async fn provoke_the_rest(&self) {
         let client = &self.server.client;
         let receiver = Receiver::start().await;
@@ -145,11 +131,6 @@ impl World {
 
 /// When the service's series were last read from the database, which is the last one that is set.
 const LAST_READ: &str = "charge_once_database_metrics_last_success_timestamp_seconds";
-
-async fn database_was_read(scraper: &Client) {
-    let was_read = async || Scrape::of(scraper).await.value(LAST_READ) > 0.0;
-    eventually("the database was read", was_read).await;
-}
 
 /// Series without the first part of their names, each with a value.
 fn listed(lines: &str) -> impl Iterator<Item = (String, f64)> {
@@ -219,18 +200,15 @@ database_metrics_last_success_timestamp_seconds 1000000000"#;
 #[tokio::test]
 async fn a_scrape_has_every_documented_metric_and_no_other_and_names_no_account() {
     let database = TestDatabase::create_unsharded().await;
-    printed_by(&["check"], &[("DATABASE_URL", &database.url)]);
+    database.printed_by("check");
     let world = World::of(database).await;
     world.provoke_every_outcome().await;
     world.provoke_the_rest().await;
     let scraper = &world.scraper;
     let swept = "charge_once_sweep_rows_total{kind=\"idempotency_keys\"}";
-    eventually("keys are swept and webhooks sent", || async {
-        let scrape = Scrape::of(scraper).await;
-        scrape.value(swept) > 0.0
-            && scrape.value("charge_once_webhook_attempts_total{result=\"succeeded\"}") > 1.0
-    })
-    .await;
+    exceeds(scraper, swept, 0.0).await;
+    let sent = "charge_once_webhook_attempts_total{result=\"succeeded\"}";
+    exceeds(scraper, sent, 1.0).await;
     let scrape = Scrape::of(scraper).await;
     let of_process = PROCESS_METRICS.iter().map(|(name, kind, _)| (*name, *kind));
     let documented = METRICS
@@ -242,20 +220,15 @@ async fn a_scrape_has_every_documented_metric_and_no_other_and_names_no_account(
     assert_eq!(served, documented);
     for metric in METRICS {
         let labels = metric.labels.iter().map(|label| (*label).to_owned());
-        assert_eq!(
-            scrape.labels(metric.name),
-            labels.collect(),
-            "{}",
-            metric.name
-        );
+        let (name, labels) = (metric.name, labels.collect());
+        assert_eq!(scrape.labels(name), labels, "{name}");
     }
     for (series, at_least) in listed(EVERYTHING) {
         let value = scrape.value(&series);
         assert!(value >= at_least, "{series}\n{}", scrape.text);
     }
-    let account = sqlx::query_scalar("SELECT id::text FROM accounts WHERE name = 'dev'");
-    let account = account.fetch_one(&world.server.database.pool);
-    let account: String = account.await.unwrap();
+    let account = "SELECT id::text FROM accounts WHERE name = 'dev'";
+    let account: String = world.server.database.value(account).await;
     let id = "(acct|ch|re|or|co|cus|pi|pm|seti|evt|we|whd|req|card)_[0-9a-z]{26}";
     let id = Regex::new(id).unwrap();
     let sent = "key-1 order-1 checkout-1 jenny";
@@ -290,11 +263,8 @@ async fn what_is_in_flight_and_who_waits_for_it_is_seen_while_it_is() {
     let world = World::new().await;
     let delay = json!({"fault": "delay_before", "milliseconds": 60_000});
     world.processor.set_fault(delay).await;
-    let send = || {
-        let client = world.server.client.clone();
-        let body = charge();
-        tokio::spawn(async move { client.post_waiting(30, "/charges", "key-1", &body).await })
-    };
+    let client = &world.server.client;
+    let send = || client.sending_and_waiting(30, "/charges", "key-1", charge());
     let first = send();
     world.processor.delays(1).await;
     let second = send();
@@ -314,13 +284,10 @@ async fn what_waits_in_the_database_is_seen_by_a_replica_that_did_not_make_it() 
     let processor = Processor::start().await;
     let url = processor.url();
     let processor_at = [("PROCESSOR_URL", &*url), ("PROCESSOR_TIMEOUT", "3s")];
-    let server = TestServer::start_with(&quick_but(&processor_at)).await;
+    let (server, receiver, endpoint) = told(&quick_but(&processor_at)).await;
     let client = &server.client;
-    let receiver = Receiver::start().await;
-    let endpoint = Endpoint::at(client, &receiver.url()).await;
     acknowledge_all(receiver);
-    let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 5}]});
-    assert_eq!(client.post("/orders", "key-1", &order).await.status, 201);
+    open_order(client).await;
     everything_is_delivered(&server.database).await;
     let lost = json!({"fault": "drop_after", "count": 1000});
     processor.set_fault(lost).await;
@@ -344,15 +311,13 @@ async fn what_waits_in_the_database_is_seen_by_a_replica_that_did_not_make_it() 
                 SELECT FROM idempotency_leases FOR UPDATE";
     let locked = database.holding(lock).await;
     let (_server, scraper) = TestServer::start_with_metrics(database, &processor_at).await;
-    database_was_read(&scraper).await;
+    exceeds(&scraper, LAST_READ, 0.0).await;
     let scrape = Scrape::of(&scraper).await;
     let due = scrape.value("charge_once_webhooks_due");
     assert_eq!(due, 3.0, "{}", scrape.text);
     let seconds = |series: &str| scrape.value(&format!("charge_once_{series}_seconds"));
-    let (due, expired) = (
-        seconds("webhooks_oldest_due"),
-        seconds("idempotency_oldest_expired"),
-    );
+    let due = seconds("webhooks_oldest_due");
+    let expired = seconds("idempotency_oldest_expired");
     assert!(due >= 10_800.0 && expired >= 172_800.0, "{}", scrape.text);
     for (series, expected) in listed(
         r#"
@@ -382,12 +347,12 @@ async fn what_the_last_check_found_is_seen_after_a_first_one() {
             database.execute(plant).await;
         }
         if let Some(violations) = violations {
-            let checked = run(&["check"], &[("DATABASE_URL", &database.url)]);
+            let checked = database.command("check");
             let is_violated = i32::from(violations > 0.0);
-            assert_eq!(checked.status.code(), Some(is_violated), "{checked:?}");
+            assert_eq!(checked.code, Some(is_violated), "{checked:?}");
         }
         let (server, scraper) = TestServer::start_with_metrics(database, &[]).await;
-        database_was_read(&scraper).await;
+        exceeds(&scraper, LAST_READ, 0.0).await;
         let scrape = Scrape::of(&scraper).await;
         let found = scrape.values.get("charge_once_check_violations");
         assert_eq!(found.copied(), violations, "{}", scrape.text);
@@ -421,36 +386,19 @@ async fn metrics_have_an_address_of_their_own_and_are_served_nowhere_else() {
 async fn the_program_says_where_its_metrics_are_and_refuses_an_address_that_is_taken() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
-    let folder = scratch();
-    let data = data_dir(&folder);
     let database = TestDatabase::create_unsharded().await;
-    let own = [
-        ANY_PORT,
+    let (url, address) = (
         ("DATABASE_URL", &*database.url),
-        ("DATA_DIR", &*data),
-    ];
-    let with = |address| [&own[..], &[("METRICS_ADDRESS", address)]].concat();
-    let told = complaint_of(&["serve"], &with(&taken), 1);
+        ("METRICS_ADDRESS", &*taken),
+    );
+    let told = complaint_of(&["serve"], &[ANY_PORT, url, address], 1);
     assert_has(&told, "METRICS_ADDRESS must be an address that is free");
 
-    let mut child = program(&["serve"], &with("127.0.0.1:0"))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut lines = lines.map_while(Result::ok);
-    let line = lines.find(|line| line.trim().starts_with("Metrics"));
-    let line = line.expect("the banner names the address");
-    let url = line.trim().strip_prefix("Metrics").unwrap().trim();
-    let address = url.strip_prefix("http://").unwrap();
-    let address = address.strip_suffix("/metrics").unwrap();
-    let scrape = Scrape::of(&Client::new(address.parse().unwrap())).await;
+    // It reads the address in the banner.
+    let (_server, scraper) = ServerProcess::start_with_metrics(Stdio::null(), &database, &[]);
     let version = charge_once::VERSION;
     let info = format!("charge_once_info{{version=\"{version}\"}}");
-    assert_eq!(scrape.value(&info), 1.0);
-    child.kill().unwrap();
-    child.wait().unwrap();
+    assert_eq!(Scrape::of(&scraper).await.value(&info), 1.0);
 }
 
 /// The other parts go on, so that the log was all that told of it.
@@ -463,8 +411,7 @@ async fn a_part_of_the_sweep_that_fails_is_counted_by_itself() {
     let failures = |part: &str| format!("charge_once_sweep_failures_total{{part=\"{part}\"}}");
     let success =
         |part: &str| format!("charge_once_sweep_last_success_timestamp_seconds{{part=\"{part}\"}}");
-    let fails = async || Scrape::of(&scraper).await.value(&failures("old_rows")) > 1.0;
-    eventually("events can't be removed", fails).await;
+    exceeds(&scraper, &failures("old_rows"), 1.0).await;
     let scrape = Scrape::of(&scraper).await;
     assert_eq!(scrape.value(&success("old_rows")), 0.0);
     for part in ["idempotency_keys", "test_accounts"] {
@@ -473,8 +420,7 @@ async fn a_part_of_the_sweep_that_fails_is_counted_by_itself() {
     }
     let allow = "DROP TRIGGER refuse ON events";
     server.database.execute(allow).await;
-    let succeeds = async || Scrape::of(&scraper).await.value(&success("old_rows")) > 0.0;
-    eventually("events are removed", succeeds).await;
+    exceeds(&scraper, &success("old_rows"), 0.0).await;
     let scrape = Scrape::of(&scraper).await;
     let swept =
         |kind: &str| scrape.value(&format!("charge_once_sweep_rows_total{{kind=\"{kind}\"}}"));
@@ -495,11 +441,8 @@ async fn a_part_of_the_sweep_that_hangs_takes_no_time_of_the_next_one() {
     // Each time, the account takes longer than that.
     let often = [("EXPIRY_SWEEP_INTERVAL", "100ms")];
     let (_server, scraper) = TestServer::start_with_metrics(database, &often).await;
-    eventually("old events are removed", || async {
-        let scrape = Scrape::of(&scraper).await;
-        scrape.value("charge_once_sweep_rows_total{kind=\"events\"}") == 2.0
-    })
-    .await;
+    let events = "charge_once_sweep_rows_total{kind=\"events\"}";
+    reaches(&scraper, events, 2.0).await;
     let scrape = Scrape::of(&scraper).await;
     let failures = "charge_once_sweep_failures_total{part=\"test_accounts\"}";
     assert!(scrape.value(failures) > 0.0, "{}", scrape.text);

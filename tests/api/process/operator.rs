@@ -1,7 +1,7 @@
 //! What a person runs who was called: `check`, `keys`, `sweep --dry-run`, and completions.
 
 use charge_once::{
-    domain::ids::{AccountId, ChargeId, EventId, WebhookDeliveryId},
+    domain::ids::{ChargeId, EventId, WebhookDeliveryId},
     store::invariants::{INVARIANTS, Invariant},
 };
 
@@ -9,23 +9,15 @@ use crate::support::{
     checkouts::checkout_of,
     intents::{retrieve, standing},
     prelude::*,
-    program::Run,
-    records::{refuse_to_remove_events, with_old_rows},
     resources::{charge_with, customer, uncaptured},
-    webhooks::endpoint,
 };
 
 /// What the command prints as JSON, and its exit code.
 fn json_of(database: &TestDatabase, command: &str) -> (Value, Option<i32>) {
-    let ended = ended(database, &format!("{command} --json"));
+    let ended = database.command(&format!("{command} --json"));
     let printed = serde_json::from_str(&ended.stdout);
     let printed = printed.unwrap_or_else(|error| panic!("{error}: {ended:?}"));
     (printed, ended.code)
-}
-
-fn ended(database: &TestDatabase, command: &str) -> Run {
-    let arguments: Vec<_> = command.split(' ').collect();
-    Run::of(run(&arguments, &[("DATABASE_URL", &database.url)]))
 }
 
 /// What `check` found: the name of the invariant, and the object.
@@ -90,7 +82,7 @@ async fn everything_holds_after_requests_of_every_kind() {
     checked_out(client, 1).await;
     assert_eq!(violations(&server.database), []);
 
-    let told = ended(&server.database, "check").succeeded();
+    let told = server.database.printed_by("check");
     assert_eq!(told.lines().count(), INVARIANTS.len() + 1, "{told}");
     let all = format!("All {} invariants hold.\n", INVARIANTS.len());
     assert!(told.ends_with(&all), "{told}");
@@ -162,7 +154,6 @@ pending_charges_in_flight | charge |
 pending_refunds_in_flight | refund |
     UPDATE refunds SET status = 'pending' WHERE id = '$id';";
 
-/// The id of an object, as the database has it.
 fn uuid_of(shown: &str) -> Uuid {
     let (_, id) = shown.split_once('_').unwrap();
     ChargeId::parse(&format!("ch_{id}")).unwrap().0
@@ -206,7 +197,6 @@ async fn plant(server: &TestServer, faults: &'static str, planted: &mut Planted)
     }
 }
 
-/// Faults that concern two objects, or several invariants.
 async fn plant_between_objects(server: &TestServer, planted: &mut Planted) {
     let (client, database) = (&server.client, &server.database);
     let order = paid_order(client).await;
@@ -250,7 +240,6 @@ async fn plant_between_objects(server: &TestServer, planted: &mut Planted) {
     }
 }
 
-/// Faults of what is told of changes.
 async fn plant_in_events(server: &TestServer, planted: &mut Planted) {
     let (client, database) = (&server.client, &server.database);
     client.charge("key-twice").await;
@@ -260,11 +249,8 @@ async fn plant_in_events(server: &TestServer, planted: &mut Planted) {
                    FROM events WHERE idempotency_key = 'key-twice'";
     assert_eq!(database.execute(again).await, 1);
     let first = "SELECT id FROM events WHERE idempotency_key = 'key-twice' ORDER BY id LIMIT 1";
-    let first = sqlx::query_scalar(first).fetch_one(&database.pool).await;
-    planted.push((
-        "one_change_per_execution",
-        EventId(first.unwrap()).to_string(),
-    ));
+    let first = EventId(database.value(first).await).to_string();
+    planted.push(("one_change_per_execution", first));
 
     let shown = client.charge("key-version").await.id();
     let words = json!({"description": "later"});
@@ -341,7 +327,7 @@ async fn each_invariant_finds_what_was_planted_by_hand() {
         let is_proven = planted.iter().any(|(name, _)| *name == invariant.name);
         assert!(is_proven, "nothing was planted for {}", invariant.name);
     }
-    let checked = ended(database, "check");
+    let checked = database.command("check");
     assert_eq!(checked.code, Some(1));
     let lines = checked.stdout.lines();
     let wrong = lines.filter(|line| line.starts_with("WRONG")).count();
@@ -398,15 +384,15 @@ async fn check_ends_with_2_where_it_can_not_tell() {
     // A migration is under way.
     let lock = "LOCK TABLE refunds IN ACCESS EXCLUSIVE MODE";
     let migration = database.holding(lock).await;
-    let checked = ended(&database, "check --timeout 1s");
+    let checked = database.command("check --timeout 1s");
     assert_eq!(checked.stdout, "");
     assert_has(&checked.failed(2), "nothing is known: ");
     migration.rollback().await.unwrap();
 
-    let complaint = ended(&database, "check --timeout soon").failed(2);
+    let complaint = database.command("check --timeout soon").failed(2);
     assert_has(&complaint, "from 1s to 24h");
     let empty = TestDatabase::create_empty().await;
-    assert_has(&ended(&empty, "check").failed(2), "charge-once migrate");
+    assert_has(&empty.command("check").failed(2), "charge-once migrate");
     let tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'";
     assert_eq!(empty.count(tables).await, 0, "it migrates nothing");
 }
@@ -434,10 +420,10 @@ fn each_command_prints_what_is_found_in_the_others(database: &TestDatabase, show
         ("keys list", format!("key-1  {account}  ")),
         ("keys show key-1", of_key),
     ] {
-        let told = ended(database, command).succeeded();
+        let told = database.printed_by(command);
         assert!(told.starts_with(&named), "{named} in {told}");
-        assert!(told.contains("in doubt"), "{told}");
-        assert!(!told.contains("in flight"), "{told}");
+        told.must_have(&["in doubt"]);
+        told.must_lack(&["in flight"]);
     }
 }
 
@@ -464,8 +450,7 @@ async fn keys_show_what_is_in_doubt_and_what_became_of_it() {
     let show = "keys show key-1 --account dev";
     let (shown, code) = json_of(database, show);
     assert_eq!((&shown["state"], code), (&json!("in_doubt"), Some(0)));
-    let operation = sqlx::query_scalar::<_, Uuid>("SELECT id FROM operations");
-    let operation = operation.fetch_one(&database.pool).await.unwrap();
+    let operation: Uuid = database.value("SELECT id FROM operations").await;
     assert_eq!(shown["lease"]["operation"], operation.to_string());
     assert_eq!(shown["path"], "/charges");
     each_command_prints_what_is_found_in_the_others(database, &shown);
@@ -484,9 +469,9 @@ async fn keys_show_what_is_in_doubt_and_what_became_of_it() {
     assert_eq!(json!(told), json!(["completed", 201, null]));
     assert_eq!(shown["events"][0]["type"], "charge.succeeded");
     assert_eq!(shown["events"][0]["object"], shown["resource"]);
-    let told = ended(database, show).succeeded();
-    assert!(told.contains("state    completed\n"), "{told}");
-    assert!(told.contains(shown["resource"].as_str().unwrap()), "{told}");
+    let resource = shown["resource"].as_str().unwrap();
+    let told = database.printed_by(show);
+    told.must_have(&["state    completed\n", resource]);
     assert_eq!(violations(database), []);
 
     let (unknown, code) = json_of(database, "keys show key-2 --account dev");
@@ -503,7 +488,7 @@ async fn keys_say_what_is_wrong_with_their_arguments_and_show_no_secret() {
         ("show key-1", 1, "no account has"),
         ("show key-1 --account nowhere", 1, "api-key list"),
     ] {
-        let ended = ended(database, &format!("keys {command}"));
+        let ended = database.command(&format!("keys {command}"));
         assert_has(&ended.failed(code), complaint);
     }
     let spaced = ["keys", "show", "two words", "--account", "dev"];
@@ -513,20 +498,19 @@ async fn keys_say_what_is_wrong_with_their_arguments_and_show_no_secret() {
     for client in [&server.client, &alice] {
         assert_eq!(client.charge("shared").await.status, 201);
     }
-    let said = ended(database, "keys show shared").failed(1);
-    for part in [
+    let parts = [
         "several accounts",
         "dev (acct_",
         "alice (acct_",
         "--account",
-    ] {
-        assert_has(&said, part);
-    }
+    ];
+    let said = database.command("keys show shared").failed(1);
+    said.must_have(&parts);
     let endpoint = endpoint("https://example.com/hook");
     let made = server.client.post("/webhook_endpoints", "key-1", &endpoint);
     let secret = made.await.json()["secret"].as_str().unwrap().to_owned();
     let show = "keys show key-1 --account dev";
-    let told = ended(database, show).succeeded();
+    let told = database.printed_by(show);
     assert_has(&told, "/webhook_endpoints");
     assert!(!told.contains(&secret), "{told}");
     let (shown, _) = json_of(database, show);
@@ -540,9 +524,9 @@ async fn what_a_client_sent_stays_on_its_line_when_a_key_is_shown() {
     let refused = server.client.post(path, "key-1", &json!({})).await;
     assert_eq!(refused.status, 404);
     let show = "keys show key-1 --account dev";
-    let told = ended(&server.database, show).succeeded();
-    let escaped = r"POST /charges/ch_1\u000areply    201\u001b[2J\u202e";
-    assert!(told.contains(escaped), "{told}");
+    let told = server.database.printed_by(show);
+    let expected = r"POST /charges/ch_1\u000areply    201\u001b[2J\u202e";
+    assert_has(&told, expected);
     let replies = told.lines().filter(|line| line.starts_with("reply"));
     assert_eq!(replies.collect::<Vec<_>>(), ["reply    404"], "{told}");
     let (shown, _) = json_of(&server.database, show);
@@ -564,12 +548,10 @@ async fn a_dry_run_counts_what_the_sweep_then_removes() {
     let counted = json_of(&database, "sweep --dry-run");
     assert_eq!(counted, (old_rows(), Some(0)));
     assert_eq!(database.records().await, 3);
-    let removed = ended(&database, "sweep").succeeded();
-    assert_has(&removed, "Removed 3 expired idempotency keys.");
-    assert!(removed.contains("Removed 2 events"), "{removed}");
-    let left = ended(&database, "sweep --dry-run").succeeded();
-    assert!(left.contains("remove 0 expired idempotency keys"), "{left}");
-    assert!(left.contains("remove 0 events"), "{left}");
+    let removed = ["Removed 3 expired idempotency keys.", "Removed 2 events"];
+    database.printed_by("sweep").must_have(&removed);
+    let left = ["remove 0 expired idempotency keys", "remove 0 events"];
+    database.printed_by("sweep --dry-run").must_have(&left);
 }
 
 #[tokio::test]
@@ -583,15 +565,14 @@ async fn a_sweep_prints_what_it_removed_as_the_document_of_its_dry_run() {
 async fn a_sweep_names_an_account_whose_rows_it_could_not_remove() {
     let database = with_old_rows().await;
     refuse_to_remove_events(&database).await;
-    let swept = ended(&database, "sweep");
+    let swept = database.command("sweep");
     assert_has(&swept.stdout, "Removed 0 events");
     let complaint = swept.failed(1);
-    let account = sqlx::query_scalar("SELECT DISTINCT account_id FROM events");
-    let account = AccountId(account.fetch_one(&database.pool).await.unwrap());
+    let account = "SELECT DISTINCT account_id FROM events";
+    let account = AccountId(database.value(account).await);
     let expected =
         format!("accounts whose old rows could not be removed: 1; the last one is {account}: ");
-    assert_has(&complaint, &expected);
-    assert_has(&complaint, "events stay");
+    complaint.must_have(&[&expected, "events stay"]);
 }
 
 #[test]

@@ -1,13 +1,12 @@
 //! Behind PgBouncer: in session mode everything works, and in any other the start refuses.
 
 use crate::support::{
-    harness::every_connection_is_clean,
-    pgbouncer::{self, IGNORES_OPTIONS, PINNED, POOLED_ROLE, PgBouncer},
+    pgbouncer::{self, POOLED_ROLE},
     prelude::*,
 };
 
 /// A database whose sessions have what PgBouncer drops.
-async fn pinned() -> TestDatabase {
+pub async fn pinned() -> TestDatabase {
     let database = TestDatabase::create_unsharded().await;
     for setting in PINNED {
         database.set_default(setting).await;
@@ -36,10 +35,8 @@ async fn assert_charges_once(client: &Client, keys: &str) {
     let executed = answers.iter().filter(|answer| !answer.is_replay()).count();
     assert_eq!(executed, 1);
     for answer in &answers {
-        assert_eq!(
-            (answer.status.as_u16(), &answer.body),
-            (201, &answers[0].body)
-        );
+        assert_eq!(answer.status, 201);
+        assert_eq!(answer.body, answers[0].body);
     }
 }
 
@@ -55,15 +52,11 @@ async fn behind_pgbouncer_in_session_mode_everything_works() {
 
     // A crash in the middle of the work.
     let mut pause = PausePoint::at(Stage::Executing, &database, "crash").await;
-    let client = server.client.clone();
-    let crashing = tokio::spawn(async move {
-        let crashing = client.request(Method::POST, "/charges");
-        let crashing = crashing.header("idempotency-key", "crash");
-        client.reply_or_none(crashing.json(&charge())).await
-    });
+    let client = &server.client;
+    let crashing = client.sending_in_vain("/charges", "crash", &charge());
     pause.is_reached().await;
     server.kill();
-    assert!(crashing.await.unwrap().is_none());
+    crashing.await.unwrap();
     pause.release().await;
     let server = ServerProcess::start(&database, &variables);
     let charged = server.client.charge_until_definite("crash").await;
@@ -100,8 +93,7 @@ async fn behind_pgbouncer_in_another_mode_the_start_refuses_and_says_what_to_set
         for (command, code) in [("serve", 1), ("migrate", 1), ("check", 2)] {
             let variables = [("DATABASE_URL", &*pooler.url), ANY_PORT];
             let told = complaint_of(&[command], &variables, code);
-            let is_told = told.contains("set pool_mode = session");
-            assert!(is_told, "{mode} {command}: {told}");
+            assert_has(&told, "set pool_mode = session");
         }
     }
 }
@@ -127,10 +119,10 @@ async fn servers_connect_through_pgbouncer_if_the_run_asks_for_that() {
     assert_eq!(server.client.charge("key-1").await.status, 201);
     let users = "SELECT DISTINCT usename::text FROM pg_stat_activity
                   WHERE datname = current_database() AND application_name = 'charge-once'";
-    let users = sqlx::query_scalar::<_, String>(users).fetch_all(&server.database.pool);
     let expected = match pgbouncer::is_wanted() {
         true => POOLED_ROLE,
         false => "charge_once",
     };
-    assert_eq!(users.await.unwrap(), [expected]);
+    let users: Vec<String> = server.database.values(users).await;
+    assert_eq!(users, [expected]);
 }

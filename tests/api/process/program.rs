@@ -1,17 +1,11 @@
 //! The program: command line, environment, signals, and PostgreSQL of its own.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 
 use nix::{sys::signal::kill, unistd::Pid};
-use tokio::{io::AsyncReadExt, net::TcpListener};
+use tokio::net::TcpListener;
 
-use crate::support::{
-    addresses::lasting_address,
-    harness::one_charge_and_its_record,
-    prelude::*,
-    program::{data_dir, exit_code, postgres_runs, program, signal, start_embedded},
-    wire::send_charge,
-};
+use crate::support::{prelude::*, program::postgres_runs};
 
 #[test]
 fn a_bad_value_stops_the_start_and_names_its_variable() {
@@ -53,8 +47,7 @@ async fn sigterm_lets_the_request_in_flight_finish_and_ends_with_exit_code_0() {
     let mut pause = PausePoint::at(Stage::Executing, &database, "key-1").await;
     let variables = [PATIENT, &[("WORKERS", "1")]].concat();
     let mut server = ServerProcess::start(&database, &variables);
-    let client = server.client.clone();
-    let first = tokio::spawn(async move { client.charge("key-1").await });
+    let first = server.client.charging("key-1");
     pause.is_reached().await;
     // A duplicate that would wait for a long time. The only worker has read it when it has
     // answered a request that was sent after it.
@@ -101,17 +94,16 @@ async fn sigterm_while_connecting_ends_a_server_with_exit_code_0_and_a_command_w
 #[tokio::test]
 async fn an_api_key_is_shown_once_and_stops_working_within_seconds_of_its_revocation() {
     let database = TestDatabase::create_unsharded().await;
-    let variables = [("DATABASE_URL", database.url.as_str())];
-    let created = printed_by(&["api-key", "create", "--account", "shop"], &variables);
+    let created = database.printed_by("api-key create --account shop");
     let key = created.lines().next().unwrap();
     let server = ServerProcess::start(&database, &[]);
     let client = server.client.with_api_key(key);
     assert_eq!(client.charge("key-1").await.status, 201);
 
-    let list = printed_by(&["api-key", "list"], &variables);
-    assert!(list.contains("shop") && list.contains(&key[key.len() - 4..]));
-    assert!(!list.contains(key) && !list.contains(API_KEY), "{list}");
-    let list = printed_by(&["api-key", "list", "--json"], &variables);
+    let list = database.printed_by("api-key list");
+    list.must_have(&["shop", &key[key.len() - 4..]]);
+    list.must_lack(&[key, API_KEY]);
+    let list = database.printed_by("api-key list --json");
     let list: Value = serde_json::from_str(&list).unwrap();
     let of_shop = |key: &&Value| key["account"] == "shop";
     let listed = list["api_keys"].as_array().unwrap().iter().find(of_shop);
@@ -119,7 +111,7 @@ async fn an_api_key_is_shown_once_and_stops_working_within_seconds_of_its_revoca
     assert_eq!(json!(listed), json!([key[key.len() - 4..], null]));
     assert!(!list.to_string().contains(key), "{list}");
 
-    let mut revoke = program(&["api-key", "revoke"], &variables)
+    let mut revoke = program(&["api-key", "revoke"], &[("DATABASE_URL", &database.url)])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
@@ -152,9 +144,8 @@ async fn sweep_prints_what_it_removed() {
                       'read', 1, now() - interval '25 hours'
                  FROM charges LIMIT 1";
     database.execute(age).await;
-    let variables = [("DATABASE_URL", database.url.as_str())];
     for (keys, requests) in [(2, 1), (0, 0)] {
-        let printed = printed_by(&["sweep"], &variables);
+        let printed = database.printed_by("sweep");
         let expected = format!(
             "Removed {keys} expired idempotency keys.\n\
              Removed 0 events, 0 operations and {requests} logged requests that are older than they are kept.\n"
@@ -194,12 +185,6 @@ async fn two_processes_that_migrate_at_the_same_time_both_succeed() {
     assert_eq!(database.charges().await, 0);
 }
 
-/// Sends a server a signal, at which it ends with exit code 0.
-async fn stops(server: &mut ServerProcess, by: Signal) {
-    signal(&server.child, by);
-    assert_eq!(exit_code(&mut server.child).await, Some(0));
-}
-
 /// The process that `postmaster.pid` names, once it is written.
 fn postmaster(data_dir: &str) -> Option<Pid> {
     let file = Path::new(data_dir).join("pgdata/postmaster.pid");
@@ -221,7 +206,7 @@ async fn a_private_postgres_that_dies_is_started_again_and_stopped_in_the_end() 
     replay.assert_replays(&original);
     let charged = server.client.charge_until_definite("key-2").await;
     assert_eq!((charged.status.as_u16(), charged.is_replay()), (201, false));
-    stops(&mut server, Signal::SIGTERM).await;
+    stops(&mut server.child, Signal::SIGTERM).await;
     assert!(!postgres_runs(&data_dir), "the second one is stopped");
 }
 
@@ -245,7 +230,7 @@ async fn without_a_database_url_it_brings_its_own_and_survives_kill_9() {
     let (mut second, _) = start_embedded(&data_dir);
     let replay = second.client.charge("key-1").await;
     replay.assert_replays(&original);
-    stops(&mut second, Signal::SIGINT).await;
+    stops(&mut second.child, Signal::SIGINT).await;
     assert_eq!(server.client.get("/readyz").await.status, 200);
 
     server.kill();
@@ -256,7 +241,7 @@ async fn without_a_database_url_it_brings_its_own_and_survives_kill_9() {
     // One by curl, one by key-1.
     assert_eq!(list["data"].as_array().unwrap().len(), 2);
     assert!(postgres_runs(&data_dir));
-    stops(&mut server, Signal::SIGINT).await;
+    stops(&mut server.child, Signal::SIGINT).await;
     assert!(!postgres_runs(&data_dir), "PostgreSQL is stopped too");
 
     // The commands find what the server has left.
@@ -289,8 +274,7 @@ async fn the_processor_brings_a_postgresql_of_its_own_and_stops_it() {
     };
     assert_eq!(healthy(address), Some(0));
     assert!(postgres_runs(&data_dir));
-    let mut server = ServerProcess::of(Client::new(address.parse().unwrap()), child);
-    stops(&mut server, Signal::SIGTERM).await;
+    stops(&mut child, Signal::SIGTERM).await;
     assert!(!postgres_runs(&data_dir), "PostgreSQL is stopped too");
     assert_eq!(healthy(address), Some(1));
 }
@@ -317,7 +301,7 @@ fn run_documented(program: &str, data_dir: &str) {
 async fn a_backup_of_the_private_postgres_restores_charges_and_keys_as_documented() {
     let folder = scratch();
     let data_dir = data_dir(&folder);
-    let stop = async |mut server| stops(&mut server, Signal::SIGTERM).await;
+    let stop = async |mut server: ServerProcess| stops(&mut server.child, Signal::SIGTERM).await;
     let (server, _) = start_embedded(&data_dir);
     let original = server.client.charge("key-1").await;
     run_documented("pg_dump", &data_dir);

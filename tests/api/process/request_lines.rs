@@ -1,10 +1,6 @@
 //! The last line of each request in the log.
 
-use crate::support::{
-    prelude::*,
-    shorthand::{start_with_log, text_of},
-    wire::send_charge,
-};
+use crate::support::prelude::*;
 
 /// A key that nothing else in a log looks like.
 const KEY: &str = "the-whole-key-is-never-logged";
@@ -33,11 +29,8 @@ async fn a_charge_its_replay_and_a_reuse_of_its_key_can_be_told_apart() {
     ];
     let (server, log) = start_with_log(&database, &info);
     let client = &server.client;
-    let create = ["api-key", "create", "--account", "other"];
-    let made = printed_by(&create, &[("DATABASE_URL", &database.url)]);
-    let mut words = made.split_whitespace();
-    let key_of_other = words.find(|word| word.starts_with("sk_test_"));
-    let other = client.with_api_key(key_of_other.unwrap());
+    let made = database.printed_by("api-key create --account other");
+    let other = client.with_api_key(made.lines().next().unwrap());
     client.charge(KEY).await;
     client.charge(KEY).await;
     client.post("/charges", KEY, &another_charge()).await;

@@ -1,16 +1,6 @@
 //! The roles of `deploy/postgres/roles.sql`: each can do what its command does, and no more.
 
-use charge_once_postgres::embedded::Throwaway;
-use sqlx::{Connection, Row};
-
-use crate::{
-    scale::statements::{self, list},
-    support::{
-        prelude::*,
-        program::Run,
-        roles::{apply_roles, as_role},
-    },
-};
+use crate::{scale::statements, support::prelude::*};
 
 /// A database that the migrator has migrated, with the roles.
 async fn prepared() -> TestDatabase {
@@ -84,7 +74,6 @@ async fn the_server_works_as_a_role_that_changes_no_table_and_the_sweep_as_one_t
     assert_has(&complaint, "permission denied");
 }
 
-/// What a role may not do.
 const DENIED: &str = "
 app: CREATE TABLE mine (id integer)
 app: CREATE TEMPORARY TABLE mine (id integer)
@@ -254,8 +243,7 @@ sweeper webhooks_migrations: SELECT";
 #[tokio::test]
 async fn each_role_has_these_rights_to_each_table_and_no_other() {
     let database = prepared().await;
-    let found = sqlx::query_scalar(
-        "SELECT role || ' ' || relname || ': ' || string_agg(verb || columns, ', ' ORDER BY position)
+    let found = "SELECT role || ' ' || relname || ': ' || string_agg(verb || columns, ', ' ORDER BY position)
            FROM unnest(ARRAY['app', 'sweeper', 'reader']) AS role
           CROSS JOIN (SELECT oid, relname FROM pg_class
                        WHERE relnamespace = 'public'::regnamespace
@@ -273,17 +261,14 @@ async fn each_role_has_these_rights_to_each_table_and_no_other() {
              END AS columns) AS allowed
           WHERE columns IS NOT NULL
           GROUP BY role, relname
-          ORDER BY role || ' ' || relname COLLATE \"C\"",
-    );
-    let found: Vec<String> = found.fetch_all(&database.pool).await.unwrap();
+          ORDER BY role || ' ' || relname COLLATE \"C\"";
+    let found: Vec<String> = database.values(found).await;
     let found: BTreeSet<_> = found.iter().map(String::as_str).collect();
     let expected: BTreeSet<_> = RIGHTS.lines().collect();
     let unneeded: Vec<_> = found.difference(&expected).collect();
     let missing: Vec<_> = expected.difference(&found).collect();
-    assert!(
-        unneeded.is_empty() && missing.is_empty(),
-        "{unneeded:?} {missing:?}"
-    );
+    let both = (unneeded, missing);
+    assert_eq!(both, (vec![], vec![]), "not needed, and missing");
 }
 
 /// PostgreSQL checks the rights of a statement when it explains it.
@@ -294,25 +279,11 @@ async fn the_server_s_role_has_the_rights_of_every_statement() {
     let mut connection = PgConnection::connect(&url).await.unwrap();
     let mut explained = 0;
     for statement in statements::all() {
-        let mut tx = connection.begin().await.unwrap();
-        let parameters = &statement.parameters;
-        let kinds: Vec<_> = parameters.iter().map(|one| &*one.kind).collect();
-        let nulls = vec!["NULL"; kinds.len()];
-        let prepare = format!("PREPARE planned {} AS {}", list(&kinds), statement.sql);
-        let prepared = sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut *tx);
-        prepared
-            .await
-            .unwrap_or_else(|error| panic!("{error}: {}", statement.sql));
-        let explain = format!("EXPLAIN EXECUTE planned {}", list(&nulls));
-        let plan = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_all(&mut *tx);
-        let plan = plan
-            .await
-            .unwrap_or_else(|error| panic!("{error}: {}", statement.sql));
-        assert!(!plan[0].get::<String, _>(0).is_empty());
+        let nulls = vec!["NULL"; statement.parameters.len()];
+        let plan = statement.explain(&mut connection, "", "FORMAT JSON", &nulls);
+        let plan = plan.await;
+        assert!(plan.is_ok(), "{plan:?}: {}", statement.sql);
         explained += 1;
-        tx.rollback().await.unwrap();
-        let forget = sqlx::raw_sql("DEALLOCATE planned");
-        forget.execute(&mut connection).await.unwrap();
     }
     assert!(explained > 100, "only {explained} statements");
 }
@@ -326,20 +297,19 @@ async fn a_runner_that_may_not_grant_it_is_told_that_the_reader_sees_no_sessions
     let url = url.unwrap();
     // A superuser may grant everything.
     assert_eq!(apply_roles(&url, &[]), "");
-    let mut superuser = PgConnection::connect(&url).await.unwrap();
+    let superuser = PgPool::connect_lazy(&url).unwrap();
+    let superuser = TestDatabase::elsewhere(url.clone(), superuser);
     let hand_over = "REVOKE pg_read_all_stats FROM charge_once_reader;
          CREATE ROLE customer LOGIN IN ROLE charge_once_migrator;
          ALTER DATABASE managed OWNER TO customer;
          ALTER SCHEMA public OWNER TO customer";
-    let hand_over = sqlx::raw_sql(hand_over).execute(&mut superuser).await;
-    hand_over.unwrap();
+    superuser.execute(hand_over).await;
 
     let told = apply_roles(&as_role(&url, "customer"), &[]);
     let unseen = "charge_once_reader can't see what sessions of other roles do";
     assert_has(&told, unseen);
     // Where an administrator has granted it, nothing is missing.
     let granted = "GRANT pg_read_all_stats TO charge_once_reader";
-    let granted = sqlx::raw_sql(granted).execute(&mut superuser).await;
-    granted.unwrap();
+    superuser.execute(granted).await;
     assert_eq!(apply_roles(&as_role(&url, "customer"), &[]), "");
 }

@@ -1,13 +1,9 @@
 //! The schema of the tables: found once, whatever `search_path` a later session begins with.
 
-use charge_once::{cli::api_key::ensure_dev_key, database};
+use charge_once::database;
 
-use crate::support::{
-    pgbouncer::{IGNORES_OPTIONS, PINNED, PgBouncer},
-    prelude::*,
-    program::Run,
-    roles::{apply_roles, as_role},
-};
+use super::pgbouncer::pinned;
+use crate::support::prelude::*;
 
 /// The URL of a database, for sessions with this `search_path`, encoded as in a URL.
 fn asking(url: &str, search_path: &str) -> String {
@@ -34,8 +30,8 @@ fn refused(url: &str) -> Vec<String> {
 async fn tables_are_in(database: &TestDatabase, expected: &str) {
     let schemas = "SELECT DISTINCT quote_ident(schemaname) FROM pg_tables
                     WHERE tablename IN ('idempotency_keys', 'charges', '_sqlx_migrations')";
-    let schemas = sqlx::query_scalar::<_, String>(schemas).fetch_all(&database.pool);
-    assert_eq!(schemas.await.unwrap(), [expected]);
+    let schemas: Vec<String> = database.values(schemas).await;
+    assert_eq!(schemas, [expected]);
 }
 
 #[tokio::test]
@@ -58,9 +54,7 @@ async fn a_later_search_path_makes_no_second_set_of_tables_and_no_second_charge(
         let first = steady.client.charge("key-1").await;
         assert_eq!(first.status, 201);
         database.execute(&defaults).await;
-        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-                    WHERE datname = current_database() AND application_name = 'charge-once'";
-        database.execute(end).await;
+        database.end_sessions().await;
 
         let url = search_path.map_or(database.url.clone(), |path| asking(&database.url, path));
         let variables = [("DATABASE_URL", &*url), FORGETFUL];
@@ -94,7 +88,7 @@ async fn tables_elsewhere_and_tables_in_two_schemas_are_refused() {
     for asked in ["other", "nowhere"] {
         let expected = format!("in the schema public, and the connection asks for {asked}");
         for told in refused(&asking(&database.url, asked)) {
-            assert!(told.contains(&expected), "{told}");
+            assert_has(&told, &expected);
         }
     }
     tables_are_in(&database, "public").await;
@@ -103,13 +97,11 @@ async fn tables_elsewhere_and_tables_in_two_schemas_are_refused() {
     // As another service has it that is built on the crate.
     let copy = "CREATE TABLE other.idempotency_migrations (LIKE idempotency_migrations)";
     database.execute(copy).await;
-    let checked = printed_by(&["check"], &[("DATABASE_URL", &*database.url)]);
-    assert_has(&checked, "invariants hold.");
+    assert_has(&database.printed_by("check"), "invariants hold.");
     assert_eq!(server.client.get("/readyz").await.status, 200);
 
-    database
-        .execute("CREATE TABLE other.charges (LIKE charges)")
-        .await;
+    let second = "CREATE TABLE other.charges (LIKE charges)";
+    database.execute(second).await;
     for told in refused(&database.url) {
         assert_has(&told, "in several schemas of this database, other, public");
     }
@@ -154,9 +146,8 @@ async fn a_schema_of_any_name_serves_and_later_sessions_need_not_name_it() {
     let rows = r#"SELECT count(*) FROM "Shard b""".request_log"#;
     let writes = async || empty.count(rows).await > 0;
     eventually("a worker writes there, too", writes).await;
-    let variables = [("DATABASE_URL", &*empty.url)];
-    assert!(printed_by(&["check"], &variables).contains("invariants hold."));
-    let list = printed_by(&["check", "--server"], &variables);
+    assert_has(&empty.printed_by("check"), "invariants hold.");
+    let list = empty.printed_by("check --server");
     assert_has(&list, &format!("advice   search_path: {name}\n"));
     assert_has(&list, &format!("SET search_path = {name};"));
 }
@@ -176,14 +167,12 @@ async fn schemas_of_the_roles_change_nothing_and_the_roles_have_rights_where_the
     let variables = [("DATABASE_URL", &*app), ("MIGRATE_ON_START", "false")];
     let told = Run::of(run(&["serve"], &variables)).failed(1);
     let expected = "in the schema charge_once_migrator, which the role may not use";
-    assert!(told.contains(expected), "{told}");
+    assert_has(&told, expected);
 
     apply_roles(&database.url, &[]);
     let created = printed_by(&["api-key", "create", "--account", "shop"], &variables);
-    let mut words = created.split_whitespace();
-    let key = words.find(|word| word.starts_with("sk_"));
     let server = ServerProcess::start(&database, &variables);
-    let client = server.client.with_api_key(key.unwrap());
+    let client = server.client.with_api_key(created.lines().next().unwrap());
     let first = client.charge("key-1").await;
     assert_eq!(first.status, 201);
     client.charge("key-1").await.assert_replays(&first);
@@ -193,10 +182,7 @@ async fn schemas_of_the_roles_change_nothing_and_the_roles_have_rights_where_the
 
 #[tokio::test]
 async fn a_pooler_that_drops_the_schema_is_refused_where_sessions_do_not_have_it() {
-    let database = TestDatabase::create_unsharded().await;
-    for setting in PINNED {
-        database.set_default(setting).await;
-    }
+    let database = pinned().await;
     let Some(pooler) = PgBouncer::start(&database, "session", IGNORES_OPTIONS).await else {
         return;
     };
@@ -207,7 +193,7 @@ async fn a_pooler_that_drops_the_schema_is_refused_where_sessions_do_not_have_it
     database.execute("CREATE SCHEMA charge_once").await;
     for told in refused(&pooler.url) {
         let expected = r#"ALTER ROLE "charge_once" SET search_path = public;"#;
-        assert!(told.contains(expected), "{told}");
+        assert_has(&told, expected);
     }
     tables_are_in(&database, "public").await;
 }

@@ -1,15 +1,8 @@
 //! Nothing that a client sends is in a log line, a metric or a span, with everything on and at its
 //! most talkative.
 
-use reqwest::RequestBuilder;
-
 use super::traces::assert_documented;
-use crate::support::{
-    collector::Collector,
-    metrics::Scrape,
-    prelude::*,
-    program::{exit_code, signal},
-};
+use crate::support::{collector::Collector, prelude::*};
 
 /// What everything that the test sends holds, wherever there can be text. It is nowhere in the
 /// program.
@@ -50,7 +43,6 @@ impl Surfaces {
     }
 }
 
-/// A server with everything on, and those around it.
 struct Watched {
     collector: Collector,
     database: TestDatabase,
@@ -69,15 +61,12 @@ impl Watched {
             collector.variable(),
             ("RUST_LOG", "trace"),
             ("LOG_FORMAT", "json"),
-            ("METRICS_ADDRESS", "127.0.0.1:0"),
             ("CONSOLE", "true"),
             ("OTEL_EXPORTER_OTLP_HEADERS", credentials),
         ];
         let variables = quick_but(&[more, &everything].concat());
-        let program = Command::new(env!("CARGO_BIN_EXE_charge-once"));
         let file = log.reopen().unwrap();
-        let (server, scraper) =
-            ServerProcess::start_with_metrics_by(program, file, &database, &variables);
+        let (server, scraper) = ServerProcess::start_with_metrics(file, &database, &variables);
         Self {
             server,
             collector,
@@ -87,11 +76,9 @@ impl Watched {
         }
     }
 
-    /// Stops it, and returns all that it has told.
     async fn told(mut self) -> Surfaces {
         let metrics = Scrape::of(&self.scraper).await.text;
-        signal(&self.server.child, Signal::SIGTERM);
-        assert_eq!(exit_code(&mut self.server.child).await, Some(0));
+        stops(&mut self.server.child, Signal::SIGTERM).await;
         let log = std::fs::read(self.log.path()).unwrap();
         // It did tell.
         let lines = String::from_utf8_lossy(&log);
@@ -111,7 +98,6 @@ impl Watched {
     }
 }
 
-/// With text in every header that may hold some.
 fn decorated(client: &Client, method: Method, path: &str) -> RequestBuilder {
     let request = client.request(method, path);
     request
@@ -135,7 +121,6 @@ async fn post(client: &Client, path: &str, key: &str, body: &Value) -> Answer {
     Answer::of(request.json(body)).await
 }
 
-/// Sends it as [`post`] does, and expects a status.
 async fn posted(client: &Client, path: &str, key: &str, body: &Value, status: u16) -> Answer {
     let answer = post(client, path, key, body).await;
     assert_eq!(answer.status, status, "{path}: {answer:?}");
@@ -156,7 +141,6 @@ fn telling_charge() -> Value {
     body
 }
 
-/// Requests of all kinds: that succeed, that are replayed, refused, declined, and that fail.
 async fn send_everything(watched: &Watched) {
     let client = &watched.server.client;
     let body = telling_charge();
@@ -263,14 +247,8 @@ async fn fail_in_the_database(watched: &Watched) {
     watched.database.execute(refuse).await;
     let mut body = telling_charge();
     body["amount"] = 4321.into();
-    posted(
-        &watched.server.client,
-        "/charges",
-        "canary-failed",
-        &body,
-        500,
-    )
-    .await;
+    let client = &watched.server.client;
+    posted(client, "/charges", "canary-failed", &body, 500).await;
 }
 
 /// An endpoint that doesn't take what it is sent, and one that no name server knows.
@@ -282,9 +260,8 @@ async fn fail_to_deliver(watched: &Watched) -> String {
     Endpoint::at(client, "http://canary.invalid/canary").await;
     post(client, "/charges", "canary-event", &telling_charge()).await;
     for status in [500, 302, 200] {
-        let received = receiver.next().await;
-        let answer = received.answer_with(status, "Location: http://canary/\r\n");
-        answer.await;
+        let elsewhere = "Location: http://canary/\r\n";
+        receiver.next().await.answer_with(status, elsewhere).await;
     }
     endpoint.secret
 }

@@ -1,18 +1,10 @@
 //! `charge-once check --server`: what the server must have, and what it had better have.
 
-use std::io::{BufRead, BufReader};
-
 use tokio::net::TcpListener;
 
-use crate::support::{
-    documents::blocks,
-    pgbouncer::{IGNORES_OPTIONS, PgBouncer},
-    prelude::*,
-    program::{Run, exit_code, program},
-    roles::{apply_roles, as_role},
-};
+use crate::support::prelude::*;
 
-fn look(url: &str) -> Run {
+pub fn look(url: &str) -> Run {
     Run::of(run(&["check", "--server"], &[("DATABASE_URL", url)]))
 }
 
@@ -21,7 +13,7 @@ async fn each_role_learns_what_a_server_would_have_with_it() {
     let database = TestDatabase::create().await;
     apply_roles(&database.url, &[]);
     let of_the_server = look(&as_role(&database.url, "charge_once_app")).succeeded();
-    for line in [
+    of_the_server.must_have(&[
         "ok       sessions: one for each connection\n",
         "ok       recovery: the primary\n",
         "ok       fsync: on\n",
@@ -38,9 +30,7 @@ async fn each_role_learns_what_a_server_would_have_with_it() {
         "ok       schema: current\n",
         "ok       rights: to rows only\n",
         "unknown  synchronous_standby_names: \"\", with 0 standbys connected\n",
-    ] {
-        assert!(of_the_server.contains(line), "{line}{of_the_server}");
-    }
+    ]);
     assert!(of_the_server.ends_with("The server has all that charge-once must have.\n"));
 
     let owner = look(&database.url).succeeded();
@@ -48,13 +38,11 @@ async fn each_role_learns_what_a_server_would_have_with_it() {
 
     let reader = look(&as_role(&database.url, "charge_once_reader"));
     assert_eq!(reader.code, Some(1), "{reader:?}");
-    for part in [
+    reader.stdout.must_have(&[
         "not ok   rights: ",
         "INSERT on charges",
         "run deploy/postgres/roles.sql again",
-    ] {
-        assert_has(&reader.stdout, part);
-    }
+    ]);
 
     let variables = [
         ("DATABASE_URL", &*database.url),
@@ -92,27 +80,23 @@ async fn weaker_defaults_are_advised_against_and_refused_where_they_are_not_pinn
         database.set_default(weak).await;
     }
     let pinned = look(&database.url).succeeded();
-    for lines in [
+    pinned.must_have(&[
         "advice   synchronous_commit: on\n         other sessions of this role, such as those of psql, have off: \
          ALTER ROLE \"charge_once\" SET synchronous_commit = 'on';\n",
         "advice   default_transaction_isolation: read committed\n",
-    ] {
-        assert!(pinned.contains(lines), "{lines}{pinned}");
-    }
+    ]);
 
     let Some(pooler) = PgBouncer::start(&database, "session", IGNORES_OPTIONS).await else {
         return;
     };
     let dropped = look(&pooler.url);
     assert_eq!(dropped.code, Some(1), "{dropped:?}");
-    for line in [
+    dropped.stdout.must_have(&[
         "not ok   synchronous_commit: off\n",
         "not ok   default_transaction_isolation: repeatable read\n",
         "not ok   statement_timeout: 0\n",
         "5 of 19 must be changed.\n",
-    ] {
-        assert!(dropped.stdout.contains(line), "{line}{}", dropped.stdout);
-    }
+    ]);
 
     let Some(pooler) = PgBouncer::start(&database, "transaction", IGNORES_OPTIONS).await else {
         return;
@@ -128,7 +112,7 @@ async fn a_server_that_is_not_there_is_not_known() {
     let database = TestDatabase::create_empty().await;
     let nowhere = database.url.replace("test_", "nothing_");
     let told = look(&nowhere).failed(2);
-    assert!(told.contains("nothing is known: "), "{told}");
+    assert_has(&told, "nothing is known: ");
     // What PostgreSQL says, and not where its own source says so.
     assert_has(&told, "does not exist. Is DATABASE_URL right");
 }
@@ -165,8 +149,7 @@ async fn with_wait_it_ends_when_all_is_as_it_must_be() {
     assert_eq!(exit_code(&mut waiting).await, Some(0));
 
     let unready = TestDatabase::create_empty().await;
-    let variables = [("DATABASE_URL", &*unready.url)];
-    let too_short = Run::of(run(&["check", "--server", "--wait", "1s"], &variables));
+    let too_short = unready.command("check --server --wait 1s");
     assert_eq!(too_short.code, Some(1), "{too_short:?}");
     assert!(too_short.stdout.contains("not ok   schema: not current\n"));
 }

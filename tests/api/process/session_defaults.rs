@@ -1,25 +1,10 @@
 //! What a role, a database or a server has for defaults must not weaken the promise.
 
-use std::{
-    os::unix::{fs::MetadataExt, process::CommandExt},
-    process::Child,
-    sync::atomic::{AtomicUsize, Ordering},
-};
-
 use charge_once::database::{self, embedded};
-use charge_once_postgres::embedded::EmbeddedPostgres;
-use sqlx::{Connection, postgres::PgConnectOptions};
-use tempfile::NamedTempFile;
-use tokio::{
-    io::AsyncReadExt,
-    net::{TcpListener, UnixStream},
-};
+use tokio::net::{TcpListener, UnixStream};
 
-use crate::support::{
-    prelude::*,
-    program::{Run, signal},
-    shorthand::{start_with_log, text_of},
-};
+use super::server_check::look;
+use crate::support::prelude::*;
 
 #[tokio::test]
 async fn sessions_are_pinned_against_the_defaults_of_the_database() {
@@ -60,7 +45,6 @@ async fn start_in(folder: &Path) -> (EmbeddedPostgres, PathBuf) {
     (postgres, program)
 }
 
-/// Starts its program again on that data, with a setting.
 fn start_again(folder: &Path, program: &Path, setting: &str) -> Child {
     let data = folder.join("pgdata");
     let owner = std::fs::metadata(&data).unwrap();
@@ -86,19 +70,13 @@ async fn accepts_connections(url: &str) {
     eventually("the server answers", answers).await;
 }
 
-/// The look of a person at the server.
-fn look(url: &str) -> Run {
-    Run::of(run(&["check", "--server"], &[("DATABASE_URL", url)]))
-}
-
-/// Whether readiness refuses, and says this.
 async fn is_unready(client: &Client, part: &str) -> bool {
     let answer = client.get("/readyz").await;
     answer.status == 503 && String::from_utf8_lossy(&answer.body).contains(part)
 }
 
 /// A private PostgreSQL as the database of a test, with an account. It runs until it is stopped.
-async fn database_in(folder: &Path) -> (TestDatabase, EmbeddedPostgres, PathBuf) {
+pub async fn database_in(folder: &Path) -> (TestDatabase, EmbeddedPostgres, PathBuf) {
     let (postgres, program) = start_in(folder).await;
     let database = TestDatabase::in_private(&postgres).await;
     (database, postgres, program)
@@ -130,8 +108,14 @@ async fn what_a_standby_can_not_do_is_503_and_is_done_once_when_it_is_promoted()
 
     std::fs::write(folder.path().join("pgdata/standby.signal"), "").unwrap();
     let standby = start_again(folder.path(), &program, "hot_standby=on");
-    let is_standby = async || is_unready(client, "is a standby").await;
+    let is_standby = async || is_unready(client, "The database is a standby").await;
     eventually("readiness says that it is a standby", is_standby).await;
+    let refused = database::connect(&database.url, &config(&[])).await;
+    let told = refused.expect_err("a start is refused").to_string();
+    assert_has(&told, "Set DATABASE_URL to the primary");
+    let looked = look(&database.url);
+    assert_eq!(looked.code, Some(1), "{looked:?}");
+    assert_has(&looked.stdout, "not ok   recovery: a standby\n");
     // A charge, which shares a transaction, and a request that has one of its own.
     let endpoint = json!({"url": "https://example.com/", "enabled_events": ["*"]});
     let update = format!("/charges/{}", before.id());
@@ -152,9 +136,7 @@ async fn what_a_standby_can_not_do_is_503_and_is_done_once_when_it_is_promoted()
     }
     assert_eq!(client.get(&update).await.status, 200);
 
-    let promoted = sqlx::query_scalar("SELECT pg_promote()");
-    let promoted: bool = promoted.fetch_one(&database.pool).await.unwrap();
-    assert!(promoted);
+    assert!(database.value::<bool>("SELECT pg_promote()").await);
     let is_made = async || client.charge("key-1").await.status == 201;
     eventually("the charge is made", is_made).await;
     assert!(client.charge("key-1").await.is_replay());
@@ -207,29 +189,6 @@ async fn a_server_that_begins_to_forget_is_written_to_again_when_it_keeps_what_i
         server.stop().await;
         ends(postgres);
     }
-}
-
-#[tokio::test]
-async fn a_standby_is_named_by_readiness_and_refused_at_the_start() {
-    let folder = scratch();
-    let (postgres, program) = start_in(folder.path()).await;
-    let url = postgres.url();
-    let pool = sqlx::PgPool::connect_lazy(&url).unwrap();
-    let server = TestServer::start_on(TestDatabase::elsewhere(url, pool), &[]).await;
-    assert_eq!(server.client.get("/readyz").await.status, 200);
-    postgres.stop().await.unwrap();
-
-    std::fs::write(folder.path().join("pgdata/standby.signal"), "").unwrap();
-    let standby = start_again(folder.path(), &program, "hot_standby=on");
-    let is_standby = async || is_unready(&server.client, "The database is a standby").await;
-    eventually("readiness says that it is a standby", is_standby).await;
-    let refused = database::connect(&server.database.url, &config(&[])).await;
-    let message = refused.expect_err("the start is refused").to_string();
-    assert_has(&message, "Set DATABASE_URL to the primary");
-    let looked = look(&server.database.url);
-    assert_eq!(looked.code, Some(1), "{looked:?}");
-    assert!(looked.stdout.contains("not ok   recovery: a standby\n"));
-    ends(standby);
 }
 
 #[tokio::test]

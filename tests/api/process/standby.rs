@@ -1,28 +1,7 @@
 //! What a standby of the database must have before a client is told of it.
 
-use std::{
-    os::unix::{fs::MetadataExt, process::CommandExt},
-    process::Child,
-};
-
-use charge_once::database::embedded;
-use charge_once_postgres::embedded::EmbeddedPostgres;
-use tokio::task::JoinHandle;
-
-use crate::support::{
-    prelude::*,
-    program::signal,
-    roles::as_role,
-    shorthand::{start_with_log, text_of},
-};
-
-/// A PostgreSQL of one test, because all databases of a server share its standby.
-async fn start_in(folder: &Path) -> (EmbeddedPostgres, TestDatabase) {
-    let postgres = EmbeddedPostgres::start(embedded::settings(folder.to_owned(), None));
-    let postgres = postgres.await.unwrap();
-    let database = TestDatabase::in_private(&postgres).await;
-    (postgres, database)
-}
+use super::session_defaults::database_in;
+use crate::support::prelude::*;
 
 /// Sets what COMMIT waits for.
 async fn wait_for(standby: &str, database: &TestDatabase) {
@@ -47,7 +26,6 @@ async fn wait_in_vain(database: &TestDatabase) {
 
 const WAITING: &str = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
 
-/// What ends a wait for the standby.
 const ENDS: [&str; 2] = ["pg_cancel_backend", "pg_terminate_backend"];
 
 /// Ends all waits for the standby, until the task that waits has ended.
@@ -66,9 +44,10 @@ async fn end_waits<T>(how: &str, database: &TestDatabase, waiting: &JoinHandle<T
 #[tokio::test]
 async fn what_only_this_server_has_is_not_acknowledged_until_the_standby_has_it() {
     // Requests share transactions, or not, and replay from memory, or not.
-    for variables in [&[][..], &[("BATCH", "off"), ("REPLAY_CACHE", "0")][..]] {
+    for variables in [&[][..], &[ALONE, FORGETFUL]] {
+        // All databases of a server share its standby.
         let folder = scratch();
-        let (postgres, database) = start_in(folder.path()).await;
+        let (database, postgres, _) = database_in(folder.path()).await;
         // As a role may have it, too.
         let hide_warnings = "ALTER DATABASE charge_once SET client_min_messages = error";
         database.execute(hide_warnings).await;
@@ -100,10 +79,7 @@ async fn is_not_acknowledged(server: &TestServer, how: &str) {
     // The first attempt executes. The second finds what the first left behind.
     for attempt in 0..2 {
         for (path, key, body) in &requests {
-            let (client, to) = (client.clone(), (*path).to_owned());
-            let (key, body) = (key.clone(), body.clone());
-            let sent = async move { client.post(&to, &key, &body).await };
-            let sending = tokio::spawn(sent);
+            let sending = client.sending(path, key, body.clone());
             end_waits(how, database, &sending).await;
             let answer = sending.await.unwrap();
             assert_eq!(answer.status, 503, "{attempt}: {path}: {answer:?}");
@@ -134,11 +110,8 @@ async fn is_not_acknowledged(server: &TestServer, how: &str) {
 }
 
 /// A standby, as far as its primary sees.
-fn receive_wal(folder: &Path) -> Child {
-    let data = folder.join("pgdata");
-    let pid = std::fs::read_to_string(data.join("postmaster.pid")).unwrap();
-    let program = std::fs::read_link(format!("/proc/{}/exe", pid.lines().next().unwrap())).unwrap();
-    let owner = std::fs::metadata(&data).unwrap();
+fn receive_wal(folder: &Path, program: &Path) -> Child {
+    let owner = std::fs::metadata(folder.join("pgdata")).unwrap();
     let received = folder.join("received");
     std::fs::create_dir(&received).unwrap();
     std::os::unix::fs::chown(&received, Some(owner.uid()), Some(owner.gid())).unwrap();
@@ -156,7 +129,6 @@ fn receive_wal(folder: &Path) -> Child {
     command.arg(received).spawn().unwrap()
 }
 
-/// What a start logs about standbys.
 async fn warnings(database: &TestDatabase) -> Vec<String> {
     let (server, log) = start_with_log(database, &[("RUST_LOG", "warn")]);
     drop(server);
@@ -168,10 +140,10 @@ async fn warnings(database: &TestDatabase) -> Vec<String> {
 #[tokio::test]
 async fn a_start_warns_of_a_standby_that_no_commit_waits_for() {
     let folder = scratch();
-    let (postgres, database) = start_in(folder.path()).await;
+    let (database, postgres, program) = database_in(folder.path()).await;
     assert_eq!(warnings(&database).await, Vec::<String>::new());
 
-    let mut standby = receive_wal(folder.path());
+    let mut standby = receive_wal(folder.path(), &program);
     let standbys = "SELECT count(*) FROM pg_stat_replication";
     database.comes_to(standbys, 1).await;
     let told = warnings(&database).await;

@@ -1,16 +1,12 @@
 //! Traces: what a collector of OpenTelemetry is sent, and what happens without one.
 
-use std::{net::TcpListener, time::Instant};
+use std::net::TcpListener;
 
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 
 use crate::support::{
-    addresses::RefusedAddress,
     collector::{Collector, Exported},
     prelude::*,
-    program::{exit_code, signal},
-    shorthand::{start_with_log, text_of},
-    webhook_receiver::Received,
 };
 
 /// What a caller says of its trace, and its parts.
@@ -32,7 +28,6 @@ async fn span_of(collector: &Collector, answer: &Answer) -> Exported {
     collector.request(id).await
 }
 
-/// A server that exports to a collector.
 async fn exporting(variables: &[(&str, &str)]) -> (Collector, TestDatabase, ServerProcess) {
     let collector = Collector::start().await;
     let database = TestDatabase::create().await;
@@ -121,9 +116,8 @@ async fn a_batch_has_a_trace_of_its_own_that_links_to_its_requests_and_they_to_i
     let wait = collector.child(&request, "wait for batch").await;
     assert_eq!(wait.attribute("idempotency.requests"), "1");
     assert_eq!(wait.attribute("idempotency.ended"), "concluded");
-    let batch = collector
-        .has("the batch", |span| span.name == "batch")
-        .await;
+    let is_batch = |span: &Exported| span.name == "batch";
+    let batch = collector.has("the batch", is_batch).await;
     assert_eq!(batch.attribute("idempotency.requests"), "1");
     assert_ne!(batch.trace, request.trace);
     assert_eq!(batch.parent, "");
@@ -214,10 +208,8 @@ async fn a_checkout_s_steps_are_in_its_trace_and_its_lines_name_it() {
     // The statements of its steps, which run in tasks of their own.
     let text = text_of(&log);
     let id = bought.header("request-id").unwrap();
-    let lines = text.lines();
-    let insert: Vec<_> = lines
-        .filter(|line| line.contains("INSERT INTO orders"))
-        .collect();
+    let is_insert = |line: &&str| line.contains("INSERT INTO orders");
+    let insert: Vec<_> = text.lines().filter(is_insert).collect();
     assert!(!insert.is_empty());
     assert!(insert.iter().all(|line| line.contains(id)), "{insert:?}");
     // Lines show no other span that is made for traces.
@@ -270,10 +262,8 @@ async fn a_webhook_is_not_recorded_where_its_request_was_not() {
     charge_traced(&server.client, "key-1", &not_wanted).await;
     let (traceparent, received) = next_traced(&mut receiver).await;
     received.answer(200).await;
-    assert!(
-        traceparent.contains(TRACE) && traceparent.ends_with("-00"),
-        "{traceparent}"
-    );
+    assert_has(&traceparent, TRACE);
+    assert!(traceparent.ends_with("-00"), "{traceparent}");
     // Its attempt ends after the one before, whose span would be here.
     charge_traced(&server.client, "key-2", "not a traceparent").await;
     receiver.next().await.answer(200).await;
@@ -398,8 +388,7 @@ async fn without_a_collector_no_header_of_a_trace_is_taken_in_or_sent() {
     assert!(!instruction.headers.contains_key("traceparent"));
     instruction.answer_with(500, "Connection: close\r\n").await;
     assert_eq!(charging.await.unwrap().status, 503);
-    let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 500}]});
-    server.client.post("/orders", "key-2", &order).await;
+    open_order(&server.client).await;
     let received = receiver.next().await;
     assert!(!received.headers.contains_key("traceparent"));
     received.answer(200).await;
@@ -418,11 +407,7 @@ async fn a_collector_that_is_down_or_silent_costs_a_log_line_and_nothing_else() 
         let mut charges = 0;
         let began = Instant::now();
         while !text_of(&log).contains("traces can't be sent") {
-            assert!(
-                began.elapsed() < PATIENCE,
-                "it is never told: {}",
-                text_of(&log)
-            );
+            assert!(began.elapsed() < PATIENCE, "never told: {}", text_of(&log));
             charges += 1;
             let charged = server.client.charge(&format!("key-{charges}")).await;
             assert_eq!(charged.status, 201);
@@ -430,8 +415,7 @@ async fn a_collector_that_is_down_or_silent_costs_a_log_line_and_nothing_else() 
         for more in 0..20 {
             server.client.charge(&format!("key-more-{more}")).await;
         }
-        signal(&server.child, Signal::SIGTERM);
-        assert_eq!(exit_code(&mut server.child).await, Some(0));
+        stops(&mut server.child, Signal::SIGTERM).await;
         let text = text_of(&log);
         let lines = text.lines().filter(|line| line.contains("can't be sent"));
         assert_eq!(lines.count(), 1, "{text}");
@@ -446,8 +430,7 @@ async fn a_collector_that_is_down_or_silent_costs_a_log_line_and_nothing_else() 
 async fn the_last_spans_are_sent_before_the_process_ends() {
     let (collector, _database, mut server) = exporting(&[]).await;
     let charged = server.client.charge("key-1").await;
-    signal(&server.child, Signal::SIGTERM);
-    assert_eq!(exit_code(&mut server.child).await, Some(0));
+    stops(&mut server.child, Signal::SIGTERM).await;
     let id = charged.header("request-id").unwrap();
     let has_id = |span: &Exported| span.attribute("charge_once.request_id") == id;
     assert!(collector.named("POST /charges").iter().any(has_id));
@@ -470,8 +453,7 @@ async fn a_collector_that_is_named_wrongly_stops_the_start() {
 /// What is in backquotes in the first two columns of a table, by rows.
 fn documented() -> (BTreeSet<String>, BTreeSet<String>) {
     let document = read("docs/operations.md");
-    let (_, rest) = document.split_once("<!-- spans:begin -->\n").unwrap();
-    let (table, _) = rest.split_once("<!-- spans:end -->").unwrap();
+    let table = document.between("<!-- spans:begin -->\n", "<!-- spans:end -->");
     let quoted = |cell: &str| -> BTreeSet<String> {
         let parts = cell.split('`').skip(1).step_by(2);
         parts.map(str::to_owned).collect()
@@ -485,7 +467,6 @@ fn documented() -> (BTreeSet<String>, BTreeSet<String>) {
     (names, attributes)
 }
 
-/// Whether spans have documented names and attributes.
 pub fn assert_documented(spans: &[Exported]) {
     let (names, attributes) = documented();
     for span in spans {
@@ -507,16 +488,12 @@ async fn every_span_is_documented_and_every_documented_one_is_made() {
     let (collector, database, server) = exporting(&variables).await;
     let client = &server.client;
     Endpoint::at(client, &receiver.url()).await;
-    let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 500}]});
-    client.post("/orders", "key-1", &order).await;
+    open_order(client).await;
     receiver.next().await.answer(200).await;
     // Left in doubt, and completed by the reconciler.
     let fault = json!({"fault": "delay_after", "milliseconds": 60_000});
     processor.set_fault(fault).await;
-    let send = || {
-        let (client, body) = (client.clone(), charge());
-        tokio::spawn(async move { client.post_waiting(30, "/charges", "key-2", &body).await })
-    };
+    let send = || client.sending_and_waiting(30, "/charges", "key-2", charge());
     let first = send();
     processor.delays(1).await;
     // It waits for the first one, and shares its failure.

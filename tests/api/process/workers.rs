@@ -1,7 +1,5 @@
 //! What runs beside requests goes on after a panic.
 
-use std::{fs, sync::Mutex};
-
 use charge_once::telemetry::metrics::WORKERS;
 use tracing::{
     Subscriber,
@@ -14,7 +12,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use crate::support::{metrics::Scrape, prelude::*};
+use crate::{docs::layers::rust_files, support::prelude::*};
 
 /// Makes each worker panic once, where it is: in its span, the first time that it is entered.
 /// Counts how often it is entered after that. It acts on the servers of one test, which run on the
@@ -73,8 +71,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Saboteur {
 async fn every_worker_that_panics_is_named_and_works_again() {
     let database = TestDatabase::create_unsharded().await;
     let before = TestServer::start_on(database, &[]).await;
-    let order = json!({"currency": "usd", "items": [{"quantity": 1, "unit_amount": 5}]});
-    assert_eq!(before.client.post_new("/orders", &order).await.status, 201);
+    open_order(&before.client).await;
     let database = before.stop().await;
     database.expire_records().await;
 
@@ -102,7 +99,7 @@ async fn every_worker_that_panics_is_named_and_works_again() {
 
     let mut receiver = Receiver::start().await;
     Endpoint::at(client, &receiver.url()).await;
-    assert_eq!(client.post_new("/orders", &order).await.status, 201);
+    open_order(client).await;
     receiver.next().await.answer(200).await;
     let expired = "SELECT count(*) FROM idempotency_keys WHERE expires_at <= now()";
     database.comes_to(expired, 0).await;
@@ -112,11 +109,10 @@ async fn every_worker_that_panics_is_named_and_works_again() {
     })
     .await;
     eventually("every worker works again", || async {
-        let entered = saboteur.entered.lock().unwrap().clone();
+        let entered = saboteur.entered.lock().unwrap();
         // The second time, it is dropped.
-        WORKERS
-            .iter()
-            .all(|worker| entered.get(*worker).is_some_and(|times| *times > 3))
+        let works = |worker: &&str| entered.get(*worker).is_some_and(|times| *times > 3);
+        WORKERS.iter().all(works)
     })
     .await;
     let scrape = Scrape::of(&scraper).await;
@@ -127,31 +123,14 @@ async fn every_worker_that_panics_is_named_and_works_again() {
     }
     // It has begun again three times, which doesn't say that it has come to an end.
     let read = "charge_once_database_metrics_last_success_timestamp_seconds";
-    let are_read = async || Scrape::of(&scraper).await.value(read) > 0.0;
-    eventually("the metrics from the database are read", are_read).await;
+    exceeds(&scraper, read, 0.0).await;
     server.stop().await;
-}
-
-/// Rust files in a folder, with their code above their own tests.
-fn sources(path: &Path, found: &mut Vec<(String, String)>) {
-    if path.is_dir() {
-        for entry in fs::read_dir(path).unwrap() {
-            sources(&entry.unwrap().path(), found);
-        }
-    } else {
-        let text = fs::read_to_string(path).unwrap();
-        let code = text.split("#[cfg(test)]").next().unwrap();
-        found.push((path.display().to_string(), code.to_owned()));
-    }
 }
 
 #[test]
 fn every_worker_is_started_by_the_supervisor() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut files = Vec::new();
-    for path in ["src/server.rs", "src/workers"] {
-        sources(&root.join(path), &mut files);
-    }
+    let mut files = rust_files(&root().join("src/workers"));
+    files.push(root().join("src/server.rs"));
     // What a worker itself runs side by side, the two HTTP servers, which watch over their threads,
     // and what ends once the databases are served that were down at the start.
     let others = [
@@ -160,15 +139,14 @@ fn every_worker_is_started_by_the_supervisor() {
         "tokio::spawn(opening)",
     ];
     let mut supervised = BTreeSet::new();
-    for (file, code) in files {
+    for file in files {
+        let text = read(&file);
+        let code = text.split("#[cfg(test)]").next().unwrap();
         for line in code.lines().filter(|line| line.contains("spawn(")) {
             let is_other = others.iter().any(|other| line.contains(other));
             match line.split_once("upervisor.spawn(\"") {
                 Some((_, rest)) => supervised.extend(rest.split('"').next().map(str::to_owned)),
-                None => assert!(
-                    is_other,
-                    "{file} starts what the supervisor doesn't know: {line}"
-                ),
+                None => assert!(is_other, "{file:?}: the supervisor doesn't know {line}"),
             }
         }
     }

@@ -5,10 +5,8 @@
 //! reads each table by, with those that it derived: where one table is joined to another by
 //! account, and the other one's account is a parameter, so is the first one's.
 
-use sqlx::{Connection, Row};
-
 use super::{
-    statements::{self, list},
+    statements::{self, Parameter, Statement},
     tables::GROWING,
 };
 use crate::support::prelude::*;
@@ -55,8 +53,7 @@ const WITH_ACCOUNTS: &str = "SELECT relname
 #[tokio::test]
 async fn every_statement_on_a_table_with_accounts_says_which_account() {
     let database = TestDatabase::create().await;
-    let tables = sqlx::query_scalar(WITH_ACCOUNTS).fetch_all(&database.pool);
-    let tables: Vec<String> = tables.await.unwrap();
+    let tables: Vec<String> = database.values(WITH_ACCOUNTS).await;
     let tables: BTreeSet<_> = tables.iter().map(String::as_str).collect();
     let of_accounts = |table: &str| table == "accounts" || tables.contains(table);
     assert!(GROWING.split(' ').all(of_accounts), "{tables:?}");
@@ -64,8 +61,7 @@ async fn every_statement_on_a_table_with_accounts_says_which_account() {
     let (mut faults, mut looked_at) = (Vec::new(), 0);
     let mut unused = BTreeSet::from(OF_MANY_ACCOUNTS);
     for statement in statements::all() {
-        let kinds: Vec<_> = statement.parameters.iter().map(|one| &*one.kind).collect();
-        let scans = Scans::of(&plan(&mut connection, &statement.sql, &kinds).await);
+        let scans = Scans::of(&plan(&mut connection, &statement).await);
         let free = scans.free(&tables);
         looked_at += scans.0.len();
         if free.is_empty() {
@@ -95,11 +91,14 @@ async fn a_statement_that_names_no_account_is_found() {
     let tables = BTreeSet::from(["charges", "refunds"]);
     for line in FREE_TABLES.trim().lines() {
         let (expected, sql) = line.split_once(": ").unwrap();
-        let plan = plan(&mut connection, sql, &["uuid", "uuid"]).await;
+        let parameters = vec![Parameter::of(sql, "uuid", 1), Parameter::of(sql, "uuid", 2)];
+        let sql = sql.to_owned();
+        let statement = Statement { sql, parameters };
+        let plan = plan(&mut connection, &statement).await;
         let scans = Scans::of(&plan);
         let mut free = scans.free(&tables);
         free.sort_unstable();
-        assert_eq!(free.join(" "), expected, "{sql}: {plan:#}");
+        assert_eq!(free.join(" "), expected, "{line}: {plan:#}");
     }
 }
 
@@ -117,23 +116,12 @@ charges: SELECT FROM charges WHERE account_id >= $1
 charges refunds: SELECT FROM charges JOIN refunds USING (account_id) WHERE charges.id = $2
 refunds: SELECT FROM charges WHERE account_id = $1 AND EXISTS (SELECT FROM refunds WHERE refunds.charge_id = charges.id)";
 
-/// The plan for any values.
-async fn plan(connection: &mut PgConnection, sql: &str, kinds: &[&str]) -> Value {
-    let (nulls, kinds) = (list(&vec!["NULL"; kinds.len()]), list(kinds));
-    let mut tx = connection.begin().await.unwrap();
-    let prepare =
-        format!("SET LOCAL plan_cache_mode = force_generic_plan; PREPARE planned {kinds} AS {sql}");
-    let prepared = sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut *tx);
-    prepared
-        .await
-        .unwrap_or_else(|error| panic!("{error}: {sql}"));
-    let explain = format!("EXPLAIN (VERBOSE, COSTS OFF, FORMAT JSON) EXECUTE planned {nulls}");
-    let explained = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_one(&mut *tx);
-    let mut plans: Value = explained.await.unwrap().get(0);
-    tx.rollback().await.unwrap();
-    let forget = sqlx::raw_sql("DEALLOCATE planned");
-    forget.execute(connection).await.unwrap();
-    plans[0]["Plan"].take()
+async fn plan(connection: &mut PgConnection, statement: &Statement) -> Value {
+    let settings = "SET LOCAL plan_cache_mode = force_generic_plan; ";
+    let options = "VERBOSE, COSTS OFF, FORMAT JSON";
+    let nulls = vec!["NULL"; statement.parameters.len()];
+    let explained = statement.explain(connection, settings, options, &nulls);
+    explained.await.unwrap()["Plan"].take()
 }
 
 /// The looks into tables that a plan consists of, and the conditions of all its nodes.

@@ -1,6 +1,6 @@
 //! Locks that would make the requests of an account queue.
 
-use crate::support::prelude::*;
+use crate::support::{prelude::*, webhooks::told};
 
 /// Tables with a row for each account or endpoint, which many transactions are about at a time.
 const SHARED: &str = "SELECT count(*) FROM pg_constraint
@@ -15,9 +15,7 @@ async fn no_growing_table_refers_to_rows_that_all_requests_of_an_account_share()
 
 #[tokio::test]
 async fn a_locked_account_and_a_locked_endpoint_hold_up_no_charge() {
-    let server = TestServer::start_with(QUICK).await;
-    let receiver = Receiver::start().await;
-    Endpoint::at(&server.client, &receiver.url()).await;
+    let (server, _receiver, _endpoint) = told(QUICK).await;
     let lock = "SELECT FROM accounts FOR UPDATE; SELECT FROM webhook_endpoints FOR UPDATE";
     let tx = server.database.holding(lock).await;
     assert_eq!(server.client.charge("key").await.status, 201);

@@ -1,18 +1,14 @@
 //! One account that would like to have every connection, and the others.
 
-use std::time::Instant;
-
-use crate::support::{harness::LOCK_WAITS, prelude::*};
+use crate::support::prelude::*;
 
 /// More than the pool has connections, by far.
 const ATTACKERS: usize = 100;
 
 const LOCK_ORDERS: &str = "SELECT FROM orders FOR UPDATE";
 
-/// How often the other account charges meanwhile.
 const CHARGES: usize = 60;
 
-/// Many requests that wait for one order.
 fn pay(client: &Client, order: &str) -> JoinSet<Answer> {
     (0..ATTACKERS)
         .map(|number| {
@@ -85,12 +81,10 @@ async fn is_waited_for(server: &TestServer) -> bool {
     let before = server.database.charges().await;
     let order = open_order(&server.client).await;
     let tx = server.database.holding(LOCK_ORDERS).await;
-    let (client, path) = (server.client.clone(), format!("/orders/{order}/pay"));
+    let path = format!("/orders/{order}/pay");
     let sent = Instant::now();
-    let paying = tokio::spawn(async move {
-        let body = json!({"source": "tok_visa"});
-        client.post(&path, &path, &body).await
-    });
+    let body = json!({"source": "tok_visa"});
+    let paying = server.client.sending(&path, &path, body);
     // The first of its transactions waits, gives up, and another one waits.
     for waits in [1, 0, 1, 0] {
         eventually("it waits, or gives its connection back", || async {

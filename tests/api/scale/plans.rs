@@ -2,7 +2,6 @@
 //! 200,000 rows, once for its values and once by a plan for any values.
 
 use charge_once_service::request_log::SEARCHED_MAX;
-use sqlx::Row;
 
 use super::{
     statements::{self, Bound, Parameter, Statement, list},
@@ -105,7 +104,6 @@ async fn no_statement_reads_more_the_bigger_a_table_is() {
     );
 }
 
-/// Whether it looks at many pages for the rows that it finds.
 fn looks_at_too_much(plan: &Value) -> bool {
     let (pages, rows) = (pages_of(&plan["Plan"]), most_rows(&plan["Plan"]));
     pages > PAGES_MAX + rows * PAGES_PER_ROW_MAX
@@ -116,12 +114,12 @@ fn looks_at_too_much(plan: &Value) -> bool {
 /// the ids of a page from its time.
 fn values_of(statement: &Statement, tables: &BigTables) -> Vec<Vec<String>> {
     let parameters = &statement.parameters;
-    if parameters.iter().all(|one| one.bound().is_none()) {
+    if parameters.iter().all(|one| one.bound.is_none()) {
         let values = parameters.iter().map(|one| literal(one, tables));
         return vec![values.collect()];
     }
     let page = |from: Option<i64>, to: Option<i64>| {
-        let value = |parameter: &Parameter| match (parameter.bound(), &*parameter.kind) {
+        let value = |parameter: &Parameter| match (parameter.bound, &*parameter.kind) {
             (Some(bound), "uuid") => {
                 let (row, open) = match bound {
                     Bound::From => (from.map(|row| row - SLACK_ROWS), "00000000"),
@@ -210,35 +208,18 @@ async fn plan_of(
     values: &[String],
     mode: &str,
 ) -> Value {
-    let kinds: Vec<_> = statement.parameters.iter().map(|one| &*one.kind).collect();
-    let (kinds, values) = (list(&kinds), list(values));
     // What refers to a row doesn't keep it here. `locks` tests that each foreign key has an index.
-    let prepare = format!(
-        "SET LOCAL session_replication_role = replica; SET LOCAL plan_cache_mode = {mode}; \
-         PREPARE planned {kinds} AS {}",
-        statement.sql
+    let settings = format!(
+        "SET LOCAL session_replication_role = replica; SET LOCAL plan_cache_mode = {mode}; "
     );
-    let mut plan = Value::Null;
     for options in ["ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON", "FORMAT JSON"] {
-        let mut tx = sqlx::Connection::begin(connection).await.unwrap();
-        let prepared = sqlx::raw_sql(AssertSqlSafe(prepare.clone())).execute(&mut *tx);
-        prepared
-            .await
-            .unwrap_or_else(|error| panic!("{error}\n{}", statement.sql));
-        let explain = format!("EXPLAIN ({options}) EXECUTE planned {values}");
-        let explained = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_one(&mut *tx);
-        let explained = explained.await;
-        tx.rollback().await.unwrap();
-        let forget = sqlx::raw_sql("DEALLOCATE planned");
-        forget.execute(&mut *connection).await.unwrap();
-        if let Ok(row) = explained {
-            let mut plans: Value = row.get(0);
-            plan = plans[0].take();
-            break;
+        let plan = statement.explain(connection, &settings, options, values);
+        if let Ok(plan) = plan.await {
+            assert!(plan["Plan"].is_object(), "{}: {plan}", statement.sql);
+            return plan;
         }
     }
-    assert!(plan["Plan"].is_object(), "no plan for {}", statement.sql);
-    plan
+    panic!("no plan for {}", statement.sql);
 }
 
 /// The pages that a node of a plan, and those below it, looked at: in memory or not.

@@ -1,7 +1,7 @@
 //! What is kept for a time only: events with their deliveries, and operations.
 
 use charge_once::{
-    domain::ids::{AccountId, WebhookDeliveryId},
+    domain::ids::WebhookDeliveryId,
     store::old_rows::Age,
     webhooks::{delete_events, old_events, retry_now},
     workers::{
@@ -9,8 +9,7 @@ use charge_once::{
         retention::{Removed, Retention, Round, Stop},
     },
 };
-use sqlx::Connection;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::support::prelude::*;
 
@@ -48,7 +47,6 @@ const OLD_ROWS: &str = "
            CASE WHEN n <> 1 THEN now() END, CASE WHEN n <> 1 THEN 'done' END
       FROM generate_series(1, 700) AS n;";
 
-/// Why [`OLD_ROWS`] contradict the invariants.
 const MADE_UP: &str = "its old rows are about nothing";
 
 async fn add_old_rows(database: &TestDatabase) {
@@ -56,7 +54,6 @@ async fn add_old_rows(database: &TestDatabase) {
     database.execute(OLD_ROWS).await;
 }
 
-/// A database with [`OLD_ROWS`].
 async fn with_old_rows() -> TestDatabase {
     let database = TestDatabase::create().await;
     add_old_rows(&database).await;
@@ -109,21 +106,20 @@ fn later() -> Instant {
     Instant::now() + Duration::from_secs(60)
 }
 
+async fn removes(sweep: &mut Sweep, until: Instant) -> (u64, u64, bool) {
+    counts(&sweep.old_rows(until).await.unwrap())
+}
+
 fn counts(removed: &Removed) -> (u64, u64, bool) {
-    (
-        removed.events,
-        removed.operations,
-        removed.round == Round::Whole,
-    )
+    let is_whole = removed.round == Round::Whole;
+    (removed.events, removed.operations, is_whole)
 }
 
 async fn left(database: &TestDatabase) -> [i64; 3] {
     [
-        database.count("SELECT count(*) FROM events").await,
-        database
-            .count("SELECT count(*) FROM webhook_deliveries")
-            .await,
-        database.count("SELECT count(*) FROM operations").await,
+        database.count_of("events").await,
+        database.count_of("webhook_deliveries").await,
+        database.count_of("operations").await,
     ]
 }
 
@@ -135,11 +131,9 @@ async fn what_is_old_goes_and_what_is_young_or_still_at_work_stays() {
     let database = &server.stop().await;
     add_old_rows(database).await;
     let mut sweep = sweep(database, KEPT).await;
-    let removed = sweep.old_rows(later()).await.unwrap();
-    assert_eq!(counts(&removed), (1200, 698, true));
+    assert_eq!(removes(&mut sweep, later()).await, (1200, 698, true));
     assert_eq!(left(database).await, [2, 1, 2]);
-    let removed = sweep.old_rows(later()).await.unwrap();
-    assert_eq!(counts(&removed), (0, 0, true));
+    assert_eq!(removes(&mut sweep, later()).await, (0, 0, true));
 }
 
 #[tokio::test]
@@ -147,16 +141,12 @@ async fn what_has_ended_goes_with_the_next_round() {
     let database = with_old_rows().await;
     let mut sweep = sweep(&database, KEPT).await;
     sweep.old_rows(later()).await.unwrap();
-    database
-        .execute(
-            "SET LOCAL session_replication_role = replica;
+    let change = "SET LOCAL session_replication_role = replica;
          UPDATE webhook_deliveries SET status = 'failed', next_attempt_at = NULL;
          UPDATE operations SET completed_at = now(), outcome = 'done' WHERE completed_at IS NULL;
-         UPDATE checkouts SET status = 'completed', order_id = id",
-        )
-        .await;
-    let removed = sweep.old_rows(later()).await.unwrap();
-    assert_eq!(counts(&removed), (1, 2, true));
+         UPDATE checkouts SET status = 'completed', order_id = id";
+    database.execute(change).await;
+    assert_eq!(removes(&mut sweep, later()).await, (1, 2, true));
     assert_eq!(left(&database).await, [0, 0, 0]);
 }
 
@@ -165,8 +155,7 @@ async fn a_round_that_is_interrupted_goes_on_where_it_stopped() {
     let database = with_old_rows().await;
     let mut sweep = sweep(&database, KEPT).await;
     // No time at all, and then a table that is locked for longer than a statement waits.
-    let removed = sweep.old_rows(Instant::now()).await.unwrap();
-    assert_eq!(counts(&removed), (0, 0, false));
+    assert_eq!(removes(&mut sweep, Instant::now()).await, (0, 0, false));
     let tx = database.holding("LOCK TABLE operations").await;
     let removed = sweep.old_rows(later()).await.unwrap();
     // Each account's events had their turn before its operations.
@@ -190,10 +179,11 @@ async fn an_account_that_had_its_turn_is_passed_over_until_the_next_round() {
     let (stop, removed) = go_on().await;
     assert!(matches!(stop, Stop::Failed(SECOND, _)));
     assert_eq!((removed.events, removed.operations), (1133, 698));
-    database.execute("INSERT INTO events (account_id, id, type, object, request_id, idempotency_key, created_at)
+    let change =
+        "INSERT INTO events (account_id, id, type, object, request_id, idempotency_key, created_at)
          VALUES (old_account(1), old_id(2000), 'charge.succeeded', '{}', 'req', 'key',
-                 now() - interval '40 days')")
-    .await;
+                 now() - interval '40 days')";
+    database.execute(change).await;
     let (stop, removed) = go_on().await;
     assert!(matches!(stop, Stop::At(Round::Failed)));
     assert_eq!((removed.events, removed.failed_accounts), (33, 1));
@@ -208,18 +198,15 @@ async fn an_account_that_had_its_turn_is_passed_over_until_the_next_round() {
 #[tokio::test]
 async fn a_walk_that_is_stopped_by_time_goes_on_with_the_next_account() {
     let database = where_the_second_refuses().await;
-    database
-        .execute(
-            "CREATE FUNCTION take_long() RETURNS trigger LANGUAGE plpgsql AS
+    let change = "CREATE FUNCTION take_long() RETURNS trigger LANGUAGE plpgsql AS
              $$ BEGIN
                  -- Only the first batch leaves so many.
                  IF (SELECT count(*) FROM events) > 700 THEN PERFORM pg_sleep(4); END IF;
                  RETURN NULL;
              END $$;
          CREATE TRIGGER take_long AFTER DELETE ON events FOR EACH STATEMENT
-             EXECUTE FUNCTION take_long()",
-        )
-        .await;
+             EXECUTE FUNCTION take_long()";
+    database.execute(change).await;
     let mut walk = Walk::of(&database).await;
     // The accounts are listed in far less than that, and then the first one is visited.
     let soon = Instant::now() + Duration::from_secs(3);
@@ -244,13 +231,13 @@ async fn a_walk_that_is_stopped_by_time_goes_on_with_the_next_account() {
 #[tokio::test]
 async fn an_account_with_more_old_rows_than_time_holds_up_no_other() {
     let database = with_old_rows().await;
-    database.execute("UPDATE webhook_deliveries SET status = 'succeeded', next_attempt_at = NULL, delivered_at = now()
+    let change = "UPDATE webhook_deliveries SET status = 'succeeded', next_attempt_at = NULL, delivered_at = now()
           WHERE status = 'pending';
          INSERT INTO events (account_id, id, type, object, request_id, idempotency_key, created_at)
          SELECT old_account(1), old_id(2000 + n), 'charge.succeeded', '{}', 'req', 'key',
                 now() - interval '40 days'
-           FROM generate_series(1, 12000) AS n")
-    .await;
+           FROM generate_series(1, 12000) AS n";
+    database.execute(change).await;
     let events_of = async |account: u128| {
         let events = "SELECT count(*) FROM events WHERE account_id = $1";
         let events = sqlx::query_scalar::<_, i64>(events).bind(Uuid::from_u128(account));
@@ -263,8 +250,8 @@ async fn an_account_with_more_old_rows_than_time_holds_up_no_other() {
     assert_eq!(removed.operations, 698);
     assert_eq!((events_of(2).await, events_of(3).await), (0, 0));
     // What is left has the next rounds of a sweep, one after the other.
-    let swept = sweep(&database, KEPT).await.old_rows(later()).await;
-    assert_eq!(counts(&swept.unwrap()), (634, 0, true));
+    let mut sweep = sweep(&database, KEPT).await;
+    assert_eq!(removes(&mut sweep, later()).await, (634, 0, true));
 }
 
 #[tokio::test]
@@ -310,14 +297,12 @@ const FAILED_DELIVERY: &str = "
            delivered_at)
     SELECT old_account(2), old_id(1300), old_id(3), old_id(2), 'succeeded', NULL, now();";
 
-/// The account and the id of the delivery that failed, and of its event.
 async fn failed_delivery(database: &TestDatabase) -> (AccountId, WebhookDeliveryId, Uuid) {
     database.is_left_broken(MADE_UP);
     let pool = &database.pool;
     // In one transaction: the ids are made of its time.
-    database
-        .execute(format!("{OLD_ROWS}{FAILED_DELIVERY}"))
-        .await;
+    let rows = format!("{OLD_ROWS}{FAILED_DELIVERY}");
+    database.execute(rows).await;
     let sql = "SELECT account_id, id, event_id FROM webhook_deliveries WHERE status = 'failed'";
     let (account, id, event) = sqlx::query_as(sql).fetch_one(pool).await.unwrap();
     (AccountId(account), WebhookDeliveryId(id), event)
@@ -332,11 +317,9 @@ async fn a_delivery_that_is_made_due_again_keeps_its_event_and_fails_no_batch() 
     let is_due = retry_now(&mut tx, account.0, delivery.0).await;
     assert_eq!(is_due.unwrap(), Some(true));
     // Not committed, so that the event's deliveries look as if it could go.
-    let removed = sweep.old_rows(later()).await.unwrap();
-    assert_eq!(counts(&removed), (1199, 698, true));
+    assert_eq!(removes(&mut sweep, later()).await, (1199, 698, true));
     tx.commit().await.unwrap();
-    let removed = sweep.old_rows(later()).await.unwrap();
-    assert_eq!(counts(&removed), (0, 0, true));
+    assert_eq!(removes(&mut sweep, later()).await, (0, 0, true));
     // As if it had been committed between the look at the event and its lock.
     let mut tx = database.pool.begin().await.unwrap();
     let deleted = delete_events(&mut tx, account.0, &[event]).await;
@@ -389,8 +372,7 @@ async fn with_0_nothing_is_removed() {
     let database = with_old_rows().await;
     let forever = [("EVENT_RETENTION", "0s"), ("OPERATION_RETENTION", "0s")];
     let mut sweep = sweep(&database, &forever).await;
-    let removed = sweep.old_rows(later()).await.unwrap();
-    assert_eq!(counts(&removed), (0, 0, true));
+    assert_eq!(removes(&mut sweep, later()).await, (0, 0, true));
     assert_eq!(left(&database).await, [1201, 1201, 700]);
 }
 
@@ -407,6 +389,6 @@ async fn a_batch_that_gets_no_answer_ends_at_its_deadline() {
     assert!(matches!(stop, Ok(Stop::Failed(..))));
     tx.rollback().await.unwrap();
 
-    let removed = sweep(&database, KEPT).await.old_rows(later()).await;
-    assert_eq!(counts(&removed.unwrap()), (1200, 698, true));
+    let mut sweep = sweep(&database, KEPT).await;
+    assert_eq!(removes(&mut sweep, later()).await, (1200, 698, true));
 }

@@ -1,15 +1,11 @@
 //! Several databases: each account lives in one of them.
 
 use charge_once::server;
-use futures_util::future::join_all;
 use tokio::sync::oneshot;
 
 use crate::support::{
-    harness::{KEYS_IN_FLIGHT, WAITS_FOR_CONNECTIONS},
     holder_pages::open,
-    postgres_proxy::{NetworkFault, PostgresProxy},
     prelude::*,
-    program::{Run, program, run_to_end},
     roles::postgres_programs,
     sharding::{SECOND, second},
     wire::send_slowly,
@@ -62,7 +58,6 @@ impl Two {
         TestServer::start_on(self.first.clone(), &variables).await
     }
 
-    /// An API key of a new account in the second database.
     async fn key_of_other(&self, name: &str) -> String {
         let create = format!("api-key create --account {name} --shard {SECOND}");
         let printed = self.run(&create).await.succeeded();
@@ -70,7 +65,6 @@ impl Two {
     }
 }
 
-/// The page that a card's holder is sent to by an account's intent.
 async fn holder_page(client: &Client) -> String {
     let body = json!({
         "payment_method": "pm_card_threeDSecure2Required", "confirm": true,
@@ -79,10 +73,7 @@ async fn holder_page(client: &Client) -> String {
     page_of(&client.post_new("/setup_intents", &body).await)
 }
 
-async fn account_of(pool: &PgPool, name: &str) -> Uuid {
-    let found = sqlx::query_scalar("SELECT id FROM accounts WHERE name = $1").bind(name);
-    found.fetch_one(pool).await.unwrap()
-}
+const SHOP: &str = "SELECT id FROM accounts WHERE name = 'shop'";
 
 /// With an account of the second database, that has this key.
 async fn with_shop() -> (Two, String) {
@@ -99,7 +90,7 @@ async fn a_program_that_knows_one_database_of_several_serves_nothing_and_makes_n
         let variables = [("DATABASE_URL", &*two.other.url), ANY_PORT];
         let variables = [&variables[..], WAITS_FOR_CONNECTIONS].concat();
         let said = complaint_of(arguments, &variables, 1);
-        assert!(said.contains("is the shard b of a service"), "{said}");
+        assert_has(&said, "is the shard b of a service");
     }
 }
 
@@ -107,12 +98,12 @@ async fn a_program_that_knows_one_database_of_several_serves_nothing_and_makes_n
 #[tokio::test]
 async fn an_account_that_lives_twice_is_refused_at_the_start() {
     let (two, _) = with_shop().await;
-    let account = account_of(&two.other.pool, "shop").await;
+    let account: Uuid = two.other.value(SHOP).await;
     let again = format!("INSERT INTO accounts (id, name) VALUES ('{account}', 'shop')");
     two.first.execute(again).await;
     let variables = [&two.variables()[..], &[ANY_PORT]].concat();
     let said = complaint_of(&["serve"], &variables, 1);
-    assert!(said.contains("lives in the shards main and b"), "{said}");
+    assert_has(&said, "lives in the shards main and b");
 }
 
 #[tokio::test]
@@ -150,7 +141,8 @@ async fn an_account_has_all_it_does_in_its_own_database_and_keys_are_its_own() {
 #[tokio::test]
 async fn the_database_refuses_a_key_of_an_account_that_lives_elsewhere() {
     let two = Two::prepared().await;
-    let dev = account_of(&two.first.pool, "dev").await;
+    let dev = "SELECT id FROM accounts WHERE name = 'dev'";
+    let dev: Uuid = two.first.value(dev).await;
     let claim = format!(
         "INSERT INTO idempotency_keys (account_id, key, fingerprint_version, fingerprint, method, path,
                                        request_id, created_at, expires_at)
@@ -161,9 +153,8 @@ async fn the_database_refuses_a_key_of_an_account_that_lives_elsewhere() {
         assert_eq!(refused.code().as_deref(), Some("57P03"), "{refused}");
         assert!(refused.message().contains("does not live in this shard"));
     };
-    let claimed = sqlx::raw_sql(AssertSqlSafe(claim.clone()));
-    let claimed = claimed.execute(&two.other.pool).await;
-    refuses(claimed.unwrap_err());
+    let claimed = sqlx::raw_sql(AssertSqlSafe(&*claim)).execute(&two.other.pool);
+    refuses(claimed.await.unwrap_err());
 
     // A key that was left behind is not taken over either.
     let left = format!("SET LOCAL session_replication_role = replica; {claim}");
@@ -221,8 +212,7 @@ async fn while_one_database_is_down_accounts_of_the_others_notice_nothing() {
         .await;
         assert_eq!(shop.charge("key-2").await.status, 503);
         // A key that was not used here before is looked for everywhere.
-        let create = ["api-key", "create", "--account", "dev"];
-        let printed = printed_by(&create, &[("DATABASE_URL", &two.first.url)]);
+        let printed = two.first.printed_by("api-key create --account dev");
         let fresh = dev.with_api_key(printed.lines().next().unwrap());
         for client in [dev, &fresh] {
             let began = std::time::Instant::now();
@@ -298,7 +288,7 @@ async fn a_server_that_starts_while_a_database_is_down_serves_it_once_it_is_fit(
 
     // Whatever is wrong with it keeps it out, and no more: another shard's name, and an account
     // that lives in both.
-    let account = account_of(&two.other.pool, "shop").await;
+    let account: Uuid = two.other.value(SHOP).await;
     let other = &two.other;
     let rename = |name: &str| other.execute(format!("UPDATE shard SET name = '{name}'"));
     rename("c").await;
@@ -352,10 +342,8 @@ async fn a_start_refuses_a_database_that_answers_and_is_not_what_it_should_be() 
         let variables = [&two.variables()[..], &[ANY_PORT], more].concat();
         complaint_of(&["serve"], &variables, 1)
     };
-    let told = start(&missing, &[]);
-    assert!(told.contains("the shard b: the database doesn't"), "{told}");
-    let told = start(&elsewhere, &none);
-    assert!(told.contains("the shard main: the database"), "{told}");
+    assert_has(&start(&missing, &[]), "the shard b: the database doesn't");
+    assert_has(&start(&elsewhere, &none), "the shard main: the database");
 }
 
 /// A name belongs to one account, wherever it lives.
@@ -375,7 +363,7 @@ async fn two_who_make_an_account_at_once_take_turns() {
     two.first.execute(made).await;
     other.close().await.unwrap();
     let told = creating.await.unwrap().failed(1);
-    assert!(told.contains("lives in the shard main"), "{told}");
+    assert_has(&told, "lives in the shard main");
     let twins = "SELECT count(*) FROM accounts WHERE name = 'twin'";
     assert_eq!(two.other.count(twins).await, 0);
 }
@@ -417,7 +405,7 @@ async fn an_account_is_made_whole_or_not_at_all_and_a_key_is_revoked_or_said_not
     assert!(told.failed(1).contains("lives in the shard b"));
     // `dev` lives in one and `shop` in the other, so the first of them gets the next.
     let told = two.run("api-key create --account third").await;
-    assert!(told.stderr.contains("lives in the shard main"), "{told:?}");
+    assert_has(&told.stderr, "lives in the shard main");
 
     let proxy = PostgresProxy::in_front_of(&two.other.url).await;
     proxy.inject(NetworkFault::Cut);
@@ -438,13 +426,11 @@ async fn an_account_is_made_whole_or_not_at_all_and_a_key_is_revoked_or_said_not
         revoking.stdin(file);
         run_to_end(revoking).await
     };
-    let told = revoke(&halved).await.failed(1);
-    assert!(told.contains("the key may be one of b"), "{told}");
+    assert_has(&revoke(&halved).await.failed(1), "the key may be one of b");
     let told = halved.run("check").await.failed(2);
-    assert!(told.contains("it failed in 1 of 2 shards: b"), "{told}");
+    assert_has(&told, "it failed in 1 of 2 shards: b");
     revoke(&two).await.succeeded();
-    let told = revoke(&two).await.failed(1);
-    assert!(told.contains("revoked before"), "{told}");
+    assert_has(&revoke(&two).await.failed(1), "revoked before");
 }
 
 #[tokio::test]
@@ -461,8 +447,10 @@ async fn a_database_is_the_shard_that_it_was_at_first() {
     let has_accounts = TestDatabase::create_unsharded().await;
     let shards = format!("{},c={}", two.shards, has_accounts.url);
     let told = refused(&two.first.url, &shards);
-    assert!(told.contains("only an empty one becomes a shard"), "{told}");
-    assert!(told.contains("it failed in 1 of 3 shards: c"), "{told}");
+    told.must_have(&[
+        "only an empty one becomes a shard",
+        "it failed in 1 of 3 shards: c",
+    ]);
 }
 
 #[tokio::test]
@@ -482,7 +470,7 @@ async fn each_command_works_on_all_databases_or_on_one() {
     let swept = two.run("sweep").await.succeeded();
     assert_eq!(swept.matches("Removed 0 expired").count(), 2, "{swept}");
     let told = two.run("check --json").await.failed(2);
-    assert!(told.contains("name it with --shard"), "{told}");
+    assert_has(&told, "name it with --shard");
     for arguments in ["check --json", "keys list --in-flight --account shop"] {
         let arguments = format!("{arguments} --shard b");
         two.run(&arguments).await.succeeded();
@@ -593,7 +581,7 @@ fn move_account(two: &Two, account: Uuid, folder: &Path, [transaction, when]: [&
 #[tokio::test]
 async fn an_account_moves_with_its_keys_wherever_the_move_is_interrupted() {
     let (two, key) = with_shop().await;
-    let account = account_of(&two.other.pool, "shop").await;
+    let account: Uuid = two.other.value(SHOP).await;
     let server = ServerProcess::start(&two.first, &two.variables());
     let shop = server.client.with_api_key(&key);
     stock(&shop, "mug", 5).await;
@@ -609,8 +597,7 @@ async fn an_account_moves_with_its_keys_wherever_the_move_is_interrupted() {
     let folder = scratch();
     let moving = |account, failing| move_account(&two, account, folder.path(), failing);
     let never = |account| moving(account, ["no transaction", "before"]);
-    let told = never(account).failed(1);
-    assert!(told.contains("is connected: stop it first"), "{told}");
+    assert_has(&never(account).failed(1), "is connected: stop it first");
     server.kill();
     let _ = checking_out.await;
     let sessions = "SELECT count(*) FROM pg_stat_activity
@@ -636,8 +623,7 @@ async fn an_account_moves_with_its_keys_wherever_the_move_is_interrupted() {
         }
     }
     assert_eq!(never(account).succeeded(), "moved\n");
-    let unknown = never(Uuid::now_v7()).failed(1);
-    assert_has(&unknown, "there is no such account");
+    assert_has(&never(Uuid::now_v7()).failed(1), "there is no such account");
     two.run("check").await.succeeded();
 
     let server = two.server(&[FORGETFUL]).await;

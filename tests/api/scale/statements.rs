@@ -2,8 +2,6 @@
 
 use std::{borrow::Borrow, fs};
 
-use regex::Regex;
-
 use crate::support::prelude::*;
 
 pub struct Statement {
@@ -17,25 +15,40 @@ pub struct Parameter {
     /// The column that it is compared with, if the statement compares it with one, or that it is
     /// unnested as. `IS`: it must be NULL.
     pub column: Option<String>,
-    bound: Option<Bound>,
+    /// Which end of a page it is, if it is one.
+    pub bound: Option<Bound>,
 }
 
-/// Which end of a page a parameter is.
 #[derive(Debug, Clone, Copy)]
 pub enum Bound {
     From,
     To,
 }
 
-/// All statements of the API, and of its crates. The card processor's simulator has a
-/// database of its own, which no one runs in production.
+/// Where the statements of the API are, and of its crates.
+pub const FOLDERS: [&str; 5] = [
+    ".sqlx",
+    "crates/postgres/.sqlx",
+    "crates/idempotency/.sqlx",
+    "crates/service/.sqlx",
+    "crates/webhooks/.sqlx",
+];
+
+/// The files of such a folder, and what is in them.
+pub fn committed(folder: &str) -> impl Iterator<Item = (PathBuf, Value)> + use<> {
+    let files = fs::read_dir(root().join(folder)).unwrap();
+    files.map(|file| {
+        let path = file.unwrap().path();
+        let content = fs::read(&path).unwrap();
+        (path, serde_json::from_slice(&content).unwrap())
+    })
+}
+
+/// All of them. The card processor's simulator has a database of its own, which no one runs in
+/// production.
 pub fn all() -> Vec<Statement> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let crates = ["postgres", "idempotency", "service", "webhooks"];
-    let folders = crates.map(|name| root.join("crates").join(name));
-    let folders = folders.into_iter().chain([root.to_owned()]);
-    let files = folders.flat_map(|folder| fs::read_dir(folder.join(".sqlx")).unwrap());
-    let statements = files.map(|file| Statement::read(&file.unwrap().path()));
+    let committed = FOLDERS.iter().flat_map(|folder| committed(folder));
+    let statements = committed.map(|(_, described)| Statement::of(&described));
     let mut statements: Vec<_> = statements.collect();
     statements.sort_by(|one, other| one.sql.cmp(&other.sql));
     statements
@@ -50,8 +63,33 @@ pub fn list(items: &[impl Borrow<str>]) -> String {
 }
 
 impl Statement {
-    fn read(file: &Path) -> Self {
-        let described: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    /// How PostgreSQL would execute it with values, after these settings, or has executed it.
+    /// Nothing of it stays.
+    pub async fn explain(
+        &self,
+        connection: &mut PgConnection,
+        settings: &str,
+        options: &str,
+        values: &[impl Borrow<str>],
+    ) -> sqlx::Result<Value> {
+        let (sql, kinds) = (&self.sql, self.parameters.iter().map(|one| &*one.kind));
+        let kinds = list(&kinds.collect::<Vec<_>>());
+        let mut tx = connection.begin().await.unwrap();
+        let prepare = format!("{settings}PREPARE planned {kinds} AS {sql}");
+        let prepared = sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut *tx);
+        let prepared = prepared.await;
+        assert!(prepared.is_ok(), "{prepared:?}: {sql}");
+        let explain = format!("EXPLAIN ({options}) EXECUTE planned {}", list(values));
+        let explained = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_one(&mut *tx);
+        let explained = explained.await;
+        tx.rollback().await.unwrap();
+        let forget = sqlx::raw_sql("DEALLOCATE planned");
+        forget.execute(connection).await.unwrap();
+        let mut plans: Value = explained?.get(0);
+        Ok(plans[0].take())
+    }
+
+    fn of(described: &Value) -> Self {
         let sql = described["query"].as_str().unwrap().to_owned();
         let kinds = described["describe"]["parameters"]["Left"].clone();
         let kinds: Vec<String> = serde_json::from_value(kinds).unwrap();
@@ -65,7 +103,7 @@ impl Statement {
 }
 
 impl Parameter {
-    fn of(sql: &str, kind: &str, number: usize) -> Self {
+    pub fn of(sql: &str, kind: &str, number: usize) -> Self {
         let find = |pattern: &str| {
             let pattern = Regex::new(&pattern.replace("NUMBER", &number.to_string())).unwrap();
             let found = pattern.captures(sql)?;
@@ -97,10 +135,5 @@ impl Parameter {
                 .or_else(unnested),
             bound,
         }
-    }
-
-    /// Which end of a page it is, if it is one.
-    pub fn bound(&self) -> Option<Bound> {
-        self.bound
     }
 }

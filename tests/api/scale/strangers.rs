@@ -1,18 +1,12 @@
 //! Strangers, who have no API key, and what they cost.
 
-use std::time::Instant;
+use charge_once::domain::ids::SetupIntentId;
 
-use charge_once::domain::ids::{AccountId, SetupIntentId};
-
-use crate::support::{
-    postgres_proxy::{NetworkFault, PostgresProxy},
-    prelude::*,
-};
+use crate::support::prelude::*;
 
 /// Less than the time for which a refused key is remembered.
 const SOON: Duration = Duration::from_millis(1500);
 
-/// A small pool.
 const POOL: (&str, &str) = ("POOL_CONNECTIONS", "4");
 
 async fn behind_a_proxy() -> (TestServer, PostgresProxy) {

@@ -7,7 +7,6 @@ use futures_util::{StreamExt, stream};
 
 use crate::support::prelude::*;
 
-/// Rows of each table.
 pub const ROWS: i64 = 200_000;
 
 /// Tables that are filled at one time. A test's pool has more connections.
@@ -169,10 +168,8 @@ impl BigTables {
     pub async fn new() -> Self {
         let database = TestDatabase::create().await;
         database.is_left_broken("no row is about anything");
-        let pool = &database.pool;
         // One moment for all transactions: a row's id is made of it.
-        let now = sqlx::query_scalar("SELECT now()::text").fetch_one(pool);
-        let now: String = now.await.unwrap();
+        let now: String = database.value("SELECT now()::text").await;
         let functions = FUNCTIONS.replace("NOW", &now);
         database.execute(with_numbers(&functions)).await;
         database.execute(with_numbers(NUMBERS)).await;
@@ -186,8 +183,7 @@ impl BigTables {
         let fills = stream::iter(FILLED);
         fills.for_each_concurrent(SIDE_BY_SIDE, fill).await;
         database.execute("VACUUM (ANALYZE)").await;
-        let account = sqlx::query_scalar("SELECT account_of(1)");
-        let account = account.fetch_one(pool).await.unwrap();
+        let account = database.value("SELECT account_of(1)").await;
         Self { database, account }
     }
 }

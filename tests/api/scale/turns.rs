@@ -1,9 +1,6 @@
 //! The reconciler gives every account its turn, and no client waits for it.
 
-use std::{collections::HashSet, sync::Mutex};
-
-use charge_once::idempotency::{IdempotencyKey, Request};
-use chrono::{DateTime, Utc};
+use charge_once::idempotency::Request;
 use tokio::sync::watch;
 
 use crate::support::{
@@ -20,7 +17,6 @@ const LOOKS: &str = "
      WHERE datname = current_database()
        AND query LIKE '%FROM idempotency_leases%' AND query NOT LIKE '%pg_stat_activity%'";
 
-/// How many operations the busy account has abandoned.
 const BACKLOG: usize = 30;
 
 fn request_of(account: u128, key: &str) -> Request {
@@ -132,8 +128,7 @@ async fn a_retry_does_not_wait_for_the_reconciler() {
     }
     world.network.is_asked(9).await;
     let free = "SELECT key FROM idempotency_leases WHERE leased_until <= now()";
-    let free = sqlx::query_scalar(free).fetch_one(&world.database.pool);
-    let free: String = free.await.unwrap();
+    let free: String = world.database.value(free).await;
     let retry = replica.run(request_of(1, &free), Start { refuses: false });
     let (record, _) = stored(retry.await);
     assert_eq!(record.reply.status, 201);

@@ -1,11 +1,9 @@
 //! More accounts than the one of the harness.
 
 use charge_once::cli::api_key;
-use serde_json::json;
 
-use crate::support::harness::{Client, TestDatabase, TestServer};
+use crate::support::prelude::*;
 
-/// An API key of the account `name`.
 pub async fn api_key_of(database: &TestDatabase, name: &str) -> String {
     let database = database.connect(&[]).await;
     let key = api_key::create_key(&database, name).await.unwrap();

@@ -1,12 +1,10 @@
 //! Local addresses that no other test can take, whether or not something listens on them.
 
-use std::{
-    fmt,
-    net::{SocketAddr, TcpListener},
-    sync::atomic::{AtomicU16, Ordering},
-};
+use std::{fmt, net::TcpListener, sync::atomic::AtomicU16};
 
 use tokio::net::TcpSocket;
+
+use crate::support::prelude::*;
 
 /// A local address that refuses connections for as long as this value lives.
 ///

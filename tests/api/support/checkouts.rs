@@ -1,22 +1,11 @@
 //! Checkouts and the inventory that they sell.
 
-use serde_json::{Value, json};
+use crate::support::prelude::*;
 
-use crate::support::{
-    harness::{Answer, Client, KEYS_IN_FLIGHT, PATIENT, TestDatabase, TestServer},
-    processor::Processor,
-};
-
-/// Sets what there is of `sku`.
 pub async fn stock(client: &Client, sku: &str, quantity: i64) {
-    let (path, key) = (
-        format!("/inventory/{sku}"),
-        uuid::Uuid::now_v7().to_string(),
-    );
-    let set = client
-        .put(&path, &key, &json!({"quantity": quantity}))
-        .await;
-    assert_eq!(set.status, 200);
+    let (path, key) = (format!("/inventory/{sku}"), Uuid::now_v7().to_string());
+    let level = json!({"quantity": quantity});
+    assert_eq!(client.put(&path, &key, &level).await.status, 200);
 }
 
 /// Two mugs.

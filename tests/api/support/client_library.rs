@@ -1,26 +1,20 @@
 //! The client library with a clock of the test's own.
 
-use std::{
-    path::PathBuf,
-    pin::Pin,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
-
 use charge_once_client::{
     Charge, Client, ClientBuilder, Clock, Error, FileKeyStore, GaveUp, KeyStore, NewCharge,
     NewCheckout, NewItem, NewOrder, NewWebhookEndpoint, Operation, Reply, Request, Resumed,
 };
 use serde::de::DeserializeOwned;
-use tempfile::TempDir;
 
-use crate::support::{harness::API_KEY, http_proxy::Seen};
+use crate::support::prelude::*;
 
 /// Time that passes only during a sleep, and then at once.
 #[derive(Debug, Clone, Default)]
 pub struct TestClock {
     pub now: Arc<Mutex<Duration>>,
     pub pauses: Arc<Mutex<Vec<Duration>>>,
+    /// As on a busy machine: how much longer each pause takes than it was to.
+    pub oversleeps: Duration,
 }
 
 /// When the clock of a test starts, in unix seconds.
@@ -46,7 +40,7 @@ impl Clock for TestClock {
     }
 
     fn sleep(&self, pause: Duration) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-        self.advance(pause);
+        self.advance(self.oversleeps + pause);
         self.pauses.lock().unwrap().push(pause);
         Box::pin(tokio::task::yield_now())
     }
@@ -56,7 +50,6 @@ pub fn builder(url: String, clock: &TestClock) -> ClientBuilder {
     Client::builder(url, API_KEY).clock(clock.clone())
 }
 
-/// A client that writes its operations down.
 pub fn keeping(url: String, clock: &TestClock, store: impl KeyStore + 'static) -> Client {
     let builder = builder(url, clock).key_store(store);
     builder.build().unwrap()
@@ -135,7 +128,6 @@ pub fn files(folder: &TempDir) -> Vec<PathBuf> {
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// Every attempt is the same request, to the byte.
 pub fn assert_all_alike(seen: &[Seen], attempts: usize) {
     assert_eq!(seen.len(), attempts);
     for other in seen {

@@ -1,10 +1,5 @@
 //! A collector of OpenTelemetry: takes spans by OTLP, as protobuf over HTTP.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-};
-
 use opentelemetry_proto::tonic::{
     collector::trace::v1::ExportTraceServiceRequest,
     common::v1::{AnyValue, KeyValue, any_value::Value},
@@ -12,12 +7,8 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message;
 
-use crate::support::{
-    harness::eventually,
-    webhook_receiver::{Received, Receiver},
-};
+use crate::support::prelude::*;
 
-/// A span, in words.
 #[derive(Debug, Clone)]
 pub struct Exported {
     pub trace: String,
@@ -30,7 +21,6 @@ pub struct Exported {
     pub attributes: BTreeMap<String, String>,
     /// The traces and spans that it links to.
     pub links: Vec<(String, String)>,
-    /// In nanoseconds.
     pub began: u64,
     pub ended: u64,
     pub events: usize,
@@ -81,7 +71,6 @@ fn word(value: AnyValue) -> String {
     }
 }
 
-/// Takes spans, for as long as the test runs.
 pub struct Collector {
     pub url: String,
     taken: Arc<Mutex<Taken>>,
@@ -132,7 +121,6 @@ impl Collector {
         self.taken.lock().unwrap().headers.clone()
     }
 
-    /// All that was ever sent to it.
     pub fn everything(&self) -> Vec<u8> {
         self.taken.lock().unwrap().bodies.clone()
     }
@@ -142,7 +130,6 @@ impl Collector {
         spans.filter(|span| span.name == name).collect()
     }
 
-    /// Waits until there is a span that `is_it`.
     pub async fn has(&self, what: &str, is_it: impl Fn(&Exported) -> bool) -> Exported {
         let mut found = None;
         eventually(what, || {
@@ -153,7 +140,6 @@ impl Collector {
         found.unwrap()
     }
 
-    /// The span of a request, by its `Request-Id`.
     pub async fn request(&self, id: &str) -> Exported {
         let has_id = |span: &Exported| {
             span.kind == SpanKind::Server && span.attribute("charge_once.request_id") == id
@@ -161,7 +147,6 @@ impl Collector {
         self.has("the span of the request", has_id).await
     }
 
-    /// Waits for the child with this name.
     pub async fn child(&self, parent: &Exported, name: &str) -> Exported {
         let is_it = |span: &Exported| span.parent == parent.id && span.name == name;
         let child = self

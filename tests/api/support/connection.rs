@@ -1,14 +1,6 @@
 //! One connection, and what is on it.
 
-use std::net::SocketAddr;
-
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-    time::timeout,
-};
-
-use super::harness::{API_KEY, Client, PATIENCE};
+use crate::support::prelude::*;
 
 /// Headers that ask for another protocol: of Java's client, Apache's for Java, a common
 /// configuration of nginx, a browser, and the forms that are harder to read.
@@ -21,7 +13,6 @@ pub const UPGRADES: [&str; 6] = [
     "connection: keep-alive\r\nconnection: ,UPGRADE ,\tupgrade\r\nUpgrade: h2c\r\n",
 ];
 
-/// A request with an API key, as it is on the wire.
 pub fn request(method: &str, path: &str, headers: &str, body: &str) -> String {
     let length = match body.len() {
         0 => String::new(),
@@ -59,7 +50,6 @@ impl Connection {
         self.socket.write_all(bytes.as_ref()).await.unwrap();
     }
 
-    /// Whether anything came.
     async fn receive(&mut self) -> bool {
         let mut bytes = [0; 16 * 1024];
         let count = timeout(PATIENCE, self.socket.read(&mut bytes)).await;

@@ -1,6 +1,8 @@
 //! The documents of the project, and their parts.
 
-use std::{fs, path::Path};
+use std::fs;
+
+use crate::support::prelude::*;
 
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -74,14 +76,15 @@ pub fn block(document: &str, language: &str) -> String {
 
 /// The text without its fenced blocks, which hold commands and output.
 pub fn prose(document: &str) -> String {
+    let lines = lines_of_prose(document).map(|(_, line)| line);
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+pub fn lines_of_prose(document: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut inside = false;
-    document
-        .lines()
-        .filter(|line| {
-            let fence = line.starts_with("```");
-            inside ^= fence;
-            !inside && !fence
-        })
-        .collect::<Vec<_>>()
-        .join("\n")
+    (1..).zip(document.lines()).filter(move |(_, line)| {
+        let fence = line.starts_with("```");
+        inside ^= fence;
+        !inside && !fence
+    })
 }

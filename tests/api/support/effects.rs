@@ -1,24 +1,15 @@
 //! A command whose end the test decides, run through the library without HTTP.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::atomic::AtomicU32;
 
 use charge_once::idempotency::{
-    Admission, Command, Failure, Fingerprint, FingerprintInput, Idempotency, IdempotencyKey,
-    InProgressLimits, Outcome, Parameters, Record, Rejection, Reply, Request, Settings,
+    Admission, Command, Failure, Fingerprint, FingerprintInput, Idempotency, InProgressLimits,
+    Outcome, Parameters, Record, Rejection, Reply, Request, Settings,
 };
-use sqlx::{PgConnection, PgPool};
 use tokio::sync::Semaphore;
-use uuid::Uuid;
 
-use crate::support::harness::TestDatabase;
+use crate::support::prelude::*;
 
-/// How the work of a test ends.
 #[derive(Debug, Clone, Copy)]
 pub enum End {
     Store,
@@ -95,7 +86,6 @@ impl Command for Work {
     }
 }
 
-/// A database with a table for effects.
 pub async fn database_for_effects() -> TestDatabase {
     let database = TestDatabase::create_unsharded().await;
     let table = "CREATE TABLE effects (number bigint GENERATED ALWAYS AS IDENTITY)";
@@ -143,7 +133,6 @@ pub fn request(content: &str, wait: Duration) -> Request {
 
 pub const LONG: Duration = Duration::from_secs(30);
 
-/// Why there is no definite outcome.
 pub fn failure(outcome: Outcome) -> Failure {
     match outcome {
         Outcome::Failed(failure) => failure,
@@ -156,7 +145,6 @@ pub fn failure(outcome: Outcome) -> Failure {
     }
 }
 
-/// The record of an outcome that is definite.
 pub fn stored(outcome: Outcome) -> (Arc<Record>, bool) {
     match outcome {
         Outcome::Stored {

@@ -1,23 +1,16 @@
 //! An effect outside the database, through the library: a far side whose answers the test decides.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::collections::VecDeque;
 
 use charge_once::idempotency::{
-    Begin, BeginOutcome, CallOutcome, ExternalEffect, Failure, Idempotency, IdempotencyKey,
-    LeaseSettings, Outcome, Phases, Rejection, Reply, Request,
+    Begin, BeginOutcome, CallOutcome, ExternalEffect, Failure, Idempotency, LeaseSettings, Outcome,
+    Phases, Rejection, Reply, Request,
 };
-use chrono::{DateTime, Utc};
-use sqlx::PgConnection;
 use tokio::sync::Semaphore;
-use uuid::Uuid;
 
 use crate::support::{
     effects::{replica, request, stored},
-    harness::{KEYS_IN_FLIGHT, TestDatabase, eventually},
+    prelude::*,
 };
 
 /// What the far side does with one call.
@@ -48,7 +41,6 @@ pub struct Ledger {
     pub answers: Mutex<HashMap<Uuid, bool>>,
 }
 
-/// The way to it.
 #[derive(Clone, Default)]
 pub struct Network {
     pub ledger: Arc<Ledger>,

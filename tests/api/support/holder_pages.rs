@@ -1,21 +1,14 @@
 //! The page of a card's holder, as a browser opens it that follows no redirect.
 
-use charge_once_client::transport::http_client_builder;
-use reqwest::{Method, RequestBuilder, redirect::Policy};
+use reqwest::redirect::Policy;
 
-use crate::support::{
-    harness::Answer,
-    racers::{all_at_once, definite},
-    wire::FORM,
-};
+use crate::support::{prelude::*, racers::definite};
 
-/// A request of a browser.
 pub fn browse(method: Method, url: &str) -> RequestBuilder {
     let browser = http_client_builder().unwrap().redirect(Policy::none());
     browser.build().unwrap().request(method, url)
 }
 
-/// Opens the page.
 pub async fn open(url: &str) -> Answer {
     Answer::of(browse(Method::GET, url)).await
 }
@@ -36,7 +29,6 @@ pub async fn fifty_answers(pages: [String; 2]) -> Vec<Answer> {
     .await
 }
 
-/// Sends another form.
 pub async fn send(url: &str, form: &str) -> Answer {
     let request = browse(Method::POST, url).header("content-type", FORM);
     Answer::of(request.body(form.to_owned())).await

@@ -1,18 +1,12 @@
 //! A network between a client and the server that does to each request what the test says, and
 //! records every byte of it.
 
-use std::{
-    collections::VecDeque,
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-};
+use std::collections::VecDeque;
 
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-};
+use tokio::net::TcpListener;
 
-/// What happens to one request.
+use crate::support::{prelude::*, wire::read_request};
+
 #[derive(Debug, Clone)]
 pub enum Act {
     /// The request is forwarded, and so is the answer.
@@ -27,7 +21,6 @@ pub enum Act {
     Answer(&'static str, &'static str),
 }
 
-/// A request as it came over the wire.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
     pub head: String,
@@ -76,11 +69,17 @@ impl HttpProxy {
         proxy
     }
 
+    /// In front of a server of its own.
+    pub async fn with_server(acts: impl IntoIterator<Item = Act>) -> (TestServer, Self) {
+        let server = TestServer::start().await;
+        let proxy = Self::in_front_of(server.client.address, acts).await;
+        (server, proxy)
+    }
+
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Every request so far, in the order of their arrival.
     pub fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
     }
@@ -92,7 +91,9 @@ async fn serve(
     acts: &Mutex<VecDeque<Act>>,
     seen: &Mutex<Vec<Seen>>,
 ) -> std::io::Result<()> {
-    let request = read_request(&mut client).await?;
+    let (head, body) = read_request(&mut client).await?;
+    let body = String::from_utf8(body).unwrap();
+    let request = Seen { head, body };
     let act = {
         seen.lock().unwrap().push(request.clone());
         acts.lock().unwrap().pop_front().unwrap_or(Act::Pass)
@@ -112,28 +113,6 @@ async fn serve(
         }
         Act::Pass => client.write_all(&answer_of(server, &request).await?).await,
         Act::LoseTheAnswer => answer_of(server, &request).await.map(drop),
-    }
-}
-
-async fn read_request(client: &mut TcpStream) -> std::io::Result<Seen> {
-    let mut bytes = Vec::new();
-    loop {
-        if client.read_buf(&mut bytes).await? == 0 {
-            return Err(std::io::ErrorKind::UnexpectedEof.into());
-        }
-        let text = String::from_utf8(bytes.clone()).unwrap();
-        let Some((head, body)) = text.split_once("\r\n\r\n") else {
-            continue;
-        };
-        let seen = Seen {
-            head: head.to_owned(),
-            body: body.to_owned(),
-        };
-        let length = seen.header("content-length");
-        let length = length.map_or(0, |length| length.parse().unwrap());
-        if body.len() == length {
-            return Ok(seen);
-        }
     }
 }
 

@@ -1,11 +1,6 @@
 //! Payment intents to begin with, in each of their statuses.
 
-use serde_json::{Value, json};
-
-use crate::support::{
-    harness::{Answer, Client},
-    replies::with,
-};
+use crate::support::{prelude::*, replies::with};
 
 /// Statuses that an intent reaches where the processor is simulated.
 pub const STATUSES: [&str; 6] = [
@@ -22,12 +17,10 @@ pub fn terms() -> Value {
     json!({"amount": 2000, "currency": "usd", "payment_method_types": ["card"]})
 }
 
-/// Terms with some parameters set.
 pub fn terms_with(more: Value) -> Value {
     with(terms(), &more)
 }
 
-/// A new intent with some parameters set.
 pub async fn create(client: &Client, more: Value) -> Answer {
     client.post_new("/payment_intents", &terms_with(more)).await
 }
@@ -40,7 +33,6 @@ pub async fn paid_with(client: &Client, method: &str, more: Value) -> Answer {
     create(client, body).await
 }
 
-/// A new intent in this status.
 pub async fn standing(client: &Client, status: &str) -> String {
     let visa = "pm_card_visa";
     let manual = json!({"capture_method": "manual"});
@@ -61,7 +53,6 @@ pub async fn standing(client: &Client, status: &str) -> String {
     answer.id()
 }
 
-/// The intent as it is now.
 pub async fn retrieve(client: &Client, id: &str) -> Value {
     client.get(&format!("/payment_intents/{id}")).await.json()
 }

@@ -1,16 +1,12 @@
 //! What Prometheus would read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use crate::support::prelude::*;
 
-use crate::support::harness::{Client, eventually};
-
-/// One answer of `/metrics`.
 #[derive(Debug)]
 pub struct Scrape {
     pub text: String,
     /// By name, with labels: `name{label="value"}`.
     pub values: BTreeMap<String, f64>,
-    /// The type of each metric.
     pub types: BTreeMap<String, String>,
 }
 
@@ -58,6 +54,12 @@ impl Scrape {
         });
         labels.filter(|label| label != "le").collect()
     }
+}
+
+/// Scrapes until a series is above a value.
+pub async fn exceeds(scraper: &Client, series: &str, value: f64) {
+    let is_above = async || Scrape::of(scraper).await.value(series) > value;
+    eventually(&format!("{series} is above {value}"), is_above).await;
 }
 
 /// Scrapes until a series has a value.

@@ -16,7 +16,6 @@ pub mod http_proxy;
 pub mod intents;
 pub mod metrics;
 pub mod openapi;
-pub mod parts;
 pub mod pause_point;
 pub mod pgbouncer;
 pub mod postgres_proxy;

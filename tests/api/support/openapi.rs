@@ -1,13 +1,10 @@
 //! The OpenAPI document, as a value.
 
 use charge_once::http::openapi;
-use reqwest::Method;
-use serde_json::{Value, json};
 
 use crate::support::{
-    harness::{Client, charge},
+    prelude::*,
     resources::{attached, customer},
-    webhooks::endpoint,
 };
 
 pub fn document() -> Value {
@@ -18,7 +15,13 @@ pub fn document() -> Value {
 pub fn operations(document: &Value) -> Vec<(String, Method, &Value)> {
     let mut operations = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
-        for method in [Method::GET, Method::PUT, Method::POST, Method::DELETE] {
+        for method in [
+            Method::GET,
+            Method::PUT,
+            Method::POST,
+            Method::PATCH,
+            Method::DELETE,
+        ] {
             if let Some(operation) = item.get(method.as_str().to_lowercase()) {
                 operations.push((path.clone(), method, operation));
             }

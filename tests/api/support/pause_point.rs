@@ -1,12 +1,7 @@
 //! Pausing a request at one exact stage, without the server's knowledge.
 
-use std::time::Duration;
+use crate::support::prelude::*;
 
-use sqlx::{Connection, PgConnection};
-
-use crate::support::harness::{PATIENCE, TestDatabase};
-
-/// Where a request can be paused.
 #[derive(Debug, Clone, Copy)]
 pub enum Stage {
     /// In the claim's INSERT: it is open whether the request will execute.
@@ -100,7 +95,6 @@ impl PausePoint {
         Self { holder }
     }
 
-    /// Waits until a request is paused here.
     pub async fn is_reached(&mut self) {
         self.is_reached_by(1).await;
     }

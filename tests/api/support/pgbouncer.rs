@@ -1,25 +1,9 @@
 //! A real PgBouncer in front of databases.
 
-use std::{
-    fs,
-    os::unix::{
-        fs::{MetadataExt, chown},
-        process::CommandExt,
-    },
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-    sync::OnceLock,
-};
+use std::{fs, os::unix::fs::chown};
 
-use sqlx::{AssertSqlSafe, PgPool, postgres::PgConnectOptions};
-use tempfile::TempDir;
+use crate::support::prelude::*;
 
-use crate::support::{
-    harness::{TestDatabase, eventually, report},
-    program::scratch,
-};
-
-/// Where Debian puts it.
 const PROGRAM: &str = "/usr/sbin/pgbouncer";
 
 /// What it must be told for sqlx, and for what charge-once asks of each connection.
@@ -121,7 +105,6 @@ fn url_in(folder: &Path, database: &str) -> String {
     )
 }
 
-/// A process that ends with the test.
 pub struct PgBouncer {
     /// The database, by way of it.
     pub url: String,

@@ -1,19 +1,14 @@
 //! A network between the server and PostgreSQL that fails when a test says so.
 
-use std::{
-    path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-};
+use std::sync::atomic::AtomicBool;
 
-use sqlx::postgres::PgConnectOptions;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, UnixStream},
     sync::watch,
 };
+
+use crate::support::prelude::*;
 
 /// What the network does from now on, to open connections and to new ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +58,6 @@ impl PostgresProxy {
         self.fault.send_replace(fault);
     }
 
-    /// How many commits, or answers to them, were lost.
     pub fn lost_commits(&self) -> usize {
         self.lost_commits.load(Ordering::SeqCst)
     }

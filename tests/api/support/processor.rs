@@ -1,23 +1,10 @@
 //! The card processor as a process of its own, for every test that needs one.
 
-use std::{
-    io::{BufRead, BufReader},
-    net::SocketAddr,
-    process::{Child, Stdio},
-    sync::Arc,
-};
-
 use charge_once::processor::Instruction;
-use charge_once_client::transport::http_client_builder;
-use nix::sys::signal::Signal;
-use reqwest::{Method, RequestBuilder};
-use serde_json::{Value, json};
-use tokio::task::JoinHandle;
-use uuid::Uuid;
 
 use crate::support::{
-    harness::{TestDatabase, eventually},
-    program::{self, program},
+    prelude::*,
+    program::{self},
 };
 
 /// What the log says to do where a server has no processor and needs one.
@@ -40,7 +27,6 @@ impl Processor {
         Self::start_with(&[]).await
     }
 
-    /// With some variables set.
     pub async fn start_with(variables: &[(&str, &str)]) -> Self {
         Self::start_on(TestDatabase::create_empty().await, variables)
     }
@@ -78,7 +64,6 @@ impl Processor {
         }
     }
 
-    /// For `PROCESSOR_URL`.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -101,13 +86,9 @@ impl Processor {
         said(request).await
     }
 
-    /// Sends an instruction, which is executed.
     pub async fn executes(&self, key: Uuid, instruction: &Instruction) {
-        assert_eq!(
-            self.put(key, instruction).await,
-            done(key),
-            "{instruction:?}"
-        );
+        let said = self.put(key, instruction).await;
+        assert_eq!(said, done(key), "{instruction:?}");
     }
 
     pub async fn look_up(&self, key: Uuid) -> Option<Said> {
@@ -147,7 +128,6 @@ impl Processor {
         self.ledger().await["operations"].as_array().unwrap().len()
     }
 
-    /// Waits until so many were.
     pub async fn reaches_lines(&self, lines: usize) {
         eventually("the processor has executed it", || async {
             self.lines().await == lines

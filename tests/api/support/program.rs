@@ -1,24 +1,10 @@
 //! `charge-once` as a person starts it.
 
-use std::{
-    io::{BufRead, BufReader},
-    os::unix::fs::PermissionsExt,
-    path::Path,
-    process::{Child, Command, Output, Stdio},
-};
+use std::os::unix::fs::PermissionsExt;
 
-use charge_once::config::VARIABLES;
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
-use tempfile::TempDir;
-use uuid::Uuid;
+use nix::{sys::signal::kill, unistd::Pid};
 
-use super::{
-    harness::{API_KEY, Client, ServerProcess, TestDatabase, eventually},
-    processor::Processor,
-};
+use crate::support::prelude::*;
 
 /// The program with these variables and no others of ours.
 pub fn program(arguments: &[&str], variables: &[(&str, &str)]) -> Command {
@@ -33,7 +19,6 @@ pub fn program(arguments: &[&str], variables: &[(&str, &str)]) -> Command {
     command
 }
 
-/// A program that has ended.
 #[derive(Debug)]
 pub struct Run {
     pub code: Option<i32>,
@@ -50,13 +35,11 @@ impl Run {
         }
     }
 
-    /// What it printed.
     pub fn succeeded(self) -> String {
         assert_eq!(self.code, Some(0), "{self:?}");
         self.stdout
     }
 
-    /// What it said of its failure.
     pub fn failed(self, code: i32) -> String {
         assert_eq!(self.code, Some(code), "{self:?}");
         self.stderr
@@ -102,7 +85,6 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Runs it to a successful end and returns what it printed.
 pub fn printed_by(arguments: &[&str], variables: &[(&str, &str)]) -> String {
     Run::of(run(arguments, variables)).succeeded()
 }
@@ -149,6 +131,12 @@ pub fn start_embedded(data_dir: &str) -> (ServerProcess, String) {
 pub fn signal(process: &Child, signal: Signal) {
     let pid = i32::try_from(process.id()).unwrap();
     kill(Pid::from_raw(pid), signal).unwrap();
+}
+
+/// Sends a signal, at which the process ends with exit code 0.
+pub async fn stops(process: &mut Child, by: Signal) {
+    signal(process, by);
+    assert_eq!(exit_code(process).await, Some(0));
 }
 
 pub async fn exit_code(process: &mut Child) -> Option<i32> {

@@ -1,22 +1,8 @@
 //! Prometheus with the committed rules, and promtool: both from Debian's package `prometheus`.
 
-use std::{
-    fs::{self, File},
-    net::SocketAddr,
-    path::Path,
-    process::{Child, Command, Output, Stdio},
-    time::Duration,
-};
-
-use charge_once_client::transport::http_client_builder;
 use reqwest::Url;
-use serde_json::Value;
-use tempfile::TempDir;
 
-use crate::support::{
-    documents::{read, root},
-    harness::eventually,
-};
+use crate::support::prelude::*;
 
 /// What to do where a program is missing. These tests don't pass without it.
 const REMEDY: &str = "run scripts/install-prometheus, or on Debian `apt-get install prometheus`";
@@ -28,7 +14,6 @@ const INTERVAL: &str = "500ms";
 /// The files that `deploy/prometheus/prometheus.yml` names.
 const RULES: [&str; 2] = ["rules.yml", "alerts.yml"];
 
-/// Replicas under one name.
 pub struct Job {
     pub name: &'static str,
     /// Where they serve `/metrics`.
@@ -81,7 +66,6 @@ impl Prometheus {
         prometheus
     }
 
-    /// The port that it was given.
     async fn address_in(&mut self, log: &Path) -> SocketAddr {
         let mut found = None;
         eventually("Prometheus listens", || {
@@ -98,7 +82,6 @@ impl Prometheus {
         found.unwrap()
     }
 
-    /// Its host and port.
     pub fn address(&self) -> String {
         self.url.authority().to_owned()
     }
@@ -126,7 +109,6 @@ impl Prometheus {
         series.iter().any(|series| series["value"][1] != "NaN")
     }
 
-    /// All rules, as Prometheus shows them.
     pub async fn rules(&self) -> Vec<Value> {
         let data = self.ask("/api/v1/rules", &[]).await;
         let groups = data["groups"].as_array().unwrap();
@@ -159,7 +141,6 @@ fn configuration(jobs: &[Job]) -> String {
     text
 }
 
-/// Runs promtool in `deploy/prometheus`.
 pub fn promtool(arguments: &[&str]) -> Output {
     Command::new("promtool")
         .args(arguments)
@@ -168,7 +149,6 @@ pub fn promtool(arguments: &[&str]) -> Output {
         .unwrap_or_else(|error| panic!("promtool can't be run ({error}): {REMEDY}"))
 }
 
-/// The names of the committed alerts.
 pub fn alerts() -> Vec<String> {
     let rules = read("deploy/prometheus/alerts.yml");
     let names = rules.lines();

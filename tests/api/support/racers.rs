@@ -2,14 +2,8 @@
 
 use std::pin::Pin;
 
-use serde_json::{Value, json};
-use sqlx::PgConnection;
-use tokio::task::JoinSet;
-use uuid::Uuid;
+use crate::support::prelude::*;
 
-use crate::support::harness::{Answer, Client, LOCK_WAITS, PATIENCE, TestDatabase};
-
-/// Sends the same request `count` times at once.
 pub async fn all_at_once<F>(count: usize, mut request: impl FnMut(usize) -> F) -> Vec<Answer>
 where
     F: Future<Output = Answer> + Send + 'static,

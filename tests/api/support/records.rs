@@ -3,14 +3,12 @@
 use charge_once::cli::api_key;
 use sqlx::{PgConnection, Postgres, Transaction};
 
-use crate::support::harness::{TestDatabase, TestServer};
+use crate::support::prelude::*;
 
-/// Neither a record nor a business row.
 pub async fn assert_nothing_stored(database: &TestDatabase, why: &str) {
     assert_eq!(database.records().await, 0, "a record exists: {why}");
     assert_eq!(database.charges().await, 0, "a charge exists: {why}");
-    let orders = database.count("SELECT count(*) FROM orders").await;
-    assert_eq!(orders, 0, "an order exists: {why}");
+    assert_eq!(database.orders().await, 0, "an order exists: {why}");
 }
 
 /// A claim of the dev account's `key` that is neither committed nor rolled back: what another
@@ -47,19 +45,16 @@ pub async fn with_old_rows() -> TestDatabase {
                   SET created_at = now() - interval '31 days',
                       id = ('00000000-0000-7000-8000-' || right(id::text, 12))::uuid
                 WHERE idempotency_key <> 'key-3'";
-    sqlx::query(age).execute(&database.pool).await.unwrap();
+    database.execute(age).await;
     database
 }
 
 /// Any removal of events fails, until the trigger `refuse` is dropped.
 pub async fn refuse_to_remove_events(database: &TestDatabase) {
-    for change in [
-        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
-            $$ BEGIN RAISE 'events stay'; END $$",
-        "CREATE TRIGGER refuse BEFORE DELETE ON events FOR EACH STATEMENT EXECUTE FUNCTION refuse()",
-    ] {
-        sqlx::query(change).execute(&database.pool).await.unwrap();
-    }
+    let refuse = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE 'events stay'; END $$;
+        CREATE TRIGGER refuse BEFORE DELETE ON events FOR EACH STATEMENT EXECUTE FUNCTION refuse()";
+    database.execute(refuse).await;
 }
 
 /// How many rows of a table this transaction has read, in any way.

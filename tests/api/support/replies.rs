@@ -1,11 +1,8 @@
 //! What replies say, compared in a line.
 
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
-use uuid::Uuid;
-
-use crate::support::harness::{Answer, Client};
+use crate::support::prelude::*;
 
 /// A request that is refused: its body or its query, the code, and the parameter at fault.
 pub type Refused = (Value, String, String);
@@ -78,7 +75,6 @@ pub async fn page(client: &Client, path: &str) -> (Vec<String>, bool) {
     (ids(&list), list["has_more"].as_bool().unwrap())
 }
 
-/// The ids of what a list holds.
 pub fn ids(list: &Value) -> Vec<String> {
     let objects = list["data"].as_array().unwrap().iter();
     let ids = objects.map(|object| object["id"].as_str().unwrap().to_owned());

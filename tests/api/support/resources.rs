@@ -1,8 +1,6 @@
 //! Charges, orders and customers to begin with.
 
-use serde_json::{Value, json};
-
-use crate::support::harness::{Answer, Client, charge};
+use crate::support::prelude::*;
 
 /// Sends an ordinary charge with some parameters set, under a key of its own.
 pub async fn charge_with(client: &Client, changes: &[(&str, Value)]) -> Answer {
@@ -20,7 +18,6 @@ pub async fn uncaptured(client: &Client) -> String {
     created(client, "/charges", &body).await
 }
 
-/// Creates an object that can be created; its id.
 async fn created(client: &Client, path: &str, body: &Value) -> String {
     let answer = client.post_new(path, body).await;
     assert_eq!(answer.status, 201, "{}", answer.json());
@@ -48,7 +45,6 @@ pub async fn assert_is_created(
     own.to_owned()
 }
 
-/// What the charge says about its money.
 pub fn money(charge: &Value) -> Value {
     json!([
         charge["captured"],
@@ -66,12 +62,10 @@ pub async fn open_order(client: &Client) -> String {
     created(client, "/orders", &body).await
 }
 
-/// A customer of whom nothing is known; the id.
 pub async fn customer(client: &Client) -> String {
     created(client, "/customers", &json!({})).await
 }
 
-/// A payment method of a test token; its id.
 pub async fn method(client: &Client, token: &str) -> String {
     let body = json!({"type": "card", "card": {"token": token}});
     created(client, "/payment_methods", &body).await

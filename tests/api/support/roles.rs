@@ -1,14 +1,11 @@
 //! The roles that `deploy/postgres/roles.sql` makes, in a PostgreSQL of the tests.
 
-use std::{process::Command, sync::Mutex};
-
-use super::{documents::root, program::text};
+use crate::support::prelude::*;
 
 /// Roles belong to the whole PostgreSQL of the tests, and two runs of the file at once would
 /// collide.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// The folder with the programs of PostgreSQL.
 pub fn postgres_programs() -> String {
     let find = Command::new(root().join("scripts/postgres-bin-dir")).output();
     text(&find.unwrap().stdout).trim().to_owned()

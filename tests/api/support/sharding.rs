@@ -3,21 +3,13 @@
 //! The test's own one is the second, in which its account lives. All tests share the first one,
 //! which has no account.
 
-use std::sync::OnceLock;
+use charge_once::database::{self, shards::FIRST_SHARD};
 
-use charge_once::{
-    cli::api_key::ensure_dev_key,
-    database::{self, shards::FIRST_SHARD},
-};
-use charge_once_postgres::embedded::Throwaway;
-use sqlx::PgPool;
-
-use crate::support::harness::{API_KEY, TestDatabase, config};
+use crate::support::prelude::*;
 
 /// What the shard with the test's account is called.
 pub const SECOND: &str = "b";
 
-/// The first shard of this run.
 static FIRST: OnceLock<String> = OnceLock::new();
 
 /// Whether each server of this run shall have two databases.
@@ -29,7 +21,6 @@ pub fn is_wanted() -> bool {
     }
 }
 
-/// The variable with a second database.
 pub fn second(url: &str) -> String {
     format!("{SECOND}={url}")
 }

@@ -1,25 +1,10 @@
 //! A receiver of webhooks. Each request is handed to the test, which decides whether, when and what
 //! it is answered.
 
-use std::{
-    collections::HashMap,
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use tokio::{net::TcpListener, sync::mpsc};
 
-use serde_json::Value;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-    sync::mpsc,
-};
+use crate::support::{prelude::*, wire::read_request};
 
-use crate::support::harness::PATIENCE;
-
-/// Listens on an address of its own.
 pub struct Receiver {
     pub address: SocketAddr,
     requests: mpsc::UnboundedReceiver<Received>,
@@ -28,9 +13,7 @@ pub struct Receiver {
 
 /// A request that waits for its answer. Dropped, it never gets one.
 pub struct Received {
-    /// The method and the target.
     pub line: String,
-    /// By lower-case name.
     pub headers: HashMap<String, String>,
     pub body: Vec<u8>,
     stream: TcpStream,
@@ -88,12 +71,10 @@ impl Receiver {
         self.requests.recv().await
     }
 
-    /// A request that has arrived already.
     pub fn arrived(&mut self) -> Option<Received> {
         self.requests.try_recv().ok()
     }
 
-    /// How many connections there have been.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
@@ -101,29 +82,14 @@ impl Receiver {
 
 /// One HTTP/1.1 request with a Content-Length; `None` if the sender goes before it is whole.
 async fn read(mut stream: TcpStream) -> Option<Received> {
-    let mut bytes = Vec::new();
-    let head_end = loop {
-        if let Some(at) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
-            break at;
-        }
-        if stream.read_buf(&mut bytes).await.ok()? == 0 {
-            return None;
-        }
-    };
-    let head = String::from_utf8(bytes[..head_end].to_vec()).unwrap();
+    let (head, body) = read_request(&mut stream).await.ok()?;
     let mut lines = head.lines();
     let line = lines.next().unwrap().to_owned();
     let headers: HashMap<_, _> = lines
         .map(|line| line.split_once(": ").unwrap())
         .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
         .collect();
-    let length: usize = headers["content-length"].parse().unwrap();
-    let mut body = bytes[head_end + 4..].to_vec();
-    while body.len() < length {
-        if stream.read_buf(&mut body).await.ok()? == 0 {
-            return None;
-        }
-    }
+    assert!(headers.contains_key("content-length"), "{head}");
     Some(Received {
         line,
         headers,

@@ -2,16 +2,9 @@
 
 use charge_once::domain::ids::WebhookEndpointId;
 use hmac::{Hmac, KeyInit, Mac};
-use reqwest::Method;
-use serde_json::{Value, json};
-use sha2::Sha256;
 
-use crate::support::{
-    harness::{Answer, Client, TestDatabase, TestServer, eventually},
-    webhook_receiver::{Received, Receiver},
-};
+use crate::support::prelude::*;
 
-/// Parameters that are right.
 pub fn endpoint(url: &str) -> Value {
     json!({"url": url, "enabled_events": ["*"]})
 }
@@ -19,6 +12,9 @@ pub fn endpoint(url: &str) -> Value {
 pub async fn delete(client: &Client, id: &str) -> Answer {
     Answer::of(client.request(Method::DELETE, &format!("/webhook_endpoints/{id}"))).await
 }
+
+/// How often a webhook is tried before it is given up.
+pub const ATTEMPTS: usize = 24;
 
 /// Receivers on this machine, and no longer pauses than needed.
 pub const QUICK: &[(&str, &str)] = &[
@@ -39,17 +35,16 @@ pub async fn hold_back(database: &TestDatabase) {
         "CREATE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
                 CREATE TRIGGER held_back BEFORE UPDATE ON webhook_deliveries
                    FOR EACH ROW EXECUTE FUNCTION skip()";
-    sqlx::raw_sql(held).execute(&database.pool).await.unwrap();
+    database.execute(held).await;
 }
 
 /// What was held back can be sent. A worker that has looked finds it when it looks again.
 pub async fn let_go(database: &TestDatabase) {
     // Unlike DROP, it doesn't wait for locks of rows.
     let off = "ALTER TABLE webhook_deliveries DISABLE TRIGGER held_back";
-    sqlx::raw_sql(off).execute(&database.pool).await.unwrap();
+    database.execute(off).await;
 }
 
-/// An endpoint: its id and its secret.
 pub struct Endpoint {
     pub id: String,
     pub secret: String,
@@ -85,7 +80,6 @@ impl Endpoint {
         list.json()["data"].as_array().unwrap().clone()
     }
 
-    /// Waits until the newest delivery looks as it should.
     pub async fn newest_delivery(
         &self,
         client: &Client,
@@ -100,7 +94,6 @@ impl Endpoint {
         self.deliveries(client).await.remove(0)
     }
 
-    /// An endpoint whose one delivery has failed once, and waits for its next attempt.
     pub async fn with_a_waiting_delivery(
         client: &Client,
         receiver: &mut Receiver,
@@ -111,6 +104,15 @@ impl Endpoint {
         let waits = |delivery: &Value| !delivery["next_attempt"].is_null();
         let waiting = endpoint.newest_delivery(client, "it waits", waits).await;
         (endpoint, waiting)
+    }
+
+    /// Refuses every attempt of the newest delivery, which has failed then.
+    pub async fn gives_up(&self, client: &Client, receiver: &mut Receiver) -> Value {
+        for _ in 0..ATTEMPTS {
+            receiver.next().await.answer(500).await;
+        }
+        let failed = |delivery: &Value| delivery["status"] == "failed";
+        self.newest_delivery(client, "it is given up", failed).await
     }
 
     pub async fn newest_succeeds(&self, client: &Client) -> Value {

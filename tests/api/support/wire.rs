@@ -1,15 +1,8 @@
 //! Requests written byte by byte, and what their replies say.
 
-use serde_json::Value;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-    time::timeout,
-};
-
 use crate::support::{
-    connection::request,
-    harness::{Answer, Client, PATIENCE, charge},
+    connection::{Connection, request},
+    prelude::*,
 };
 
 pub const JSON: &str = "application/json";
@@ -69,7 +62,28 @@ pub async fn send_slowly(client: &Client, path: &str, headers: &str) -> String {
 pub async fn send_charge(client: &Client, key: &str, header: &str) -> TcpStream {
     let headers = format!("Idempotency-Key: {key}\r\nContent-Type: {JSON}\r\n{header}");
     let request = request("POST", "/charges", &headers, &charge().to_string());
-    let mut socket = TcpStream::connect(client.address).await.unwrap();
-    socket.write_all(request.as_bytes()).await.unwrap();
-    socket
+    let mut connection = Connection::open(client).await;
+    connection.send(request).await;
+    connection.socket
+}
+
+/// One HTTP/1.1 request, whole: its head and its body.
+pub async fn read_request(stream: &mut TcpStream) -> std::io::Result<(String, Vec<u8>)> {
+    let mut bytes = Vec::new();
+    loop {
+        if stream.read_buf(&mut bytes).await? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
+            continue;
+        };
+        let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
+        let length = head.lines().filter_map(|line| line.split_once(": "));
+        let mut length = length.filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+        let length = length.next().map(|(_, length)| length.parse());
+        let length: usize = length.map_or(0, Result::unwrap);
+        if bytes.len() == end + 4 + length {
+            return Ok((head, bytes.split_off(end + 4)));
+        }
+    }
 }

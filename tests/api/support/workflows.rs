@@ -1,10 +1,6 @@
 //! Requests that belong to a workflow, and the pages that list them.
 
-use reqwest::Method;
-use serde_json::Value;
-use tokio::task::JoinHandle;
-
-use crate::support::harness::{Answer, Client, charge};
+use crate::support::prelude::*;
 
 /// Sends a request that says which workflow it belongs to.
 pub async fn post(client: &Client, workflow: &str, path: &str, key: &str, body: &Value) -> Answer {
@@ -19,7 +15,6 @@ pub async fn charge_in(client: &Client, workflow: &str, key: &str) -> Answer {
     post(client, workflow, "/charges", key, &charge()).await
 }
 
-/// Sends a charge in the background.
 pub fn sending(client: &Client, workflow: &'static str, key: &'static str) -> JoinHandle<Answer> {
     let client = client.clone();
     tokio::spawn(async move { charge_in(&client, workflow, key).await })

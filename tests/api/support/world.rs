@@ -1,14 +1,6 @@
 //! The service and a card processor, each as a process with a database of its own.
 
-use std::collections::BTreeMap;
-
-use serde_json::{Value, json};
-
-use crate::support::{
-    addresses::lasting_address,
-    harness::{Answer, Client, KEYS_IN_FLIGHT, PATIENCE, ServerProcess, TestDatabase},
-    processor::Processor,
-};
+use crate::support::prelude::*;
 
 /// charge-once and a processor, each with a database of its own.
 pub struct World {
@@ -21,7 +13,6 @@ pub struct World {
 /// ever, and runs out when the test says so.
 const IMPATIENT: &[(&str, &str)] = &[("PROCESSOR_TIMEOUT", "3s")];
 
-/// Starts charge-once on `database`, with `processor` across the network.
 pub fn start(database: &TestDatabase, processor: &Processor) -> ServerProcess {
     start_with(database, processor, IMPATIENT)
 }
@@ -97,7 +88,6 @@ impl World {
         self.database.count(KEYS_IN_FLIGHT).await
     }
 
-    /// Both sides agree about every charge.
     pub async fn assert_the_ledgers_agree(&self, case: &str) {
         let list = self.client().get("/charges?limit=100").await.json();
         let mut ours = BTreeMap::new();

@@ -1,14 +1,8 @@
 //! A client of one server, and the replies that it gets.
 
-use std::{net::SocketAddr, time::Duration};
+use reqwest::{Response, StatusCode, header::HeaderMap};
 
-use charge_once_client::transport::http_client_builder;
-use reqwest::{Method, RequestBuilder, Response, StatusCode, header::HeaderMap};
-use serde_json::Value;
-use tokio::task::JoinHandle;
-use uuid::Uuid;
-
-use super::{API_KEY, PATIENCE, charge};
+use crate::support::prelude::*;
 
 /// A client of one server, with the dev account's key.
 #[derive(Clone)]
@@ -109,7 +103,6 @@ impl Client {
         }
     }
 
-    /// A raw body.
     pub async fn post_raw(&self, path: &str, key: &str, media_type: &str, body: &[u8]) -> Answer {
         self.send_raw(Method::POST, path, key, media_type, body)
             .await
@@ -140,13 +133,11 @@ impl Client {
         Answer::of(headers.iter().fold(request, add)).await
     }
 
-    /// Sends a request in the background.
     pub fn sending(&self, path: &str, key: &str, body: Value) -> JoinHandle<Answer> {
         let (client, path, key) = (self.clone(), path.to_owned(), key.to_owned());
         tokio::spawn(async move { client.post(&path, &key, &body).await })
     }
 
-    /// Sends a charge in the background.
     pub fn charging(&self, key: &str) -> JoinHandle<Answer> {
         self.sending("/charges", key, charge())
     }
@@ -202,7 +193,6 @@ impl Client {
     }
 }
 
-/// A whole reply.
 #[derive(Debug, Clone)]
 pub struct Answer {
     pub status: StatusCode,

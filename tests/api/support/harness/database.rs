@@ -1,22 +1,13 @@
 //! A private PostgreSQL for the test run, and a database of its own for each test.
 
-use std::sync::{Arc, OnceLock};
-
 use charge_once::{
-    cli::api_key::ensure_dev_key,
     database::{self, Database},
     store::invariants::INVARIANTS,
 };
-use charge_once_postgres::embedded::Throwaway;
-use sqlx::{
-    AssertSqlSafe, Connection, Decode, PgConnection, PgPool, Postgres, Transaction, Type,
-    postgres::PgPoolOptions,
-};
+use sqlx::{Decode, Type};
 use tokio::sync::OnceCell;
-use uuid::Uuid;
 
-use super::{API_KEY, config, eventually};
-use crate::support::{pgbouncer, sharding};
+use crate::support::{pgbouncer, prelude::*, sharding};
 
 /// The migrated database that others are copied from.
 const TEMPLATE: &str = "template_charge_once";
@@ -120,12 +111,10 @@ impl TestDatabase {
         Self::of(url, pool, Some(name))
     }
 
-    /// A single number, for an invariant in SQL.
     pub async fn count(&self, sql: &'static str) -> i64 {
         self.value(sql).await
     }
 
-    /// A single value of another type.
     pub async fn value<T>(&self, sql: &'static str) -> T
     where
         T: for<'r> Decode<'r, Postgres> + Type<Postgres> + Send + Unpin,
@@ -133,7 +122,6 @@ impl TestDatabase {
         sqlx::query_scalar(sql).fetch_one(&self.pool).await.unwrap()
     }
 
-    /// A column.
     pub async fn values<T>(&self, sql: &'static str) -> Vec<T>
     where
         T: for<'r> Decode<'r, Postgres> + Type<Postgres> + Send + Unpin,
@@ -141,7 +129,6 @@ impl TestDatabase {
         sqlx::query_scalar(sql).fetch_all(&self.pool).await.unwrap()
     }
 
-    /// Waits until a count in SQL is this.
     pub async fn comes_to(&self, sql: &'static str, count: i64) {
         let what = format!("{count} is {sql}");
         eventually(&what, || async { self.count(sql).await == count }).await;
@@ -195,7 +182,6 @@ impl TestDatabase {
         self.execute(over).await;
     }
 
-    /// How many rows a table has.
     pub async fn count_of(&self, table: &'static str) -> i64 {
         let sql = AssertSqlSafe(format!("SELECT count(*) FROM {table}"));
         sqlx::query_scalar(sql).fetch_one(&self.pool).await.unwrap()
@@ -258,7 +244,6 @@ impl End {
     }
 }
 
-/// What contradicts the invariants.
 async fn violations(url: &str) -> Result<Vec<String>, sqlx::Error> {
     let mut connection = PgConnection::connect(url).await?;
     // A lock that the test still has must not hang it.
@@ -283,12 +268,9 @@ pub fn violated(error: &sqlx::Error) -> Option<&str> {
 
 /// No session of the server holds a transaction open.
 pub async fn every_connection_is_clean(database: &TestDatabase) {
-    eventually("every connection of the server is idle", || async {
-        let busy = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
-                    AND application_name = 'charge-once' AND state <> 'idle'";
-        database.count(busy).await == 0
-    })
-    .await;
+    let busy = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+                AND application_name = 'charge-once' AND state <> 'idle'";
+    database.comes_to(busy, 0).await;
 }
 
 /// Exactly one charge, and a record that names it.

@@ -5,10 +5,11 @@ mod client;
 mod database;
 mod server;
 
-use std::{io::Write, time::Duration};
+use std::io::Write;
 
 use charge_once::config::Config;
-use serde_json::Value;
+
+use crate::support::prelude::*;
 
 pub use self::{
     client::{Answer, Client},
@@ -38,7 +39,6 @@ pub const ALONE: (&str, &str) = ("BATCH", "off");
 /// about reading them.
 pub const FORGETFUL: (&str, &str) = ("REPLAY_CACHE", "0");
 
-/// Clients may ask for faults.
 pub const FAULTS: (&str, &str) = ("FAULTS", "true");
 
 /// Whether requests share transactions, and replays come from memory, where a test doesn't say:
@@ -117,7 +117,6 @@ pub async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: imp
     }
 }
 
-/// The parameters of an ordinary charge.
 pub fn charge() -> Value {
     serde_json::json!({"amount": 2000, "currency": "usd", "source": "tok_visa"})
 }
@@ -129,7 +128,6 @@ pub fn charge_by(source: &str) -> Value {
     body
 }
 
-/// Another request than [`charge`].
 pub fn another_charge() -> Value {
     serde_json::json!({"amount": 999, "currency": "usd", "source": "tok_visa"})
 }

@@ -1,11 +1,6 @@
 //! The server: inside the test's process, or as a process of its own.
 
-use std::{
-    fs::File,
-    io::{BufRead, BufReader, Read, Seek},
-    net::{SocketAddr, TcpListener},
-    process::{Child, ChildStdout, Command, Stdio},
-};
+use std::{io::Seek, net::TcpListener, process::ChildStdout};
 
 use charge_once::{
     database,
@@ -14,10 +9,9 @@ use charge_once::{
 use tempfile::tempfile;
 use tokio::sync::oneshot;
 
-use super::{API_KEY, Client, TestDatabase, config, shortcuts};
-use crate::support::{pgbouncer, sharding};
+use super::shortcuts;
+use crate::support::{pgbouncer, prelude::*, sharding};
 
-/// The server inside the test's process.
 pub struct TestServer {
     pub client: Client,
     pub database: TestDatabase,
@@ -30,7 +24,6 @@ impl TestServer {
         Self::start_with(&[]).await
     }
 
-    /// With some variables set.
     pub async fn start_with(variables: &[(&str, &str)]) -> Self {
         Self::start_on(TestDatabase::create().await, variables).await
     }
@@ -121,7 +114,6 @@ impl TestServer {
         }
     }
 
-    /// Stops it gracefully.
     pub async fn stop(mut self) -> TestDatabase {
         self.begin_stopping();
         self.serving.await.unwrap();
@@ -129,7 +121,6 @@ impl TestServer {
     }
 }
 
-/// The API key and the card numbers that tests send.
 const SECRETS: [&str; 5] = [
     API_KEY,
     "4242424242424242",
@@ -181,34 +172,33 @@ impl ServerProcess {
         variables: &[(&str, &str)],
     ) -> Self {
         let mut child = spawn(command, log, database, variables);
-        let client = Client::new(Banner::of(&mut child).address("charge-once "));
+        let client = Client::new(Banner::of(&mut child).address("charge-once ", ""));
         Self::of(client, child)
     }
 
-    /// By another command, and with `METRICS_ADDRESS` among the variables: the second client asks
-    /// there.
+    /// By another command, with metrics, for which the second client asks: at any port, or at
+    /// `METRICS_ADDRESS`.
     pub fn start_with_metrics_by(
         command: Command,
         log: impl Into<Stdio>,
         database: &TestDatabase,
         variables: &[(&str, &str)],
     ) -> (Self, Client) {
-        let mut child = spawn(command, log, database, variables);
+        let variables = [&[("METRICS_ADDRESS", "127.0.0.1:0")], variables].concat();
+        let mut child = spawn(command, log, database, &variables);
         let mut banner = Banner::of(&mut child);
-        let client = Client::new(banner.address("charge-once "));
-        let scraper = Client::new(banner.address("  Metrics "));
+        let client = Client::new(banner.address("charge-once ", ""));
+        let scraper = Client::new(banner.address("  Metrics ", "/metrics"));
         (Self::of(client, child), scraper)
     }
 
-    /// With metrics at `address`.
     pub fn start_with_metrics(
-        address: &str,
+        log: impl Into<Stdio>,
         database: &TestDatabase,
         variables: &[(&str, &str)],
     ) -> (Self, Client) {
         let program = Command::new(env!("CARGO_BIN_EXE_charge-once"));
-        let variables = [&[("METRICS_ADDRESS", address)], variables].concat();
-        Self::start_with_metrics_by(program, Stdio::null(), database, &variables)
+        Self::start_with_metrics_by(program, log, database, variables)
     }
 
     /// kill -9.
@@ -277,15 +267,15 @@ impl<'a> Banner<'a> {
         Self(BufReader::new(child.stdout.as_mut().unwrap()))
     }
 
-    /// Of the next line that begins so.
-    fn address(&mut self, beginning: &str) -> SocketAddr {
+    /// Of the next line that begins so. Its URL ends with this path.
+    fn address(&mut self, beginning: &str, path: &str) -> SocketAddr {
         let lines = (&mut self.0).lines().map_while(Result::ok);
         let line = lines.into_iter().find(|line| line.starts_with(beginning));
         let line = line.unwrap_or_else(|| panic!("the banner has no line {beginning:?}"));
         let url = line.rsplit("http://").next().unwrap();
         // Of a server that listens on every address.
         let url = url.replace("localhost", "127.0.0.1");
-        let address = url.trim().trim_end_matches("/metrics").parse();
-        address.unwrap_or_else(|_| panic!("no address in the banner: {line:?}"))
+        let address = url.trim().strip_suffix(path).map(str::parse);
+        address.expect(&line).expect(&line)
     }
 }
