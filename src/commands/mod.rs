@@ -46,7 +46,7 @@ pub use {
     },
     refunds::create::CreateRefund,
     rows::{Changes, Noun, RowId, RowName, Rows},
-    rules::{Object, On, Rules, Said, SeenRows, Verdict},
+    rules::{Object, On, Rules, Said, SeenRows, Verdict, ask, show},
     setup_intents::{
         authenticate::AuthenticateSetup, cancel::CancelSetupIntent, confirm::ConfirmSetupIntent,
         create::CreateSetupIntent, update::UpdateSetupIntent,

@@ -5,8 +5,9 @@ pub(super) use uuid::Uuid;
 
 pub(super) use crate::{
     commands::{
-        Draft, On, RowId, Rules, Said, SeenRows, Verdict,
+        Draft, On, RowId, Rules, Said, SeenRows, Verdict, ask,
         replies::{CREATED, OK, STORED_DECLINE, error_reply, lost, missing, whole},
+        show,
     },
     domain::{
         charge::{Authorization, Card, Charge, ChargeStatus, NewCharge},

@@ -64,24 +64,17 @@ impl SeenRows<'_> {
     }
 }
 
-/// What a verb has decided.
-pub enum Verdict {
-    /// It has ended.
-    Said(Said),
-    /// The card is to be asked.
-    Ask(Box<Question>),
+/// What a verb has decided: what the client is told, or what the card is to be asked first.
+pub type Verdict = crate::idempotency::Verdict<Said, Box<Question>>;
+
+/// The verb has ended, and shows an object.
+pub fn show(status: u16, object: impl Into<Object>) -> Verdict {
+    Verdict::Answered(Said::show(status, object))
 }
 
-impl Verdict {
-    /// It has ended, and shows an object.
-    pub fn show(status: u16, object: impl Into<Object>) -> Self {
-        Self::Said(Said::show(status, object))
-    }
-
-    /// The card is to be asked.
-    pub fn ask(question: Question) -> Self {
-        Self::Ask(Box::new(question))
-    }
+/// The card is to be asked.
+pub fn ask(question: Question) -> Verdict {
+    Verdict::Pending(Box::new(question))
 }
 
 /// What the client is told.

@@ -62,7 +62,7 @@ impl<N: Editable + 'static> Rules for Update<N> {
         if object != before {
             object = draft.put_change(N::UPDATED, &before, object)?;
         }
-        Ok(Verdict::show(OK, object))
+        Ok(show(OK, object))
     }
 }
 

@@ -23,8 +23,8 @@ use crate::{
         operation::Resolution,
     },
     idempotency::{
-        Begin, BeginOutcome, CallOutcome, Command, ExternalEffect, Failure, FailureKind,
-        Idempotency, Outcome, Phases, Rejection, Reply, Request,
+        Begin, CallOutcome, Command, ExternalEffect, Failure, FailureKind, Idempotency, Outcome,
+        Phases, Rejection, Reply, Request, Verdict,
     },
     store,
     telemetry::traces,
@@ -44,7 +44,7 @@ impl Begin for CreateCheckout {
         &self,
         tx: &mut PgConnection,
         operation: Uuid,
-    ) -> Result<BeginOutcome, Rejection> {
+    ) -> Result<Verdict<Reply, Option<String>>, Rejection> {
         let new = self.new.clone()?;
         let id = CheckoutId(operation);
         in_transaction(
@@ -58,9 +58,7 @@ impl Begin for CreateCheckout {
             },
         )
         .await?;
-        Ok(BeginOutcome::Begun {
-            resource_id: Some(id.to_string()),
-        })
+        Ok(Verdict::Pending(Some(id.to_string())))
     }
 }
 

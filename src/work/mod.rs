@@ -28,16 +28,15 @@ use uuid::Uuid;
 
 use crate::{
     commands::{
-        Changes, Draft, Origin, RowId, RowName, Rows, Rules, Said, SeenRows, Server, Verdict,
-        questions,
+        Changes, Draft, Origin, RowId, RowName, Rows, Rules, Said, SeenRows, Server, questions,
     },
     domain::{
         charge::{Authorization, Card, Charge},
         operation::{Answer, Asked, Operation, Question},
     },
     idempotency::{
-        Begin, BeginOutcome, Begun, Decide, Decision, Failure, Rejection, Reply, RunAgain,
-        SharedBegin, read_rounds, transaction_time,
+        Begin, Begun, Decide, Decision, Failure, FirstVerdict, Rejection, Reply, RunAgain,
+        SharedBegin, Verdict, read_rounds, transaction_time,
     },
     wire::error::ApiError,
 };
@@ -125,8 +124,8 @@ impl<V: Rules> Decide for RunVerb<V> {
     fn decide(&self, rows: &Rows, now: DateTime<Utc>) -> Result<Decision<Changes>, Rejection> {
         let mut draft = self.draft(rows, now);
         let said = match self.verb()?.decide(&mut draft)? {
-            Verdict::Said(said) => said,
-            Verdict::Ask(question) => {
+            Verdict::Answered(said) => said,
+            Verdict::Pending(question) => {
                 let waits = || Failure::unavailable("the processor takes its time, or is down");
                 let answer = at_once(&question.ask()).ok_or_else(waits);
                 let answer = answer.map_err(Rejection::Failed)?;
@@ -141,8 +140,8 @@ impl<V: Rules> Decide for RunVerb<V> {
         read_rounds(|rows| self.reads(rows), &mut rows, tx).await?;
         let mut draft = self.draft(&rows, transaction_time(tx).await?);
         let said = match self.verb()?.decide(&mut draft)? {
-            Verdict::Said(said) => said,
-            Verdict::Ask(question) => {
+            Verdict::Answered(said) => said,
+            Verdict::Pending(question) => {
                 let answer = authorize(tx, &question.ask(), &self.slow_lane).await?;
                 questions::answered(&question, answer, &mut draft)?
             }
@@ -162,22 +161,20 @@ impl<V: Rules> Begin for RunVerb<V> {
         &self,
         tx: &mut PgConnection,
         operation: Uuid,
-    ) -> Result<BeginOutcome, Rejection> {
+    ) -> Result<Verdict<Reply, Option<String>>, Rejection> {
         let reads = |seen: &SeenRows<'_>| self.reads_of(seen);
         let decided = in_transaction(&self.origin, self.server(), tx, reads, |draft| {
             Ok(match self.verb()?.decide(draft)? {
-                Verdict::Said(said) => Ok(said),
-                Verdict::Ask(question) => Err(self.ask(draft, *question, operation)),
+                Verdict::Answered(said) => Ok(said),
+                Verdict::Pending(question) => Err(self.ask(draft, *question, operation)),
             })
         });
         match decided.await? {
             Ok(said) => {
                 let reply = expansions::reply(said, &self.expand, &self.origin, tx).await?;
-                Ok(BeginOutcome::Replied(reply))
+                Ok(Verdict::Answered(reply))
             }
-            Err(asked) => Ok(BeginOutcome::Begun {
-                resource_id: Some(asked.asked.question.resource()),
-            }),
+            Err(asked) => Ok(Verdict::Pending(Some(asked.asked.question.resource()))),
         }
     }
 }
@@ -190,19 +187,19 @@ impl<V: Rules> SharedBegin for RunVerb<V> {
         rows: &Rows,
         now: DateTime<Utc>,
         operation: Uuid,
-    ) -> Result<Begun<Changes, Operation>, Rejection> {
+    ) -> Result<FirstVerdict<Self>, Rejection> {
         let mut draft = self.draft(rows, now);
         let question = match self.verb()?.decide(&mut draft)? {
-            Verdict::Said(said) => return decided(draft, said).map(Begun::Decided),
-            Verdict::Ask(question) => question,
+            Verdict::Answered(said) => return decided(draft, said).map(Verdict::Answered),
+            Verdict::Pending(question) => question,
         };
         let resource_id = Some(question.resource());
         let operation = self.ask(&mut draft, *question, operation);
-        Ok(Begun::Asks {
+        Ok(Verdict::Pending(Begun {
             changes: draft.into_changes(),
             operation,
             resource_id,
-        })
+        }))
     }
 }
 

@@ -62,11 +62,10 @@ use in_flight::{Followed, InFlight, Leadership, Place};
 use sqlx::{PgConnection, postgres::types::PgInterval};
 use tokio::{runtime::Handle, time::Instant};
 use trace::{Instrument, trace_span};
-use transaction::TxOutcome;
 
 pub use key::{IdempotencyKey, KEY_MAX_BYTES, KeyError};
 pub use migrations::{MIGRATIONS, MIGRATIONS_TABLE, migrate};
-pub use reply::{Failure, FailureKind, Record, Rejection, Reply, RunAgain};
+pub use reply::{Failure, FailureKind, Record, Rejection, Reply, RunAgain, Verdict};
 pub use request::{Outcome, Request, Settings};
 
 pub use acknowledged::acknowledged;
@@ -83,8 +82,8 @@ pub use trace::TRACE_TARGET;
 pub use admission::{Admission, AdmissionObserver, InProgressLimit, InProgressLimits};
 #[cfg(feature = "batch")]
 pub use batch::{
-    BatchObserver, BatchSettings, Batches, Begun, Decide, Decision, RanAlone, Rows, SharedBegin,
-    SharedEffect, SharedPhases, read_rounds, transaction_time,
+    BatchObserver, BatchSettings, Batches, Begun, Decide, Decision, FirstVerdict, RanAlone, Rows,
+    SharedBegin, SharedEffect, SharedPhases, read_rounds, transaction_time,
 };
 #[cfg(feature = "sweep")]
 pub use expiry::{SWEEP_BATCH_ROWS, SweepPace, oldest_expired, sweep};
@@ -98,8 +97,8 @@ pub use inspect::{InFlightCounts, Inspected, KnownOutcome, KnownRequest};
 pub use leased_keys::{LeasedKey, WantedKeys, list_leased_keys};
 #[cfg(feature = "phases")]
 pub use phases::{
-    Begin, BeginOutcome, COMPLETION_RESERVE, CallAnswer, CallOutcome, ExternalEffect,
-    LeaseSettings, Leased, Phases, PhasesObserver, leased,
+    Begin, COMPLETION_RESERVE, CallAnswer, CallOutcome, ExternalEffect, LeaseSettings, Leased,
+    Phases, PhasesObserver, leased,
 };
 #[cfg(feature = "replay-cache")]
 pub use replay_cache::{ReplayCache, ReplayCacheObserver};
@@ -194,7 +193,7 @@ impl Idempotency {
         leadership: &Leadership,
         until: Instant,
     ) -> Outcome {
-        let TxOutcome::Concluded(conclusion) = self.lead(request, command, leadership, until).await;
+        let Verdict::Answered(conclusion) = self.lead(request, command, leadership, until).await;
         conclusion
     }
 

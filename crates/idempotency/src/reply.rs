@@ -68,6 +68,15 @@ impl Record {
     }
 }
 
+/// What was decided: a definite answer, or what is left to do until there is one.
+#[derive(Debug)]
+pub enum Verdict<A, P> {
+    /// The answer.
+    Answered(A),
+    /// What is left to do. The key stays in flight meanwhile.
+    Pending(P),
+}
+
 /// Why a command ended without success.
 #[derive(Debug)]
 pub enum Rejection {

@@ -6,7 +6,6 @@
 use std::{
     convert::Infallible,
     future::Future,
-    ops::ControlFlow,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -18,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{
     Command, Failure, GuardedConnection, Idempotency, Outcome, Record, Rejection, Reply, Request,
-    RunAgain,
+    RunAgain, Verdict,
     acknowledged::commit,
     claim::{self, Claim, ROW_LOCK_PAUSE, ROW_LOCK_WAIT},
     in_flight::{Leadership, Progress},
@@ -37,21 +36,13 @@ pub(crate) trait Work: Sync {
     type Pending: Send;
 
     /// Works on a key that is this transaction's own. `began` is no later than its `now()`.
-    /// `Break` is the answer to save; with `Continue` the key stays in flight.
+    /// The answer is saved.
     fn work(
         &self,
         tx: &mut PgConnection,
         request: &Request,
         began: Instant,
-    ) -> impl Future<Output = Result<ControlFlow<Reply, Self::Pending>, Rejection>> + Send;
-}
-
-/// How the transaction that claims a key ended.
-pub(crate) enum TxOutcome<P> {
-    /// The request has its answer.
-    Concluded(Outcome),
-    /// Committed without an outcome: the key is in flight until this is done.
-    Pending(P),
+    ) -> impl Future<Output = Result<Verdict<Reply, Self::Pending>, Rejection>> + Send;
 }
 
 /// A command is one transaction: nothing is left to do after it.
@@ -63,8 +54,8 @@ impl<C: Command> Work for C {
         tx: &mut PgConnection,
         _: &Request,
         _: Instant,
-    ) -> Result<ControlFlow<Reply, Infallible>, Rejection> {
-        self.execute(tx).await.map(ControlFlow::Break)
+    ) -> Result<Verdict<Reply, Infallible>, Rejection> {
+        self.execute(tx).await.map(Verdict::Answered)
     }
 }
 
@@ -77,9 +68,9 @@ impl Idempotency {
         work: &W,
         leadership: &Leadership,
         until: Instant,
-    ) -> TxOutcome<W::Pending> {
+    ) -> Verdict<Outcome, W::Pending> {
         let committing = AtomicBool::new(false);
-        let failed = |failure| TxOutcome::Concluded(Outcome::Failed(failure));
+        let failed = |failure| Verdict::Answered(Outcome::Failed(failure));
         // The wait for the first connection is bounded by the pool and comes before the deadline.
         let acquiring = self.pool.acquire_to(request.account_id, true);
         let mut connection = match timeout_at(until, acquiring).await {
@@ -96,7 +87,7 @@ impl Idempotency {
                 let held_up = match ended.await {
                     Ok(Some(outcome)) => {
                         // A committed row without a reply has the key: its owner is known.
-                        if let TxOutcome::Pending(_) | TxOutcome::Concluded(Outcome::Unfinished) =
+                        if let Verdict::Pending(_) | Verdict::Answered(Outcome::Unfinished) =
                             outcome
                         {
                             leadership.advance(Progress::Recorded);
@@ -104,7 +95,7 @@ impl Idempotency {
                         return outcome;
                     }
                     Ok(None) if attempts_left == 0 => {
-                        return TxOutcome::Concluded(Outcome::InUse);
+                        return Verdict::Answered(Outcome::InUse);
                     }
                     Ok(None) => None,
                     Err(failure) => match failure.run_again {
@@ -150,7 +141,7 @@ impl Idempotency {
         work: &W,
         leadership: &Leadership,
         committing: &AtomicBool,
-    ) -> Result<Option<TxOutcome<W::Pending>>, Failure> {
+    ) -> Result<Option<Verdict<Outcome, W::Pending>>, Failure> {
         let began = Instant::now();
         // The claim comes before the work. A duplicate that arrives from here on, at any replica,
         // waits for this transaction at the unique index.
@@ -161,7 +152,7 @@ impl Idempotency {
             committing.store(claimed.is_read(), Ordering::Relaxed);
             claimed.end(tx).await?;
             let claimed = claimed.release(connection).await?;
-            return Ok(answer(request, claimed)?.map(TxOutcome::Concluded));
+            return Ok(answer(request, claimed)?.map(Verdict::Answered));
         }
 
         // A refusal must undo the work and keep the key. Without the savepoint, ROLLBACK would free
@@ -174,7 +165,7 @@ impl Idempotency {
             // A definite no is an outcome: it is stored below, as a success is.
             Err(Rejection::Refused(reply)) => {
                 sqlx::raw_sql(claim::UNDO_WORK).execute(&mut *tx).await?;
-                ControlFlow::Break(reply)
+                Verdict::Answered(reply)
             }
             // A failure says nothing about the request. ROLLBACK frees the key for the retry.
             Err(Rejection::Failed(failure)) => {
@@ -193,16 +184,16 @@ impl Idempotency {
         // The reply is saved before COMMIT. In a transaction of its own, a crash between the two
         // would leave a charge whose retry finds no reply.
         let outcome = match worked {
-            ControlFlow::Break(reply) => {
+            Verdict::Answered(reply) => {
                 let (account_id, key) = (request.account_id, request.key.as_str());
                 let saved = reply::save(&mut tx, account_id, key, reply, &self.retention);
-                TxOutcome::Concluded(Outcome::Stored {
+                Verdict::Answered(Outcome::Stored {
                     record: Arc::new(saved.await?),
                     replayed: false,
                     taken_over: false,
                 })
             }
-            ControlFlow::Continue(pending) => TxOutcome::Pending(pending),
+            Verdict::Pending(pending) => Verdict::Pending(pending),
         };
 
         // From here on, a timeout doesn't know whether the transaction is committed: 503, and the
@@ -243,10 +234,10 @@ impl Idempotency {
 }
 
 /// What the span of the work says; `None`: it failed.
-fn how_work_ended<P>(worked: &Result<ControlFlow<Reply, P>, Rejection>) -> Option<&'static str> {
+fn how_work_ended<P>(worked: &Result<Verdict<Reply, P>, Rejection>) -> Option<&'static str> {
     match worked {
-        Ok(ControlFlow::Break(_)) => Some("replied"),
-        Ok(ControlFlow::Continue(_)) => Some("pending"),
+        Ok(Verdict::Answered(_)) => Some("replied"),
+        Ok(Verdict::Pending(_)) => Some("pending"),
         Err(Rejection::Refused(_)) => Some("refused"),
         Err(Rejection::Failed(_)) => None,
     }

@@ -18,8 +18,8 @@ use std::{
 };
 
 use charge_once_idempotency::{
-    Begin, BeginOutcome, CallOutcome, ExternalEffect, Failure, FailureKind, Idempotency,
-    LeaseSettings, Outcome, Phases, Rejection, Reply, Settings,
+    Begin, CallOutcome, ExternalEffect, Failure, FailureKind, Idempotency, LeaseSettings, Outcome,
+    Phases, Rejection, Reply, Settings, Verdict,
 };
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, PgPool};
@@ -38,16 +38,14 @@ impl Begin for OrderCourier {
         &self,
         tx: &mut PgConnection,
         operation: Uuid,
-    ) -> Result<BeginOutcome, Rejection> {
+    ) -> Result<Verdict<Reply, Option<String>>, Rejection> {
         sqlx::query("INSERT INTO parcels (account_id, id, address) VALUES ($1, $2, $3)")
             .bind(self.account_id)
             .bind(operation)
             .bind(self.address)
             .execute(tx)
             .await?;
-        Ok(BeginOutcome::Begun {
-            resource_id: Some(operation.to_string()),
-        })
+        Ok(Verdict::Pending(Some(operation.to_string())))
     }
 }
 

@@ -15,9 +15,9 @@ use std::{
 };
 
 use charge_once_idempotency::{
-    Begin, BeginOutcome, Begun, CallOutcome, Decide, Decision, ExternalEffect, Failure,
+    Begin, Begun, CallOutcome, Decide, Decision, ExternalEffect, Failure, FirstVerdict,
     LeaseSettings, Outcome, Phases, RanAlone, Rejection, Reply, Rows, SharedBegin, SharedEffect,
-    SharedPhases, transaction_time,
+    SharedPhases, Verdict, transaction_time,
 };
 use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, PgPool};
@@ -157,7 +157,7 @@ impl SharedBegin for Send {
         depots: &Depots,
         _: DateTime<Utc>,
         operation: Uuid,
-    ) -> Result<Begun<Change, Parcel>, Rejection> {
+    ) -> Result<FirstVerdict<Self>, Rejection> {
         if depots.busy.contains(&self.0) {
             return Err(Failure::busy("another parcel is handed out").into());
         }
@@ -165,11 +165,11 @@ impl SharedBegin for Send {
             id: operation,
             depot: self.0.clone(),
         };
-        Ok(Begun::Asks {
+        Ok(Verdict::Pending(Begun {
             changes: Change::Begun(parcel.clone()),
             operation: parcel,
             resource_id: None,
-        })
+        }))
     }
 }
 
@@ -178,16 +178,16 @@ impl Begin for Send {
         &self,
         tx: &mut PgConnection,
         operation: Uuid,
-    ) -> Result<BeginOutcome, Rejection> {
+    ) -> Result<Verdict<Reply, Option<String>>, Rejection> {
         let mut depots = Depots::default();
         depots.read(tx, vec![self.0.clone()]).await?;
         let now = transaction_time(tx).await?;
         let begun = self.begin_from(&depots, now, operation)?;
-        if let Begun::Asks { changes, .. } = begun {
-            depots.apply(changes);
+        if let Verdict::Pending(begun) = begun {
+            depots.apply(begun.changes);
         }
         depots.write(tx).await?;
-        Ok(BeginOutcome::Begun { resource_id: None })
+        Ok(Verdict::Pending(None))
     }
 }
 

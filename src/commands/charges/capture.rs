@@ -36,7 +36,7 @@ impl Rules for CaptureCharge {
             charge: charge.id,
             amount,
         };
-        Ok(Verdict::ask(Question::Capture(request)))
+        Ok(ask(Question::Capture(request)))
     }
 }
 

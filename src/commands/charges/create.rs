@@ -23,7 +23,7 @@ impl Rules for CreateCharge {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
         let new = NewCharge::from(self.0.clone());
         let question = Question::Charge(open(draft, &new, None));
-        Ok(Verdict::ask(question))
+        Ok(ask(question))
     }
 
     fn card(&self) -> Option<Card> {

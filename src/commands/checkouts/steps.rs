@@ -59,7 +59,7 @@ impl Rules for RunStep {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
         let checkout = draft.known::<Checkout>(Some(self.checkout), "a checkout")?;
         if checkout.next() != Some(self.step) {
-            return Ok(Verdict::Said(has_run()?));
+            return Ok(Verdict::Answered(has_run()?));
         }
         match self.step {
             StepName::CreateOrder => create_order(draft, checkout)?,
@@ -72,7 +72,7 @@ impl Rules for RunStep {
                 draft.put(checkout.done(order.id.to_string()));
             }
         }
-        Ok(Verdict::Said(has_run()?))
+        Ok(Verdict::Answered(has_run()?))
     }
 }
 
@@ -96,7 +96,7 @@ fn create_charge(draft: &mut Draft<'_>, checkout: &Checkout) -> Result<Verdict, 
     let new = order.charge_for(checkout.card);
     let card = charges::open(draft, &new, Some(order.id));
     let question = Question::CheckoutPayment(checkout.id, order.id, card);
-    Ok(Verdict::ask(question))
+    Ok(ask(question))
 }
 
 fn allocate_inventory(draft: &mut Draft<'_>, checkout: Checkout) -> Result<(), Rejection> {
@@ -135,7 +135,7 @@ fn give_back(draft: &mut Draft<'_>, checkout: &Checkout) -> Result<Verdict, Reje
     must_have_taken_the_money(draft, &charge)?;
     let request = open_refund(draft, charge)?;
     let question = Question::CheckoutRefund(checkout.id, request);
-    Ok(Verdict::ask(question))
+    Ok(ask(question))
 }
 
 /// A pending refund counts, so there is no second one.

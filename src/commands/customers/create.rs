@@ -58,6 +58,6 @@ impl Rules for CreateCustomer {
             };
             customer = draft.put_change(EventType::CustomerUpdated, &customer, with_default)?;
         }
-        Ok(Verdict::show(CREATED, customer))
+        Ok(show(CREATED, customer))
     }
 }

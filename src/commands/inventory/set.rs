@@ -45,6 +45,6 @@ impl Rules for SetInventory {
         };
         let view = InventoryView::from(&draft.put(level));
         let reply = draft.origin.reply(OK, "inventory", sku, &view)?;
-        Ok(Verdict::Said(Said::Reply(reply)))
+        Ok(Verdict::Answered(Said::Reply(reply)))
     }
 }

@@ -20,7 +20,7 @@ impl Rules for CancelOrder {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
         let order = open_order(draft, self.id)?;
         let order = cancel(draft, order)?;
-        Ok(Verdict::show(OK, order))
+        Ok(show(OK, order))
     }
 }
 

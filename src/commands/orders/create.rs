@@ -27,7 +27,7 @@ impl Rules for CreateOrder {
         let new = OrderTerms::from(self.0.clone());
         let name = new.client_order_id.as_deref();
         let Some(order) = name.and_then(|name| draft.order_named(name)).cloned() else {
-            return Ok(Verdict::show(CREATED, open(draft, new)?));
+            return Ok(show(CREATED, open(draft, new)?));
         };
         // Its client may have lost its own idempotency key. The answer is the order as it is now.
         if content_hash(&new)? != order.content_hash {
@@ -35,7 +35,7 @@ impl Rules for CreateOrder {
                 "Another order of this account has this client_order_id, with other content.";
             return Err(ApiError::invalid("client_order_id", message).into());
         }
-        Ok(Verdict::show(OK, order))
+        Ok(show(OK, order))
     }
 }
 

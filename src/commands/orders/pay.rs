@@ -29,7 +29,7 @@ impl Rules for PayOrder {
         let new = order.charge_for(self.params.source);
         let card = charges::open(draft, &new, Some(order.id));
         let question = Question::OrderPayment(order.id, card);
-        Ok(Verdict::ask(question))
+        Ok(ask(question))
     }
 
     fn card(&self) -> Option<Card> {

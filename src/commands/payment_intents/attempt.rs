@@ -66,7 +66,7 @@ impl PaymentAttempt {
                 self.fail(draft, error)?
             }
         };
-        Ok(Verdict::Said(said))
+        Ok(Verdict::Answered(said))
     }
 
     /// Asks the card. The charge is pending meanwhile, and the intent is processing, and as the
@@ -87,7 +87,7 @@ impl PaymentAttempt {
         let card = CardAuthorization::of(charge.id, &self.new_charge());
         let intent = draft.put(self.intent.processing(charge.id, before));
         let question = Question::IntentPayment(intent.id, self.by, card);
-        Ok(Verdict::ask(question))
+        Ok(ask(question))
     }
 
     fn new_charge(&self) -> NewCharge {

@@ -56,7 +56,7 @@ impl Rules for AuthenticateIntent {
             .payment_method
             .filter(|_| self.is_awaited(&intent));
         let Some(method) = method else {
-            return Ok(Verdict::Said(no_longer_needed(self.id)));
+            return Ok(Verdict::Answered(no_longer_needed(self.id)));
         };
         let method = given::free(draft, Some(method), "payment_method")?;
         // It may have been detached, or used up, since the page was made.
@@ -75,13 +75,13 @@ impl Rules for AuthenticateIntent {
         };
         if let Some(error) = error {
             attempt.fail(draft, error)?;
-            return lands(&intent, false).map(Verdict::Said);
+            return lands(&intent, false).map(Verdict::Answered);
         }
         match intent.terms.confirmation_method {
             ConfirmationMethod::Automatic => attempt.ask(draft, false),
             ConfirmationMethod::Manual => {
                 draft.put(intent.clone().authenticated());
-                lands(&intent, true).map(Verdict::Said)
+                lands(&intent, true).map(Verdict::Answered)
             }
         }
     }

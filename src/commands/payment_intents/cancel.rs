@@ -33,7 +33,7 @@ impl Rules for CancelIntent {
         let mut intent = before.clone();
         intent.cancellation_reason = self.params.cancellation_reason;
         if before.status != IntentStatus::RequiresCapture {
-            return Ok(Verdict::Said(cancel(draft, intent)?));
+            return Ok(Verdict::Answered(cancel(draft, intent)?));
         }
         let charge = promised(draft, &before)?;
         let amount = before.amount_capturable;
@@ -41,7 +41,7 @@ impl Rules for CancelIntent {
         // The reason is shown when the intent is canceled.
         let intent = draft.put(intent.asked(before));
         let question = Question::IntentCancellation(intent.id, RefundRequest::of(&refund));
-        Ok(Verdict::ask(question))
+        Ok(ask(question))
     }
 }
 

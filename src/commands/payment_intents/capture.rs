@@ -38,7 +38,7 @@ impl Rules for CaptureIntent {
         *suffix = params.statement_descriptor_suffix.apply(suffix.take());
         let intent = draft.put(intent.asked(before));
         let question = Question::IntentCapture(intent.id, CaptureRequest { charge, amount });
-        Ok(Verdict::ask(question))
+        Ok(ask(question))
     }
 }
 

@@ -60,7 +60,7 @@ impl Rules for CreateIntent {
         let intent = draft.put(intent);
         let (Some(method), Some(confirmation)) = (method, confirmation) else {
             draft.emit(EventType::PaymentIntentCreated, &intent)?;
-            return Ok(Verdict::show(CREATED, intent));
+            return Ok(show(CREATED, intent));
         };
         let attempt = PaymentAttempt {
             by: ConfirmedBy::Creation,

@@ -63,7 +63,7 @@ impl Rules for UpdateIntent {
         if intent != before {
             intent = draft.put(intent);
         }
-        Ok(Verdict::show(OK, intent))
+        Ok(show(OK, intent))
     }
 }
 

@@ -40,6 +40,6 @@ impl Rules for AttachPaymentMethod {
         };
         let customer = customer(draft, self.params.customer)?;
         let method = attach_to(draft, method, customer)?;
-        Ok(Verdict::show(OK, method))
+        Ok(show(OK, method))
     }
 }

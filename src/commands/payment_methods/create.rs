@@ -20,6 +20,6 @@ impl Rules for CreatePaymentMethod {
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
         let method = make(draft, self.0.method.clone().into());
-        Ok(Verdict::show(CREATED, method))
+        Ok(show(CREATED, method))
     }
 }

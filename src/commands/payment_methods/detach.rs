@@ -52,6 +52,6 @@ impl Rules for DetachPaymentMethod {
             };
             draft.put_change(EventType::CustomerUpdated, &owner, without)?;
         }
-        Ok(Verdict::show(OK, method))
+        Ok(show(OK, method))
     }
 }

@@ -52,7 +52,7 @@ impl Rules for CreateRefund {
         let (reason, metadata) = (params.reason, params.metadata.clone());
         let refund = open(draft, charge, amount, reason, metadata);
         let question = Question::Refund(RefundRequest::of(&refund));
-        Ok(Verdict::ask(question))
+        Ok(ask(question))
     }
 }
 

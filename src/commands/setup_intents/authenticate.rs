@@ -40,14 +40,14 @@ impl Rules for AuthenticateSetup {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
         let setup = draft.get::<SetupIntent>(self.id).cloned();
         let Some(setup) = setup.filter(|setup| setup.waits_for(&self.token)) else {
-            return Ok(Verdict::Said(no_longer_needed(self.id)));
+            return Ok(Verdict::Answered(no_longer_needed(self.id)));
         };
         let page = setup.holder_page.clone();
         let method = given::free(draft, setup.terms.payment_method, "payment_method")?;
         let setup = self.end(draft, setup, method)?;
         let of = ("setup_intent", setup.id.to_string(), &*setup.client_secret);
         let has_succeeded = setup.status == SetupStatus::Succeeded;
-        landing(page.as_ref(), of, has_succeeded).map(Verdict::Said)
+        landing(page.as_ref(), of, has_succeeded).map(Verdict::Answered)
     }
 }
 

@@ -30,6 +30,6 @@ impl Rules for CancelSetupIntent {
             unexpected(&setup, message)
         })?;
         let setup = draft.put_with(EventType::SetupIntentCanceled, canceled)?;
-        Ok(Verdict::show(OK, setup))
+        Ok(show(OK, setup))
     }
 }

@@ -52,6 +52,6 @@ impl Rules for ConfirmSetupIntent {
             return_url: self.params.return_url.clone(),
             status: OK,
         };
-        attempt.run(draft, setup, method).map(Verdict::Said)
+        attempt.run(draft, setup, method).map(Verdict::Answered)
     }
 }

@@ -72,12 +72,12 @@ impl Rules for CreateSetupIntent {
         let setup = SetupIntent::begun(id, client_secret(id), terms, draft.now);
         let setup = draft.put_with(EventType::SetupIntentCreated, setup)?;
         let Some(method) = method.filter(|_| confirm) else {
-            return Ok(Verdict::show(CREATED, setup));
+            return Ok(show(CREATED, setup));
         };
         let attempt = SetupAttempt {
             return_url: params.return_url,
             status: CREATED,
         };
-        attempt.run(draft, setup, method).map(Verdict::Said)
+        attempt.run(draft, setup, method).map(Verdict::Answered)
     }
 }

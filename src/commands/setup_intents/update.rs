@@ -60,7 +60,7 @@ impl Rules for UpdateSetupIntent {
         if setup != before {
             setup = draft.put(setup);
         }
-        Ok(Verdict::show(OK, setup))
+        Ok(show(OK, setup))
     }
 }
 

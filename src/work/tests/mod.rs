@@ -18,7 +18,7 @@ use crate::{
         AuthenticateIntent, AuthenticateSetup, CancelIntent, CancelOrder, CancelSetupIntent,
         CaptureCharge, CaptureIntent, ConfirmIntent, CreateCharge, CreateCustomer, CreateIntent,
         CreateOrder, CreateRefund, CreateSetupIntent, DetachPaymentMethod, Noun, PayOrder,
-        SetInventory, UpdateIntent, checkouts,
+        SetInventory, UpdateIntent, Verdict, checkouts,
     },
     domain::{
         charge::ChargeStatus,
@@ -1029,7 +1029,7 @@ impl Rules for BeginCheckout {
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
         checkouts::begin(draft, self.0, self.1.clone());
-        Ok(Verdict::Said(Said::Reply(Reply::raw_json(200, "{}"))))
+        Ok(Verdict::Answered(Said::Reply(Reply::raw_json(200, "{}"))))
     }
 }
 
@@ -1042,7 +1042,9 @@ impl Rules for EndCheckout {
     }
 
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
-        Ok(Verdict::Said(Said::Reply(checkouts::end(draft, self.0)?)))
+        Ok(Verdict::Answered(Said::Reply(checkouts::end(
+            draft, self.0,
+        )?)))
     }
 }
 

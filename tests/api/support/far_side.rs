@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use charge_once::idempotency::{
-    Begin, BeginOutcome, CallOutcome, ExternalEffect, Failure, Idempotency, LeaseSettings, Outcome,
-    Phases, Rejection, Reply, Request,
+    Begin, CallOutcome, ExternalEffect, Failure, Idempotency, LeaseSettings, Outcome, Phases,
+    Rejection, Reply, Request, Verdict,
 };
 use tokio::sync::Semaphore;
 
@@ -152,7 +152,7 @@ impl Begin for Start {
         &self,
         tx: &mut PgConnection,
         operation: Uuid,
-    ) -> Result<BeginOutcome, Rejection> {
+    ) -> Result<Verdict<Reply, Option<String>>, Rejection> {
         sqlx::query("INSERT INTO far_operations (id) VALUES ($1)")
             .bind(operation)
             .execute(tx)
@@ -160,7 +160,7 @@ impl Begin for Start {
         if self.refuses {
             return Err(Rejection::Refused(super::effects::reply(400, "refused")));
         }
-        Ok(BeginOutcome::Begun { resource_id: None })
+        Ok(Verdict::Pending(None))
     }
 }
 

@@ -50,7 +50,8 @@ pub use super::{
     harness::{
         ALONE, API_KEY, Answer, Client, FAULTS, FORGETFUL, KEYS_IN_FLIGHT, LOCK_WAITS, PATIENCE,
         PATIENT, ServerProcess, TestDatabase, TestServer, WAITS_FOR_CONNECTIONS, another_charge,
-        charge, charge_by, config, eventually, every_connection_is_clean, one_charge_and_its_record, report,
+        charge, charge_by, config, eventually, every_connection_is_clean,
+        one_charge_and_its_record, report,
     },
     holder_pages::{page_of, press},
     http_proxy::{Act, HttpProxy, Seen},

@@ -1,7 +1,5 @@
 //! Requests that race, and requests that are repeated until they are decided.
 
-use std::pin::Pin;
-
 use crate::support::prelude::*;
 
 pub async fn all_at_once<F>(count: usize, mut request: impl FnMut(usize) -> F) -> Vec<Answer>

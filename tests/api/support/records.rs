@@ -1,7 +1,6 @@
 //! Idempotency records, as other processes leave them.
 
 use charge_once::cli::api_key;
-use sqlx::{PgConnection, Postgres, Transaction};
 
 use crate::support::prelude::*;
 

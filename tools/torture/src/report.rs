@@ -58,7 +58,10 @@ impl Report<'_> {
             None => {}
         }
         println!("took           {:.0} s", self.took.as_secs_f32());
-        println!("keys           {}, {} attempts", totals.keys, totals.attempts);
+        println!(
+            "keys           {}, {} attempts",
+            totals.keys, totals.attempts
+        );
         println!("outcomes");
         let mut outcomes: Vec<_> = totals.outcomes.iter().collect();
         outcomes.sort_by_key(|(_, count)| Reverse(**count));

@@ -8,8 +8,10 @@ use chrono::{DateTime, Utc};
 use sqlx::{PgConnection, Row as _, postgres::types::PgInterval, types::Json};
 use uuid::Uuid;
 
-use super::member::Recorded;
-use crate::{Reply, Request, acknowledged, claim::column, connection::begin, reply::status};
+use super::member::Pending;
+use crate::{
+    Reply, Request, Verdict, acknowledged, claim::column, connection::begin, reply::status,
+};
 
 /// Opens the transaction, and asks for its time. A claim waits 20 ms for another replica's
 /// transaction, since the whole batch waits with it. A request that is then alone waits for longer.
@@ -79,16 +81,16 @@ pub(super) async fn rollback(connection: &mut PgConnection) -> Result<(), sqlx::
 /// Callers sort: two replicas that claim the same keys must do it in the same order.
 pub(super) async fn insert(
     tx: &mut PgConnection,
-    decided: &[(&Request, &Recorded)],
+    decided: &[(&Request, &Verdict<Reply, Pending>)],
     retention: &PgInterval,
 ) -> Result<HashMap<Id, Lifetime>, sqlx::Error> {
     let replies = column(decided, |(_, recorded)| match recorded {
-        Recorded::Reply(reply) => Some(reply),
-        Recorded::InFlight { .. } => None,
+        Verdict::Answered(reply) => Some(reply),
+        Verdict::Pending(_) => None,
     });
     let resources = column(decided, |(_, recorded)| match recorded {
-        Recorded::Reply(reply) => reply.resource_id.as_deref(),
-        Recorded::InFlight { resource_id, .. } => resource_id.as_deref(),
+        Verdict::Answered(reply) => reply.resource_id.as_deref(),
+        Verdict::Pending(pending) => pending.resource_id.as_deref(),
     });
     let rows = sqlx::query!(
         r#"

@@ -9,7 +9,9 @@ use tracing::Span;
 use uuid::Uuid;
 
 use super::decide::{Decide, Decision, Rows};
-use crate::{Outcome, Rejection, Reply, Request, in_flight::Leadership, phases::lease::Lease};
+use crate::{
+    Outcome, Rejection, Reply, Request, Verdict, in_flight::Leadership, phases::lease::Lease,
+};
 
 /// A request in a batch. Dropped without an answer, it runs alone: that is how it ends wherever a
 /// batch fails before COMMIT.
@@ -47,24 +49,20 @@ pub(super) trait Decider<R: Rows>: Send + Sync {
 
 /// What a request has decided: what its key's record says, and what is written with it.
 pub(super) struct Ending<C> {
-    pub(super) recorded: Recorded,
+    pub(super) recorded: Verdict<Reply, Pending>,
     pub(super) changes: Option<C>,
 }
 
-/// What the record of a key says.
-pub(super) enum Recorded {
-    Reply(Reply),
-    /// The key is in flight, for this operation.
-    InFlight {
-        operation: Uuid,
-        resource_id: Option<String>,
-    },
+/// What the record of a key says until it has a reply.
+pub(super) struct Pending {
+    pub(super) operation: Uuid,
+    pub(super) resource_id: Option<String>,
 }
 
 impl<C> From<Decision<C>> for Ending<C> {
     fn from(decision: Decision<C>) -> Self {
         Self {
-            recorded: Recorded::Reply(decision.reply),
+            recorded: Verdict::Answered(decision.reply),
             changes: decision.changes,
         }
     }

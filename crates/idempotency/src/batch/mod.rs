@@ -60,7 +60,7 @@ use transaction::Batch;
 
 pub use decide::{Decide, Decision, Rows, read_rounds, transaction_time};
 pub use observer::{BatchObserver, RanAlone};
-pub use phased::{Begun, SharedBegin, SharedEffect, SharedPhases};
+pub use phased::{Begun, FirstVerdict, SharedBegin, SharedEffect, SharedPhases};
 
 /// How long a worker waits for its turn, while another one prepares a batch: longer than a claim
 /// waits for a key, so that a batch which hangs holds up no other.

@@ -15,10 +15,10 @@ use uuid::Uuid;
 use super::{
     Batches, Decide, Decision, RanAlone, Rows,
     alone::Running,
-    member::{Decider, Ended, Ending, Recorded, Stage},
+    member::{Decider, Ended, Ending, Pending, Stage},
 };
 use crate::{
-    Begin, CallOutcome, ExternalEffect, Outcome, Phases, Rejection, Request, conclude,
+    Begin, CallOutcome, ExternalEffect, Outcome, Phases, Rejection, Request, Verdict, conclude,
     in_flight::Leadership,
     lock,
     phases::{CompletionOutcome, LeasedOperation, lease::Lease},
@@ -37,23 +37,25 @@ pub trait SharedBegin: Begin + Decide {
         rows: &Self::Rows,
         now: DateTime<Utc>,
         operation: Uuid,
-    ) -> Result<Begun<<Self::Rows as Rows>::Changes, Self::Operation>, Rejection>;
+    ) -> Result<FirstVerdict<Self>, Rejection>;
 }
 
-/// How a first step was decided.
+/// What a first step has decided: a definite outcome, or to ask for the effect.
+pub type FirstVerdict<B> = Verdict<
+    Decision<<<B as Decide>::Rows as Rows>::Changes>,
+    Begun<<<B as Decide>::Rows as Rows>::Changes, <B as SharedBegin>::Operation>,
+>;
+
+/// What a first step has decided to ask for, when `changes` are committed, which write `operation`
+/// down.
 #[derive(Debug)]
-pub enum Begun<C, O> {
-    /// No call is needed.
-    Decided(Decision<C>),
-    /// The effect is to be asked for, when `changes` are committed, which write `operation` down.
-    Asks {
-        /// What is reserved, and written down.
-        changes: C,
-        /// What the other steps need.
-        operation: O,
-        /// The id of what it makes or changes, for a look at the key meanwhile.
-        resource_id: Option<String>,
-    },
+pub struct Begun<C, O> {
+    /// What is reserved, and written down.
+    pub changes: C,
+    /// What the other steps need.
+    pub operation: O,
+    /// The id of what it makes or changes, for a look at the key meanwhile.
+    pub resource_id: Option<String>,
 }
 
 /// An effect whose last step can be decided from rows.
@@ -111,18 +113,18 @@ impl<B: SharedBegin> Decider<B::Rows> for FirstStep<B> {
     ) -> Result<Ending<<B::Rows as Rows>::Changes>, Rejection> {
         let id = Uuid::now_v7();
         match self.begin.begin_from(rows, now, id)? {
-            Begun::Decided(decision) => Ok(decision.into()),
-            Begun::Asks {
+            Verdict::Answered(decision) => Ok(decision.into()),
+            Verdict::Pending(Begun {
                 changes,
                 operation,
                 resource_id,
-            } => {
+            }) => {
                 *lock(&self.asked) = Some((id, operation));
                 Ok(Ending {
-                    recorded: Recorded::InFlight {
+                    recorded: Verdict::Pending(Pending {
                         operation: id,
                         resource_id,
-                    },
+                    }),
                     changes: Some(changes),
                 })
             }

@@ -17,10 +17,10 @@ use super::{
     Shared,
     claims::{self, Lifetime},
     decide::{NamesRead, READ_ROUNDS_MAX, Rows},
-    member::{Ended, Ending, Member, Recorded, Stage},
+    member::{Ended, Ending, Member, Pending, Stage},
 };
 use crate::{
-    Failure, Idempotency, Outcome, Record, Rejection, Reply, Request, RunAgain,
+    Failure, Idempotency, Outcome, Record, Rejection, Reply, Request, RunAgain, Verdict,
     claim::{self, Found, column},
     in_flight::Progress,
     phases::lease::{self, Lease},
@@ -71,7 +71,7 @@ impl From<Unprepared> for Failure {
 /// A member with its outcome.
 struct Decided<R: Rows> {
     member: Member<R>,
-    recorded: Recorded,
+    recorded: Verdict<Reply, Pending>,
     changes: Changes<R::Changes>,
 }
 
@@ -193,7 +193,7 @@ impl<R: Rows> Preparation<'_, R> {
     /// Claims keys. Returns those that were free.
     async fn claim(
         &mut self,
-        claiming: &[(&Request, &Recorded)],
+        claiming: &[(&Request, &Verdict<Reply, Pending>)],
     ) -> Result<HashMap<claims::Id, Lifetime>, sqlx::Error> {
         let since = Instant::now();
         let claimed = claims::insert(self.tx, claiming, &self.idempotency.retention);
@@ -248,8 +248,8 @@ impl<R: Rows> Preparation<'_, R> {
                 member.leadership.advance(Progress::Executing);
             }
             match recorded {
-                Recorded::InFlight { operation, .. } => begun.push((member, operation)),
-                Recorded::Reply(reply) => {
+                Verdict::Pending(Pending { operation, .. }) => begun.push((member, operation)),
+                Verdict::Answered(reply) => {
                     let outcome = Outcome::Stored {
                         record: Arc::new(record(&member.request, reply, lifetime)),
                         replayed: false,
@@ -303,7 +303,7 @@ impl<R: Rows> Preparation<'_, R> {
 /// What is to be written of the keys of decided members.
 #[derive(Default)]
 struct ToRecord<'a> {
-    claiming: Vec<(&'a Request, &'a Recorded)>,
+    claiming: Vec<(&'a Request, &'a Verdict<Reply, Pending>)>,
     completed: Vec<(claims::Id, &'a Reply)>,
 }
 
@@ -313,11 +313,11 @@ impl<'a> ToRecord<'a> {
         for one in decided {
             match (one.member.lease(), &one.recorded) {
                 (None, recorded) => all.claiming.push((&one.member.request, recorded)),
-                (Some(_), Recorded::Reply(reply)) => {
+                (Some(_), Verdict::Answered(reply)) => {
                     all.completed.push((claims::id(&one.member.request), reply));
                 }
                 // It was not decided: see `decide`.
-                (Some(_), Recorded::InFlight { .. }) => {}
+                (Some(_), Verdict::Pending(_)) => {}
             }
         }
         all
@@ -367,10 +367,10 @@ fn decide<R: Rows>(
         let ending = can_decide.then(|| member.command.decide(rows, now));
         let Ending { recorded, changes } = match (ending, &member.step) {
             (Some(Ok(ending)), Stage::Begins { .. }) => ending,
-            (Some(Ok(ending)), _) if matches!(ending.recorded, Recorded::Reply(_)) => ending,
+            (Some(Ok(ending)), _) if matches!(ending.recorded, Verdict::Answered(_)) => ending,
             // What was asked for can't be refused any more.
             (Some(Err(Rejection::Refused(reply))), Stage::Whole | Stage::Begins { .. }) => Ending {
-                recorded: Recorded::Reply(reply),
+                recorded: Verdict::Answered(reply),
                 changes: None,
             },
             (_, Stage::Completes(_)) => return Err(Unprepared::LeaseEnded),
@@ -379,7 +379,7 @@ fn decide<R: Rows>(
                 continue;
             }
         };
-        if let Recorded::InFlight { .. } = recorded {
+        if let Verdict::Pending(_) = recorded {
             asked.extend(names.iter().filter_map(R::lock));
         }
         // The next member must see the rows as this one leaves them: both were read once, before

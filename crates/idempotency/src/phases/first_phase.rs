@@ -3,12 +3,9 @@
 //!
 //! Promise: a request whose operation was lost to another process never begins a second one.
 
-use std::{
-    ops::ControlFlow,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
 use sqlx::PgConnection;
@@ -16,16 +13,12 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{
-    Begin, BeginOutcome, ExternalEffect, LeasedOperation, Phases, in_doubt,
+    Begin, ExternalEffect, LeasedOperation, Phases, in_doubt,
     lease::{self, Lease},
 };
 use crate::{
-    Failure, Outcome, Rejection, Reply, Request,
-    acknowledged::commit,
-    conclude,
-    connection::BEGIN_DURABLE,
-    in_flight::Leadership,
-    transaction::{TxOutcome, Work},
+    Failure, Outcome, Rejection, Reply, Request, Verdict, acknowledged::commit, conclude,
+    connection::BEGIN_DURABLE, in_flight::Leadership, transaction::Work,
 };
 
 /// How often a request claims its key again, after its operation was lost to another process or
@@ -88,12 +81,12 @@ impl<E: ExternalEffect> Phases<E> {
             let led = led.await;
             began(matches!(
                 led,
-                TxOutcome::Concluded(Outcome::InUse | Outcome::Failed(_))
+                Verdict::Answered(Outcome::InUse | Outcome::Failed(_))
             ));
             let leased = match led {
-                TxOutcome::Pending(leased) => leased,
+                Verdict::Pending(leased) => leased,
                 // The key is in flight: of a process that works on it, or of one that is gone.
-                TxOutcome::Concluded(Outcome::Unfinished) => {
+                Verdict::Answered(Outcome::Unfinished) => {
                     match self.bounded(self.take_over(request)).await {
                         Ok(TakeOver::Taken(leased)) => leased,
                         Ok(TakeOver::Held) => return Outcome::InUse,
@@ -103,7 +96,7 @@ impl<E: ExternalEffect> Phases<E> {
                         Err(failure) => return Outcome::Failed(in_doubt(failure)),
                     }
                 }
-                TxOutcome::Concluded(conclusion) => return conclusion,
+                Verdict::Answered(conclusion) => return conclusion,
             };
             // No transaction is open during the call: it may take seconds, and would hold locks.
             let taken_over = leased.lease.taken_over;
@@ -168,21 +161,21 @@ impl<E: ExternalEffect, B: Begin> Work for FirstPhase<'_, E, B> {
         tx: &mut PgConnection,
         request: &Request,
         began: Instant,
-    ) -> Result<ControlFlow<Reply, Self::Pending>, Rejection> {
+    ) -> Result<Verdict<Reply, Self::Pending>, Rejection> {
         if !self.may_begin.load(Ordering::Relaxed) {
             let released = "another process released the operation of this request";
             return Err(Rejection::Failed(Failure::unavailable(released)));
         }
         let lease = Lease::new(request, E::KIND, Uuid::now_v7(), began);
         match self.begin.begin(tx, lease.operation).await? {
-            BeginOutcome::Replied(reply) => Ok(ControlFlow::Break(reply)),
-            BeginOutcome::Begun { resource_id } => {
+            Verdict::Answered(reply) => Ok(Verdict::Answered(reply)),
+            Verdict::Pending(resource_id) => {
                 let effect = &self.phases.effect;
                 let operation = effect.read(tx, lease.account_id, lease.operation).await?;
                 // Last: after an error that was swallowed, this statement fails.
                 let length = &self.phases.lease;
                 let leased_until = lease::take(tx, &lease, length, resource_id.as_deref()).await?;
-                Ok(ControlFlow::Continue(LeasedOperation {
+                Ok(Verdict::Pending(LeasedOperation {
                     lease,
                     leased_until,
                     operation,

@@ -30,7 +30,8 @@ use sqlx::{PgConnection, postgres::types::PgInterval};
 use uuid::Uuid;
 
 use crate::{
-    Failure, FailureKind, Idempotency, Outcome, Record, Rejection, Reply, observer::Unobserved,
+    Failure, FailureKind, Idempotency, Outcome, Record, Rejection, Reply, Verdict,
+    observer::Unobserved,
 };
 use lease::Lease;
 
@@ -49,19 +50,7 @@ pub trait Begin: Send + Sync + 'static {
         &self,
         tx: &mut PgConnection,
         operation: Uuid,
-    ) -> impl Future<Output = Result<BeginOutcome, Rejection>> + Send;
-}
-
-/// How [`Begin::begin`] ended.
-#[derive(Debug)]
-pub enum BeginOutcome {
-    /// No call is needed; this is the reply.
-    Replied(Reply),
-    /// The operation is written down.
-    Begun {
-        /// The id of what it makes or changes, for a look at the key meanwhile.
-        resource_id: Option<String>,
-    },
+    ) -> impl Future<Output = Result<Verdict<Reply, Option<String>>, Rejection>> + Send;
 }
 
 /// The other steps: one implementation for all verbs of a kind, because a process that takes over
