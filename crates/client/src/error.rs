@@ -10,6 +10,8 @@ use serde::Deserialize;
 
 use super::{key_store::KeyStoreError, operation::Operation, sending::Reply};
 
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
 /// Why a call has no object to return. Boxed, so that the path without an error stays small.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -63,7 +63,6 @@ pub struct Refund {
     /// Your own names.
     pub metadata: Metadata,
     /// The intent of its charge.
-    #[serde(default)]
     pub payment_intent: Option<String>,
     /// Why.
     pub reason: Option<String>,

@@ -13,7 +13,6 @@ use super::error::Error;
 /// Longest key, and longest name of a workflow, that the service takes.
 const NAME_MAX_BYTES: usize = 255;
 
-/// How an operation is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub(super) enum Method {

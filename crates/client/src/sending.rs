@@ -215,7 +215,6 @@ fn judge(
     }
 }
 
-/// One request and its whole reply.
 async fn attempt(
     inner: &Inner,
     message: &Message<'_>,

@@ -395,7 +395,6 @@ impl Api {
 
     /// Of each request, or one number where all effects are counted.
     async fn count_all(&self, asks: &[Ask]) -> Result<Vec<u64>, Flaw> {
-        /// Commands and lists at once.
         const COUNTED_AT_ONCE: usize = 4;
         let is_of_one = self.counts_one_request();
         let counted = if is_of_one { asks.len() } else { 1 };
@@ -472,7 +471,6 @@ pub(crate) fn given<'a, T>(part: Option<&'a T>, name: &str) -> Result<&'a T, Fla
     part.ok_or_else(|| Flaw::Unknown(format!("the config has no {name}")))
 }
 
-/// Effects since some moment.
 pub(crate) struct Tally<'a> {
     api: &'a Api,
     asks: Vec<Ask>,

@@ -180,11 +180,7 @@ impl Report {
         text
     }
 
-    /// The findings as JSON.
-    ///
-    /// # Errors
-    ///
-    /// Never, as all of it can be written as JSON.
+    /// The findings as JSON, which all of it can be written as.
     pub fn json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self)
     }

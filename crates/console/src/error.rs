@@ -7,13 +7,11 @@ use maud::html;
 
 use super::{layout, server::Refusal, sign_in};
 
-/// Why there is no page.
 #[derive(Debug)]
 pub(super) enum ConsoleError {
-    /// The visitor has no session: they are sent to the page where one begins.
-    SignIn,
-    /// As [`SignIn`](Self::SignIn), and from there to the page at this path, which they asked for.
-    SignInFor(String),
+    /// The visitor has no session: they are sent to the page where one begins, and from there to the
+    /// page at this path, if they asked for one.
+    SignIn(Option<String>),
     /// A form that another site may have sent.
     ForeignForm,
     /// The session's account has no such thing.
@@ -30,7 +28,7 @@ impl From<Refusal> for ConsoleError {
     fn from(refusal: Refusal) -> Self {
         // A key that was revoked meanwhile.
         if refusal.0 == StatusCode::UNAUTHORIZED {
-            Self::SignIn
+            Self::SignIn(None)
         } else {
             Self::Api(refusal)
         }
@@ -59,7 +57,7 @@ impl Refusal {
 impl fmt::Display for ConsoleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::SignIn | Self::SignInFor(_) => f.write_str("Sign in first."),
+            Self::SignIn(_) => f.write_str("Sign in first."),
             Self::ForeignForm => f.write_str(
                 "This form was not sent by a page of the console. Open the page again, and send it \
                  from there. A proxy in front of charge-once must pass on the Host header.",
@@ -75,7 +73,7 @@ impl fmt::Display for ConsoleError {
 impl ResponseError for ConsoleError {
     fn status_code(&self) -> StatusCode {
         match self {
-            Self::SignIn | Self::SignInFor(_) => StatusCode::SEE_OTHER,
+            Self::SignIn(_) => StatusCode::SEE_OTHER,
             Self::ForeignForm => StatusCode::FORBIDDEN,
             Self::Missing => StatusCode::NOT_FOUND,
             Self::Unreadable(_) => StatusCode::BAD_REQUEST,
@@ -85,11 +83,8 @@ impl ResponseError for ConsoleError {
     }
 
     fn error_response(&self) -> HttpResponse {
-        match self {
-            Self::SignIn => return layout::redirect(sign_in::PATH),
-            Self::SignInFor(path) => return layout::redirect(&sign_in::path_for(path)),
-            Self::ForeignForm | Self::Missing | Self::Unreadable(_) | Self::Busy | Self::Api(_) => {
-            }
+        if let Self::SignIn(wanted) = self {
+            return layout::redirect(&sign_in::path_to(wanted.as_deref()));
         }
         let status = self.status_code();
         let title = status.canonical_reason().unwrap_or("Error");

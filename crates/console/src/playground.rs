@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use super::{
-    Console,
+    Console, Page,
     error::ConsoleError,
     exchanges::{Exchange, Received, Sent, results},
     form::{Form, Problem, below, described_by, invalid},
@@ -158,7 +158,6 @@ impl Charge {
     }
 }
 
-/// What the form shows.
 struct Filled {
     amount: String,
     currency: String,
@@ -197,11 +196,7 @@ pub(super) async fn show(console: web::Data<Console>, visitor: Visitor) -> HttpR
 }
 
 /// Sends what the form asks for, and shows what came back.
-pub(super) async fn act(
-    console: web::Data<Console>,
-    visitor: Visitor,
-    form: Form,
-) -> Result<HttpResponse, ConsoleError> {
+pub(super) async fn act(console: web::Data<Console>, visitor: Visitor, form: Form) -> Page {
     let unknown = ConsoleError::Unreadable("The playground knows no such action.");
     let action = Action::parse(form.field("action")).ok_or(unknown)?;
     let playground = &console.playground;
@@ -308,7 +303,6 @@ impl Playground {
     }
 }
 
-/// The form, and what came of it.
 fn page(
     playground: &Playground,
     visitor: &Visitor,

@@ -101,7 +101,8 @@ async fn listen(arguments: &ListenArguments, settings: Settings) -> Result<(), B
         url: &arguments.forward_to,
         secret,
     };
-    let client = service.quiet_client(POLL_DEADLINE)?;
+    // It tells by itself what it waits for.
+    let client = service.builder(POLL_DEADLINE)?.build()?;
     let refused = |error| match error {
         FeedError::Client(error) => service.explain(error),
         FeedError::Unreadable(_) | FeedError::TooMany => error.into(),

@@ -25,7 +25,6 @@ use super::{
     service::{self, AFTER_HELP, Service},
 };
 
-/// How long each request is tried.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// How long the simulated card processor may take for an answer.
@@ -44,7 +43,6 @@ const CARD: &str = "pm_card_visa";
 const HOLDERS_CARD: &str = "pm_card_threeDSecure2Required";
 const DECLINED_METHOD: &str = "pm_card_chargeDeclined";
 
-/// Where a card's holder would return to.
 const RETURN_URL: &str = "https://example.com/return";
 
 /// The stock-keeping unit of the checkouts that are made here, and what there is of it.
@@ -69,7 +67,6 @@ pub struct TriggerArguments {
     processor_url: Option<String>,
 }
 
-/// The types of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EventType {
     #[value(name = "charge.succeeded")]

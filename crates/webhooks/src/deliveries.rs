@@ -75,12 +75,12 @@ pub async fn list(
     endpoint_id: Uuid,
     slice: &Slice,
 ) -> Result<Vec<Delivery>, sqlx::Error> {
-    // Two statements that differ in their order: each walks the index and stops.
-    macro_rules! rows {
-        ($order:tt) => {
-            sqlx::query_as!(
-                DeliveryRow,
-                r#"
+    let rows = in_order_of!(
+        slice,
+        connection,
+        [sqlx::query_as, DeliveryRow],
+        [
+            r#"
                 SELECT delivery.id, attempts AS "attempts: Json<Vec<Attempt>>",
                        delivery.created_at, delivered_at, endpoint_id, event_id,
                        event.type AS event_type,
@@ -94,22 +94,17 @@ pub async fn list(
                    AND delivery.id > $4
                    AND ($5::timestamptz IS NULL OR delivery.created_at >= $5)
                    AND ($6::timestamptz IS NULL OR delivery.created_at < $6)
-                 ORDER BY delivery.id "#
-                    + $order
-                    + " LIMIT $7",
-                account_id,
-                endpoint_id,
-                slice.below,
-                slice.above,
-                slice.created_from,
-                slice.created_before,
-                slice.rows,
-            )
-            .fetch_all(connection)
-            .await?
-        };
-    }
-    let rows = in_order_of!(slice, rows);
+                 ORDER BY delivery.id "#,
+            " LIMIT $7"
+        ],
+        account_id,
+        endpoint_id,
+        slice.below,
+        slice.above,
+        slice.created_from,
+        slice.created_before,
+        slice.rows,
+    )?;
     rows.into_iter().map(Delivery::try_from).collect()
 }
 

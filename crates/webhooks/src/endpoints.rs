@@ -83,8 +83,10 @@ impl From<EndpointRow> for Endpoint {
     }
 }
 
-/// `query_as!` with the columns of [`EndpointRow`] between the two parts of a statement. The secret
-/// is not among them: it is read to be signed with, and for nothing else.
+/// `query_as!` with the columns of [`EndpointRow`] between the two parts of a statement:
+/// `endpoint_rows!("SELECT", "FROM webhook_endpoints WHERE id = $1", id)` is
+/// `query_as!(EndpointRow, "SELECT" + "id, api_version, …" + "FROM webhook_endpoints WHERE …", id)`.
+/// The secret is not among them: it is read to be signed with, and for nothing else.
 macro_rules! endpoint_rows {
     ($before:tt, $after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
         sqlx::query_as!(
@@ -241,11 +243,12 @@ pub async fn list(
     account_id: Uuid,
     slice: &Slice,
 ) -> Result<Vec<Endpoint>, sqlx::Error> {
-    macro_rules! rows {
-        ($order:tt) => {
-            endpoint_rows!(
-                "SELECT",
-                "
+    let rows = in_order_of!(
+        slice,
+        connection,
+        [endpoint_rows, "SELECT"],
+        [
+            "
                   FROM webhook_endpoints
                  WHERE account_id = $1
                    AND deleted_at IS NULL
@@ -253,20 +256,15 @@ pub async fn list(
                    AND id > $3
                    AND ($4::timestamptz IS NULL OR created_at >= $4)
                    AND ($5::timestamptz IS NULL OR created_at < $5)
-                 ORDER BY id "
-                    + $order
-                    + " LIMIT $6",
-                account_id,
-                slice.below,
-                slice.above,
-                slice.created_from,
-                slice.created_before,
-                slice.rows,
-            )
-            .fetch_all(connection)
-            .await?
-        };
-    }
-    let rows = in_order_of!(slice, rows);
+                 ORDER BY id ",
+            " LIMIT $6"
+        ],
+        account_id,
+        slice.below,
+        slice.above,
+        slice.created_from,
+        slice.created_before,
+        slice.rows,
+    )?;
     Ok(rows.into_iter().map(Endpoint::from).collect())
 }

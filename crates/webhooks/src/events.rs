@@ -71,11 +71,6 @@ pub struct NewEvent {
 /// A delivery's id is the event's millisecond with random bits of its own: a UUIDv7, which
 /// PostgreSQL can't make by itself before version 18.
 pub async fn emit(tx: &mut PgConnection, events: &[NewEvent]) -> Result<(), sqlx::Error> {
-    macro_rules! column {
-        ($name:ident $(. $as:ident ())?) => {
-            &events.iter().map(|event| event.$name$(.$as())?).collect::<Vec<_>>()
-        };
-    }
     let written = sqlx::query_scalar!(
         r#"
         WITH event AS (
@@ -102,17 +97,17 @@ pub async fn emit(tx: &mut PgConnection, events: &[NewEvent]) -> Result<(), sqlx
         )
         SELECT created_at FROM event
         "#,
-        column!(account_id),
-        column!(id),
-        column!(event_type) as _,
+        &column(events, |event| event.account_id),
+        &column(events, |event| event.id),
+        &column(events, |event| event.event_type) as _,
         // As text: a parameter of sqlx's Json would pass through jsonb, which reorders members.
-        column!(object.as_str()) as _,
-        column!(request_id.as_str()) as _,
-        column!(idempotency_key.as_str()) as _,
-        column!(traceparent.as_deref()) as _,
-        column!(api_version.as_deref()) as _,
-        column!(previous_attributes.as_deref()) as _,
-        column!(object_version) as _,
+        &column(events, |event| event.object.as_str()) as _,
+        &column(events, |event| event.request_id.as_str()) as _,
+        &column(events, |event| event.idempotency_key.as_str()) as _,
+        &column(events, |event| event.traceparent.as_deref()) as _,
+        &column(events, |event| event.api_version.as_deref()) as _,
+        &column(events, |event| event.previous_attributes.as_deref()) as _,
+        &column(events, |event| event.object_version) as _,
     )
     .fetch_all(tx)
     .await?;
@@ -122,6 +117,11 @@ pub async fn emit(tx: &mut PgConnection, events: &[NewEvent]) -> Result<(), sqlx
     } else {
         Err(sqlx::Error::RowNotFound)
     }
+}
+
+/// What `unnest` makes a column of again.
+pub(crate) fn column<'r, R, C>(rows: &'r [R], of: impl FnMut(&'r R) -> C) -> Vec<C> {
+    rows.iter().map(of).collect()
 }
 
 struct EventRow {
@@ -159,7 +159,9 @@ pub(crate) fn text(json: &Json<Box<RawValue>>) -> String {
     json.0.get().to_owned()
 }
 
-/// `query_as!` with the columns of [`EventRow`] before the rest of a statement.
+/// `query_as!` with the columns of [`EventRow`] before the rest of a statement:
+/// `event_rows!("FROM events WHERE id = $1", id)` is
+/// `query_as!(EventRow, "SELECT events.id AS \"id!\", …" + "FROM events WHERE id = $1", id)`.
 macro_rules! event_rows {
     ($after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
         sqlx::query_as!(
@@ -211,9 +213,12 @@ pub async fn list(
     // Statements that differ in their order and filter: each walks an index of its own and stops.
     // With a filter as a parameter that may be NULL, PostgreSQL's plan for any values would walk
     // the primary key through everything that doesn't match.
-    macro_rules! of_all_types {
-        ($order:tt) => {
-            event_rows!(
+    let rows = match event_types {
+        None => in_order_of!(
+            slice,
+            connection,
+            [event_rows],
+            [
                 "
                   FROM events
                  WHERE account_id = $1
@@ -221,25 +226,23 @@ pub async fn list(
                    AND id > $3
                    AND ($4::timestamptz IS NULL OR created_at >= $4)
                    AND ($5::timestamptz IS NULL OR created_at < $5)
-                 ORDER BY id "
-                    + $order
-                    + " LIMIT $6",
-                account_id,
-                slice.below,
-                slice.above,
-                slice.created_from,
-                slice.created_before,
-                slice.rows,
-            )
-            .fetch_all(connection)
-            .await?
-        };
-    }
-    // For each type the rows of a whole page, along the index, and then the first of them all. With
-    // type = ANY (…) PostgreSQL would read and sort all events of these types.
-    macro_rules! of_types {
-        ($order:tt, $types:expr) => {
-            event_rows!(
+                 ORDER BY id ",
+                " LIMIT $6"
+            ],
+            account_id,
+            slice.below,
+            slice.above,
+            slice.created_from,
+            slice.created_before,
+            slice.rows,
+        ),
+        // For each type the rows of a whole page, along the index, and then the first of them all.
+        // With type = ANY (…) PostgreSQL would read and sort all events of these types.
+        Some(types) => in_order_of!(
+            slice,
+            connection,
+            [event_rows],
+            [
                 "
                   FROM unnest($6::text[]) AS wanted (type)
                  CROSS JOIN LATERAL (
@@ -251,29 +254,21 @@ pub async fn list(
                           AND id > $3
                           AND ($4::timestamptz IS NULL OR created_at >= $4)
                           AND ($5::timestamptz IS NULL OR created_at < $5)
-                        ORDER BY id "
-                    + $order
-                    + " LIMIT $7) AS events
-                 ORDER BY events.id "
-                    + $order
-                    + " LIMIT $7",
-                account_id,
-                slice.below,
-                slice.above,
-                slice.created_from,
-                slice.created_before,
-                $types as _,
-                slice.rows,
-            )
-            .fetch_all(connection)
-            .await?
-        };
-    }
-    let rows = match event_types {
-        None => in_order_of!(slice, of_all_types),
-        Some(types) => in_order_of!(slice, of_types, types),
+                        ORDER BY id ",
+                " LIMIT $7) AS events
+                 ORDER BY events.id ",
+                " LIMIT $7"
+            ],
+            account_id,
+            slice.below,
+            slice.above,
+            slice.created_from,
+            slice.created_before,
+            types as _,
+            slice.rows,
+        ),
     };
-    Ok(rows.into_iter().map(Event::from).collect())
+    Ok(rows?.into_iter().map(Event::from).collect())
 }
 
 /// An event, without its object.
@@ -423,10 +418,8 @@ pub async fn old_events(
     )
     .fetch_all(tx)
     .await?;
-    Ok(found
-        .into_iter()
-        .map(|row| (row.id, row.is_ready))
-        .collect())
+    let ready = found.into_iter().map(|row| (row.id, row.is_ready));
+    Ok(ready.collect())
 }
 
 /// Deletes events, and before them their deliveries. An event with a pending delivery stays, with

@@ -18,7 +18,10 @@ use serde_json::value::RawValue;
 use sqlx::{PgConnection, error::BoxDynError, postgres::types::PgInterval, types::Json};
 use uuid::Uuid;
 
-use crate::{Attempt, DeliveryStatus, Event, Secret, events::text};
+use crate::{
+    Attempt, DeliveryStatus, Event, Secret,
+    events::{column, text},
+};
 
 /// An endpoint that has something ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -210,8 +213,6 @@ pub async fn claim(
     turns: &[Turn],
     unsent_max: i64,
 ) -> Result<Vec<Claimed>, sqlx::Error> {
-    let accounts: Vec<_> = turns.iter().map(|turn| turn.account_id).collect();
-    let endpoints: Vec<_> = turns.iter().map(|turn| turn.endpoint_id).collect();
     let places: Result<Vec<_>, _> = turns.iter().map(|t| i64::try_from(t.places)).collect();
     let claimed = sqlx::query!(
         r#"
@@ -273,8 +274,8 @@ pub async fn claim(
         "#,
         claim,
         interval(lease)?,
-        &accounts,
-        &endpoints,
+        &column(turns, |turn| turn.account_id),
+        &column(turns, |turn| turn.endpoint_id),
         &places.map_err(unrepresentable)?,
         unsent_max,
     )
@@ -313,15 +314,11 @@ pub async fn claim(
 /// An attempt that has ended, and what that means for its delivery.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// The account that the delivery belongs to.
     pub(crate) account_id: Uuid,
-    /// Which it is.
     pub(crate) id: Uuid,
     /// The endpoint, with the URL that the attempt went to.
     pub(crate) endpoint: (Uuid, String),
-    /// The claim that the attempt was made under.
     pub(crate) claim: Uuid,
-    /// How it ended.
     pub(crate) attempt: Attempt,
     /// If it failed: the pause before the next one, unless it was the last, or the endpoint has
     /// been deleted.
@@ -331,10 +328,6 @@ pub(crate) struct Ended {
 /// Stores how attempts ended, and returns how many it stored. An attempt whose claim has expired is
 /// left out if another worker has claimed the delivery since. Locks the rows, and waits for them.
 pub(crate) async fn finish(tx: &mut PgConnection, ended: &[Ended]) -> Result<u64, sqlx::Error> {
-    let accounts: Vec<_> = ended.iter().map(|one| one.account_id).collect();
-    let ids: Vec<_> = ended.iter().map(|one| one.id).collect();
-    let claims: Vec<_> = ended.iter().map(|one| one.claim).collect();
-    let attempts: Vec<_> = ended.iter().map(|one| Json([&one.attempt])).collect();
     let (mut statuses, mut pauses) = (Vec::new(), Vec::new());
     for one in ended {
         let (status, pause) = match one.again {
@@ -363,10 +356,10 @@ pub(crate) async fn finish(tx: &mut PgConnection, ended: &[Ended]) -> Result<u64
            AND delivery.claim = ended.claim
            AND endpoint.account_id = delivery.account_id AND endpoint.id = delivery.endpoint_id
         ",
-        &accounts,
-        &ids,
-        &claims,
-        &attempts as _,
+        &column(ended, |one| one.account_id),
+        &column(ended, |one| one.id),
+        &column(ended, |one| one.claim),
+        &column(ended, |one| Json([&one.attempt])) as _,
         &statuses,
         &pauses as _,
     )
@@ -385,9 +378,6 @@ pub(crate) async fn disable_gone(
     if gone.is_empty() {
         return Ok(());
     }
-    let accounts: Vec<_> = gone.iter().map(|one| one.account_id).collect();
-    let endpoints: Vec<_> = gone.iter().map(|one| one.endpoint.0).collect();
-    let urls: Vec<_> = gone.iter().map(|one| one.endpoint.1.clone()).collect();
     sqlx::query!(
         "
         WITH locked AS MATERIALIZED (
@@ -404,9 +394,9 @@ pub(crate) async fn disable_gone(
           FROM locked
          WHERE endpoint.account_id = locked.account_id AND endpoint.id = locked.id
         ",
-        &accounts,
-        &endpoints,
-        &urls,
+        &column(&gone, |one| one.account_id),
+        &column(&gone, |one| one.endpoint.0),
+        &column(&gone, |one| one.endpoint.1.clone()),
     )
     .execute(tx)
     .await?;
@@ -492,10 +482,8 @@ pub(crate) async fn lock_uncanceled(
     )
     .fetch_all(tx)
     .await?;
-    Ok(endpoints
-        .into_iter()
-        .map(|row| (row.account_id, row.id))
-        .collect())
+    let endpoints = endpoints.into_iter();
+    Ok(endpoints.map(|row| (row.account_id, row.id)).collect())
 }
 
 /// Says of deleted endpoints whether everything that was pending for them has been canceled. Locks

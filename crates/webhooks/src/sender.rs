@@ -108,7 +108,6 @@ pub struct Message<'a> {
     pub body: Vec<u8>,
 }
 
-/// What matters of a reply.
 struct Answer {
     status: u16,
     retry_after: Option<Duration>,

@@ -101,7 +101,6 @@ impl Worker {
         }
     }
 
-    /// What the thread does.
     fn work(self, stopping: watch::Receiver<bool>, dropped: oneshot::Receiver<()>, span: Span) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -133,7 +132,6 @@ impl Worker {
     }
 }
 
-/// The work of a worker, and what it remembers.
 struct Delivering {
     worker: Worker,
     sends: JoinSet<Ended>,
@@ -266,12 +264,10 @@ impl Delivering {
             .unwrap_or(Err(sqlx::Error::PoolTimedOut))
     }
 
-    /// Whether there is a step to make.
     fn has_chores(&self) -> bool {
         self.chores.make_ready || self.chores.cancel || self.chores.look.is_some()
     }
 
-    /// One step of each chore.
     async fn do_chores(&mut self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
         if self.chores.make_ready {
             let rows = self.within_deadline(steps::make_ready(connection)).await?;
@@ -382,7 +378,6 @@ impl Delivering {
         }
     }
 
-    /// Begins an attempt.
     fn begin(&mut self, claim: Uuid, delivery: Claimed, body: Vec<u8>) {
         let of = (delivery.account_id, delivery.endpoint_id);
         let worker = self.worker.clone();

@@ -66,13 +66,11 @@ impl Verb {
 #[serde(deny_unknown_fields)]
 pub(super) struct FaultRule {
     pub(super) fault: Fault,
-    /// The number of requests.
     #[serde(default = "once")]
     pub(super) count: u32,
     /// The requests; every instruction if it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) verb: Option<Verb>,
-    /// The length of a delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) milliseconds: Option<u64>,
 }
@@ -106,7 +104,6 @@ impl FaultRule {
     }
 }
 
-/// The fault of one request.
 #[derive(Debug)]
 pub(super) struct Ordered {
     pub(super) fault: Fault,

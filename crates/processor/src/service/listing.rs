@@ -7,10 +7,8 @@ use sqlx::{
 };
 use uuid::Uuid;
 
-/// How many entries, and charges, a listing shows at most.
 const LISTED_MAX: i64 = 1000;
 
-/// An entry of the ledger, as it is listed.
 #[derive(Debug, Serialize)]
 pub(super) struct Line {
     id: i64,
@@ -24,7 +22,6 @@ pub(super) struct Line {
     executed_at: DateTime<Utc>,
 }
 
-/// A charge's totals, as they are listed.
 #[derive(Debug, Serialize)]
 pub(super) struct Sums {
     charge: String,
