@@ -45,7 +45,7 @@ struct DeliveryRow {
 impl TryFrom<DeliveryRow> for Delivery {
     type Error = sqlx::Error;
 
-    fn try_from(row: DeliveryRow) -> Result<Self, sqlx::Error> {
+    fn try_from(row: DeliveryRow) -> sqlx::Result<Self> {
         Ok(Self {
             id: row.id,
             endpoint_id: row.endpoint_id,
@@ -74,7 +74,7 @@ pub async fn list(
     account_id: Uuid,
     endpoint_id: Uuid,
     slice: &Slice,
-) -> Result<Vec<Delivery>, sqlx::Error> {
+) -> sqlx::Result<Vec<Delivery>> {
     let rows = in_order_of!(
         slice,
         connection,
@@ -115,7 +115,7 @@ pub async fn list_of_account(
     account_id: Uuid,
     below: Uuid,
     limit: i64,
-) -> Result<Vec<Delivery>, sqlx::Error> {
+) -> sqlx::Result<Vec<Delivery>> {
     let rows = sqlx::query_as!(
         DeliveryRow,
         r#"

@@ -104,7 +104,7 @@ macro_rules! endpoint_rows {
 
 /// How many endpoints the account has. Takes no lock. A limit on them needs one, that of the
 /// account's row for example, taken in a statement before: an older snapshot can miss rows.
-pub async fn count(connection: &mut PgConnection, account_id: Uuid) -> Result<i64, sqlx::Error> {
+pub async fn count(connection: &mut PgConnection, account_id: Uuid) -> sqlx::Result<i64> {
     sqlx::query_scalar!(
         r#"
         SELECT count(*) AS "count!"
@@ -124,7 +124,7 @@ pub async fn insert(
     id: Uuid,
     new: &NewEndpoint,
     secret: &Secret,
-) -> Result<Endpoint, sqlx::Error> {
+) -> sqlx::Result<Endpoint> {
     endpoint_rows!(
         "
         INSERT INTO webhook_endpoints
@@ -153,7 +153,7 @@ pub async fn find(
     connection: &mut PgConnection,
     account_id: Uuid,
     id: Uuid,
-) -> Result<Option<Endpoint>, sqlx::Error> {
+) -> sqlx::Result<Option<Endpoint>> {
     endpoint_rows!(
         "SELECT",
         "FROM webhook_endpoints WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL",
@@ -171,7 +171,7 @@ pub async fn lock(
     tx: &mut PgConnection,
     account_id: Uuid,
     id: Uuid,
-) -> Result<Option<Endpoint>, sqlx::Error> {
+) -> sqlx::Result<Option<Endpoint>> {
     endpoint_rows!(
         "SELECT",
         "
@@ -192,7 +192,7 @@ pub async fn update(
     tx: &mut PgConnection,
     account_id: Uuid,
     endpoint: &Endpoint,
-) -> Result<Endpoint, sqlx::Error> {
+) -> sqlx::Result<Endpoint> {
     endpoint_rows!(
         "
         UPDATE webhook_endpoints
@@ -218,11 +218,7 @@ pub async fn update(
 /// Marks an endpoint as deleted and erases its secret. `false`: the account has none with this id.
 /// Locks its row, but not against events that are being written. A worker cancels afterwards what
 /// is pending for it.
-pub async fn delete(
-    tx: &mut PgConnection,
-    account_id: Uuid,
-    id: Uuid,
-) -> Result<bool, sqlx::Error> {
+pub async fn delete(tx: &mut PgConnection, account_id: Uuid, id: Uuid) -> sqlx::Result<bool> {
     let deleted = sqlx::query!(
         "
         UPDATE webhook_endpoints
@@ -242,7 +238,7 @@ pub async fn list(
     connection: &mut PgConnection,
     account_id: Uuid,
     slice: &Slice,
-) -> Result<Vec<Endpoint>, sqlx::Error> {
+) -> sqlx::Result<Vec<Endpoint>> {
     let rows = in_order_of!(
         slice,
         connection,

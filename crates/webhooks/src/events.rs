@@ -70,7 +70,7 @@ pub struct NewEvent {
 ///
 /// A delivery's id is the event's millisecond with random bits of its own: a UUIDv7, which
 /// PostgreSQL can't make by itself before version 18.
-pub async fn emit(tx: &mut PgConnection, events: &[NewEvent]) -> Result<(), sqlx::Error> {
+pub async fn emit(tx: &mut PgConnection, events: &[NewEvent]) -> sqlx::Result<()> {
     let written = sqlx::query_scalar!(
         r#"
         WITH event AS (
@@ -192,7 +192,7 @@ pub async fn find(
     connection: &mut PgConnection,
     account_id: Uuid,
     id: Uuid,
-) -> Result<Option<Event>, sqlx::Error> {
+) -> sqlx::Result<Option<Event>> {
     event_rows!(
         "FROM events WHERE account_id = $1 AND id = $2",
         account_id,
@@ -209,7 +209,7 @@ pub async fn list(
     account_id: Uuid,
     slice: &Slice,
     event_types: Option<&[&str]>,
-) -> Result<Vec<Event>, sqlx::Error> {
+) -> sqlx::Result<Vec<Event>> {
     // Statements that differ in their order and filter: each walks an index of its own and stops.
     // With a filter as a parameter that may be NULL, PostgreSQL's plan for any values would walk
     // the primary key through everything that doesn't match.
@@ -298,7 +298,7 @@ pub async fn list_of_key(
     account_id: Uuid,
     after: Uuid,
     key: &str,
-) -> Result<Vec<Happened>, sqlx::Error> {
+) -> sqlx::Result<Vec<Happened>> {
     sqlx::query_as!(
         Happened,
         r#"
@@ -331,7 +331,7 @@ pub async fn list_of_object(
     created: Uuid,
     object_id: &str,
     parent: &str,
-) -> Result<Vec<Happened>, sqlx::Error> {
+) -> sqlx::Result<Vec<Happened>> {
     let mut events = sqlx::query_as!(
         Happened,
         r#"
@@ -397,7 +397,7 @@ pub async fn old_events(
     after: Uuid,
     below: Uuid,
     kept: &PgInterval,
-) -> Result<Vec<(Uuid, bool)>, sqlx::Error> {
+) -> sqlx::Result<Vec<(Uuid, bool)>> {
     let found = sqlx::query!(
         r#"
         SELECT id,
@@ -431,7 +431,7 @@ pub async fn delete_events(
     tx: &mut PgConnection,
     account_id: Uuid,
     ids: &[Uuid],
-) -> Result<u64, sqlx::Error> {
+) -> sqlx::Result<u64> {
     sqlx::query!(
         "
         DELETE FROM webhook_deliveries AS delivery

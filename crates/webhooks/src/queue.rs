@@ -43,7 +43,7 @@ pub async fn ready_endpoints(
     connection: &mut PgConnection,
     after: Option<(Uuid, Uuid)>,
     limit: i32,
-) -> Result<Vec<ReadyEndpoint>, sqlx::Error> {
+) -> sqlx::Result<Vec<ReadyEndpoint>> {
     let (account, endpoint) = after.unwrap_or_default();
     sqlx::query_as!(
         ReadyEndpoint,
@@ -83,7 +83,7 @@ pub async fn ready_endpoints(
 
 /// How many deliveries are due, on all replicas together: counted up to `limit` of those that are
 /// ready, and up to `limit` of those that are to be made ready. Takes no lock.
-pub async fn count_due(connection: &mut PgConnection, limit: i64) -> Result<i64, sqlx::Error> {
+pub async fn count_due(connection: &mut PgConnection, limit: i64) -> sqlx::Result<i64> {
     sqlx::query_scalar!(
         r#"
         SELECT (SELECT count(*)
@@ -113,7 +113,7 @@ pub async fn count_due(connection: &mut PgConnection, limit: i64) -> Result<i64,
 pub async fn longest_due(
     connection: &mut PgConnection,
     limit: i32,
-) -> Result<Option<Duration>, sqlx::Error> {
+) -> sqlx::Result<Option<Duration>> {
     let longest = sqlx::query_scalar!(
         r#"
         WITH RECURSIVE found AS (
@@ -212,7 +212,7 @@ pub async fn claim(
     lease: Duration,
     turns: &[Turn],
     unsent_max: i64,
-) -> Result<Vec<Claimed>, sqlx::Error> {
+) -> sqlx::Result<Vec<Claimed>> {
     let places: Result<Vec<_>, _> = turns.iter().map(|t| i64::try_from(t.places)).collect();
     let claimed = sqlx::query!(
         r#"
@@ -327,7 +327,7 @@ pub(crate) struct Ended {
 
 /// Stores how attempts ended, and returns how many it stored. An attempt whose claim has expired is
 /// left out if another worker has claimed the delivery since. Locks the rows, and waits for them.
-pub(crate) async fn finish(tx: &mut PgConnection, ended: &[Ended]) -> Result<u64, sqlx::Error> {
+pub(crate) async fn finish(tx: &mut PgConnection, ended: &[Ended]) -> sqlx::Result<u64> {
     let (mut statuses, mut pauses) = (Vec::new(), Vec::new());
     for one in ended {
         let (status, pause) = match one.again {
@@ -370,10 +370,7 @@ pub(crate) async fn finish(tx: &mut PgConnection, ended: &[Ended]) -> Result<u64
 
 /// Disables the endpoints that are gone, by the word of these attempts. One whose URL has changed
 /// meanwhile stays as it is. Locks their rows, in the order of their keys, and waits for them.
-pub(crate) async fn disable_gone(
-    tx: &mut PgConnection,
-    ended: &[Ended],
-) -> Result<(), sqlx::Error> {
+pub(crate) async fn disable_gone(tx: &mut PgConnection, ended: &[Ended]) -> sqlx::Result<()> {
     let gone: Vec<_> = ended.iter().filter(|one| one.attempt.is_gone()).collect();
     if gone.is_empty() {
         return Ok(());
@@ -405,7 +402,7 @@ pub(crate) async fn disable_gone(
 
 /// Makes at most `limit` deliveries ready whose next attempt is due, or whose claim has expired,
 /// and returns how many. Locks those that no other replica has locked.
-pub async fn make_ready(tx: &mut PgConnection, limit: i64) -> Result<u64, sqlx::Error> {
+pub async fn make_ready(tx: &mut PgConnection, limit: i64) -> sqlx::Result<u64> {
     let made_ready = sqlx::query!(
         "
         UPDATE webhook_deliveries
@@ -432,7 +429,7 @@ pub(crate) async fn cancel(
     tx: &mut PgConnection,
     endpoints: &[(Uuid, Uuid)],
     limit: i64,
-) -> Result<u64, sqlx::Error> {
+) -> sqlx::Result<u64> {
     let (accounts, endpoints): (Vec<_>, Vec<_>) = endpoints.iter().copied().unzip();
     let canceled = sqlx::query!(
         "
@@ -468,7 +465,7 @@ pub(crate) async fn cancel(
 pub(crate) async fn lock_uncanceled(
     tx: &mut PgConnection,
     limit: i64,
-) -> Result<Vec<(Uuid, Uuid)>, sqlx::Error> {
+) -> sqlx::Result<Vec<(Uuid, Uuid)>> {
     let endpoints = sqlx::query!(
         "
         SELECT account_id, id
@@ -492,7 +489,7 @@ pub(crate) async fn mark_canceled(
     tx: &mut PgConnection,
     endpoints: &[(Uuid, Uuid)],
     is_canceled: bool,
-) -> Result<(), sqlx::Error> {
+) -> sqlx::Result<()> {
     let (accounts, ids): (Vec<_>, Vec<_>) = endpoints.iter().copied().unzip();
     sqlx::query!(
         "
@@ -522,7 +519,7 @@ pub async fn retry_now(
     tx: &mut PgConnection,
     account_id: Uuid,
     id: Uuid,
-) -> Result<Option<bool>, sqlx::Error> {
+) -> sqlx::Result<Option<bool>> {
     sqlx::query_scalar!(
         r#"
         WITH kept AS MATERIALIZED (
@@ -560,7 +557,7 @@ pub async fn retry_now(
 }
 
 /// Whole microseconds: PostgreSQL knows no smaller unit.
-fn interval(duration: Duration) -> Result<PgInterval, sqlx::Error> {
+fn interval(duration: Duration) -> sqlx::Result<PgInterval> {
     let micros = u64::try_from(duration.as_micros()).map_err(unrepresentable)?;
     PgInterval::try_from(Duration::from_micros(micros)).map_err(unrepresentable)
 }

@@ -214,7 +214,7 @@ impl Delivering {
     }
 
     /// Works on one connection until it fails, or until everything is done after `stopping`.
-    async fn deliver(&mut self, stopping: &mut watch::Receiver<bool>) -> Result<(), sqlx::Error> {
+    async fn deliver(&mut self, stopping: &mut watch::Receiver<bool>) -> sqlx::Result<()> {
         let options = self.worker.pool.connect_options();
         let connecting = PgConnection::connect_with(&options);
         let mut connection = self.within_deadline(connecting).await?;
@@ -257,8 +257,8 @@ impl Delivering {
     /// A socket that died silently must not stop deliveries forever.
     async fn within_deadline<T>(
         &self,
-        work: impl Future<Output = Result<T, sqlx::Error>>,
-    ) -> Result<T, sqlx::Error> {
+        work: impl Future<Output = sqlx::Result<T>>,
+    ) -> sqlx::Result<T> {
         tokio::time::timeout(self.worker.settings.database_deadline, work)
             .await
             .unwrap_or(Err(sqlx::Error::PoolTimedOut))
@@ -268,7 +268,7 @@ impl Delivering {
         self.chores.make_ready || self.chores.cancel || self.chores.look.is_some()
     }
 
-    async fn do_chores(&mut self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    async fn do_chores(&mut self, connection: &mut PgConnection) -> sqlx::Result<()> {
         if self.chores.make_ready {
             let rows = self.within_deadline(steps::make_ready(connection)).await?;
             self.chores.make_ready = steps::is_full(rows);
@@ -308,7 +308,7 @@ impl Delivering {
         &mut self,
         connection: &mut PgConnection,
         turns: Vec<Turn>,
-    ) -> Result<bool, sqlx::Error> {
+    ) -> sqlx::Result<bool> {
         if self.ended.is_empty() && turns.is_empty() {
             return Ok(false);
         }

@@ -201,7 +201,7 @@ impl Ledger {
     /// of the pooled connections: they end with the runtime that made them.
     async fn finish<T: Send + 'static>(
         &self,
-        work: impl Future<Output = Result<T, sqlx::Error>> + Send + 'static,
+        work: impl Future<Output = sqlx::Result<T>> + Send + 'static,
     ) -> Result<T, Unfinished> {
         let limited = tokio::time::timeout(self.deadline, work);
         match self.runtime.spawn(limited.in_current_span()).await {
@@ -262,7 +262,7 @@ async fn authorize_group(
     pool: &Connections,
     group: &[Waiting],
     committing: &AtomicBool,
-) -> Result<HashSet<Uuid>, sqlx::Error> {
+) -> sqlx::Result<HashSet<Uuid>> {
     let asked: Vec<_> = group
         .iter()
         .map(|one| (one.key, &one.instruction))
@@ -285,7 +285,7 @@ async fn attempt(
     not_after: DateTime<Utc>,
     window: &PgInterval,
     committing: &AtomicBool,
-) -> Result<LedgerOutcome, sqlx::Error> {
+) -> sqlx::Result<LedgerOutcome> {
     let mut connection = pool.acquire(NO_ACCOUNT).await?;
     let mut tx = connection.begin().await?;
     let known = match remembered(&mut tx, key, window).await? {
@@ -323,10 +323,7 @@ async fn attempt(
 
 /// Decides about money that was authorized, and changes the totals. A rule about totals is checked
 /// and applied by one conditional statement, so that two concurrent instructions can't both pass.
-async fn carry_out(
-    tx: &mut PgConnection,
-    instruction: &Instruction,
-) -> Result<Answer, sqlx::Error> {
+async fn carry_out(tx: &mut PgConnection, instruction: &Instruction) -> sqlx::Result<Answer> {
     let is_done = match instruction {
         // Its card has decided about it.
         Instruction::Authorize { .. } => true,
@@ -373,7 +370,7 @@ async fn remembered(
     connection: &mut PgConnection,
     key: Uuid,
     window: &PgInterval,
-) -> Result<Option<Remembered>, sqlx::Error> {
+) -> sqlx::Result<Option<Remembered>> {
     let found = sqlx::query!(
         r#"
         SELECT instruction AS "instruction: Json<Instruction>", code, decline_code
@@ -396,7 +393,7 @@ async fn remembered(
 
 /// Removes a key that is past its window from its operation. It uses the `now()` of [`remembered`]:
 /// with two clocks, a key could be neither remembered nor forgotten.
-async fn forget(tx: &mut PgConnection, key: Uuid, window: &PgInterval) -> Result<(), sqlx::Error> {
+async fn forget(tx: &mut PgConnection, key: Uuid, window: &PgInterval) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         UPDATE processor.operations SET key = NULL
@@ -416,7 +413,7 @@ async fn write_line(
     key: Uuid,
     instruction: &Instruction,
     answer: Answer,
-) -> Result<bool, sqlx::Error> {
+) -> sqlx::Result<bool> {
     let decline = match answer {
         Answer::Done => None,
         Answer::Declined(decline) => Some(decline),
@@ -443,7 +440,7 @@ async fn write_line(
 async fn authorize(
     connection: &mut PgConnection,
     asked: &[(Uuid, &Instruction)],
-) -> Result<HashSet<Uuid>, sqlx::Error> {
+) -> sqlx::Result<HashSet<Uuid>> {
     let (mut keys, mut instructions) = (Vec::new(), Vec::new());
     let (mut codes, mut reasons) = (Vec::new(), Vec::new());
     for (key, instruction) in asked {
@@ -488,11 +485,7 @@ async fn authorize(
 }
 
 /// Captures authorized money and releases the rest, so there is no second capture.
-async fn capture_once(
-    tx: &mut PgConnection,
-    charge: &str,
-    amount: i64,
-) -> Result<bool, sqlx::Error> {
+async fn capture_once(tx: &mut PgConnection, charge: &str, amount: i64) -> sqlx::Result<bool> {
     let updated = sqlx::query!(
         r#"
         UPDATE processor.charges
@@ -508,7 +501,7 @@ async fn capture_once(
 }
 
 /// Refunds captured money in parts, or releases the whole authorized amount.
-async fn refund(tx: &mut PgConnection, charge: &str, amount: i64) -> Result<bool, sqlx::Error> {
+async fn refund(tx: &mut PgConnection, charge: &str, amount: i64) -> sqlx::Result<bool> {
     let updated = sqlx::query!(
         r#"
         UPDATE processor.charges

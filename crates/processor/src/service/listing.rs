@@ -41,7 +41,7 @@ impl Listing {
     pub(super) async fn read(
         connection: &mut PgConnection,
         charge: Option<&str>,
-    ) -> Result<Self, sqlx::Error> {
+    ) -> sqlx::Result<Self> {
         Ok(Self {
             operations: list_lines(connection, charge).await?,
             charges: list_sums(connection, charge).await?,
@@ -52,7 +52,7 @@ impl Listing {
 async fn list_lines(
     connection: &mut PgConnection,
     charge: Option<&str>,
-) -> Result<Vec<Line>, sqlx::Error> {
+) -> sqlx::Result<Vec<Line>> {
     let rows = sqlx::query!(
         r#"
         SELECT id, key, verb, charge, amount, code, decline_code, executed_at
@@ -86,10 +86,7 @@ async fn list_lines(
         .collect())
 }
 
-async fn list_sums(
-    connection: &mut PgConnection,
-    charge: Option<&str>,
-) -> Result<Vec<Sums>, sqlx::Error> {
+async fn list_sums(connection: &mut PgConnection, charge: Option<&str>) -> sqlx::Result<Vec<Sums>> {
     sqlx::query_as!(
         Sums,
         r#"
