@@ -1,26 +1,32 @@
 //! Errors of the console. Each is shown as a page, or leads to the page for signing in.
 
-use std::fmt;
-
 use actix_web::{HttpResponse, ResponseError, http::StatusCode};
 use maud::html;
 
 use super::{layout, server::Refusal, sign_in};
 
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum ConsoleError {
     /// The visitor has no session: they are sent to the page where one begins, and from there to the
     /// page at this path, if they asked for one.
+    #[error("Sign in first.")]
     SignIn(Option<String>),
     /// A form that another site may have sent.
+    #[error(
+        "This form was not sent by a page of the console. Open the page again, and send it from \
+         there. A proxy in front of charge-once must pass on the Host header."
+    )]
     ForeignForm,
-    /// The session's account has no such thing.
+    #[error("This account has no such thing.")]
     Missing,
     /// The address or the form has something that this page doesn't know.
+    #[error("{0}")]
     Unreadable(&'static str),
     /// Too many actions at once.
+    #[error("The playground is busy. Try again in a moment.")]
     Busy,
     /// As the API would answer.
+    #[error("{}", .0.says())]
     Api(Refusal),
 }
 
@@ -50,22 +56,6 @@ impl Refusal {
                 "The server can't answer this now. Try again in a moment."
             }
             _ => "The server does not take this.",
-        }
-    }
-}
-
-impl fmt::Display for ConsoleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::SignIn(_) => f.write_str("Sign in first."),
-            Self::ForeignForm => f.write_str(
-                "This form was not sent by a page of the console. Open the page again, and send it \
-                 from there. A proxy in front of charge-once must pass on the Host header.",
-            ),
-            Self::Missing => f.write_str("This account has no such thing."),
-            Self::Unreadable(what) => f.write_str(what),
-            Self::Busy => f.write_str("The playground is busy. Try again in a moment."),
-            Self::Api(refusal) => f.write_str(refusal.says()),
         }
     }
 }

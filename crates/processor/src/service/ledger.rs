@@ -155,12 +155,11 @@ impl Ledger {
         let (pool, window) = (self.pool.clone(), self.window);
         let finding = async move {
             let mut connection = pool.acquire(NO_ACCOUNT).await?;
-            let found = remembered(&mut connection, key, &window).await?;
+            let found = remembered(&mut connection, key, instruction.as_ref(), &window).await?;
             connection.release();
             Ok(found)
         };
-        let found = self.finish(finding).await?;
-        Ok(found.map(|found| found.compared_with(instruction.as_ref())))
+        self.finish(finding).await
     }
 
     /// Executes `instruction` with `key`, or returns the outcome of an earlier attempt, also after
@@ -288,11 +287,9 @@ async fn attempt(
 ) -> sqlx::Result<LedgerOutcome> {
     let mut connection = pool.acquire(NO_ACCOUNT).await?;
     let mut tx = connection.begin().await?;
-    let known = match remembered(&mut tx, key, window).await? {
-        Some(found) => Some(found.compared_with(Some(instruction))),
-        None => (Utc::now() > not_after).then_some(LedgerOutcome::Late),
-    };
-    if let Some(outcome) = known {
+    let found = remembered(&mut tx, key, Some(instruction), window).await?;
+    let late = || (Utc::now() > not_after).then_some(LedgerOutcome::Late);
+    if let Some(outcome) = found.or_else(late) {
         tx.rollback().await?;
         connection.release();
         return Ok(outcome);
@@ -350,27 +347,13 @@ fn answer_of_card(instruction: &Instruction) -> Option<Answer> {
     Some(decline.map_or(Answer::Done, Answer::Declined))
 }
 
-struct Remembered {
-    instruction: Instruction,
-    answer: Answer,
-}
-
-impl Remembered {
-    fn compared_with(self, instruction: Option<&Instruction>) -> LedgerOutcome {
-        if instruction.is_some_and(|instruction| *instruction != self.instruction) {
-            LedgerOutcome::AnotherInstruction
-        } else {
-            LedgerOutcome::Answered(self.answer)
-        }
-    }
-}
-
-/// The operation of `key`, if the key is within its window.
+/// The answer of `key`, if it is within its window, and whether it belongs to `instruction`.
 async fn remembered(
     connection: &mut PgConnection,
     key: Uuid,
+    instruction: Option<&Instruction>,
     window: &PgInterval,
-) -> sqlx::Result<Option<Remembered>> {
+) -> sqlx::Result<Option<LedgerOutcome>> {
     let found = sqlx::query!(
         r#"
         SELECT instruction AS "instruction: Json<Instruction>", code, decline_code
@@ -382,12 +365,14 @@ async fn remembered(
     )
     .fetch_optional(connection)
     .await?;
-    Ok(found.map(|found| Remembered {
-        instruction: found.instruction.0,
-        answer: match found.code {
+    Ok(found.map(|found| {
+        if instruction.is_some_and(|asked| *asked != found.instruction.0) {
+            return LedgerOutcome::AnotherInstruction;
+        }
+        LedgerOutcome::Answered(match found.code {
             None => Answer::Done,
             Some(code) => Answer::Declined(Decline::named(&code, found.decline_code.as_deref())),
-        },
+        })
     }))
 }
 
