@@ -164,7 +164,6 @@ pub(super) async fn send(
     }
 }
 
-/// What an attempt means for its call.
 enum Judged {
     Done(Reply),
     Refused(Refusal),

@@ -165,7 +165,6 @@ impl Default for Promises {
     }
 }
 
-/// Bounds of what is sent.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Load {

@@ -121,7 +121,6 @@ impl Report {
         self.count(Outcome::ViolatesMust) > 0
     }
 
-    /// Whether retries are safe, as far as was seen.
     fn verdict(&self) -> String {
         let all = self.findings.len();
         let violated = self.names(|outcome| outcome == Outcome::ViolatesMust);

@@ -256,7 +256,6 @@ fn committed(story: &Story, key: &str) -> Markup {
     }
 }
 
-/// What else is stored of a key.
 fn facts(found: &Inspected) -> Markup {
     let Some(first) = found.request() else {
         return match found {
@@ -305,7 +304,6 @@ fn stored_reply(record: &Record) -> Markup {
     }
 }
 
-/// What happened, in the order it happened.
 pub(super) fn happened_table(events: &[Happened]) -> Markup {
     let rows = html! {
         @for event in events {

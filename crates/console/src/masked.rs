@@ -15,7 +15,6 @@ use serde::{
 /// Members whose values are shown to the client that made the request, and to no page.
 const SECRETS: [&str; 3] = ["secret", "client_secret", "api_key"];
 
-/// What stands in a secret's place.
 const MASK: &str = "••••••••";
 
 /// The text, indented; `None` if it is not JSON.
@@ -91,7 +90,6 @@ impl Shown {
         found.map(|(_, value)| value)
     }
 
-    /// A member that is text.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         match self.member(name)? {
             Self::Text(text) => Some(text),

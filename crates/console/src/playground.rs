@@ -42,7 +42,6 @@ pub(super) const LOST: &str = "reply_lost";
 /// How long a racer waits for the first one's reply instead of getting 409.
 pub(super) const RACER_WAIT: &str = "wait=10";
 
-/// How the playground reaches this server.
 #[derive(Debug)]
 pub(super) struct Playground {
     http: reqwest::Client,
@@ -97,7 +96,6 @@ pub enum PlaygroundError {
     Http(#[from] reqwest::Error),
 }
 
-/// The buttons of the form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     /// A new charge, with a fresh key.
@@ -195,7 +193,6 @@ pub(super) async fn show(console: web::Data<Console>, visitor: Visitor) -> HttpR
     page(playground, &visitor, status, &first, &html! {})
 }
 
-/// Sends what the form asks for, and shows what came back.
 pub(super) async fn act(console: web::Data<Console>, visitor: Visitor, form: Form) -> Page {
     let unknown = ConsoleError::Unreadable("The playground knows no such action.");
     let action = Action::parse(form.field("action")).ok_or(unknown)?;
@@ -240,7 +237,6 @@ pub(super) async fn act(console: web::Data<Console>, visitor: Visitor, form: For
     Ok(page(playground, &visitor, StatusCode::OK, &filled, &shown))
 }
 
-/// The key of the charge that was sent before.
 fn sent_key(form: &Form) -> Result<String, ConsoleError> {
     let key = IdempotencyKey::parse(form.field("key").as_bytes()).ok();
     let key = key.filter(|key| !holds_card_number(key.as_str()));

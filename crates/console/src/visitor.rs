@@ -60,12 +60,10 @@ impl FromRequest for Visitor {
     }
 }
 
-/// The other end of the connection.
 pub(super) fn client_of(request: &HttpRequest) -> Option<IpAddr> {
     request.peer_addr().map(|address| address.ip())
 }
 
-/// What the browser says its session is.
 pub(super) fn token(headers: &HeaderMap) -> Option<Token> {
     let cookies = headers.get_all(COOKIE);
     let cookies = cookies.filter_map(|cookies| cookies.to_str().ok());

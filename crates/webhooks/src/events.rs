@@ -71,6 +71,12 @@ pub struct NewEvent {
 /// A delivery's id is the event's millisecond with random bits of its own: a UUIDv7, which
 /// PostgreSQL can't make by itself before version 18.
 pub async fn emit(tx: &mut PgConnection, events: &[NewEvent]) -> sqlx::Result<()> {
+    /// `column!(object.as_str())` is `&events.iter().map(|event| event.object.as_str()).collect()`.
+    macro_rules! column {
+        ($name:ident $(. $as:ident ())?) => {
+            &events.iter().map(|event| event.$name$(.$as())?).collect::<Vec<_>>()
+        };
+    }
     let written = sqlx::query_scalar!(
         r#"
         WITH event AS (
@@ -97,17 +103,17 @@ pub async fn emit(tx: &mut PgConnection, events: &[NewEvent]) -> sqlx::Result<()
         )
         SELECT created_at FROM event
         "#,
-        &column(events, |event| event.account_id),
-        &column(events, |event| event.id),
-        &column(events, |event| event.event_type) as _,
+        column!(account_id),
+        column!(id),
+        column!(event_type) as _,
         // As text: a parameter of sqlx's Json would pass through jsonb, which reorders members.
-        &column(events, |event| event.object.as_str()) as _,
-        &column(events, |event| event.request_id.as_str()) as _,
-        &column(events, |event| event.idempotency_key.as_str()) as _,
-        &column(events, |event| event.traceparent.as_deref()) as _,
-        &column(events, |event| event.api_version.as_deref()) as _,
-        &column(events, |event| event.previous_attributes.as_deref()) as _,
-        &column(events, |event| event.object_version) as _,
+        column!(object.as_str()) as _,
+        column!(request_id.as_str()) as _,
+        column!(idempotency_key.as_str()) as _,
+        column!(traceparent.as_deref()) as _,
+        column!(api_version.as_deref()) as _,
+        column!(previous_attributes.as_deref()) as _,
+        column!(object_version) as _,
     )
     .fetch_all(tx)
     .await?;
@@ -117,11 +123,6 @@ pub async fn emit(tx: &mut PgConnection, events: &[NewEvent]) -> sqlx::Result<()
     } else {
         Err(sqlx::Error::RowNotFound)
     }
-}
-
-/// What `unnest` makes a column of again.
-pub(crate) fn column<'r, R, C>(rows: &'r [R], of: impl FnMut(&'r R) -> C) -> Vec<C> {
-    rows.iter().map(of).collect()
 }
 
 struct EventRow {

@@ -18,10 +18,7 @@ use serde_json::value::RawValue;
 use sqlx::{PgConnection, error::BoxDynError, postgres::types::PgInterval, types::Json};
 use uuid::Uuid;
 
-use crate::{
-    Attempt, DeliveryStatus, Event, Secret,
-    events::{column, text},
-};
+use crate::{Attempt, DeliveryStatus, Event, Secret, events::text};
 
 /// An endpoint that has something ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -554,6 +551,11 @@ pub async fn retry_now(
     )
     .fetch_optional(tx)
     .await
+}
+
+/// What `unnest` makes a column of again.
+fn column<'r, R, C>(rows: &'r [R], of: impl FnMut(&'r R) -> C) -> Vec<C> {
+    rows.iter().map(of).collect()
 }
 
 /// Whole microseconds: PostgreSQL knows no smaller unit.

@@ -230,7 +230,6 @@ impl Sender {
         Ok(answer_to(stream, request).await?)
     }
 
-    /// The request with its signatures, the trace and the body.
     fn signed(
         &self,
         mut request: Builder,
@@ -276,7 +275,6 @@ fn tls_config() -> Result<ClientConfig, TlsError> {
     )
 }
 
-/// An error, and what caused it, and what caused that.
 fn causes<'a>(
     error: &'a (dyn Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn Error + 'static)> + 'a {

@@ -54,7 +54,6 @@ enum Standing {
     Failing,
 }
 
-/// What is under way to an endpoint.
 #[derive(Debug)]
 struct Lane {
     sending: usize,

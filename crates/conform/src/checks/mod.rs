@@ -315,7 +315,6 @@ async fn refused(api: &Api, ask: &Ask) -> Result<Reply, Flaw> {
     }
 }
 
-/// Expects two replies to be one outcome.
 pub(crate) fn same(first: &Reply, retry: &Reply) -> Result<(), Flaw> {
     if first.is_same_outcome(retry) {
         return Ok(());

@@ -47,7 +47,6 @@ pub(super) struct PlannedItem {
     pub(super) unit_amount: i64,
 }
 
-/// What becomes of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum OrderStatus {

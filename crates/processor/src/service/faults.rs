@@ -120,7 +120,6 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    /// Adds a fault behind the waiting ones.
     pub(super) fn set(&self, rule: FaultRule) -> Result<(), &'static str> {
         if let Some(complaint) = rule.complaint() {
             return Err(complaint);
@@ -133,13 +132,11 @@ impl Faults {
         Ok(())
     }
 
-    /// The waiting faults, and the number of delayed requests.
     pub(super) fn show(&self) -> (Vec<FaultRule>, u32) {
         let waiting = self.lock().clone();
         (waiting, *self.delaying.borrow())
     }
 
-    /// Removes all faults and ends every delay.
     pub(super) fn reset(&self) {
         let mut waiting = self.lock();
         waiting.clear();

@@ -48,7 +48,6 @@ pub(super) enum LedgerOutcome {
     Unknown,
 }
 
-/// Why work in the database did not end well.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unfinished {
     /// The database refused it, or can't be reached.

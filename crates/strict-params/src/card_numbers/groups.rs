@@ -194,7 +194,6 @@ impl Group<'_> {
     }
 }
 
-/// What stands before a run.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Before {
     /// Letters, digits of other scripts and `_`, directly before it.
