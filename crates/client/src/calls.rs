@@ -22,7 +22,7 @@ use super::{
         Charge, Checkout, Customer, Event, Inventory, KeyStatus, Order, PaymentIntent,
         PaymentMethod, Refund, SetupIntent, WebhookDelivery, WebhookEndpoint,
     },
-    operation::{Method, Operation},
+    operation::{Method, Operation, checked},
     requests::{
         Cancellation, Capture, ChargeUpdate, Confirmation, CustomerUpdate, IntentCapture,
         MetadataUpdate, NewCharge, NewCheckout, NewCustomer, NewOrder, NewPaymentIntent,
@@ -47,14 +47,15 @@ impl<T: DeserializeOwned> Request<T> {
     /// Names the operation by something of your own that exists once for it, such as an order's
     /// number. The same name on another machine, or in another process, is the same operation.
     pub fn with_key(mut self, key: impl Into<String>) -> Result<Self> {
-        self.operation.set_key(key.into())?;
+        self.operation.key = checked("a key", key.into())?;
         Ok(self)
     }
 
     /// Links the operation to others of the same workflow, a name of your own: [`Client::workflow`]
     /// lists them. The first attempt decides the workflow, and a retry doesn't change it.
     pub fn with_workflow(mut self, name: impl Into<String>) -> Result<Self> {
-        self.operation.set_workflow(name.into())?;
+        let name = checked("the name of a workflow", name.into())?;
+        self.operation.workflow = Some(name);
         Ok(self)
     }
 

@@ -22,9 +22,7 @@ pub struct Event {
     pub object: String,
     /// The version of the object right after the change, greater with each.
     pub object_version: Option<i64>,
-    /// Of a change: what the object was before, as [`previous_attributes`] tells it.
-    ///
-    /// [`previous_attributes`]: crate::previous_attributes
+    /// Of a change: what [`previous_attributes`](crate::previous_attributes) tells of the object.
     pub previous_attributes: Option<String>,
     /// Deliveries that are still to be made. In a webhook: all of them, so that every attempt says
     /// the same.
@@ -52,9 +50,7 @@ pub struct NewEvent {
     pub object: String,
     /// The version of the object right after the change, greater with each, if it has one.
     pub object_version: Option<i64>,
-    /// Of a change: what the object was before, as [`previous_attributes`] tells it.
-    ///
-    /// [`previous_attributes`]: crate::previous_attributes
+    /// Of a change: what [`previous_attributes`](crate::previous_attributes) tells of the object.
     pub previous_attributes: Option<String>,
     /// The request that made it happen.
     pub request_id: String,

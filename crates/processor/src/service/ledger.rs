@@ -25,7 +25,7 @@ use tokio::{
 use tracing::Instrument;
 use uuid::Uuid;
 
-use super::listing::Listing;
+use super::listing::{self, Listing};
 use crate::{
     Answer, Instruction,
     test_cards::{self, Decision, Decline, PROCESSING_ERROR},
@@ -183,12 +183,11 @@ impl Ledger {
         })
     }
 
-    /// The newest entries, of one charge or of all, and the totals.
     pub(super) async fn list(&self, charge: Option<String>) -> Result<Listing, Unfinished> {
         let pool = self.pool.clone();
         let listing = async move {
             let mut connection = pool.acquire(NO_ACCOUNT).await?;
-            let listing = Listing::read(&mut connection, charge.as_deref()).await?;
+            let listing = listing::list(&mut connection, charge.as_deref()).await?;
             connection.release();
             Ok(listing)
         };

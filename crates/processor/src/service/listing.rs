@@ -37,22 +37,11 @@ pub(super) struct Listing {
     charges: Vec<Sums>,
 }
 
-impl Listing {
-    pub(super) async fn read(
-        connection: &mut PgConnection,
-        charge: Option<&str>,
-    ) -> sqlx::Result<Self> {
-        Ok(Self {
-            operations: list_lines(connection, charge).await?,
-            charges: list_sums(connection, charge).await?,
-        })
-    }
-}
-
-async fn list_lines(
+/// The newest entries, of one charge or of all, and the totals.
+pub(super) async fn list(
     connection: &mut PgConnection,
     charge: Option<&str>,
-) -> sqlx::Result<Vec<Line>> {
+) -> sqlx::Result<Listing> {
     let rows = sqlx::query!(
         r#"
         SELECT id, key, verb, charge, amount, code, decline_code, executed_at
@@ -64,30 +53,9 @@ async fn list_lines(
         charge,
         LISTED_MAX,
     )
-    .fetch_all(connection)
+    .fetch_all(&mut *connection)
     .await?;
-    Ok(rows
-        .into_iter()
-        .map(|row| Line {
-            id: row.id,
-            key: row.key,
-            verb: row.verb,
-            charge: row.charge,
-            amount: row.amount,
-            status: if row.code.is_none() {
-                "done"
-            } else {
-                "declined"
-            },
-            code: row.code,
-            decline_code: row.decline_code,
-            executed_at: row.executed_at,
-        })
-        .collect())
-}
-
-async fn list_sums(connection: &mut PgConnection, charge: Option<&str>) -> sqlx::Result<Vec<Sums>> {
-    sqlx::query_as!(
+    let charges = sqlx::query_as!(
         Sums,
         r#"
         SELECT charge, authorized, captured, released, refunded
@@ -100,5 +68,23 @@ async fn list_sums(connection: &mut PgConnection, charge: Option<&str>) -> sqlx:
         LISTED_MAX,
     )
     .fetch_all(connection)
-    .await
+    .await?;
+    let lines = rows.into_iter().map(|row| Line {
+        id: row.id,
+        key: row.key,
+        verb: row.verb,
+        charge: row.charge,
+        amount: row.amount,
+        status: match row.code {
+            None => "done",
+            Some(_) => "declined",
+        },
+        code: row.code,
+        decline_code: row.decline_code,
+        executed_at: row.executed_at,
+    });
+    Ok(Listing {
+        operations: lines.collect(),
+        charges,
+    })
 }
