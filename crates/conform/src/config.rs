@@ -364,9 +364,9 @@ fn placeholder<'a>(text: &'a str, begin: &str) -> Option<(&'a str, &'a str, &'a 
     Some((before, name, after))
 }
 
-/// Parses the URL. Refuses one that is not of HTTP or has no address, and unless `is_own` an address
-/// that is neither loopback nor private: the checks cut connections, repeat requests, and make
-/// effects.
+/// Parses the URL. Refuses one that is not of HTTP or has no address, and unless `is_own` an
+/// address that is neither loopback nor private: the checks cut connections, repeat requests, and
+/// make effects.
 pub async fn target(url: &str, is_own: bool) -> Result<Url, ConfigError> {
     let wrong = |what: &str| ConfigError(format!("{url}: {what}"));
     let parsed = Url::parse(url).map_err(|error| wrong(&error.to_string()))?;

@@ -7,8 +7,8 @@ use super::{layout, server::Refusal, sign_in};
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConsoleError {
-    /// The visitor has no session: they are sent to the page where one begins, and from there to the
-    /// page at this path, if they asked for one.
+    /// The visitor has no session: they are sent to the page where one begins, and from there to
+    /// the page at this path, if they asked for one.
     #[error("Sign in first.")]
     SignIn(Option<String>),
     /// A form that another site may have sent.

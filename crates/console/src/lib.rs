@@ -108,8 +108,8 @@ pub fn routes(config: &mut ServiceConfig, allow: fn(&'static str, &'static str) 
     }
 }
 
-/// The paths of the list of each kind, and of one of them. What a resource takes is a path that lives
-/// as long as the program.
+/// The paths of the list of each kind, and of one of them. What a resource takes is a path that
+/// lives as long as the program.
 static OF_KINDS: LazyLock<Vec<(Kind, String, String)>> = LazyLock::new(|| {
     let paths = Kind::ALL.iter().map(|kind| {
         let list = format!("/console/{}", Noun::of(*kind).path);

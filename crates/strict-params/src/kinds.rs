@@ -281,8 +281,8 @@ pub trait Expandables: ToSchema {
 }
 
 /// Declares what replies can show whole, and the schemas of that. `pub One, Many = ["owner",
-/// "owner.home"]: "About.";` makes the structs `One` and `Many` with the [`Expandables`] `owner` and
-/// `owner.home`. A request names them as `data.owner` and `data.owner.home` where it asks for a list.
+/// "owner.home"]: "About.";` makes the structs `One` and `Many`, whose [`Expandables`] are `owner`
+/// and `owner.home`. A request for a list names them as `data.owner` and `data.owner.home`.
 #[macro_export]
 macro_rules! expandable {
     ($($vis:vis $one:ident, $list:ident = [$($path:literal),+]: $about:literal;)+) => {$(

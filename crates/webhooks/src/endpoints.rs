@@ -85,8 +85,8 @@ impl From<EndpointRow> for Endpoint {
 
 /// `query_as!` with the columns of [`EndpointRow`] between the two parts of a statement:
 /// `endpoint_rows!("SELECT", "FROM webhook_endpoints WHERE id = $1", id)` is
-/// `query_as!(EndpointRow, "SELECT" + "id, api_version, …" + "FROM webhook_endpoints WHERE …", id)`.
-/// The secret is not among them: it is read to be signed with, and for nothing else.
+/// `query_as!(EndpointRow, "SELECT" + "id, api_version, …" + "FROM webhook_endpoints …", id)`. The
+/// secret is not among them: it is read to be signed with, and for nothing else.
 macro_rules! endpoint_rows {
     ($before:tt, $after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
         sqlx::query_as!(

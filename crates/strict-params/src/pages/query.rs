@@ -37,8 +37,8 @@ parameters! {
 }
 
 impl PageQuery {
-    /// The page that is asked for, in a list of objects whose ids `parse_id` reads. Refuses a cursor
-    /// that is no such id, and two cursors.
+    /// The page that is asked for, in a list of objects whose ids `parse_id` reads. Refuses a
+    /// cursor that is no such id, and two cursors.
     pub fn page(self, parse_id: impl Fn(&str) -> Option<Uuid>) -> Result<Page, Error> {
         let key = |name: &str, text: Option<String>| match text.map(|text| parse_id(&text)) {
             None => Ok(None),
