@@ -141,8 +141,8 @@ const ACCOUNT: &str =
     "make the account that the credential belongs to part of the record's key: docs/contract.md";
 
 /// Writes the table. `Must key_empty (key::empty), "draft 5": "rule"; "cost"; "how to mend it";`
-/// makes `Check { name: "key_empty", rule: "rule", source: "draft 5", … }`, whose severity is `Must`,
-/// and whose `run` is `|api| Box::pin(key::empty(api))`.
+/// makes `Check { name: "key_empty", rule: "rule", source: "draft 5", … }`, whose severity is
+/// `Must`, and whose `run` is `|api| Box::pin(key::empty(api))`.
 macro_rules! checks {
     ($($severity:ident $name:ident ($function:path), $source:literal: $rule:literal; $cost:expr;
         $mend:expr;)*) => {

@@ -56,8 +56,8 @@ impl<K> Cursor<K> {
 }
 
 /// Reads a page of a list that is newest first: `in_order_of!(page, rows, 7)` is
-/// `rows!("DESC", 7)`, or `rows!("ASC", 7)` where the page ends before an object. The two orders are
-/// two statements: each walks an index and stops.
+/// `rows!("DESC", 7)`, or `rows!("ASC", 7)` where the page ends before an object. The two orders
+/// are two statements: each walks an index and stops.
 #[macro_export]
 macro_rules! in_order_of {
     ($page:expr, $rows:ident $(, $more:tt)*) => {
