@@ -16,13 +16,13 @@ use serde_json::value::RawValue;
 
 use super::{
     Client,
-    error::Error,
+    error::{Error, Result},
     lists::{ListQuery, Page, with_query},
     objects::{
         Charge, Checkout, Customer, Event, Inventory, KeyStatus, Order, PaymentIntent,
         PaymentMethod, Refund, SetupIntent, WebhookDelivery, WebhookEndpoint,
     },
-    operation::{Method, Operation},
+    operation::{Method, Operation, checked},
     requests::{
         Cancellation, Capture, ChargeUpdate, Confirmation, CustomerUpdate, IntentCapture,
         MetadataUpdate, NewCharge, NewCheckout, NewCustomer, NewOrder, NewPaymentIntent,
@@ -46,15 +46,16 @@ pub struct Request<T> {
 impl<T: DeserializeOwned> Request<T> {
     /// Names the operation by something of your own that exists once for it, such as an order's
     /// number. The same name on another machine, or in another process, is the same operation.
-    pub fn with_key(mut self, key: impl Into<String>) -> Result<Self, Error> {
-        self.operation.set_key(key.into())?;
+    pub fn with_key(mut self, key: impl Into<String>) -> Result<Self> {
+        self.operation.key = checked("a key", key.into())?;
         Ok(self)
     }
 
     /// Links the operation to others of the same workflow, a name of your own: [`Client::workflow`]
     /// lists them. The first attempt decides the workflow, and a retry doesn't change it.
-    pub fn with_workflow(mut self, name: impl Into<String>) -> Result<Self, Error> {
-        self.operation.set_workflow(name.into())?;
+    pub fn with_workflow(mut self, name: impl Into<String>) -> Result<Self> {
+        let name = checked("the name of a workflow", name.into())?;
+        self.operation.workflow = Some(name);
         Ok(self)
     }
 
@@ -70,12 +71,12 @@ impl<T: DeserializeOwned> Request<T> {
 
     /// Sends until the outcome is known. After [`Error::GaveUp`], call it again: same key, same
     /// bytes.
-    pub async fn send(&self) -> Result<T, Error> {
+    pub async fn send(&self) -> Result<T> {
         self.send_for_reply().await?.object()
     }
 
     /// Sends as [`Request::send`] does, and returns the reply as it came.
-    pub async fn send_for_reply(&self) -> Result<Reply, Error> {
+    pub async fn send_for_reply(&self) -> Result<Reply> {
         let was_sent = self.was_sent.swap(true, Ordering::SeqCst);
         self.client.execute(&self.operation, was_sent).await
     }
@@ -83,51 +84,47 @@ impl<T: DeserializeOwned> Request<T> {
 
 impl Client {
     /// Charges a card.
-    pub fn create_charge(&self, charge: &NewCharge) -> Result<Request<Charge>, Error> {
+    pub fn create_charge(&self, charge: &NewCharge) -> Result<Request<Charge>> {
         self.change("/charges".to_owned(), charge)
     }
 
     /// Reads a charge.
-    pub async fn retrieve_charge(&self, id: &str) -> Result<Charge, Error> {
+    pub async fn retrieve_charge(&self, id: &str) -> Result<Charge> {
         self.read(below("/charges", id, "")?).await
     }
 
     /// Changes what is written on a charge, never its money.
-    pub fn update_charge(&self, id: &str, update: &ChargeUpdate) -> Result<Request<Charge>, Error> {
+    pub fn update_charge(&self, id: &str, update: &ChargeUpdate) -> Result<Request<Charge>> {
         self.change(below("/charges", id, "")?, update)
     }
 
     /// Takes money that was promised.
-    pub fn capture_charge(&self, id: &str, capture: &Capture) -> Result<Request<Charge>, Error> {
+    pub fn capture_charge(&self, id: &str, capture: &Capture) -> Result<Request<Charge>> {
         self.change(below("/charges", id, "/capture")?, capture)
     }
 
     /// Lists charges; filters `customer`, `order`.
-    pub async fn list_charges(&self, query: &ListQuery) -> Result<Page<Charge>, Error> {
+    pub async fn list_charges(&self, query: &ListQuery) -> Result<Page<Charge>> {
         self.read(query.after("/charges")).await
     }
 
     /// Gives money back.
-    pub fn create_refund(&self, refund: &NewRefund) -> Result<Request<Refund>, Error> {
+    pub fn create_refund(&self, refund: &NewRefund) -> Result<Request<Refund>> {
         self.change("/refunds".to_owned(), refund)
     }
 
     /// Reads a refund.
-    pub async fn retrieve_refund(&self, id: &str) -> Result<Refund, Error> {
+    pub async fn retrieve_refund(&self, id: &str) -> Result<Refund> {
         self.read(below("/refunds", id, "")?).await
     }
 
     /// Changes a refund's metadata.
-    pub fn update_refund(
-        &self,
-        id: &str,
-        update: &MetadataUpdate,
-    ) -> Result<Request<Refund>, Error> {
+    pub fn update_refund(&self, id: &str, update: &MetadataUpdate) -> Result<Request<Refund>> {
         self.change(below("/refunds", id, "")?, update)
     }
 
     /// Lists refunds; filter `charge`.
-    pub async fn list_refunds(&self, query: &ListQuery) -> Result<Page<Refund>, Error> {
+    pub async fn list_refunds(&self, query: &ListQuery) -> Result<Page<Refund>> {
         self.read(query.after("/refunds")).await
     }
 
@@ -136,38 +133,34 @@ impl Client {
         &self,
         id: &str,
         query: &ListQuery,
-    ) -> Result<Page<Refund>, Error> {
+    ) -> Result<Page<Refund>> {
         self.read(query.after(&below("/charges", id, "/refunds")?))
             .await
     }
 
     /// Writes down who pays.
-    pub fn create_customer(&self, customer: &NewCustomer) -> Result<Request<Customer>, Error> {
+    pub fn create_customer(&self, customer: &NewCustomer) -> Result<Request<Customer>> {
         self.change("/customers".to_owned(), customer)
     }
 
     /// Reads a customer. Of one who was deleted, only the id is left.
-    pub async fn retrieve_customer(&self, id: &str) -> Result<Customer, Error> {
+    pub async fn retrieve_customer(&self, id: &str) -> Result<Customer> {
         self.read(below("/customers", id, "")?).await
     }
 
     /// Changes what is known of a customer.
-    pub fn update_customer(
-        &self,
-        id: &str,
-        update: &CustomerUpdate,
-    ) -> Result<Request<Customer>, Error> {
+    pub fn update_customer(&self, id: &str, update: &CustomerUpdate) -> Result<Request<Customer>> {
         self.change(below("/customers", id, "")?, update)
     }
 
     /// Lists customers; filter `email`.
-    pub async fn list_customers(&self, query: &ListQuery) -> Result<Page<Customer>, Error> {
+    pub async fn list_customers(&self, query: &ListQuery) -> Result<Page<Customer>> {
         self.read(query.after("/customers")).await
     }
 
     /// Forgets a customer, and detaches all payment methods. `false`: there is no such customer,
     /// now; where an answer was lost, an earlier attempt of this call may have deleted it.
-    pub async fn delete_customer(&self, id: &str) -> Result<bool, Error> {
+    pub async fn delete_customer(&self, id: &str) -> Result<bool> {
         self.delete(&below("/customers", id, "")?).await
     }
 
@@ -175,12 +168,12 @@ impl Client {
     pub fn create_payment_method(
         &self,
         method: &NewPaymentMethod,
-    ) -> Result<Request<PaymentMethod>, Error> {
+    ) -> Result<Request<PaymentMethod>> {
         self.change("/payment_methods".to_owned(), method)
     }
 
     /// Reads a payment method.
-    pub async fn retrieve_payment_method(&self, id: &str) -> Result<PaymentMethod, Error> {
+    pub async fn retrieve_payment_method(&self, id: &str) -> Result<PaymentMethod> {
         self.read(below("/payment_methods", id, "")?).await
     }
 
@@ -189,7 +182,7 @@ impl Client {
         &self,
         id: &str,
         update: &PaymentMethodUpdate,
-    ) -> Result<Request<PaymentMethod>, Error> {
+    ) -> Result<Request<PaymentMethod>> {
         self.change(below("/payment_methods", id, "")?, update)
     }
 
@@ -199,22 +192,19 @@ impl Client {
         &self,
         id: &str,
         customer: &str,
-    ) -> Result<Request<PaymentMethod>, Error> {
+    ) -> Result<Request<PaymentMethod>> {
         let of = BTreeMap::from([("customer", customer)]);
         self.change(below("/payment_methods", id, "/attach")?, &of)
     }
 
     /// Takes a card from its customer, for good.
-    pub fn detach_payment_method(&self, id: &str) -> Result<Request<PaymentMethod>, Error> {
+    pub fn detach_payment_method(&self, id: &str) -> Result<Request<PaymentMethod>> {
         let path = below("/payment_methods", id, "/detach")?;
         self.change(path, &serde_json::Map::new())
     }
 
     /// Lists payment methods; filter `customer`, which must be there.
-    pub async fn list_payment_methods(
-        &self,
-        query: &ListQuery,
-    ) -> Result<Page<PaymentMethod>, Error> {
+    pub async fn list_payment_methods(&self, query: &ListQuery) -> Result<Page<PaymentMethod>> {
         self.read(query.after("/payment_methods")).await
     }
 
@@ -223,7 +213,7 @@ impl Client {
         &self,
         id: &str,
         query: &ListQuery,
-    ) -> Result<Page<PaymentMethod>, Error> {
+    ) -> Result<Page<PaymentMethod>> {
         self.read(query.after(&below("/customers", id, "/payment_methods")?))
             .await
     }
@@ -233,38 +223,38 @@ impl Client {
         &self,
         customer: &str,
         id: &str,
-    ) -> Result<PaymentMethod, Error> {
+    ) -> Result<PaymentMethod> {
         let methods = below("/customers", customer, "/payment_methods")?;
         self.read(below(&methods, id, "")?).await
     }
 
     /// Opens an order.
-    pub fn create_order(&self, order: &NewOrder) -> Result<Request<Order>, Error> {
+    pub fn create_order(&self, order: &NewOrder) -> Result<Request<Order>> {
         self.change("/orders".to_owned(), order)
     }
 
     /// Reads an order.
-    pub async fn retrieve_order(&self, id: &str) -> Result<Order, Error> {
+    pub async fn retrieve_order(&self, id: &str) -> Result<Order> {
         self.read(below("/orders", id, "")?).await
     }
 
     /// Changes an order's metadata.
-    pub fn update_order(&self, id: &str, update: &MetadataUpdate) -> Result<Request<Order>, Error> {
+    pub fn update_order(&self, id: &str, update: &MetadataUpdate) -> Result<Request<Order>> {
         self.change(below("/orders", id, "")?, update)
     }
 
     /// Makes the order's one charge.
-    pub fn pay_order(&self, id: &str, payment: &Payment) -> Result<Request<Order>, Error> {
+    pub fn pay_order(&self, id: &str, payment: &Payment) -> Result<Request<Order>> {
         self.change(below("/orders", id, "/pay")?, payment)
     }
 
     /// Closes an open order for good.
-    pub fn cancel_order(&self, id: &str) -> Result<Request<Order>, Error> {
+    pub fn cancel_order(&self, id: &str) -> Result<Request<Order>> {
         self.change(below("/orders", id, "/cancel")?, &serde_json::Map::new())
     }
 
     /// Lists orders; filters `customer`, `client_order_id`.
-    pub async fn list_orders(&self, query: &ListQuery) -> Result<Page<Order>, Error> {
+    pub async fn list_orders(&self, query: &ListQuery) -> Result<Page<Order>> {
         self.read(query.after("/orders")).await
     }
 
@@ -272,35 +262,35 @@ impl Client {
     /// What can't be completed is undone before it is refused: [`Error::Declined`], or
     /// [`Error::Invalid`] with the code `out_of_stock`. A retry continues a checkout where it
     /// stopped.
-    pub fn create_checkout(&self, checkout: &NewCheckout) -> Result<Request<Checkout>, Error> {
+    pub fn create_checkout(&self, checkout: &NewCheckout) -> Result<Request<Checkout>> {
         self.change("/checkouts".to_owned(), checkout)
     }
 
     /// Reads a checkout, with its steps so far.
-    pub async fn retrieve_checkout(&self, id: &str) -> Result<Checkout, Error> {
+    pub async fn retrieve_checkout(&self, id: &str) -> Result<Checkout> {
         self.read(below("/checkouts", id, "")?).await
     }
 
     /// Lists checkouts; filter `customer`.
-    pub async fn list_checkouts(&self, query: &ListQuery) -> Result<Page<Checkout>, Error> {
+    pub async fn list_checkouts(&self, query: &ListQuery) -> Result<Page<Checkout>> {
         self.read(query.after("/checkouts")).await
     }
 
     /// Sets how many of a stock-keeping unit are there, to what was counted. A late retry may
     /// overwrite what others have set since. After [`Error::GaveUp`], find out its outcome before
     /// counting again.
-    pub fn set_inventory(&self, sku: &str, quantity: i64) -> Result<Request<Inventory>, Error> {
+    pub fn set_inventory(&self, sku: &str, quantity: i64) -> Result<Request<Inventory>> {
         let level = BTreeMap::from([("quantity", quantity)]);
         self.prepare(Method::Put, named("/inventory", sku)?, &level)
     }
 
     /// Reads how many are left.
-    pub async fn retrieve_inventory(&self, sku: &str) -> Result<Inventory, Error> {
+    pub async fn retrieve_inventory(&self, sku: &str) -> Result<Inventory> {
         self.read(named("/inventory", sku)?).await
     }
 
     /// Lists levels of inventory, in the order of their skus, which are its cursors.
-    pub async fn list_inventory(&self, query: &ListQuery) -> Result<Page<Inventory>, Error> {
+    pub async fn list_inventory(&self, query: &ListQuery) -> Result<Page<Inventory>> {
         self.read(query.after("/inventory")).await
     }
 
@@ -308,12 +298,12 @@ impl Client {
     pub fn create_payment_intent(
         &self,
         intent: &NewPaymentIntent,
-    ) -> Result<Request<PaymentIntent>, Error> {
+    ) -> Result<Request<PaymentIntent>> {
         self.change("/payment_intents".to_owned(), intent)
     }
 
     /// Reads a payment intent.
-    pub async fn retrieve_payment_intent(&self, id: &str) -> Result<PaymentIntent, Error> {
+    pub async fn retrieve_payment_intent(&self, id: &str) -> Result<PaymentIntent> {
         self.read(below("/payment_intents", id, "")?).await
     }
 
@@ -322,7 +312,7 @@ impl Client {
         &self,
         id: &str,
         update: &PaymentIntentUpdate,
-    ) -> Result<Request<PaymentIntent>, Error> {
+    ) -> Result<Request<PaymentIntent>> {
         self.change(below("/payment_intents", id, "")?, update)
     }
 
@@ -331,7 +321,7 @@ impl Client {
         &self,
         id: &str,
         confirmation: &Confirmation,
-    ) -> Result<Request<PaymentIntent>, Error> {
+    ) -> Result<Request<PaymentIntent>> {
         self.change(below("/payment_intents", id, "/confirm")?, confirmation)
     }
 
@@ -340,7 +330,7 @@ impl Client {
         &self,
         id: &str,
         capture: &IntentCapture,
-    ) -> Result<Request<PaymentIntent>, Error> {
+    ) -> Result<Request<PaymentIntent>> {
         self.change(below("/payment_intents", id, "/capture")?, capture)
     }
 
@@ -349,29 +339,23 @@ impl Client {
         &self,
         id: &str,
         cancellation: &Cancellation,
-    ) -> Result<Request<PaymentIntent>, Error> {
+    ) -> Result<Request<PaymentIntent>> {
         self.change(below("/payment_intents", id, "/cancel")?, cancellation)
     }
 
     /// Lists payment intents; filter `customer`.
-    pub async fn list_payment_intents(
-        &self,
-        query: &ListQuery,
-    ) -> Result<Page<PaymentIntent>, Error> {
+    pub async fn list_payment_intents(&self, query: &ListQuery) -> Result<Page<PaymentIntent>> {
         self.read(query.after("/payment_intents")).await
     }
 
     /// Begins to make a card ready for later payments. A card whose holder must authenticate leaves
     /// the status `requires_action`: send them to the page in its `next_action`.
-    pub fn create_setup_intent(
-        &self,
-        setup: &NewSetupIntent,
-    ) -> Result<Request<SetupIntent>, Error> {
+    pub fn create_setup_intent(&self, setup: &NewSetupIntent) -> Result<Request<SetupIntent>> {
         self.change("/setup_intents".to_owned(), setup)
     }
 
     /// Reads a setup intent.
-    pub async fn retrieve_setup_intent(&self, id: &str) -> Result<SetupIntent, Error> {
+    pub async fn retrieve_setup_intent(&self, id: &str) -> Result<SetupIntent> {
         self.read(below("/setup_intents", id, "")?).await
     }
 
@@ -380,7 +364,7 @@ impl Client {
         &self,
         id: &str,
         update: &SetupIntentUpdate,
-    ) -> Result<Request<SetupIntent>, Error> {
+    ) -> Result<Request<SetupIntent>> {
         self.change(below("/setup_intents", id, "")?, update)
     }
 
@@ -389,7 +373,7 @@ impl Client {
         &self,
         id: &str,
         confirmation: &SetupConfirmation,
-    ) -> Result<Request<SetupIntent>, Error> {
+    ) -> Result<Request<SetupIntent>> {
         self.change(below("/setup_intents", id, "/confirm")?, confirmation)
     }
 
@@ -398,28 +382,28 @@ impl Client {
         &self,
         id: &str,
         cancellation: &SetupCancellation,
-    ) -> Result<Request<SetupIntent>, Error> {
+    ) -> Result<Request<SetupIntent>> {
         self.change(below("/setup_intents", id, "/cancel")?, cancellation)
     }
 
     /// Lists setup intents; filters `customer`, `payment_method`.
-    pub async fn list_setup_intents(&self, query: &ListQuery) -> Result<Page<SetupIntent>, Error> {
+    pub async fn list_setup_intents(&self, query: &ListQuery) -> Result<Page<SetupIntent>> {
         self.read(query.after("/setup_intents")).await
     }
 
     /// Reads an event.
-    pub async fn retrieve_event(&self, id: &str) -> Result<Event, Error> {
+    pub async fn retrieve_event(&self, id: &str) -> Result<Event> {
         self.read(below("/events", id, "")?).await
     }
 
     /// Lists events; filter `event_type`.
-    pub async fn list_events(&self, query: &ListQuery) -> Result<Page<Event>, Error> {
+    pub async fn list_events(&self, query: &ListQuery) -> Result<Page<Event>> {
         self.read(query.after("/events")).await
     }
 
     /// Lists events as [`Client::list_events`] does, each in the very text that the service sent:
     /// to hand it on.
-    pub async fn list_event_texts(&self, query: &ListQuery) -> Result<Page<Box<RawValue>>, Error> {
+    pub async fn list_event_texts(&self, query: &ListQuery) -> Result<Page<Box<RawValue>>> {
         self.read(query.after("/events")).await
     }
 
@@ -428,12 +412,12 @@ impl Client {
     pub fn create_webhook_endpoint(
         &self,
         endpoint: &NewWebhookEndpoint,
-    ) -> Result<Request<WebhookEndpoint>, Error> {
+    ) -> Result<Request<WebhookEndpoint>> {
         self.change("/webhook_endpoints".to_owned(), endpoint)
     }
 
     /// Reads a webhook endpoint.
-    pub async fn retrieve_webhook_endpoint(&self, id: &str) -> Result<WebhookEndpoint, Error> {
+    pub async fn retrieve_webhook_endpoint(&self, id: &str) -> Result<WebhookEndpoint> {
         self.read(below("/webhook_endpoints", id, "")?).await
     }
 
@@ -443,21 +427,18 @@ impl Client {
         &self,
         id: &str,
         update: &WebhookEndpointUpdate,
-    ) -> Result<Request<WebhookEndpoint>, Error> {
+    ) -> Result<Request<WebhookEndpoint>> {
         self.change(below("/webhook_endpoints", id, "")?, update)
     }
 
     /// Lists webhook endpoints.
-    pub async fn list_webhook_endpoints(
-        &self,
-        query: &ListQuery,
-    ) -> Result<Page<WebhookEndpoint>, Error> {
+    pub async fn list_webhook_endpoints(&self, query: &ListQuery) -> Result<Page<WebhookEndpoint>> {
         self.read(query.after("/webhook_endpoints")).await
     }
 
     /// Has no more events sent there. `false`: there is no such endpoint, now; where an answer was
     /// lost, an earlier attempt of this call may have deleted it.
-    pub async fn delete_webhook_endpoint(&self, id: &str) -> Result<bool, Error> {
+    pub async fn delete_webhook_endpoint(&self, id: &str) -> Result<bool> {
         self.delete(&below("/webhook_endpoints", id, "")?).await
     }
 
@@ -466,7 +447,7 @@ impl Client {
         &self,
         endpoint: &str,
         query: &ListQuery,
-    ) -> Result<Page<WebhookDelivery>, Error> {
+    ) -> Result<Page<WebhookDelivery>> {
         self.read(query.after(&below("/webhook_endpoints", endpoint, "/deliveries")?))
             .await
     }
@@ -474,7 +455,7 @@ impl Client {
     /// The operations of a workflow that the service has a record of, or is working on: all of
     /// them, in the order of their first use. A missing operation never means that a new key is
     /// safe.
-    pub async fn workflow(&self, name: &str) -> Result<Vec<KeyStatus>, Error> {
+    pub async fn workflow(&self, name: &str) -> Result<Vec<KeyStatus>> {
         let mut steps = Vec::<KeyStatus>::new();
         loop {
             let name = ("name", name.to_owned());
@@ -491,12 +472,12 @@ impl Client {
     }
 
     /// What the service knows about a key. An unknown key never means that a new key is safe.
-    pub async fn look_up_key(&self, key: &str) -> Result<KeyStatus, Error> {
+    pub async fn look_up_key(&self, key: &str) -> Result<KeyStatus> {
         self.read(with_query("/idempotency-keys", [("key", key.to_owned())]))
             .await
     }
 
-    fn change<T>(&self, path: String, parameters: &impl Serialize) -> Result<Request<T>, Error> {
+    fn change<T>(&self, path: String, parameters: &impl Serialize) -> Result<Request<T>> {
         self.prepare(Method::Post, path, parameters)
     }
 
@@ -505,7 +486,7 @@ impl Client {
         method: Method,
         path: String,
         parameters: &impl Serialize,
-    ) -> Result<Request<T>, Error> {
+    ) -> Result<Request<T>> {
         let now = self.inner.clock.unix_time();
         Ok(Request {
             client: self.clone(),
@@ -516,7 +497,7 @@ impl Client {
     }
 
     /// `false`: there is nothing at this path, now.
-    async fn delete(&self, path: &str) -> Result<bool, Error> {
+    async fn delete(&self, path: &str) -> Result<bool> {
         match send(&self.inner, &Message::Delete(path), false).await {
             Ok(_) => Ok(true),
             Err(Error::Invalid(refusal)) if refusal.code == "resource_missing" => Ok(false),
@@ -524,7 +505,7 @@ impl Client {
         }
     }
 
-    async fn read<T: DeserializeOwned>(&self, path: String) -> Result<T, Error> {
+    async fn read<T: DeserializeOwned>(&self, path: String) -> Result<T> {
         let reply = send(&self.inner, &Message::Read(&path), false).await?;
         reply.object()
     }
@@ -540,7 +521,7 @@ const IN_A_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
 /// A path that ends with a name of the caller's, of any characters. Two names are no segment of a
 /// URL however they are encoded (<https://url.spec.whatwg.org/#double-dot-path-segment>): `..`
 /// would be another path.
-fn named(collection: &str, name: &str) -> Result<String, Error> {
+fn named(collection: &str, name: &str) -> Result<String> {
     if ["", ".", ".."].contains(&name) {
         return Err(Error::Unusable(format!("no path can name this: {name:?}")));
     }
@@ -549,7 +530,7 @@ fn named(collection: &str, name: &str) -> Result<String, Error> {
 }
 
 /// A path with an id in it. Ids are letters, digits and `_`; anything else could be another path.
-fn below(collection: &str, id: &str, verb: &str) -> Result<String, Error> {
+fn below(collection: &str, id: &str, verb: &str) -> Result<String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     if id.is_empty() || !id.bytes().all(plain) {
         return Err(Error::Unusable(format!("this is no id: {id:?}")));

@@ -10,6 +10,8 @@ use serde::Deserialize;
 
 use super::{key_store::KeyStoreError, operation::Operation, sending::Reply};
 
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
 /// Why a call has no object to return. Boxed, so that the path without an error stays small.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -138,48 +140,35 @@ impl fmt::Display for GaveUp {
 }
 
 /// Why there was no further attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
     /// The next one would begin after the deadline.
+    #[error("the deadline is over")]
     Deadline,
     /// Too many retries lately, of all calls of this client together.
+    #[error("the retry budget is used up")]
     Budget,
     /// The service said that a retry now makes no sense.
+    #[error("the service said not to retry")]
     ToldNotTo,
     /// The last attempt was refused without a stored outcome, and that says nothing about an
     /// earlier one that may still have arrived.
+    #[error("a refusal doesn't decide an earlier attempt")]
     EarlierAttempt,
 }
 
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Deadline => "the deadline is over",
-            Self::Budget => "the retry budget is used up",
-            Self::ToldNotTo => "the service said not to retry",
-            Self::EarlierAttempt => "a refusal doesn't decide an earlier attempt",
-        })
-    }
-}
-
 /// How an attempt ended that decided nothing.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AttemptFailure {
     /// No connection: this attempt wasn't received.
+    #[error("{0}")]
     NotConnected(String),
     /// The answer was lost, or didn't come in time.
+    #[error("{0}")]
     NoAnswer(String),
     /// An answer that is no outcome.
+    #[error("{0}")]
     Answered(Refusal),
-}
-
-impl fmt::Display for AttemptFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotConnected(why) | Self::NoAnswer(why) => f.write_str(why),
-            Self::Answered(refusal) => refusal.fmt(f),
-        }
-    }
 }
 
 impl Refusal {

@@ -96,6 +96,7 @@ pub enum Resumed {
 }
 
 /// Sets a [`Client`] up.
+#[must_use]
 pub struct ClientBuilder {
     server: String,
     api_key: String,
@@ -109,21 +110,18 @@ pub struct ClientBuilder {
 impl ClientBuilder {
     /// Keeps operations until their outcome is known. Without one, an operation ends with the
     /// process, and its caller has to keep the key.
-    #[must_use]
     pub fn key_store(mut self, store: impl KeyStore + 'static) -> Self {
         self.store = Some(Arc::new(store));
         self
     }
 
     /// Other limits than the default ones.
-    #[must_use]
     pub fn retry_policy(mut self, policy: RetryPolicy) -> Self {
         self.policy = policy;
         self
     }
 
     /// Called before each pause, to log or to show it.
-    #[must_use]
     pub fn on_retry(mut self, observe: impl Fn(&Retry) + Send + Sync + 'static) -> Self {
         self.on_retry = Some(Arc::new(observe));
         self
@@ -131,14 +129,12 @@ impl ClientBuilder {
 
     /// A header that goes with every request besides the client's own, which it can't replace: for
     /// a trace, or to ask a server with `FAULTS` for a fault.
-    #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 
     /// Another clock, for tests.
-    #[must_use]
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Arc::new(clock);
         self

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::requests::Metadata;
 
@@ -63,7 +63,6 @@ pub struct Refund {
     /// Your own names.
     pub metadata: Metadata,
     /// The intent of its charge.
-    #[serde(default)]
     pub payment_intent: Option<String>,
     /// Why.
     pub reason: Option<String>,
@@ -106,19 +105,25 @@ pub struct InvoiceSettings {
 }
 
 /// An address.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Address {
     /// A city, town or village.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub city: Option<String>,
     /// Two letters.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub country: Option<String>,
     /// Street and number.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub line1: Option<String>,
     /// Apartment, floor.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub line2: Option<String>,
     /// Also called a ZIP code.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub postal_code: Option<String>,
     /// A state, province or region.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
 }
 

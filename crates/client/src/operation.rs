@@ -13,7 +13,6 @@ use super::error::Error;
 /// Longest key, and longest name of a workflow, that the service takes.
 const NAME_MAX_BYTES: usize = 255;
 
-/// How an operation is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub(super) enum Method {
@@ -111,26 +110,15 @@ impl Operation {
         (self.method, &self.server, &self.path, &self.body)
             == (other.method, &other.server, &other.path, &other.body)
     }
-
-    pub(super) fn set_key(&mut self, key: String) -> Result<(), Error> {
-        check_name("a key", &key)?;
-        self.key = key;
-        Ok(())
-    }
-
-    pub(super) fn set_workflow(&mut self, workflow: String) -> Result<(), Error> {
-        check_name("the name of a workflow", &workflow)?;
-        self.workflow = Some(workflow);
-        Ok(())
-    }
 }
 
-fn check_name(what: &str, name: &str) -> Result<(), Error> {
+/// A name, if it is one that the service takes.
+pub(super) fn checked(what: &str, name: String) -> Result<String, Error> {
     let plain = |byte: u8| matches!(byte, 0x21..=0x7E) && !b"\"\\,".contains(&byte);
     if name.is_empty() || name.len() > NAME_MAX_BYTES || !name.bytes().all(plain) {
         return Err(Error::Unusable(format!(
             "{what} is 1 to 255 bytes of visible ASCII without quotes, backslashes and commas"
         )));
     }
-    Ok(())
+    Ok(name)
 }

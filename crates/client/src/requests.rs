@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::objects::Address;
+
 /// Your own names for things; on an update an empty value removes a name.
 pub type Metadata = BTreeMap<String, String>;
 
@@ -267,27 +269,7 @@ pub struct WebhookEndpointUpdate {
 }
 
 /// An address, as a customer or a payment method is given it. What is `None` is none.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
-pub struct NewAddress {
-    /// A city, town or village.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub city: Option<String>,
-    /// Two letters.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub country: Option<String>,
-    /// Street and number.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub line1: Option<String>,
-    /// Apartment, floor.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub line2: Option<String>,
-    /// Also called a ZIP code.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub postal_code: Option<String>,
-    /// A state, province or region.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub state: Option<String>,
-}
+pub type NewAddress = Address;
 
 /// Where goods go, and to whom.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]

@@ -56,7 +56,6 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Refuses limits that don't hold together.
     pub(super) fn check(&self) -> Result<(), Error> {
         let wrong = if self.deadline > DEADLINE_MAX {
             "the deadline is longer than an hour"
@@ -151,7 +150,6 @@ impl Budget {
         }
     }
 
-    /// Takes a retry's tokens, if there are enough.
     pub(super) fn take(&self) -> bool {
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         let left = tokens.checked_sub(RETRY_COST);

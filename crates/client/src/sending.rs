@@ -164,7 +164,6 @@ pub(super) async fn send(
     }
 }
 
-/// What an attempt means for its call.
 enum Judged {
     Done(Reply),
     Refused(Refusal),
@@ -215,7 +214,6 @@ fn judge(
     }
 }
 
-/// One request and its whole reply.
 async fn attempt(
     inner: &Inner,
     message: &Message<'_>,

@@ -8,11 +8,8 @@ use std::{error::Error, sync::Arc};
 
 pub use rustls::{ClientConfig as TlsConfig, Error as TlsError};
 
-/// How every connection is encrypted: rustls on ring with Mozilla's root certificates.
-///
-/// # Errors
-///
-/// [`TlsError`] when the TLS library refuses its own default protocol versions, which is a defect.
+/// How every connection is encrypted: rustls on ring with Mozilla's root certificates. It fails if
+/// the TLS library refuses its own default protocol versions, which is a defect.
 pub fn tls_config() -> Result<TlsConfig, TlsError> {
     let roots = rustls::RootCertStore {
         roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
@@ -25,11 +22,7 @@ pub fn tls_config() -> Result<TlsConfig, TlsError> {
 }
 
 /// A builder of HTTP clients: TLS as in [`tls_config`], no redirects, no proxy from the
-/// environment, and no retries of the library's own. Time limits are the caller's.
-///
-/// # Errors
-///
-/// [`TlsError`] when the TLS library refuses its own default protocol versions, which is a defect.
+/// environment, and no retries of the library's own. Time limits are the caller's. Fails as that.
 pub fn http_client_builder() -> Result<reqwest::ClientBuilder, TlsError> {
     Ok(reqwest::Client::builder()
         .tls_backend_preconfigured(tls_config()?)

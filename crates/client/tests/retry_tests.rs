@@ -85,7 +85,6 @@ impl Account {
         builder.build().unwrap()
     }
 
-    /// Pays an order with a card.
     async fn pay(
         &self,
         order: &str,

@@ -162,7 +162,6 @@ impl Api {
         self.ask(&self.config.effect)
     }
 
-    /// Another request under the same key.
     pub(crate) fn rival(&self, ask: &Ask) -> Result<Ask, Flaw> {
         let other = given(self.config.other.as_ref(), "other")?;
         Ok(self.ask(other).with_keys(ask.keys.clone()))
@@ -278,7 +277,6 @@ impl Api {
         }
     }
 
-    /// Makes one attempt and expects a reply.
     pub(crate) async fn send(&self, ask: &Ask) -> Result<Reply, Flaw> {
         let reply = self.attempt(ask, self.url()).await;
         reply.map_err(|error| Flaw::Unknown(format!("no reply: {error}")))
@@ -315,14 +313,12 @@ impl Api {
         unknown("there is no URL")
     }
 
-    /// Whether the reply says that it is a replay.
     pub(crate) fn is_marked(&self, reply: &Reply) -> bool {
         let name = self.config.promises.replay_header.as_deref();
         name.and_then(|name| reply.header(name))
             .is_some_and(|value| value.eq_ignore_ascii_case("true"))
     }
 
-    /// Begins to count the effects of some requests.
     pub(crate) async fn tally<'a>(&'a self, asks: &[&Ask]) -> Result<Tally<'a>, Flaw> {
         let asks: Vec<Ask> = asks.iter().map(|&ask| ask.clone()).collect();
         let before = match &self.config.count {
@@ -387,7 +383,6 @@ impl Api {
         Ok(counted.len())
     }
 
-    /// Whether the effects of one request are counted, and not all that there are.
     pub(crate) fn counts_one_request(&self) -> bool {
         let count = self.config.count.as_ref();
         count.is_some_and(Count::is_of_one_request)
@@ -395,7 +390,6 @@ impl Api {
 
     /// Of each request, or one number where all effects are counted.
     async fn count_all(&self, asks: &[Ask]) -> Result<Vec<u64>, Flaw> {
-        /// Commands and lists at once.
         const COUNTED_AT_ONCE: usize = 4;
         let is_of_one = self.counts_one_request();
         let counted = if is_of_one { asks.len() } else { 1 };
@@ -467,12 +461,10 @@ fn is_of(value: &Value, number: u32) -> bool {
     value.as_str() == Some(&unique(number)) || value.as_u64() == Some(u64::from(number))
 }
 
-/// A part of the config that a check needs.
 pub(crate) fn given<'a, T>(part: Option<&'a T>, name: &str) -> Result<&'a T, Flaw> {
     part.ok_or_else(|| Flaw::Unknown(format!("the config has no {name}")))
 }
 
-/// Effects since some moment.
 pub(crate) struct Tally<'a> {
     api: &'a Api,
     asks: Vec<Ask>,
@@ -533,7 +525,6 @@ pub(crate) async fn shell(command: &str, reads: bool) -> Result<String, String> 
     }
 }
 
-/// The URL of a path with a query below the URL of the service.
 fn below(base: &Url, path: &str) -> Url {
     let (path, query) = match path.split_once('?') {
         Some((path, query)) => (path, Some(query)),

@@ -35,12 +35,8 @@ use checks::{Fault, Flaw, unknown};
 const CHECK_LIMIT: Duration = Duration::from_secs(900);
 
 /// Runs the checks, one after the other. `only`: those of these names, or all if it is empty.
-/// `progress` is told what begins: its number, how many there are, its name.
-///
-/// # Errors
-///
-/// If the request that makes an effect doesn't, or its effect isn't counted: nothing could be
-/// checked.
+/// `progress` is told what begins: its number, how many there are, its name. Fails if the request
+/// that makes an effect doesn't, or its effect isn't counted: nothing could be checked.
 pub async fn run(
     config: Config,
     service: Service,

@@ -121,7 +121,6 @@ impl Report {
         self.count(Outcome::ViolatesMust) > 0
     }
 
-    /// Whether retries are safe, as far as was seen.
     fn verdict(&self) -> String {
         let all = self.findings.len();
         let violated = self.names(|outcome| outcome == Outcome::ViolatesMust);
@@ -180,11 +179,7 @@ impl Report {
         text
     }
 
-    /// The findings as JSON.
-    ///
-    /// # Errors
-    ///
-    /// Never, as all of it can be written as JSON.
+    /// The findings as JSON, which all of it can be written as.
     pub fn json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self)
     }

@@ -1,10 +1,10 @@
 //! Deliveries of webhooks, and sending one again now.
 
-use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web::HttpRequest;
 use maud::{Markup, html};
 
 use super::{
-    Delivery, Server, WebhookEndpoint,
+    Asked, Delivery, Page, WebhookEndpoint,
     error::ConsoleError,
     form::Form,
     layout::{self, Section, resource, shortened, state, table, time},
@@ -15,11 +15,7 @@ use super::{
 const PAGE_ROWS: usize = 50;
 
 /// A page of deliveries, the newest first.
-pub(super) async fn show(
-    server: web::Data<dyn Server>,
-    visitor: Visitor,
-    request: HttpRequest,
-) -> Result<HttpResponse, ConsoleError> {
+pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) -> Page {
     let before = query_value(&request, "before");
     let found = server.deliveries(visitor.account, before.as_deref(), PAGE_ROWS + 1);
     let unknown = ConsoleError::Unreadable("No delivery has such an id.");
@@ -72,7 +68,6 @@ pub(super) fn deliveries_table(deliveries: &[Delivery]) -> Markup {
     }
 }
 
-/// How often it was tried, and what the last attempt got.
 pub(super) fn answers(delivery: &Delivery) -> Markup {
     html! {
         @if let Some(answer) = &delivery.last_answer {
@@ -82,12 +77,7 @@ pub(super) fn answers(delivery: &Delivery) -> Markup {
     }
 }
 
-pub(super) async fn retry(
-    server: web::Data<dyn Server>,
-    visitor: Visitor,
-    request: HttpRequest,
-    _: Form,
-) -> Result<HttpResponse, ConsoleError> {
+pub(super) async fn retry(server: Asked, visitor: Visitor, request: HttpRequest, _: Form) -> Page {
     let id = request.match_info().query("id");
     let is_due = server.retry_delivery(visitor.account, id).await?;
     match is_due {

@@ -1,28 +1,32 @@
 //! Errors of the console. Each is shown as a page, or leads to the page for signing in.
 
-use std::fmt;
-
 use actix_web::{HttpResponse, ResponseError, http::StatusCode};
 use maud::html;
 
 use super::{layout, server::Refusal, sign_in};
 
-/// Why there is no page.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum ConsoleError {
-    /// The visitor has no session: they are sent to the page where one begins.
-    SignIn,
-    /// As [`SignIn`](Self::SignIn), and from there to the page at this path, which they asked for.
-    SignInFor(String),
+    /// The visitor has no session: they are sent to the page where one begins, and from there to
+    /// the page at this path, if they asked for one.
+    #[error("Sign in first.")]
+    SignIn(Option<String>),
     /// A form that another site may have sent.
+    #[error(
+        "This form was not sent by a page of the console. Open the page again, and send it from \
+         there. A proxy in front of charge-once must pass on the Host header."
+    )]
     ForeignForm,
-    /// The session's account has no such thing.
+    #[error("This account has no such thing.")]
     Missing,
     /// The address or the form has something that this page doesn't know.
+    #[error("{0}")]
     Unreadable(&'static str),
     /// Too many actions at once.
+    #[error("The playground is busy. Try again in a moment.")]
     Busy,
     /// As the API would answer.
+    #[error("{}", .0.says())]
     Api(Refusal),
 }
 
@@ -30,7 +34,7 @@ impl From<Refusal> for ConsoleError {
     fn from(refusal: Refusal) -> Self {
         // A key that was revoked meanwhile.
         if refusal.0 == StatusCode::UNAUTHORIZED {
-            Self::SignIn
+            Self::SignIn(None)
         } else {
             Self::Api(refusal)
         }
@@ -56,26 +60,10 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for ConsoleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::SignIn | Self::SignInFor(_) => f.write_str("Sign in first."),
-            Self::ForeignForm => f.write_str(
-                "This form was not sent by a page of the console. Open the page again, and send it \
-                 from there. A proxy in front of charge-once must pass on the Host header.",
-            ),
-            Self::Missing => f.write_str("This account has no such thing."),
-            Self::Unreadable(what) => f.write_str(what),
-            Self::Busy => f.write_str("The playground is busy. Try again in a moment."),
-            Self::Api(refusal) => f.write_str(refusal.says()),
-        }
-    }
-}
-
 impl ResponseError for ConsoleError {
     fn status_code(&self) -> StatusCode {
         match self {
-            Self::SignIn | Self::SignInFor(_) => StatusCode::SEE_OTHER,
+            Self::SignIn(_) => StatusCode::SEE_OTHER,
             Self::ForeignForm => StatusCode::FORBIDDEN,
             Self::Missing => StatusCode::NOT_FOUND,
             Self::Unreadable(_) => StatusCode::BAD_REQUEST,
@@ -85,11 +73,8 @@ impl ResponseError for ConsoleError {
     }
 
     fn error_response(&self) -> HttpResponse {
-        match self {
-            Self::SignIn => return layout::redirect(sign_in::PATH),
-            Self::SignInFor(path) => return layout::redirect(&sign_in::path_for(path)),
-            Self::ForeignForm | Self::Missing | Self::Unreadable(_) | Self::Busy | Self::Api(_) => {
-            }
+        if let Self::SignIn(wanted) = self {
+            return layout::redirect(&sign_in::path_to(wanted.as_deref()));
         }
         let status = self.status_code();
         let title = status.canonical_reason().unwrap_or("Error");

@@ -18,7 +18,6 @@ use super::{
 /// Where the commands of this program that are clients find an API key.
 const API_KEY_VARIABLE: &str = "CHARGE_ONCE_API_KEY";
 
-/// One request, and what it got.
 pub(super) struct Exchange {
     /// `None`: it got no reply.
     pub(super) reply: Option<Received>,
@@ -33,7 +32,6 @@ pub(super) struct Received {
     pub(super) body: Vec<u8>,
 }
 
-/// What a button sent.
 pub(super) struct Sent<'a> {
     pub(super) action: Action,
     pub(super) public_url: &'a str,

@@ -1,25 +1,19 @@
 //! Keys in flight or in doubt: how long, and why.
 
-use actix_web::{HttpResponse, web};
 use charge_once_idempotency::{KnownRequest, LeasedKey};
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 
 use super::{
-    Server,
-    error::ConsoleError,
+    Asked, Page,
     layout::{self, Section, key_link, resource, short, state, table, time},
     timeline::lasted,
     visitor::Visitor,
 };
 
-/// Keys that are shown of each kind.
 const KEYS_MAX: usize = 100;
 
-pub(super) async fn show(
-    server: web::Data<dyn Server>,
-    visitor: Visitor,
-) -> Result<HttpResponse, ConsoleError> {
+pub(super) async fn show(server: Asked, visitor: Visitor) -> Page {
     let (mut here, leased) = server.in_flight(visitor.account, KEYS_MAX).await?;
     here.retain(|(key, _)| leased.iter().all(|one| one.key != *key));
     here.truncate(KEYS_MAX);

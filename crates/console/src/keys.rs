@@ -1,12 +1,12 @@
 //! One key's story: its requests as bars in time, and what was committed under it.
 
-use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web::HttpRequest;
 use charge_once_idempotency::{IdempotencyKey, Inspected, Record, Reply};
 use chrono::{DateTime, TimeDelta, Utc};
 use maud::{Markup, html};
 
 use super::{
-    Happened, Logged, Server, Story,
+    Asked, Happened, Logged, Page, Story,
     deliveries::answers,
     error::ConsoleError,
     last_segment,
@@ -27,11 +27,7 @@ const FINGERPRINT_DIGITS: usize = 12;
 const LOGGED_WITHIN: TimeDelta = TimeDelta::minutes(1);
 
 /// The story. The script keeps one current that has not ended.
-pub(super) async fn show(
-    server: web::Data<dyn Server>,
-    visitor: Visitor,
-    request: HttpRequest,
-) -> Result<HttpResponse, ConsoleError> {
+pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) -> Page {
     let (key, story) = read(&server, &visitor, &request).await?;
     let live = (!has_ended(&story)).then(|| format!("/console/live/keys/{}", encoded(&key)));
     let body = html! {
@@ -43,17 +39,13 @@ pub(super) async fn show(
 }
 
 /// What the page tells, for the script that keeps it current.
-pub(super) async fn live(
-    server: web::Data<dyn Server>,
-    visitor: Visitor,
-    request: HttpRequest,
-) -> Result<HttpResponse, ConsoleError> {
+pub(super) async fn live(server: Asked, visitor: Visitor, request: HttpRequest) -> Page {
     let (key, story) = read(&server, &visitor, &request).await?;
     Ok(layout::fragment(told(&key, &story)))
 }
 
 async fn read(
-    server: &web::Data<dyn Server>,
+    server: &Asked,
     visitor: &Visitor,
     request: &HttpRequest,
 ) -> Result<(String, Story), ConsoleError> {
@@ -264,7 +256,6 @@ fn committed(story: &Story, key: &str) -> Markup {
     }
 }
 
-/// What else is stored of a key.
 fn facts(found: &Inspected) -> Markup {
     let Some(first) = found.request() else {
         return match found {
@@ -313,7 +304,6 @@ fn stored_reply(record: &Record) -> Markup {
     }
 }
 
-/// What happened, in the order it happened.
 pub(super) fn happened_table(events: &[Happened]) -> Markup {
     let rows = html! {
         @for event in events {

@@ -245,7 +245,6 @@ const NUMBERS: [&str; 8] = [
     "Unit amount",
 ];
 
-/// Whether the cells of a column are numbers.
 pub(super) fn is_number(column: &str) -> bool {
     NUMBERS.contains(&column)
 }
@@ -286,7 +285,6 @@ pub(super) fn state(word: &str) -> Markup {
     html! { span class={ "state " (mood(word)) } { (word.replace('_', " ")) } }
 }
 
-/// Whether a state is good news.
 pub(super) fn mood(word: &str) -> &'static str {
     match word {
         "executed" | "replayed" | "succeeded" | "paid" | "completed" | "done" | "enabled" => "good",
@@ -332,7 +330,6 @@ pub(super) fn key_link(key: &str) -> Markup {
     html! { a .mono href=(key_path(key)) title=[(shown != key).then_some(key)] { (shown) } }
 }
 
-/// The story of a key.
 pub(super) fn key_path(key: &str) -> String {
     format!("/console/keys/{}", encoded(key))
 }
@@ -354,7 +351,6 @@ pub(super) fn resource(id: &str) -> Markup {
     }
 }
 
-/// JSON, folded away.
 pub(super) fn folded(title: &str, json: &str) -> Markup {
     html! {
         details {

@@ -21,15 +21,15 @@ mod timeline;
 mod visitor;
 mod workflows;
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::LazyLock};
 
 use actix_web::{
-    HttpRequest, Resource, Route, guard,
+    HttpRequest, HttpResponse, Resource, Route, guard,
     web::{self, ServiceConfig},
 };
 use percent_encoding::percent_decode_str;
 
-use self::{noun::Noun, playground::Playground, session::Sessions};
+use self::{error::ConsoleError, noun::Noun, playground::Playground, session::Sessions};
 pub use self::{
     playground::PlaygroundError,
     server::{
@@ -37,6 +37,12 @@ pub use self::{
         Object, Refusal, Searched, Server, Story, Wanted, WantedOutcome, WebhookEndpoint,
     },
 };
+
+/// What the pages are asked of.
+type Asked = web::Data<dyn Server>;
+
+/// What a handler answers.
+type Page = Result<HttpResponse, ConsoleError>;
 
 /// What the pages work with, beside the [`Server`].
 #[derive(Debug)]
@@ -90,19 +96,8 @@ pub fn routes(config: &mut ServiceConfig, allow: fn(&'static str, &'static str) 
         .service(allow("/console/sign-out", "POST").route(web::post().to(sign_in::sign_out)))
         .service(allow("/console/style.css", READ).route(get().to(layout::style)))
         .service(allow("/console/script.js", READ).route(get().to(layout::script)));
-    /// What a resource takes is a path that lives as long as the program.
-    macro_rules! paths {
-        ($($kind:ident $path:literal;)+) => {
-            [$((Kind::$kind, concat!("/console/", $path), concat!("/console/", $path, "/{id}"))),+]
-        };
-    }
-    let paths = paths! {
-        Charges "charges"; PaymentIntents "payment_intents"; Customers "customers";
-        PaymentMethods "payment_methods"; SetupIntents "setup_intents"; Orders "orders";
-        Refunds "refunds"; Checkouts "checkouts"; Inventory "inventory"; Events "events";
-        WebhookEndpoints "webhook_endpoints";
-    };
-    for (kind, list, one) in paths {
+    for (kind, list, one) in &*OF_KINDS {
+        let kind = *kind;
         if Noun::of(kind).about.is_some() {
             let show =
                 move |server, visitor, request| objects::list(kind, server, visitor, request);
@@ -112,6 +107,16 @@ pub fn routes(config: &mut ServiceConfig, allow: fn(&'static str, &'static str) 
         config.service(allow(one, READ).route(get().to(show)));
     }
 }
+
+/// The paths of the list of each kind, and of one of them. What a resource takes is a path that
+/// lives as long as the program.
+static OF_KINDS: LazyLock<Vec<(Kind, String, String)>> = LazyLock::new(|| {
+    let paths = Kind::ALL.iter().map(|kind| {
+        let list = format!("/console/{}", Noun::of(*kind).path);
+        (*kind, list.clone(), list + "/{id}")
+    });
+    paths.collect()
+});
 
 /// GET, and HEAD with it.
 fn get() -> Route {

@@ -8,14 +8,13 @@ use std::fmt;
 
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
-    de::{Error, MapAccess, SeqAccess, Visitor},
+    de::{MapAccess, Visitor},
     ser::SerializeMap,
 };
 
 /// Members whose values are shown to the client that made the request, and to no page.
 const SECRETS: [&str; 3] = ["secret", "client_secret", "api_key"];
 
-/// What stands in a secret's place.
 const MASK: &str = "••••••••";
 
 /// The text, indented; `None` if it is not JSON.
@@ -56,13 +55,21 @@ pub(super) fn text(text: &str) -> String {
 }
 
 /// A JSON value whose members keep their order.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
 pub(super) enum Shown {
     Null,
     Truth(bool),
     Number(serde_json::Number),
-    Text(String),
+    Text(#[serde(deserialize_with = "masked_text")] String),
     List(Vec<Shown>),
-    Object(Vec<(String, Shown)>),
+    Object(
+        #[serde(
+            serialize_with = "masked_members",
+            deserialize_with = "members_in_order"
+        )]
+        Vec<(String, Shown)>,
+    ),
 }
 
 impl Shown {
@@ -83,7 +90,6 @@ impl Shown {
         found.map(|(_, value)| value)
     }
 
-    /// A member that is text.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         match self.member(name)? {
             Self::Text(text) => Some(text),
@@ -105,83 +111,42 @@ pub(super) fn is_secret(name: &str) -> bool {
     SECRETS.contains(&name)
 }
 
-impl Serialize for Shown {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Null => to.serialize_unit(),
-            Self::Truth(truth) => to.serialize_bool(*truth),
-            Self::Number(number) => number.serialize(to),
-            Self::Text(text) => to.serialize_str(text),
-            Self::List(list) => to.collect_seq(list),
-            Self::Object(members) => {
-                let mut object = to.serialize_map(Some(members.len()))?;
-                for (name, value) in members {
-                    if is_secret(name) && !matches!(value, Self::Null) {
-                        object.serialize_entry(name, MASK)?;
-                    } else {
-                        object.serialize_entry(name, value)?;
-                    }
-                }
-                object.end()
+fn masked_text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    String::deserialize(from).map(|read| text(&read))
+}
+
+fn masked_members<S: Serializer>(members: &[(String, Shown)], to: S) -> Result<S::Ok, S::Error> {
+    let mut object = to.serialize_map(Some(members.len()))?;
+    for (name, value) in members {
+        if is_secret(name) && !matches!(value, Shown::Null) {
+            object.serialize_entry(name, MASK)?;
+        } else {
+            object.serialize_entry(name, value)?;
+        }
+    }
+    object.end()
+}
+
+fn members_in_order<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(String, Shown)>, D::Error> {
+    struct Members;
+
+    impl<'de> Visitor<'de> for Members {
+        type Value = Vec<(String, Shown)>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a JSON object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Self::Value, A::Error> {
+            let mut members = Vec::new();
+            while let Some(member) = object.next_entry()? {
+                members.push(member);
             }
+            Ok(members)
         }
     }
-}
 
-impl<'de> Deserialize<'de> for Shown {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(AnyValue)
-    }
-}
-
-struct AnyValue;
-
-impl<'de> Visitor<'de> for AnyValue {
-    type Value = Shown;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Shown, E> {
-        Ok(Shown::Null)
-    }
-
-    fn visit_bool<E: Error>(self, truth: bool) -> Result<Shown, E> {
-        Ok(Shown::Truth(truth))
-    }
-
-    fn visit_i64<E: Error>(self, number: i64) -> Result<Shown, E> {
-        Ok(Shown::Number(number.into()))
-    }
-
-    fn visit_u64<E: Error>(self, number: u64) -> Result<Shown, E> {
-        Ok(Shown::Number(number.into()))
-    }
-
-    fn visit_f64<E: Error>(self, number: f64) -> Result<Shown, E> {
-        Ok(serde_json::Number::from_f64(number).map_or(Shown::Null, Shown::Number))
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Shown, E> {
-        Ok(Shown::Text(self::text(text)))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Shown, A::Error> {
-        let mut elements = Vec::new();
-        while let Some(element) = list.next_element()? {
-            elements.push(element);
-        }
-        Ok(Shown::List(elements))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Shown, A::Error> {
-        let mut members = Vec::new();
-        while let Some(member) = object.next_entry()? {
-            members.push(member);
-        }
-        Ok(Shown::Object(members))
-    }
+    from.deserialize_map(Members)
 }
 
 #[cfg(test)]

@@ -24,11 +24,8 @@ const METADATA: &str = "metadata";
 /// Longest list in a table, in rows.
 const ROWS_MAX: usize = 100;
 
-/// What shows the members of an object.
 pub(super) struct Members<'a> {
-    /// What knows money.
     pub(super) server: &'a dyn Server,
-    /// Members that are shown elsewhere.
     pub(super) elsewhere: &'a [&'a str],
 }
 

@@ -2,15 +2,11 @@
 
 use super::Kind;
 
-/// The words for a kind.
 pub(super) struct Noun {
     /// What its ids begin with; empty if they are names.
     pub(super) prefix: &'static str,
-    /// Where its pages are.
     pub(super) path: &'static str,
-    /// One of them.
     pub(super) one: &'static str,
-    /// All of them.
     pub(super) many: &'static str,
     /// What a line of its list is about. `None`: it has no list.
     pub(super) about: Option<&'static str>,

@@ -1,10 +1,10 @@
 //! Objects by their kinds: a list of most, and a page for one.
 
-use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web::HttpRequest;
 use maud::{Markup, html};
 
 use super::{
-    Kind, Listed, Object, Server,
+    Asked, Kind, Listed, Object, Page,
     deliveries::deliveries_table,
     error::ConsoleError,
     keys::happened_table,
@@ -21,10 +21,10 @@ const PAGE_ROWS: i64 = 25;
 
 pub(super) async fn list(
     kind: Kind,
-    server: web::Data<dyn Server>,
+    server: Asked,
     visitor: Visitor,
     request: HttpRequest,
-) -> Result<HttpResponse, ConsoleError> {
+) -> Page {
     let after = query_value(&request, "after");
     let listed = server.objects(visitor.account, kind, after.as_deref(), PAGE_ROWS);
     let Listed { lines, has_more } = listed.await?.ok_or(ConsoleError::Unreadable(
@@ -84,12 +84,7 @@ fn nothing(kind: Kind) -> Markup {
     }
 }
 
-pub(super) async fn one(
-    kind: Kind,
-    server: web::Data<dyn Server>,
-    visitor: Visitor,
-    request: HttpRequest,
-) -> Result<HttpResponse, ConsoleError> {
+pub(super) async fn one(kind: Kind, server: Asked, visitor: Visitor, request: HttpRequest) -> Page {
     let id = String::from_utf8(last_segment(&request)).map_err(|_| ConsoleError::Missing)?;
     let found = server.object(visitor.account, kind, &id).await?;
     let Object {

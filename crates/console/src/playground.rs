@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use super::{
-    Console,
+    Console, Page,
     error::ConsoleError,
     exchanges::{Exchange, Received, Sent, results},
     form::{Form, Problem, below, described_by, invalid},
@@ -42,7 +42,6 @@ pub(super) const LOST: &str = "reply_lost";
 /// How long a racer waits for the first one's reply instead of getting 409.
 pub(super) const RACER_WAIT: &str = "wait=10";
 
-/// How the playground reaches this server.
 #[derive(Debug)]
 pub(super) struct Playground {
     http: reqwest::Client,
@@ -97,7 +96,6 @@ pub enum PlaygroundError {
     Http(#[from] reqwest::Error),
 }
 
-/// The buttons of the form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     /// A new charge, with a fresh key.
@@ -158,7 +156,6 @@ impl Charge {
     }
 }
 
-/// What the form shows.
 struct Filled {
     amount: String,
     currency: String,
@@ -196,12 +193,7 @@ pub(super) async fn show(console: web::Data<Console>, visitor: Visitor) -> HttpR
     page(playground, &visitor, status, &first, &html! {})
 }
 
-/// Sends what the form asks for, and shows what came back.
-pub(super) async fn act(
-    console: web::Data<Console>,
-    visitor: Visitor,
-    form: Form,
-) -> Result<HttpResponse, ConsoleError> {
+pub(super) async fn act(console: web::Data<Console>, visitor: Visitor, form: Form) -> Page {
     let unknown = ConsoleError::Unreadable("The playground knows no such action.");
     let action = Action::parse(form.field("action")).ok_or(unknown)?;
     let playground = &console.playground;
@@ -245,7 +237,6 @@ pub(super) async fn act(
     Ok(page(playground, &visitor, StatusCode::OK, &filled, &shown))
 }
 
-/// The key of the charge that was sent before.
 fn sent_key(form: &Form) -> Result<String, ConsoleError> {
     let key = IdempotencyKey::parse(form.field("key").as_bytes()).ok();
     let key = key.filter(|key| !holds_card_number(key.as_str()));
@@ -308,7 +299,6 @@ impl Playground {
     }
 }
 
-/// The form, and what came of it.
 fn page(
     playground: &Playground,
     visitor: &Visitor,

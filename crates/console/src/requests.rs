@@ -1,10 +1,10 @@
 //! The requests of an account, the newest first, and those of them that are looked for.
 
-use actix_web::{HttpRequest, HttpResponse, http::StatusCode, web};
+use actix_web::{HttpRequest, http::StatusCode};
 use maud::{Markup, html};
 
 use super::{
-    Logged, OUTCOMES, Searched, Server, Wanted, WantedOutcome,
+    Asked, Logged, OUTCOMES, Page, Searched, Wanted, WantedOutcome,
     error::ConsoleError,
     form::{Problem, below, described_by, invalid},
     layout::{self, Section, key_link, resource, short, state, table, time},
@@ -118,11 +118,7 @@ fn statuses(text: &str) -> Option<(u16, u16)> {
 }
 
 /// A page of requests, before the one that the address names.
-pub(super) async fn show(
-    server: web::Data<dyn Server>,
-    visitor: Visitor,
-    request: HttpRequest,
-) -> Result<HttpResponse, ConsoleError> {
+pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) -> Page {
     let before = query_value(&request, "before");
     let filter = Filter::of(&request);
     let wanted = filter.wanted();
@@ -155,11 +151,7 @@ pub(super) async fn show(
 }
 
 /// The first page's rows, for the script that keeps them current.
-pub(super) async fn live(
-    server: web::Data<dyn Server>,
-    visitor: Visitor,
-    request: HttpRequest,
-) -> Result<HttpResponse, ConsoleError> {
+pub(super) async fn live(server: Asked, visitor: Visitor, request: HttpRequest) -> Page {
     let filter = Filter::of(&request);
     let wanted = filter.wanted();
     let wanted = wanted.map_err(|(_, problem)| ConsoleError::Unreadable(problem))?;
@@ -211,7 +203,7 @@ fn form(filter: &Filter, problem: Option<Problem>) -> Markup {
 }
 
 async fn rows(
-    server: &web::Data<dyn Server>,
+    server: &Asked,
     visitor: &Visitor,
     filter: &Filter,
     wanted: &Wanted,

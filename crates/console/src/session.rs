@@ -42,7 +42,6 @@ impl Token {
     }
 }
 
-/// All sessions of this process.
 #[derive(Default)]
 pub(super) struct Sessions(Mutex<HashMap<Token, Session>>);
 

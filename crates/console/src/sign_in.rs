@@ -10,8 +10,7 @@ use actix_web::{
 use maud::html;
 
 use super::{
-    Console, Server,
-    error::ConsoleError,
+    Asked, Console, Page,
     form::Form,
     layout, query_value,
     session::LASTS,
@@ -19,7 +18,7 @@ use super::{
 };
 
 /// Where a session begins.
-pub(super) const PATH: &str = "/console/sign-in";
+const PATH: &str = "/console/sign-in";
 
 /// Where it leads to, unless another page was asked for.
 const START: &str = "/console";
@@ -38,9 +37,10 @@ pub(super) fn wanted(request: &HttpRequest) -> Option<String> {
     asked.map(str::to_owned)
 }
 
-/// Where a session begins that leads to the page at `path`.
-pub(super) fn path_for(path: &str) -> String {
-    format!("{PATH}?{NEXT}={}", layout::encoded(path))
+/// Where a session begins that leads to this page, or to the first one.
+pub(super) fn path_to(page: Option<&str>) -> String {
+    let next = page.map(|page| format!("?{NEXT}={}", layout::encoded(page)));
+    PATH.to_owned() + &next.unwrap_or_default()
 }
 
 /// A page of the console, and never one of another site, whatever the address or the form says.
@@ -57,7 +57,7 @@ pub(super) async fn show(request: HttpRequest) -> HttpResponse {
 
 /// Begins a session, if the API would serve the key.
 pub(super) async fn sign_in(
-    server: web::Data<dyn Server>,
+    server: Asked,
     console: web::Data<Console>,
     request: HttpRequest,
     form: Form,
@@ -78,11 +78,7 @@ pub(super) async fn sign_in(
     response
 }
 
-pub(super) async fn sign_out(
-    console: web::Data<Console>,
-    request: HttpRequest,
-    _: Form,
-) -> Result<HttpResponse, ConsoleError> {
+pub(super) async fn sign_out(console: web::Data<Console>, request: HttpRequest, _: Form) -> Page {
     if let Some(token) = token(request.headers()) {
         console.sessions.end(token);
     }

@@ -8,7 +8,6 @@ use super::{
     masked::Shown,
 };
 
-/// The member that lists them.
 pub(super) const MEMBER: &str = "steps";
 
 /// The steps of an object, with the times of the events that tell of them. Behind a step that was

@@ -20,11 +20,9 @@ use super::{Console, Server, error::ConsoleError, session::Token, sign_in};
 
 pub(super) const COOKIE_NAME: &str = "charge_once_console";
 
-/// A person with a session.
 pub(super) struct Visitor {
     /// Whose pages they see.
     pub(super) account: Uuid,
-    /// What they signed in with.
     pub(super) api_key: Arc<str>,
     /// Whether faults act on the account, so that a reply of it can be lost.
     pub(super) may_lose_replies: bool,
@@ -41,11 +39,11 @@ impl FromRequest for Visitor {
             let server = request.app_data::<web::Data<dyn Server>>();
             let console = request.app_data::<web::Data<Console>>();
             let (Some(server), Some(console)) = (server, console) else {
-                return Err(ConsoleError::SignIn);
+                return Err(ConsoleError::SignIn(None));
             };
-            let token = token(request.headers()).ok_or(ConsoleError::SignIn)?;
+            let token = token(request.headers()).ok_or(ConsoleError::SignIn(None))?;
             let api_key = console.sessions.api_key(token, Instant::now());
-            let api_key = api_key.ok_or(ConsoleError::SignIn)?;
+            let api_key = api_key.ok_or(ConsoleError::SignIn(None))?;
             let account = server.account_of(&api_key, client_of(&request)).await?;
             Ok(Self {
                 account: account.id,
@@ -55,19 +53,17 @@ impl FromRequest for Visitor {
         };
         Box::pin(async move {
             visitor.await.map_err(|error| match (error, wanted) {
-                (ConsoleError::SignIn, Some(path)) => ConsoleError::SignInFor(path),
+                (ConsoleError::SignIn(_), wanted) => ConsoleError::SignIn(wanted),
                 (error, _) => error,
             })
         })
     }
 }
 
-/// The other end of the connection.
 pub(super) fn client_of(request: &HttpRequest) -> Option<IpAddr> {
     request.peer_addr().map(|address| address.ip())
 }
 
-/// What the browser says its session is.
 pub(super) fn token(headers: &HeaderMap) -> Option<Token> {
     let cookies = headers.get_all(COOKIE);
     let cookies = cookies.filter_map(|cookies| cookies.to_str().ok());

@@ -1,11 +1,11 @@
 //! A workflow: the requests that their client has linked, in the order of their first use.
 
-use actix_web::{HttpRequest, HttpResponse, http::StatusCode, web};
+use actix_web::{HttpRequest, http::StatusCode};
 use charge_once_idempotency::{IdempotencyKey, Step, WorkflowName};
 use maud::{Markup, html};
 
 use super::{
-    Server,
+    Asked, Page,
     error::ConsoleError,
     form::{below, described_by, invalid},
     layout::{self, Section, encoded, key_link, resource, short, state, table, time},
@@ -19,11 +19,7 @@ const NAME_MUST_BE: &str = "The name of a workflow is 1 to 255 characters of vis
 const PAGE_ROWS: usize = 50;
 
 /// The form, and the requests of the workflow that the address names.
-pub(super) async fn show(
-    server: web::Data<dyn Server>,
-    visitor: Visitor,
-    request: HttpRequest,
-) -> Result<HttpResponse, ConsoleError> {
+pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) -> Page {
     let value = |name| query_value(&request, name).filter(|value| !value.is_empty());
     let (name, after) = (value("name"), value("after"));
     let workflow = name.as_deref();
@@ -62,7 +58,7 @@ pub(super) async fn show(
 }
 
 async fn steps(
-    server: &web::Data<dyn Server>,
+    server: &Asked,
     visitor: &Visitor,
     workflow: WorkflowName,
     after: Option<String>,

@@ -60,7 +60,6 @@ struct Head {
     data: HeadData,
 }
 
-/// What is read of an event's object here.
 #[derive(Deserialize)]
 struct HeadData {
     object_version: Option<i64>,

@@ -8,14 +8,10 @@ use std::{
 
 use super::BoxError;
 
-/// How long an answer is waited for.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Asks the server that listens on `address` of this machine, by the name `host`.
-///
-/// # Errors
-///
-/// It doesn't answer, or `/readyz` is not 200.
+/// Asks the server that listens on `address` of this machine, by the name `host`. Fails if it
+/// doesn't answer, or `/readyz` is not 200.
 pub fn check(address: SocketAddr, host: &str) -> Result<(), BoxError> {
     let address = from_here(address);
     match ask(address, host) {

@@ -8,7 +8,6 @@ use std::time::Duration;
 use charge_once_client::Error;
 use charge_once_webhooks::{Message, Secret, Sender, Settings, UrlRefusal, check_url};
 use chrono::{DateTime, SecondsFormat, Utc};
-use clap::{ValueEnum, builder::PossibleValuesParser};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
@@ -17,7 +16,7 @@ use crate::{
     feed::{Feed, FeedError, NewEvent},
     print, say,
     service::{self, AFTER_HELP, Service, api_key},
-    trigger::EventType,
+    trigger::event_types,
 };
 
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -54,11 +53,6 @@ pub struct ListenArguments {
         value_parser = humantime::parse_duration
     )]
     timeout: Duration,
-}
-
-fn event_types() -> PossibleValuesParser {
-    let known = EventType::value_variants().iter();
-    PossibleValuesParser::new(known.filter_map(ValueEnum::to_possible_value))
 }
 
 /// Forwards events until Ctrl-C. `settings` say what the receiver sees of the sender.
@@ -101,7 +95,8 @@ async fn listen(arguments: &ListenArguments, settings: Settings) -> Result<(), B
         url: &arguments.forward_to,
         secret,
     };
-    let client = service.quiet_client(POLL_DEADLINE)?;
+    // It tells by itself what it waits for.
+    let client = service.builder(POLL_DEADLINE)?.build()?;
     let refused = |error| match error {
         FeedError::Client(error) => service.explain(error),
         FeedError::Unreadable(_) | FeedError::TooMany => error.into(),

@@ -7,14 +7,13 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use charge_once_client::{
     Charge, Client, Error, FileKeyStore, KeyStoreError, NewCharge, Reply, Request, Resumed,
-    RetryPolicy,
 };
 
 use super::{
     BoxError,
     amount::minor_units,
     print_document, say,
-    service::{AFTER_HELP, api_key},
+    service::{AFTER_HELP, Service},
 };
 
 const STORE_AND_CODES: &str = "\
@@ -49,9 +48,8 @@ pub struct PayArguments {
     /// A test token.
     #[arg(long, default_value = "tok_visa")]
     source: String,
-    /// Where the service is.
-    #[arg(long, env = "CHARGE_ONCE_URL", default_value = "http://127.0.0.1:8080")]
-    url: String,
+    #[command(flatten)]
+    service: Service,
     /// The idempotency key, if the payment already has a name, such as an order's number.
     #[arg(long)]
     key: Option<String>,
@@ -109,23 +107,17 @@ async fn pay(arguments: &PayArguments, decimals: Option<usize>) -> Result<u8, Er
 }
 
 fn client(arguments: &PayArguments) -> Result<Client, Error> {
-    let api_key = api_key()?;
-    let mut builder = Client::builder(&arguments.url, api_key)
-        .retry_policy(RetryPolicy {
-            deadline: arguments.deadline,
-            ..RetryPolicy::default()
-        })
-        .on_retry(|retry| {
-            let (failure, pause) = (&retry.failure, retry.pause.as_millis());
-            say(&format!("{failure}; again with the same key in {pause} ms"));
-        });
+    let builder = arguments.service.builder(arguments.deadline)?;
+    let mut builder = builder.on_retry(|retry| {
+        let (failure, pause) = (&retry.failure, retry.pause.as_millis());
+        say(&format!("{failure}; again with the same key in {pause} ms"));
+    });
     if let Some(folder) = &arguments.store {
         builder = builder.key_store(FileKeyStore::open(folder)?);
     }
     builder.build()
 }
 
-/// What the store knew.
 enum Earlier {
     Nothing,
     /// The same charge was unfinished, and this is its outcome.

@@ -51,13 +51,8 @@ impl Service {
         Ok(builder.build()?)
     }
 
-    /// A client that says nothing when it tries again, for a command that tells by itself what it
-    /// waits for. It gives up `deadline` after a call began.
-    pub fn quiet_client(&self, deadline: Duration) -> Result<Client, BoxError> {
-        Ok(self.builder(deadline)?.build()?)
-    }
-
-    fn builder(&self, deadline: Duration) -> Result<ClientBuilder, BoxError> {
+    /// What makes a client that gives up `deadline` after a call began.
+    pub(crate) fn builder(&self, deadline: Duration) -> Result<ClientBuilder, Error> {
         let policy = RetryPolicy {
             deadline,
             ..RetryPolicy::default()

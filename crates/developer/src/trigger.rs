@@ -4,11 +4,11 @@
 //! Promise: it sends the requests that bring the event about, each once under a key of its own, and
 //! shows the event that came of them. It invents no event.
 
-use std::time::Duration;
+use std::{pin::Pin, time::Duration};
 
 use charge_once_client::{
-    Cancellation, Capture, Charge, ChargeUpdate, Client, Confirmation, CustomerUpdate, Error,
-    Event, ListQuery, MetadataUpdate, NewCharge, NewCheckout, NewCustomer, NewItem, NewOrder,
+    Cancellation, Capture, ChargeUpdate, Client, Confirmation, CustomerUpdate, Error, Event,
+    ListQuery, MetadataUpdate, NewCharge, NewCheckout, NewCustomer, NewItem, NewOrder,
     NewPaymentIntent, NewRefund, NewSetupIntent, Order, Payment, PaymentMethodUpdate, Refund,
     SetupCancellation, SetupConfirmation,
 };
@@ -16,7 +16,7 @@ use charge_once_processor::{
     Answer, CardProcessor, HttpProcessor, Instruction, InstructionOutcome,
 };
 use chrono::Utc;
-use clap::ValueEnum;
+use clap::builder::PossibleValuesParser;
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -25,7 +25,6 @@ use super::{
     service::{self, AFTER_HELP, Service},
 };
 
-/// How long each request is tried.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// How long the simulated card processor may take for an answer.
@@ -44,7 +43,6 @@ const CARD: &str = "pm_card_visa";
 const HOLDERS_CARD: &str = "pm_card_threeDSecure2Required";
 const DECLINED_METHOD: &str = "pm_card_chargeDeclined";
 
-/// Where a card's holder would return to.
 const RETURN_URL: &str = "https://example.com/return";
 
 /// The stock-keeping unit of the checkouts that are made here, and what there is of it.
@@ -61,87 +59,82 @@ pub struct TriggerArguments {
     #[command(flatten)]
     service: Service,
     /// The type of the event. Without it, all types are listed.
-    #[arg(value_name = "EVENT")]
-    event: Option<EventType>,
+    #[arg(value_name = "EVENT", value_parser = event_types())]
+    event: Option<String>,
     /// For refund.failed only: the simulator that the service has as its PROCESSOR_URL. The money
     /// is given back there first, so that the service's refund is refused.
     #[arg(long, value_name = "URL", requires = "event")]
     processor_url: Option<String>,
 }
 
-/// The types of events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum EventType {
-    #[value(name = "charge.succeeded")]
-    ChargeSucceeded,
-    #[value(name = "charge.failed")]
-    ChargeFailed,
-    #[value(name = "charge.captured")]
-    ChargeCaptured,
-    #[value(name = "charge.updated")]
-    ChargeUpdated,
-    #[value(name = "charge.refunded")]
-    ChargeRefunded,
-    #[value(name = "refund.created")]
-    RefundCreated,
-    #[value(name = "refund.failed")]
-    RefundFailed,
-    #[value(name = "refund.updated")]
-    RefundUpdated,
-    #[value(name = "customer.created")]
-    CustomerCreated,
-    #[value(name = "customer.updated")]
-    CustomerUpdated,
-    #[value(name = "customer.deleted")]
-    CustomerDeleted,
-    #[value(name = "payment_method.attached")]
-    PaymentMethodAttached,
-    #[value(name = "payment_method.updated")]
-    PaymentMethodUpdated,
-    #[value(name = "payment_method.detached")]
-    PaymentMethodDetached,
-    #[value(name = "payment_intent.created")]
-    PaymentIntentCreated,
-    #[value(name = "payment_intent.requires_action")]
-    PaymentIntentRequiresAction,
-    #[value(name = "payment_intent.amount_capturable_updated")]
-    PaymentIntentAmountCapturableUpdated,
-    #[value(name = "payment_intent.succeeded")]
-    PaymentIntentSucceeded,
-    #[value(name = "payment_intent.payment_failed")]
-    PaymentIntentPaymentFailed,
-    #[value(name = "payment_intent.canceled")]
-    PaymentIntentCanceled,
-    #[value(name = "setup_intent.created")]
-    SetupIntentCreated,
-    #[value(name = "setup_intent.requires_action")]
-    SetupIntentRequiresAction,
-    #[value(name = "setup_intent.succeeded")]
-    SetupIntentSucceeded,
-    #[value(name = "setup_intent.setup_failed")]
-    SetupIntentSetupFailed,
-    #[value(name = "setup_intent.canceled")]
-    SetupIntentCanceled,
-    #[value(name = "order.created")]
-    OrderCreated,
-    #[value(name = "order.updated")]
-    OrderUpdated,
-    #[value(name = "order.paid")]
-    OrderPaid,
-    #[value(name = "order.canceled")]
-    OrderCanceled,
-    #[value(name = "order.refunded")]
-    OrderRefunded,
-    #[value(name = "checkout.completed")]
-    CheckoutCompleted,
-    #[value(name = "checkout.canceled")]
-    CheckoutCanceled,
-}
+/// Makes what an event needs. Returns the id of the object that it happens to, or of that object's
+/// charge.
+type Make = for<'m> fn(&'m Maker) -> Pin<Box<dyn Future<Output = Result<String, Error>> + 'm>>;
 
-impl EventType {
-    fn name(self) -> Option<String> {
-        Some(self.to_possible_value()?.get_name().to_owned())
-    }
+const REFUND_FAILED: &str = "refund.failed";
+
+const EVENTS: [(&str, Make); 32] = [
+    ("charge.succeeded", |m| Box::pin(m.charge(true))),
+    ("charge.failed", |m| Box::pin(m.declined_charge())),
+    ("charge.captured", |m| Box::pin(m.captured_charge())),
+    ("charge.updated", |m| Box::pin(m.updated_charge())),
+    ("charge.refunded", |m| {
+        Box::pin(async move { Ok(m.refund().await?.charge) })
+    }),
+    ("refund.created", |m| {
+        Box::pin(async move { Ok(m.refund().await?.id) })
+    }),
+    (REFUND_FAILED, |m| Box::pin(m.refused_refund())),
+    ("refund.updated", |m| Box::pin(m.updated_refund())),
+    ("customer.created", |m| Box::pin(m.customer())),
+    ("customer.updated", |m| Box::pin(m.updated_customer())),
+    ("customer.deleted", |m| Box::pin(m.deleted_customer())),
+    ("payment_method.attached", |m| Box::pin(m.attached_method())),
+    ("payment_method.updated", |m| Box::pin(m.updated_method())),
+    ("payment_method.detached", |m| Box::pin(m.detached_method())),
+    ("payment_intent.created", |m| {
+        Box::pin(m.intent("automatic"))
+    }),
+    ("payment_intent.requires_action", |m| {
+        Box::pin(m.confirmed_intent("automatic", HOLDERS_CARD))
+    }),
+    ("payment_intent.amount_capturable_updated", |m| {
+        Box::pin(m.confirmed_intent("manual", CARD))
+    }),
+    ("payment_intent.succeeded", |m| {
+        Box::pin(m.confirmed_intent("automatic", CARD))
+    }),
+    ("payment_intent.payment_failed", |m| {
+        Box::pin(m.confirmed_intent("automatic", DECLINED_METHOD))
+    }),
+    ("payment_intent.canceled", |m| Box::pin(m.canceled_intent())),
+    ("setup_intent.created", |m| Box::pin(m.setup())),
+    ("setup_intent.requires_action", |m| {
+        Box::pin(m.confirmed_setup(HOLDERS_CARD))
+    }),
+    ("setup_intent.succeeded", |m| {
+        Box::pin(m.confirmed_setup(CARD))
+    }),
+    ("setup_intent.setup_failed", |m| {
+        Box::pin(m.declined_setup())
+    }),
+    ("setup_intent.canceled", |m| Box::pin(m.canceled_setup())),
+    ("order.created", |m| Box::pin(m.order())),
+    ("order.updated", |m| Box::pin(m.updated_order())),
+    ("order.paid", |m| {
+        Box::pin(async move { Ok(m.paid_order().await?.id) })
+    }),
+    ("order.canceled", |m| Box::pin(m.canceled_order())),
+    ("order.refunded", |m| Box::pin(m.refunded_order())),
+    ("checkout.completed", |m| Box::pin(m.checkout(None))),
+    ("checkout.canceled", |m| {
+        Box::pin(m.checkout(Some(DECLINED_CARD)))
+    }),
+];
+
+/// The names of the types of events.
+pub(crate) fn event_types() -> PossibleValuesParser {
+    PossibleValuesParser::new(EVENTS.map(|(name, _)| name))
 }
 
 /// Runs it to its end.
@@ -152,13 +145,14 @@ pub fn run(arguments: &TriggerArguments) -> Result<(), BoxError> {
 }
 
 async fn trigger(arguments: &TriggerArguments) -> Result<(), BoxError> {
-    let Some(event) = arguments.event else {
-        let types = EventType::value_variants().iter();
-        let mut names = types.filter_map(|one| one.name());
-        return names.try_for_each(|name| print(&name));
+    let Some(event) = arguments.event.as_deref() else {
+        return EVENTS.iter().try_for_each(|(name, _)| print(name));
     };
+    // The parser of the arguments takes no other name.
+    let known = EVENTS.iter().find(|(name, _)| *name == event);
+    let (event, make) = known.ok_or("there is no such event")?;
     let service = &arguments.service;
-    if event != EventType::RefundFailed && arguments.processor_url.is_some() {
+    if *event != REFUND_FAILED && arguments.processor_url.is_some() {
         return Err("--processor-url is for refund.failed only: leave it out".into());
     }
     let processor = arguments.processor_url.as_deref();
@@ -170,7 +164,7 @@ async fn trigger(arguments: &TriggerArguments) -> Result<(), BoxError> {
         processor,
     };
     let explain = |error| service.explain(error);
-    let made = maker.make(event).await.map_err(explain)?;
+    let made = make(&maker).await.map_err(explain)?;
     let found = maker.find(event, &made).await.map_err(explain)?;
     let found = found.ok_or_else(|| {
         format!("{made} was made, but the last events of its type don't include its own")
@@ -178,102 +172,21 @@ async fn trigger(arguments: &TriggerArguments) -> Result<(), BoxError> {
     print(&format!("{}  {}  {made}", found.event_type, found.id))
 }
 
-/// Makes objects, and says what it made.
 struct Maker {
     client: Client,
     processor: Option<HttpProcessor>,
 }
 
 impl Maker {
-    /// Makes what the event needs. Returns the id of the object that it happens to, or of that
-    /// object's charge.
-    async fn make(&self, event: EventType) -> Result<String, Error> {
-        match event {
-            EventType::ChargeSucceeded => self.charge(true).await.map(|charge| charge.id),
-            EventType::ChargeFailed => self.declined_charge().await,
-            EventType::ChargeCaptured => self.captured_charge().await,
-            EventType::ChargeUpdated => {
-                let update = ChargeUpdate {
-                    description: Some(format!("{DESCRIPTION}, and updated")),
-                    ..ChargeUpdate::default()
-                };
-                let charge = self.charge(true).await?.id;
-                self.client.update_charge(&charge, &update)?.send().await?;
-                Ok(did("updated", charge))
-            }
-            EventType::ChargeRefunded => self.refund().await.map(|refund| refund.charge),
-            EventType::RefundCreated => self.refund().await.map(|refund| refund.id),
-            EventType::RefundUpdated => {
-                let refund = self.refund().await?.id;
-                let update = self.client.update_refund(&refund, &metadata_update())?;
-                update.send().await?;
-                Ok(did("updated", refund))
-            }
-            EventType::RefundFailed => self.refused_refund().await,
-            EventType::CustomerCreated => self.customer().await,
-            EventType::CustomerUpdated => self.updated_customer().await,
-            EventType::CustomerDeleted => {
-                let customer = self.customer().await?;
-                self.client.delete_customer(&customer).await?;
-                Ok(did("deleted", customer))
-            }
-            EventType::PaymentMethodAttached => self.attached_method().await,
-            EventType::PaymentMethodUpdated => self.updated_method().await,
-            EventType::PaymentMethodDetached => {
-                let method = self.attached_method().await?;
-                self.client.detach_payment_method(&method)?.send().await?;
-                Ok(did("detached", method))
-            }
-            EventType::PaymentIntentCreated => self.intent("automatic").await,
-            EventType::PaymentIntentRequiresAction => {
-                self.confirmed_intent("automatic", HOLDERS_CARD).await
-            }
-            EventType::PaymentIntentAmountCapturableUpdated => {
-                self.confirmed_intent("manual", CARD).await
-            }
-            EventType::PaymentIntentSucceeded => self.confirmed_intent("automatic", CARD).await,
-            EventType::PaymentIntentPaymentFailed => {
-                self.confirmed_intent("automatic", DECLINED_METHOD).await
-            }
-            EventType::PaymentIntentCanceled => self.canceled_intent().await,
-            EventType::SetupIntentCreated => self.setup().await,
-            EventType::SetupIntentRequiresAction => self.confirmed_setup(HOLDERS_CARD).await,
-            EventType::SetupIntentSucceeded => self.confirmed_setup(CARD).await,
-            EventType::SetupIntentSetupFailed => self.declined_setup().await,
-            EventType::SetupIntentCanceled => self.canceled_setup().await,
-            EventType::OrderCreated => self.order().await.map(|order| order.id),
-            EventType::OrderUpdated => {
-                let order = self.order().await?.id;
-                let update = self.client.update_order(&order, &metadata_update())?;
-                update.send().await?;
-                Ok(did("updated", order))
-            }
-            EventType::OrderPaid => self.paid_order().await.map(|order| order.id),
-            EventType::OrderCanceled => {
-                let order = self.order().await?.id;
-                self.client.cancel_order(&order)?.send().await?;
-                Ok(did("canceled", order))
-            }
-            EventType::OrderRefunded => {
-                let order = self.paid_order().await?;
-                self.refund_of(order.charge.unwrap_or_default()).await?;
-                Ok(order.id)
-            }
-            EventType::CheckoutCompleted => self.checkout(None).await,
-            EventType::CheckoutCanceled => self.checkout(Some(DECLINED_CARD)).await,
-        }
-    }
-
-    async fn charge(&self, capture: bool) -> Result<Charge, Error> {
+    async fn charge(&self, capture: bool) -> Result<String, Error> {
         let charge = NewCharge {
             capture: Some(capture),
             description: Some(DESCRIPTION.to_owned()),
             ..NewCharge::new(AMOUNT, CURRENCY)
         };
-        let charge = self.client.create_charge(&charge)?.send().await?;
+        let charge = self.client.create_charge(&charge)?.send().await?.id;
         let verb = if capture { "charged" } else { "authorized" };
-        say(&format!("{verb} {}", charge.id));
-        Ok(charge)
+        Ok(did(verb, charge))
     }
 
     async fn declined_charge(&self) -> Result<String, Error> {
@@ -288,14 +201,24 @@ impl Maker {
     }
 
     async fn captured_charge(&self) -> Result<String, Error> {
-        let charge = self.charge(false).await?.id;
+        let charge = self.charge(false).await?;
         let capture = self.client.capture_charge(&charge, &Capture::default())?;
         capture.send().await?;
         Ok(did("captured", charge))
     }
 
+    async fn updated_charge(&self) -> Result<String, Error> {
+        let charge = self.charge(true).await?;
+        let update = ChargeUpdate {
+            description: Some(format!("{DESCRIPTION}, and updated")),
+            ..ChargeUpdate::default()
+        };
+        self.client.update_charge(&charge, &update)?.send().await?;
+        Ok(did("updated", charge))
+    }
+
     async fn refund(&self) -> Result<Refund, Error> {
-        let charge = self.charge(true).await?.id;
+        let charge = self.charge(true).await?;
         self.refund_of(charge).await
     }
 
@@ -309,6 +232,13 @@ impl Maker {
         Ok(refund)
     }
 
+    async fn updated_refund(&self) -> Result<String, Error> {
+        let refund = self.refund().await?.id;
+        let update = self.client.update_refund(&refund, &metadata_update())?;
+        update.send().await?;
+        Ok(did("updated", refund))
+    }
+
     /// A refund that the processor refuses, because it has given the money back already.
     async fn refused_refund(&self) -> Result<String, Error> {
         let processor = self.processor.as_ref().ok_or_else(|| {
@@ -318,7 +248,7 @@ impl Maker {
                  --processor-url to the simulator",
             )
         })?;
-        let charge = self.charge(true).await?.id;
+        let charge = self.charge(true).await?;
         let taken = Instruction::Refund {
             charge: charge.clone(),
             refund: format!("re_{}", Uuid::now_v7().simple()),
@@ -362,6 +292,12 @@ impl Maker {
         Ok(did("created", customer))
     }
 
+    async fn deleted_customer(&self) -> Result<String, Error> {
+        let customer = self.customer().await?;
+        self.client.delete_customer(&customer).await?;
+        Ok(did("deleted", customer))
+    }
+
     async fn attached_method(&self) -> Result<String, Error> {
         let customer = self.customer().await?;
         let attach = self.client.attach_payment_method(CARD, &customer)?;
@@ -389,6 +325,12 @@ impl Maker {
         let update = self.client.update_payment_method(&method, &update)?;
         update.send().await?;
         Ok(did("updated", method))
+    }
+
+    async fn detached_method(&self) -> Result<String, Error> {
+        let method = self.attached_method().await?;
+        self.client.detach_payment_method(&method)?.send().await?;
+        Ok(did("detached", method))
     }
 
     async fn canceled_setup(&self) -> Result<String, Error> {
@@ -466,23 +408,41 @@ impl Maker {
         }
     }
 
-    async fn order(&self) -> Result<Order, Error> {
+    async fn order(&self) -> Result<String, Error> {
         let order = NewOrder {
             currency: CURRENCY.to_owned(),
             items: vec![item()],
             ..NewOrder::default()
         };
-        let order = self.client.create_order(&order)?.send().await?;
-        say(&format!("opened {}", order.id));
-        Ok(order)
+        let order = self.client.create_order(&order)?.send().await?.id;
+        Ok(did("opened", order))
+    }
+
+    async fn updated_order(&self) -> Result<String, Error> {
+        let order = self.order().await?;
+        let update = self.client.update_order(&order, &metadata_update())?;
+        update.send().await?;
+        Ok(did("updated", order))
+    }
+
+    async fn canceled_order(&self) -> Result<String, Error> {
+        let order = self.order().await?;
+        self.client.cancel_order(&order)?.send().await?;
+        Ok(did("canceled", order))
     }
 
     async fn paid_order(&self) -> Result<Order, Error> {
-        let order = self.order().await?.id;
+        let order = self.order().await?;
         let payment = self.client.pay_order(&order, &Payment::default())?;
         let order = payment.send().await?;
         say(&format!("paid {}", order.id));
         Ok(order)
+    }
+
+    async fn refunded_order(&self) -> Result<String, Error> {
+        let order = self.paid_order().await?;
+        self.refund_of(order.charge.unwrap_or_default()).await?;
+        Ok(order.id)
     }
 
     /// Returns the id of the checkout, or of the declined charge that canceled it.
@@ -505,10 +465,10 @@ impl Maker {
     }
 
     /// The newest event of this type about the object, or about what the charge belongs to.
-    async fn find(&self, event: EventType, made: &str) -> Result<Option<Event>, Error> {
+    async fn find(&self, event: &str, made: &str) -> Result<Option<Event>, Error> {
         let query = ListQuery {
             limit: Some(LOOKED_THROUGH),
-            event_type: event.name(),
+            event_type: Some(event.to_owned()),
             ..ListQuery::default()
         };
         let names =

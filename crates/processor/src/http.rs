@@ -109,7 +109,6 @@ impl HttpProcessor {
         })
     }
 
-    /// One attempt, which ends by `deadline`.
     async fn attempt(
         &self,
         method: Method,
@@ -257,7 +256,6 @@ impl CardProcessor for HttpProcessor {
     }
 }
 
-/// The URL of operations below the processor's URL.
 fn operations_below(url: &str) -> Option<Url> {
     let mut url: Url = url.trim().parse().ok()?;
     if !["http", "https"].contains(&url.scheme())

@@ -158,6 +158,10 @@ const fn card(
     }
 }
 
+const fn visa(tokens: &'static [&'static str], number: &'static str, of: Decision) -> TestCard {
+    card(tokens, number, "visa", of)
+}
+
 /// A card whose issuer wants its holder to authenticate.
 const fn authenticated(
     tokens: &'static [&'static str],
@@ -168,7 +172,7 @@ const fn authenticated(
     TestCard {
         authentication,
         is_checked_early: false,
-        ..card(tokens, number, "visa", decision)
+        ..visa(tokens, number, decision)
     }
 }
 
@@ -176,7 +180,7 @@ const fn authenticated(
 const fn without_number(tokens: &'static [&'static str], decision: Decision) -> TestCard {
     TestCard {
         number: None,
-        ..card(tokens, "4242", "visa", decision)
+        ..visa(tokens, "4242", decision)
     }
 }
 
@@ -188,10 +192,9 @@ const INSUFFICIENT_FUNDS: Decision = decline(
 
 /// Every test card.
 pub const TEST_CARDS: &[TestCard] = &[
-    card(
+    visa(
         &["tok_visa", "pm_card_visa"],
         "4242424242424242",
-        "visa",
         Decision::Approve,
     ),
     card(
@@ -206,92 +209,83 @@ pub const TEST_CARDS: &[TestCard] = &[
         "amex",
         Decision::Approve,
     ),
-    card(
+    visa(
         &[
             "tok_chargeDeclined",
             "pm_card_chargeDeclined",
             "pm_card_visa_chargeDeclined",
         ],
         "4000000000000002",
-        "visa",
         declined("generic_decline"),
     ),
-    card(
+    visa(
         &[
             "tok_chargeDeclinedInsufficientFunds",
             "pm_card_chargeDeclinedInsufficientFunds",
             "pm_card_visa_chargeDeclinedInsufficientFunds",
         ],
         "4000000000009995",
-        "visa",
         INSUFFICIENT_FUNDS,
     ),
-    card(
+    visa(
         &[
             "tok_visa_chargeDeclinedLostCard",
             "pm_card_visa_chargeDeclinedLostCard",
             "pm_card_chargeDeclinedLostCard",
         ],
         "4000000000009987",
-        "visa",
         declined("lost_card"),
     ),
-    card(
+    visa(
         &[
             "tok_visa_chargeDeclinedStolenCard",
             "pm_card_visa_chargeDeclinedStolenCard",
             "pm_card_chargeDeclinedStolenCard",
         ],
         "4000000000009979",
-        "visa",
         declined("stolen_card"),
     ),
-    card(
+    visa(
         &[
             "tok_chargeDeclinedExpiredCard",
             "pm_card_chargeDeclinedExpiredCard",
         ],
         "4000000000000069",
-        "visa",
         decline(DeclineCode::ExpiredCard, None, "Your card has expired."),
     ),
-    card(
+    visa(
         &[
             "tok_chargeDeclinedIncorrectCvc",
             "pm_card_chargeDeclinedIncorrectCvc",
         ],
         "4000000000000127",
-        "visa",
         decline(
             DeclineCode::IncorrectCvc,
             None,
             "Your card's security code is incorrect.",
         ),
     ),
-    card(
+    visa(
         &[
             "tok_chargeDeclinedProcessingError",
             "pm_card_chargeDeclinedProcessingError",
         ],
         "4000000000000119",
-        "visa",
         Decision::Decline(PROCESSING_ERROR),
     ),
-    card(
+    visa(
         &[
             "tok_chargeDeclinedFraudulent",
             "pm_card_chargeDeclinedFraudulent",
         ],
         "4100000000000019",
-        "visa",
         declined("fraudulent"),
     ),
     TestCard {
         is_checked_early: false,
-        ..card(
+        ..visa(
             &["tok_chargeCustomerFail", "pm_card_chargeCustomerFail"],
             "4000000000000341",
-            "visa",
             declined("generic_decline"),
         )
     },

@@ -56,7 +56,6 @@ pub enum Instruction {
     },
 }
 
-/// What is known of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Status {
@@ -92,7 +91,6 @@ impl Status {
     }
 }
 
-/// The body of a reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Message {
     pub(super) key: Uuid,

@@ -137,7 +137,6 @@ async fn behave(mut stream: TcpStream, behaviour: Behaviour) {
     }
 }
 
-/// Reads a whole request and returns it.
 async fn read_request(stream: &mut TcpStream) -> String {
     let mut request = Vec::new();
     loop {

@@ -62,7 +62,6 @@ impl<'a> Fields<'a> {
         self
     }
 
-    /// The members of an object within this one.
     fn at<'b>(&self, place: ParamPath<'b>, members: &'b Map<String, Value>) -> Fields<'b>
     where
         'a: 'b,
@@ -213,7 +212,6 @@ impl<'a> Fields<'a> {
         values.iter().enumerate().map(read_one).collect()
     }
 
-    /// Refuses a list that is too short or too long.
     fn sized(
         &self,
         name: &str,

@@ -1,10 +1,9 @@
 //! Decodes `application/x-www-form-urlencoded` bodies and query strings.
 //!
-//! Promise: bracketed names give the tree that the same request has in JSON, with
-//! strings for leaves: `items[0][quantity]=2` and `items[][quantity]=2` are lists,
-//! `metadata[order_id]=1` is a map. A name that is malformed, repeated or used in
-//! two ways is refused, naming the field and never its value; nothing a client
-//! sent is dropped or overwritten.
+//! Promise: bracketed names give the tree that the same request has in JSON, with strings for
+//! leaves: `items[0][quantity]=2` and `items[][quantity]=2` are lists, `metadata[order_id]=1` is a
+//! map. A name that is malformed, repeated or used in two ways is refused, naming the field and
+//! never its value; nothing a client sent is dropped or overwritten.
 
 use std::collections::BTreeMap;
 
@@ -30,8 +29,6 @@ const REPEATED: &str = "A single value must not be given more than once.";
 ///
 /// `maps` are the parameters whose brackets always hold a member name. Elsewhere digits in brackets
 /// are an index; in these, such as `metadata`, the client may name a member `0`.
-///
-/// # Errors
 ///
 /// Refuses whatever the promise of this module does not cover.
 pub(crate) fn decode(body: &[u8], maps: &[&str]) -> Result<Map<String, Value>, Error> {
@@ -152,9 +149,8 @@ fn parse_segment(segment: &str, is_map_root: bool) -> Result<Step<'_>, &'static 
         .ok_or("A list index must be a number from 0 to 999 without leading zeros.")
 }
 
-/// A tree under construction. It tells the two spellings of a list apart, so that
-/// they are not mixed, and keeps indexed items in order whatever order they come
-/// in.
+/// A tree under construction. It tells the two spellings of a list apart, so that they are not
+/// mixed, and keeps indexed items in order whatever order they come in.
 enum FormNode {
     Leaf(String),
     Map(BTreeMap<String, FormNode>),
@@ -163,7 +159,6 @@ enum FormNode {
 }
 
 impl FormNode {
-    /// A new branch with `value` at the end of `steps`.
     fn branch(steps: &[Step<'_>], value: String) -> Self {
         let Some((step, rest)) = steps.split_first() else {
             return Self::Leaf(value);

@@ -1,10 +1,9 @@
 //! Decodes a JSON request body into a tree that has one meaning.
 //!
-//! Promise: what every reader of RFC 8259 would understand alike is accepted and
-//! nothing else. Of two bodies that differ in member order, white space or
-//! escapes, both give the same tree. Repeated member names, numbers that not all
-//! readers keep exactly, and strings that not all stores accept are refused
-//! (RFC 7493), naming the field and never its value.
+//! Promise: what every reader of RFC 8259 would understand alike is accepted and nothing else. Of
+//! two bodies that differ in member order, white space or escapes, both give the same tree.
+//! Repeated member names, numbers that not all readers keep exactly, and strings that not all
+//! stores accept are refused (RFC 7493), naming the field and never its value.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -29,8 +28,6 @@ const WHITE_SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
 /// Decodes `body`, whose size the caller has bounded, to its root object.
 ///
 /// An empty body means no parameters, as it does in a form.
-///
-/// # Errors
 ///
 /// Refuses whatever the promise of this module does not cover.
 pub(crate) fn decode(body: &[u8]) -> Result<Map<String, Value>, Refusal> {

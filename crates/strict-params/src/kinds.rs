@@ -86,10 +86,6 @@ impl<T> Change<T> {
     }
 
     /// The change with its value, if there is one, made into another, unless that fails.
-    ///
-    /// # Errors
-    ///
-    /// What `into` fails with.
     pub fn try_map<U, E>(self, into: impl FnOnce(T) -> Result<U, E>) -> Result<Change<U>, E> {
         Ok(match self {
             Self::Keep => Change::Keep,
@@ -314,8 +310,9 @@ pub trait Expandables: ToSchema {
     const PREFIX: &'static str;
 }
 
-/// Declares what replies can show whole: `pub Type, TypeOfLists = ["path", "path.to.member"]:
-/// "About.";`. In a list, each path begins with `data.`. Both types are schemas of their own.
+/// Declares what replies can show whole, and the schemas of that. `pub One, Many = ["owner",
+/// "owner.home"]: "About.";` makes the structs `One` and `Many`, whose [`Expandables`] are `owner`
+/// and `owner.home`. A request for a list names them as `data.owner` and `data.owner.home`.
 #[macro_export]
 macro_rules! expandable {
     ($($vis:vis $one:ident, $list:ident = [$($path:literal),+]: $about:literal;)+) => {$(

@@ -90,8 +90,6 @@ impl Encoding {
     /// `maps` are the parameters of a form whose brackets always hold a member's name. In others,
     /// digits in brackets are the index of a list.
     ///
-    /// # Errors
-    ///
     /// Refuses what not every reader would understand alike: repeated names, numbers that are no
     /// integer of 53 bits, U+0000, text that is not UTF-8, and more than 32 levels, 1,000 values,
     /// or 1,000 objects and lists.

@@ -20,8 +20,9 @@ use crate::{
 
 /// Declares the parameters of a request: a name, a [`Parameter`], and what it means. From it come a
 /// struct of their values, which [`ParameterSet`] fills, and what the OpenAPI document says of them
-/// in a body (`as` names its schema) or in a query: the struct is a `utoipa::ToSchema` and a
-/// `utoipa::IntoParams`.
+/// in a body (`as` names its schema) or in a query. `pub struct Refund as "NewRefund" { amount:
+/// Option<Integer<1, 9>>, }` makes `pub struct Refund { pub amount: Option<i64> }`, which is a
+/// `ParameterSet`, a `utoipa::ToSchema` named `NewRefund`, and a `utoipa::IntoParams`.
 ///
 /// They are checked in the order in which they are declared. Where a field has no comment, the
 /// document says what the type says of itself. `example {…}` behind the fields is an example of the

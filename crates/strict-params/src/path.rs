@@ -39,7 +39,6 @@ pub(crate) enum ParamPath<'a> {
 }
 
 impl<'a> ParamPath<'a> {
-    /// The place one step further in.
     pub(crate) fn within(&'a self, step: Step<'a>) -> Self {
         Self::Within(self, step)
     }
@@ -71,8 +70,7 @@ impl<'a> ParamPath<'a> {
     }
 }
 
-/// Writes `steps` as [`ParamPath::to_param`] does, for a caller that holds them
-/// in a row.
+/// Writes `steps` as [`ParamPath::to_param`] does, for a caller that holds them in a row.
 pub(crate) fn param(steps: &[Step<'_>]) -> Option<String> {
     let (Step::Name(root), rest) = steps.split_first()? else {
         return None;

@@ -122,7 +122,6 @@ pub fn in_query<P: Parameter>(name: &str, about: &[&str]) -> Vec<QueryParameter>
     P::in_query(plain(name), text_of(about))
 }
 
-/// What a comment says, from its lines.
 fn text_of(comment: &[&str]) -> String {
     let lines: Vec<_> = comment.iter().map(|line| line.trim()).collect();
     lines.join("\n")

@@ -45,7 +45,7 @@ struct DeliveryRow {
 impl TryFrom<DeliveryRow> for Delivery {
     type Error = sqlx::Error;
 
-    fn try_from(row: DeliveryRow) -> Result<Self, sqlx::Error> {
+    fn try_from(row: DeliveryRow) -> sqlx::Result<Self> {
         Ok(Self {
             id: row.id,
             endpoint_id: row.endpoint_id,
@@ -74,13 +74,13 @@ pub async fn list(
     account_id: Uuid,
     endpoint_id: Uuid,
     slice: &Slice,
-) -> Result<Vec<Delivery>, sqlx::Error> {
-    // Two statements that differ in their order: each walks the index and stops.
-    macro_rules! rows {
-        ($order:tt) => {
-            sqlx::query_as!(
-                DeliveryRow,
-                r#"
+) -> sqlx::Result<Vec<Delivery>> {
+    let rows = in_order_of!(
+        slice,
+        connection,
+        [sqlx::query_as, DeliveryRow],
+        [
+            r#"
                 SELECT delivery.id, attempts AS "attempts: Json<Vec<Attempt>>",
                        delivery.created_at, delivered_at, endpoint_id, event_id,
                        event.type AS event_type,
@@ -94,22 +94,17 @@ pub async fn list(
                    AND delivery.id > $4
                    AND ($5::timestamptz IS NULL OR delivery.created_at >= $5)
                    AND ($6::timestamptz IS NULL OR delivery.created_at < $6)
-                 ORDER BY delivery.id "#
-                    + $order
-                    + " LIMIT $7",
-                account_id,
-                endpoint_id,
-                slice.below,
-                slice.above,
-                slice.created_from,
-                slice.created_before,
-                slice.rows,
-            )
-            .fetch_all(connection)
-            .await?
-        };
-    }
-    let rows = in_order_of!(slice, rows);
+                 ORDER BY delivery.id "#,
+            " LIMIT $7"
+        ],
+        account_id,
+        endpoint_id,
+        slice.below,
+        slice.above,
+        slice.created_from,
+        slice.created_before,
+        slice.rows,
+    )?;
     rows.into_iter().map(Delivery::try_from).collect()
 }
 
@@ -120,7 +115,7 @@ pub async fn list_of_account(
     account_id: Uuid,
     below: Uuid,
     limit: i64,
-) -> Result<Vec<Delivery>, sqlx::Error> {
+) -> sqlx::Result<Vec<Delivery>> {
     let rows = sqlx::query_as!(
         DeliveryRow,
         r#"

@@ -83,8 +83,10 @@ impl From<EndpointRow> for Endpoint {
     }
 }
 
-/// `query_as!` with the columns of [`EndpointRow`] between the two parts of a statement. The secret
-/// is not among them: it is read to be signed with, and for nothing else.
+/// `query_as!` with the columns of [`EndpointRow`] between the two parts of a statement:
+/// `endpoint_rows!("SELECT", "FROM webhook_endpoints WHERE id = $1", id)` is
+/// `query_as!(EndpointRow, "SELECT" + "id, api_version, …" + "FROM webhook_endpoints …", id)`. The
+/// secret is not among them: it is read to be signed with, and for nothing else.
 macro_rules! endpoint_rows {
     ($before:tt, $after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
         sqlx::query_as!(
@@ -102,7 +104,7 @@ macro_rules! endpoint_rows {
 
 /// How many endpoints the account has. Takes no lock. A limit on them needs one, that of the
 /// account's row for example, taken in a statement before: an older snapshot can miss rows.
-pub async fn count(connection: &mut PgConnection, account_id: Uuid) -> Result<i64, sqlx::Error> {
+pub async fn count(connection: &mut PgConnection, account_id: Uuid) -> sqlx::Result<i64> {
     sqlx::query_scalar!(
         r#"
         SELECT count(*) AS "count!"
@@ -122,7 +124,7 @@ pub async fn insert(
     id: Uuid,
     new: &NewEndpoint,
     secret: &Secret,
-) -> Result<Endpoint, sqlx::Error> {
+) -> sqlx::Result<Endpoint> {
     endpoint_rows!(
         "
         INSERT INTO webhook_endpoints
@@ -151,7 +153,7 @@ pub async fn find(
     connection: &mut PgConnection,
     account_id: Uuid,
     id: Uuid,
-) -> Result<Option<Endpoint>, sqlx::Error> {
+) -> sqlx::Result<Option<Endpoint>> {
     endpoint_rows!(
         "SELECT",
         "FROM webhook_endpoints WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL",
@@ -169,7 +171,7 @@ pub async fn lock(
     tx: &mut PgConnection,
     account_id: Uuid,
     id: Uuid,
-) -> Result<Option<Endpoint>, sqlx::Error> {
+) -> sqlx::Result<Option<Endpoint>> {
     endpoint_rows!(
         "SELECT",
         "
@@ -190,7 +192,7 @@ pub async fn update(
     tx: &mut PgConnection,
     account_id: Uuid,
     endpoint: &Endpoint,
-) -> Result<Endpoint, sqlx::Error> {
+) -> sqlx::Result<Endpoint> {
     endpoint_rows!(
         "
         UPDATE webhook_endpoints
@@ -216,11 +218,7 @@ pub async fn update(
 /// Marks an endpoint as deleted and erases its secret. `false`: the account has none with this id.
 /// Locks its row, but not against events that are being written. A worker cancels afterwards what
 /// is pending for it.
-pub async fn delete(
-    tx: &mut PgConnection,
-    account_id: Uuid,
-    id: Uuid,
-) -> Result<bool, sqlx::Error> {
+pub async fn delete(tx: &mut PgConnection, account_id: Uuid, id: Uuid) -> sqlx::Result<bool> {
     let deleted = sqlx::query!(
         "
         UPDATE webhook_endpoints
@@ -240,12 +238,13 @@ pub async fn list(
     connection: &mut PgConnection,
     account_id: Uuid,
     slice: &Slice,
-) -> Result<Vec<Endpoint>, sqlx::Error> {
-    macro_rules! rows {
-        ($order:tt) => {
-            endpoint_rows!(
-                "SELECT",
-                "
+) -> sqlx::Result<Vec<Endpoint>> {
+    let rows = in_order_of!(
+        slice,
+        connection,
+        [endpoint_rows, "SELECT"],
+        [
+            "
                   FROM webhook_endpoints
                  WHERE account_id = $1
                    AND deleted_at IS NULL
@@ -253,20 +252,15 @@ pub async fn list(
                    AND id > $3
                    AND ($4::timestamptz IS NULL OR created_at >= $4)
                    AND ($5::timestamptz IS NULL OR created_at < $5)
-                 ORDER BY id "
-                    + $order
-                    + " LIMIT $6",
-                account_id,
-                slice.below,
-                slice.above,
-                slice.created_from,
-                slice.created_before,
-                slice.rows,
-            )
-            .fetch_all(connection)
-            .await?
-        };
-    }
-    let rows = in_order_of!(slice, rows);
+                 ORDER BY id ",
+            " LIMIT $6"
+        ],
+        account_id,
+        slice.below,
+        slice.above,
+        slice.created_from,
+        slice.created_before,
+        slice.rows,
+    )?;
     Ok(rows.into_iter().map(Endpoint::from).collect())
 }

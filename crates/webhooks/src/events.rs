@@ -22,9 +22,7 @@ pub struct Event {
     pub object: String,
     /// The version of the object right after the change, greater with each.
     pub object_version: Option<i64>,
-    /// Of a change: what the object was before, as [`previous_attributes`] tells it.
-    ///
-    /// [`previous_attributes`]: crate::previous_attributes
+    /// Of a change: what [`previous_attributes`](crate::previous_attributes) tells of the object.
     pub previous_attributes: Option<String>,
     /// Deliveries that are still to be made. In a webhook: all of them, so that every attempt says
     /// the same.
@@ -52,9 +50,7 @@ pub struct NewEvent {
     pub object: String,
     /// The version of the object right after the change, greater with each, if it has one.
     pub object_version: Option<i64>,
-    /// Of a change: what the object was before, as [`previous_attributes`] tells it.
-    ///
-    /// [`previous_attributes`]: crate::previous_attributes
+    /// Of a change: what [`previous_attributes`](crate::previous_attributes) tells of the object.
     pub previous_attributes: Option<String>,
     /// The request that made it happen.
     pub request_id: String,
@@ -70,7 +66,8 @@ pub struct NewEvent {
 ///
 /// A delivery's id is the event's millisecond with random bits of its own: a UUIDv7, which
 /// PostgreSQL can't make by itself before version 18.
-pub async fn emit(tx: &mut PgConnection, events: &[NewEvent]) -> Result<(), sqlx::Error> {
+pub async fn emit(tx: &mut PgConnection, events: &[NewEvent]) -> sqlx::Result<()> {
+    /// `column!(object.as_str())` is `&events.iter().map(|event| event.object.as_str()).collect()`.
     macro_rules! column {
         ($name:ident $(. $as:ident ())?) => {
             &events.iter().map(|event| event.$name$(.$as())?).collect::<Vec<_>>()
@@ -159,7 +156,9 @@ pub(crate) fn text(json: &Json<Box<RawValue>>) -> String {
     json.0.get().to_owned()
 }
 
-/// `query_as!` with the columns of [`EventRow`] before the rest of a statement.
+/// `query_as!` with the columns of [`EventRow`] before the rest of a statement:
+/// `event_rows!("FROM events WHERE id = $1", id)` is
+/// `query_as!(EventRow, "SELECT events.id AS \"id!\", …" + "FROM events WHERE id = $1", id)`.
 macro_rules! event_rows {
     ($after:tt $(+ $more:tt)*, $($argument:expr),+ $(,)?) => {
         sqlx::query_as!(
@@ -190,7 +189,7 @@ pub async fn find(
     connection: &mut PgConnection,
     account_id: Uuid,
     id: Uuid,
-) -> Result<Option<Event>, sqlx::Error> {
+) -> sqlx::Result<Option<Event>> {
     event_rows!(
         "FROM events WHERE account_id = $1 AND id = $2",
         account_id,
@@ -207,13 +206,16 @@ pub async fn list(
     account_id: Uuid,
     slice: &Slice,
     event_types: Option<&[&str]>,
-) -> Result<Vec<Event>, sqlx::Error> {
+) -> sqlx::Result<Vec<Event>> {
     // Statements that differ in their order and filter: each walks an index of its own and stops.
     // With a filter as a parameter that may be NULL, PostgreSQL's plan for any values would walk
     // the primary key through everything that doesn't match.
-    macro_rules! of_all_types {
-        ($order:tt) => {
-            event_rows!(
+    let rows = match event_types {
+        None => in_order_of!(
+            slice,
+            connection,
+            [event_rows],
+            [
                 "
                   FROM events
                  WHERE account_id = $1
@@ -221,25 +223,23 @@ pub async fn list(
                    AND id > $3
                    AND ($4::timestamptz IS NULL OR created_at >= $4)
                    AND ($5::timestamptz IS NULL OR created_at < $5)
-                 ORDER BY id "
-                    + $order
-                    + " LIMIT $6",
-                account_id,
-                slice.below,
-                slice.above,
-                slice.created_from,
-                slice.created_before,
-                slice.rows,
-            )
-            .fetch_all(connection)
-            .await?
-        };
-    }
-    // For each type the rows of a whole page, along the index, and then the first of them all. With
-    // type = ANY (…) PostgreSQL would read and sort all events of these types.
-    macro_rules! of_types {
-        ($order:tt, $types:expr) => {
-            event_rows!(
+                 ORDER BY id ",
+                " LIMIT $6"
+            ],
+            account_id,
+            slice.below,
+            slice.above,
+            slice.created_from,
+            slice.created_before,
+            slice.rows,
+        ),
+        // For each type the rows of a whole page, along the index, and then the first of them all.
+        // With type = ANY (…) PostgreSQL would read and sort all events of these types.
+        Some(types) => in_order_of!(
+            slice,
+            connection,
+            [event_rows],
+            [
                 "
                   FROM unnest($6::text[]) AS wanted (type)
                  CROSS JOIN LATERAL (
@@ -251,29 +251,21 @@ pub async fn list(
                           AND id > $3
                           AND ($4::timestamptz IS NULL OR created_at >= $4)
                           AND ($5::timestamptz IS NULL OR created_at < $5)
-                        ORDER BY id "
-                    + $order
-                    + " LIMIT $7) AS events
-                 ORDER BY events.id "
-                    + $order
-                    + " LIMIT $7",
-                account_id,
-                slice.below,
-                slice.above,
-                slice.created_from,
-                slice.created_before,
-                $types as _,
-                slice.rows,
-            )
-            .fetch_all(connection)
-            .await?
-        };
-    }
-    let rows = match event_types {
-        None => in_order_of!(slice, of_all_types),
-        Some(types) => in_order_of!(slice, of_types, types),
+                        ORDER BY id ",
+                " LIMIT $7) AS events
+                 ORDER BY events.id ",
+                " LIMIT $7"
+            ],
+            account_id,
+            slice.below,
+            slice.above,
+            slice.created_from,
+            slice.created_before,
+            types as _,
+            slice.rows,
+        ),
     };
-    Ok(rows.into_iter().map(Event::from).collect())
+    Ok(rows?.into_iter().map(Event::from).collect())
 }
 
 /// An event, without its object.
@@ -303,7 +295,7 @@ pub async fn list_of_key(
     account_id: Uuid,
     after: Uuid,
     key: &str,
-) -> Result<Vec<Happened>, sqlx::Error> {
+) -> sqlx::Result<Vec<Happened>> {
     sqlx::query_as!(
         Happened,
         r#"
@@ -336,7 +328,7 @@ pub async fn list_of_object(
     created: Uuid,
     object_id: &str,
     parent: &str,
-) -> Result<Vec<Happened>, sqlx::Error> {
+) -> sqlx::Result<Vec<Happened>> {
     let mut events = sqlx::query_as!(
         Happened,
         r#"
@@ -402,7 +394,7 @@ pub async fn old_events(
     after: Uuid,
     below: Uuid,
     kept: &PgInterval,
-) -> Result<Vec<(Uuid, bool)>, sqlx::Error> {
+) -> sqlx::Result<Vec<(Uuid, bool)>> {
     let found = sqlx::query!(
         r#"
         SELECT id,
@@ -423,10 +415,8 @@ pub async fn old_events(
     )
     .fetch_all(tx)
     .await?;
-    Ok(found
-        .into_iter()
-        .map(|row| (row.id, row.is_ready))
-        .collect())
+    let ready = found.into_iter().map(|row| (row.id, row.is_ready));
+    Ok(ready.collect())
 }
 
 /// Deletes events, and before them their deliveries. An event with a pending delivery stays, with
@@ -438,7 +428,7 @@ pub async fn delete_events(
     tx: &mut PgConnection,
     account_id: Uuid,
     ids: &[Uuid],
-) -> Result<u64, sqlx::Error> {
+) -> sqlx::Result<u64> {
     sqlx::query!(
         "
         DELETE FROM webhook_deliveries AS delivery

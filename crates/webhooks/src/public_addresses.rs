@@ -109,26 +109,10 @@ mod tests {
 
     #[test]
     fn ipv6_is_public_only_where_it_is_global_unicast() {
-        for private in [
-            "::",
-            "::1",
-            "::7f00:1",
-            "64:ff9b:1::1",
-            "100::1",
-            "1fff:ffff::1",
-            "2001::1",
-            "2001:1ff::1",
-            "2001:db8::1",
-            "2002:7f00:1::",
-            "3fff::1",
-            "4000::1",
-            "5f00::1",
-            "fc00::1",
-            "fdff::1",
-            "fe80::1",
-            "fec0::1",
-            "ff02::1",
-        ] {
+        let private = ":: ::1 ::7f00:1 64:ff9b:1::1 100::1 1fff:ffff::1 2001::1 2001:1ff::1 \
+                       2001:db8::1 2002:7f00:1:: 3fff::1 4000::1 5f00::1 fc00::1 fdff::1 fe80::1 \
+                       fec0::1 ff02::1";
+        for private in private.split(' ') {
             assert!(!is_public(private.parse().unwrap()), "{private}");
         }
         for public in ["2001:200::1", "2600::1", "2a00:1450:4001::1", "3ffe::1"] {

@@ -40,7 +40,7 @@ pub async fn ready_endpoints(
     connection: &mut PgConnection,
     after: Option<(Uuid, Uuid)>,
     limit: i32,
-) -> Result<Vec<ReadyEndpoint>, sqlx::Error> {
+) -> sqlx::Result<Vec<ReadyEndpoint>> {
     let (account, endpoint) = after.unwrap_or_default();
     sqlx::query_as!(
         ReadyEndpoint,
@@ -80,7 +80,7 @@ pub async fn ready_endpoints(
 
 /// How many deliveries are due, on all replicas together: counted up to `limit` of those that are
 /// ready, and up to `limit` of those that are to be made ready. Takes no lock.
-pub async fn count_due(connection: &mut PgConnection, limit: i64) -> Result<i64, sqlx::Error> {
+pub async fn count_due(connection: &mut PgConnection, limit: i64) -> sqlx::Result<i64> {
     sqlx::query_scalar!(
         r#"
         SELECT (SELECT count(*)
@@ -110,7 +110,7 @@ pub async fn count_due(connection: &mut PgConnection, limit: i64) -> Result<i64,
 pub async fn longest_due(
     connection: &mut PgConnection,
     limit: i32,
-) -> Result<Option<Duration>, sqlx::Error> {
+) -> sqlx::Result<Option<Duration>> {
     let longest = sqlx::query_scalar!(
         r#"
         WITH RECURSIVE found AS (
@@ -209,9 +209,7 @@ pub async fn claim(
     lease: Duration,
     turns: &[Turn],
     unsent_max: i64,
-) -> Result<Vec<Claimed>, sqlx::Error> {
-    let accounts: Vec<_> = turns.iter().map(|turn| turn.account_id).collect();
-    let endpoints: Vec<_> = turns.iter().map(|turn| turn.endpoint_id).collect();
+) -> sqlx::Result<Vec<Claimed>> {
     let places: Result<Vec<_>, _> = turns.iter().map(|t| i64::try_from(t.places)).collect();
     let claimed = sqlx::query!(
         r#"
@@ -273,8 +271,8 @@ pub async fn claim(
         "#,
         claim,
         interval(lease)?,
-        &accounts,
-        &endpoints,
+        &column(turns, |turn| turn.account_id),
+        &column(turns, |turn| turn.endpoint_id),
         &places.map_err(unrepresentable)?,
         unsent_max,
     )
@@ -313,15 +311,11 @@ pub async fn claim(
 /// An attempt that has ended, and what that means for its delivery.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// The account that the delivery belongs to.
     pub(crate) account_id: Uuid,
-    /// Which it is.
     pub(crate) id: Uuid,
     /// The endpoint, with the URL that the attempt went to.
     pub(crate) endpoint: (Uuid, String),
-    /// The claim that the attempt was made under.
     pub(crate) claim: Uuid,
-    /// How it ended.
     pub(crate) attempt: Attempt,
     /// If it failed: the pause before the next one, unless it was the last, or the endpoint has
     /// been deleted.
@@ -330,11 +324,7 @@ pub(crate) struct Ended {
 
 /// Stores how attempts ended, and returns how many it stored. An attempt whose claim has expired is
 /// left out if another worker has claimed the delivery since. Locks the rows, and waits for them.
-pub(crate) async fn finish(tx: &mut PgConnection, ended: &[Ended]) -> Result<u64, sqlx::Error> {
-    let accounts: Vec<_> = ended.iter().map(|one| one.account_id).collect();
-    let ids: Vec<_> = ended.iter().map(|one| one.id).collect();
-    let claims: Vec<_> = ended.iter().map(|one| one.claim).collect();
-    let attempts: Vec<_> = ended.iter().map(|one| Json([&one.attempt])).collect();
+pub(crate) async fn finish(tx: &mut PgConnection, ended: &[Ended]) -> sqlx::Result<u64> {
     let (mut statuses, mut pauses) = (Vec::new(), Vec::new());
     for one in ended {
         let (status, pause) = match one.again {
@@ -363,10 +353,10 @@ pub(crate) async fn finish(tx: &mut PgConnection, ended: &[Ended]) -> Result<u64
            AND delivery.claim = ended.claim
            AND endpoint.account_id = delivery.account_id AND endpoint.id = delivery.endpoint_id
         ",
-        &accounts,
-        &ids,
-        &claims,
-        &attempts as _,
+        &column(ended, |one| one.account_id),
+        &column(ended, |one| one.id),
+        &column(ended, |one| one.claim),
+        &column(ended, |one| Json([&one.attempt])) as _,
         &statuses,
         &pauses as _,
     )
@@ -377,17 +367,11 @@ pub(crate) async fn finish(tx: &mut PgConnection, ended: &[Ended]) -> Result<u64
 
 /// Disables the endpoints that are gone, by the word of these attempts. One whose URL has changed
 /// meanwhile stays as it is. Locks their rows, in the order of their keys, and waits for them.
-pub(crate) async fn disable_gone(
-    tx: &mut PgConnection,
-    ended: &[Ended],
-) -> Result<(), sqlx::Error> {
+pub(crate) async fn disable_gone(tx: &mut PgConnection, ended: &[Ended]) -> sqlx::Result<()> {
     let gone: Vec<_> = ended.iter().filter(|one| one.attempt.is_gone()).collect();
     if gone.is_empty() {
         return Ok(());
     }
-    let accounts: Vec<_> = gone.iter().map(|one| one.account_id).collect();
-    let endpoints: Vec<_> = gone.iter().map(|one| one.endpoint.0).collect();
-    let urls: Vec<_> = gone.iter().map(|one| one.endpoint.1.clone()).collect();
     sqlx::query!(
         "
         WITH locked AS MATERIALIZED (
@@ -404,9 +388,9 @@ pub(crate) async fn disable_gone(
           FROM locked
          WHERE endpoint.account_id = locked.account_id AND endpoint.id = locked.id
         ",
-        &accounts,
-        &endpoints,
-        &urls,
+        &column(&gone, |one| one.account_id),
+        &column(&gone, |one| one.endpoint.0),
+        &column(&gone, |one| one.endpoint.1.clone()),
     )
     .execute(tx)
     .await?;
@@ -415,7 +399,7 @@ pub(crate) async fn disable_gone(
 
 /// Makes at most `limit` deliveries ready whose next attempt is due, or whose claim has expired,
 /// and returns how many. Locks those that no other replica has locked.
-pub async fn make_ready(tx: &mut PgConnection, limit: i64) -> Result<u64, sqlx::Error> {
+pub async fn make_ready(tx: &mut PgConnection, limit: i64) -> sqlx::Result<u64> {
     let made_ready = sqlx::query!(
         "
         UPDATE webhook_deliveries
@@ -442,7 +426,7 @@ pub(crate) async fn cancel(
     tx: &mut PgConnection,
     endpoints: &[(Uuid, Uuid)],
     limit: i64,
-) -> Result<u64, sqlx::Error> {
+) -> sqlx::Result<u64> {
     let (accounts, endpoints): (Vec<_>, Vec<_>) = endpoints.iter().copied().unzip();
     let canceled = sqlx::query!(
         "
@@ -478,7 +462,7 @@ pub(crate) async fn cancel(
 pub(crate) async fn lock_uncanceled(
     tx: &mut PgConnection,
     limit: i64,
-) -> Result<Vec<(Uuid, Uuid)>, sqlx::Error> {
+) -> sqlx::Result<Vec<(Uuid, Uuid)>> {
     let endpoints = sqlx::query!(
         "
         SELECT account_id, id
@@ -492,10 +476,8 @@ pub(crate) async fn lock_uncanceled(
     )
     .fetch_all(tx)
     .await?;
-    Ok(endpoints
-        .into_iter()
-        .map(|row| (row.account_id, row.id))
-        .collect())
+    let endpoints = endpoints.into_iter();
+    Ok(endpoints.map(|row| (row.account_id, row.id)).collect())
 }
 
 /// Says of deleted endpoints whether everything that was pending for them has been canceled. Locks
@@ -504,7 +486,7 @@ pub(crate) async fn mark_canceled(
     tx: &mut PgConnection,
     endpoints: &[(Uuid, Uuid)],
     is_canceled: bool,
-) -> Result<(), sqlx::Error> {
+) -> sqlx::Result<()> {
     let (accounts, ids): (Vec<_>, Vec<_>) = endpoints.iter().copied().unzip();
     sqlx::query!(
         "
@@ -534,7 +516,7 @@ pub async fn retry_now(
     tx: &mut PgConnection,
     account_id: Uuid,
     id: Uuid,
-) -> Result<Option<bool>, sqlx::Error> {
+) -> sqlx::Result<Option<bool>> {
     sqlx::query_scalar!(
         r#"
         WITH kept AS MATERIALIZED (
@@ -571,8 +553,13 @@ pub async fn retry_now(
     .await
 }
 
+/// What `unnest` makes a column of again.
+fn column<'r, R, C>(rows: &'r [R], of: impl FnMut(&'r R) -> C) -> Vec<C> {
+    rows.iter().map(of).collect()
+}
+
 /// Whole microseconds: PostgreSQL knows no smaller unit.
-fn interval(duration: Duration) -> Result<PgInterval, sqlx::Error> {
+fn interval(duration: Duration) -> sqlx::Result<PgInterval> {
     let micros = u64::try_from(duration.as_micros()).map_err(unrepresentable)?;
     PgInterval::try_from(Duration::from_micros(micros)).map_err(unrepresentable)
 }

@@ -62,27 +62,23 @@ enum Unconnectable {
 
 /// Why an attempt has no status.
 #[derive(Debug, Clone, Copy)]
-enum Failed {
-    /// The host has an address that is not public.
-    NotPublic,
-    /// Anything else, as the account may see it.
-    Otherwise(&'static str),
+struct Failed {
+    /// As the account may see it. One text for an address that is refused and for none at all: an
+    /// account must not learn which names the network of this service knows.
+    told: &'static str,
+    /// Whether the host has an address that is not public.
+    is_refused: bool,
 }
 
-impl Failed {
-    /// What the account sees. One text for an address that is refused and for none at all: an
-    /// account must not learn which names the network of this service knows.
-    fn told(self) -> &'static str {
-        match self {
-            Self::NotPublic => NO_PUBLIC_ADDRESS,
-            Self::Otherwise(why) => why,
-        }
-    }
-}
+const NOT_PUBLIC: Failed = Failed {
+    told: NO_PUBLIC_ADDRESS,
+    is_refused: true,
+};
 
 impl From<&'static str> for Failed {
-    fn from(why: &'static str) -> Self {
-        Self::Otherwise(why)
+    fn from(told: &'static str) -> Self {
+        let is_refused = false;
+        Self { told, is_refused }
     }
 }
 
@@ -108,7 +104,6 @@ pub struct Message<'a> {
     pub body: Vec<u8>,
 }
 
-/// What matters of a reply.
 struct Answer {
     status: u16,
     retry_after: Option<Duration>,
@@ -169,14 +164,14 @@ impl Sender {
     pub async fn send(&self, message: Message<'_>) -> Attempt {
         let (began, at) = (Instant::now(), message.at);
         let posted = tokio::time::timeout(self.settings.timeout, self.post(message));
-        let posted = posted.await.unwrap_or(Err(Failed::Otherwise("timed out")));
-        let is_refused = matches!(posted, Err(Failed::NotPublic));
+        let posted = posted.await.unwrap_or(Err("timed out".into()));
+        let is_refused = posted.as_ref().is_err_and(|failed| failed.is_refused);
         let (answer, error) = match posted {
             Ok(answer) if (300..400).contains(&answer.status) => {
                 (Some(answer), Some("redirects are not followed"))
             }
             Ok(answer) => (Some(answer), None),
-            Err(failed) => (None, Some(failed.told())),
+            Err(failed) => (None, Some(failed.told)),
         };
         Attempt {
             at,
@@ -196,7 +191,7 @@ impl Sender {
         if !self.settings.allow_private
             && literal_address(&url).is_some_and(|address| !is_public(address))
         {
-            return Err(Failed::NotPublic);
+            return Err(NOT_PUBLIC);
         }
         let uri: Uri = url.as_str().parse().map_err(|_| UNREADABLE)?;
         let host = uri.host().ok_or(UNREADABLE)?;
@@ -235,7 +230,6 @@ impl Sender {
         Ok(answer_to(stream, request).await?)
     }
 
-    /// The request with its signatures, the trace and the body.
     fn signed(
         &self,
         mut request: Builder,
@@ -281,7 +275,6 @@ fn tls_config() -> Result<ClientConfig, TlsError> {
     )
 }
 
-/// An error, and what caused it, and what caused that.
 fn causes<'a>(
     error: &'a (dyn Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn Error + 'static)> + 'a {
@@ -311,7 +304,7 @@ async fn answer_to(
 fn explain_connecting(error: &(dyn Error + 'static)) -> Failed {
     for cause in causes(error) {
         match cause.downcast_ref::<Unconnectable>() {
-            Some(Unconnectable::NotPublic) => return Failed::NotPublic,
+            Some(Unconnectable::NotPublic) => return NOT_PUBLIC,
             Some(Unconnectable::NoAddress) => return NO_PUBLIC_ADDRESS.into(),
             None => {}
         }

@@ -9,7 +9,7 @@ use crate::{Event, Pauses};
 /// Commits a transaction, or fails where its outcome is not known.
 pub type Commit = for<'c> fn(
     Transaction<'c, Postgres>,
-) -> Pin<Box<dyn Future<Output = Result<(), sqlx::Error>> + Send + 'c>>;
+) -> Pin<Box<dyn Future<Output = sqlx::Result<()>> + Send + 'c>>;
 
 /// How webhooks are sent.
 #[derive(Debug, Clone, Copy)]

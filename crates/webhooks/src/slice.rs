@@ -36,13 +36,25 @@ impl Slice {
     }
 }
 
-/// Reads a slice of a list: `$rows!` is given the order, as SQL, and after it what else it takes.
-/// The two orders are two statements: each walks an index and stops.
+/// Reads a slice of a list with one of two statements, as each walks an index in its order and
+/// stops. The order stands between the parts of the statement:
+/// `in_order_of!(slice, tx, [query_as, Row], ["SELECT … ORDER BY id ", " LIMIT $1"], 9)` is
+/// `query_as!(Row, "SELECT … ORDER BY id " + "DESC" + " LIMIT $1", 9).fetch_all(tx).await`, and the
+/// same with `"ASC"` where the oldest rows are read.
 macro_rules! in_order_of {
-    ($slice:expr, $rows:ident $(, $more:tt)*) => {
+    (
+        $slice:expr, $connection:expr, [$($rows:ident)::+ $(, $leading:tt)*],
+        [$first:tt $(, $part:tt)+], $($argument:expr),+ $(,)?
+    ) => {
         match $slice.newest_first {
-            true => $rows!("DESC" $(, $more)*),
-            false => $rows!("ASC" $(, $more)*),
+            true => {
+                let rows = $($rows)::+!($($leading,)* $first $(+ "DESC" + $part)+, $($argument),+);
+                rows.fetch_all($connection).await
+            }
+            false => {
+                let rows = $($rows)::+!($($leading,)* $first $(+ "ASC" + $part)+, $($argument),+);
+                rows.fetch_all($connection).await
+            }
         }
     };
 }

@@ -54,7 +54,6 @@ enum Standing {
     Failing,
 }
 
-/// What is under way to an endpoint.
 #[derive(Debug)]
 struct Lane {
     sending: usize,
@@ -132,7 +131,6 @@ enum Queue {
     Room(Standing),
 }
 
-/// An account with something ready.
 #[derive(Debug, Default)]
 struct Account {
     // At least one.
@@ -166,12 +164,10 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Whether no endpoint is known to have something ready.
     pub(crate) fn is_empty(&self) -> bool {
         self.ready_endpoints == 0
     }
 
-    /// Whether as many endpoints are remembered as may be.
     fn is_full(&self) -> bool {
         self.ready_endpoints >= READY_MAX
     }
@@ -332,7 +328,6 @@ impl Turns {
         self.queues.insert((queue, number), id);
     }
 
-    /// Takes an account out of its queue.
     fn leave(&mut self, id: Uuid) {
         if let Some(account) = self.ready.get_mut(&id)
             && let Some(waits) = account.waits.take()

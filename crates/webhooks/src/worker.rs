@@ -101,7 +101,6 @@ impl Worker {
         }
     }
 
-    /// What the thread does.
     fn work(self, stopping: watch::Receiver<bool>, dropped: oneshot::Receiver<()>, span: Span) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -133,7 +132,6 @@ impl Worker {
     }
 }
 
-/// The work of a worker, and what it remembers.
 struct Delivering {
     worker: Worker,
     sends: JoinSet<Ended>,
@@ -216,7 +214,7 @@ impl Delivering {
     }
 
     /// Works on one connection until it fails, or until everything is done after `stopping`.
-    async fn deliver(&mut self, stopping: &mut watch::Receiver<bool>) -> Result<(), sqlx::Error> {
+    async fn deliver(&mut self, stopping: &mut watch::Receiver<bool>) -> sqlx::Result<()> {
         let options = self.worker.pool.connect_options();
         let connecting = PgConnection::connect_with(&options);
         let mut connection = self.within_deadline(connecting).await?;
@@ -259,20 +257,18 @@ impl Delivering {
     /// A socket that died silently must not stop deliveries forever.
     async fn within_deadline<T>(
         &self,
-        work: impl Future<Output = Result<T, sqlx::Error>>,
-    ) -> Result<T, sqlx::Error> {
+        work: impl Future<Output = sqlx::Result<T>>,
+    ) -> sqlx::Result<T> {
         tokio::time::timeout(self.worker.settings.database_deadline, work)
             .await
             .unwrap_or(Err(sqlx::Error::PoolTimedOut))
     }
 
-    /// Whether there is a step to make.
     fn has_chores(&self) -> bool {
         self.chores.make_ready || self.chores.cancel || self.chores.look.is_some()
     }
 
-    /// One step of each chore.
-    async fn do_chores(&mut self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    async fn do_chores(&mut self, connection: &mut PgConnection) -> sqlx::Result<()> {
         if self.chores.make_ready {
             let rows = self.within_deadline(steps::make_ready(connection)).await?;
             self.chores.make_ready = steps::is_full(rows);
@@ -312,7 +308,7 @@ impl Delivering {
         &mut self,
         connection: &mut PgConnection,
         turns: Vec<Turn>,
-    ) -> Result<bool, sqlx::Error> {
+    ) -> sqlx::Result<bool> {
         if self.ended.is_empty() && turns.is_empty() {
             return Ok(false);
         }
@@ -382,7 +378,6 @@ impl Delivering {
         }
     }
 
-    /// Begins an attempt.
     fn begin(&mut self, claim: Uuid, delivery: Claimed, body: Vec<u8>) {
         let of = (delivery.account_id, delivery.endpoint_id);
         let worker = self.worker.clone();

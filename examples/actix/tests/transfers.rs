@@ -13,46 +13,12 @@ const TRANSFERS: Endpoint = Endpoint {
     effects: "SELECT (balance - 1000) / 100 FROM accounts WHERE id = 2",
     forbid: "UPDATE accounts SET balance = 0 WHERE id = 1",
     reset: "UPDATE accounts SET balance = 1000",
+    says_close: true,
 };
 
 #[tokio::test]
-async fn a_retry_is_answered_with_what_is_stored() {
-    endpoint::replays(TRANSFERS).await;
-}
-
-#[tokio::test]
-async fn a_key_is_refused_for_another_request() {
-    endpoint::refuses_reuse(TRANSFERS).await;
-}
-
-#[tokio::test]
-async fn a_refusal_is_stored_and_replayed() {
-    endpoint::replays_refusals(TRANSFERS).await;
-}
-
-#[tokio::test]
-async fn a_request_without_a_key_has_no_effect() {
-    endpoint::needs_a_key(TRANSFERS).await;
-}
-
-#[tokio::test]
-async fn fifty_racers_have_one_effect() {
-    endpoint::has_one_effect_for_fifty_racers(TRANSFERS).await;
-}
-
-#[tokio::test]
-async fn a_request_for_another_protocol_is_answered_and_told_that_the_connection_ends() {
-    endpoint::answers_upgrades(TRANSFERS, true).await;
-}
-
-#[tokio::test]
-async fn expired_keys_are_swept() {
-    endpoint::sweeps_expired_keys(TRANSFERS).await;
-}
-
-#[tokio::test]
-async fn sigterm_ends_the_program_in_good_order() {
-    endpoint::ends_in_good_order(TRANSFERS).await;
+async fn it_does_what_every_endpoint_behind_a_key_does() {
+    endpoint::keeps_its_promises(TRANSFERS).await;
 }
 
 #[tokio::test]

@@ -13,46 +13,12 @@ const BOOKINGS: Endpoint = Endpoint {
     effects: "SELECT count(*) FROM bookings",
     forbid: "INSERT INTO bookings (seat) VALUES (12)",
     reset: "DELETE FROM bookings",
+    says_close: false,
 };
 
 #[tokio::test]
-async fn a_retry_is_answered_with_what_is_stored() {
-    endpoint::replays(BOOKINGS).await;
-}
-
-#[tokio::test]
-async fn a_key_is_refused_for_another_request() {
-    endpoint::refuses_reuse(BOOKINGS).await;
-}
-
-#[tokio::test]
-async fn a_refusal_is_stored_and_replayed() {
-    endpoint::replays_refusals(BOOKINGS).await;
-}
-
-#[tokio::test]
-async fn a_request_without_a_key_has_no_effect() {
-    endpoint::needs_a_key(BOOKINGS).await;
-}
-
-#[tokio::test]
-async fn fifty_racers_have_one_effect() {
-    endpoint::has_one_effect_for_fifty_racers(BOOKINGS).await;
-}
-
-#[tokio::test]
-async fn a_request_for_another_protocol_is_answered() {
-    endpoint::answers_upgrades(BOOKINGS, false).await;
-}
-
-#[tokio::test]
-async fn expired_keys_are_swept() {
-    endpoint::sweeps_expired_keys(BOOKINGS).await;
-}
-
-#[tokio::test]
-async fn sigterm_ends_the_program_in_good_order() {
-    endpoint::ends_in_good_order(BOOKINGS).await;
+async fn it_does_what_every_endpoint_behind_a_key_does() {
+    endpoint::keeps_its_promises(BOOKINGS).await;
 }
 
 #[tokio::test]

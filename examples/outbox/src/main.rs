@@ -20,7 +20,6 @@ use uuid::Uuid;
 /// Replace it by the tenant that the request's credentials name: events go to its own endpoints.
 const TENANT: Uuid = Uuid::nil();
 
-/// What handlers work with.
 #[derive(Clone)]
 struct App {
     pool: PgPool,

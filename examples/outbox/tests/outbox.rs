@@ -11,7 +11,6 @@ use tokio::{
     time::timeout,
 };
 
-/// The next webhook, which is acknowledged.
 async fn receive(listener: &TcpListener) -> String {
     let (mut stream, _) = listener.accept().await.unwrap();
     let mut request = Vec::new();

@@ -24,6 +24,8 @@ pub struct Endpoint {
     pub forbid: &'static str,
     /// SQL that undoes every effect and every `forbid`.
     pub reset: &'static str,
+    /// Whether the reply to a request for another protocol says that the connection ends.
+    pub says_close: bool,
 }
 
 /// The program, and its database.
@@ -134,8 +136,20 @@ impl Service {
     }
 }
 
+/// All of what follows, one after the other.
+pub async fn keeps_its_promises(endpoint: Endpoint) {
+    replays(endpoint).await;
+    refuses_reuse(endpoint).await;
+    replays_refusals(endpoint).await;
+    needs_a_key(endpoint).await;
+    has_one_effect_for_fifty_racers(endpoint).await;
+    answers_upgrades(endpoint).await;
+    sweeps_expired_keys(endpoint).await;
+    ends_in_good_order(endpoint).await;
+}
+
 /// A retry gets the stored answer, byte for byte, and has no effect.
-pub async fn replays(endpoint: Endpoint) {
+async fn replays(endpoint: Endpoint) {
     let service = endpoint.start().await;
     let first = service.post("key-1", endpoint.body).await;
     assert_eq!((first.status, first.replayed), (201, false), "{first:?}");
@@ -155,7 +169,7 @@ pub async fn replays(endpoint: Endpoint) {
 }
 
 /// A key belongs to the request that used it first.
-pub async fn refuses_reuse(endpoint: Endpoint) {
+async fn refuses_reuse(endpoint: Endpoint) {
     let service = endpoint.start().await;
     service.post("key-1", endpoint.body).await;
     let reuse = service.post("key-1", endpoint.other_body).await;
@@ -165,7 +179,7 @@ pub async fn refuses_reuse(endpoint: Endpoint) {
 }
 
 /// A refusal is an answer: a retry gets it although its reason is gone.
-pub async fn replays_refusals(endpoint: Endpoint) {
+async fn replays_refusals(endpoint: Endpoint) {
     let service = endpoint.start().await;
     service.execute(endpoint.forbid).await;
     let refusal = service.post("key-1", endpoint.body).await;
@@ -189,7 +203,7 @@ pub async fn replays_refusals(endpoint: Endpoint) {
 }
 
 /// A request without a usable key has no effect.
-pub async fn needs_a_key(endpoint: Endpoint) {
+async fn needs_a_key(endpoint: Endpoint) {
     let service = endpoint.start().await;
     for key in ["", "two words", r#"""#] {
         let answer = service.post(key, endpoint.body).await;
@@ -205,7 +219,7 @@ pub async fn needs_a_key(endpoint: Endpoint) {
 }
 
 /// Fifty racers under one key, at two replicas, have one effect and get one answer.
-pub async fn has_one_effect_for_fifty_racers(endpoint: Endpoint) {
+async fn has_one_effect_for_fifty_racers(endpoint: Endpoint) {
     const RACERS: usize = 50;
     let service = Arc::new(endpoint.start().await);
     let replica = Arc::new(service.start_replica());
@@ -231,11 +245,15 @@ pub async fn has_one_effect_for_fifty_racers(endpoint: Endpoint) {
     assert_eq!((service.effects().await, service.keys().await), (1, 1));
 }
 
-/// A request that asks for another protocol is answered. `says_close` tells whether the reply says
-/// that the connection ends.
-pub async fn answers_upgrades(endpoint: Endpoint, says_close: bool) {
+/// A request that asks for another protocol is answered.
+async fn answers_upgrades(endpoint: Endpoint) {
     let service = endpoint.start().await;
-    let Endpoint { path, body, .. } = endpoint;
+    let Endpoint {
+        path,
+        body,
+        says_close,
+        ..
+    } = endpoint;
     let length = body.len();
     let request = format!(
         "POST {path} HTTP/1.1\r\nHost: localhost\r\nIdempotency-Key: key-1\r\n{{upgrade}}\r\n\
@@ -246,7 +264,7 @@ pub async fn answers_upgrades(endpoint: Endpoint, says_close: bool) {
 }
 
 /// An expired key is deleted when the program starts.
-pub async fn sweeps_expired_keys(endpoint: Endpoint) {
+async fn sweeps_expired_keys(endpoint: Endpoint) {
     let service = endpoint.start().await;
     for key in ["key-1", "key-2"] {
         service.post(key, endpoint.body).await;
@@ -263,7 +281,7 @@ pub async fn sweeps_expired_keys(endpoint: Endpoint) {
 }
 
 /// SIGTERM ends the program in good order, and another one goes on where it ended.
-pub async fn ends_in_good_order(endpoint: Endpoint) {
+async fn ends_in_good_order(endpoint: Endpoint) {
     let mut service = endpoint.start().await;
     let first = service.post("key-1", endpoint.body).await;
     let replica = service.start_replica();

@@ -8,11 +8,8 @@ use sha2::Sha256;
 /// attempt is signed anew, so redeliveries pass.
 pub const TOLERANCE_SECONDS: u64 = 5 * 60;
 
-/// Checks `header` against the body's bytes as they came. `now` is in Unix seconds.
-///
-/// # Errors
-///
-/// What is wrong, for the log.
+/// Checks `header` against the body's bytes as they came. `now` is in Unix seconds. An error says
+/// what is wrong, for the log.
 pub fn verify(secret: &str, header: &str, body: &[u8], now: i64) -> Result<(), &'static str> {
     let fields = || header.split(',').filter_map(|field| field.split_once('='));
     let time = fields()

@@ -108,10 +108,8 @@ pub struct Check {
     pub source: &'static str,
     /// How much it weighs.
     pub severity: Severity,
-    /// What breaking the rule can cost.
     #[serde(skip)]
     pub(crate) cost: &'static str,
-    /// How to keep the rule.
     #[serde(skip)]
     pub(crate) mend: &'static str,
     #[serde(skip)]
@@ -142,7 +140,9 @@ const STORED_REPLY: &str =
 const ACCOUNT: &str =
     "make the account that the credential belongs to part of the record's key: docs/contract.md";
 
-/// Writes the table: severity, name (function), source, rule, cost and mend of each check.
+/// Writes the table. `Must key_empty (key::empty), "draft 5": "rule"; "cost"; "how to mend it";`
+/// makes `Check { name: "key_empty", rule: "rule", source: "draft 5", … }`, whose severity is
+/// `Must`, and whose `run` is `|api| Box::pin(key::empty(api))`.
 macro_rules! checks {
     ($($severity:ident $name:ident ($function:path), $source:literal: $rule:literal; $cost:expr;
         $mend:expr;)*) => {
@@ -315,7 +315,6 @@ async fn refused(api: &Api, ask: &Ask) -> Result<Reply, Flaw> {
     }
 }
 
-/// Expects two replies to be one outcome.
 pub(crate) fn same(first: &Reply, retry: &Reply) -> Result<(), Flaw> {
     if first.is_same_outcome(retry) {
         return Ok(());

@@ -32,7 +32,6 @@ use super::{
     service::{self, AFTER_HELP, Service},
 };
 
-/// How long each request is tried.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// How long the first one is tried: where there is no service, it says so soon.
@@ -47,7 +46,6 @@ const REMAINING_SECONDS_MIN: i64 = 600;
 /// Progress is told each time that so many entries are done.
 const PROGRESS_ENTRIES: usize = 25;
 
-/// Bytes of a digest in an idempotency key.
 const DIGEST_BYTES: usize = 16;
 
 /// What to create, and where.
@@ -128,7 +126,6 @@ async fn seed(arguments: &SeedArguments, plan: &Plan) -> Result<(), BoxError> {
     seeder.report()
 }
 
-/// Creates entries one after the other.
 struct Seeder<'a> {
     client: Client,
     service: &'a Service,

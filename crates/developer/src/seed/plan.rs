@@ -9,13 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::BoxError;
 
-/// Bytes of a file.
 const FILE_MAX: u64 = 4 * 1024 * 1024;
 
 /// Entries of a file: a few minutes' work.
 const ENTRIES_MAX: usize = 5000;
 
-/// Refunds of one charge.
 const REFUNDS_MAX: usize = 20;
 
 /// Everything that is to be there in the end.
@@ -32,7 +30,6 @@ pub(super) struct Plan {
     pub(super) payment_intents: Vec<PlannedIntent>,
 }
 
-/// How many of one stock-keeping unit are there.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Level {
@@ -44,15 +41,12 @@ pub(super) struct Level {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PlannedItem {
-    #[serde(default)]
     pub(super) sku: Option<String>,
-    #[serde(default)]
     pub(super) description: Option<String>,
     pub(super) quantity: i64,
     pub(super) unit_amount: i64,
 }
 
-/// What becomes of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum OrderStatus {
@@ -67,16 +61,13 @@ pub(super) enum OrderStatus {
 pub(super) struct PlannedOrder {
     pub(super) currency: String,
     pub(super) items: Vec<PlannedItem>,
-    #[serde(default)]
     pub(super) customer: Option<String>,
-    #[serde(default)]
     pub(super) client_order_id: Option<String>,
     #[serde(default)]
     pub(super) metadata: BTreeMap<String, String>,
     #[serde(default)]
     pub(super) status: OrderStatus,
     /// What it is paid with.
-    #[serde(default)]
     pub(super) source: Option<String>,
     /// Amounts that are given back once it is paid, one refund each.
     #[serde(default)]
@@ -88,9 +79,7 @@ pub(super) struct PlannedOrder {
 pub(super) struct PlannedCheckout {
     pub(super) currency: String,
     pub(super) items: Vec<PlannedItem>,
-    #[serde(default)]
     pub(super) source: Option<String>,
-    #[serde(default)]
     pub(super) customer: Option<String>,
     #[serde(default)]
     pub(super) metadata: BTreeMap<String, String>,
@@ -102,23 +91,16 @@ pub(super) struct PlannedCheckout {
 pub(super) struct PlannedCharge {
     pub(super) amount: i64,
     pub(super) currency: String,
-    #[serde(default)]
     pub(super) source: Option<String>,
-    #[serde(default)]
     pub(super) customer: Option<String>,
-    #[serde(default)]
     pub(super) description: Option<String>,
-    #[serde(default)]
     pub(super) receipt_email: Option<String>,
-    #[serde(default)]
     pub(super) statement_descriptor: Option<String>,
     #[serde(default)]
     pub(super) metadata: BTreeMap<String, String>,
     /// `false` only promises the money.
-    #[serde(default)]
     pub(super) capture: Option<bool>,
     /// With `capture` false: how much of it is taken after all.
-    #[serde(default)]
     pub(super) capture_amount: Option<i64>,
     /// Amounts that are given back, one refund each.
     #[serde(default)]
@@ -148,26 +130,21 @@ pub(super) struct PlannedSetup {
     pub(super) cancel: bool,
 }
 
-/// A payment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PlannedIntent {
     pub(super) amount: i64,
     pub(super) currency: String,
-    #[serde(default)]
     pub(super) description: Option<String>,
     #[serde(default)]
     pub(super) metadata: BTreeMap<String, String>,
-    #[serde(default)]
     pub(super) payment_method: Option<String>,
     /// `manual` only promises the money.
-    #[serde(default)]
     pub(super) capture_method: Option<String>,
     /// Whether the card is charged.
     #[serde(default)]
     pub(super) confirm: bool,
     /// How much of a promise is taken after all.
-    #[serde(default)]
     pub(super) capture_amount: Option<i64>,
     #[serde(default)]
     pub(super) cancel: bool,
@@ -177,7 +154,6 @@ pub(super) struct PlannedIntent {
 }
 
 impl Plan {
-    /// Reads a file and checks it.
     pub(super) fn read(path: &Path) -> Result<Self, BoxError> {
         let shown = path.display();
         let mut text = String::new();
@@ -203,7 +179,6 @@ impl Plan {
         Ok(plan)
     }
 
-    /// How many entries there are.
     pub(super) fn len(&self) -> usize {
         let of_customer = |customer: &PlannedCustomer| {
             let setups = customer.setup_intents.len();

@@ -66,13 +66,11 @@ impl Verb {
 #[serde(deny_unknown_fields)]
 pub(super) struct FaultRule {
     pub(super) fault: Fault,
-    /// The number of requests.
     #[serde(default = "once")]
     pub(super) count: u32,
     /// The requests; every instruction if it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) verb: Option<Verb>,
-    /// The length of a delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) milliseconds: Option<u64>,
 }
@@ -106,7 +104,6 @@ impl FaultRule {
     }
 }
 
-/// The fault of one request.
 #[derive(Debug)]
 pub(super) struct Ordered {
     pub(super) fault: Fault,
@@ -123,7 +120,6 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    /// Adds a fault behind the waiting ones.
     pub(super) fn set(&self, rule: FaultRule) -> Result<(), &'static str> {
         if let Some(complaint) = rule.complaint() {
             return Err(complaint);
@@ -136,13 +132,11 @@ impl Faults {
         Ok(())
     }
 
-    /// The waiting faults, and the number of delayed requests.
     pub(super) fn show(&self) -> (Vec<FaultRule>, u32) {
         let waiting = self.lock().clone();
         (waiting, *self.delaying.borrow())
     }
 
-    /// Removes all faults and ends every delay.
     pub(super) fn reset(&self) {
         let mut waiting = self.lock();
         waiting.clear();

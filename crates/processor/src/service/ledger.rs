@@ -25,7 +25,7 @@ use tokio::{
 use tracing::Instrument;
 use uuid::Uuid;
 
-use super::listing::Listing;
+use super::listing::{self, Listing};
 use crate::{
     Answer, Instruction,
     test_cards::{self, Decision, Decline, PROCESSING_ERROR},
@@ -48,7 +48,6 @@ pub(super) enum LedgerOutcome {
     Unknown,
 }
 
-/// Why work in the database did not end well.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unfinished {
     /// The database refused it, or can't be reached.
@@ -105,7 +104,6 @@ struct Waiting {
 /// Authorizations that may wait; one more runs alone.
 const WAITING_MAX: usize = 1024;
 
-/// Authorizations in one transaction.
 const GROUP_MAX: usize = 64;
 
 impl Ledger {
@@ -156,12 +154,11 @@ impl Ledger {
         let (pool, window) = (self.pool.clone(), self.window);
         let finding = async move {
             let mut connection = pool.acquire(NO_ACCOUNT).await?;
-            let found = remembered(&mut connection, key, &window).await?;
+            let found = remembered(&mut connection, key, instruction.as_ref(), &window).await?;
             connection.release();
             Ok(found)
         };
-        let found = self.finish(finding).await?;
-        Ok(found.map(|found| found.compared_with(instruction.as_ref())))
+        self.finish(finding).await
     }
 
     /// Executes `instruction` with `key`, or returns the outcome of an earlier attempt, also after
@@ -186,12 +183,11 @@ impl Ledger {
         })
     }
 
-    /// The newest entries, of one charge or of all, and the totals.
     pub(super) async fn list(&self, charge: Option<String>) -> Result<Listing, Unfinished> {
         let pool = self.pool.clone();
         let listing = async move {
             let mut connection = pool.acquire(NO_ACCOUNT).await?;
-            let listing = Listing::read(&mut connection, charge.as_deref()).await?;
+            let listing = listing::list(&mut connection, charge.as_deref()).await?;
             connection.release();
             Ok(listing)
         };
@@ -202,7 +198,7 @@ impl Ledger {
     /// of the pooled connections: they end with the runtime that made them.
     async fn finish<T: Send + 'static>(
         &self,
-        work: impl Future<Output = Result<T, sqlx::Error>> + Send + 'static,
+        work: impl Future<Output = sqlx::Result<T>> + Send + 'static,
     ) -> Result<T, Unfinished> {
         let limited = tokio::time::timeout(self.deadline, work);
         match self.runtime.spawn(limited.in_current_span()).await {
@@ -263,7 +259,7 @@ async fn authorize_group(
     pool: &Connections,
     group: &[Waiting],
     committing: &AtomicBool,
-) -> Result<HashSet<Uuid>, sqlx::Error> {
+) -> sqlx::Result<HashSet<Uuid>> {
     let asked: Vec<_> = group
         .iter()
         .map(|one| (one.key, &one.instruction))
@@ -286,14 +282,12 @@ async fn attempt(
     not_after: DateTime<Utc>,
     window: &PgInterval,
     committing: &AtomicBool,
-) -> Result<LedgerOutcome, sqlx::Error> {
+) -> sqlx::Result<LedgerOutcome> {
     let mut connection = pool.acquire(NO_ACCOUNT).await?;
     let mut tx = connection.begin().await?;
-    let known = match remembered(&mut tx, key, window).await? {
-        Some(found) => Some(found.compared_with(Some(instruction))),
-        None => (Utc::now() > not_after).then_some(LedgerOutcome::Late),
-    };
-    if let Some(outcome) = known {
+    let found = remembered(&mut tx, key, Some(instruction), window).await?;
+    let late = || (Utc::now() > not_after).then_some(LedgerOutcome::Late);
+    if let Some(outcome) = found.or_else(late) {
         tx.rollback().await?;
         connection.release();
         return Ok(outcome);
@@ -324,10 +318,7 @@ async fn attempt(
 
 /// Decides about money that was authorized, and changes the totals. A rule about totals is checked
 /// and applied by one conditional statement, so that two concurrent instructions can't both pass.
-async fn carry_out(
-    tx: &mut PgConnection,
-    instruction: &Instruction,
-) -> Result<Answer, sqlx::Error> {
+async fn carry_out(tx: &mut PgConnection, instruction: &Instruction) -> sqlx::Result<Answer> {
     let is_done = match instruction {
         // Its card has decided about it.
         Instruction::Authorize { .. } => true,
@@ -354,27 +345,13 @@ fn answer_of_card(instruction: &Instruction) -> Option<Answer> {
     Some(decline.map_or(Answer::Done, Answer::Declined))
 }
 
-struct Remembered {
-    instruction: Instruction,
-    answer: Answer,
-}
-
-impl Remembered {
-    fn compared_with(self, instruction: Option<&Instruction>) -> LedgerOutcome {
-        if instruction.is_some_and(|instruction| *instruction != self.instruction) {
-            LedgerOutcome::AnotherInstruction
-        } else {
-            LedgerOutcome::Answered(self.answer)
-        }
-    }
-}
-
-/// The operation of `key`, if the key is within its window.
+/// The answer of `key`, if it is within its window, and whether it belongs to `instruction`.
 async fn remembered(
     connection: &mut PgConnection,
     key: Uuid,
+    instruction: Option<&Instruction>,
     window: &PgInterval,
-) -> Result<Option<Remembered>, sqlx::Error> {
+) -> sqlx::Result<Option<LedgerOutcome>> {
     let found = sqlx::query!(
         r#"
         SELECT instruction AS "instruction: Json<Instruction>", code, decline_code
@@ -386,18 +363,20 @@ async fn remembered(
     )
     .fetch_optional(connection)
     .await?;
-    Ok(found.map(|found| Remembered {
-        instruction: found.instruction.0,
-        answer: match found.code {
+    Ok(found.map(|found| {
+        if instruction.is_some_and(|asked| *asked != found.instruction.0) {
+            return LedgerOutcome::AnotherInstruction;
+        }
+        LedgerOutcome::Answered(match found.code {
             None => Answer::Done,
             Some(code) => Answer::Declined(Decline::named(&code, found.decline_code.as_deref())),
-        },
+        })
     }))
 }
 
 /// Removes a key that is past its window from its operation. It uses the `now()` of [`remembered`]:
 /// with two clocks, a key could be neither remembered nor forgotten.
-async fn forget(tx: &mut PgConnection, key: Uuid, window: &PgInterval) -> Result<(), sqlx::Error> {
+async fn forget(tx: &mut PgConnection, key: Uuid, window: &PgInterval) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         UPDATE processor.operations SET key = NULL
@@ -417,7 +396,7 @@ async fn write_line(
     key: Uuid,
     instruction: &Instruction,
     answer: Answer,
-) -> Result<bool, sqlx::Error> {
+) -> sqlx::Result<bool> {
     let decline = match answer {
         Answer::Done => None,
         Answer::Declined(decline) => Some(decline),
@@ -444,7 +423,7 @@ async fn write_line(
 async fn authorize(
     connection: &mut PgConnection,
     asked: &[(Uuid, &Instruction)],
-) -> Result<HashSet<Uuid>, sqlx::Error> {
+) -> sqlx::Result<HashSet<Uuid>> {
     let (mut keys, mut instructions) = (Vec::new(), Vec::new());
     let (mut codes, mut reasons) = (Vec::new(), Vec::new());
     for (key, instruction) in asked {
@@ -489,11 +468,7 @@ async fn authorize(
 }
 
 /// Captures authorized money and releases the rest, so there is no second capture.
-async fn capture_once(
-    tx: &mut PgConnection,
-    charge: &str,
-    amount: i64,
-) -> Result<bool, sqlx::Error> {
+async fn capture_once(tx: &mut PgConnection, charge: &str, amount: i64) -> sqlx::Result<bool> {
     let updated = sqlx::query!(
         r#"
         UPDATE processor.charges
@@ -509,7 +484,7 @@ async fn capture_once(
 }
 
 /// Refunds captured money in parts, or releases the whole authorized amount.
-async fn refund(tx: &mut PgConnection, charge: &str, amount: i64) -> Result<bool, sqlx::Error> {
+async fn refund(tx: &mut PgConnection, charge: &str, amount: i64) -> sqlx::Result<bool> {
     let updated = sqlx::query!(
         r#"
         UPDATE processor.charges

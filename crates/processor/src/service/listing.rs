@@ -7,10 +7,8 @@ use sqlx::{
 };
 use uuid::Uuid;
 
-/// How many entries, and charges, a listing shows at most.
 const LISTED_MAX: i64 = 1000;
 
-/// An entry of the ledger, as it is listed.
 #[derive(Debug, Serialize)]
 pub(super) struct Line {
     id: i64,
@@ -24,7 +22,6 @@ pub(super) struct Line {
     executed_at: DateTime<Utc>,
 }
 
-/// A charge's totals, as they are listed.
 #[derive(Debug, Serialize)]
 pub(super) struct Sums {
     charge: String,
@@ -40,22 +37,11 @@ pub(super) struct Listing {
     charges: Vec<Sums>,
 }
 
-impl Listing {
-    pub(super) async fn read(
-        connection: &mut PgConnection,
-        charge: Option<&str>,
-    ) -> Result<Self, sqlx::Error> {
-        Ok(Self {
-            operations: list_lines(connection, charge).await?,
-            charges: list_sums(connection, charge).await?,
-        })
-    }
-}
-
-async fn list_lines(
+/// The newest entries, of one charge or of all, and the totals.
+pub(super) async fn list(
     connection: &mut PgConnection,
     charge: Option<&str>,
-) -> Result<Vec<Line>, sqlx::Error> {
+) -> sqlx::Result<Listing> {
     let rows = sqlx::query!(
         r#"
         SELECT id, key, verb, charge, amount, code, decline_code, executed_at
@@ -67,33 +53,9 @@ async fn list_lines(
         charge,
         LISTED_MAX,
     )
-    .fetch_all(connection)
+    .fetch_all(&mut *connection)
     .await?;
-    Ok(rows
-        .into_iter()
-        .map(|row| Line {
-            id: row.id,
-            key: row.key,
-            verb: row.verb,
-            charge: row.charge,
-            amount: row.amount,
-            status: if row.code.is_none() {
-                "done"
-            } else {
-                "declined"
-            },
-            code: row.code,
-            decline_code: row.decline_code,
-            executed_at: row.executed_at,
-        })
-        .collect())
-}
-
-async fn list_sums(
-    connection: &mut PgConnection,
-    charge: Option<&str>,
-) -> Result<Vec<Sums>, sqlx::Error> {
-    sqlx::query_as!(
+    let charges = sqlx::query_as!(
         Sums,
         r#"
         SELECT charge, authorized, captured, released, refunded
@@ -106,5 +68,23 @@ async fn list_sums(
         LISTED_MAX,
     )
     .fetch_all(connection)
-    .await
+    .await?;
+    let lines = rows.into_iter().map(|row| Line {
+        id: row.id,
+        key: row.key,
+        verb: row.verb,
+        charge: row.charge,
+        amount: row.amount,
+        status: match row.code {
+            None => "done",
+            Some(_) => "declined",
+        },
+        code: row.code,
+        decline_code: row.decline_code,
+        executed_at: row.executed_at,
+    });
+    Ok(Listing {
+        operations: lines.collect(),
+        charges,
+    })
 }

@@ -1,9 +1,8 @@
 //! The simulated card processor as a process of its own, behind HTTP and with its own database.
 //!
 //! Promise: an instruction is executed at most once under its key, and every attempt gets the same
-//! definite answer for as long as the key is remembered. A fault on request (`faults`) changes
-//! when and whether a reply arrives, never the ledger. `docs/processor.md` describes it from
-//! outside.
+//! definite answer for as long as the key is remembered. A fault on request (`faults`) changes when
+//! and whether a reply arrives, never the ledger. `docs/processor.md` describes it from outside.
 
 mod faults;
 mod in_progress;
@@ -47,7 +46,6 @@ pub static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
     migrations
 });
 
-/// How long `tok_slow` takes.
 const SLOW_CARD_DELAY: Duration = Duration::from_secs(2);
 
 /// An instruction has about two hundred bytes.
@@ -81,12 +79,8 @@ pub struct Processor {
     runtime: Handle,
 }
 
-/// The reply that is sent.
-enum Outgoing {
-    Message(Message),
-    /// No reply: the connection ends.
-    Drop,
-}
+/// The reply that is sent. `None`: the connection ends without one.
+type Outgoing = Option<Message>;
 
 /// `PUT /operations/{key}`: executes an instruction, once.
 async fn put(
@@ -97,7 +91,7 @@ async fn put(
 ) -> HttpResponse {
     let key = key.into_inner();
     let (Some(instruction), Some(not_after)) = (decode(&body), not_after(&request)) else {
-        return processor.send(Outgoing::Message(Message::new(key, Status::Invalid)));
+        return processor.send(Some(Message::new(key, Status::Invalid)));
     };
     let this = processor.get_ref().clone();
     // In a task of its own: a disconnect must not cancel the execution. Networks behave like this,
@@ -107,7 +101,7 @@ async fn put(
         .spawn(async move { this.operate(key, instruction, not_after).await }.in_current_span());
     let outgoing = task
         .await
-        .unwrap_or_else(|_| Outgoing::Message(Message::new(key, Status::Unknown)));
+        .unwrap_or_else(|_| Some(Message::new(key, Status::Unknown)));
     processor.send(outgoing)
 }
 
@@ -156,13 +150,13 @@ impl Processor {
         instruction: Instruction,
         not_after: DateTime<Utc>,
     ) -> Outgoing {
-        let say = |status| Outgoing::Message(Message::new(key, status));
+        let say = |status| Some(Message::new(key, status));
         let mut ordered = self.faults.take(Verb::of(&instruction));
         self.faults.delay(&mut ordered, Fault::DelayArrival).await;
         match ordered.as_ref().map(|ordered| ordered.fault) {
             Some(Fault::Refuse) => return say(Status::NotExecuted),
             Some(Fault::ErrorBefore) => return say(Status::Unknown),
-            Some(Fault::DropBefore) => return Outgoing::Drop,
+            Some(Fault::DropBefore) => return None,
             Some(
                 Fault::DelayArrival
                 | Fault::DelayBefore
@@ -183,7 +177,7 @@ impl Processor {
         self.faults.delay(&mut ordered, Fault::DelayAfter).await;
         match ordered.map(|ordered| ordered.fault) {
             Some(Fault::ErrorAfter) => say(Status::Unknown),
-            Some(Fault::DropAfter) => Outgoing::Drop,
+            Some(Fault::DropAfter) => None,
             Some(
                 Fault::DelayArrival
                 | Fault::Refuse
@@ -192,7 +186,7 @@ impl Processor {
                 | Fault::DelayBefore
                 | Fault::DelayAfter,
             )
-            | None => Outgoing::Message(message),
+            | None => Some(message),
         }
     }
 
@@ -225,13 +219,13 @@ impl Processor {
     }
 
     async fn answer_look_up(&self, key: Uuid) -> Outgoing {
-        let say = |status| Outgoing::Message(Message::new(key, status));
+        let say = |status| Some(Message::new(key, status));
         let mut ordered = self.faults.take(Verb::LookUp);
         let fault = ordered.as_ref().map(|ordered| ordered.fault);
         match fault {
             Some(Fault::Refuse) => return say(Status::NotExecuted),
             Some(Fault::ErrorBefore | Fault::ErrorAfter) => return say(Status::Unknown),
-            Some(Fault::DropBefore | Fault::DropAfter) => return Outgoing::Drop,
+            Some(Fault::DropBefore | Fault::DropAfter) => return None,
             Some(delay @ (Fault::DelayArrival | Fault::DelayBefore | Fault::DelayAfter)) => {
                 self.faults.delay(&mut ordered, delay).await;
             }
@@ -243,7 +237,7 @@ impl Processor {
             return say(Status::InProgress);
         }
         match self.ledger.find(key, None).await {
-            Ok(Some(booked)) => Outgoing::Message(message(key, booked)),
+            Ok(Some(booked)) => Some(message(key, booked)),
             Ok(None) => say(Status::NotFound),
             Err(error) => {
                 tracing::error!(%error, "a look-up failed");
@@ -253,18 +247,13 @@ impl Processor {
     }
 
     fn send(&self, outgoing: Outgoing) -> HttpResponse {
-        match outgoing {
-            Outgoing::Message(message) => {
-                let status = StatusCode::from_u16(message.status.http())
-                    .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-                HttpResponse::build(status).json(message)
-            }
-            Outgoing::Drop => {
-                let mut unsent = HttpResponse::InternalServerError().finish();
-                (self.withhold)(&mut unsent);
-                unsent
-            }
-        }
+        let Some(message) = outgoing else {
+            let mut unsent = HttpResponse::InternalServerError().finish();
+            (self.withhold)(&mut unsent);
+            return unsent;
+        };
+        let status = StatusCode::from_u16(message.status.http());
+        HttpResponse::build(status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)).json(message)
     }
 }
 
@@ -279,7 +268,6 @@ fn message(key: Uuid, booked: LedgerOutcome) -> Message {
     }
 }
 
-/// The card's answer, if the instruction has a card.
 fn card_decision(instruction: &Instruction) -> Option<Decision> {
     match instruction {
         Instruction::Authorize { card, .. } => test_cards::by_token(card).map(|card| card.decision),

@@ -9,7 +9,6 @@ use serde_json::json;
 
 use super::{Processor, faults::FaultRule};
 
-/// The part of the ledger to show.
 #[derive(Deserialize)]
 pub(super) struct LedgerQuery {
     charge: Option<String>,

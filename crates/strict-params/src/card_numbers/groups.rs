@@ -1,6 +1,5 @@
 //! Splits text into groups of digits, as people write long numbers.
 
-/// Characters in each group of an IBAN.
 const IBAN_GROUP_CHARS: usize = 4;
 
 /// Most characters between two groups of a number. A longer row of one character counts as two.
@@ -173,7 +172,6 @@ impl Joint {
 pub(super) struct Group<'a> {
     /// As they are written.
     pub(super) text: &'a str,
-    /// How many.
     pub(super) count: usize,
     /// What stands between it and the next group of its run.
     pub(super) joint: Option<Joint>,
@@ -196,7 +194,6 @@ impl Group<'_> {
     }
 }
 
-/// What stands before a run.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Before {
     /// Letters, digits of other scripts and `_`, directly before it.

@@ -308,8 +308,7 @@ fn a_million_ids_pass() {
     }
 }
 
-/// From 2001 to 2039: outside that, microseconds since 1970 begin with the
-/// digits of a card scheme.
+/// From 2001 to 2039: outside that, microseconds since 1970 begin with the digits of a card scheme.
 #[test]
 fn a_million_timestamps_pass() {
     let mut random = SmallRng::seed_from_u64(3);

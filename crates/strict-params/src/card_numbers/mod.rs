@@ -23,11 +23,9 @@ const JOINED_DIGITS_MIN: usize = 14;
 /// Digits of an article number (EAN-13).
 const ARTICLE_DIGITS: usize = 13;
 
-/// Leading digits that [`ISSUERS`] is keyed by. Four is the fewest that tell all
-/// its rows apart.
+/// Leading digits that [`ISSUERS`] is keyed by. Four is the fewest that tell all its rows apart.
 const PREFIX_DIGITS: usize = 4;
 
-/// Lengths of Maestro's cards, in digits.
 const MAESTRO: &[usize] = &[12, 13, 14, 15, 16, 17, 18, 19];
 
 /// What UnionPay's numbers begin with. Those of 17 and 18 digits are found only where they are
@@ -278,7 +276,6 @@ fn run_holds_card(run: &[Group<'_>]) -> bool {
         && (a_group_is_card(run) || a_sequence_is_card(run) || run.len() > 1 && is_card(run))
 }
 
-/// Whether one group alone is a card number.
 fn a_group_is_card(run: &[Group<'_>]) -> bool {
     let mut words = run.chunk_by(|group, _| group.joint.is_some_and(Joint::is_tight));
     words.any(|word| {
@@ -330,7 +327,6 @@ fn is_card_of_words(words: &[Group<'_>]) -> bool {
     ends.into_iter().any(is_card_at)
 }
 
-/// Whether these groups together are one card number.
 fn is_card(groups: &[Group<'_>]) -> bool {
     let counts = groups.iter().map(|group| group.count);
     let digits: usize = counts.clone().sum();
@@ -386,9 +382,8 @@ fn is_article_number(digits: &str) -> bool {
     digits.len() == ARTICLE_DIGITS && sum.is_multiple_of(10)
 }
 
-/// Replaces the escapes of JSON strings, wherever they are in `text`, by the
-/// characters they stand for; what stands for no readable character becomes a
-/// line break, which separates.
+/// Replaces the escapes of JSON strings, wherever they are in `text`, by the characters they stand
+/// for; what stands for no readable character becomes a line break, which separates.
 fn unescape_json(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;

@@ -37,11 +37,8 @@ parameters! {
 }
 
 impl PageQuery {
-    /// The page that is asked for, in a list of objects whose ids `parse_id` reads.
-    ///
-    /// # Errors
-    ///
-    /// A cursor that is no such id, and two cursors.
+    /// The page that is asked for, in a list of objects whose ids `parse_id` reads. Refuses a
+    /// cursor that is no such id, and two cursors.
     pub fn page(self, parse_id: impl Fn(&str) -> Option<Uuid>) -> Result<Page, Error> {
         let key = |name: &str, text: Option<String>| match text.map(|text| parse_id(&text)) {
             None => Ok(None),
@@ -64,11 +61,7 @@ impl PageQuery {
 }
 
 impl<K> Cursor<K> {
-    /// The place that at most one of the two parameters names.
-    ///
-    /// # Errors
-    ///
-    /// Both name one.
+    /// The place that at most one of the two parameters names. Refuses two.
     pub fn of(starting_after: Option<K>, ending_before: Option<K>) -> Result<Self, Error> {
         match (starting_after, ending_before) {
             (None, None) => Ok(Self::Start),

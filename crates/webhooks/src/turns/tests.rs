@@ -67,7 +67,6 @@ fn all_places<'t>(dealt: impl IntoIterator<Item = &'t Turn>) -> usize {
     dealt.into_iter().map(|turn| turn.places).sum()
 }
 
-/// All of these attempts end.
 fn end_all(turns: &mut Turns, dealt: &[Turn], ending: Option<&Attempt>) {
     for turn in dealt {
         turns.claimed(turn, turn.places);

@@ -15,7 +15,6 @@ use crate::{
 /// milliseconds, in which nothing else is claimed.
 const ROWS_AT_ONCE: i64 = 500;
 
-/// Deleted endpoints whose deliveries are canceled in one step.
 const CANCELED_AT_ONCE: i64 = 64;
 
 /// Whether a batch has as many rows as it may have, so that there may be more.
@@ -24,7 +23,7 @@ pub(super) fn is_full(rows: u64) -> bool {
 }
 
 /// Makes some deliveries ready whose time has come, and returns how many.
-pub(super) async fn make_ready(connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+pub(super) async fn make_ready(connection: &mut PgConnection) -> sqlx::Result<u64> {
     let mut tx = connection.begin().await?;
     let rows = queue::make_ready(&mut tx, ROWS_AT_ONCE).await?;
     tx.commit().await?;
@@ -32,7 +31,7 @@ pub(super) async fn make_ready(connection: &mut PgConnection) -> Result<u64, sql
 }
 
 /// Cancels some of what is pending for deleted endpoints. `true` if nothing is left to cancel.
-pub(super) async fn cancel(connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+pub(super) async fn cancel(connection: &mut PgConnection) -> sqlx::Result<bool> {
     let mut tx = connection.begin().await?;
     let deleted = lock_uncanceled(&mut tx, CANCELED_AT_ONCE).await?;
     if !deleted.is_empty() {
@@ -51,7 +50,7 @@ pub(super) async fn look(
     connection: &mut PgConnection,
     after: Option<(Uuid, Uuid)>,
     limit: i32,
-) -> Result<Vec<ReadyEndpoint>, sqlx::Error> {
+) -> sqlx::Result<Vec<ReadyEndpoint>> {
     let found = queue::ready_endpoints(connection, after, limit).await?;
     let deleted: Vec<_> = found
         .iter()
@@ -77,7 +76,7 @@ pub(super) async fn mark_and_claim(
     turns: &[Turn],
     body: Body,
     commit: Commit,
-) -> Result<Vec<(Claimed, Option<Vec<u8>>)>, sqlx::Error> {
+) -> sqlx::Result<Vec<(Claimed, Option<Vec<u8>>)>> {
     let mut tx = connection.begin().await?;
     if !ended.is_empty() {
         let marked = queue::finish(&mut tx, ended).await?;

@@ -69,7 +69,6 @@ async fn lasting_receiver() -> &'static Receiver {
     Box::leak(Box::new(Receiver::start().await))
 }
 
-/// The same event twice.
 fn twice() -> [String; 2] {
     [charge_succeeded("evt_1"), charge_succeeded("evt_1")]
 }

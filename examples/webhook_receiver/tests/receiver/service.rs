@@ -16,7 +16,7 @@ use example_test_support::{empty_database, eventually, http_client};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::support::{SECRET, charge, deliver, effects, now, serve, signature};
+use crate::support::{Receiver, charge, effects, serve};
 
 const API_KEY: &str = "sk_test_of_the_receiver";
 
@@ -79,21 +79,11 @@ async fn events_that_arrive_in_the_reverse_order_leave_the_charge_as_it_is() {
     let events: Vec<_> = events["data"].as_array().unwrap().iter().collect();
     assert_eq!(events.last().unwrap()["type"], "charge.succeeded");
 
-    let pool = webhook_receiver::connect(&empty_database().await)
-        .await
-        .unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    serve(
-        listener,
-        webhook_receiver::app(pool.clone(), SECRET.to_owned()),
-    );
+    let receiver = Receiver::start().await;
     for event in events {
-        let body = event.to_string();
-        let signed = signature(SECRET, now(), &body);
-        assert_eq!(deliver(&http, address, &signed, &body).await, 200);
+        assert_eq!(receiver.deliver(&event.to_string()).await, 200);
     }
-    assert_eq!(charge(&pool).await, (2000, 500));
+    assert_eq!(charge(&receiver.pool).await, (2000, 500));
 }
 
 #[tokio::test]

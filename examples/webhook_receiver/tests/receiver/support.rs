@@ -17,7 +17,7 @@ pub const SECRET: &str = "whsec_of_the_tests";
 /// The receiver on a database and a port of its own.
 pub struct Receiver {
     pub pool: PgPool,
-    pub address: SocketAddr,
+    address: SocketAddr,
     http: reqwest::Client,
 }
 

@@ -20,7 +20,6 @@ const WHENEVER: DateTime<Utc> = DateTime::<Utc>::MAX_UTC;
 /// The tests of this process share it.
 static SERVER: OnceCell<Throwaway> = OnceCell::const_new();
 
-/// A database of its own for each test.
 async fn database() -> PgPool {
     let start = async || Throwaway::start("simulator").await.unwrap();
     let server = SERVER.get_or_init(start).await;
