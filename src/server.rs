@@ -53,7 +53,7 @@ use crate::{
         metrics::Metrics,
         observer::CheckoutsObserver,
         requests::Routes,
-        scrape::{Scrape, ScrapedDatabase},
+        scrape::{ScrapedDatabase, render},
         traces,
     },
     webhooks::{SENDS_MAX, TlsError, Worker},
@@ -108,14 +108,12 @@ impl From<TcpListener> for Listeners {
 /// Serves on the listeners until `stop` resolves and the requests in flight have finished. Workers
 /// run beside the requests, unless the configuration leaves them to other processes.
 pub async fn serve(
-    listeners: impl Into<Listeners>,
-    databases: impl Into<Shards>,
+    Listeners { api, metrics }: Listeners,
+    databases: Shards,
     config: &Config,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    let Listeners { api, metrics } = listeners.into();
     let address = api.local_addr()?;
-    let databases = databases.into();
     let mut process = Process::start(databases.clone(), metrics, config, address).await?;
     process.open_late(databases, config.refused_key());
     process.log_requests(config);
@@ -152,12 +150,11 @@ pub async fn serve(
 /// other processes.
 pub async fn work(
     metrics: Option<TcpListener>,
-    databases: impl Into<Shards>,
+    databases: Shards,
     config: &Config,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let address = config.values.bind_address;
-    let databases = databases.into();
     let mut process = Process::start(databases.clone(), metrics, config, address).await?;
     process.open_late(databases, None);
     process.work(config)?;
@@ -186,14 +183,9 @@ struct Process {
 struct Site {
     app: App,
     request_log: Option<Writing>,
-    workers: Option<Workers>,
-}
-
-/// What works beside the requests of one database.
-struct Workers {
-    webhooks: JoinHandle<()>,
-    sweep: JoinHandle<()>,
-    reconcilers: Vec<JoinHandle<()>>,
+    webhooks: Option<JoinHandle<()>>,
+    /// The sweep and the reconcilers.
+    others: Vec<JoinHandle<()>>,
 }
 
 impl Process {
@@ -217,7 +209,8 @@ impl Process {
         let sites = apps.into_iter().map(|app| Site {
             app,
             request_log: None,
-            workers: None,
+            webhooks: None,
+            others: Vec::new(),
         });
         Ok(Self {
             sites: sites.collect(),
@@ -238,7 +231,7 @@ impl Process {
 
     /// Logs requests from now on, each in the database of its account.
     fn log_requests(&mut self, config: &Config) {
-        let deadline = config.timeouts.database_deadline;
+        let deadline = config.values.database_deadline;
         let supervisor = &self.supervisor;
         for site in self.sites.iter_mut().filter(|_| config.values.console) {
             let pool = site.app.database.pool().clone();
@@ -253,12 +246,11 @@ impl Process {
     /// Starts what works beside requests.
     fn work(&mut self, config: &Config) -> Result<(), TlsError> {
         let (metrics, supervisor) = (&self.metrics, &self.supervisor);
-        for Site { app, workers, .. } in &mut self.sites {
-            *workers = Some(Workers {
-                reconcilers: reconcilers(app, supervisor),
-                webhooks: deliver(app, metrics, supervisor, config)?,
-                sweep: sweep(app, config, metrics, supervisor),
-            });
+        for site in &mut self.sites {
+            site.others = reconcilers(&site.app, supervisor);
+            site.webhooks = Some(deliver(&site.app, metrics, supervisor, config)?);
+            site.others
+                .push(sweep(&site.app, config, metrics, supervisor));
         }
         Ok(())
     }
@@ -291,14 +283,7 @@ impl Process {
 impl Site {
     async fn end(self, drained: Instant, ended: Instant) {
         // The webhook worker has been finishing since the requests began to drain.
-        let (webhooks, others) = match self.workers {
-            None => (None, None),
-            Some(workers) => (
-                Some(workers.webhooks),
-                Some((workers.sweep, workers.reconcilers)),
-            ),
-        };
-        if let Some(mut webhooks) = webhooks
+        if let Some(mut webhooks) = self.webhooks
             && timeout_at(drained, &mut webhooks).await.is_err()
         {
             tracing::warn!("still sending webhooks at the drain limit; they will be sent again");
@@ -307,16 +292,7 @@ impl Site {
         if let Some(request_log) = self.request_log {
             request_log.end(ended).await;
         }
-        let Some((sweep, reconcilers)) = others else {
-            return;
-        };
-        let workers = async {
-            let _ = sweep.await;
-            for reconciler in reconcilers {
-                let _ = reconciler.await;
-            }
-        };
-        if timeout_at(ended, workers).await.is_err() {
+        if timeout_at(ended, join_all(self.others)).await.is_err() {
             tracing::warn!(
                 "still sweeping or recovering at the drain limit; another process goes on with it"
             );
@@ -371,8 +347,8 @@ pub(crate) fn idempotency(
     config: &Config,
 ) -> Result<Idempotency, sqlx::error::BoxDynError> {
     let settings = Settings {
-        retention: config.idempotency_ttl,
-        database_deadline: config.timeouts.database_deadline,
+        retention: config.values.idempotency_ttl,
+        database_deadline: config.values.database_deadline,
     };
     Idempotency::new(database.connections().clone(), settings)
 }
@@ -389,7 +365,7 @@ async fn app(
     let idempotency = idempotency(&database, config).map_err(ServeError::Settings)?;
     // Verbs that are functions over rows share transactions, or are batches of one.
     let batch_settings = BatchSettings {
-        connections: config.batch_connections,
+        connections: config.batch_connections(),
         ..BatchSettings::default()
     };
     let batches = Batches::observed(&idempotency, batch_settings, observer.clone());
@@ -406,7 +382,7 @@ async fn app(
         slow_lane: slow_lane.clone(),
         processor: processor.clone(),
         network: phases.clone(),
-        step_wait: config.timeouts.pool_wait + config.timeouts.database_deadline,
+        step_wait: config.values.pool_wait + config.values.database_deadline,
     };
     let checkouts =
         checkouts(&idempotency, steps, config, metrics).map_err(ServeError::Settings)?;
@@ -425,13 +401,18 @@ async fn app(
         phases,
         processor,
         checkouts,
-        timeouts: config.timeouts,
+        before_work: config.values.before_work(),
         public_url: Arc::clone(&shared.public_url),
         body_limit: config.values.body_limit,
         in_flight_wait_v1: config.values.in_flight_wait_v1,
         wake_webhooks: Arc::default(),
-        webhooks_allow_private: config.webhooks.allow_private,
-        return_url_schemes: config.return_url_schemes.clone().into(),
+        webhooks_allow_private: config.values.webhook_allow_private,
+        return_url_schemes: config
+            .values
+            .return_url_schemes
+            .clone()
+            .unwrap_or_default()
+            .into(),
         faults: shared.faults.clone(),
         has_console: config.values.console,
         request_log: None,
@@ -453,27 +434,24 @@ fn serve_metrics(
         let batches = app.batches.clone();
         ScrapedDatabase {
             idempotency: app.idempotency.clone(),
-            batch_waiting: Arc::new(move || batches.waiting()),
+            batch_waiting: Box::new(move || batches.waiting()),
             replay_cache: app.replay_cache.clone(),
             database: app.database.clone(),
         }
     };
-    let scrape = Scrape {
-        metrics: metrics.clone(),
-        databases: apps.iter().map(of_database).collect(),
-    };
+    let scraped: Vec<_> = apps.iter().map(of_database).collect();
     let databases: Vec<_> = apps.iter().map(|app| app.database.clone()).collect();
-    let stopping = apps.iter().map(|app| app.stopping.clone()).next();
-    let (metrics, deadline) = (metrics.clone(), config.timeouts.database_deadline);
-    if let Some(stopping) = stopping {
+    let (counted, deadline) = (metrics.clone(), config.values.database_deadline);
+    if let Some(stopping) = apps.first().map(|app| app.stopping.clone()) {
         supervisor.spawn("database_metrics", move || {
-            let (databases, metrics) = (databases.clone(), metrics.clone());
+            let (databases, metrics) = (databases.clone(), counted.clone());
             workers::database_metrics::run(databases, metrics, deadline, stopping.clone())
         });
     }
+    let metrics = metrics.clone();
     let server = charge_once_service::prometheus::server(
         listener,
-        move || scrape.render(),
+        move || render(&metrics, &scraped),
         &config.allowed_hosts,
         config.connections,
         config.values.drain_timeout,
@@ -530,7 +508,7 @@ fn phases(
         resolved_by: None,
     };
     let settings = LeaseSettings {
-        lease: config.lease,
+        lease: config.values.lease,
         call_limit: processor.timeout,
     };
     let phases = Phases::new(idempotency.clone(), effect, settings);
@@ -540,7 +518,7 @@ fn phases(
 
 /// Faults on demand, where they are allowed: for test accounts, and for the account of DEV_API_KEY.
 async fn faults(databases: &[Database], config: &Config) -> Result<Option<Faults>, ServeError> {
-    if !config.faults {
+    if !config.values.faults {
         return Ok(None);
     }
     tracing::warn!("FAULTS is on: clients with test accounts or DEV_API_KEY may ask for faults");
@@ -566,8 +544,8 @@ fn checkouts(
     metrics: &Metrics,
 ) -> Result<CheckoutPhases, sqlx::error::BoxDynError> {
     let settings = LeaseSettings {
-        lease: config.lease,
-        call_limit: config.lease - config.timeouts.database_deadline - COMPLETION_RESERVE,
+        lease: config.values.lease,
+        call_limit: config.values.lease - config.values.database_deadline - COMPLETION_RESERVE,
     };
     let observer = Arc::new(CheckoutsObserver(metrics.clone()));
     Ok(Phases::new(idempotency.clone(), steps, settings)?.observed_by(observer))
@@ -670,7 +648,7 @@ fn http_server(
         connections_per_worker: connections_per_worker(&files),
         drain_timeout: config.values.drain_timeout,
     };
-    let (with_faults, counted) = (config.faults, metrics.clone());
+    let (with_faults, counted) = (config.values.faults, metrics.clone());
     let address = listener.local_addr()?;
     let console = config.values.console.then(|| {
         let (host, public_url) = (config.own_host(), config.public_url(address));

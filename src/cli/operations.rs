@@ -303,7 +303,7 @@ async fn resolve(
 
 /// How long a resolution may hold the key, and ask the processor.
 fn lease_settings(config: &Config) -> LeaseSettings {
-    let deadline = config.timeouts.database_deadline;
+    let deadline = config.values.database_deadline;
     // The processor has a limit of its own, which is to fire first.
     let processor = config.processor.as_ref();
     let call_limit = processor.map_or(deadline, |of| of.timeout * 2);

@@ -12,7 +12,6 @@ use tokio::sync::{Notify, watch};
 use super::{api_keys::ApiKeys, error::HttpError, faults::Faults};
 use crate::{
     commands::{Origin, Rows, Rules},
-    config::Timeouts,
     database::{Database, PgConnection, Readiness, Reading, Writing},
     domain::ids::AccountId,
     idempotency::{Batches, FailureKind, Idempotency, Outcome, ReplayCache, Request},
@@ -51,8 +50,8 @@ pub struct App {
     pub processor: Option<Arc<str>>,
     /// The way to run several commands as one.
     pub checkouts: CheckoutPhases,
-    /// The timeout ladder.
-    pub timeouts: Timeouts,
+    /// How long a request may take until its work begins.
+    pub before_work: Duration,
     /// What the addresses of pages begin with, without a slash at its end.
     pub public_url: Arc<str>,
     /// Largest body, in bytes.

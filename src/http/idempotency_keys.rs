@@ -58,8 +58,6 @@ impl From<Step> for KeyObject {
     }
 }
 
-errors! { RetrieveIdempotencyKeyErrors: Reading [ResourceMissing] }
-
 /// Look an idempotency key up, by path
 #[utoipa::path(
     get, path = "/idempotency-keys/{key}", tag = "Idempotency keys",
@@ -70,7 +68,7 @@ errors! { RetrieveIdempotencyKeyErrors: Reading [ResourceMissing] }
     )),
     responses(
         (status = 200, description = "What is known about the key.", body = KeyObject),
-        RetrieveIdempotencyKeyErrors,
+        ObjectErrors,
     ),
 )]
 pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {

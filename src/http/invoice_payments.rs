@@ -129,8 +129,6 @@ impl PartialSchema for InvoicePayment {
 
 impl ToSchema for InvoicePayment {}
 
-errors! { ListInvoicePaymentsErrors: Reading [] }
-
 /// List payments of invoices
 ///
 /// Always empty, because there are no invoices. It is there for pay-rails alone, which asks for the
@@ -140,7 +138,7 @@ errors! { ListInvoicePaymentsErrors: Reading [] }
     params(PageQuery, ListInvoicePaymentsQuery),
     responses(
         (status = 200, description = "No payments.", body = List<InvoicePayment>),
-        ListInvoicePaymentsErrors,
+        ReadErrors,
     ),
 )]
 pub async fn list(caller: Caller, request: HttpRequest) -> HttpResult {

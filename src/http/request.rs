@@ -328,7 +328,7 @@ pub fn client_of(request: &HttpRequest) -> Option<IpAddr> {
 /// When the work of a request that begins now must begin at the latest, so that it can end within
 /// the request's time.
 pub fn before_work(app: &App) -> Instant {
-    Instant::now() + app.timeouts.before_work()
+    Instant::now() + app.before_work
 }
 
 /// When the work of a request must begin, noted in the request by the first that asks.
