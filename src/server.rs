@@ -20,7 +20,7 @@ use actix_web::{
 use charge_once_postgres::api_keys::find_account;
 use charge_once_service::connections::{self as connections, Files, Hosts, connections_per_worker};
 use charge_once_service::request_log::{self as request_log, Writing};
-use charge_once_service::supervisor::{Failing, Supervisor};
+use charge_once_service::supervisor::Supervisor;
 use futures_util::future::{BoxFuture, join_all};
 use tokio::{
     sync::watch,
@@ -35,7 +35,7 @@ use crate::{
     console::Pages,
     database::{Database, ReadError, Readiness, Shards},
     http::{
-        self, App, Apps,
+        self, App, Apps, Shared,
         api_keys::ApiKeys,
         faults::Faults,
         middleware::{allowed_host, outermost},
@@ -314,7 +314,7 @@ async fn apps(
     let databases: Vec<_> = shards.databases().into_iter().map(admitting).collect();
     let names = shards.iter().map(|shard| Arc::clone(&shard.name));
     let readiness = databases.iter().cloned().map(Readiness::of);
-    let shared = Shared {
+    let shared = Arc::new(Shared {
         api_keys: ApiKeys::of(databases.clone(), config.values.rate_limit),
         hosts: Hosts::of(address, &config.allowed_hosts),
         readiness: names.zip(readiness).collect(),
@@ -322,23 +322,13 @@ async fn apps(
         faults: faults(&databases, config).await?,
         failing_workers: supervisor.failing(),
         stopping: stopping.subscribe(),
-    };
+        values: config.values.clone(),
+    });
     let mut apps = Vec::new();
     for (number, database) in databases.into_iter().enumerate() {
-        apps.push(app(number, database, &shared, config, metrics).await?);
+        apps.push(app(number, database, Arc::clone(&shared), config, metrics).await?);
     }
     Ok(apps)
-}
-
-/// What all databases have in common.
-struct Shared {
-    api_keys: ApiKeys,
-    hosts: Hosts,
-    readiness: Arc<[(Arc<str>, Readiness)]>,
-    public_url: Arc<str>,
-    faults: Option<Faults>,
-    failing_workers: Failing,
-    stopping: watch::Receiver<bool>,
 }
 
 /// At most one effect per key, in this database, with the times of the configuration.
@@ -357,7 +347,7 @@ pub(crate) fn idempotency(
 async fn app(
     number: usize,
     database: Database,
-    shared: &Shared,
+    shared: Arc<Shared>,
     config: &Config,
     metrics: &Metrics,
 ) -> Result<App, ServeError> {
@@ -394,30 +384,13 @@ async fn app(
             .replay_cache
             .map(|bytes| ReplayCache::new(&idempotency, bytes).observed_by(observer)),
         idempotency,
-        api_keys: shared.api_keys.clone(),
-        hosts: shared.hosts.clone(),
-        readiness: Arc::clone(&shared.readiness),
         slow_lane,
         phases,
         processor,
         checkouts,
-        before_work: config.values.before_work(),
-        public_url: Arc::clone(&shared.public_url),
-        body_limit: config.values.body_limit,
-        in_flight_wait_v1: config.values.in_flight_wait_v1,
         wake_webhooks: Arc::default(),
-        webhooks_allow_private: config.values.webhook_allow_private,
-        return_url_schemes: config
-            .values
-            .return_url_schemes
-            .clone()
-            .unwrap_or_default()
-            .into(),
-        faults: shared.faults.clone(),
-        has_console: config.values.console,
         request_log: None,
-        stopping: shared.stopping.clone(),
-        failing_workers: shared.failing_workers.clone(),
+        shared,
         database,
     })
 }

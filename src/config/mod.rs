@@ -20,12 +20,15 @@ use charge_once_service::settings::Source;
 pub use charge_once_service::settings::{ConfigError, ConfigErrors};
 pub use charge_once_service::traces::{Log, TraceSettings};
 
-use self::variables::{
-    ALLOWED_HOSTS, EVENT_RETENTION, FAULTS, KEEP_ALIVE_TIMEOUT, LOG_FORMAT, OPERATION_RETENTION,
-    PROCESSOR_URL, REPLY_WRITE_TIMEOUT, REQUEST_HEAD_TIMEOUT, REQUEST_LOG_RETENTION, RUST_LOG,
-    TRACES,
+use self::{
+    database::location,
+    variables::{
+        ALLOWED_HOSTS, DATA_DIR, DATABASE_URL, EVENT_RETENTION, FAULTS, KEEP_ALIVE_TIMEOUT,
+        LOG_FORMAT, OPERATION_RETENTION, PROCESSOR_DATA_DIR, PROCESSOR_DATABASE_URL, PROCESSOR_URL,
+        REPLY_WRITE_TIMEOUT, REQUEST_HEAD_TIMEOUT, REQUEST_LOG_RETENTION, RUST_LOG, TRACES,
+    },
 };
-use crate::idempotency::InProgressLimits;
+use crate::{database::embedded, idempotency::InProgressLimits};
 
 pub use self::{
     database::DEFAULT_DEV_API_KEY,
@@ -144,7 +147,7 @@ impl Config {
         source.check_names(VARIABLES, names);
         let values = Values::read(&source);
         let allowed_hosts = source.optional(&ALLOWED_HOSTS).unwrap_or_default();
-        let database = database::location(&source);
+        let database = location(&source, &DATABASE_URL, &DATA_DIR, embedded::settings);
         let shards = database::shards(&source, &database);
         let dev_api_key = database::dev_api_key(&source, &database);
         values.check_times(&source);
@@ -168,7 +171,12 @@ impl Config {
             },
             log: Log::read(&source, &RUST_LOG, &LOG_FORMAT),
             traces: TraceSettings::read(&source, &TRACES),
-            processor_database: database::processor_location(&source),
+            processor_database: location(
+                &source,
+                &PROCESSOR_DATABASE_URL,
+                &PROCESSOR_DATA_DIR,
+                embedded::processor_settings,
+            ),
             values,
         };
         source.finish(config)

@@ -68,6 +68,8 @@ impl Parameter for PaymentOfInvoice {
     }
 }
 
+/// Makes kinds of text that is accepted, and has no effect: `PaymentType: "payment_intent";` makes
+/// `struct PaymentType;`, a `TextKind` that takes this one name.
 macro_rules! one_of {
     ($($name:ident: $first:literal $(, $other:literal)*;)+) => {$(
         struct $name;

@@ -47,11 +47,20 @@ use actix_web::{
 };
 use charge_once_service::openapi::served::show;
 
-pub use self::app::{App, Apps};
+pub use self::app::{App, Apps, Shared};
 use self::error::HttpError;
 use crate::wire::not_offered;
 
-/// Serves resources: `"/path": method handler, method handler;`.
+/// Serves resources: `"/path": method handler, method handler;`. So `"/refunds": get refunds::list,
+/// post refunds::create;` makes
+///
+/// ```text
+/// config.service(
+///     allow("/refunds", "GET, HEAD, POST")
+///         .route(get().to(refunds::list))
+///         .route(post().to(refunds::create)),
+/// );
+/// ```
 macro_rules! resources {
     ($to:ident: $($path:literal: $verb:ident $handler:path $(, $verbs:ident $more:path)*;)+) => {
         $($to.service(
@@ -62,7 +71,7 @@ macro_rules! resources {
     };
 }
 
-/// What the header `Allow` calls them.
+/// What the header `Allow` calls them: `allowed!(get)` is `"GET, HEAD"`.
 #[rustfmt::skip]
 macro_rules! allowed {
     (get) => { "GET, HEAD" };

@@ -17,7 +17,7 @@ const INITIALIZER: &str = include_str!("swagger_ui/initializer.js");
 
 /// A file of Swagger UI.
 pub(super) async fn file(app: Data<App>, request: HttpRequest) -> HttpResult {
-    let initializer = || format!("const HAS_CONSOLE = {};\n{INITIALIZER}", app.has_console);
+    let initializer = || format!("const HAS_CONSOLE = {};\n{INITIALIZER}", app.values.console);
     swagger_ui(request.match_info().query("file"), initializer)
         .map_err(|error| HttpError::failed_without_key(Failure::internal(error)))?
         .ok_or_else(|| ApiError::explained(ErrorCode::RouteNotFound).into())

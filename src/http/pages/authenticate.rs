@@ -110,7 +110,7 @@ impl PageAddress {
         let mut hash = hex::encode(Sha256::digest(&self.token));
         hash.truncate(HASH_CHARS);
         let path = format!("/authenticate/{}/{hash}", self.intent.id().1);
-        let wait = app.in_flight_wait_v1;
+        let wait = app.values.in_flight_wait_v1;
         let request = Request::reserved(self.account.0, path, request_id, wait)
             .map_err(|error| HttpError::failed_without_key(Failure::internal(error)))?;
         Ok(Request {
