@@ -422,7 +422,6 @@ fn parent(kind: Kind) -> &'static str {
     }
 }
 
-/// What the log is searched for.
 fn filter(wanted: &Wanted) -> RequestFilter {
     let named = |name: &str| name.parse().into_iter().collect();
     let outcomes = match wanted.outcome {

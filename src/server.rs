@@ -243,7 +243,6 @@ impl Process {
         }
     }
 
-    /// Starts what works beside requests.
     fn work(&mut self, config: &Config) -> Result<(), TlsError> {
         let (metrics, supervisor) = (&self.metrics, &self.supervisor);
         for site in &mut self.sites {
@@ -300,7 +299,6 @@ impl Site {
     }
 }
 
-/// What requests work with, for each database.
 async fn apps(
     shards: &Shards,
     config: &Config,
@@ -343,7 +341,6 @@ pub(crate) fn idempotency(
     Idempotency::new(database.connections().clone(), settings)
 }
 
-/// What the requests of one database work with.
 async fn app(
     number: usize,
     database: Database,

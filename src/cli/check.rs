@@ -52,7 +52,6 @@ pub struct CheckArguments {
     only: OnlyShard,
 }
 
-/// What came of one invariant.
 struct Checked {
     invariant: &'static Invariant,
     violations: Violations,

@@ -44,7 +44,6 @@ const fn of_release_0_2(
     })
 }
 
-/// The migrations of the API in release 0.2.
 const API_OF_RELEASE_0_2: &str = include_str!("release_0_2/api.txt");
 
 /// The tables of a crate, which its first migration makes, and those of the API in release 0.2

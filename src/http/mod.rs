@@ -61,23 +61,20 @@ use crate::wire::not_offered;
 ///         .route(post().to(refunds::create)),
 /// );
 /// ```
+#[rustfmt::skip]
 macro_rules! resources {
+    // What the header `Allow` calls a method.
+    (@get) => { "GET, HEAD" };
+    (@post) => { "POST" };
+    (@put) => { "PUT" };
+    (@delete) => { "DELETE" };
     ($to:ident: $($path:literal: $verb:ident $handler:path $(, $verbs:ident $more:path)*;)+) => {
         $($to.service(
-            allow($path, concat!(allowed!($verb) $(, ", ", allowed!($verbs))*))
+            allow($path, concat!(resources!(@$verb) $(, ", ", resources!(@$verbs))*))
                 .route($verb().to($handler))
                 $(.route($verbs().to($more)))*
         );)+
     };
-}
-
-/// What the header `Allow` calls them: `allowed!(get)` is `"GET, HEAD"`.
-#[rustfmt::skip]
-macro_rules! allowed {
-    (get) => { "GET, HEAD" };
-    (post) => { "POST" };
-    (put) => { "PUT" };
-    (delete) => { "DELETE" };
 }
 
 /// Every route but the console's. The API is served twice, at the root and under `/v1`, by the same
@@ -104,7 +101,6 @@ pub fn routes(config: &mut ServiceConfig, with_faults: bool) {
         .default_service(web::to(not_found::route_not_found));
 }
 
-/// The API itself.
 fn api(config: &mut ServiceConfig, with_faults: bool) {
     if with_faults {
         resources! { config:

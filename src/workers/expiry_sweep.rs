@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use charge_once_service::retention::Stop;
 use sqlx::{Connection, PgConnection};
 use tokio::{
     sync::watch,
@@ -14,13 +15,14 @@ use tokio::{
 };
 
 use super::{
-    retention::{Removed, Retention, Round, Stop},
+    retention::{Removed, Retention, Round},
     test_accounts::{Closed, Closing},
 };
 use crate::{
     config::Config,
     database::{Database, plain},
     idempotency::{self, SweepPace},
+    store::test_accounts::Ended,
     telemetry::metrics::Metrics,
 };
 
@@ -188,14 +190,16 @@ impl Sweep {
             let mut connection = self.connect().await?;
             let walk = self.closing.go_on(&mut connection, &mut closed, until);
             match walk.await? {
-                Some((account, error)) => {
+                Stop::Failed(Ended { id: account, .. }, error) => {
                     let error = plain(&error);
                     tracing::warn!(%account, error, "a test account stays open; it will be repeated");
                     closed.last_failure = Some((account, error));
                 }
-                None => {
+                Stop::At(round) => {
                     self.connection = Some(connection);
-                    return Ok(closed);
+                    if round != Round::Over {
+                        return Ok(closed);
+                    }
                 }
             }
         }

@@ -13,7 +13,6 @@ use utoipa::{
 
 use crate::{domain::event::EventType, http::parameters::header};
 
-/// Adds the section `webhooks`.
 pub(super) struct WebhooksSection;
 
 impl Modify for WebhooksSection {

@@ -223,7 +223,6 @@ async fn look_up(app: &App, request: &HttpRequest) -> Result<Option<Asked>, Http
     }))
 }
 
-/// The page, with its two buttons.
 pub(in crate::http) async fn show(
     app: web::Data<App>,
     request: HttpRequest,
@@ -288,7 +287,6 @@ impl TextKind for HolderOutcome {
     }
 }
 
-/// The holder's answer.
 pub(in crate::http) async fn end(
     app: web::Data<App>,
     request: HttpRequest,
