@@ -470,8 +470,9 @@ fn phases(
     let Some(processor) = &config.processor else {
         return Ok(None);
     };
+    let timeout = config.values.processor_timeout;
     let effect = ProcessorEffect {
-        processor: HttpProcessor::new(&processor.url, processor.timeout, traces::traceparent)
+        processor: HttpProcessor::new(&processor.url, timeout, traces::traceparent)
             .map_err(ServeError::Processor)?,
         name: processor.name.clone(),
         send_again_within: processor.send_again_within,
@@ -479,7 +480,7 @@ fn phases(
     };
     let settings = LeaseSettings {
         lease: config.values.lease,
-        call_limit: processor.timeout,
+        call_limit: timeout,
     };
     let phases = Phases::new(idempotency.clone(), effect, settings);
     let phases = phases.map_err(ServeError::Settings)?.observed_by(observer);

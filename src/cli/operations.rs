@@ -251,8 +251,8 @@ async fn resolve(
 ) -> Result<bool, BoxError> {
     let unusable = |error| format!("IDEMPOTENCY_TTL or IDEMPOTENCY_LEASE can't be used: {error}");
     let idempotency = server::idempotency(database, config).map_err(unusable)?;
-    let processor = config.processor.as_ref();
-    let client = processor.map(|of| HttpProcessor::new(&of.url, of.timeout, || None));
+    let (processor, timeout) = (config.processor.as_ref(), config.values.processor_timeout);
+    let client = processor.map(|of| HttpProcessor::new(&of.url, timeout, || None));
     let client = client.transpose();
     let client = client.map_err(|error| format!("PROCESSOR_URL can't be used: {error}"))?;
     let asked = client.as_ref().zip(processor);
@@ -302,8 +302,10 @@ async fn resolve(
 fn lease_settings(config: &Config) -> LeaseSettings {
     let deadline = config.values.database_deadline;
     // The processor has a limit of its own, which is to fire first.
-    let processor = config.processor.as_ref();
-    let call_limit = processor.map_or(deadline, |of| of.timeout * 2);
+    let call_limit = match config.processor {
+        Some(_) => config.values.processor_timeout * 2,
+        None => deadline,
+    };
     LeaseSettings {
         lease: deadline + call_limit + COMPLETION_RESERVE,
         call_limit,

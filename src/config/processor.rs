@@ -25,8 +25,6 @@ pub struct ProcessorConfig {
     pub name: String,
     /// `PROCESSOR_KEY_WINDOW` less a margin: how old an operation may be to be sent again.
     pub send_again_within: Duration,
-    /// `PROCESSOR_TIMEOUT`
-    pub timeout: Duration,
 }
 
 impl ProcessorConfig {
@@ -52,7 +50,6 @@ impl ProcessorConfig {
             url,
             name: name.unwrap_or(origin),
             send_again_within: key_window.saturating_sub(margin),
-            timeout,
         })
     }
 }

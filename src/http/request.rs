@@ -51,27 +51,12 @@ use crate::{
         source::{CARD_FIELDS, LOST_REPLIES},
         webhook_endpoints::PRIVATE_URLS,
     },
-    work::expansions::Audience,
 };
 
-/// An authenticated request.
-#[derive(Debug, Clone, Copy)]
-pub struct Caller {
-    /// The account.
-    pub account: AccountId,
-    /// Which prefix it came through.
-    pub dialect: Dialect,
-}
+/// Who sends an authenticated request, and sees the objects that it asks for.
+pub use crate::work::expansions::Audience as Caller;
 
 impl Caller {
-    /// Who sees the objects that it asks for.
-    pub fn audience(self) -> Audience {
-        Audience {
-            account: self.account,
-            dialect: self.dialect,
-        }
-    }
-
     /// The origin of what a request without an idempotency key does: a DELETE.
     pub fn origin_without_key(self, request: &HttpRequest) -> Result<Origin, HttpError> {
         Ok(Origin {
@@ -129,7 +114,6 @@ impl FromRequest for Caller {
 }
 
 /// A request that changes something, ready to run.
-#[derive(Debug)]
 pub struct MutatingRequest {
     /// The account and the request that the command runs for.
     pub origin: Origin,

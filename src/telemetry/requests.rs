@@ -206,12 +206,6 @@ struct Inner {
     has_ended: Cell<bool>,
 }
 
-impl std::fmt::Debug for Observation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Observation").finish_non_exhaustive()
-    }
-}
-
 impl Observation {
     /// Begins to observe a request, before it is routed.
     pub fn begin(request: &ServiceRequest) -> Option<Self> {

@@ -123,20 +123,16 @@ impl PageAddress {
 
 /// What a path names.
 enum FoundPage {
-    /// A page that is waited for.
-    Open(OpenPage),
+    /// A page that is waited for. Without an amount, the card is set up.
+    Open {
+        amount: Option<Money>,
+        card: KeptCard,
+        page: HolderPage,
+    },
     /// A page whose intent's money the processor is asked for. It may be waited for again.
     Waiting,
     /// A page that was answered.
     Answered,
-}
-
-/// A page that is waited for.
-struct OpenPage {
-    /// `None`: the card is set up.
-    amount: Option<Money>,
-    card: KeptCard,
-    page: HolderPage,
 }
 
 /// Finds the page, if its intent waits for it, or may again. Takes no lock.
@@ -173,12 +169,12 @@ fn find<'c>(
         }
         let found = store::payment_methods::find(connection, account, method).await?;
         let card = found.map(|method| method.card);
-        Ok(card.map(|card| FoundPage::Open(OpenPage { amount, card, page })))
+        Ok(card.map(|card| FoundPage::Open { amount, card, page }))
     })
 }
 
 /// What a request asks for.
-struct Asked {
+struct PageRequest {
     address: PageAddress,
     /// The request of the page's form.
     work: Request,
@@ -190,7 +186,7 @@ struct Asked {
 /// What a request asks for; `None` is no page, or one that is not needed any more. Strangers ask,
 /// and many share a look-up. Only who knows the token gets beyond it, whatever others guess from
 /// the same address.
-async fn look_up(app: &App, request: &HttpRequest) -> Result<Option<Asked>, HttpError> {
+async fn look_up(app: &App, request: &HttpRequest) -> Result<Option<PageRequest>, HttpError> {
     let Some(asked) = PageAddress::of(request) else {
         return Ok(None);
     };
@@ -215,7 +211,7 @@ async fn look_up(app: &App, request: &HttpRequest) -> Result<Option<Asked>, Http
         })
     });
     let found = finding.await.map_err(HttpError::failed_without_key)?;
-    Ok(found.map(|found| Asked {
+    Ok(found.map(|found| PageRequest {
         address: asked,
         work,
         app,
@@ -230,8 +226,8 @@ pub(in crate::http) async fn show(
     let Some(asked) = look_up(&app, &request).await? else {
         return gone(&app, &request);
     };
-    let OpenPage { amount, card, page } = match asked.found {
-        FoundPage::Open(page) => page,
+    let (amount, card, page) = match asked.found {
+        FoundPage::Open { amount, card, page } => (amount, card, page),
         FoundPage::Waiting => return Ok(wait(StatusCode::OK)),
         FoundPage::Answered => return answered_page(&asked.app, asked.work).await,
     };
