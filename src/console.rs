@@ -574,12 +574,8 @@ async fn list(
         // endpoints with their deliveries, and levels of the inventory by name.
         Kind::PaymentMethods | Kind::WebhookEndpoints | Kind::Inventory => None,
         Kind::SetupIntents => all!(setup_intents, |one| {
-            line(
-                one.id,
-                one.created_at,
-                one.terms.usage.as_str(),
-                one.status.as_str(),
-            )
+            let usage = one.terms.usage.as_str();
+            line(one.id, one.created_at, usage, one.status.as_str())
         }),
         Kind::Orders => all!(orders: terms.amount),
         Kind::Refunds => all!(refunds: amount),
@@ -590,12 +586,8 @@ async fn list(
 fn event_line(event: webhooks::Event) -> Line {
     let object: Value = serde_json::from_str(&event.object).unwrap_or_default();
     let about = object.get("id").and_then(Value::as_str).unwrap_or_default();
-    line(
-        EventId(event.id),
-        event.created_at,
-        about,
-        &event.event_type,
-    )
+    let id = EventId(event.id);
+    line(id, event.created_at, about, &event.event_type)
 }
 
 fn level(inventory: &Inventory) -> Line {
@@ -603,12 +595,8 @@ fn level(inventory: &Inventory) -> Line {
         1.. => "in stock",
         _ => "sold out",
     };
-    line(
-        &inventory.sku,
-        inventory.updated_at,
-        inventory.quantity,
-        state,
-    )
+    let quantity = inventory.quantity;
+    line(&inventory.sku, inventory.updated_at, quantity, state)
 }
 
 fn line(id: impl ToString, created_at: DateTime<Utc>, about: impl ToString, state: &str) -> Line {

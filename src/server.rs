@@ -51,7 +51,6 @@ use crate::{
     telemetry::{
         RequestSpan,
         metrics::Metrics,
-        observer::CheckoutsObserver,
         requests::Routes,
         scrape::{ScrapedDatabase, render},
         traces,
@@ -372,7 +371,7 @@ async fn app(
         step_wait: config.values.pool_wait + config.values.database_deadline,
     };
     let checkouts =
-        checkouts(&idempotency, steps, config, metrics).map_err(ServeError::Settings)?;
+        checkouts(&idempotency, steps, config, observer.clone()).map_err(ServeError::Settings)?;
     Ok(App {
         number,
         batches,
@@ -512,13 +511,12 @@ fn checkouts(
     idempotency: &Idempotency,
     steps: CheckoutSteps,
     config: &Config,
-    metrics: &Metrics,
+    observer: Arc<Metrics>,
 ) -> Result<CheckoutPhases, sqlx::error::BoxDynError> {
     let settings = LeaseSettings {
         lease: config.values.lease,
         call_limit: config.values.lease - config.values.database_deadline - COMPLETION_RESERVE,
     };
-    let observer = Arc::new(CheckoutsObserver(metrics.clone()));
     Ok(Phases::new(idempotency.clone(), steps, settings)?.observed_by(observer))
 }
 

@@ -42,7 +42,7 @@ pub(super) fn reads(command: &str, variable: &str) -> bool {
     let is_about = |topic| known.is_some_and(|known| known.topic == topic);
     let is_in = |list: &[&str]| list.contains(&variable);
     let is_of_most = is_about(DATABASE) || is_in(DATABASE_TIMES) || is_about(LOGS);
-    // Those that migrate nothing, and the one that always does.
+    // `migrate` always migrates; `check` and `keys` never do.
     let is_of_most_but_one = is_of_most && variable != "MIGRATE_ON_START";
     // A command below another one reads what that one does.
     match command.split(' ').next().unwrap_or_default() {

@@ -34,10 +34,8 @@ pub(super) fn run() -> Result<(), BoxError> {
     config.values.migrate_on_start = true;
     // The simulator takes the place of another company's system.
     config.traces = None;
-    let listener = listen(
-        "PROCESSOR_BIND_ADDRESS",
-        config.values.processor_bind_address,
-    )?;
+    let address = config.values.processor_bind_address;
+    let listener = listen("PROCESSOR_BIND_ADDRESS", address)?;
     let work = async |database, stop| {
         let url = reachable(listener.local_addr()?);
         print_document(&format!(

@@ -83,8 +83,8 @@ impl Deref for App {
 
 impl App {
     /// Runs a verb at most once: in one transaction with others, or in phases where it may ask a
-    /// card processor across a network. Its parameters are `weight` bytes, and the reply shows whole
-    /// what `expand` names.
+    /// card processor across a network. Its parameters are `weight` bytes, and the reply shows
+    /// whole what `expand` names.
     pub async fn run_rules<V: Rules>(
         &self,
         (request, origin): (Request, Origin),

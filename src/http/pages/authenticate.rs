@@ -184,8 +184,8 @@ struct PageRequest {
 }
 
 /// What a request asks for; `None` is no page, or one that is not needed any more. Strangers ask,
-/// and many share a look-up. Only who knows the token gets beyond it, whatever others guess from
-/// the same address.
+/// and many share a look-up. Only who knows the token gets beyond it, however many others guess
+/// from the same address.
 async fn look_up(app: &App, request: &HttpRequest) -> Result<Option<PageRequest>, HttpError> {
     let Some(asked) = PageAddress::of(request) else {
         return Ok(None);
