@@ -25,7 +25,8 @@ use charge_once_service::request_log::{
 };
 use charge_once_strict_params::pages::{Cursor, NamePage, Page};
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde_json::Value;
 use uuid::Uuid;
 
 use crate::{
@@ -421,7 +422,6 @@ fn parent(kind: Kind) -> &'static str {
     }
 }
 
-/// What the log is searched for.
 fn filter(wanted: &Wanted) -> RequestFilter {
     let named = |name: &str| name.parse().into_iter().collect();
     let outcomes = match wanted.outcome {
@@ -509,22 +509,14 @@ async fn read_object(
             events::list_of_object(&mut *connection, account.0, id, name, of).await?
         }
     };
-    let deliveries = match kind {
-        Kind::Events => deliveries_of(connection, account, &[id]).await?,
-        Kind::WebhookEndpoints => {
-            let newest = Slice::newest(STORY_DELIVERIES_MAX);
-            let found = deliveries::list(connection, account.0, id, &newest).await?;
-            found.into_iter().map(delivery).collect()
-        }
-        Kind::Charges
-        | Kind::PaymentIntents
-        | Kind::Customers
-        | Kind::PaymentMethods
-        | Kind::SetupIntents
-        | Kind::Orders
-        | Kind::Refunds
-        | Kind::Checkouts
-        | Kind::Inventory => Vec::new(),
+    let deliveries = if kind == Kind::Events {
+        deliveries_of(connection, account, &[id]).await?
+    } else if kind == Kind::WebhookEndpoints {
+        let newest = Slice::newest(STORY_DELIVERIES_MAX);
+        let found = deliveries::list(connection, account.0, id, &newest).await?;
+        found.into_iter().map(delivery).collect()
+    } else {
+        Vec::new()
     };
     Ok(Some(Object {
         json,
@@ -539,6 +531,8 @@ async fn list(
     kind: Kind,
     page: &Page,
 ) -> Result<Option<Listed>, sqlx::Error> {
+    // `all!(refunds: amount)` reads the page of `store::refunds`, and makes a line of each with its
+    // `amount`; `all!(customers, |one| …)` makes a line by the closure.
     macro_rules! all {
         ($store:ident, $line:expr) => {{
             let found = store::$store::list(connection, account, page, Default::default()).await?;
@@ -547,7 +541,6 @@ async fn list(
                 has_more: found.has_more,
             })
         }};
-        // With the amount of each.
         ($store:ident: $($amount:ident).+) => {
             all!($store, |one| {
                 line(one.id, one.created_at, one.$($amount).+, one.status.as_str())
@@ -565,7 +558,7 @@ async fn list(
         Kind::PaymentIntents => all!(payment_intents: terms.amount),
         Kind::Customers => all!(customers, |one| {
             let about = one.email.clone().unwrap_or_default();
-            line_about(one.id, one.created_at, about, "exists")
+            line(one.id, one.created_at, about, "exists")
         }),
         Kind::Events => {
             let slice = Slice {
@@ -581,8 +574,8 @@ async fn list(
         // endpoints with their deliveries, and levels of the inventory by name.
         Kind::PaymentMethods | Kind::WebhookEndpoints | Kind::Inventory => None,
         Kind::SetupIntents => all!(setup_intents, |one| {
-            let about = one.terms.usage.as_str().to_owned();
-            line_about(one.id, one.created_at, about, one.status.as_str())
+            let usage = one.terms.usage.as_str();
+            line(one.id, one.created_at, usage, one.status.as_str())
         }),
         Kind::Orders => all!(orders: terms.amount),
         Kind::Refunds => all!(refunds: amount),
@@ -590,15 +583,11 @@ async fn list(
     })
 }
 
-fn line(id: impl ToString, created_at: DateTime<Utc>, amount: Money, state: &str) -> Line {
-    line_about(id, created_at, amount.to_string(), state)
-}
-
 fn event_line(event: webhooks::Event) -> Line {
-    let object: Option<EventObject> = serde_json::from_str(&event.object).ok();
-    let about = object.and_then(|object| object.id).unwrap_or_default();
+    let object: Value = serde_json::from_str(&event.object).unwrap_or_default();
+    let about = object.get("id").and_then(Value::as_str).unwrap_or_default();
     let id = EventId(event.id);
-    line_about(id, event.created_at, about, &event.event_type)
+    line(id, event.created_at, about, &event.event_type)
 }
 
 fn level(inventory: &Inventory) -> Line {
@@ -606,21 +595,15 @@ fn level(inventory: &Inventory) -> Line {
         1.. => "in stock",
         _ => "sold out",
     };
-    let quantity = inventory.quantity.to_string();
-    line_about(&inventory.sku, inventory.updated_at, quantity, state)
+    let quantity = inventory.quantity;
+    line(&inventory.sku, inventory.updated_at, quantity, state)
 }
 
-/// The id of an object in an event.
-#[derive(Deserialize)]
-struct EventObject {
-    id: Option<String>,
-}
-
-fn line_about(id: impl ToString, created_at: DateTime<Utc>, about: String, state: &str) -> Line {
+fn line(id: impl ToString, created_at: DateTime<Utc>, about: impl ToString, state: &str) -> Line {
     Line {
         id: id.to_string(),
         created_at,
-        about,
+        about: about.to_string(),
         state: state.to_owned(),
     }
 }
@@ -632,6 +615,7 @@ async fn find(
     kind: Kind,
     id: Uuid,
 ) -> Result<Option<(Vec<u8>, Option<String>)>, sqlx::Error> {
+    // `shown!(orders, OrderId, OrderView)` finds the order in `store::orders`, and makes its view.
     macro_rules! shown {
         ($store:ident, $id:ident, $view:ident) => {{
             let found = store::$store::find(connection, account, $id(id)).await?;

@@ -20,7 +20,7 @@ use actix_web::{
 use charge_once_postgres::api_keys::find_account;
 use charge_once_service::connections::{self as connections, Files, Hosts, connections_per_worker};
 use charge_once_service::request_log::{self as request_log, Writing};
-use charge_once_service::supervisor::{Failing, Supervisor};
+use charge_once_service::supervisor::Supervisor;
 use futures_util::future::{BoxFuture, join_all};
 use tokio::{
     sync::watch,
@@ -35,7 +35,7 @@ use crate::{
     console::Pages,
     database::{Database, ReadError, Readiness, Shards},
     http::{
-        self, App, Apps,
+        self, App, Apps, Shared,
         api_keys::ApiKeys,
         faults::Faults,
         middleware::{allowed_host, outermost},
@@ -51,9 +51,8 @@ use crate::{
     telemetry::{
         RequestSpan,
         metrics::Metrics,
-        observer::CheckoutsObserver,
         requests::Routes,
-        scrape::{Scrape, ScrapedDatabase},
+        scrape::{ScrapedDatabase, render},
         traces,
     },
     webhooks::{SENDS_MAX, TlsError, Worker},
@@ -108,14 +107,12 @@ impl From<TcpListener> for Listeners {
 /// Serves on the listeners until `stop` resolves and the requests in flight have finished. Workers
 /// run beside the requests, unless the configuration leaves them to other processes.
 pub async fn serve(
-    listeners: impl Into<Listeners>,
-    databases: impl Into<Shards>,
+    Listeners { api, metrics }: Listeners,
+    databases: Shards,
     config: &Config,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    let Listeners { api, metrics } = listeners.into();
     let address = api.local_addr()?;
-    let databases = databases.into();
     let mut process = Process::start(databases.clone(), metrics, config, address).await?;
     process.open_late(databases, config.refused_key());
     process.log_requests(config);
@@ -152,12 +149,11 @@ pub async fn serve(
 /// other processes.
 pub async fn work(
     metrics: Option<TcpListener>,
-    databases: impl Into<Shards>,
+    databases: Shards,
     config: &Config,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let address = config.values.bind_address;
-    let databases = databases.into();
     let mut process = Process::start(databases.clone(), metrics, config, address).await?;
     process.open_late(databases, None);
     process.work(config)?;
@@ -186,14 +182,9 @@ struct Process {
 struct Site {
     app: App,
     request_log: Option<Writing>,
-    workers: Option<Workers>,
-}
-
-/// What works beside the requests of one database.
-struct Workers {
-    webhooks: JoinHandle<()>,
-    sweep: JoinHandle<()>,
-    reconcilers: Vec<JoinHandle<()>>,
+    webhooks: Option<JoinHandle<()>>,
+    /// The sweep and the reconcilers.
+    others: Vec<JoinHandle<()>>,
 }
 
 impl Process {
@@ -217,7 +208,8 @@ impl Process {
         let sites = apps.into_iter().map(|app| Site {
             app,
             request_log: None,
-            workers: None,
+            webhooks: None,
+            others: Vec::new(),
         });
         Ok(Self {
             sites: sites.collect(),
@@ -238,7 +230,7 @@ impl Process {
 
     /// Logs requests from now on, each in the database of its account.
     fn log_requests(&mut self, config: &Config) {
-        let deadline = config.timeouts.database_deadline;
+        let deadline = config.values.database_deadline;
         let supervisor = &self.supervisor;
         for site in self.sites.iter_mut().filter(|_| config.values.console) {
             let pool = site.app.database.pool().clone();
@@ -250,15 +242,13 @@ impl Process {
         }
     }
 
-    /// Starts what works beside requests.
     fn work(&mut self, config: &Config) -> Result<(), TlsError> {
         let (metrics, supervisor) = (&self.metrics, &self.supervisor);
-        for Site { app, workers, .. } in &mut self.sites {
-            *workers = Some(Workers {
-                reconcilers: reconcilers(app, supervisor),
-                webhooks: deliver(app, metrics, supervisor, config)?,
-                sweep: sweep(app, config, metrics, supervisor),
-            });
+        for site in &mut self.sites {
+            site.others = reconcilers(&site.app, supervisor);
+            site.webhooks = Some(deliver(&site.app, metrics, supervisor, config)?);
+            site.others
+                .push(sweep(&site.app, config, metrics, supervisor));
         }
         Ok(())
     }
@@ -291,14 +281,7 @@ impl Process {
 impl Site {
     async fn end(self, drained: Instant, ended: Instant) {
         // The webhook worker has been finishing since the requests began to drain.
-        let (webhooks, others) = match self.workers {
-            None => (None, None),
-            Some(workers) => (
-                Some(workers.webhooks),
-                Some((workers.sweep, workers.reconcilers)),
-            ),
-        };
-        if let Some(mut webhooks) = webhooks
+        if let Some(mut webhooks) = self.webhooks
             && timeout_at(drained, &mut webhooks).await.is_err()
         {
             tracing::warn!("still sending webhooks at the drain limit; they will be sent again");
@@ -307,16 +290,7 @@ impl Site {
         if let Some(request_log) = self.request_log {
             request_log.end(ended).await;
         }
-        let Some((sweep, reconcilers)) = others else {
-            return;
-        };
-        let workers = async {
-            let _ = sweep.await;
-            for reconciler in reconcilers {
-                let _ = reconciler.await;
-            }
-        };
-        if timeout_at(ended, workers).await.is_err() {
+        if timeout_at(ended, join_all(self.others)).await.is_err() {
             tracing::warn!(
                 "still sweeping or recovering at the drain limit; another process goes on with it"
             );
@@ -324,7 +298,6 @@ impl Site {
     }
 }
 
-/// What requests work with, for each database.
 async fn apps(
     shards: &Shards,
     config: &Config,
@@ -338,7 +311,7 @@ async fn apps(
     let databases: Vec<_> = shards.databases().into_iter().map(admitting).collect();
     let names = shards.iter().map(|shard| Arc::clone(&shard.name));
     let readiness = databases.iter().cloned().map(Readiness::of);
-    let shared = Shared {
+    let shared = Arc::new(Shared {
         api_keys: ApiKeys::of(databases.clone(), config.values.rate_limit),
         hosts: Hosts::of(address, &config.allowed_hosts),
         readiness: names.zip(readiness).collect(),
@@ -346,23 +319,13 @@ async fn apps(
         faults: faults(&databases, config).await?,
         failing_workers: supervisor.failing(),
         stopping: stopping.subscribe(),
-    };
+        values: config.values.clone(),
+    });
     let mut apps = Vec::new();
     for (number, database) in databases.into_iter().enumerate() {
-        apps.push(app(number, database, &shared, config, metrics).await?);
+        apps.push(app(number, database, Arc::clone(&shared), config, metrics).await?);
     }
     Ok(apps)
-}
-
-/// What all databases have in common.
-struct Shared {
-    api_keys: ApiKeys,
-    hosts: Hosts,
-    readiness: Arc<[(Arc<str>, Readiness)]>,
-    public_url: Arc<str>,
-    faults: Option<Faults>,
-    failing_workers: Failing,
-    stopping: watch::Receiver<bool>,
 }
 
 /// At most one effect per key, in this database, with the times of the configuration.
@@ -371,17 +334,16 @@ pub(crate) fn idempotency(
     config: &Config,
 ) -> Result<Idempotency, sqlx::error::BoxDynError> {
     let settings = Settings {
-        retention: config.idempotency_ttl,
-        database_deadline: config.timeouts.database_deadline,
+        retention: config.values.idempotency_ttl,
+        database_deadline: config.values.database_deadline,
     };
     Idempotency::new(database.connections().clone(), settings)
 }
 
-/// What the requests of one database work with.
 async fn app(
     number: usize,
     database: Database,
-    shared: &Shared,
+    shared: Arc<Shared>,
     config: &Config,
     metrics: &Metrics,
 ) -> Result<App, ServeError> {
@@ -389,7 +351,7 @@ async fn app(
     let idempotency = idempotency(&database, config).map_err(ServeError::Settings)?;
     // Verbs that are functions over rows share transactions, or are batches of one.
     let batch_settings = BatchSettings {
-        connections: config.batch_connections,
+        connections: config.batch_connections(),
         ..BatchSettings::default()
     };
     let batches = Batches::observed(&idempotency, batch_settings, observer.clone());
@@ -406,10 +368,10 @@ async fn app(
         slow_lane: slow_lane.clone(),
         processor: processor.clone(),
         network: phases.clone(),
-        step_wait: config.timeouts.pool_wait + config.timeouts.database_deadline,
+        step_wait: config.values.pool_wait + config.values.database_deadline,
     };
     let checkouts =
-        checkouts(&idempotency, steps, config, metrics).map_err(ServeError::Settings)?;
+        checkouts(&idempotency, steps, config, observer.clone()).map_err(ServeError::Settings)?;
     Ok(App {
         number,
         batches,
@@ -418,25 +380,13 @@ async fn app(
             .replay_cache
             .map(|bytes| ReplayCache::new(&idempotency, bytes).observed_by(observer)),
         idempotency,
-        api_keys: shared.api_keys.clone(),
-        hosts: shared.hosts.clone(),
-        readiness: Arc::clone(&shared.readiness),
         slow_lane,
         phases,
         processor,
         checkouts,
-        timeouts: config.timeouts,
-        public_url: Arc::clone(&shared.public_url),
-        body_limit: config.values.body_limit,
-        in_flight_wait_v1: config.values.in_flight_wait_v1,
         wake_webhooks: Arc::default(),
-        webhooks_allow_private: config.webhooks.allow_private,
-        return_url_schemes: config.return_url_schemes.clone().into(),
-        faults: shared.faults.clone(),
-        has_console: config.values.console,
         request_log: None,
-        stopping: shared.stopping.clone(),
-        failing_workers: shared.failing_workers.clone(),
+        shared,
         database,
     })
 }
@@ -453,27 +403,24 @@ fn serve_metrics(
         let batches = app.batches.clone();
         ScrapedDatabase {
             idempotency: app.idempotency.clone(),
-            batch_waiting: Arc::new(move || batches.waiting()),
+            batch_waiting: Box::new(move || batches.waiting()),
             replay_cache: app.replay_cache.clone(),
             database: app.database.clone(),
         }
     };
-    let scrape = Scrape {
-        metrics: metrics.clone(),
-        databases: apps.iter().map(of_database).collect(),
-    };
+    let scraped: Vec<_> = apps.iter().map(of_database).collect();
     let databases: Vec<_> = apps.iter().map(|app| app.database.clone()).collect();
-    let stopping = apps.iter().map(|app| app.stopping.clone()).next();
-    let (metrics, deadline) = (metrics.clone(), config.timeouts.database_deadline);
-    if let Some(stopping) = stopping {
+    let (counted, deadline) = (metrics.clone(), config.values.database_deadline);
+    if let Some(stopping) = apps.first().map(|app| app.stopping.clone()) {
         supervisor.spawn("database_metrics", move || {
-            let (databases, metrics) = (databases.clone(), metrics.clone());
+            let (databases, metrics) = (databases.clone(), counted.clone());
             workers::database_metrics::run(databases, metrics, deadline, stopping.clone())
         });
     }
+    let metrics = metrics.clone();
     let server = charge_once_service::prometheus::server(
         listener,
-        move || scrape.render(),
+        move || render(&metrics, &scraped),
         &config.allowed_hosts,
         config.connections,
         config.values.drain_timeout,
@@ -522,16 +469,17 @@ fn phases(
     let Some(processor) = &config.processor else {
         return Ok(None);
     };
+    let timeout = config.values.processor_timeout;
     let effect = ProcessorEffect {
-        processor: HttpProcessor::new(&processor.url, processor.timeout, traces::traceparent)
+        processor: HttpProcessor::new(&processor.url, timeout, traces::traceparent)
             .map_err(ServeError::Processor)?,
         name: processor.name.clone(),
         send_again_within: processor.send_again_within,
         resolved_by: None,
     };
     let settings = LeaseSettings {
-        lease: config.lease,
-        call_limit: processor.timeout,
+        lease: config.values.lease,
+        call_limit: timeout,
     };
     let phases = Phases::new(idempotency.clone(), effect, settings);
     let phases = phases.map_err(ServeError::Settings)?.observed_by(observer);
@@ -540,7 +488,7 @@ fn phases(
 
 /// Faults on demand, where they are allowed: for test accounts, and for the account of DEV_API_KEY.
 async fn faults(databases: &[Database], config: &Config) -> Result<Option<Faults>, ServeError> {
-    if !config.faults {
+    if !config.values.faults {
         return Ok(None);
     }
     tracing::warn!("FAULTS is on: clients with test accounts or DEV_API_KEY may ask for faults");
@@ -563,13 +511,12 @@ fn checkouts(
     idempotency: &Idempotency,
     steps: CheckoutSteps,
     config: &Config,
-    metrics: &Metrics,
+    observer: Arc<Metrics>,
 ) -> Result<CheckoutPhases, sqlx::error::BoxDynError> {
     let settings = LeaseSettings {
-        lease: config.lease,
-        call_limit: config.lease - config.timeouts.database_deadline - COMPLETION_RESERVE,
+        lease: config.values.lease,
+        call_limit: config.values.lease - config.values.database_deadline - COMPLETION_RESERVE,
     };
-    let observer = Arc::new(CheckoutsObserver(metrics.clone()));
     Ok(Phases::new(idempotency.clone(), steps, settings)?.observed_by(observer))
 }
 
@@ -670,7 +617,7 @@ fn http_server(
         connections_per_worker: connections_per_worker(&files),
         drain_timeout: config.values.drain_timeout,
     };
-    let (with_faults, counted) = (config.faults, metrics.clone());
+    let (with_faults, counted) = (config.values.faults, metrics.clone());
     let address = listener.local_addr()?;
     let console = config.values.console.then(|| {
         let (host, public_url) = (config.own_host(), config.public_url(address));

@@ -22,7 +22,6 @@ use crate::{
 /// The account of the embedded mode.
 pub const DEV_ACCOUNT: &str = "dev";
 
-/// Longest name of an account.
 const ACCOUNT_MAX_CHARS: usize = 100;
 
 /// What is done with API keys.

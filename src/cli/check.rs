@@ -52,7 +52,6 @@ pub struct CheckArguments {
     only: OnlyShard,
 }
 
-/// What came of one invariant.
 struct Checked {
     invariant: &'static Invariant,
     violations: Violations,
@@ -79,7 +78,7 @@ fn check(arguments: &CheckArguments) -> Result<u8, BoxError> {
     let mut code = 0;
     let all = session::each(&config, &arguments.only, async |database| {
         let checked = check_all(database, arguments.timeout, kept).await?;
-        record(database, &checked, config.timeouts.database_deadline).await;
+        record(database, &checked, config.values.database_deadline).await;
         if tell(&checked, arguments.json)? > 0 {
             code = VIOLATED;
         }

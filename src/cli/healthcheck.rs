@@ -16,7 +16,7 @@ pub struct HealthcheckArguments {
 pub(super) fn run(arguments: &HealthcheckArguments) -> Result<(), BoxError> {
     let config = Config::from_env()?;
     let address = match arguments.processor {
-        true => config.processor_service.bind_address,
+        true => config.values.processor_bind_address,
         false => config.values.bind_address,
     };
     healthcheck::check(address, &config.own_host())

@@ -142,9 +142,8 @@ async fn owner(
             Box::pin(async move {
                 let accounts = key_story::find_accounts(connection, &key).await?;
                 let names = Names::of(connection, accounts.iter().copied()).await?;
-                let told = accounts.iter().map(|id| names.account(*id).to_string());
-                let told: Vec<_> = told.collect();
-                Ok(accounts.into_iter().zip(told).collect::<Vec<_>>())
+                let told = accounts.into_iter().map(|id| (id, names.told(id)));
+                Ok(told.collect::<Vec<_>>())
             })
         });
         let accounts = reading.await?.into_iter();
@@ -191,7 +190,7 @@ async fn list(database: &Database, wanted: WantedKeys, json: bool) -> Result<(),
         print(&format!(
             "{}  {}  {} {}  since {:.0}  {}",
             one.key,
-            names.account(AccountId(one.account_id)),
+            names.told(AccountId(one.account_id)),
             one.request.method,
             one.request.path,
             one.request.created_at.unwrap_or_default(),
@@ -205,11 +204,9 @@ async fn list(database: &Database, wanted: WantedKeys, json: bool) -> Result<(),
 }
 
 fn leased_to_json(one: &LeasedKey, names: &Names) -> Value {
-    let account = names.account(AccountId(one.account_id));
-    account.tell(&one.key, one.to_json().into())
+    names.tell(AccountId(one.account_id), &one.key, one.to_json().into())
 }
 
-/// All that is known of one key.
 struct Story {
     account: AccountId,
     names: Names,
@@ -256,13 +253,12 @@ impl Story {
         })
     }
 
-    /// Whether anything is known of the key.
     fn is_of_something(&self) -> bool {
         !matches!(self.report.found, Inspected::Nothing) || !self.logged.requests.is_empty()
     }
 
     fn show(&self) -> Result<(), BoxError> {
-        print(&format!("account  {}", self.names.account(self.account)))?;
+        print(&format!("account  {}", self.names.told(self.account)))?;
         for line in self.report.lines() {
             print(&line)?;
         }
@@ -314,7 +310,7 @@ impl Story {
             })
         });
         tell("requests", requests.collect());
-        let account = self.names.account(self.account);
-        account.tell(&self.report.key, Value::Object(story))
+        self.names
+            .tell(self.account, &self.report.key, Value::Object(story))
     }
 }

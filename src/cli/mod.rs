@@ -12,7 +12,6 @@ mod help;
 mod keys;
 mod migrate;
 mod named;
-mod openapi;
 mod operations;
 mod processor;
 mod serve;
@@ -31,7 +30,7 @@ use charge_once_service::settings::{
 };
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::{config::VARIABLES, domain::money::Currency};
+use crate::{config::VARIABLES, domain::money::Currency, http::openapi};
 
 /// A payments API in which a retried request never charges twice.
 #[derive(Debug, Parser)]
@@ -112,7 +111,7 @@ pub fn run(command: Command) -> Result<ExitCode, BoxError> {
         Command::Keys(command) => keys::run(command),
         Command::ApiKey(command) => api_key::run(command),
         Command::Operations(command) => operations::run(command),
-        Command::Openapi => openapi::run(),
+        Command::Openapi => print_document(&openapi::document().to_pretty_json()?),
         Command::ConfigTable => print_document(markdown_tables(VARIABLES).trim_end()),
         Command::Healthcheck(arguments) => healthcheck::run(&arguments),
         Command::Webhooks(command) => webhooks::run(command),

@@ -1,6 +1,6 @@
 //! Accounts, as all commands name them: what one command prints is found in what another prints.
 
-use std::{collections::HashMap, fmt};
+use std::collections::HashMap;
 
 use charge_once_postgres::api_keys::names_of_accounts;
 use serde_json::Value;
@@ -21,33 +21,22 @@ impl Names {
         Ok(Self(names_of_accounts(connection, &accounts).await?))
     }
 
-    /// One of them.
-    pub(super) fn account(&self, id: AccountId) -> NamedAccount<'_> {
-        let name = self.0.get(&id.0).map_or("", String::as_str);
-        NamedAccount { id, name }
+    /// One of them with its id: `shop (acct_…)`.
+    pub(super) fn told(&self, account: AccountId) -> String {
+        format!("{} ({account})", self.name(account))
     }
-}
 
-/// An account. Its `Display` is the name with the id: `shop (acct_…)`.
-pub(super) struct NamedAccount<'n> {
-    id: AccountId,
-    name: &'n str,
-}
-
-impl NamedAccount<'_> {
-    /// A document about `key`, an object, in which the key and the account are named too.
-    pub(super) fn tell(&self, key: &str, mut document: Value) -> Value {
+    /// A document about `key`, an object, in which the key and its account are named too.
+    pub(super) fn tell(&self, account: AccountId, key: &str, mut document: Value) -> Value {
         if let Value::Object(members) = &mut document {
-            members.insert("account".to_owned(), self.id.to_string().into());
-            members.insert("account_name".to_owned(), self.name.into());
+            members.insert("account".to_owned(), account.to_string().into());
+            members.insert("account_name".to_owned(), self.name(account).into());
             members.insert("key".to_owned(), key.into());
         }
         document
     }
-}
 
-impl fmt::Display for NamedAccount<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.name, self.id)
+    fn name(&self, account: AccountId) -> &str {
+        self.0.get(&account.0).map_or("", String::as_str)
     }
 }

@@ -43,7 +43,6 @@ use crate::{
 /// way through a network.
 const BY_HAND_AFTER: Duration = Duration::from_secs(3600);
 
-/// Longest name of a person.
 const NAME_MAX_CHARS: usize = 100;
 
 /// How long an operation is sent again without PROCESSOR_URL: as long as processors remember keys
@@ -164,7 +163,7 @@ async fn show(database: &Database, json: bool) -> Result<(), BoxError> {
             "{}  {}  {}  {}  {}  since {:.0}  {status}, taken over {} times",
             operation.id,
             operation.idempotency_key,
-            names.account(operation.account),
+            names.told(operation.account),
             operation.verb,
             operation.charge,
             operation.created_at,
@@ -176,7 +175,7 @@ async fn show(database: &Database, json: bool) -> Result<(), BoxError> {
             "{}  {}  {}  create_refund  {}  since {:.0}  refused, and {} waits for it",
             refund.operation,
             refund.idempotency_key,
-            names.account(refund.account),
+            names.told(refund.account),
             refund.charge,
             refund.created_at,
             refund.checkout,
@@ -195,8 +194,7 @@ fn as_json(waiting: &Waiting, names: &Names) -> Value {
             "in_doubt": operation.in_doubt,
             "takeovers": operation.takeovers,
         });
-        let account = names.account(operation.account);
-        account.tell(&operation.idempotency_key, told)
+        names.tell(operation.account, &operation.idempotency_key, told)
     });
     let refused = waiting.refused.iter().map(|refund| {
         let told = json!({
@@ -205,8 +203,7 @@ fn as_json(waiting: &Waiting, names: &Names) -> Value {
             "created_at": refund.created_at,
             "checkout": refund.checkout.to_string(),
         });
-        let account = names.account(refund.account);
-        account.tell(&refund.idempotency_key, told)
+        names.tell(refund.account, &refund.idempotency_key, told)
     });
     json!({
         "operations": unfinished.collect::<Value>(),
@@ -254,8 +251,8 @@ async fn resolve(
 ) -> Result<bool, BoxError> {
     let unusable = |error| format!("IDEMPOTENCY_TTL or IDEMPOTENCY_LEASE can't be used: {error}");
     let idempotency = server::idempotency(database, config).map_err(unusable)?;
-    let processor = config.processor.as_ref();
-    let client = processor.map(|of| HttpProcessor::new(&of.url, of.timeout, || None));
+    let (processor, timeout) = (config.processor.as_ref(), config.values.processor_timeout);
+    let client = processor.map(|of| HttpProcessor::new(&of.url, timeout, || None));
     let client = client.transpose();
     let client = client.map_err(|error| format!("PROCESSOR_URL can't be used: {error}"))?;
     let asked = client.as_ref().zip(processor);
@@ -303,10 +300,12 @@ async fn resolve(
 
 /// How long a resolution may hold the key, and ask the processor.
 fn lease_settings(config: &Config) -> LeaseSettings {
-    let deadline = config.timeouts.database_deadline;
+    let deadline = config.values.database_deadline;
     // The processor has a limit of its own, which is to fire first.
-    let processor = config.processor.as_ref();
-    let call_limit = processor.map_or(deadline, |of| of.timeout * 2);
+    let call_limit = match config.processor {
+        Some(_) => config.values.processor_timeout * 2,
+        None => deadline,
+    };
     LeaseSettings {
         lease: deadline + call_limit + COMPLETION_RESERVE,
         call_limit,

@@ -34,8 +34,8 @@ pub(super) fn run() -> Result<(), BoxError> {
     config.values.migrate_on_start = true;
     // The simulator takes the place of another company's system.
     config.traces = None;
-    let settings = &config.processor_service;
-    let listener = listen("PROCESSOR_BIND_ADDRESS", settings.bind_address)?;
+    let address = config.values.processor_bind_address;
+    let listener = listen("PROCESSOR_BIND_ADDRESS", address)?;
     let work = async |database, stop| {
         let url = reachable(listener.local_addr()?);
         print_document(&format!(
@@ -48,7 +48,7 @@ pub(super) fn run() -> Result<(), BoxError> {
     };
     let database = config.database_settings(PROCESSOR_SCHEMA);
     let connect = async |url: &str| Database::connect(url, database, WhenRefused::TryAgain).await;
-    session::serve(&config, &settings.database, connect, work)
+    session::serve(&config, &config.processor_database, connect, work)
 }
 
 /// Serves until `stop` resolves and what was in flight has finished.
@@ -59,8 +59,8 @@ async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Result<(), BoxError> {
     let settings = Settings {
-        key_window: config.processor_service.key_window,
-        database_deadline: config.timeouts.database_deadline,
+        key_window: config.values.processor_key_window,
+        database_deadline: config.values.database_deadline,
         withhold: |reply| {
             reply.extensions_mut().insert(NoReply);
         },

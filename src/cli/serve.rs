@@ -122,7 +122,7 @@ fn banner(address: SocketAddr, scraped: Option<SocketAddr>, config: &Config) -> 
         "  API key     {shown}\n\nCharge a test card; run it twice and it still charges once:\n\n{}",
         charge("my-first-charge", "tok_visa")
     ));
-    if config.faults {
+    if config.values.faults {
         text.push_str(&format!(
             "\nLose the reply of a charge; run it again and read that reply, of one charge:\n\n{}",
             charge("my-first-retry", "tok_lostReply")

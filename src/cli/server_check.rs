@@ -80,7 +80,6 @@ async fn look(
     }
 }
 
-/// The settings that must be changed.
 fn unmet(findings: &[Finding]) -> Vec<&'static str> {
     let unmet = findings.iter().filter(|one| one.verdict == Verdict::NotOk);
     unmet.map(|one| one.setting).collect()

@@ -6,42 +6,13 @@ use charge_once_postgres::database::shards::ShardUrl;
 use charge_once_postgres::embedded::{DatabaseLocation, EmbeddedSettings};
 use charge_once_service::settings::{Optional, Setting, Source};
 
-use super::variables::{
-    DATA_DIR, DATABASE_URL, DEV_API_KEY, PG_BIN_DIR, PROCESSOR_DATA_DIR, PROCESSOR_DATABASE_URL,
-    SHARD_URLS,
-};
-use crate::database::embedded;
+use super::variables::{DEV_API_KEY, PG_BIN_DIR, SHARD_URLS};
 
 /// The key that the account of a private PostgreSQL has unless `DEV_API_KEY` sets another.
 pub const DEFAULT_DEV_API_KEY: &str = "sk_test_charge_once_dev";
 
-/// The API's: `DATABASE_URL`, or a private one in `DATA_DIR`.
-pub(super) fn location(source: &Source<'_>) -> DatabaseLocation {
-    read(source, &DATABASE_URL, &DATA_DIR, embedded::settings)
-}
-
-/// The databases beside it.
-pub(super) fn shards(source: &Source<'_>, first: &DatabaseLocation) -> Vec<ShardUrl> {
-    let shards = source.optional(&SHARD_URLS).unwrap_or_default();
-    if let (DatabaseLocation::Embedded(_), [_, ..]) = (first, &*shards) {
-        let expected = "unset where DATABASE_URL is: a private PostgreSQL is no shard";
-        source.bad(SHARD_URLS.name, expected);
-    }
-    shards
-}
-
-/// The one of `charge-once processor`.
-pub(super) fn processor_location(source: &Source<'_>) -> DatabaseLocation {
-    let settings = embedded::processor_settings;
-    read(
-        source,
-        &PROCESSOR_DATABASE_URL,
-        &PROCESSOR_DATA_DIR,
-        settings,
-    )
-}
-
-fn read(
+/// At `url`, or a private one in `data_dir`.
+pub(super) fn location(
     source: &Source<'_>,
     url: &Optional<String>,
     data_dir: &Setting<PathBuf>,
@@ -55,6 +26,16 @@ fn read(
             DatabaseLocation::Embedded(settings)
         }
     }
+}
+
+/// The databases beside it.
+pub(super) fn shards(source: &Source<'_>, first: &DatabaseLocation) -> Vec<ShardUrl> {
+    let shards = source.optional(&SHARD_URLS).unwrap_or_default();
+    if let (DatabaseLocation::Embedded(_), [_, ..]) = (first, &*shards) {
+        let expected = "unset where DATABASE_URL is: a private PostgreSQL is no shard";
+        source.bad(SHARD_URLS.name, expected);
+    }
+    shards
 }
 
 /// The key of the account `dev`, if there is to be one.

@@ -7,11 +7,9 @@
 mod database;
 mod in_progress;
 mod processor;
-mod retention;
 mod timeouts;
 mod values;
 mod variables;
-mod webhooks;
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -23,34 +21,40 @@ pub use charge_once_service::settings::{ConfigError, ConfigErrors};
 pub use charge_once_service::traces::{Log, TraceSettings};
 
 use self::{
-    processor::Calls,
+    database::location,
     variables::{
-        ALLOWED_HOSTS, BATCH, BATCH_CONNECTIONS, FAULTS, KEEP_ALIVE_TIMEOUT, LOG_FORMAT,
-        PROCESSOR_URL, REPLY_WRITE_TIMEOUT, REQUEST_HEAD_TIMEOUT, RETURN_URL_SCHEMES, RUST_LOG,
-        TRACES,
+        ALLOWED_HOSTS, DATA_DIR, DATABASE_URL, EVENT_RETENTION, FAULTS, KEEP_ALIVE_TIMEOUT,
+        LOG_FORMAT, OPERATION_RETENTION, PROCESSOR_DATA_DIR, PROCESSOR_DATABASE_URL, PROCESSOR_URL,
+        REPLY_WRITE_TIMEOUT, REQUEST_HEAD_TIMEOUT, REQUEST_LOG_RETENTION, RUST_LOG, TRACES,
     },
 };
-use crate::idempotency::InProgressLimits;
+use crate::{database::embedded, idempotency::InProgressLimits};
 
 pub use self::{
     database::DEFAULT_DEV_API_KEY,
-    processor::{ProcessorConfig, ProcessorService},
-    retention::RetentionTimes,
-    timeouts::Timeouts,
+    processor::ProcessorConfig,
     variables::{VARIABLES, Values},
-    webhooks::Webhooks,
 };
 
 /// Connections of a process's workers to one database, at most.
 const WORKER_CONNECTIONS: u32 = 6;
 
+/// What is removed after a time; `None` is kept for good.
+#[derive(Debug, Clone, Copy)]
+pub struct RetentionTimes {
+    /// `EVENT_RETENTION`: events, and the deliveries of each.
+    pub events: Option<Duration>,
+    /// `OPERATION_RETENTION`: instructions to a card processor that have their answer.
+    pub operations: Option<Duration>,
+    /// `REQUEST_LOG_RETENTION`: what the console shows of requests.
+    pub request_log: Option<Duration>,
+}
+
 /// The whole configuration, checked.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The variables that are read as they are, without regard to any other.
+    /// The variables that are read as they are.
     pub values: Values,
-    /// `RETURN_URL_SCHEMES`
-    pub return_url_schemes: Vec<String>,
     /// `ALLOWED_HOSTS`
     pub allowed_hosts: Vec<Host>,
     /// `DATABASE_URL` or `DATA_DIR`
@@ -59,32 +63,20 @@ pub struct Config {
     pub shards: Vec<ShardUrl>,
     /// The dev account's key, if there is to be one.
     pub dev_api_key: Option<String>,
-    /// `IDEMPOTENCY_TTL`
-    pub idempotency_ttl: Duration,
-    /// `IDEMPOTENCY_LEASE`
-    pub lease: Duration,
     /// `PROCESSOR_URL` and what belongs to it; `None` simulates the processor in this process.
     pub processor: Option<ProcessorConfig>,
     /// `EVENT_RETENTION`, `OPERATION_RETENTION`, `REQUEST_LOG_RETENTION`
     pub retention: RetentionTimes,
-    /// `BATCH` and `BATCH_CONNECTIONS`; 0: every request has a transaction of its own.
-    pub batch_connections: u32,
-    /// The timeout ladder.
-    pub timeouts: Timeouts,
     /// When connections end.
     pub connections: ConnectionTimeouts,
     /// `IN_PROGRESS_LIMIT` and `IN_PROGRESS_LIMIT_PER_ACCOUNT`
     pub in_progress: InProgressLimits,
-    /// `WEBHOOK_…`
-    pub webhooks: Webhooks,
     /// `RUST_LOG`, `LOG_FORMAT`
     pub log: Log,
     /// `OTEL_…`; `None` sends no traces.
     pub traces: Option<TraceSettings>,
-    /// `FAULTS`
-    pub faults: bool,
-    /// For `charge-once processor` only.
-    pub processor_service: ProcessorService,
+    /// Of `charge-once processor`: `PROCESSOR_DATABASE_URL` or `PROCESSOR_DATA_DIR`
+    pub processor_database: DatabaseLocation,
 }
 
 impl Config {
@@ -99,15 +91,23 @@ impl Config {
         Self::read(&lookup, std::iter::empty())
     }
 
+    /// For transactions that requests share; 0: every request has a transaction of its own.
+    pub fn batch_connections(&self) -> u32 {
+        match self.values.batch {
+            true => self.values.batch_connections,
+            false => 0,
+        }
+    }
+
     /// Connections to all databases that requests use at most.
     pub fn database_connections(&self) -> u32 {
         let databases = u32::try_from(1 + self.shards.len()).unwrap_or(u32::MAX);
-        (self.values.pool_connections + self.batch_connections).saturating_mul(databases)
+        (self.values.pool_connections + self.batch_connections()).saturating_mul(databases)
     }
 
     /// Connections to one database that a process takes at most.
     pub fn connections_per_database(&self) -> u32 {
-        self.values.pool_connections + self.batch_connections + WORKER_CONNECTIONS
+        self.values.pool_connections + self.batch_connections() + WORKER_CONNECTIONS
     }
 
     /// A host that a server takes, for requests from its own machine.
@@ -147,55 +147,49 @@ impl Config {
         source.check_names(VARIABLES, names);
         let values = Values::read(&source);
         let allowed_hosts = source.optional(&ALLOWED_HOSTS).unwrap_or_default();
-        let database = database::location(&source);
+        let database = location(&source, &DATABASE_URL, &DATA_DIR, embedded::settings);
         let shards = database::shards(&source, &database);
         let dev_api_key = database::dev_api_key(&source, &database);
-        let batch_connections = source.read(&BATCH_CONNECTIONS);
-        let timeouts = Timeouts::read(&source);
-        let calls = Calls::read(&source, &timeouts);
-        let in_progress = in_progress::limits(&source, values.pool_connections);
+        values.check_times(&source);
+        check_faults(&source, values.faults);
         let config = Self {
-            values,
             allowed_hosts,
-            return_url_schemes: source.optional(&RETURN_URL_SCHEMES).unwrap_or_default(),
             database,
             shards,
             dev_api_key,
-            idempotency_ttl: timeouts::idempotency_ttl(&source),
-            lease: calls.lease,
-            processor: ProcessorConfig::read(&source, &calls),
-            retention: RetentionTimes::read(&source),
-            batch_connections: if source.read(&BATCH) {
-                batch_connections
-            } else {
-                0
+            in_progress: in_progress::limits(&source, values.pool_connections),
+            processor: ProcessorConfig::read(&source, &values),
+            retention: RetentionTimes {
+                events: source.read(&EVENT_RETENTION),
+                operations: source.read(&OPERATION_RETENTION),
+                request_log: source.read(&REQUEST_LOG_RETENTION),
             },
-            timeouts,
             connections: ConnectionTimeouts {
                 keep_alive: source.read(&KEEP_ALIVE_TIMEOUT),
                 request_head: source.read(&REQUEST_HEAD_TIMEOUT),
                 reply: source.read(&REPLY_WRITE_TIMEOUT),
             },
-            in_progress,
-            webhooks: Webhooks::read(&source),
             log: Log::read(&source, &RUST_LOG, &LOG_FORMAT),
             traces: TraceSettings::read(&source, &TRACES),
-            faults: faults(&source),
-            processor_service: ProcessorService::read(&source, &calls),
+            processor_database: location(
+                &source,
+                &PROCESSOR_DATABASE_URL,
+                &PROCESSOR_DATA_DIR,
+                embedded::processor_settings,
+            ),
+            values,
         };
         source.finish(config)
     }
 }
 
-/// Whether clients may ask for faults: those are for the simulated cards of this process.
-fn faults(source: &Source<'_>) -> bool {
-    let allowed = source.read(&FAULTS);
-    if allowed && source.text(PROCESSOR_URL.name).is_some() {
+/// Faults are for the simulated cards of this process.
+fn check_faults(source: &Source<'_>, are_allowed: bool) {
+    if are_allowed && source.text(PROCESSOR_URL.name).is_some() {
         let expected = "false where PROCESSOR_URL is set: unset PROCESSOR_URL to try faults with the \
                         simulated processor of this process";
         source.bad(FAULTS.name, expected);
     }
-    allowed
 }
 
 #[cfg(test)]
@@ -232,17 +226,18 @@ mod tests {
             ("PROCESSOR_BIND_ADDRESS", "8081"),
         ])
         .unwrap_err();
+        // First those that are read as they are.
         let expected = [
             "BIND_ADDRESS",
+            "IDEMPOTENCY_LEASE",
             "POOL_WAIT",
             "STATEMENT_TIMEOUT",
-            "IDEMPOTENCY_LEASE",
+            "WEBHOOK_TIMEOUT",
+            "PROCESSOR_BIND_ADDRESS",
+            "WEBHOOK_RETRY_MAX",
             "PROCESSOR_URL",
             "PROCESSOR_NAME",
-            "WEBHOOK_TIMEOUT",
-            "WEBHOOK_RETRY_MAX",
             "LOG_FORMAT",
-            "PROCESSOR_BIND_ADDRESS",
         ];
         assert_eq!(variables_of(&errors), expected);
         let told = errors.to_string();
@@ -317,9 +312,9 @@ mod tests {
     #[test]
     fn the_defaults_are_a_valid_configuration() {
         let config = config(&[]).unwrap();
-        assert_eq!(config.idempotency_ttl, Duration::from_secs(86_400));
+        assert_eq!(config.values.idempotency_ttl, Duration::from_secs(86_400));
         assert_eq!(config.dev_api_key.as_deref(), Some(DEFAULT_DEV_API_KEY));
-        assert_eq!(config.timeouts.before_work(), Duration::from_secs(2));
+        assert_eq!(config.values.before_work(), Duration::from_secs(2));
         assert_eq!(config.values.rate_limit, NonZeroU32::new(1000));
     }
 
@@ -385,73 +380,76 @@ mod tests {
 
     #[test]
     fn a_bad_value_names_its_variable() {
-        for (name, value) in [
-            ("BIND_ADDRESS", "localhost"),
-            ("BIND_ADDRESS", "localhost:http"),
-            ("BIND_ADDRESS", "example.com:8080"),
-            ("ALLOWED_HOSTS", "pay.example.com:443"),
-            ("ALLOWED_HOSTS", "https://pay.example.com"),
-            ("ALLOWED_HOSTS", "*.example.com"),
-            ("ALLOWED_HOSTS", "2001:db8::1"),
-            ("ALLOWED_HOSTS", "pay.example.com,"),
-            ("PUBLIC_URL", "pay.example.com"),
-            ("PUBLIC_URL", "ftp://pay.example.com"),
-            ("PUBLIC_URL", "https://user@pay.example.com"),
-            ("PUBLIC_URL", "https://pay.example.com/shop"),
-            ("PUBLIC_URL", "https://pay.example.com/?shop=1"),
-            ("METRICS_ADDRESS", "9090"),
-            ("DATABASE_URL", "mysql://x"),
-            ("DEV_API_KEY", "secret"),
-            ("ALLOW_PUBLIC_DEV_KEY", "yes"),
-            ("IDEMPOTENCY_TTL", "a day"),
-            ("IDEMPOTENCY_TTL", "59s"),
-            ("IDEMPOTENCY_TTL", "500d"),
-            ("ALLOW_SHORT_TTL", "yes"),
-            ("EXPIRY_SWEEP_INTERVAL", "0s"),
-            ("EVENT_RETENTION", "59m"),
-            ("OPERATION_RETENTION", "401d"),
-            ("REQUEST_LOG_RETENTION", "1m"),
-            ("CONSOLE", "on"),
-            ("IN_FLIGHT_WAIT_V1", "31s"),
-            ("POOL_CONNECTIONS", "1"),
-            ("POOL_WAIT", "-1s"),
-            ("STATEMENT_TIMEOUT", "1s"),
-            ("DATABASE_DEADLINE", "3s"),
-            ("DATABASE_DEADLINE", "31s"),
-            ("IDLE_IN_TRANSACTION_TIMEOUT", "5s"),
-            ("REQUEST_TIMEOUT", "6s"),
-            ("BODY_LIMIT", "64KiB"),
-            ("REPLAY_CACHE", "much"),
-            ("REPLAY_CACHE", "65GiB"),
-            ("REPLAY_CACHE", "-1"),
-            ("RATE_LIMIT", "10/s"),
-            ("RATE_LIMIT", "-1"),
-            ("RATE_LIMIT", "1000001"),
-            ("WORKERS", "many"),
-            // Actix takes no more.
-            ("WORKERS", "513"),
-            ("KEEP_ALIVE_TIMEOUT", "0s"),
-            ("REQUEST_HEAD_TIMEOUT", "2h"),
-            ("REPLY_WRITE_TIMEOUT", "slow"),
-            ("MIGRATE_ON_START", "1"),
-            ("DRAIN_TIMEOUT", ""),
-            ("WEBHOOK_ALLOW_PRIVATE", "yes"),
-            ("WEBHOOK_TIMEOUT", "61s"),
-            ("WEBHOOK_RETRY_MIN", "0s"),
-            ("WEBHOOK_RETRY_MAX", "9s"),
-            ("WEBHOOK_RETRY_MAX", "8d"),
-            ("WEBHOOK_POLL_INTERVAL", "often"),
-            ("PROCESSOR_BIND_ADDRESS", "8081"),
-            ("PROCESSOR_DATABASE_URL", "mysql://x"),
-            ("PROCESSOR_KEY_WINDOW", "0s"),
-            ("PROCESSOR_KEY_WINDOW", "401d"),
-            ("FAULTS", "on"),
-            ("LOG_FORMAT", "xml"),
-            ("RUST_LOG", "charge_once=loud"),
+        // Actix takes no more workers than 512.
+        for (name, values) in [
+            (
+                "BIND_ADDRESS",
+                &["localhost", "localhost:http", "example.com:8080"][..],
+            ),
+            (
+                "ALLOWED_HOSTS",
+                &[
+                    "pay.example.com:443",
+                    "https://pay.example.com",
+                    "*.example.com",
+                    "2001:db8::1",
+                    "pay.example.com,",
+                ],
+            ),
+            (
+                "PUBLIC_URL",
+                &[
+                    "pay.example.com",
+                    "ftp://pay.example.com",
+                    "https://user@pay.example.com",
+                    "https://pay.example.com/shop",
+                    "https://pay.example.com/?shop=1",
+                ],
+            ),
+            ("METRICS_ADDRESS", &["9090"]),
+            ("DATABASE_URL", &["mysql://x"]),
+            ("DEV_API_KEY", &["secret"]),
+            ("ALLOW_PUBLIC_DEV_KEY", &["yes"]),
+            ("IDEMPOTENCY_TTL", &["a day", "59s", "500d"]),
+            ("ALLOW_SHORT_TTL", &["yes"]),
+            ("EXPIRY_SWEEP_INTERVAL", &["0s"]),
+            ("EVENT_RETENTION", &["59m"]),
+            ("OPERATION_RETENTION", &["401d"]),
+            ("REQUEST_LOG_RETENTION", &["1m"]),
+            ("CONSOLE", &["on"]),
+            ("IN_FLIGHT_WAIT_V1", &["31s"]),
+            ("POOL_CONNECTIONS", &["1"]),
+            ("POOL_WAIT", &["-1s"]),
+            ("STATEMENT_TIMEOUT", &["1s"]),
+            ("DATABASE_DEADLINE", &["3s", "31s"]),
+            ("IDLE_IN_TRANSACTION_TIMEOUT", &["5s"]),
+            ("REQUEST_TIMEOUT", &["6s"]),
+            ("BODY_LIMIT", &["64KiB"]),
+            ("REPLAY_CACHE", &["much", "65GiB", "-1"]),
+            ("RATE_LIMIT", &["10/s", "-1", "1000001"]),
+            ("WORKERS", &["many", "513"]),
+            ("KEEP_ALIVE_TIMEOUT", &["0s"]),
+            ("REQUEST_HEAD_TIMEOUT", &["2h"]),
+            ("REPLY_WRITE_TIMEOUT", &["slow"]),
+            ("MIGRATE_ON_START", &["1"]),
+            ("DRAIN_TIMEOUT", &[""]),
+            ("WEBHOOK_ALLOW_PRIVATE", &["yes"]),
+            ("WEBHOOK_TIMEOUT", &["61s"]),
+            ("WEBHOOK_RETRY_MIN", &["0s"]),
+            ("WEBHOOK_RETRY_MAX", &["9s", "8d"]),
+            ("WEBHOOK_POLL_INTERVAL", &["often"]),
+            ("PROCESSOR_BIND_ADDRESS", &["8081"]),
+            ("PROCESSOR_DATABASE_URL", &["mysql://x"]),
+            ("PROCESSOR_KEY_WINDOW", &["0s", "401d"]),
+            ("FAULTS", &["on"]),
+            ("LOG_FORMAT", &["xml"]),
+            ("RUST_LOG", &["charge_once=loud"]),
         ] {
-            match config(&[(name, value)]) {
-                Err(errors) => assert_eq!(variables_of(&errors), [name], "{value}"),
-                Ok(_) => assert!(value.is_empty(), "{name}={value} was accepted"),
+            for value in values {
+                match config(&[(name, value)]) {
+                    Err(errors) => assert_eq!(variables_of(&errors), [name], "{value}"),
+                    Ok(_) => assert!(value.is_empty(), "{name}={value} was accepted"),
+                }
             }
         }
     }
@@ -477,8 +475,9 @@ mod tests {
     #[test]
     fn faults_and_a_processor_across_a_network_exclude_each_other() {
         let faults = ("FAULTS", "true");
-        assert!(!config(&[]).unwrap().faults);
-        assert!(config(&[faults, ("PROCESSOR_URL", "")]).unwrap().faults);
+        assert!(!config(&[]).unwrap().values.faults);
+        let without = config(&[faults, ("PROCESSOR_URL", "")]).unwrap();
+        assert!(without.values.faults);
         let errors = config(&[faults, ("PROCESSOR_URL", "http://processor:8081")]).unwrap_err();
         assert_eq!(
             errors.to_string(),
@@ -491,7 +490,7 @@ mod tests {
     fn a_short_retention_needs_to_be_allowed() {
         let short = [("IDEMPOTENCY_TTL", "2s"), ("ALLOW_SHORT_TTL", "true")];
         assert_eq!(
-            config(&short).unwrap().idempotency_ttl,
+            config(&short).unwrap().values.idempotency_ttl,
             Duration::from_secs(2)
         );
     }

@@ -1,20 +1,16 @@
-//! The card processor: how it is asked, and how its simulator runs as a process of its own.
+//! The card processor across a network.
 
-use std::{net::SocketAddr, time::Duration};
+use std::time::Duration;
 
-use charge_once_postgres::embedded::DatabaseLocation;
 use charge_once_service::settings::Source;
 
 use super::{
-    database::processor_location,
-    timeouts::Timeouts,
+    Values,
     values::ProcessorUrl,
     variables::{
-        DATABASE_DEADLINE, IDEMPOTENCY_LEASE, PROCESSOR_BIND_ADDRESS, PROCESSOR_KEY_WINDOW,
-        PROCESSOR_NAME, PROCESSOR_TIMEOUT, PROCESSOR_URL,
+        IDEMPOTENCY_LEASE, PROCESSOR_KEY_WINDOW, PROCESSOR_NAME, PROCESSOR_TIMEOUT, PROCESSOR_URL,
     },
 };
-use crate::idempotency::COMPLETION_RESERVE;
 
 /// What part of the processor's key window is left unused: an hour of a day, for clocks that
 /// differ.
@@ -29,78 +25,17 @@ pub struct ProcessorConfig {
     pub name: String,
     /// `PROCESSOR_KEY_WINDOW` less a margin: how old an operation may be to be sent again.
     pub send_again_within: Duration,
-    /// `PROCESSOR_TIMEOUT`
-    pub timeout: Duration,
-}
-
-/// The card processor's simulator as a process of its own.
-#[derive(Debug, Clone)]
-pub struct ProcessorService {
-    /// `PROCESSOR_BIND_ADDRESS`
-    pub bind_address: SocketAddr,
-    /// `PROCESSOR_DATABASE_URL` or `PROCESSOR_DATA_DIR`
-    pub database: DatabaseLocation,
-    /// `PROCESSOR_KEY_WINDOW`
-    pub key_window: Duration,
-}
-
-/// What both ends of the network have to agree on, and the lease that depends on it.
-#[derive(Debug)]
-pub(super) struct Calls {
-    timeout: Duration,
-    key_window: Duration,
-    pub(super) lease: Duration,
-}
-
-impl Calls {
-    pub(super) fn read(source: &Source<'_>, timeouts: &Timeouts) -> Self {
-        let calls = Self {
-            timeout: source.read(&PROCESSOR_TIMEOUT),
-            lease: source.read(&IDEMPOTENCY_LEASE),
-            key_window: source.read(&PROCESSOR_KEY_WINDOW),
-        };
-        // Longer than one call of the processor and the transaction after it, so that the holder of
-        // a lease can use it.
-        let least = calls.timeout + timeouts.database_deadline + COMPLETION_RESERVE;
-        let compared = [
-            PROCESSOR_TIMEOUT.name,
-            IDEMPOTENCY_LEASE.name,
-            DATABASE_DEADLINE.name,
-        ];
-        if calls.lease <= least && source.are_good(&compared) {
-            let least = humantime::format_duration(least);
-            let expected = format!(
-                "longer than PROCESSOR_TIMEOUT, DATABASE_DEADLINE and 5s together: {least}"
-            );
-            source.bad(IDEMPOTENCY_LEASE.name, expected);
-        }
-        calls
-    }
-}
-
-impl ProcessorService {
-    pub(super) fn read(source: &Source<'_>, calls: &Calls) -> Self {
-        Self {
-            bind_address: source.read(&PROCESSOR_BIND_ADDRESS),
-            database: processor_location(source),
-            key_window: calls.key_window,
-        }
-    }
 }
 
 impl ProcessorConfig {
     /// `None` simulates the processor in this process.
-    pub(super) fn read(source: &Source<'_>, calls: &Calls) -> Option<Self> {
+    pub(super) fn read(source: &Source<'_>, values: &Values) -> Option<Self> {
         source.text(PROCESSOR_URL.name)?;
         let at = source.optional(&PROCESSOR_URL);
         let name = source.optional(&PROCESSOR_NAME);
         let ProcessorUrl { url, origin } = at?;
-        let &Calls {
-            timeout,
-            key_window,
-            lease,
-        } = calls;
-        let margin = lease + timeout + key_window / KEY_WINDOW_MARGIN;
+        let (timeout, key_window) = (values.processor_timeout, values.processor_key_window);
+        let margin = values.lease + timeout + key_window / KEY_WINDOW_MARGIN;
         let compared = [
             PROCESSOR_KEY_WINDOW.name,
             IDEMPOTENCY_LEASE.name,
@@ -115,7 +50,6 @@ impl ProcessorConfig {
             url,
             name: name.unwrap_or(origin),
             send_again_within: key_window.saturating_sub(margin),
-            timeout,
         })
     }
 }

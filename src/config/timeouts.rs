@@ -1,62 +1,74 @@
-//! The timeout ladder, and how long keys are kept.
+//! The timeout ladder, and other times that depend on each other.
 
 use std::time::Duration;
 
 use charge_once_service::settings::Source;
 
-use super::variables::{
-    ALLOW_SHORT_TTL, DATABASE_DEADLINE, IDEMPOTENCY_TTL, IDLE_IN_TRANSACTION_TIMEOUT, POOL_WAIT,
-    REQUEST_TIMEOUT, STATEMENT_TIMEOUT,
+use super::{
+    Values,
+    variables::{
+        ALLOW_SHORT_TTL, DATABASE_DEADLINE, IDEMPOTENCY_LEASE, IDEMPOTENCY_TTL,
+        IDLE_IN_TRANSACTION_TIMEOUT, POOL_WAIT, PROCESSOR_TIMEOUT, REQUEST_TIMEOUT,
+        STATEMENT_TIMEOUT, WEBHOOK_RETRY_MAX, WEBHOOK_RETRY_MIN,
+    },
 };
-use crate::idempotency::{CLAIM_WAIT, ROW_LOCK_WAIT};
+use crate::idempotency::{CLAIM_WAIT, COMPLETION_RESERVE, ROW_LOCK_WAIT};
 
 /// The retention below which retries of ordinary clients would meet a key that is dead already.
 const TTL_MIN: Duration = Duration::from_secs(60);
 
-/// Each is longer than the one before, so that the innermost limit fires first and is identified.
-#[derive(Debug, Clone, Copy)]
-pub struct Timeouts {
-    /// `POOL_WAIT`
-    pub pool_wait: Duration,
-    /// `STATEMENT_TIMEOUT`
-    pub statement: Duration,
-    /// `DATABASE_DEADLINE`
-    pub database_deadline: Duration,
-    /// `IDLE_IN_TRANSACTION_TIMEOUT`
-    pub idle_in_transaction: Duration,
-    /// `REQUEST_TIMEOUT`
-    pub request: Duration,
-}
+/// With longer pauses, an event would arrive after its receiver has given up.
+const WEBHOOK_PAUSE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
-impl Timeouts {
+impl Values {
     /// What is left of a request's time until its work begins: for looking its API key up and for
     /// reading its body.
     pub fn before_work(&self) -> Duration {
-        self.request
+        self.request_timeout
             .saturating_sub(self.pool_wait + self.database_deadline)
     }
 
-    pub(super) fn read(source: &Source<'_>) -> Self {
-        let timeouts = Self {
-            pool_wait: source.read(&POOL_WAIT),
-            statement: source.read(&STATEMENT_TIMEOUT),
-            database_deadline: source.read(&DATABASE_DEADLINE),
-            idle_in_transaction: source.read(&IDLE_IN_TRANSACTION_TIMEOUT),
-            request: source.read(&REQUEST_TIMEOUT),
+    /// Records each time that does not fit the others.
+    pub(super) fn check_times(&self, source: &Source<'_>) {
+        self.check_ladder(source);
+        let bad_unless_all_good = |variable: &'static str, others: &[&str], expected: &str| {
+            if source.are_good(&[variable]) && source.are_good(others) {
+                source.bad(variable, expected);
+            }
         };
-        timeouts.check_ladder(source);
-        timeouts
+        // Longer than one call of the processor and the transaction after it, so that the holder of
+        // a lease can use it.
+        let least = self.processor_timeout + self.database_deadline + COMPLETION_RESERVE;
+        if self.lease <= least {
+            let compared = [PROCESSOR_TIMEOUT.name, DATABASE_DEADLINE.name];
+            let least = humantime::format_duration(least);
+            let expected = format!(
+                "longer than PROCESSOR_TIMEOUT, DATABASE_DEADLINE and 5s together: {least}"
+            );
+            bad_unless_all_good(IDEMPOTENCY_LEASE.name, &compared, &expected);
+        }
+        if self.idempotency_ttl < TTL_MIN && !self.allow_short_ttl {
+            let expected = "at least 60s; for a test or a demonstration set ALLOW_SHORT_TTL=true";
+            bad_unless_all_good(IDEMPOTENCY_TTL.name, &[ALLOW_SHORT_TTL.name], expected);
+        }
+        let (min, max) = (self.webhook_retry_min, self.webhook_retry_max);
+        if max > WEBHOOK_PAUSE_MAX || max / 2 < min {
+            let expected = "at least twice WEBHOOK_RETRY_MIN and at most 7d";
+            bad_unless_all_good(WEBHOOK_RETRY_MAX.name, &[WEBHOOK_RETRY_MIN.name], expected);
+        }
     }
 
-    /// Records every step that isn't longer than the one below it.
+    /// Records every step that isn't longer than the one below it, so that the innermost limit
+    /// fires first and is identified.
     fn check_ladder(&self, source: &Source<'_>) {
+        let idle = IDLE_IN_TRANSACTION_TIMEOUT.name;
         let ladder = [
             ("the claim's lock wait", CLAIM_WAIT),
             ("a row's lock wait", ROW_LOCK_WAIT),
-            (STATEMENT_TIMEOUT.name, self.statement),
+            (STATEMENT_TIMEOUT.name, self.statement_timeout),
             (DATABASE_DEADLINE.name, self.database_deadline),
-            (IDLE_IN_TRANSACTION_TIMEOUT.name, self.idle_in_transaction),
-            (REQUEST_TIMEOUT.name, self.request),
+            (idle, self.idle_in_transaction_timeout),
+            (REQUEST_TIMEOUT.name, self.request_timeout),
         ];
         let pool_wait_is_good = source.are_good(&[POOL_WAIT.name]);
         if pool_wait_is_good && source.ascends(&ladder) && self.before_work().is_zero() {
@@ -64,15 +76,4 @@ impl Timeouts {
             source.bad(REQUEST_TIMEOUT.name, expected);
         }
     }
-}
-
-/// `IDEMPOTENCY_TTL`
-pub(super) fn idempotency_ttl(source: &Source<'_>) -> Duration {
-    let short_allowed = source.read(&ALLOW_SHORT_TTL);
-    let ttl = source.read(&IDEMPOTENCY_TTL);
-    if ttl < TTL_MIN && !short_allowed && source.are_good(&[ALLOW_SHORT_TTL.name]) {
-        let expected = "at least 60s; for a test or a demonstration set ALLOW_SHORT_TTL=true";
-        source.bad(IDEMPOTENCY_TTL.name, expected);
-    }
-    ttl
 }

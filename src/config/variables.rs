@@ -17,7 +17,7 @@ use charge_once_service::traces::variables::*;
 use super::values::*;
 
 variables! {
-    /// The variables that are read as they are, without regard to any other.
+    /// The variables that are read as they are.
     pub struct Values;
 
     "Where it listens":
@@ -30,7 +30,7 @@ variables! {
     PUBLIC_URL maybe public_url: String, public_url,
         "Where browsers reach the server, such as https://pay.example.com: the pages on which a card's holder \
          authenticates are below it. Unset: http:// and the address that the server listens on.";
-    RETURN_URL_SCHEMES: Vec<String>, schemes,
+    RETURN_URL_SCHEMES maybe return_url_schemes: Vec<String>, schemes,
         "Schemes of apps to which a return_url may lead, such as myapp,shop-app. A scheme that is a domain \
          backwards, such as com.example.shop, needs no entry. Unset: no others.";
     METRICS_ADDRESS maybe metrics_address: SocketAddr, address,
@@ -65,16 +65,16 @@ variables! {
     CONSOLE as console: bool = "false", truth,
         "Serves the console at /console, and logs requests for it: true or false. For development: \
          an API key of an account opens the pages about that account.";
-    FAULTS: bool = "false", truth,
+    FAULTS as faults: bool = "false", truth,
         "Lets clients ask for faults, to test their retries: test accounts and the account of DEV_API_KEY \
          only, and never together with PROCESSOR_URL. docs/testing.md lists them.";
 
     "Idempotency keys":
-    IDEMPOTENCY_TTL: Duration = "24h", days_400,
+    IDEMPOTENCY_TTL as idempotency_ttl: Duration = "24h", days_400,
         "How long a key and its outcome are kept after the key's first use; 60s to 400d.";
-    ALLOW_SHORT_TTL: bool = "false", truth,
+    ALLOW_SHORT_TTL as allow_short_ttl: bool = "false", truth,
         "Allows IDEMPOTENCY_TTL below 60s, for tests and demonstrations.";
-    IDEMPOTENCY_LEASE: Duration = "30s", duration,
+    IDEMPOTENCY_LEASE as lease: Duration = "30s", duration,
         "How long a process holds the key of a request of several transactions, which is a checkout, or a \
          payment with PROCESSOR_URL. Then another process may continue the request. Longer than \
          PROCESSOR_TIMEOUT, DATABASE_DEADLINE and 5s together.";
@@ -92,9 +92,9 @@ variables! {
         "The name of the card processor in stored charges. Only the processor that took the \
          money returns it. Set it to the old scheme, host and port before the processor's \
          address changes. Unset: scheme, host and port of PROCESSOR_URL.";
-    PROCESSOR_TIMEOUT: Duration = "10s", duration,
+    PROCESSOR_TIMEOUT as processor_timeout: Duration = "10s", duration,
         "Longest time for one call to the card processor at PROCESSOR_URL.";
-    PROCESSOR_KEY_WINDOW: Duration = "24h", days_400,
+    PROCESSOR_KEY_WINDOW as processor_key_window: Duration = "24h", days_400,
         "How long the processor remembers a key; also used by `charge-once processor`. A processor that has \
          forgotten a key would execute the instruction again, so charge-once stops sending it before that.";
 
@@ -113,24 +113,24 @@ variables! {
     "Connections and transactions":
     POOL_CONNECTIONS as pool_connections: u32 = "10", |text| number(text, 2..=1000),
         "Size of the connection pool; 2 to 1000.";
-    POOL_WAIT: Duration = "1s", duration,
+    POOL_WAIT as pool_wait: Duration = "1s", duration,
         "Longest wait for a pooled connection, then 503.";
-    BATCH: bool = "on", |text| one_of(text, &[("on", true), ("off", false)]),
+    BATCH as batch: bool = "on", |text| one_of(text, &[("on", true), ("off", false)]),
         "Whether requests share transactions: on or off.";
-    BATCH_CONNECTIONS: u32 = "2", |text| number(text, 1..=100),
+    BATCH_CONNECTIONS as batch_connections: u32 = "2", |text| number(text, 1..=100),
         "Connections for the transactions that these share, beside the pool; 1 to 100.";
-    STATEMENT_TIMEOUT: Duration = "3s", duration,
+    STATEMENT_TIMEOUT as statement_timeout: Duration = "3s", duration,
         "Longest time one SQL statement may take. The test card tok_slow waits in a statement for two \
          seconds, and for two thirds of this time at most.";
     // A list looks for objects by time among the ids of that time, and `created_at` is when the
     // transaction began: `ID_SLACK` in crates/strict-params is how far apart the two may be.
-    DATABASE_DEADLINE: Duration = "5s", |text| at_most(text, "30s"),
+    DATABASE_DEADLINE as database_deadline: Duration = "5s", |text| at_most(text, "30s"),
         "Longest time from BEGIN to COMMIT, then 503; at most 30s.";
-    IDLE_IN_TRANSACTION_TIMEOUT: Duration = "6s", duration,
+    IDLE_IN_TRANSACTION_TIMEOUT as idle_in_transaction_timeout: Duration = "6s", duration,
         "Time after which PostgreSQL ends a transaction whose client is gone.";
 
     "Requests":
-    REQUEST_TIMEOUT: Duration = "8s", duration,
+    REQUEST_TIMEOUT as request_timeout: Duration = "8s", duration,
         "Longest time for a request of one transaction. Waiting for another request with the \
          same key comes on top. Looking up the API key and reading the body share the time \
          that POOL_WAIT and DATABASE_DEADLINE leave.";
@@ -170,24 +170,24 @@ variables! {
         "How long requests in flight may take to finish after SIGTERM.";
 
     "Webhooks":
-    WEBHOOK_ALLOW_PRIVATE: bool = "false", truth,
+    WEBHOOK_ALLOW_PRIVATE as webhook_allow_private: bool = "false", truth,
         "Allows webhooks to private and local addresses, for development. In production this \
          would open a way into your network.";
     // A receiver that takes longer should answer first and work afterwards.
-    WEBHOOK_TIMEOUT: Duration = "10s", |text| at_most(text, "60s"),
+    WEBHOOK_TIMEOUT as webhook_timeout: Duration = "10s", |text| at_most(text, "60s"),
         "Longest time for one attempt to deliver a webhook; at most 60s. If a replica dies during an \
          attempt, another replica repeats it three times this long after it began.";
-    WEBHOOK_RETRY_MIN: Duration = "5s", duration,
+    WEBHOOK_RETRY_MIN as webhook_retry_min: Duration = "5s", duration,
         "Shortest pause after a failed attempt to deliver a webhook. Pauses double, with jitter.";
-    WEBHOOK_RETRY_MAX: Duration = "8h", duration,
+    WEBHOOK_RETRY_MAX as webhook_retry_max: Duration = "8h", duration,
         "Longest pause between two attempts to deliver a webhook, at least twice the shortest; at \
          most 7d. After 24 attempts the delivery has failed.";
-    WEBHOOK_POLL_INTERVAL: Duration = "1s", duration,
+    WEBHOOK_POLL_INTERVAL as webhook_poll_interval: Duration = "1s", duration,
         "How often each replica looks for webhooks that are due again, or that another replica left. It sends \
          its own at once.";
 
     "The simulator of the card processor":
-    PROCESSOR_BIND_ADDRESS: SocketAddr = "127.0.0.1:8081", address,
+    PROCESSOR_BIND_ADDRESS as processor_bind_address: SocketAddr = "127.0.0.1:8081", address,
         "Address and port that `charge-once processor` listens on.";
     PROCESSOR_DATABASE_URL: String, postgres_url,
         "The database of `charge-once processor`, which no other program uses. Unset: a \

@@ -44,7 +44,6 @@ const fn of_release_0_2(
     })
 }
 
-/// The migrations of the API in release 0.2.
 const API_OF_RELEASE_0_2: &str = include_str!("release_0_2/api.txt");
 
 /// The tables of a crate, which its first migration makes, and those of the API in release 0.2
@@ -117,15 +116,15 @@ impl Config {
 
     /// How this configuration uses a database with this schema.
     pub fn database_settings(&self, schema: Schema) -> DatabaseSettings {
-        let timeouts = &self.timeouts;
+        let values = &self.values;
         DatabaseSettings {
             schema,
-            migrate: self.values.migrate_on_start,
-            pool_connections: self.values.pool_connections,
-            pool_wait: timeouts.pool_wait,
-            statement: timeouts.statement,
-            deadline: timeouts.database_deadline,
-            idle_in_transaction: timeouts.idle_in_transaction,
+            migrate: values.migrate_on_start,
+            pool_connections: values.pool_connections,
+            pool_wait: values.pool_wait,
+            statement: values.statement_timeout,
+            deadline: values.database_deadline,
+            idle_in_transaction: values.idle_in_transaction_timeout,
         }
     }
 }

@@ -36,15 +36,10 @@ views! {
     }
 }
 
-errors! { RetrieveAccountErrors: Reading [] }
-
 /// Retrieve the account of the API key
 #[utoipa::path(
     get, path = "/account", tag = "Account", operation_id = "retrieveAccount",
-    responses(
-        (status = 200, description = "The account.", body = AccountView),
-        RetrieveAccountErrors,
-    ),
+    responses((status = 200, description = "The account.", body = AccountView), ReadErrors),
 )]
 pub async fn retrieve(caller: Caller, request: HttpRequest) -> HttpResult {
     no_query(&request)?;

@@ -1,18 +1,18 @@
 //! What every handler works with.
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::Deref, sync::Arc};
 
 use actix_web::web::Data;
 use charge_once_service::connections::Hosts;
 use charge_once_service::request_log::RequestLog;
 use charge_once_service::supervisor::Failing;
-use charge_once_strict_params::{Expansion, ParameterSet, Params};
+use charge_once_strict_params::Expansion;
 use tokio::sync::{Notify, watch};
 
 use super::{api_keys::ApiKeys, error::HttpError, faults::Faults};
 use crate::{
     commands::{Origin, Rows, Rules},
-    config::Timeouts,
+    config::Values,
     database::{Database, PgConnection, Readiness, Reading, Writing},
     domain::ids::AccountId,
     idempotency::{Batches, FailureKind, Idempotency, Outcome, ReplayCache, Request},
@@ -37,12 +37,6 @@ pub struct App {
     pub replay_cache: Option<ReplayCache>,
     /// The way to read, and to delete.
     pub database: Database,
-    /// Finds the account of an API key, and limits how often it may call.
-    pub api_keys: ApiKeys,
-    /// By which names clients may call this server.
-    pub hosts: Hosts,
-    /// What is known of all databases, by their names, for probes.
-    pub readiness: Arc<[(Arc<str>, Readiness)]>,
     /// For `tok_slow`, where the processor is simulated in this process.
     pub slow_lane: SlowLane,
     /// The way to ask a card processor across a network, if there is one.
@@ -51,50 +45,46 @@ pub struct App {
     pub processor: Option<Arc<str>>,
     /// The way to run several commands as one.
     pub checkouts: CheckoutPhases,
-    /// The timeout ladder.
-    pub timeouts: Timeouts,
-    /// What the addresses of pages begin with, without a slash at its end.
-    pub public_url: Arc<str>,
-    /// Largest body, in bytes.
-    pub body_limit: usize,
-    /// How long a duplicate under `/v1` waits unless it says otherwise.
-    pub in_flight_wait_v1: Duration,
     /// Wakes this replica's delivery of webhooks, after each COMMIT that may have written an event.
     pub wake_webhooks: Arc<Notify>,
-    /// Whether webhooks may go to addresses that are not public.
-    pub webhooks_allow_private: bool,
-    /// The schemes of apps to which a card's holder may return.
-    pub return_url_schemes: Arc<[String]>,
-    /// Faults on demand, where they are allowed.
-    pub faults: Option<Faults>,
-    /// Whether the console is served.
-    pub has_console: bool,
     /// Where requests are logged, while the console is on.
     pub request_log: Option<RequestLog>,
-    /// Becomes true when the process is asked to stop.
-    pub stopping: watch::Receiver<bool>,
+    /// What the databases have in common; its members are read as the `App`'s own.
+    pub shared: Arc<Shared>,
+}
+
+/// What all databases of a process have in common.
+pub struct Shared {
+    /// Finds the account of an API key, and limits how often it may call.
+    pub api_keys: ApiKeys,
+    /// By which names clients may call this server.
+    pub hosts: Hosts,
+    /// What is known of all databases, by their names, for probes.
+    pub readiness: Vec<(Arc<str>, Readiness)>,
+    /// What the addresses of pages begin with, without a slash at its end.
+    pub public_url: Arc<str>,
+    /// Faults on demand, where they are allowed.
+    pub faults: Option<Faults>,
     /// For probes: what does not work beside requests.
     pub failing_workers: Failing,
+    /// Becomes true when the process is asked to stop.
+    pub stopping: watch::Receiver<bool>,
+    /// What the process was started with.
+    pub values: Values,
+}
+
+impl Deref for App {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
 }
 
 impl App {
     /// Runs a verb at most once: in one transaction with others, or in phases where it may ask a
-    /// card processor across a network.
-    pub async fn run_verb<P: ParameterSet, V: Rules>(
-        &self,
-        (request, origin, params): (Request, Origin, Params),
-        verb: impl FnOnce(P) -> V,
-    ) -> Outcome {
-        let (verb, expand) = match P::parse_expanding(&params) {
-            Ok((params, expand)) => (Ok(verb(params)), expand),
-            Err(error) => (Err(error.into()), Expansion::default()),
-        };
-        let cost = (params.weight(), expand);
-        self.run_rules((request, origin), verb, cost).await
-    }
-
-    /// Runs a verb as [`App::run_verb`] does, whose parameters were checked. They are `weight`
-    /// bytes, and the reply shows whole what `expand` names.
+    /// card processor across a network. Its parameters are `weight` bytes, and the reply shows
+    /// whole what `expand` names.
     pub async fn run_rules<V: Rules>(
         &self,
         (request, origin): (Request, Origin),

@@ -35,18 +35,13 @@ pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     .await
 }
 
-errors! { RetrieveCheckoutErrors: Reading [ResourceMissing] }
-
 /// Retrieve a checkout
 ///
 /// With its steps: which have run, what they made, and the number of attempts of each.
 #[utoipa::path(
     get, path = "/checkouts/{id}", tag = "Checkouts", operation_id = "retrieveCheckout",
     params(("id" = String, Path, description = "The checkout's id: co_…")),
-    responses(
-        (status = 200, description = "The checkout.", body = CheckoutView),
-        RetrieveCheckoutErrors,
-    ),
+    responses((status = 200, description = "The checkout.", body = CheckoutView), ObjectErrors),
 )]
 pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     no_query(&request)?;
@@ -67,15 +62,13 @@ parameters! {
     }
 }
 
-errors! { ListCheckoutsErrors: Reading [] }
-
 /// List checkouts
 #[utoipa::path(
     get, path = "/checkouts", tag = "Checkouts", operation_id = "listCheckouts",
     params(PageQuery, ListCheckoutsQuery),
     responses(
         (status = 200, description = "A page, newest first.", body = List<CheckoutView>),
-        ListCheckoutsErrors,
+        ReadErrors,
     ),
 )]
 pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {

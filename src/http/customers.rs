@@ -47,8 +47,6 @@ endpoints! { "Customers", CustomerView;
         store::customers::list;
 }
 
-errors! { DeleteCustomerErrors: Reading [ResourceMissing] }
-
 /// Delete a customer
 ///
 /// Detaches all payment methods, for good. Charges and intents stay, and keep the id. Needs no
@@ -58,7 +56,7 @@ errors! { DeleteCustomerErrors: Reading [ResourceMissing] }
     params(("id" = String, Path, description = "The customer's id: cus_…")),
     responses(
         (status = 200, description = "The customer is gone.", body = DeletedCustomerView),
-        DeleteCustomerErrors,
+        ObjectErrors,
     ),
 )]
 pub async fn delete(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {

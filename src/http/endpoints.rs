@@ -42,10 +42,6 @@ macro_rules! endpoints {
         $($more:tt)*
     ) => {
         mod $handler {
-            $crate::http::error_responses::errors! {
-                pub(super) struct OneErrors, $operation; Reading [ResourceMissing]
-            }
-
             charge_once_strict_params::parameters! {
                 /// How it is shown.
                 pub(super) struct Query {
@@ -59,10 +55,7 @@ macro_rules! endpoints {
         #[utoipa::path(
             get, path = $path, tag = $tag, operation_id = $operation,
             params(("id" = String, Path, description = $about_id), $handler::Query),
-            responses(
-                (status = 200, description = $about_shown, body = $shown),
-                $handler::OneErrors,
-            ),
+            responses((status = 200, description = $about_shown, body = $shown), ObjectErrors),
         )]
         pub async fn $handler(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
             let query = query_params::<$handler::Query>(&request)?;

@@ -2,8 +2,6 @@
 //!
 //! Promise: every one is the envelope with the headers that tell a client what to do next.
 
-use std::fmt;
-
 use actix_web::{
     HttpResponse, ResponseError,
     http::{StatusCode, header},
@@ -35,7 +33,8 @@ const ANOTHER_PROCESSOR: &str = "This server is not set up for the card processo
 pub type HttpResult = Result<HttpResponse, HttpError>;
 
 /// An error to answer with, not stored under any key.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{}", .error.code.as_str())]
 pub struct HttpError {
     // Boxed, so that the path without an error stays small.
     error: Box<ApiError>,
@@ -132,12 +131,6 @@ impl From<ApiError> for HttpError {
             allow: None,
             fault: None,
         }
-    }
-}
-
-impl fmt::Display for HttpError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.error.code.as_str())
     }
 }
 

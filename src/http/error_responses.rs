@@ -84,6 +84,9 @@ impl Kind {
 /// Declares the errors of an endpoint: their kind, and the codes besides those of every endpoint of
 /// that kind. The name goes into the `responses` of the handler's `#[utoipa::path]`. It says which
 /// endpoint that is, unless the endpoint's id follows, as in `endpoints!`.
+///
+/// `errors! { CreateOrderErrors: Mutating [AmountTooLarge] }` makes `struct CreateOrderErrors;`
+/// with an `impl utoipa::IntoResponses`, which describes those errors by their status.
 macro_rules! errors {
     ($name:ident: $kind:ident [$($code:ident),*]) => {
         $crate::http::error_responses::errors! {
@@ -105,6 +108,11 @@ macro_rules! errors {
     };
 }
 pub(super) use errors;
+
+// What several endpoints answer that have no other codes of their own.
+errors! { pub(super) struct ReadErrors, "Read"; Reading [] }
+errors! { pub(super) struct ObjectErrors, "Object"; Reading [ResourceMissing] }
+errors! { pub(super) struct MutatingErrors, "Mutating"; Mutating [] }
 
 /// Replies by their status.
 pub(super) type ByStatus = BTreeMap<String, RefOr<Response>>;

@@ -6,16 +6,11 @@ use crate::{
     wire::events::{EventFilter, EventTypes, EventView},
 };
 
-errors! { RetrieveEventErrors: Reading [ResourceMissing] }
-
 /// Retrieve an event
 #[utoipa::path(
     get, path = "/events/{id}", tag = "Events", operation_id = "retrieveEvent",
     params(("id" = String, Path, description = "The event's id: evt_…")),
-    responses(
-        (status = 200, description = "The event.", body = EventView),
-        RetrieveEventErrors,
-    ),
+    responses((status = 200, description = "The event.", body = EventView), ObjectErrors),
 )]
 pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     no_query(&request)?;
@@ -38,8 +33,6 @@ parameters! {
     }
 }
 
-errors! { ListEventsErrors: Reading [] }
-
 /// List events
 ///
 /// A change of an object writes one, in the transaction that makes it. A replay writes none.
@@ -48,7 +41,7 @@ errors! { ListEventsErrors: Reading [] }
     params(PageQuery, ListEventsQuery),
     responses(
         (status = 200, description = "A page, newest first.", body = List<EventView>),
-        ListEventsErrors,
+        ReadErrors,
     ),
 )]
 pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {

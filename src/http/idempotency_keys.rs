@@ -5,7 +5,6 @@ use charge_once_service::edge::last_segment;
 use super::prelude::*;
 use crate::idempotency::{IdempotencyKey, Inspected, KnownRequest, Step};
 
-/// The message of a 404.
 const NOTHING_FINISHED: &str = "There is no finished record under this key now. That does not mean \
                                 that the operation may be sent under a new key: the first request \
                                 may still arrive. The safe question is to retry it with this key.";
@@ -58,8 +57,6 @@ impl From<Step> for KeyObject {
     }
 }
 
-errors! { RetrieveIdempotencyKeyErrors: Reading [ResourceMissing] }
-
 /// Look an idempotency key up, by path
 #[utoipa::path(
     get, path = "/idempotency-keys/{key}", tag = "Idempotency keys",
@@ -70,7 +67,7 @@ errors! { RetrieveIdempotencyKeyErrors: Reading [ResourceMissing] }
     )),
     responses(
         (status = 200, description = "What is known about the key.", body = KeyObject),
-        RetrieveIdempotencyKeyErrors,
+        ObjectErrors,
     ),
 )]
 pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {

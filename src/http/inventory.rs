@@ -37,8 +37,6 @@ pub async fn set(app: Data<App>, head: HttpRequest, request: MutatingRequest) ->
     run_verb(&app, request, |params| SetInventory { sku, params }).await
 }
 
-errors! { RetrieveInventoryErrors: Reading [ResourceMissing] }
-
 /// Retrieve a level of inventory
 #[utoipa::path(
     get, path = "/inventory/{sku}", tag = "Inventory", operation_id = "retrieveInventory",
@@ -47,10 +45,7 @@ errors! { RetrieveInventoryErrors: Reading [ResourceMissing] }
         description = "Your stock-keeping unit, as in the items of an order; percent-encoded.",
         min_length = 1, max_length = 255, example = "mug",
     )),
-    responses(
-        (status = 200, description = "The level.", body = InventoryView),
-        RetrieveInventoryErrors,
-    ),
+    responses((status = 200, description = "The level.", body = InventoryView), ObjectErrors),
 )]
 pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     no_query(&request)?;
@@ -76,8 +71,6 @@ parameters! {
     }
 }
 
-errors! { ListInventoryErrors: Reading [] }
-
 /// List the inventory
 ///
 /// In the order of the bytes of the stock-keeping units, which for ASCII is that of its characters.
@@ -86,7 +79,7 @@ errors! { ListInventoryErrors: Reading [] }
     params(LevelsQuery),
     responses(
         (status = 200, description = "A page, in the order of the skus.", body = List<InventoryView>),
-        ListInventoryErrors,
+        ReadErrors,
     ),
 )]
 pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {

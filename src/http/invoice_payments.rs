@@ -68,28 +68,33 @@ impl Parameter for PaymentOfInvoice {
     }
 }
 
-macro_rules! one_of {
-    ($($name:ident: $first:literal $(, $other:literal)*;)+) => {$(
-        struct $name;
+/// A name that is accepted, and has no effect.
+struct Known<const IS_STATUS: bool>;
 
-        impl TextKind for $name {
-            type Value = ();
-            const MUST_BE: &'static str = concat!("Must be ", $first $(, " or ", $other)*, ".");
+type PaymentType = Known<false>;
+type PaymentStatus = Known<true>;
 
-            fn parse(text: &str) -> Option<()> {
-                [$first $(, $other)*].contains(&text).then_some(())
-            }
-
-            fn schema() -> ObjectBuilder {
-                text().enum_values(Some([$first $(, $other)*]))
-            }
-        }
-    )+};
+impl<const IS_STATUS: bool> Known<IS_STATUS> {
+    const NAMES: &'static [&'static str] = match IS_STATUS {
+        false => &["payment_intent", "payment_record"],
+        true => &["canceled", "open", "paid"],
+    };
 }
 
-one_of! {
-    PaymentType: "payment_intent", "payment_record";
-    PaymentStatus: "canceled", "open", "paid";
+impl<const IS_STATUS: bool> TextKind for Known<IS_STATUS> {
+    type Value = ();
+    const MUST_BE: &'static str = match IS_STATUS {
+        false => "Must be payment_intent or payment_record.",
+        true => "Must be canceled or open or paid.",
+    };
+
+    fn parse(text: &str) -> Option<()> {
+        Self::NAMES.contains(&text).then_some(())
+    }
+
+    fn schema() -> ObjectBuilder {
+        text().enum_values(Some(Self::NAMES.iter().copied()))
+    }
 }
 
 struct ExpandsNothing;
@@ -129,8 +134,6 @@ impl PartialSchema for InvoicePayment {
 
 impl ToSchema for InvoicePayment {}
 
-errors! { ListInvoicePaymentsErrors: Reading [] }
-
 /// List payments of invoices
 ///
 /// Always empty, because there are no invoices. It is there for pay-rails alone, which asks for the
@@ -140,7 +143,7 @@ errors! { ListInvoicePaymentsErrors: Reading [] }
     params(PageQuery, ListInvoicePaymentsQuery),
     responses(
         (status = 200, description = "No payments.", body = List<InvoicePayment>),
-        ListInvoicePaymentsErrors,
+        ReadErrors,
     ),
 )]
 pub async fn list(caller: Caller, request: HttpRequest) -> HttpResult {

@@ -47,28 +47,34 @@ use actix_web::{
 };
 use charge_once_service::openapi::served::show;
 
-pub use self::app::{App, Apps};
+pub use self::app::{App, Apps, Shared};
 use self::error::HttpError;
 use crate::wire::not_offered;
 
-/// Serves resources: `"/path": method handler, method handler;`.
+/// Serves resources: `"/path": method handler, method handler;`. So `"/refunds": get refunds::list,
+/// post refunds::create;` makes
+///
+/// ```text
+/// config.service(
+///     allow("/refunds", "GET, HEAD, POST")
+///         .route(get().to(refunds::list))
+///         .route(post().to(refunds::create)),
+/// );
+/// ```
+#[rustfmt::skip]
 macro_rules! resources {
+    // What the header `Allow` calls a method.
+    (@get) => { "GET, HEAD" };
+    (@post) => { "POST" };
+    (@put) => { "PUT" };
+    (@delete) => { "DELETE" };
     ($to:ident: $($path:literal: $verb:ident $handler:path $(, $verbs:ident $more:path)*;)+) => {
         $($to.service(
-            allow($path, concat!(allowed!($verb) $(, ", ", allowed!($verbs))*))
+            allow($path, concat!(resources!(@$verb) $(, ", ", resources!(@$verbs))*))
                 .route($verb().to($handler))
                 $(.route($verbs().to($more)))*
         );)+
     };
-}
-
-/// What the header `Allow` calls them.
-#[rustfmt::skip]
-macro_rules! allowed {
-    (get) => { "GET, HEAD" };
-    (post) => { "POST" };
-    (put) => { "PUT" };
-    (delete) => { "DELETE" };
 }
 
 /// Every route but the console's. The API is served twice, at the root and under `/v1`, by the same
@@ -95,7 +101,6 @@ pub fn routes(config: &mut ServiceConfig, with_faults: bool) {
         .default_service(web::to(not_found::route_not_found));
 }
 
-/// The API itself.
 fn api(config: &mut ServiceConfig, with_faults: bool) {
     if with_faults {
         resources! { config:

@@ -41,6 +41,22 @@ impl ValueKind for KeyText {
     }
 }
 
+/// A header that a request has, or may have.
+pub(super) fn header(
+    name: &str,
+    about: &str,
+    required: Required,
+    schema: impl Into<RefOr<Schema>>,
+) -> Parameter {
+    Parameter::builder()
+        .name(name)
+        .parameter_in(ParameterIn::Header)
+        .description(Some(about))
+        .required(required)
+        .schema(Some(schema))
+        .build()
+}
+
 /// The headers of every mutating request. `request.rs` reads them.
 pub(super) struct MutatingHeaders;
 
@@ -52,49 +68,37 @@ impl IntoParams for MutatingHeaders {
                 .min_length(Some(1))
                 .max_length(Some(KEY_MAX_BYTES + "\"\"".len()))
                 .pattern(Some(format!("^(\"{bare}\"|{bare})$")))
-                .into()
         };
-        let header = |(name, about, required, schema)| {
-            Parameter::builder()
-                .name(name)
-                .parameter_in(ParameterIn::Header)
-                .description(Some(about))
-                .required(required)
-                .schema(Some::<RefOr<Schema>>(schema))
-                .build()
-        };
-        let headers = [
-            (
+        vec![
+            header(
                 IDEMPOTENCY_KEY,
                 "Made by you, once per operation, before the first attempt; every retry sends the same. \
                  1 to\n255 bytes of visible ASCII without quotes, backslashes and commas.",
                 Required::True,
                 key(),
             ),
-            (
+            header(
                 "Idempotency-Workflow",
                 "Your name for the requests that this one belongs to; GET /workflows/{name} lists them. \
                  It is\nwritten like a key, and is no part of what makes two requests the same.",
                 Required::False,
-                nullable(key()),
+                nullable(key().into()),
             ),
-            (
+            header(
                 STRIPE_VERSION,
                 "The version of Stripe's API that your SDK is made for. The events of this request \
                  name it.\nObjects look the same in each version.",
                 Required::False,
-                text()
-                    .pattern(Some(format!("^{API_VERSION_PATTERN}( *;.*)?$")))
-                    .into(),
+                text().pattern(Some(format!("^{API_VERSION_PATTERN}( *;.*)?$"))),
             ),
-            (
+            header(
                 "Prefer",
                 "`wait=N`: how many seconds, up to 30, a duplicate waits for the first request's \
                  answer\nbefore 409.",
                 Required::False,
                 nullable(text().into()),
             ),
-            (
+            header(
                 "Fault",
                 "For tests of retries, on servers with FAULTS and for test accounts: what goes wrong with \
                  the first\nrequests that carry this key. One of `reply_lost`, `request_lost`, `delay; \
@@ -103,7 +107,6 @@ impl IntoParams for MutatingHeaders {
                 Required::False,
                 nullable(text().into()),
             ),
-        ];
-        headers.map(header).into()
+        ]
     }
 }

@@ -88,8 +88,6 @@ parameters! {
     }
 }
 
-errors! { RetrievePaymentIntentErrors: Reading [ResourceMissing] }
-
 /// Retrieve a payment intent
 #[utoipa::path(
     get, path = "/payment_intents/{id}", tag = "Payment intents",
@@ -100,7 +98,7 @@ errors! { RetrievePaymentIntentErrors: Reading [ResourceMissing] }
     ),
     responses(
         (status = 200, description = "The payment intent.", body = PaymentIntentView),
-        RetrievePaymentIntentErrors,
+        ObjectErrors,
     ),
 )]
 pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {

@@ -61,16 +61,6 @@ endpoints! { "Payment methods", PaymentMethodView;
         => PaymentMethodView "The payment method.", store::payment_methods::find;
 }
 
-parameters! {
-    /// How a payment method is shown.
-    struct ExpandPaymentMethodQuery {
-        /// `customer` shows the whole customer.
-        expand: Expand<ExpandPaymentMethod>,
-    }
-}
-
-errors! { RetrievePaymentMethodOfCustomerErrors: Reading [ResourceMissing] }
-
 /// Retrieve a payment method of a customer
 #[utoipa::path(
     get, path = "/customers/{id}/payment_methods/{payment_method}", tag = "Payment methods",
@@ -78,11 +68,11 @@ errors! { RetrievePaymentMethodOfCustomerErrors: Reading [ResourceMissing] }
     params(
         ("id" = String, Path, description = "The customer's id: cus_…"),
         ("payment_method" = String, Path, description = "The payment method's id: pm_…"),
-        ExpandPaymentMethodQuery,
+        retrieve::Query,
     ),
     responses(
         (status = 200, description = "The payment method.", body = PaymentMethodView),
-        RetrievePaymentMethodOfCustomerErrors,
+        ObjectErrors,
     ),
 )]
 pub async fn retrieve_of_customer(
@@ -90,7 +80,7 @@ pub async fn retrieve_of_customer(
     caller: Caller,
     request: HttpRequest,
 ) -> HttpResult {
-    let expand = query_params::<ExpandPaymentMethodQuery>(&request)?.expand;
+    let expand = query_params::<retrieve::Query>(&request)?.expand;
     let customer = path_id::<CustomerId>(&request)?;
     let id = PaymentMethodId::parse(request.match_info().query("payment_method"));
     let id = id.ok_or_else(HttpError::missing_id::<PaymentMethodId>)?;
@@ -125,8 +115,6 @@ parameters! {
     }
 }
 
-errors! { ListPaymentMethodsOfCustomerErrors: Reading [ResourceMissing] }
-
 /// List the payment methods of a customer
 #[utoipa::path(
     get, path = "/customers/{id}/payment_methods", tag = "Payment methods",
@@ -138,7 +126,7 @@ errors! { ListPaymentMethodsOfCustomerErrors: Reading [ResourceMissing] }
     ),
     responses(
         (status = 200, description = "A page, newest first.", body = List<PaymentMethodView>),
-        ListPaymentMethodsOfCustomerErrors,
+        ObjectErrors,
     ),
 )]
 pub async fn list_of_customer(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {

@@ -8,7 +8,7 @@ pub(super) use super::{
     app::App,
     endpoints::endpoints,
     error::{HttpError, HttpResult},
-    error_responses::errors,
+    error_responses::{MutatingErrors, ObjectErrors, ReadErrors, errors},
     parameters::{KeyText, MutatingHeaders},
     reads,
     reply::{run, run_verb},

@@ -39,7 +39,7 @@ pub(super) async fn shown<T: Shown + 'static>(
             let Some(object) = find(&mut *connection).await? else {
                 return Ok(None);
             };
-            let shown = view(connection, caller.audience(), &object, &expand);
+            let shown = view(connection, caller, &object, &expand);
             shown.await.map(Some)
         })
     })
@@ -70,7 +70,7 @@ pub(super) async fn listed<T: Shown + 'static>(
     let listed = app.snapshot(caller.account, move |connection| {
         Box::pin(async move {
             let Listed { data, has_more } = list(&mut *connection, &page).await?;
-            let data = T::views(connection, caller.audience(), &data, &expand).await?;
+            let data = T::views(connection, caller, &data, &expand).await?;
             Ok(Listed { data, has_more })
         })
     });

@@ -58,8 +58,6 @@ parameters! {
     }
 }
 
-errors! { ListRefundsOfChargeErrors: Reading [ResourceMissing] }
-
 /// List the refunds of a charge
 #[utoipa::path(
     get, path = "/charges/{id}/refunds", tag = "Refunds", operation_id = "listRefundsOfCharge",
@@ -70,7 +68,7 @@ errors! { ListRefundsOfChargeErrors: Reading [ResourceMissing] }
     ),
     responses(
         (status = 200, description = "A page, newest first.", body = List<RefundView>),
-        ListRefundsOfChargeErrors,
+        ObjectErrors,
     ),
 )]
 pub async fn list_of_charge(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {

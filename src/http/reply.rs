@@ -10,7 +10,7 @@ use actix_web::{
         header::{HeaderName, HeaderValue},
     },
 };
-use charge_once_strict_params::{ParameterSet, Params};
+use charge_once_strict_params::{Expansion, ParameterSet, Params};
 use chrono::SecondsFormat;
 
 use super::{
@@ -31,7 +31,7 @@ use crate::{
 ///
 /// | shape | `by` |
 /// |---|---|
-/// | a function over rows | `app.run_verb`, by [`run_verb`] |
+/// | a function over rows | `app.run_rules`, by [`run_verb`] |
 /// | one transaction | `app.idempotency.run` |
 /// | in phases | `app.checkouts.run` |
 pub async fn run<F: Future<Output = Outcome>>(
@@ -83,7 +83,14 @@ pub async fn run_verb<P: ParameterSet, V: Rules>(
     request: MutatingRequest,
     with: impl FnOnce(P) -> V,
 ) -> HttpResult {
-    let by = |request, origin, params| app.run_verb((request, origin, params), with);
+    let by = async |request, origin, params: Params| {
+        let (verb, expand) = match P::parse_expanding(&params) {
+            Ok((params, expand)) => (Ok(with(params)), expand),
+            Err(error) => (Err(error.into()), Expansion::default()),
+        };
+        let cost = (params.weight(), expand);
+        app.run_rules((request, origin), verb, cost).await
+    };
     run(app, request, by).await
 }
 

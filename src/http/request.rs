@@ -51,27 +51,12 @@ use crate::{
         source::{CARD_FIELDS, LOST_REPLIES},
         webhook_endpoints::PRIVATE_URLS,
     },
-    work::expansions::Audience,
 };
 
-/// An authenticated request.
-#[derive(Debug, Clone, Copy)]
-pub struct Caller {
-    /// The account.
-    pub account: AccountId,
-    /// Which prefix it came through.
-    pub dialect: Dialect,
-}
+/// Who sends an authenticated request, and sees the objects that it asks for.
+pub use crate::work::expansions::Audience as Caller;
 
 impl Caller {
-    /// Who sees the objects that it asks for.
-    pub fn audience(self) -> Audience {
-        Audience {
-            account: self.account,
-            dialect: self.dialect,
-        }
-    }
-
     /// The origin of what a request without an idempotency key does: a DELETE.
     pub fn origin_without_key(self, request: &HttpRequest) -> Result<Origin, HttpError> {
         Ok(Origin {
@@ -129,7 +114,6 @@ impl FromRequest for Caller {
 }
 
 /// A request that changes something, ready to run.
-#[derive(Debug)]
 pub struct MutatingRequest {
     /// The account and the request that the command runs for.
     pub origin: Origin,
@@ -189,7 +173,8 @@ impl MutatingRequest {
         };
         let headers = request.headers();
         let encoding = body::encoding(headers)?;
-        let bytes = read_body(headers, payload, app.body_limit, work_begins(app, request)).await?;
+        let limit = app.values.body_limit;
+        let bytes = read_body(headers, payload, limit, work_begins(app, request)).await?;
         let key = idempotency_key(request)?;
         let mut forbidden = forbidden_key(&key);
         let observation = Observation::of(request);
@@ -229,8 +214,8 @@ impl MutatingRequest {
         let mut params = Params::new(encoding, refuse_query(query).map_or(tree, Err));
         params.not_offered(not_offered::parameters(resource(request)));
         params.grant(LOST_REPLIES, testing.is_allowed);
-        params.grant(PRIVATE_URLS, app.webhooks_allow_private);
-        for scheme in app.return_url_schemes.iter() {
+        params.grant(PRIVATE_URLS, app.values.webhook_allow_private);
+        for scheme in app.values.return_url_schemes.iter().flatten() {
             params.grant(scheme.clone(), true);
         }
         let request_id = request_id(request);
@@ -256,7 +241,7 @@ impl MutatingRequest {
                 request_id,
                 wait: preferred_wait(headers).unwrap_or(match dialect {
                     Dialect::Ietf => Duration::ZERO,
-                    Dialect::Stripe => app.in_flight_wait_v1,
+                    Dialect::Stripe => app.values.in_flight_wait_v1,
                 }),
                 is_step: false,
             },
@@ -328,7 +313,7 @@ pub fn client_of(request: &HttpRequest) -> Option<IpAddr> {
 /// When the work of a request that begins now must begin at the latest, so that it can end within
 /// the request's time.
 pub fn before_work(app: &App) -> Instant {
-    Instant::now() + app.timeouts.before_work()
+    Instant::now() + app.values.before_work()
 }
 
 /// When the work of a request must begin, noted in the request by the first that asks.

@@ -31,7 +31,6 @@ pub(super) fn begin(request: &ServiceRequest, id: RequestId) -> Option<Entry> {
     Some(entry)
 }
 
-/// The request is `account`'s.
 pub(super) fn authenticated(request: &HttpRequest, account: AccountId) {
     if let Some(entry) = request.extensions().get::<Entry>() {
         let route = request.match_pattern().unwrap_or_default();

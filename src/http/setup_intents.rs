@@ -70,8 +70,6 @@ parameters! {
     }
 }
 
-errors! { RetrieveSetupIntentErrors: Reading [ResourceMissing] }
-
 /// Retrieve a setup intent
 #[utoipa::path(
     get, path = "/setup_intents/{id}", tag = "Setup intents", operation_id = "retrieveSetupIntent",
@@ -81,7 +79,7 @@ errors! { RetrieveSetupIntentErrors: Reading [ResourceMissing] }
     ),
     responses(
         (status = 200, description = "The setup intent.", body = SetupIntentView),
-        RetrieveSetupIntentErrors,
+        ObjectErrors,
     ),
 )]
 pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {

@@ -15,15 +15,13 @@ use crate::{
 /// Starts Swagger UI with this service's document and settings.
 const INITIALIZER: &str = include_str!("swagger_ui/initializer.js");
 
-/// A file of Swagger UI.
 pub(super) async fn file(app: Data<App>, request: HttpRequest) -> HttpResult {
-    let initializer = || format!("const HAS_CONSOLE = {};\n{INITIALIZER}", app.has_console);
+    let initializer = || format!("const HAS_CONSOLE = {};\n{INITIALIZER}", app.values.console);
     swagger_ui(request.match_info().query("file"), initializer)
         .map_err(|error| HttpError::failed_without_key(Failure::internal(error)))?
         .ok_or_else(|| ApiError::explained(ErrorCode::RouteNotFound).into())
 }
 
-/// To its page.
 pub(super) async fn redirect() -> HttpResponse {
     swagger_ui_redirect("/swagger-ui/")
 }

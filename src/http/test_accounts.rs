@@ -6,8 +6,6 @@ use crate::{
     work::{CreateTestAccount, ExpireKeys},
 };
 
-errors! { CreateTestAccountErrors: Mutating [] }
-
 /// Create a test account
 ///
 /// Makes an account with an API key of its own, so that each test begins with nothing. It ends
@@ -18,7 +16,7 @@ errors! { CreateTestAccountErrors: Mutating [] }
     params(MutatingHeaders),
     responses(
         (status = 201, description = "The account, with its API key.", body = TestAccountView),
-        CreateTestAccountErrors,
+        MutatingErrors,
     ),
 )]
 pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
@@ -35,8 +33,6 @@ pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     .await
 }
 
-errors! { ExpireKeysErrors: Mutating [] }
-
 /// Let keys expire
 ///
 /// Deletes the records of the account's completed idempotency keys, as if their time had come: each
@@ -46,7 +42,7 @@ errors! { ExpireKeysErrors: Mutating [] }
     params(MutatingHeaders),
     responses(
         (status = 200, description = "How many keys are new again.", body = ExpiredKeysView),
-        ExpireKeysErrors,
+        MutatingErrors,
     ),
 )]
 pub async fn expire_keys(app: Data<App>, request: MutatingRequest) -> HttpResult {

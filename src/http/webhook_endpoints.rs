@@ -64,8 +64,6 @@ pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) 
     .await
 }
 
-errors! { DeleteWebhookEndpointErrors: Reading [ResourceMissing] }
-
 /// Delete a webhook endpoint
 ///
 /// Nothing more is sent there, but for an attempt that is just being made. Needs no idempotency
@@ -76,7 +74,7 @@ errors! { DeleteWebhookEndpointErrors: Reading [ResourceMissing] }
     params(("id" = String, Path, description = "The endpoint's id: we_…")),
     responses(
         (status = 200, description = "It is gone.", body = DeletedWebhookEndpointView),
-        DeleteWebhookEndpointErrors,
+        ObjectErrors,
     ),
 )]
 pub async fn delete(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
@@ -91,8 +89,6 @@ pub async fn delete(app: Data<App>, caller: Caller, request: HttpRequest) -> Htt
     }
 }
 
-errors! { RetrieveWebhookEndpointErrors: Reading [ResourceMissing] }
-
 /// Retrieve a webhook endpoint
 ///
 /// Without its secret.
@@ -102,7 +98,7 @@ errors! { RetrieveWebhookEndpointErrors: Reading [ResourceMissing] }
     params(("id" = String, Path, description = "The endpoint's id: we_…")),
     responses(
         (status = 200, description = "The endpoint.", body = WebhookEndpointView),
-        RetrieveWebhookEndpointErrors,
+        ObjectErrors,
     ),
 )]
 pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
@@ -120,15 +116,13 @@ async fn find(app: &App, caller: Caller, id: WebhookEndpointId) -> Result<Endpoi
     found.ok_or_else(HttpError::missing_id::<WebhookEndpointId>)
 }
 
-errors! { ListWebhookEndpointsErrors: Reading [] }
-
 /// List webhook endpoints
 #[utoipa::path(
     get, path = "/webhook_endpoints", tag = "Webhooks", operation_id = "listWebhookEndpoints",
     params(PageQuery),
     responses(
         (status = 200, description = "A page, newest first.", body = List<WebhookEndpointView>),
-        ListWebhookEndpointsErrors,
+        ReadErrors,
     ),
 )]
 pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
@@ -144,8 +138,6 @@ pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpR
     reads::reply(caller.dialect, "/webhook_endpoints", views)
 }
 
-errors! { ListWebhookDeliveriesErrors: Reading [ResourceMissing] }
-
 /// List the deliveries to a webhook endpoint
 ///
 /// One for each event that was to be sent there, with every attempt.
@@ -155,7 +147,7 @@ errors! { ListWebhookDeliveriesErrors: Reading [ResourceMissing] }
     params(("id" = String, Path, description = "The endpoint's id: we_…"), PageQuery),
     responses(
         (status = 200, description = "A page, newest first.", body = List<WebhookDeliveryView>),
-        ListWebhookDeliveriesErrors,
+        ObjectErrors,
     ),
 )]
 pub async fn list_deliveries(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {

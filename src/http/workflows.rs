@@ -27,8 +27,6 @@ parameters! {
     }
 }
 
-errors! { ListWorkflowErrors: Reading [] }
-
 /// List a workflow, by path
 ///
 /// The requests that were sent with this name in `Idempotency-Workflow`, in the order of their
@@ -45,7 +43,7 @@ errors! { ListWorkflowErrors: Reading [] }
     ),
     responses(
         (status = 200, description = "A page, oldest first.", body = List<KeyObject>),
-        ListWorkflowErrors,
+        ReadErrors,
     ),
 )]
 pub async fn list(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {

@@ -10,6 +10,9 @@ use crate::idempotency::{
     RanAlone, ReplayCacheObserver,
 };
 
+/// The kind of a checkout's phases.
+const CHECKOUT: &str = "checkout";
+
 impl Observer for Metrics {
     fn waited_for_connection(&self, waited: Duration, timed_out: bool) {
         self.pool_wait.record(waited);
@@ -89,22 +92,14 @@ impl PhasesObserver for Metrics {
             phases.seconds.record(took);
         }
     }
-}
 
-/// Counts what the phases of checkouts tell, and how checkouts end.
-#[derive(Debug)]
-pub struct CheckoutsObserver(pub Metrics);
-
-impl PhasesObserver for CheckoutsObserver {
-    fn called(&self, kind: &'static str, took: Duration, answer: CallAnswer) {
-        self.0.called(kind, took, answer);
-    }
-
-    fn completed(&self, _: &'static str, status: u16) {
+    fn completed(&self, kind: &'static str, status: u16) {
         let ended = match status {
-            ..300 => &self.0.checkouts_completed,
-            300.. => &self.0.checkouts_canceled,
+            ..300 => &self.checkouts_completed,
+            300.. => &self.checkouts_canceled,
         };
-        ended.increment(1);
+        if kind == CHECKOUT {
+            ended.increment(1);
+        }
     }
 }

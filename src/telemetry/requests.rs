@@ -16,7 +16,7 @@ use metrics::{Counter, Histogram, SharedString};
 use sha2::{Digest, Sha256};
 use strum::VariantArray;
 use tokio::time::Instant;
-use tracing::Span;
+use tracing::{Span, field::Empty};
 
 use super::{PROBES, catalog, known, metrics::Metrics, traces};
 use crate::{
@@ -206,12 +206,6 @@ struct Inner {
     has_ended: Cell<bool>,
 }
 
-impl std::fmt::Debug for Observation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Observation").finish_non_exhaustive()
-    }
-}
-
 impl Observation {
     /// Begins to observe a request, before it is routed.
     pub fn begin(request: &ServiceRequest) -> Option<Self> {
@@ -235,24 +229,19 @@ impl Observation {
 
     /// Opens the span that all lines of the request are written in.
     pub(super) fn open_span(&self, id: RequestId) -> Span {
-        macro_rules! request_span {
-            ($target:expr) => {
-                tracing::info_span!(
-                    target: $target,
-                    "request",
-                    request_id = %id,
-                    method = self.0.endpoint.method,
-                    route = &*self.0.endpoint.route,
-                    account = tracing::field::Empty,
-                    key = tracing::field::Empty,
-                )
-            };
-        }
-        // Probes would be most of all traces.
+        let Endpoint { method, route, .. } = &*self.0.endpoint;
+        let route = &**route;
+        // A span's target is a constant. Probes would be most of all traces.
         let span = if self.0.endpoint.is_probe() {
-            request_span!("charge_once::probe")
+            tracing::info_span!(
+                target: "charge_once::probe",
+                "request", request_id = %id, method, route, account = Empty, key = Empty,
+            )
         } else {
-            request_span!(traces::REQUEST_TARGET)
+            tracing::info_span!(
+                target: traces::REQUEST_TARGET,
+                "request", request_id = %id, method, route, account = Empty, key = Empty,
+            )
         };
         self.0.span.get_or_init(|| span).clone()
     }

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use charge_once_service::retention::Stop;
 use sqlx::{Connection, PgConnection};
 use tokio::{
     sync::watch,
@@ -14,13 +15,14 @@ use tokio::{
 };
 
 use super::{
-    retention::{Removed, Retention, Round, Stop},
+    retention::{Removed, Retention, Round},
     test_accounts::{Closed, Closing},
 };
 use crate::{
     config::Config,
     database::{Database, plain},
     idempotency::{self, SweepPace},
+    store::test_accounts::Ended,
     telemetry::metrics::Metrics,
 };
 
@@ -54,40 +56,14 @@ pub async fn run(
         // the part before it took.
         let until = || Instant::now() + interval;
         let sweeping = async {
-            let began = Instant::now();
-            let swept = sweep.keys().await;
-            let took = began.elapsed();
-            metrics.sweep_parts.keys.ended(swept.is_ok());
-            if let Ok(rows) = swept {
-                metrics.swept.keys.increment(rows);
-                metrics.sweep_seconds.record(took);
+            sweep_keys(&mut sweep, &metrics).await;
+            close_test_accounts(&mut sweep, &metrics, until()).await;
+            if Instant::now() >= next_round {
+                last_round = remove_old_rows(&mut sweep, &metrics, until()).await;
+                next_round = Instant::now() + pause_after(last_round, interval);
+            } else if last_round == Round::Whole {
+                metrics.sweep_parts.old_rows.ended(true);
             }
-            tell_keys(swept);
-            let parts = &metrics.sweep_parts;
-            let closed = sweep.test_accounts(until()).await;
-            let are_closed = closed.as_ref().is_ok_and(|it| it.failed_accounts == 0);
-            parts.test_accounts.ended(are_closed);
-            if let Ok(closed) = &closed {
-                metrics.swept.test_accounts.increment(closed.rows);
-            }
-            tell_test_accounts(closed);
-            if Instant::now() < next_round {
-                if last_round == Round::Whole {
-                    parts.old_rows.ended(true);
-                }
-                return;
-            }
-            let removed = sweep.old_rows(until()).await;
-            last_round = removed.as_ref().map_or(Round::GoesOn, |it| it.round);
-            next_round = Instant::now() + pause_after(last_round, interval);
-            let are_removed = removed.as_ref().is_ok_and(|it| it.failed_accounts == 0);
-            parts.old_rows.ended(are_removed);
-            if let Ok(removed) = &removed {
-                metrics.swept.events.increment(removed.events);
-                metrics.swept.operations.increment(removed.operations);
-                metrics.swept.request_log.increment(removed.requests);
-            }
-            tell_old_rows(removed);
         };
         tokio::select! {
             () = sweeping => {}
@@ -106,54 +82,66 @@ fn pause_after(round: Round, sweep_interval: Duration) -> Duration {
     }
 }
 
-fn tell_keys(swept: Result<u64, sqlx::Error>) {
-    match swept {
-        Ok(0) => tracing::debug!("no expired idempotency keys"),
-        Ok(removed) => tracing::info!(removed, "swept expired idempotency keys"),
-        Err(error) => tracing::warn!(
-            error = plain(&error),
-            "the expiry sweep failed; it will be repeated"
-        ),
-    }
-}
-
-fn tell_test_accounts(closed: Result<Closed, sqlx::Error>) {
-    match closed {
-        Ok(Closed { rows, accounts, .. }) => match (rows, accounts) {
-            (0, 0) => tracing::debug!("no test accounts have ended"),
-            _ => tracing::info!(rows, accounts, "closed test accounts"),
-        },
-        Err(error) => tracing::warn!(
-            error = plain(&error),
-            "test accounts stay open; it will be repeated"
-        ),
-    }
-}
-
-fn tell_old_rows(removed: Result<Removed, sqlx::Error>) {
+async fn sweep_keys(sweep: &mut Sweep, metrics: &Metrics) {
+    let began = Instant::now();
+    let swept = sweep.keys().await;
+    metrics.sweep_parts.keys.ended(swept.is_ok());
+    let removed = match swept {
+        Ok(removed) => removed,
+        Err(error) => return tell_failure(&error, "the expiry sweep failed"),
+    };
+    metrics.sweep_seconds.record(began.elapsed());
+    metrics.swept.keys.increment(removed);
     match removed {
-        Ok(Removed {
-            events: 0,
-            operations: 0,
-            requests: 0,
-            ..
-        }) => tracing::debug!("no old rows were removed"),
-        Ok(Removed {
-            events,
-            operations,
-            requests,
-            ..
-        }) => tracing::info!(
+        0 => tracing::debug!("no expired idempotency keys"),
+        _ => tracing::info!(removed, "swept expired idempotency keys"),
+    }
+}
+
+async fn close_test_accounts(sweep: &mut Sweep, metrics: &Metrics, until: Instant) {
+    let closed = sweep.test_accounts(until).await;
+    let are_closed = closed.as_ref().is_ok_and(|it| it.failed_accounts == 0);
+    metrics.sweep_parts.test_accounts.ended(are_closed);
+    let Closed { rows, accounts, .. } = match closed {
+        Ok(closed) => closed,
+        Err(error) => return tell_failure(&error, "test accounts stay open"),
+    };
+    metrics.swept.test_accounts.increment(rows);
+    match (rows, accounts) {
+        (0, 0) => tracing::debug!("no test accounts have ended"),
+        _ => tracing::info!(rows, accounts, "closed test accounts"),
+    }
+}
+
+async fn remove_old_rows(sweep: &mut Sweep, metrics: &Metrics, until: Instant) -> Round {
+    let removed = sweep.old_rows(until).await;
+    let are_removed = removed.as_ref().is_ok_and(|it| it.failed_accounts == 0);
+    metrics.sweep_parts.old_rows.ended(are_removed);
+    let removed = match removed {
+        Ok(removed) => removed,
+        Err(error) => {
+            tell_failure(&error, "old rows were not removed");
+            return Round::GoesOn;
+        }
+    };
+    let (events, operations, requests) = (removed.events, removed.operations, removed.requests);
+    metrics.swept.events.increment(events);
+    metrics.swept.operations.increment(operations);
+    metrics.swept.request_log.increment(requests);
+    match (events, operations, requests) {
+        (0, 0, 0) => tracing::debug!("no old rows were removed"),
+        _ => tracing::info!(
             events,
             operations,
             requests,
             "removed what is older than it is kept"
         ),
-        Err(error) => tracing::warn!(
-            error = plain(&error),
-            "old rows were not removed; it will be repeated"
-        ),
     }
+    removed.round
+}
+
+fn tell_failure(error: &sqlx::Error, what: &str) {
+    tracing::warn!(error = plain(error), "{what}; it will be repeated");
 }
 
 /// What a sweep removes, and how. Its parts share a connection, one after the other.
@@ -170,7 +158,7 @@ pub struct Sweep {
 impl Sweep {
     /// Rests after each batch for as many times as the batch took.
     pub fn new(database: Database, config: &Config, rest: u32) -> Self {
-        let deadline = config.timeouts.database_deadline;
+        let deadline = config.values.database_deadline;
         Self {
             database,
             connection: None,
@@ -202,14 +190,16 @@ impl Sweep {
             let mut connection = self.connect().await?;
             let walk = self.closing.go_on(&mut connection, &mut closed, until);
             match walk.await? {
-                Some((account, error)) => {
+                Stop::Failed(Ended { id: account, .. }, error) => {
                     let error = plain(&error);
                     tracing::warn!(%account, error, "a test account stays open; it will be repeated");
                     closed.last_failure = Some((account, error));
                 }
-                None => {
+                Stop::At(round) => {
                     self.connection = Some(connection);
-                    return Ok(closed);
+                    if round != Round::Over {
+                        return Ok(closed);
+                    }
                 }
             }
         }

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use charge_once_service::retention::{Batch, Round, Rows, Stop, Walk};
+use charge_once_service::retention::{Batch, Rows, Stop, Walk};
 use sqlx::{Connection, PgConnection};
 use tokio::time::Instant;
 
@@ -44,25 +44,19 @@ impl Closing {
         Self(Walk::new(deadline, rest))
     }
 
-    /// Removes batches until `until`, until nothing is left to do, or until an account fails, which
-    /// it returns. The connection is in doubt then, and the next call goes on with the next
-    /// account. Adds to `closed`. After an error no account can be chosen.
+    /// Removes batches until `until`, the end of the round, or an account that fails. The
+    /// connection is in doubt then, and the next call goes on with the next account. Adds to
+    /// `closed`. After an error no account can be chosen.
     pub async fn go_on(
         &mut self,
         connection: &mut PgConnection,
         closed: &mut Closed,
         until: Instant,
-    ) -> Result<Option<(AccountId, sqlx::Error)>, sqlx::Error> {
-        loop {
-            let mut left = Left { connection, closed };
-            let stop = self.0.go_on(&mut left, until).await?;
-            closed.failed_accounts = self.0.failed_accounts();
-            match stop {
-                Stop::At(Round::Over) => {}
-                Stop::At(_) => return Ok(None),
-                Stop::Failed(account, error) => return Ok(Some((account.id, error))),
-            }
-        }
+    ) -> Result<Stop<Ended, sqlx::Error>, sqlx::Error> {
+        let mut left = Left { connection, closed };
+        let stop = self.0.go_on(&mut left, until).await?;
+        closed.failed_accounts = self.0.failed_accounts();
+        Ok(stop)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
         metrics::Metrics,
         traces::{self, TARGET},
     },
-    webhooks::{Attempt, Claimed, Event, Observer, Settings},
+    webhooks::{Attempt, Claimed, Event, Observer, Pauses, Settings},
     wire::events::EventView,
 };
 
@@ -38,12 +38,16 @@ pub fn sender_settings() -> Settings {
 
 /// As the configuration says.
 pub fn worker_settings(config: &Config) -> Settings {
+    let values = &config.values;
     Settings {
-        allow_private: config.webhooks.allow_private,
-        timeout: config.webhooks.timeout,
-        pauses: config.webhooks.pauses,
-        poll_interval: config.webhooks.poll_interval,
-        database_deadline: config.timeouts.database_deadline,
+        allow_private: values.webhook_allow_private,
+        timeout: values.webhook_timeout,
+        pauses: Pauses {
+            min: values.webhook_retry_min,
+            max: values.webhook_retry_max,
+        },
+        poll_interval: values.webhook_poll_interval,
+        database_deadline: values.database_deadline,
         ..sender_settings()
     }
 }

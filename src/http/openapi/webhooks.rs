@@ -6,14 +6,13 @@ use utoipa::{
     openapi::{
         HttpMethod, OpenApi, PathItem, PathsBuilder, Ref, Required, Response,
         content::ContentBuilder,
-        path::{Operation, OperationBuilder, ParameterBuilder, ParameterIn},
+        path::{Operation, OperationBuilder},
         request_body::RequestBodyBuilder,
     },
 };
 
-use crate::domain::event::EventType;
+use crate::{domain::event::EventType, http::parameters::header};
 
-/// Adds the section `webhooks`.
 pub(super) struct WebhooksSection;
 
 impl Modify for WebhooksSection {
@@ -46,15 +45,13 @@ const STANDARD_HEADERS: [(&str, &str); 3] = [
 fn delivery(event_type: EventType) -> Operation {
     let name = event_type.as_str();
     let noun = name.split('.').next().unwrap_or_default();
-    let signature = ParameterBuilder::new()
-        .name("Stripe-Signature")
-        .parameter_in(ParameterIn::Header)
-        .required(Required::True)
-        .description(Some(
-            "`t=…,v1=…`: the attempt's time in Unix seconds, and the HMAC-SHA256, in hexadecimal, of \
-             `t`, a dot and the body, with the endpoint's secret as the key.",
-        ))
-        .schema(Some(text().pattern(Some("^t=[0-9]+,v1=[0-9a-f]{64}$"))));
+    let signature = header(
+        "Stripe-Signature",
+        "`t=…,v1=…`: the attempt's time in Unix seconds, and the HMAC-SHA256, in hexadecimal, of \
+         `t`, a dot and the body, with the endpoint's secret as the key.",
+        Required::True,
+        text().pattern(Some("^t=[0-9]+,v1=[0-9a-f]{64}$")),
+    );
     let event = ContentBuilder::new().schema(Some(Ref::from_schema_name("Event")));
     let body = RequestBodyBuilder::new()
         .description(Some(format!("The event. `data.object` is the {noun}.")))
@@ -68,13 +65,7 @@ fn delivery(event_type: EventType) -> Operation {
         .securities(Some([]))
         .parameter(signature);
     for (name, about) in STANDARD_HEADERS {
-        let header = ParameterBuilder::new()
-            .name(name)
-            .parameter_in(ParameterIn::Header)
-            .required(Required::False)
-            .description(Some(about))
-            .schema(Some(text()));
-        operation = operation.parameter(header);
+        operation = operation.parameter(header(name, about, Required::False, text()));
     }
     operation
         .request_body(Some(body.build()))

@@ -22,6 +22,7 @@ use maud::{Markup, html};
 use sha2::{Digest, Sha256};
 use url::Url;
 use utoipa::openapi::ObjectBuilder;
+use uuid::Uuid;
 
 use super::layout::LAYOUT;
 use crate::{
@@ -66,6 +67,14 @@ impl HolderIntent {
         let payment = PaymentIntentId::parse(text).map(Self::Payment);
         payment.or_else(|| SetupIntentId::parse(text).map(Self::Setup))
     }
+
+    /// As it is stored, and as it is shown.
+    fn id(self) -> (Uuid, String) {
+        match self {
+            Self::Payment(id) => (id.0, id.to_string()),
+            Self::Setup(id) => (id.0, id.to_string()),
+        }
+    }
 }
 
 /// The page that a path names.
@@ -89,10 +98,7 @@ impl PageAddress {
     fn asked(&self, work: &Request) -> AskedPage {
         AskedPage {
             account: self.account,
-            intent: match self.intent {
-                HolderIntent::Payment(id) => id.0,
-                HolderIntent::Setup(id) => id.0,
-            },
+            intent: self.intent.id().0,
             token: self.token.clone(),
             key: work.key.as_str().to_owned(),
         }
@@ -103,12 +109,8 @@ impl PageAddress {
     fn request(&self, request_id: String, app: &App) -> Result<Request, HttpError> {
         let mut hash = hex::encode(Sha256::digest(&self.token));
         hash.truncate(HASH_CHARS);
-        let id = match self.intent {
-            HolderIntent::Payment(id) => id.to_string(),
-            HolderIntent::Setup(id) => id.to_string(),
-        };
-        let path = format!("/authenticate/{id}/{hash}");
-        let wait = app.in_flight_wait_v1;
+        let path = format!("/authenticate/{}/{hash}", self.intent.id().1);
+        let wait = app.values.in_flight_wait_v1;
         let request = Request::reserved(self.account.0, path, request_id, wait)
             .map_err(|error| HttpError::failed_without_key(Failure::internal(error)))?;
         Ok(Request {
@@ -121,22 +123,16 @@ impl PageAddress {
 
 /// What a path names.
 enum FoundPage {
-    /// A page that is waited for.
-    Open(OpenPage),
+    /// A page that is waited for. Without an amount, the card is set up.
+    Open {
+        amount: Option<Money>,
+        card: KeptCard,
+        page: HolderPage,
+    },
     /// A page whose intent's money the processor is asked for. It may be waited for again.
     Waiting,
     /// A page that was answered.
     Answered,
-    /// No page, or one that is not needed any more.
-    None,
-}
-
-/// A page that is waited for.
-struct OpenPage {
-    /// `None`: the card is set up.
-    amount: Option<Money>,
-    card: KeptCard,
-    page: HolderPage,
 }
 
 /// Finds the page, if its intent waits for it, or may again. Takes no lock.
@@ -173,62 +169,67 @@ fn find<'c>(
         }
         let found = store::payment_methods::find(connection, account, method).await?;
         let card = found.map(|method| method.card);
-        Ok(card.map(|card| FoundPage::Open(OpenPage { amount, card, page })))
+        Ok(card.map(|card| FoundPage::Open { amount, card, page }))
     })
 }
 
-/// The page that a request asks for, the request of its form, and the `App` of the database that
-/// has it. Strangers ask, and many share a look-up. Only who knows the token gets beyond it,
-/// whatever others guess from the same address.
-async fn at_home(
-    app: &App,
-    request: &HttpRequest,
-) -> Result<Option<(PageAddress, Request, web::Data<App>)>, HttpError> {
+/// What a request asks for.
+struct PageRequest {
+    address: PageAddress,
+    /// The request of the page's form.
+    work: Request,
+    /// That of the database that has the page.
+    app: web::Data<App>,
+    found: FoundPage,
+}
+
+/// What a request asks for; `None` is no page, or one that is not needed any more. Strangers ask,
+/// and many share a look-up. Only who knows the token gets beyond it, however many others guess
+/// from the same address.
+async fn look_up(app: &App, request: &HttpRequest) -> Result<Option<PageRequest>, HttpError> {
     let Some(asked) = PageAddress::of(request) else {
         return Ok(None);
     };
     let work = asked.request(request_id(request), app)?;
     let (client, until) = (client_of(request), work_begins(app, request));
     let finding = app.api_keys.home_of_page(asked.asked(&work), client, until);
-    let home = finding.await?.and_then(|home| app_of(request, home));
-    Ok(home.map(|app| (asked, work, app)))
-}
-
-/// Finds what `asked` names, whose form is the request `work`. It is no account's share of the
-/// connections that is used.
-///
-/// One snapshot: a page stops being open in the transaction that stores its answer.
-async fn look_up(app: &App, asked: &PageAddress, work: &Request) -> Result<FoundPage, HttpError> {
+    let Some(app) = finding.await?.and_then(|home| app_of(request, home)) else {
+        return Ok(None);
+    };
     let (account, intent, token) = (asked.account, asked.intent, asked.token.clone());
     let key = work.key.as_str().to_owned();
-    let found = app.database.snapshot(move |connection| {
+    // It is no account's share of the connections that is used. One snapshot: a page stops being
+    // open in the transaction that stores its answer.
+    let finding = app.database.snapshot(move |connection| {
         Box::pin(async move {
-            if let Some(page) = find(&mut *connection, account, intent, token).await? {
+            let page = find(&mut *connection, account, intent, token).await?;
+            if page.is_some() {
                 return Ok(page);
             }
             let is_answered = store::key_story::has_begun(connection, account, &key).await?;
-            Ok(match is_answered {
-                true => FoundPage::Answered,
-                false => FoundPage::None,
-            })
+            Ok(is_answered.then_some(FoundPage::Answered))
         })
     });
-    found.await.map_err(HttpError::failed_without_key)
+    let found = finding.await.map_err(HttpError::failed_without_key)?;
+    Ok(found.map(|found| PageRequest {
+        address: asked,
+        work,
+        app,
+        found,
+    }))
 }
 
-/// The page, with its two buttons.
 pub(in crate::http) async fn show(
     app: web::Data<App>,
     request: HttpRequest,
 ) -> Result<HttpResponse, HttpError> {
-    let Some((asked, work, app)) = at_home(&app, &request).await? else {
+    let Some(asked) = look_up(&app, &request).await? else {
         return gone(&app, &request);
     };
-    let OpenPage { amount, card, page } = match look_up(&app, &asked, &work).await? {
-        FoundPage::Open(page) => page,
+    let (amount, card, page) = match asked.found {
+        FoundPage::Open { amount, card, page } => (amount, card, page),
         FoundPage::Waiting => return Ok(wait(StatusCode::OK)),
-        FoundPage::Answered => return answered_page(&app, work).await,
-        FoundPage::None => return gone(&app, &request),
+        FoundPage::Answered => return answered_page(&asked.app, asked.work).await,
     };
     let shop = shop(page.return_url.as_deref());
     let title = match amount {
@@ -282,7 +283,6 @@ impl TextKind for HolderOutcome {
     }
 }
 
-/// The holder's answer.
 pub(in crate::http) async fn end(
     app: web::Data<App>,
     request: HttpRequest,
@@ -298,15 +298,12 @@ pub(in crate::http) async fn end(
     }
     let params = Params::new(encoding, tree);
     let AnswerParams { outcome } = AnswerParams::parse(&params)?;
-    let Some((asked, work, app)) = at_home(&app, &request).await? else {
+    let Some(asked) = look_up(&app, &request).await? else {
         return gone(&app, &request);
     };
-    if let FoundPage::None = look_up(&app, &asked, &work).await? {
-        return gone(&app, &request);
-    }
+    let (app, intent) = (asked.app, asked.address.intent);
     app.refuse_new_work_when_stopping()?;
-    let intent = asked.intent;
-    let ended = run(&app, asked, work, outcome).await;
+    let ended = run(&app, asked.address, asked.work, outcome).await;
     app.wake_webhooks.notify_one();
     answered(intent, ended)
 }

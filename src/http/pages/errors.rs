@@ -33,5 +33,5 @@ pub(in crate::http) async fn show(app: web::Data<App>) -> HttpResponse {
             p { (code.explanation()) }
         }
     };
-    LAYOUT.page("Errors · charge-once", &framed(app.has_console, &body))
+    LAYOUT.page("Errors · charge-once", &framed(app.values.console, &body))
 }

@@ -25,7 +25,7 @@ pub(in crate::http) async fn show(app: web::Data<App>, request: HttpRequest) -> 
         h1 { "charge-once" }
         p .lead { "A payments API in which a retried request never charges twice." }
         ul .cards {
-            @if app.has_console {
+            @if app.values.console {
                 li { a href="/console/playground" { "Playground" } p { "Charge a card, and try to charge it twice." } }
                 li { a href="/console" { "Console" } p { "What became of each request, and of each key." } }
             }
@@ -50,5 +50,5 @@ pub(in crate::http) async fn show(app: web::Data<App>, request: HttpRequest) -> 
             }
         }
     };
-    LAYOUT.page("charge-once", &framed(app.has_console, &body))
+    LAYOUT.page("charge-once", &framed(app.values.console, &body))
 }

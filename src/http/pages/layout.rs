@@ -30,12 +30,10 @@ pub(super) fn framed(has_console: bool, body: &Markup) -> Markup {
     }
 }
 
-/// The style of the pages.
 pub(in crate::http) async fn style() -> HttpResponse {
     file("text/css; charset=utf-8", STYLE)
 }
 
-/// The icon of the pages.
 pub(in crate::http) async fn favicon() -> HttpResponse {
     file("image/svg+xml", include_str!("favicon.svg"))
 }

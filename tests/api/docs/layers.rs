@@ -98,7 +98,7 @@ fn no_folder_names_what_is_not_for_it() {
 const ROOMS: &str = "\
 cli: config database domain http idempotency processor server store telemetry webhooks work workers
 commands: domain idempotency webhooks wire
-config: database domain idempotency webhooks
+config: database domain idempotency
 console: database domain http idempotency store webhooks wire
 database: config idempotency webhooks
 domain:
