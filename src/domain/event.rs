@@ -1,5 +1,7 @@
 //! What happens to objects.
 
+/// Makes [`EventType`]: `OrderPaid = "order.paid": "Its charge succeeded.";` makes the variant
+/// `OrderPaid`, documented so, with the name `"order.paid"`.
 macro_rules! event_types {
     ($($name:ident = $text:literal: $about:literal;)+) => {
         /// What happened. The strings are for programs and never change.

@@ -25,6 +25,8 @@ pub trait ObjectId: Copy {
     fn uuid(self) -> Uuid;
 }
 
+/// Makes types of ids: `ChargeId, ChargePrefix, "ch", "a charge";` makes
+/// `pub struct ChargeId(pub Uuid)`, an [`ObjectId`] that is written as `ch_` and 26 characters.
 macro_rules! ids {
     ($($name:ident, $prefix_type:ident, $prefix:literal, $what:literal;)+) => {$(
         #[doc = concat!("The id of ", $what, ": `", $prefix, "_` and 26 characters.")]

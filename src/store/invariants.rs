@@ -55,7 +55,7 @@ pub struct Violations {
 }
 
 /// Makes [`INVARIANTS`] of their names, what their ids are, their promises, and their SQL, which it
-/// completes. `kept.since` is the time from which events are certain to be kept: an hour less than
+/// completes: `paid_once of OrderId: "An order is paid once.": "SELECT …";`. `kept.since` is the time from which events are certain to be kept: an hour less than
 /// the retention, so that a sweep of this moment doesn't matter. The planner must not expect the
 /// limit to end the search early, because it hardly ever does; hence `MATERIALIZED`.
 macro_rules! invariants {
@@ -85,7 +85,7 @@ macro_rules! invariants {
 
 /// Each new object has one event that tells of it, and each of these events has an object. The
 /// events hold ids as clients see them, so they are decoded: 26 digits of five bits, the first two
-/// zero.
+/// zero. `told_once!("orders", "or", "'order.created'", "true")` is the SQL about all orders.
 macro_rules! told_once {
     ($table:literal, $prefix:literal, $types:literal, $ended:literal) => {
         concat!(

@@ -37,29 +37,37 @@ pub async fn list(
     page: &NamePage,
 ) -> Result<Listed<Inventory>, sqlx::Error> {
     // Each order is a statement with the one bound that it needs, so that it begins in the primary
-    // key where the page does, and stops where the page ends.
-    macro_rules! levels {
-        ($sku:expr, $bound:tt) => {
+    // key where the page does, and stops where the page ends. No sku is empty.
+    let (sku, is_turned) = match &page.cursor {
+        Cursor::Start => ("", false),
+        Cursor::StartingAfter(sku) => (sku.as_str(), false),
+        Cursor::EndingBefore(sku) => (sku.as_str(), true),
+    };
+    let rows = match is_turned {
+        false => {
             sqlx::query_as!(
                 Inventory,
-                "SELECT sku, quantity, updated_at, version
-                   FROM inventory
-                  WHERE account_id = $1 AND sku "
-                    + $bound
-                    + " LIMIT $3",
+                "SELECT sku, quantity, updated_at, version FROM inventory
+              WHERE account_id = $1 AND sku > $2 ORDER BY sku LIMIT $3",
                 account_id.0,
-                $sku,
+                sku,
                 page.rows(),
             )
             .fetch_all(connection)
             .await?
-        };
-    }
-    let rows = match &page.cursor {
-        // No sku is empty.
-        Cursor::Start => levels!("", "> $2 ORDER BY sku"),
-        Cursor::StartingAfter(sku) => levels!(sku, "> $2 ORDER BY sku"),
-        Cursor::EndingBefore(sku) => levels!(sku, "< $2 ORDER BY sku DESC"),
+        }
+        true => {
+            sqlx::query_as!(
+                Inventory,
+                "SELECT sku, quantity, updated_at, version FROM inventory
+              WHERE account_id = $1 AND sku < $2 ORDER BY sku DESC LIMIT $3",
+                account_id.0,
+                sku,
+                page.rows(),
+            )
+            .fetch_all(connection)
+            .await?
+        }
     };
     Ok(page.cut(rows))
 }

@@ -88,6 +88,7 @@ pub async fn delete_batch(
     connection: &mut PgConnection,
     AccountId(account): AccountId,
 ) -> Result<u64, sqlx::Error> {
+    // `delete!("refunds", "id", "500")` deletes up to 500 refunds, and returns if there were any.
     macro_rules! delete {
         ($query:expr) => {
             let deleted = $query.execute(&mut *connection).await?.rows_affected();

@@ -20,6 +20,8 @@ use crate::domain::{
     test_cards::{Decline, DeclineCode},
 };
 
+/// Makes [`ErrorCode`]: `RateLimited = "rate_limited", 429, RateLimit: "Too many requests.";`
+/// makes the variant `RateLimited`, documented so, with that `code`, status and type.
 macro_rules! error_codes {
     ($($name:ident = $code:literal, $status:literal, $kind:ident: $explanation:literal;)+) => {
         /// A reason for not answering 2xx. The strings are for programs and never change.

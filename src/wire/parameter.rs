@@ -106,6 +106,8 @@ impl TextKind for Currency {
     }
 }
 
+/// Makes parameters of ids: `ids!(empty is none: true; CustomerId)` makes `CustomerId` a
+/// [`TextKind`], which an empty value leaves out.
 macro_rules! ids {
     (empty is none: $empty_is_none:literal; $($id:ident),+) => {$(
         impl TextKind for $id {
@@ -148,7 +150,9 @@ impl<T: TextKind<Value = T>> TextKind for IdOf<T> {
     }
 }
 
-/// Makes parameters of enums of the domain, which are written by their names.
+/// Makes parameters of enums of the domain, which are written by their names:
+/// `enums!(empty is none: false; CaptureMethod)` makes `CaptureMethod` a [`ValueKind`], which may
+/// not be empty.
 macro_rules! enums {
     (empty is none: $empty_is_none:literal; $($name:ident),+) => {$(
         impl ValueKind for $name {

@@ -79,7 +79,9 @@ pub fn pinned_settings(limits: SessionLimits) -> [(&'static str, String); 6] {
 /// value for that. With a synchronous standby, even a transaction that only reads leaves a trace in
 /// the log, so that its COMMIT waits until the standby has what was read. A COMMIT whose wait is
 /// broken off is told from others by a warning.
-/// What follows may begin with more columns, since a second SELECT costs as much as one.
+///
+/// What follows may begin with more columns, since a second SELECT costs as much as one:
+/// `begin!(", now(); SAVEPOINT work")` is one string.
 macro_rules! begin {
     ($($more:literal)?) => {
         concat!(

@@ -40,7 +40,8 @@ pub struct WantedKeys {
     pub in_doubt: bool,
 }
 
-/// From rows of leases with the requests that they were taken for.
+/// Of rows of leases with the requests that they were taken for: `leased_keys!(rows)` is a
+/// `Vec<LeasedKey>`. The rows of two statements have the same columns and different types.
 macro_rules! leased_keys {
     ($rows:expr) => {
         $rows

@@ -13,7 +13,8 @@ pub(crate) use tracing::Instrument;
 /// The target of all spans of this crate. Their level is DEBUG.
 pub const TRACE_TARGET: &str = "charge_once_idempotency::trace";
 
-/// Makes a span, which [`end`] ends. More fields of it can have names of their own.
+/// Makes a span, which [`end`] ends. `trace_span!("claim", "rows" = 3)` is the
+/// span `claim` with the field `rows`.
 macro_rules! trace_span {
     ($name:literal $(, $field:literal = $value:expr)*) => {
         tracing::debug_span!(

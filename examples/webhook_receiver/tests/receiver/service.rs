@@ -43,9 +43,14 @@ async fn start_service() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
-        server::serve(listener, database, &config, std::future::pending())
-            .await
-            .unwrap();
+        server::serve(
+            listener.into(),
+            database.into(),
+            &config,
+            std::future::pending(),
+        )
+        .await
+        .unwrap();
     });
     url
 }
