@@ -56,8 +56,8 @@ pub(super) fn rows<N: Serialize>(entities: &[(AccountId, &N)]) -> Result<String,
     json(&entities.iter().map(row).collect::<Vec<WrittenRow<'_, N>>>())
 }
 
-/// Makes the functions of a table that are named: of its rows, which `$row` reads as JSON, and of the
-/// columns that are written. An example is the table of charges:
+/// Makes the functions of a table that are named: of its rows, which `$row` reads as JSON, and of
+/// the columns that are written. An example is the table of charges:
 ///
 /// ```text
 /// table! {
@@ -184,7 +184,8 @@ macro_rules! table {
             rows::all_written(written.rows_affected(), rows.len())
         }
     };
-    // Each `$column` gets its `$value`, made of the `new` row and the `old` one.
+    // Writes `$columns` as the `new` row has them, and in each `$column` its `$value`, made of the
+    // `new` row and the `old` one.
     (
         @update_all $object:ident by $id:ident in $table:tt as $row:tt;
         ($columns:tt $(, $column:literal = $value:literal)* $(,)?) $(#[$about:meta])*

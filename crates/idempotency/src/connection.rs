@@ -80,8 +80,8 @@ pub fn pinned_settings(limits: SessionLimits) -> [(&'static str, String); 6] {
 /// the log, so that its COMMIT waits until the standby has what was read. A COMMIT whose wait is
 /// broken off is told from others by a warning.
 ///
-/// What follows may begin with more columns, since a second SELECT costs as much as one:
-/// `begin!(", now(); SAVEPOINT work")` is one string.
+/// What follows may begin with a comma and more columns: a second SELECT costs as much as one.
+/// `begin!(", now(); SAVEPOINT work")` is one string, for example.
 macro_rules! begin {
     ($($more:literal)?) => {
         concat!(
@@ -143,6 +143,14 @@ impl Connections {
     /// `acquire_timeout` allows.
     pub async fn acquire(&self, account: Uuid) -> Result<GuardedConnection, sqlx::Error> {
         self.acquire_to(account, false).await
+    }
+
+    /// Takes a connection for a transaction that claims a key, and a place among the claims.
+    pub(crate) async fn acquire_to_claim(
+        &self,
+        account: Uuid,
+    ) -> Result<GuardedConnection, sqlx::Error> {
+        self.acquire_to(account, true).await
     }
 
     /// Takes a connection, and a place among the claims where it is `to_claim` a key.

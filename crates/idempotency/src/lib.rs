@@ -79,7 +79,7 @@ pub use observer::Observer;
 pub use trace::TRACE_TARGET;
 
 #[cfg(feature = "admission")]
-pub use admission::{Admission, AdmissionObserver, InProgressLimit, InProgressLimits};
+pub use admission::{Admission, AdmissionObserver, InProgressLimit, InProgressLimits, Seat};
 #[cfg(feature = "batch")]
 pub use batch::{
     BatchObserver, BatchSettings, Batches, Begun, Decide, Decision, FirstVerdict, RanAlone, Rows,

@@ -61,7 +61,8 @@ impl<C: Command> Work for C {
 
 impl Idempotency {
     /// Runs the transaction that claims the key, again where that may help, under the database
-    /// deadline and not beyond `until`.
+    /// deadline and not beyond `until`. Pending: it is committed without an outcome, and the key is
+    /// in flight until this is done.
     pub(crate) async fn lead<W: Work>(
         &self,
         request: &Request,
@@ -72,7 +73,7 @@ impl Idempotency {
         let committing = AtomicBool::new(false);
         let failed = |failure| Verdict::Answered(Outcome::Failed(failure));
         // The wait for the first connection is bounded by the pool and comes before the deadline.
-        let acquiring = self.pool.acquire_to(request.account_id, true);
+        let acquiring = self.pool.acquire_to_claim(request.account_id);
         let mut connection = match timeout_at(until, acquiring).await {
             Ok(Ok(connection)) => connection,
             Ok(Err(error)) => return failed(error.into()),
@@ -117,7 +118,7 @@ impl Idempotency {
                     Some(_) => tokio::time::sleep(jittered(ROW_LOCK_PAUSE)).await,
                     None => attempts_left -= 1,
                 }
-                connection = match self.pool.acquire_to(request.account_id, true).await {
+                connection = match self.pool.acquire_to_claim(request.account_id).await {
                     Ok(connection) => connection,
                     // What kept it waiting is the row.
                     Err(error) => return failed(held_up.unwrap_or_else(|| error.into())),

@@ -212,6 +212,7 @@ impl<'a> Fields<'a> {
         values.iter().enumerate().map(read_one).collect()
     }
 
+    /// Refuses a list that is too short or too long.
     fn sized(
         &self,
         name: &str,

@@ -230,11 +230,14 @@ impl Admit for Admission {
     }
 }
 
+/// A request that waits, for as long as this lives.
+pub struct Seat(#[allow(dead_code, reason = "it is kept until it is dropped")] Held);
+
 impl Idempotency {
-    /// A place among the account's requests that wait, for one that waits before it is run, until
-    /// it is dropped. `None`: too many wait already.
-    pub fn seat(&self, account: Uuid) -> Option<impl Send + Sync + use<>> {
-        self.pool.admit.follow(account)
+    /// A place among the account's requests that wait, for one that waits before it is run. `None`:
+    /// too many wait already.
+    pub fn seat(&self, account: Uuid) -> Option<Seat> {
+        self.pool.admit.follow(account).map(Seat)
     }
 }
 
@@ -325,7 +328,8 @@ mod tests {
 
     #[tokio::test]
     async fn claims_leave_one_connection_of_their_account_s_share_on_odd_pools_too() {
-        // While another account claims, or only reads.
+        // While another account claims, or only reads: then her share of the claims is one of five,
+        // and of her two connections, one is for reads.
         for (connections, others_claim, claims_of_an_account) in
             [(5, true, 1), (7, true, 2), (5, false, 1)]
         {

@@ -46,6 +46,9 @@ pub const COMPLETION_RESERVE: Duration = Duration::from_secs(5);
 pub trait Begin: Send + Sync + 'static {
     /// Checks, reserves, and writes the operation down under `operation`, the key that the effect
     /// will be asked for under. It neither begins nor commits a transaction.
+    ///
+    /// Answered: no call is needed, and this is the reply. Pending: the operation is written down,
+    /// and this is the id of what it makes or changes, for a look at the key meanwhile.
     fn begin(
         &self,
         tx: &mut PgConnection,
@@ -129,7 +132,7 @@ pub struct Phases<E> {
     pub(crate) effect: Arc<E>,
     settings: LeaseSettings,
     pub(crate) lease: PgInterval,
-    /// The account from which on the next turn to be recovered is.
+    /// The account from which on the next turn to be recovered is. Shared by all clones.
     next_turn: Arc<Mutex<Uuid>>,
     observer: Arc<dyn PhasesObserver>,
 }

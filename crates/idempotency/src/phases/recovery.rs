@@ -153,6 +153,7 @@ impl<E: ExternalEffect> Phases<E> {
             taken = lease::take_over_any(&mut tx, E::KIND, first, token, &self.lease).await?;
         }
         if let Some(taken) = &taken {
+            // This account had its turn: the next one is after it.
             let after = taken.account_id.as_u128().wrapping_add(1);
             *lock(&self.next_turn) = Uuid::from_u128(after);
         }

@@ -26,6 +26,7 @@ const ARTICLE_DIGITS: usize = 13;
 /// Leading digits that [`ISSUERS`] is keyed by. Four is the fewest that tell all its rows apart.
 const PREFIX_DIGITS: usize = 4;
 
+/// Lengths of Maestro's cards, in digits.
 const MAESTRO: &[usize] = &[12, 13, 14, 15, 16, 17, 18, 19];
 
 /// What UnionPay's numbers begin with. Those of 17 and 18 digits are found only where they are
