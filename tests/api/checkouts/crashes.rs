@@ -125,6 +125,11 @@ impl Shop {
         self.server = start(&self.database, self.processor.as_ref());
     }
 
+    /// The dead holder's time is over, the client's key's and its step's.
+    async fn the_leases_run_out(&self) {
+        self.database.expire_leases().await;
+    }
+
     async fn until_definite(&self, body: &Value) -> Answer {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         loop {
@@ -133,7 +138,7 @@ impl Shop {
                 return answer;
             }
             assert!(tokio::time::Instant::now() < deadline, "{answer:?}");
-            self.database.expire_leases().await;
+            self.the_leases_run_out().await;
         }
     }
 
@@ -199,9 +204,9 @@ async fn line(across_a_network: bool, end: End, crash: Crash, retry: Retry) -> b
             let is_honest = honest.contains(&first.status);
             assert!(is_definite || is_honest, "{case}: {first:?}");
         }
-        Retry::AfterTheLease => shop.database.expire_leases().await,
+        Retry::AfterTheLease => shop.the_leases_run_out().await,
         Retry::Never => {
-            shop.database.expire_leases().await;
+            shop.the_leases_run_out().await;
             // A worker completes it.
             shop.database.comes_to(KEYS_IN_FLIGHT, 0).await;
             if crash == Crash::Begin {

@@ -162,7 +162,6 @@ pub(super) async fn errors_of_every_kind(server: &TestServer) -> Vec<(u16, Answe
     client.charge("key-1").await;
     let large = vec![b' '; 70_000];
     let (text, declined) = ("text/plain", "tok_chargeDeclined");
-    let unknown = Answer::of(client.request(Method::DELETE, "/charges"));
     vec![
         (400, charge_from(client, "tok_nobody", "key-2").await),
         (400, charge_from(client, "tok_nobody", "key-2").await),
@@ -174,7 +173,10 @@ pub(super) async fn errors_of_every_kind(server: &TestServer) -> Vec<(u16, Answe
         (402, charge_from(client, declined, "key-3").await),
         (404, client.get("/charges/ch_unknown").await),
         (404, client.get("/nothing").await),
-        (405, unknown.await),
+        (
+            405,
+            Answer::of(client.request(Method::DELETE, "/charges")).await,
+        ),
         (409, in_use),
         (413, client.post_raw("/charges", "k", JSON, &large).await),
         (415, client.post_raw("/charges", "k", text, b"x").await),

@@ -172,6 +172,8 @@ async fn a_refusal_keeps_its_key_while_a_valid_request_races_it() {
         assert_eq!(server.database.charges().await, 0);
         let kept = "SELECT count(*) FROM idempotency_keys WHERE status = 400";
         assert_eq!(server.database.count(kept).await, 1);
+        // A corrected request needs a new key.
+        assert_eq!(server.client.charge("key-2").await.status, 201);
     }
 }
 

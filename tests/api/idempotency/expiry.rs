@@ -113,6 +113,25 @@ async fn of_twenty_replicas_racing_for_an_expired_key_exactly_one_takes_it_over(
 }
 
 #[tokio::test]
+async fn twenty_racers_for_an_expired_key_make_one_new_charge() {
+    let server = TestServer::start_with(&[FORGETFUL]).await;
+    let first = server.client.charge("key-1").await;
+    server.database.expire_records().await;
+    let answers = all_at_once(20, |_| {
+        let client = server.client.clone();
+        async move { client.charge_until_definite("key-1").await }
+    })
+    .await;
+    for answer in &answers {
+        assert_eq!(answer.status, 201);
+        assert_eq!(answer.body, answers[0].body);
+        assert_ne!(answer.id(), first.id());
+    }
+    assert!(answers.iter().filter(|answer| !answer.is_replay()).count() <= 1);
+    assert_eq!(server.database.charges().await, 2);
+}
+
+#[tokio::test]
 async fn a_refusal_replaces_an_expired_record_and_does_not_bring_it_back() {
     let server = TestServer::start_with(&[FORGETFUL]).await;
     server.client.charge("key-1").await;

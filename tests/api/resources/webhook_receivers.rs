@@ -59,57 +59,75 @@ fn failed(error: &str) -> (Option<i64>, Option<String>) {
 /// No attempt times out here: a reply without an end is refused for its length.
 const PATIENT: &[(&str, &str)] = &[("WEBHOOK_TIMEOUT", "60s")];
 
-const HASTY: &[(&str, &str)] = &[("WEBHOOK_TIMEOUT", "300ms")];
+#[tokio::test]
+async fn informational_replies_without_an_end_are_a_failure() {
+    let server = TestServer::start_with(&quick_but(PATIENT)).await;
+    let informational = b"HTTP/1.1 100 Continue\r\n\r\n";
+    let url = receiver(b"", informational, Duration::ZERO).await;
+    let shown = first_attempt(&server, &url).await;
+    assert_eq!(shown, failed("the reply is too long"));
+}
 
 #[tokio::test]
-async fn what_never_ends_or_is_no_reply_is_a_failure_and_an_unusual_reply_is_none() {
-    let many = |piece: &str, count: usize| -> &'static str { piece.repeat(count).leak() };
-    let with_headers = |count: usize| -> &'static str {
-        let headers = many("a: b\r\n", count);
-        format!("HTTP/1.1 200 OK\r\n{headers}\r\n").leak()
-    };
-    let begun = "HTTP/1.1 200 OK\r\nName: ";
-    let informational = "HTTP/1.1 100 Continue\r\n\r\n";
-    let early_hints = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n\
-                       HTTP/1.1 204 No Content\r\n\r\n";
-    let (too_long, unreadable) = ("the reply is too long", "the reply can't be read");
-    for (variables, first, again, pause, shown) in [
-        (PATIENT, "", informational, 0, failed(too_long)),
-        (PATIENT, begun, many("a", 1024), 0, failed(too_long)),
-        (HASTY, begun, "a", 20, failed("timed out")),
-        (
-            &[],
-            "220 mail.example.com ESMTP\r\n",
-            "",
-            0,
-            failed(unreadable),
-        ),
-        (&[], with_headers(100), "", 0, (Some(200), None)),
-        (&[], with_headers(101), "", 0, failed(unreadable)),
-        (&[], early_hints, "", 0, (Some(204), None)),
-        // A body without an end does not matter.
-        (
-            PATIENT,
-            with_headers(0),
-            many("a", 64 * 1024),
-            0,
-            (Some(200), None),
-        ),
-    ] {
-        let server = TestServer::start_with(&quick_but(variables)).await;
-        let pause = Duration::from_millis(pause);
-        let url = receiver(first.as_bytes(), again.as_bytes(), pause).await;
-        let attempt = first_attempt(&server, &url).await;
-        assert_eq!(attempt, shown, "{first:.60} {again:.9}");
-    }
+async fn a_head_without_an_end_is_a_failure() {
+    let server = TestServer::start_with(&quick_but(PATIENT)).await;
+    let url = receiver(b"HTTP/1.1 200 OK\r\nName: ", &[b'a'; 1024], Duration::ZERO).await;
+    let shown = first_attempt(&server, &url).await;
+    assert_eq!(shown, failed("the reply is too long"));
+}
+
+#[tokio::test]
+async fn a_head_that_never_gets_whole_times_out() {
+    let server = TestServer::start_with(&quick_but(&[("WEBHOOK_TIMEOUT", "300ms")])).await;
+    let drip = Duration::from_millis(20);
+    let url = receiver(b"HTTP/1.1 200 OK\r\nName: ", b"a", drip).await;
+    assert_eq!(first_attempt(&server, &url).await, failed("timed out"));
 }
 
 #[tokio::test]
 async fn a_tls_handshake_that_never_ends_times_out() {
-    let server = TestServer::start_with(&quick_but(HASTY)).await;
+    let server = TestServer::start_with(&quick_but(&[("WEBHOOK_TIMEOUT", "300ms")])).await;
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}/", silent.local_addr().unwrap());
     assert_eq!(first_attempt(&server, &url).await, failed("timed out"));
+}
+
+#[tokio::test]
+async fn what_is_not_http_is_a_failure() {
+    let server = TestServer::start_with(QUICK).await;
+    let url = receiver(b"220 mail.example.com ESMTP\r\n", b"", Duration::ZERO).await;
+    let shown = first_attempt(&server, &url).await;
+    assert_eq!(shown, failed("the reply can't be read"));
+}
+
+#[tokio::test]
+async fn a_reply_has_at_most_100_headers() {
+    for (headers, shown) in [
+        (100, (Some(200), None)),
+        (101, failed("the reply can't be read")),
+    ] {
+        let server = TestServer::start_with(QUICK).await;
+        let head = format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(headers));
+        let url = receiver(head.leak().as_bytes(), b"", Duration::ZERO).await;
+        assert_eq!(first_attempt(&server, &url).await, shown, "{headers}");
+    }
+}
+
+#[tokio::test]
+async fn a_few_informational_replies_before_the_status_are_fine() {
+    let server = TestServer::start_with(QUICK).await;
+    let replies = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n\
+                    HTTP/1.1 204 No Content\r\n\r\n";
+    let url = receiver(replies, b"", Duration::ZERO).await;
+    assert_eq!(first_attempt(&server, &url).await, (Some(204), None));
+}
+
+#[tokio::test]
+async fn a_body_without_an_end_does_not_matter() {
+    let server = TestServer::start_with(&quick_but(PATIENT)).await;
+    let whole_head = b"HTTP/1.1 200 OK\r\n\r\n";
+    let url = receiver(whole_head, &[b'a'; 64 * 1024], Duration::ZERO).await;
+    assert_eq!(first_attempt(&server, &url).await, (Some(200), None));
 }
 
 /// A receiver that keeps the sender busy takes no time of a thread that answers requests.
