@@ -98,8 +98,10 @@ async fn a_sku_of_any_characters_is_named_by_its_path() {
 async fn a_newer_service_is_read_and_what_can_not_be_read_was_done_all_the_same() {
     let newer = r#"{"object":"list","data":[],"has_more":false,"since":2031}"#;
     let odd = r#"{"object":"charge","id":7}"#;
-    let acts = [("200 OK", newer), ("201 Created", odd)];
-    let acts = acts.map(|(head, body)| Act::Answer(head, body));
+    let acts = [
+        Act::Answer("200 OK", newer),
+        Act::Answer("201 Created", odd),
+    ];
     let (_server, proxy) = HttpProxy::with_server(acts).await;
     let folder = TempDir::new().unwrap();
     let client = keeping(proxy.url(), &TestClock::default(), store(&folder));

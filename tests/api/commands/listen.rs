@@ -67,6 +67,7 @@ impl Listener {
         }
     }
 
+    /// The next event's line: type, id, and answer.
     async fn next(&self) -> (String, String, String) {
         let line = next(&self.lines).await;
         let parts: Vec<_> = line.split("  ").collect();

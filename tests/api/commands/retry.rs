@@ -3,6 +3,7 @@
 use super::*;
 use crate::support::webhooks::{ATTEMPTS, told};
 
+/// Failed attempts wait for hours.
 const SLOW: &[(&str, &str)] = &[("WEBHOOK_RETRY_MIN", "1h"), ("WEBHOOK_RETRY_MAX", "8h")];
 
 async fn retry(database: &TestDatabase, arguments: &[&str]) -> Run {

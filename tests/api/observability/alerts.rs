@@ -111,12 +111,16 @@ fn keyed(number: u32) -> String {
     format!("key-{number}")
 }
 
+/// Holds all rows of a table, of which there are some.
 async fn locked(database: &TestDatabase, table: &str) -> Transaction<'static, Postgres> {
-    let lock = format!("SELECT FROM {table} FOR UPDATE");
-    assert!(database.execute(&*lock).await > 0, "{table}");
-    database.holding(lock).await
+    let mut tx = database.pool.begin().await.unwrap();
+    let lock = sqlx::raw_sql(AssertSqlSafe(format!("SELECT FROM {table} FOR UPDATE")));
+    let locked = lock.execute(&mut *tx).await.unwrap();
+    assert!(locked.rows_affected() > 0, "{table}");
+    tx
 }
 
+/// Nothing is wrong here, and clients retry as they should.
 async fn nothing_is_wrong(trouble: &mut Trouble) {
     let variables = [MODEST, &quick_but(&[("EXPIRY_SWEEP_INTERVAL", "1s")])].concat();
     let database = TestDatabase::create().await;

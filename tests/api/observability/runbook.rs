@@ -11,6 +11,7 @@ const RUNBOOK: &str = "docs/runbook.md";
 /// What a statement names that does more than to look.
 const ENDS_A_SESSION: &str = "pg_terminate_backend";
 
+/// The title and the text of each section.
 fn sections(document: &str) -> Vec<(String, String)> {
     let sections = document.split("\n## ").skip(1);
     let sections = sections.map(|section| section.split_once('\n').unwrap());

@@ -12,12 +12,13 @@ async fn another_dev_api_key_revokes_the_one_before_and_the_public_one_but_no_ot
     let database = TestDatabase::create().await;
     let connected = database.connect(&[]).await;
     let made = database.printed_by("api-key create --account dev");
-    let keep = async |key: &str| ensure_dev_key(&connected, key).await;
-    keep(DEFAULT_DEV_API_KEY).await.unwrap();
+    let public = ensure_dev_key(&connected, DEFAULT_DEV_API_KEY).await;
+    public.unwrap();
     // As an earlier release left it.
     let forget = "UPDATE api_keys SET from_dev_api_key = false WHERE revoked_at IS NULL";
     database.execute(forget).await;
-    keep("sk_test_of_last_week").await.unwrap();
+    let later = ensure_dev_key(&connected, "sk_test_of_last_week").await;
+    later.unwrap();
     // The harness's key, which was revoked in between, comes back with its variable.
     let server = ServerProcess::start(&database, &[("DEV_API_KEY", API_KEY)]);
     for (key, status) in [
@@ -34,7 +35,7 @@ async fn another_dev_api_key_revokes_the_one_before_and_the_public_one_but_no_ot
     for key in [API_KEY, "sk_test_of_last_week"] {
         assert!(revoke_key(&connected, key).await.unwrap());
         assert!(!revoke_key(&connected, key).await.unwrap());
-        let refused = keep(key).await;
+        let refused = ensure_dev_key(&connected, key).await;
         let is_taken = matches!(refused, Err(AccountsError::KeyTaken));
         assert!(is_taken, "{key}: {refused:?}");
     }
@@ -63,8 +64,8 @@ async fn beyond_this_machine_the_public_key_has_to_be_allowed() {
     let url = ("DATABASE_URL", database.url.as_str());
     let (banner, complaint) = start_and_end(&[everywhere, public, url]);
     assert_eq!(banner, "");
-    let expected = "ALLOW_PUBLIC_DEV_KEY must be true where BIND_ADDRESS";
-    assert_has(&complaint, expected);
+    let remedy = "ALLOW_PUBLIC_DEV_KEY must be true where BIND_ADDRESS";
+    assert_has(&complaint, remedy);
 
     let allowed = ("ALLOW_PUBLIC_DEV_KEY", "true");
     for variables in [

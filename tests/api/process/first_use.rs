@@ -94,6 +94,7 @@ fn started_for_people(
     (server, lines, printed)
 }
 
+/// What a command prints that a person pastes, and its exit code.
 fn pasted(command: &str) -> (String, Option<i32>) {
     let output = Command::new("sh").args(["-c", command]).output().unwrap();
     (text(&output.stdout), output.status.code())

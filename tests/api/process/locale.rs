@@ -10,6 +10,7 @@ use sqlx::migrate::Migrator;
 
 use crate::support::prelude::*;
 
+/// A locale that no system has.
 const LOCALE: &str = "xx_XX.UTF-8";
 
 /// Clients' own ids, which locales sort differently.
@@ -33,6 +34,7 @@ impl Cluster {
         Self { folder: scratch() }
     }
 
+    /// Makes the locale from a source of glibc's.
     fn make_locale(&self, source: &str) {
         let made = self.folder.path().join(LOCALE);
         if made.exists() {
@@ -41,7 +43,10 @@ impl Cluster {
         let mut make = Command::new("localedef");
         make.args(["-i", source, "-f", "UTF-8"]).arg(&made);
         let is_made = make.status().is_ok_and(|status| status.success());
-        assert!(is_made, "install the sources, Debian's package `locales`");
+        assert!(
+            is_made,
+            "install the sources of locales, Debian's package `locales`"
+        );
     }
 
     async fn start(&self) -> (EmbeddedPostgres, TestServer) {
@@ -141,6 +146,8 @@ async fn the_check_finds_what_a_broken_index_let_in_twice() {
 async fn a_start_on_another_version_of_the_locale_says_what_to_do() {
     let database = TestDatabase::create().await;
     let variables = [("DATABASE_URL", &*database.url), ("RUST_LOG", "warn")];
+    let output = run(&["migrate"], &variables);
+    assert_eq!(text(&output.stderr), "");
     let update = "UPDATE pg_database SET datcollversion = '2.0' WHERE datname = current_database()";
     database.execute(update).await;
     let migrated = Run::of(run(&["migrate"], &variables));

@@ -53,6 +53,7 @@ impl World {
         self.post("/charges", key, &charge()).await
     }
 
+    /// Every outcome that a key can have, and each once.
     async fn provoke_every_outcome(&self) {
         assert_eq!(self.charge("key-1").await, 201, "executed");
         assert_eq!(self.charge("key-1").await, 201, "replayed");

@@ -274,7 +274,8 @@ async fn the_processor_brings_a_postgresql_of_its_own_and_stops_it() {
     };
     assert_eq!(healthy(address), Some(0));
     assert!(postgres_runs(&data_dir));
-    stops(&mut child, Signal::SIGTERM).await;
+    let mut server = ServerProcess::of(Client::new(address.parse().unwrap()), child);
+    stops(&mut server.child, Signal::SIGTERM).await;
     assert!(!postgres_runs(&data_dir), "PostgreSQL is stopped too");
     assert_eq!(healthy(address), Some(1));
 }

@@ -104,6 +104,7 @@ async fn what_a_standby_can_not_do_is_503_and_is_done_once_when_it_is_promoted()
     let client = &server.client;
     let before = client.charge("before").await;
     assert_eq!(before.status, 201);
+    assert_eq!(client.get("/readyz").await.status, 200);
     postgres.stop().await.unwrap();
 
     std::fs::write(folder.path().join("pgdata/standby.signal"), "").unwrap();

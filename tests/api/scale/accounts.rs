@@ -116,6 +116,7 @@ charges: SELECT FROM charges WHERE account_id >= $1
 charges refunds: SELECT FROM charges JOIN refunds USING (account_id) WHERE charges.id = $2
 refunds: SELECT FROM charges WHERE account_id = $1 AND EXISTS (SELECT FROM refunds WHERE refunds.charge_id = charges.id)";
 
+/// The plan for any values.
 async fn plan(connection: &mut PgConnection, statement: &Statement) -> Value {
     let settings = "SET LOCAL plan_cache_mode = force_generic_plan; ";
     let options = "VERBOSE, COSTS OFF, FORMAT JSON";

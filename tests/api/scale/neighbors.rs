@@ -7,6 +7,7 @@ const ATTACKERS: usize = 100;
 
 const LOCK_ORDERS: &str = "SELECT FROM orders FOR UPDATE";
 
+/// How often the other account charges meanwhile.
 const CHARGES: usize = 60;
 
 fn pay(client: &Client, order: &str) -> JoinSet<Answer> {

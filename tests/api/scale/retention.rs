@@ -47,6 +47,7 @@ const OLD_ROWS: &str = "
            CASE WHEN n <> 1 THEN now() END, CASE WHEN n <> 1 THEN 'done' END
       FROM generate_series(1, 700) AS n;";
 
+/// Why [`OLD_ROWS`] contradict the invariants.
 const MADE_UP: &str = "its old rows are about nothing";
 
 async fn add_old_rows(database: &TestDatabase) {
@@ -297,6 +298,7 @@ const FAILED_DELIVERY: &str = "
            delivered_at)
     SELECT old_account(2), old_id(1300), old_id(3), old_id(2), 'succeeded', NULL, now();";
 
+/// The account and the id of the delivery that failed, and of its event.
 async fn failed_delivery(database: &TestDatabase) -> (AccountId, WebhookDeliveryId, Uuid) {
     database.is_left_broken(MADE_UP);
     let pool = &database.pool;

@@ -7,6 +7,7 @@ use futures_util::{StreamExt, stream};
 
 use crate::support::prelude::*;
 
+/// Rows of each table.
 pub const ROWS: i64 = 200_000;
 
 /// Tables that are filled at one time. A test's pool has more connections.

@@ -17,6 +17,7 @@ const LOOKS: &str = "
      WHERE datname = current_database()
        AND query LIKE '%FROM idempotency_leases%' AND query NOT LIKE '%pg_stat_activity%'";
 
+/// How many operations the busy account has abandoned.
 const BACKLOG: usize = 30;
 
 fn request_of(account: u128, key: &str) -> Request {

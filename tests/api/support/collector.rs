@@ -21,6 +21,7 @@ pub struct Exported {
     pub attributes: BTreeMap<String, String>,
     /// The traces and spans that it links to.
     pub links: Vec<(String, String)>,
+    /// In nanoseconds.
     pub began: u64,
     pub ended: u64,
     pub events: usize,

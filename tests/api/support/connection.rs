@@ -50,6 +50,7 @@ impl Connection {
         self.socket.write_all(bytes.as_ref()).await.unwrap();
     }
 
+    /// Whether anything came.
     async fn receive(&mut self) -> bool {
         let mut bytes = [0; 16 * 1024];
         let count = timeout(PATIENCE, self.socket.read(&mut bytes)).await;

@@ -4,6 +4,7 @@ use std::{fs, os::unix::fs::chown};
 
 use crate::support::prelude::*;
 
+/// Where Debian puts it.
 const PROGRAM: &str = "/usr/sbin/pgbouncer";
 
 /// What it must be told for sqlx, and for what charge-once asks of each connection.

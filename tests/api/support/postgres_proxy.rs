@@ -58,6 +58,7 @@ impl PostgresProxy {
         self.fault.send_replace(fault);
     }
 
+    /// How many commits, or answers to them, were lost.
     pub fn lost_commits(&self) -> usize {
         self.lost_commits.load(Ordering::SeqCst)
     }

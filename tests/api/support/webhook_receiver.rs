@@ -13,7 +13,9 @@ pub struct Receiver {
 
 /// A request that waits for its answer. Dropped, it never gets one.
 pub struct Received {
+    /// The method and the target.
     pub line: String,
+    /// By lower-case name.
     pub headers: HashMap<String, String>,
     pub body: Vec<u8>,
     stream: TcpStream,

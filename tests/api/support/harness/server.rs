@@ -121,6 +121,7 @@ impl TestServer {
     }
 }
 
+/// The API key and the card numbers that tests send.
 const SECRETS: [&str; 5] = [
     API_KEY,
     "4242424242424242",
