@@ -11,7 +11,8 @@ pub use rustls::Error as TlsError;
 
 /// A builder of HTTP clients: TLS by rustls on ring with Mozilla's root certificates, no redirects,
 /// no proxy from the environment, and no retries of the library's own. Time limits are the
-/// caller's. Fails when the TLS library refuses its own default protocol versions, a defect.
+/// caller's. Fails with [`TlsError`] when the TLS library refuses its own default protocol
+/// versions, which is a defect.
 pub fn http_client_builder() -> Result<reqwest::ClientBuilder, TlsError> {
     let roots = rustls::RootCertStore {
         roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
@@ -31,8 +32,8 @@ pub fn http_client_builder() -> Result<reqwest::ClientBuilder, TlsError> {
         .retry(reqwest::retry::never()))
 }
 
-/// Reads the body of a response; `None` if it is longer than `limit` bytes. Fails if its end is
-/// missing.
+/// Reads the body of a response; `None` if it is longer than `limit` bytes. Fails with the
+/// connection's error: the end of the body is missing.
 pub async fn read_body(
     response: &mut reqwest::Response,
     limit: usize,

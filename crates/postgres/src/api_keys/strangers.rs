@@ -40,8 +40,10 @@ pub struct Strangers<Q, A, E> {
     guesses: RateLimit<IpAddr>,
 }
 
-/// What is asked, and where the answer goes.
-type LookUp<Q, A, E> = (Q, oneshot::Sender<Result<Option<A>, E>>);
+struct LookUp<Q, A, E> {
+    asked: Q,
+    answer: oneshot::Sender<Result<Option<A>, E>>,
+}
 
 impl<Q, A, E> Strangers<Q, A, E>
 where
@@ -118,7 +120,7 @@ async fn ask<Q, A, E>(
     asked: Q,
 ) -> Result<Option<A>, Refusal<E>> {
     let (answer, answered) = oneshot::channel();
-    let sent = look_ups.send((asked, answer)).await;
+    let sent = look_ups.send(LookUp { asked, answer }).await;
     sent.map_err(|_| Refusal::Ended)?;
     let found = answered.await.map_err(|_| Refusal::Ended)?;
     found.map_err(Refusal::LookUp)
@@ -136,9 +138,9 @@ where
     while waiting.recv_many(&mut batch, BATCH_MAX).await > 0 {
         let next = Instant::now() + PAUSE;
         // A client that left needs no answer.
-        batch.retain(|(_, answer)| !answer.is_closed());
-        let found = database(batch.iter().map(|(asked, _)| asked.clone()).collect()).await;
-        for (asked, answer) in batch.drain(..) {
+        batch.retain(|look_up| !look_up.answer.is_closed());
+        let found = database(batch.iter().map(|look_up| look_up.asked.clone()).collect()).await;
+        for LookUp { asked, answer } in batch.drain(..) {
             let told = found.as_ref().map(|answers| answers.get(&asked).cloned());
             drop(answer.send(told.map_err(Clone::clone)));
         }

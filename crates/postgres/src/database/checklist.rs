@@ -74,8 +74,10 @@ pub async fn checklist(
         settings,
         findings: Vec::new(),
     };
-    let looked = timeout_at(until, list.look(i64::from(connections))).await;
-    looked.map_err(|_| StartError::Silent(limit))??;
+    match timeout_at(until, list.look(i64::from(connections))).await {
+        Ok(looked) => looked.map_err(StartError::Unreachable)?,
+        Err(_) => return Err(StartError::Silent(limit)),
+    }
     // All is seen: whether the end of the session is answered tells nothing.
     let _ = list.connection.close().await;
     Ok(list.findings)
@@ -177,7 +179,7 @@ impl Checklist {
             let default = fitness::current_setting(&mut others, setting).await?;
             let set = pooler::set_for_the_role(&self.options, setting, &format!("'{needed}'"));
             if dropped.iter().any(|(name, _)| *name == setting) {
-                let broken = StartError::NotPinned(set);
+                let broken = StartError::NotPinned { remedy: set };
                 self.line(setting, found, Verdict::NotOk, Some(broken));
                 continue;
             }

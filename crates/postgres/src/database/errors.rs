@@ -19,7 +19,7 @@ pub enum StartError {
         "the database doesn't answer: {}. Is DATABASE_URL right, and is PostgreSQL running there?",
         plain(.0)
     )]
-    Unreachable(#[from] sqlx::Error),
+    Unreachable(#[source] sqlx::Error),
     /// A connection without an answer for so long.
     #[error(
         "the database accepts connections but said nothing within {} seconds. Is \
@@ -43,12 +43,15 @@ pub enum StartError {
          of its version 1.21 alone are not enough"
     )]
     SharedSessions,
-    /// A pooler that drops what connections ask for, and the statements that do without it.
+    /// A pooler that drops what connections ask for.
     #[error(
         "a connection pooler in front of the database drops what charge-once asks for at the start of \
-         each connection. Set it for the role: {0}"
+         each connection. Set it for the role: {remedy}"
     )]
-    NotPinned(String),
+    NotPinned {
+        /// Statements that do.
+        remedy: String,
+    },
     /// A pooler that drops where the tables are to be made, and the role, quoted.
     #[error(
         "a connection pooler in front of the database drops the search_path of DATABASE_URL. Take it out of the \
@@ -76,7 +79,7 @@ pub enum StartError {
     AnotherSearchPath {
         /// The schema that has them.
         found: String,
-        /// The session's `search_path` or schema.
+        /// The session's `search_path`.
         asked: String,
     },
     /// There are no tables yet, and no schema of the `search_path` to make them in.

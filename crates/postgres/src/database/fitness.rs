@@ -7,7 +7,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::PgConnection;
 
-use super::{Schema, SchemaName, StartError, first_tables};
+use super::{Schema, SchemaName, first_tables};
 use crate::has_code;
 
 /// Why this replica can't serve from its database, in words that a probe may be answered with.
@@ -53,10 +53,8 @@ pub(super) async fn unfit(
         return Ok(Some(Unfit::NotDurable));
     }
     if is_pinned {
-        match SchemaName::ensure_only_current(connection, &first_tables(schema)).await {
-            Ok(()) => {}
-            Err(StartError::Unreachable(error)) => return Err(error),
-            Err(_) => return Ok(Some(Unfit::AnotherSchema)),
+        if !SchemaName::is_only_current(connection, &first_tables(schema)).await? {
+            return Ok(Some(Unfit::AnotherSchema));
         }
         if !schema_is_current(connection, schema).await? {
             return Ok(Some(Unfit::SchemaNotCurrent));

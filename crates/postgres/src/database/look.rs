@@ -25,7 +25,8 @@ pub fn look_limit(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Runs `look` in one snapshot that can only be read, for at most `limit` in all.
+/// Runs `look` in one snapshot that can only be read, for at most `limit` in all. Fails with the
+/// errors of `look` and of the database, and with [`LookTimedOut`].
 pub async fn look<T, E: From<sqlx::Error> + From<LookTimedOut>>(
     database: &Database,
     limit: Duration,

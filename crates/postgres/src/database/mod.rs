@@ -244,7 +244,8 @@ impl Database {
         if self.settings.migrate {
             // Two replicas with different defaults could otherwise both find no tables. The lock is
             // kept until the connection is closed.
-            migrations::take_turn(&mut connection).await?;
+            let turn = migrations::take_turn(&mut connection).await;
+            turn.map_err(StartError::Unreachable)?;
         }
         let finding = find_schema(&mut connection, &self.options, self.settings.schema);
         let (_, pinned) = in_time(finding).await?;
@@ -252,10 +253,8 @@ impl Database {
         if self.settings.migrate {
             self.migrate_on(&mut connection).await?;
         }
-        let looking = fitness::schema_is_current(&mut connection, self.settings.schema);
-        if !in_time(async { Ok(looking.await?) }).await? {
-            return Err(StartError::SchemaNotCurrent);
-        }
+        let schema = self.settings.schema;
+        in_time(ensure_schema_is_current(&mut connection, schema)).await?;
         // All is done: whether the end of the session is answered tells nothing.
         let _ = connection.close().await;
         Ok(())
@@ -308,14 +307,19 @@ impl Database {
             // sqlx makes its own table unless it exists, and PostgreSQL would notice each time.
             "SET client_min_messages = warning",
         ] {
-            sqlx::raw_sql(setting).execute(&mut *connection).await?;
+            sqlx::raw_sql(setting)
+                .execute(&mut *connection)
+                .await
+                .map_err(StartError::Unreachable)?;
         }
         for set in self.settings.schema {
             migrations::adopt(set, connection).await?;
             migrations::apply(set.migrator, connection).await?;
         }
-        let reset = sqlx::raw_sql("RESET statement_timeout; RESET lock_timeout");
-        reset.execute(connection).await?;
+        sqlx::raw_sql("RESET statement_timeout; RESET lock_timeout")
+            .execute(connection)
+            .await
+            .map_err(StartError::Unreachable)?;
         Ok(())
     }
 
@@ -508,21 +512,14 @@ async fn in_time<T>(check: impl Future<Output = Result<T, StartError>>) -> Resul
 }
 
 async fn ensure_fit(connection: &mut PgConnection) -> Result<(), StartError> {
-    if fitness::is_standby(connection).await? {
+    let is_standby = fitness::is_standby(connection).await;
+    if is_standby.map_err(StartError::Unreachable)? {
         return Err(StartError::Standby);
     }
-    if let Some((setting, found)) = fitness::forgetful_setting(connection).await? {
-        return Err(StartError::Unsafe { setting, found });
-    }
-    let apart = fitness::clocks_apart(connection).await?;
-    if apart > CLOCKS_APART_MAX {
-        return Err(StartError::ClocksApart {
-            seconds: apart.num_seconds(),
-        });
-    }
+    ensure_durable(connection).await?;
+    ensure_clocks_agree(connection).await?;
     warn_of_asynchronous_standby(connection).await?;
-    warn_of_changed_locale(connection).await?;
-    Ok(())
+    warn_of_changed_locale(connection).await
 }
 
 /// Where these tables are, all of them are: the one in which the first migrations are counted, and
@@ -549,9 +546,40 @@ async fn find_schema(
     Ok((found, pinned))
 }
 
+async fn ensure_schema_is_current(
+    connection: &mut PgConnection,
+    schema: Schema,
+) -> Result<(), StartError> {
+    let is_current = fitness::schema_is_current(connection, schema).await;
+    match is_current.map_err(StartError::Unreachable)? {
+        true => Ok(()),
+        false => Err(StartError::SchemaNotCurrent),
+    }
+}
+
+async fn ensure_durable(connection: &mut PgConnection) -> Result<(), StartError> {
+    let forgetful = fitness::forgetful_setting(connection).await;
+    match forgetful.map_err(StartError::Unreachable)? {
+        None => Ok(()),
+        Some((setting, found)) => Err(StartError::Unsafe { setting, found }),
+    }
+}
+
+async fn ensure_clocks_agree(connection: &mut PgConnection) -> Result<(), StartError> {
+    let apart = fitness::clocks_apart(connection).await;
+    let apart = apart.map_err(StartError::Unreachable)?;
+    if apart > CLOCKS_APART_MAX {
+        return Err(StartError::ClocksApart {
+            seconds: apart.num_seconds(),
+        });
+    }
+    Ok(())
+}
+
 /// A standby may be for reading only, so the start goes on.
-async fn warn_of_asynchronous_standby(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    let (standbys, waited_for) = fitness::standbys(connection).await?;
+async fn warn_of_asynchronous_standby(connection: &mut PgConnection) -> Result<(), StartError> {
+    let standbys = fitness::standbys(connection).await;
+    let (standbys, waited_for) = standbys.map_err(StartError::Unreachable)?;
     if standbys > 0 && waited_for.is_empty() {
         tracing::warn!(
             "something receives the log of the database, as a standby does, and synchronous_standby_names is \
@@ -565,8 +593,9 @@ async fn warn_of_asynchronous_standby(connection: &mut PgConnection) -> Result<(
 
 /// The indexes of this program are sorted by bytes, but the ones of earlier releases were not, and
 /// others in the database may not be.
-async fn warn_of_changed_locale(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    if let Some((database, made_with, now)) = fitness::changed_locale(connection).await? {
+async fn warn_of_changed_locale(connection: &mut PgConnection) -> Result<(), StartError> {
+    let changed = fitness::changed_locale(connection).await;
+    if let Some((database, made_with, now)) = changed.map_err(StartError::Unreachable)? {
         let now = now.as_deref().unwrap_or("none");
         tracing::warn!(
             %made_with,

@@ -25,21 +25,25 @@ pub(super) async fn ensure_own_session(
     options: &PgConnectOptions,
     limits: SessionLimits,
 ) -> Result<(), StartError> {
-    if !is_own_session(connection, options).await? {
+    let is_own = is_own_session(connection, options).await;
+    if !is_own.map_err(StartError::Unreachable)? {
         return Err(StartError::SharedSessions);
     }
-    let dropped = dropped_settings(connection, limits).await?;
+    let dropped = dropped_settings(connection, limits).await;
+    let dropped = dropped.map_err(StartError::Unreachable)?;
     if dropped.is_empty() {
         return Ok(());
     }
     let statements = dropped
         .iter()
         .map(|(name, needed)| set_for_the_role(options, name, &format!("'{needed}'")));
-    let statements = statements.collect::<Vec<_>>();
-    Err(StartError::NotPinned(statements.join(" ")))
+    Err(StartError::NotPinned {
+        remedy: statements.collect::<Vec<_>>().join(" "),
+    })
 }
 
-/// The statement that gives the role's sessions a setting, whose value is quoted.
+/// The statement that gives the role's sessions a setting, whose value is quoted: text as text, and
+/// the name of a schema as an identifier.
 pub(super) fn set_for_the_role(options: &PgConnectOptions, name: &str, value: &str) -> String {
     format!("ALTER ROLE {} SET {name} = {value};", role(options))
 }
@@ -58,7 +62,8 @@ pub(super) async fn ensure_search_path_arrives(
         return Ok(());
     }
     let source = "SELECT source = 'client' FROM pg_settings WHERE name = 'search_path'";
-    match sqlx::query_scalar(source).fetch_one(connection).await? {
+    let arrives = sqlx::query_scalar(source).fetch_one(connection).await;
+    match arrives.map_err(StartError::Unreachable)? {
         true => Ok(()),
         false => Err(StartError::SearchPathDropped(role(options))),
     }
@@ -69,14 +74,18 @@ pub(super) async fn ensure_pinned_to(
     schema: &SchemaName,
     pinned: &PgConnectOptions,
 ) -> Result<(), StartError> {
-    let mut connection = PgConnection::connect_with(pinned).await?;
-    let is_current = schema.is_current(&mut connection).await?;
-    let _ = connection.close().await;
-    if is_current {
-        return Ok(());
+    let looking = async {
+        let mut connection = PgConnection::connect_with(pinned).await?;
+        let is_current = schema.is_current(&mut connection).await?;
+        let _ = connection.close().await;
+        Ok(is_current)
+    };
+    match looking.await.map_err(StartError::Unreachable)? {
+        true => Ok(()),
+        false => Err(StartError::NotPinned {
+            remedy: set_for_the_role(pinned, "search_path", schema.as_str()),
+        }),
     }
-    let set = set_for_the_role(pinned, "search_path", schema.as_str());
-    Err(StartError::NotPinned(set))
 }
 
 /// Marks the session, and looks whether others see the mark, or this connection does not.

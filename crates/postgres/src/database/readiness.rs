@@ -25,8 +25,11 @@ pub struct Readiness {
     last: Arc<Mutex<Option<Look>>>,
 }
 
-/// When it was, and what it found.
-type Look = (Instant, Result<(), Unfit>);
+#[derive(Clone, Copy)]
+struct Look {
+    at: Instant,
+    found: Result<(), Unfit>,
+}
 
 impl Readiness {
     /// Nothing is known of `database` yet.
@@ -41,7 +44,7 @@ impl Readiness {
     /// same look.
     pub async fn check(&self) -> Result<(), Unfit> {
         let last = Arc::clone(&self.last).lock_owned().await;
-        if let Some((at, found)) = *last
+        if let Some(Look { at, found }) = *last
             && at.elapsed() < READINESS_AGE_MAX
         {
             return found;
@@ -57,6 +60,9 @@ impl Readiness {
 async fn look(database: Database, mut last: OwnedMutexGuard<Option<Look>>) -> Result<(), Unfit> {
     let looking = tokio::time::timeout(READINESS_LIMIT, database.check());
     let found = looking.await.unwrap_or(Err(Unfit::Unreachable));
-    *last = Some((Instant::now(), found));
+    *last = Some(Look {
+        at: Instant::now(),
+        found,
+    });
     found
 }

@@ -58,7 +58,8 @@ impl SchemaName {
         connection: &mut PgConnection,
         tables: &[&str],
     ) -> Result<Self, StartError> {
-        let seen = look(connection, tables).await?;
+        let seen = look(connection, tables).await;
+        let seen = seen.map_err(StartError::Unreachable)?;
         let found = match &*seen.having {
             [] => {
                 let current = seen.current;
@@ -71,34 +72,37 @@ impl SchemaName {
                 });
             }
             [found] => found.clone(),
-            several => return Err(several_schemas(tables, several)),
+            several => {
+                return Err(StartError::SeveralSchemas {
+                    tables: tables.join(", "),
+                    schemas: several.join(", "),
+                });
+            }
         };
         sqlx::query("SELECT set_config('search_path', $1, false)")
             .bind(&found)
             .execute(&mut *connection)
-            .await?;
+            .await
+            .map_err(StartError::Unreachable)?;
         let found = Self(found);
-        match found.is_current(connection).await? {
+        let is_current = found.is_current(connection).await;
+        match is_current.map_err(StartError::Unreachable)? {
             true => Ok(found),
             false => Err(StartError::SchemaNotUsable(found.0)),
         }
     }
 
-    /// Fails where another schema than the session's current one has `tables`.
-    pub(super) async fn ensure_only_current(
+    /// Whether no other schema than the session's current one has `tables`.
+    pub(super) async fn is_only_current(
         connection: &mut PgConnection,
         tables: &[&str],
-    ) -> Result<(), StartError> {
+    ) -> Result<bool, sqlx::Error> {
         let seen = look(connection, tables).await?;
-        match &*seen.having {
-            [] => Ok(()),
-            [found] if seen.current.as_ref() == Some(found) => Ok(()),
-            [found] => Err(StartError::AnotherSearchPath {
-                found: found.clone(),
-                asked: seen.current.unwrap_or(seen.search_path),
-            }),
-            several => Err(several_schemas(tables, several)),
-        }
+        Ok(match &*seen.having {
+            [] => true,
+            [found] => seen.current.as_ref() == Some(found),
+            _ => false,
+        })
     }
 
     /// Whether it is the session's current one. It is not where a connection pooler dropped what
@@ -116,12 +120,5 @@ impl SchemaName {
     /// As `search_path` names it.
     pub(super) fn as_str(&self) -> &str {
         &self.0
-    }
-}
-
-fn several_schemas(tables: &[&str], schemas: &[String]) -> StartError {
-    StartError::SeveralSchemas {
-        tables: tables.join(", "),
-        schemas: schemas.join(", "),
     }
 }

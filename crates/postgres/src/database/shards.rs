@@ -115,6 +115,7 @@ pub struct Shards {
 }
 
 impl From<Database> for Shards {
+    /// The only one.
     fn from(database: Database) -> Self {
         let name = FIRST_SHARD.into();
         vec![Shard { name, database }].into()
@@ -234,10 +235,13 @@ impl Shards {
         let [Shard { database, .. }, _, ..] = &**self else {
             return Ok(None);
         };
-        let mut connection = database.connect_aside().await?;
-        let take = sqlx::query("SELECT pg_advisory_lock($1)").bind(NAMES_LOCK);
-        take.execute(&mut connection).await?;
-        Ok(Some(connection))
+        let taking = async {
+            let mut connection = database.connect_aside().await?;
+            let take = sqlx::query("SELECT pg_advisory_lock($1)").bind(NAMES_LOCK);
+            take.execute(&mut connection).await?;
+            Ok(Some(connection))
+        };
+        taking.await.map_err(StartError::Unreachable)
     }
 
     /// The databases alone.
@@ -369,13 +373,13 @@ impl Database {
         &self,
         ask: impl for<'c> FnOnce(&'c mut PgConnection) -> Reading<'c, T>,
     ) -> Result<T, StartError> {
-        in_time(async {
+        let asking = async {
             let mut connection = self.connect_aside().await?;
             let answer = ask(&mut connection).await?;
             connection.close().await?;
             Ok(answer)
-        })
-        .await
+        };
+        in_time(async { asking.await.map_err(StartError::Unreachable) }).await
     }
 }
 

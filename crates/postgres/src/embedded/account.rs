@@ -27,6 +27,8 @@ impl UnixAccount {
     /// A database that exists already keeps its owner: the number of the user `postgres` differs
     /// between systems, and the data may have come from another one, as in a container volume.
     /// `cluster` is that owner's folder, in a data directory in which no other user can put one.
+    ///
+    /// Fails with [`Problem::NoAccount`] when the system has no user for the purpose.
     pub(super) fn for_postgres(cluster: Option<&Metadata>) -> Result<Option<Self>, Problem> {
         if !geteuid().is_root() {
             return Ok(None);

@@ -43,9 +43,10 @@ pub(super) struct Binaries {
 impl Binaries {
     /// Chooses the installation to use: the one in `bin_dir` when that is set, else the newest
     /// on this machine. Where a database exists already, only the version that made it will do:
-    /// `made_by` is the content of its `PG_VERSION` file.
+    /// `made_by` is the content of its `PG_VERSION` file. Fails with [`Problem::BinDir`],
+    /// [`Problem::NotInstalled`] or [`Problem::VersionMissing`].
     pub(super) fn choose(bin_dir: Option<&Path>, made_by: Option<&str>) -> Result<Self, Problem> {
-        let mut found = match bin_dir {
+        let found = match bin_dir {
             Some(dir) => vec![Self::given(dir)?],
             None => Self::installed(),
         };
@@ -55,15 +56,11 @@ impl Binaries {
         let Some(made_by) = made_by else {
             return Ok(newest.clone());
         };
-        let majors = found.iter().map(|candidate| candidate.major.to_string());
-        let mut majors: Vec<_> = majors.collect();
-        if let Some(fitting) = majors.iter().position(|major| major == made_by) {
-            return Ok(found.swap_remove(fitting));
-        }
-        majors.dedup();
-        Err(Problem::VersionMissing {
+        let fits = |candidate: &&Self| candidate.major.to_string() == made_by;
+        let fitting = found.iter().find(fits).cloned();
+        fitting.ok_or_else(|| Problem::VersionMissing {
             needed: made_by.to_owned(),
-            found: majors.join(", "),
+            found: join_majors(&found),
         })
     }
 
@@ -78,14 +75,22 @@ impl Binaries {
     /// The installation in the folder that
     /// [`EmbeddedSettings::bin_dir`](super::EmbeddedSettings::bin_dir) names.
     fn given(dir: &Path) -> Result<Self, Problem> {
-        let problem = match resolve(dir).map(|real| (major_of(&real), real)) {
-            Some((Some(major), dir)) if major >= OLDEST_MAJOR => return Ok(Self { dir, major }),
-            Some((Some(major), _)) => format!("that is PostgreSQL {major}"),
-            Some((None, _)) => "`postgres --version` does not run there".to_owned(),
-            None => "`initdb` and `postgres` are not both in it".to_owned(),
+        let problem = |problem: String| Problem::BinDir {
+            bin_dir: dir.to_owned(),
+            problem,
         };
-        let bin_dir = dir.to_owned();
-        Err(Problem::BinDir { bin_dir, problem })
+        let Some(real) = resolve(dir) else {
+            return Err(problem(
+                "`initdb` and `postgres` are not both in it".to_owned(),
+            ));
+        };
+        match major_of(&real) {
+            Some(major) if major >= OLDEST_MAJOR => Ok(Self { dir: real, major }),
+            Some(major) => Err(problem(format!("that is PostgreSQL {major}"))),
+            None => Err(problem(
+                "`postgres --version` does not run there".to_owned(),
+            )),
+        }
     }
 
     /// Every supported installation on this machine, newest first.
@@ -146,6 +151,14 @@ fn parse_major(text: &str) -> Option<u32> {
         .next()?
         .parse()
         .ok()
+}
+
+/// The distinct major versions, newest first, for a message.
+fn join_majors(found: &[Binaries]) -> String {
+    let majors = found.iter().map(|candidate| candidate.major.to_string());
+    let mut majors: Vec<_> = majors.collect();
+    majors.dedup();
+    majors.join(", ")
 }
 
 /// How this very system installs PostgreSQL, as an instruction.

@@ -51,6 +51,7 @@ pub(super) struct DataDir {
     pub(super) folder: Folder,
     /// `None` when PostgreSQL runs as the same user as this process.
     pub(super) account: Option<UnixAccount>,
+    /// As they were given: their data directory is another one where the data went to the fallback.
     pub(super) settings: EmbeddedSettings,
 }
 

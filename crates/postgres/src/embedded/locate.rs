@@ -37,12 +37,13 @@ fn moved_to(data_dir: &Folder) -> Option<PathBuf> {
 }
 
 impl DataDir {
-    /// Decides where the data lives and makes sure that the folder exists, holds no other files,
-    /// and has the right owner. Blocks.
+    /// Decides where the data lives and makes sure that the folder exists. Blocks.
     ///
     /// The answer for one folder stays the same from start to start: when the data once went to
     /// the fallback, a note in the folder says so, and later starts follow it even if the folder
     /// has become reachable since.
+    ///
+    /// Fails when the folder holds other files, cannot be made, or has the wrong owner.
     pub(super) fn locate(settings: &EmbeddedSettings) -> Result<Self, EmbeddedError> {
         let dir = Self::open(&settings.data_dir, settings)?;
         let fallback = dir.fallback().map_err(|problem| dir.error(problem))?;
@@ -50,10 +51,9 @@ impl DataDir {
             return Ok(dir);
         };
         let moved = Self::open(&fallback, settings)?;
-        match moved.obstacle() {
-            Ok(None) => Ok(moved),
-            Ok(Some(problem)) | Err(problem) => Err(moved.error(problem)),
-        }
+        let reached = moved.refuse_unreachable();
+        reached.map_err(|problem| moved.error(problem))?;
+        Ok(moved)
     }
 
     /// Where the data is, or goes, in place of this folder, if PostgreSQL's user can't reach it.
@@ -65,11 +65,11 @@ impl DataDir {
         let noted = moved_to(&self.folder).filter(|_| !has_data);
         let fallback = match noted {
             Some(noted) => noted,
-            None => match (self.obstacle()?, &self.settings.fallback_dir) {
+            None => match (self.obstacle_for(account)?, &self.settings.fallback_dir) {
                 (None, _) => return Ok(None),
                 // Starting afresh elsewhere would look as if the data had vanished.
                 (Some(_), Some(fallback)) if !has_data => self.write_note(fallback)?,
-                (Some(obstacle), _) => return Err(obstacle),
+                (Some(obstacle), _) => return Err(unreachable(account, obstacle)),
             },
         };
         tracing::warn!(
@@ -80,6 +80,16 @@ impl DataDir {
              directory; the data is in another folder"
         );
         Ok(Some(fallback))
+    }
+
+    /// There is no other folder in place of the fallback.
+    fn refuse_unreachable(&self) -> Result<(), Problem> {
+        if let Some(account) = &self.account
+            && let Some(obstacle) = self.obstacle_for(account)?
+        {
+            return Err(unreachable(account, obstacle));
+        }
+        Ok(())
     }
 
     /// Checks one folder and creates it if it is missing.
@@ -174,19 +184,18 @@ impl DataDir {
         }
     }
 
-    /// The folder that keeps PostgreSQL's user from getting into the data directory, which may be
-    /// any of its parents; nothing when the way is free.
+    /// The folder that keeps the user from getting into the data directory, which may be any of
+    /// its parents; nothing when the way is free.
     ///
     /// The data directory itself is opened to that user where root owns it.
-    fn obstacle(&self) -> Result<Option<Problem>, Problem> {
-        let Some(account) = &self.account else {
-            return Ok(None);
-        };
+    fn obstacle_for(&self, account: &UnixAccount) -> Result<Option<PathBuf>, Problem> {
         let path = self.path.as_path();
-        let inspected = |folder: &Path, found: std::io::Result<Metadata>| {
+        let inspect = |folder: &Path| {
+            let found = std::fs::metadata(folder);
             found.map_err(|error| Problem::directory("inspecting", folder, error))
         };
-        let own = inspected(path, self.folder.metadata())?;
+        let own = self.folder.metadata();
+        let own = own.map_err(|error| Problem::directory("inspecting", path, error))?;
         if !account.may_enter(&own) && own.uid() == geteuid().as_raw() {
             self.folder
                 .set_mode(own.mode() & 0o7777 | 0o011)
@@ -195,14 +204,18 @@ impl DataDir {
         let real = path.canonicalize();
         let real = real.map_err(|error| Problem::directory("finding", path, error))?;
         for folder in real.ancestors() {
-            if !account.may_enter(&inspected(folder, std::fs::metadata(folder))?) {
-                return Ok(Some(Problem::Unreachable {
-                    user: account.name.clone(),
-                    obstacle: folder.to_owned(),
-                }));
+            if !account.may_enter(&inspect(folder)?) {
+                return Ok(Some(folder.to_owned()));
             }
         }
         Ok(None)
+    }
+}
+
+fn unreachable(account: &UnixAccount, obstacle: PathBuf) -> Problem {
+    Problem::Unreachable {
+        user: account.name.clone(),
+        obstacle,
     }
 }
 

@@ -15,8 +15,9 @@ pub enum DatabaseLocation {
 
 impl DatabaseLocation {
     /// Starts the private PostgreSQL if there is to be one, keeps it running for as long as the
-    /// work takes, which gets its URL, and stops it. The first error is the one that a person
-    /// needs.
+    /// work takes, which gets its URL, and stops it. Fails with what [`EmbeddedPostgres::start`] or
+    /// the work fails with, and then with what [`EmbeddedPostgres::stop`] fails with: the first
+    /// error is the one that a person needs.
     pub async fn run<E: From<EmbeddedError>>(
         &self,
         work: impl AsyncFnOnce(String) -> Result<(), E>,

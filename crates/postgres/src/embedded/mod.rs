@@ -249,7 +249,8 @@ impl EmbeddedPostgres {
     /// Stops PostgreSQL if this process is the owner; leaves it alone when attached.
     ///
     /// Open transactions are rolled back and their connections closed, so finish the requests
-    /// first. Gives up after 35 seconds, with [`Problem::NotStopped`].
+    /// first. Gives up after 35 seconds, with [`Problem::NotStopped`] when PostgreSQL ignores every
+    /// request to shut down.
     pub async fn stop(self) -> Result<(), EmbeddedError> {
         // The lock is released by dropping it last, so that no process starts a second PostgreSQL
         // while this one is still writing.
@@ -279,11 +280,9 @@ impl EmbeddedPostgres {
     }
 }
 
-/// A process that accepts connections, and the folder of its socket.
-type Running = (Pid, PathBuf);
-
-/// Connects to a PostgreSQL that another process owns, or says what is missing yet.
-async fn attach(dir: &Arc<DataDir>) -> Result<Running, String> {
+/// Connects to a PostgreSQL that another process owns, and says which process it is and where its
+/// socket is; or says what is missing yet.
+async fn attach(dir: &Arc<DataDir>) -> Result<(Pid, PathBuf), String> {
     let read = |dir: &DataDir| PidFile::read(dir).filter(|file| file.listener(dir).is_some());
     let file = off_thread(dir, read).await.ok().flatten();
     let file = file.filter(|file| file.ready);
@@ -292,19 +291,20 @@ async fn attach(dir: &Arc<DataDir>) -> Result<Running, String> {
     Ok((file.pid, file.socket_dir))
 }
 
-/// Starts PostgreSQL, or takes over one whose owner has died. Only for the owner.
-async fn run(dir: &Arc<DataDir>) -> Result<Running, Problem> {
+/// Starts PostgreSQL, or takes over one whose owner has died: its process and the folder of its
+/// socket. Only for the owner.
+async fn run(dir: &Arc<DataDir>) -> Result<(Pid, PathBuf), Problem> {
     let started = Instant::now();
     loop {
-        let running = match find_running(dir).await? {
+        let outcome = match find_running(dir).await? {
             Some(pid) => {
                 tracing::info!(%pid, "taking over the PostgreSQL of a process that has ended");
                 wait_until_ready(dir, pid).await?
             }
             None => launch(dir, started).await?,
         };
-        if let Some(running) = running {
-            return Ok(running);
+        if let Outcome::Ready { pid, socket_dir } = outcome {
+            return Ok((pid, socket_dir));
         }
         if started.elapsed() > READY_LIMIT {
             let reason = "it ended again and again".to_owned();
@@ -312,6 +312,15 @@ async fn run(dir: &Arc<DataDir>) -> Result<Running, Problem> {
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
+}
+
+/// How a wait for PostgreSQL ended.
+#[derive(Debug)]
+enum Outcome {
+    /// It accepts connections.
+    Ready { pid: Pid, socket_dir: PathBuf },
+    /// It ended in a way that makes another attempt worthwhile.
+    Gone,
 }
 
 /// The PostgreSQL that runs in the data directory, if there is one.
@@ -325,8 +334,7 @@ async fn find_running(dir: &Arc<DataDir>) -> Result<Option<Pid>, Problem> {
 }
 
 /// Starts PostgreSQL, creating its cluster first if there is none, and waits until it is ready.
-/// `None`: it ended in a way that makes another attempt worthwhile.
-async fn launch(dir: &Arc<DataDir>, first_attempt: Instant) -> Result<Option<Running>, Problem> {
+async fn launch(dir: &Arc<DataDir>, first_attempt: Instant) -> Result<Outcome, Problem> {
     let choosing = off_thread(dir, |dir| {
         let version = dir.version();
         Binaries::choose(dir.settings.bin_dir.as_deref(), version.as_deref())
@@ -339,8 +347,8 @@ async fn launch(dir: &Arc<DataDir>, first_attempt: Instant) -> Result<Option<Run
     }
     let launch = off_thread(dir, move |dir| Launch::start(dir, &binaries)).await??;
     match wait_until_ready(dir, launch.pid).await {
-        Ok(None) => {}
-        Ok(running) => return Ok(running),
+        Ok(Outcome::Gone) => {}
+        Ok(ready @ Outcome::Ready { .. }) => return Ok(ready),
         Err(error) => {
             // The person gets to see why the start failed; a failure to stop would only hide it.
             let _ = shut_down(dir, launch.pid).await;
@@ -350,7 +358,7 @@ async fn launch(dir: &Arc<DataDir>, first_attempt: Instant) -> Result<Option<Run
     let looking = off_thread(dir, move |dir| (launch.log_tail(dir), dir.is_full()));
     let (tail, disk_is_full) = looking.await?;
     if is_passing_conflict(&tail) && first_attempt.elapsed() < CONFLICT_LIMIT {
-        return Ok(None);
+        return Ok(Outcome::Gone);
     }
     if disk_is_full || tells_of_full_disk(&tail) {
         return Err(Problem::DiskFull);
@@ -358,20 +366,20 @@ async fn launch(dir: &Arc<DataDir>, first_attempt: Instant) -> Result<Option<Run
     Err(Problem::Exited(tail))
 }
 
-/// Waits until the process accepts connections to the database. `None`: it has ended.
-async fn wait_until_ready(dir: &Arc<DataDir>, pid: Pid) -> Result<Option<Running>, Problem> {
+/// Waits until the process accepts connections to the database, or has ended.
+async fn wait_until_ready(dir: &Arc<DataDir>, pid: Pid) -> Result<Outcome, Problem> {
     let deadline = Instant::now() + READY_LIMIT;
     loop {
         let looking = off_thread(dir, move |dir| (Life::of(pid), PidFile::read(dir)));
         let (life, file) = looking.await?;
         if life == Life::Gone {
-            return Ok(None);
+            return Ok(Outcome::Gone);
         }
         let reason = match file.filter(|file| file.pid == pid && file.ready) {
             None => "it is still starting or replaying its log".to_owned(),
             Some(PidFile { socket_dir, .. }) => {
                 match ensure_database(&socket_dir, &dir.settings.database).await {
-                    Ok(()) => return Ok(Some((pid, socket_dir))),
+                    Ok(()) => return Ok(Outcome::Ready { pid, socket_dir }),
                     Err(reason) => reason,
                 }
             }

@@ -124,7 +124,8 @@ pub(super) struct Launch {
 }
 
 impl Launch {
-    /// Starts PostgreSQL in the background. Only for the owner. Blocks.
+    /// Starts PostgreSQL in the background. Only for the owner. Blocks. Fails when a file in the
+    /// data directory cannot be prepared or the program does not run.
     pub(super) fn start(dir: &DataDir, binaries: &Binaries) -> Result<Self, Problem> {
         remove_misleading_pid_file(dir)?;
         let socket_dir = dir.prepare_socket_dir()?;
@@ -201,6 +202,7 @@ impl Life {
 ///
 /// `initdb` works in a folder with a temporary name, which becomes the real one only when
 /// everything in it is on the disk. A crash half way leaves nothing that looks like a database.
+/// Fails with [`Problem::InitFailed`], [`Problem::DiskFull`], or a failure in the data directory.
 pub(super) async fn create_cluster(dir: &Arc<DataDir>, binaries: &Binaries) -> Result<(), Problem> {
     let staging = off_thread(dir, |dir| {
         dir.remove_leftovers();
@@ -256,7 +258,8 @@ async fn run_initdb(dir: &DataDir, binaries: &Binaries, staging: &Path) -> Resul
 
 /// Asks PostgreSQL to stop and waits until it has, more firmly the second time.
 ///
-/// It is never killed outright: that could leave other processes of it writing to the data.
+/// It is never killed outright: that could leave other processes of it writing to the data. Fails
+/// with [`Problem::NotStopped`] when it runs on regardless.
 pub(super) async fn shut_down(dir: &DataDir, pid: Pid) -> Result<(), Problem> {
     for (signal, limit) in STOP_REQUESTS {
         if !is_postmaster(dir, pid) {

@@ -71,7 +71,8 @@ type Creation = (String, oneshot::Sender<Result<(), sqlx::Error>>);
 impl Throwaway {
     /// Starts one whose role and first database are called `name`.
     ///
-    /// It starts on a runtime of its own, because a test's runtime ends with the test.
+    /// It starts on a runtime of its own, because a test's runtime ends with the test. Fails with
+    /// what prevents the start.
     pub async fn start(name: &str) -> Result<Self, BoxDynError> {
         let name = name.to_owned();
         let (started, has_started) = oneshot::channel();
@@ -106,6 +107,7 @@ impl Throwaway {
     }
 
     /// Creates the database `name` from a template, `template0` for an empty one. Returns its URL.
+    /// Fails with the database's error.
     pub async fn create_database(&self, name: &str, template: &str) -> Result<String, sqlx::Error> {
         let create = format!(r#"CREATE DATABASE "{name}" TEMPLATE "{template}""#);
         let (done, is_done) = oneshot::channel();

@@ -192,9 +192,14 @@ impl<K: Hash + Eq + Send + Sync + 'static> Faults<K> {
         let before = asked.requests.fetch_add(1, Ordering::Relaxed);
         let seconds = Duration::from_secs(wanted.seconds);
         let kind = wanted.kind;
-        let acts = match kind == FaultKind::InUse {
-            true => asked.first.elapsed() < seconds,
-            false => before < wanted.requests,
+        let acts = match kind {
+            FaultKind::InUse => asked.first.elapsed() < seconds,
+            FaultKind::ReplyLost
+            | FaultKind::RequestLost
+            | FaultKind::Delay
+            | FaultKind::InternalError
+            | FaultKind::Unavailable
+            | FaultKind::RateLimited => before < wanted.requests,
         };
         Ok(acts.then_some(Fault { kind, seconds }))
     }
@@ -230,8 +235,8 @@ impl Wanted {
     fn parse(value: &[u8]) -> Result<Self, Malformed> {
         let value = str::from_utf8(value).map_err(|_| UNKNOWN)?;
         let mut parts = value.split(';').map(str::trim);
-        let kind = parts.next().unwrap_or_default();
-        let kind = kind.parse().map_err(|_| UNKNOWN)?;
+        let name = parts.next().unwrap_or_default();
+        let kind = name.parse().map_err(|_| UNKNOWN)?;
         let (mut seconds, mut requests) = (None, None);
         for part in parts {
             let (name, number) = part.split_once('=').ok_or(UNKNOWN)?;

@@ -19,7 +19,8 @@ type Render = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// Serves scrapes until it is told to stop. `render` looks at what is looked at when it is asked
 /// for, and ends with [`Registry::render`](super::Registry::render). `allowed_hosts`, which an
-/// operator lists in the variable ALLOWED_HOSTS, count on a loopback address.
+/// operator lists in the variable ALLOWED_HOSTS, count on a loopback address. Fails if the listener
+/// can't be used.
 pub fn server(
     listener: TcpListener,
     render: impl Fn() -> String + Send + Sync + 'static,

@@ -5,7 +5,8 @@ use std::net::{SocketAddr, TcpListener};
 use super::ConfigError;
 
 /// Takes the port before anything else is started, so that a port in use is told at once.
-/// Connections wait until the server accepts them.
+/// Connections wait until the server accepts them. Fails if the `variable` is no address that is
+/// free.
 pub fn listen(variable: &'static str, address: SocketAddr) -> Result<TcpListener, ConfigError> {
     TcpListener::bind(address).map_err(|error| ConfigError::Value {
         variable,

@@ -15,7 +15,7 @@ const ALLOWED_MAX: usize = 2;
 
 impl Source<'_> {
     /// Records every one of `names`, which are set, that is nearly one of the `variables` which is
-    /// itself unset.
+    /// itself unset. Only near misses are: an environment has many variables of other programs.
     pub fn check_names(&self, variables: &[Variable], names: impl Iterator<Item = String>) {
         let misspelled = names.filter_map(|name| Some((meant_by(self, variables, &name)?, name)));
         let mut misspelled: Vec<_> = misspelled.collect();

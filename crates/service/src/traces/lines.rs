@@ -34,7 +34,7 @@ pub struct Shown {
 }
 
 /// Starts logging to standard error, and the export of traces if they are asked for. Call it once.
-/// `runtime` is where requests to the collector run.
+/// `runtime` is where requests to the collector run. Fails as [`Export::prepare`].
 pub fn start(
     log: &Log,
     shown: Shown,
