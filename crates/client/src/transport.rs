@@ -22,7 +22,8 @@ pub fn tls_config() -> Result<TlsConfig, TlsError> {
 }
 
 /// A builder of HTTP clients: TLS as in [`tls_config`], no redirects, no proxy from the
-/// environment, and no retries of the library's own. Time limits are the caller's. Fails as that.
+/// environment, and no retries of the library's own. Time limits are the caller's. It
+/// fails as [`tls_config`] does.
 pub fn http_client_builder() -> Result<reqwest::ClientBuilder, TlsError> {
     Ok(reqwest::Client::builder()
         .tls_backend_preconfigured(tls_config()?)

@@ -390,6 +390,7 @@ impl Api {
 
     /// Of each request, or one number where all effects are counted.
     async fn count_all(&self, asks: &[Ask]) -> Result<Vec<u64>, Flaw> {
+        /// Commands and lists at once.
         const COUNTED_AT_ONCE: usize = 4;
         let is_of_one = self.counts_one_request();
         let counted = if is_of_one { asks.len() } else { 1 };

@@ -11,6 +11,7 @@ use super::{
     visitor::Visitor,
 };
 
+/// Keys that are shown of each kind.
 const KEYS_MAX: usize = 100;
 
 pub(super) async fn show(server: Asked, visitor: Visitor) -> Page {

@@ -95,7 +95,8 @@ async fn listen(arguments: &ListenArguments, settings: Settings) -> Result<(), B
         url: &arguments.forward_to,
         secret,
     };
-    // It tells by itself what it waits for.
+    // Not [`Service::client`], which says when it tries again: this command tells by itself what it
+    // waits for.
     let client = service.builder(POLL_DEADLINE)?.build()?;
     let refused = |error| match error {
         FeedError::Client(error) => service.explain(error),

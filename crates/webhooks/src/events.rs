@@ -22,7 +22,8 @@ pub struct Event {
     pub object: String,
     /// The version of the object right after the change, greater with each.
     pub object_version: Option<i64>,
-    /// Of a change: what [`previous_attributes`](crate::previous_attributes) tells of the object.
+    /// Of a change: what the object was before, as
+    /// [`previous_attributes`](crate::previous_attributes) tells it.
     pub previous_attributes: Option<String>,
     /// Deliveries that are still to be made. In a webhook: all of them, so that every attempt says
     /// the same.
@@ -50,7 +51,8 @@ pub struct NewEvent {
     pub object: String,
     /// The version of the object right after the change, greater with each, if it has one.
     pub object_version: Option<i64>,
-    /// Of a change: what [`previous_attributes`](crate::previous_attributes) tells of the object.
+    /// Of a change: what the object was before, as
+    /// [`previous_attributes`](crate::previous_attributes) tells it.
     pub previous_attributes: Option<String>,
     /// The request that made it happen.
     pub request_id: String,
@@ -415,8 +417,10 @@ pub async fn old_events(
     )
     .fetch_all(tx)
     .await?;
-    let ready = found.into_iter().map(|row| (row.id, row.is_ready));
-    Ok(ready.collect())
+    Ok(found
+        .into_iter()
+        .map(|row| (row.id, row.is_ready))
+        .collect())
 }
 
 /// Deletes events, and before them their deliveries. An event with a pending delivery stays, with

@@ -23,6 +23,7 @@ use crate::cpu::ProcessTree;
 /// The name of the database, and of its role.
 const DATABASE: &str = "charge_once";
 
+/// How long it may take to end when a measurement is given up.
 const END_LIMIT: Duration = Duration::from_secs(30);
 
 pub(crate) async fn execute(

@@ -1,6 +1,7 @@
 //! Statistics of measurements, in whole numbers.
 
-/// The value at the nearest rank of a sorted list: 500 is the median. 0 for an empty list.
+/// The value at a rank of a sorted list, by the nearest rank: 500 is the median, 990 the 99th
+/// percentile. 0 for an empty list.
 pub(crate) fn at_permille(sorted: &[u32], permille: usize) -> u32 {
     let rank = (sorted.len() * permille).div_ceil(1000);
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0)
@@ -23,7 +24,8 @@ pub(crate) fn spread(values: &[u64]) -> (u64, u64) {
     (least, values.iter().copied().max().unwrap_or(0))
 }
 
-/// How many hundredths of `of` are `value`. `None` where there is nothing to compare with.
+/// How many hundredths of `of` are `value`: 150 is one and a half times as much. `None` where there
+/// is nothing to compare with.
 pub(crate) fn hundredths(value: u64, of: u64) -> Option<u64> {
     (value * 100 + of / 2).checked_div(of)
 }

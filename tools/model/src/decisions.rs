@@ -16,7 +16,8 @@ const UNITS: [u8; 2] = [1, 2];
 /// What the model can do without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DecisionGuard {
-    /// `FOR NO KEY UPDATE`: a row that is read is locked. Without it, it is only read.
+    /// `FOR NO KEY UPDATE`: a row that is read is locked until its transaction ends. Without it, it
+    /// is only read.
     RowLock,
     /// A decision goes with its claim. Without it, a batch doesn't look at what its claims came to,
     /// and writes what it decided for all members.

@@ -250,7 +250,8 @@ pub enum PhasesAction {
     Calls(usize),
     /// A holder learns that its instruction can't be sent.
     CannotSend(usize),
-    /// The processor gets an instruction; whether it is done, if it is new, or the answer is lost.
+    /// The processor gets an instruction; whether it is done, if the processor executes it now, and
+    /// whether the answer is lost.
     Delivered(usize, bool, bool),
     /// An instruction is lost.
     MessageLost(usize),

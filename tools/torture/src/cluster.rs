@@ -185,6 +185,7 @@ impl Cluster {
         self.disk.is_own
     }
 
+    /// A session that no proxy is in the way of.
     pub(crate) async fn connect(&self, database: &str) -> Result<PgConnection, sqlx::Error> {
         self.options_of(database).connect().await
     }
@@ -205,7 +206,8 @@ impl Cluster {
         Some(Pid::from_raw(pid))
     }
 
-    /// `pg_ctl stop -m immediate`, after which it is started again. `false`: it doesn't run.
+    /// `pg_ctl stop -m immediate`: PostgreSQL ends without a checkpoint, and is started again.
+    /// `false`: it doesn't run.
     pub(crate) fn stop_immediately(&self) -> bool {
         let postmaster = self.postmaster();
         postmaster.is_some_and(|postmaster| kill(postmaster, Signal::SIGQUIT).is_ok())

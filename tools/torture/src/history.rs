@@ -304,6 +304,7 @@ pub(crate) struct Violation {
     /// G1 to G9, check or error; `tools/torture/README.md` says what each is.
     pub(crate) rule: &'static str,
     pub(crate) what: String,
+    /// The keys that it is about, as far as they are known.
     pub(crate) keys: Vec<SharedKey>,
 }
 
@@ -324,7 +325,7 @@ struct HistoryState {
     /// The keys by what they are known by: their names, the tags of their requests, and the objects
     /// and items that their requests and answers name.
     by_name: HashMap<String, Vec<SharedKey>>,
-    /// Rule and text of each of them.
+    /// Rule and text of each violation.
     known_violations: HashSet<(&'static str, String)>,
     told: Vec<Told>,
     reads: Vec<Read>,

@@ -158,11 +158,11 @@ impl Load {
             // Twice at once, as a proxy that hedges sends it.
             let mut other = ChaCha12Rng::seed_from_u64(random.random());
             tokio::join!(
-                self.drive(None, &key, 0, random, abandons),
-                self.drive(None, &key, 0, &mut other, abandons),
+                self.drive(&key, 0, random, abandons),
+                self.drive(&key, 0, &mut other, abandons),
             );
         } else {
-            self.drive(None, &key, 0, random, abandons).await;
+            self.drive(&key, 0, random, abandons).await;
         }
         self.remember(vec![key]);
     }
@@ -203,7 +203,7 @@ impl Load {
     ) {
         let driving = keys.iter().map(|key| {
             let mut random = ChaCha12Rng::seed_from_u64(random.random());
-            async move { self.drive(replica, key, 0, &mut random, false).await }
+            async move { self.drive_to(replica, key, 0, &mut random, false).await }
         });
         join_all(driving.collect::<Vec<_>>()).await;
     }
@@ -237,7 +237,7 @@ impl Load {
         let mut request = Verb::CreateCharge.request(random, &tag, None)?;
         request.wait = None;
         let key = self.history.add(0, format!("key-{tag}"), vec![request]);
-        self.drive(None, &key, 0, random, true).await;
+        self.drive(&key, 0, random, true).await;
         let is_answered = lock(&key).open_variants().is_empty();
         Some(is_answered)
     }
@@ -253,7 +253,7 @@ impl Load {
             return;
         };
         let variant = random.random_range(0..RIVALS);
-        self.drive(None, &key, variant, random, false).await;
+        self.drive(&key, variant, random, false).await;
     }
 
     /// Every rival twice for a key that no client has used, all at once.
@@ -264,16 +264,14 @@ impl Load {
         let racers = (0..2 * RIVALS).map(|racer| {
             let mut random = ChaCha12Rng::seed_from_u64(random.random());
             let key = &key;
-            async move {
-                self.drive(None, key, racer % RIVALS, &mut random, false)
-                    .await
-            }
+            async move { self.drive(key, racer % RIVALS, &mut random, false).await }
         });
         join_all(racers).await;
         self.remember(vec![key]);
     }
 
-    /// A new key, and several requests for it. Two that are the same would be a retry.
+    /// A new key, and several requests for it. No two of them are the same, which would make one a
+    /// retry of the other.
     fn rivals(&self, account: usize, random: &mut ChaCha12Rng) -> Option<SharedKey> {
         let number = self.number();
         let mut rivals: Vec<Request> = Vec::new();
@@ -329,7 +327,7 @@ impl Load {
             }
         };
         if let Some(key) = key {
-            self.drive(None, &key, 0, random, false).await;
+            self.drive(&key, 0, random, false).await;
         }
     }
 
@@ -373,9 +371,33 @@ impl Load {
         }
     }
 
-    /// Sends a request until its answer is definite, or once if abandoned: to this replica, or each
-    /// time to one by chance.
+    /// Sends a request until its answer is definite, each time to a replica by chance.
     pub(crate) async fn drive(
+        &self,
+        key: &SharedKey,
+        variant: usize,
+        random: &mut ChaCha12Rng,
+        abandons: bool,
+    ) {
+        self.drive_to(None, key, variant, random, abandons).await;
+    }
+
+    /// Sends a key's first request to one replica until its answer is definite.
+    pub(crate) async fn drive_at(&self, replica: usize, key: &SharedKey, random: &mut ChaCha12Rng) {
+        self.drive_to(Some(replica), key, 0, random, false).await;
+    }
+
+    /// Sends a key's first request to one replica, once.
+    pub(crate) async fn drive_once_at(
+        &self,
+        replica: usize,
+        key: &SharedKey,
+        random: &mut ChaCha12Rng,
+    ) {
+        self.drive_to(Some(replica), key, 0, random, true).await;
+    }
+
+    async fn drive_to(
         &self,
         replica: Option<usize>,
         key: &SharedKey,

@@ -382,7 +382,8 @@ impl Servers {
         connected.unwrap_or(Err(sqlx::Error::PoolTimedOut))
     }
 
-    /// Waits until the server answers, and starts it again where remains kept it from starting.
+    /// Waits until the server answers, and starts it again where remains of the last one kept it
+    /// from starting.
     async fn answers(&mut self, server: usize) -> anyhow::Result<()> {
         let until = Instant::now() + STEP_LIMIT;
         while self.connect(server).await.is_err() {

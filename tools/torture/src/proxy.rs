@@ -159,18 +159,29 @@ async fn forward(
 ) {
     let commit_was_sent = AtomicBool::new(false);
     let commit_was_sent = &commit_was_sent;
-    let requests = pass_on(from_client, to_server, network, move |fault, bytes| {
-        let loses_answer = fault == NetworkFault::LosesAnswersToCommit && holds_commit(bytes);
-        commit_was_sent.fetch_or(loses_answer, Ordering::SeqCst);
-        let is_swallowed = fault == NetworkFault::LosesCommits && holds_commit(bytes);
-        !is_swallowed && fault != NetworkFault::HalfClosed
-    });
+    let requests = pass_on(
+        from_client,
+        to_server,
+        network,
+        move |fault, bytes| match fault {
+            NetworkFault::LosesCommits => !holds_commit(bytes),
+            NetworkFault::LosesAnswersToCommit => {
+                commit_was_sent.fetch_or(holds_commit(bytes), Ordering::SeqCst);
+                true
+            }
+            NetworkFault::HalfClosed => false,
+            NetworkFault::None
+            | NetworkFault::Delayed(_)
+            | NetworkFault::Stalled
+            | NetworkFault::Cut
+            | NetworkFault::Unreachable
+            | NetworkFault::LosesAnswers => true,
+        },
+    );
     let answers = pass_on(from_server, to_client, network, move |fault, _| {
         // PostgreSQL has answered, so it has committed.
         fault != NetworkFault::LosesAnswers && !commit_was_sent.load(Ordering::SeqCst)
     });
-    let closes =
-        |fault: &NetworkFault| matches!(fault, NetworkFault::Cut | NetworkFault::Unreachable);
     let mut is_cut = network.fault.subscribe();
     tokio::select! {
         _ = is_cut.wait_for(closes) => network.count(),
@@ -181,6 +192,11 @@ async fn forward(
             tokio::time::sleep(HALF_CLOSED_FOR).await;
         } => {}
     }
+}
+
+/// Whether open connections end.
+fn closes(fault: &NetworkFault) -> bool {
+    matches!(fault, NetworkFault::Cut | NetworkFault::Unreachable)
 }
 
 /// How long answers still pass after the other direction has ended.

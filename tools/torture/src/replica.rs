@@ -167,7 +167,8 @@ impl Process {
         }
     }
 
-    /// SIGTERM, and a new start. An end that takes too long is not forgiven; its exit code is.
+    /// SIGTERM, its end, and a new start. An end that takes too long is not forgiven, even under
+    /// faults; its exit code is.
     pub(crate) async fn replace(&self) -> anyhow::Result<()> {
         let began = Instant::now();
         self.stop().await;

@@ -31,11 +31,19 @@ pub(crate) struct Card {
     pub(crate) is_declined: bool,
 }
 
-const fn card_with(token: &'static str, last4: &'static str, is_declined: bool) -> Card {
+const fn approved(token: &'static str, last4: &'static str) -> Card {
     Card {
         token,
         last4,
-        is_declined,
+        is_declined: false,
+    }
+}
+
+const fn declined(token: &'static str, last4: &'static str) -> Card {
+    Card {
+        token,
+        last4,
+        is_declined: true,
     }
 }
 
@@ -46,13 +54,13 @@ pub(crate) const VISA: &str = "tok_visa";
 pub(crate) const SLOW: &str = "tok_slow";
 
 const CARDS: [Card; 7] = [
-    card_with(VISA, "4242", false),
-    card_with("tok_mastercard", "4444", false),
-    card_with("tok_amex", "0005", false),
-    card_with("tok_chargeDeclined", "0002", true),
-    card_with("tok_chargeDeclinedInsufficientFunds", "9995", true),
-    card_with("tok_chargeDeclinedProcessingError", "0119", true),
-    card_with(SLOW, "4242", false),
+    approved(VISA, "4242"),
+    approved("tok_mastercard", "4444"),
+    approved("tok_amex", "0005"),
+    declined("tok_chargeDeclined", "0002"),
+    declined("tok_chargeDeclinedInsufficientFunds", "9995"),
+    declined("tok_chargeDeclinedProcessingError", "0119"),
+    approved(SLOW, "4242"),
 ];
 
 const CUSTOMERS: u32 = 20;
@@ -74,6 +82,7 @@ pub(crate) struct Known {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Expected {
+    /// It depends on what else happens.
     Any,
     /// 400, and nothing is written: it can't be decoded, or names a parameter that doesn't exist.
     Refused,
@@ -107,7 +116,8 @@ pub(crate) enum Verb {
     CreateSetup,
 }
 
-/// What several requests for one key may be: none that says nothing, and would be the same.
+/// What several different requests for one key may be: all but those that say nothing and would be
+/// the same.
 const RIVALS: [Verb; 10] = [
     Verb::CreateCharge,
     Verb::CreateCharge,

@@ -46,6 +46,7 @@ const REMAINING_SECONDS_MIN: i64 = 600;
 /// Progress is told each time that so many entries are done.
 const PROGRESS_ENTRIES: usize = 25;
 
+/// Bytes of a digest in an idempotency key.
 const DIGEST_BYTES: usize = 16;
 
 /// What to create, and where.

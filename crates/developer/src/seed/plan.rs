@@ -9,11 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::BoxError;
 
+/// Bytes of a file.
 const FILE_MAX: u64 = 4 * 1024 * 1024;
 
 /// Entries of a file: a few minutes' work.
 const ENTRIES_MAX: usize = 5000;
 
+/// Refunds of one charge.
 const REFUNDS_MAX: usize = 20;
 
 /// Everything that is to be there in the end.

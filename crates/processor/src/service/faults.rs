@@ -66,11 +66,13 @@ impl Verb {
 #[serde(deny_unknown_fields)]
 pub(super) struct FaultRule {
     pub(super) fault: Fault,
+    /// The number of requests.
     #[serde(default = "once")]
     pub(super) count: u32,
     /// The requests; every instruction if it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) verb: Option<Verb>,
+    /// The length of a delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) milliseconds: Option<u64>,
 }

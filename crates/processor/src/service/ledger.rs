@@ -104,6 +104,7 @@ struct Waiting {
 /// Authorizations that may wait; one more runs alone.
 const WAITING_MAX: usize = 1024;
 
+/// Authorizations in one transaction.
 const GROUP_MAX: usize = 64;
 
 impl Ledger {

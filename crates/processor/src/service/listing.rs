@@ -7,6 +7,7 @@ use sqlx::{
 };
 use uuid::Uuid;
 
+/// How many entries, and charges, a listing shows at most.
 const LISTED_MAX: i64 = 1000;
 
 #[derive(Debug, Serialize)]

@@ -46,6 +46,7 @@ pub static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
     migrations
 });
 
+/// How long `tok_slow` takes.
 const SLOW_CARD_DELAY: Duration = Duration::from_secs(2);
 
 /// An instruction has about two hundred bytes.

@@ -15,6 +15,7 @@ use crate::{
 /// milliseconds, in which nothing else is claimed.
 const ROWS_AT_ONCE: i64 = 500;
 
+/// Deleted endpoints whose deliveries are canceled in one step.
 const CANCELED_AT_ONCE: i64 = 64;
 
 /// Whether a batch has as many rows as it may have, so that there may be more.

@@ -28,6 +28,7 @@ use crate::{
 /// Row numbers that are encoded at a time: some megabytes.
 const CHUNK: u64 = 2_000;
 
+/// Chunks that are encoded ahead.
 const CHUNKS_AHEAD: usize = 4;
 
 const TELL_INTERVAL: Duration = Duration::from_secs(5);
@@ -104,7 +105,7 @@ async fn fill(table: &FilledTable, rows: &Arc<Rows>, tx: &mut PgConnection) -> a
         if told.elapsed() >= TELL_INTERVAL {
             told = Instant::now();
             let (seconds, rate) = (began.elapsed().as_secs(), per_second(done, began.elapsed()));
-            let left = (count - done) / rate.max(1);
+            let left = count.saturating_sub(done) / rate.max(1);
             let (done, all, rate) = (thousands(done), thousands(count), thousands(rate));
             eprintln!("{name}: {done} of {all} rows, {seconds} s, {rate} rows/s, {left} s left");
         }

@@ -34,7 +34,8 @@ use crate::{
 /// Fewer rows leave the smaller tables empty.
 const ROWS_MIN: u64 = 10_000;
 
-/// Disk that one row needs, with what an index needs while it is made. Measured.
+/// Disk that one row needs, of all tables and indexes together, with what an index needs while it
+/// is made. Measured.
 const BYTES_PER_ROW: u64 = 2_050;
 
 /// Disk that PostgreSQL needs for itself: its log above all.

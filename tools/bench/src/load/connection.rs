@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 
 use super::Call;
 
+/// How long a reply may take before the run is given up.
 const REPLY_LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) struct Connection {

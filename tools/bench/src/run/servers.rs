@@ -5,8 +5,6 @@
 
 use std::path::Path;
 
-use anyhow::Context;
-
 use crate::{cpu::ProcessTree, measure::Target, postgres::Postgres, service::Service};
 
 const PROCESSOR_DATABASE: &str = "processor";
@@ -15,8 +13,11 @@ const PROCESSOR_DATABASE: &str = "processor";
 pub(crate) enum Server {
     /// One process with the defaults, but without a limit on its accounts.
     Default,
+    /// Each charge has a transaction of its own.
     WithoutBatches,
+    /// Replays are read from the database.
     WithoutCache,
+    /// A hundred thousand replies fit in memory.
     LargeCache,
     /// The card processor is across a network. Its CPU time counts as the service's.
     Network,
@@ -25,6 +26,7 @@ pub(crate) enum Server {
 }
 
 impl Server {
+    /// What is added to the name of a case.
     pub(crate) fn suffix(self) -> &'static str {
         match self {
             Self::Default => "",
@@ -38,8 +40,13 @@ impl Server {
 }
 
 pub(super) struct Servers {
-    /// The one with the defaults first.
-    services: Vec<(Server, Service)>,
+    default: Service,
+    /// The other one of the pair.
+    replica: Service,
+    without_batches: Service,
+    without_cache: Service,
+    large_cache: Service,
+    network: Service,
     processor: Service,
     postgres: ProcessTree,
     /// Resident memory of the default one before its first request, in KiB.
@@ -62,32 +69,14 @@ impl Servers {
         let ledger = postgres.create_database(PROCESSOR_DATABASE).await?;
         let log = folder.join("processor.log");
         let processor = Service::start_processor(program, &ledger, log).await?;
-        let url = format!("http://{}", processor.address);
-        let mut services = vec![(Server::Default, default)];
-        for (server, name, variable) in [
-            // The other one of the pair.
-            (Server::Pair, "replica", None),
-            (
-                Server::WithoutBatches,
-                "without-batches",
-                Some(("BATCH", "off")),
-            ),
-            (
-                Server::WithoutCache,
-                "without-cache",
-                Some(("REPLAY_CACHE", "0")),
-            ),
-            (
-                Server::LargeCache,
-                "large-cache",
-                Some(("REPLAY_CACHE", "256MiB")),
-            ),
-            (Server::Network, "network", Some(("PROCESSOR_URL", &*url))),
-        ] {
-            services.push((server, start(name, variable.as_slice()).await?));
-        }
+        let processor_url = format!("http://{}", processor.address);
         Ok(Self {
-            services,
+            default,
+            replica: start("replica", &[]).await?,
+            without_batches: start("without-batches", &[("BATCH", "off")]).await?,
+            without_cache: start("without-cache", &[("REPLAY_CACHE", "0")]).await?,
+            large_cache: start("large-cache", &[("REPLAY_CACHE", "256MiB")]).await?,
+            network: start("network", &[("PROCESSOR_URL", &processor_url)]).await?,
             processor,
             postgres: postgres.processes()?,
             idle_kib,
@@ -96,10 +85,14 @@ impl Servers {
 
     /// Where requests go, and which processes work on them.
     pub(super) fn target(&self, server: Server) -> anyhow::Result<Target> {
-        let is_asked =
-            |one: Server| one == server || (one, server) == (Server::Default, Server::Pair);
-        let asked = self.services.iter().filter(|(one, _)| is_asked(*one));
-        let asked: Vec<&Service> = asked.map(|(_, service)| service).collect();
+        let asked = match server {
+            Server::Default => vec![&self.default],
+            Server::WithoutBatches => vec![&self.without_batches],
+            Server::WithoutCache => vec![&self.without_cache],
+            Server::LargeCache => vec![&self.large_cache],
+            Server::Network => vec![&self.network],
+            Server::Pair => vec![&self.default, &self.replica],
+        };
         let behind = (server == Server::Network).then_some(&self.processor);
         let working = asked.iter().copied().chain(behind);
         Ok(Target {
@@ -110,15 +103,22 @@ impl Servers {
     }
 
     pub(super) fn resident_kib(&self) -> anyhow::Result<u64> {
-        let (_, default) = self.services.first().context("no server")?;
-        default.resident_kib()
+        self.default.resident_kib()
     }
 
     /// Ends them, the processor last.
     pub(super) async fn stop(self) -> anyhow::Result<()> {
-        for (_, service) in self.services {
+        for service in [
+            self.default,
+            self.replica,
+            self.without_batches,
+            self.without_cache,
+            self.large_cache,
+            self.network,
+            self.processor,
+        ] {
             service.stop().await?;
         }
-        self.processor.stop().await
+        Ok(())
     }
 }

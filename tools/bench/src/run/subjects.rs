@@ -31,6 +31,7 @@ use crate::{
 /// to 18, the processor's simulator 10.
 const SESSIONS: &str = "450";
 
+/// Connections that make the stored data.
 const FILLING: usize = 256;
 
 /// Starts of one more service that are timed.

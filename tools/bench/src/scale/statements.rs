@@ -23,7 +23,8 @@ pub(crate) enum Statement {
     Claim,
 }
 
-/// Records that one statement of the sweep deletes, whose own result is one row.
+/// Records that one statement of the sweep deletes while there are so many. Its own result is one
+/// row.
 const SWEEP_BATCH_ROWS: i64 = 500;
 
 #[derive(Debug, Clone, Copy, Default, sqlx::FromRow)]
@@ -34,8 +35,9 @@ pub(crate) struct Counted {
     pub(crate) total_ns: i64,
 }
 
-/// A statement that is looked at again and again. PostgreSQL counts sums, and one slow call would
-/// spoil a mean: the median of what was counted between two looks is told.
+/// A statement that is looked at again and again. PostgreSQL counts sums only, so one call that
+/// waited for a core would spoil a mean: the median of what was counted between two looks is told
+/// instead.
 #[derive(Debug)]
 pub(crate) struct Watched {
     statement: Statement,
@@ -133,7 +135,8 @@ pub(crate) async fn watch(
     Ok(watched)
 }
 
-/// Pages that statements use: the measure of work that no other load on the machine changes.
+/// Pages of tables and indexes, as statements use them: the measure of work that no other load on
+/// the machine changes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, sqlx::FromRow)]
 pub(crate) struct Pages {
     /// Looked at or written, each time.

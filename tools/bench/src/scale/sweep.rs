@@ -33,7 +33,8 @@ const BEGIN_LIMIT: Duration = Duration::from_secs(30);
 /// How long the sweep of a few records may take.
 const SHORT_LIMIT: Duration = Duration::from_secs(60);
 
-/// A sweep that removes fewer records is given up: two cores reach more than twice as many.
+/// A sweep that removes fewer records in a second is given up: two cores reach more than twice as
+/// many.
 const LEAST_PER_SECOND: u64 = 1_000;
 
 const TELL_INTERVAL: Duration = Duration::from_secs(30);

@@ -13,7 +13,8 @@ use crate::{
     postgres::execute,
 };
 
-/// Deliveries that are due together: fewer than are pending in the smallest database.
+/// Deliveries that are due together, the same number in every database: fewer than are pending in
+/// the smallest one.
 const DUE: i64 = 1_000;
 
 /// Time until they are due: enough to clear away what making them due left behind.

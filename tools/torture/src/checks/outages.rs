@@ -38,6 +38,7 @@ const ENOUGH: usize = 300;
 /// How many times longer it may take on a busy machine to have so many.
 const LONGER_MAX: u32 = 3;
 
+/// Clients of each account.
 const CLIENTS: usize = 3;
 
 /// Pause of a client between two charges: a steady load that leaves the machine some time.
@@ -214,7 +215,7 @@ impl Clients<'_> {
         };
         for replica in [replica, self.replica(replica + 1)] {
             let began = Instant::now();
-            self.load.drive(Some(replica), &key, 0, random, true).await;
+            self.load.drive_once_at(replica, &key, random).await;
             times.push(began.elapsed());
         }
         self.have_answers(&key, when);
@@ -233,9 +234,7 @@ impl Clients<'_> {
             let name = format!("{when}-{account}-{client}-{number}");
             if let Some(key) = self.new_charge(account, &name, &mut random) {
                 let replica = self.replica(client + number);
-                self.load
-                    .drive(Some(replica), &key, 0, &mut random, true)
-                    .await;
+                self.load.drive_once_at(replica, &key, &mut random).await;
             }
             sleep(PAUSE).await;
         }
@@ -315,7 +314,7 @@ impl Clients<'_> {
                 let Some(key) = self.new_charge(account, &name, &mut random) else {
                     continue;
                 };
-                let driving = self.load.drive(Some(replica), &key, 0, &mut random, false);
+                let driving = self.load.drive_at(replica, &key, &mut random);
                 if timeout(BACK_LIMIT, driving).await.is_err() {
                     let what = format!("an account is not served {BACK_LIMIT:?} after an outage");
                     history.violate_at("G8", what, vec![key]);

@@ -94,26 +94,25 @@ fn difference(record: Option<&Record>, answer: &Stored) -> Option<Broken> {
     let Stored {
         execution, status, ..
     } = answer;
-    let (rule, what) = match record {
-        None => ("G2", "its key has no record".to_owned()),
-        Some(Record {
-            execution: other, ..
-        }) if other != execution => ("G2", format!("{other} is recorded")),
-        Some(Record { status: None, .. }) => ("G2", "no outcome is recorded".to_owned()),
-        Some(Record {
-            status: Some(recorded),
-            ..
-        }) if i32::from(*recorded) != i32::from(*status) => {
-            ("G4", format!("{recorded} is recorded"))
-        }
-        Some(record) => {
-            let is_another = record.body_digest.as_deref() != Some(&answer.body_digest);
-            let what = format!("{execution} was answered with another body than is recorded");
-            return is_another.then_some(("G4", what));
-        }
+    let Some(record) = record else {
+        let what = format!("{execution} was answered with {status}, and its key has no record");
+        return Some(("G2", what));
     };
-    Some((
-        rule,
-        format!("{execution} was answered with {status}, and {what}"),
-    ))
+    if record.execution != *execution {
+        let other = &record.execution;
+        let what = format!("{execution} was answered with {status}, and {other} is recorded");
+        return Some(("G2", what));
+    }
+    let Some(recorded) = record.status else {
+        let what = format!("{execution} was answered with {status}, and no outcome is recorded");
+        return Some(("G2", what));
+    };
+    if i32::from(recorded) != i32::from(*status) {
+        let what = format!("{execution} was answered with {status}, and {recorded} is recorded");
+        return Some(("G4", what));
+    }
+    (record.body_digest.as_deref() != Some(&answer.body_digest)).then(|| {
+        let what = format!("{execution} was answered with another body than is recorded");
+        ("G4", what)
+    })
 }

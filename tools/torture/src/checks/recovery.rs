@@ -37,9 +37,11 @@ const RESIDENT_MAX_MIB: u64 = 400;
 /// A replica's file descriptors: its listeners, its pool, and the clients' connections.
 const DESCRIPTORS_MAX: usize = 400;
 
-/// The 99th percentile of a charge's time without faults and load, on a busy machine.
+/// The 99th percentile of a charge's time without faults and load, on a busy machine with two
+/// cores.
 const PROBE_LIMIT: Duration = Duration::from_millis(1500);
 
+/// Charges that are made to measure it.
 const PROBES: u64 = 100;
 
 /// Requests that are sent to each replica at once.
@@ -81,6 +83,7 @@ const LEFTOVERS: [(&str, &str); 6] = [
     ),
 ];
 
+/// How many charges are abandoned after the last fault.
 const ABANDONED: u32 = 5;
 
 pub(crate) struct Recovered {
@@ -151,7 +154,8 @@ async fn settle(world: &World, load: &Arc<Load>, homes: &[Home], seed: u64) -> D
     last_fault.elapsed()
 }
 
-/// The last fault: answers to some charges are lost, so that there is something to end.
+/// The last fault: the processor's answers to some charges are lost, so that there is something to
+/// end.
 async fn lose_answers(world: &World, load: &Arc<Load>, seed: u64) {
     let mut random = ChaCha12Rng::seed_from_u64(seed);
     let mut abandoned = Vec::new();
@@ -175,7 +179,7 @@ async fn everything_ends(load: &Arc<Load>, history: &History, seed: u64, until: 
             let (load, key) = (Arc::clone(load), Arc::clone(&key));
             clients.spawn(async move {
                 let mut random = ChaCha12Rng::seed_from_u64(seed ^ number);
-                load.drive(None, &key, variant, &mut random, false).await;
+                load.drive(&key, variant, &mut random, false).await;
             });
         }
     }
@@ -233,7 +237,7 @@ async fn probe(load: &Arc<Load>, seed: u64) -> Duration {
             continue;
         };
         let began = Instant::now();
-        let driven = load.drive(None, &key, 0, &mut random, false);
+        let driven = load.drive(&key, 0, &mut random, false);
         if timeout(RECOVERY_LIMIT, driven).await.is_err() {
             let what = "a charge without faults and load has no answer".to_owned();
             history.violate_at("G8", what, vec![key]);
@@ -272,7 +276,7 @@ async fn burst(load: &Arc<Load>, seed: u64) {
     }
     let driving = keys.iter().map(|(replica, key)| {
         let mut random = ChaCha12Rng::seed_from_u64(random.random());
-        async move { load.drive(Some(*replica), key, 0, &mut random, false).await }
+        async move { load.drive_at(*replica, key, &mut random).await }
     });
     if timeout(RECOVERY_LIMIT, join_all(driving)).await.is_err() {
         let what = "of requests at once without faults, not every one has an answer".to_owned();

@@ -172,7 +172,7 @@ impl Load {
         charge.amount = (charge.amount / 100).max(1);
         let keys = self.keys(&[Verb::CreateRefund; 6], &charge, random);
         if let Some(retried) = keys.first() {
-            self.drive(Some(UNBATCHED), retried, 0, random, false).await;
+            self.drive_at(UNBATCHED, retried, random).await;
         }
         self.drive_all(Some(BATCHING), &keys, random).await;
         self.remember(keys);
@@ -187,7 +187,8 @@ impl Load {
         self.remember(keys);
     }
 
-    /// Requests about one object, each under its own key, in the order in which a batch decides.
+    /// New requests about one object, each under a key of its own. The keys are in the order in
+    /// which a batch decides.
     fn keys(&self, verbs: &[Verb], object: &Known, random: &mut ChaCha12Rng) -> Vec<SharedKey> {
         let mut keys = Vec::new();
         for verb in verbs {
@@ -212,7 +213,7 @@ impl Load {
             };
             let name = format!("key-{tag}");
             let key = self.history.add(account, name, vec![request]);
-            self.drive(None, &key, 0, random, false).await;
+            self.drive(&key, 0, random, false).await;
             break;
         }
     }
