@@ -41,9 +41,10 @@ pub(super) fn reads(command: &str, variable: &str) -> bool {
     let known = VARIABLES.iter().find(|known| known.name == variable);
     let is_about = |topic| known.is_some_and(|known| known.topic == topic);
     let is_in = |list: &[&str]| list.contains(&variable);
-    let is_of_most = is_about(DATABASE) || is_in(DATABASE_TIMES) || is_about(LOGS);
+    // What every command reads that works on the API's database.
+    let is_of_database = is_about(DATABASE) || is_in(DATABASE_TIMES) || is_about(LOGS);
     // `migrate` always migrates; `check` and `keys` never do.
-    let is_of_most_but_one = is_of_most && variable != "MIGRATE_ON_START";
+    let is_of_database_without_migration = is_of_database && variable != "MIGRATE_ON_START";
     // A command below another one reads what that one does.
     match command.split(' ').next().unwrap_or_default() {
         "charge-once" => true,
@@ -53,12 +54,14 @@ pub(super) fn reads(command: &str, variable: &str) -> bool {
             !is_of_requests && !is_about(SIMULATOR)
         }
         "processor" => is_about(SIMULATOR) || is_in(SIMULATOR_TOO) || is_about(LOGS),
-        "migrate" | "keys" => is_of_most_but_one,
-        "api-key" => is_of_most,
-        "webhooks" => command == "webhooks retry" && is_of_most,
-        "sweep" => is_of_most || variable.ends_with("_RETENTION"),
-        "check" => is_of_most_but_one || is_in(OF_A_SERVER) || variable == "EVENT_RETENTION",
-        "operations" => is_of_most || is_about(PROCESSOR) || is_in(KEY_TIMES),
+        "migrate" | "keys" => is_of_database_without_migration,
+        "api-key" => is_of_database,
+        "webhooks" => command == "webhooks retry" && is_of_database,
+        "sweep" => is_of_database || variable.ends_with("_RETENTION"),
+        "check" => {
+            is_of_database_without_migration || is_in(OF_A_SERVER) || variable == "EVENT_RETENTION"
+        }
+        "operations" => is_of_database || is_about(PROCESSOR) || is_in(KEY_TIMES),
         "healthcheck" => is_in(&["BIND_ADDRESS", "PROCESSOR_BIND_ADDRESS", "ALLOWED_HOSTS"]),
         // `pay`, `trigger`, `seed` and `webhooks listen` are clients: they describe their own two.
         // The others print what was compiled in.

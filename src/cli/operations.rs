@@ -43,6 +43,7 @@ use crate::{
 /// way through a network.
 const BY_HAND_AFTER: Duration = Duration::from_secs(3600);
 
+/// Longest name of a person.
 const NAME_MAX_CHARS: usize = 100;
 
 /// How long an operation is sent again without PROCESSOR_URL: as long as processors remember keys

@@ -380,7 +380,6 @@ mod tests {
 
     #[test]
     fn a_bad_value_names_its_variable() {
-        // Actix takes no more workers than 512.
         for (name, values) in [
             (
                 "BIND_ADDRESS",
@@ -427,6 +426,7 @@ mod tests {
             ("BODY_LIMIT", &["64KiB"]),
             ("REPLAY_CACHE", &["much", "65GiB", "-1"]),
             ("RATE_LIMIT", &["10/s", "-1", "1000001"]),
+            // Actix takes no more than 512.
             ("WORKERS", &["many", "513"]),
             ("KEEP_ALIVE_TIMEOUT", &["0s"]),
             ("REQUEST_HEAD_TIMEOUT", &["2h"]),

@@ -31,30 +31,31 @@ impl Values {
     /// Records each time that does not fit the others.
     pub(super) fn check_times(&self, source: &Source<'_>) {
         self.check_ladder(source);
-        let bad_unless_all_good = |variable: &'static str, others: &[&str], expected: &str| {
-            if source.are_good(&[variable]) && source.are_good(others) {
-                source.bad(variable, expected);
-            }
-        };
         // Longer than one call of the processor and the transaction after it, so that the holder of
         // a lease can use it.
         let least = self.processor_timeout + self.database_deadline + COMPLETION_RESERVE;
-        if self.lease <= least {
-            let compared = [PROCESSOR_TIMEOUT.name, DATABASE_DEADLINE.name];
+        let compared = [
+            PROCESSOR_TIMEOUT.name,
+            IDEMPOTENCY_LEASE.name,
+            DATABASE_DEADLINE.name,
+        ];
+        if self.lease <= least && source.are_good(&compared) {
             let least = humantime::format_duration(least);
             let expected = format!(
                 "longer than PROCESSOR_TIMEOUT, DATABASE_DEADLINE and 5s together: {least}"
             );
-            bad_unless_all_good(IDEMPOTENCY_LEASE.name, &compared, &expected);
+            source.bad(IDEMPOTENCY_LEASE.name, expected);
         }
-        if self.idempotency_ttl < TTL_MIN && !self.allow_short_ttl {
+        let (ttl, is_short_allowed) = (self.idempotency_ttl, self.allow_short_ttl);
+        if ttl < TTL_MIN && !is_short_allowed && source.are_good(&[ALLOW_SHORT_TTL.name]) {
             let expected = "at least 60s; for a test or a demonstration set ALLOW_SHORT_TTL=true";
-            bad_unless_all_good(IDEMPOTENCY_TTL.name, &[ALLOW_SHORT_TTL.name], expected);
+            source.bad(IDEMPOTENCY_TTL.name, expected);
         }
         let (min, max) = (self.webhook_retry_min, self.webhook_retry_max);
-        if max > WEBHOOK_PAUSE_MAX || max / 2 < min {
+        let are_good = source.are_good(&[WEBHOOK_RETRY_MIN.name, WEBHOOK_RETRY_MAX.name]);
+        if are_good && (max > WEBHOOK_PAUSE_MAX || max / 2 < min) {
             let expected = "at least twice WEBHOOK_RETRY_MIN and at most 7d";
-            bad_unless_all_good(WEBHOOK_RETRY_MAX.name, &[WEBHOOK_RETRY_MIN.name], expected);
+            source.bad(WEBHOOK_RETRY_MAX.name, expected);
         }
     }
 

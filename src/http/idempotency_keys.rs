@@ -5,6 +5,7 @@ use charge_once_service::edge::last_segment;
 use super::prelude::*;
 use crate::idempotency::{IdempotencyKey, Inspected, KnownRequest, Step};
 
+/// The message of a 404.
 const NOTHING_FINISHED: &str = "There is no finished record under this key now. That does not mean \
                                 that the operation may be sent under a new key: the first request \
                                 may still arrive. The safe question is to retry it with this key.";

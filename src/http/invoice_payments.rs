@@ -68,32 +68,37 @@ impl Parameter for PaymentOfInvoice {
     }
 }
 
-/// A name that is accepted, and has no effect.
-struct Known<const IS_STATUS: bool>;
+const PAYMENT_TYPES: [&str; 2] = ["payment_intent", "payment_record"];
 
-type PaymentType = Known<false>;
-type PaymentStatus = Known<true>;
+struct PaymentType;
 
-impl<const IS_STATUS: bool> Known<IS_STATUS> {
-    const NAMES: &'static [&'static str] = match IS_STATUS {
-        false => &["payment_intent", "payment_record"],
-        true => &["canceled", "open", "paid"],
-    };
-}
-
-impl<const IS_STATUS: bool> TextKind for Known<IS_STATUS> {
+impl TextKind for PaymentType {
     type Value = ();
-    const MUST_BE: &'static str = match IS_STATUS {
-        false => "Must be payment_intent or payment_record.",
-        true => "Must be canceled or open or paid.",
-    };
+    const MUST_BE: &'static str = "Must be payment_intent or payment_record.";
 
     fn parse(text: &str) -> Option<()> {
-        Self::NAMES.contains(&text).then_some(())
+        PAYMENT_TYPES.contains(&text).then_some(())
     }
 
     fn schema() -> ObjectBuilder {
-        text().enum_values(Some(Self::NAMES.iter().copied()))
+        text().enum_values(Some(PAYMENT_TYPES))
+    }
+}
+
+const PAYMENT_STATUSES: [&str; 3] = ["canceled", "open", "paid"];
+
+struct PaymentStatus;
+
+impl TextKind for PaymentStatus {
+    type Value = ();
+    const MUST_BE: &'static str = "Must be canceled or open or paid.";
+
+    fn parse(text: &str) -> Option<()> {
+        PAYMENT_STATUSES.contains(&text).then_some(())
+    }
+
+    fn schema() -> ObjectBuilder {
+        text().enum_values(Some(PAYMENT_STATUSES))
     }
 }
 

@@ -53,7 +53,8 @@ use crate::{
     },
 };
 
-/// Who sends an authenticated request, and sees the objects that it asks for.
+/// Who sends an authenticated request, and sees the objects that it asks for. The dialect is that
+/// of the prefix which the request came through.
 pub use crate::work::expansions::Audience as Caller;
 
 impl Caller {

@@ -10,7 +10,7 @@ use crate::idempotency::{
     RanAlone, ReplayCacheObserver,
 };
 
-/// The kind of a checkout's phases.
+/// The kind of a checkout's phases: that of `CheckoutSteps`.
 const CHECKOUT: &str = "checkout";
 
 impl Observer for Metrics {

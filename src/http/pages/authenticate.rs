@@ -22,7 +22,6 @@ use maud::{Markup, html};
 use sha2::{Digest, Sha256};
 use url::Url;
 use utoipa::openapi::ObjectBuilder;
-use uuid::Uuid;
 
 use super::layout::LAYOUT;
 use crate::{
@@ -67,14 +66,6 @@ impl HolderIntent {
         let payment = PaymentIntentId::parse(text).map(Self::Payment);
         payment.or_else(|| SetupIntentId::parse(text).map(Self::Setup))
     }
-
-    /// As it is stored, and as it is shown.
-    fn id(self) -> (Uuid, String) {
-        match self {
-            Self::Payment(id) => (id.0, id.to_string()),
-            Self::Setup(id) => (id.0, id.to_string()),
-        }
-    }
 }
 
 /// The page that a path names.
@@ -98,7 +89,10 @@ impl PageAddress {
     fn asked(&self, work: &Request) -> AskedPage {
         AskedPage {
             account: self.account,
-            intent: self.intent.id().0,
+            intent: match self.intent {
+                HolderIntent::Payment(id) => id.0,
+                HolderIntent::Setup(id) => id.0,
+            },
             token: self.token.clone(),
             key: work.key.as_str().to_owned(),
         }
@@ -109,7 +103,11 @@ impl PageAddress {
     fn request(&self, request_id: String, app: &App) -> Result<Request, HttpError> {
         let mut hash = hex::encode(Sha256::digest(&self.token));
         hash.truncate(HASH_CHARS);
-        let path = format!("/authenticate/{}/{hash}", self.intent.id().1);
+        let id = match self.intent {
+            HolderIntent::Payment(id) => id.to_string(),
+            HolderIntent::Setup(id) => id.to_string(),
+        };
+        let path = format!("/authenticate/{id}/{hash}");
         let wait = app.values.in_flight_wait_v1;
         let request = Request::reserved(self.account.0, path, request_id, wait)
             .map_err(|error| HttpError::failed_without_key(Failure::internal(error)))?;
@@ -283,6 +281,7 @@ impl TextKind for HolderOutcome {
     }
 }
 
+/// The holder's answer.
 pub(in crate::http) async fn end(
     app: web::Data<App>,
     request: HttpRequest,
