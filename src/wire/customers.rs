@@ -26,6 +26,38 @@ parameters! {
         /// Where goods go.
         shipping: Change<Nested<ShippingParams>>,
     }
+
+    /// The parameters of a new customer.
+    pub struct CreateCustomerParams as "CreateCustomer" {
+        details: Include<CustomerDetailsParams>,
+        /// Kept as it was sent. Several customers may have one.
+        email: Option<PersonEmail>,
+        /// What invoices would be paid with.
+        invoice_settings: Option<Nested<InvoiceSettingsParams>>,
+        metadata: MetadataParam,
+        /// Is attached to the customer, and doesn't become the default by that.
+        payment_method: Option<MethodReference>,
+        expand: Expand<ExpandCustomer>,
+    }
+    example {"email": "jenny@example.com", "name": "Jenny Rosen"}
+
+    /// What may change of a customer. An address that is given replaces the whole one before.
+    pub struct UpdateCustomerParams as "UpdateCustomer" {
+        details: Include<CustomerDetailsParams>,
+        /// Kept as it was sent. Several customers may have one.
+        email: Change<PersonEmail>,
+        /// What invoices would be paid with.
+        invoice_settings: Kept<Nested<InvoiceSettingsParams>>,
+        metadata: MetadataChange,
+        expand: Expand<ExpandCustomer>,
+    }
+    example {"description": "Likes blue mugs"}
+
+    /// What invoices would be paid with. There are no invoices here.
+    pub struct InvoiceSettingsParams as "InvoiceSettingsInput" {
+        /// A payment method that is attached to the customer: pm_…
+        default_payment_method: Change<PaymentMethodId>,
+    }
 }
 
 impl CustomerDetailsParams {
@@ -42,44 +74,6 @@ impl CustomerDetailsParams {
             preferred_locales: locales.unwrap_or_default(),
             shipping: self.shipping.map(Into::into).apply(details.shipping),
         }
-    }
-}
-
-parameters! {
-    /// The parameters of a new customer.
-    pub struct CreateCustomerParams as "CreateCustomer" {
-        details: Include<CustomerDetailsParams>,
-        /// Kept as it was sent. Several customers may have one.
-        email: Option<PersonEmail>,
-        /// What invoices would be paid with.
-        invoice_settings: Option<Nested<InvoiceSettingsParams>>,
-        metadata: MetadataParam,
-        /// Is attached to the customer, and doesn't become the default by that.
-        payment_method: Option<MethodReference>,
-        expand: Expand<ExpandCustomer>,
-    }
-    example {"email": "jenny@example.com", "name": "Jenny Rosen"}
-}
-
-parameters! {
-    /// What may change of a customer. An address that is given replaces the whole one before.
-    pub struct UpdateCustomerParams as "UpdateCustomer" {
-        details: Include<CustomerDetailsParams>,
-        /// Kept as it was sent. Several customers may have one.
-        email: Change<PersonEmail>,
-        /// What invoices would be paid with.
-        invoice_settings: Kept<Nested<InvoiceSettingsParams>>,
-        metadata: MetadataChange,
-        expand: Expand<ExpandCustomer>,
-    }
-    example {"description": "Likes blue mugs"}
-}
-
-parameters! {
-    /// What invoices would be paid with. There are no invoices here.
-    pub struct InvoiceSettingsParams as "InvoiceSettingsInput" {
-        /// A payment method that is attached to the customer: pm_…
-        default_payment_method: Change<PaymentMethodId>,
     }
 }
 

@@ -32,22 +32,7 @@ parameters! {
         /// Behind the seller's name on the card statement.
         statement_descriptor_suffix: Change<StatementDescriptor>,
     }
-}
 
-impl IntentDetailsParams {
-    /// The details with what it changes of them.
-    fn apply(self, details: IntentDetails) -> IntentDetails {
-        let suffix = details.statement_descriptor_suffix;
-        IntentDetails {
-            description: self.description.apply(details.description),
-            receipt_email: self.receipt_email.apply(details.receipt_email),
-            shipping: self.shipping.map(Into::into).apply(details.shipping),
-            statement_descriptor_suffix: self.statement_descriptor_suffix.apply(suffix),
-        }
-    }
-}
-
-parameters! {
     /// The parameters of a new payment intent.
     pub struct CreatePaymentIntentParams as "CreatePaymentIntent" {
         /// Minor units.
@@ -88,9 +73,7 @@ parameters! {
         expand: Expand<ExpandPaymentIntent>,
     }
     example {"amount": 2000, "currency": "usd", "metadata": {"order_id": "6735"}}
-}
 
-parameters! {
     /// What may change of a payment intent.
     pub struct UpdatePaymentIntentParams as "UpdatePaymentIntent" {
         /// Minor units.
@@ -112,9 +95,7 @@ parameters! {
         expand: Expand<ExpandPaymentIntent>,
     }
     example {"amount": 2150}
-}
 
-parameters! {
     /// How a payment intent is confirmed.
     pub struct ConfirmPaymentIntentParams as "ConfirmPaymentIntent" {
         /// When the money is taken: automatic_async, automatic or manual.
@@ -142,9 +123,7 @@ parameters! {
         expand: Expand<ExpandPaymentIntent>,
     }
     example {"payment_method": "pm_card_visa", "return_url": "https://example.com/done"}
-}
 
-parameters! {
     /// How much of a payment intent is captured.
     pub struct CapturePaymentIntentParams as "CapturePaymentIntent" {
         /// Minor units. Default: all of it. What is not taken is released.
@@ -156,9 +135,7 @@ parameters! {
         expand: Expand<ExpandPaymentIntent>,
     }
     example {"amount_to_capture": 1500}
-}
 
-parameters! {
     /// Why a payment intent is canceled.
     pub struct CancelPaymentIntentParams as "CancelPaymentIntent" {
         /// duplicate, fraudulent, requested_by_customer or abandoned.
@@ -166,26 +143,20 @@ parameters! {
         expand: Expand<ExpandPaymentIntent>,
     }
     example {"cancellation_reason": "abandoned"}
-}
 
-parameters! {
     /// How methods are charged.
     pub struct PaymentMethodOptionsParams as "PaymentMethodOptionsInput" {
         /// How cards are.
         card: Kept<Nested<CardOptionsParams>>,
     }
-}
 
-parameters! {
     /// How cards are charged.
     pub struct CardOptionsParams as "CardOptionsInput" {
         /// Which cards' holders authenticate: automatic, those that must; any or challenge, all of
         /// them. Default: automatic.
         request_three_d_secure: Kept<ThreeDSecure>,
     }
-}
 
-parameters! {
     /// Where goods go, to whom, and with whom.
     pub struct ParcelParams as "ParcelInput" {
         /// Where they go.
@@ -199,16 +170,18 @@ parameters! {
         /// The carrier's number of the parcel.
         tracking_number: Option<Text<500>>,
     }
+    into Shipping
 }
 
-impl From<ParcelParams> for Shipping {
-    fn from(params: ParcelParams) -> Self {
-        Self {
-            address: params.address.into(),
-            carrier: params.carrier,
-            name: params.name,
-            phone: params.phone,
-            tracking_number: params.tracking_number,
+impl IntentDetailsParams {
+    /// The details with what it changes of them.
+    fn apply(self, details: IntentDetails) -> IntentDetails {
+        let suffix = details.statement_descriptor_suffix;
+        IntentDetails {
+            description: self.description.apply(details.description),
+            receipt_email: self.receipt_email.apply(details.receipt_email),
+            shipping: self.shipping.map(Into::into).apply(details.shipping),
+            statement_descriptor_suffix: self.statement_descriptor_suffix.apply(suffix),
         }
     }
 }

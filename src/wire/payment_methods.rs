@@ -33,15 +33,53 @@ parameters! {
         allow_redisplay: Option<AllowRedisplay>,
         metadata: MetadataParam,
     }
-}
 
-parameters! {
     /// The parameters of a new payment method.
     pub struct CreatePaymentMethodParams as "CreatePaymentMethod" {
         method: Include<PaymentMethodDataParams>,
         expand: Expand<ExpandPaymentMethod>,
     }
     example {"type": "card", "card": {"token": "tok_visa"}}
+
+    /// What may change of a payment method.
+    pub struct UpdatePaymentMethodParams as "UpdatePaymentMethod" {
+        /// Who the bill goes to.
+        billing_details: Kept<Nested<BillingDetailsParams>>,
+        /// The card's new expiry date.
+        card: Kept<Nested<CardChangeParams>>,
+        /// Whether a shop may show it to its customer again: unspecified, limited or always.
+        allow_redisplay: Kept<AllowRedisplay>,
+        metadata: MetadataChange,
+        expand: Expand<ExpandPaymentMethod>,
+    }
+    example {"card": {"exp_month": 11, "exp_year": 2098}}
+
+    /// What may change of a card: a new one has the number of the old.
+    pub struct CardChangeParams as "CardChange" {
+        /// 1 to 12.
+        exp_month: Kept<ExpiryMonth>,
+        /// Four digits, or the last two. A date that has passed is refused.
+        exp_year: Kept<ExpiryYear>,
+    }
+
+    /// Whose a payment method becomes.
+    pub struct AttachPaymentMethodParams as "AttachPaymentMethod" {
+        /// The customer: cus_…
+        customer: IdOf<CustomerId>,
+        expand: Expand<ExpandPaymentMethod>,
+    }
+    example {"customer": "cus_01kar2w7n9e4xt8f5mq0v3z6yd"}
+
+    /// No parameters but how the reply is shown.
+    pub struct DetachPaymentMethodParams as "DetachPaymentMethod" {
+        expand: Expand<ExpandPaymentMethod>,
+    }
+    example {}
+
+    /// A test card by its token.
+    pub struct CardByTokenParams as "CardByToken" {
+        token: CardToken,
+    }
 }
 
 /// The parameter `payment_method_data`: a method that is made on the way.
@@ -61,31 +99,6 @@ impl From<PaymentMethodDataParams> for NewPaymentMethod {
     }
 }
 
-parameters! {
-    /// What may change of a payment method.
-    pub struct UpdatePaymentMethodParams as "UpdatePaymentMethod" {
-        /// Who the bill goes to.
-        billing_details: Kept<Nested<BillingDetailsParams>>,
-        /// The card's new expiry date.
-        card: Kept<Nested<CardChangeParams>>,
-        /// Whether a shop may show it to its customer again: unspecified, limited or always.
-        allow_redisplay: Kept<AllowRedisplay>,
-        metadata: MetadataChange,
-        expand: Expand<ExpandPaymentMethod>,
-    }
-    example {"card": {"exp_month": 11, "exp_year": 2098}}
-}
-
-parameters! {
-    /// What may change of a card: a new one has the number of the old.
-    pub struct CardChangeParams as "CardChange" {
-        /// 1 to 12.
-        exp_month: Kept<ExpiryMonth>,
-        /// Four digits, or the last two. A date that has passed is refused.
-        exp_year: Kept<ExpiryYear>,
-    }
-}
-
 impl UpdatePaymentMethodParams {
     /// The method with what it changes, but for metadata.
     pub fn apply(&self, mut method: PaymentMethod) -> PaymentMethod {
@@ -100,24 +113,6 @@ impl UpdatePaymentMethodParams {
         method.allow_redisplay = self.allow_redisplay.unwrap_or(method.allow_redisplay);
         method
     }
-}
-
-parameters! {
-    /// Whose a payment method becomes.
-    pub struct AttachPaymentMethodParams as "AttachPaymentMethod" {
-        /// The customer: cus_…
-        customer: IdOf<CustomerId>,
-        expand: Expand<ExpandPaymentMethod>,
-    }
-    example {"customer": "cus_01kar2w7n9e4xt8f5mq0v3z6yd"}
-}
-
-parameters! {
-    /// No parameters but how the reply is shown.
-    pub struct DetachPaymentMethodParams as "DetachPaymentMethod" {
-        expand: Expand<ExpandPaymentMethod>,
-    }
-    example {}
 }
 
 /// The word `card`: nothing else is simulated here.
@@ -203,13 +198,6 @@ impl PartialSchema for MethodCard {
 impl ToSchema for MethodCard {
     fn name() -> std::borrow::Cow<'static, str> {
         "PaymentMethodCardInput".into()
-    }
-}
-
-parameters! {
-    /// A test card by its token.
-    pub struct CardByTokenParams as "CardByToken" {
-        token: CardToken,
     }
 }
 
