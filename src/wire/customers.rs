@@ -63,15 +63,13 @@ parameters! {
 impl CustomerDetailsParams {
     /// The details with what it changes of them.
     pub fn apply(self, details: CustomerDetails) -> CustomerDetails {
-        let locales = self
-            .preferred_locales
-            .apply(Some(details.preferred_locales));
+        let locales = Some(details.preferred_locales);
         CustomerDetails {
             address: self.address.map(Into::into).apply(details.address),
             description: self.description.apply(details.description),
             name: self.name.apply(details.name),
             phone: self.phone.apply(details.phone),
-            preferred_locales: locales.unwrap_or_default(),
+            preferred_locales: self.preferred_locales.apply(locales).unwrap_or_default(),
             shipping: self.shipping.map(Into::into).apply(details.shipping),
         }
     }
@@ -79,9 +77,7 @@ impl CustomerDetailsParams {
 
 /// The default payment method that a request asks for.
 pub fn default_of(settings: Option<&InvoiceSettingsParams>) -> Change<PaymentMethodId> {
-    settings.map_or(Change::Keep, |settings| {
-        settings.default_payment_method.clone()
-    })
+    settings.map_or(Change::Keep, |of| of.default_payment_method.clone())
 }
 
 /// The refusal of a default payment method that isn't the customer's.

@@ -1,11 +1,6 @@
 //! Who and where a person is, as clients send and see it.
 
-use charge_once_strict_params::{
-    Change, Nested, Text, TextKind, parameters,
-    schema::{text, with_example},
-};
-use utoipa::openapi::ObjectBuilder;
-
+use super::prelude::*;
 use crate::domain::people::{Address, BillingDetails, Shipping};
 
 /// The name of a person or a company.

@@ -158,9 +158,7 @@ impl Completion {
     fn of(operation: &Operation, answer: Answer) -> Self {
         Self {
             origin: origin_of(operation),
-            processor: operation.processor.clone(),
-            operation: operation.id,
-            asked: operation.asked.clone(),
+            operation: operation.clone(),
             answer,
         }
     }
