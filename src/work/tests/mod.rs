@@ -140,13 +140,15 @@ fn op() -> impl Strategy<Value = LedgerOp> {
         1 => at().prop_map(LedgerOp::Cancel),
         1 => Just(LedgerOp::Customer),
         1 => at().prop_map(LedgerOp::Detach),
-        4 => (1..150_i64, any::<bool>(), option::of(at()), option::of(card()), likely(0.8)).prop_map(
-            |(amount, manual, customer, card, confirm)| {
-                LedgerOp::NewIntent(NewIntent { amount, manual, customer, card, confirm })
-            }),
+        4 => (
+            1..150_i64, any::<bool>(), option::of(at()), option::of(card()), likely(0.8),
+        ).prop_map(|(amount, manual, customer, card, confirm)| {
+            LedgerOp::NewIntent(NewIntent { amount, manual, customer, card, confirm })
+        }),
         // The sum of the weights above.
         19 => (at(), intent_op).prop_map(|(intent, op)| LedgerOp::Intent(intent, op)),
-        2 => (option::of(at()), card()).prop_map(|(customer, card)| LedgerOp::Setup(customer, card)),
+        2 => (option::of(at()), card()).prop_map(
+            |(customer, card)| LedgerOp::Setup(customer, card)),
         1 => at().prop_map(LedgerOp::CancelSetup),
         1 => (at(), any::<bool>()).prop_map(
             |(setup, passes)| LedgerOp::AuthenticateSetup(setup, passes)),
@@ -399,13 +401,10 @@ impl ReferenceLedger {
 
     /// Whether a customer may pay with a card: a saved one has an owner.
     fn fits(&self, customer: Option<usize>, card: IntentCard) -> bool {
-        match card {
-            IntentCard::Visa
-            | IntentCard::Declining
-            | IntentCard::DecliningLater
-            | IntentCard::Asking => true,
-            IntentCard::Saved(owner) => customer == Some(owner) && self.customers[owner],
-        }
+        let IntentCard::Saved(owner) = card else {
+            return true;
+        };
+        customer == Some(owner) && self.customers[owner]
     }
 
     fn setup(&mut self, customer: Option<usize>, card: IntentCard) -> bool {
@@ -520,18 +519,18 @@ struct MemoryLedger {
 
 impl MemoryLedger {
     fn new(account: AccountId) -> Self {
-        let origin = Origin {
-            account,
-            asked_by: AskedBy {
-                dialect: Dialect::Stripe,
-                api_version: None,
-                request_id: "req_1".to_owned(),
-                idempotency_key: "key-1".to_owned(),
-            },
-            traceparent: None,
+        let asked_by = AskedBy {
+            dialect: Dialect::Stripe,
+            api_version: None,
+            request_id: "req_1".to_owned(),
+            idempotency_key: "key-1".to_owned(),
         };
         Self {
-            origin,
+            origin: Origin {
+                account,
+                asked_by,
+                traceparent: None,
+            },
             rows: Rows::default(),
             charges: Vec::new(),
             orders: Vec::new(),
@@ -960,12 +959,11 @@ fn on(ledger: &MemoryLedger, op: &mut LedgerOp) -> Option<()> {
         Some(())
     };
     let customer = |at: &mut usize| wrap(at, ledger.customers.len());
-    let owner = |card: &mut IntentCard| match card {
-        IntentCard::Saved(owner) => customer(owner),
-        IntentCard::Visa
-        | IntentCard::Declining
-        | IntentCard::DecliningLater
-        | IntentCard::Asking => Some(()),
+    let owner = |card: &mut IntentCard| {
+        let IntentCard::Saved(owner) = card else {
+            return Some(());
+        };
+        customer(owner)
     };
     match op {
         LedgerOp::Capture(at, _) | LedgerOp::Refund(at, _) => wrap(at, ledger.charges.len()),
