@@ -338,20 +338,17 @@ pub fn must_be_possible(
 /// Stripe refuses it for cards.
 pub struct NoStatementDescriptor;
 
-impl ValueKind for NoStatementDescriptor {
+impl TextKind for NoStatementDescriptor {
     type Value = ();
+    const MUST_BE: &'static str = "Cards take a statement_descriptor_suffix instead.";
 
-    fn read(field: &mut Field<'_, '_>) -> Result<Option<()>, Error> {
-        match field.fields.text(field.name, usize::MAX)? {
-            None => Ok(None),
-            Some(_) => Err(field.invalid("Cards take a statement_descriptor_suffix instead.")),
-        }
+    fn parse(_: &str) -> Option<()> {
+        None
     }
 
-    fn schema() -> RefOr<Schema> {
+    fn schema() -> ObjectBuilder {
         let none = text().max_length(Some(0));
-        none.description(Some("Cards take a statement_descriptor_suffix instead."))
-            .into()
+        none.description(Some(Self::MUST_BE))
     }
 }
 
@@ -364,12 +361,10 @@ impl ValueKind for OffSession {
 
     fn read(field: &mut Field<'_, '_>) -> Result<Option<bool>, Error> {
         let given = field.fields.given(field.name).and_then(Value::as_str);
-        match given {
-            Some("one_off" | "recurring") => {
-                Err(field.invalid("one_off and recurring aren't offered: send true."))
-            }
-            _ => <bool as ValueKind>::read(field),
+        if let Some("one_off" | "recurring") = given {
+            return Err(field.invalid("one_off and recurring aren't offered: send true."));
         }
+        <bool as ValueKind>::read(field)
     }
 
     fn schema() -> RefOr<Schema> {

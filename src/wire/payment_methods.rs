@@ -13,7 +13,7 @@ use crate::domain::{
     charge::Card,
     payment_method::{AllowRedisplay, NewPaymentMethod, PaymentMethod, PaymentMethodRefusal},
     people::BillingDetails,
-    test_cards::{self, TOKEN_EXPIRY, TestCard},
+    test_cards::{self, TestCard},
 };
 
 /// What a template's name begins with: a test card that each use makes a new method of.
@@ -87,11 +87,12 @@ pub type PaymentMethodData = Nested<PaymentMethodDataParams>;
 
 impl From<PaymentMethodDataParams> for NewPaymentMethod {
     fn from(params: PaymentMethodDataParams) -> Self {
+        let (card, has_cvc) = params.card;
         let billing = params.billing_details;
         let billing = billing.map(|given| given.apply(BillingDetails::default()));
         Self {
-            card: params.card.card,
-            has_cvc: params.card.has_cvc,
+            card,
+            has_cvc,
             billing: billing.unwrap_or_default(),
             allow_redisplay: params.allow_redisplay.unwrap_or_default(),
             metadata: params.metadata,
@@ -134,46 +135,21 @@ impl TextKind for MethodType {
 /// The card of a new method: a test card by its number, or by a test token.
 pub struct MethodCard;
 
-/// A card as it was given.
-#[derive(Debug, Clone, Copy)]
-pub struct GivenCard {
-    card: Card,
-    has_cvc: bool,
-}
-
-impl GivenCard {
-    /// A test card that was named instead of being written out.
-    fn named(test_card: &'static TestCard) -> Self {
-        let (exp_month, exp_year) = TOKEN_EXPIRY;
-        let has_cvc = false;
-        Self {
-            card: Card {
-                test_card,
-                exp_month,
-                exp_year,
-            },
-            has_cvc,
-        }
-    }
-}
-
 impl ValueKind for MethodCard {
-    type Value = GivenCard;
+    /// The card, and whether its security code was given.
+    type Value = (Card, bool);
 
-    fn read(field: &mut Field<'_, '_>) -> Result<Option<GivenCard>, Error> {
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<(Card, bool)>, Error> {
         let Some(mut fields) = field.fields.object(field.name)? else {
             return Ok(None);
         };
         let token = CardToken::read(&mut Field::new(&mut fields, "token"))?;
         let given = match token {
-            Some(test_card) => GivenCard::named(test_card),
+            Some(test_card) => (test_card.into(), false),
             None => {
                 let params = CardParams::read(&mut fields)?;
                 let has_cvc = params.cvc.is_some();
-                GivenCard {
-                    card: params.into(),
-                    has_cvc,
-                }
+                (params.into(), has_cvc)
             }
         };
         fields.finish()?;
@@ -204,14 +180,6 @@ impl ToSchema for MethodCard {
 /// A test token, such as `tok_visa`.
 pub struct CardToken;
 
-/// The test tokens, but for templates.
-fn test_tokens() -> impl Iterator<Item = &'static str> {
-    let tokens = test_cards::TEST_CARDS.iter().flat_map(|card| card.tokens);
-    tokens
-        .copied()
-        .filter(|token| token.starts_with(TOKEN_PREFIX))
-}
-
 impl TextKind for CardToken {
     type Value = &'static TestCard;
     const MAX_CHARS: usize = ID_MAX_CHARS;
@@ -222,7 +190,10 @@ impl TextKind for CardToken {
     }
 
     fn schema() -> ObjectBuilder {
-        with_example(text().enum_values(Some(test_tokens())), "tok_visa")
+        let tokens = test_cards::TEST_CARDS.iter().flat_map(|card| card.tokens).copied();
+        // Templates are none.
+        let tokens = tokens.filter(|token| token.starts_with(TOKEN_PREFIX));
+        with_example(text().enum_values(Some(tokens)), "tok_visa")
     }
 }
 
@@ -293,16 +264,13 @@ impl From<NamedMethod> for GivenMethod {
         match named {
             NamedMethod::Id(id) => Self::Existing(Some(id)),
             NamedMethod::Nothing => Self::Existing(None),
-            NamedMethod::Template(card) => {
-                let GivenCard { card, has_cvc } = GivenCard::named(card);
-                Self::New(Box::new(NewPaymentMethod {
-                    card,
-                    has_cvc,
-                    billing: BillingDetails::default(),
-                    allow_redisplay: AllowRedisplay::default(),
-                    metadata: Metadata::new(),
-                }))
-            }
+            NamedMethod::Template(card) => Self::New(Box::new(NewPaymentMethod {
+                card: card.into(),
+                has_cvc: false,
+                billing: BillingDetails::default(),
+                allow_redisplay: AllowRedisplay::default(),
+                metadata: Metadata::new(),
+            })),
         }
     }
 }

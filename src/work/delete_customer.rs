@@ -14,7 +14,7 @@ use crate::{
     domain::{
         event::EventType,
         ids::CustomerId,
-        payment_method::{Attachment, PaymentMethod},
+        payment_method::Attachment,
     },
     store, webhooks,
     wire::{customers::CustomerView, payment_methods::PaymentMethodView},
@@ -36,10 +36,8 @@ pub async fn delete_customer(
     // attachment waits for that lock, and then finds that the customer was deleted.
     detached.extend(store::payment_methods::detach_all(tx, account, id).await?);
     let detached = detached.iter().map(|method| {
-        let before = PaymentMethod {
-            attachment: Attachment::To(id),
-            ..method.clone()
-        };
+        let mut before = method.clone();
+        before.attachment = Attachment::To(id);
         let before = PaymentMethodView::from(&before);
         let of = EventType::PaymentMethodDetached;
         origin.event(of, Some(&before), &method.into(), method.version)
