@@ -190,7 +190,10 @@ impl TextKind for CardToken {
     }
 
     fn schema() -> ObjectBuilder {
-        let tokens = test_cards::TEST_CARDS.iter().flat_map(|card| card.tokens).copied();
+        let tokens = test_cards::TEST_CARDS
+            .iter()
+            .flat_map(|card| card.tokens)
+            .copied();
         // Templates are none.
         let tokens = tokens.filter(|token| token.starts_with(TOKEN_PREFIX));
         with_example(text().enum_values(Some(tokens)), "tok_visa")

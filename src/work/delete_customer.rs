@@ -11,11 +11,7 @@ use sqlx::PgConnection;
 
 use crate::{
     commands::Origin,
-    domain::{
-        event::EventType,
-        ids::CustomerId,
-        payment_method::Attachment,
-    },
+    domain::{event::EventType, ids::CustomerId, payment_method::Attachment},
     store, webhooks,
     wire::{customers::CustomerView, payment_methods::PaymentMethodView},
 };

@@ -5,7 +5,7 @@
 mod columns;
 mod stored;
 
-use std::cell::RefCell;
+use std::{cell::RefCell, fmt::Display};
 
 use charge_once_strict_params::{Encoding, ParameterSet, Params};
 use chrono::DateTime;
@@ -502,13 +502,12 @@ impl ReferenceLedger {
     }
 }
 
-/// Where the same verbs run as well.
-type Stored<'a> = Option<&'a mut StoredLedger>;
-
 /// The rows that verbs have left, in memory.
-struct MemoryLedger {
+struct MemoryLedger<'a> {
     origin: Origin,
     rows: Rows,
+    /// Where the same verbs run as well.
+    stored: Option<&'a mut StoredLedger>,
     charges: Vec<ChargeId>,
     orders: Vec<OrderId>,
     intents: Vec<PaymentIntentId>,
@@ -517,8 +516,8 @@ struct MemoryLedger {
     customers: Vec<PaymentMethod>,
 }
 
-impl MemoryLedger {
-    fn new(account: AccountId) -> Self {
+impl<'a> MemoryLedger<'a> {
+    fn new(account: AccountId, stored: Option<&'a mut StoredLedger>) -> Self {
         let asked_by = AskedBy {
             dialect: Dialect::Stripe,
             api_version: None,
@@ -532,6 +531,7 @@ impl MemoryLedger {
                 traceparent: None,
             },
             rows: Rows::default(),
+            stored,
             charges: Vec::new(),
             orders: Vec::new(),
             intents: Vec::new(),
@@ -589,7 +589,6 @@ impl MemoryLedger {
     /// Members of the body that are null are left out.
     fn run<P: ParameterSet, V: Rules>(
         &mut self,
-        stored: Stored<'_>,
         mut body: Value,
         verb: impl FnOnce(P) -> V,
     ) -> u16 {
@@ -597,7 +596,17 @@ impl MemoryLedger {
         members.retain(|_, value| !value.is_null());
         let params = Params::new(Encoding::Json, Ok(members.clone()));
         let verb = P::parse(&params).map(verb).map_err(ApiError::from);
-        self.run_rules(stored, verb)
+        self.run_rules(verb)
+    }
+
+    /// As [`run`](Self::run), about the object that a path would name.
+    fn run_on<P: ParameterSet, V: Rules>(
+        &mut self,
+        id: impl Display,
+        body: Value,
+        verb: fn(&str, P) -> V,
+    ) -> u16 {
+        self.run(body, |params| verb(&id.to_string(), params))
     }
 
     fn command<V: Rules>(&self, verb: Result<V, ApiError>) -> RunVerb<V> {
@@ -612,10 +621,10 @@ impl MemoryLedger {
         }
     }
 
-    fn run_rules<V: Rules>(&mut self, stored: Stored<'_>, verb: Result<V, ApiError>) -> u16 {
+    fn run_rules<V: Rules>(&mut self, verb: Result<V, ApiError>) -> u16 {
         let command = self.command(verb);
         let named = self.named(&command);
-        let decision = match stored {
+        let decision = match &mut self.stored {
             None => command.decide(&named, DateTime::UNIX_EPOCH),
             Some(stored) => stored.run(&command, &named),
         };
@@ -670,7 +679,7 @@ impl MemoryLedger {
             .unwrap()
     }
 
-    fn do_op(&mut self, stored: Stored<'_>, op: LedgerOp) -> u16 {
+    fn do_op(&mut self, op: LedgerOp) -> u16 {
         let card = |declines| match declines {
             true => "tok_chargeDeclined",
             false => "tok_visa",
@@ -679,103 +688,89 @@ impl MemoryLedger {
             LedgerOp::Charge(amount, capture, declines) => {
                 let body = json!({"amount": amount, "currency": "usd", "capture": capture,
                                   "source": card(declines)});
-                self.run(stored, body, CreateCharge)
+                self.run(body, CreateCharge)
             }
             LedgerOp::Capture(at, amount) => {
-                let (id, body) = (self.charges[at].to_string(), json!({"amount": amount}));
-                self.run(stored, body, |params| CaptureCharge::of(&id, params))
+                let body = json!({"amount": amount});
+                self.run_on(self.charges[at], body, CaptureCharge::of)
             }
             LedgerOp::Refund(at, amount) => {
                 let body = json!({"charge": self.charges[at].to_string(), "amount": amount});
-                self.run(stored, body, CreateRefund)
+                self.run(body, CreateRefund)
             }
             LedgerOp::Order(price) => {
                 let item = json!({"quantity": 1, "unit_amount": price});
                 let body = json!({"currency": "usd", "items": [item]});
-                self.run(stored, body, CreateOrder)
+                self.run(body, CreateOrder)
             }
             LedgerOp::Pay(at, declines) => {
-                let id = self.orders[at].to_string();
                 let body = json!({"source": card(declines)});
-                self.run(stored, body, |params| PayOrder::of(&id, params))
+                self.run_on(self.orders[at], body, PayOrder::of)
             }
-            LedgerOp::Cancel(at) => {
-                let id = self.orders[at].to_string();
-                self.run(stored, json!({}), |params| CancelOrder::of(&id, params))
-            }
+            LedgerOp::Cancel(at) => self.run_on(self.orders[at], json!({}), CancelOrder::of),
             LedgerOp::Customer => {
                 let body = json!({"payment_method": "pm_card_visa"});
-                self.run(stored, body, CreateCustomer)
+                self.run(body, CreateCustomer)
             }
             LedgerOp::Detach(customer) => {
-                let id = self.customers[customer].id.to_string();
-                let verb = |params| DetachPaymentMethod::of(&id, params);
-                self.run(stored, json!({}), verb)
+                let id = self.customers[customer].id;
+                self.run_on(id, json!({}), DetachPaymentMethod::of)
             }
             LedgerOp::Stock(sku, quantity) => {
                 let sku = SKUS[sku].0.as_bytes().to_vec();
                 let verb = |params| SetInventory { sku, params };
-                self.run(stored, json!({"quantity": quantity}), verb)
+                self.run(json!({"quantity": quantity}), verb)
             }
             LedgerOp::Checkout(sku, quantity, declines) => {
-                self.checkout(stored, sku, quantity, card(declines))
+                self.checkout(sku, quantity, card(declines))
             }
-            LedgerOp::Setup(customer, card) => self.create_setup(stored, customer, card),
+            LedgerOp::Setup(customer, card) => self.create_setup(customer, card),
             LedgerOp::AuthenticateSetup(at, passes) => {
-                self.authenticate_setup(stored, self.setups[at], passes)
+                self.authenticate_setup(self.setups[at], passes)
             }
             LedgerOp::CancelSetup(at) => {
-                let id = Some(self.setups[at]);
-                self.run(stored, json!({}), |params| CancelSetupIntent { id, params })
+                self.run_on(self.setups[at], json!({}), CancelSetupIntent::of)
             }
-            LedgerOp::NewIntent(new) => self.create_intent(stored, new),
-            LedgerOp::Intent(at, op) => self.do_intent_op(stored, self.intents[at], op),
+            LedgerOp::NewIntent(new) => self.create_intent(new),
+            LedgerOp::Intent(at, op) => self.do_intent_op(self.intents[at], op),
         }
     }
 
-    fn create_setup(
-        &mut self,
-        stored: Stored<'_>,
-        customer: Option<usize>,
-        card: IntentCard,
-    ) -> u16 {
+    fn create_setup(&mut self, customer: Option<usize>, card: IntentCard) -> u16 {
         let body = json!({"confirm": true, "payment_method_types": ["card"],
                           "payment_method": self.named_card(card),
                           "customer": customer.map(|at| self.named_customer(at))});
-        self.run(stored, body, CreateSetupIntent)
+        self.run(body, CreateSetupIntent)
     }
 
-    fn authenticate_setup(&mut self, stored: Stored<'_>, id: SetupIntentId, passes: bool) -> u16 {
+    fn authenticate_setup(&mut self, id: SetupIntentId, passes: bool) -> u16 {
         let setup = self.rows.get::<SetupIntent>(self.origin.account, id);
         let verb = AuthenticateSetup {
             id,
             token: token(setup.unwrap().holder_page.as_ref()),
             is_complete: passes,
         };
-        self.run_rules(stored, Ok(verb))
+        self.run_rules(Ok(verb))
     }
 
     /// Begins a checkout, runs its steps one after the other, and ends it.
-    fn checkout(&mut self, mut stored: Stored<'_>, sku: usize, quantity: i64, card: &str) -> u16 {
+    fn checkout(&mut self, sku: usize, quantity: i64, card: &str) -> u16 {
         let (sku, price) = SKUS[sku];
         let item = json!({"sku": sku, "quantity": quantity, "unit_amount": price});
         let body = json!({"currency": "usd", "source": card, "items": [item]});
         let id = CheckoutId(Uuid::now_v7());
-        self.run(
-            stored.as_deref_mut(),
-            body,
-            |params: CreateCheckoutParams| BeginCheckout(id, params.into()),
-        );
+        let begin = |params: CreateCheckoutParams| BeginCheckout(id, params.into());
+        self.run(body, begin);
         loop {
             let checkout = self.rows.get::<Checkout>(self.origin.account, id).unwrap();
             let Some(step) = checkout.next() else { break };
             let step = checkouts::RunStep { checkout: id, step };
-            self.run_rules(stored.as_deref_mut(), Ok(step));
+            self.run_rules(Ok(step));
         }
-        self.run_rules(stored, Ok(EndCheckout(id)))
+        self.run_rules(Ok(EndCheckout(id)))
     }
 
-    fn create_intent(&mut self, stored: Stored<'_>, new: NewIntent) -> u16 {
+    fn create_intent(&mut self, new: NewIntent) -> u16 {
         let body = json!({
             "amount": new.amount, "currency": "usd", "payment_method_types": ["card"],
             "capture_method": new.manual.then_some("manual"),
@@ -783,26 +778,25 @@ impl MemoryLedger {
             "confirm": new.card.map(|_| new.confirm),
             "payment_method": new.card.map(|card| self.named_card(card)),
         });
-        self.run(stored, body, CreateIntent)
+        self.run(body, CreateIntent)
     }
 
-    fn do_intent_op(&mut self, stored: Stored<'_>, id: PaymentIntentId, op: IntentOp) -> u16 {
-        let named = id.to_string();
+    fn do_intent_op(&mut self, id: PaymentIntentId, op: IntentOp) -> u16 {
         match op {
             IntentOp::SetMethod(card) => {
                 let body = json!({"payment_method": self.named_card(card)});
-                self.run(stored, body, |params| UpdateIntent::of(&named, params))
+                self.run_on(id, body, UpdateIntent::of)
             }
             IntentOp::Update(amount) => {
                 let description = amount.is_none().then_some("another");
                 let body = json!({"amount": amount, "description": description});
-                self.run(stored, body, |params| UpdateIntent::of(&named, params))
+                self.run_on(id, body, UpdateIntent::of)
             }
             IntentOp::Confirm(card, off_session) => {
                 let card = card.map(|card| self.named_card(card));
                 let off_session = off_session.then_some(true);
                 let body = json!({"payment_method": card, "off_session": off_session});
-                self.run(stored, body, |params| ConfirmIntent::of(&named, params))
+                self.run_on(id, body, ConfirmIntent::of)
             }
             IntentOp::Authenticate(passes) => {
                 let intent = self.rows.get::<PaymentIntent>(self.origin.account, id);
@@ -811,22 +805,16 @@ impl MemoryLedger {
                     token: token(intent.unwrap().holder_page.as_ref()),
                     is_complete: passes,
                 };
-                self.run_rules(stored, Ok(verb))
+                self.run_rules(Ok(verb))
             }
             IntentOp::Capture(amount) => {
                 let body = json!({"amount_to_capture": amount});
-                self.run(stored, body, |params| CaptureIntent {
-                    id: Some(id),
-                    params,
-                })
+                self.run_on(id, body, CaptureIntent::of)
             }
-            IntentOp::Cancel => self.run(stored, json!({}), |params| CancelIntent {
-                id: Some(id),
-                params,
-            }),
+            IntentOp::Cancel => self.run_on(id, json!({}), CancelIntent::of),
             IntentOp::Refund(amount) => {
-                let body = json!({"payment_intent": named, "amount": amount});
-                self.run(stored, body, CreateRefund)
+                let body = json!({"payment_intent": id.to_string(), "amount": amount});
+                self.run(body, CreateRefund)
             }
         }
     }
@@ -953,7 +941,7 @@ fn token(page: Option<&HolderPage>) -> String {
 }
 
 /// Makes the operation one on an object that is there; `None` if there is none.
-fn on(ledger: &MemoryLedger, op: &mut LedgerOp) -> Option<()> {
+fn on(ledger: &MemoryLedger<'_>, op: &mut LedgerOp) -> Option<()> {
     let wrap = |at: &mut usize, len: usize| {
         *at = at.checked_rem(len)?;
         Some(())
@@ -1001,18 +989,14 @@ fn on(ledger: &MemoryLedger, op: &mut LedgerOp) -> Option<()> {
 }
 
 /// Runs a sequence, and compares what it leaves with the reference after each step.
-fn check(
-    ledger: &mut MemoryLedger,
-    mut stored: Stored<'_>,
-    ops: Vec<LedgerOp>,
-) -> Result<(), TestCaseError> {
+fn check(ledger: &mut MemoryLedger<'_>, ops: Vec<LedgerOp>) -> Result<(), TestCaseError> {
     let mut reference = ReferenceLedger::default();
     for mut op in ops {
         if on(ledger, &mut op).is_none() {
             continue;
         }
         let is_done = reference.run(op);
-        let status = ledger.do_op(stored.as_deref_mut(), op);
+        let status = ledger.do_op(op);
         prop_assert_eq!(status < 300, is_done, "{:?}: {}", op, status);
         let known = ReferenceLedger {
             methods: reference.methods.clone(),
@@ -1058,16 +1042,16 @@ proptest! {
 
     #[test]
     fn verbs_move_money_as_the_reference_does(ops in vec(op(), 1..40)) {
-        check(&mut MemoryLedger::new(AccountId(Uuid::from_u128(1))), None, ops)?;
+        check(&mut MemoryLedger::new(AccountId(Uuid::from_u128(1)), None), ops)?;
     }
 }
 
 /// As for a late process, where the record of the step has expired.
 #[test]
 fn a_step_that_has_run_changes_nothing_when_it_runs_again() {
-    let mut ledger = MemoryLedger::new(AccountId(Uuid::from_u128(1)));
+    let mut ledger = MemoryLedger::new(AccountId(Uuid::from_u128(1)), None);
     for op in [LedgerOp::Stock(0, 9), LedgerOp::Checkout(0, 1, false)] {
-        assert!(ledger.do_op(None, op) < 300);
+        assert!(ledger.do_op(op) < 300);
     }
     let checkouts = &ledger.rows.tables.checkouts;
     let checkout = checkouts.of(ledger.origin.account).next().unwrap().id;
@@ -1091,9 +1075,11 @@ fn postgresql_holds_what_the_ledger_in_memory_does() {
     let stored = RefCell::new(StoredLedger::start());
     let run = runner.run(&vec(op(), 1..40), |ops| {
         let mut stored = stored.borrow_mut();
-        let mut ledger = MemoryLedger::new(stored.begin());
-        check(&mut ledger, Some(&mut stored), ops)?;
-        stored.holds(&ledger.rows);
+        let account = stored.begin();
+        let mut ledger = MemoryLedger::new(account, Some(&mut stored));
+        check(&mut ledger, ops)?;
+        let rows = ledger.rows;
+        stored.holds(&rows);
         Ok(())
     });
     run.unwrap();
