@@ -18,9 +18,9 @@ use crate::domain::{
 /// How many digits the number of a card has.
 const NUMBER_DIGITS: RangeInclusive<usize> = 12..=19;
 
-/// The refusal of the field `name` beside or at `field`, in Stripe's words.
-fn refused(field: &Field<'_, '_>, name: &str, code: ErrorCode, message: &str) -> Error {
-    code.as_refusal(field.fields.param(name), message)
+/// The refusal of a field, in Stripe's words.
+fn refused(field: &Field<'_, '_>, code: ErrorCode, message: &str) -> Error {
+    code.as_refusal(field.fields.param(field.name), message)
 }
 
 /// The number of a test card; spaces and dashes between digits are allowed.
@@ -40,21 +40,11 @@ impl ValueKind for CardNumber {
         let digits = card_digits(&typed);
         let Some(digits) = digits.filter(|digits| NUMBER_DIGITS.contains(&digits.len())) else {
             let message = "This card number looks invalid.";
-            return Err(refused(
-                field,
-                field.name,
-                ErrorCode::InvalidNumber,
-                message,
-            ));
+            return Err(refused(field, ErrorCode::InvalidNumber, message));
         };
         if !has_check_digit(&digits) {
             let message = "Your card number is incorrect.";
-            return Err(refused(
-                field,
-                field.name,
-                ErrorCode::IncorrectNumber,
-                message,
-            ));
+            return Err(refused(field, ErrorCode::IncorrectNumber, message));
         }
         let card = test_cards::by_number(&digits).map(Some);
         card.ok_or_else(|| field.invalid("Must be the number of a test card."))
@@ -118,12 +108,11 @@ impl ValueKind for ExpiryYear {
         let month = field.fields.typed_number(MONTH).flatten().unwrap_or(12);
         let now = Utc::now();
         let now = (i64::from(now.year()), i64::from(now.month()));
-        year_of_card(year, month, now)
-            .map(Some)
-            .map_err(|mistake| match mistake {
-                ExpiryMistake::Month => mistaken(field, MONTH, mistake),
-                ExpiryMistake::Year => mistaken(field, field.name, mistake),
-            })
+        let year = year_of_card(year, month, now).map(Some);
+        year.map_err(|mistake| match mistake {
+            ExpiryMistake::Month => mistaken(field, MONTH, mistake),
+            ExpiryMistake::Year => mistaken(field, field.name, mistake),
+        })
     }
 
     fn schema() -> RefOr<Schema> {
@@ -131,6 +120,7 @@ impl ValueKind for ExpiryYear {
     }
 }
 
+/// The refusal of the field `name` beside or at `field`.
 fn mistaken(field: &Field<'_, '_>, name: &str, mistake: ExpiryMistake) -> Error {
     let (code, message) = match mistake {
         ExpiryMistake::Month => (
@@ -142,7 +132,7 @@ fn mistaken(field: &Field<'_, '_>, name: &str, mistake: ExpiryMistake) -> Error 
             "Your card's expiration year is invalid.",
         ),
     };
-    refused(field, name, code, message)
+    code.as_refusal(field.fields.param(name), message)
 }
 
 /// The security code. It is checked, and kept nowhere.
@@ -159,7 +149,7 @@ impl ValueKind for Cvc {
             return Ok(Some(()));
         }
         let message = "Your card's security code is invalid.";
-        Err(refused(field, field.name, ErrorCode::InvalidCvc, message))
+        Err(refused(field, ErrorCode::InvalidCvc, message))
     }
 
     fn schema() -> RefOr<Schema> {

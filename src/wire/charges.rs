@@ -28,6 +28,25 @@ parameters! {
         "amount": 2000, "currency": "usd", "source": "tok_visa", "description": "Two mugs",
         "metadata": {"order_id": "6735"},
     }
+
+    /// What may change of a charge.
+    pub struct UpdateChargeParams as "UpdateCharge" {
+        /// For people.
+        description: Change<Description>,
+        /// Where the receipt goes.
+        receipt_email: Change<Email>,
+        metadata: MetadataChange,
+        expand: Expand<ExpandCharge>,
+    }
+    example {"description": "Two mugs, blue"}
+
+    /// How much is captured.
+    pub struct CaptureChargeParams as "CaptureCharge" {
+        /// Minor units. Default: all of it.
+        amount: Option<Amount>,
+        expand: Expand<ExpandCharge>,
+    }
+    example {"amount": 1500}
 }
 
 impl From<CreateChargeParams> for NewCharge {
@@ -46,29 +65,6 @@ impl From<CreateChargeParams> for NewCharge {
             metadata: params.metadata,
         }
     }
-}
-
-parameters! {
-    /// What may change of a charge.
-    pub struct UpdateChargeParams as "UpdateCharge" {
-        /// For people.
-        description: Change<Description>,
-        /// Where the receipt goes.
-        receipt_email: Change<Email>,
-        metadata: MetadataChange,
-        expand: Expand<ExpandCharge>,
-    }
-    example {"description": "Two mugs, blue"}
-}
-
-parameters! {
-    /// How much is captured.
-    pub struct CaptureChargeParams as "CaptureCharge" {
-        /// Minor units. Default: all of it.
-        amount: Option<Amount>,
-        expand: Expand<ExpandCharge>,
-    }
-    example {"amount": 1500}
 }
 
 /// The error of a refused capture or refund; `charge` is the parameter that names the charge.

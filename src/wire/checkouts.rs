@@ -26,6 +26,19 @@ parameters! {
         "currency": "usd", "source": "tok_visa",
         "items": [{"sku": "mug", "quantity": 2, "unit_amount": 1200}],
     }
+
+    /// One line.
+    pub struct ItemWithSkuParams as "CreateCheckoutItem" {
+        /// Your stock-keeping unit: its level in the inventory is what there is to sell.
+        sku: Text<ITEM_TEXT_MAX_CHARS, 1>,
+        /// For people.
+        description: Option<Text<ITEM_TEXT_MAX_CHARS>>,
+        /// How many.
+        quantity: Integer<1, QUANTITY_MAX>,
+        /// Minor units.
+        unit_amount: Amount<0>,
+    }
+    into Item
 }
 
 impl From<CreateCheckoutParams> for NewCheckout {
@@ -42,31 +55,6 @@ impl From<CreateCheckoutParams> for NewCheckout {
                 metadata: params.metadata,
             },
             card: params.source,
-        }
-    }
-}
-
-parameters! {
-    /// One line.
-    pub struct ItemWithSkuParams as "CreateCheckoutItem" {
-        /// Your stock-keeping unit: its level in the inventory is what there is to sell.
-        sku: Text<ITEM_TEXT_MAX_CHARS, 1>,
-        /// For people.
-        description: Option<Text<ITEM_TEXT_MAX_CHARS>>,
-        /// How many.
-        quantity: Integer<1, QUANTITY_MAX>,
-        /// Minor units.
-        unit_amount: Amount<0>,
-    }
-}
-
-impl From<ItemWithSkuParams> for Item {
-    fn from(params: ItemWithSkuParams) -> Self {
-        Self {
-            sku: Some(params.sku),
-            description: params.description,
-            quantity: params.quantity,
-            unit_amount: params.unit_amount,
         }
     }
 }

@@ -26,26 +26,7 @@ parameters! {
         /// Where goods go.
         shipping: Change<Nested<ShippingParams>>,
     }
-}
 
-impl CustomerDetailsParams {
-    /// The details with what it changes of them.
-    pub fn apply(self, details: CustomerDetails) -> CustomerDetails {
-        let locales = self
-            .preferred_locales
-            .apply(Some(details.preferred_locales));
-        CustomerDetails {
-            address: self.address.map(Into::into).apply(details.address),
-            description: self.description.apply(details.description),
-            name: self.name.apply(details.name),
-            phone: self.phone.apply(details.phone),
-            preferred_locales: locales.unwrap_or_default(),
-            shipping: self.shipping.map(Into::into).apply(details.shipping),
-        }
-    }
-}
-
-parameters! {
     /// The parameters of a new customer.
     pub struct CreateCustomerParams as "CreateCustomer" {
         details: Include<CustomerDetailsParams>,
@@ -59,9 +40,7 @@ parameters! {
         expand: Expand<ExpandCustomer>,
     }
     example {"email": "jenny@example.com", "name": "Jenny Rosen"}
-}
 
-parameters! {
     /// What may change of a customer. An address that is given replaces the whole one before.
     pub struct UpdateCustomerParams as "UpdateCustomer" {
         details: Include<CustomerDetailsParams>,
@@ -73,9 +52,7 @@ parameters! {
         expand: Expand<ExpandCustomer>,
     }
     example {"description": "Likes blue mugs"}
-}
 
-parameters! {
     /// What invoices would be paid with. There are no invoices here.
     pub struct InvoiceSettingsParams as "InvoiceSettingsInput" {
         /// A payment method that is attached to the customer: pm_…
@@ -83,11 +60,24 @@ parameters! {
     }
 }
 
+impl CustomerDetailsParams {
+    /// The details with what it changes of them.
+    pub fn apply(self, details: CustomerDetails) -> CustomerDetails {
+        let locales = Some(details.preferred_locales);
+        CustomerDetails {
+            address: self.address.map(Into::into).apply(details.address),
+            description: self.description.apply(details.description),
+            name: self.name.apply(details.name),
+            phone: self.phone.apply(details.phone),
+            preferred_locales: self.preferred_locales.apply(locales).unwrap_or_default(),
+            shipping: self.shipping.map(Into::into).apply(details.shipping),
+        }
+    }
+}
+
 /// The default payment method that a request asks for.
 pub fn default_of(settings: Option<&InvoiceSettingsParams>) -> Change<PaymentMethodId> {
-    settings.map_or(Change::Keep, |settings| {
-        settings.default_payment_method.clone()
-    })
+    settings.map_or(Change::Keep, |of| of.default_payment_method.clone())
 }
 
 /// The refusal of a default payment method that isn't the customer's.

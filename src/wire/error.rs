@@ -233,9 +233,7 @@ impl ErrorCode {
                 | Self::ServiceUnavailable
         )
     }
-}
 
-impl ErrorCode {
     /// The refusal of the parameter `param`, with the table's own explanation as its message.
     pub(super) fn as_refusal_of(self, param: Option<String>) -> strict_params::Error {
         self.as_refusal(param, self.explanation())

@@ -38,17 +38,6 @@ const LISTED_TYPES_MAX: usize = 20;
 /// A type of event, or all of a group: `charge.*`. The types that happen here.
 pub struct EventFilter;
 
-impl EventFilter {
-    /// The groups of the types that happen here.
-    fn groups() -> BTreeSet<String> {
-        let nouns = EventType::ALL.iter().filter_map(|event_type| {
-            let (noun, _) = event_type.as_str().split_once('.')?;
-            Some(format!("{noun}.*"))
-        });
-        nouns.collect()
-    }
-}
-
 impl TextKind for EventFilter {
     type Value = Vec<&'static str>;
     const MUST_BE: &'static str = "Must be a type of event, or a group of them such as charge.*.";
@@ -68,7 +57,8 @@ impl TextKind for EventFilter {
 
     fn schema() -> ObjectBuilder {
         let types = EventType::ALL.iter().map(|event_type| event_type.as_str());
-        let groups = Self::groups();
+        let group = |name: &str| Some(format!("{}.*", name.split_once('.')?.0));
+        let groups: BTreeSet<_> = types.clone().filter_map(group).collect();
         text().enum_values(Some(types.chain(groups.iter().map(String::as_str))))
     }
 }
@@ -87,14 +77,9 @@ impl Parameter for EventTypes {
             let message = "Must be a type of event, such as charge.succeeded.";
             return Err(field.fields.invalid_element(field.name, index, message));
         }
-        let mut happen: Vec<_> = named
-            .iter()
-            .filter_map(|name| EventType::parse(name))
-            .collect();
-        happen.sort_by_key(|event_type| event_type.as_str());
-        happen.dedup();
-        let happen = happen.into_iter().map(EventType::as_str).collect();
-        Ok((!named.is_empty()).then_some(happen))
+        let happen = named.iter().filter_map(|name| EventType::parse(name));
+        let happen: BTreeSet<_> = happen.map(EventType::as_str).collect();
+        Ok((!named.is_empty()).then(|| happen.into_iter().collect()))
     }
 
     fn schema(about: String) -> RefOr<Schema> {

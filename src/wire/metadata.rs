@@ -2,19 +2,11 @@
 
 use std::borrow::Cow;
 
-use charge_once_strict_params::{
-    Error, Field, Parameter, is_empty,
-    schema::{described, reference, text_map},
-};
-use utoipa::{
-    PartialSchema, ToSchema,
-    openapi::{RefOr, Schema},
-};
+use charge_once_strict_params::{Parameter, is_empty, schema::text_map};
 
-use super::error::ApiError;
+use super::prelude::*;
 use crate::domain::metadata::{
-    METADATA_KEY_MAX_CHARS, METADATA_KEYS_MAX, METADATA_VALUE_MAX_CHARS, Metadata, MetadataChange,
-    TooManyKeys,
+    METADATA_KEY_MAX_CHARS, METADATA_KEYS_MAX, METADATA_VALUE_MAX_CHARS, TooManyKeys,
 };
 
 /// The parameter whose members have names that the client chooses.

@@ -19,10 +19,10 @@ static LISTS: LazyLock<BTreeMap<&str, Vec<&str>>> = LazyLock::new(|| {
     for line in TEXT.lines().filter(|line| !line.starts_with('#')) {
         match line.strip_prefix(' ') {
             Some(words) => {
-                let words = words
-                    .split_whitespace()
-                    .flat_map(|word| of_each_method(word, &lists));
-                let words: Vec<_> = words.collect();
+                let words = words.split_whitespace();
+                let words: Vec<_> = words
+                    .flat_map(|word| of_each_method(word, &lists))
+                    .collect();
                 lists.entry(heading).or_default().extend(words);
             }
             None => heading = line,
@@ -88,10 +88,9 @@ pub fn path(path: &str, is_offered: impl Fn(&str) -> bool) -> Option<String> {
                        parameter charge or payment_intent.";
         return Some(message.to_owned());
     }
-    let mut known = listed("/")
-        .iter()
-        .filter(|pattern| begins_like(path, pattern));
-    let missing = known.find(|pattern| !is_offered(&format!("/{pattern}")))?;
+    let is_missing = |pattern: &str| !is_offered(&format!("/{pattern}"));
+    let mut known = listed("/").iter();
+    let missing = known.find(|pattern| begins_like(path, pattern) && is_missing(pattern))?;
     let is_no_name = missing.contains('{') || missing.starts_with("v2/");
     let name = match is_no_name {
         true => format!("/{missing}"),
@@ -103,7 +102,8 @@ pub fn path(path: &str, is_offered: impl Fn(&str) -> bool) -> Option<String> {
 /// Whether the first segments of a path are those of a pattern.
 fn begins_like(path: &str, pattern: &str) -> bool {
     let mut given = path.split('/');
-    pattern.split('/').all(|known| {
+    let mut known = pattern.split('/');
+    known.all(|known| {
         given
             .next()
             .is_some_and(|given| given == known || known == "{id}")

@@ -28,6 +28,39 @@ parameters! {
         "currency": "eur", "items": [{"sku": "mug", "quantity": 2, "unit_amount": 1200}],
         "metadata": {"channel": "web"},
     }
+
+    /// One line.
+    pub struct ItemParams as "CreateOrderItem" {
+        /// Your stock-keeping unit.
+        sku: Option<Text<ITEM_TEXT_MAX_CHARS>>,
+        /// For people.
+        description: Option<Text<ITEM_TEXT_MAX_CHARS>>,
+        /// How many.
+        quantity: Integer<1, QUANTITY_MAX>,
+        /// Minor units.
+        unit_amount: Amount<0>,
+    }
+    into Item
+
+    /// How an order is paid.
+    pub struct PayOrderParams as "PayOrder" {
+        source: SourceParam,
+        expand: Expand<ExpandOrder>,
+    }
+    example {"source": "tok_visa"}
+
+    /// What may change of an order.
+    pub struct UpdateOrderParams as "UpdateOrder" {
+        metadata: MetadataChange,
+        expand: Expand<ExpandOrder>,
+    }
+    example {"metadata": {"channel": "telephone"}}
+
+    /// No parameters but how the reply is shown.
+    pub struct CancelOrderParams as "Expand" {
+        expand: Expand<ExpandOrder>,
+    }
+    example {}
 }
 
 impl From<CreateOrderParams> for OrderTerms {
@@ -43,57 +76,6 @@ impl From<CreateOrderParams> for OrderTerms {
             metadata: params.metadata,
         }
     }
-}
-
-parameters! {
-    /// One line.
-    pub struct ItemParams as "CreateOrderItem" {
-        /// Your stock-keeping unit.
-        sku: Option<Text<ITEM_TEXT_MAX_CHARS>>,
-        /// For people.
-        description: Option<Text<ITEM_TEXT_MAX_CHARS>>,
-        /// How many.
-        quantity: Integer<1, QUANTITY_MAX>,
-        /// Minor units.
-        unit_amount: Amount<0>,
-    }
-}
-
-impl From<ItemParams> for Item {
-    fn from(params: ItemParams) -> Self {
-        Self {
-            sku: params.sku,
-            description: params.description,
-            quantity: params.quantity,
-            unit_amount: params.unit_amount,
-        }
-    }
-}
-
-parameters! {
-    /// How an order is paid.
-    pub struct PayOrderParams as "PayOrder" {
-        source: SourceParam,
-        expand: Expand<ExpandOrder>,
-    }
-    example {"source": "tok_visa"}
-}
-
-parameters! {
-    /// What may change of an order.
-    pub struct UpdateOrderParams as "UpdateOrder" {
-        metadata: MetadataChange,
-        expand: Expand<ExpandOrder>,
-    }
-    example {"metadata": {"channel": "telephone"}}
-}
-
-parameters! {
-    /// No parameters but how the reply is shown.
-    pub struct CancelOrderParams as "Expand" {
-        expand: Expand<ExpandOrder>,
-    }
-    example {}
 }
 
 /// The parameter `items`: 1 to [`ITEMS_MAX`] lines, each with the parameters `P`.

@@ -4,16 +4,12 @@
 
 use std::marker::PhantomData;
 
-use charge_once_strict_params::{
-    Error, Field, ID_MAX_CHARS, Integer, Text, TextKind, ValueKind, expandable,
-    schema::{id_pattern, text, with_example},
-};
-use utoipa::openapi::{ObjectBuilder, RefOr, Schema, SchemaFormat};
+use charge_once_strict_params::{ID_MAX_CHARS, expandable, schema::id_pattern};
+use utoipa::openapi::SchemaFormat;
 
-use super::error::ErrorCode;
+use super::prelude::*;
 use crate::domain::{
-    ids::{ChargeId, CustomerId, OrderId, PaymentIntentId, PaymentMethodId},
-    money::{AMOUNT_MAX, Currency},
+    money::AMOUNT_MAX,
     payment_intent::{
         AllowRedirects, CancellationReason, CaptureMethod, ConfirmationMethod, FutureUsage,
         ThreeDSecure,
@@ -165,8 +161,7 @@ macro_rules! enums {
                 };
                 let known = Self::parse(&text).map(Some);
                 known.ok_or_else(|| {
-                    let names = Self::ALL.iter().map(|one| one.as_str());
-                    let names: Vec<_> = names.collect();
+                    let names: Vec<_> = Self::ALL.iter().map(|one| one.as_str()).collect();
                     field.invalid(format!("Must be one of {}.", names.join(", ")))
                 })
             }

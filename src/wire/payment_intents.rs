@@ -32,22 +32,7 @@ parameters! {
         /// Behind the seller's name on the card statement.
         statement_descriptor_suffix: Change<StatementDescriptor>,
     }
-}
 
-impl IntentDetailsParams {
-    /// The details with what it changes of them.
-    fn apply(self, details: IntentDetails) -> IntentDetails {
-        let suffix = details.statement_descriptor_suffix;
-        IntentDetails {
-            description: self.description.apply(details.description),
-            receipt_email: self.receipt_email.apply(details.receipt_email),
-            shipping: self.shipping.map(Into::into).apply(details.shipping),
-            statement_descriptor_suffix: self.statement_descriptor_suffix.apply(suffix),
-        }
-    }
-}
-
-parameters! {
     /// The parameters of a new payment intent.
     pub struct CreatePaymentIntentParams as "CreatePaymentIntent" {
         /// Minor units.
@@ -88,9 +73,7 @@ parameters! {
         expand: Expand<ExpandPaymentIntent>,
     }
     example {"amount": 2000, "currency": "usd", "metadata": {"order_id": "6735"}}
-}
 
-parameters! {
     /// What may change of a payment intent.
     pub struct UpdatePaymentIntentParams as "UpdatePaymentIntent" {
         /// Minor units.
@@ -112,9 +95,7 @@ parameters! {
         expand: Expand<ExpandPaymentIntent>,
     }
     example {"amount": 2150}
-}
 
-parameters! {
     /// How a payment intent is confirmed.
     pub struct ConfirmPaymentIntentParams as "ConfirmPaymentIntent" {
         /// When the money is taken: automatic_async, automatic or manual.
@@ -142,9 +123,7 @@ parameters! {
         expand: Expand<ExpandPaymentIntent>,
     }
     example {"payment_method": "pm_card_visa", "return_url": "https://example.com/done"}
-}
 
-parameters! {
     /// How much of a payment intent is captured.
     pub struct CapturePaymentIntentParams as "CapturePaymentIntent" {
         /// Minor units. Default: all of it. What is not taken is released.
@@ -156,9 +135,7 @@ parameters! {
         expand: Expand<ExpandPaymentIntent>,
     }
     example {"amount_to_capture": 1500}
-}
 
-parameters! {
     /// Why a payment intent is canceled.
     pub struct CancelPaymentIntentParams as "CancelPaymentIntent" {
         /// duplicate, fraudulent, requested_by_customer or abandoned.
@@ -166,26 +143,20 @@ parameters! {
         expand: Expand<ExpandPaymentIntent>,
     }
     example {"cancellation_reason": "abandoned"}
-}
 
-parameters! {
     /// How methods are charged.
     pub struct PaymentMethodOptionsParams as "PaymentMethodOptionsInput" {
         /// How cards are.
         card: Kept<Nested<CardOptionsParams>>,
     }
-}
 
-parameters! {
     /// How cards are charged.
     pub struct CardOptionsParams as "CardOptionsInput" {
         /// Which cards' holders authenticate: automatic, those that must; any or challenge, all of
         /// them. Default: automatic.
         request_three_d_secure: Kept<ThreeDSecure>,
     }
-}
 
-parameters! {
     /// Where goods go, to whom, and with whom.
     pub struct ParcelParams as "ParcelInput" {
         /// Where they go.
@@ -199,16 +170,18 @@ parameters! {
         /// The carrier's number of the parcel.
         tracking_number: Option<Text<500>>,
     }
+    into Shipping
 }
 
-impl From<ParcelParams> for Shipping {
-    fn from(params: ParcelParams) -> Self {
-        Self {
-            address: params.address.into(),
-            carrier: params.carrier,
-            name: params.name,
-            phone: params.phone,
-            tracking_number: params.tracking_number,
+impl IntentDetailsParams {
+    /// The details with what it changes of them.
+    fn apply(self, details: IntentDetails) -> IntentDetails {
+        let suffix = details.statement_descriptor_suffix;
+        IntentDetails {
+            description: self.description.apply(details.description),
+            receipt_email: self.receipt_email.apply(details.receipt_email),
+            shipping: self.shipping.map(Into::into).apply(details.shipping),
+            statement_descriptor_suffix: self.statement_descriptor_suffix.apply(suffix),
         }
     }
 }
@@ -223,18 +196,16 @@ impl CreatePaymentIntentParams {
     /// What the confirmation that comes with it allows; `None` if none does. Refuses what belongs
     /// to a confirmation without one.
     pub fn confirmation(&self) -> Result<Option<Confirmation>, ApiError> {
+        let (off_session, error) = (self.off_session, self.error_on_requires_action);
         if self.confirm == Some(true) {
             return Ok(Some(Confirmation {
-                off_session: self.off_session.unwrap_or(false),
-                error_on_requires_action: self.error_on_requires_action.unwrap_or(false),
+                off_session: off_session.unwrap_or(false),
+                error_on_requires_action: error.unwrap_or(false),
             }));
         }
         let given = [
-            ("off_session", self.off_session.is_some()),
-            (
-                "error_on_requires_action",
-                self.error_on_requires_action.is_some(),
-            ),
+            ("off_session", off_session.is_some()),
+            ("error_on_requires_action", error.is_some()),
             ("return_url", self.return_url.is_some()),
         ];
         match given.into_iter().find(|(_, is_given)| *is_given) {
@@ -367,20 +338,17 @@ pub fn must_be_possible(
 /// Stripe refuses it for cards.
 pub struct NoStatementDescriptor;
 
-impl ValueKind for NoStatementDescriptor {
+impl TextKind for NoStatementDescriptor {
     type Value = ();
+    const MUST_BE: &'static str = "Cards take a statement_descriptor_suffix instead.";
 
-    fn read(field: &mut Field<'_, '_>) -> Result<Option<()>, Error> {
-        match field.fields.text(field.name, usize::MAX)? {
-            None => Ok(None),
-            Some(_) => Err(field.invalid("Cards take a statement_descriptor_suffix instead.")),
-        }
+    fn parse(_: &str) -> Option<()> {
+        None
     }
 
-    fn schema() -> RefOr<Schema> {
+    fn schema() -> ObjectBuilder {
         let none = text().max_length(Some(0));
-        none.description(Some("Cards take a statement_descriptor_suffix instead."))
-            .into()
+        none.description(Some(Self::MUST_BE))
     }
 }
 
@@ -393,12 +361,10 @@ impl ValueKind for OffSession {
 
     fn read(field: &mut Field<'_, '_>) -> Result<Option<bool>, Error> {
         let given = field.fields.given(field.name).and_then(Value::as_str);
-        match given {
-            Some("one_off" | "recurring") => {
-                Err(field.invalid("one_off and recurring aren't offered: send true."))
-            }
-            _ => <bool as ValueKind>::read(field),
+        if let Some("one_off" | "recurring") = given {
+            return Err(field.invalid("one_off and recurring aren't offered: send true."));
         }
+        <bool as ValueKind>::read(field)
     }
 
     fn schema() -> RefOr<Schema> {

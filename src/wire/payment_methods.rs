@@ -13,7 +13,7 @@ use crate::domain::{
     charge::Card,
     payment_method::{AllowRedisplay, NewPaymentMethod, PaymentMethod, PaymentMethodRefusal},
     people::BillingDetails,
-    test_cards::{self, TOKEN_EXPIRY, TestCard},
+    test_cards::{self, TestCard},
 };
 
 /// What a template's name begins with: a test card that each use makes a new method of.
@@ -33,35 +33,14 @@ parameters! {
         allow_redisplay: Option<AllowRedisplay>,
         metadata: MetadataParam,
     }
-}
 
-parameters! {
     /// The parameters of a new payment method.
     pub struct CreatePaymentMethodParams as "CreatePaymentMethod" {
         method: Include<PaymentMethodDataParams>,
         expand: Expand<ExpandPaymentMethod>,
     }
     example {"type": "card", "card": {"token": "tok_visa"}}
-}
 
-/// The parameter `payment_method_data`: a method that is made on the way.
-pub type PaymentMethodData = Nested<PaymentMethodDataParams>;
-
-impl From<PaymentMethodDataParams> for NewPaymentMethod {
-    fn from(params: PaymentMethodDataParams) -> Self {
-        let billing = params.billing_details;
-        let billing = billing.map(|given| given.apply(BillingDetails::default()));
-        Self {
-            card: params.card.card,
-            has_cvc: params.card.has_cvc,
-            billing: billing.unwrap_or_default(),
-            allow_redisplay: params.allow_redisplay.unwrap_or_default(),
-            metadata: params.metadata,
-        }
-    }
-}
-
-parameters! {
     /// What may change of a payment method.
     pub struct UpdatePaymentMethodParams as "UpdatePaymentMethod" {
         /// Who the bill goes to.
@@ -74,15 +53,50 @@ parameters! {
         expand: Expand<ExpandPaymentMethod>,
     }
     example {"card": {"exp_month": 11, "exp_year": 2098}}
-}
 
-parameters! {
     /// What may change of a card: a new one has the number of the old.
     pub struct CardChangeParams as "CardChange" {
         /// 1 to 12.
         exp_month: Kept<ExpiryMonth>,
         /// Four digits, or the last two. A date that has passed is refused.
         exp_year: Kept<ExpiryYear>,
+    }
+
+    /// Whose a payment method becomes.
+    pub struct AttachPaymentMethodParams as "AttachPaymentMethod" {
+        /// The customer: cus_…
+        customer: IdOf<CustomerId>,
+        expand: Expand<ExpandPaymentMethod>,
+    }
+    example {"customer": "cus_01kar2w7n9e4xt8f5mq0v3z6yd"}
+
+    /// No parameters but how the reply is shown.
+    pub struct DetachPaymentMethodParams as "DetachPaymentMethod" {
+        expand: Expand<ExpandPaymentMethod>,
+    }
+    example {}
+
+    /// A test card by its token.
+    pub struct CardByTokenParams as "CardByToken" {
+        token: CardToken,
+    }
+}
+
+/// The parameter `payment_method_data`: a method that is made on the way.
+pub type PaymentMethodData = Nested<PaymentMethodDataParams>;
+
+impl From<PaymentMethodDataParams> for NewPaymentMethod {
+    fn from(params: PaymentMethodDataParams) -> Self {
+        let (card, has_cvc) = params.card;
+        let billing = params.billing_details;
+        let billing = billing.map(|given| given.apply(BillingDetails::default()));
+        Self {
+            card,
+            has_cvc,
+            billing: billing.unwrap_or_default(),
+            allow_redisplay: params.allow_redisplay.unwrap_or_default(),
+            metadata: params.metadata,
+        }
     }
 }
 
@@ -100,24 +114,6 @@ impl UpdatePaymentMethodParams {
         method.allow_redisplay = self.allow_redisplay.unwrap_or(method.allow_redisplay);
         method
     }
-}
-
-parameters! {
-    /// Whose a payment method becomes.
-    pub struct AttachPaymentMethodParams as "AttachPaymentMethod" {
-        /// The customer: cus_…
-        customer: IdOf<CustomerId>,
-        expand: Expand<ExpandPaymentMethod>,
-    }
-    example {"customer": "cus_01kar2w7n9e4xt8f5mq0v3z6yd"}
-}
-
-parameters! {
-    /// No parameters but how the reply is shown.
-    pub struct DetachPaymentMethodParams as "DetachPaymentMethod" {
-        expand: Expand<ExpandPaymentMethod>,
-    }
-    example {}
 }
 
 /// The word `card`: nothing else is simulated here.
@@ -139,46 +135,21 @@ impl TextKind for MethodType {
 /// The card of a new method: a test card by its number, or by a test token.
 pub struct MethodCard;
 
-/// A card as it was given.
-#[derive(Debug, Clone, Copy)]
-pub struct GivenCard {
-    card: Card,
-    has_cvc: bool,
-}
-
-impl GivenCard {
-    /// A test card that was named instead of being written out.
-    fn named(test_card: &'static TestCard) -> Self {
-        let (exp_month, exp_year) = TOKEN_EXPIRY;
-        let has_cvc = false;
-        Self {
-            card: Card {
-                test_card,
-                exp_month,
-                exp_year,
-            },
-            has_cvc,
-        }
-    }
-}
-
 impl ValueKind for MethodCard {
-    type Value = GivenCard;
+    /// The card, and whether its security code was given.
+    type Value = (Card, bool);
 
-    fn read(field: &mut Field<'_, '_>) -> Result<Option<GivenCard>, Error> {
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<(Card, bool)>, Error> {
         let Some(mut fields) = field.fields.object(field.name)? else {
             return Ok(None);
         };
         let token = CardToken::read(&mut Field::new(&mut fields, "token"))?;
         let given = match token {
-            Some(test_card) => GivenCard::named(test_card),
+            Some(test_card) => (test_card.into(), false),
             None => {
                 let params = CardParams::read(&mut fields)?;
                 let has_cvc = params.cvc.is_some();
-                GivenCard {
-                    card: params.into(),
-                    has_cvc,
-                }
+                (params.into(), has_cvc)
             }
         };
         fields.finish()?;
@@ -206,23 +177,8 @@ impl ToSchema for MethodCard {
     }
 }
 
-parameters! {
-    /// A test card by its token.
-    pub struct CardByTokenParams as "CardByToken" {
-        token: CardToken,
-    }
-}
-
 /// A test token, such as `tok_visa`.
 pub struct CardToken;
-
-/// The test tokens, but for templates.
-fn test_tokens() -> impl Iterator<Item = &'static str> {
-    let tokens = test_cards::TEST_CARDS.iter().flat_map(|card| card.tokens);
-    tokens
-        .copied()
-        .filter(|token| token.starts_with(TOKEN_PREFIX))
-}
 
 impl TextKind for CardToken {
     type Value = &'static TestCard;
@@ -234,7 +190,13 @@ impl TextKind for CardToken {
     }
 
     fn schema() -> ObjectBuilder {
-        with_example(text().enum_values(Some(test_tokens())), "tok_visa")
+        let tokens = test_cards::TEST_CARDS
+            .iter()
+            .flat_map(|card| card.tokens)
+            .copied();
+        // Templates are none.
+        let tokens = tokens.filter(|token| token.starts_with(TOKEN_PREFIX));
+        with_example(text().enum_values(Some(tokens)), "tok_visa")
     }
 }
 
@@ -305,16 +267,13 @@ impl From<NamedMethod> for GivenMethod {
         match named {
             NamedMethod::Id(id) => Self::Existing(Some(id)),
             NamedMethod::Nothing => Self::Existing(None),
-            NamedMethod::Template(card) => {
-                let GivenCard { card, has_cvc } = GivenCard::named(card);
-                Self::New(Box::new(NewPaymentMethod {
-                    card,
-                    has_cvc,
-                    billing: BillingDetails::default(),
-                    allow_redisplay: AllowRedisplay::default(),
-                    metadata: Metadata::new(),
-                }))
-            }
+            NamedMethod::Template(card) => Self::New(Box::new(NewPaymentMethod {
+                card: card.into(),
+                has_cvc: false,
+                billing: BillingDetails::default(),
+                allow_redisplay: AllowRedisplay::default(),
+                metadata: Metadata::new(),
+            })),
         }
     }
 }

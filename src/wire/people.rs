@@ -1,11 +1,6 @@
 //! Who and where a person is, as clients send and see it.
 
-use charge_once_strict_params::{
-    Change, Nested, Text, TextKind, parameters,
-    schema::{text, with_example},
-};
-use utoipa::openapi::ObjectBuilder;
-
+use super::prelude::*;
 use crate::domain::people::{Address, BillingDetails, Shipping};
 
 /// The name of a person or a company.
@@ -65,18 +60,28 @@ parameters! {
         /// A state, province or region.
         state: Option<AddressPart>,
     }
-}
+    into Address
 
-impl From<AddressParams> for Address {
-    fn from(params: AddressParams) -> Self {
-        Self {
-            city: params.city,
-            country: params.country,
-            line1: params.line1,
-            line2: params.line2,
-            postal_code: params.postal_code,
-            state: params.state,
-        }
+    /// Where goods go, and to whom.
+    pub struct ShippingParams as "ShippingInput" {
+        /// Where they go.
+        address: Nested<AddressParams>,
+        /// Who gets them.
+        name: RequiredName,
+        /// For the carrier.
+        phone: Option<Phone>,
+    }
+
+    /// Who the bill goes to. On an update, what isn't mentioned stays.
+    pub struct BillingDetailsParams as "BillingDetailsInput" {
+        /// Where they live.
+        address: Change<Nested<AddressParams>>,
+        /// As a person writes it.
+        email: Change<PersonEmail>,
+        /// A person's or a company's.
+        name: Change<PersonName>,
+        /// In any notation.
+        phone: Change<Phone>,
     }
 }
 
@@ -100,18 +105,6 @@ impl TextKind for Country {
     }
 }
 
-parameters! {
-    /// Where goods go, and to whom.
-    pub struct ShippingParams as "ShippingInput" {
-        /// Where they go.
-        address: Nested<AddressParams>,
-        /// Who gets them.
-        name: RequiredName,
-        /// For the carrier.
-        phone: Option<Phone>,
-    }
-}
-
 impl From<ShippingParams> for Shipping {
     fn from(params: ShippingParams) -> Self {
         Self {
@@ -121,20 +114,6 @@ impl From<ShippingParams> for Shipping {
             phone: params.phone,
             tracking_number: None,
         }
-    }
-}
-
-parameters! {
-    /// Who the bill goes to. On an update, what isn't mentioned stays.
-    pub struct BillingDetailsParams as "BillingDetailsInput" {
-        /// Where they live.
-        address: Change<Nested<AddressParams>>,
-        /// As a person writes it.
-        email: Change<PersonEmail>,
-        /// A person's or a company's.
-        name: Change<PersonName>,
-        /// In any notation.
-        phone: Change<Phone>,
     }
 }
 

@@ -22,9 +22,7 @@ parameters! {
         "charge": "ch_01kar2w7n9e4xt8f5mq0v3z6yd", "amount": 500,
         "reason": "requested_by_customer",
     }
-}
 
-parameters! {
     /// What may change of a refund.
     pub struct UpdateRefundParams as "UpdateRefund" {
         metadata: MetadataChange,

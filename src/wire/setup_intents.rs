@@ -41,9 +41,7 @@ parameters! {
         "payment_method": "pm_card_visa", "confirm": true, "usage": "off_session",
         "return_url": "https://example.com/return",
     }
-}
 
-parameters! {
     /// What may change of a setup intent.
     pub struct UpdateSetupIntentParams as "UpdateSetupIntent" {
         /// Who gets the method: cus_…
@@ -56,9 +54,7 @@ parameters! {
         expand: Expand<ExpandSetupIntent>,
     }
     example {"payment_method": "pm_card_mastercard"}
-}
 
-parameters! {
     /// How a setup intent is confirmed.
     pub struct ConfirmSetupIntentParams as "ConfirmSetupIntent" {
         /// What is set up. Default: what the setup intent has.
@@ -72,9 +68,7 @@ parameters! {
         expand: Expand<ExpandSetupIntent>,
     }
     example {"payment_method": "pm_card_visa", "return_url": "https://example.com/return"}
-}
 
-parameters! {
     /// Why a setup intent is canceled.
     pub struct CancelSetupIntentParams as "CancelSetupIntent" {
         /// abandoned, requested_by_customer or duplicate.

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::domain::{
     charge::Card,
-    test_cards::{self, Authentication, LOST_REPLY, TEST_CARDS, TOKEN_EXPIRY},
+    test_cards::{self, Authentication, LOST_REPLY, TEST_CARDS, TOKEN_EXPIRY, TestCard},
 };
 
 /// The fields that may hold a card number: a test card's.
@@ -66,7 +66,6 @@ impl SourceParam {
     /// for that.
     fn given(field: &mut Field<'_, '_>) -> Result<Card, Error> {
         let unknown = field.invalid("Must be a test token such as tok_visa.");
-        let (exp_month, exp_year) = TOKEN_EXPIRY;
         let by_token = match field.fields.is_granted(LOST_REPLIES) {
             true => test_cards::by_stored_token,
             false => test_cards::by_token,
@@ -80,11 +79,7 @@ impl SourceParam {
                 return Ok(parsed.into());
             }
         };
-        Ok(Card {
-            test_card: card.ok_or(unknown)?,
-            exp_month,
-            exp_year,
-        })
+        Ok(card.ok_or(unknown)?.into())
     }
 }
 
@@ -142,6 +137,18 @@ impl From<CardParams> for Card {
             test_card: params.number,
             exp_month: params.exp_month,
             exp_year: params.exp_year,
+        }
+    }
+}
+
+/// A test card that was named instead of being written out.
+impl From<&'static TestCard> for Card {
+    fn from(test_card: &'static TestCard) -> Self {
+        let (exp_month, exp_year) = TOKEN_EXPIRY;
+        Self {
+            test_card,
+            exp_month,
+            exp_year,
         }
     }
 }

@@ -27,82 +27,72 @@ macro_rules! views {
     () => {};
     ($(#[$meta:meta])* $vis:vis struct $View:ident as $Name:ident from $arg:ident: $Source:ty
         $(where { $($given:tt)* })? { $($members:tt)* } $($more:tt)*) => {
-        views! { @members [$(#[$meta])* $vis struct $View as $Name]
-            [impl From<$Source> for $View] [fn from($arg: $Source) -> Self] [$($($given)*)?] {} {}
+        views! { @members [[$(#[$meta])* $vis struct $View as $Name]
+            [impl From<$Source> for $View] [fn from($arg: $Source) -> Self] [$($($given)*)?] {} {}]
             $($members)* }
         views! { $($more)* }
     };
     ($(#[$meta:meta])* $vis:vis struct $View:ident as $Name:ident of($($arg:ident: $Source:ty),*)
         $(where { $($given:tt)* })? { $($members:tt)* } $($more:tt)*) => {
-        views! { @members [$(#[$meta])* $vis struct $View as $Name]
+        views! { @members [[$(#[$meta])* $vis struct $View as $Name]
             [impl $View] [/// Shows these.
-            $vis fn of($($arg: $Source),*) -> Self] [$($($given)*)?] {} {}
+            $vis fn of($($arg: $Source),*) -> Self] [$($($given)*)?] {} {}]
             $($members)* }
         views! { $($more)* }
     };
-    (@members $view:tt $impl:tt $fn:tt $given:tt {$($field:tt)*} {$($shown:tt)*}
-        null $($name:ident),+; $($rest:tt)*) => {
-        views! { @members $view $impl $fn $given
-            {$($field)* $(
-                /// Always null.
-                #[schema(required = true, value_type = Option<String>)]
-                pub $name: (),
-            )+}
-            {$($shown)* $($name: (),)+} $($rest)* }
+    // What is written in a shorter way.
+    (@members $made:tt null $($name:ident),+; $($rest:tt)*) => {
+        views! { @members $made $(
+            /// Always null.
+            $name: () [required = true, value_type = Option<String>] = ();
+        )+ $($rest)* }
     };
-    (@members $view:tt $impl:tt $fn:tt $given:tt {$($field:tt)*} {$($shown:tt)*}
-        $(#[$meta:meta])+ null $name:ident; $($rest:tt)*) => {
-        views! { @members $view $impl $fn $given
-            {$($field)* $(#[$meta])+
-                #[schema(required = true, value_type = Option<String>)]
-                pub $name: (),}
-            {$($shown)* $name: (),} $($rest)* }
+    (@members $made:tt $(#[$meta:meta])+ null $name:ident; $($rest:tt)*) => {
+        views! { @members $made $(#[$meta])+
+            $name: () [required = true, value_type = Option<String>] = (); $($rest)* }
     };
-    (@members $view:tt $impl:tt $fn:tt $given:tt {$($field:tt)*} {$($shown:tt)*}
-        livemode; $($rest:tt)*) => {
-        views! { @members $view $impl $fn $given {$($field)*} {$($shown)*}
+    (@members $made:tt livemode; $($rest:tt)*) => {
+        views! { @members $made
             /// Always false: no real card is ever charged.
             always livemode: bool = false; $($rest)* }
     };
-    (@members $view:tt $impl:tt $fn:tt $given:tt {$($field:tt)*} {$($shown:tt)*}
-        created = $created:expr; $($rest:tt)*) => {
-        views! { @members $view $impl $fn $given {$($field)*} {$($shown)*}
+    (@members $made:tt created = $created:expr; $($rest:tt)*) => {
+        views! { @members $made
             /// Unix seconds.
             created: i64 [example = 1_795_000_000] = $created; $($rest)* }
     };
-    (@members $view:tt $impl:tt $fn:tt $given:tt {$($field:tt)*} {$($shown:tt)*}
-        metadata = $metadata:expr; $($rest:tt)*) => {
-        views! { @members $view $impl $fn $given {$($field)*} {$($shown)*}
+    (@members $made:tt metadata = $metadata:expr; $($rest:tt)*) => {
+        views! { @members $made
             /// Your own names.
             metadata: Metadata [value_type = BTreeMap<String, String>] = $metadata; $($rest)* }
     };
-    (@members $view:tt $impl:tt $fn:tt $given:tt {$($field:tt)*} {$($shown:tt)*}
+    (@members $made:tt
         $(#[$meta:meta])* always $name:ident: $Type:ty = $value:tt; $($rest:tt)*) => {
-        views! { @members $view $impl $fn $given {$($field)*} {$($shown)*}
+        views! { @members $made
             $(#[$meta])* $name: $Type [example = $value] = $value; $($rest)* }
     };
-    (@members $view:tt $impl:tt $fn:tt $given:tt {$($field:tt)*} {$($shown:tt)*}
+    (@members $made:tt
         $(#[$meta:meta])* expandable $name:ident: $Object:ty = $id:expr; $($rest:tt)*) => {
-        views! { @members $view $impl $fn $given {$($field)*} {$($shown)*}
+        views! { @members $made
             $(#[$meta])* maybe $name: Expandable<$Object> [no_recursion] = Expandable::maybe($id);
             $($rest)* }
     };
-    (@members $view:tt $impl:tt $fn:tt $given:tt {$($field:tt)*} {$($shown:tt)*}
-        $(#[$meta:meta])* maybe $name:ident: $Type:ty $([$($schema:tt)*])? = $value:expr;
-        $($rest:tt)*) => {
-        views! { @members $view $impl $fn $given {$($field)*} {$($shown)*}
+    (@members $made:tt $(#[$meta:meta])*
+        maybe $name:ident: $Type:ty $([$($schema:tt)*])? = $value:expr; $($rest:tt)*) => {
+        views! { @members $made
             $(#[$meta])* $name: Option<$Type> [required = true $(, $($schema)*)?] = $value;
             $($rest)* }
     };
-    (@members $view:tt $impl:tt $fn:tt $given:tt {$($field:tt)*} {$($shown:tt)*}
+    // A member.
+    (@members [$view:tt $impl:tt $fn:tt $given:tt {$($field:tt)*} {$($shown:tt)*}]
         $(#[$meta:meta])* $name:ident: $Type:ty $([$($schema:tt)*])? = $value:expr;
         $($rest:tt)*) => {
-        views! { @members $view $impl $fn $given
+        views! { @members [$view $impl $fn $given
             {$($field)* $(#[$meta])* $(#[schema($($schema)*)])? pub $name: $Type,}
-            {$($shown)* $name: $value,} $($rest)* }
+            {$($shown)* $name: $value,}] $($rest)* }
     };
-    (@members [$(#[$meta:meta])* $vis:vis struct $View:ident as $Name:ident]
-        [$($impl:tt)*] [$($fn:tt)*] [$($given:tt)*] {$($field:tt)*} {$($shown:tt)*}) => {
+    (@members [[$(#[$meta:meta])* $vis:vis struct $View:ident as $Name:ident]
+        [$($impl:tt)*] [$($fn:tt)*] [$($given:tt)*] {$($field:tt)*} {$($shown:tt)*}]) => {
         $(#[$meta])*
         #[derive(Debug, Clone, serde::Serialize, utoipa::ToSchema)]
         #[schema(as = $Name)]

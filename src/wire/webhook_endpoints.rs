@@ -44,22 +44,7 @@ parameters! {
         "url": "https://example.com/webhooks",
         "enabled_events": ["charge.succeeded", "charge.refunded"],
     }
-}
 
-impl From<CreateWebhookEndpointParams> for NewEndpoint {
-    fn from(params: CreateWebhookEndpointParams) -> Self {
-        Self {
-            url: params.url,
-            enabled_events: params.enabled_events,
-            api_version: params.api_version,
-            standard_webhooks: params.standard_webhooks.unwrap_or_default(),
-            description: params.description,
-            metadata: params.metadata,
-        }
-    }
-}
-
-parameters! {
     /// What may change of a webhook endpoint.
     pub struct UpdateWebhookEndpointParams as "UpdateWebhookEndpoint" {
         /// Where to send events, deliveries that are pending included.
@@ -75,6 +60,19 @@ parameters! {
         standard_webhooks: Kept<bool>,
     }
     example {"disabled": true}
+}
+
+impl From<CreateWebhookEndpointParams> for NewEndpoint {
+    fn from(params: CreateWebhookEndpointParams) -> Self {
+        Self {
+            url: params.url,
+            enabled_events: params.enabled_events,
+            api_version: params.api_version,
+            standard_webhooks: params.standard_webhooks.unwrap_or_default(),
+            description: params.description,
+            metadata: params.metadata,
+        }
+    }
 }
 
 /// A URL that events can be sent to.

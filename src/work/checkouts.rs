@@ -47,17 +47,11 @@ impl Begin for CreateCheckout {
     ) -> Result<Verdict<Reply, Option<String>>, Rejection> {
         let new = self.new.clone()?;
         let id = CheckoutId(operation);
-        in_transaction(
-            &self.origin,
-            Server::default(),
-            tx,
-            |_| Vec::new(),
-            |draft| {
-                checkouts::begin(draft, id, new);
-                Ok(())
-            },
-        )
-        .await?;
+        let begin = |draft: &mut Draft<'_>| {
+            checkouts::begin(draft, id, new);
+            Ok(())
+        };
+        in_transaction(&self.origin, Server::default(), tx, |_| Vec::new(), begin).await?;
         Ok(Verdict::Pending(Some(id.to_string())))
     }
 }

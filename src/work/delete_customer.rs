@@ -5,19 +5,14 @@
 //! Emits    payment_method.detached for each method, with whose it was; customer.deleted
 //! Refuses  a customer who was deleted, or never was
 
+use std::iter::once_with;
+
 use sqlx::PgConnection;
 
-use crate::commands::Origin;
 use crate::{
-    domain::{
-        customer::Customer,
-        event::EventType,
-        ids::CustomerId,
-        payment_method::{Attachment, PaymentMethod},
-    },
-    idempotency::Rejection,
-    store,
-    webhooks::{self, NewEvent},
+    commands::Origin,
+    domain::{event::EventType, ids::CustomerId, payment_method::Attachment},
+    store, webhooks,
     wire::{customers::CustomerView, payment_methods::PaymentMethodView},
 };
 
@@ -36,37 +31,20 @@ pub async fn delete_customer(
     // Methods that were attached before the customer's row was locked. From now on none is: an
     // attachment waits for that lock, and then finds that the customer was deleted.
     detached.extend(store::payment_methods::detach_all(tx, account, id).await?);
-    let events = events(origin, detached, &customer);
+    let detached = detached.iter().map(|method| {
+        let mut before = method.clone();
+        before.attachment = Attachment::To(id);
+        let before = PaymentMethodView::from(&before);
+        let of = EventType::PaymentMethodDetached;
+        origin.event(of, Some(&before), &method.into(), method.version)
+    });
+    let deleted = once_with(|| {
+        let (view, version) = (CustomerView::from(&customer), customer.version);
+        origin.event(EventType::CustomerDeleted, None, &view, version)
+    });
+    let events: Result<Vec<_>, _> = detached.chain(deleted).collect();
     // Views are always JSON.
     let events = events.map_err(|_| sqlx::Error::Encode("a view is no JSON".into()))?;
     webhooks::emit(tx, &events).await?;
     Ok(true)
-}
-
-fn events(
-    origin: &Origin,
-    detached: Vec<PaymentMethod>,
-    customer: &Customer,
-) -> Result<Vec<NewEvent>, Rejection> {
-    let of_method = |method: PaymentMethod| {
-        let (after, version) = (PaymentMethodView::from(&method), method.version);
-        let before = PaymentMethod {
-            attachment: Attachment::To(customer.id),
-            ..method
-        };
-        let before = PaymentMethodView::from(&before);
-        origin.event(
-            EventType::PaymentMethodDetached,
-            Some(&before),
-            &after,
-            version,
-        )
-    };
-    let mut events: Vec<NewEvent> = detached
-        .into_iter()
-        .map(of_method)
-        .collect::<Result<_, _>>()?;
-    let (view, version) = (CustomerView::from(customer), customer.version);
-    events.push(origin.event(EventType::CustomerDeleted, None, &view, version)?);
-    Ok(events)
 }

@@ -139,13 +139,15 @@ pub async fn view<T: Shown>(
 }
 
 /// Puts whole objects in the place of a reference to one of them.
-fn fill<T: Clone>(reference: &mut Option<Expandable<T>>, whole: &HashMap<String, T>) {
-    let id = match reference {
-        Some(Expandable::Id(id)) => id,
-        Some(Expandable::Object(_)) | None => return,
-    };
-    if let Some(object) = whole.get(id) {
-        *reference = Some(Expandable::Object(Box::new(object.clone())));
+fn fill<'a, T: Clone + 'a>(
+    reference: impl Into<Option<&'a mut Expandable<T>>>,
+    whole: &HashMap<String, T>,
+) {
+    if let Some(reference) = reference.into()
+        && let Expandable::Id(id) = &*reference
+        && let Some(object) = whole.get(id)
+    {
+        *reference = Expandable::Object(Box::new(object.clone()));
     }
 }
 
@@ -204,7 +206,8 @@ shown! {
         customer: customers, |charge| CustomerId::parse(charge.customer.as_deref()?);
         payment_intent: payment_intents, |charge| Some(charge.by_intent.as_ref()?.intent);
     }
-    Refund as RefundView in "refunds" with show_charge {
+    Refund as RefundView in "refunds" {
+        charge: charges, |refund| Some(refund.charge);
         payment_intent: payment_intents, |refund| refund.intent;
     }
     Order as OrderView in "orders" {
@@ -239,27 +242,6 @@ async fn show_refunds(
         let refunds = store::refunds::newest_of_each(connection, account, &ids, most).await?;
         for (view, id) in views.iter_mut().zip(&ids) {
             view.refunds = Some(refunds_of(*id, refunds.get(id), audience));
-        }
-    }
-    Ok(())
-}
-
-/// The charge of each refund, which always has one.
-async fn show_charge(
-    connection: &mut PgConnection,
-    audience: Audience,
-    refunds: &[Refund],
-    expand: &Expansion,
-    views: &mut [RefundView],
-) -> Result<(), sqlx::Error> {
-    if let Some(expand) = expand.under("charge") {
-        let ids: Vec<_> = refunds.iter().map(|refund| refund.charge).collect();
-        let charges = store::charges::find_all(connection, audience.account, &ids).await?;
-        let charges = by_id(connection, audience, charges, &expand).await?;
-        for (view, refund) in views.iter_mut().zip(refunds) {
-            if let Some(charge) = charges.get(&refund.charge.to_string()) {
-                view.charge = Expandable::Object(Box::new(charge.clone()));
-            }
         }
     }
     Ok(())

@@ -207,20 +207,19 @@ impl<V: Rules> SharedBegin for RunVerb<V> {
 pub struct Completion {
     /// The origin of the request that asked.
     origin: Origin,
-    /// The processor.
-    processor: String,
-    /// The operation that is completed.
-    operation: Uuid,
-    /// What it asked.
-    asked: Asked,
-    /// The answer.
+    /// What is completed.
+    operation: Operation,
     answer: Answer,
 }
 
 impl Completion {
+    fn reads_of(&self, seen: &SeenRows<'_>) -> Vec<RowId> {
+        questions::reads(&self.operation.asked.question, seen)
+    }
+
     fn said(&self, draft: &mut Draft<'_>) -> Result<Said, Rejection> {
-        let said = questions::answered(&self.asked.question, self.answer, draft)?;
-        draft.end(self.operation, self.answer);
+        let said = questions::answered(&self.operation.asked.question, self.answer, draft)?;
+        draft.end(self.operation.id, self.answer);
         Ok(said)
     }
 }
@@ -229,26 +228,26 @@ impl Decide for Completion {
     type Rows = Rows;
 
     fn reads(&self, rows: &Rows) -> Vec<RowName> {
-        let reads = |seen: &SeenRows<'_>| questions::reads(&self.asked.question, seen);
-        names(&self.origin, rows, reads)
+        names(&self.origin, rows, |seen| self.reads_of(seen))
     }
 
     fn is_shared(&self) -> bool {
-        self.asked.expand.is_empty()
+        self.operation.asked.expand.is_empty()
     }
 
     fn decide(&self, rows: &Rows, now: DateTime<Utc>) -> Result<Decision<Changes>, Rejection> {
-        let server = Server::answered_by(&self.processor);
+        let server = Server::answered_by(&self.operation.processor);
         let mut draft = Draft::new(&self.origin, now, server, rows);
         let said = self.said(&mut draft)?;
         decided(draft, said)
     }
 
     async fn alone(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
-        let reads = |seen: &SeenRows<'_>| questions::reads(&self.asked.question, seen);
-        let server = Server::answered_by(&self.processor);
+        let reads = |seen: &SeenRows<'_>| self.reads_of(seen);
+        let server = Server::answered_by(&self.operation.processor);
         let said = in_transaction(&self.origin, server, tx, reads, |draft| self.said(draft));
-        expansions::reply(said.await?, &self.asked.expand, &self.origin, tx).await
+        let expand = &self.operation.asked.expand;
+        expansions::reply(said.await?, expand, &self.origin, tx).await
     }
 
     /// Its reply, about.

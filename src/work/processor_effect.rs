@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::{Completion, in_transaction};
 use crate::{
-    commands::{Origin, Rows, Server, questions},
+    commands::{Draft, Origin, Rows, SeenRows, Server, questions},
     domain::{
         ids::AccountId,
         operation::{Answer, Ask, Operation, Question, Resolution},
@@ -134,13 +134,9 @@ impl<P: CardProcessor> ExternalEffect for ProcessorEffect<P> {
         let question = &operation.asked.question;
         let origin = origin_of(operation);
         let server = Server::answered_by(&operation.processor);
-        let withdrawn = in_transaction(
-            &origin,
-            server,
-            tx,
-            |seen| questions::reads(question, seen),
-            |draft| questions::withdraw(question, draft),
-        );
+        let reads = |seen: &SeenRows<'_>| questions::reads(question, seen);
+        let withdraw = |draft: &mut Draft<'_>| questions::withdraw(question, draft);
+        let withdrawn = in_transaction(&origin, server, tx, reads, withdraw);
         withdrawn.await.map_err(failed)
     }
 }
@@ -158,9 +154,7 @@ impl Completion {
     fn of(operation: &Operation, answer: Answer) -> Self {
         Self {
             origin: origin_of(operation),
-            processor: operation.processor.clone(),
-            operation: operation.id,
-            asked: operation.asked.clone(),
+            operation: operation.clone(),
             answer,
         }
     }

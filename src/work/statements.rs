@@ -65,10 +65,8 @@ impl idempotency::Rows for Rows {
         }
         tables.charges.hold(charges);
         let orders = store::orders::lock_all(tx, &ids!(names, Order)).await?;
-        let locked: Vec<_> = orders
-            .iter()
-            .map(|(account, one)| (*account, one.id))
-            .collect();
+        let locked = orders.iter().map(|(account, one)| (*account, one.id));
+        let locked: Vec<_> = locked.collect();
         for ((account, id), open) in store::orders::open_work(tx, &locked).await? {
             self.open_work.insert((account, RowId::Order(id)), open);
         }

@@ -26,16 +26,18 @@ use crate::{
 ///
 /// They are checked in the order in which they are declared. Where a field has no comment, the
 /// document says what the type says of itself. `example {…}` behind the fields is an example of the
-/// whole body.
+/// whole body. `into Address` before it makes the values, each by `Into`, those of that struct.
+/// Several sets may stand one after the other.
 #[macro_export]
 macro_rules! parameters {
-    (
+    ($(
         $(#[doc = $about:literal])+
         $vis:vis struct $name:ident $(as $schema:literal)? {
             $($(#[doc = $field_about:literal])* $field:ident: $parameter:ty,)+
         }
+        $(into $whole:ident)?
         $(example $example:tt)?
-    ) => {
+    )+) => {$(
         $(#[doc = $about])+
         #[derive(Debug, Clone)]
         #[allow(missing_docs, reason = "some parameters are what their types say")]
@@ -45,6 +47,8 @@ macro_rules! parameters {
                 $vis $field: <$parameter as $crate::Parameter>::Value,
             )+
         }
+
+        $crate::parameters!(@into $name { $($field)+ } $($whole)?);
 
         impl $crate::ParameterSet for $name {
             fn read(fields: &mut $crate::Fields<'_>) -> ::std::result::Result<Self, $crate::Error> {
@@ -92,6 +96,14 @@ macro_rules! parameters {
                     ),
                 )+];
                 parameters.into_iter().flatten().collect()
+            }
+        }
+    )+};
+    (@into $name:ident { $($field:ident)+ }) => {};
+    (@into $name:ident { $($field:ident)+ } $whole:ident) => {
+        impl From<$name> for $whole {
+            fn from(params: $name) -> Self {
+                Self { $($field: params.$field.into()),+ }
             }
         }
     };

@@ -44,18 +44,14 @@ impl Rules for CreateCustomer {
             deleted: false,
         };
         let mut customer = draft.put_with(EventType::CustomerCreated, customer)?;
-        let attached = match method {
-            Some(method) => Some(attach_to(draft, method, customer.id)?.id),
-            None => None,
-        };
+        let attached = method.map(|method| attach_to(draft, method, customer.id));
+        let attached = attached.transpose()?.map(|method| method.id);
         if let Change::Set(default) = default {
             if attached != Some(default) {
                 return Err(not_their_method().into());
             }
-            let with_default = Customer {
-                default_payment_method: attached,
-                ..customer.clone()
-            };
+            let mut with_default = customer.clone();
+            with_default.default_payment_method = attached;
             customer = draft.put_change(EventType::CustomerUpdated, &customer, with_default)?;
         }
         Ok(show(CREATED, customer))

@@ -8,15 +8,10 @@ use super::{
 };
 use crate::{
     domain::{
-        charge::{Charge, ChargeFailure, ChargeStatus, IntentCharge},
-        ids::CardId,
-        metadata::Metadata,
+        charge::{Charge, ChargeStatus, IntentCharge},
         refund::{Refund, RefundReason},
     },
-    wire::{
-        list::{Expandable, List},
-        view::views,
-    },
+    wire::{list::List, prelude::*},
 };
 
 views! {
@@ -66,7 +61,8 @@ views! {
         /// The order that this charge pays.
         maybe order: String = charge.order.map(|order| order.to_string());
         /// What the card network said; null while it hasn't been heard.
-        maybe outcome: ChargeOutcome = ChargeOutcome::of(charge);
+        maybe outcome: ChargeOutcome =
+            (charge.status != ChargeStatus::Pending).then(|| charge.into());
         /// Whether the money is promised or taken.
         paid: bool [example = true] = charge.is_paid();
         /// The intent that made it; whole with `expand[]=payment_intent`.
@@ -110,28 +106,33 @@ pub enum ChargeBillingDetails {
     OfSource(Empty),
 }
 
-/// What the card network said.
-#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
-pub struct ChargeOutcome {
-    /// `approved_by_network` or `declined_by_network`.
-    #[schema(example = "approved_by_network")]
-    pub network_status: &'static str,
-    /// The issuer's reason for a decline.
-    #[schema(required = true)]
-    pub reason: Option<String>,
-    /// Always `normal`.
-    #[schema(example = "normal")]
-    pub risk_level: &'static str,
-    /// For the seller.
-    #[schema(example = "Payment complete.")]
-    pub seller_message: &'static str,
-    /// `authorized` or `issuer_declined`.
-    #[serde(rename = "type")]
-    #[schema(example = "authorized")]
-    pub outcome_type: &'static str,
-}
-
 views! {
+    /// What the card network said.
+    pub struct ChargeOutcome as ChargeOutcome from charge: &Charge where {
+        let failed = charge.status == ChargeStatus::Failed;
+        let failure = charge.failure.as_ref().filter(|_| failed);
+        let reason = failure.map(|failure| failure.decline_code.as_ref().unwrap_or(&failure.code));
+        let (network_status, seller_message, outcome_type) = match failed {
+            true => {
+                let message = "The bank did not approve this payment.";
+                ("declined_by_network", message, "issuer_declined")
+            }
+            false => ("approved_by_network", "Payment complete.", "authorized"),
+        };
+    } {
+        /// `approved_by_network` or `declined_by_network`.
+        network_status: &'static str [example = "approved_by_network"] = network_status;
+        /// The issuer's reason for a decline.
+        maybe reason: String = reason.cloned();
+        /// Always `normal`.
+        always risk_level: &'static str = "normal";
+        /// For the seller.
+        seller_message: &'static str [example = "Payment complete."] = seller_message;
+        /// `authorized` or `issuer_declined`.
+        #[serde(rename = "type")]
+        outcome_type: &'static str [example = "authorized"] = outcome_type;
+    }
+
     /// How the charge was paid.
     pub struct PaymentMethodDetails as PaymentMethodDetails from charge: &Charge {
         /// The card. What only some charges show of it is not required.
@@ -228,36 +229,7 @@ views! {
         /// The last four digits of the number.
         last4: String [example = "4242"] = charge.card.last4.clone();
     }
-}
 
-impl ChargeOutcome {
-    /// What the network said of a charge; `None` while it hasn't been heard.
-    fn of(charge: &Charge) -> Option<Self> {
-        let reason = |failure: &ChargeFailure| {
-            let reason = failure.decline_code.as_ref().unwrap_or(&failure.code);
-            reason.clone()
-        };
-        match charge.status {
-            ChargeStatus::Pending => None,
-            ChargeStatus::Failed => Some(Self {
-                network_status: "declined_by_network",
-                reason: charge.failure.as_ref().map(reason),
-                risk_level: "normal",
-                seller_message: "The bank did not approve this payment.",
-                outcome_type: "issuer_declined",
-            }),
-            ChargeStatus::Succeeded => Some(Self {
-                network_status: "approved_by_network",
-                reason: None,
-                risk_level: "normal",
-                seller_message: "Payment complete.",
-                outcome_type: "authorized",
-            }),
-        }
-    }
-}
-
-views! {
     /// A refund, as clients see it.
     pub struct RefundView as Refund from refund: &Refund {
         /// `re_…`

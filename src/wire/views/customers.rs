@@ -6,10 +6,7 @@ use super::{
     payment_methods::PaymentMethodView,
     people::{AddressView, ShippingView},
 };
-use crate::{
-    domain::{customer::Customer, ids::CustomerId, metadata::Metadata},
-    wire::{list::Expandable, view::views},
-};
+use crate::{domain::customer::Customer, wire::prelude::*};
 
 views! {
     /// A customer, as clients see it. The members and their order are Stripe's.

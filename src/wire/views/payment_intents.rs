@@ -9,14 +9,11 @@ use super::{
     people::ShippingView,
 };
 use crate::{
-    domain::{
-        metadata::Metadata,
-        payment_intent::{
-            AllowRedirects, CancellationReason, FutureUsage, HolderPage, IntentStatus,
-            PaymentIntent, ThreeDSecure,
-        },
+    domain::payment_intent::{
+        AllowRedirects, CancellationReason, FutureUsage, HolderPage, IntentStatus, PaymentIntent,
+        ThreeDSecure,
     },
-    wire::{list::Expandable, view::views},
+    wire::prelude::*,
 };
 
 views! {

@@ -1,10 +1,7 @@
 //! The views of payment methods.
 
 use super::{customers::AnyCustomerView, people::BillingDetailsView};
-use crate::{
-    domain::{metadata::Metadata, payment_method::PaymentMethod},
-    wire::{list::Expandable, view::views},
-};
+use crate::{domain::payment_method::PaymentMethod, wire::prelude::*};
 
 views! {
     /// A payment method, as clients see it. The members and their order are Stripe's.

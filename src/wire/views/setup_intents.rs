@@ -8,11 +8,8 @@ use super::{
     payment_methods::PaymentMethodView,
 };
 use crate::{
-    domain::{
-        metadata::Metadata,
-        setup_intent::{SetupCancellationReason, SetupIntent},
-    },
-    wire::{list::Expandable, view::views},
+    domain::setup_intent::{SetupCancellationReason, SetupIntent},
+    wire::prelude::*,
 };
 
 views! {

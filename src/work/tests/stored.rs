@@ -96,13 +96,8 @@ impl StoredLedger {
             if let Some(changes) = decision.changes.take() {
                 let tables = changes.tables.clone();
                 self.told.extend(changes.events.iter().map(|event| {
-                    let (id, object) = (event.id, event.object.clone());
-                    (
-                        id,
-                        event.event_type.to_owned(),
-                        object,
-                        event.object_version,
-                    )
+                    let (of, object) = (event.event_type.to_owned(), event.object.clone());
+                    (event.id, of, object, event.object_version)
                 }));
                 rows.write_with(&mut tx, changes).await.unwrap();
                 tx.commit().await.unwrap();
@@ -121,25 +116,31 @@ impl StoredLedger {
     pub(super) fn holds(&mut self, known: &Rows) {
         let (account, tables) = (self.account, &known.tables);
         let intents = tables.intents.of(account).map(|one| RowId::Intent(one.id));
-        let setups = tables.setups.of(account).map(|one| RowId::Setup(one.id));
-        let charges = tables.charges.of(account).map(|one| RowId::Charge(one.id));
-        let orders = tables.orders.of(account).map(|one| RowId::Order(one.id));
-        let refunds = tables.refunds.of(account).map(|one| RowId::Refund(one.id));
-        let methods = tables.methods.of(account).map(|one| RowId::Method(one.id));
-        let customers = tables.customers.of(account);
-        let customers = customers.map(|one| RowId::Customer(one.id));
-        let checkouts = tables.checkouts.of(account);
-        let checkouts = checkouts.map(|one| RowId::Checkout(one.id));
-        let levels = tables.levels.of(account);
-        let levels = levels.map(|one| RowId::Level(one.sku.clone()));
-        let names = intents.chain(charges).chain(orders).chain(refunds);
-        let names = names
-            .chain(methods)
-            .chain(customers)
-            .chain(checkouts)
-            .chain(setups)
-            .chain(levels)
-            .map(|id| (account, id));
+        let mut names: Vec<_> = intents.collect();
+        names.extend(tables.setups.of(account).map(|one| RowId::Setup(one.id)));
+        names.extend(tables.charges.of(account).map(|one| RowId::Charge(one.id)));
+        names.extend(tables.orders.of(account).map(|one| RowId::Order(one.id)));
+        names.extend(tables.refunds.of(account).map(|one| RowId::Refund(one.id)));
+        names.extend(tables.methods.of(account).map(|one| RowId::Method(one.id)));
+        names.extend(
+            tables
+                .customers
+                .of(account)
+                .map(|one| RowId::Customer(one.id)),
+        );
+        names.extend(
+            tables
+                .checkouts
+                .of(account)
+                .map(|one| RowId::Checkout(one.id)),
+        );
+        names.extend(
+            tables
+                .levels
+                .of(account)
+                .map(|one| RowId::Level(one.sku.clone())),
+        );
+        let names = names.into_iter().map(|id| (account, id));
         let mut rows = Rows::default();
         let reading = rows.read(&mut self.connection, names.collect());
         self.runtime.block_on(reading).unwrap();
