@@ -36,7 +36,7 @@ const KEY_HASH_BYTES: usize = 4;
 /// How a request with an idempotency key ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
-pub enum KeyOutcome {
+pub enum OutcomeLabel {
     /// It did what it asked for, a declined card included.
     Executed,
     /// It got the stored reply of another request.
@@ -55,7 +55,7 @@ pub enum KeyOutcome {
     TakenOver,
 }
 
-impl KeyOutcome {
+impl OutcomeLabel {
     /// Its name, in the log and in metrics.
     pub fn as_str(self) -> &'static str {
         self.into()
@@ -127,7 +127,7 @@ struct Endpoint {
     duration: Histogram,
     /// By status; `None` is no reply.
     statuses: RefCell<Vec<(Option<u16>, Counter)>>,
-    outcomes: OnceCell<Vec<(KeyOutcome, Counter)>>,
+    outcomes: OnceCell<Vec<(OutcomeLabel, Counter)>>,
 }
 
 impl Endpoint {
@@ -168,11 +168,11 @@ impl Endpoint {
 
     /// Counts how a key was used, by method and route without a dialect's prefix. All outcomes
     /// begin with 0.
-    fn count_outcome(&self, outcome: KeyOutcome) {
+    fn count_outcome(&self, outcome: OutcomeLabel) {
         let outcomes = self.outcomes.get_or_init(|| {
             let route = self.route.strip_prefix("/v1").unwrap_or(&self.route);
             let operation: SharedString = format!("{} {route}", self.method).into();
-            let counters = KeyOutcome::VARIANTS.iter().map(|&outcome| {
+            let counters = OutcomeLabel::VARIANTS.iter().map(|&outcome| {
                 let outcome_label = ("outcome", outcome.as_str().into());
                 let labels = [("operation", operation.clone()), outcome_label];
                 let registry = &self.metrics.registry;
@@ -202,7 +202,7 @@ struct Inner {
     began: Instant,
     endpoint: Rc<Endpoint>,
     span: OnceCell<Span>,
-    outcome: Cell<Option<KeyOutcome>>,
+    outcome: Cell<Option<OutcomeLabel>>,
     has_ended: Cell<bool>,
 }
 
@@ -255,10 +255,10 @@ impl Observation {
 
     /// The idempotency crate has answered.
     pub fn key_ended(&self, outcome: &Outcome) {
-        let how = KeyOutcome::of(outcome);
+        let how = OutcomeLabel::of(outcome);
         self.0.outcome.set(Some(how));
         self.0.endpoint.count_outcome(how);
-        if let (KeyOutcome::Replayed, Outcome::Stored { record, .. }) = (how, outcome) {
+        if let (OutcomeLabel::Replayed, Outcome::Stored { record, .. }) = (how, outcome) {
             // A replay of what was stored a moment ago by a clock that runs ahead is as old as now.
             let age = (Utc::now() - record.created_at).to_std();
             let ages = &self.0.endpoint.metrics.replay_age;
@@ -282,9 +282,9 @@ impl Inner {
         self.endpoint.count(status);
         self.endpoint.duration.record(duration);
         let _entered = self.span.get().map(Span::enter);
-        let outcome = self.outcome.get().map_or(outcome, KeyOutcome::as_str);
+        let outcome = self.outcome.get().map_or(outcome, OutcomeLabel::as_str);
         let duration_us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        let replayed = outcome == KeyOutcome::Replayed.as_str();
+        let replayed = outcome == OutcomeLabel::Replayed.as_str();
         if let Some(span) = self.span.get() {
             traces::request_ended(span, status, outcome);
         }

@@ -17,12 +17,12 @@ use serde_json::value::RawValue;
 use super::{
     Client,
     error::{Error, Result},
+    keyed_request::{KeyedRequest, Method, checked},
     lists::{ListQuery, Page, with_query},
     objects::{
         Charge, Checkout, Customer, Event, Inventory, KeyStatus, Order, PaymentIntent,
         PaymentMethod, Refund, SetupIntent, WebhookDelivery, WebhookEndpoint,
     },
-    operation::{Method, Operation, checked},
     requests::{
         Cancellation, Capture, ChargeUpdate, Confirmation, CustomerUpdate, IntentCapture,
         MetadataUpdate, NewCharge, NewCheckout, NewCustomer, NewOrder, NewPaymentIntent,
@@ -38,7 +38,7 @@ use super::{
 #[must_use = "nothing happens until it is sent"]
 pub struct Request<T> {
     client: Client,
-    operation: Operation,
+    operation: KeyedRequest,
     was_sent: AtomicBool,
     answer: PhantomData<fn() -> T>,
 }
@@ -65,7 +65,7 @@ impl<T: DeserializeOwned> Request<T> {
     }
 
     /// What will be sent.
-    pub fn operation(&self) -> &Operation {
+    pub fn operation(&self) -> &KeyedRequest {
         &self.operation
     }
 
@@ -490,7 +490,7 @@ impl Client {
         let now = self.inner.clock.unix_time();
         Ok(Request {
             client: self.clone(),
-            operation: Operation::new(&self.inner.server, method, path, parameters, now)?,
+            operation: KeyedRequest::new(&self.inner.server, method, path, parameters, now)?,
             was_sent: AtomicBool::new(false),
             answer: PhantomData,
         })

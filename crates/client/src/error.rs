@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use super::{key_store::KeyStoreError, operation::Operation, sending::Reply};
+use super::{key_store::KeyStoreError, keyed_request::KeyedRequest, sending::Reply};
 
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -37,7 +37,7 @@ pub enum Error {
     #[error(
         "the operation with key {} is too old to be sent again: look up what became of it", .0.key()
     )]
-    Expired(Box<Operation>),
+    Expired(Box<KeyedRequest>),
     /// Done, but what came back isn't what this version of the client reads.
     #[error("it was done (HTTP {}), but the answer can't be read: {error}", reply.status)]
     Unreadable {

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::operation::Operation;
+use super::keyed_request::KeyedRequest;
 
 /// Ends the names of files that hold an operation.
 const EXTENSION: &str = "operation";
@@ -35,7 +35,7 @@ pub trait KeyStore: fmt::Debug + Send + Sync {
     /// Returns once the operation would survive a power failure. If there is one with this key, and
     /// it is the same request, that one stays and is returned: it is older, and age decides how
     /// long it may be sent again.
-    fn save(&self, operation: &Operation) -> Result<Saved, KeyStoreError>;
+    fn save(&self, operation: &KeyedRequest) -> Result<Saved, KeyStoreError>;
 
     /// Forgets an operation whose outcome is known; it is no error if there is none.
     fn remove(&self, key: &str) -> Result<(), KeyStoreError>;
@@ -50,14 +50,14 @@ pub enum Saved {
     /// It is new: no process has sent it.
     New,
     /// This one was there before, and may have been sent.
-    Found(Operation),
+    Found(KeyedRequest),
 }
 
 /// One entry of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kept {
     /// An operation whose outcome isn't known.
-    Operation(Operation),
+    Request(KeyedRequest),
     /// Something that can't be read. It may have been an operation: a person must look.
     Corrupt {
         /// Where it is.
@@ -144,7 +144,7 @@ impl FileKeyStore {
             Err(error) => return Err(at(file)(error)),
         };
         Ok(Some(match parse(&bytes) {
-            Ok(operation) if self.file(&operation.key) == file => Kept::Operation(operation),
+            Ok(operation) if self.file(&operation.key) == file => Kept::Request(operation),
             Ok(_) => corrupt("its name belongs to another key"),
             Err(reason) => corrupt(reason),
         }))
@@ -152,7 +152,7 @@ impl FileKeyStore {
 }
 
 impl KeyStore for FileKeyStore {
-    fn save(&self, operation: &Operation) -> Result<Saved, KeyStoreError> {
+    fn save(&self, operation: &KeyedRequest) -> Result<Saved, KeyStoreError> {
         let file = self.file(&operation.key);
         let draft = self.folder.join(format!(".{}.draft", Uuid::new_v4()));
         if let Err(error) = write_durably(&draft, &written(operation)) {
@@ -174,10 +174,10 @@ impl KeyStore for FileKeyStore {
                 // Its writer may not have synced the folder yet.
                 sync_folder(&self.folder)?;
                 match found {
-                    Some(Kept::Operation(found)) if found.asks_the_same_as(operation) => {
+                    Some(Kept::Request(found)) if found.asks_the_same_as(operation) => {
                         Ok(Saved::Found(found))
                     }
-                    Some(Kept::Operation(_)) => Err(KeyStoreError::OtherRequest),
+                    Some(Kept::Request(_)) => Err(KeyStoreError::OtherRequest),
                     Some(Kept::Corrupt { place, reason }) => {
                         Err(KeyStoreError::Corrupt { place, reason })
                     }
@@ -210,7 +210,7 @@ impl KeyStore for FileKeyStore {
             }
         }
         kept.sort_by_key(|kept| match kept {
-            Kept::Operation(operation) => operation.created_at,
+            Kept::Request(operation) => operation.created_at,
             Kept::Corrupt { .. } => 0,
         });
         Ok(kept)
@@ -243,7 +243,7 @@ fn sync_folder(folder: &Path) -> Result<(), KeyStoreError> {
         .map_err(at(folder))
 }
 
-fn version(operation: &Operation) -> u32 {
+fn version(operation: &KeyedRequest) -> u32 {
     if operation.method.is_post() {
         VERSION
     } else {
@@ -251,7 +251,7 @@ fn version(operation: &Operation) -> u32 {
     }
 }
 
-fn written(operation: &Operation) -> String {
+fn written(operation: &KeyedRequest) -> String {
     let line = Line {
         version: version(operation),
         operation,
@@ -262,13 +262,13 @@ fn written(operation: &Operation) -> String {
     format!("{line}\n{}\n", hex::encode(Sha256::digest(&line)))
 }
 
-fn parse(bytes: &[u8]) -> Result<Operation, &'static str> {
+fn parse(bytes: &[u8]) -> Result<KeyedRequest, &'static str> {
     let text = std::str::from_utf8(bytes).map_err(|_| "it is no text")?;
     let (line, sum) = text.split_once('\n').ok_or("it has no end")?;
     if sum.trim_end() != hex::encode(Sha256::digest(line)) {
         return Err("its check sum is wrong");
     }
-    let line: Line<Operation> = serde_json::from_str(line).map_err(|_| "it is no operation")?;
+    let line: Line<KeyedRequest> = serde_json::from_str(line).map_err(|_| "it is no operation")?;
     if line.version != version(&line.operation) {
         return Err("another version wrote it");
     }

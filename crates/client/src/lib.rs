@@ -3,9 +3,9 @@
 mod calls;
 mod error;
 mod key_store;
+mod keyed_request;
 mod lists;
 mod objects;
-mod operation;
 mod requests;
 mod retry;
 mod sending;
@@ -15,9 +15,9 @@ pub use self::{
     calls::Request,
     error::{AttemptFailure, Error, GaveUp, Reason, Refusal},
     key_store::{FileKeyStore, Kept, KeyStore, KeyStoreError, Saved},
+    keyed_request::KeyedRequest,
     lists::{ListQuery, Page},
     objects::*,
-    operation::Operation,
     requests::*,
     retry::{Clock, DEADLINE_MAX, RetryPolicy, SystemClock},
     sending::Reply,
@@ -74,7 +74,7 @@ pub enum Resumed {
     /// It was sent again; [`Error::is_outcome`] says which errors are an end.
     Sent {
         /// What was sent.
-        operation: Operation,
+        operation: KeyedRequest,
         /// What came back.
         outcome: Result<Reply, Error>,
     },
@@ -82,7 +82,7 @@ pub enum Resumed {
     /// found out its outcome ([`Client::look_up_key`], lists) and calls [`Client::forget`].
     NotSent {
         /// What was not sent.
-        operation: Operation,
+        operation: KeyedRequest,
         /// Why not.
         reason: &'static str,
     },
@@ -220,11 +220,11 @@ impl Client {
         for kept in kept.unwrap_or_default() {
             all.push(match kept {
                 Kept::Corrupt { place, reason } => Resumed::Corrupt { place, reason },
-                Kept::Operation(operation) if operation.server != self.inner.server => {
+                Kept::Request(operation) if operation.server != self.inner.server => {
                     let reason = "it is for another server";
                     Resumed::NotSent { operation, reason }
                 }
-                Kept::Operation(operation) => match self.execute(&operation, true).await {
+                Kept::Request(operation) => match self.execute(&operation, true).await {
                     Err(Error::Expired(_)) => {
                         let reason = "it is too old: its key may be forgotten";
                         Resumed::NotSent { operation, reason }
@@ -245,7 +245,7 @@ impl Client {
 
     /// Writes the operation down, sends it until its outcome is known, and removes it from the
     /// store.
-    async fn execute(&self, operation: &Operation, was_sent: bool) -> Result<Reply, Error> {
+    async fn execute(&self, operation: &KeyedRequest, was_sent: bool) -> Result<Reply, Error> {
         if !self.may_send(operation) {
             return Err(Error::Expired(Box::new(operation.clone())));
         }
@@ -270,7 +270,7 @@ impl Client {
         outcome
     }
 
-    fn may_send(&self, operation: &Operation) -> bool {
+    fn may_send(&self, operation: &KeyedRequest) -> bool {
         let now = self.inner.clock.unix_time();
         self.inner.policy.may_send(operation.created_at, now)
     }

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use super::{
     Inner, Retry,
     error::{AttemptFailure, Error, GaveUp, Reason, Refusal},
-    operation::{self, Operation},
+    keyed_request::{self, KeyedRequest},
     retry::{Verdict, retry_after, verdict},
     transport::causes,
 };
@@ -83,7 +83,7 @@ pub(super) enum Message<'a> {
     Read(&'a str),
     /// Needs no key: done twice, it does nothing more.
     Delete(&'a str),
-    Change(&'a Operation),
+    Change(&'a KeyedRequest),
 }
 
 impl Message<'_> {
@@ -228,8 +228,8 @@ async fn attempt(
         Message::Delete(path) => to(Method::DELETE, &inner.server, path),
         Message::Change(operation) => {
             let method = match operation.method {
-                operation::Method::Post => Method::POST,
-                operation::Method::Put => Method::PUT,
+                keyed_request::Method::Post => Method::POST,
+                keyed_request::Method::Put => Method::PUT,
             };
             let mut request = to(method, &operation.server, &operation.path)
                 .header(IDEMPOTENCY_KEY, &operation.key)

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 pub use api::{Crash, Service};
 pub use checks::{CHECKS, Check, Severity};
 pub use config::{Config, ConfigError, init, target};
-pub use report::{Finding, Outcome, Report};
+pub use report::{Finding, Grade, Report};
 pub use reqwest::Url;
 
 use api::Api;

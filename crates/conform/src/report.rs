@@ -9,7 +9,7 @@ use crate::checks::{Check, Flaw, Seen, Severity};
 /// How a check ended, the worst first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum Grade {
     /// An effect can happen twice, be lost, or be of another client.
     ViolatesMust,
     /// Clients can't know what happened, or a mistake of theirs stays hidden.
@@ -20,7 +20,7 @@ pub enum Outcome {
     Holds,
 }
 
-impl Outcome {
+impl Grade {
     fn words(self) -> &'static str {
         match self {
             Self::Holds => "holds",
@@ -44,7 +44,7 @@ pub struct Finding {
     #[serde(flatten)]
     pub check: &'static Check,
     /// How it ended.
-    pub outcome: Outcome,
+    pub outcome: Grade,
     /// What was seen.
     pub seen: String,
     /// Which requests led to a violation: what was sent when, and what came back.
@@ -69,12 +69,12 @@ impl Finding {
             milliseconds: took.as_millis(),
         };
         match seen {
-            Ok(seen) => finding(Outcome::Holds, seen),
-            Err(Flaw::Unknown(seen)) => finding(Outcome::NotKnown, seen),
+            Ok(seen) => finding(Grade::Holds, seen),
+            Err(Flaw::Unknown(seen)) => finding(Grade::NotKnown, seen),
             Err(Flaw::Wrong(fault)) => {
                 let outcome = match fault.severity.unwrap_or(check.severity) {
-                    Severity::Must => Outcome::ViolatesMust,
-                    Severity::Should => Outcome::ViolatesShould,
+                    Severity::Must => Grade::ViolatesMust,
+                    Severity::Should => Grade::ViolatesShould,
                 };
                 Self {
                     why: fault.why,
@@ -104,33 +104,33 @@ pub struct Report {
 }
 
 impl Report {
-    fn count(&self, outcome: Outcome) -> usize {
-        self.names(|one| one == outcome).len()
+    fn count(&self, grade: Grade) -> usize {
+        self.names(|one| one == grade).len()
     }
 
     /// The names of the checks that ended so.
     #[must_use]
-    pub fn names(&self, outcome: impl Fn(Outcome) -> bool) -> Vec<&'static str> {
-        let ended = self.findings.iter().filter(|one| outcome(one.outcome));
+    pub fn names(&self, grade: impl Fn(Grade) -> bool) -> Vec<&'static str> {
+        let ended = self.findings.iter().filter(|one| grade(one.outcome));
         ended.map(|finding| finding.check.name).collect()
     }
 
     /// Whether a MUST is violated.
     #[must_use]
     pub fn violates_a_must(&self) -> bool {
-        self.count(Outcome::ViolatesMust) > 0
+        self.count(Grade::ViolatesMust) > 0
     }
 
     fn verdict(&self) -> String {
         let all = self.findings.len();
-        let violated = self.names(|outcome| outcome == Outcome::ViolatesMust);
+        let violated = self.names(|grade| grade == Grade::ViolatesMust);
         if !violated.is_empty() {
             let (count, names) = (violated.len(), violated.join(", "));
             return format!(
                 "NOT SAFE TO RETRY: a MUST is violated in {count} of {all} checks: {names}"
             );
         }
-        let unknown = self.names(|outcome| outcome == Outcome::NotKnown);
+        let unknown = self.names(|grade| grade == Grade::NotKnown);
         let ran = all - unknown.len();
         let mut verdict = format!("No MUST is violated, as far as {ran} of {all} checks can see");
         if !unknown.is_empty() {
@@ -166,9 +166,9 @@ impl Report {
                  mend    {mend}\n  source  {source}\n"
             );
         }
-        let musts = self.count(Outcome::ViolatesMust);
-        let shoulds = self.count(Outcome::ViolatesShould);
-        let (unknown, holds) = (self.count(Outcome::NotKnown), self.count(Outcome::Holds));
+        let musts = self.count(Grade::ViolatesMust);
+        let shoulds = self.count(Grade::ViolatesShould);
+        let (unknown, holds) = (self.count(Grade::NotKnown), self.count(Grade::Holds));
         let _ = writeln!(
             text,
             "\n{musts} violate a MUST, {shoulds} violate a SHOULD, {unknown} not known, {holds} hold"
@@ -192,8 +192,8 @@ impl Report {
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"charge-once-conform\" \
              tests=\"{}\" failures=\"{}\" skipped=\"{}\">\n",
             self.findings.len(),
-            self.count(Outcome::ViolatesMust),
-            self.count(Outcome::NotKnown)
+            self.count(Grade::ViolatesMust),
+            self.count(Grade::NotKnown)
         );
         for finding in &self.findings {
             let (check, outcome) = (finding.check, finding.outcome);
@@ -203,9 +203,9 @@ impl Report {
             }
             let (rule, seen) = (escape(check.rule), escape(&seen));
             let body = match outcome {
-                Outcome::ViolatesMust => format!("<failure message=\"{rule}\">{seen}</failure>"),
-                Outcome::NotKnown => format!("<skipped message=\"{seen}\"/>"),
-                Outcome::Holds | Outcome::ViolatesShould => {
+                Grade::ViolatesMust => format!("<failure message=\"{rule}\">{seen}</failure>"),
+                Grade::NotKnown => format!("<skipped message=\"{seen}\"/>"),
+                Grade::Holds | Grade::ViolatesShould => {
                     format!("<system-out>{}: {seen}</system-out>", outcome.words())
                 }
             };

@@ -13,7 +13,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use charge_once_conform::{Config, Crash, Outcome, Report, Service, Url, run};
+use charge_once_conform::{Config, Crash, Grade, Report, Service, Url, run};
 
 /// The example beside this test.
 fn program() -> PathBuf {
@@ -71,16 +71,16 @@ async fn report_on(mistake: &str) -> Report {
 #[tokio::test]
 async fn no_check_fires_on_a_right_server() {
     let report = report_on("none").await;
-    let (violated, table) = (report.names(Outcome::is_violation), report.table());
+    let (violated, table) = (report.names(Grade::is_violation), report.table());
     assert!(violated.is_empty(), "{violated:?}: {table}");
-    let unknown = report.names(|outcome| outcome == Outcome::NotKnown);
+    let unknown = report.names(|grade| grade == Grade::NotKnown);
     assert_eq!(unknown, ["crash"], "{table}");
 }
 
 /// Expects the check that is meant for the mistake, and no others than those in which it shows too.
 async fn is_found(mistake: &str, meant: &str, others: &[&str]) -> Report {
     let report = report_on(mistake).await;
-    let (violated, table) = (report.names(Outcome::is_violation), report.table());
+    let (violated, table) = (report.names(Grade::is_violation), report.table());
     let is_detail = mistake == "no-retry-after";
     assert_eq!(report.violates_a_must(), !is_detail, "{table}");
     assert!(violated.contains(&meant), "{table}");
@@ -242,6 +242,6 @@ async fn a_memory_that_a_crash_empties_is_found() {
     shell(&kill);
     let _ = std::fs::remove_file(pid);
     let report = report.unwrap();
-    let violated = report.names(Outcome::is_violation);
+    let violated = report.names(Grade::is_violation);
     assert_eq!(violated, ["crash"], "{}", report.table());
 }

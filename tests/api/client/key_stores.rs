@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use charge_once_client::{Kept, KeyStore, KeyStoreError, Operation, Request, Saved};
+use charge_once_client::{Kept, KeyStore, KeyStoreError, KeyedRequest, Request, Saved};
 
 use super::*;
 
@@ -55,7 +55,7 @@ async fn what_a_version_without_workflows_and_methods_has_written_down_is_resume
 struct FailingStore;
 
 impl KeyStore for FailingStore {
-    fn save(&self, _: &Operation) -> Result<Saved, KeyStoreError> {
+    fn save(&self, _: &KeyedRequest) -> Result<Saved, KeyStoreError> {
         Err(KeyStoreError::Io {
             path: "/full".into(),
             error: std::io::ErrorKind::StorageFull.into(),
@@ -85,10 +85,10 @@ async fn what_can_not_be_written_down_is_not_sent() {
 struct Table(Arc<Mutex<BTreeMap<String, String>>>);
 
 impl KeyStore for Table {
-    fn save(&self, operation: &Operation) -> Result<Saved, KeyStoreError> {
+    fn save(&self, operation: &KeyedRequest) -> Result<Saved, KeyStoreError> {
         let mut table = self.0.lock().unwrap();
         if let Some(found) = table.get(operation.key()) {
-            let found: Operation = serde_json::from_str(found).unwrap();
+            let found: KeyedRequest = serde_json::from_str(found).unwrap();
             return match found.asks_the_same_as(operation) {
                 true => Ok(Saved::Found(found)),
                 false => Err(KeyStoreError::OtherRequest),
@@ -107,7 +107,7 @@ impl KeyStore for Table {
     fn unfinished(&self) -> Result<Vec<Kept>, KeyStoreError> {
         let table = self.0.lock().unwrap();
         let kept = table.values();
-        let kept = kept.map(|text| Kept::Operation(serde_json::from_str(text).unwrap()));
+        let kept = kept.map(|text| Kept::Request(serde_json::from_str(text).unwrap()));
         Ok(kept.collect())
     }
 }
@@ -180,7 +180,7 @@ async fn a_client_that_knows_no_method_does_not_read_a_file_with_one() {
     let mut posted = serde_json::to_value(set.operation()).unwrap();
     let method = posted.as_object_mut().unwrap().remove("method");
     assert_eq!(method, Some("PUT".into()));
-    let posted: Operation = serde_json::from_value(posted).unwrap();
+    let posted: KeyedRequest = serde_json::from_value(posted).unwrap();
     assert_eq!((posted.method(), posted.path()), ("POST", "/inventory/mug"));
     assert!(!set.operation().asks_the_same_as(&posted));
 }
@@ -197,7 +197,7 @@ async fn an_operation_is_on_disk_with_its_key_for_its_owner_only_and_without_the
     let sending = tokio::spawn(async move { payment.send().await });
     eventually("it is sent", || async { !proxy.seen().is_empty() }).await;
 
-    assert_eq!(open().unfinished().unwrap(), [Kept::Operation(operation)]);
+    assert_eq!(open().unfinished().unwrap(), [Kept::Request(operation)]);
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&below), 0o700);
     for entry in std::fs::read_dir(&below).unwrap() {
@@ -291,7 +291,7 @@ async fn a_store_keeps_the_oldest_of_the_same_request_and_refuses_another_one_un
     let other = store.save(&named(2001));
     assert!(matches!(other, Err(KeyStoreError::OtherRequest)));
     let kept = store.unfinished().unwrap();
-    assert_eq!(kept, [Kept::Operation(oldest.clone())]);
+    assert_eq!(kept, [Kept::Request(oldest.clone())]);
     assert_eq!(files(&folder).len(), 1, "no draft is left");
 
     let elsewhere = keeping("http://127.0.0.1:2".to_owned(), &clock, store.clone());

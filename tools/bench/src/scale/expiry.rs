@@ -6,7 +6,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::Args;
 use sqlx::PgConnection;
 
-use super::{Swept, open, operations::CONNECTIONS, restore, start_service, sweep};
+use super::{Swept, open, restore, start_service, sweep, timed::CONNECTIONS};
 use crate::{
     data::Shape,
     load::Until,

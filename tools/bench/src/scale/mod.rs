@@ -5,10 +5,10 @@
 //! machine does hits both. Afterwards the data is what it was, so that it can be measured again.
 
 mod expiry;
-mod operations;
 mod report;
 mod statements;
 mod sweep;
+mod timed;
 mod webhooks;
 
 use std::{
@@ -22,9 +22,9 @@ use sqlx::PgConnection;
 
 pub(crate) use self::expiry::Expiry;
 use self::{
-    operations::{CONNECTIONS, OPERATIONS},
     statements::{Pages, Statement, Watched},
     sweep::Swept,
+    timed::{CONNECTIONS, TIMED},
 };
 use crate::{
     data::Shape,
@@ -74,7 +74,7 @@ pub(crate) struct Scale {
 #[derive(Debug)]
 struct Measured {
     rows: u64,
-    /// In the order of [`OPERATIONS`].
+    /// In the order of [`TIMED`].
     requests: Vec<(Series, Pages)>,
     look: Watched,
     claim: Watched,
@@ -102,7 +102,7 @@ impl Scale {
                 0 => [&mut big, &mut baseline],
                 _ => [&mut baseline, &mut big],
             };
-            for place in 0..OPERATIONS.len() {
+            for place in 0..TIMED.len() {
                 for side in &mut order {
                     side.round(round, place).await?;
                 }
@@ -132,7 +132,7 @@ impl Scale {
             service,
             target,
             connection,
-            requests: OPERATIONS.iter().map(|_| Default::default()).collect(),
+            requests: TIMED.iter().map(|_| Default::default()).collect(),
             claim: Watched::new(Statement::Claim),
         })
     }
@@ -188,16 +188,16 @@ impl Side {
         webhooks::measure(&self.shape, watched, &mut self.connection).await
     }
 
-    /// Measures one operation, by its place in the list. Round 0 is for warming up.
+    /// Measures one timed call, by its place in the list. Round 0 is for warming up.
     async fn round(&mut self, round: u64, place: usize) -> anyhow::Result<()> {
-        let operation = OPERATIONS.get(place).context("an operation")?;
+        let timed = TIMED.get(place).context("a timed call")?;
         let shape = self.shape;
-        let until = Until::Count(operation.requests);
+        let until = Until::Count(timed.requests);
         let before = Pages::used(&mut self.connection).await?;
         let sample = self.target.measure(CONNECTIONS, &until, move |number| {
-            operation.request(&shape, round, number)
+            timed.request(&shape, round, number)
         });
-        let sample = sample.await.context(operation.name)?;
+        let sample = sample.await.context(timed.name)?;
         let after = Pages::used(&mut self.connection).await?;
         if round > 0
             && let Some((series, pages)) = self.requests.get_mut(place)

@@ -1,6 +1,6 @@
 //! The table of `tools/bench/measure scale`.
 
-use super::{Measured, operations::OPERATIONS};
+use super::{Measured, timed::TIMED};
 use crate::{
     measure::Series,
     stats::{hundredths, milliseconds, ratio, thousands},
@@ -35,10 +35,10 @@ fn requests(big: &Measured, baseline: &Measured) -> Table {
     head.extend(["median ratio", "CPU ratio", "bar"].map(str::to_owned));
     let mut table = Table::new(&head);
     let sides = baseline.requests.iter().zip(&big.requests);
-    for (operation, ((baseline, _), (big, _))) in OPERATIONS.iter().zip(sides) {
+    for (timed, ((baseline, _), (big, _))) in TIMED.iter().zip(sides) {
         let medians = (big.latency_us(500), baseline.latency_us(500));
         table.row(vec![
-            operation.name.to_owned(),
+            timed.name.to_owned(),
             milliseconds(medians.1),
             milliseconds(medians.0),
             milliseconds(baseline.latency_us(990)),
@@ -49,7 +49,7 @@ fn requests(big: &Measured, baseline: &Measured) -> Table {
             thousands(big.postgres_us()),
             ratio(medians.0, medians.1),
             ratio(big.cpu_us(), baseline.cpu_us()),
-            verdict(big.cpu_us(), baseline.cpu_us(), operation.bar),
+            verdict(big.cpu_us(), baseline.cpu_us(), timed.bar),
         ]);
     }
     table
@@ -63,12 +63,12 @@ fn pages(big: &Measured, baseline: &Measured) -> Table {
     head.extend(of_both("not in shared_buffers", big, baseline));
     let mut table = Table::new(&head);
     let sides = baseline.requests.iter().zip(&big.requests);
-    for (operation, ((few, baseline), (many, big))) in OPERATIONS.iter().zip(sides) {
+    for (timed, ((few, baseline), (many, big))) in TIMED.iter().zip(sides) {
         // In hundredths of a page for each request.
         let each = |pages: i64, of: &Series| pages.unsigned_abs() * 100 / of.requests().max(1);
         let (small, large) = (each(baseline.touched, few), each(big.touched, many));
         table.row(vec![
-            operation.name.to_owned(),
+            timed.name.to_owned(),
             tenths(small),
             tenths(large),
             ratio(large, small),

@@ -12,8 +12,8 @@ use anyhow::ensure;
 use sqlx::{Connection, PgConnection};
 
 use super::{
-    operations::{CONNECTIONS, create},
     statements::{self, LOOK_INTERVAL, Statement, Watched},
+    timed::{CONNECTIONS, create},
 };
 use crate::{
     data::{Shape, random},

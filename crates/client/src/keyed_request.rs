@@ -33,7 +33,7 @@ impl Method {
 /// Your own [`KeyStore`](super::KeyStore) serializes it. Members that were optional when it was
 /// written may be missing when it is read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Operation {
+pub struct KeyedRequest {
     pub(super) key: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) workflow: Option<String>,
@@ -45,7 +45,7 @@ pub struct Operation {
     pub(super) created_at: u64,
 }
 
-impl Operation {
+impl KeyedRequest {
     /// Serializes `parameters` once, and makes the key.
     pub(super) fn new(
         server: &str,

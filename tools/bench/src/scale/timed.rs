@@ -9,7 +9,7 @@ use crate::{
 
 pub(crate) const CONNECTIONS: usize = 16;
 
-pub(crate) struct Operation {
+pub(crate) struct TimedCall {
     pub(crate) name: &'static str,
     /// In one round: some seconds' worth on two cores.
     pub(crate) requests: u64,
@@ -18,26 +18,26 @@ pub(crate) struct Operation {
     pub(crate) call: fn(&Shape, u64) -> Call,
 }
 
-pub(crate) static OPERATIONS: [Operation; 5] = [
-    Operation {
+pub(crate) static TIMED: [TimedCall; 5] = [
+    TimedCall {
         name: "create a charge",
         requests: 2_000,
         bar: 150,
         call: create,
     },
-    Operation {
+    TimedCall {
         name: "replay a random stored key",
         requests: 4_000,
         bar: 120,
         call: Shape::replay,
     },
-    Operation {
+    TimedCall {
         name: "read a random charge",
         requests: 5_000,
         bar: 120,
         call: |shape, n| Call::get(format!("/charges/{}", charge(shape, n)), shape.api_key(n)),
     },
-    Operation {
+    TimedCall {
         name: "list a customer's charges of ten days, a page in the middle",
         requests: 2_500,
         bar: 120,
@@ -46,7 +46,7 @@ pub(crate) static OPERATIONS: [Operation; 5] = [
             Call::get(path, shape.api_key(n))
         },
     },
-    Operation {
+    TimedCall {
         name: "list an account's charges of ten days, a page in the middle",
         requests: 2_500,
         bar: 120,
@@ -54,7 +54,7 @@ pub(crate) static OPERATIONS: [Operation; 5] = [
     },
 ];
 
-impl Operation {
+impl TimedCall {
     /// The request with this number of this round: about a row that follows from both, so that all
     /// sides and all runs ask for the same.
     pub(crate) fn request(&self, shape: &Shape, round: u64, number: u64) -> Call {
