@@ -77,7 +77,9 @@ impl CustomerDetailsParams {
 
 /// The default payment method that a request asks for.
 pub fn default_of(settings: Option<&InvoiceSettingsParams>) -> Change<PaymentMethodId> {
-    settings.map_or(Change::Keep, |of| of.default_payment_method.clone())
+    settings.map_or(Change::Keep, |settings| {
+        settings.default_payment_method.clone()
+    })
 }
 
 /// The refusal of a default payment method that isn't the customer's.

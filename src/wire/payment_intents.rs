@@ -196,16 +196,18 @@ impl CreatePaymentIntentParams {
     /// What the confirmation that comes with it allows; `None` if none does. Refuses what belongs
     /// to a confirmation without one.
     pub fn confirmation(&self) -> Result<Option<Confirmation>, ApiError> {
-        let (off_session, error) = (self.off_session, self.error_on_requires_action);
         if self.confirm == Some(true) {
             return Ok(Some(Confirmation {
-                off_session: off_session.unwrap_or(false),
-                error_on_requires_action: error.unwrap_or(false),
+                off_session: self.off_session.unwrap_or(false),
+                error_on_requires_action: self.error_on_requires_action.unwrap_or(false),
             }));
         }
         let given = [
-            ("off_session", off_session.is_some()),
-            ("error_on_requires_action", error.is_some()),
+            ("off_session", self.off_session.is_some()),
+            (
+                "error_on_requires_action",
+                self.error_on_requires_action.is_some(),
+            ),
             ("return_url", self.return_url.is_some()),
         ];
         match given.into_iter().find(|(_, is_given)| *is_given) {

@@ -87,12 +87,11 @@ pub type PaymentMethodData = Nested<PaymentMethodDataParams>;
 
 impl From<PaymentMethodDataParams> for NewPaymentMethod {
     fn from(params: PaymentMethodDataParams) -> Self {
-        let (card, has_cvc) = params.card;
         let billing = params.billing_details;
         let billing = billing.map(|given| given.apply(BillingDetails::default()));
         Self {
-            card,
-            has_cvc,
+            card: params.card.card,
+            has_cvc: params.card.has_cvc,
             billing: billing.unwrap_or_default(),
             allow_redisplay: params.allow_redisplay.unwrap_or_default(),
             metadata: params.metadata,
@@ -135,21 +134,33 @@ impl TextKind for MethodType {
 /// The card of a new method: a test card by its number, or by a test token.
 pub struct MethodCard;
 
-impl ValueKind for MethodCard {
-    /// The card, and whether its security code was given.
-    type Value = (Card, bool);
+/// A card as it was given.
+#[derive(Debug, Clone, Copy)]
+pub struct GivenCard {
+    card: Card,
+    has_cvc: bool,
+}
 
-    fn read(field: &mut Field<'_, '_>) -> Result<Option<(Card, bool)>, Error> {
+impl ValueKind for MethodCard {
+    type Value = GivenCard;
+
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<GivenCard>, Error> {
         let Some(mut fields) = field.fields.object(field.name)? else {
             return Ok(None);
         };
         let token = CardToken::read(&mut Field::new(&mut fields, "token"))?;
         let given = match token {
-            Some(test_card) => (test_card.into(), false),
+            Some(test_card) => GivenCard {
+                card: test_card.into(),
+                has_cvc: false,
+            },
             None => {
                 let params = CardParams::read(&mut fields)?;
                 let has_cvc = params.cvc.is_some();
-                (params.into(), has_cvc)
+                GivenCard {
+                    card: params.into(),
+                    has_cvc,
+                }
             }
         };
         fields.finish()?;

@@ -40,7 +40,8 @@ macro_rules! views {
             $($members)* }
         views! { $($more)* }
     };
-    // What is written in a shorter way.
+    // What is written in a shorter way. `$made` is what is made so far: the struct's head, then of
+    // the function its `impl`, its head and what comes first, and then the fields and their values.
     (@members $made:tt null $($name:ident),+; $($rest:tt)*) => {
         views! { @members $made $(
             /// Always null.

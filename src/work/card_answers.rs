@@ -65,9 +65,9 @@ pub(super) async fn authorize(
 }
 
 fn is_slow(ask: &Ask) -> bool {
-    let Ask::Authorize(authorization) = ask else {
-        return false;
-    };
-    let card = by_stored_token(&authorization.card_token);
-    card.is_some_and(|card| card.decision == Decision::ApproveSlowly)
+    match ask {
+        Ask::Authorize(authorization) => by_stored_token(&authorization.card_token)
+            .is_some_and(|card| card.decision == Decision::ApproveSlowly),
+        Ask::Capture(_) | Ask::Refund(_) => false,
+    }
 }

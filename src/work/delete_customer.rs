@@ -5,13 +5,15 @@
 //! Emits    payment_method.detached for each method, with whose it was; customer.deleted
 //! Refuses  a customer who was deleted, or never was
 
-use std::iter::once_with;
-
 use sqlx::PgConnection;
 
 use crate::{
     commands::Origin,
-    domain::{event::EventType, ids::CustomerId, payment_method::Attachment},
+    domain::{
+        event::EventType,
+        ids::CustomerId,
+        payment_method::{Attachment, PaymentMethod},
+    },
     store, webhooks,
     wire::{customers::CustomerView, payment_methods::PaymentMethodView},
 };
@@ -31,20 +33,20 @@ pub async fn delete_customer(
     // Methods that were attached before the customer's row was locked. From now on none is: an
     // attachment waits for that lock, and then finds that the customer was deleted.
     detached.extend(store::payment_methods::detach_all(tx, account, id).await?);
-    let detached = detached.iter().map(|method| {
+    // Views are always JSON.
+    let no_json = |_| sqlx::Error::Encode("a view is no JSON".into());
+    let of_method = |method: &PaymentMethod| {
         let mut before = method.clone();
         before.attachment = Attachment::To(id);
         let before = PaymentMethodView::from(&before);
         let of = EventType::PaymentMethodDetached;
         origin.event(of, Some(&before), &method.into(), method.version)
-    });
-    let deleted = once_with(|| {
-        let (view, version) = (CustomerView::from(&customer), customer.version);
-        origin.event(EventType::CustomerDeleted, None, &view, version)
-    });
-    let events: Result<Vec<_>, _> = detached.chain(deleted).collect();
-    // Views are always JSON.
-    let events = events.map_err(|_| sqlx::Error::Encode("a view is no JSON".into()))?;
+    };
+    let events: Result<Vec<_>, _> = detached.iter().map(of_method).collect();
+    let mut events = events.map_err(no_json)?;
+    let (view, version) = (CustomerView::from(&customer), customer.version);
+    let deleted = origin.event(EventType::CustomerDeleted, None, &view, version);
+    events.push(deleted.map_err(no_json)?);
     webhooks::emit(tx, &events).await?;
     Ok(true)
 }

@@ -174,7 +174,10 @@ impl<V: Rules> Begin for RunVerb<V> {
                 let reply = expansions::reply(said, &self.expand, &self.origin, tx).await?;
                 Ok(Verdict::Answered(reply))
             }
-            Err(asked) => Ok(Verdict::Pending(Some(asked.asked.question.resource()))),
+            Err(asked) => {
+                let resource_id = asked.asked.question.resource();
+                Ok(Verdict::Pending(Some(resource_id)))
+            }
         }
     }
 }

@@ -26,8 +26,8 @@ use crate::{
 ///
 /// They are checked in the order in which they are declared. Where a field has no comment, the
 /// document says what the type says of itself. `example {…}` behind the fields is an example of the
-/// whole body. `into Address` before it makes the values, each by `Into`, those of that struct.
-/// Several sets may stand one after the other.
+/// whole body. `into Address` behind the fields, and before the example, makes an `Address` of
+/// them: a struct with the same fields, each by `Into`. Several sets may stand one after the other.
 #[macro_export]
 macro_rules! parameters {
     ($(

@@ -44,8 +44,10 @@ impl Rules for CreateCustomer {
             deleted: false,
         };
         let mut customer = draft.put_with(EventType::CustomerCreated, customer)?;
-        let attached = method.map(|method| attach_to(draft, method, customer.id));
-        let attached = attached.transpose()?.map(|method| method.id);
+        let attached = match method {
+            Some(method) => Some(attach_to(draft, method, customer.id)?.id),
+            None => None,
+        };
         if let Change::Set(default) = default {
             if attached != Some(default) {
                 return Err(not_their_method().into());

@@ -109,15 +109,18 @@ pub enum ChargeBillingDetails {
 views! {
     /// What the card network said.
     pub struct ChargeOutcome as ChargeOutcome from charge: &Charge where {
-        let failed = charge.status == ChargeStatus::Failed;
-        let failure = charge.failure.as_ref().filter(|_| failed);
+        let failure = charge.failure.as_ref();
+        let failure = failure.filter(|_| charge.status == ChargeStatus::Failed);
         let reason = failure.map(|failure| failure.decline_code.as_ref().unwrap_or(&failure.code));
-        let (network_status, seller_message, outcome_type) = match failed {
-            true => {
+        let (network_status, seller_message, outcome_type) = match charge.status {
+            ChargeStatus::Failed => {
                 let message = "The bank did not approve this payment.";
                 ("declined_by_network", message, "issuer_declined")
             }
-            false => ("approved_by_network", "Payment complete.", "authorized"),
+            // Of a pending one it is not shown.
+            ChargeStatus::Pending | ChargeStatus::Succeeded => {
+                ("approved_by_network", "Payment complete.", "authorized")
+            }
         };
     } {
         /// `approved_by_network` or `declined_by_network`.

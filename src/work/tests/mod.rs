@@ -54,29 +54,49 @@ enum IntentCard {
 /// One request. Objects are counted from the first one, and wrap around.
 #[derive(Debug, Clone, Copy)]
 enum LedgerOp {
-    /// An amount, whether it is captured at once, and whether the card declines.
-    Charge(i64, bool, bool),
-    Capture(usize, Option<i64>),
-    Refund(usize, Option<i64>),
+    Charge {
+        amount: i64,
+        capture: bool,
+        declines: bool,
+    },
+    Capture {
+        of: usize,
+        amount: Option<i64>,
+    },
+    Refund {
+        of: usize,
+        amount: Option<i64>,
+    },
     /// At a price.
     Order(i64),
-    /// Whether the card declines.
-    Pay(usize, bool),
+    Pay {
+        order: usize,
+        declines: bool,
+    },
     Cancel(usize),
     Customer,
     /// Of this customer.
     Detach(usize),
     NewIntent(NewIntent),
     Intent(usize, IntentOp),
-    /// Of this customer, if there is one.
-    Setup(Option<usize>, IntentCard),
+    Setup {
+        customer: Option<usize>,
+        card: IntentCard,
+    },
     CancelSetup(usize),
-    /// Whether the holder passes.
-    AuthenticateSetup(usize, bool),
-    /// How many there are of what is sold.
-    Stock(usize, i64),
-    /// How many are bought of what is sold, and whether the card declines.
-    Checkout(usize, i64, bool),
+    AuthenticateSetup {
+        setup: usize,
+        passes: bool,
+    },
+    Stock {
+        sku: usize,
+        quantity: i64,
+    },
+    Checkout {
+        sku: usize,
+        quantity: i64,
+        declines: bool,
+    },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -95,10 +115,14 @@ enum IntentOp {
     SetMethod(IntentCard),
     /// Another amount, or else another description.
     Update(Option<i64>),
-    /// With a card, or with the method that it has; and whether the holder isn't there.
-    Confirm(Option<IntentCard>, bool),
-    /// Whether the holder passes.
-    Authenticate(bool),
+    Confirm {
+        /// Or with the method that it has.
+        card: Option<IntentCard>,
+        off_session: bool,
+    },
+    Authenticate {
+        passes: bool,
+    },
     Capture(Option<i64>),
     Cancel,
     Refund(Option<i64>),
@@ -124,19 +148,19 @@ fn op() -> impl Strategy<Value = LedgerOp> {
         2 => card().prop_map(IntentOp::SetMethod),
         2 => amount().prop_map(IntentOp::Update),
         4 => (option::weighted(0.7, card()), likely(0.2)).prop_map(
-            |(card, off_session)| IntentOp::Confirm(card, off_session)),
-        3 => likely(0.7).prop_map(IntentOp::Authenticate),
+            |(card, off_session)| IntentOp::Confirm { card, off_session }),
+        3 => likely(0.7).prop_map(|passes| IntentOp::Authenticate { passes }),
         3 => amount().prop_map(IntentOp::Capture),
         2 => Just(IntentOp::Cancel),
         3 => amount().prop_map(IntentOp::Refund),
     ];
     prop_oneof![
         2 => (1..150_i64, any::<bool>(), likely(0.2)).prop_map(
-            |(amount, capture, declines)| LedgerOp::Charge(amount, capture, declines)),
-        3 => (at(), amount()).prop_map(|(charge, amount)| LedgerOp::Capture(charge, amount)),
-        6 => (at(), amount()).prop_map(|(charge, amount)| LedgerOp::Refund(charge, amount)),
+            |(amount, capture, declines)| LedgerOp::Charge { amount, capture, declines }),
+        3 => (at(), amount()).prop_map(|(of, amount)| LedgerOp::Capture { of, amount }),
+        6 => (at(), amount()).prop_map(|(of, amount)| LedgerOp::Refund { of, amount }),
         1 => (1..150_i64).prop_map(LedgerOp::Order),
-        2 => (at(), likely(0.3)).prop_map(|(order, declines)| LedgerOp::Pay(order, declines)),
+        2 => (at(), likely(0.3)).prop_map(|(order, declines)| LedgerOp::Pay { order, declines }),
         1 => at().prop_map(LedgerOp::Cancel),
         1 => Just(LedgerOp::Customer),
         1 => at().prop_map(LedgerOp::Detach),
@@ -148,13 +172,14 @@ fn op() -> impl Strategy<Value = LedgerOp> {
         // The sum of the weights above.
         19 => (at(), intent_op).prop_map(|(intent, op)| LedgerOp::Intent(intent, op)),
         2 => (option::of(at()), card()).prop_map(
-            |(customer, card)| LedgerOp::Setup(customer, card)),
+            |(customer, card)| LedgerOp::Setup { customer, card }),
         1 => at().prop_map(LedgerOp::CancelSetup),
         1 => (at(), any::<bool>()).prop_map(
-            |(setup, passes)| LedgerOp::AuthenticateSetup(setup, passes)),
-        1 => (0..2_usize, 0..9_i64).prop_map(|(sku, quantity)| LedgerOp::Stock(sku, quantity)),
+            |(setup, passes)| LedgerOp::AuthenticateSetup { setup, passes }),
+        1 => (0..2_usize, 0..9_i64).prop_map(
+            |(sku, quantity)| LedgerOp::Stock { sku, quantity }),
         2 => (0..2_usize, 1..4_i64, likely(0.2)).prop_map(
-            |(sku, quantity, declines)| LedgerOp::Checkout(sku, quantity, declines)),
+            |(sku, quantity, declines)| LedgerOp::Checkout { sku, quantity, declines }),
     ]
 }
 
@@ -167,6 +192,13 @@ struct ExpectedCharge {
     is_released: bool,
     pays: Option<usize>,
     of_intent: bool,
+}
+
+/// What the reference knows of an order.
+#[derive(Debug, Clone, PartialEq)]
+struct ExpectedOrder {
+    price: i64,
+    status: OrderStatus,
 }
 
 /// What the reference knows of an intent.
@@ -201,8 +233,7 @@ impl ExpectedIntent {
 #[derive(Debug, Default, PartialEq)]
 struct ReferenceLedger {
     charges: Vec<ExpectedCharge>,
-    /// The price and the status of each.
-    orders: Vec<(i64, OrderStatus)>,
+    orders: Vec<ExpectedOrder>,
     intents: Vec<ExpectedIntent>,
     /// What each intent would be confirmed with.
     methods: Vec<Option<IntentCard>>,
@@ -217,30 +248,33 @@ impl ReferenceLedger {
     /// Does it, and says whether it succeeds.
     fn run(&mut self, op: LedgerOp) -> bool {
         match op {
-            LedgerOp::Charge(amount, capture, declines) => {
-                self.charge(amount, capture, declines, None)
+            LedgerOp::Charge {
+                amount,
+                capture,
+                declines,
+            } => self.charge(amount, capture, declines, None),
+            LedgerOp::Capture { of, amount } => {
+                !self.charges[of].of_intent && self.capture(of, amount)
             }
-            LedgerOp::Capture(at, amount) => {
-                !self.charges[at].of_intent && self.capture(at, amount)
-            }
-            LedgerOp::Refund(at, amount) => self.refund(at, amount),
+            LedgerOp::Refund { of, amount } => self.refund(of, amount),
             LedgerOp::Order(price) => {
-                self.orders.push((price, OrderStatus::Open));
+                let status = OrderStatus::Open;
+                self.orders.push(ExpectedOrder { price, status });
                 true
             }
-            LedgerOp::Pay(at, declines) => {
-                let (price, status) = self.orders[at];
+            LedgerOp::Pay { order, declines } => {
+                let ExpectedOrder { price, status } = self.orders[order];
                 let is_paid =
-                    status == OrderStatus::Open && self.charge(price, true, declines, Some(at));
+                    status == OrderStatus::Open && self.charge(price, true, declines, Some(order));
                 if is_paid {
-                    self.orders[at].1 = OrderStatus::Paid;
+                    self.orders[order].status = OrderStatus::Paid;
                 }
                 is_paid
             }
             LedgerOp::Cancel(at) => {
-                let is_open = self.orders[at].1 == OrderStatus::Open;
+                let is_open = self.orders[at].status == OrderStatus::Open;
                 if is_open {
-                    self.orders[at].1 = OrderStatus::Canceled;
+                    self.orders[at].status = OrderStatus::Canceled;
                 }
                 is_open
             }
@@ -251,7 +285,7 @@ impl ReferenceLedger {
             LedgerOp::Detach(customer) => std::mem::take(&mut self.customers[customer]),
             LedgerOp::NewIntent(new) => self.intent(new),
             LedgerOp::Intent(at, op) => self.run_on_intent(at, op),
-            LedgerOp::Setup(customer, card) => self.setup(customer, card),
+            LedgerOp::Setup { customer, card } => self.setup(customer, card),
             LedgerOp::CancelSetup(at) => {
                 let is_open = self.setups[at].is_open();
                 if is_open {
@@ -259,21 +293,25 @@ impl ReferenceLedger {
                 }
                 is_open
             }
-            LedgerOp::AuthenticateSetup(at, passes) => {
-                let is_awaited = self.setups[at] == SetupStatus::RequiresAction;
+            LedgerOp::AuthenticateSetup { setup, passes } => {
+                let is_awaited = self.setups[setup] == SetupStatus::RequiresAction;
                 if is_awaited {
-                    self.setups[at] = match passes {
+                    self.setups[setup] = match passes {
                         true => SetupStatus::Succeeded,
                         false => SetupStatus::RequiresPaymentMethod,
                     };
                 }
                 is_awaited
             }
-            LedgerOp::Stock(sku, quantity) => {
+            LedgerOp::Stock { sku, quantity } => {
                 self.levels[sku] = quantity;
                 true
             }
-            LedgerOp::Checkout(sku, quantity, declines) => self.checkout(sku, quantity, declines),
+            LedgerOp::Checkout {
+                sku,
+                quantity,
+                declines,
+            } => self.checkout(sku, quantity, declines),
         }
     }
 
@@ -281,8 +319,8 @@ impl ReferenceLedger {
         match op {
             IntentOp::SetMethod(card) => self.set_method(at, card),
             IntentOp::Update(amount) => self.update(at, amount),
-            IntentOp::Confirm(card, off_session) => self.confirm(at, card, off_session),
-            IntentOp::Authenticate(passes) => self.authenticate(at, passes),
+            IntentOp::Confirm { card, off_session } => self.confirm(at, card, off_session),
+            IntentOp::Authenticate { passes } => self.authenticate(at, passes),
             IntentOp::Capture(amount) => self.capture_intent(at, amount),
             IntentOp::Cancel => self.cancel_intent(at),
             IntentOp::Refund(amount) => {
@@ -304,7 +342,7 @@ impl ReferenceLedger {
             true => OrderStatus::Paid,
             false => OrderStatus::Canceled,
         };
-        self.orders.push((price, status));
+        self.orders.push(ExpectedOrder { price, status });
         if is_sold {
             self.levels[sku] -= quantity;
         }
@@ -346,7 +384,7 @@ impl ReferenceLedger {
         charge.back += amount;
         charge.is_released = charge.taken.is_none();
         if let (Some(order), true) = (charge.pays, amount == left) {
-            self.orders[order].1 = OrderStatus::Refunded;
+            self.orders[order].status = OrderStatus::Refunded;
         }
         true
     }
@@ -685,17 +723,21 @@ impl<'a> MemoryLedger<'a> {
             false => "tok_visa",
         };
         match op {
-            LedgerOp::Charge(amount, capture, declines) => {
+            LedgerOp::Charge {
+                amount,
+                capture,
+                declines,
+            } => {
                 let body = json!({"amount": amount, "currency": "usd", "capture": capture,
                                   "source": card(declines)});
                 self.run(body, CreateCharge)
             }
-            LedgerOp::Capture(at, amount) => {
+            LedgerOp::Capture { of, amount } => {
                 let body = json!({"amount": amount});
-                self.run_on(self.charges[at], body, CaptureCharge::of)
+                self.run_on(self.charges[of], body, CaptureCharge::of)
             }
-            LedgerOp::Refund(at, amount) => {
-                let body = json!({"charge": self.charges[at].to_string(), "amount": amount});
+            LedgerOp::Refund { of, amount } => {
+                let body = json!({"charge": self.charges[of].to_string(), "amount": amount});
                 self.run(body, CreateRefund)
             }
             LedgerOp::Order(price) => {
@@ -703,9 +745,9 @@ impl<'a> MemoryLedger<'a> {
                 let body = json!({"currency": "usd", "items": [item]});
                 self.run(body, CreateOrder)
             }
-            LedgerOp::Pay(at, declines) => {
+            LedgerOp::Pay { order, declines } => {
                 let body = json!({"source": card(declines)});
-                self.run_on(self.orders[at], body, PayOrder::of)
+                self.run_on(self.orders[order], body, PayOrder::of)
             }
             LedgerOp::Cancel(at) => self.run_on(self.orders[at], json!({}), CancelOrder::of),
             LedgerOp::Customer => {
@@ -716,17 +758,19 @@ impl<'a> MemoryLedger<'a> {
                 let id = self.customers[customer].id;
                 self.run_on(id, json!({}), DetachPaymentMethod::of)
             }
-            LedgerOp::Stock(sku, quantity) => {
+            LedgerOp::Stock { sku, quantity } => {
                 let sku = SKUS[sku].0.as_bytes().to_vec();
                 let verb = |params| SetInventory { sku, params };
                 self.run(json!({"quantity": quantity}), verb)
             }
-            LedgerOp::Checkout(sku, quantity, declines) => {
-                self.checkout(sku, quantity, card(declines))
-            }
-            LedgerOp::Setup(customer, card) => self.create_setup(customer, card),
-            LedgerOp::AuthenticateSetup(at, passes) => {
-                self.authenticate_setup(self.setups[at], passes)
+            LedgerOp::Checkout {
+                sku,
+                quantity,
+                declines,
+            } => self.checkout(sku, quantity, card(declines)),
+            LedgerOp::Setup { customer, card } => self.create_setup(customer, card),
+            LedgerOp::AuthenticateSetup { setup, passes } => {
+                self.authenticate_setup(self.setups[setup], passes)
             }
             LedgerOp::CancelSetup(at) => {
                 self.run_on(self.setups[at], json!({}), CancelSetupIntent::of)
@@ -792,13 +836,13 @@ impl<'a> MemoryLedger<'a> {
                 let body = json!({"amount": amount, "description": description});
                 self.run_on(id, body, UpdateIntent::of)
             }
-            IntentOp::Confirm(card, off_session) => {
+            IntentOp::Confirm { card, off_session } => {
                 let card = card.map(|card| self.named_card(card));
                 let off_session = off_session.then_some(true);
                 let body = json!({"payment_method": card, "off_session": off_session});
                 self.run_on(id, body, ConfirmIntent::of)
             }
-            IntentOp::Authenticate(passes) => {
+            IntentOp::Authenticate { passes } => {
                 let intent = self.rows.get::<PaymentIntent>(self.origin.account, id);
                 let verb = AuthenticateIntent {
                     id,
@@ -851,7 +895,10 @@ impl<'a> MemoryLedger<'a> {
         };
         let order = |id: &OrderId| {
             let order: &Order = self.rows.get(account, *id).unwrap();
-            (order.terms.amount.minor_units, order.status)
+            ExpectedOrder {
+                price: order.terms.amount.minor_units,
+                status: order.status,
+            }
         };
         let intent = |id: &PaymentIntentId| {
             let intent: &PaymentIntent = self.rows.get(account, *id).unwrap();
@@ -956,8 +1003,10 @@ fn on(ledger: &MemoryLedger<'_>, op: &mut LedgerOp) -> Option<()> {
         customer(owner)
     };
     match op {
-        LedgerOp::Capture(at, _) | LedgerOp::Refund(at, _) => wrap(at, ledger.charges.len()),
-        LedgerOp::Pay(at, _) | LedgerOp::Cancel(at) => wrap(at, ledger.orders.len()),
+        LedgerOp::Capture { of, .. } | LedgerOp::Refund { of, .. } => {
+            wrap(of, ledger.charges.len())
+        }
+        LedgerOp::Pay { order, .. } | LedgerOp::Cancel(order) => wrap(order, ledger.orders.len()),
         LedgerOp::Detach(at) => customer(at),
         LedgerOp::NewIntent(new) => {
             new.customer.iter_mut().try_for_each(customer)?;
@@ -966,27 +1015,27 @@ fn on(ledger: &MemoryLedger<'_>, op: &mut LedgerOp) -> Option<()> {
         LedgerOp::Intent(at, op) => {
             wrap(at, ledger.intents.len())?;
             match op {
-                IntentOp::SetMethod(card) | IntentOp::Confirm(Some(card), _) => owner(card),
-                IntentOp::Confirm(None, _)
-                | IntentOp::Update(_)
-                | IntentOp::Authenticate(_)
+                IntentOp::SetMethod(card) => owner(card),
+                IntentOp::Confirm { card, .. } => card.iter_mut().try_for_each(owner),
+                IntentOp::Update(_)
+                | IntentOp::Authenticate { .. }
                 | IntentOp::Capture(_)
                 | IntentOp::Cancel
                 | IntentOp::Refund(_) => Some(()),
             }
         }
-        LedgerOp::Setup(at, card) => {
-            at.iter_mut().try_for_each(customer)?;
+        LedgerOp::Setup { customer: of, card } => {
+            of.iter_mut().try_for_each(customer)?;
             owner(card)
         }
-        LedgerOp::CancelSetup(at) | LedgerOp::AuthenticateSetup(at, _) => {
-            wrap(at, ledger.setups.len())
+        LedgerOp::CancelSetup(setup) | LedgerOp::AuthenticateSetup { setup, .. } => {
+            wrap(setup, ledger.setups.len())
         }
-        LedgerOp::Charge(..)
+        LedgerOp::Charge { .. }
         | LedgerOp::Order(_)
         | LedgerOp::Customer
-        | LedgerOp::Stock(..)
-        | LedgerOp::Checkout(..) => Some(()),
+        | LedgerOp::Stock { .. }
+        | LedgerOp::Checkout { .. } => Some(()),
     }
 }
 
@@ -1052,7 +1101,16 @@ proptest! {
 #[test]
 fn a_step_that_has_run_changes_nothing_when_it_runs_again() {
     let mut ledger = MemoryLedger::new(AccountId(Uuid::from_u128(1)), None);
-    for op in [LedgerOp::Stock(0, 9), LedgerOp::Checkout(0, 1, false)] {
+    let stock = LedgerOp::Stock {
+        sku: 0,
+        quantity: 9,
+    };
+    let sale = LedgerOp::Checkout {
+        sku: 0,
+        quantity: 1,
+        declines: false,
+    };
+    for op in [stock, sale] {
         assert!(ledger.do_op(op) < 300);
     }
     let checkouts = &ledger.rows.tables.checkouts;
