@@ -1,7 +1,11 @@
 //! Versions of Stripe's API. Objects look the same in each: a version only says to an SDK which it
 //! was made for.
 
-use super::prelude::*;
+use charge_once_strict_params::{
+    TextKind,
+    schema::{text, with_example},
+};
+use utoipa::openapi::schema::ObjectBuilder;
 
 /// The version of events whose request named none: that of the SDKs that the tests run.
 pub const API_VERSION_DEFAULT: &str = "2026-10-28.endive";

@@ -2,11 +2,19 @@
 
 use std::borrow::Cow;
 
-use charge_once_strict_params::{Parameter, is_empty, schema::text_map};
+use charge_once_strict_params::{
+    Error, Field, Parameter, is_empty,
+    schema::{described, reference, text_map},
+};
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{RefOr, Schema},
+};
 
-use super::prelude::*;
+use super::error::ApiError;
 use crate::domain::metadata::{
-    METADATA_KEY_MAX_CHARS, METADATA_KEYS_MAX, METADATA_VALUE_MAX_CHARS, TooManyKeys,
+    METADATA_KEY_MAX_CHARS, METADATA_KEYS_MAX, METADATA_VALUE_MAX_CHARS, Metadata, MetadataChange,
+    TooManyKeys,
 };
 
 /// The parameter whose members have names that the client chooses.

@@ -4,12 +4,16 @@
 
 use std::marker::PhantomData;
 
-use charge_once_strict_params::{ID_MAX_CHARS, expandable, schema::id_pattern};
-use utoipa::openapi::SchemaFormat;
+use charge_once_strict_params::{
+    Error, Field, ID_MAX_CHARS, Integer, Text, TextKind, ValueKind, expandable,
+    schema::{id_pattern, text, with_example},
+};
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema, SchemaFormat};
 
-use super::prelude::*;
+use super::error::ErrorCode;
 use crate::domain::{
-    money::AMOUNT_MAX,
+    ids::{ChargeId, CustomerId, OrderId, PaymentIntentId, PaymentMethodId},
+    money::{AMOUNT_MAX, Currency},
     payment_intent::{
         AllowRedirects, CancellationReason, CaptureMethod, ConfirmationMethod, FutureUsage,
         ThreeDSecure,

@@ -1,6 +1,11 @@
 //! Who and where a person is, as clients send and see it.
 
-use super::prelude::*;
+use charge_once_strict_params::{
+    Change, Nested, Text, TextKind, parameters,
+    schema::{text, with_example},
+};
+use utoipa::openapi::ObjectBuilder;
+
 use crate::domain::people::{Address, BillingDetails, Shipping};
 
 /// The name of a person or a company.

@@ -128,9 +128,9 @@ fn masked_members<S: Serializer>(members: &[(String, Shown)], to: S) -> Result<S
 }
 
 fn members_in_order<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(String, Shown)>, D::Error> {
-    struct Members;
+    struct MemberVisitor;
 
-    impl<'de> Visitor<'de> for Members {
+    impl<'de> Visitor<'de> for MemberVisitor {
         type Value = Vec<(String, Shown)>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -146,7 +146,7 @@ fn members_in_order<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(String, S
         }
     }
 
-    from.deserialize_map(Members)
+    from.deserialize_map(MemberVisitor)
 }
 
 #[cfg(test)]

@@ -9,9 +9,14 @@ use super::{
 use crate::{
     domain::{
         charge::{Charge, ChargeStatus, IntentCharge},
+        ids::CardId,
+        metadata::Metadata,
         refund::{Refund, RefundReason},
     },
-    wire::{list::List, prelude::*},
+    wire::{
+        list::{Expandable, List},
+        view::views,
+    },
 };
 
 views! {

@@ -6,7 +6,10 @@ use super::{
     payment_methods::PaymentMethodView,
     people::{AddressView, ShippingView},
 };
-use crate::{domain::customer::Customer, wire::prelude::*};
+use crate::{
+    domain::{customer::Customer, ids::CustomerId, metadata::Metadata},
+    wire::{list::Expandable, view::views},
+};
 
 views! {
     /// A customer, as clients see it. The members and their order are Stripe's.

@@ -9,11 +9,14 @@ use super::{
     people::ShippingView,
 };
 use crate::{
-    domain::payment_intent::{
-        AllowRedirects, CancellationReason, FutureUsage, HolderPage, IntentStatus, PaymentIntent,
-        ThreeDSecure,
+    domain::{
+        metadata::Metadata,
+        payment_intent::{
+            AllowRedirects, CancellationReason, FutureUsage, HolderPage, IntentStatus,
+            PaymentIntent, ThreeDSecure,
+        },
     },
-    wire::prelude::*,
+    wire::{list::Expandable, view::views},
 };
 
 views! {

@@ -1,7 +1,10 @@
 //! The views of payment methods.
 
 use super::{customers::AnyCustomerView, people::BillingDetailsView};
-use crate::{domain::payment_method::PaymentMethod, wire::prelude::*};
+use crate::{
+    domain::{metadata::Metadata, payment_method::PaymentMethod},
+    wire::{list::Expandable, view::views},
+};
 
 views! {
     /// A payment method, as clients see it. The members and their order are Stripe's.

@@ -8,8 +8,11 @@ use super::{
     payment_methods::PaymentMethodView,
 };
 use crate::{
-    domain::setup_intent::{SetupCancellationReason, SetupIntent},
-    wire::prelude::*,
+    domain::{
+        metadata::Metadata,
+        setup_intent::{SetupCancellationReason, SetupIntent},
+    },
+    wire::{list::Expandable, view::views},
 };
 
 views! {

@@ -1,8 +1,8 @@
 //! The client library with a clock of the test's own.
 
 use charge_once_client::{
-    Charge, Client, ClientBuilder, Clock, Error, FileKeyStore, GaveUp, KeyStore, NewCharge,
-    NewCheckout, NewItem, NewOrder, NewWebhookEndpoint, Operation, Reply, Request, Resumed,
+    Charge, Client, ClientBuilder, Clock, Error, FileKeyStore, GaveUp, KeyStore, KeyedRequest,
+    NewCharge, NewCheckout, NewItem, NewOrder, NewWebhookEndpoint, Reply, Request, Resumed,
 };
 use serde::de::DeserializeOwned;
 
@@ -69,7 +69,7 @@ pub async fn sent<T: DeserializeOwned>(request: Result<Request<T>, Error>) -> T 
 }
 
 /// Resumes the one operation that was left unfinished, which succeeds now.
-pub async fn resume_one(client: &Client) -> (Operation, Reply) {
+pub async fn resume_one(client: &Client) -> (KeyedRequest, Reply) {
     let resumed = client.resume().await.unwrap();
     match resumed.as_slice() {
         [
