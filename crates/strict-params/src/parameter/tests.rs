@@ -35,7 +35,8 @@ impl Parameter for Debug {
 }
 
 parameters! {
-    /// What may change of a shelf.
+    /// What may change
+    /// of a shelf.
     struct UpdateShelf as "Shelf" {
         /// How high it is.
         height: Integer<1, 9>,
