@@ -13,7 +13,7 @@ use std::{
 use serde_json::{Map, Value};
 
 use crate::{
-    Encoding, Expansion,
+    Encoding,
     error::{Error, Reason},
     path::{MAX_NAME_CHARS, ParamPath, Step},
 };
@@ -25,6 +25,35 @@ const EXPANDABLE_MAX_CHARS: usize = 100;
 
 /// How alike a misspelled parameter must be to the known one: 0 is not at all, 1 is the same.
 const LIKENESS_MIN: f64 = 0.9;
+
+/// What a reply is to show whole: paths of members, such as `latest_charge.refunds`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Expansion(pub Vec<String>);
+
+impl Expansion {
+    /// Whether it is empty: the reply shows ids.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What it says about the object, or the list, that is `member`; `None`: it stays an id. A path
+    /// through a list names its `data` next, which stays in what follows.
+    pub fn under(&self, member: &str) -> Option<Self> {
+        fn below<'a>(path: &'a str, member: &str) -> Option<&'a str> {
+            match path.strip_prefix(member)? {
+                "" => Some(""),
+                rest => rest.strip_prefix('.'),
+            }
+        }
+        let paths = self.0.iter().filter_map(|path| below(path, member));
+        let mut paths: Vec<_> = paths.map(str::to_owned).collect();
+        if paths.is_empty() {
+            return None;
+        }
+        paths.retain(|path| !path.is_empty());
+        Some(Self(paths))
+    }
+}
 
 /// The members of one object, read one by one.
 pub struct Fields<'a> {

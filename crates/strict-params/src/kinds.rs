@@ -9,7 +9,7 @@ use utoipa::{
 };
 
 use crate::{
-    EXPAND_MAX, Error, Field, Parameter, ParameterSet, is_empty,
+    EXPAND_MAX, Error, Expansion, Field, Parameter, ParameterSet, is_empty,
     schema::{described, id_pattern, list_of, not_empty, reference, text},
 };
 
@@ -338,35 +338,6 @@ macro_rules! expandable {
 
         impl $crate::utoipa::ToSchema for $name {}
     };
-}
-
-/// What a reply is to show whole: paths of members, such as `latest_charge.refunds`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Expansion(pub Vec<String>);
-
-impl Expansion {
-    /// Whether it is empty: the reply shows ids.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// What it says about the object, or the list, that is `member`; `None`: it stays an id. A path
-    /// through a list names its `data` next, which stays in what follows.
-    pub fn under(&self, member: &str) -> Option<Self> {
-        fn below<'a>(path: &'a str, member: &str) -> Option<&'a str> {
-            match path.strip_prefix(member)? {
-                "" => Some(""),
-                rest => rest.strip_prefix('.'),
-            }
-        }
-        let paths = self.0.iter().filter_map(|path| below(path, member));
-        let mut paths: Vec<_> = paths.map(str::to_owned).collect();
-        if paths.is_empty() {
-            return None;
-        }
-        paths.retain(|path| !path.is_empty());
-        Some(Self(paths))
-    }
 }
 
 /// The parameter `expand`: which of the references `E` are shown as whole objects.

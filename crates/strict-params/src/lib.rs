@@ -20,11 +20,11 @@ pub mod schema;
 use serde_json::{Map, Value};
 
 pub use error::{Error, Reason};
-pub use fields::{EXPAND_MAX, Fields, TextOrFields, canonical_integer, is_empty};
+pub use fields::{EXPAND_MAX, Expansion, Fields, TextOrFields, canonical_integer, is_empty};
 #[cfg(feature = "openapi")]
 pub use kinds::{
-    AnyId, Change, Expand, Expandables, Expansion, ID_MAX_CHARS, Integer, Kept, ListOf, Nested,
-    Text, TextKind, ValueKind,
+    AnyId, Change, Expand, Expandables, ID_MAX_CHARS, Integer, Kept, ListOf, Nested, Text,
+    TextKind, ValueKind,
 };
 #[cfg(feature = "openapi")]
 pub use parameter::{Field, Include, Parameter, ParameterSet};
