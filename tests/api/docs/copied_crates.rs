@@ -136,6 +136,10 @@ fn crates_without_a_database_compile_and_pass_their_tests_alone_without_a_warnin
     for name in WITHOUT_DATABASE {
         // Searching millions of texts takes long without optimization; the workspace optimizes it.
         let arguments = ["test", "--all-features", "--", "--skip", "identifiers"];
-        cargo(&workspace_of(name), &arguments, NOWHERE);
+        let workspace = workspace_of(name);
+        cargo(&workspace, &arguments, NOWHERE);
+        if !features_of(name).is_empty() {
+            cargo(&workspace, &["check", "--no-default-features"], NOWHERE);
+        }
     }
 }
