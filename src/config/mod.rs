@@ -409,6 +409,18 @@ mod tests {
             ("DATABASE_URL", &["mysql://x"]),
             ("DEV_API_KEY", &["secret"]),
             ("ALLOW_PUBLIC_DEV_KEY", &["yes"]),
+            (
+                "KEYS",
+                &[
+                    "optional",
+                    "v1=assign",
+                    "/v1/=assign",
+                    "/v1=perhaps",
+                    "=assign",
+                    "required,assign",
+                    "/v1=assign,/v1=required",
+                ],
+            ),
             ("IDEMPOTENCY_TTL", &["a day", "59s", "500d"]),
             ("ALLOW_SHORT_TTL", &["yes"]),
             ("EXPIRY_SWEEP_INTERVAL", &["0s"]),
@@ -451,6 +463,28 @@ mod tests {
                     Ok(_) => assert!(value.is_empty(), "{name}={value} was accepted"),
                 }
             }
+        }
+    }
+
+    #[test]
+    fn keys_are_assigned_below_the_longest_prefix_that_says_so() {
+        for (keys, assigned, required) in [
+            ("required", &[][..], &["/charges", "/v1/charges"][..]),
+            ("assign", &["/charges", "/v1/charges"], &[]),
+            (
+                "/v1=assign",
+                &["/v1", "/v1/charges"],
+                &["/charges", "/v10/charges"],
+            ),
+            (
+                "assign, /v1=required, /v1/orders=assign",
+                &["/charges", "/v1/orders/or_1/pay"],
+                &["/v1/charges", "/v1/orders_1"],
+            ),
+        ] {
+            let modes = config(&[("KEYS", keys)]).unwrap().values.keys;
+            assert!(assigned.iter().all(|path| modes.assigns(path)), "{keys}");
+            assert!(!required.iter().any(|path| modes.assigns(path)), "{keys}");
         }
     }
 

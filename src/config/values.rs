@@ -1,7 +1,12 @@
 //! What the values of variables look like that no other program has: each function makes a value
 //! of a text, or says what the text must be.
 
-use std::{num::NonZeroU64, thread::available_parallelism, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU64,
+    thread::available_parallelism,
+    time::Duration,
+};
 
 use bytesize::ByteSize;
 use charge_once_postgres::database::shards::{ShardUrl, parse_shard_urls};
@@ -39,6 +44,53 @@ pub(super) fn schemes(text: &str) -> Parsed<Vec<String>> {
     let schemes: Option<_> = schemes.collect();
     schemes
         .ok_or_else(|| "schemes in lower case without a colon, such as myapp,shop-app".to_owned())
+}
+
+/// Which requests may come without an idempotency key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyModes {
+    /// Prefixes of paths, and whether the server assigns keys there: the longest first. The empty
+    /// one is the last.
+    prefixes: Vec<(String, bool)>,
+}
+
+impl KeyModes {
+    /// Whether a request for this path that has no key gets one.
+    pub fn assigns(&self, path: &str) -> bool {
+        let is_below = |prefix: &str| {
+            let rest = path.strip_prefix(prefix);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let mut prefixes = self.prefixes.iter();
+        prefixes
+            .find(|(prefix, _)| is_below(prefix))
+            .is_some_and(|(_, assigns)| *assigns)
+    }
+}
+
+/// `required` or `assign`, and other modes for paths below prefixes, in any order.
+pub(super) fn key_modes(text: &str) -> Parsed<KeyModes> {
+    let expected =
+        || "required or assign, or with prefixes of paths: required,/v1=assign".to_owned();
+    let mut prefixes = BTreeMap::from([(String::new(), false)]);
+    let mut given = BTreeSet::new();
+    for entry in text.split(',').map(str::trim) {
+        let (prefix, mode) = entry.split_once('=').unwrap_or(("", entry));
+        let is_path = prefix.starts_with('/') && !prefix.ends_with('/');
+        let is_prefix = prefix.is_empty() && !entry.contains('=') || is_path;
+        let assigns = match mode {
+            "required" => false,
+            "assign" => true,
+            _ => return Err(expected()),
+        };
+        if !is_prefix || !given.insert(prefix) {
+            return Err(expected());
+        }
+        prefixes.insert(prefix.to_owned(), assigns);
+    }
+    // A prefix sorts before what it is a prefix of.
+    let prefixes = prefixes.into_iter().rev().collect();
+    Ok(KeyModes { prefixes })
 }
 
 pub(super) fn days_400(text: &str) -> Parsed<Duration> {

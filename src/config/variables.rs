@@ -74,6 +74,9 @@ variables! {
         "How long a key and its outcome are kept after the key's first use; 60s to 400d.";
     ALLOW_SHORT_TTL as allow_short_ttl: bool = "false", truth,
         "Allows IDEMPOTENCY_TTL below 60s, for tests and demonstrations.";
+    KEYS as keys: KeyModes = "required", key_modes,
+        "What a POST, PUT or PATCH without an idempotency key gets: 400 (required), or a key that the server \
+         makes, whose retry does the work again (assign). By prefix of the path, too: required,/v1=assign.";
     IDEMPOTENCY_LEASE as lease: Duration = "30s", duration,
         "How long a process holds the key of a request of several transactions, which is a checkout, or a \
          payment with PROCESSOR_URL. Then another process may continue the request. Longer than \

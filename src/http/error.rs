@@ -29,6 +29,10 @@ const ANOTHER_PROCESSOR: &str = "This server is not set up for the card processo
      is about, so retrying does not help until its operator has changed that. No outcome was stored \
      for the key. After that, retry with the same key, and only with the same key.";
 
+/// Stripe's words for a key of another request, without the key.
+const STRIPE_KEY_REUSED: &str = "Keys for idempotent requests can only be used with the same parameters they were first used \
+     with. Try using another key if you meant to execute a different request.";
+
 /// What a handler answers.
 pub type HttpResult = Result<HttpResponse, HttpError>;
 
@@ -56,9 +60,14 @@ impl HttpError {
 
     /// The key belongs to another request; the dialect decides the status.
     pub fn key_reused(dialect: Dialect) -> Self {
+        let error = match dialect {
+            Dialect::Ietf => ApiError::explained(ErrorCode::IdempotencyKeyReused),
+            // Programs that were written for Stripe look for its words.
+            Dialect::Stripe => ApiError::new(ErrorCode::IdempotencyKeyReused, STRIPE_KEY_REUSED),
+        };
         Self {
             status: dialect.key_reused_status(),
-            ..ApiError::explained(ErrorCode::IdempotencyKeyReused).into()
+            ..error.into()
         }
     }
 

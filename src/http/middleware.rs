@@ -23,7 +23,7 @@ use charge_once_strict_params::card_numbers::holds_card_number;
 use futures_util::FutureExt;
 use uuid::Uuid;
 
-use super::{app::App, error::HttpError, request_log};
+use super::{app::App, error::HttpError, request::AssignedKey, request_log};
 use crate::{
     domain::{api_key::is_secret, ids::RequestId},
     idempotency::{FailureKind, IdempotencyKey},
@@ -59,7 +59,7 @@ pub async fn outermost<B: MessageBody + 'static>(
     let observation = Observation::begin(&request);
     let entry = request_log::begin(&request, request_id);
     let method = known(request.method());
-    let echoes = echoes(request.method(), request.headers());
+    let mut echoes = echoes(request.method(), request.headers());
 
     // The request moves on and is gone if something panics, so the reply to a panic is an error,
     // which the server renders by itself.
@@ -93,6 +93,11 @@ pub async fn outermost<B: MessageBody + 'static>(
     let is_sent = !response.response().extensions().contains::<NoReply>();
     if let Some(entry) = entry.filter(|_| is_sent) {
         request_log::answered(&entry, response.response(), outcome);
+    }
+    if let Some(AssignedKey(key)) = response.request().extensions().get()
+        && let Ok(value) = HeaderValue::try_from(key.as_str())
+    {
+        echoes.push((HeaderName::from_static(IDEMPOTENCY_KEY), value));
     }
     stamp(response.headers_mut(), request_id, echoes);
     Ok(response)

@@ -176,13 +176,16 @@ impl MutatingRequest {
         let encoding = body::encoding(headers)?;
         let limit = app.values.body_limit;
         let bytes = read_body(headers, payload, limit, work_begins(app, request)).await?;
-        let key = idempotency_key(request)?;
+        let key = idempotency_key(app, request)?;
         let mut forbidden = forbidden_key(&key);
         let observation = Observation::of(request);
         if forbidden.is_none() {
             request_log::has_key(request, &key);
             if let Some(observation) = &observation {
                 observation.has_key(account.id, &key);
+                if key.is_assigned() {
+                    observation.key_assigned();
+                }
             }
         }
         let workflow = idempotency_workflow(request)?;
@@ -388,17 +391,31 @@ fn refuse_query(query: Result<Map<String, Value>, Error>) -> Option<Error> {
     })
 }
 
-/// Exactly one key (draft-ietf-httpapi-idempotency-key-header, section 2.1).
-fn idempotency_key(request: &HttpRequest) -> Result<IdempotencyKey, HttpError> {
+/// The key of a request without one, for its reply. `KEYS` lets such requests pass.
+pub struct AssignedKey(pub IdempotencyKey);
+
+/// Exactly one key (draft-ietf-httpapi-idempotency-key-header, section 2.1), or one that is assigned
+/// where the request may go without.
+fn idempotency_key(app: &App, request: &HttpRequest) -> Result<IdempotencyKey, HttpError> {
     let invalid_key = |message: String| ApiError::new(ErrorCode::IdempotencyKeyInvalid, message);
     let key = IdempotencyKey::of_headers(request.headers().get_all(IDEMPOTENCY_KEY));
-    Ok(key.map_err(|error| match error {
-        HeaderError::Missing => ApiError::explained(ErrorCode::IdempotencyKeyRequired),
-        HeaderError::Repeated => {
+    let error = match key {
+        Ok(key) => return Ok(key),
+        Err(HeaderError::Missing) if app.values.keys.assigns(routed_path(request)) => {
+            let key = IdempotencyKey::assigned();
+            let mut extensions = request.extensions_mut();
+            extensions.insert(AssignedKey(key.clone()));
+            return Ok(key);
+        }
+        Err(HeaderError::Missing) => ApiError::explained(ErrorCode::IdempotencyKeyRequired),
+        Err(HeaderError::Repeated) => {
             invalid_key("The Idempotency-Key header was sent twice.".to_owned())
         }
-        HeaderError::Invalid(error) => invalid_key(error.to_string()),
-    })?)
+        Err(error @ (HeaderError::Assigned | HeaderError::Invalid(_))) => {
+            invalid_key(error.to_string())
+        }
+    };
+    Err(error.into())
 }
 
 /// The refusal of a key that may not be stored, or shown by look-ups.

@@ -90,6 +90,7 @@ handles! {
         malformed: counter c::CONNECTION_FAILURES [reason = "malformed"],
         lost: counter c::CONNECTION_FAILURES [reason = "lost"],
         internal: counter c::CONNECTION_FAILURES [reason = "internal"],
+        pub(super) assigned_keys: counter c::ASSIGNED_KEYS,
         pub(super) claim_seconds: histogram c::CLAIM_SECONDS,
         pub(super) claim_timeouts: counter c::CLAIM_TIMEOUTS,
         pub(super) row_timeouts: counter c::ROW_TIMEOUTS,

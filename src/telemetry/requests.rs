@@ -253,6 +253,11 @@ impl Observation {
         }
     }
 
+    /// The request had no key, and the server made one.
+    pub fn key_assigned(&self) {
+        self.0.endpoint.metrics.assigned_keys.increment(1);
+    }
+
     /// The idempotency crate has answered.
     pub fn key_ended(&self, outcome: &Outcome) {
         let how = OutcomeLabel::of(outcome);

@@ -73,6 +73,7 @@ fn has_ended(story: &Story) -> bool {
 fn told(key: &str, story: &Story) -> Markup {
     let (found, requests) = (&story.found, &story.requests);
     let leader = found.request().map(|first| first.request_id);
+    let is_assigned = IdempotencyKey::parse(key.as_bytes()).is_ok_and(|key| key.is_assigned());
     let nothing = match found {
         Inspected::InFlight(_) => "None has been answered yet.",
         Inspected::Completed(_) | Inspected::Nothing => {
@@ -81,6 +82,10 @@ fn told(key: &str, story: &Story) -> Markup {
     };
     html! {
         p .says data-ended[has_ended(story)] { (summary(found, requests)) }
+        @if is_assigned {
+            p { "The request came without a key, and the server assigned this one. A retry of it is another "
+                "request, which does the work again." }
+        }
         h2 { "Requests with this key" }
         @if requests.is_empty() {
             p { (nothing) }

@@ -22,6 +22,9 @@ use crate::{
 /// In seconds: most requests end sooner.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
+/// What the keys begin with that a server makes.
+const ASSIGNED: &str = "assigned-";
+
 /// Doubles hold every whole number below this one: 2 to the power of 53.
 const DOUBLE_IS_EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
 
@@ -39,6 +42,12 @@ pub enum HeaderError {
     /// Which one is meant can't be known, and proxies disagree about the first and the last.
     #[error("Send the header Idempotency-Key once.")]
     Repeated,
+    /// It is a key that a server assigned to another request.
+    #[error(
+        "The idempotency key is one that a server assigned to a request without a key. It can't be \
+         sent: a retry is the same request only if its key was made before the first attempt."
+    )]
+    Assigned,
     /// Its value is no key.
     #[error(transparent)]
     Invalid(#[from] KeyError),
@@ -52,9 +61,26 @@ impl IdempotencyKey {
         let mut values = values.into_iter();
         match (values.next(), values.next()) {
             (None, _) => Err(HeaderError::Missing),
-            (Some(value), None) => Ok(Self::parse(value.as_ref())?),
+            (Some(value), None) => match Self::parse(value.as_ref())? {
+                key if key.is_assigned() => Err(HeaderError::Assigned),
+                key => Ok(key),
+            },
             (Some(_), Some(_)) => Err(HeaderError::Repeated),
         }
+    }
+
+    /// A key for a request that has none: `assigned-` and a UUID. No client can send it, so it is
+    /// the key of this one request: its retry is another request, which does the work again.
+    #[must_use]
+    pub fn assigned() -> Self {
+        Self(format!("{ASSIGNED}{}", Uuid::new_v4()))
+    }
+
+    /// Whether a server made it: see [`IdempotencyKey::assigned`].
+    #[must_use]
+    pub fn is_assigned(&self) -> bool {
+        let id = self.0.strip_prefix(ASSIGNED);
+        id.is_some_and(|id| Uuid::try_parse(id).is_ok())
     }
 }
 
@@ -211,7 +237,9 @@ impl From<HeaderError> for Response<Vec<u8>> {
     fn from(header: HeaderError) -> Self {
         let code = match header {
             HeaderError::Missing => "idempotency_key_required",
-            HeaderError::Repeated | HeaderError::Invalid(_) => "idempotency_key_invalid",
+            HeaderError::Repeated | HeaderError::Assigned | HeaderError::Invalid(_) => {
+                "idempotency_key_invalid"
+            }
         };
         error(StatusCode::BAD_REQUEST, code, &header.to_string())
     }
@@ -321,6 +349,9 @@ mod tests {
         let refused = |values: &[&str]| IdempotencyKey::of_headers(values).unwrap_err();
         assert_eq!(refused(&[]), HeaderError::Missing);
         assert_eq!(refused(&["one", "one"]), HeaderError::Repeated);
+        let assigned = IdempotencyKey::assigned();
+        assert!(assigned.is_assigned() && !key.is_assigned());
+        assert_eq!(refused(&[assigned.as_str()]), HeaderError::Assigned);
         let empty = refused(&[""]);
         assert_eq!(empty, HeaderError::Invalid(KeyError::Empty));
         let response = Response::from(empty);

@@ -447,3 +447,16 @@ async fn a_long_list_has_a_second_page() {
     let second = visit.page(&format!("/console/charges?after={next}")).await;
     assert_eq!(second.matches("<tr>").count(), 2);
 }
+
+#[tokio::test]
+async fn a_key_that_the_server_assigned_says_so_and_no_other() {
+    let server = TestServer::start_with(&[CONSOLE, ("KEYS", "assign")]).await;
+    let visit = Visit::begin(&server).await;
+    let charging = server.client.request(Method::POST, "/charges");
+    let charged = Answer::of(charging.json(&charge())).await;
+    server.client.charge("key-1").await;
+    let says = "The request came without a key";
+    let key = charged.header("idempotency-key").unwrap();
+    visit.object("keys", key).await.must_have(&[says]);
+    visit.object("keys", "key-1").await.must_lack(&[says]);
+}
