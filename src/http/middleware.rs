@@ -23,7 +23,7 @@ use charge_once_strict_params::card_numbers::holds_card_number;
 use futures_util::FutureExt;
 use uuid::Uuid;
 
-use super::{app::App, error::HttpError, request::AssignedKey, request_log};
+use super::{app::App, error::HttpError, request_log};
 use crate::{
     domain::{api_key::is_secret, ids::RequestId},
     idempotency::{FailureKind, IdempotencyKey},
@@ -33,6 +33,9 @@ use crate::{
 
 /// The request header that this service exists for.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// The key of a request without one, noted in the request for its reply.
+pub struct AssignedKey(pub IdempotencyKey);
 
 /// Longest wait that a client can ask for: proxies commonly give up after 60 s.
 const PREFER_WAIT_MAX: Duration = Duration::from_secs(30);

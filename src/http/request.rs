@@ -25,7 +25,7 @@ use super::{
     body,
     error::HttpError,
     faults::Fault,
-    middleware::{IDEMPOTENCY_KEY, preferred_wait},
+    middleware::{AssignedKey, IDEMPOTENCY_KEY, preferred_wait},
     request_log,
 };
 use crate::{
@@ -390,9 +390,6 @@ fn refuse_query(query: Result<Map<String, Value>, Error>) -> Option<Error> {
         _ => refusal,
     })
 }
-
-/// The key of a request without one, for its reply. `KEYS` lets such requests pass.
-pub struct AssignedKey(pub IdempotencyKey);
 
 /// Exactly one key (draft-ietf-httpapi-idempotency-key-header, section 2.1), or one that is assigned
 /// where the request may go without.
