@@ -55,9 +55,10 @@ pub struct Violations {
 }
 
 /// Makes [`INVARIANTS`] of their names, what their ids are, their promises, and their SQL, which it
-/// completes: `paid_once of OrderId: "An order is paid once.": "SELECT …";`. `kept.since` is the time from which events are certain to be kept: an hour less than
-/// the retention, so that a sweep of this moment doesn't matter. The planner must not expect the
-/// limit to end the search early, because it hardly ever does; hence `MATERIALIZED`.
+/// completes: `paid_once of OrderId: "An order is paid once.": "SELECT …";`. `kept.since` is the
+/// time from which events are certain to be kept: an hour less than the retention, so that a sweep
+/// of this moment doesn't matter. The planner must not expect the limit to end the search early,
+/// because it hardly ever does; hence `MATERIALIZED`.
 macro_rules! invariants {
     ($($name:ident of $id:path: $promise:literal: $sql:expr;)+) => {
         /// All of them, in the order in which they are checked.
