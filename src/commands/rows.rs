@@ -91,8 +91,8 @@ pub trait Noun: Clone + Sized {
 }
 
 /// Makes [`Tables`], and a [`Noun`] of each type in them: `orders: Order in Order by id: OrderId as
-/// OrderView;` makes the member `orders`, and of `Order` a noun that `RowId::Order` names by its `id`
-/// and that events show as an `OrderView`.
+/// OrderView;` makes the member `orders`, and of `Order` a noun that `RowId::Order` names by its
+/// `id` and that events show as an `OrderView`.
 macro_rules! tables {
     ($($table:ident: $noun:ident in $row:ident by $name:ident: $id:ident as $view:ident;)+) => {
         /// Objects of each kind.

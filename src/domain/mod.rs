@@ -9,8 +9,8 @@
 //! intents is one column.
 
 /// Makes an enum whose values have names, in `snake_case`: `as_str`, `parse`, and `ALL`. As JSON, a
-/// value is its name. `pub enum Reason { NotPaid }` makes one with `Reason::NotPaid.as_str()`, which
-/// is `"not_paid"`.
+/// value is its name. `pub enum Reason { NotPaid }` makes one with `Reason::NotPaid.as_str()`,
+/// which is `"not_paid"`.
 macro_rules! named {
     ($($(#[$about:meta])* pub enum $name:ident { $($variants:tt)+ })+) => {$(
         $(#[$about])*

@@ -174,8 +174,8 @@ struct AskedColumns {
 
 /// Makes both directions of a table: of each question, what is asked, the verb that asks, and the
 /// checkout, the order and the intent that it is about. `Charge(card) = Authorize(card) by
-/// CreateCharge of (None, None, None);` makes `Question::Charge(card)` of such a row, and the row of
-/// the question.
+/// CreateCharge of (None, None, None);` makes `Question::Charge(card)` of such a row, and the row
+/// of the question.
 macro_rules! questions {
     ($($question:ident($($part:tt)+) = $ask:ident($asked:ident) by $verb:ident of $of:tt;)+) => {
         impl Question {

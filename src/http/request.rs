@@ -391,8 +391,8 @@ fn refuse_query(query: Result<Map<String, Value>, Error>) -> Option<Error> {
     })
 }
 
-/// Exactly one key (draft-ietf-httpapi-idempotency-key-header, section 2.1), or one that is assigned
-/// where the request may go without.
+/// Exactly one key (draft-ietf-httpapi-idempotency-key-header, section 2.1), or one that is
+/// assigned where the request may go without.
 fn idempotency_key(app: &App, request: &HttpRequest) -> Result<IdempotencyKey, HttpError> {
     let invalid_key = |message: String| ApiError::new(ErrorCode::IdempotencyKeyInvalid, message);
     let key = IdempotencyKey::of_headers(request.headers().get_all(IDEMPOTENCY_KEY));
