@@ -105,7 +105,7 @@ def sandbox(documents: dict, made: set) -> None:
     assert replica["replicas"] == 1
     assert before(replica) == ["migrate", "--wait", "10m"]
     environment = environment_of(replica["template"]["spec"]["containers"][0])
-    assert environment["CONSOLE"] == environment["FAULTS"] == "true"
+    assert environment["CONSOLE"] == environment["FAULTS"] == environment["EMPTY_LISTS"] == "true"
     assert environment["KEYS"] == "/v1=assign"
     server = documents["StatefulSet", "postgres"]["spec"]["template"]
     service = documents["Service", "postgres"]["spec"]
@@ -143,7 +143,7 @@ def production(documents: dict, made: set) -> None:
     names = [one["name"] for one in documents["Service", "charge-once"]["spec"]["ports"]]
     assert path["backend"]["service"] == {"name": "charge-once", "port": {"name": names[0]}}
     environment = environment_of(container)
-    assert not {"CONSOLE", "FAULTS", "KEYS", "DEV_API_KEY"} & environment.keys()
+    assert not {"CONSOLE", "FAULTS", "KEYS", "EMPTY_LISTS", "DEV_API_KEY"} & environment.keys()
 
     closed = documents["NetworkPolicy", "nothing-else"]["spec"]
     assert closed == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}

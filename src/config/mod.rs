@@ -454,6 +454,7 @@ mod tests {
             ("PROCESSOR_DATABASE_URL", &["mysql://x"]),
             ("PROCESSOR_KEY_WINDOW", &["0s", "401d"]),
             ("FAULTS", &["on"]),
+            ("EMPTY_LISTS", &["on"]),
             ("LOG_FORMAT", &["xml"]),
             ("RUST_LOG", &["charge_once=loud"]),
         ] {

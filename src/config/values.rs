@@ -143,7 +143,7 @@ pub(super) fn api_key(text: &str) -> Parsed<String> {
     if API_KEY.fits(text) {
         return Ok(text.to_owned());
     }
-    Err("sk_test_ followed by 8 to 200 letters, digits and underscores".to_owned())
+    Err("sk_test_ or rk_test_, and 8 to 200 letters, digits and underscores".to_owned())
 }
 
 /// 0 keeps none.

@@ -56,7 +56,7 @@ variables! {
 
     "Trying it out":
     DEV_API_KEY: String, api_key,
-        "An API key for the account dev: sk_test_ and at least 8 more characters. Another value revokes the \
+        "An API key for the account dev: sk_test_ or rk_test_ and at least 8 more characters. Another value revokes the \
          key of the value before. Unset: sk_test_charge_once_dev with the private PostgreSQL, none with \
          DATABASE_URL.";
     ALLOW_PUBLIC_DEV_KEY as allow_public_dev_key: bool = "false", truth,
@@ -68,6 +68,9 @@ variables! {
     FAULTS as faults: bool = "false", truth,
         "Lets clients ask for faults, to test their retries: test accounts and the account of DEV_API_KEY \
          only, and never together with PROCESSOR_URL. docs/testing.md lists them.";
+    EMPTY_LISTS as empty_lists: bool = "false", truth,
+        "Answers GET of lists below /v1 that Stripe has and charge-once hasn't, such as /v1/products, with an \
+         empty list instead of 404: true or false.";
 
     "Idempotency keys":
     IDEMPOTENCY_TTL as idempotency_ttl: Duration = "24h", days_400,

@@ -5,8 +5,11 @@ use charge_once_postgres::api_keys::KeyShape;
 /// Marks keys that can't move real money, so that secret scanners and people recognize them.
 const PREFIX: &str = "sk_test_";
 
+/// Restricted keys of Stripe's test mode, which some programs insist on. Here they may do as much.
+const RESTRICTED: &str = "rk_test_";
+
 /// API keys of this service.
-pub const API_KEY: KeyShape = KeyShape::with_prefix(PREFIX);
+pub const API_KEY: KeyShape = KeyShape::with_prefix(PREFIX).or(&[RESTRICTED]);
 
 /// Whether a text begins like a key of Stripe's that pages and apps hold.
 pub fn is_publishable(key: &str) -> bool {
@@ -16,7 +19,7 @@ pub fn is_publishable(key: &str) -> bool {
 /// How secrets begin that people paste into the wrong place: API keys of this service and of
 /// Stripe's, the secrets of webhooks, and what follows the id in the secret of an intent.
 const SECRET_PREFIXES: [&str; 6] = [
-    PREFIX, "sk_live_", "rk_test_", "rk_live_", "whsec_", "_secret_",
+    PREFIX, "sk_live_", RESTRICTED, "rk_live_", "whsec_", "_secret_",
 ];
 
 /// How the words begin that are secrets: parts of a name between other characters than letters and

@@ -2,13 +2,18 @@
 
 use std::sync::LazyLock;
 
-use actix_web::HttpRequest;
+use actix_web::{FromRequest, HttpRequest, HttpResponse, http::Method};
 use charge_once_service::edge::{KnownRoute, KnownRoutes};
 use utoipa::openapi::path::PathItem;
 
-use super::{error::HttpResult, openapi, request::below_prefix};
+use super::{
+    error::HttpResult,
+    openapi,
+    request::{Caller, app, below_prefix},
+};
 use crate::wire::{
     error::{ApiError, ErrorCode},
+    list::List,
     not_offered,
 };
 
@@ -36,10 +41,21 @@ fn methods(item: &PathItem) -> String {
     names.join(", ")
 }
 
-/// Answers 404. The message says what of Stripe's is not offered, or names the nearest route by its
+/// Answers 404, but for lists of Stripe's that `EMPTY_LISTS` makes empty: programs that read all
+/// that an account has read those, too. Their filters don't matter. The message says what of Stripe's is not offered, or names the nearest route by its
 /// pattern: the path may hold anything.
 pub(super) async fn route_not_found(request: HttpRequest) -> HttpResult {
     let path = below_prefix(request.path());
+    let reads = [Method::GET, Method::HEAD].contains(request.method());
+    if reads
+        && path != request.path()
+        && not_offered::is_list(path)
+        && app(&request)?.values.empty_lists
+    {
+        Caller::extract(&request).await?;
+        let list = List::<()>::new(Vec::new(), false, request.path().to_owned());
+        return Ok(HttpResponse::Ok().json(list));
+    }
     let not_offered = not_offered::path(path, |pattern| KNOWN_ROUTES.has(pattern));
     let message = not_offered.unwrap_or_else(|| match KNOWN_ROUTES.nearest(path) {
         None => "There is nothing at this path. GET / lists where to begin.".to_owned(),

@@ -73,7 +73,7 @@ impl Caller {
     }
 }
 
-/// The headers by which Stripe's clients act for another account.
+/// The headers by which Stripe's clients act for another account. Some send them with their own.
 const OTHER_ACCOUNTS: [&str; 2] = ["Stripe-Account", "Stripe-Context"];
 
 /// The account that sends a request.
@@ -88,10 +88,17 @@ async fn caller(app: &App, request: &HttpRequest) -> Result<Account, HttpError> 
     tracing::Span::current().record("account", tracing::field::display(account.id));
     request_log::authenticated(request, account.id);
     app.api_keys.check_rate(account.id)?;
+    let own = account.id.to_string();
     let mut others = OTHER_ACCOUNTS.iter();
-    if let Some(name) = others.find(|name| request.headers().contains_key(**name)) {
-        let message =
-            format!("{name} is not supported: ignoring it would charge the wrong account.");
+    let names_another = |name: &&&str| {
+        let mut named = request.headers().get_all(**name);
+        named.any(|account| account.as_bytes() != own.as_bytes())
+    };
+    if let Some(name) = others.find(names_another) {
+        let message = format!(
+            "{name} names another account than that of the API key, {own}. Ignoring it would charge the wrong \
+             account."
+        );
         return Err(ApiError::new(ErrorCode::ParameterInvalid, message).into());
     }
     Ok(account)
@@ -512,7 +519,7 @@ pub fn request_id(request: &HttpRequest) -> String {
     id.map(ToString::to_string).unwrap_or_default()
 }
 
-fn app(request: &HttpRequest) -> Result<&App, HttpError> {
+pub(super) fn app(request: &HttpRequest) -> Result<&App, HttpError> {
     let data = request.app_data::<web::Data<App>>();
     let app = data.map(|data| data.get_ref());
     app.ok_or_else(|| HttpError::failed_without_key(no_app()))

@@ -99,6 +99,14 @@ pub fn path(path: &str, is_offered: impl Fn(&str) -> bool) -> Option<String> {
     Some(format!("charge-once doesn't offer {name}; see {TABLE}."))
 }
 
+/// Whether a path without `/v1` is that of a list of Stripe's that is not here.
+pub fn is_list(path: &str) -> bool {
+    let segments = |text: &str| text.split('/').count();
+    let path = path.trim_matches('/');
+    let mut lists = listed("/list").iter();
+    lists.any(|list| begins_like(path, list) && segments(path) == segments(list))
+}
+
 /// Whether the first segments of a path are those of a pattern.
 fn begins_like(path: &str, pattern: &str) -> bool {
     let mut given = path.split('/');
@@ -121,6 +129,25 @@ mod tests {
         assert!(intents.contains(&"payment_method_options[klarna]"));
         assert!(parameters("payment_methods").contains(&"klarna"));
         assert!(!parameters("customers").contains(&"klarna"));
+    }
+
+    #[test]
+    fn a_list_is_not_offered_and_no_object_of_it_is_one() {
+        assert!(listed("/list").iter().all(|list| {
+            let mut paths = listed("/").iter();
+            paths.any(|path| begins_like(list, path))
+        }));
+        for (path, expected) in [
+            ("/products", true),
+            ("/products/", true),
+            ("/customers/cus_1/sources", true),
+            ("/products/prod_1", false),
+            ("/customers", false),
+            ("/charges", false),
+            ("/", false),
+        ] {
+            assert_eq!(is_list(path), expected, "{path}");
+        }
     }
 
     #[test]

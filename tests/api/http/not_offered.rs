@@ -177,3 +177,22 @@ async fn a_publishable_key_is_told_from_a_wrong_one() {
     assert!(!message(&other).starts_with("Publishable"));
     assert_eq!(Answer::of(bare().bearer_auth(API_KEY)).await.status, 200);
 }
+
+#[tokio::test]
+async fn lists_that_are_not_offered_are_empty_where_empty_lists_says_so() {
+    let (_server, client) = TestServer::with_client(&[("EMPTY_LISTS", "true")]).await;
+    let list = client.get("/v1/products?active=true&limit=100").await;
+    let expected = json!({"object": "list", "data": [], "has_more": false, "url": "/v1/products"});
+    assert_eq!((list.status.as_u16(), list.json()), (200, expected));
+    let sources = "/v1/customers/cus_1/sources";
+    assert_eq!(client.get(sources).await.json()["url"], sources);
+    let stranger = client.with_api_key("sk_test_of_a_stranger");
+    assert_eq!(stranger.get("/v1/products").await.status, 401);
+    for path in ["/products", "/v1/products/prod_1", "/v1/product"] {
+        assert_eq!(client.get(path).await.status, 404, "{path}");
+    }
+    let posted = client
+        .post_new("/v1/products", &json!({"name": "mug"}))
+        .await;
+    assert_eq!(posted.status, 404);
+}

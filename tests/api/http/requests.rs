@@ -50,6 +50,18 @@ async fn a_header_of_another_account_is_refused_because_ignoring_it_would_charge
         }
     }
     assert_nothing_stored(&server.database, "it was refused").await;
+
+    let own = server.client.get("/v1/account").await.id();
+    for header in ["stripe-account", "stripe-context"] {
+        let asking = server.client.request(Method::GET, "/v1/charges");
+        assert_eq!(Answer::of(asking.header(header, &own)).await.status, 200);
+        let twice = server
+            .client
+            .request(Method::GET, "/v1/charges")
+            .header(header, &own);
+        let refused = Answer::of(twice.header(header, "acct_1")).await;
+        assert_eq!(refused.status, 400, "{header}");
+    }
 }
 
 #[tokio::test]

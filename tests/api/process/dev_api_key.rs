@@ -39,6 +39,11 @@ async fn another_dev_api_key_revokes_the_one_before_and_the_public_one_but_no_ot
         let is_taken = matches!(refused, Err(AccountsError::KeyTaken));
         assert!(is_taken, "{key}: {refused:?}");
     }
+
+    let restricted = "rk_test_of_this_week";
+    ensure_dev_key(&connected, restricted).await.unwrap();
+    let client = server.client.with_api_key(restricted);
+    assert_eq!(client.get("/charges").await.status, 200);
 }
 
 /// The first line that a server prints, if it starts, and what it says if it doesn't.

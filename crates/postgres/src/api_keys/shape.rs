@@ -29,17 +29,27 @@ pub(crate) fn last4(key: &str) -> &str {
 #[derive(Debug, Clone, Copy)]
 pub struct KeyShape {
     prefix: &'static str,
+    others: &'static [&'static str],
 }
 
 impl KeyShape {
     /// By the prefix, secret scanners and people recognize the service's keys.
     pub const fn with_prefix(prefix: &'static str) -> Self {
-        Self { prefix }
+        let others = &[];
+        Self { prefix, others }
+    }
+
+    /// Keys that begin with one of these fit, too. None of them is ever made.
+    #[must_use]
+    pub const fn or(self, others: &'static [&'static str]) -> Self {
+        Self { others, ..self }
     }
 
     /// Whether a text may be an API key. Every key that was ever made is.
     pub fn fits(self, text: &str) -> bool {
-        text.strip_prefix(self.prefix).is_some_and(|rest| {
+        let mut prefixes = self.others.iter().chain([&self.prefix]);
+        let rest = prefixes.find_map(|prefix| text.strip_prefix(prefix));
+        rest.is_some_and(|rest| {
             (REST_MIN..=REST_MAX).contains(&rest.len()) && rest.bytes().all(is_of_a_key)
         })
     }
@@ -98,6 +108,21 @@ mod tests {
         for (key, expected) in [("sk_test_12345678", "5678"), ("né8", "né8"), ("", "")] {
             assert_eq!(last4(key), expected);
         }
+    }
+
+    #[test]
+    fn keys_with_other_prefixes_fit_and_are_never_made() {
+        let shape = SHAPE.or(&["rk_test_"]);
+        for (key, fits) in [
+            ("rk_test_12345678", true),
+            ("sk_test_12345678", true),
+            ("rk_test_1234567", false),
+            ("rk_live_12345678", false),
+        ] {
+            assert_eq!(shape.fits(key), fits, "{key}");
+        }
+        assert!(!SHAPE.fits("rk_test_12345678"));
+        assert!(shape.new_key().starts_with("sk_test_"));
     }
 
     #[test]
