@@ -8,13 +8,13 @@ use crate::{commands::prelude::*, domain::metadata::TooManyKeys, wire::error::Er
 pub(crate) const OK: u16 = 200;
 pub(crate) const CREATED: u16 = 201;
 
-/// Ends the message of a stored refusal: without it, a client would correct its request, keep the
-/// key, and meet "key reused".
-pub(crate) const STORED_REFUSAL: &str = " This answer is kept under the idempotency key: send a corrected \
-                              request with a new key.";
+/// The advice with a stored refusal: without it, a client would correct its request, keep the key,
+/// and meet "key reused". It is no part of the message, which shops show to people who pay.
+pub(crate) const STORED_REFUSAL: &str = "This answer is kept under the idempotency key: send a corrected request with a new \
+                              key.";
 
-/// Ends the message of an intent's decline. The intent itself keeps the message without it.
-pub(crate) const STORED_DECLINE: &str = " Another attempt needs a new idempotency key.";
+/// The advice with an intent's decline. The intent itself keeps the error without it.
+pub(crate) const STORED_DECLINE: &str = "Another attempt needs a new idempotency key.";
 
 /// The parameters of a command, or the refusal of a wrong one.
 pub(crate) fn checked<P: ParameterSet>(params: &Params) -> Result<P, Rejection> {
@@ -66,7 +66,7 @@ pub(crate) fn error_reply(error: &ApiError) -> Result<Reply, Rejection> {
 /// The reply of an error that is stored, and says so where a corrected request may follow.
 pub(crate) fn stored_refusal(mut error: ApiError) -> Result<Reply, Rejection> {
     if error.code.error_type() == ErrorType::InvalidRequest {
-        error.message.push_str(STORED_REFUSAL);
+        error.advice = Some(STORED_REFUSAL);
     }
     error_reply(&error)
 }

@@ -286,6 +286,8 @@ pub struct ApiError {
     pub code: ErrorCode,
     /// For the developer who reads it; for card errors, for the customer.
     pub message: String,
+    /// For the developer: what to do about the key.
+    pub advice: Option<&'static str>,
     /// The exact field at fault: `items[0][quantity]`.
     pub param: Option<String>,
     /// The issuer's reason, for a declined card.
@@ -313,6 +315,7 @@ impl ApiError {
         Self {
             code,
             message: message.into(),
+            advice: None,
             param: None,
             decline_code: None,
             charge: None,
@@ -368,14 +371,15 @@ impl ApiError {
     }
 
     /// The body:
-    /// `{"error":{"type","code","message","param"?,"decline_code"?,"charge"?,"doc_url"}}`, and the
-    /// objects that it is about.
+    /// `{"error":{"type","code","message","advice"?,"param"?,"decline_code"?,"charge"?,"doc_url"}}`,
+    /// and the objects that it is about.
     pub fn envelope(&self) -> Envelope<'_> {
         Envelope {
             error: EnvelopeError {
                 error_type: self.code.error_type().as_str(),
                 code: self.code.as_str(),
                 message: &self.message,
+                advice: self.advice,
                 param: self.param.as_deref(),
                 decline_code: self.decline_code.as_deref(),
                 charge: self.charge.as_deref(),
@@ -414,6 +418,9 @@ pub struct EnvelopeError<'a> {
     pub code: &'a str,
     /// The reason, for people.
     pub message: &'a str,
+    /// What to do about the idempotency key, for the developer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<&'a str>,
     /// The field at fault, such as `items[0][quantity]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub param: Option<&'a str>,

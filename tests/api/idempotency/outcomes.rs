@@ -63,8 +63,13 @@ async fn a_refusal_is_stored_and_replayed_leaves_no_row_and_asks_for_a_new_key()
         let (first, second) = (send().await, send().await);
         assert_eq!(error(&first), (400, (*code).into()), "{index}");
         assert!(first.header("original-request").is_some(), "{index}");
-        let message = first.json()["error"]["message"].to_string();
-        assert!(message.contains("new key"), "{index}: {message}");
+        let error = &first.json()["error"];
+        let advice = "This answer is kept under the idempotency key: send a corrected request with a new key.";
+        assert_eq!(error["advice"], advice, "{index}");
+        assert!(
+            !error["message"].to_string().contains("key"),
+            "{index}: {error}"
+        );
         second.assert_replays(&first);
     }
     assert_eq!(server.database.records().await, cases.len() as i64);
