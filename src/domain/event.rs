@@ -79,21 +79,3 @@ event_types! {
     CheckoutCompleted = "checkout.completed": "A checkout's order is paid and its items are allocated.";
     CheckoutCanceled = "checkout.canceled": "A checkout was declined or out of stock, and is undone.";
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// As `an_event_type_is_a_noun_and_what_happened_to_it` asks: another one is a 500.
-    #[test]
-    fn a_type_is_a_noun_a_dot_and_what_happened() {
-        for event_type in EventType::ALL {
-            let name = event_type.as_str();
-            let words: Vec<&str> = name.split('.').collect();
-            let is_word = |word: &&str| {
-                !word.is_empty() && word.bytes().all(|c| c == b'_' || c.is_ascii_lowercase())
-            };
-            assert!(words.len() == 2 && words.iter().all(is_word), "{name}");
-        }
-    }
-}

@@ -174,6 +174,19 @@ pub fn key_of_client(key: String) -> Option<String> {
 mod tests {
     use super::*;
 
+    /// As `an_event_type_is_a_noun_and_what_happened_to_it` asks: another one is a 500.
+    #[test]
+    fn a_type_is_a_noun_a_dot_and_what_happened() {
+        for event_type in EventType::ALL {
+            let name = event_type.as_str();
+            let words: Vec<&str> = name.split('.').collect();
+            let is_word = |word: &&str| {
+                !word.is_empty() && word.bytes().all(|c| c == b'_' || c.is_ascii_lowercase())
+            };
+            assert!(words.len() == 2 && words.iter().all(is_word), "{name}");
+        }
+    }
+
     #[test]
     fn a_filter_is_a_type_or_a_group_of_types_and_gives_those_that_happen() {
         let parse = EventFilter::parse;
