@@ -85,7 +85,7 @@ pub(super) fn declined_by_processor(
 ) -> Result<Said, Rejection> {
     let intent = restore(draft, intent)?;
     let mut error = ApiError::declined(decline, charge.to_string());
-    error.advice = Some(STORED_DECLINE);
+    error.about.advice = Some(STORED_DECLINE);
     let method = intent.terms.payment_method;
     if let Some(method) = method.and_then(|id| draft.get::<PaymentMethod>(id)) {
         error.about.payment_method = Some(whole(method)?);

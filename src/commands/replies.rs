@@ -66,7 +66,7 @@ pub(crate) fn error_reply(error: &ApiError) -> Result<Reply, Rejection> {
 /// The reply of an error that is stored, and says so where a corrected request may follow.
 pub(crate) fn stored_refusal(mut error: ApiError) -> Result<Reply, Rejection> {
     if error.code.error_type() == ErrorType::InvalidRequest {
-        error.advice = Some(STORED_REFUSAL);
+        error.about.advice = Some(STORED_REFUSAL);
     }
     error_reply(&error)
 }

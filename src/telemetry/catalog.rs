@@ -42,8 +42,7 @@ metrics! {
          4xx), `reused` (the key is another request's), `in_use`, `failed` (not executed), `unknown` (503, and \
          perhaps executed), and `taken_over` (ended what an earlier request had begun).";
     ASSIGNED_KEYS = "charge_once_idempotency_assigned_keys_total", MetricKind::Counter, [],
-        "Requests that brought no key and got one from the server, as `KEYS` allows. A retry of such a request \
-         does its work again.";
+        "Requests that brought no key and got one from the server, as `KEYS` allows.";
     CLAIM_SECONDS = "charge_once_idempotency_claim_duration_seconds", MetricKind::Histogram(STEP_SECONDS), [],
         "How long the statement took that claims a key. Each request counts, also where many share a \
          transaction. The wait for another process that holds the key is part of it.";

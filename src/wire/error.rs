@@ -286,21 +286,21 @@ pub struct ApiError {
     pub code: ErrorCode,
     /// For the developer who reads it; for card errors, for the customer.
     pub message: String,
-    /// For the developer: what to do about the key.
-    pub advice: Option<&'static str>,
     /// The exact field at fault: `items[0][quantity]`.
     pub param: Option<String>,
     /// The issuer's reason, for a declined card.
     pub decline_code: Option<String>,
     /// The failed charge that a decline leaves.
     pub charge: Option<String>,
-    /// What the error is about, whole, as JSON.
+    /// What the error is about, and what to do about it.
     pub about: Box<About>,
 }
 
-/// Objects in an error, each as JSON.
+/// What few errors have: objects, each as JSON, and advice.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct About {
+    /// What to do about the key, for the developer.
+    pub advice: Option<&'static str>,
     /// As it is after the request.
     pub payment_intent: Option<String>,
     /// The card that was declined.
@@ -315,7 +315,6 @@ impl ApiError {
         Self {
             code,
             message: message.into(),
-            advice: None,
             param: None,
             decline_code: None,
             charge: None,
@@ -379,7 +378,7 @@ impl ApiError {
                 error_type: self.code.error_type().as_str(),
                 code: self.code.as_str(),
                 message: &self.message,
-                advice: self.advice,
+                advice: self.about.advice,
                 param: self.param.as_deref(),
                 decline_code: self.decline_code.as_deref(),
                 charge: self.charge.as_deref(),

@@ -179,7 +179,7 @@ impl PaymentAttempt {
         let intent = self.intent.failed(Some(kept));
         let intent = draft.put_with(EventType::PaymentIntentPaymentFailed, intent)?;
         error.about.payment_intent = Some(whole(&intent)?);
-        error.advice = Some(STORED_DECLINE);
+        error.about.advice = Some(STORED_DECLINE);
         let mut reply = error_reply(&error)?;
         reply.resource_id = Some(intent.id.to_string());
         Ok(Said::Reply(reply))

@@ -54,7 +54,7 @@ fn decline_of(
     let mut error = declined(decline, method)?;
     let setup = fail(draft, setup, &error)?;
     error.about.setup_intent = Some(whole(&setup)?);
-    error.advice = Some(STORED_DECLINE);
+    error.about.advice = Some(STORED_DECLINE);
     let mut reply = error_reply(&error)?;
     reply.resource_id = Some(setup.id.to_string());
     Ok(Said::Reply(reply))
