@@ -41,9 +41,11 @@ fn methods(item: &PathItem) -> String {
     names.join(", ")
 }
 
-/// Answers 404, but for lists of Stripe's that `EMPTY_LISTS` makes empty: programs that read all
-/// that an account has read those, too. Their filters don't matter. The message says what of Stripe's is not offered, or names the nearest route by its
+/// Answers 404. The message says what of Stripe's is not offered, or names the nearest route by its
 /// pattern: the path may hold anything.
+///
+/// `EMPTY_LISTS` makes lists of Stripe's empty instead, for programs that read all that an account
+/// has. No filter finds anything in them.
 pub(super) async fn route_not_found(request: HttpRequest) -> HttpResult {
     let path = below_prefix(request.path());
     let reads = [Method::GET, Method::HEAD].contains(request.method());

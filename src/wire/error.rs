@@ -370,8 +370,8 @@ impl ApiError {
     }
 
     /// The body:
-    /// `{"error":{"type","code","message","advice"?,"param"?,"decline_code"?,"charge"?,"doc_url"}}`,
-    /// and the objects that it is about.
+    /// `{"error":{"type","code","message","advice"?,"param"?,"decline_code"?,"charge"?,"doc_url"}}`
+    /// with the objects that it is about.
     pub fn envelope(&self) -> Envelope<'_> {
         Envelope {
             error: EnvelopeError {
