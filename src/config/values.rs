@@ -1,12 +1,7 @@
 //! What the values of variables look like that no other program has: each function makes a value
 //! of a text, or says what the text must be.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    num::NonZeroU64,
-    thread::available_parallelism,
-    time::Duration,
-};
+use std::{collections::BTreeMap, num::NonZeroU64, thread::available_parallelism, time::Duration};
 
 use bytesize::ByteSize;
 use charge_once_postgres::database::shards::{ShardUrl, parse_shard_urls};
@@ -49,20 +44,20 @@ pub(super) fn schemes(text: &str) -> Parsed<Vec<String>> {
 /// Which requests may come without an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyModes {
-    /// Prefixes of paths, and whether the server assigns keys there: the longest first. The empty
-    /// one is the last.
-    prefixes: Vec<(String, bool)>,
+    /// Whether the server assigns keys, by prefix of the path. The empty prefix is every path.
+    prefixes: BTreeMap<String, bool>,
 }
 
 impl KeyModes {
-    /// Whether a request for this path that has no key gets one.
+    /// Whether a request for this path that has no key gets one: the longest prefix decides.
     pub fn assigns(&self, path: &str) -> bool {
         let is_below = |prefix: &str| {
             let rest = path.strip_prefix(prefix);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        let mut prefixes = self.prefixes.iter();
-        prefixes
+        // A prefix sorts before what it is a prefix of.
+        let mut longest_first = self.prefixes.iter().rev();
+        longest_first
             .find(|(prefix, _)| is_below(prefix))
             .is_some_and(|(_, assigns)| *assigns)
     }
@@ -72,24 +67,22 @@ impl KeyModes {
 pub(super) fn key_modes(text: &str) -> Parsed<KeyModes> {
     let expected =
         || "required or assign, or with prefixes of paths: required,/v1=assign".to_owned();
-    let mut prefixes = BTreeMap::from([(String::new(), false)]);
-    let mut given = BTreeSet::new();
+    let mut prefixes = BTreeMap::new();
     for entry in text.split(',').map(str::trim) {
-        let (prefix, mode) = entry.split_once('=').unwrap_or(("", entry));
-        let is_path = prefix.starts_with('/') && !prefix.ends_with('/');
-        let is_prefix = prefix.is_empty() && !entry.contains('=') || is_path;
+        let (prefix, mode) = match entry.split_once('=') {
+            None => ("", entry),
+            Some((path, mode)) if path.starts_with('/') && !path.ends_with('/') => (path, mode),
+            Some(_) => return Err(expected()),
+        };
         let assigns = match mode {
             "required" => false,
             "assign" => true,
             _ => return Err(expected()),
         };
-        if !is_prefix || !given.insert(prefix) {
+        if prefixes.insert(prefix.to_owned(), assigns).is_some() {
             return Err(expected());
         }
-        prefixes.insert(prefix.to_owned(), assigns);
     }
-    // A prefix sorts before what it is a prefix of.
-    let prefixes = prefixes.into_iter().rev().collect();
     Ok(KeyModes { prefixes })
 }
 

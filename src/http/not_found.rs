@@ -12,6 +12,7 @@ use super::{
     request::{Caller, app, below_prefix},
 };
 use crate::wire::{
+    dialect::Dialect,
     error::{ApiError, ErrorCode},
     list::List,
     not_offered,
@@ -48,9 +49,9 @@ fn methods(item: &PathItem) -> String {
 /// has. No filter finds anything in them.
 pub(super) async fn route_not_found(request: HttpRequest) -> HttpResult {
     let path = below_prefix(request.path());
-    let reads = [Method::GET, Method::HEAD].contains(request.method());
-    if reads
-        && path != request.path()
+    let is_read = [Method::GET, Method::HEAD].contains(request.method());
+    if is_read
+        && Dialect::of_path(request.path()) == Dialect::Stripe
         && not_offered::is_list(path)
         && app(&request)?.values.empty_lists
     {

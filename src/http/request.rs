@@ -9,7 +9,10 @@
 use std::{borrow::Cow, net::IpAddr, time::Duration};
 
 use actix_web::{
-    FromRequest, HttpMessage, HttpRequest, dev::Payload, http::header::HeaderMap, web,
+    FromRequest, HttpMessage, HttpRequest,
+    dev::Payload,
+    http::header::{HeaderMap, HeaderValue},
+    web,
 };
 use charge_once_service::edge::{decoded_path, read_body, routed_path};
 use charge_once_strict_params::{
@@ -88,16 +91,13 @@ async fn caller(app: &App, request: &HttpRequest) -> Result<Account, HttpError> 
     tracing::Span::current().record("account", tracing::field::display(account.id));
     request_log::authenticated(request, account.id);
     app.api_keys.check_rate(account.id)?;
-    let own = account.id.to_string();
+    let is_own = |named: &HeaderValue| named.as_bytes() == account.id.to_string().as_bytes();
     let mut others = OTHER_ACCOUNTS.iter();
-    let names_another = |name: &&&str| {
-        let mut named = request.headers().get_all(**name);
-        named.any(|account| account.as_bytes() != own.as_bytes())
-    };
-    if let Some(name) = others.find(names_another) {
+    if let Some(name) = others.find(|name| !request.headers().get_all(**name).all(is_own)) {
         let message = format!(
-            "{name} names another account than that of the API key, {own}. Ignoring it would charge the wrong \
-             account."
+            "{name} names another account than that of the API key, {}. Ignoring it would charge the wrong \
+             account.",
+            account.id
         );
         return Err(ApiError::new(ErrorCode::ParameterInvalid, message).into());
     }
