@@ -232,7 +232,8 @@ impl Process {
     fn log_requests(&mut self, config: &Config) {
         let deadline = config.values.database_deadline;
         let supervisor = &self.supervisor;
-        for site in self.sites.iter_mut().filter(|_| config.values.console) {
+        let is_read = config.values.console || config.values.faults;
+        for site in self.sites.iter_mut().filter(|_| is_read) {
             let pool = site.app.database.pool().clone();
             let (log, writing) = request_log::start(pool, deadline, |worker| {
                 supervisor.spawn("request_log", move || worker.clone().run())

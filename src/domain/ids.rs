@@ -88,6 +88,7 @@ ids! {
     PaymentIntentId, PaymentIntentPrefix, "pi", "a payment intent";
     PaymentMethodId, PaymentMethodPrefix, "pm", "a payment method";
     SetupIntentId, SetupIntentPrefix, "seti", "a setup intent";
+    FaultPlanId, FaultPlanPrefix, "flt", "a fault plan";
     RequestId, RequestPrefix, "req", "one HTTP request";
 }
 

@@ -66,6 +66,7 @@ pub mod customer;
 pub mod dialect;
 pub mod event;
 pub mod expiry;
+pub mod fault_plan;
 pub mod ids;
 pub mod inventory;
 pub mod metadata;
@@ -76,6 +77,7 @@ pub mod payment_intent;
 pub mod payment_method;
 pub mod people;
 pub mod refund;
+pub mod report;
 pub mod setup_intent;
 
 /// The cards that the simulated card processor knows, and its answers.

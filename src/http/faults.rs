@@ -5,6 +5,8 @@
 //! one of `DEV_API_KEY`. A fault never changes what is stored: it acts before the work, or on the
 //! reply after it.
 
+use std::time::Duration;
+
 use actix_web::{
     HttpResponse,
     http::header::{HeaderMap, HeaderValue},
@@ -15,10 +17,14 @@ use charge_once_service::faults::{self as faults, FaultKind};
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::error::{FAULT, HttpError};
+use super::{
+    app::App,
+    error::{FAULT, HttpError},
+};
 use crate::{
-    domain::{account::Account, ids::AccountId},
+    domain::{account::Account, fault_plan::targets_of_request, ids::AccountId},
     idempotency::{FailureKind, Idempotency, IdempotencyKey},
+    store::fault_plans,
     wire::error::{ApiError, ErrorCode},
 };
 
@@ -74,6 +80,37 @@ impl Faults {
     /// Whether they act on an account.
     pub fn act_on(&self, account: Account) -> bool {
         account.is_test || self.dev_account == Some(account.id)
+    }
+
+    /// The fault that a plan of the account has act on a request to this route, which is counted.
+    /// What tests themselves do is left alone.
+    pub async fn planned(
+        &self,
+        app: &App,
+        account: Account,
+        method: &str,
+        route: &str,
+    ) -> Result<Option<Fault>, HttpError> {
+        if !self.act_on(account) || route.starts_with("/test/") {
+            return Ok(None);
+        }
+        let id = account.id;
+        let plans = app.read(id, move |connection| {
+            Box::pin(fault_plans::list(connection, id))
+        });
+        if plans.await?.is_empty() {
+            return Ok(None);
+        }
+        let targets = targets_of_request(method, route);
+        let acts = app.write(id, move |tx| {
+            Box::pin(async move { fault_plans::count(tx, id, &targets).await })
+        });
+        let fault = acts.await?.and_then(|plan| {
+            let seconds = Duration::from_secs(plan.seconds.unsigned_abs());
+            let kind = plan.fault.as_str().parse().ok()?;
+            Some(Fault::new(kind, seconds))
+        });
+        Ok(fault)
     }
 
     /// The fault that acts on a request with these headers, which is counted. Refuses a header that

@@ -14,6 +14,7 @@ mod endpoints;
 pub mod error;
 mod error_responses;
 pub mod events;
+pub mod fault_plans;
 pub mod faults;
 pub mod health;
 pub mod idempotency_keys;
@@ -32,6 +33,7 @@ pub mod reads;
 pub mod refunds;
 pub mod reply;
 mod reply_headers;
+pub mod report;
 pub mod request;
 mod request_log;
 pub mod setup_intents;
@@ -106,6 +108,9 @@ fn api(config: &mut ServiceConfig, with_faults: bool) {
         resources! { config:
             "/test/accounts": post test_accounts::create;
             "/test/expire_keys": post test_accounts::expire_keys;
+            "/test/faults": get fault_plans::list, post fault_plans::create;
+            "/test/faults/{id}": delete fault_plans::delete;
+            "/test/report": get report::retrieve;
         }
     }
     // Before the routes of single objects: "search" is no id.

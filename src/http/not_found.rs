@@ -19,7 +19,7 @@ use crate::wire::{
 };
 
 /// The paths of the API, as the document writes them.
-static KNOWN_ROUTES: LazyLock<KnownRoutes> = LazyLock::new(|| {
+pub(super) static KNOWN_ROUTES: LazyLock<KnownRoutes> = LazyLock::new(|| {
     let paths = openapi::document().paths.paths.into_iter();
     // Most servers don't have the routes for tests of retries.
     let paths = paths.filter(|(pattern, _)| !pattern.starts_with("/test/"));
@@ -59,7 +59,7 @@ pub(super) async fn route_not_found(request: HttpRequest) -> HttpResult {
         let list = List::<()>::new(Vec::new(), false, request.path().to_owned());
         return Ok(HttpResponse::Ok().json(list));
     }
-    let not_offered = not_offered::path(path, |pattern| KNOWN_ROUTES.has(pattern));
+    let not_offered = not_offered::path(path, |pattern| KNOWN_ROUTES.get(pattern).is_some());
     let message = not_offered.unwrap_or_else(|| match KNOWN_ROUTES.nearest(path) {
         None => "There is nothing at this path. GET / lists where to begin.".to_owned(),
         Some(KnownRoute { pattern, methods }) => {

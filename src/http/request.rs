@@ -30,6 +30,7 @@ use super::{
     faults::Fault,
     middleware::{AssignedKey, IDEMPOTENCY_KEY, preferred_wait},
     request_log,
+    test_accounts::must_be_allowed,
 };
 use crate::{
     commands::Origin,
@@ -117,6 +118,28 @@ impl FromRequest for Caller {
                 account: account.id,
                 dialect: Dialect::of_path(routed_path(&request)),
             })
+        })
+    }
+}
+
+/// A caller whose account is one for tests, on a server where faults are allowed.
+pub struct Tester(pub Caller);
+
+impl FromRequest for Tester {
+    type Error = HttpError;
+    type Future = LocalBoxFuture<'static, Result<Self, HttpError>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let request = request.clone();
+        Box::pin(async move {
+            let app = app(&request)?;
+            let account = caller(app, &request).await?;
+            let faults = app.faults.as_ref();
+            must_be_allowed(faults.is_some_and(|faults| faults.act_on(account)))?;
+            Ok(Self(Caller {
+                account: account.id,
+                dialect: Dialect::of_path(routed_path(&request)),
+            }))
         })
     }
 }
@@ -221,7 +244,8 @@ impl MutatingRequest {
             // The record answers. If it expires now, there is nothing to execute.
             tree = Err(Error::invalid(None, "It may not be stored."));
         }
-        let testing = testing(app, headers, account, &key)?;
+        let testing = testing(app, request, account, &key).await?;
+        request_log::is_tested(request, testing, &fingerprint);
         let mut params = Params::new(encoding, refuse_query(query).map_or(tree, Err));
         params.not_offered(not_offered::parameters(resource(request)));
         params.grant(LOST_REPLIES, testing.is_allowed);
@@ -284,22 +308,31 @@ async fn ensure_recorded(
 
 /// What the account's tests of retries do to a request. Without FAULTS, the header that asks for a
 /// fault is an unknown one like any other.
-fn testing(
+async fn testing(
     app: &App,
-    headers: &HeaderMap,
+    request: &HttpRequest,
     account: Account,
     key: &IdempotencyKey,
 ) -> Result<Testing, HttpError> {
     let faults = app.faults.as_ref();
     let is_allowed = faults.is_some_and(|faults| faults.act_on(account));
+    let fault = match faults {
+        Some(faults) => match faults.of_request(request.headers(), account, key)? {
+            None => {
+                let route = request.match_pattern().unwrap_or_default();
+                let method = request.method().as_str();
+                let planned = faults.planned(app, account, method, below_prefix(&route));
+                planned.await?
+            }
+            asked => asked,
+        },
+        None => None,
+    };
     Ok(Testing {
         is_allowed,
         expires_keys: is_allowed || account.is_test,
         makes_accounts: is_allowed && !account.is_test,
-        fault: match faults {
-            Some(faults) => faults.of_request(headers, account, key)?,
-            None => None,
-        },
+        fault,
     })
 }
 

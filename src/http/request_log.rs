@@ -9,13 +9,13 @@ use charge_once_service::request_log::{Entry, LoggedOutcome};
 use charge_once_strict_params::card_numbers::holds_card_number;
 use percent_encoding::percent_decode_str;
 
-use super::app::App;
+use super::{app::App, request::Testing};
 use crate::{
     domain::{
         api_key::holds_secret,
         ids::{AccountId, RequestId},
     },
-    idempotency::IdempotencyKey,
+    idempotency::{Fingerprint, IdempotencyKey},
     telemetry::known,
     wire::error::ErrorCode,
 };
@@ -43,6 +43,16 @@ pub(super) fn authenticated(request: &HttpRequest, account: AccountId) {
 pub(super) fn has_key(request: &HttpRequest, key: &IdempotencyKey) {
     if let Some(entry) = request.extensions().get::<Entry>() {
         entry.has_key(key.as_str());
+    }
+}
+
+/// The request is one of a test: the report on its client compares what requests ask for.
+pub(super) fn is_tested(request: &HttpRequest, testing: Testing, fingerprint: &Fingerprint) {
+    if let Some(entry) = request.extensions().get::<Entry>()
+        && testing.is_allowed
+    {
+        let fault = testing.fault.map(|fault| fault.kind.as_str());
+        entry.is_tested(fingerprint.bytes(), fault);
     }
 }
 

@@ -1,6 +1,6 @@
 //! `/test`: for tests of a client's retries, on servers with `FAULTS`.
 
-use super::{faults::for_test_accounts_only, prelude::*, request::Testing};
+use super::{faults::for_test_accounts_only, prelude::*};
 use crate::{
     wire::test_accounts::{ExpiredKeysView, TestAccountView},
     work::{CreateTestAccount, ExpireKeys},
@@ -20,7 +20,7 @@ use crate::{
     ),
 )]
 pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
-    must_be_allowed(request.testing)?;
+    must_be_allowed(request.testing.is_allowed)?;
     if !request.testing.makes_accounts {
         let message =
             "A test account makes no test accounts. Send the request with the key of DEV_API_KEY.";
@@ -46,15 +46,16 @@ pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     ),
 )]
 pub async fn expire_keys(app: Data<App>, request: MutatingRequest) -> HttpResult {
-    must_be_allowed(request.testing)?;
+    must_be_allowed(request.testing.is_allowed)?;
     run(&app, request, |request, origin, params| {
         app.idempotency.run(request, ExpireKeys { origin, params })
     })
     .await
 }
 
-fn must_be_allowed(testing: Testing) -> Result<(), HttpError> {
-    match testing.is_allowed {
+/// Refuses what is for test accounts only.
+pub(super) fn must_be_allowed(is_allowed: bool) -> Result<(), HttpError> {
+    match is_allowed {
         true => Ok(()),
         false => Err(for_test_accounts_only("Authorization")),
     }

@@ -9,6 +9,7 @@
 pub mod charges;
 pub mod checkouts;
 pub mod customers;
+pub mod fault_plans;
 pub mod holder_pages;
 pub mod invariants;
 pub mod inventory;
@@ -21,6 +22,7 @@ pub mod orders;
 pub mod payment_intents;
 pub mod payment_methods;
 pub mod refunds;
+pub mod report;
 mod rows;
 pub mod setup_intents;
 pub mod slow_card;

@@ -161,5 +161,6 @@ pub async fn delete_batch(
     delete!("customers", "id", "500");
     delete!("inventory", "sku", "500");
     delete!("request_log", "id", "500");
+    delete!("fault_plans", "id", "500");
     Ok(0)
 }

@@ -12,7 +12,7 @@ use utoipa::openapi::{ObjectBuilder, RefOr, Schema, SchemaFormat};
 
 use super::error::ErrorCode;
 use crate::domain::{
-    ids::{ChargeId, CustomerId, OrderId, PaymentIntentId, PaymentMethodId},
+    ids::{ChargeId, CustomerId, OrderId, PaymentIntentId, PaymentMethodId, RequestId},
     money::{AMOUNT_MAX, Currency},
     payment_intent::{
         AllowRedirects, CancellationReason, CaptureMethod, ConfirmationMethod, FutureUsage,
@@ -127,7 +127,7 @@ macro_rules! ids {
     )+};
 }
 
-ids!(empty is none: true; CustomerId);
+ids!(empty is none: true; CustomerId, RequestId);
 // What is charged or refunded.
 ids!(empty is none: false; ChargeId, OrderId, PaymentIntentId, PaymentMethodId);
 

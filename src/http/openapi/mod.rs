@@ -97,6 +97,7 @@ use crate::{
         workflows::list, workflows::look_up,
         health::livez, health::readyz,
         test_accounts::create, test_accounts::expire_keys,
+        fault_plans::create, fault_plans::list, fault_plans::delete, report::retrieve,
     ),
     // Schemas of parameters don't come by themselves.
     components(schemas(

@@ -29,9 +29,9 @@ impl FromIterator<KnownRoute> for KnownRoutes {
 }
 
 impl KnownRoutes {
-    /// Whether there is a route with this pattern.
-    pub fn has(&self, pattern: &str) -> bool {
-        self.0.iter().any(|route| route.pattern == pattern)
+    /// The route with this pattern.
+    pub fn get(&self, pattern: &str) -> Option<&KnownRoute> {
+        self.0.iter().find(|route| route.pattern == pattern)
     }
 
     /// The route whose constant segments are most like those of `path`, if it is like one: of five
@@ -131,7 +131,7 @@ mod tests {
             let found = routes.nearest(path).map(|route| route.pattern.as_str());
             assert_eq!(found, pattern, "{path}");
         }
-        assert!(routes.has("/charges/{id}") && !routes.has("/charges/ch_1"));
+        assert!(routes.get("/charges/{id}").is_some() && routes.get("/charges/ch_1").is_none());
     }
 
     /// It begins like a route. To compare it would take the test minutes.

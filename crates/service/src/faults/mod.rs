@@ -122,6 +122,11 @@ pub struct Fault {
 }
 
 impl Fault {
+    /// A fault that the program itself decides on, of so many seconds.
+    pub fn new(kind: FaultKind, seconds: Duration) -> Self {
+        Self { kind, seconds }
+    }
+
     /// Waits as long as a [`FaultKind::Delay`] says, and not at all for another kind. It ends early
     /// when `stopping` turns true, so that no fault keeps a process from ending.
     pub async fn delay(self, stopping: &watch::Receiver<bool>) {

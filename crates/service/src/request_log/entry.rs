@@ -60,6 +60,8 @@ impl Entry {
             outcome: LoggedOutcome::Unanswered,
             duration: unwritten.began.elapsed(),
             resource_id: None,
+            fingerprint: None,
+            fault: None,
         });
     }
 
@@ -72,6 +74,14 @@ impl Entry {
     pub fn has_key(&self, key: &str) {
         if let Some(request) = &mut self.lock().request {
             request.idempotency_key = Some(key.to_owned());
+        }
+    }
+
+    /// The request is one of a test: what it asks for, and the fault that acts on it.
+    pub fn is_tested(&self, fingerprint: &[u8], fault: Option<&str>) {
+        if let Some(request) = &mut self.lock().request {
+            request.fingerprint = Some(fingerprint.to_owned());
+            request.fault = fault.map(str::to_owned);
         }
     }
 

@@ -28,6 +28,10 @@ pub struct LoggedRequest {
     pub duration: Duration,
     /// The id of what the reply is about.
     pub resource_id: Option<String>,
+    /// What it asked for, as a digest: two requests with one digest ask for the same.
+    pub fingerprint: Option<Vec<u8>>,
+    /// The fault that a test had act on it.
+    pub fault: Option<String>,
 }
 
 /// How a request ended.

@@ -25,6 +25,8 @@ struct Row {
     outcome: String,
     duration_us: i64,
     resource_id: Option<String>,
+    fingerprint: Option<Vec<u8>>,
+    fault: Option<String>,
 }
 
 fn logged(row: Row) -> Result<LoggedRequest, sqlx::Error> {
@@ -43,6 +45,8 @@ fn logged(row: Row) -> Result<LoggedRequest, sqlx::Error> {
         })?,
         duration: Duration::from_micros(u64::try_from(row.duration_us).unwrap_or(0)),
         resource_id: row.resource_id,
+        fingerprint: row.fingerprint,
+        fault: row.fault,
     })
 }
 
@@ -61,13 +65,14 @@ pub(crate) async fn insert(
     let query = sqlx::query!(
         "
         INSERT INTO request_log (account_id, id, method, route, path, idempotency_key, status, outcome,
-               duration_us, resource_id)
+               duration_us, resource_id, fingerprint, fault)
         SELECT account_id, id, method, route, path, idempotency_key, status, outcome, duration_us,
-               resource_id
+               resource_id, fingerprint, fault
           FROM UNNEST($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[],
-                      $7::smallint[], $8::text[], $9::bigint[], $10::text[])
+                      $7::smallint[], $8::text[], $9::bigint[], $10::text[], $11::bytea[],
+                      $12::text[])
                AS new (account_id, id, method, route, path, idempotency_key, status, outcome, duration_us,
-                       resource_id)
+                       resource_id, fingerprint, fault)
         ",
         &column(requests, |request| request.account),
         &column(requests, |request| request.id),
@@ -79,6 +84,8 @@ pub(crate) async fn insert(
         &column(requests, |request| request.outcome.as_str()) as _,
         &column(requests, |request| micros(request).unwrap_or(i64::MAX)),
         &column(requests, |request| request.resource_id.as_deref()) as _,
+        &column(requests, |request| request.fingerprint.as_deref()) as _,
+        &column(requests, |request| request.fault.as_deref()) as _,
     );
     query.execute(tx).await?;
     Ok(())
@@ -119,7 +126,7 @@ pub async fn list(
         Row,
         "
             SELECT id, account_id, method, route, path, idempotency_key, status, outcome, duration_us,
-                   resource_id
+                   resource_id, fingerprint, fault
             " + "
           FROM (SELECT *
                   FROM request_log
@@ -181,7 +188,7 @@ pub async fn list_of_key(
         Row,
         "
             SELECT id, account_id, method, route, path, idempotency_key, status, outcome, duration_us,
-                   resource_id
+                   resource_id, fingerprint, fault
             " + "
           FROM request_log
          WHERE account_id = $1 AND idempotency_key = $2

@@ -38,6 +38,9 @@ const WARNING_PAUSE: Duration = Duration::from_secs(10);
 pub struct RequestLog {
     queue: mpsc::Sender<LoggedRequest>,
     lost: Arc<AtomicU64>,
+    /// How many were handed in, and how many of them are written or lost.
+    added: Arc<AtomicU64>,
+    done: watch::Receiver<u64>,
 }
 
 impl RequestLog {
@@ -45,7 +48,17 @@ impl RequestLog {
     pub(super) fn add(&self, request: LoggedRequest) {
         if self.queue.try_send(request).is_err() {
             self.lost.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.added.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Waits until what was handed in before is written or lost, for `limit` at most: after a panic
+    /// of the worker, some of it is neither.
+    pub async fn written(&self, limit: Duration) {
+        let added = self.added.load(Ordering::Relaxed);
+        let mut done = self.done.clone();
+        let _ = timeout(limit, done.wait_for(|done| *done >= added)).await;
     }
 }
 
@@ -78,14 +91,22 @@ pub fn start(
     let (queue, queued) = mpsc::channel(QUEUED_MAX);
     let lost = Arc::new(AtomicU64::new(0));
     let (stop, stopped) = watch::channel(false);
+    let (done, is_done) = watch::channel(0);
     let task = spawn(Worker {
         pool,
         deadline,
         queued: Arc::new(Mutex::new(queued)),
         lost: Arc::clone(&lost),
+        done,
         stopped,
     });
-    (RequestLog { queue, lost }, Writing { stop, task })
+    let log = RequestLog {
+        queue,
+        lost,
+        added: Arc::default(),
+        done: is_done,
+    };
+    (log, Writing { stop, task })
 }
 
 /// Writes what is queued. A clone that fails leaves the queue to the next one.
@@ -95,6 +116,7 @@ pub struct Worker {
     deadline: Duration,
     queued: Arc<Mutex<mpsc::Receiver<LoggedRequest>>>,
     lost: Arc<AtomicU64>,
+    done: watch::Sender<u64>,
     stopped: watch::Receiver<bool>,
 }
 
@@ -122,6 +144,8 @@ impl Worker {
             }
             // Taken out, so that a connection in doubt is closed and not used again.
             connection = self.write(connection.take(), &batch).await;
+            let rows = u64::try_from(batch.len()).unwrap_or(u64::MAX);
+            self.done.send_modify(|done| *done += rows);
             batch.clear();
             self.tell_of_lost_rows(&mut warned, is_stopping);
             tokio::select! {
@@ -191,6 +215,8 @@ mod tests {
         let log = RequestLog {
             queue,
             lost: Arc::clone(&lost),
+            added: Arc::default(),
+            done: watch::channel(0).1,
         };
         // A request without a reply is logged when it is dropped.
         let add = || {

@@ -1,0 +1,383 @@
+//! What a test account's log tells of its client: where a retry charges twice, or would.
+//!
+//! Promise: no finding without the requests that show it. What may be two buyers who ask for the
+//! same is no finding: the client must have been left without an answer.
+
+use std::collections::{HashMap, HashSet};
+
+use charge_once_service::request_log::{LoggedOutcome, LoggedRequest};
+use chrono::TimeDelta;
+
+use super::prelude::*;
+
+/// A retry that comes sooner finds the server as it was, in milliseconds. SDKs wait for 250 at least.
+const PAUSE_MIN: TimeDelta = TimeDelta::milliseconds(100);
+
+/// So long after a webhook, what the client does is taken for its answer.
+const ANSWERED_WITHIN: TimeDelta = TimeDelta::seconds(10);
+
+/// Requests that a finding names.
+const NAMED_MAX: usize = 10;
+
+/// What the log has of an account's requests, and what came of them.
+#[derive(Debug, Default)]
+pub struct Tested {
+    /// The oldest first.
+    pub requests: Vec<LoggedRequest>,
+    /// What requests made, by their keys.
+    pub effects: HashMap<String, Effect>,
+    /// The keys of requests that the client learned of by a webhook.
+    pub told: HashSet<String>,
+    /// The webhooks that came more than once.
+    pub redelivered: Vec<Redelivered>,
+}
+
+/// What a request made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Effect {
+    /// The id of the object.
+    pub object: String,
+    /// What the object is about, with its amount: two with one subject may be one too many.
+    pub subject: Option<String>,
+}
+
+/// A webhook that came more than once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Redelivered {
+    /// The event.
+    pub event: EventId,
+    /// When it was sent, the first time first.
+    pub at: Vec<DateTime<Utc>>,
+}
+
+named! {
+    /// What a finding says.
+    pub enum FindingKind {
+        /// Two effects of one wish, under two keys, after a reply that did not come.
+        DoubleEffect,
+        /// Two effects of one webhook that came twice.
+        WebhookActedOnTwice,
+        /// An effect that the client never learned of.
+        LostEffect,
+        /// Another key for a wish whose first request had no answer.
+        NewKeyAfterFailure,
+        /// Requests without a key.
+        NoKey,
+        /// The same request again, after an answer that is final.
+        RetryOfFinalAnswer,
+        /// A retry at once.
+        RetryWithoutWaiting,
+    }
+
+    /// How bad it is.
+    pub enum Severity {
+        /// Money moved twice, or is lost.
+        Critical,
+        /// Money moves twice when a reply is lost at another moment.
+        Warning,
+        /// It costs time, and no money.
+        Note,
+    }
+}
+
+impl FindingKind {
+    /// How bad it is.
+    pub fn severity(self) -> Severity {
+        match self {
+            Self::DoubleEffect | Self::WebhookActedOnTwice | Self::LostEffect => Severity::Critical,
+            Self::NewKeyAfterFailure | Self::NoKey => Severity::Warning,
+            Self::RetryOfFinalAnswer | Self::RetryWithoutWaiting => Severity::Note,
+        }
+    }
+}
+
+/// One thing that is wrong with a client.
+#[derive(Debug)]
+pub struct Finding<'a> {
+    /// What it is.
+    pub kind: FindingKind,
+    /// The requests that show it, the oldest first: ten at most.
+    pub requests: Vec<&'a LoggedRequest>,
+    /// How many there are.
+    pub count: usize,
+    /// The objects that it made.
+    pub objects: Vec<&'a str>,
+    /// The webhook that it answered.
+    pub event: Option<EventId>,
+}
+
+/// When a request came, by its id.
+pub fn began(request: &LoggedRequest) -> DateTime<Utc> {
+    RequestId(request.id).made_at()
+}
+
+fn ended(request: &LoggedRequest) -> DateTime<Utc> {
+    let took = TimeDelta::from_std(request.duration).unwrap_or_default();
+    began(request) + took
+}
+
+/// Whether its client can't know what came of it.
+fn is_unclear(request: &LoggedRequest) -> bool {
+    matches!(
+        request.outcome,
+        LoggedOutcome::Unanswered | LoggedOutcome::Failed
+    )
+}
+
+/// Whether its client is to send it again.
+fn is_to_be_retried(request: &LoggedRequest) -> bool {
+    is_unclear(request) || request.outcome == LoggedOutcome::InUse || request.status == Some(429)
+}
+
+fn is_success(request: &LoggedRequest) -> bool {
+    request
+        .status
+        .is_some_and(|status| (200..300).contains(&status))
+}
+
+fn key(request: &LoggedRequest) -> &str {
+    request.idempotency_key.as_deref().unwrap_or_default()
+}
+
+/// An effect with the requests of its key.
+struct Made<'a> {
+    effect: &'a Effect,
+    /// The request that made it.
+    by: &'a LoggedRequest,
+    /// All with its key, the oldest first.
+    requests: &'a [&'a LoggedRequest],
+}
+
+impl Made<'_> {
+    /// Whether the client got the answer, at the first or at a later attempt.
+    fn is_answered(&self) -> bool {
+        self.requests.iter().any(|request| is_success(request))
+    }
+}
+
+/// All that is wrong, the worst first. `is_assigned` tells a key that the server made.
+pub fn findings(tested: &Tested, is_assigned: impl Fn(&str) -> bool) -> Vec<Finding<'_>> {
+    let mut by_key = HashMap::<&str, Vec<&LoggedRequest>>::new();
+    let changing = || {
+        tested
+            .requests
+            .iter()
+            .filter(|one| one.fingerprint.is_some())
+    };
+    for request in changing().filter(|request| request.idempotency_key.is_some()) {
+        by_key.entry(key(request)).or_default().push(request);
+    }
+    let made = made(tested, &by_key);
+    let mut findings = Vec::new();
+    let mut explained = HashSet::new();
+    for (first, second) in doubles(&made) {
+        explained.extend([key(first.by), key(second.by)]);
+        findings.push(double(FindingKind::DoubleEffect, first, second, None));
+    }
+    for (first, second, event) in doubles_of_webhooks(&made, &tested.redelivered) {
+        if explained.insert(key(second.by)) {
+            let kind = FindingKind::WebhookActedOnTwice;
+            findings.push(double(kind, first, second, Some(event)));
+        }
+    }
+    for lost in made.iter().filter(|made| !made.is_answered()) {
+        if !explained.contains(key(lost.by)) && !is_learned(tested, lost) {
+            findings.push(Finding {
+                objects: vec![&lost.effect.object],
+                ..finding(FindingKind::LostEffect, lost.requests.to_vec())
+            });
+        }
+    }
+    for (first, again) in new_keys(changing(), &by_key) {
+        if !explained.contains(key(again)) && !tested.effects.contains_key(key(first)) {
+            findings.push(finding(FindingKind::NewKeyAfterFailure, vec![first, again]));
+        }
+    }
+    let mut keyless = HashMap::<_, Vec<&LoggedRequest>>::new();
+    for request in changing().filter(|request| is_assigned(key(request))) {
+        let route = (&request.method, &request.route);
+        keyless.entry(route).or_default().push(request);
+    }
+    findings.extend(
+        keyless
+            .into_values()
+            .map(|sent| finding(FindingKind::NoKey, sent)),
+    );
+    let pairs = by_key.values().flat_map(|sent| sent.windows(2));
+    let (mut final_again, mut at_once) = (Vec::new(), Vec::new());
+    for pair in pairs {
+        let &[before, request] = pair else { continue };
+        let is_final = |one: &LoggedRequest| matches!(one.status, Some(400..=428 | 430..=499));
+        let was_told = is_final(before) && before.outcome != LoggedOutcome::InUse;
+        if request.outcome == LoggedOutcome::Replayed && is_final(request) && was_told {
+            final_again.push(request);
+        }
+        let pause = began(request) - ended(before);
+        if is_to_be_retried(before) && (TimeDelta::zero()..PAUSE_MIN).contains(&pause) {
+            at_once.extend([before, request]);
+        }
+    }
+    for (kind, shown) in [
+        (FindingKind::RetryOfFinalAnswer, final_again),
+        (FindingKind::RetryWithoutWaiting, at_once),
+    ] {
+        if !shown.is_empty() {
+            findings.push(finding(kind, shown));
+        }
+    }
+    let place = |kind| FindingKind::ALL.iter().position(|one| *one == kind);
+    let first = |finding: &Finding<'_>| finding.requests.first().map(|request| request.id);
+    findings.sort_by_key(|finding| (place(finding.kind), first(finding)));
+    findings
+}
+
+fn finding(kind: FindingKind, mut requests: Vec<&LoggedRequest>) -> Finding<'_> {
+    requests.sort_by_key(|request| request.id);
+    requests.dedup();
+    let count = requests.len();
+    requests.truncate(NAMED_MAX);
+    Finding {
+        kind,
+        requests,
+        count,
+        objects: Vec::new(),
+        event: None,
+    }
+}
+
+fn double<'a>(
+    kind: FindingKind,
+    first: &Made<'a>,
+    second: &Made<'a>,
+    event: Option<EventId>,
+) -> Finding<'a> {
+    let requests = [first, second].map(|made| made.requests);
+    Finding {
+        objects: vec![&first.effect.object, &second.effect.object],
+        event,
+        ..finding(kind, requests.concat())
+    }
+}
+
+/// Each effect with the requests of its key, the oldest first.
+fn made<'a>(
+    tested: &'a Tested,
+    by_key: &'a HashMap<&str, Vec<&'a LoggedRequest>>,
+) -> Vec<Made<'a>> {
+    let found = tested.effects.iter().filter_map(|(key, effect)| {
+        let requests = by_key.get(&**key)?;
+        let executed = |one: &&&LoggedRequest| one.outcome == LoggedOutcome::Executed;
+        let by = requests.iter().find(executed);
+        let by = by.or_else(|| requests.iter().find(|request| is_unclear(request)))?;
+        Some(Made {
+            effect,
+            by,
+            requests,
+        })
+    });
+    let mut made: Vec<_> = found.collect();
+    made.sort_by_key(|made| made.by.id);
+    made
+}
+
+/// The effects that ask for the same, each group the oldest first. One may be in two groups.
+fn alike<'m, 'a>(made: &'m [Made<'a>]) -> impl Iterator<Item = Vec<&'m Made<'a>>> {
+    let mut groups = HashMap::<(&[u8], &str), Vec<&Made<'a>>>::new();
+    for one in made {
+        let asked = one.by.fingerprint.as_deref().unwrap_or_default();
+        groups.entry((asked, "")).or_default().push(one);
+        if let Some(subject) = &one.effect.subject {
+            groups.entry((&[], subject)).or_default().push(one);
+        }
+    }
+    groups.into_values()
+}
+
+/// Two effects that ask for the same, where the client was left without an answer to the first and
+/// never asked again with its key.
+fn doubles<'m, 'a>(made: &'m [Made<'a>]) -> Vec<(&'m Made<'a>, &'m Made<'a>)> {
+    let (mut doubles, mut seen) = (Vec::new(), HashSet::new());
+    for group in alike(made) {
+        for (place, second) in group.iter().enumerate() {
+            let mut earlier = group.iter().take(place).rev();
+            let first = earlier.find(|one| {
+                !one.is_answered() && is_unclear(one.by) && ended(one.by) <= began(second.by)
+            });
+            if let Some(first) = first
+                && seen.insert((first.by.id, second.by.id))
+            {
+                doubles.push((*first, *second));
+            }
+        }
+    }
+    doubles
+}
+
+/// Two effects that ask for the same, each soon after another delivery of one webhook.
+fn doubles_of_webhooks<'m, 'a>(
+    made: &'m [Made<'a>],
+    redelivered: &[Redelivered],
+) -> Vec<(&'m Made<'a>, &'m Made<'a>, EventId)> {
+    let answers = |made: &Made<'_>, at: &DateTime<Utc>| {
+        (TimeDelta::zero()..=ANSWERED_WITHIN).contains(&(began(made.by) - *at))
+    };
+    let mut doubles = Vec::new();
+    for group in alike(made) {
+        for pair in group.windows(2) {
+            let &[first, second] = pair else { continue };
+            let caused = |webhook: &&Redelivered| {
+                let mut deliveries = webhook.at.windows(2);
+                deliveries.any(|pair| match pair {
+                    [one, next] => answers(first, one) && answers(second, next),
+                    _ => false,
+                })
+            };
+            if let Some(webhook) = redelivered.iter().find(caused) {
+                doubles.push((first, second, webhook.event));
+            }
+        }
+    }
+    doubles
+}
+
+/// Whether the client found out about an effect in another way than by its key: by a webhook, by
+/// asking for the object, or by a list that has it.
+fn is_learned(tested: &Tested, lost: &Made<'_>) -> bool {
+    if tested.told.contains(key(lost.by)) {
+        return true;
+    }
+    let list = &lost.by.route;
+    tested.requests.iter().any(|request| {
+        let names = |path: &String| path.contains(&lost.effect.object);
+        let is_list = request.outcome == LoggedOutcome::Read && request.route == *list;
+        request.id > lost.by.id
+            && is_success(request)
+            && (is_list || request.path.as_ref().is_some_and(names))
+    })
+}
+
+/// A request that was to be sent again, and the next one that asks for the same: it has another
+/// key, and the first key is never used again.
+fn new_keys<'a>(
+    changing: impl Iterator<Item = &'a LoggedRequest>,
+    by_key: &HashMap<&str, Vec<&'a LoggedRequest>>,
+) -> Vec<(&'a LoggedRequest, &'a LoggedRequest)> {
+    let mut asking = HashMap::<&[u8], Vec<&LoggedRequest>>::new();
+    for request in changing {
+        let asked = request.fingerprint.as_deref().unwrap_or_default();
+        asking.entry(asked).or_default().push(request);
+    }
+    let mut found = Vec::new();
+    for pair in asking.values().flat_map(|sent| sent.windows(2)) {
+        let &[first, again] = pair else { continue };
+        let is_last = by_key.get(key(first)).and_then(|sent| sent.last()) == Some(&first);
+        if is_to_be_retried(first)
+            && is_last
+            && key(first) != key(again)
+            && ended(first) <= began(again)
+        {
+            found.push((first, again));
+        }
+    }
+    found
+}

@@ -1,0 +1,155 @@
+//! What the report on an account's client reads: the log of its requests, what they made, and the
+//! webhooks about that. Bounded: the newest 20,000 requests before one, and 5,000 deliveries.
+
+use charge_once_service::request_log::{self as request_log, LoggedOutcome, RequestFilter};
+
+use chrono::DateTime;
+
+use super::rows::*;
+use crate::domain::report::{Effect, Redelivered, Tested};
+
+/// Requests of one report.
+pub const REQUESTS_MAX: i64 = request_log::SEARCHED_MAX;
+
+/// Reads what came of the requests before the one with the id `below`. Takes no lock.
+pub async fn read(
+    connection: &mut PgConnection,
+    account_id: AccountId,
+    below: Uuid,
+) -> Result<Tested, sqlx::Error> {
+    let filter = RequestFilter::default();
+    let account = account_id.0;
+    let listed = request_log::list(connection, account, &filter, below, REQUESTS_MAX);
+    let mut requests = listed.await?;
+    requests.reverse();
+    // What is answered tells itself whether it made something.
+    let may_have_made = requests.iter().filter(|request| {
+        request.fingerprint.is_some()
+            && matches!(
+                request.outcome,
+                LoggedOutcome::Executed | LoggedOutcome::Unanswered | LoggedOutcome::Failed
+            )
+    });
+    let keys: Vec<_> = may_have_made
+        .filter_map(|request| request.idempotency_key.clone())
+        .collect();
+    let effects = effects(connection, account_id, &keys).await?;
+    let Some(oldest) = requests.first().map(|request| request.id) else {
+        return Ok(Tested::default());
+    };
+    let mut tested = Tested {
+        requests,
+        effects,
+        ..Tested::default()
+    };
+    webhooks(connection, account_id, oldest, &mut tested).await?;
+    Ok(tested)
+}
+
+/// What the requests with these keys made, by key, as their records say. A refund's subject is its
+/// charge and its amount; that of a charge or of an intent is its amount with the client's own
+/// names, if it has any.
+async fn effects(
+    connection: &mut PgConnection,
+    account_id: AccountId,
+    keys: &[String],
+) -> Result<HashMap<String, Effect>, sqlx::Error> {
+    let made = sqlx::query!(
+        r#"
+        SELECT key, resource_id AS "object!"
+          FROM idempotency_keys
+         WHERE account_id = $1 AND key = ANY($2) AND status < 300 AND resource_id IS NOT NULL
+        "#,
+        account_id.0,
+        keys,
+    )
+    .fetch_all(&mut *connection)
+    .await?;
+    let mut ids = Vec::new();
+    for row in &made {
+        ids.extend(ChargeId::parse(&row.object).map(|id| id.0));
+        ids.extend(RefundId::parse(&row.object).map(|id| id.0));
+        ids.extend(PaymentIntentId::parse(&row.object).map(|id| id.0));
+    }
+    let subjects = sqlx::query!(
+        r#"
+        SELECT id AS "id!", concat_ws(' ', 'refund', charge_id, amount) AS "subject!"
+          FROM refunds
+         WHERE account_id = $1 AND id = ANY($2)
+        UNION ALL
+        SELECT id, concat_ws(' ', 'charge', amount, currency, metadata)
+          FROM charges
+         WHERE account_id = $1 AND id = ANY($2) AND metadata <> '{}'
+        UNION ALL
+        SELECT id, concat_ws(' ', 'intent', amount, currency, metadata)
+          FROM payment_intents
+         WHERE account_id = $1 AND id = ANY($2) AND metadata <> '{}'
+        "#,
+        account_id.0,
+        &ids,
+    )
+    .fetch_all(connection)
+    .await?;
+    let subjects: HashMap<_, _> = subjects
+        .into_iter()
+        .map(|row| (row.id, row.subject))
+        .collect();
+    let effects = made.into_iter().map(|row| {
+        let id = ChargeId::parse(&row.object).map(|id| id.0);
+        let id = id.or_else(|| RefundId::parse(&row.object).map(|id| id.0));
+        let id = id.or_else(|| PaymentIntentId::parse(&row.object).map(|id| id.0));
+        let subject = id.and_then(|id| subjects.get(&id).cloned());
+        let object = row.object;
+        (row.key, Effect { object, subject })
+    });
+    Ok(effects.collect())
+}
+
+/// Adds which requests a webhook told of, and which webhooks came more than once, of the newest
+/// deliveries since the event with the id `oldest`.
+async fn webhooks(
+    connection: &mut PgConnection,
+    account_id: AccountId,
+    oldest: Uuid,
+    tested: &mut Tested,
+) -> Result<(), sqlx::Error> {
+    let sent = sqlx::query!(
+        r#"
+        SELECT event.id, event.idempotency_key,
+               (SELECT array_agg((attempt ->> 'at')::bigint ORDER BY (attempt ->> 'at')::bigint)
+                  FROM jsonb_array_elements(delivery.attempts) AS attempt
+                 WHERE (attempt ->> 'response_status')::int < 300
+                   AND attempt ->> 'error' IS NULL) AS "taken: Vec<i64>"
+          FROM (SELECT event_id, attempts
+                  FROM webhook_deliveries
+                 WHERE account_id = $1 AND event_id >= $2
+                 ORDER BY event_id DESC
+                 LIMIT 5000) AS delivery
+         CROSS JOIN LATERAL (
+               SELECT id, idempotency_key
+                 FROM events
+                WHERE account_id = $1 AND id = delivery.event_id
+                LIMIT 1) AS event
+         WHERE jsonb_array_length(delivery.attempts) > 0
+        "#,
+        account_id.0,
+        oldest,
+    )
+    .fetch_all(connection)
+    .await?;
+    for row in sent {
+        let taken = row.taken.unwrap_or_default();
+        if taken.is_empty() {
+            continue;
+        }
+        if taken.len() > 1 {
+            let at = taken
+                .iter()
+                .filter_map(|at| DateTime::from_timestamp(*at, 0));
+            let (event, at) = (EventId(row.id), at.collect());
+            tested.redelivered.push(Redelivered { event, at });
+        }
+        tested.told.insert(row.idempotency_key);
+    }
+    Ok(())
+}
