@@ -145,7 +145,7 @@ struct Made<'a> {
     /// The request that made it.
     by: &'a LoggedRequest,
     /// All with its key, the oldest first.
-    requests: &'a [&'a LoggedRequest],
+    requests: Vec<&'a LoggedRequest>,
 }
 
 impl Made<'_> {
@@ -184,7 +184,7 @@ pub fn findings(tested: &Tested, is_assigned: impl Fn(&str) -> bool) -> Vec<Find
         if !explained.contains(key(lost.by)) && !is_learned(tested, lost) {
             findings.push(Finding {
                 objects: vec![&lost.effect.object],
-                ..finding(FindingKind::LostEffect, lost.requests.to_vec())
+                ..finding(FindingKind::LostEffect, lost.requests.clone())
             });
         }
     }
@@ -251,7 +251,7 @@ fn double<'a>(
     second: &Made<'a>,
     event: Option<EventId>,
 ) -> Finding<'a> {
-    let requests = [first, second].map(|made| made.requests);
+    let requests = [&*first.requests, &*second.requests];
     Finding {
         objects: vec![&first.effect.object, &second.effect.object],
         event,
@@ -260,10 +260,7 @@ fn double<'a>(
 }
 
 /// Each effect with the requests of its key, the oldest first.
-fn made<'a>(
-    tested: &'a Tested,
-    by_key: &'a HashMap<&str, Vec<&'a LoggedRequest>>,
-) -> Vec<Made<'a>> {
+fn made<'a>(tested: &'a Tested, by_key: &HashMap<&str, Vec<&'a LoggedRequest>>) -> Vec<Made<'a>> {
     let found = tested.effects.iter().filter_map(|(key, effect)| {
         let requests = by_key.get(&**key)?;
         let executed = |one: &&&LoggedRequest| one.outcome == LoggedOutcome::Executed;
@@ -272,7 +269,7 @@ fn made<'a>(
         Some(Made {
             effect,
             by,
-            requests,
+            requests: requests.clone(),
         })
     });
     let mut made: Vec<_> = found.collect();

@@ -19,9 +19,9 @@ use utoipa::{
 
 use self::{cards::CardExamples, headers::ReplyHeaders, webhooks::WebhooksSection};
 use super::{
-    account, charges, checkouts, customers, events, health, idempotency_keys, inventory,
-    invoice_payments, orders, parameters::IDEMPOTENCY_KEY, payment_intents, payment_methods,
-    refunds, setup_intents, test_accounts, webhook_endpoints, workflows,
+    account, charges, checkouts, customers, events, fault_plans, health, idempotency_keys,
+    inventory, invoice_payments, orders, parameters::IDEMPOTENCY_KEY, payment_intents,
+    payment_methods, refunds, report, setup_intents, test_accounts, webhook_endpoints, workflows,
 };
 use crate::{
     domain::event::EventType,
