@@ -22,7 +22,8 @@ const ROWS: &str = "
         UNION ALL SELECT account_id FROM customers UNION ALL SELECT account_id FROM payment_methods
         UNION ALL SELECT account_id FROM payment_intents
         UNION ALL SELECT account_id FROM setup_intents
-        UNION ALL SELECT account_id FROM inventory UNION ALL SELECT account_id FROM request_log) AS rows
+        UNION ALL SELECT account_id FROM inventory UNION ALL SELECT account_id FROM request_log
+        UNION ALL SELECT account_id FROM fault_plans) AS rows
       JOIN accounts ON accounts.id = rows.account_id
      WHERE accounts.test_until IS NOT NULL";
 
@@ -53,6 +54,8 @@ async fn fill(client: &Client, database: &TestDatabase) {
     let endpoint = json!({"url": "https://example.invalid/", "enabled_events": ["*"]});
     send(client, "/webhook_endpoints", &endpoint, 201).await;
     stock(client, "mug", 10).await;
+    let plan = json!({"event": "*", "fault": "webhook_late"});
+    send(client, "/test/faults", &plan, 201).await;
     let charge = client.charge("charge").await.id();
     let refund = json!({"charge": charge, "amount": 1});
     send(client, "/refunds", &refund, 201).await;

@@ -3,5 +3,7 @@
 mod closing;
 mod header;
 mod lost_reply;
+mod plans;
 mod production;
+mod report;
 mod test_accounts;

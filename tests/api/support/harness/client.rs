@@ -9,7 +9,7 @@ use crate::support::prelude::*;
 pub struct Client {
     pub address: SocketAddr,
     http: reqwest::Client,
-    api_key: String,
+    pub api_key: String,
 }
 
 impl Client {

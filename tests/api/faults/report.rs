@@ -1,0 +1,244 @@
+//! The report on a client: each finding with a client that has the bug, and one that hasn't.
+
+use charge_once_client::{NewCharge, NewRefund};
+
+use crate::support::{accounts::client_of_test_account, prelude::*};
+
+/// A client of a test account for which these faults are planned.
+async fn tested(plans: &[Value]) -> (TestServer, Client) {
+    let (server, dev) = TestServer::with_client(&[FAULTS, ("KEYS", "/v1=assign")]).await;
+    let client = client_of_test_account(&dev).await;
+    for plan in plans {
+        let made = client.post_new("/test/faults", plan).await;
+        assert_eq!(made.status, 201, "{}", made.json());
+    }
+    (server, client)
+}
+
+fn lost(route: &str, first: u32) -> Value {
+    json!({"route": route, "fault": "reply_lost", "first": first})
+}
+
+fn unavailable(route: &str, first: u32) -> Value {
+    json!({"route": route, "fault": "503", "first": first})
+}
+
+/// Sends a request, and returns the reply if one came.
+async fn send(client: &Client, path: &str, key: &str, body: &Value) -> Option<Answer> {
+    let request = client.request(Method::POST, path);
+    let request = request.header("idempotency-key", key).json(body);
+    client.reply_or_none(request).await
+}
+
+/// The types of what is found, but for retries that don't wait: these tests never do.
+async fn found(client: &Client) -> Vec<String> {
+    let report = client.get("/test/report").await.json();
+    let findings = report["findings"].as_array().expect("findings");
+    let types = findings
+        .iter()
+        .map(|finding| finding["type"].as_str().unwrap().to_owned());
+    types.filter(|one| one != "retry_without_waiting").collect()
+}
+
+#[tokio::test]
+async fn a_refund_that_is_repeated_with_another_key_is_found_with_its_evidence() {
+    let (_server, client) = tested(&[lost("POST /v1/refunds", 2)]).await;
+    let charge = client.charge("charge-1").await.id();
+    let partial = json!({"charge": charge, "amount": 100});
+    assert!(
+        send(&client, "/v1/refunds", "refund-1", &partial)
+            .await
+            .is_none()
+    );
+    assert!(
+        send(&client, "/v1/refunds", "refund-1", &partial)
+            .await
+            .is_none()
+    );
+    let second = send(&client, "/v1/refunds", "refund-2", &partial)
+        .await
+        .unwrap();
+    assert_eq!(second.status, 201);
+    let report = client.get("/test/report").await.json();
+    assert_eq!(report["faults"], 2);
+    let finding = &report["findings"][0];
+    assert_eq!(finding["type"], "double_effect");
+    assert_eq!(finding["severity"], "critical");
+    assert_eq!(finding["objects"][1], second.id());
+    let shown = finding["requests"].as_array().unwrap();
+    let evidence = shown.iter().map(|request| {
+        let texts = ["idempotency_key", "outcome", "fault"].map(|name| request[name].clone());
+        (texts, request["status"].clone())
+    });
+    let lost = || {
+        (
+            [json!("refund-1"), json!("unanswered"), json!("reply_lost")],
+            Value::Null,
+        )
+    };
+    let again = (
+        [json!("refund-2"), json!("executed"), Value::Null],
+        json!(201),
+    );
+    assert_eq!(evidence.collect::<Vec<_>>(), [lost(), lost(), again]);
+}
+
+#[tokio::test]
+async fn two_refunds_of_one_charge_are_one_too_many_even_if_they_say_different_things() {
+    let (_server, client) = tested(&[lost("/refunds", 1)]).await;
+    let charge = client.charge("charge-1").await.id();
+    let refund = |note: &str| json!({"charge": charge, "amount": 5, "metadata": {"note": note}});
+    assert!(
+        send(&client, "/refunds", "refund-1", &refund("a"))
+            .await
+            .is_none()
+    );
+    send(&client, "/refunds", "refund-2", &refund("b"))
+        .await
+        .unwrap();
+    assert_eq!(found(&client).await, ["double_effect"]);
+}
+
+#[tokio::test]
+async fn two_buyers_who_ask_for_the_same_are_no_finding() {
+    let (_server, client) = tested(&[lost("/charges", 1)]).await;
+    assert!(
+        send(&client, "/charges", "buyer-1", &charge())
+            .await
+            .is_none()
+    );
+    assert_eq!(
+        send(&client, "/charges", "buyer-2", &charge())
+            .await
+            .unwrap()
+            .status,
+        201
+    );
+    // The first one asks again with its key, so each has one.
+    assert!(client.charge("buyer-1").await.is_replay());
+    assert_eq!(found(&client).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_lost_effect_is_one_that_nothing_asks_for_again() {
+    for is_learned in [None, Some("key"), Some("object"), Some("list")] {
+        let (server, client) = tested(&[lost("/charges", 1)]).await;
+        assert!(
+            send(&client, "/charges", "key-1", &charge())
+                .await
+                .is_none()
+        );
+        let id = client_id(&server).await;
+        match is_learned {
+            Some("key") => drop(client.charge("key-1").await),
+            Some("object") => drop(client.get(&format!("/charges/{id}")).await),
+            Some(_) => drop(client.get("/charges").await),
+            None => {}
+        }
+        let expected: &[&str] = if is_learned.is_none() {
+            &["lost_effect"]
+        } else {
+            &[]
+        };
+        assert_eq!(found(&client).await, expected, "{is_learned:?}");
+    }
+}
+
+/// The id of the only charge.
+async fn client_id(server: &TestServer) -> String {
+    let sql = "SELECT id FROM charges";
+    let id: Uuid = sqlx::query_scalar(sql)
+        .fetch_one(&server.database.pool)
+        .await
+        .unwrap();
+    charge_once::domain::ids::ChargeId(id).to_string()
+}
+
+#[tokio::test]
+async fn a_new_key_after_a_failure_is_found_and_the_old_one_is_right() {
+    for (key, expected) in [("key-2", &["new_key_after_failure"][..]), ("key-1", &[])] {
+        let (_server, client) = tested(&[unavailable("/charges", 1)]).await;
+        assert_eq!(client.charge("key-1").await.status, 503);
+        assert_eq!(client.charge(key).await.status, 201);
+        assert_eq!(found(&client).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn requests_without_a_key_are_found_by_their_route() {
+    let (_server, client) = tested(&[lost("/v1/charges", 1)]).await;
+    let bare = || client.request(Method::POST, "/v1/charges").json(&charge());
+    for amount in [7, 8] {
+        let body = json!({"amount": amount, "currency": "usd", "source": "tok_visa"});
+        let other = client.request(Method::POST, "/v1/charges").json(&body);
+        client.reply_or_none(other).await;
+    }
+    assert!(client.reply_or_none(bare()).await.is_some());
+    // The first one was lost, and nothing asked for it again.
+    assert_eq!(found(&client).await, ["lost_effect", "no_key"]);
+    let report = client.get("/test/report").await.json();
+    assert_eq!(report["findings"][1]["count"], 3);
+}
+
+#[tokio::test]
+async fn a_retry_without_a_key_is_a_second_effect() {
+    let (server, client) = tested(&[lost("/v1/charges", 1)]).await;
+    let bare = || client.request(Method::POST, "/v1/charges").json(&charge());
+    assert!(client.reply_or_none(bare()).await.is_none());
+    assert!(client.reply_or_none(bare()).await.is_some());
+    assert_eq!(server.database.charges().await, 2);
+    assert_eq!(found(&client).await, ["double_effect", "no_key"]);
+}
+
+#[tokio::test]
+async fn a_final_refusal_is_not_to_be_asked_for_again() {
+    for (times, expected) in [(2, &["retry_of_final_answer"][..]), (1, &[])] {
+        let (_server, client) = tested(&[]).await;
+        let wrong = json!({"amount": 0, "currency": "usd", "source": "tok_visa"});
+        for _ in 0..times {
+            assert_eq!(client.post("/charges", "key-1", &wrong).await.status, 400);
+        }
+        assert_eq!(found(&client).await, expected);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_keeps_its_key_and_waits_has_a_clean_report() {
+    let plans = [lost("/charges", 1), unavailable("/refunds", 1)];
+    let (server, client) = tested(&plans).await;
+    let url = format!("http://{}", server.client.address);
+    let library = charge_once_client::Client::builder(url, &client.api_key)
+        .build()
+        .unwrap();
+    let new = NewCharge {
+        source: Some("tok_visa".to_owned()),
+        ..NewCharge::new(1_000, "usd")
+    };
+    let made = library.create_charge(&new).unwrap().send().await.unwrap();
+    let refund = NewRefund {
+        charge: made.id.clone(),
+        ..NewRefund::default()
+    };
+    library
+        .create_refund(&refund)
+        .unwrap()
+        .send()
+        .await
+        .unwrap();
+    let report = client.get("/test/report").await.json();
+    assert_eq!(report["findings"], json!([]), "{report}");
+    // Two plans were made, and each request was sent twice.
+    assert_eq!(report["summary"], "Nothing found in 6 requests, 2 faults.");
+}
+
+#[tokio::test]
+async fn a_retry_at_once_is_found() {
+    let (_server, client) = tested(&[unavailable("/charges", 1)]).await;
+    assert_eq!(client.charge("key-1").await.status, 503);
+    assert_eq!(client.charge("key-1").await.status, 201);
+    let report = client.get("/test/report").await.json();
+    // A machine that is held up for a tenth of a second has waited.
+    let waited = "Nothing found in 3 requests, 1 faults.";
+    let at_once = report["findings"][0]["type"] == "retry_without_waiting";
+    assert!(at_once || report["summary"] == waited, "{report}");
+}
