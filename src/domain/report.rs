@@ -10,8 +10,9 @@ use chrono::TimeDelta;
 
 use super::prelude::*;
 
-/// A retry that comes sooner finds the server as it was, in milliseconds. SDKs wait for 250 at least.
-const PAUSE_MIN: TimeDelta = TimeDelta::milliseconds(100);
+/// A retry that comes sooner finds the server as it was, in milliseconds. Chance may choose so short
+/// a pause once, but hardly for two retries in a row.
+const PAUSE_MIN: TimeDelta = TimeDelta::milliseconds(30);
 
 /// So long after a webhook, what the client does is taken for its answer.
 const ANSWERED_WITHIN: TimeDelta = TimeDelta::seconds(10);
@@ -65,7 +66,7 @@ named! {
         NoKey,
         /// The same request again, after an answer that is final.
         RetryOfFinalAnswer,
-        /// A retry at once.
+        /// Two retries at once.
         RetryWithoutWaiting,
     }
 
@@ -127,6 +128,15 @@ fn is_unclear(request: &LoggedRequest) -> bool {
 /// Whether its client is to send it again.
 fn is_to_be_retried(request: &LoggedRequest) -> bool {
     is_unclear(request) || request.outcome == LoggedOutcome::InUse || request.status == Some(429)
+}
+
+/// Whether the second one comes at once, after a first one that is to be sent again.
+fn is_at_once(pair: &[&LoggedRequest]) -> bool {
+    let &[before, request] = pair else {
+        return false;
+    };
+    let pause = began(request) - ended(before);
+    is_to_be_retried(before) && (TimeDelta::zero()..PAUSE_MIN).contains(&pause)
 }
 
 fn is_success(request: &LoggedRequest) -> bool {
@@ -212,9 +222,10 @@ pub fn findings(tested: &Tested, is_assigned: impl Fn(&str) -> bool) -> Vec<Find
         if request.outcome == LoggedOutcome::Replayed && is_final(request) && was_told {
             final_again.push(request);
         }
-        let pause = began(request) - ended(before);
-        if is_to_be_retried(before) && (TimeDelta::zero()..PAUSE_MIN).contains(&pause) {
-            at_once.extend([before, request]);
+    }
+    for sent in by_key.values().flat_map(|sent| sent.windows(3)) {
+        if sent.windows(2).all(is_at_once) {
+            at_once.extend(sent);
         }
     }
     for (kind, shown) in [

@@ -47,7 +47,7 @@ fn words(kind: FindingKind) -> [&'static str; 3] {
             "Retry after 409, 429, 5xx and no answer only. A corrected request needs a new key.",
         ],
         FindingKind::RetryWithoutWaiting => [
-            "The client tried again within 100 milliseconds.",
+            "The client tried again twice in a row without waiting.",
             "Many clients that do so at once keep a server down that is in trouble.",
             "Wait for half a second before the first retry, twice as long before each one after it, \
              and vary the pause.",

@@ -233,12 +233,10 @@ async fn a_client_that_keeps_its_key_and_waits_has_a_clean_report() {
 
 #[tokio::test]
 async fn a_retry_at_once_is_found() {
-    let (_server, client) = tested(&[unavailable("/charges", 1)]).await;
-    assert_eq!(client.charge("key-1").await.status, 503);
-    assert_eq!(client.charge("key-1").await.status, 201);
+    let (_server, client) = tested(&[unavailable("/charges", 9)]).await;
+    for status in [503; 9].into_iter().chain([201]) {
+        assert_eq!(client.charge("key-1").await.status, status);
+    }
     let report = client.get("/test/report").await.json();
-    // A machine that is held up for a tenth of a second has waited.
-    let waited = "Nothing found in 3 requests, 1 faults.";
-    let at_once = report["findings"][0]["type"] == "retry_without_waiting";
-    assert!(at_once || report["summary"] == waited, "{report}");
+    assert_eq!(report["findings"][0]["type"], "retry_without_waiting");
 }
