@@ -13,6 +13,12 @@ const CARD: &str = "card";
 const TYPES_MAX: usize = 20;
 const TYPE_MAX_CHARS: usize = 100;
 
+/// The longest IPv6 address.
+const IP_ADDRESS_MAX_CHARS: usize = 45;
+const USER_AGENT_MAX_CHARS: usize = 1000;
+/// The last second of the year 9999.
+const TIME_MAX: i64 = 253_402_300_799;
+
 /// The longest URL that proxies and servers commonly take.
 const RETURN_URL_MAX_CHARS: usize = 2048;
 
@@ -23,6 +29,46 @@ parameters! {
         enabled: bool,
         /// Whether a card's holder may be sent to another page: always or never. Default: always.
         allow_redirects: Option<AllowRedirects>,
+    }
+
+    /// How the card's holder agreed to later payments. It has no effect: there are no mandates.
+    pub struct MandateDataParams as "MandateDataInput" {
+        /// What the holder did.
+        customer_acceptance: Nested<CustomerAcceptanceParams>,
+    }
+
+    /// What the card's holder did to agree.
+    pub struct CustomerAcceptanceParams as "CustomerAcceptanceInput" {
+        /// online or offline.
+        r#type: AcceptanceType,
+        /// When, in Unix seconds.
+        accepted_at: Option<Integer<0, TIME_MAX>>,
+        /// From where.
+        online: Option<Nested<OnlineAcceptanceParams>>,
+    }
+
+    /// From where the card's holder agreed.
+    pub struct OnlineAcceptanceParams as "OnlineAcceptanceInput" {
+        /// The address of their machine.
+        ip_address: Text<IP_ADDRESS_MAX_CHARS, 1>,
+        /// Their browser.
+        user_agent: Text<USER_AGENT_MAX_CHARS, 1>,
+    }
+}
+
+/// Where the card's holder agreed.
+pub struct AcceptanceType;
+
+impl TextKind for AcceptanceType {
+    type Value = ();
+    const MUST_BE: &'static str = "Must be online or offline.";
+
+    fn parse(text: &str) -> Option<()> {
+        ["online", "offline"].contains(&text).then_some(())
+    }
+
+    fn schema() -> ObjectBuilder {
+        text().pattern(Some("^(online|offline)$"))
     }
 }
 

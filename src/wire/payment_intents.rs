@@ -6,10 +6,10 @@ use utoipa::openapi::Type;
 pub use super::views::payment_intents::PaymentIntentView;
 use super::{
     intent_parameters::{
-        AutomaticMethodsParams, MethodTypes, ReturnUrl, UseStripeSdk, chosen_methods,
-        must_have_return_url, without_confirm,
+        AutomaticMethodsParams, MandateDataParams, MethodTypes, ReturnUrl, UseStripeSdk,
+        chosen_methods, must_have_return_url, without_confirm,
     },
-    payment_methods::{GivenMethod, MethodReference, PaymentMethodData},
+    payment_methods::{GivenMethod, MethodReference, PaymentMethodData, RadarOptionsParams},
     prelude::*,
 };
 use crate::domain::{
@@ -53,6 +53,8 @@ parameters! {
         details: Include<IntentDetailsParams>,
         /// With confirm: answer 402 where the card's holder would have to authenticate.
         error_on_requires_action: Option<bool>,
+        /// With confirm: how the card's holder agreed to later payments. Without effect.
+        mandate_data: Option<Nested<MandateDataParams>>,
         metadata: MetadataParam,
         /// With confirm: the card's holder isn't there.
         off_session: Option<OffSession>,
@@ -63,6 +65,8 @@ parameters! {
         /// How it is charged.
         payment_method_options: Option<Nested<PaymentMethodOptionsParams>>,
         payment_method_types: Option<MethodTypes>,
+        /// For Radar, which isn't here. Without effect.
+        radar_options: Option<Nested<RadarOptionsParams>>,
         /// With confirm: where the card's holder returns to after an authentication.
         return_url: Option<ReturnUrl>,
         /// What the method is used for afterwards: off_session or on_session. With a customer, it
@@ -102,6 +106,8 @@ parameters! {
         capture_method: Option<CaptureMethod>,
         /// Answer 402 where the card's holder would have to authenticate.
         error_on_requires_action: Option<bool>,
+        /// How the card's holder agreed to later payments. Without effect.
+        mandate_data: Option<Nested<MandateDataParams>>,
         /// The card's holder isn't there.
         off_session: Option<OffSession>,
         /// What is charged: pm_… Default: what the intent has.
@@ -110,6 +116,8 @@ parameters! {
         payment_method_data: Kept<PaymentMethodData>,
         /// How it is charged.
         payment_method_options: Kept<Nested<PaymentMethodOptionsParams>>,
+        /// For Radar, which isn't here. Without effect.
+        radar_options: Option<Nested<RadarOptionsParams>>,
         /// Where the receipt goes.
         receipt_email: Change<Email>,
         /// Where the card's holder returns to after an authentication. Required where methods are
@@ -208,6 +216,7 @@ impl CreatePaymentIntentParams {
                 "error_on_requires_action",
                 self.error_on_requires_action.is_some(),
             ),
+            ("mandate_data", self.mandate_data.is_some()),
             ("return_url", self.return_url.is_some()),
         ];
         match given.into_iter().find(|(_, is_given)| *is_given) {

@@ -32,6 +32,14 @@ parameters! {
         /// Default: unspecified.
         allow_redisplay: Option<AllowRedisplay>,
         metadata: MetadataParam,
+        /// For Radar, which isn't here. Without effect.
+        radar_options: Option<Nested<RadarOptionsParams>>,
+    }
+
+    /// What Stripe's Radar would judge a payment by. It has no effect: there is no Radar.
+    pub struct RadarOptionsParams as "RadarOptionsInput" {
+        /// rse_…, made by Stripe.js.
+        session: Option<Text<ID_MAX_CHARS>>,
     }
 
     /// The parameters of a new payment method.

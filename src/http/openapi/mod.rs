@@ -29,7 +29,9 @@ use crate::{
         checkouts::ItemWithSkuParams,
         customers::{AnyCustomerView, InvoiceSettingsParams, Locale},
         error::Envelope,
-        intent_parameters::AutomaticMethodsParams,
+        intent_parameters::{
+            AutomaticMethodsParams, CustomerAcceptanceParams, MandateDataParams, OnlineAcceptanceParams,
+        },
         list::Expandable,
         metadata::MetadataParam,
         orders::ItemParams,
@@ -39,7 +41,7 @@ use crate::{
         },
         payment_methods::{
             CardByTokenParams, CardChangeParams, MethodCard, PaymentMethodDataParams,
-            PaymentMethodView,
+            PaymentMethodView, RadarOptionsParams,
         },
         people::{AddressParams, BillingDetailsParams, ShippingParams},
         source::{CardParams, SourceParam, TestToken},
@@ -101,15 +103,17 @@ use crate::{
     // Schemas of parameters don't come by themselves.
     components(schemas(
         Envelope<'static>, AddressParams, AutomaticMethodsParams, BillingDetailsParams,
-        CardByTokenParams, CardChangeParams, CardOptionsParams, CardParams, EnabledEvent,
+        CardByTokenParams, CardChangeParams, CardOptionsParams, CardParams,
+        CustomerAcceptanceParams, EnabledEvent,
         EventType, ExpandCharge, ExpandCharges, ExpandCustomer, ExpandCustomers, ExpandNewCharge,
         ExpandOrder,
         ExpandOrders, ExpandPaymentIntent, ExpandPaymentIntents, ExpandPaymentMethod,
         ExpandPaymentMethods, ExpandRefund, ExpandRefunds, ExpandSetupIntent,
         ExpandSetupIntents, Expandable<AnyCustomerView>,
         Expandable<PaymentIntentView>, Expandable<PaymentMethodView>, InvoiceSettingsParams,
-        ItemParams, ItemWithSkuParams, Locale, MetadataParam, MethodCard, ParcelParams,
-        PaymentIntentView, PaymentMethodDataParams, PaymentMethodOptionsParams,
+        ItemParams, ItemWithSkuParams, Locale, MandateDataParams, MetadataParam, MethodCard,
+        OnlineAcceptanceParams, ParcelParams, PaymentIntentView, PaymentMethodDataParams,
+        PaymentMethodOptionsParams, RadarOptionsParams,
         ShippingParams, SourceParam, TestToken,
     )),
     tags(

@@ -180,7 +180,11 @@ async fn what_stripe_expands_and_is_not_here_can_be_named_and_changes_nothing() 
         let path = format!("{path}/{}", plain.id());
         let update = json!({"expand": members});
         let updated = client.post_new(&path, &update).await;
-        assert_eq!((updated.status.as_u16(), updated.json()), (200, plain.json()), "{collection}");
+        assert_eq!(
+            (updated.status.as_u16(), updated.json()),
+            (200, plain.json()),
+            "{collection}"
+        );
         for member in members {
             let one = client.get(&format!("{path}?expand[]={member}")).await;
             assert_eq!(one.json(), plain.json(), "{member}");

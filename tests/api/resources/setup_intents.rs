@@ -362,7 +362,7 @@ async fn wrong_parameters_are_refused_and_begin_nothing() {
         [{"automatic_payment_methods": {}}, "parameter_missing",
          "automatic_payment_methods[enabled]"],
         [{"use_stripe_sdk": true}, "parameter_invalid", "use_stripe_sdk"],
-        [{"mandate_data": {}}, "parameter_unknown", "mandate_data"],
+        [{"mandate": "m"}, "parameter_unknown", "mandate"],
         [{"amount": 1}, "parameter_unknown", "amount"],
         [{"expand": ["attempts"]}, "parameter_invalid", "expand[0]"],
     ]);
