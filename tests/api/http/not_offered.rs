@@ -50,7 +50,7 @@ async fn a_parameter_of_stripe_s_is_refused_as_not_offered() {
         "{told}"
     );
     for param in [
-        "payment_method_options[card][capture_method]",
+        "payment_method_options[card][network]",
         "payment_method_options[klarna]",
         "level3",
         "save_payment_method",
