@@ -146,7 +146,8 @@ fn api(config: &mut ServiceConfig, with_faults: bool) {
         "/customers/{id}/payment_methods/{payment_method}":
             get payment_methods::retrieve_of_customer;
         "/payment_methods": get payment_methods::list, post payment_methods::create;
-        "/payment_methods/{id}": get payment_methods::retrieve, post payment_methods::update;
+        "/payment_methods/{id}":
+            get payment_methods::retrieve_any, post payment_methods::update;
         "/payment_methods/{id}/attach": post payment_methods::attach;
         "/payment_methods/{id}/detach": post payment_methods::detach;
 

@@ -281,18 +281,24 @@ pub enum GivenMethod {
     New(Box<NewPaymentMethod>),
 }
 
+impl From<&'static TestCard> for NewPaymentMethod {
+    fn from(card: &'static TestCard) -> Self {
+        Self {
+            card: card.into(),
+            has_cvc: false,
+            billing: BillingDetails::default(),
+            allow_redisplay: AllowRedisplay::default(),
+            metadata: Metadata::new(),
+        }
+    }
+}
+
 impl From<NamedMethod> for GivenMethod {
     fn from(named: NamedMethod) -> Self {
         match named {
             NamedMethod::Id(id) => Self::Existing(Some(id)),
             NamedMethod::Nothing => Self::Existing(None),
-            NamedMethod::Template(card) => Self::New(Box::new(NewPaymentMethod {
-                card: card.into(),
-                has_cvc: false,
-                billing: BillingDetails::default(),
-                allow_redisplay: AllowRedisplay::default(),
-                metadata: Metadata::new(),
-            })),
+            NamedMethod::Template(card) => Self::New(Box::new(card.into())),
         }
     }
 }
