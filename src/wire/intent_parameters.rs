@@ -4,7 +4,7 @@
 use url::{Host, Url};
 use utoipa::openapi::{ArrayBuilder, SchemaFormat};
 
-use super::prelude::*;
+use super::{not_offered, prelude::*};
 use crate::domain::payment_intent::AllowRedirects;
 
 /// The only type of methods.
@@ -128,7 +128,8 @@ pub fn wrong_client_secret() -> ApiError {
     ApiError::invalid("client_secret", message)
 }
 
-/// Types of methods, of which there is one.
+/// Types of methods, of which there is one. Programs send lists of all that a shop could take, so
+/// other types of Stripe's are left out where `card` is among them.
 pub struct MethodTypes;
 
 impl ValueKind for MethodTypes {
@@ -138,10 +139,13 @@ impl ValueKind for MethodTypes {
         let types = field
             .fields
             .texts(field.name, 0..=TYPES_MAX, TYPE_MAX_CHARS)?;
-        match types.iter().position(|given| given != CARD) {
-            None => Ok((!types.is_empty()).then_some(())),
+        let has_card = types.iter().any(|given| given == CARD);
+        let is_left_out = |given: &str| has_card && not_offered::methods().contains(&given);
+        let is_wrong = |given: &String| given != CARD && !is_left_out(given);
+        match types.iter().position(is_wrong) {
+            None => Ok(has_card.then_some(())),
             Some(index) => {
-                let message = "Only card is simulated here.";
+                let message = "Only card is simulated here. Other types of Stripe's may stand beside it.";
                 Err(field.fields.invalid_element(field.name, index, message))
             }
         }
@@ -152,6 +156,9 @@ impl ValueKind for MethodTypes {
         ArrayBuilder::new()
             .items(with_example(card, CARD))
             .max_items(Some(TYPES_MAX))
+            .description(Some(
+                "Types of methods. Other types of Stripe's beside card are left out.",
+            ))
             .into()
     }
 }

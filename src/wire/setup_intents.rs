@@ -30,7 +30,7 @@ parameters! {
         /// What is set up, where it is no payment method yet.
         payment_method_data: Option<PaymentMethodData>,
         /// Types of methods, in the place of automatic_payment_methods. Only card is simulated
-        /// here.
+        /// here: other types of Stripe's beside it are left out.
         payment_method_types: Option<MethodTypes>,
         /// Where the card's holder returns to, with confirm=true: an http or https URL, or the URL
         /// of an app.

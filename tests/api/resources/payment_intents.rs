@@ -5,6 +5,7 @@ use crate::support::{
         STATUSES, act, create, events, paid_with, path, retrieve, standing, terms, terms_with,
     },
     prelude::*,
+    replies::with,
     resources::{assert_is_created, attached, customer, detach, method},
 };
 
@@ -410,6 +411,27 @@ async fn a_holder_who_is_not_there_or_not_to_be_asked_makes_a_decline() {
 }
 
 #[tokio::test]
+async fn types_of_methods_beside_card_are_left_out() {
+    let (_server, client) = TestServer::with_client(&[]).await;
+    // As Kill Bill's plugin sends them.
+    let types = json!(["acss_debit", "card", "us_bank_account", "link", "klarna", "card_present"]);
+    let types = json!({"payment_method_types": types});
+    let setup = json!({"payment_method": "pm_card_visa", "confirm": true});
+    let setup = client.post_new("/v1/setup_intents", &with(setup, &types)).await;
+    let other = json!({"amount": 2000, "currency": "usd"});
+    let updated = client.post_new("/v1/payment_intents", &other).await.id();
+    let updated = act(&client, &updated, "", types.clone()).await;
+    let paid = paid_with(&client, "pm_card_visa", types).await;
+    for (intent, status) in [
+        (setup, "succeeded"), (updated, "requires_payment_method"), (paid, "succeeded"),
+    ] {
+        intent.assert_shows(json!({
+            "status": status, "payment_method_types": ["card"], "automatic_payment_methods": null,
+        }));
+    }
+}
+
+#[tokio::test]
 async fn an_option_of_cards_that_promises_the_money_wins_over_the_intent_s_own() {
     let (_server, client) = TestServer::with_client(&[]).await;
     let method = json!({"payment_method": "pm_card_visa"});
@@ -502,7 +524,8 @@ async fn what_can_not_be_meant_is_refused_and_the_parameter_is_named() {
         [{"payment_method_types": ["card"], "confirm": true}, missing, "payment_method"],
         [{"payment_method_types": ["card"], "automatic_payment_methods": {"enabled": true}},
          invalid, "payment_method_types"],
-        [{"payment_method_types": ["card", "ideal"]}, invalid, "payment_method_types[1]"],
+        [{"payment_method_types": ["card", "link", "beads"]}, invalid, "payment_method_types[2]"],
+        [{"payment_method_types": ["ideal", "link"]}, invalid, "payment_method_types[0]"],
         [{"payment_method_types": ["card"], "confirm": true, "payment_method": "pm_card_visa",
           "off_session": true, "setup_future_usage": "off_session"}, invalid,
          "setup_future_usage"],

@@ -355,7 +355,7 @@ async fn wrong_parameters_are_refused_and_begin_nothing() {
         [confirmed(json!({})), "parameter_missing", "payment_method"],
         [confirmed(json!({"payment_method": "pm_card_visa", "return_url": "javascript:alert(1)"})),
          "parameter_invalid", "return_url"],
-        [{"payment_method_types": ["card", "blik"]}, "parameter_invalid",
+        [{"payment_method_types": ["card", "beads"]}, "parameter_invalid",
          "payment_method_types[1]"],
         [{"payment_method_types": ["card"], "automatic_payment_methods": {"enabled": true}},
          "parameter_invalid", "payment_method_types"],
