@@ -108,11 +108,15 @@ fn api(config: &mut ServiceConfig, with_faults: bool) {
             "/test/expire_keys": post test_accounts::expire_keys;
         }
     }
-    // Before the routes of single objects: "search" is no id.
-    for resource in not_offered::searched() {
+    // Before the routes of single objects: "search" is no id. Only a GET searches.
+    let search = |resource: &str| {
         let search = web::resource(format!("/{resource}/search"));
-        let search = search.guard(guard::Any(guard::Get()).or(guard::Head()));
-        config.service(search.default_service(web::to(not_found::route_not_found)));
+        search.guard(guard::Any(guard::Get()).or(guard::Head()))
+    };
+    config.service(search("customers").default_service(web::to(customers::search)));
+    for resource in not_offered::searched() {
+        let missing = web::to(not_found::route_not_found);
+        config.service(search(resource).default_service(missing));
     }
     resources! { config:
         // What is sold, charged and given back.

@@ -145,7 +145,8 @@ impl ValueKind for MethodTypes {
         match types.iter().position(is_wrong) {
             None => Ok(has_card.then_some(())),
             Some(index) => {
-                let message = "Only card is simulated here. Other types of Stripe's may stand beside it.";
+                let message =
+                    "Only card is simulated here. Other types of Stripe's may stand beside it.";
                 Err(field.fields.invalid_element(field.name, index, message))
             }
         }

@@ -30,7 +30,8 @@ use crate::{
         customers::{AnyCustomerView, InvoiceSettingsParams, Locale},
         error::Envelope,
         intent_parameters::{
-            AutomaticMethodsParams, CustomerAcceptanceParams, MandateDataParams, OnlineAcceptanceParams,
+            AutomaticMethodsParams, CustomerAcceptanceParams, MandateDataParams,
+            OnlineAcceptanceParams,
         },
         list::Expandable,
         metadata::MetadataParam,
@@ -79,7 +80,7 @@ use crate::{
         orders::cancel,
         checkouts::create, checkouts::list, checkouts::retrieve,
         customers::create, customers::list, customers::retrieve, customers::update,
-        customers::delete,
+        customers::delete, customers::search,
         payment_methods::list_of_customer, payment_methods::retrieve_of_customer,
         payment_intents::create, payment_intents::list, payment_intents::retrieve,
         payment_intents::update, payment_intents::confirm, payment_intents::capture,

@@ -7,7 +7,8 @@ use crate::support::{
 
 /// As the plugin for WooCommerce sends it.
 fn agreed() -> Value {
-    let online = json!({"ip_address": "203.0.113.7", "user_agent": "WooCommerce/8.8; shop.example"});
+    let online =
+        json!({"ip_address": "203.0.113.7", "user_agent": "WooCommerce/8.8; shop.example"});
     json!({"customer_acceptance": {
         "type": "online", "accepted_at": 1_795_000_000, "online": online,
     }})
@@ -20,7 +21,9 @@ async fn a_mandate_and_a_session_of_radar_are_taken_and_change_nothing() {
     let both = json!({"mandate_data": agreed(), "radar_options": radar});
     let paid = paid_with(&client, "pm_card_visa", both.clone()).await;
     assert_eq!(paid.text_of("status"), "succeeded");
-    let id = create(&client, json!({"payment_method": "pm_card_visa"})).await.id();
+    let id = create(&client, json!({"payment_method": "pm_card_visa"}))
+        .await
+        .id();
     let confirmed = act(&client, &id, "confirm", both).await;
     assert_eq!(confirmed.text_of("status"), "succeeded");
     for object in [paid.json(), retrieve(&client, &id).await] {
@@ -38,19 +41,27 @@ async fn a_mandate_and_a_session_of_radar_are_taken_and_change_nothing() {
     let setup = json!({"payment_method": "pm_card_visa", "payment_method_types": ["card"]});
     let setup = client.post_new("/v1/setup_intents", &setup).await.id();
     let confirm = format!("/v1/setup_intents/{setup}/confirm");
-    let ready = client.post_new(&confirm, &json!({"mandate_data": agreed()})).await;
+    let ready = client
+        .post_new(&confirm, &json!({"mandate_data": agreed()}))
+        .await;
     ready.assert_shows(json!({"status": "succeeded", "mandate": null}));
     let charge = json!({"amount": 1, "currency": "usd", "radar_options": radar});
     assert_eq!(client.post_new("/v1/charges", &charge).await.status, 201);
     let method = json!({"type": "card", "card": {"token": "tok_visa"}, "radar_options": radar});
-    assert_eq!(client.post_new("/v1/payment_methods", &method).await.status, 201);
+    assert_eq!(
+        client.post_new("/v1/payment_methods", &method).await.status,
+        201
+    );
 }
 
 #[tokio::test]
 async fn a_mandate_and_a_session_of_radar_that_stripe_would_refuse_are_refused() {
     let (_server, client) = TestServer::with_client(&[]).await;
-    let (missing, invalid, unknown) =
-        ("parameter_missing", "parameter_invalid", "parameter_unknown");
+    let (missing, invalid, unknown) = (
+        "parameter_missing",
+        "parameter_invalid",
+        "parameter_unknown",
+    );
     let mandate = |acceptance: Value| json!({"mandate_data": {"customer_acceptance": acceptance}});
     let refused = json!([
         [{"mandate_data": {}}, missing, "mandate_data[customer_acceptance]"],

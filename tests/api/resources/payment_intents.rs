@@ -414,16 +414,27 @@ async fn a_holder_who_is_not_there_or_not_to_be_asked_makes_a_decline() {
 async fn types_of_methods_beside_card_are_left_out() {
     let (_server, client) = TestServer::with_client(&[]).await;
     // As Kill Bill's plugin sends them.
-    let types = json!(["acss_debit", "card", "us_bank_account", "link", "klarna", "card_present"]);
+    let types = json!([
+        "acss_debit",
+        "card",
+        "us_bank_account",
+        "link",
+        "klarna",
+        "card_present"
+    ]);
     let types = json!({"payment_method_types": types});
     let setup = json!({"payment_method": "pm_card_visa", "confirm": true});
-    let setup = client.post_new("/v1/setup_intents", &with(setup, &types)).await;
+    let setup = client
+        .post_new("/v1/setup_intents", &with(setup, &types))
+        .await;
     let other = json!({"amount": 2000, "currency": "usd"});
     let updated = client.post_new("/v1/payment_intents", &other).await.id();
     let updated = act(&client, &updated, "", types.clone()).await;
     let paid = paid_with(&client, "pm_card_visa", types).await;
     for (intent, status) in [
-        (setup, "succeeded"), (updated, "requires_payment_method"), (paid, "succeeded"),
+        (setup, "succeeded"),
+        (updated, "requires_payment_method"),
+        (paid, "succeeded"),
     ] {
         intent.assert_shows(json!({
             "status": status, "payment_method_types": ["card"], "automatic_payment_methods": null,
@@ -436,7 +447,12 @@ async fn an_option_of_cards_that_promises_the_money_wins_over_the_intent_s_own()
     let (_server, client) = TestServer::with_client(&[]).await;
     let method = json!({"payment_method": "pm_card_visa"});
     let option = json!({"payment_method_options": {"card": {"capture_method": "manual"}}});
-    for capture_method in [None, Some("automatic"), Some("automatic_async"), Some("manual")] {
+    for capture_method in [
+        None,
+        Some("automatic"),
+        Some("automatic_async"),
+        Some("manual"),
+    ] {
         let mut said = option.clone();
         if let Some(capture_method) = capture_method {
             said["capture_method"] = capture_method.into();
@@ -457,8 +473,16 @@ async fn an_option_of_cards_that_promises_the_money_wins_over_the_intent_s_own()
     // Without a word about capturing, an update changes only whose holders authenticate.
     let id = create(&client, method).await.id();
     let any = json!({"payment_method_options": {"card": {"request_three_d_secure": "any"}}});
-    act(&client, &id, "", any).await.assert_shows(json!({"capture_method": "automatic_async"}));
-    let asked = act(&client, &id, "confirm", json!({"return_url": "https://example.com"})).await;
+    act(&client, &id, "", any)
+        .await
+        .assert_shows(json!({"capture_method": "automatic_async"}));
+    let asked = act(
+        &client,
+        &id,
+        "confirm",
+        json!({"return_url": "https://example.com"}),
+    )
+    .await;
     assert_eq!(ended(&asked), "requires_action");
     let paid = standing(&client, "succeeded").await;
     let late = act(&client, &paid, "", option).await;

@@ -254,15 +254,22 @@ async fn a_template_is_shown_as_what_a_use_of_it_makes_and_is_stored_nowhere() {
     }
     assert!(count > 15, "{count}");
     assert_eq!(server.database.count_of("payment_methods").await, 0);
-    let shown = client.get("/payment_methods/pm_card_visa?expand[]=customer").await;
+    let shown = client
+        .get("/payment_methods/pm_card_visa?expand[]=customer")
+        .await;
     let mut made = create(&client, json!({"token": "tok_visa"})).await.json();
     made["id"] = json!("pm_card_visa");
     made["created"] = shown.json()["created"].clone();
     assert_eq!(shown.json(), made);
-    let refused = client.get("/payment_methods/pm_card_visa?expand[]=card").await;
+    let refused = client
+        .get("/payment_methods/pm_card_visa?expand[]=card")
+        .await;
     assert_eq!(refused.refusal(), refusal("parameter_invalid", "expand[0]"));
     let stranger = client.with_api_key("sk_test_of_a_stranger");
-    assert_eq!(stranger.get("/payment_methods/pm_card_visa").await.status, 401);
+    assert_eq!(
+        stranger.get("/payment_methods/pm_card_visa").await.status,
+        401
+    );
 }
 
 #[tokio::test]
