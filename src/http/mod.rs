@@ -108,15 +108,11 @@ fn api(config: &mut ServiceConfig, with_faults: bool) {
             "/test/expire_keys": post test_accounts::expire_keys;
         }
     }
-    // Before the routes of single objects: "search" is no id. Only a GET searches.
-    let search = |resource: &str| {
-        let search = web::resource(format!("/{resource}/search"));
-        search.guard(guard::Any(guard::Get()).or(guard::Head()))
-    };
-    config.service(search("customers").default_service(web::to(customers::search)));
+    // Before the routes of single objects: "search" is no id.
     for resource in not_offered::searched() {
-        let missing = web::to(not_found::route_not_found);
-        config.service(search(resource).default_service(missing));
+        let search = web::resource(format!("/{resource}/search"));
+        let search = search.guard(guard::Any(guard::Get()).or(guard::Head()));
+        config.service(search.default_service(web::to(not_found::route_not_found)));
     }
     resources! { config:
         // What is sold, charged and given back.
@@ -144,6 +140,7 @@ fn api(config: &mut ServiceConfig, with_faults: bool) {
 
         // Who pays, and with what.
         "/customers": get customers::list, post customers::create;
+        "/customers/search": get customers::search;
         "/customers/{id}":
             get customers::retrieve, post customers::update, delete customers::delete;
         "/customers/{id}/payment_methods": get payment_methods::list_of_customer;
