@@ -1,17 +1,23 @@
 //! `/customers`
 
+use charge_once_strict_params::{
+    Kept,
+    pages::{Cursor, LIMIT_DEFAULT, Limit, Listed, Page},
+};
+
 use super::prelude::*;
 use crate::{
     commands::{CreateCustomer, Update},
     domain::customer::Customer,
     wire::{
         customers::{
-            AnyCustomerView, CreateCustomerParams, CustomerView, DeletedCustomerView,
+            AnyCustomerView, CreateCustomerParams, CustomerView, DeletedCustomerView, EmailQuery,
             UpdateCustomerParams,
         },
+        list::SearchResult,
         people::PERSON_EMAIL_MAX_CHARS,
     },
-    work::delete_customer,
+    work::{delete_customer, expansions::Shown},
 };
 
 endpoints! { "Customers", CustomerView;
@@ -45,6 +51,64 @@ endpoints! { "Customers", CustomerView;
     page list "listCustomers": "/customers" of CustomerId (ListCustomersQuery) [],
         query => query.email,
         store::customers::list;
+}
+
+errors! { SearchCustomersErrors: Reading [ParameterMissing] }
+
+/// Search customers
+///
+/// By e-mail address. Also finds what was written right before.
+#[utoipa::path(
+    get, path = "/customers/search", tag = "Customers", operation_id = "searchCustomers",
+    params(SearchCustomersQuery),
+    responses(
+        (
+            status = 200, description = "A page, newest first.",
+            body = SearchResult<CustomerView>,
+        ),
+        SearchCustomersErrors,
+    ),
+)]
+pub async fn search(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
+    let query = query_params::<SearchCustomersQuery>(&request)?;
+    let page = Page {
+        limit: query.limit,
+        cursor: query
+            .page
+            .map_or(Cursor::Start, |id| Cursor::StartingAfter(id.0)),
+        created_from: None,
+        created_before: None,
+    };
+    let (email, expand) = (Some(query.query), query.expand);
+    let found = app.snapshot(caller.account, move |connection| {
+        Box::pin(async move {
+            let found = store::customers::list(&mut *connection, caller.account, &page, email);
+            let Listed { data, has_more } = found.await?;
+            let last = data.last().filter(|_| has_more);
+            Ok(SearchResult {
+                object: "search_result",
+                has_more,
+                next_page: last.map(|customer| customer.id.to_string()),
+                url: format!("{}/customers/search", caller.dialect.prefix()),
+                data: Customer::views(connection, caller, &data, &expand).await?,
+            })
+        })
+    });
+    Ok(HttpResponse::Ok().json(found.await?))
+}
+
+parameters! {
+    /// Which customers are searched for, and how the page is shown.
+    struct SearchCustomersQuery {
+        /// Objects on a page.
+        limit: Limit<LIMIT_DEFAULT>,
+        /// The next_page of the page before.
+        page: Kept<CustomerId>,
+        /// `data.invoice_settings.default_payment_method` shows the whole payment method in each.
+        expand: Expand<ExpandCustomers>,
+        /// Their whole e-mail address, in this case.
+        query: EmailQuery,
+    }
 }
 
 /// Delete a customer

@@ -192,32 +192,45 @@ enums!(
 // When money is taken.
 enums!(empty is none: false; CaptureMethod);
 
+// Stripe's names. Most are of what is not here: the member stays null or missing.
 expandable! {
     pub ExpandCharge, ExpandCharges = [
-        "balance_transaction", "customer", "payment_intent", "payment_intent.payment_method",
-        "refunds", "refunds.data.balance_transaction"
-    ]: "Shows this member of the charge whole.";
+        "application", "application_fee", "balance_transaction", "customer", "customer.default_source",
+        "customer.sources", "dispute", "failure_balance_transaction", "invoice", "on_behalf_of",
+        "payment_intent", "payment_intent.payment_method", "refunds",
+        "refunds.data.balance_transaction", "review", "source_transfer", "transfer",
+        "transfer_data.destination"
+    ]: "Shows this member of the charge whole, if it is here.";
     pub ExpandNewCharge, ExpandNewCharges = [
-        "balance_transaction", "refunds", "refunds.data.balance_transaction"
-    ]: "Shows this member of a new charge whole. Its customer is your own reference, and it has no intent.";
-    pub ExpandRefund, ExpandRefunds = ["balance_transaction", "charge", "payment_intent"]:
-        "Shows this member of the refund whole.";
+        "application", "application_fee", "balance_transaction", "dispute",
+        "failure_balance_transaction", "invoice", "on_behalf_of", "payment_intent", "refunds",
+        "refunds.data.balance_transaction", "review", "source_transfer", "transfer",
+        "transfer_data.destination"
+    ]: "Shows this member of a new charge whole, if it is here. Its customer is your own reference, and it has no \
+        intent.";
+    pub ExpandRefund, ExpandRefunds = [
+        "balance_transaction", "charge", "charge.balance_transaction", "failure_balance_transaction",
+        "payment_intent", "source_transfer_reversal", "transfer_reversal"
+    ]: "Shows this member of the refund whole, if it is here.";
     pub ExpandOrder, ExpandOrders = ["charge"]: "Shows this member of the order whole.";
     pub ExpandCustomer, ExpandCustomers = [
-        "default_source", "invoice_credit_balance", "invoice_settings.default_payment_method", "tax",
-        "test_clock"
-    ]: "Shows this member of the customer whole.";
-    pub ExpandPaymentMethod, ExpandPaymentMethods = ["customer"]:
-        "Shows this member of the payment method whole.";
+        "cash_balance", "default_source", "discount.promotion_code", "invoice_credit_balance",
+        "invoice_settings.default_payment_method", "sources", "sources.data", "subscriptions",
+        "subscriptions.data", "tax", "tax_ids", "tax_ids.data", "test_clock"
+    ]: "Shows this member of the customer whole, if it is here.";
+    pub ExpandPaymentMethod, ExpandPaymentMethods = [
+        "customer", "customer.default_source", "customer.sources"
+    ]: "Shows this member of the payment method whole, if it is here.";
     pub ExpandPaymentIntent, ExpandPaymentIntents = [
-        "application", "customer", "latest_charge", "latest_charge.balance_transaction",
+        "application", "charges", "charges.data", "charges.data.balance_transaction",
+        "charges.data.refunds", "customer", "customer.default_source", "customer.sources", "invoice",
+        "latest_charge", "latest_charge.application_fee", "latest_charge.balance_transaction",
         "latest_charge.payment_intent", "latest_charge.refunds",
-        "latest_charge.refunds.data.balance_transaction", "on_behalf_of", "payment_method", "review",
-        "source"
-    ]: "Shows this member of the payment intent whole.";
+        "latest_charge.refunds.data.balance_transaction", "latest_charge.transfer", "on_behalf_of",
+        "payment_method", "review", "source", "transfer_data.destination"
+    ]: "Shows this member of the payment intent whole, if it is here.";
     pub ExpandSetupIntent, ExpandSetupIntents = [
-        "application", "customer", "latest_attempt", "mandate", "on_behalf_of", "payment_method",
-        "single_use_mandate"
-    ]:
-        "Shows this member of the setup intent whole.";
+        "application", "customer", "customer.default_source", "customer.sources", "latest_attempt",
+        "mandate", "on_behalf_of", "payment_method", "single_use_mandate"
+    ]: "Shows this member of the setup intent whole, if it is here.";
 }

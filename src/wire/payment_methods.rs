@@ -32,6 +32,14 @@ parameters! {
         /// Default: unspecified.
         allow_redisplay: Option<AllowRedisplay>,
         metadata: MetadataParam,
+        /// For Radar, which isn't here. Without effect.
+        radar_options: Option<Nested<RadarOptionsParams>>,
+    }
+
+    /// What Stripe's Radar would judge a payment by. It has no effect: there is no Radar.
+    pub struct RadarOptionsParams as "RadarOptionsInput" {
+        /// rse_…, made by Stripe.js.
+        session: Option<Text<ID_MAX_CHARS>>,
     }
 
     /// The parameters of a new payment method.
@@ -273,18 +281,24 @@ pub enum GivenMethod {
     New(Box<NewPaymentMethod>),
 }
 
+impl From<&'static TestCard> for NewPaymentMethod {
+    fn from(card: &'static TestCard) -> Self {
+        Self {
+            card: card.into(),
+            has_cvc: false,
+            billing: BillingDetails::default(),
+            allow_redisplay: AllowRedisplay::default(),
+            metadata: Metadata::new(),
+        }
+    }
+}
+
 impl From<NamedMethod> for GivenMethod {
     fn from(named: NamedMethod) -> Self {
         match named {
             NamedMethod::Id(id) => Self::Existing(Some(id)),
             NamedMethod::Nothing => Self::Existing(None),
-            NamedMethod::Template(card) => Self::New(Box::new(NewPaymentMethod {
-                card: card.into(),
-                has_cvc: false,
-                billing: BillingDetails::default(),
-                allow_redisplay: AllowRedisplay::default(),
-                metadata: Metadata::new(),
-            })),
+            NamedMethod::Template(card) => Self::New(Box::new(card.into())),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Methods as verbs use them: named by a request or made on the way, attached, and used up.
 
+use chrono::{DateTime, Utc};
 use sha2::{Digest, Sha256};
 
 use crate::{
@@ -89,9 +90,17 @@ pub(in crate::commands) fn must_be_free(
 
 /// Makes a new method that belongs to no customer yet.
 pub(in crate::commands) fn make(draft: &mut Draft<'_>, new: NewPaymentMethod) -> PaymentMethod {
-    let fingerprint = fingerprint(draft.origin.account, &new.card);
-    let id = PaymentMethodId(Uuid::now_v7());
-    draft.put(PaymentMethod::made(id, new, fingerprint, draft.now))
+    draft.put(unwritten_method(draft.origin.account, new, draft.now))
+}
+
+/// A method that is written nowhere yet.
+pub fn unwritten_method(
+    account: AccountId,
+    new: NewPaymentMethod,
+    now: DateTime<Utc>,
+) -> PaymentMethod {
+    let fingerprint = fingerprint(account, &new.card);
+    PaymentMethod::made(PaymentMethodId(Uuid::now_v7()), new, fingerprint, now)
 }
 
 /// Tells an account whether two methods are the same card, and says nothing of its number to
