@@ -29,13 +29,13 @@ pub type Apps = Arc<[Data<App>]>;
 pub struct App {
     /// Which of the service's databases it works with, counted from 0.
     pub number: usize,
-    /// The one way to write, but for a DELETE.
+    /// The one way to write, but for a DELETE without a key.
     pub idempotency: Idempotency,
     /// The way to run verbs that are functions over rows, many in one transaction.
     pub batches: Batches<Rows>,
     /// Stored replies in memory, if there is room for any.
     pub replay_cache: Option<ReplayCache>,
-    /// The way to read, and to delete.
+    /// The way to read, and to delete without a key.
     pub database: Database,
     /// For `tok_slow`, where the processor is simulated in this process.
     pub slow_lane: SlowLane,

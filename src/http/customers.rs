@@ -17,7 +17,7 @@ use crate::{
         list::SearchResult,
         people::PERSON_EMAIL_MAX_CHARS,
     },
-    work::{delete_customer, expansions::Shown},
+    work::{DeleteCustomer, delete_customer, expansions::Shown},
 };
 
 endpoints! { "Customers", CustomerView;
@@ -113,17 +113,29 @@ parameters! {
 
 /// Delete a customer
 ///
-/// Detaches all payment methods, for good. Charges and intents stay, and keep the id. Needs no
-/// idempotency key: deleting twice does nothing more, and 404 on a retry says that it is done.
+/// Detaches all payment methods, for good. Charges and intents stay, and keep the id. An
+/// idempotency key is optional: a retry with it gets the first answer. Without one, deleting twice
+/// does nothing more, and 404 on a retry says that it is done.
 #[utoipa::path(
     delete, path = "/customers/{id}", tag = "Customers", operation_id = "deleteCustomer",
-    params(("id" = String, Path, description = "The customer's id: cus_…")),
+    params(("id" = String, Path, description = "The customer's id: cus_…"), DeletionHeaders),
     responses(
         (status = 200, description = "The customer is gone.", body = DeletedCustomerView),
-        ObjectErrors,
+        DeletionErrors,
     ),
 )]
-pub async fn delete(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
+pub async fn delete(app: Data<App>, request: HttpRequest, deletion: Deletion) -> HttpResult {
+    let caller = match deletion {
+        Deletion::WithKey(with_key) => {
+            let id = request.match_info().query("id").to_owned();
+            let by = |request, origin, params| {
+                let command = DeleteCustomer { origin, id, params };
+                app.idempotency.run(request, command)
+            };
+            return run(&app, *with_key, by).await;
+        }
+        Deletion::WithoutKey(caller) => caller,
+    };
     no_query(&request)?;
     let id = path_id::<CustomerId>(&request)?;
     let origin = caller.origin_without_key(&request)?;

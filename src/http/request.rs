@@ -19,7 +19,7 @@ use charge_once_strict_params::{
     Encoding, Error, ParameterSet, Params, Reason,
     card_numbers::{bytes_hold_card_number, find_card_number, holds_card_number},
 };
-use futures_util::future::LocalBoxFuture;
+use futures_util::{FutureExt, TryFutureExt, future::LocalBoxFuture};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
@@ -184,6 +184,29 @@ impl FromRequest for MutatingRequest {
             let payload = payload.map_err(|_| HttpError::failed_without_key(no_app()))?;
             Self::of(app(&request)?, &request, payload).await
         })
+    }
+}
+
+/// A DELETE: its idempotency key is optional.
+pub enum Deletion {
+    /// It is claimed and replayed like a POST.
+    WithKey(Box<MutatingRequest>),
+    /// Its retry is another request, and finds nothing.
+    WithoutKey(Caller),
+}
+
+impl FromRequest for Deletion {
+    type Error = HttpError;
+    type Future = LocalBoxFuture<'static, Result<Self, HttpError>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        if !request.headers().contains_key(IDEMPOTENCY_KEY) {
+            let caller = Caller::from_request(request, payload);
+            return caller.map_ok(Self::WithoutKey).boxed_local();
+        }
+        let request = MutatingRequest::from_request(request, payload);
+        let request = request.map_ok(|request| Self::WithKey(Box::new(request)));
+        request.boxed_local()
     }
 }
 

@@ -464,20 +464,14 @@ async fn of_a_deleted_customer_the_id_is_left() {
 }
 
 #[tokio::test]
-async fn a_deletion_takes_no_key_and_no_parameters() {
+async fn a_deletion_takes_no_parameters() {
     let (_server, client) = TestServer::with_client(&[]).await;
     let id = customer(&client).await;
     let path = format!("/customers/{id}");
     let with_query = client.request(Method::DELETE, &format!("{path}?force=true"));
     let refused = Answer::of(with_query).await;
     assert_eq!(refused.refusal(), refusal("parameter_unknown", "force"));
-    // A key is ignored on other methods than POST, PUT and PATCH.
-    let with_key = client
-        .request(Method::DELETE, &path)
-        .header("idempotency-key", "key-1");
-    let deleted = Answer::of(with_key).await;
-    assert_eq!((deleted.status.as_u16(), deleted.is_replay()), (200, false));
-    assert_eq!(client.get("/idempotency-keys/key-1").await.status, 404);
+    assert_eq!(delete(&client, &id).await.status, 200);
     for path in [
         "/customers/nothing",
         "/customers/cus_00000000000000000000000000",
