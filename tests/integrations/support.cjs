@@ -28,6 +28,19 @@ diagnostics.subscribe('http.client.response.finish', ({ request, response }) => 
   if (sent) sent.response = response;
 });
 
+let lossy;
+const { request } = https;
+https.request = function (options, ...rest) {
+  if (!lossy || options.path !== lossy) return request.call(this, options, ...rest);
+  const headers = { ...options.headers, fault: 'reply_lost; requests=100' };
+  return request.call(this, { ...options, headers }, ...rest);
+};
+
+/** From now on, the replies to what is posted to this path are lost; without a path, none are. */
+async function loseReplies(path) {
+  lossy = path;
+}
+
 /** Does one step of a walk. A failure names it, and what was sent. */
 async function step(sentence, work) {
   requests = [];
@@ -123,4 +136,4 @@ async function authenticate(intent, outcome) {
   return new URL(reply.headers.get('location'));
 }
 
-module.exports = { account, authenticate, get, step, walk };
+module.exports = { account, authenticate, get, loseReplies, step, walk };
