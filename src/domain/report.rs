@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use charge_once_service::request_log::{LoggedOutcome, LoggedRequest};
 use chrono::TimeDelta;
+use uuid::Uuid;
 
 use super::prelude::*;
 
@@ -167,66 +168,23 @@ impl Made<'_> {
 
 /// All that is wrong, the worst first. `is_assigned` tells a key that the server made.
 pub fn findings(tested: &Tested, is_assigned: impl Fn(&str) -> bool) -> Vec<Finding<'_>> {
-    let mut by_key = HashMap::<&str, Vec<&LoggedRequest>>::new();
-    let changing = || {
-        tested
-            .requests
-            .iter()
-            .filter(|one| one.fingerprint.is_some())
-    };
-    for request in changing().filter(|request| request.idempotency_key.is_some()) {
+    let mut by_key = ByKey::new();
+    for request in changing(tested).filter(|request| request.idempotency_key.is_some()) {
         by_key.entry(key(request)).or_default().push(request);
     }
-    let made = made(tested, &by_key);
-    let mut findings = Vec::new();
-    let mut explained = HashSet::new();
-    for (first, second) in doubles(&made) {
-        explained.extend([key(first.by), key(second.by)]);
-        findings.push(double(FindingKind::DoubleEffect, first, second, None));
-    }
-    for (first, second, event) in doubles_of_webhooks(&made, &tested.redelivered) {
-        if explained.insert(key(second.by)) {
-            let kind = FindingKind::WebhookActedOnTwice;
-            findings.push(double(kind, first, second, Some(event)));
-        }
-    }
-    for lost in made.iter().filter(|made| !made.is_answered()) {
-        if !explained.contains(key(lost.by)) && !is_learned(tested, lost) {
-            findings.push(Finding {
-                objects: vec![&lost.effect.object],
-                ..finding(FindingKind::LostEffect, lost.requests.clone())
-            });
-        }
-    }
-    for (first, again) in new_keys(changing(), &by_key) {
-        if !explained.contains(key(again)) && !tested.effects.contains_key(key(first)) {
-            findings.push(finding(FindingKind::NewKeyAfterFailure, vec![first, again]));
-        }
-    }
+    let mut findings = about_effects(tested, &by_key);
     let mut keyless = HashMap::<_, Vec<&LoggedRequest>>::new();
-    for request in changing().filter(|request| is_assigned(key(request))) {
+    for request in changing(tested).filter(|request| is_assigned(key(request))) {
         let route = (&request.method, &request.route);
         keyless.entry(route).or_default().push(request);
     }
-    findings.extend(
-        keyless
-            .into_values()
-            .map(|sent| finding(FindingKind::NoKey, sent)),
-    );
-    let pairs = by_key.values().flat_map(|sent| sent.windows(2));
+    findings.extend(keyless.into_values().map(|sent| finding(FindingKind::NoKey, sent)));
     let (mut final_again, mut at_once) = (Vec::new(), Vec::new());
-    for pair in pairs {
-        let &[before, request] = pair else { continue };
-        let is_final = |one: &LoggedRequest| matches!(one.status, Some(400..=428 | 430..=499));
-        let was_told = is_final(before) && before.outcome != LoggedOutcome::InUse;
-        if request.outcome == LoggedOutcome::Replayed && is_final(request) && was_told {
-            final_again.push(request);
-        }
-    }
-    for sent in by_key.values().flat_map(|sent| sent.windows(3)) {
-        if sent.windows(2).all(is_at_once) {
-            at_once.extend(sent);
-        }
+    for sent in by_key.values() {
+        let pairs = sent.windows(2).filter(|pair| is_final_again(pair));
+        final_again.extend(pairs.filter_map(|pair| pair.last()));
+        let in_a_row = sent.windows(3).filter(|sent| sent.windows(2).all(is_at_once));
+        at_once.extend(in_a_row.flatten());
     }
     for (kind, shown) in [
         (FindingKind::RetryOfFinalAnswer, final_again),
@@ -239,6 +197,56 @@ pub fn findings(tested: &Tested, is_assigned: impl Fn(&str) -> bool) -> Vec<Find
     let place = |kind| FindingKind::ALL.iter().position(|one| *one == kind);
     let first = |finding: &Finding<'_>| finding.requests.first().map(|request| request.id);
     findings.sort_by_key(|finding| (place(finding.kind), first(finding)));
+    findings
+}
+
+/// Requests by their keys, those of a key the oldest first.
+type ByKey<'a> = HashMap<&'a str, Vec<&'a LoggedRequest>>;
+
+/// Requests that change something.
+fn changing(tested: &Tested) -> impl Iterator<Item = &LoggedRequest> {
+    tested.requests.iter().filter(|request| request.fingerprint.is_some())
+}
+
+/// Whether the second one was sent although the first one has an answer that is final.
+fn is_final_again(pair: &[&LoggedRequest]) -> bool {
+    let is_refusal = |one: &LoggedRequest| matches!(one.status, Some(400..=428 | 430..=499));
+    matches!(pair, [before, again] if is_refusal(before)
+        && before.outcome != LoggedOutcome::InUse
+        && is_refusal(again)
+        && again.outcome == LoggedOutcome::Replayed)
+}
+
+/// What is wrong with what was made, or with keys that should not have changed. Each effect is in
+/// one finding.
+fn about_effects<'a>(tested: &'a Tested, by_key: &ByKey<'a>) -> Vec<Finding<'a>> {
+    let made = made(tested, by_key);
+    let (mut findings, mut explained) = (Vec::new(), HashSet::new());
+    for (first, second) in doubles(&made) {
+        explained.extend([key(first.by), key(second.by)]);
+        findings.push(double(FindingKind::DoubleEffect, first, second, None));
+    }
+    for (first, second, event) in doubles_of_webhooks(&made, &tested.redelivered) {
+        if explained.insert(key(second.by)) {
+            let kind = FindingKind::WebhookActedOnTwice;
+            findings.push(double(kind, first, second, Some(event)));
+        }
+    }
+    let asked = Asked::of(tested);
+    for lost in made.iter().filter(|made| !made.is_answered()) {
+        let is_told = tested.told.contains(key(lost.by)) || asked.has(lost);
+        if !explained.contains(key(lost.by)) && !is_told {
+            findings.push(Finding {
+                objects: vec![&lost.effect.object],
+                ..finding(FindingKind::LostEffect, lost.requests.clone())
+            });
+        }
+    }
+    for (first, again) in new_keys(changing(tested), by_key) {
+        if !explained.contains(key(again)) && !tested.effects.contains_key(key(first)) {
+            findings.push(finding(FindingKind::NewKeyAfterFailure, vec![first, again]));
+        }
+    }
     findings
 }
 
@@ -306,15 +314,17 @@ fn alike<'m, 'a>(made: &'m [Made<'a>]) -> impl Iterator<Item = Vec<&'m Made<'a>>
 fn doubles<'m, 'a>(made: &'m [Made<'a>]) -> Vec<(&'m Made<'a>, &'m Made<'a>)> {
     let (mut doubles, mut seen) = (Vec::new(), HashSet::new());
     for group in alike(made) {
-        for (place, second) in group.iter().enumerate() {
-            let mut earlier = group.iter().take(place).rev();
-            let first = earlier.find(|one| {
-                !one.is_answered() && is_unclear(one.by) && ended(one.by) <= began(second.by)
-            });
+        let mut unanswered = Vec::<&Made<'_>>::new();
+        for second in group {
+            let mut earlier = unanswered.iter().rev();
+            let first = earlier.find(|one| ended(one.by) <= began(second.by));
             if let Some(first) = first
                 && seen.insert((first.by.id, second.by.id))
             {
-                doubles.push((*first, *second));
+                doubles.push((*first, second));
+            }
+            if !second.is_answered() {
+                unanswered.push(second);
             }
         }
     }
@@ -348,27 +358,40 @@ fn doubles_of_webhooks<'m, 'a>(
     doubles
 }
 
-/// Whether the client found out about an effect in another way than by its key: by a webhook, by
-/// asking for the object, or by a list that has it.
-fn is_learned(tested: &Tested, lost: &Made<'_>) -> bool {
-    if tested.told.contains(key(lost.by)) {
-        return true;
+/// What the client has asked for, each with the last request that was answered.
+struct Asked<'a> {
+    /// By segments of paths, of which some are ids.
+    named: HashMap<&'a str, Uuid>,
+    /// By paths that were read.
+    read: HashMap<&'a str, Uuid>,
+}
+
+impl<'a> Asked<'a> {
+    fn of(tested: &'a Tested) -> Self {
+        let (mut named, mut read) = (HashMap::new(), HashMap::new());
+        for request in tested.requests.iter().filter(|request| is_success(request)) {
+            let path = request.path.as_deref().unwrap_or_default();
+            named.extend(path.split('/').map(|segment| (segment, request.id)));
+            if request.outcome == LoggedOutcome::Read {
+                read.insert(&*request.route, request.id);
+            }
+        }
+        Self { named, read }
     }
-    let list = &lost.by.route;
-    tested.requests.iter().any(|request| {
-        let names = |path: &String| path.contains(&lost.effect.object);
-        let is_list = request.outcome == LoggedOutcome::Read && request.route == *list;
-        request.id > lost.by.id
-            && is_success(request)
-            && (is_list || request.path.as_ref().is_some_and(names))
-    })
+
+    /// Whether the client asked for an effect after it was made, or for a list that has it.
+    fn has(&self, lost: &Made<'_>) -> bool {
+        let last = self.named.get(&*lost.effect.object);
+        let last = last.max(self.read.get(&*lost.by.route));
+        last.is_some_and(|last| *last > lost.by.id)
+    }
 }
 
 /// A request that was to be sent again, and the next one that asks for the same: it has another
 /// key, and the first key is never used again.
 fn new_keys<'a>(
     changing: impl Iterator<Item = &'a LoggedRequest>,
-    by_key: &HashMap<&str, Vec<&'a LoggedRequest>>,
+    by_key: &ByKey<'a>,
 ) -> Vec<(&'a LoggedRequest, &'a LoggedRequest)> {
     let mut asking = HashMap::<&[u8], Vec<&LoggedRequest>>::new();
     for request in changing {

@@ -7,7 +7,6 @@ const { randomUUID } = require('node:crypto');
 const diagnostics = require('node:diagnostics_channel');
 const { EventEmitter, once } = require('node:events');
 const http = require('node:http');
-const https = require('node:https');
 
 const { CHARGE_ONCE_URL, DEV_API_KEY } = process.env;
 
@@ -28,17 +27,10 @@ diagnostics.subscribe('http.client.response.finish', ({ request, response }) => 
   if (sent) sent.response = response;
 });
 
-let lossy;
-const { request } = https;
-https.request = function (options, ...rest) {
-  if (!lossy || options.path !== lossy) return request.call(this, options, ...rest);
-  const headers = { ...options.headers, fault: 'reply_lost; requests=100' };
-  return request.call(this, { ...options, headers }, ...rest);
-};
-
-/** From now on, the replies to what is posted to this path are lost; without a path, none are. */
-async function loseReplies(path) {
-  lossy = path;
+/** Plans that the replies to requests of this route are lost, for good. Returns what ends it. */
+async function loseReplies(apiKey, route) {
+  const { id } = await post('/test/faults', apiKey, { route, fault: 'reply_lost', every: 1 });
+  return () => ask('DELETE', `/test/faults/${id}`, apiKey);
 }
 
 /** Does one step of a walk. A failure names it, and what was sent. */

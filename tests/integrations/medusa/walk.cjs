@@ -174,10 +174,10 @@ walk('medusa', async () => {
     const medusa = shop(provider, payment);
     const refund = () => medusa.refundPayment({ payment_id: payment.id, amount: 5 });
 
-    await loseReplies('/v1/refunds');
+    const arrive = await loseReplies(apiKey, 'POST /v1/refunds');
     await assert.rejects(refund(), /error occurred in refundPayment/);
     assert.deepEqual(payment.refunds, []);
-    await loseReplies();
+    await arrive();
     await refund();
 
     const sent = requests.filter(({ request }) => request.path === '/v1/refunds');
@@ -188,6 +188,10 @@ walk('medusa', async () => {
     for (const key of keys) assert.match(key, /^ref_/);
     assert.deepEqual(payment.refunds.map((each) => each.id), keys.slice(1));
     assert.deepEqual(data.map(({ amount, status }) => [amount, status]), [[500, 'succeeded'], [500, 'succeeded']]);
+    const { findings } = await get('/test/report', apiKey);
+    const [double] = findings.filter(({ type }) => type === 'double_effect');
+    assert.deepEqual(double.objects, data.map((refund) => refund.id).reverse());
+    console.log(`          The report: ${double.title}`);
   });
 
   await step('a payment that succeeded is not canceled', async () => {
