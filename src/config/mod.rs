@@ -31,7 +31,7 @@ use self::{
 use crate::{database::embedded, idempotency::InProgressLimits};
 
 pub use self::{
-    database::DEFAULT_DEV_API_KEY,
+    database::{DEFAULT_DEV_API_KEY, FORMER_DEV_API_KEY},
     processor::ProcessorConfig,
     variables::{VARIABLES, Values},
 };
@@ -131,11 +131,14 @@ impl Config {
         format!("http://{address}")
     }
 
-    /// The API key that everyone knows, where strangers would reach the server with it.
-    pub fn refused_key(&self) -> Option<&'static str> {
+    /// The API keys that everyone knows, where strangers would reach the server with them.
+    pub fn refused_keys(&self) -> &'static [&'static str] {
         let is_for_strangers =
             !self.values.allow_public_dev_key && !is_loopback_address(self.values.bind_address);
-        is_for_strangers.then_some(DEFAULT_DEV_API_KEY)
+        match is_for_strangers {
+            true => &[DEFAULT_DEV_API_KEY, FORMER_DEV_API_KEY],
+            false => &[],
+        }
     }
 
     /// Reads every variable before it gives up, so that every error is recorded.

@@ -2,7 +2,7 @@
 
 use charge_once::{
     cli::api_key::{AccountsError, revoke_key},
-    config::DEFAULT_DEV_API_KEY,
+    config::{DEFAULT_DEV_API_KEY, FORMER_DEV_API_KEY},
 };
 
 use crate::support::prelude::*;
@@ -12,7 +12,7 @@ async fn another_dev_api_key_revokes_the_one_before_and_the_public_one_but_no_ot
     let database = TestDatabase::create().await;
     let connected = database.connect(&[]).await;
     let made = database.printed_by("api-key create --account dev");
-    let public = ensure_dev_key(&connected, DEFAULT_DEV_API_KEY).await;
+    let public = ensure_dev_key(&connected, FORMER_DEV_API_KEY).await;
     public.unwrap();
     // As an earlier release left it.
     let forget = "UPDATE api_keys SET from_dev_api_key = false WHERE revoked_at IS NULL";
@@ -24,7 +24,7 @@ async fn another_dev_api_key_revokes_the_one_before_and_the_public_one_but_no_ot
     for (key, status) in [
         (API_KEY, 200),
         (made.lines().next().unwrap(), 200),
-        (DEFAULT_DEV_API_KEY, 401),
+        (FORMER_DEV_API_KEY, 401),
         ("sk_test_of_last_week", 401),
     ] {
         let client = server.client.with_api_key(key);
@@ -66,11 +66,14 @@ async fn beyond_this_machine_the_public_key_has_to_be_allowed() {
     let database = TestDatabase::create_unsharded().await;
     let everywhere = ("BIND_ADDRESS", "0.0.0.0:0");
     let public = ("DEV_API_KEY", DEFAULT_DEV_API_KEY);
+    let former = ("DEV_API_KEY", FORMER_DEV_API_KEY);
     let url = ("DATABASE_URL", database.url.as_str());
-    let (banner, complaint) = start_and_end(&[everywhere, public, url]);
-    assert_eq!(banner, "");
-    let remedy = "ALLOW_PUBLIC_DEV_KEY must be true where BIND_ADDRESS";
-    assert_has(&complaint, remedy);
+    for public in [public, former] {
+        let (banner, complaint) = start_and_end(&[everywhere, public, url]);
+        assert_eq!(banner, "");
+        let remedy = "ALLOW_PUBLIC_DEV_KEY must be true where BIND_ADDRESS";
+        assert_has(&complaint, remedy);
+    }
 
     let allowed = ("ALLOW_PUBLIC_DEV_KEY", "true");
     for variables in [
@@ -83,8 +86,11 @@ async fn beyond_this_machine_the_public_key_has_to_be_allowed() {
         let is_started = banner.starts_with("charge-once ");
         assert!(is_started, "{variables:?}: {complaint}");
     }
-    // The last of them has left the key in the database.
-    let (banner, complaint) = start_and_end(&[everywhere, url]);
-    assert_eq!(banner, "");
-    assert_has(&complaint, "charge-once api-key revoke");
+    // What an earlier start has left in the database.
+    for (_, public) in [public, former] {
+        start_and_end(&[ANY_PORT, ("DEV_API_KEY", public), url]);
+        let (banner, complaint) = start_and_end(&[everywhere, url]);
+        assert_eq!(banner, "");
+        assert_has(&complaint, &format!("echo {public} | charge-once api-key revoke"));
+    }
 }
