@@ -311,8 +311,10 @@ async fn apps(
     let databases: Vec<_> = shards.databases().into_iter().map(admitting).collect();
     let names = shards.iter().map(|shard| Arc::clone(&shard.name));
     let readiness = databases.iter().cloned().map(Readiness::of);
+    let dev_api_key = config.dev_api_key.as_deref().map(Arc::from);
+    let stand_in = dev_api_key.filter(|_| config.values.any_test_key);
     let shared = Arc::new(Shared {
-        api_keys: ApiKeys::of(databases.clone(), config.values.rate_limit),
+        api_keys: ApiKeys::of(databases.clone(), config.values.rate_limit, stand_in),
         hosts: Hosts::of(address, &config.allowed_hosts),
         readiness: names.zip(readiness).collect(),
         public_url: config.public_url(address).into(),

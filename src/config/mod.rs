@@ -23,9 +23,10 @@ pub use charge_once_service::traces::{Log, TraceSettings};
 use self::{
     database::location,
     variables::{
-        ALLOWED_HOSTS, DATA_DIR, DATABASE_URL, EVENT_RETENTION, FAULTS, KEEP_ALIVE_TIMEOUT,
-        LOG_FORMAT, OPERATION_RETENTION, PROCESSOR_DATA_DIR, PROCESSOR_DATABASE_URL, PROCESSOR_URL,
-        REPLY_WRITE_TIMEOUT, REQUEST_HEAD_TIMEOUT, REQUEST_LOG_RETENTION, RUST_LOG, TRACES,
+        ALLOWED_HOSTS, ANY_TEST_KEY, DATA_DIR, DATABASE_URL, DEV_API_KEY, EVENT_RETENTION, FAULTS,
+        KEEP_ALIVE_TIMEOUT, LOG_FORMAT, OPERATION_RETENTION, PROCESSOR_DATA_DIR,
+        PROCESSOR_DATABASE_URL, PROCESSOR_URL, REPLY_WRITE_TIMEOUT, REQUEST_HEAD_TIMEOUT,
+        REQUEST_LOG_RETENTION, RUST_LOG, TRACES,
     },
 };
 use crate::{database::embedded, idempotency::InProgressLimits};
@@ -155,6 +156,7 @@ impl Config {
         let dev_api_key = database::dev_api_key(&source, &database);
         values.check_times(&source);
         check_faults(&source, values.faults);
+        check_any_test_key(&source, &values);
         let config = Self {
             allowed_hosts,
             database,
@@ -193,6 +195,20 @@ fn check_faults(source: &Source<'_>, are_allowed: bool) {
                         simulated processor of this process";
         source.bad(FAULTS.name, expected);
     }
+}
+
+/// It opens one account, to all who can reach the server.
+fn check_any_test_key(source: &Source<'_>, values: &Values) {
+    let is_for_strangers =
+        !values.allow_public_dev_key && !is_loopback_address(values.bind_address);
+    let expected = match (values.any_test_key, source.text(DEV_API_KEY.name)) {
+        (true, None) => "false where DEV_API_KEY is unset: the account of that key is opened",
+        (true, Some(_)) if is_for_strangers => {
+            "false where BIND_ADDRESS is more than this machine's and ALLOW_PUBLIC_DEV_KEY isn't true"
+        }
+        (true | false, _) => return,
+    };
+    source.bad(ANY_TEST_KEY.name, expected);
 }
 
 #[cfg(test)]
@@ -458,6 +474,8 @@ mod tests {
             ("PROCESSOR_KEY_WINDOW", &["0s", "401d"]),
             ("FAULTS", &["on"]),
             ("EMPTY_LISTS", &["on"]),
+            // Not without DEV_API_KEY.
+            ("ANY_TEST_KEY", &["yes", "true"]),
             ("LOG_FORMAT", &["xml"]),
             ("RUST_LOG", &["charge_once=loud"]),
         ] {

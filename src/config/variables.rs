@@ -62,6 +62,9 @@ variables! {
     ALLOW_PUBLIC_DEV_KEY as allow_public_dev_key: bool = "false", truth,
         "Allows the public key sk_test_ChargeOnceDevelopmentKey00 where BIND_ADDRESS is more than this machine's: true or \
          false. Where strangers reach the server, they can use it.";
+    ANY_TEST_KEY as any_test_key: bool = "false", truth,
+        "Lets any unknown sk_test_ or rk_test_ key open the account of DEV_API_KEY, for test suites of \
+         Stripe's SDKs: true or false.";
     CONSOLE as console: bool = "false", truth,
         "Serves the console at /console, and logs requests for it: true or false. For development: \
          an API key of an account opens the pages about that account.";
