@@ -143,7 +143,7 @@ pub async fn delete(app: Data<App>, request: HttpRequest, deletion: Deletion) ->
         Box::pin(async move { delete_customer(&origin, tx, id).await })
     });
     if !deleted.await? {
-        return Err(HttpError::missing_id::<CustomerId>());
+        return Err(reads::missing_id(caller, id));
     }
     app.wake_webhooks.notify_one();
     Ok(HttpResponse::Ok().json(DeletedCustomerView::of(id)))

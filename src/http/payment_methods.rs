@@ -104,9 +104,10 @@ pub async fn retrieve_of_customer(
 ) -> HttpResult {
     let expand = query_params::<retrieve::Query>(&request)?.expand;
     let customer = path_id::<CustomerId>(&request)?;
-    let id = PaymentMethodId::parse(request.match_info().query("payment_method"));
-    let id = id.ok_or_else(HttpError::missing_id::<PaymentMethodId>)?;
-    reads::one::<PaymentMethodId, _>(&app, caller, expand, move |connection| {
+    let text = request.match_info().query("payment_method");
+    let missing = || HttpError::missing_id::<PaymentMethodId>(caller.dialect, text);
+    let id = PaymentMethodId::parse(text).ok_or_else(missing)?;
+    reads::one::<PaymentMethodId, _>(&app, caller, expand, id, move |connection| {
         Box::pin(async move {
             let found = store::payment_methods::find(connection, caller.account, id).await?;
             Ok(found.filter(|method| method.customer() == Some(customer)))
@@ -159,7 +160,7 @@ pub async fn list_of_customer(app: Data<App>, caller: Caller, request: HttpReque
     })
     .await?
     .filter(|customer| !customer.deleted)
-    .ok_or_else(HttpError::missing_id::<CustomerId>)?;
+    .ok_or_else(|| reads::missing_id(caller, id))?;
     let (page, query) =
         reads::query::<PaymentMethodId, ListPaymentMethodsOfCustomerQuery>(&request)?;
     let path = format!("/customers/{id}/payment_methods");

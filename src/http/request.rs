@@ -52,6 +52,7 @@ use crate::{
         error::{ApiError, ErrorCode},
         metadata::MAPS,
         not_offered,
+        parameter::STRIPES_WORDS,
         source::{CARD_FIELDS, LOST_REPLIES},
         webhook_endpoints::PRIVATE_URLS,
     },
@@ -73,6 +74,7 @@ impl Caller {
                 idempotency_key: String::new(),
             },
             traceparent: traces::traceparent(),
+            path_id: String::new(),
         })
     }
 }
@@ -116,7 +118,7 @@ impl FromRequest for Caller {
             let account = caller(app, &request).await?;
             Ok(Self {
                 account: account.id,
-                dialect: Dialect::of_path(routed_path(&request)),
+                dialect: dialect_of(&request),
             })
         })
     }
@@ -221,7 +223,7 @@ impl MutatingRequest {
         payload: web::Payload,
     ) -> Result<Self, HttpError> {
         let account = caller(app, request).await?;
-        let dialect = Dialect::of_path(routed_path(request));
+        let dialect = dialect_of(request);
         let Some(decoded_path) = storable_path(request) else {
             return Err(ApiError::explained(ErrorCode::RouteNotFound).into());
         };
@@ -272,6 +274,7 @@ impl MutatingRequest {
         let mut params = Params::new(encoding, refuse_query(query).map_or(tree, Err));
         params.not_offered(not_offered::parameters(resource(request)));
         params.grant(LOST_REPLIES, testing.is_allowed);
+        params.grant(STRIPES_WORDS, dialect == Dialect::Stripe);
         params.grant(PRIVATE_URLS, app.values.webhook_allow_private);
         for scheme in app.values.return_url_schemes.iter().flatten() {
             params.grant(scheme.clone(), true);
@@ -287,6 +290,7 @@ impl MutatingRequest {
                     idempotency_key: key.as_str().to_owned(),
                 },
                 traceparent: traces::traceparent(),
+                path_id: request.match_info().query("id").to_owned(),
             },
             params,
             request: Request {
@@ -402,6 +406,7 @@ pub(super) fn work_begins(app: &App, request: &HttpRequest) -> Instant {
 pub(super) fn query_params<Q: ParameterSet>(request: &HttpRequest) -> Result<Q, HttpError> {
     let mut params = Params::new(Encoding::Form, query(request)?);
     params.not_offered(not_offered::parameters(resource(request)));
+    params.grant(STRIPES_WORDS, dialect_of(request) == Dialect::Stripe);
     let query = Q::parse(&params)?;
     params.must_not_be_empty()?;
     Ok(query)
@@ -564,8 +569,14 @@ fn storable_path(request: &HttpRequest) -> Option<Cow<'_, str>> {
 
 /// The id that the path names as `{id}`. 404 for text that is no id of that kind.
 pub fn path_id<Id: ObjectId>(request: &HttpRequest) -> Result<Id, HttpError> {
-    let id = Id::parse(request.match_info().query("id"));
-    id.ok_or_else(HttpError::missing_id::<Id>)
+    let text = request.match_info().query("id");
+    let missing = || HttpError::missing_id::<Id>(dialect_of(request), text);
+    Id::parse(text).ok_or_else(missing)
+}
+
+/// The dialect of the prefix that the request came through.
+pub(super) fn dialect_of(request: &HttpRequest) -> Dialect {
+    Dialect::of_path(routed_path(request))
 }
 
 /// The request's own id, as the outermost middleware made it.

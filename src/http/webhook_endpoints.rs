@@ -97,7 +97,7 @@ pub async fn delete(app: Data<App>, request: HttpRequest, deletion: Deletion) ->
     });
     match deleted.await? {
         true => Ok(HttpResponse::Ok().json(DeletedWebhookEndpointView::of(id.to_string()))),
-        false => Err(HttpError::missing_id::<WebhookEndpointId>()),
+        false => Err(reads::missing_id(caller, id)),
     }
 }
 
@@ -125,7 +125,7 @@ async fn find(app: &App, caller: Caller, id: WebhookEndpointId) -> Result<Endpoi
         Box::pin(endpoints::find(connection, account.0, id.0))
     });
     let found = found.await?;
-    found.ok_or_else(HttpError::missing_id::<WebhookEndpointId>)
+    found.ok_or_else(|| reads::missing_id(caller, id))
 }
 
 /// List webhook endpoints

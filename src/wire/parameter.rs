@@ -10,9 +10,9 @@ use charge_once_strict_params::{
 };
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, SchemaFormat};
 
-use super::error::ErrorCode;
+use super::error::{ErrorCode, no_such};
 use crate::domain::{
-    ids::{ChargeId, CustomerId, OrderId, PaymentIntentId, PaymentMethodId, RequestId},
+    ids::{ChargeId, CustomerId, ObjectId, OrderId, PaymentIntentId, PaymentMethodId, RequestId},
     money::{AMOUNT_MAX, Currency},
     payment_intent::{
         AllowRedirects, CancellationReason, CaptureMethod, ConfirmationMethod, FutureUsage,
@@ -106,22 +106,42 @@ impl TextKind for Currency {
     }
 }
 
+/// What requests below `/v1` are granted: an id that can't be one names an object that is not
+/// there, in Stripe's words. Elsewhere, only [`IdOf`] takes it.
+pub const STRIPES_WORDS: &str = "stripes_words";
+
+/// Text that names an object by its id. Below `/v1`, such text that `is_no_id` is refused.
+pub fn id_text<Id: ObjectId>(
+    field: &mut Field<'_, '_>,
+    is_no_id: impl FnOnce(&str) -> bool,
+) -> Result<Option<String>, Error> {
+    let text = field.fields.text(field.name, ID_MAX_CHARS)?;
+    if field.fields.is_granted(STRIPES_WORDS)
+        && let Some(text) = text.as_deref().filter(|text| is_no_id(text))
+    {
+        let param = field.fields.param(field.name);
+        return Err(ErrorCode::ResourceMissing.as_refusal(param, &no_such::<Id>(text)));
+    }
+    Ok(text)
+}
+
 /// Makes parameters of ids: `ids!(empty is none: true; CustomerId)` makes `CustomerId` a
-/// [`TextKind`], which an empty value leaves out.
+/// [`ValueKind`], which an empty value leaves out.
 macro_rules! ids {
     (empty is none: $empty_is_none:literal; $($id:ident),+) => {$(
-        impl TextKind for $id {
+        impl ValueKind for $id {
             type Value = Self;
             const EMPTY_IS_NONE: bool = $empty_is_none;
-            const MAX_CHARS: usize = ID_MAX_CHARS;
-            const MUST_BE: &'static str = "Must be the id of an object of that kind.";
 
-            fn parse(text: &str) -> Option<Self> {
-                Self::parse(text)
+            fn read(field: &mut Field<'_, '_>) -> Result<Option<Self>, Error> {
+                match <IdOf<Self> as ValueKind>::read(field)? {
+                    Some(None) => Err(field.invalid("Must be the id of an object of that kind.")),
+                    read => Ok(read.flatten()),
+                }
             }
 
-            fn schema() -> ObjectBuilder {
-                text().pattern(Some(id_pattern(Self::PREFIX)))
+            fn schema() -> RefOr<Schema> {
+                text().pattern(Some(id_pattern(Self::PREFIX))).into()
             }
         }
     )+};
@@ -135,18 +155,17 @@ ids!(empty is none: false; ChargeId, OrderId, PaymentIntentId, PaymentMethodId);
 /// as it does for an object that is not there.
 pub struct IdOf<T>(PhantomData<T>);
 
-impl<T: TextKind<Value = T>> TextKind for IdOf<T> {
+impl<T: ValueKind<Value = T> + ObjectId> ValueKind for IdOf<T> {
     type Value = Option<T>;
     const EMPTY_IS_NONE: bool = T::EMPTY_IS_NONE;
-    const MAX_CHARS: usize = ID_MAX_CHARS;
-    const MUST_BE: &'static str = T::MUST_BE;
 
-    fn parse(text: &str) -> Option<Self::Value> {
-        Some(T::parse(text))
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<Option<T>>, Error> {
+        let text = id_text::<T>(field, |text| T::parse(text).is_none())?;
+        Ok(text.map(|text| T::parse(&text)))
     }
 
-    fn schema() -> ObjectBuilder {
-        <T as TextKind>::schema()
+    fn schema() -> RefOr<Schema> {
+        <T as ValueKind>::schema()
     }
 }
 

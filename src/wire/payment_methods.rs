@@ -254,21 +254,21 @@ impl NamedMethod {
     }
 }
 
-impl TextKind for MethodReference {
+impl ValueKind for MethodReference {
     type Value = NamedMethod;
-    const MAX_CHARS: usize = ID_MAX_CHARS;
-    const MUST_BE: &'static str = "Must be a payment method.";
 
-    fn parse(text: &str) -> Option<NamedMethod> {
-        Some(NamedMethod::of(text))
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<NamedMethod>, Error> {
+        let is_nothing = |text: &str| matches!(NamedMethod::of(text), NamedMethod::Nothing);
+        let text = id_text::<PaymentMethodId>(field, is_nothing)?;
+        Ok(text.map(|text| NamedMethod::of(&text)))
     }
 
-    fn schema() -> ObjectBuilder {
+    fn schema() -> RefOr<Schema> {
         let named = text().pattern(Some("^pm_\\w+$")).description(Some(
             "The id of a payment method; or a test card such as pm_card_visa, of which each use makes a \
              new payment method.",
         ));
-        with_example(named, "pm_card_visa")
+        with_example(named, "pm_card_visa").into()
     }
 }
 

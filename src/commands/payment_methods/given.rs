@@ -128,8 +128,8 @@ pub(in crate::commands) fn customer(
 ) -> Result<CustomerId, Rejection> {
     let found = id.and_then(|id| draft.customer(id));
     let there = found.filter(|customer| !customer.deleted);
-    let id = there.map(|customer| customer.id);
-    id.ok_or_else(|| missing("customer", CustomerId::PREFIX))
+    let found = there.map(|customer| customer.id);
+    found.ok_or_else(|| draft.origin.missing("customer", id).into())
 }
 
 /// Attaches a method to a customer, or leaves it as it is if it belongs to them. Refuses a card
@@ -178,7 +178,7 @@ pub(in crate::commands) fn mark_used(
 fn refusal_of_one_more(draft: &Draft<'_>, customer: CustomerId) -> Option<ApiError> {
     let found = draft.get::<Customer>(customer);
     if found.is_none_or(|customer| customer.deleted) {
-        return Some(ApiError::missing("customer", CustomerId::PREFIX));
+        return Some(draft.origin.missing("customer", Some(customer)));
     }
     let has_room = draft.methods_of(customer) < METHODS_OF_A_CUSTOMER_MAX;
     (!has_room).then(|| {
