@@ -1,7 +1,8 @@
-//! Faults on demand, test accounts, and that a server without `FAULTS` has nothing of it.
+//! Faults on demand or planned, test accounts, and a server without `FAULTS` that has none of it.
 
 mod closing;
 mod header;
 mod lost_reply;
 mod production;
 mod test_accounts;
+mod webhooks;
