@@ -59,7 +59,7 @@ use crate::{
     work::{CheckoutPhases, CheckoutSteps, NetworkPhases, ProcessorEffect, SlowLane},
     workers::{
         self,
-        webhooks::{body, worker_settings},
+        webhooks::{WebhookFaults, body, worker_settings},
     },
 };
 
@@ -572,9 +572,12 @@ fn deliver(
     config: &Config,
 ) -> Result<JoinHandle<()>, TlsError> {
     let pool = app.database.pool().clone();
-    let worker = Worker::new(pool, worker_settings(config), body)?
+    let mut worker = Worker::new(pool, worker_settings(config), body)?
         .observed_by(Arc::new(metrics.clone()))
         .woken_by(Arc::clone(&app.wake_webhooks));
+    if config.values.faults {
+        worker = worker.interfered_by(Arc::new(WebhookFaults(app.database.clone())));
+    }
     let (database, stopping) = (app.database.clone(), app.stopping.clone());
     Ok(supervisor.spawn("webhooks", move || {
         let delivering = worker.clone().run(stopping.clone());
