@@ -27,10 +27,9 @@ use super::{
     app::App,
     body,
     error::HttpError,
-    faults::Fault,
+    faults::{Fault, must_be_allowed},
     middleware::{AssignedKey, IDEMPOTENCY_KEY, preferred_wait},
     request_log,
-    test_accounts::must_be_allowed,
 };
 use crate::{
     commands::Origin,
@@ -348,8 +347,8 @@ async fn testing(
             None => {
                 let route = request.match_pattern().unwrap_or_default();
                 let method = request.method().as_str();
-                let planned = faults.planned(app, account, method, below_prefix(&route));
-                planned.await?
+                app.planned_fault(account, method, below_prefix(&route))
+                    .await?
             }
             asked => asked,
         },

@@ -11,7 +11,7 @@ use sqlx::PgConnection;
 use crate::{
     commands::{
         Origin,
-        replies::{OK, checked, missing},
+        replies::{OK, checked},
     },
     domain::{
         event::EventType,
@@ -39,10 +39,11 @@ pub struct DeleteCustomer {
 impl Command for DeleteCustomer {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         checked::<()>(&self.params)?;
-        let gone = || missing("id", CustomerId::PREFIX);
-        let id = CustomerId::parse(&self.id).ok_or_else(gone)?;
+        let id = CustomerId::parse(&self.id);
+        let gone = || self.origin.missing("id", id);
+        let id = id.ok_or_else(gone)?;
         if !delete_customer(&self.origin, tx, id).await? {
-            return Err(gone());
+            return Err(self.origin.missing("id", Some(id)).into());
         }
         let view = DeletedCustomerView::of(id);
         self.origin.reply(OK, "customers", id.to_string(), &view)

@@ -46,7 +46,7 @@ pub use card_answers::SlowLane;
 pub use checkouts::{CheckoutPhases, CheckoutSteps, CreateCheckout, RefundedElsewhere};
 pub use delete_customer::{DeleteCustomer, delete_customer};
 pub use processor_effect::{NetworkPhases, ProcessorEffect};
-pub use test_accounts::{CreateFaultPlan, CreateTestAccount, ExpireKeys};
+pub use test_accounts::{CreateFaultPlan, CreateTestAccount, DeleteFaultPlan, ExpireKeys};
 pub use webhook_endpoints::{CreateWebhookEndpoint, DeleteWebhookEndpoint, UpdateWebhookEndpoint};
 
 /// A request for a verb.

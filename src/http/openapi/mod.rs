@@ -128,7 +128,7 @@ use crate::{
             name = "Test",
             description = "For tests of a client's retries. These routes exist only where the server \
                 runs with FAULTS=true, as `make run` starts it, and take the API key of a test account \
-                or DEV_API_KEY. With such a key, the header `Fault` of a POST, PUT or DELETE asks for a \
+                or DEV_API_KEY. With such a key, the header `Fault` of a request with a key asks for a \
                 fault.",
         ),
     ),

@@ -10,7 +10,7 @@ use sqlx::PgConnection;
 
 use crate::commands::{
     Origin,
-    replies::{OK, checked, missing},
+    replies::{OK, checked},
 };
 use crate::{
     domain::ids::WebhookEndpointId,
@@ -32,10 +32,11 @@ pub struct DeleteWebhookEndpoint {
 impl Command for DeleteWebhookEndpoint {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         checked::<()>(&self.params)?;
-        let gone = || missing("id", WebhookEndpointId::PREFIX);
-        let id = WebhookEndpointId::parse(&self.id).ok_or_else(gone)?;
+        let id = WebhookEndpointId::parse(&self.id);
+        let gone = || self.origin.missing("id", id);
+        let id = id.ok_or_else(gone)?;
         if !endpoints::delete(tx, self.origin.account.0, id.0).await? {
-            return Err(gone());
+            return Err(self.origin.missing("id", Some(id)).into());
         }
         let view = DeletedWebhookEndpointView::of(id.to_string());
         self.origin

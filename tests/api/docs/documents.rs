@@ -162,7 +162,7 @@ async fn every_documented_example_request_works_in_both_encodings_and_dialects()
 
 #[tokio::test]
 async fn a_body_may_be_left_out_where_no_parameter_is_required() {
-    let server = TestServer::start().await;
+    let server = TestServer::start_with(&[FAULTS]).await;
     let document = document();
     let mut optional = 0;
     for (path, method, operation) in operations(&document) {

@@ -1,22 +1,24 @@
-//! What a test account's log tells of its client: where a retry charges twice, or would.
+//! What the log tells of a client: where a retry does something twice, or would.
 //!
 //! Promise: no finding without the requests that show it. What may be two buyers who ask for the
 //! same is no finding: the client must have been left without an answer.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
-use charge_once_service::request_log::{LoggedOutcome, LoggedRequest};
-use chrono::TimeDelta;
+use strum::{IntoStaticStr, VariantArray};
 use uuid::Uuid;
 
-use super::prelude::*;
+use crate::request_log::{LoggedOutcome, LoggedRequest};
 
 /// A retry that comes sooner finds the server as it was, in milliseconds. Chance may choose so short
 /// a pause once, but hardly for two retries in a row.
-const PAUSE_MIN: TimeDelta = TimeDelta::milliseconds(30);
+const PAUSE_MIN: Duration = Duration::from_millis(30);
 
 /// So long after a webhook, what the client does is taken for its answer.
-const ANSWERED_WITHIN: TimeDelta = TimeDelta::seconds(10);
+const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Requests that a finding names.
 const NAMED_MAX: usize = 10;
@@ -47,42 +49,52 @@ pub struct Effect {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redelivered {
     /// The event.
-    pub event: EventId,
-    /// When it was sent, the first time first.
-    pub at: Vec<DateTime<Utc>>,
+    pub event: Uuid,
+    /// When it was sent, since the epoch of Unix, the first time first.
+    pub at: Vec<Duration>,
 }
 
-named! {
-    /// What a finding says.
-    pub enum FindingKind {
-        /// Two effects of one wish, under two keys, after a reply that did not come.
-        DoubleEffect,
-        /// Two effects of one webhook that came twice.
-        WebhookActedOnTwice,
-        /// An effect that the client never learned of.
-        LostEffect,
-        /// Another key for a wish whose first request had no answer.
-        NewKeyAfterFailure,
-        /// Requests without a key.
-        NoKey,
-        /// The same request again, after an answer that is final.
-        RetryOfFinalAnswer,
-        /// Two retries at once.
-        RetryWithoutWaiting,
-    }
+/// What a finding says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum FindingKind {
+    /// Two effects of one wish, under two keys, after a reply that did not come.
+    DoubleEffect,
+    /// Two effects of one webhook that came twice.
+    WebhookActedOnTwice,
+    /// An effect that the client never learned of.
+    LostEffect,
+    /// Another key for a wish whose first request had no answer.
+    NewKeyAfterFailure,
+    /// Requests without a key.
+    NoKey,
+    /// The same request again, after an answer that is final.
+    RetryOfFinalAnswer,
+    /// Two retries at once.
+    RetryWithoutWaiting,
+}
 
-    /// How bad it is.
-    pub enum Severity {
-        /// Money moved twice, or is lost.
-        Critical,
-        /// Money moves twice when a reply is lost at another moment.
-        Warning,
-        /// It costs time, and no money.
-        Note,
-    }
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum Severity {
+    /// Money moved twice, or is lost.
+    Critical,
+    /// Money moves twice when a reply is lost at another moment.
+    Warning,
+    /// It costs time, and no money.
+    Note,
 }
 
 impl FindingKind {
+    /// All of them, the worst first.
+    pub const ALL: &'static [Self] = <Self as VariantArray>::VARIANTS;
+
+    /// Its name, such as `double_effect`.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+
     /// How bad it is.
     pub fn severity(self) -> Severity {
         match self {
@@ -90,6 +102,13 @@ impl FindingKind {
             Self::NewKeyAfterFailure | Self::NoKey => Severity::Warning,
             Self::RetryOfFinalAnswer | Self::RetryWithoutWaiting => Severity::Note,
         }
+    }
+}
+
+impl Severity {
+    /// Its name, such as `critical`.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -105,17 +124,19 @@ pub struct Finding<'a> {
     /// The objects that it made.
     pub objects: Vec<&'a str>,
     /// The webhook that it answered.
-    pub event: Option<EventId>,
+    pub event: Option<Uuid>,
 }
 
-/// When a request came, by its id.
-pub fn began(request: &LoggedRequest) -> DateTime<Utc> {
-    RequestId(request.id).made_at()
+/// When a request came, since the epoch of Unix, by its id.
+pub fn began(request: &LoggedRequest) -> Duration {
+    let made_at = request.id.get_timestamp().map(|made_at| made_at.to_unix());
+    made_at.map_or(Duration::ZERO, |(seconds, nanos)| {
+        Duration::new(seconds, nanos)
+    })
 }
 
-fn ended(request: &LoggedRequest) -> DateTime<Utc> {
-    let took = TimeDelta::from_std(request.duration).unwrap_or_default();
-    began(request) + took
+fn ended(request: &LoggedRequest) -> Duration {
+    began(request) + request.duration
 }
 
 /// Whether its client can't know what came of it.
@@ -136,8 +157,8 @@ fn is_at_once(pair: &[&LoggedRequest]) -> bool {
     let &[before, request] = pair else {
         return false;
     };
-    let pause = began(request) - ended(before);
-    is_to_be_retried(before) && (TimeDelta::zero()..PAUSE_MIN).contains(&pause)
+    let pause = began(request).checked_sub(ended(before));
+    is_to_be_retried(before) && pause.is_some_and(|pause| pause < PAUSE_MIN)
 }
 
 fn is_success(request: &LoggedRequest) -> bool {
@@ -178,12 +199,18 @@ pub fn findings(tested: &Tested, is_assigned: impl Fn(&str) -> bool) -> Vec<Find
         let route = (&request.method, &request.route);
         keyless.entry(route).or_default().push(request);
     }
-    findings.extend(keyless.into_values().map(|sent| finding(FindingKind::NoKey, sent)));
+    findings.extend(
+        keyless
+            .into_values()
+            .map(|sent| finding(FindingKind::NoKey, sent)),
+    );
     let (mut final_again, mut at_once) = (Vec::new(), Vec::new());
     for sent in by_key.values() {
         let pairs = sent.windows(2).filter(|pair| is_final_again(pair));
         final_again.extend(pairs.filter_map(|pair| pair.last()));
-        let in_a_row = sent.windows(3).filter(|sent| sent.windows(2).all(is_at_once));
+        let in_a_row = sent
+            .windows(3)
+            .filter(|sent| sent.windows(2).all(is_at_once));
         at_once.extend(in_a_row.flatten());
     }
     for (kind, shown) in [
@@ -194,9 +221,8 @@ pub fn findings(tested: &Tested, is_assigned: impl Fn(&str) -> bool) -> Vec<Find
             findings.push(finding(kind, shown));
         }
     }
-    let place = |kind| FindingKind::ALL.iter().position(|one| *one == kind);
     let first = |finding: &Finding<'_>| finding.requests.first().map(|request| request.id);
-    findings.sort_by_key(|finding| (place(finding.kind), first(finding)));
+    findings.sort_by_key(|finding| (finding.kind, first(finding)));
     findings
 }
 
@@ -205,7 +231,10 @@ type ByKey<'a> = HashMap<&'a str, Vec<&'a LoggedRequest>>;
 
 /// Requests that change something.
 fn changing(tested: &Tested) -> impl Iterator<Item = &LoggedRequest> {
-    tested.requests.iter().filter(|request| request.fingerprint.is_some())
+    tested
+        .requests
+        .iter()
+        .filter(|request| request.fingerprint.is_some())
 }
 
 /// Whether the second one was sent although the first one has an answer that is final.
@@ -268,7 +297,7 @@ fn double<'a>(
     kind: FindingKind,
     first: &Made<'a>,
     second: &Made<'a>,
-    event: Option<EventId>,
+    event: Option<Uuid>,
 ) -> Finding<'a> {
     let requests = [&*first.requests, &*second.requests];
     Finding {
@@ -335,9 +364,10 @@ fn doubles<'m, 'a>(made: &'m [Made<'a>]) -> Vec<(&'m Made<'a>, &'m Made<'a>)> {
 fn doubles_of_webhooks<'m, 'a>(
     made: &'m [Made<'a>],
     redelivered: &[Redelivered],
-) -> Vec<(&'m Made<'a>, &'m Made<'a>, EventId)> {
-    let answers = |made: &Made<'_>, at: &DateTime<Utc>| {
-        (TimeDelta::zero()..=ANSWERED_WITHIN).contains(&(began(made.by) - *at))
+) -> Vec<(&'m Made<'a>, &'m Made<'a>, Uuid)> {
+    let answers = |made: &Made<'_>, at: &Duration| {
+        let after = began(made.by).checked_sub(*at);
+        after.is_some_and(|after| after <= ANSWERED_WITHIN)
     };
     let mut doubles = Vec::new();
     for group in alike(made) {
