@@ -1,6 +1,6 @@
 //! `/test/faults`: faults for programs that can't ask for any, on servers with `FAULTS`.
 
-use super::{not_found::KNOWN_ROUTES, prelude::*, request::Tester, test_accounts::must_be_allowed};
+use super::{faults::must_be_allowed, not_found::KNOWN_ROUTES, prelude::*, request::Tester};
 use crate::{
     wire::fault_plans::{CreateFaultPlanParams, DeletedFaultPlanView, FaultPlanView},
     work::{CreateFaultPlan, DeleteFaultPlan},
