@@ -250,10 +250,9 @@ pub async fn claim(
              WHERE ctid = ANY (ARRAY(SELECT ctid FROM found))
             RETURNING account_id, id
         )
-        SELECT found.account_id AS "account_id!", found.id AS "id!",
-               endpoint_id AS "endpoint_id!", is_due AS "is_due!",
-               is_first AS "is_first!", disabled, attempts AS "attempts!", url,
-               secret AS "secret!", standard_webhooks, now() AS "at!",
+        SELECT found.account_id AS "account_id!", found.id AS "id!", endpoint_id AS "endpoint_id!",
+               is_due AS "is_due!", is_first AS "is_first!", disabled, attempts AS "attempts!",
+               url, secret AS "secret!", standard_webhooks, now() AS "at!",
                event.id AS "event_id!", event.type AS "event_type!",
                coalesce(found.api_version, event.api_version) AS api_version,
                event.object AS "object!: Json<Box<RawValue>>", event.object_version,
