@@ -109,5 +109,5 @@ async fn a_signal_ends_the_program_and_its_sandbox() {
     signal(&audit, Signal::SIGINT);
     assert_eq!(exit_code(&mut audit).await, Some(2));
     assert!(TcpStream::connect(address).await.is_err());
-    assert!(lines.next().is_none(), "nobody has the output any more");
+    assert!(lines.next().is_none(), "no process has the output");
 }
