@@ -1,8 +1,8 @@
 //! `charge-once audit`: programs with the bug and without it, and those of which nothing is known.
 
-use super::*;
+use super::{faults::cases, *};
 
-/// Pays under the key `$1`, as a program for Stripe finds the service. `$1`: the key.
+/// Pays under the key `$1`, where a program for Stripe finds the service.
 const PAY: &str = r#"pay() {
   curl -sf -o /dev/null "$STRIPE_API_BASE/v1/charges" -u "$STRIPE_SECRET_KEY:" -H "Idempotency-Key: $1" \
     -d amount=2000 -d currency=usd
@@ -22,19 +22,24 @@ fn in_sandbox(database: &TestDatabase, options: &[&str], script: &str) -> Comman
 
 #[tokio::test]
 async fn a_retry_with_another_key_is_found_and_one_with_the_same_key_is_not() {
+    let folder = TempDir::new().unwrap();
+    let junit = folder.path().join("audit.xml");
+    let options = ["--junit", junit.to_str().unwrap()];
     for (script, code, told, charges) in [
         ("pay order-1-a || pay order-1-b", 1, "critical: ", 2),
-        ("pay order-1 || pay order-1", 0, "0", 1),
+        ("pay order-1 || pay order-1", 0, "found in 2 requests", 1),
         // The service did what it asked for, and it never learned of that.
         ("pay order-1", 1, "critical: ", 1),
     ] {
         let database = TestDatabase::create_unsharded().await;
-        let audited = run_to_end(in_sandbox(&database, &[], script)).await;
+        let audited = run_to_end(in_sandbox(&database, &options, script)).await;
         assert_eq!(audited.code, Some(code), "{script}: {audited:?}");
         audited
             .stdout
             .must_have(&[told, "reply_lost", "acted on 1 of "]);
         assert_eq!(database.charges().await, charges, "{script}");
+        let (_, failed) = cases(&fs::read_to_string(&junit).unwrap());
+        assert_eq!(failed.len(), usize::from(code == 1), "{failed:?}");
         let failed = "sh ended with exit status: 52";
         assert_eq!(audited.stderr.contains(failed), script == "pay order-1");
     }
@@ -90,6 +95,7 @@ async fn a_program_that_sends_nothing_or_can_t_be_started_is_no_success() {
         &["audit", "--", "true"],
         &[("DATABASE_URL", "mysql://host/db")],
     );
+    broken.env_remove("CHARGE_ONCE_URL");
     broken.stdout(Stdio::piped()).stderr(Stdio::piped());
     run_to_end(broken)
         .await

@@ -75,7 +75,7 @@ async fn a_plan_that_can_t_be_is_refused_with_what_is_wrong() {
 }
 
 /// The names of the test cases, and of those that failed. Fails if it is not well-formed.
-fn cases(xml: &str) -> (Vec<String>, Vec<String>) {
+pub(super) fn cases(xml: &str) -> (Vec<String>, Vec<String>) {
     let tag = r#"<(/?)(\??[a-z-]+)((?: [a-z]+="[^"<>]*")*)\??>"#;
     let (mut open, mut all, mut failed) = (Vec::new(), Vec::new(), Vec::new());
     let tag = Regex::new(tag).unwrap();

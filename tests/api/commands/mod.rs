@@ -28,7 +28,7 @@ const CLIENTS: [&[&str]; 4] = [
 
 #[tokio::test]
 async fn a_missing_or_wrong_api_key_ends_a_client_and_names_the_variable() {
-    let server = TestServer::start().await;
+    let server = TestServer::start_with(&[FAULTS]).await;
     for arguments in CLIENTS {
         let mut wrong = command(&url_of(&server), arguments);
         wrong.env("CHARGE_ONCE_API_KEY", "sk_test_wrong");
