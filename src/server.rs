@@ -59,7 +59,7 @@ use crate::{
     work::{CheckoutPhases, CheckoutSteps, NetworkPhases, ProcessorEffect, SlowLane},
     workers::{
         self,
-        webhooks::{body, worker_settings},
+        webhooks::{WebhookFaults, body, worker_settings},
     },
 };
 
@@ -114,7 +114,7 @@ pub async fn serve(
 ) -> Result<(), ServeError> {
     let address = api.local_addr()?;
     let mut process = Process::start(databases.clone(), metrics, config, address).await?;
-    process.open_late(databases, config.refused_key());
+    process.open_late(databases, config.refused_keys());
     process.log_requests(config);
     if config.values.background {
         process.work(config)?;
@@ -155,7 +155,7 @@ pub async fn work(
 ) -> Result<(), ServeError> {
     let address = config.values.bind_address;
     let mut process = Process::start(databases.clone(), metrics, config, address).await?;
-    process.open_late(databases, None);
+    process.open_late(databases, &[]);
     process.work(config)?;
     stop.await;
     let drained = process.drain(config.values.drain_timeout).await;
@@ -222,9 +222,9 @@ impl Process {
 
     /// Databases that were down at the start are served later. This ends when all are: it is no
     /// worker that the supervisor would begin again.
-    fn open_late(&self, databases: Shards, refused_key: Option<&'static str>) {
+    fn open_late(&self, databases: Shards, refused_keys: &'static [&'static str]) {
         let stopping = self.stopping.subscribe();
-        let opening = workers::late_shards::run(databases, refused_key, stopping);
+        let opening = workers::late_shards::run(databases, refused_keys, stopping);
         tokio::spawn(opening);
     }
 
@@ -312,8 +312,10 @@ async fn apps(
     let databases: Vec<_> = shards.databases().into_iter().map(admitting).collect();
     let names = shards.iter().map(|shard| Arc::clone(&shard.name));
     let readiness = databases.iter().cloned().map(Readiness::of);
+    let dev_api_key = config.dev_api_key.as_deref().map(Arc::from);
+    let stand_in = dev_api_key.filter(|_| config.values.any_test_key);
     let shared = Arc::new(Shared {
-        api_keys: ApiKeys::of(databases.clone(), config.values.rate_limit),
+        api_keys: ApiKeys::of(databases.clone(), config.values.rate_limit, stand_in),
         hosts: Hosts::of(address, &config.allowed_hosts),
         readiness: names.zip(readiness).collect(),
         public_url: config.public_url(address).into(),
@@ -570,9 +572,12 @@ fn deliver(
     config: &Config,
 ) -> Result<JoinHandle<()>, TlsError> {
     let pool = app.database.pool().clone();
-    let worker = Worker::new(pool, worker_settings(config), body)?
+    let mut worker = Worker::new(pool, worker_settings(config), body)?
         .observed_by(Arc::new(metrics.clone()))
         .woken_by(Arc::clone(&app.wake_webhooks));
+    if config.values.faults {
+        worker = worker.interfered_by(Arc::new(WebhookFaults(app.database.clone())));
+    }
     let (database, stopping) = (app.database.clone(), app.stopping.clone());
     Ok(supervisor.spawn("webhooks", move || {
         let delivering = worker.clone().run(stopping.clone());

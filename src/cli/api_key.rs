@@ -13,7 +13,7 @@ use super::{
     session::{self, OnlyShard},
 };
 use crate::{
-    config::{Config, DEFAULT_DEV_API_KEY},
+    config::{Config, FORMER_DEV_API_KEY},
     database::{Database, Shard, Shards, StartError, shards::Reached},
     domain::{api_key::API_KEY, ids::AccountId},
     idempotency::acknowledged,
@@ -153,7 +153,8 @@ pub async fn create_key(database: &Database, name: &str) -> Result<String, Accou
 /// `dev`.
 pub async fn ensure_dev_key(database: &Database, key: &str) -> Result<(), AccountsError> {
     let mut connection = database.connect_aside().await?;
-    let public = DEFAULT_DEV_API_KEY;
+    // Early releases have left it without a mark that it came from `DEV_API_KEY`.
+    let public = FORMER_DEV_API_KEY;
     let taking_up = api_keys::take_up_dev_key(&mut connection, DEV_ACCOUNT, key, public);
     let taken_up = acknowledged(taking_up).await?;
     let revoked = taken_up.ok_or(AccountsError::KeyTaken)?;

@@ -26,17 +26,16 @@ use std::process::ExitCode;
 use charge_once_developer::audit::AuditArguments;
 pub use charge_once_developer::{BoxError, print, print_document, say};
 use charge_once_developer::{completions, faults, pay, report, seed, trigger};
-use charge_once_service::settings::{
-    address::{listen, reachable},
-    markdown_tables, with_variables,
+use charge_once_service::{
+    request_log::report::FindingKind,
+    settings::{
+        address::{listen, reachable},
+        markdown_tables, with_variables,
+    },
 };
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::{
-    config::VARIABLES,
-    domain::{money::Currency, report::FindingKind},
-    http::openapi,
-};
+use crate::{config::VARIABLES, domain::money::Currency, http::openapi};
 
 /// A payments API in which a retried request never charges twice.
 #[derive(Debug, Parser)]

@@ -11,9 +11,10 @@ use crate::{
 
 pub(super) fn run() -> Result<(), BoxError> {
     let config = Config::from_env()?;
-    let refused_key = config.refused_key();
-    if refused_key.is_some() && config.dev_api_key.as_deref() == refused_key {
-        return Err(public_key_for_strangers().into());
+    let refused_keys = config.refused_keys();
+    let dev_api_key = config.dev_api_key.as_deref();
+    if let Some(key) = dev_api_key.filter(|key| refused_keys.contains(key)) {
+        return Err(public_key_for_strangers(key).into());
     }
     let listeners = Listeners {
         api: listen("BIND_ADDRESS", config.values.bind_address)?,
@@ -26,10 +27,10 @@ pub(super) fn run() -> Result<(), BoxError> {
         if let Some(key) = &config.dev_api_key {
             api_key::ensure_dev_key_in(&shards, key).await?;
         }
-        if let Some(key) = refused_key
-            && api_key::is_valid(&shards, key).await?
-        {
-            return Err(public_key_in_database().into());
+        for &key in refused_keys {
+            if api_key::is_valid(&shards, key).await? {
+                return Err(public_key_in_database(key).into());
+            }
         }
         let scraped = listeners.metrics.as_ref().map(TcpListener::local_addr);
         let scraped = scraped.transpose()?;
@@ -66,22 +67,22 @@ fn listen_for_metrics(config: &Config) -> Result<Option<TcpListener>, BoxError> 
     Ok(listening.transpose()?)
 }
 
-/// Everyone knows the default key, so it is served beyond this machine only where that is wanted.
-fn public_key_for_strangers() -> ConfigError {
+/// Everyone knows a default key, so it is served beyond this machine only where that is wanted.
+fn public_key_for_strangers(key: &str) -> ConfigError {
     ConfigError::Value {
         variable: "ALLOW_PUBLIC_DEV_KEY",
         expected: format!(
-            "true where BIND_ADDRESS is more than this machine's and the API key is {DEFAULT_DEV_API_KEY}, which \
+            "true where BIND_ADDRESS is more than this machine's and the API key is {key}, which \
              everyone knows. Better set DEV_API_KEY to a key of your own, or BIND_ADDRESS to 127.0.0.1:8080"
         ),
     }
 }
 
 /// An earlier start with another configuration has left the key there.
-fn public_key_in_database() -> String {
+fn public_key_in_database(key: &str) -> String {
     format!(
-        "BIND_ADDRESS is more than this machine's, and the database has the API key {DEFAULT_DEV_API_KEY}, which \
-         everyone knows. Revoke it (echo {DEFAULT_DEV_API_KEY} | charge-once api-key revoke), or set \
+        "BIND_ADDRESS is more than this machine's, and the database has the API key {key}, which \
+         everyone knows. Revoke it (echo {key} | charge-once api-key revoke), or set \
          ALLOW_PUBLIC_DEV_KEY=true"
     )
 }

@@ -71,7 +71,7 @@ impl<'a> Draft<'a> {
         param: &str,
     ) -> Result<&N, Rejection> {
         let found = id.and_then(|id| self.get(id));
-        found.ok_or_else(|| missing(param, N::Id::PREFIX))
+        found.ok_or_else(|| self.origin.missing(param, id).into())
     }
 
     /// The object that an earlier step or transaction made: `what`, should it be gone.

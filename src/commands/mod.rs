@@ -43,6 +43,7 @@ pub use {
     },
     payment_methods::{
         attach::AttachPaymentMethod, create::CreatePaymentMethod, detach::DetachPaymentMethod,
+        given::unwritten_method,
     },
     refunds::create::CreateRefund,
     rows::{Changes, Noun, RowId, RowName, Rows},

@@ -22,6 +22,9 @@ pub struct Origin {
     /// The trace in which it runs, as W3C Trace Context writes it: the request's, or that of its
     /// recovery. `None` while nothing is traced.
     pub traceparent: Option<String>,
+    /// The text in the place of the path's id, for the refusal of what is none. Empty where there
+    /// is no such place, and in a recovery, which refuses nothing.
+    pub path_id: String,
 }
 
 impl Origin {
@@ -66,6 +69,14 @@ impl Origin {
             processor: processor.to_owned(),
             age: Duration::ZERO,
         }
+    }
+
+    /// The account has no object with this id, which `param` names. `None`: the text in the path is
+    /// no id of the kind.
+    pub(crate) fn missing<Id: ObjectId>(&self, param: &str, id: Option<Id>) -> ApiError {
+        let id = id.map(|id| id.to_string());
+        let id = id.as_deref().unwrap_or(&self.path_id);
+        ApiError::missing::<Id>(self.asked_by.dialect, param, id)
     }
 
     /// A reply about the object `id`; where that is new, it says where it lies.

@@ -6,7 +6,7 @@ pub(super) use uuid::Uuid;
 pub(super) use crate::{
     commands::{
         Draft, On, RowId, Rules, Said, SeenRows, Verdict, ask,
-        replies::{CREATED, OK, STORED_DECLINE, error_reply, lost, missing, whole},
+        replies::{CREATED, OK, STORED_DECLINE, error_reply, lost, whole},
         show,
     },
     domain::{

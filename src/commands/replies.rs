@@ -21,11 +21,6 @@ pub(crate) fn checked<P: ParameterSet>(params: &Params) -> Result<P, Rejection> 
     P::parse(params).map_err(|error| ApiError::from(error).into())
 }
 
-/// The account has no object with the id in `param`; ids of the kind begin with `prefix`.
-pub(crate) fn missing(param: &str, prefix: &str) -> Rejection {
-    ApiError::missing(param, prefix).into()
-}
-
 /// All of an object, for an error.
 pub(crate) fn whole<N: Noun>(object: &N) -> Result<String, Rejection> {
     let view = serde_json::to_string(&N::View::from(object));
@@ -57,7 +52,7 @@ pub(crate) fn declined(decline: Decline, charge: &Charge) -> Result<Reply, Rejec
 
 /// The reply of an error that is a definite outcome.
 pub(crate) fn error_reply(error: &ApiError) -> Result<Reply, Rejection> {
-    let mut reply = Reply::json(error.code.status(), &error.envelope())?;
+    let mut reply = Reply::json(error.status(), &error.envelope())?;
     let described_by = format!("<{}>; rel=\"describedby\"", error.code.doc_url());
     reply.headers.push(("link".into(), described_by));
     Ok(reply)

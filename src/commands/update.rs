@@ -173,7 +173,7 @@ impl Editable for Customer {
         params: &UpdateCustomerParams,
     ) -> Result<(), Rejection> {
         if self.deleted {
-            return Err(missing("id", Self::Id::PREFIX));
+            return Err(draft.origin.missing("id", Some(self.id)).into());
         }
         if let Change::Set(method) = default_method(params) {
             let method = draft.get::<PaymentMethod>(method);

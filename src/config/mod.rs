@@ -23,15 +23,16 @@ pub use charge_once_service::traces::{Log, TraceSettings};
 use self::{
     database::location,
     variables::{
-        ALLOWED_HOSTS, DATA_DIR, DATABASE_URL, EVENT_RETENTION, FAULTS, KEEP_ALIVE_TIMEOUT,
-        LOG_FORMAT, OPERATION_RETENTION, PROCESSOR_DATA_DIR, PROCESSOR_DATABASE_URL, PROCESSOR_URL,
-        REPLY_WRITE_TIMEOUT, REQUEST_HEAD_TIMEOUT, REQUEST_LOG_RETENTION, RUST_LOG, TRACES,
+        ALLOWED_HOSTS, ANY_TEST_KEY, DATA_DIR, DATABASE_URL, DEV_API_KEY, EVENT_RETENTION, FAULTS,
+        KEEP_ALIVE_TIMEOUT, LOG_FORMAT, OPERATION_RETENTION, PROCESSOR_DATA_DIR,
+        PROCESSOR_DATABASE_URL, PROCESSOR_URL, REPLY_WRITE_TIMEOUT, REQUEST_HEAD_TIMEOUT,
+        REQUEST_LOG_RETENTION, RUST_LOG, TRACES,
     },
 };
 use crate::{database::embedded, idempotency::InProgressLimits};
 
 pub use self::{
-    database::DEFAULT_DEV_API_KEY,
+    database::{DEFAULT_DEV_API_KEY, FORMER_DEV_API_KEY},
     processor::ProcessorConfig,
     variables::{VARIABLES, Values},
 };
@@ -131,11 +132,14 @@ impl Config {
         format!("http://{address}")
     }
 
-    /// The API key that everyone knows, where strangers would reach the server with it.
-    pub fn refused_key(&self) -> Option<&'static str> {
+    /// The API keys that everyone knows, where strangers would reach the server with them.
+    pub fn refused_keys(&self) -> &'static [&'static str] {
         let is_for_strangers =
             !self.values.allow_public_dev_key && !is_loopback_address(self.values.bind_address);
-        is_for_strangers.then_some(DEFAULT_DEV_API_KEY)
+        match is_for_strangers {
+            true => &[DEFAULT_DEV_API_KEY, FORMER_DEV_API_KEY],
+            false => &[],
+        }
     }
 
     /// Reads every variable before it gives up, so that every error is recorded.
@@ -152,6 +156,7 @@ impl Config {
         let dev_api_key = database::dev_api_key(&source, &database);
         values.check_times(&source);
         check_faults(&source, values.faults);
+        check_any_test_key(&source, &values);
         let config = Self {
             allowed_hosts,
             database,
@@ -190,6 +195,20 @@ fn check_faults(source: &Source<'_>, are_allowed: bool) {
                         simulated processor of this process";
         source.bad(FAULTS.name, expected);
     }
+}
+
+/// It opens one account, to all who can reach the server.
+fn check_any_test_key(source: &Source<'_>, values: &Values) {
+    let is_for_strangers =
+        !values.allow_public_dev_key && !is_loopback_address(values.bind_address);
+    let expected = match (values.any_test_key, source.text(DEV_API_KEY.name)) {
+        (true, None) => "false where DEV_API_KEY is unset: the account of that key is opened",
+        (true, Some(_)) if is_for_strangers => {
+            "false where BIND_ADDRESS is more than this machine's and ALLOW_PUBLIC_DEV_KEY isn't true"
+        }
+        (true | false, _) => return,
+    };
+    source.bad(ANY_TEST_KEY.name, expected);
 }
 
 #[cfg(test)]
@@ -455,6 +474,8 @@ mod tests {
             ("PROCESSOR_KEY_WINDOW", &["0s", "401d"]),
             ("FAULTS", &["on"]),
             ("EMPTY_LISTS", &["on"]),
+            // Not without DEV_API_KEY.
+            ("ANY_TEST_KEY", &["yes", "true"]),
             ("LOG_FORMAT", &["xml"]),
             ("RUST_LOG", &["charge_once=loud"]),
         ] {

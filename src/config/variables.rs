@@ -57,11 +57,14 @@ variables! {
     "Trying it out":
     DEV_API_KEY: String, api_key,
         "An API key for the account dev: sk_test_ or rk_test_ and at least 8 more characters. Another value revokes the \
-         key of the value before. Unset: sk_test_charge_once_dev with the private PostgreSQL, none with \
+         key of the value before. Unset: sk_test_ChargeOnceDevelopmentKey00 with the private PostgreSQL, none with \
          DATABASE_URL.";
     ALLOW_PUBLIC_DEV_KEY as allow_public_dev_key: bool = "false", truth,
-        "Allows the public key sk_test_charge_once_dev where BIND_ADDRESS is more than this machine's: true or \
+        "Allows the public key sk_test_ChargeOnceDevelopmentKey00 where BIND_ADDRESS is more than this machine's: true or \
          false. Where strangers reach the server, they can use it.";
+    ANY_TEST_KEY as any_test_key: bool = "false", truth,
+        "Lets any unknown sk_test_ or rk_test_ key open the account of DEV_API_KEY, for test suites of \
+         Stripe's SDKs: true or false.";
     CONSOLE as console: bool = "false", truth,
         "Serves the console at /console, and logs requests for it: true or false. For development: \
          an API key of an account opens the pages about that account.";

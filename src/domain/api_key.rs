@@ -11,6 +11,11 @@ const RESTRICTED: &str = "rk_test_";
 /// API keys of this service.
 pub const API_KEY: KeyShape = KeyShape::with_prefix(PREFIX).or(&[RESTRICTED]);
 
+/// Whether a text begins like a secret key of Stripe's test mode.
+pub fn is_of_test_mode(key: &str) -> bool {
+    key.starts_with(PREFIX) || key.starts_with(RESTRICTED)
+}
+
 /// Whether a text begins like a key of Stripe's that pages and apps hold.
 pub fn is_publishable(key: &str) -> bool {
     key.starts_with("pk_test_") || key.starts_with("pk_live_")

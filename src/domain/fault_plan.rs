@@ -33,11 +33,11 @@ named! {
         RateLimited,
         /// The answer of a key whose first request has not ended.
         InUse,
-        /// The webhook is delivered, and then again.
+        /// The webhook is delivered, and once it is taken, again.
         WebhookTwice,
         /// The webhook is sent later.
         WebhookLate,
-        /// The webhook is sent behind one that happened after it.
+        /// The webhook is sent behind those that happen meanwhile: put off as `WebhookLate` is.
         WebhookOutOfOrder,
         /// The webhook counts as delivered, and never came.
         WebhookLost,

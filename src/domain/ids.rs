@@ -14,9 +14,11 @@ use uuid::Uuid;
 pub const ID_CHARS: usize = 26;
 
 /// An id of any kind, for code that serves several.
-pub trait ObjectId: Copy {
+pub trait ObjectId: Copy + fmt::Display {
     /// What every such id begins with, before the underscore.
     const PREFIX: &'static str;
+    /// What such an object is called in messages: where Stripe has a name for it, by that.
+    const NOUN: &'static str;
 
     /// `None` for anything that is not such an id.
     fn parse(text: &str) -> Option<Self>;
@@ -25,10 +27,10 @@ pub trait ObjectId: Copy {
     fn uuid(self) -> Uuid;
 }
 
-/// Makes types of ids: `ChargeId, ChargePrefix, "ch", "a charge";` makes
+/// Makes types of ids: `ChargeId, ChargePrefix, "ch", "charge", "a charge";` makes
 /// `pub struct ChargeId(pub Uuid)`, an [`ObjectId`] that is written as `ch_` and 26 characters.
 macro_rules! ids {
-    ($($name:ident, $prefix_type:ident, $prefix:literal, $what:literal;)+) => {$(
+    ($($name:ident, $prefix_type:ident, $prefix:literal, $noun:literal, $what:literal;)+) => {$(
         #[doc = concat!("The id of ", $what, ": `", $prefix, "_` and 26 characters.")]
         ///
         /// As JSON, it is what the column of a table holds: the UUID.
@@ -56,6 +58,7 @@ macro_rules! ids {
 
         impl ObjectId for $name {
             const PREFIX: &'static str = Self::PREFIX;
+            const NOUN: &'static str = $noun;
 
             fn parse(text: &str) -> Option<Self> {
                 Self::parse(text)
@@ -75,21 +78,21 @@ macro_rules! ids {
 }
 
 ids! {
-    AccountId, AccountPrefix, "acct", "an account";
-    ChargeId, ChargePrefix, "ch", "a charge";
-    RefundId, RefundPrefix, "re", "a refund";
-    OrderId, OrderPrefix, "or", "an order";
-    CheckoutId, CheckoutPrefix, "co", "a checkout";
-    EventId, EventPrefix, "evt", "an event";
-    WebhookEndpointId, WebhookEndpointPrefix, "we", "a webhook endpoint";
-    WebhookDeliveryId, WebhookDeliveryPrefix, "whd", "the delivery of an event to a webhook endpoint";
-    CardId, CardPrefix, "card", "the card of a charge";
-    CustomerId, CustomerPrefix, "cus", "a customer";
-    PaymentIntentId, PaymentIntentPrefix, "pi", "a payment intent";
-    PaymentMethodId, PaymentMethodPrefix, "pm", "a payment method";
-    SetupIntentId, SetupIntentPrefix, "seti", "a setup intent";
-    FaultPlanId, FaultPlanPrefix, "flt", "a fault plan";
-    RequestId, RequestPrefix, "req", "one HTTP request";
+    AccountId, AccountPrefix, "acct", "account", "an account";
+    ChargeId, ChargePrefix, "ch", "charge", "a charge";
+    RefundId, RefundPrefix, "re", "refund", "a refund";
+    OrderId, OrderPrefix, "or", "order", "an order";
+    CheckoutId, CheckoutPrefix, "co", "checkout", "a checkout";
+    EventId, EventPrefix, "evt", "event", "an event";
+    WebhookEndpointId, WebhookEndpointPrefix, "we", "webhook endpoint", "a webhook endpoint";
+    WebhookDeliveryId, WebhookDeliveryPrefix, "whd", "webhook delivery", "the delivery of an event to a webhook endpoint";
+    CardId, CardPrefix, "card", "card", "the card of a charge";
+    CustomerId, CustomerPrefix, "cus", "customer", "a customer";
+    PaymentIntentId, PaymentIntentPrefix, "pi", "payment_intent", "a payment intent";
+    PaymentMethodId, PaymentMethodPrefix, "pm", "PaymentMethod", "a payment method";
+    SetupIntentId, SetupIntentPrefix, "seti", "setupintent", "a setup intent";
+    FaultPlanId, FaultPlanPrefix, "flt", "fault plan", "a fault plan";
+    RequestId, RequestPrefix, "req", "request", "one HTTP request";
 }
 
 impl RequestId {

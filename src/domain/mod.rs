@@ -77,7 +77,6 @@ pub mod payment_intent;
 pub mod payment_method;
 pub mod people;
 pub mod refund;
-pub mod report;
 pub mod setup_intent;
 
 /// The cards that the simulated card processor knows, and its answers.

@@ -1,6 +1,6 @@
 //! What every handler works with.
 
-use std::{ops::Deref, sync::Arc};
+use std::{ops::Deref, sync::Arc, time::Duration};
 
 use actix_web::web::Data;
 use charge_once_service::connections::Hosts;
@@ -9,13 +9,18 @@ use charge_once_service::supervisor::Failing;
 use charge_once_strict_params::Expansion;
 use tokio::sync::{Notify, watch};
 
-use super::{api_keys::ApiKeys, error::HttpError, faults::Faults};
+use super::{
+    api_keys::ApiKeys,
+    error::HttpError,
+    faults::{Fault, Faults},
+};
 use crate::{
     commands::{Origin, Rows, Rules},
     config::Values,
     database::{Database, PgConnection, Readiness, Reading, Writing},
-    domain::ids::AccountId,
+    domain::{account::Account, fault_plan::targets_of_request, ids::AccountId},
     idempotency::{Batches, FailureKind, Idempotency, Outcome, ReplayCache, Request},
+    store::fault_plans,
     wire::error::ApiError,
     work::{CheckoutPhases, NetworkPhases, RunVerb, SlowLane},
 };
@@ -29,13 +34,13 @@ pub type Apps = Arc<[Data<App>]>;
 pub struct App {
     /// Which of the service's databases it works with, counted from 0.
     pub number: usize,
-    /// The one way to write, but for a DELETE.
+    /// The one way to write, but for a DELETE without a key.
     pub idempotency: Idempotency,
     /// The way to run verbs that are functions over rows, many in one transaction.
     pub batches: Batches<Rows>,
     /// Stored replies in memory, if there is room for any.
     pub replay_cache: Option<ReplayCache>,
-    /// The way to read, and to delete.
+    /// The way to read, and to delete without a key.
     pub database: Database,
     /// For `tok_slow`, where the processor is simulated in this process.
     pub slow_lane: SlowLane,
@@ -125,6 +130,41 @@ impl App {
     {
         let found = self.database.of(account.0).read(read).await;
         found.map_err(HttpError::failed_without_key)
+    }
+
+    /// The fault that a plan of the account has act on a request to this route, which is counted.
+    /// What tests themselves do is left alone.
+    pub(super) async fn planned_fault(
+        &self,
+        account: Account,
+        method: &str,
+        route: &str,
+    ) -> Result<Option<Fault>, HttpError> {
+        let is_tested = self
+            .faults
+            .as_ref()
+            .is_some_and(|faults| faults.act_on(account));
+        if !is_tested || route.starts_with("/test/") {
+            return Ok(None);
+        }
+        let id = account.id;
+        let plans = self.read(id, move |connection| {
+            Box::pin(fault_plans::list(connection, id))
+        });
+        if plans.await?.is_empty() {
+            return Ok(None);
+        }
+        let targets = targets_of_request(method, route);
+        let counted = self.write(id, move |tx| {
+            Box::pin(async move { fault_plans::count(tx, id, &targets).await })
+        });
+        Ok(counted.await?.and_then(|plan| {
+            let kind = plan.fault.as_str().parse().ok()?;
+            Some(Fault::new(
+                kind,
+                Duration::from_secs(plan.seconds.unsigned_abs()),
+            ))
+        }))
     }
 
     /// New work would keep a stopping replica from ever being done; another one takes it.

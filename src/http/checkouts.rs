@@ -50,7 +50,7 @@ pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> H
         Box::pin(store::checkouts::find(connection, account, id))
     });
     let found = found.await?;
-    let checkout = found.ok_or_else(HttpError::missing_id::<CheckoutId>)?;
+    let checkout = found.ok_or_else(|| reads::missing_id(caller, id))?;
     Ok(HttpResponse::Ok().json(CheckoutView::from(&checkout)))
 }
 

@@ -1,17 +1,23 @@
 //! `/customers`
 
+use charge_once_strict_params::{
+    Kept,
+    pages::{Cursor, LIMIT_DEFAULT, Limit, Listed, Page},
+};
+
 use super::prelude::*;
 use crate::{
     commands::{CreateCustomer, Update},
     domain::customer::Customer,
     wire::{
         customers::{
-            AnyCustomerView, CreateCustomerParams, CustomerView, DeletedCustomerView,
+            AnyCustomerView, CreateCustomerParams, CustomerView, DeletedCustomerView, EmailQuery,
             UpdateCustomerParams,
         },
+        list::SearchResult,
         people::PERSON_EMAIL_MAX_CHARS,
     },
-    work::delete_customer,
+    work::{DeleteCustomer, delete_customer, expansions::Shown},
 };
 
 endpoints! { "Customers", CustomerView;
@@ -47,19 +53,89 @@ endpoints! { "Customers", CustomerView;
         store::customers::list;
 }
 
-/// Delete a customer
+errors! { SearchCustomersErrors: Reading [ParameterMissing] }
+
+/// Search customers
 ///
-/// Detaches all payment methods, for good. Charges and intents stay, and keep the id. Needs no
-/// idempotency key: deleting twice does nothing more, and 404 on a retry says that it is done.
+/// By e-mail address. Also finds what was written right before.
 #[utoipa::path(
-    delete, path = "/customers/{id}", tag = "Customers", operation_id = "deleteCustomer",
-    params(("id" = String, Path, description = "The customer's id: cus_…")),
+    get, path = "/customers/search", tag = "Customers", operation_id = "searchCustomers",
+    params(SearchCustomersQuery),
     responses(
-        (status = 200, description = "The customer is gone.", body = DeletedCustomerView),
-        ObjectErrors,
+        (
+            status = 200, description = "A page, newest first.",
+            body = SearchResult<CustomerView>,
+        ),
+        SearchCustomersErrors,
     ),
 )]
-pub async fn delete(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
+pub async fn search(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
+    let query = query_params::<SearchCustomersQuery>(&request)?;
+    let page = Page {
+        limit: query.limit,
+        cursor: query
+            .page
+            .map_or(Cursor::Start, |id| Cursor::StartingAfter(id.0)),
+        created_from: None,
+        created_before: None,
+    };
+    let (email, expand) = (Some(query.query), query.expand);
+    let found = app.snapshot(caller.account, move |connection| {
+        Box::pin(async move {
+            let found = store::customers::list(&mut *connection, caller.account, &page, email);
+            let Listed { data, has_more } = found.await?;
+            let last = data.last().filter(|_| has_more);
+            Ok(SearchResult {
+                object: "search_result",
+                has_more,
+                next_page: last.map(|customer| customer.id.to_string()),
+                url: format!("{}/customers/search", caller.dialect.prefix()),
+                data: Customer::views(connection, caller, &data, &expand).await?,
+            })
+        })
+    });
+    Ok(HttpResponse::Ok().json(found.await?))
+}
+
+parameters! {
+    /// Which customers are searched for, and how the page is shown.
+    struct SearchCustomersQuery {
+        /// Objects on a page.
+        limit: Limit<LIMIT_DEFAULT>,
+        /// The next_page of the page before.
+        page: Kept<CustomerId>,
+        /// `data.invoice_settings.default_payment_method` shows the whole payment method in each.
+        expand: Expand<ExpandCustomers>,
+        /// Their whole e-mail address, in this case.
+        query: EmailQuery,
+    }
+}
+
+/// Delete a customer
+///
+/// Detaches all payment methods, for good. Charges and intents stay, and keep the id. An
+/// idempotency key is optional: a retry with it gets the first answer. Without one, deleting twice
+/// does nothing more, and 404 on a retry says that it is done.
+#[utoipa::path(
+    delete, path = "/customers/{id}", tag = "Customers", operation_id = "deleteCustomer",
+    params(("id" = String, Path, description = "The customer's id: cus_…"), DeletionHeaders),
+    responses(
+        (status = 200, description = "The customer is gone.", body = DeletedCustomerView),
+        DeletionErrors,
+    ),
+)]
+pub async fn delete(app: Data<App>, request: HttpRequest, deletion: Deletion) -> HttpResult {
+    let caller = match deletion {
+        Deletion::WithKey(with_key) => {
+            let id = request.match_info().query("id").to_owned();
+            let by = |request, origin, params| {
+                let command = DeleteCustomer { origin, id, params };
+                app.idempotency.run(request, command)
+            };
+            return run(&app, *with_key, by).await;
+        }
+        Deletion::WithoutKey(caller) => caller,
+    };
     no_query(&request)?;
     let id = path_id::<CustomerId>(&request)?;
     let origin = caller.origin_without_key(&request)?;
@@ -67,7 +143,7 @@ pub async fn delete(app: Data<App>, caller: Caller, request: HttpRequest) -> Htt
         Box::pin(async move { delete_customer(&origin, tx, id).await })
     });
     if !deleted.await? {
-        return Err(HttpError::missing_id::<CustomerId>());
+        return Err(reads::missing_id(caller, id));
     }
     app.wake_webhooks.notify_one();
     Ok(HttpResponse::Ok().json(DeletedCustomerView::of(id)))

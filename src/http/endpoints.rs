@@ -60,7 +60,7 @@ macro_rules! endpoints {
         pub async fn $handler(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
             let query = query_params::<$handler::Query>(&request)?;
             let id = path_id::<$Id>(&request)?;
-            reads::one::<$Id, _>(&app, caller, query.expand, move |connection| {
+            reads::one::<$Id, _>(&app, caller, query.expand, id, move |connection| {
                 Box::pin($find(connection, caller.account, id))
             })
             .await

@@ -42,7 +42,6 @@ pub type HttpResult = Result<HttpResponse, HttpError>;
 pub struct HttpError {
     // Boxed, so that the path without an error stays small.
     error: Box<ApiError>,
-    status: u16,
     allow: Option<&'static str>,
     should_retry: bool,
     /// Where a client asked for the error.
@@ -60,15 +59,13 @@ impl HttpError {
 
     /// The key belongs to another request; the dialect decides the status.
     pub fn key_reused(dialect: Dialect) -> Self {
-        let error = match dialect {
+        let mut error = match dialect {
             Dialect::Ietf => ApiError::explained(ErrorCode::IdempotencyKeyReused),
             // Programs that were written for Stripe look for its words.
             Dialect::Stripe => ApiError::new(ErrorCode::IdempotencyKeyReused, STRIPE_KEY_REUSED),
         };
-        Self {
-            status: dialect.key_reused_status(),
-            ..error.into()
-        }
+        error.about.status = Some(dialect.key_reused_status());
+        error.into()
     }
 
     /// The first request with the key hasn't finished.
@@ -114,8 +111,8 @@ impl HttpError {
     }
 
     /// The account has no object with the id in the path.
-    pub fn missing_id<Id: ObjectId>() -> Self {
-        ApiError::missing("id", Id::PREFIX).into()
+    pub fn missing_id<Id: ObjectId>(dialect: Dialect, id: &str) -> Self {
+        ApiError::missing::<Id>(dialect, "id", id).into()
     }
 
     /// The account has no such object.
@@ -134,7 +131,6 @@ impl From<charge_once_strict_params::Error> for HttpError {
 impl From<ApiError> for HttpError {
     fn from(error: ApiError) -> Self {
         Self {
-            status: error.code.status(),
             should_retry: error.code.should_retry(),
             error: Box::new(error),
             allow: None,
@@ -145,7 +141,7 @@ impl From<ApiError> for HttpError {
 
 impl ResponseError for HttpError {
     fn status_code(&self) -> StatusCode {
-        StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+        StatusCode::from_u16(self.error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
     fn error_response(&self) -> HttpResponse {
@@ -167,7 +163,7 @@ impl ResponseError for HttpError {
         if let Some(methods) = self.allow {
             response.insert_header((header::ALLOW, methods));
         }
-        if self.status == 401 {
+        if self.error.status() == 401 {
             // RFC 9110, section 11.6.1: a 401 says how to authenticate.
             response.insert_header((header::WWW_AUTHENTICATE, "Bearer realm=\"charge-once\""));
         }

@@ -25,8 +25,10 @@ use crate::wire::{
 pub(super) enum Kind {
     /// It needs no API key.
     Open,
-    /// It reads, or deletes.
+    /// It reads.
     Reading,
+    /// It deletes: an idempotency key is optional.
+    Deleting,
     /// It needs an idempotency key.
     Mutating,
     /// It needs an idempotency key, and charges a card.
@@ -48,7 +50,6 @@ const AUTHENTICATED: &[ErrorCode] = &[
 
 /// What a mutating request may meet besides.
 const MUTATING: &[ErrorCode] = &[
-    ErrorCode::IdempotencyKeyRequired,
     ErrorCode::IdempotencyKeyInvalid,
     ErrorCode::BodyInvalid,
     ErrorCode::RequestTimeout,
@@ -60,6 +61,10 @@ const MUTATING: &[ErrorCode] = &[
 
 impl Kind {
     fn is_mutating(self) -> bool {
+        self == Self::Deleting || self.needs_key()
+    }
+
+    fn needs_key(self) -> bool {
         matches!(self, Self::Mutating | Self::Charging)
     }
 
@@ -68,15 +73,18 @@ impl Kind {
         code == ErrorCode::HostNotAllowed
             || (self != Self::Open && AUTHENTICATED.contains(&code))
             || (self.is_mutating() && MUTATING.contains(&code))
+            || (self.needs_key() && code == ErrorCode::IdempotencyKeyRequired)
             || (self == Self::Charging && code.error_type() == ErrorType::Card)
     }
 
     /// What the names of replies begin with that differ between kinds.
-    fn prefix(self) -> &'static str {
+    fn prefix(self, status: u16) -> &'static str {
         match self {
             Self::Open => "Open",
             Self::Reading => "Read",
-            Self::Mutating | Self::Charging => "",
+            // A key that is required is all that a DELETE lacks.
+            Self::Deleting if status == 400 => "Delete",
+            Self::Deleting | Self::Mutating | Self::Charging => "",
         }
     }
 }
@@ -113,6 +121,7 @@ pub(super) use errors;
 errors! { pub(super) struct ReadErrors, "Read"; Reading [] }
 errors! { pub(super) struct ObjectErrors, "Object"; Reading [ResourceMissing] }
 errors! { pub(super) struct MutatingErrors, "Mutating"; Mutating [] }
+errors! { pub(super) struct DeletionErrors, "Deletion"; Deleting [ResourceMissing] }
 
 /// Replies by their status.
 pub(super) type ByStatus = BTreeMap<String, RefOr<Response>>;
@@ -138,7 +147,7 @@ pub(super) fn responses(endpoint: &str, kind: Kind, own: &[ErrorCode]) -> ByStat
             let (first, rest) = endpoint.split_at(1);
             format!("{}{rest}{}", first.to_uppercase(), phrase(status))
         } else {
-            format!("{}{}", kind.prefix(), phrase(status))
+            format!("{}{}", kind.prefix(status), phrase(status))
         };
         let mut response = describe(&codes);
         add_common(&mut response, kind.is_mutating());

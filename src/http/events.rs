@@ -18,7 +18,7 @@ pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> H
     let found = app.read(account, move |connection| {
         Box::pin(events::find(connection, account.0, id.0))
     });
-    let event = found.await?.ok_or_else(HttpError::missing_id::<EventId>)?;
+    let event = found.await?.ok_or_else(|| reads::missing_id(caller, id))?;
     Ok(HttpResponse::Ok().json(EventView::from(event)))
 }
 

@@ -1,9 +1,9 @@
 //! `/test/faults`: faults for programs that can't ask for any, on servers with `FAULTS`.
 
-use super::{not_found::KNOWN_ROUTES, prelude::*, request::Tester, test_accounts::must_be_allowed};
+use super::{faults::must_be_allowed, not_found::KNOWN_ROUTES, prelude::*, request::Tester};
 use crate::{
     wire::fault_plans::{CreateFaultPlanParams, DeletedFaultPlanView, FaultPlanView},
-    work::CreateFaultPlan,
+    work::{CreateFaultPlan, DeleteFaultPlan},
 };
 
 /// Plan faults
@@ -58,16 +58,27 @@ pub async fn list(app: Data<App>, Tester(caller): Tester, request: HttpRequest) 
 
 /// Delete a fault plan
 ///
-/// Its faults act no more. Needs no idempotency key: deleting twice does nothing more.
+/// Its faults act no more. An idempotency key is optional: a retry with it gets the first answer.
 #[utoipa::path(
     delete, path = "/test/faults/{id}", tag = "Test", operation_id = "deleteFaultPlan",
-    params(("id" = String, Path, description = "The plan's id: flt_…")),
+    params(("id" = String, Path, description = "The plan's id: flt_…"), DeletionHeaders),
     responses(
         (status = 200, description = "It is gone.", body = DeletedFaultPlanView),
-        ObjectErrors,
+        DeletionErrors,
     ),
 )]
-pub async fn delete(app: Data<App>, Tester(caller): Tester, request: HttpRequest) -> HttpResult {
+pub async fn delete(app: Data<App>, request: HttpRequest, deletion: Deletion) -> HttpResult {
+    let caller = match deletion {
+        Deletion::WithKey(with_key) => {
+            let id = request.match_info().query("id").to_owned();
+            let by = |request, origin, params| {
+                let command = DeleteFaultPlan { origin, id, params };
+                app.idempotency.run(request, command)
+            };
+            return run(&app, *with_key, by).await;
+        }
+        Deletion::WithoutKey(caller) => caller,
+    };
     no_query(&request)?;
     let (account, id) = (caller.account, path_id::<FaultPlanId>(&request)?);
     let deleted = app.write(account, move |tx| {
@@ -75,6 +86,6 @@ pub async fn delete(app: Data<App>, Tester(caller): Tester, request: HttpRequest
     });
     match deleted.await? {
         true => Ok(HttpResponse::Ok().json(DeletedFaultPlanView::of(id.to_string()))),
-        false => Err(HttpError::missing_id::<FaultPlanId>()),
+        false => Err(reads::missing_id(caller, id)),
     }
 }

@@ -5,8 +5,6 @@
 //! one of `DEV_API_KEY`. A fault never changes what is stored: it acts before the work, or on the
 //! reply after it.
 
-use std::time::Duration;
-
 use actix_web::{
     HttpResponse,
     http::header::{HeaderMap, HeaderValue},
@@ -17,14 +15,10 @@ use charge_once_service::faults::{self as faults, FaultKind};
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::{
-    app::App,
-    error::{FAULT, HttpError},
-};
+use super::error::{FAULT, HttpError};
 use crate::{
-    domain::{account::Account, fault_plan::targets_of_request, ids::AccountId},
+    domain::{account::Account, ids::AccountId},
     idempotency::{FailureKind, Idempotency, IdempotencyKey},
-    store::fault_plans,
     wire::error::{ApiError, ErrorCode},
 };
 
@@ -82,37 +76,6 @@ impl Faults {
         account.is_test || self.dev_account == Some(account.id)
     }
 
-    /// The fault that a plan of the account has act on a request to this route, which is counted.
-    /// What tests themselves do is left alone.
-    pub async fn planned(
-        &self,
-        app: &App,
-        account: Account,
-        method: &str,
-        route: &str,
-    ) -> Result<Option<Fault>, HttpError> {
-        if !self.act_on(account) || route.starts_with("/test/") {
-            return Ok(None);
-        }
-        let id = account.id;
-        let plans = app.read(id, move |connection| {
-            Box::pin(fault_plans::list(connection, id))
-        });
-        if plans.await?.is_empty() {
-            return Ok(None);
-        }
-        let targets = targets_of_request(method, route);
-        let acts = app.write(id, move |tx| {
-            Box::pin(async move { fault_plans::count(tx, id, &targets).await })
-        });
-        let fault = acts.await?.and_then(|plan| {
-            let seconds = Duration::from_secs(plan.seconds.unsigned_abs());
-            let kind = plan.fault.as_str().parse().ok()?;
-            Some(Fault::new(kind, seconds))
-        });
-        Ok(fault)
-    }
-
     /// The fault that acts on a request with these headers, which is counted. Refuses a header that
     /// can't be understood, and any from an account that faults do not act on.
     pub fn of_request(
@@ -133,8 +96,16 @@ impl Faults {
     }
 }
 
+/// Refuses what is for test accounts only.
+pub fn must_be_allowed(is_allowed: bool) -> Result<(), HttpError> {
+    match is_allowed {
+        true => Ok(()),
+        false => Err(for_test_accounts_only("Authorization")),
+    }
+}
+
 /// The refusal of an account that is no test account; `what` it sent.
-pub fn for_test_accounts_only(what: &str) -> HttpError {
+fn for_test_accounts_only(what: &str) -> HttpError {
     let message = "Faults act on test accounts and on the account of DEV_API_KEY only. With its key, POST \
                    /test/accounts makes a test account.";
     ApiError::invalid(what, message).into()

@@ -126,7 +126,7 @@ fn stamp(headers: &mut HeaderMap, request_id: RequestId, echoes: Vec<(HeaderName
 /// key, and the preference that is honored (RFC 7240, section 3).
 fn echoes(method: &Method, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
     let mut echoes = Vec::new();
-    if !is_mutating(method) {
+    if !is_mutating(method, headers) {
         return echoes;
     }
     if let Some(key) = headers.get(IDEMPOTENCY_KEY)
@@ -143,9 +143,10 @@ fn echoes(method: &Method, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)
     echoes
 }
 
-/// Whether a request with this method changes something and needs a key.
-fn is_mutating(method: &Method) -> bool {
+/// Whether a request changes something under a key. A DELETE does so only where it has one.
+fn is_mutating(method: &Method, headers: &HeaderMap) -> bool {
     [Method::POST, Method::PUT, Method::PATCH].contains(method)
+        || (*method == Method::DELETE && headers.contains_key(IDEMPOTENCY_KEY))
 }
 
 /// `Prefer: wait=N`, at most [`PREFER_WAIT_MAX`].

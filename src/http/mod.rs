@@ -145,13 +145,15 @@ fn api(config: &mut ServiceConfig, with_faults: bool) {
 
         // Who pays, and with what.
         "/customers": get customers::list, post customers::create;
+        "/customers/search": get customers::search;
         "/customers/{id}":
             get customers::retrieve, post customers::update, delete customers::delete;
         "/customers/{id}/payment_methods": get payment_methods::list_of_customer;
         "/customers/{id}/payment_methods/{payment_method}":
             get payment_methods::retrieve_of_customer;
         "/payment_methods": get payment_methods::list, post payment_methods::create;
-        "/payment_methods/{id}": get payment_methods::retrieve, post payment_methods::update;
+        "/payment_methods/{id}":
+            get payment_methods::retrieve_any, post payment_methods::update;
         "/payment_methods/{id}/attach": post payment_methods::attach;
         "/payment_methods/{id}/detach": post payment_methods::detach;
 

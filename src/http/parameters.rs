@@ -110,3 +110,16 @@ impl IntoParams for MutatingHeaders {
         ]
     }
 }
+
+/// The headers of a DELETE: those of any mutating request, but its key is optional.
+pub(super) struct DeletionHeaders;
+
+impl IntoParams for DeletionHeaders {
+    fn into_params(parameter_in: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        let mut headers = MutatingHeaders::into_params(parameter_in);
+        for header in &mut headers {
+            header.required = Required::False;
+        }
+        headers
+    }
+}

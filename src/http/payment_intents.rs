@@ -103,8 +103,9 @@ parameters! {
 )]
 pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     let query = query_params::<RetrievePaymentIntentQuery>(&request)?;
-    let missing = || ApiError::missing("intent", PaymentIntentId::PREFIX);
-    let id = PaymentIntentId::parse(request.match_info().query("id")).ok_or_else(missing)?;
+    let text = request.match_info().query("id");
+    let missing = || ApiError::missing::<PaymentIntentId>(caller.dialect, "intent", text);
+    let id = PaymentIntentId::parse(text).ok_or_else(missing)?;
     let found = reads::shown(&app, caller, query.expand, move |connection| {
         Box::pin(store::payment_intents::find(connection, caller.account, id))
     });

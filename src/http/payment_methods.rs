@@ -1,12 +1,16 @@
 //! `/payment_methods`, and `/customers/{id}/payment_methods`
 
+use chrono::Utc;
+
 use super::prelude::*;
 use crate::{
-    commands::{AttachPaymentMethod, CreatePaymentMethod, DetachPaymentMethod, Update},
+    commands::{
+        AttachPaymentMethod, CreatePaymentMethod, DetachPaymentMethod, Update, unwritten_method,
+    },
     domain::payment_method::PaymentMethod,
     wire::payment_methods::{
         AttachPaymentMethodParams, CreatePaymentMethodParams, DetachPaymentMethodParams,
-        MethodType, PaymentMethodView, UpdatePaymentMethodParams,
+        MethodType, NamedMethod, PaymentMethodView, UpdatePaymentMethodParams,
     },
 };
 
@@ -56,9 +60,27 @@ endpoints! { "Payment methods", PaymentMethodView;
         [ParameterMissing], query => query.customer, store::payment_methods::list;
 
     /// Retrieve a payment method
+    ///
+    /// With a test card such as `pm_card_visa` in the path, the method that a use of it makes is
+    /// shown, with this id. It is stored nowhere.
     one retrieve "retrievePaymentMethod": "/payment_methods/{id}" of PaymentMethodId
         "The payment method's id: pm_…" (ExpandPaymentMethod "`customer` shows the whole customer.")
         => PaymentMethodView "The payment method.", store::payment_methods::find;
+}
+
+/// [`retrieve`], or what a test card makes.
+pub async fn retrieve_any(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
+    let id = request.match_info().query("id");
+    let NamedMethod::Template(card) = NamedMethod::of(id) else {
+        return retrieve(app, caller, request).await;
+    };
+    query_params::<retrieve::Query>(&request)?;
+    let method = unwritten_method(caller.account, card.into(), Utc::now());
+    let view = PaymentMethodView {
+        id: id.to_owned(),
+        ..(&method).into()
+    };
+    Ok(HttpResponse::Ok().json(view))
 }
 
 /// Retrieve a payment method of a customer
@@ -82,9 +104,10 @@ pub async fn retrieve_of_customer(
 ) -> HttpResult {
     let expand = query_params::<retrieve::Query>(&request)?.expand;
     let customer = path_id::<CustomerId>(&request)?;
-    let id = PaymentMethodId::parse(request.match_info().query("payment_method"));
-    let id = id.ok_or_else(HttpError::missing_id::<PaymentMethodId>)?;
-    reads::one::<PaymentMethodId, _>(&app, caller, expand, move |connection| {
+    let text = request.match_info().query("payment_method");
+    let missing = || HttpError::missing_id::<PaymentMethodId>(caller.dialect, text);
+    let id = PaymentMethodId::parse(text).ok_or_else(missing)?;
+    reads::one::<PaymentMethodId, _>(&app, caller, expand, id, move |connection| {
         Box::pin(async move {
             let found = store::payment_methods::find(connection, caller.account, id).await?;
             Ok(found.filter(|method| method.customer() == Some(customer)))
@@ -137,7 +160,7 @@ pub async fn list_of_customer(app: Data<App>, caller: Caller, request: HttpReque
     })
     .await?
     .filter(|customer| !customer.deleted)
-    .ok_or_else(HttpError::missing_id::<CustomerId>)?;
+    .ok_or_else(|| reads::missing_id(caller, id))?;
     let (page, query) =
         reads::query::<PaymentMethodId, ListPaymentMethodsOfCustomerQuery>(&request)?;
     let path = format!("/customers/{id}/payment_methods");

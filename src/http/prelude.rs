@@ -8,11 +8,11 @@ pub(super) use super::{
     app::App,
     endpoints::endpoints,
     error::{HttpError, HttpResult},
-    error_responses::{MutatingErrors, ObjectErrors, ReadErrors, errors},
-    parameters::{KeyText, MutatingHeaders},
+    error_responses::{DeletionErrors, MutatingErrors, ObjectErrors, ReadErrors, errors},
+    parameters::{DeletionHeaders, KeyText, MutatingHeaders},
     reads,
     reply::{run, run_verb},
-    request::{Caller, MutatingRequest, no_query, path_id, query_params},
+    request::{Caller, Deletion, MutatingRequest, no_query, path_id, query_params},
 };
 pub(super) use crate::{
     domain::ids::*,

@@ -1,20 +1,22 @@
 //! What reads answer: an object, or the page of a list that a query asks for.
 
 use actix_web::{HttpRequest, HttpResponse};
-use charge_once_strict_params::pages::{Cursor, Listed, Page, PageQuery};
+use charge_once_strict_params::pages::{
+    Cursor, ENDING_BEFORE, Listed, Page, PageQuery, STARTING_AFTER,
+};
 use charge_once_strict_params::{Expansion, ParameterSet};
 use serde::Serialize;
 
 use super::{
     app::App,
     error::{HttpError, HttpResult},
-    request::{Caller, query_params},
+    request::{Caller, dialect_of, query_params},
 };
 use crate::{
     database::{PgConnection, Reading},
     domain::ids::ObjectId,
     webhooks::Slice,
-    wire::{dialect::Dialect, list::List},
+    wire::{dialect::Dialect, error::ApiError, list::List},
     work::expansions::{Shown, view},
 };
 
@@ -24,6 +26,17 @@ pub(super) fn query<Id: ObjectId, Q: ParameterSet>(
     request: &HttpRequest,
 ) -> Result<(Page, Q), HttpError> {
     let (page, query): (PageQuery, Q) = query_params(request)?;
+    if dialect_of(request) == Dialect::Stripe {
+        let cursors = [
+            (STARTING_AFTER, &page.starting_after),
+            (ENDING_BEFORE, &page.ending_before),
+        ];
+        for (name, text) in cursors {
+            if let Some(text) = text.as_deref().filter(|text| Id::parse(text).is_none()) {
+                return Err(ApiError::missing::<Id>(Dialect::Stripe, name, text).into());
+            }
+        }
+    }
     Ok((page.page(|text| Id::parse(text).map(Id::uuid))?, query))
 }
 
@@ -46,15 +59,21 @@ pub(super) async fn shown<T: Shown + 'static>(
     .await
 }
 
+/// What is answered where the account has no object with the id in the path.
+pub(super) fn missing_id<Id: ObjectId>(caller: Caller, id: Id) -> HttpError {
+    HttpError::missing_id::<Id>(caller.dialect, &id.to_string())
+}
+
 /// The reply with the object that `find` finds, or a 404 about the `id` of the path.
 pub(super) async fn one<Id: ObjectId, T: Shown + 'static>(
     app: &App,
     caller: Caller,
     expand: Expansion,
+    id: Id,
     find: impl for<'c> FnOnce(&'c mut PgConnection) -> Reading<'c, Option<T>> + Send + 'static,
 ) -> HttpResult {
     let shown = shown(app, caller, expand, find).await?;
-    Ok(HttpResponse::Ok().json(shown.ok_or_else(HttpError::missing_id::<Id>)?))
+    Ok(HttpResponse::Ok().json(shown.ok_or_else(|| missing_id(caller, id))?))
 }
 
 /// The reply with the page that `list` reads of the list at `path`, with what `expand` names shown

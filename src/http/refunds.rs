@@ -78,7 +78,7 @@ pub async fn list_of_charge(app: Data<App>, caller: Caller, request: HttpRequest
         Box::pin(store::charges::find(connection, account, id))
     })
     .await?
-    .ok_or_else(HttpError::missing_id::<ChargeId>)?;
+    .ok_or_else(|| reads::missing_id(caller, id))?;
     let (page, query) = reads::query::<RefundId, ListRefundsOfChargeQuery>(&request)?;
     let filter = RefundFilter {
         charge: Some(id),

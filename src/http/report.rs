@@ -1,11 +1,10 @@
 //! `/test/report`: what is wrong with the client that uses a test account.
 
-use charge_once_service::request_log::LoggedRequest;
+use charge_once_service::request_log::{LoggedRequest, report::findings};
 use uuid::Uuid;
 
 use super::{prelude::*, request::Tester};
 use crate::{
-    domain::report::findings,
     idempotency::IdempotencyKey,
     store::report::{self, REQUESTS_MAX},
     wire::report::ReportView,

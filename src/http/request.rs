@@ -19,7 +19,7 @@ use charge_once_strict_params::{
     Encoding, Error, ParameterSet, Params, Reason,
     card_numbers::{bytes_hold_card_number, find_card_number, holds_card_number},
 };
-use futures_util::future::LocalBoxFuture;
+use futures_util::{FutureExt, TryFutureExt, future::LocalBoxFuture};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
@@ -27,10 +27,9 @@ use super::{
     app::App,
     body,
     error::HttpError,
-    faults::Fault,
+    faults::{Fault, must_be_allowed},
     middleware::{AssignedKey, IDEMPOTENCY_KEY, preferred_wait},
     request_log,
-    test_accounts::must_be_allowed,
 };
 use crate::{
     commands::Origin,
@@ -52,6 +51,7 @@ use crate::{
         error::{ApiError, ErrorCode},
         metadata::MAPS,
         not_offered,
+        parameter::STRIPES_WORDS,
         source::{CARD_FIELDS, LOST_REPLIES},
         webhook_endpoints::PRIVATE_URLS,
     },
@@ -73,6 +73,7 @@ impl Caller {
                 idempotency_key: String::new(),
             },
             traceparent: traces::traceparent(),
+            path_id: String::new(),
         })
     }
 }
@@ -116,7 +117,7 @@ impl FromRequest for Caller {
             let account = caller(app, &request).await?;
             Ok(Self {
                 account: account.id,
-                dialect: Dialect::of_path(routed_path(&request)),
+                dialect: dialect_of(&request),
             })
         })
     }
@@ -187,6 +188,29 @@ impl FromRequest for MutatingRequest {
     }
 }
 
+/// A DELETE: its idempotency key is optional.
+pub enum Deletion {
+    /// It is claimed and replayed like a POST.
+    WithKey(Box<MutatingRequest>),
+    /// Its retry is another request, and finds nothing.
+    WithoutKey(Caller),
+}
+
+impl FromRequest for Deletion {
+    type Error = HttpError;
+    type Future = LocalBoxFuture<'static, Result<Self, HttpError>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        if !request.headers().contains_key(IDEMPOTENCY_KEY) {
+            let caller = Caller::from_request(request, payload);
+            return caller.map_ok(Self::WithoutKey).boxed_local();
+        }
+        let request = MutatingRequest::from_request(request, payload);
+        let request = request.map_ok(|request| Self::WithKey(Box::new(request)));
+        request.boxed_local()
+    }
+}
+
 /// Longest path of a mutating request, in bytes. It is stored with the key; the longest is that of
 /// a level of inventory, whose sku may be all characters of four bytes.
 const PATH_MAX_BYTES: usize = "/v1/inventory/".len() + 4 * ITEM_TEXT_MAX_CHARS;
@@ -198,7 +222,7 @@ impl MutatingRequest {
         payload: web::Payload,
     ) -> Result<Self, HttpError> {
         let account = caller(app, request).await?;
-        let dialect = Dialect::of_path(routed_path(request));
+        let dialect = dialect_of(request);
         let Some(decoded_path) = storable_path(request) else {
             return Err(ApiError::explained(ErrorCode::RouteNotFound).into());
         };
@@ -249,6 +273,7 @@ impl MutatingRequest {
         let mut params = Params::new(encoding, refuse_query(query).map_or(tree, Err));
         params.not_offered(not_offered::parameters(resource(request)));
         params.grant(LOST_REPLIES, testing.is_allowed);
+        params.grant(STRIPES_WORDS, dialect == Dialect::Stripe);
         params.grant(PRIVATE_URLS, app.values.webhook_allow_private);
         for scheme in app.values.return_url_schemes.iter().flatten() {
             params.grant(scheme.clone(), true);
@@ -264,6 +289,7 @@ impl MutatingRequest {
                     idempotency_key: key.as_str().to_owned(),
                 },
                 traceparent: traces::traceparent(),
+                path_id: request.match_info().query("id").to_owned(),
             },
             params,
             request: Request {
@@ -321,8 +347,8 @@ async fn testing(
             None => {
                 let route = request.match_pattern().unwrap_or_default();
                 let method = request.method().as_str();
-                let planned = faults.planned(app, account, method, below_prefix(&route));
-                planned.await?
+                app.planned_fault(account, method, below_prefix(&route))
+                    .await?
             }
             asked => asked,
         },
@@ -379,6 +405,7 @@ pub(super) fn work_begins(app: &App, request: &HttpRequest) -> Instant {
 pub(super) fn query_params<Q: ParameterSet>(request: &HttpRequest) -> Result<Q, HttpError> {
     let mut params = Params::new(Encoding::Form, query(request)?);
     params.not_offered(not_offered::parameters(resource(request)));
+    params.grant(STRIPES_WORDS, dialect_of(request) == Dialect::Stripe);
     let query = Q::parse(&params)?;
     params.must_not_be_empty()?;
     Ok(query)
@@ -541,8 +568,14 @@ fn storable_path(request: &HttpRequest) -> Option<Cow<'_, str>> {
 
 /// The id that the path names as `{id}`. 404 for text that is no id of that kind.
 pub fn path_id<Id: ObjectId>(request: &HttpRequest) -> Result<Id, HttpError> {
-    let id = Id::parse(request.match_info().query("id"));
-    id.ok_or_else(HttpError::missing_id::<Id>)
+    let text = request.match_info().query("id");
+    let missing = || HttpError::missing_id::<Id>(dialect_of(request), text);
+    Id::parse(text).ok_or_else(missing)
+}
+
+/// The dialect of the prefix that the request came through.
+pub(super) fn dialect_of(request: &HttpRequest) -> Dialect {
+    Dialect::of_path(routed_path(request))
 }
 
 /// The request's own id, as the outermost middleware made it.

@@ -84,8 +84,9 @@ parameters! {
 )]
 pub async fn retrieve(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
     let query = query_params::<RetrieveSetupIntentQuery>(&request)?;
-    let missing = || ApiError::missing("intent", SetupIntentId::PREFIX);
-    let id = SetupIntentId::parse(request.match_info().query("id")).ok_or_else(missing)?;
+    let text = request.match_info().query("id");
+    let missing = || ApiError::missing::<SetupIntentId>(caller.dialect, "intent", text);
+    let id = SetupIntentId::parse(text).ok_or_else(missing)?;
     let found = reads::shown(&app, caller, query.expand, move |connection| {
         Box::pin(store::setup_intents::find(connection, caller.account, id))
     });

@@ -1,6 +1,6 @@
 //! `/test`: for tests of a client's retries, on servers with `FAULTS`.
 
-use super::{faults::for_test_accounts_only, prelude::*};
+use super::{faults::must_be_allowed, prelude::*};
 use crate::{
     wire::test_accounts::{ExpiredKeysView, TestAccountView},
     work::{CreateTestAccount, ExpireKeys},
@@ -51,12 +51,4 @@ pub async fn expire_keys(app: Data<App>, request: MutatingRequest) -> HttpResult
         app.idempotency.run(request, ExpireKeys { origin, params })
     })
     .await
-}
-
-/// Refuses what is for test accounts only.
-pub(super) fn must_be_allowed(is_allowed: bool) -> Result<(), HttpError> {
-    match is_allowed {
-        true => Ok(()),
-        false => Err(for_test_accounts_only("Authorization")),
-    }
 }

@@ -12,7 +12,7 @@ use crate::{
             WebhookEndpointView,
         },
     },
-    work::{CreateWebhookEndpoint, UpdateWebhookEndpoint},
+    work::{CreateWebhookEndpoint, DeleteWebhookEndpoint, UpdateWebhookEndpoint},
 };
 
 errors! { CreateWebhookEndpointErrors: Mutating [ParameterMissing] }
@@ -66,18 +66,30 @@ pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) 
 
 /// Delete a webhook endpoint
 ///
-/// Nothing more is sent there, but for an attempt that is just being made. Needs no idempotency
-/// key: deleting twice does nothing more, and 404 on a retry says that it is done.
+/// Nothing more is sent there, but for an attempt that is just being made. An idempotency key is
+/// optional: a retry with it gets the first answer. Without one, deleting twice does nothing more,
+/// and 404 on a retry says that it is done.
 #[utoipa::path(
     delete, path = "/webhook_endpoints/{id}", tag = "Webhooks",
     operation_id = "deleteWebhookEndpoint",
-    params(("id" = String, Path, description = "The endpoint's id: we_…")),
+    params(("id" = String, Path, description = "The endpoint's id: we_…"), DeletionHeaders),
     responses(
         (status = 200, description = "It is gone.", body = DeletedWebhookEndpointView),
-        ObjectErrors,
+        DeletionErrors,
     ),
 )]
-pub async fn delete(app: Data<App>, caller: Caller, request: HttpRequest) -> HttpResult {
+pub async fn delete(app: Data<App>, request: HttpRequest, deletion: Deletion) -> HttpResult {
+    let caller = match deletion {
+        Deletion::WithKey(with_key) => {
+            let id = request.match_info().query("id").to_owned();
+            let by = |request, origin, params| {
+                let command = DeleteWebhookEndpoint { origin, id, params };
+                app.idempotency.run(request, command)
+            };
+            return run(&app, *with_key, by).await;
+        }
+        Deletion::WithoutKey(caller) => caller,
+    };
     no_query(&request)?;
     let (account, id) = (caller.account, path_id::<WebhookEndpointId>(&request)?);
     let deleted = app.write(account, move |tx| {
@@ -85,7 +97,7 @@ pub async fn delete(app: Data<App>, caller: Caller, request: HttpRequest) -> Htt
     });
     match deleted.await? {
         true => Ok(HttpResponse::Ok().json(DeletedWebhookEndpointView::of(id.to_string()))),
-        false => Err(HttpError::missing_id::<WebhookEndpointId>()),
+        false => Err(reads::missing_id(caller, id)),
     }
 }
 
@@ -113,7 +125,7 @@ async fn find(app: &App, caller: Caller, id: WebhookEndpointId) -> Result<Endpoi
         Box::pin(endpoints::find(connection, account.0, id.0))
     });
     let found = found.await?;
-    found.ok_or_else(HttpError::missing_id::<WebhookEndpointId>)
+    found.ok_or_else(|| reads::missing_id(caller, id))
 }
 
 /// List webhook endpoints

@@ -1,12 +1,14 @@
 //! What the report on an account's client reads: the log of its requests, what they made, and the
 //! webhooks about that. Bounded: the newest 20,000 requests before one, and 5,000 deliveries.
 
-use charge_once_service::request_log::{self as request_log, LoggedOutcome, RequestFilter};
+use std::time::Duration;
 
-use chrono::DateTime;
+use charge_once_service::request_log::{
+    self as request_log, LoggedOutcome, RequestFilter,
+    report::{Effect, Redelivered, Tested},
+};
 
 use super::rows::*;
-use crate::domain::report::{Effect, Redelivered, Tested};
 
 /// Requests of one report.
 pub const REQUESTS_MAX: i64 = request_log::SEARCHED_MAX;
@@ -145,8 +147,8 @@ async fn webhooks(
         if taken.len() > 1 {
             let at = taken
                 .iter()
-                .filter_map(|at| DateTime::from_timestamp(*at, 0));
-            let (event, at) = (EventId(row.id), at.collect());
+                .map(|at| Duration::from_secs(at.unsigned_abs()));
+            let (event, at) = (row.id, at.collect());
             tested.redelivered.push(Redelivered { event, at });
         }
         tested.told.insert(row.idempotency_key);

@@ -1,7 +1,7 @@
 //! Charges as clients send and see them.
 
 pub use super::views::charges::ChargeView;
-use super::{prelude::*, source::SourceParam};
+use super::{payment_methods::RadarOptionsParams, prelude::*, source::SourceParam};
 use crate::domain::charge::{ChargeRefusal, NewCharge};
 
 parameters! {
@@ -22,6 +22,8 @@ parameters! {
         /// Where the receipt goes.
         receipt_email: Option<Email>,
         metadata: MetadataParam,
+        /// For Radar, which isn't here. Without effect.
+        radar_options: Option<Nested<RadarOptionsParams>>,
         expand: Expand<ExpandNewCharge>,
     }
     example {

@@ -88,6 +88,33 @@ pub fn not_their_method() -> ApiError {
     ApiError::invalid("invoice_settings[default_payment_method]", message)
 }
 
+/// What customers are searched by: their whole e-mail address, in one of two kinds of quotes.
+pub struct EmailQuery;
+
+impl TextKind for EmailQuery {
+    type Value = String;
+    /// With as much room for blanks as for the words.
+    const MAX_CHARS: usize = PERSON_EMAIL_MAX_CHARS + 16;
+    const MUST_BE: &'static str = "Must be email:'jenny@example.com': customers are searched by their whole e-mail address alone.";
+
+    fn parse(text: &str) -> Option<String> {
+        let value = text.trim().strip_prefix("email")?.trim_start();
+        let value = value.strip_prefix(':')?.trim_start();
+        let quote = value.chars().next().filter(|c| ['\'', '"'].contains(c))?;
+        let email = value.strip_prefix(quote)?.strip_suffix(quote)?;
+        let is_whole = !email.is_empty() && !email.contains([quote, '\\']);
+        is_whole.then(|| email.to_owned())
+    }
+
+    fn schema() -> ObjectBuilder {
+        const QUERY: &str = r#"^email:('[^'\\]+'|"[^"\\]+")$"#;
+        let query = text()
+            .max_length(Some(Self::MAX_CHARS))
+            .pattern(Some(QUERY));
+        with_example(query, "email:'jenny@example.com'")
+    }
+}
+
 /// A tag of a language.
 pub struct Locale;
 

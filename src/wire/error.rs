@@ -1,14 +1,16 @@
 //! Every error that a client can meet, in one table.
 //!
 //! Promise: the reply, the page `/errors` and the OpenAPI document all come from [`ErrorCode`], so
-//! they can't disagree. A message never echoes a value that the client sent.
+//! they can't disagree. A message never echoes a value that the client sent, but for an id that
+//! names nothing, in Stripe's words.
 
-use charge_once_strict_params as strict_params;
+use charge_once_strict_params::{self as strict_params, ID_MAX_CHARS, card_numbers};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use strict_params::Reason;
 
 use super::{
+    dialect::Dialect,
     not_offered,
     views::{
         payment_intents::PaymentIntentView, payment_methods::PaymentMethodView,
@@ -16,7 +18,8 @@ use super::{
     },
 };
 use crate::domain::{
-    ids::ID_CHARS,
+    api_key::holds_secret,
+    ids::{ID_CHARS, ObjectId},
     test_cards::{Decline, DeclineCode},
 };
 
@@ -44,7 +47,7 @@ macro_rules! error_codes {
                 match self { $(Self::$name => $code),+ }
             }
 
-            /// The HTTP status; the `/v1` dialect answers 400 for `idempotency_key_reused`.
+            /// The HTTP status, but for [`About::status`].
             pub fn status(self) -> u16 {
                 match self { $(Self::$name => $status),+ }
             }
@@ -263,7 +266,11 @@ impl From<strict_params::Error> for ApiError {
             // Made by `as_refusal`, so the code is known.
             Reason::Named(code) => ErrorCode::parse(code).unwrap_or(ErrorCode::ParameterInvalid),
         };
-        Self::new(code, error.message).with_param(error.param)
+        let mut refusal = Self::new(code, error.message).with_param(error.param);
+        if code == ErrorCode::ResourceMissing {
+            refusal.about.status = Some(NO_SUCH_PARAMETER);
+        }
+        refusal
     }
 }
 
@@ -296,11 +303,13 @@ pub struct ApiError {
     pub about: Box<About>,
 }
 
-/// What few errors have: objects, each as JSON, and advice.
+/// What few errors have: objects, each as JSON, advice, and a status of their own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct About {
     /// What to do about the key, for the developer.
     pub advice: Option<&'static str>,
+    /// The HTTP status below `/v1`, where Stripe's is another than the code's.
+    pub status: Option<u16>,
     /// As it is after the request.
     pub payment_intent: Option<String>,
     /// The card that was declined.
@@ -332,13 +341,26 @@ impl ApiError {
         Self::new(ErrorCode::ParameterInvalid, message).with_param(param.to_owned())
     }
 
-    /// The account has no object with the id in `param`, whose kind begins with `prefix`; text that
-    /// is no such id is answered alike.
-    pub fn missing(param: &str, prefix: &str) -> Self {
-        let message = format!(
-            "This account has no such object. An id here is {prefix}_ and {ID_CHARS} characters."
-        );
-        Self::new(ErrorCode::ResourceMissing, message).with_param(param.to_owned())
+    /// The account has no object with this id, which `param` names; text that is no such id is
+    /// answered alike.
+    pub fn missing<Id: ObjectId>(dialect: Dialect, param: &str, id: &str) -> Self {
+        let message = match dialect {
+            Dialect::Ietf => format!(
+                "This account has no such object. An id here is {}_ and {ID_CHARS} characters.",
+                Id::PREFIX
+            ),
+            Dialect::Stripe => no_such::<Id>(id),
+        };
+        let mut error = Self::new(ErrorCode::ResourceMissing, message).with_param(param.to_owned());
+        let is_in_path = matches!(param, "id" | "intent");
+        error.about.status =
+            (dialect == Dialect::Stripe && !is_in_path).then_some(NO_SUCH_PARAMETER);
+        error
+    }
+
+    /// The HTTP status.
+    pub fn status(&self) -> u16 {
+        self.about.status.unwrap_or_else(|| self.code.status())
     }
 
     /// The decline of a card that was not charged.
@@ -388,6 +410,22 @@ impl ApiError {
                 setup_intent: json(self.about.setup_intent.as_deref()),
             },
         }
+    }
+}
+
+/// Stripe's status where a parameter names an object that is not there; in a path, it is 404.
+const NO_SUCH_PARAMETER: u16 = 400;
+
+/// Stripe's words for an id that names nothing. Programs look for their beginning. What may be a
+/// secret or a card number isn't repeated.
+pub(super) fn no_such<Id: ObjectId>(id: &str) -> String {
+    let is_shown = id.chars().count() <= ID_MAX_CHARS
+        && !id.contains(char::is_control)
+        && !holds_secret(id)
+        && !card_numbers::holds_card_number(id);
+    match is_shown {
+        true => format!("No such {}: '{id}'", Id::NOUN),
+        false => format!("No such {}", Id::NOUN),
     }
 }
 

@@ -145,8 +145,8 @@ views! {
     pub struct EventRequestView as EventRequest of(id: String, key: String) {
         /// The `req_…` that executed.
         id: String [example = "req_01kar2w7n9e4xt8f5mq0v3z6yd"] = id;
-        /// The key it executed under; null for a DELETE and for the form of a holder's page, which
-        /// need none.
+        /// The key it executed under; null for a DELETE without one, and for the form of a holder's
+        /// page.
         maybe idempotency_key: String [example = "8e03978e-40d5-43dd-bc93-6894a57f9324"] =
             key_of_client(key);
     }
@@ -163,8 +163,8 @@ fn as_it_was_told<S: Serializer>(json: &Option<String>, serializer: S) -> Result
     as_it_was_shown(json.as_deref().unwrap_or("null"), serializer)
 }
 
-/// The key of an event, if a client sent it: a DELETE has none, and that of a holder's page begins
-/// with a comma, which no client can send.
+/// The key of an event, if a client sent it: a DELETE may have none, and that of a holder's page
+/// begins with a comma, which no client can send.
 pub fn key_of_client(key: String) -> Option<String> {
     let is_sent = !key.is_empty() && !key.starts_with(',');
     is_sent.then_some(key)

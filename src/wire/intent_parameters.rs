@@ -4,7 +4,7 @@
 use url::{Host, Url};
 use utoipa::openapi::{ArrayBuilder, SchemaFormat};
 
-use super::prelude::*;
+use super::{not_offered, prelude::*};
 use crate::domain::payment_intent::AllowRedirects;
 
 /// The only type of methods.
@@ -12,6 +12,12 @@ const CARD: &str = "card";
 /// More types of methods than there are.
 const TYPES_MAX: usize = 20;
 const TYPE_MAX_CHARS: usize = 100;
+
+/// The longest IPv6 address.
+const IP_ADDRESS_MAX_CHARS: usize = 45;
+const USER_AGENT_MAX_CHARS: usize = 1000;
+/// The last second of the year 9999.
+const TIME_MAX: i64 = 253_402_300_799;
 
 /// The longest URL that proxies and servers commonly take.
 const RETURN_URL_MAX_CHARS: usize = 2048;
@@ -23,6 +29,46 @@ parameters! {
         enabled: bool,
         /// Whether a card's holder may be sent to another page: always or never. Default: always.
         allow_redirects: Option<AllowRedirects>,
+    }
+
+    /// How the card's holder agreed to later payments. It has no effect: there are no mandates.
+    pub struct MandateDataParams as "MandateDataInput" {
+        /// What the holder did.
+        customer_acceptance: Nested<CustomerAcceptanceParams>,
+    }
+
+    /// What the card's holder did to agree.
+    pub struct CustomerAcceptanceParams as "CustomerAcceptanceInput" {
+        /// online or offline.
+        r#type: AcceptanceType,
+        /// When, in Unix seconds.
+        accepted_at: Option<Integer<0, TIME_MAX>>,
+        /// From where.
+        online: Option<Nested<OnlineAcceptanceParams>>,
+    }
+
+    /// From where the card's holder agreed.
+    pub struct OnlineAcceptanceParams as "OnlineAcceptanceInput" {
+        /// The address of their machine.
+        ip_address: Text<IP_ADDRESS_MAX_CHARS, 1>,
+        /// Their browser.
+        user_agent: Text<USER_AGENT_MAX_CHARS, 1>,
+    }
+}
+
+/// Where the card's holder agreed.
+pub struct AcceptanceType;
+
+impl TextKind for AcceptanceType {
+    type Value = ();
+    const MUST_BE: &'static str = "Must be online or offline.";
+
+    fn parse(text: &str) -> Option<()> {
+        ["online", "offline"].contains(&text).then_some(())
+    }
+
+    fn schema() -> ObjectBuilder {
+        text().pattern(Some("^(online|offline)$"))
     }
 }
 
@@ -82,7 +128,8 @@ pub fn wrong_client_secret() -> ApiError {
     ApiError::invalid("client_secret", message)
 }
 
-/// Types of methods, of which there is one.
+/// Types of methods, of which there is one. Programs send lists of all that a shop could take, so
+/// other types of Stripe's are left out where `card` is among them.
 pub struct MethodTypes;
 
 impl ValueKind for MethodTypes {
@@ -92,10 +139,14 @@ impl ValueKind for MethodTypes {
         let types = field
             .fields
             .texts(field.name, 0..=TYPES_MAX, TYPE_MAX_CHARS)?;
-        match types.iter().position(|given| given != CARD) {
-            None => Ok((!types.is_empty()).then_some(())),
+        let has_card = types.iter().any(|given| given == CARD);
+        let is_left_out = |given: &str| has_card && not_offered::methods().contains(&given);
+        let is_wrong = |given: &String| given != CARD && !is_left_out(given);
+        match types.iter().position(is_wrong) {
+            None => Ok(has_card.then_some(())),
             Some(index) => {
-                let message = "Only card is simulated here.";
+                let message =
+                    "Only card is simulated here. Other types of Stripe's may stand beside it.";
                 Err(field.fields.invalid_element(field.name, index, message))
             }
         }
@@ -106,6 +157,9 @@ impl ValueKind for MethodTypes {
         ArrayBuilder::new()
             .items(with_example(card, CARD))
             .max_items(Some(TYPES_MAX))
+            .description(Some(
+                "Types of methods. Other types of Stripe's beside card are left out.",
+            ))
             .into()
     }
 }

@@ -31,6 +31,24 @@ impl<T> List<T> {
     }
 }
 
+/// `{"object":"search_result","data":[…],"has_more":…,"next_page":…,"url":…}`
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+pub struct SearchResult<T> {
+    /// Always `search_result`.
+    #[schema(example = "search_result")]
+    pub object: &'static str,
+    /// Newest first.
+    pub data: Vec<T>,
+    /// Whether there are more beyond this page.
+    pub has_more: bool,
+    /// The parameter `page` that shows more.
+    #[schema(required = true)]
+    pub next_page: Option<String>,
+    /// The path of the search, without its host.
+    #[schema(example = "/customers/search")]
+    pub url: String,
+}
+
 /// A reference to another object: its id, or all of it where `expand` asks for it.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
 #[serde(untagged)]

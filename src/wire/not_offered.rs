@@ -47,6 +47,11 @@ fn listed(heading: &str) -> &'static [&'static str] {
     LISTS.get(heading).map_or(&[], Vec::as_slice)
 }
 
+/// Types of payment methods of Stripe's, without `card`.
+pub fn methods() -> &'static [&'static str] {
+    listed("methods")
+}
+
 /// The parameters of Stripe's that `resource` has there and not here.
 pub fn parameters(resource: &str) -> &'static [&'static str] {
     listed(resource)

@@ -10,9 +10,9 @@ use charge_once_strict_params::{
 };
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, SchemaFormat};
 
-use super::error::ErrorCode;
+use super::error::{ErrorCode, no_such};
 use crate::domain::{
-    ids::{ChargeId, CustomerId, OrderId, PaymentIntentId, PaymentMethodId, RequestId},
+    ids::{ChargeId, CustomerId, ObjectId, OrderId, PaymentIntentId, PaymentMethodId, RequestId},
     money::{AMOUNT_MAX, Currency},
     payment_intent::{
         AllowRedirects, CancellationReason, CaptureMethod, ConfirmationMethod, FutureUsage,
@@ -106,22 +106,42 @@ impl TextKind for Currency {
     }
 }
 
+/// What requests below `/v1` are granted: an id that can't be one names an object that is not
+/// there, in Stripe's words. Elsewhere, only [`IdOf`] takes it.
+pub const STRIPES_WORDS: &str = "stripes_words";
+
+/// Text that names an object by its id. Below `/v1`, such text that `is_no_id` is refused.
+pub fn id_text<Id: ObjectId>(
+    field: &mut Field<'_, '_>,
+    is_no_id: impl FnOnce(&str) -> bool,
+) -> Result<Option<String>, Error> {
+    let text = field.fields.text(field.name, ID_MAX_CHARS)?;
+    if field.fields.is_granted(STRIPES_WORDS)
+        && let Some(text) = text.as_deref().filter(|text| is_no_id(text))
+    {
+        let param = field.fields.param(field.name);
+        return Err(ErrorCode::ResourceMissing.as_refusal(param, &no_such::<Id>(text)));
+    }
+    Ok(text)
+}
+
 /// Makes parameters of ids: `ids!(empty is none: true; CustomerId)` makes `CustomerId` a
-/// [`TextKind`], which an empty value leaves out.
+/// [`ValueKind`], which an empty value leaves out.
 macro_rules! ids {
     (empty is none: $empty_is_none:literal; $($id:ident),+) => {$(
-        impl TextKind for $id {
+        impl ValueKind for $id {
             type Value = Self;
             const EMPTY_IS_NONE: bool = $empty_is_none;
-            const MAX_CHARS: usize = ID_MAX_CHARS;
-            const MUST_BE: &'static str = "Must be the id of an object of that kind.";
 
-            fn parse(text: &str) -> Option<Self> {
-                Self::parse(text)
+            fn read(field: &mut Field<'_, '_>) -> Result<Option<Self>, Error> {
+                match <IdOf<Self> as ValueKind>::read(field)? {
+                    Some(None) => Err(field.invalid("Must be the id of an object of that kind.")),
+                    read => Ok(read.flatten()),
+                }
             }
 
-            fn schema() -> ObjectBuilder {
-                text().pattern(Some(id_pattern(Self::PREFIX)))
+            fn schema() -> RefOr<Schema> {
+                text().pattern(Some(id_pattern(Self::PREFIX))).into()
             }
         }
     )+};
@@ -135,18 +155,17 @@ ids!(empty is none: false; ChargeId, OrderId, PaymentIntentId, PaymentMethodId);
 /// as it does for an object that is not there.
 pub struct IdOf<T>(PhantomData<T>);
 
-impl<T: TextKind<Value = T>> TextKind for IdOf<T> {
+impl<T: ValueKind<Value = T> + ObjectId> ValueKind for IdOf<T> {
     type Value = Option<T>;
     const EMPTY_IS_NONE: bool = T::EMPTY_IS_NONE;
-    const MAX_CHARS: usize = ID_MAX_CHARS;
-    const MUST_BE: &'static str = T::MUST_BE;
 
-    fn parse(text: &str) -> Option<Self::Value> {
-        Some(T::parse(text))
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<Option<T>>, Error> {
+        let text = id_text::<T>(field, |text| T::parse(text).is_none())?;
+        Ok(text.map(|text| T::parse(&text)))
     }
 
-    fn schema() -> ObjectBuilder {
-        <T as TextKind>::schema()
+    fn schema() -> RefOr<Schema> {
+        <T as ValueKind>::schema()
     }
 }
 
@@ -192,32 +211,45 @@ enums!(
 // When money is taken.
 enums!(empty is none: false; CaptureMethod);
 
+// Stripe's names. Most are of what is not here: the member stays null or missing.
 expandable! {
     pub ExpandCharge, ExpandCharges = [
-        "balance_transaction", "customer", "payment_intent", "payment_intent.payment_method",
-        "refunds", "refunds.data.balance_transaction"
-    ]: "Shows this member of the charge whole.";
+        "application", "application_fee", "balance_transaction", "customer", "customer.default_source",
+        "customer.sources", "dispute", "failure_balance_transaction", "invoice", "on_behalf_of",
+        "payment_intent", "payment_intent.payment_method", "refunds",
+        "refunds.data.balance_transaction", "review", "source_transfer", "transfer",
+        "transfer_data.destination"
+    ]: "Shows this member of the charge whole, if it is here.";
     pub ExpandNewCharge, ExpandNewCharges = [
-        "balance_transaction", "refunds", "refunds.data.balance_transaction"
-    ]: "Shows this member of a new charge whole. Its customer is your own reference, and it has no intent.";
-    pub ExpandRefund, ExpandRefunds = ["balance_transaction", "charge", "payment_intent"]:
-        "Shows this member of the refund whole.";
+        "application", "application_fee", "balance_transaction", "dispute",
+        "failure_balance_transaction", "invoice", "on_behalf_of", "payment_intent", "refunds",
+        "refunds.data.balance_transaction", "review", "source_transfer", "transfer",
+        "transfer_data.destination"
+    ]: "Shows this member of a new charge whole, if it is here. Its customer is your own reference, and it has no \
+        intent.";
+    pub ExpandRefund, ExpandRefunds = [
+        "balance_transaction", "charge", "charge.balance_transaction", "failure_balance_transaction",
+        "payment_intent", "source_transfer_reversal", "transfer_reversal"
+    ]: "Shows this member of the refund whole, if it is here.";
     pub ExpandOrder, ExpandOrders = ["charge"]: "Shows this member of the order whole.";
     pub ExpandCustomer, ExpandCustomers = [
-        "default_source", "invoice_credit_balance", "invoice_settings.default_payment_method", "tax",
-        "test_clock"
-    ]: "Shows this member of the customer whole.";
-    pub ExpandPaymentMethod, ExpandPaymentMethods = ["customer"]:
-        "Shows this member of the payment method whole.";
+        "cash_balance", "default_source", "discount.promotion_code", "invoice_credit_balance",
+        "invoice_settings.default_payment_method", "sources", "sources.data", "subscriptions",
+        "subscriptions.data", "tax", "tax_ids", "tax_ids.data", "test_clock"
+    ]: "Shows this member of the customer whole, if it is here.";
+    pub ExpandPaymentMethod, ExpandPaymentMethods = [
+        "customer", "customer.default_source", "customer.sources"
+    ]: "Shows this member of the payment method whole, if it is here.";
     pub ExpandPaymentIntent, ExpandPaymentIntents = [
-        "application", "customer", "latest_charge", "latest_charge.balance_transaction",
+        "application", "charges", "charges.data", "charges.data.balance_transaction",
+        "charges.data.refunds", "customer", "customer.default_source", "customer.sources", "invoice",
+        "latest_charge", "latest_charge.application_fee", "latest_charge.balance_transaction",
         "latest_charge.payment_intent", "latest_charge.refunds",
-        "latest_charge.refunds.data.balance_transaction", "on_behalf_of", "payment_method", "review",
-        "source"
-    ]: "Shows this member of the payment intent whole.";
+        "latest_charge.refunds.data.balance_transaction", "latest_charge.transfer", "on_behalf_of",
+        "payment_method", "review", "source", "transfer_data.destination"
+    ]: "Shows this member of the payment intent whole, if it is here.";
     pub ExpandSetupIntent, ExpandSetupIntents = [
-        "application", "customer", "latest_attempt", "mandate", "on_behalf_of", "payment_method",
-        "single_use_mandate"
-    ]:
-        "Shows this member of the setup intent whole.";
+        "application", "customer", "customer.default_source", "customer.sources", "latest_attempt",
+        "mandate", "on_behalf_of", "payment_method", "single_use_mandate"
+    ]: "Shows this member of the setup intent whole, if it is here.";
 }

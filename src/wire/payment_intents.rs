@@ -6,10 +6,10 @@ use utoipa::openapi::Type;
 pub use super::views::payment_intents::PaymentIntentView;
 use super::{
     intent_parameters::{
-        AutomaticMethodsParams, MethodTypes, ReturnUrl, UseStripeSdk, chosen_methods,
-        must_have_return_url, without_confirm,
+        AutomaticMethodsParams, MandateDataParams, MethodTypes, ReturnUrl, UseStripeSdk,
+        chosen_methods, must_have_return_url, without_confirm,
     },
-    payment_methods::{GivenMethod, MethodReference, PaymentMethodData},
+    payment_methods::{GivenMethod, MethodReference, PaymentMethodData, RadarOptionsParams},
     prelude::*,
 };
 use crate::domain::{
@@ -53,6 +53,8 @@ parameters! {
         details: Include<IntentDetailsParams>,
         /// With confirm: answer 402 where the card's holder would have to authenticate.
         error_on_requires_action: Option<bool>,
+        /// With confirm: how the card's holder agreed to later payments. Without effect.
+        mandate_data: Option<Nested<MandateDataParams>>,
         metadata: MetadataParam,
         /// With confirm: the card's holder isn't there.
         off_session: Option<OffSession>,
@@ -63,6 +65,8 @@ parameters! {
         /// How it is charged.
         payment_method_options: Option<Nested<PaymentMethodOptionsParams>>,
         payment_method_types: Option<MethodTypes>,
+        /// For Radar, which isn't here. Without effect.
+        radar_options: Option<Nested<RadarOptionsParams>>,
         /// With confirm: where the card's holder returns to after an authentication.
         return_url: Option<ReturnUrl>,
         /// What the method is used for afterwards: off_session or on_session. With a customer, it
@@ -89,6 +93,8 @@ parameters! {
         payment_method: Kept<MethodReference>,
         /// What is charged, made on the way.
         payment_method_data: Kept<PaymentMethodData>,
+        /// How it is charged.
+        payment_method_options: Kept<Nested<PaymentMethodOptionsParams>>,
         payment_method_types: Kept<MethodTypes>,
         /// What the method is used for afterwards: off_session or on_session.
         setup_future_usage: Change<FutureUsage>,
@@ -102,6 +108,8 @@ parameters! {
         capture_method: Option<CaptureMethod>,
         /// Answer 402 where the card's holder would have to authenticate.
         error_on_requires_action: Option<bool>,
+        /// How the card's holder agreed to later payments. Without effect.
+        mandate_data: Option<Nested<MandateDataParams>>,
         /// The card's holder isn't there.
         off_session: Option<OffSession>,
         /// What is charged: pm_… Default: what the intent has.
@@ -110,6 +118,8 @@ parameters! {
         payment_method_data: Kept<PaymentMethodData>,
         /// How it is charged.
         payment_method_options: Kept<Nested<PaymentMethodOptionsParams>>,
+        /// For Radar, which isn't here. Without effect.
+        radar_options: Option<Nested<RadarOptionsParams>>,
         /// Where the receipt goes.
         receipt_email: Change<Email>,
         /// Where the card's holder returns to after an authentication. Required where methods are
@@ -152,6 +162,8 @@ parameters! {
 
     /// How cards are charged.
     pub struct CardOptionsParams as "CardOptionsInput" {
+        /// manual: the intent's capture_method becomes manual, also where the request says another.
+        capture_method: Kept<ManualCapture>,
         /// Which cards' holders authenticate: automatic, those that must; any or challenge, all of
         /// them. Default: automatic.
         request_three_d_secure: Kept<ThreeDSecure>,
@@ -186,10 +198,18 @@ impl IntentDetailsParams {
     }
 }
 
-/// What a request says of whose holders authenticate. No empty value does: one by mistake must not
-/// charge without them.
-fn three_d_secure(options: Option<PaymentMethodOptionsParams>) -> Option<ThreeDSecure> {
-    options?.card?.request_three_d_secure
+/// The terms with what a request says of cards. No empty value does: one by mistake must neither
+/// take the money at once nor charge without the holder.
+fn with_options(terms: IntentTerms, options: Option<PaymentMethodOptionsParams>) -> IntentTerms {
+    let Some(card) = options.and_then(|options| options.card) else {
+        return terms;
+    };
+    let asked = card.request_three_d_secure;
+    IntentTerms {
+        capture_method: card.capture_method.unwrap_or(terms.capture_method),
+        request_three_d_secure: asked.unwrap_or(terms.request_three_d_secure),
+        ..terms
+    }
 }
 
 impl CreatePaymentIntentParams {
@@ -208,6 +228,7 @@ impl CreatePaymentIntentParams {
                 "error_on_requires_action",
                 self.error_on_requires_action.is_some(),
             ),
+            ("mandate_data", self.mandate_data.is_some()),
             ("return_url", self.return_url.is_some()),
         ];
         match given.into_iter().find(|(_, is_given)| *is_given) {
@@ -225,7 +246,7 @@ impl CreatePaymentIntentParams {
     pub fn terms(self, customer: Option<CustomerId>) -> Result<IntentTerms, ApiError> {
         let automatic_payment_methods =
             chosen_methods(self.automatic_payment_methods, self.payment_method_types)?;
-        Ok(IntentTerms {
+        let terms = IntentTerms {
             amount: Money {
                 minor_units: self.amount,
                 currency: self.currency,
@@ -237,9 +258,10 @@ impl CreatePaymentIntentParams {
             details: self.details.apply(IntentDetails::default()),
             metadata: self.metadata,
             payment_method: None,
-            request_three_d_secure: three_d_secure(self.payment_method_options).unwrap_or_default(),
+            request_three_d_secure: ThreeDSecure::default(),
             setup_future_usage: self.setup_future_usage,
-        })
+        };
+        Ok(with_options(terms, self.payment_method_options))
     }
 }
 
@@ -250,6 +272,7 @@ impl UpdatePaymentIntentParams {
             || self.currency.is_some()
             || self.capture_method.is_some()
             || self.customer != Change::Keep
+            || self.payment_method_options.is_some()
             || self.payment_method_types.is_some()
             || self.setup_future_usage != Change::Keep
     }
@@ -268,7 +291,7 @@ impl UpdatePaymentIntentParams {
         method: Option<PaymentMethodId>,
     ) -> IntentTerms {
         let automatic = terms.automatic_payment_methods;
-        IntentTerms {
+        let terms = IntentTerms {
             amount: Money {
                 minor_units: self.amount.unwrap_or(terms.amount.minor_units),
                 currency: self.currency.unwrap_or(terms.amount.currency),
@@ -281,7 +304,8 @@ impl UpdatePaymentIntentParams {
             payment_method: method.or(terms.payment_method),
             setup_future_usage: self.setup_future_usage.apply(terms.setup_future_usage),
             ..terms
-        }
+        };
+        with_options(terms, self.payment_method_options)
     }
 }
 
@@ -301,19 +325,18 @@ impl ConfirmPaymentIntentParams {
 
     /// The terms with what it changes of them.
     pub fn apply(self, terms: IntentTerms) -> IntentTerms {
-        let three_d_secure = three_d_secure(self.payment_method_options);
         let details = IntentDetails {
             receipt_email: self.receipt_email.apply(terms.details.receipt_email),
             shipping: self.shipping.map(Into::into).apply(terms.details.shipping),
             ..terms.details
         };
-        IntentTerms {
+        let terms = IntentTerms {
             capture_method: self.capture_method.unwrap_or(terms.capture_method),
             details,
-            request_three_d_secure: three_d_secure.unwrap_or(terms.request_three_d_secure),
             setup_future_usage: self.setup_future_usage.apply(terms.setup_future_usage),
             ..terms
-        }
+        };
+        with_options(terms, self.payment_method_options)
     }
 }
 
@@ -334,6 +357,23 @@ pub fn must_be_possible(
     match is_authenticated {
         true => Ok(()),
         false => must_have_return_url(terms.automatic_payment_methods, return_url),
+    }
+}
+
+/// What cards have of their own: the word `manual`.
+pub struct ManualCapture;
+
+impl TextKind for ManualCapture {
+    type Value = CaptureMethod;
+    const EMPTY_IS_NONE: bool = false;
+    const MUST_BE: &'static str = "Must be manual.";
+
+    fn parse(text: &str) -> Option<CaptureMethod> {
+        (text == "manual").then_some(CaptureMethod::Manual)
+    }
+
+    fn schema() -> ObjectBuilder {
+        with_example(text().pattern(Some("^manual$")), "manual")
     }
 }
 

@@ -32,6 +32,14 @@ parameters! {
         /// Default: unspecified.
         allow_redisplay: Option<AllowRedisplay>,
         metadata: MetadataParam,
+        /// For Radar, which isn't here. Without effect.
+        radar_options: Option<Nested<RadarOptionsParams>>,
+    }
+
+    /// What Stripe's Radar would judge a payment by. It has no effect: there is no Radar.
+    pub struct RadarOptionsParams as "RadarOptionsInput" {
+        /// rse_…, made by Stripe.js.
+        session: Option<Text<ID_MAX_CHARS>>,
     }
 
     /// The parameters of a new payment method.
@@ -246,21 +254,21 @@ impl NamedMethod {
     }
 }
 
-impl TextKind for MethodReference {
+impl ValueKind for MethodReference {
     type Value = NamedMethod;
-    const MAX_CHARS: usize = ID_MAX_CHARS;
-    const MUST_BE: &'static str = "Must be a payment method.";
 
-    fn parse(text: &str) -> Option<NamedMethod> {
-        Some(NamedMethod::of(text))
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<NamedMethod>, Error> {
+        let is_nothing = |text: &str| matches!(NamedMethod::of(text), NamedMethod::Nothing);
+        let text = id_text::<PaymentMethodId>(field, is_nothing)?;
+        Ok(text.map(|text| NamedMethod::of(&text)))
     }
 
-    fn schema() -> ObjectBuilder {
+    fn schema() -> RefOr<Schema> {
         let named = text().pattern(Some("^pm_\\w+$")).description(Some(
             "The id of a payment method; or a test card such as pm_card_visa, of which each use makes a \
              new payment method.",
         ));
-        with_example(named, "pm_card_visa")
+        with_example(named, "pm_card_visa").into()
     }
 }
 
@@ -273,18 +281,24 @@ pub enum GivenMethod {
     New(Box<NewPaymentMethod>),
 }
 
+impl From<&'static TestCard> for NewPaymentMethod {
+    fn from(card: &'static TestCard) -> Self {
+        Self {
+            card: card.into(),
+            has_cvc: false,
+            billing: BillingDetails::default(),
+            allow_redisplay: AllowRedisplay::default(),
+            metadata: Metadata::new(),
+        }
+    }
+}
+
 impl From<NamedMethod> for GivenMethod {
     fn from(named: NamedMethod) -> Self {
         match named {
             NamedMethod::Id(id) => Self::Existing(Some(id)),
             NamedMethod::Nothing => Self::Existing(None),
-            NamedMethod::Template(card) => Self::New(Box::new(NewPaymentMethod {
-                card: card.into(),
-                has_cvc: false,
-                billing: BillingDetails::default(),
-                allow_redisplay: AllowRedisplay::default(),
-                metadata: Metadata::new(),
-            })),
+            NamedMethod::Template(card) => Self::New(Box::new(card.into())),
         }
     }
 }

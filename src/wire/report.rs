@@ -1,9 +1,11 @@
 //! The report on an account's client, as clients see it.
 
-use charge_once_service::request_log::LoggedRequest;
+use charge_once_service::request_log::{
+    LoggedRequest,
+    report::{Finding, FindingKind, Tested, began},
+};
 
 use super::prelude::*;
-use crate::domain::report::{Finding, FindingKind, Tested, began};
 
 /// What a finding is, why it matters, and what to change.
 fn words(kind: FindingKind) -> [&'static str; 3] {
@@ -47,7 +49,7 @@ fn words(kind: FindingKind) -> [&'static str; 3] {
             "Retry after 409, 429, 5xx and no answer only. A corrected request needs a new key.",
         ],
         FindingKind::RetryWithoutWaiting => [
-            "The client tried again within 100 milliseconds.",
+            "The client tried again twice in a row without waiting.",
             "Many clients that do so at once keep a server down that is in trouble.",
             "Wait for half a second before the first retry, twice as long before each one after it, \
              and vary the pause.",
@@ -60,7 +62,7 @@ views! {
     pub struct ReportView as Report
         of(tested: &Tested, findings: &[Finding<'_>], faults: usize, next: Option<RequestId>)
     where {
-        let at = |request: Option<&LoggedRequest>| request.map(|one| began(one).timestamp());
+        let at = |request: Option<&LoggedRequest>| request.map(|one| began(one).as_secs());
         let (from, to) = (at(tested.requests.first()), at(tested.requests.last()));
         let (requests, count) = (tested.requests.len(), findings.len());
         let found = if count == 0 { "Nothing".to_owned() } else { count.to_string() };
@@ -72,7 +74,7 @@ views! {
         /// The worst first.
         findings: Vec<FindingView> = findings.iter().map(FindingView::from).collect();
         /// When the first request of the window came, in unix seconds.
-        maybe from: i64 = from;
+        maybe from: u64 = from;
         /// There are older requests: `before` for the next report.
         maybe next: String = next.map(|id| id.to_string());
         /// How many requests the report is about.
@@ -81,7 +83,7 @@ views! {
         summary: String [example = "Nothing found in 12 requests, 3 faults."] =
             format!("{found} found in {requests} requests, {faults} faults.");
         /// When the last one came.
-        maybe to: i64 = to;
+        maybe to: u64 = to;
     }
 
     /// One thing that is wrong with a client.
@@ -95,7 +97,7 @@ views! {
         /// How many requests show it.
         count: usize = finding.count;
         /// The webhook that the client answered: evt_…
-        maybe event: String = finding.event.map(|id| id.to_string());
+        maybe event: String = finding.event.map(|id| EventId(id).to_string());
         /// The objects that it made.
         objects: Vec<String> = finding.objects.iter().map(ToString::to_string).collect();
         /// The requests that show it, the oldest first: ten at most.
@@ -119,7 +121,7 @@ views! {
         /// Always `request`.
         always object: &'static str = "request";
         /// When it came, in unix milliseconds.
-        at: i64 = began(request).timestamp_millis();
+        at: u64 = u64::try_from(began(request).as_millis()).unwrap_or(u64::MAX);
         /// How long it took, in milliseconds.
         duration: u64 = u64::try_from(request.duration.as_millis()).unwrap_or(u64::MAX);
         /// The fault that acted on it.

@@ -2,7 +2,9 @@
 
 pub use super::views::setup_intents::SetupIntentView;
 use super::{
-    intent_parameters::{AutomaticMethodsParams, MethodTypes, ReturnUrl, UseStripeSdk},
+    intent_parameters::{
+        AutomaticMethodsParams, MandateDataParams, MethodTypes, ReturnUrl, UseStripeSdk,
+    },
     payment_methods::{GivenMethod, MethodReference, PaymentMethodData},
     prelude::*,
 };
@@ -20,13 +22,15 @@ parameters! {
         customer: Option<IdOf<CustomerId>>,
         /// For people.
         description: Option<Description>,
+        /// How the card's holder agreed to later payments, with confirm=true. Without effect.
+        mandate_data: Option<Nested<MandateDataParams>>,
         metadata: MetadataParam,
         /// What is set up.
         payment_method: Option<MethodReference>,
         /// What is set up, where it is no payment method yet.
         payment_method_data: Option<PaymentMethodData>,
         /// Types of methods, in the place of automatic_payment_methods. Only card is simulated
-        /// here.
+        /// here: other types of Stripe's beside it are left out.
         payment_method_types: Option<MethodTypes>,
         /// Where the card's holder returns to, with confirm=true: an http or https URL, or the URL
         /// of an app.
@@ -57,6 +61,8 @@ parameters! {
 
     /// How a setup intent is confirmed.
     pub struct ConfirmSetupIntentParams as "ConfirmSetupIntent" {
+        /// How the card's holder agreed to later payments. Without effect.
+        mandate_data: Option<Nested<MandateDataParams>>,
         /// What is set up. Default: what the setup intent has.
         payment_method: Kept<MethodReference>,
         /// What is set up, where it is no payment method yet.

@@ -70,6 +70,7 @@ impl CheckoutRun {
             account: self.account,
             asked_by: self.checkout.asked_by.clone(),
             traceparent: traces::traceparent(),
+            path_id: String::new(),
         }
     }
 }

@@ -5,21 +5,53 @@
 //! Emits    payment_method.detached for each method, with whose it was; customer.deleted
 //! Refuses  a customer who was deleted, or never was
 
+use charge_once_strict_params::Params;
 use sqlx::PgConnection;
 
 use crate::{
-    commands::Origin,
+    commands::{
+        Origin,
+        replies::{OK, checked},
+    },
     domain::{
         event::EventType,
         ids::CustomerId,
         payment_method::{Attachment, PaymentMethod},
     },
+    idempotency::{Command, Rejection, Reply},
     store, webhooks,
-    wire::{customers::CustomerView, payment_methods::PaymentMethodView},
+    wire::{
+        customers::{CustomerView, DeletedCustomerView},
+        payment_methods::PaymentMethodView,
+    },
 };
 
-/// Deletes a customer. `false`: there is none, now. It needs no idempotency key, because a
-/// repetition does nothing more, and it neither begins nor commits.
+/// Deletes a customer under an idempotency key.
+pub struct DeleteCustomer {
+    /// The request's origin.
+    pub origin: Origin,
+    /// The customer, as the path names it.
+    pub id: String,
+    /// As decoded; there may be none, and that refusal is stored.
+    pub params: Params,
+}
+
+impl Command for DeleteCustomer {
+    async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
+        checked::<()>(&self.params)?;
+        let id = CustomerId::parse(&self.id);
+        let gone = || self.origin.missing("id", id);
+        let id = id.ok_or_else(gone)?;
+        if !delete_customer(&self.origin, tx, id).await? {
+            return Err(self.origin.missing("id", Some(id)).into());
+        }
+        let view = DeletedCustomerView::of(id);
+        self.origin.reply(OK, "customers", id.to_string(), &view)
+    }
+}
+
+/// Deletes a customer. `false`: there is none, now. It may run without an idempotency key, because
+/// a repetition does nothing more, and it neither begins nor commits.
 pub async fn delete_customer(
     origin: &Origin,
     tx: &mut PgConnection,

@@ -6,7 +6,7 @@
 //! commits a transaction.
 //!
 //! A few requests are no functions over rows, and have SQL between their rules: those of webhook
-//! endpoints and of accounts for tests, and `DELETE /customers/{id}`, which has no key.
+//! endpoints and of accounts for tests, and `DELETE /customers/{id}`.
 
 mod card_answers;
 mod checkouts;
@@ -44,10 +44,10 @@ use card_answers::{at_once, authorize};
 
 pub use card_answers::SlowLane;
 pub use checkouts::{CheckoutPhases, CheckoutSteps, CreateCheckout, RefundedElsewhere};
-pub use delete_customer::delete_customer;
+pub use delete_customer::{DeleteCustomer, delete_customer};
 pub use processor_effect::{NetworkPhases, ProcessorEffect};
-pub use test_accounts::{CreateFaultPlan, CreateTestAccount, ExpireKeys};
-pub use webhook_endpoints::{CreateWebhookEndpoint, UpdateWebhookEndpoint};
+pub use test_accounts::{CreateFaultPlan, CreateTestAccount, DeleteFaultPlan, ExpireKeys};
+pub use webhook_endpoints::{CreateWebhookEndpoint, DeleteWebhookEndpoint, UpdateWebhookEndpoint};
 
 /// A request for a verb.
 pub struct RunVerb<V> {

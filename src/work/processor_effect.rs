@@ -166,6 +166,7 @@ fn origin_of(operation: &Operation) -> Origin {
         account: operation.account,
         asked_by: operation.asked_by.clone(),
         traceparent: traces::traceparent(),
+        path_id: String::new(),
     }
 }
 

@@ -15,24 +15,24 @@ use crate::database::{Shard, Shards, StartError};
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Checks each of them again and again until it can be served from, or until `stopping`. One that
-/// has `refused_key` is not served: strangers know this API key.
+/// has one of `refused_keys` is not served: strangers know these API keys.
 pub async fn run(
     shards: Shards,
-    refused_key: Option<&'static str>,
+    refused_keys: &'static [&'static str],
     mut stopping: watch::Receiver<bool>,
 ) {
     let late: Vec<_> = shards.unchecked().cloned().collect();
     let opening = late.into_iter();
-    let opening = join_all(opening.map(|shard| open(shards.clone(), shard, refused_key)));
+    let opening = join_all(opening.map(|shard| open(shards.clone(), shard, refused_keys)));
     tokio::select! {
         _ = opening => {}
         _ = stopping.wait_for(|stopping| *stopping) => {}
     }
 }
 
-async fn open(shards: Shards, shard: Shard, refused_key: Option<&'static str>) {
+async fn open(shards: Shards, shard: Shard, refused_keys: &'static [&'static str]) {
     let mut told = String::new();
-    while let Err(error) = try_to_open(&shards, &shard, refused_key).await {
+    while let Err(error) = try_to_open(&shards, &shard, refused_keys).await {
         let error = error.to_string();
         if error != told {
             tracing::error!(shard = %shard.name, %error, "a shard is not served");
@@ -57,13 +57,15 @@ enum NotServed {
 async fn try_to_open(
     shards: &Shards,
     shard: &Shard,
-    refused_key: Option<&'static str>,
+    refused_keys: &'static [&'static str],
 ) -> Result<(), NotServed> {
     let fit = shards.check(shard).await?;
-    if let Some(key) = refused_key {
+    if !refused_keys.is_empty() {
         let mut connection = shard.database.connect_aside().await?;
-        if find_account(&mut connection, key).await?.is_some() {
-            return Err(NotServed::PublicKey(key));
+        for &key in refused_keys {
+            if find_account(&mut connection, key).await?.is_some() {
+                return Err(NotServed::PublicKey(key));
+            }
         }
     }
     fit.open();

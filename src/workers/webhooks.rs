@@ -1,19 +1,26 @@
 //! What this program adds to the delivery of webhooks: the event as clients see it, metrics, log
-//! lines and spans.
+//! lines and spans, and the faults that test accounts plan.
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
+use sqlx::error::BoxDynError;
 use tracing::{Span, field::Empty};
 
 use crate::{
     config::Config,
-    domain::ids::{AccountId, EventId, WebhookDeliveryId, WebhookEndpointId},
+    database::Database,
+    domain::{
+        fault_plan::{FaultPlan, PlannedFault, targets_of_event},
+        ids::{AccountId, EventId, WebhookDeliveryId, WebhookEndpointId},
+    },
     idempotency::acknowledged,
+    store::fault_plans,
     telemetry::{
         metrics::Metrics,
         traces::{self, TARGET},
     },
-    webhooks::{Attempt, Claimed, Event, Observer, Pauses, Settings},
+    webhooks::{Attempt, Claimed, DeliveryFault, Event, Interference, Observer, Pauses, Settings},
     wire::events::EventView,
 };
 
@@ -108,5 +115,55 @@ impl Observer for Metrics {
         attempts.increment(1);
         let ms = u64::try_from(attempt.duration_ms).unwrap_or_default();
         self.webhook_seconds.record(Duration::from_millis(ms));
+    }
+}
+
+/// Has the fault plans of this database act on the webhooks of their accounts.
+pub struct WebhookFaults(pub Database);
+
+impl WebhookFaults {
+    /// The plan that acts on the delivery, which is counted. Nothing is locked where there is none.
+    async fn plan(&self, delivery: &Claimed) -> Result<Option<FaultPlan>, BoxDynError> {
+        let account = AccountId(delivery.account_id);
+        let targets = targets_of_event(&delivery.event.event_type);
+        let database = self.0.of(account.0);
+        let list = database.read(move |tx| Box::pin(fault_plans::list(tx, account)));
+        let plans = list.await?;
+        if !plans.iter().any(|plan| targets.contains(&plan.target)) {
+            return Ok(None);
+        }
+        let counted = database.write(move |tx| {
+            Box::pin(async move { fault_plans::count(tx, account, &targets).await })
+        });
+        Ok(counted.await?)
+    }
+}
+
+impl Interference for WebhookFaults {
+    fn fault<'a>(&'a self, delivery: &'a Claimed) -> BoxFuture<'a, Option<DeliveryFault>> {
+        Box::pin(async {
+            let id = WebhookDeliveryId(delivery.id);
+            let plan = self.plan(delivery).await.unwrap_or_else(|error| {
+                tracing::warn!(%error, delivery = %id, "no fault plan can act");
+                None
+            })?;
+            tracing::info!(delivery = %id, fault = plan.fault.as_str(), "a planned fault acts");
+            let pause = Duration::from_secs(plan.seconds.unsigned_abs());
+            match plan.fault {
+                PlannedFault::WebhookTwice => Some(DeliveryFault::Twice),
+                PlannedFault::WebhookLate | PlannedFault::WebhookOutOfOrder => {
+                    Some(DeliveryFault::Late(pause))
+                }
+                PlannedFault::WebhookLost => Some(DeliveryFault::Lost),
+                // No plan about events has one of these.
+                PlannedFault::ReplyLost
+                | PlannedFault::RequestLost
+                | PlannedFault::Delay
+                | PlannedFault::InternalError
+                | PlannedFault::Unavailable
+                | PlannedFault::RateLimited
+                | PlannedFault::InUse => None,
+            }
+        })
     }
 }

@@ -13,13 +13,25 @@ const { CHARGE_ONCE_URL, DEV_API_KEY } = process.env;
 // Any wait for a delivery ends here, as a failure.
 const PATIENCE_MS = 30_000;
 
-/** The requests of the step that runs, as `POST /v1/customers 201`. `fetch` isn't among them. */
+/** The requests of the step that runs, each with its `response` if one came. `fetch` isn't among them. */
 let requests = [];
 let count = 0;
-diagnostics.subscribe('http.client.response.finish', ({ request, response }) => {
-  requests.push(`${request.method} ${request.path} ${response.statusCode}`);
+diagnostics.subscribe('http.client.request.start', ({ request }) => {
+  // Node tells it twice of a request that is written when its socket is assigned.
+  if (requests.some((each) => each.request === request)) return;
+  requests.push({ request });
   count += 1;
 });
+diagnostics.subscribe('http.client.response.finish', ({ request, response }) => {
+  const sent = requests.find((each) => each.request === request);
+  if (sent) sent.response = response;
+});
+
+/** Plans that the replies to requests of this route are lost, for good. Returns what ends it. */
+async function loseReplies(apiKey, route) {
+  const { id } = await post('/test/faults', apiKey, { route, fault: 'reply_lost', every: 1 });
+  return () => ask('DELETE', `/test/faults/${id}`, apiKey);
+}
 
 /** Does one step of a walk. A failure names it, and what was sent. */
 async function step(sentence, work) {
@@ -36,7 +48,10 @@ async function step(sentence, work) {
 
 function say(outcome, sentence) {
   console.log(`  ${outcome.padEnd(6)}  ${sentence}`);
-  for (const request of requests) console.log(`            ${request}`);
+  for (const { request, response } of requests) {
+    const answer = response?.statusCode ?? 'no reply';
+    console.log(`            ${request.method} ${request.path} ${answer}`);
+  }
 }
 
 /** Runs a walk to its end, or to its first failed step. */
@@ -48,20 +63,24 @@ function walk(name, steps) {
   });
 }
 
-async function post(path, apiKey, parameters) {
+/** Asks charge-once at its own address. */
+async function ask(method, path, apiKey, parameters) {
   const reply = await fetch(CHARGE_ONCE_URL + path, {
-    method: 'POST',
+    method,
     headers: {
       authorization: `Bearer ${apiKey}`,
       'content-type': 'application/json',
       'idempotency-key': randomUUID(),
     },
-    body: JSON.stringify(parameters),
+    body: parameters && JSON.stringify(parameters),
   });
   const body = await reply.json();
   if (!reply.ok) throw new Error(`${path}: ${reply.status} ${JSON.stringify(body)}`);
   return body;
 }
+
+const get = (...given) => ask('GET', ...given);
+const post = (...given) => ask('POST', ...given);
 
 /** An account of the walk's own: its API key, the secret of its endpoint, and what arrives there. */
 async function account(...eventTypes) {
@@ -109,4 +128,4 @@ async function authenticate(intent, outcome) {
   return new URL(reply.headers.get('location'));
 }
 
-module.exports = { account, authenticate, step, walk };
+module.exports = { account, authenticate, get, loseReplies, step, walk };

@@ -108,6 +108,7 @@ def call_all():
     call("updateCustomer", customer.id)
     call("retrieveCustomer", customer.id)
     call("listCustomers", email=customer.email)
+    call("searchCustomers", query=f"email:'{customer.email}'")
     method = call("createPaymentMethod")
     assert call("retrievePaymentMethod", method.id).customer is None, method
     call("attachPaymentMethod", method.id, body={"customer": customer.id})

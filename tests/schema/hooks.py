@@ -55,6 +55,7 @@ FITTING = {
     "payment_method_data",
     "return_url",
     "off_session",
+    "mandate_data",
     "use_stripe_sdk",
     "final_capture",
     "types",

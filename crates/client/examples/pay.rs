@@ -17,7 +17,7 @@ async fn main() -> Result<(), Box<dyn StdError>> {
     let variable = |name, default: &str| std::env::var(name).unwrap_or_else(|_| default.to_owned());
     let client = Client::builder(
         variable("CHARGE_ONCE_URL", "http://127.0.0.1:8080"),
-        variable("CHARGE_ONCE_API_KEY", "sk_test_charge_once_dev"),
+        variable("CHARGE_ONCE_API_KEY", "sk_test_ChargeOnceDevelopmentKey00"),
     )
     .key_store(FileKeyStore::open(variable(
         "PAYMENTS",

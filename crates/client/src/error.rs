@@ -80,6 +80,8 @@ pub struct Refusal {
     pub code: String,
     /// For people.
     pub message: String,
+    /// What to do about the idempotency key, for the developer.
+    pub advice: Option<String>,
     /// The field at fault.
     pub param: Option<String>,
     /// The issuer's reason for a decline.
@@ -101,6 +103,9 @@ impl fmt::Display for Refusal {
         }
         if let Some(param) = &self.param {
             write!(f, " ({param})")?;
+        }
+        if let Some(advice) = &self.advice {
+            write!(f, "; {advice}")?;
         }
         Ok(())
     }

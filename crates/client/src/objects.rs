@@ -389,7 +389,7 @@ pub struct EventData {
 pub struct EventRequest {
     /// The `req_…` that executed.
     pub id: String,
-    /// The key it executed under; `None` for a DELETE, which needs none.
+    /// The key it executed under; `None` for a DELETE without one.
     pub idempotency_key: Option<String>,
 }
 

@@ -70,7 +70,7 @@ struct Account {
 
 impl Account {
     async fn new() -> Self {
-        let dev_api_key = variable("DEV_API_KEY", "sk_test_charge_once_dev");
+        let dev_api_key = variable("DEV_API_KEY", "sk_test_ChargeOnceDevelopmentKey00");
         let account = post("/test/accounts", &dev_api_key).await;
         let api_key = account["api_key"].as_str().unwrap().to_owned();
         Self { api_key }

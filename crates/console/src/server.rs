@@ -199,7 +199,7 @@ pub struct Happened {
     pub event_type: String,
     /// What it happened to.
     pub object_id: Option<String>,
-    /// The key of the request that made it happen, unless it was a DELETE, which needs none.
+    /// The key of the request that made it happen, unless that was a DELETE without one.
     pub idempotency_key: Option<String>,
     /// When.
     pub created_at: DateTime<Utc>,

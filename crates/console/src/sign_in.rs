@@ -109,7 +109,7 @@ fn page(status: StatusCode, problem: Option<&str>, next: Option<&str>) -> HttpRe
         }
         p {
             "After " code { "make run" } " or " code { "docker compose up" } " the key is "
-            code { "sk_test_charge_once_dev" } ", unless you chose another one."
+            code { "sk_test_ChargeOnceDevelopmentKey00" } ", unless you chose another one."
         }
     };
     layout::bare_page(status, "Sign in", &body)

@@ -81,6 +81,14 @@ impl Attempt {
         }
     }
 
+    /// Not made at `at` either, but taken for a receipt.
+    pub(crate) fn lost(at: i64) -> Self {
+        Self {
+            response_status: Some(200),
+            ..Self::not_sent(at, "a planned fault lost it")
+        }
+    }
+
     /// Whether the endpoint says that it is gone for good: 410.
     pub fn is_gone(&self) -> bool {
         self.response_status == Some(410)

@@ -10,6 +10,7 @@ mod changes;
 pub mod deliveries;
 pub mod endpoints;
 pub mod events;
+mod interference;
 mod observer;
 mod public_addresses;
 mod queue;
@@ -33,6 +34,7 @@ pub use changes::previous_attributes;
 pub use deliveries::Delivery;
 pub use endpoints::{EVERY_EVENT, Endpoint, NewEndpoint};
 pub use events::{Event, NewEvent, delete_events, emit, old_events};
+pub use interference::{DeliveryFault, Interference};
 pub use observer::Observer;
 pub use public_addresses::is_public;
 pub use queue::{

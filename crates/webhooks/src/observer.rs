@@ -16,8 +16,7 @@ pub trait Observer: Send + Sync + 'static {
         Span::none()
     }
 
-    /// An attempt has ended. The next one is made `again` after it, if it failed and was not the
-    /// last.
+    /// An attempt has ended. The next one is made `again` after it, unless it was the last.
     fn ended(&self, delivery: &Claimed, attempt: &Attempt, again: Option<Duration>) {
         if !attempt.succeeded() && again.is_none() {
             let (delivery, status) = (delivery.id, attempt.response_status);

@@ -170,6 +170,8 @@ pub struct Claimed {
     /// Whether it is due. If not, a replica of the release before is sending it, or has put it off,
     /// and it waits.
     pub is_due: bool,
+    /// Whether no worker has claimed it before, and it was not made due by [`retry_now`].
+    pub is_first: bool,
     /// Whether its endpoint is disabled. Then it fails, unsent.
     pub is_disabled: bool,
     /// When the claim was made, by the database's clock.
@@ -227,7 +229,8 @@ pub async fn claim(
              CROSS JOIN LATERAL (
                    SELECT ctid, account_id, id, endpoint_id, event_id,
                           jsonb_array_length(attempts) AS attempts,
-                          next_attempt_at <= now() AS is_due
+                          next_attempt_at <= now() AS is_due,
+                          next_attempt_at <= created_at AS is_first
                      FROM webhook_deliveries AS delivery
                     -- BETWEEN with rows of columns would read on until the first column changes,
                     -- through what is ready for all other endpoints (PostgreSQL 15).
@@ -248,8 +251,9 @@ pub async fn claim(
             RETURNING account_id, id
         )
         SELECT found.account_id AS "account_id!", found.id AS "id!",
-               endpoint_id AS "endpoint_id!", is_due AS "is_due!", disabled,
-               attempts AS "attempts!", url, secret AS "secret!", standard_webhooks, now() AS "at!",
+               endpoint_id AS "endpoint_id!", is_due AS "is_due!",
+               is_first AS "is_first!", disabled, attempts AS "attempts!", url,
+               secret AS "secret!", standard_webhooks, now() AS "at!",
                event.id AS "event_id!", event.type AS "event_type!",
                coalesce(found.api_version, event.api_version) AS api_version,
                event.object AS "object!: Json<Box<RawValue>>", event.object_version,
@@ -285,6 +289,7 @@ pub async fn claim(
             id: row.id,
             endpoint_id: row.endpoint_id,
             is_due: row.is_due,
+            is_first: row.is_first,
             is_disabled: row.disabled,
             at: row.at,
             attempts: row.attempts,
@@ -316,10 +321,16 @@ pub(crate) struct Ended {
     /// The endpoint, with the URL that the attempt went to.
     pub(crate) endpoint: (Uuid, String),
     pub(crate) claim: Uuid,
-    pub(crate) attempt: Attempt,
-    /// If it failed: the pause before the next one, unless it was the last, or the endpoint has
-    /// been deleted.
+    /// `None` if the first one was put off.
+    pub(crate) attempt: Option<Attempt>,
+    /// The pause before the next one, unless it was the last, or the endpoint has been deleted.
     pub(crate) again: Option<Duration>,
+}
+
+impl Ended {
+    fn is(&self, is: fn(&Attempt) -> bool) -> bool {
+        self.attempt.as_ref().is_some_and(is)
+    }
 }
 
 /// Stores how attempts ended, and returns how many it stored. An attempt whose claim has expired is
@@ -328,8 +339,8 @@ pub(crate) async fn finish(tx: &mut PgConnection, ended: &[Ended]) -> sqlx::Resu
     let (mut statuses, mut pauses) = (Vec::new(), Vec::new());
     for one in ended {
         let (status, pause) = match one.again {
-            _ if one.attempt.succeeded() => (DeliveryStatus::Succeeded, None),
             Some(pause) => (DeliveryStatus::Pending, Some(interval(pause)?)),
+            None if one.is(Attempt::succeeded) => (DeliveryStatus::Succeeded, None),
             None => (DeliveryStatus::Failed, None),
         };
         statuses.push(status.as_str().to_owned());
@@ -356,7 +367,7 @@ pub(crate) async fn finish(tx: &mut PgConnection, ended: &[Ended]) -> sqlx::Resu
         &column(ended, |one| one.account_id),
         &column(ended, |one| one.id),
         &column(ended, |one| one.claim),
-        &column(ended, |one| Json([&one.attempt])) as _,
+        &column(ended, |one| Json(one.attempt.as_slice())) as _,
         &statuses,
         &pauses as _,
     )
@@ -368,7 +379,10 @@ pub(crate) async fn finish(tx: &mut PgConnection, ended: &[Ended]) -> sqlx::Resu
 /// Disables the endpoints that are gone, by the word of these attempts. One whose URL has changed
 /// meanwhile stays as it is. Locks their rows, in the order of their keys, and waits for them.
 pub(crate) async fn disable_gone(tx: &mut PgConnection, ended: &[Ended]) -> sqlx::Result<()> {
-    let gone: Vec<_> = ended.iter().filter(|one| one.attempt.is_gone()).collect();
+    let gone: Vec<_> = ended
+        .iter()
+        .filter(|one| one.is(Attempt::is_gone))
+        .collect();
     if gone.is_empty() {
         return Ok(());
     }

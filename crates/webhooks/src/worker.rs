@@ -19,15 +19,15 @@ use tracing::{Instrument, Span};
 use uuid::Uuid;
 
 use crate::{
-    Attempt, Claimed, Event, Message, Observer, Sender, Settings, TlsError, Turn,
-    observer::Unobserved, queue::Ended, turns::Turns,
+    Attempt, Claimed, DeliveryFault, Event, Interference, Message, Observer, Sender, Settings,
+    TlsError, Turn, observer::Unobserved, queue::Ended, turns::Turns,
 };
 
 /// What is sent for an event. Every attempt must send the same bytes.
 pub type Body = fn(&Event) -> serde_json::Result<Vec<u8>>;
 
 /// A claim lives this many times as long as an attempt may take. A living process loses its claim
-/// only if marking takes twice as long as sending.
+/// only if marking takes twice as long as sending, or as long where there is an [`Interference`].
 const LEASE_TIMEOUTS: u32 = 3;
 
 /// Endpoints that are looked for in one statement: ten milliseconds or so.
@@ -48,6 +48,7 @@ pub struct Worker {
     settings: Settings,
     body: Body,
     observer: Arc<dyn Observer>,
+    interference: Option<Arc<dyn Interference>>,
     sender: Sender,
     wake: Arc<Notify>,
 }
@@ -61,6 +62,7 @@ impl Worker {
             pool,
             body,
             observer: Arc::new(Unobserved),
+            interference: None,
             sender: Sender::new(&settings)?,
             settings,
             wake: Arc::default(),
@@ -71,6 +73,15 @@ impl Worker {
     #[must_use]
     pub fn observed_by(self, observer: Arc<dyn Observer>) -> Self {
         Self { observer, ..self }
+    }
+
+    /// The same worker, with the faults of `interference`.
+    #[must_use]
+    pub fn interfered_by(self, interference: Arc<dyn Interference>) -> Self {
+        Self {
+            interference: Some(interference),
+            ..self
+        }
     }
 
     /// The same worker, woken by `wake`. Notify it after each COMMIT in this process that may have
@@ -350,7 +361,7 @@ impl Delivering {
                     id: claimed.id,
                     endpoint: (claimed.endpoint_id, claimed.url),
                     claim,
-                    attempt: Attempt::not_sent(claimed.at.timestamp(), why),
+                    attempt: Some(Attempt::not_sent(claimed.at.timestamp(), why)),
                     again,
                 });
             }
@@ -382,9 +393,7 @@ impl Delivering {
         let of = (delivery.account_id, delivery.endpoint_id);
         let worker = self.worker.clone();
         let sending = self.sends.spawn(async move {
-            let span = worker.observer.begins(&delivery);
-            let attempt = worker.attempt(&delivery, body).instrument(span);
-            let (attempt, again) = attempt.await;
+            let (attempt, again) = worker.attempt(&delivery, body).await;
             Ended {
                 account_id: delivery.account_id,
                 id: delivery.id,
@@ -406,7 +415,7 @@ impl Delivering {
             }
         };
         if let Some((account, endpoint)) = self.sending.remove(&id) {
-            let attempt = ended.as_ref().map(|ended| &ended.attempt);
+            let attempt = ended.as_ref().and_then(|ended| ended.attempt.as_ref());
             self.turns.end(account, endpoint, attempt);
         }
         self.ended.extend(ended);
@@ -414,8 +423,42 @@ impl Delivering {
 }
 
 impl Worker {
-    /// Sends, and decides whether it is sent again, and after which pause.
-    async fn attempt(&self, delivery: &Claimed, body: Vec<u8>) -> (Attempt, Option<Duration>) {
+    /// Sends, unless a fault prevents it, and decides whether it is sent again, and after which
+    /// pause.
+    async fn attempt(
+        &self,
+        delivery: &Claimed,
+        body: Vec<u8>,
+    ) -> (Option<Attempt>, Option<Duration>) {
+        let once_more = match self.fault(delivery).await {
+            Some(DeliveryFault::Late(pause)) => return (None, Some(pause)),
+            Some(DeliveryFault::Lost) => {
+                return (Some(Attempt::lost(delivery.at.timestamp())), None);
+            }
+            Some(DeliveryFault::Twice) => Some(Duration::ZERO),
+            None => None,
+        };
+        let span = self.observer.begins(delivery);
+        let sent = self.send(delivery, body, once_more).instrument(span);
+        let (attempt, again) = sent.await;
+        (Some(attempt), again)
+    }
+
+    /// The fault that acts on this attempt. Nothing is asked for another one than the first.
+    async fn fault(&self, delivery: &Claimed) -> Option<DeliveryFault> {
+        let interference = self.interference.as_ref().filter(|_| delivery.is_first)?;
+        let asked = interference.fault(delivery);
+        let told = tokio::time::timeout(self.settings.timeout, asked).await;
+        told.unwrap_or_default()
+    }
+
+    /// Makes an attempt. One that succeeds is followed by another after `once_more`.
+    async fn send(
+        &self,
+        delivery: &Claimed,
+        body: Vec<u8>,
+        once_more: Option<Duration>,
+    ) -> (Attempt, Option<Duration>) {
         let standard_id = delivery
             .standard_webhooks
             .then(|| (self.settings.standard_id)(&delivery.event));
@@ -431,9 +474,12 @@ impl Worker {
         if attempt.is_gone() {
             attempt.error = Some(GONE.to_owned());
         }
-        let ends = attempt.succeeded() || attempt.is_gone();
-        let again = self.pause(delivery, attempt.retry_after);
-        let again = again.filter(|_| !ends);
+        let again = if attempt.succeeded() {
+            once_more
+        } else {
+            let again = self.pause(delivery, attempt.retry_after);
+            again.filter(|_| !attempt.is_gone())
+        };
         let span = Span::current();
         if let Some(status) = attempt.response_status {
             span.record("http.response.status_code", status);

@@ -2,12 +2,21 @@
 //! creates on the server that `DATABASE_URL` names.
 #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use charge_once_webhooks::{
-    EVERY_EVENT, Endpoint, Event, NewEndpoint, NewEvent, Pauses, Secret, Settings, Slice, Worker,
-    deliveries, emit, endpoints, events, migrate,
+    Claimed, DeliveryFault, EVERY_EVENT, Endpoint, Event, Interference, NewEndpoint, NewEvent,
+    Pauses, Secret, Settings, Slice, Worker, deliveries, emit, endpoints, events, migrate,
+    retry_now,
 };
+use futures_util::future::BoxFuture;
 use sqlx::{Connection, PgConnection, PgPool};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -90,9 +99,12 @@ async fn commit(pool: &PgPool, events: &[NewEvent]) {
 
 /// A worker that looks when it is woken, and by itself after the poll interval.
 fn start(pool: &PgPool, settings: Settings) -> (Arc<Notify>, watch::Sender<bool>, JoinHandle<()>) {
+    run(Worker::new(pool.clone(), settings, body).unwrap())
+}
+
+fn run(worker: Worker) -> (Arc<Notify>, watch::Sender<bool>, JoinHandle<()>) {
     let (stop, stopping) = watch::channel(false);
     let wake = Arc::new(Notify::new());
-    let worker = Worker::new(pool.clone(), settings, body).unwrap();
     let working = tokio::spawn(worker.woken_by(Arc::clone(&wake)).run(stopping));
     (wake, stop, working)
 }
@@ -228,6 +240,87 @@ async fn an_event_without_a_body_holds_up_no_other(pool: PgPool) {
     let request = receive(&listener, "200 OK").await;
     assert!(request.ends_with(r#"{"seat":"1B"}"#), "{request}");
     eventually(&pool, &[("pending", 1), ("succeeded", 1)]).await;
+}
+
+/// A fault that acts on every delivery, and how often it was asked for.
+struct Acts(DeliveryFault, AtomicUsize);
+
+impl Acts {
+    fn asked(&self) -> usize {
+        self.1.load(Ordering::SeqCst)
+    }
+}
+
+impl Interference for Acts {
+    fn fault<'a>(&'a self, _: &'a Claimed) -> BoxFuture<'a, Option<DeliveryFault>> {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async { Some(self.0) })
+    }
+}
+
+/// A worker that looks often, with a fault.
+fn start_with(
+    pool: &PgPool,
+    fault: DeliveryFault,
+) -> (Arc<Acts>, watch::Sender<bool>, JoinHandle<()>) {
+    let often = Settings {
+        poll_interval: Duration::from_millis(10),
+        ..LOCAL
+    };
+    let acts = Arc::new(Acts(fault, AtomicUsize::new(0)));
+    let worker = Worker::new(pool.clone(), often, body).unwrap();
+    let (_, stop, working) = run(worker.interfered_by(acts.clone()));
+    (acts, stop, working)
+}
+
+#[sqlx::test(migrations = false)]
+async fn what_is_taken_is_sent_once_more_where_the_fault_is_twice(pool: PgPool) {
+    let listener = endpoint(&pool).await;
+    commit(&pool, &[booked("1A")]).await;
+    let (acts, _stop, _) = start_with(&pool, DeliveryFault::Twice);
+    receive(&listener, "200 OK").await;
+    // While it is sent again.
+    eventually(&pool, &[("pending", 1)]).await;
+    receive(&listener, "500 No").await;
+    receive(&listener, "200 OK").await;
+    eventually(&pool, &[("succeeded", 3)]).await;
+    assert_eq!(acts.asked(), 1);
+}
+
+#[sqlx::test(migrations = false)]
+async fn the_first_attempt_is_put_off_where_the_fault_is_late(pool: PgPool) {
+    let listener = endpoint(&pool).await;
+    commit(&pool, &[booked("1A")]).await;
+    let hour = Duration::from_secs(3600);
+    let (acts, _stop, _) = start_with(&pool, DeliveryFault::Late(hour));
+    let put_off = "SELECT (min(id::text)::uuid) FROM webhook_deliveries
+                    WHERE status = 'pending' AND claim IS NULL AND attempts = '[]'
+                      AND next_attempt_at > created_at + interval '50 minutes'";
+    let put_off = || sqlx::query_scalar::<_, Option<Uuid>>(put_off).fetch_one(&pool);
+    until(async || put_off().await.unwrap().is_some()).await;
+    assert!(timeout(Duration::ZERO, listener.accept()).await.is_err());
+    let id = put_off().await.unwrap().unwrap();
+    let mut tx = pool.begin().await.unwrap();
+    assert_eq!(retry_now(&mut tx, ACCOUNT, id).await.unwrap(), Some(true));
+    tx.commit().await.unwrap();
+    receive(&listener, "200 OK").await;
+    eventually(&pool, &[("succeeded", 1)]).await;
+    assert_eq!(acts.asked(), 1);
+}
+
+#[sqlx::test(migrations = false)]
+async fn nothing_is_sent_where_the_fault_is_lost(pool: PgPool) {
+    let listener = endpoint(&pool).await;
+    commit(&pool, &[booked("1A")]).await;
+    let (acts, _stop, _) = start_with(&pool, DeliveryFault::Lost);
+    eventually(&pool, &[("succeeded", 1)]).await;
+    assert!(timeout(Duration::ZERO, listener.accept()).await.is_err());
+    let attempt = "SELECT attempts #>> '{0,response_status}', attempts #>> '{0,error}'
+                     FROM webhook_deliveries";
+    let attempt: (String, String) = sqlx::query_as(attempt).fetch_one(&pool).await.unwrap();
+    assert_eq!(attempt.0, "200");
+    assert_eq!(attempt.1, "not sent: a planned fault lost it");
+    assert_eq!(acts.asked(), 1);
 }
 
 #[sqlx::test(migrations = false)]

@@ -9,7 +9,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 // How long a program may take until it answers.
 const START_SECONDS_MAX = 60;
 
-export const API_KEY = 'sk_test_charge_once_dev';
+export const API_KEY = 'sk_test_ChargeOnceDevelopmentKey00';
 
 // Seconds between two scrapes.
 export const STEP = 5;

@@ -7,7 +7,7 @@ import { beforeEach, expect, test } from 'vitest';
 import { Client, Refused, Unknown } from './client.mjs';
 
 const URL = process.env.CHARGE_ONCE_URL ?? 'http://127.0.0.1:8080';
-const DEV_API_KEY = process.env.DEV_API_KEY ?? 'sk_test_charge_once_dev';
+const DEV_API_KEY = process.env.DEV_API_KEY ?? 'sk_test_ChargeOnceDevelopmentKey00';
 
 const CHARGE = { amount: 2000, currency: 'usd', source: 'tok_visa' };
 

@@ -7,7 +7,7 @@ import pytest
 from client import Client, Refused, Unknown
 
 URL = os.environ.get("CHARGE_ONCE_URL", "http://127.0.0.1:8080")
-DEV_API_KEY = os.environ.get("DEV_API_KEY", "sk_test_charge_once_dev")
+DEV_API_KEY = os.environ.get("DEV_API_KEY", "sk_test_ChargeOnceDevelopmentKey00")
 
 CHARGE = {"amount": 2000, "currency": "usd", "source": "tok_visa"}
 

@@ -1,5 +1,6 @@
 //! Methods as verbs use them: named by a request or made on the way, attached, and used up.
 
+use chrono::{DateTime, Utc};
 use sha2::{Digest, Sha256};
 
 use crate::{
@@ -89,9 +90,17 @@ pub(in crate::commands) fn must_be_free(
 
 /// Makes a new method that belongs to no customer yet.
 pub(in crate::commands) fn make(draft: &mut Draft<'_>, new: NewPaymentMethod) -> PaymentMethod {
-    let fingerprint = fingerprint(draft.origin.account, &new.card);
-    let id = PaymentMethodId(Uuid::now_v7());
-    draft.put(PaymentMethod::made(id, new, fingerprint, draft.now))
+    draft.put(unwritten_method(draft.origin.account, new, draft.now))
+}
+
+/// A method that is written nowhere yet.
+pub fn unwritten_method(
+    account: AccountId,
+    new: NewPaymentMethod,
+    now: DateTime<Utc>,
+) -> PaymentMethod {
+    let fingerprint = fingerprint(account, &new.card);
+    PaymentMethod::made(PaymentMethodId(Uuid::now_v7()), new, fingerprint, now)
 }
 
 /// Tells an account whether two methods are the same card, and says nothing of its number to
@@ -119,8 +128,8 @@ pub(in crate::commands) fn customer(
 ) -> Result<CustomerId, Rejection> {
     let found = id.and_then(|id| draft.customer(id));
     let there = found.filter(|customer| !customer.deleted);
-    let id = there.map(|customer| customer.id);
-    id.ok_or_else(|| missing("customer", CustomerId::PREFIX))
+    let found = there.map(|customer| customer.id);
+    found.ok_or_else(|| draft.origin.missing("customer", id).into())
 }
 
 /// Attaches a method to a customer, or leaves it as it is if it belongs to them. Refuses a card
@@ -169,7 +178,7 @@ pub(in crate::commands) fn mark_used(
 fn refusal_of_one_more(draft: &Draft<'_>, customer: CustomerId) -> Option<ApiError> {
     let found = draft.get::<Customer>(customer);
     if found.is_none_or(|customer| customer.deleted) {
-        return Some(ApiError::missing("customer", CustomerId::PREFIX));
+        return Some(draft.origin.missing("customer", Some(customer)));
     }
     let has_room = draft.methods_of(customer) < METHODS_OF_A_CUSTOMER_MAX;
     (!has_room).then(|| {

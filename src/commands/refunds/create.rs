@@ -60,7 +60,7 @@ impl CreateRefund {
     /// The charge to give back, and the parameter that names it. An intent is locked with its
     /// charge, so that what is said of it stays true.
     fn charge(&self, draft: &Draft<'_>) -> Result<(ChargeId, &'static str), Rejection> {
-        let no_charge = || missing("charge", ChargeId::PREFIX);
+        let no_charge = || draft.origin.missing::<ChargeId>("charge", None);
         match (self.0.charge, self.0.payment_intent) {
             (Some(charge), None) => Ok((charge.ok_or_else(no_charge)?, "charge")),
             (charge, Some(intent)) => {

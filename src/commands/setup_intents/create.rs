@@ -42,8 +42,15 @@ impl Rules for CreateSetupIntent {
     fn decide(&self, draft: &mut Draft<'_>) -> Result<Verdict, Rejection> {
         let params = self.0.clone();
         let confirm = self.is_confirmed();
-        if params.return_url.is_some() && !confirm {
-            return Err(without_confirm("return_url").into());
+        let for_confirm = [
+            ("mandate_data", params.mandate_data.is_some()),
+            ("return_url", params.return_url.is_some()),
+        ];
+        if let Some((param, _)) = for_confirm
+            .iter()
+            .find(|(_, is_given)| *is_given && !confirm)
+        {
+            return Err(without_confirm(param).into());
         }
         let automatic_payment_methods = chosen_methods(
             params.automatic_payment_methods,

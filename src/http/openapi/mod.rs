@@ -29,7 +29,10 @@ use crate::{
         checkouts::ItemWithSkuParams,
         customers::{AnyCustomerView, InvoiceSettingsParams, Locale},
         error::Envelope,
-        intent_parameters::AutomaticMethodsParams,
+        intent_parameters::{
+            AutomaticMethodsParams, CustomerAcceptanceParams, MandateDataParams,
+            OnlineAcceptanceParams,
+        },
         list::Expandable,
         metadata::MetadataParam,
         orders::ItemParams,
@@ -39,7 +42,7 @@ use crate::{
         },
         payment_methods::{
             CardByTokenParams, CardChangeParams, MethodCard, PaymentMethodDataParams,
-            PaymentMethodView,
+            PaymentMethodView, RadarOptionsParams,
         },
         people::{AddressParams, BillingDetailsParams, ShippingParams},
         source::{CardParams, SourceParam, TestToken},
@@ -77,7 +80,7 @@ use crate::{
         orders::cancel,
         checkouts::create, checkouts::list, checkouts::retrieve,
         customers::create, customers::list, customers::retrieve, customers::update,
-        customers::delete,
+        customers::delete, customers::search,
         payment_methods::list_of_customer, payment_methods::retrieve_of_customer,
         payment_intents::create, payment_intents::list, payment_intents::retrieve,
         payment_intents::update, payment_intents::confirm, payment_intents::capture,
@@ -102,15 +105,17 @@ use crate::{
     // Schemas of parameters don't come by themselves.
     components(schemas(
         Envelope<'static>, AddressParams, AutomaticMethodsParams, BillingDetailsParams,
-        CardByTokenParams, CardChangeParams, CardOptionsParams, CardParams, EnabledEvent,
+        CardByTokenParams, CardChangeParams, CardOptionsParams, CardParams,
+        CustomerAcceptanceParams, EnabledEvent,
         EventType, ExpandCharge, ExpandCharges, ExpandCustomer, ExpandCustomers, ExpandNewCharge,
         ExpandOrder,
         ExpandOrders, ExpandPaymentIntent, ExpandPaymentIntents, ExpandPaymentMethod,
         ExpandPaymentMethods, ExpandRefund, ExpandRefunds, ExpandSetupIntent,
         ExpandSetupIntents, Expandable<AnyCustomerView>,
         Expandable<PaymentIntentView>, Expandable<PaymentMethodView>, InvoiceSettingsParams,
-        ItemParams, ItemWithSkuParams, Locale, MetadataParam, MethodCard, ParcelParams,
-        PaymentIntentView, PaymentMethodDataParams, PaymentMethodOptionsParams,
+        ItemParams, ItemWithSkuParams, Locale, MandateDataParams, MetadataParam, MethodCard,
+        OnlineAcceptanceParams, ParcelParams, PaymentIntentView, PaymentMethodDataParams,
+        PaymentMethodOptionsParams, RadarOptionsParams,
         ShippingParams, SourceParam, TestToken,
     )),
     tags(
@@ -123,7 +128,8 @@ use crate::{
             name = "Test",
             description = "For tests of a client's retries. These routes exist only where the server \
                 runs with FAULTS=true, as `make run` starts it, and take the API key of a test account \
-                or DEV_API_KEY. With such a key, the header `Fault` of a POST or PUT asks for a fault.",
+                or DEV_API_KEY. With such a key, the header `Fault` of a request with a key asks for a \
+                fault.",
         ),
     ),
     security(("bearer" = []), ("basic" = [])),

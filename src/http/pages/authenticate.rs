@@ -319,6 +319,7 @@ async fn run(app: &App, asked: PageAddress, work: Request, is_complete: bool) ->
             idempotency_key: work.key.as_str().to_owned(),
         },
         traceparent: traces::traceparent(),
+        path_id: String::new(),
     };
     let (token, cost) = (asked.token, (0, Expansion::default()));
     match asked.intent {

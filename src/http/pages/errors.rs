@@ -28,6 +28,9 @@ pub(in crate::http) async fn show(app: web::Data<App>) -> HttpResponse {
                 @if *code == ErrorCode::IdempotencyKeyReused {
                     ", under /v1 " (Dialect::Stripe.key_reused_status())
                 }
+                @if *code == ErrorCode::ResourceMissing {
+                    ", under /v1 400 where a parameter names it"
+                }
                 " · " (code.error_type().as_str())
             }
             p { (code.explanation()) }

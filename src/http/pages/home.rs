@@ -8,17 +8,24 @@ use serde_json::json;
 use super::layout::{LAYOUT, framed};
 use crate::http::{app::App, health::readiness};
 
+/// By this header, test suites of Stripe's SDKs know stripe-mock, and whether it is new enough for
+/// them. This version is for all of them.
+const MOCK: (&str, &str) = ("stripe-mock-version", "master");
+
 /// HTML where the request accepts it, which browsers do; JSON for everything else.
 pub(in crate::http) async fn show(app: web::Data<App>, request: HttpRequest) -> HttpResponse {
     if !accepts_html(request.headers()) {
-        return HttpResponse::Ok()
-            .insert_header((VARY, "Accept"))
-            .json(json!({
-                "name": "charge-once",
-                "documentation": "/swagger-ui/",
-                "openapi": "/openapi.json",
-                "errors": "/errors",
-            }));
+        let mut reply = HttpResponse::Ok();
+        reply.insert_header((VARY, "Accept"));
+        if app.values.any_test_key {
+            reply.insert_header(MOCK);
+        }
+        return reply.json(json!({
+            "name": "charge-once",
+            "documentation": "/swagger-ui/",
+            "openapi": "/openapi.json",
+            "errors": "/errors",
+        }));
     }
     let status = readiness(&app).await;
     let body = html! {

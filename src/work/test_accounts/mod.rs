@@ -1,9 +1,9 @@
 //! Accounts for tests, and what they may do with their keys.
 
 mod create;
-mod create_fault_plan;
 mod expire_keys;
+mod fault_plans;
 
 pub use create::CreateTestAccount;
-pub use create_fault_plan::CreateFaultPlan;
 pub use expire_keys::ExpireKeys;
+pub use fault_plans::{CreateFaultPlan, DeleteFaultPlan};

@@ -567,6 +567,7 @@ impl<'a> MemoryLedger<'a> {
                 account,
                 asked_by,
                 traceparent: None,
+                path_id: String::new(),
             },
             rows: Rows::default(),
             stored,

@@ -10,7 +10,7 @@ use sqlx::PgConnection;
 
 use crate::commands::{
     Origin,
-    replies::{OK, checked, missing},
+    replies::{OK, checked},
 };
 use crate::{
     domain::ids::WebhookEndpointId,
@@ -36,8 +36,9 @@ impl Command for UpdateWebhookEndpoint {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         let update: UpdateWebhookEndpointParams = checked(&self.params)?;
         let account = self.origin.account.0;
-        let gone = || missing("id", WebhookEndpointId::PREFIX);
-        let id = WebhookEndpointId::parse(&self.id).ok_or_else(gone)?;
+        let id = WebhookEndpointId::parse(&self.id);
+        let gone = || self.origin.missing("id", id);
+        let id = id.ok_or_else(gone)?;
         let before = endpoints::lock(tx, account, id.0).await?.ok_or_else(gone)?;
         let mut endpoint = before.clone();
         endpoint.url = update.url.unwrap_or(endpoint.url);

@@ -296,6 +296,7 @@ async fn a_checkout_that_begins_too_late_to_be_run_leaves_nothing() {
                 idempotency_key: "key-1".to_owned(),
             },
             traceparent: None,
+            path_id: String::new(),
         },
         new: Ok(parsed.unwrap().into()),
     };

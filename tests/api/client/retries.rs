@@ -204,6 +204,11 @@ async fn definite_refusals_are_final_typed_and_forgotten() {
     let Err(Error::Invalid(refusal)) = charge(0, "tok_visa").send().await else {
         panic!("not invalid");
     };
+    let advice =
+        "This answer is kept under the idempotency key: send a corrected request with a new key.";
+    assert_eq!(refusal.advice.as_deref(), Some(advice));
+    let shown = refusal.to_string();
+    assert!(shown.ends_with(&format!(" (amount); {advice}")), "{shown}");
     let refusal = (refusal.status, refusal.param.as_deref());
     assert_eq!(refusal, (400, Some("amount")));
     let reused = charge(3000, "tok_visa").with_key(declined.key()).unwrap();

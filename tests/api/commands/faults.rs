@@ -1,6 +1,6 @@
 //! `charge-once faults` and `charge-once report`, with the key of a test account.
 
-use charge_once::domain::report::FindingKind;
+use charge_once_service::request_log::report::FindingKind;
 
 use super::*;
 

@@ -5,7 +5,7 @@ use crate::support::prelude::*;
 
 const SHOWN_ADDRESS: &str = "127.0.0.1:8080";
 
-const SHOWN_API_KEY: &str = "sk_test_charge_once_dev";
+const SHOWN_API_KEY: &str = "sk_test_ChargeOnceDevelopmentKey00";
 
 /// Each command of a document that is followed by the output it promises.
 fn tries(document: &str) -> Vec<(String, String)> {

@@ -1,4 +1,4 @@
-//! Faults on demand, test accounts, and that a server without `FAULTS` has nothing of it.
+//! Faults on demand or planned, test accounts, and a server without `FAULTS` that has none of it.
 
 mod closing;
 mod header;
@@ -7,3 +7,4 @@ mod plans;
 mod production;
 mod report;
 mod test_accounts;
+mod webhooks;

@@ -102,6 +102,7 @@ async fn the_key_is_echoed_on_every_reply_to_a_mutating_request() {
         charge_from(&client, "tok_visa", "key-1").await,
         Answer::of(with_key(Method::POST, "/nothing")).await,
         Answer::of(with_key(Method::PATCH, "/charges")).await,
+        Answer::of(with_key(Method::DELETE, "/charges")).await,
         Answer::of(with_key(Method::POST, "/orders")).await,
         Answer::of(with_key(Method::POST, "/charges").bearer_auth("sk_test_second")).await,
         client.post_raw("/charges", "key-1", plain, b"x").await,

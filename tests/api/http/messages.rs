@@ -88,7 +88,7 @@ async fn a_word_in_the_place_of_an_id_is_no_id() {
     let server = TestServer::start().await;
     for (path, prefix) in [
         ("/charges/find", "ch_"),
-        ("/v1/orders/search", "or_"),
+        ("/orders/search", "or_"),
         ("/refunds/search", "re_"),
         ("/checkouts/search", "co_"),
         ("/setup_intents/search", "seti_"),

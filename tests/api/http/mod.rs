@@ -7,6 +7,7 @@ mod headers;
 mod holder_pages;
 mod hosts;
 mod messages;
+mod missing_ids;
 mod not_offered;
 mod openapi_document;
 mod pages;

@@ -16,6 +16,8 @@ async fn a_parameter_of_stripe_s_is_refused_as_not_offered() {
         ("/charges", "transfer_data"),
         ("/v1/charges", "application_fee_amount"),
         ("/v1/charges/ch_1", "transfer_group"),
+        // WooCommerce sends it, and leaves it out after exactly this refusal.
+        ("/v1/charges", "level3"),
         ("/charges/ch_1/capture", "statement_descriptor_suffix"),
         ("/v1/customers", "business_name"),
         ("/v1/payment_intents/pi_1/confirm", "save_payment_method"),
@@ -48,8 +50,9 @@ async fn a_parameter_of_stripe_s_is_refused_as_not_offered() {
         "{told}"
     );
     for param in [
-        "payment_method_options[card][capture_method]",
+        "payment_method_options[card][network]",
         "payment_method_options[klarna]",
+        "level3",
         "save_payment_method",
     ] {
         let form = format!("amount=1&currency=usd&{param}=x");

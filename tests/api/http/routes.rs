@@ -30,6 +30,7 @@ async fn what_is_not_there_is_404_and_other_methods_are_405_with_allow_in_the_en
     }
     for (path, allow) in [
         ("/inventory", "GET, HEAD"),
+        ("/v1/customers/search", "GET, HEAD"),
         ("/inventory/mug", "GET, HEAD, PUT"),
         ("/v1/inventory/mug", "GET, HEAD, PUT"),
         ("/webhook_endpoints", "GET, HEAD, POST"),

@@ -87,7 +87,7 @@ async fn a_key_that_only_a_mistake_sends_is_refused_and_stores_nothing() {
 async fn a_secret_is_neither_a_key_nor_a_workflow_and_is_not_echoed() {
     let server = TestServer::start().await;
     for secret in [
-        "sk_test_charge_once_dev",
+        "sk_test_ChargeOnceDevelopmentKey00",
         "order-1:sk_live_0123456789abcdef",
         "rk_test_0123456789abcdef",
         "\"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"",

@@ -2,6 +2,7 @@
 
 mod assigned_keys;
 mod database_failures;
+mod deletions;
 mod disconnects;
 mod duplicates;
 mod expiry;

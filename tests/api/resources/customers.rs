@@ -3,6 +3,7 @@
 use crate::support::{
     prelude::*,
     resources::{assert_is_created, attach, attached, customer, detach, happened, method},
+    shorthand::message,
 };
 
 const DEFAULT: &str = "invoice_settings[default_payment_method]";
@@ -140,7 +141,7 @@ async fn wrong_parameters_are_stored_refusals_that_name_the_field() {
         [{"metadata": "x"}, "parameter_invalid", "metadata"],
         [{"source": "tok_visa"}, "parameter_unknown", "source"],
         [{"tax": {}}, "parameter_unknown", "tax"],
-        [{"expand": ["sources"]}, "parameter_invalid", "expand[0]"],
+        [{"expand": ["name"]}, "parameter_invalid", "expand[0]"],
     ]);
     let events = happened(&client).await;
     for path in ["/customers", &path] {
@@ -298,7 +299,7 @@ async fn several_customers_have_one_address_and_are_found_by_exactly_that() {
         "email={long}           parameter_invalid email
          starting_after=cus_1   parameter_invalid starting_after
          limit=101              parameter_invalid limit
-         expand[]=data.sources  parameter_invalid expand[0]
+         expand[]=sources       parameter_invalid expand[0]
          name=Ann               parameter_unknown name"
     );
     assert_refuses_queries(&client, "/customers", &wrong).await;
@@ -463,20 +464,14 @@ async fn of_a_deleted_customer_the_id_is_left() {
 }
 
 #[tokio::test]
-async fn a_deletion_takes_no_key_and_no_parameters() {
+async fn a_deletion_takes_no_parameters() {
     let (_server, client) = TestServer::with_client(&[]).await;
     let id = customer(&client).await;
     let path = format!("/customers/{id}");
     let with_query = client.request(Method::DELETE, &format!("{path}?force=true"));
     let refused = Answer::of(with_query).await;
     assert_eq!(refused.refusal(), refusal("parameter_unknown", "force"));
-    // A key is ignored on other methods than POST, PUT and PATCH.
-    let with_key = client
-        .request(Method::DELETE, &path)
-        .header("idempotency-key", "key-1");
-    let deleted = Answer::of(with_key).await;
-    assert_eq!((deleted.status.as_u16(), deleted.is_replay()), (200, false));
-    assert_eq!(client.get("/idempotency-keys/key-1").await.status, 404);
+    assert_eq!(delete(&client, &id).await.status, 200);
     for path in [
         "/customers/nothing",
         "/customers/cus_00000000000000000000000000",
@@ -506,6 +501,93 @@ async fn another_accounts_customer_is_missing() {
     let list = stranger.get("/customers?email=Jenny@Example.com").await;
     assert_eq!(list.json()["data"], json!([]));
     assert_eq!(retrieve(&client, &id).await["name"], "Jenny Rosen");
+}
+
+#[tokio::test]
+async fn customers_are_searched_by_their_address_page_by_page() {
+    let (server, client) = TestServer::with_client(&[]).await;
+    let mut newest_first = Vec::new();
+    for email in ["a@b.c", "a@b.c", "o'b@b.c", "a@b.c"] {
+        let body = json!({"email": email});
+        newest_first.insert(0, client.post_new("/customers", &body).await.json());
+    }
+    let other = newest_first.remove(1);
+    let search = async |query: &str| {
+        let found = client
+            .get(&format!("/v1/customers/search?query={query}"))
+            .await;
+        assert_eq!(found.status, 200, "{query}: {}", found.json());
+        found.json()
+    };
+    let result = |data: &[Value], next_page: Value| {
+        json!({
+            "object": "search_result", "data": data, "has_more": next_page.is_string(),
+            "next_page": next_page, "url": "/v1/customers/search",
+        })
+    };
+    for query in [
+        "email:'a@b.c'",
+        "email:%22a@b.c%22",
+        "%20email%20:%20%27a%40b.c%27%20",
+    ] {
+        assert_eq!(
+            search(query).await,
+            result(&newest_first, Value::Null),
+            "{query}"
+        );
+    }
+    assert_eq!(
+        search("email:%22o'b@b.c%22").await,
+        result(&[other], Value::Null)
+    );
+    assert_eq!(search("email:'A@b.c'").await, result(&[], Value::Null));
+    let next = newest_first[1]["id"].clone();
+    let first = search("email:'a@b.c'&limit=2").await;
+    assert_eq!(first, result(&newest_first[..2], next.clone()));
+    let next = format!("email:'a@b.c'&limit=2&page={}", next.as_str().unwrap());
+    assert_eq!(search(&next).await, result(&newest_first[2..], Value::Null));
+    let member = "expand[]=data.invoice_settings.default_payment_method";
+    let shown = search(&format!("email:'a@b.c'&{member}")).await;
+    assert_eq!(shown["data"], json!(newest_first));
+    let at_root = client
+        .get("/customers/search?query=email:'a@b.c'")
+        .await
+        .json();
+    assert_eq!(at_root["url"], "/customers/search");
+    let stranger = client_of_account(&server, "other").await;
+    let none = stranger
+        .get("/v1/customers/search?query=email:'a@b.c'")
+        .await;
+    assert_eq!(none.json()["data"], json!([]));
+}
+
+#[tokio::test]
+async fn a_search_for_anything_but_an_address_is_refused_and_told_what_is_offered() {
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let wrong = "
+        limit=1                             parameter_missing query
+        query=                              parameter_missing query
+        query=a@b.c                         parameter_invalid query
+        query=email:a@b.c                   parameter_invalid query
+        query=email:''                      parameter_invalid query
+        query=email:'                       parameter_invalid query
+        query=email:'a@b.c%22               parameter_invalid query
+        query=email~'a@b.c'                 parameter_invalid query
+        query=-email:'a@b.c'                parameter_invalid query
+        query=name:'Jenny'                  parameter_invalid query
+        query=email:'a'%20OR%20email:'b'    parameter_invalid query
+        query=email:'a@b.c'&page=2          parameter_invalid page
+        query=email:'a@b.c'&page=           parameter_invalid page
+        query=email:'a@b.c'&limit=101       parameter_invalid limit
+        query=email:'a@b.c'&expand[]=name   parameter_invalid expand[0]
+        query=email:'a@b.c'&created=1       parameter_unknown created";
+    assert_refuses_queries(&client, "/v1/customers/search", wrong).await;
+    let refused = client.get("/customers/search?query=name:'secret'").await;
+    let told = message(&refused);
+    assert!(
+        told.contains("email:'jenny@example.com'") && !told.contains("secret"),
+        "{told}"
+    );
 }
 
 #[tokio::test]
@@ -542,6 +624,6 @@ async fn a_customer_shows_the_whole_default_payment_method_where_it_is_asked_to(
     // The other way: a payment method shows its customer.
     let shown = client.get(&format!("{of_method}?expand[]=customer")).await;
     assert_eq!(shown.json()["customer"], retrieve(&client, &id).await);
-    let refused = client.get("/customers?expand[]=data.subscriptions").await;
+    let refused = client.get("/customers?expand[]=data.discounts").await;
     assert_eq!(refused.refusal(), refusal("parameter_invalid", "expand[0]"));
 }

@@ -149,23 +149,65 @@ async fn what_is_expanded_is_of_the_same_moment_as_what_it_is_in() {
 }
 
 #[tokio::test]
-async fn a_reference_to_what_does_not_exist_here_can_be_expanded_and_stays_null() {
+async fn what_stripe_expands_and_is_not_here_can_be_named_and_changes_nothing() {
     let (_server, client) = TestServer::with_client(&[]).await;
+    let charge = client.charge("key-1").await.id();
     for (collection, body, members) in &rows::<(String, Value, String)>(json!([
-        ["customers", {}, "default_source test_clock"],
+        ["charges", {"amount": 1, "currency": "usd"},
+         "application application_fee balance_transaction dispute failure_balance_transaction \
+          invoice on_behalf_of payment_intent review source_transfer transfer \
+          transfer_data.destination"],
+        ["refunds", {"charge": charge, "amount": 1},
+         "balance_transaction failure_balance_transaction source_transfer_reversal \
+          transfer_reversal"],
+        ["customers", {},
+         "cash_balance default_source discount.promotion_code invoice_credit_balance \
+          invoice_settings.default_payment_method sources sources.data subscriptions \
+          subscriptions.data tax tax_ids tax_ids.data test_clock"],
         ["payment_intents", {"amount": 1, "currency": "usd"},
-         "application on_behalf_of review source"],
-        ["setup_intents", {}, "application latest_attempt mandate on_behalf_of single_use_mandate"],
+         "application charges charges.data charges.data.balance_transaction charges.data.refunds \
+          customer.default_source customer.sources invoice latest_charge.application_fee \
+          latest_charge.balance_transaction latest_charge.transfer on_behalf_of review source \
+          transfer_data.destination"],
+        ["setup_intents", {},
+         "application latest_attempt mandate on_behalf_of single_use_mandate"],
     ])) {
-        let id = client.post_new(&format!("/{collection}"), body).await.id();
-        for member in members.split(' ') {
-            let path = format!("/v1/{collection}/{id}?expand[]={member}");
-            let one = client.get(&path).await;
-            assert_eq!(one.status, 200, "{}", one.json());
-            assert_eq!(one.json()[member], Value::Null, "{member}");
-            let path = format!("/{collection}?expand[]=data.{member}");
-            let list = client.get(&path).await;
-            assert_eq!(list.json()["data"][0][member], Value::Null, "{member}");
+        let path = format!("/v1/{collection}");
+        let plain = client.post_new(&path, body).await;
+        let members: Vec<_> = members.split_whitespace().collect();
+        let mut body = body.clone();
+        body["expand"] = json!(members);
+        let path = format!("{path}/{}", plain.id());
+        let update = json!({"expand": members});
+        let updated = client.post_new(&path, &update).await;
+        assert_eq!(
+            (updated.status.as_u16(), updated.json()),
+            (200, plain.json()),
+            "{collection}"
+        );
+        for member in members {
+            let one = client.get(&format!("{path}?expand[]={member}")).await;
+            assert_eq!(one.json(), plain.json(), "{member}");
+            let list = format!("/v1/{collection}?limit=1&expand[]=data.{member}");
+            let list = client.get(&list).await;
+            assert_eq!(list.json()["data"], json!([plain.json()]), "{member}");
         }
+        let created = client.post_new(&format!("/v1/{collection}"), &body).await;
+        assert_eq!(created.status, 201, "{}", created.json());
     }
+}
+
+#[tokio::test]
+async fn a_customer_is_shown_whole_where_their_sources_are_asked_for() {
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let customer = client.post_new("/customers", &json!({})).await;
+    let body = json!({
+        "amount": 1, "currency": "usd", "customer": customer.id(),
+        "expand": ["customer.default_source"],
+    });
+    let intent = client.post_new("/v1/payment_intents", &body).await;
+    assert_eq!(intent.json()["customer"], customer.json());
+    let list = "/v1/payment_intents?expand[]=data.customer.sources";
+    let list = client.get(list).await;
+    assert_eq!(list.json()["data"][0]["customer"], customer.json());
 }

@@ -16,6 +16,7 @@ mod inventory_races;
 mod invoice_payments;
 mod lists;
 mod money_races;
+mod no_effect;
 mod order_payments;
 mod orders;
 mod payment_intent_races;

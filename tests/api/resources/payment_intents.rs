@@ -5,6 +5,7 @@ use crate::support::{
         STATUSES, act, create, events, paid_with, path, retrieve, standing, terms, terms_with,
     },
     prelude::*,
+    replies::with,
     resources::{assert_is_created, attached, customer, detach, method},
 };
 
@@ -410,6 +411,91 @@ async fn a_holder_who_is_not_there_or_not_to_be_asked_makes_a_decline() {
 }
 
 #[tokio::test]
+async fn types_of_methods_beside_card_are_left_out() {
+    let (_server, client) = TestServer::with_client(&[]).await;
+    // As Kill Bill's plugin sends them.
+    let types = json!([
+        "acss_debit",
+        "card",
+        "us_bank_account",
+        "link",
+        "klarna",
+        "card_present"
+    ]);
+    let types = json!({"payment_method_types": types});
+    let setup = json!({"payment_method": "pm_card_visa", "confirm": true});
+    let setup = client
+        .post_new("/v1/setup_intents", &with(setup, &types))
+        .await;
+    let other = json!({"amount": 2000, "currency": "usd"});
+    let updated = client.post_new("/v1/payment_intents", &other).await.id();
+    let updated = act(&client, &updated, "", types.clone()).await;
+    let paid = paid_with(&client, "pm_card_visa", types).await;
+    for (intent, status) in [
+        (setup, "succeeded"),
+        (updated, "requires_payment_method"),
+        (paid, "succeeded"),
+    ] {
+        intent.assert_shows(json!({
+            "status": status, "payment_method_types": ["card"], "automatic_payment_methods": null,
+        }));
+    }
+}
+
+#[tokio::test]
+async fn an_option_of_cards_that_promises_the_money_wins_over_the_intent_s_own() {
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let method = json!({"payment_method": "pm_card_visa"});
+    let option = json!({"payment_method_options": {"card": {"capture_method": "manual"}}});
+    for capture_method in [
+        None,
+        Some("automatic"),
+        Some("automatic_async"),
+        Some("manual"),
+    ] {
+        let mut said = option.clone();
+        if let Some(capture_method) = capture_method {
+            said["capture_method"] = capture_method.into();
+        }
+        let created = paid_with(&client, "pm_card_visa", said.clone()).await;
+        let id = create(&client, method.clone()).await.id();
+        assert_eq!(act(&client, &id, "", said.clone()).await.status, 200);
+        let updated = act(&client, &id, "confirm", json!({})).await;
+        let id = create(&client, method.clone()).await.id();
+        let confirmed = act(&client, &id, "confirm", said).await;
+        for intent in [created, updated, confirmed] {
+            let promised = json!({"status": "requires_capture", "capture_method": "manual"});
+            intent.assert_shows(promised);
+            let captured = act(&client, &intent.id(), "capture", json!({})).await;
+            assert_eq!(ended(&captured), "succeeded");
+        }
+    }
+    // Without a word about capturing, an update changes only whose holders authenticate.
+    let id = create(&client, method).await.id();
+    let any = json!({"payment_method_options": {"card": {"request_three_d_secure": "any"}}});
+    act(&client, &id, "", any)
+        .await
+        .assert_shows(json!({"capture_method": "automatic_async"}));
+    let asked = act(
+        &client,
+        &id,
+        "confirm",
+        json!({"return_url": "https://example.com"}),
+    )
+    .await;
+    assert_eq!(ended(&asked), "requires_action");
+    let paid = standing(&client, "succeeded").await;
+    let late = act(&client, &paid, "", option).await;
+    assert_eq!(late.code(), "payment_intent_unexpected_state");
+    for wrong in ["automatic", ""] {
+        let wrong = json!({"payment_method_options": {"card": {"capture_method": wrong}}});
+        let refused = paid_with(&client, "pm_card_visa", wrong).await;
+        let param = "payment_method_options[card][capture_method]";
+        refused.assert_refusal(400, "parameter_invalid", param);
+    }
+}
+
+#[tokio::test]
 async fn a_method_pays_once_without_a_customer_and_stays_with_one_who_keeps_it() {
     let (_server, client) = TestServer::with_client(&[]).await;
     let method = method(&client, "tok_visa").await;
@@ -462,7 +548,8 @@ async fn what_can_not_be_meant_is_refused_and_the_parameter_is_named() {
         [{"payment_method_types": ["card"], "confirm": true}, missing, "payment_method"],
         [{"payment_method_types": ["card"], "automatic_payment_methods": {"enabled": true}},
          invalid, "payment_method_types"],
-        [{"payment_method_types": ["card", "ideal"]}, invalid, "payment_method_types[1]"],
+        [{"payment_method_types": ["card", "link", "beads"]}, invalid, "payment_method_types[2]"],
+        [{"payment_method_types": ["ideal", "link"]}, invalid, "payment_method_types[0]"],
         [{"payment_method_types": ["card"], "confirm": true, "payment_method": "pm_card_visa",
           "off_session": true, "setup_future_usage": "off_session"}, invalid,
          "setup_future_usage"],

@@ -226,7 +226,8 @@ async fn a_template_makes_a_new_method_each_time_and_is_none_itself() {
     replayed.assert_replays(&first);
     assert_eq!(server.database.count_of("payment_methods").await, 2);
     for answer in [
-        client.get("/payment_methods/pm_card_visa").await,
+        client.get("/payment_methods/pm_card_nothing").await,
+        client.get("/payment_methods/tok_visa").await,
         detach(&client, "pm_card_visa").await,
         client
             .post_new("/payment_methods/pm_card_visa", &json!({}))
@@ -238,6 +239,37 @@ async fn a_template_makes_a_new_method_each_time_and_is_none_itself() {
         assert_eq!(answer.refusal(), refusal("resource_missing", "id"));
     }
     assert_eq!(server.database.count_of("payment_methods").await, 2);
+}
+
+#[tokio::test]
+async fn a_template_is_shown_as_what_a_use_of_it_makes_and_is_stored_nowhere() {
+    let (server, client) = TestServer::with_client(&[]).await;
+    let tokens = TEST_CARDS.iter().flat_map(|card| card.tokens).copied();
+    let mut count = 0;
+    for token in tokens.filter(|token| token.starts_with("pm_card_")) {
+        let shown = client.get(&format!("/v1/payment_methods/{token}")).await;
+        assert_eq!(shown.status, 200, "{token}");
+        shown.assert_shows(json!({"id": token, "object": "payment_method", "customer": null}));
+        count += 1;
+    }
+    assert!(count > 15, "{count}");
+    assert_eq!(server.database.count_of("payment_methods").await, 0);
+    let shown = client
+        .get("/payment_methods/pm_card_visa?expand[]=customer")
+        .await;
+    let mut made = create(&client, json!({"token": "tok_visa"})).await.json();
+    made["id"] = json!("pm_card_visa");
+    made["created"] = shown.json()["created"].clone();
+    assert_eq!(shown.json(), made);
+    let refused = client
+        .get("/payment_methods/pm_card_visa?expand[]=card")
+        .await;
+    assert_eq!(refused.refusal(), refusal("parameter_invalid", "expand[0]"));
+    let stranger = client.with_api_key("sk_test_of_a_stranger");
+    assert_eq!(
+        stranger.get("/payment_methods/pm_card_visa").await.status,
+        401
+    );
 }
 
 #[tokio::test]

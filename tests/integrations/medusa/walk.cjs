@@ -4,10 +4,12 @@
 
 const assert = require('node:assert/strict');
 
+const { generateEntityId } = require('@medusajs/framework/utils');
+const { default: PaymentModuleService } = require('@medusajs/payment/dist/services/payment-module.js');
 const { default: StripeProviderService } = require('@medusajs/payment-stripe/dist/services/stripe-provider.js');
 const Stripe = require('stripe');
 
-const { account, authenticate, step, walk } = require('../support.cjs');
+const { account, authenticate, get, loseReplies, step, walk } = require('../support.cjs');
 
 const RETURN_URL = 'https://shop.example/checkout';
 
@@ -26,6 +28,34 @@ const CUSTOMER = {
     province: null,
   },
 };
+
+/** Medusa's service of payments, with a Medusa around it that has this payment. */
+function shop(provider, payment) {
+  // Nothing happens at once here that the lock of a row would keep apart.
+  const query = { where: () => query, forUpdate: () => query, select: async () => [] };
+  const knex = Object.assign(() => query, { raw: async () => {} });
+  const refundService = {
+    // As the model of a refund makes its id.
+    create: async ({ amount }) => {
+      const refund = { id: generateEntityId(undefined, 'ref'), raw_amount: { value: `${amount}` } };
+      payment.refunds.push(refund);
+      return refund;
+    },
+    delete: async ([{ id }]) => {
+      payment.refunds = payment.refunds.filter((refund) => refund.id !== id);
+    },
+  };
+  const manager = { getTransactionContext: () => knex };
+  return Object.assign(Object.create(PaymentModuleService.prototype), {
+    __container__: { refundService },
+    baseRepository_: { getFreshManager: () => manager, transaction: (work) => work(manager) },
+    paymentService_: { retrieve: async () => ({ ...payment }), update: async () => {} },
+    paymentProviderService_: { refundPayment: (_, input) => provider.refundPayment(input) },
+    refundService_: refundService,
+    maybeUpdatePaymentCollection_: async () => {},
+    retrievePayment: async () => payment,
+  });
+}
 
 walk('medusa', async () => {
   const { apiKey, webhookSecret, delivery } = await account('*');
@@ -128,11 +158,45 @@ walk('medusa', async () => {
     assert.deepEqual(data.map(({ amount }) => amount), [1650, 500]);
   });
 
+  const atOnce = (payment_method) => ({ confirm: true, payment_method, return_url: RETURN_URL });
+
+  // medusajs/medusa#16681: the key is the id of a refund that Medusa deletes when it gets no reply.
+  await step('the reply to a refund is lost, and ordered again, it is made twice', async (requests) => {
+    const paid = { ...atOnce('pm_card_visa'), capture_method: 'automatic' };
+    const { id } = await initiate('payses_6', paid);
+    const payment = {
+      id: 'pay_1',
+      data: { id, currency: 'usd' },
+      provider_id: 'pp_stripe_stripe',
+      captures: [{ raw_amount: { value: '20' } }],
+      refunds: [],
+    };
+    const medusa = shop(provider, payment);
+    const refund = () => medusa.refundPayment({ payment_id: payment.id, amount: 5 });
+
+    const arrive = await loseReplies(apiKey, 'POST /v1/refunds');
+    await assert.rejects(refund(), /error occurred in refundPayment/);
+    assert.deepEqual(payment.refunds, []);
+    await arrive();
+    await refund();
+
+    const sent = requests.filter(({ request }) => request.path === '/v1/refunds');
+    const keys = [...new Set(sent.map(({ request }) => request.getHeader('idempotency-key')))];
+    const { data } = await get(`/v1/refunds?payment_intent=${id}`, apiKey);
+    console.log(`          Medusa sent ${keys.join(' and ')}, and knows one refund; there are ${data.length}`);
+    assert.equal(keys.length, 2);
+    for (const key of keys) assert.match(key, /^ref_/);
+    assert.deepEqual(payment.refunds.map((each) => each.id), keys.slice(1));
+    assert.deepEqual(data.map(({ amount, status }) => [amount, status]), [[500, 'succeeded'], [500, 'succeeded']]);
+    const { findings } = await get('/test/report', apiKey);
+    const [double] = findings.filter(({ type }) => type === 'double_effect');
+    assert.deepEqual(double.objects, data.map((refund) => refund.id).reverse());
+    console.log(`          The report: ${double.title}`);
+  });
+
   await step('a payment that succeeded is not canceled', async () => {
     await assert.rejects(provider.cancelPayment(as('canc_1')), /error occurred in cancelPayment/);
   });
-
-  const atOnce = (payment_method) => ({ confirm: true, payment_method, return_url: RETURN_URL });
 
   const declined = await step('a session with a card that declines is in error, and so again', async () => {
     const card = { ...atOnce('pm_card_chargeDeclined'), off_session: true };

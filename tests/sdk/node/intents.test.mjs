@@ -282,6 +282,23 @@ test('a confirmation whose reply is lost is replayed, and charges once', async (
   assert.deepEqual((await chargesOf(made)).map(({ status }) => status), ['succeeded', 'failed']);
 });
 
+test('the SDK keeps its keys and waits, so the report on it is clean', async (t) => {
+  const server = await Server.start({ FAULTS: 'true' });
+  t.after(() => server.kill());
+  const { api_key: apiKey } = await client(server.url).rawRequest('POST', '/v1/test/accounts');
+  const tested = client(server.url, { apiKey });
+  for (const fault of ['reply_lost', '503', '429', 'request_lost']) {
+    await tested.rawRequest('POST', '/v1/test/faults', { route: '*', fault, every: 3, requests: 4 });
+  }
+  for (let count = 0; count < 5; count += 1) {
+    const { id } = await tested.paymentIntents.create(payment('pm_card_visa'), { maxNetworkRetries: 8 });
+    await tested.refunds.create({ payment_intent: id, amount: 500 }, { maxNetworkRetries: 8 });
+  }
+  const { faults, findings } = await tested.rawRequest('GET', '/v1/test/report');
+  assert.ok(faults >= 4, `${faults}`);
+  assert.deepEqual(findings, []);
+});
+
 test('a confirmation that is late finds the intent paid', async (t) => {
   const made = await create();
   const server = await Server.start({ FAULTS: 'true' });

@@ -1,5 +1,6 @@
 """Payments as Stripe's documentation writes them: intents, 3D Secure, saved cards, declines, refunds."""
 
+import json
 import threading
 import unittest
 
@@ -237,6 +238,22 @@ class Faults(unittest.TestCase):
         self.assertEqual(canceled.status, "canceled")
         (charge,) = client().v1.charges.list({"payment_intent": held.id}).data
         self.assertEqual((charge.amount_captured, charge.amount_refunded), (1500, 500))
+
+    def test_the_sdk_keeps_its_keys_and_waits_so_the_report_on_it_is_clean(self):
+        def ask(sdk, *given, **parameters):
+            return json.loads(sdk.raw_request(*given, **parameters).data)
+
+        account = ask(client(self.server.url), "post", "/v1/test/accounts")
+        tested = client(self.server.url, api_key=account["api_key"], max_network_retries=8)
+        for fault in ("reply_lost", "503", "429", "request_lost"):
+            plan = {"route": "*", "fault": fault, "every": 3, "requests": 4}
+            ask(tested, "post", "/v1/test/faults", **plan)
+        for _ in range(5):
+            paid = tested.v1.payment_intents.create(payment("pm_card_visa"))
+            tested.v1.refunds.create({"payment_intent": paid.id, "amount": 500})
+        report = ask(tested, "get", "/v1/test/report")
+        self.assertGreaterEqual(report["faults"], 4)
+        self.assertEqual(report["findings"], [])
 
     def test_a_confirmation_that_is_late_finds_the_intent_canceled(self):
         intent = self.v1.payment_intents.create({"amount": 2000, "currency": "usd"})

@@ -1,7 +1,7 @@
 -- Another account, whose keys are all held by a transaction elsewhere.
 local number = 0
 local headers = {
-  ["Authorization"] = "Bearer sk_test_charge_once_dev",
+  ["Authorization"] = "Bearer sk_test_ChargeOnceDevelopmentKey00",
   ["Content-Type"] = "application/json",
 }
 local body = '{"amount":2000,"currency":"usd","source":"tok_visa"}'

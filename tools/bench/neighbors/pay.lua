@@ -3,7 +3,7 @@ local number = 0
 local run = tostring(os.time())
 local path = "/orders/" .. os.getenv("LOCKED_ORDER") .. "/pay"
 local headers = {
-  ["Authorization"] = "Bearer sk_test_charge_once_dev",
+  ["Authorization"] = "Bearer sk_test_ChargeOnceDevelopmentKey00",
   ["Content-Type"] = "application/json",
 }
 

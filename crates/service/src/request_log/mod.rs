@@ -39,12 +39,14 @@
 //! - `migrate` creates the table, apart from your migrations, and returns its schema for
 //!   `search_path`.
 //! - `list` looks at 20,000 requests. `searched_to` says where the next search begins.
+//! - `report` finds what is wrong with the retries of a client in a test.
 //! - `old_requests` and `delete_requests` remove old rows, in one transaction.
 // In the order of a request: `entry` gathers what is known of it, `worker` writes many at once, and
 // `table` has the SQL.
 
 mod entry;
 mod logged;
+pub mod report;
 mod table;
 mod worker;
 

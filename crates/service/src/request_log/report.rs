@@ -1,20 +1,24 @@
-//! What a test account's log tells of its client: where a retry charges twice, or would.
+//! What the log tells of a client: where a retry does something twice, or would.
 //!
 //! Promise: no finding without the requests that show it. What may be two buyers who ask for the
 //! same is no finding: the client must have been left without an answer.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
-use charge_once_service::request_log::{LoggedOutcome, LoggedRequest};
-use chrono::TimeDelta;
+use strum::{IntoStaticStr, VariantArray};
+use uuid::Uuid;
 
-use super::prelude::*;
+use crate::request_log::{LoggedOutcome, LoggedRequest};
 
-/// A retry that comes sooner finds the server as it was, in milliseconds. SDKs wait for 250 at least.
-const PAUSE_MIN: TimeDelta = TimeDelta::milliseconds(100);
+/// A retry that comes sooner finds the server as it was, in milliseconds. Chance may choose so short
+/// a pause once, but hardly for two retries in a row.
+const PAUSE_MIN: Duration = Duration::from_millis(30);
 
 /// So long after a webhook, what the client does is taken for its answer.
-const ANSWERED_WITHIN: TimeDelta = TimeDelta::seconds(10);
+const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Requests that a finding names.
 const NAMED_MAX: usize = 10;
@@ -45,42 +49,52 @@ pub struct Effect {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redelivered {
     /// The event.
-    pub event: EventId,
-    /// When it was sent, the first time first.
-    pub at: Vec<DateTime<Utc>>,
+    pub event: Uuid,
+    /// When it was sent, since the epoch of Unix, the first time first.
+    pub at: Vec<Duration>,
 }
 
-named! {
-    /// What a finding says.
-    pub enum FindingKind {
-        /// Two effects of one wish, under two keys, after a reply that did not come.
-        DoubleEffect,
-        /// Two effects of one webhook that came twice.
-        WebhookActedOnTwice,
-        /// An effect that the client never learned of.
-        LostEffect,
-        /// Another key for a wish whose first request had no answer.
-        NewKeyAfterFailure,
-        /// Requests without a key.
-        NoKey,
-        /// The same request again, after an answer that is final.
-        RetryOfFinalAnswer,
-        /// A retry at once.
-        RetryWithoutWaiting,
-    }
+/// What a finding says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum FindingKind {
+    /// Two effects of one wish, under two keys, after a reply that did not come.
+    DoubleEffect,
+    /// Two effects of one webhook that came twice.
+    WebhookActedOnTwice,
+    /// An effect that the client never learned of.
+    LostEffect,
+    /// Another key for a wish whose first request had no answer.
+    NewKeyAfterFailure,
+    /// Requests without a key.
+    NoKey,
+    /// The same request again, after an answer that is final.
+    RetryOfFinalAnswer,
+    /// Two retries at once.
+    RetryWithoutWaiting,
+}
 
-    /// How bad it is.
-    pub enum Severity {
-        /// Money moved twice, or is lost.
-        Critical,
-        /// Money moves twice when a reply is lost at another moment.
-        Warning,
-        /// It costs time, and no money.
-        Note,
-    }
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum Severity {
+    /// Money moved twice, or is lost.
+    Critical,
+    /// Money moves twice when a reply is lost at another moment.
+    Warning,
+    /// It costs time, and no money.
+    Note,
 }
 
 impl FindingKind {
+    /// All of them, the worst first.
+    pub const ALL: &'static [Self] = <Self as VariantArray>::VARIANTS;
+
+    /// Its name, such as `double_effect`.
+    pub fn as_str(self) -> &'static str {
+        self.into()
+    }
+
     /// How bad it is.
     pub fn severity(self) -> Severity {
         match self {
@@ -88,6 +102,13 @@ impl FindingKind {
             Self::NewKeyAfterFailure | Self::NoKey => Severity::Warning,
             Self::RetryOfFinalAnswer | Self::RetryWithoutWaiting => Severity::Note,
         }
+    }
+}
+
+impl Severity {
+    /// Its name, such as `critical`.
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -103,17 +124,19 @@ pub struct Finding<'a> {
     /// The objects that it made.
     pub objects: Vec<&'a str>,
     /// The webhook that it answered.
-    pub event: Option<EventId>,
+    pub event: Option<Uuid>,
 }
 
-/// When a request came, by its id.
-pub fn began(request: &LoggedRequest) -> DateTime<Utc> {
-    RequestId(request.id).made_at()
+/// When a request came, since the epoch of Unix, by its id.
+pub fn began(request: &LoggedRequest) -> Duration {
+    let made_at = request.id.get_timestamp().map(|made_at| made_at.to_unix());
+    made_at.map_or(Duration::ZERO, |(seconds, nanos)| {
+        Duration::new(seconds, nanos)
+    })
 }
 
-fn ended(request: &LoggedRequest) -> DateTime<Utc> {
-    let took = TimeDelta::from_std(request.duration).unwrap_or_default();
-    began(request) + took
+fn ended(request: &LoggedRequest) -> Duration {
+    began(request) + request.duration
 }
 
 /// Whether its client can't know what came of it.
@@ -127,6 +150,15 @@ fn is_unclear(request: &LoggedRequest) -> bool {
 /// Whether its client is to send it again.
 fn is_to_be_retried(request: &LoggedRequest) -> bool {
     is_unclear(request) || request.outcome == LoggedOutcome::InUse || request.status == Some(429)
+}
+
+/// Whether the second one comes at once, after a first one that is to be sent again.
+fn is_at_once(pair: &[&LoggedRequest]) -> bool {
+    let &[before, request] = pair else {
+        return false;
+    };
+    let pause = began(request).checked_sub(ended(before));
+    is_to_be_retried(before) && pause.is_some_and(|pause| pause < PAUSE_MIN)
 }
 
 fn is_success(request: &LoggedRequest) -> bool {
@@ -157,19 +189,68 @@ impl Made<'_> {
 
 /// All that is wrong, the worst first. `is_assigned` tells a key that the server made.
 pub fn findings(tested: &Tested, is_assigned: impl Fn(&str) -> bool) -> Vec<Finding<'_>> {
-    let mut by_key = HashMap::<&str, Vec<&LoggedRequest>>::new();
-    let changing = || {
-        tested
-            .requests
-            .iter()
-            .filter(|one| one.fingerprint.is_some())
-    };
-    for request in changing().filter(|request| request.idempotency_key.is_some()) {
+    let mut by_key = ByKey::new();
+    for request in changing(tested).filter(|request| request.idempotency_key.is_some()) {
         by_key.entry(key(request)).or_default().push(request);
     }
-    let made = made(tested, &by_key);
-    let mut findings = Vec::new();
-    let mut explained = HashSet::new();
+    let mut findings = about_effects(tested, &by_key);
+    let mut keyless = HashMap::<_, Vec<&LoggedRequest>>::new();
+    for request in changing(tested).filter(|request| is_assigned(key(request))) {
+        let route = (&request.method, &request.route);
+        keyless.entry(route).or_default().push(request);
+    }
+    findings.extend(
+        keyless
+            .into_values()
+            .map(|sent| finding(FindingKind::NoKey, sent)),
+    );
+    let (mut final_again, mut at_once) = (Vec::new(), Vec::new());
+    for sent in by_key.values() {
+        let pairs = sent.windows(2).filter(|pair| is_final_again(pair));
+        final_again.extend(pairs.filter_map(|pair| pair.last()));
+        let in_a_row = sent
+            .windows(3)
+            .filter(|sent| sent.windows(2).all(is_at_once));
+        at_once.extend(in_a_row.flatten());
+    }
+    for (kind, shown) in [
+        (FindingKind::RetryOfFinalAnswer, final_again),
+        (FindingKind::RetryWithoutWaiting, at_once),
+    ] {
+        if !shown.is_empty() {
+            findings.push(finding(kind, shown));
+        }
+    }
+    let first = |finding: &Finding<'_>| finding.requests.first().map(|request| request.id);
+    findings.sort_by_key(|finding| (finding.kind, first(finding)));
+    findings
+}
+
+/// Requests by their keys, those of a key the oldest first.
+type ByKey<'a> = HashMap<&'a str, Vec<&'a LoggedRequest>>;
+
+/// Requests that change something.
+fn changing(tested: &Tested) -> impl Iterator<Item = &LoggedRequest> {
+    tested
+        .requests
+        .iter()
+        .filter(|request| request.fingerprint.is_some())
+}
+
+/// Whether the second one was sent although the first one has an answer that is final.
+fn is_final_again(pair: &[&LoggedRequest]) -> bool {
+    let is_refusal = |one: &LoggedRequest| matches!(one.status, Some(400..=428 | 430..=499));
+    matches!(pair, [before, again] if is_refusal(before)
+        && before.outcome != LoggedOutcome::InUse
+        && is_refusal(again)
+        && again.outcome == LoggedOutcome::Replayed)
+}
+
+/// What is wrong with what was made, or with keys that should not have changed. Each effect is in
+/// one finding.
+fn about_effects<'a>(tested: &'a Tested, by_key: &ByKey<'a>) -> Vec<Finding<'a>> {
+    let made = made(tested, by_key);
+    let (mut findings, mut explained) = (Vec::new(), HashSet::new());
     for (first, second) in doubles(&made) {
         explained.extend([key(first.by), key(second.by)]);
         findings.push(double(FindingKind::DoubleEffect, first, second, None));
@@ -180,54 +261,21 @@ pub fn findings(tested: &Tested, is_assigned: impl Fn(&str) -> bool) -> Vec<Find
             findings.push(double(kind, first, second, Some(event)));
         }
     }
+    let asked = Asked::of(tested);
     for lost in made.iter().filter(|made| !made.is_answered()) {
-        if !explained.contains(key(lost.by)) && !is_learned(tested, lost) {
+        let is_told = tested.told.contains(key(lost.by)) || asked.has(lost);
+        if !explained.contains(key(lost.by)) && !is_told {
             findings.push(Finding {
                 objects: vec![&lost.effect.object],
                 ..finding(FindingKind::LostEffect, lost.requests.clone())
             });
         }
     }
-    for (first, again) in new_keys(changing(), &by_key) {
+    for (first, again) in new_keys(changing(tested), by_key) {
         if !explained.contains(key(again)) && !tested.effects.contains_key(key(first)) {
             findings.push(finding(FindingKind::NewKeyAfterFailure, vec![first, again]));
         }
     }
-    let mut keyless = HashMap::<_, Vec<&LoggedRequest>>::new();
-    for request in changing().filter(|request| is_assigned(key(request))) {
-        let route = (&request.method, &request.route);
-        keyless.entry(route).or_default().push(request);
-    }
-    findings.extend(
-        keyless
-            .into_values()
-            .map(|sent| finding(FindingKind::NoKey, sent)),
-    );
-    let pairs = by_key.values().flat_map(|sent| sent.windows(2));
-    let (mut final_again, mut at_once) = (Vec::new(), Vec::new());
-    for pair in pairs {
-        let &[before, request] = pair else { continue };
-        let is_final = |one: &LoggedRequest| matches!(one.status, Some(400..=428 | 430..=499));
-        let was_told = is_final(before) && before.outcome != LoggedOutcome::InUse;
-        if request.outcome == LoggedOutcome::Replayed && is_final(request) && was_told {
-            final_again.push(request);
-        }
-        let pause = began(request) - ended(before);
-        if is_to_be_retried(before) && (TimeDelta::zero()..PAUSE_MIN).contains(&pause) {
-            at_once.extend([before, request]);
-        }
-    }
-    for (kind, shown) in [
-        (FindingKind::RetryOfFinalAnswer, final_again),
-        (FindingKind::RetryWithoutWaiting, at_once),
-    ] {
-        if !shown.is_empty() {
-            findings.push(finding(kind, shown));
-        }
-    }
-    let place = |kind| FindingKind::ALL.iter().position(|one| *one == kind);
-    let first = |finding: &Finding<'_>| finding.requests.first().map(|request| request.id);
-    findings.sort_by_key(|finding| (place(finding.kind), first(finding)));
     findings
 }
 
@@ -249,7 +297,7 @@ fn double<'a>(
     kind: FindingKind,
     first: &Made<'a>,
     second: &Made<'a>,
-    event: Option<EventId>,
+    event: Option<Uuid>,
 ) -> Finding<'a> {
     let requests = [&*first.requests, &*second.requests];
     Finding {
@@ -295,15 +343,17 @@ fn alike<'m, 'a>(made: &'m [Made<'a>]) -> impl Iterator<Item = Vec<&'m Made<'a>>
 fn doubles<'m, 'a>(made: &'m [Made<'a>]) -> Vec<(&'m Made<'a>, &'m Made<'a>)> {
     let (mut doubles, mut seen) = (Vec::new(), HashSet::new());
     for group in alike(made) {
-        for (place, second) in group.iter().enumerate() {
-            let mut earlier = group.iter().take(place).rev();
-            let first = earlier.find(|one| {
-                !one.is_answered() && is_unclear(one.by) && ended(one.by) <= began(second.by)
-            });
+        let mut unanswered = Vec::<&Made<'_>>::new();
+        for second in group {
+            let mut earlier = unanswered.iter().rev();
+            let first = earlier.find(|one| ended(one.by) <= began(second.by));
             if let Some(first) = first
                 && seen.insert((first.by.id, second.by.id))
             {
-                doubles.push((*first, *second));
+                doubles.push((*first, second));
+            }
+            if !second.is_answered() {
+                unanswered.push(second);
             }
         }
     }
@@ -314,9 +364,10 @@ fn doubles<'m, 'a>(made: &'m [Made<'a>]) -> Vec<(&'m Made<'a>, &'m Made<'a>)> {
 fn doubles_of_webhooks<'m, 'a>(
     made: &'m [Made<'a>],
     redelivered: &[Redelivered],
-) -> Vec<(&'m Made<'a>, &'m Made<'a>, EventId)> {
-    let answers = |made: &Made<'_>, at: &DateTime<Utc>| {
-        (TimeDelta::zero()..=ANSWERED_WITHIN).contains(&(began(made.by) - *at))
+) -> Vec<(&'m Made<'a>, &'m Made<'a>, Uuid)> {
+    let answers = |made: &Made<'_>, at: &Duration| {
+        let after = began(made.by).checked_sub(*at);
+        after.is_some_and(|after| after <= ANSWERED_WITHIN)
     };
     let mut doubles = Vec::new();
     for group in alike(made) {
@@ -337,27 +388,40 @@ fn doubles_of_webhooks<'m, 'a>(
     doubles
 }
 
-/// Whether the client found out about an effect in another way than by its key: by a webhook, by
-/// asking for the object, or by a list that has it.
-fn is_learned(tested: &Tested, lost: &Made<'_>) -> bool {
-    if tested.told.contains(key(lost.by)) {
-        return true;
+/// What the client has asked for, each with the last request that was answered.
+struct Asked<'a> {
+    /// By segments of paths, of which some are ids.
+    named: HashMap<&'a str, Uuid>,
+    /// By paths that were read.
+    read: HashMap<&'a str, Uuid>,
+}
+
+impl<'a> Asked<'a> {
+    fn of(tested: &'a Tested) -> Self {
+        let (mut named, mut read) = (HashMap::new(), HashMap::new());
+        for request in tested.requests.iter().filter(|request| is_success(request)) {
+            let path = request.path.as_deref().unwrap_or_default();
+            named.extend(path.split('/').map(|segment| (segment, request.id)));
+            if request.outcome == LoggedOutcome::Read {
+                read.insert(&*request.route, request.id);
+            }
+        }
+        Self { named, read }
     }
-    let list = &lost.by.route;
-    tested.requests.iter().any(|request| {
-        let names = |path: &String| path.contains(&lost.effect.object);
-        let is_list = request.outcome == LoggedOutcome::Read && request.route == *list;
-        request.id > lost.by.id
-            && is_success(request)
-            && (is_list || request.path.as_ref().is_some_and(names))
-    })
+
+    /// Whether the client asked for an effect after it was made, or for a list that has it.
+    fn has(&self, lost: &Made<'_>) -> bool {
+        let last = self.named.get(&*lost.effect.object);
+        let last = last.max(self.read.get(&*lost.by.route));
+        last.is_some_and(|last| *last > lost.by.id)
+    }
 }
 
 /// A request that was to be sent again, and the next one that asks for the same: it has another
 /// key, and the first key is never used again.
 fn new_keys<'a>(
     changing: impl Iterator<Item = &'a LoggedRequest>,
-    by_key: &HashMap<&str, Vec<&'a LoggedRequest>>,
+    by_key: &ByKey<'a>,
 ) -> Vec<(&'a LoggedRequest, &'a LoggedRequest)> {
     let mut asking = HashMap::<&[u8], Vec<&LoggedRequest>>::new();
     for request in changing {
