@@ -56,6 +56,7 @@ pub(super) fn reads(command: &str, variable: &str) -> bool {
         "processor" => is_about(SIMULATOR) || is_in(SIMULATOR_TOO) || is_about(LOGS),
         "migrate" | "keys" => is_of_database_without_migration,
         "api-key" => is_of_database,
+        "audit" => is_of_database || variable == "DEV_API_KEY",
         "webhooks" => command == "webhooks retry" && is_of_database,
         "sweep" => is_of_database || variable.ends_with("_RETENTION"),
         "check" => {
@@ -63,7 +64,8 @@ pub(super) fn reads(command: &str, variable: &str) -> bool {
         }
         "operations" => is_of_database || is_about(PROCESSOR) || is_in(KEY_TIMES),
         "healthcheck" => is_in(&["BIND_ADDRESS", "PROCESSOR_BIND_ADDRESS", "ALLOWED_HOSTS"]),
-        // `pay`, `trigger`, `seed` and `webhooks listen` are clients: they describe their own two.
+        // `pay`, `trigger`, `seed`, `webhooks listen`, `faults` and `report` are clients: they
+        // describe their own two.
         // The others print what was compiled in.
         _ => false,
     }

@@ -6,6 +6,7 @@
 
 pub mod api_key;
 mod aside;
+mod audit;
 mod check;
 mod healthcheck;
 mod help;
@@ -22,11 +23,15 @@ mod webhooks;
 
 use std::process::ExitCode;
 
+use charge_once_developer::audit::AuditArguments;
 pub use charge_once_developer::{BoxError, print, print_document, say};
-use charge_once_developer::{completions, pay, seed, trigger};
-use charge_once_service::settings::{
-    address::{listen, reachable},
-    markdown_tables, with_variables,
+use charge_once_developer::{completions, faults, pay, report, seed, trigger};
+use charge_once_service::{
+    request_log::report::FindingKind,
+    settings::{
+        address::{listen, reachable},
+        markdown_tables, with_variables,
+    },
 };
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -88,6 +93,24 @@ pub enum Command {
     /// Fills an account with the data of a shop, through a running service; run again, it charges
     /// nothing again.
     Seed(seed::SeedArguments),
+    /// Plans faults for the programs that use a test account.
+    #[command(subcommand)]
+    Faults(faults::FaultsCommand),
+    /// Tells what is wrong with the client that uses a test account.
+    Report(report::ReportArguments),
+    /// Runs a program against a sandbox that loses its replies, and tells whether it charges twice.
+    ///
+    /// The exit code is that of `charge-once report`: 0, 1 if money moved twice, was lost, or will
+    /// be, and 2 if that is not known. The program finds the sandbox by CHARGE_ONCE_URL,
+    /// CHARGE_ONCE_API_KEY, STRIPE_API_KEY, STRIPE_SECRET_KEY, STRIPE_API_BASE, STRIPE_API_HOST,
+    /// STRIPE_API_PORT and STRIPE_API_PROTOCOL; see docs/audit.md.
+    Audit(AuditArguments),
+}
+
+/// The types of findings, by their names.
+fn finding_kinds() -> Vec<&'static str> {
+    let kinds = FindingKind::ALL.iter();
+    kinds.map(|kind| kind.as_str()).collect()
 }
 
 /// Reads the command line; a mistake in it, and `--help`, end the process.
@@ -118,8 +141,11 @@ pub fn run(command: Command) -> Result<ExitCode, BoxError> {
         Command::Trigger(arguments) => trigger::run(&arguments),
         Command::Seed(arguments) => seed::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments, CommandLine::command()),
-        // These two have more exit codes than success and failure.
+        Command::Faults(command) => faults::run(&command),
+        // These have more exit codes than success and failure.
         Command::Check(arguments) => return Ok(check::run(&arguments)),
+        Command::Report(arguments) => return Ok(report::run(&arguments, &finding_kinds())),
+        Command::Audit(arguments) => return Ok(audit::run(&arguments)),
         Command::Pay(arguments) => {
             return pay::run(&arguments, |code| {
                 Currency::parse(code).map(Currency::decimals)

@@ -1,6 +1,6 @@
 //! `/test/report`: what is wrong with the client that uses a test account.
 
-use charge_once_service::request_log::report::findings;
+use charge_once_service::request_log::{LoggedRequest, report::findings};
 use uuid::Uuid;
 
 use super::{prelude::*, request::Tester};
@@ -46,7 +46,12 @@ pub async fn read(
     let tested = app.snapshot(account, move |connection| {
         Box::pin(report::read(connection, account, below))
     });
-    let tested = tested.await?;
+    let mut tested = tested.await?;
+    let is_whole = i64::try_from(tested.requests.len()).unwrap_or(i64::MAX) < REQUESTS_MAX;
+    let oldest = tested.requests.first().map(|request| RequestId(request.id));
+    // What the test itself asked for is not its client's.
+    let is_of_client = |request: &LoggedRequest| !request.route.contains("/test/");
+    tested.requests.retain(is_of_client);
     let is_assigned =
         |key: &str| IdempotencyKey::parse(key.as_bytes()).is_ok_and(|key| key.is_assigned());
     let findings = findings(&tested, is_assigned);
@@ -55,8 +60,6 @@ pub async fn read(
         .iter()
         .filter(|request| request.fault.is_some())
         .count();
-    let is_whole = i64::try_from(tested.requests.len()).unwrap_or(i64::MAX) < REQUESTS_MAX;
-    let oldest = tested.requests.first().map(|request| RequestId(request.id));
     Ok(ReportView::of(
         &tested,
         &findings,

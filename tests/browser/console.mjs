@@ -221,6 +221,7 @@ async function fill() {
     endpoint: `/console/webhook_endpoints/${endpoint.id}`,
     workflows: '/console/workflows?name=order-7',
     'in-flight': '/console/in-flight',
+    report: '/console/report',
     missing: '/console/charges/unknown',
   };
   return { pages, secrets: [apiKey, endpoint.secret] };

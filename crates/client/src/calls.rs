@@ -20,13 +20,13 @@ use super::{
     keyed_request::{KeyedRequest, Method, checked},
     lists::{ListQuery, Page, with_query},
     objects::{
-        Charge, Checkout, Customer, Event, Inventory, KeyStatus, Order, PaymentIntent,
-        PaymentMethod, Refund, SetupIntent, WebhookDelivery, WebhookEndpoint,
+        Charge, Checkout, Customer, Event, FaultPlan, Inventory, KeyStatus, Order, PaymentIntent,
+        PaymentMethod, Refund, Report, SetupIntent, TestAccount, WebhookDelivery, WebhookEndpoint,
     },
     requests::{
         Cancellation, Capture, ChargeUpdate, Confirmation, CustomerUpdate, IntentCapture,
-        MetadataUpdate, NewCharge, NewCheckout, NewCustomer, NewOrder, NewPaymentIntent,
-        NewPaymentMethod, NewRefund, NewSetupIntent, NewWebhookEndpoint, Payment,
+        MetadataUpdate, NewCharge, NewCheckout, NewCustomer, NewFaultPlan, NewOrder,
+        NewPaymentIntent, NewPaymentMethod, NewRefund, NewSetupIntent, NewWebhookEndpoint, Payment,
         PaymentIntentUpdate, PaymentMethodUpdate, SetupCancellation, SetupConfirmation,
         SetupIntentUpdate, WebhookEndpointUpdate,
     },
@@ -475,6 +475,33 @@ impl Client {
     pub async fn look_up_key(&self, key: &str) -> Result<KeyStatus> {
         self.read(with_query("/idempotency-keys", [("key", key.to_owned())]))
             .await
+    }
+
+    /// Makes an account for one test, on a server with `FAULTS`.
+    pub fn create_test_account(&self) -> Result<Request<TestAccount>> {
+        self.change("/test/accounts".to_owned(), &serde_json::Map::new())
+    }
+
+    /// Has a fault act on requests of this test account that ask for none, or on its webhooks.
+    pub fn create_fault_plan(&self, plan: &NewFaultPlan) -> Result<Request<FaultPlan>> {
+        self.change("/test/faults".to_owned(), plan)
+    }
+
+    /// Lists the fault plans of this test account: all of them, the oldest first.
+    pub async fn list_fault_plans(&self) -> Result<Page<FaultPlan>> {
+        self.read("/test/faults".to_owned()).await
+    }
+
+    /// Ends a fault plan. `false`: there is no such plan, now.
+    pub async fn delete_fault_plan(&self, id: &str) -> Result<bool> {
+        self.delete(&below("/test/faults", id, "")?).await
+    }
+
+    /// What is wrong with the client that uses this test account, by its last requests, or by those
+    /// before the one with the id `before`.
+    pub async fn retrieve_report(&self, before: Option<&str>) -> Result<Report> {
+        let before = before.map(|id| ("before", id.to_owned()));
+        self.read(with_query("/test/report", before)).await
     }
 
     fn change<T>(&self, path: String, parameters: &impl Serialize) -> Result<Request<T>> {

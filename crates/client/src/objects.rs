@@ -502,3 +502,101 @@ pub struct KeyStatus {
     /// Unix seconds.
     pub expires: Option<i64>,
 }
+
+/// An account for one test. It has no `Debug`, which would show the key.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+pub struct TestAccount {
+    /// `acct_…`
+    pub id: String,
+    /// Only this answer has it.
+    pub api_key: String,
+    /// Unix seconds.
+    pub expires_at: i64,
+}
+
+/// Which faults act on which requests of a test account, or on its webhooks.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct FaultPlan {
+    /// `flt_…`
+    pub id: String,
+    /// On how many it has acted.
+    pub acted: i64,
+    /// The type of event that it is about.
+    pub event: Option<String>,
+    /// It acts on each one of so many.
+    pub every: Option<i64>,
+    /// `reply_lost`, `503`, …
+    pub fault: String,
+    /// It acts on the first so many.
+    pub first: Option<i64>,
+    /// How many it was about.
+    pub matched: i64,
+    /// It acts on so many of a hundred.
+    pub percent: Option<i64>,
+    /// The route that it is about.
+    pub route: Option<String>,
+    /// Of the chance.
+    pub seed: i64,
+}
+
+/// What is wrong with the client that uses a test account.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Report {
+    /// On how many requests a fault acted.
+    pub faults: usize,
+    /// The worst first.
+    pub findings: Vec<Finding>,
+    /// There are older requests than this one: `before` of the next report.
+    pub next: Option<String>,
+    /// How many requests it is about.
+    pub requests: usize,
+    /// In one line.
+    pub summary: String,
+}
+
+/// One thing that is wrong with a client.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Finding {
+    /// What to change.
+    pub change: String,
+    /// How many requests show it.
+    pub count: usize,
+    /// The webhook that the client answered: `evt_…`
+    pub event: Option<String>,
+    /// What it made.
+    pub objects: Vec<String>,
+    /// The requests that show it, the oldest first: ten at most.
+    pub requests: Vec<SentRequest>,
+    /// `critical`, `warning` or `note`.
+    pub severity: String,
+    /// In one sentence.
+    pub title: String,
+    /// `double_effect`, `no_key`, …
+    #[serde(rename = "type")]
+    pub finding_type: String,
+    /// Why it matters.
+    pub why: String,
+}
+
+/// A request that a client sent.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct SentRequest {
+    /// `req_…`
+    pub id: String,
+    /// When it came, in unix milliseconds.
+    pub at: i64,
+    /// Milliseconds.
+    pub duration: u64,
+    /// The fault that acted on it.
+    pub fault: Option<String>,
+    /// Its key.
+    pub idempotency_key: Option<String>,
+    /// Its method.
+    pub method: String,
+    /// `executed`, `replayed`, `unanswered`, …
+    pub outcome: String,
+    /// Its path.
+    pub path: String,
+    /// Of its reply; `None`: the client got none.
+    pub status: Option<u16>,
+}

@@ -530,3 +530,36 @@ pub struct Cancellation {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancellation_reason: Option<String>,
 }
+
+/// A fault that acts on a test account's requests by itself: on those of `route`, or on webhooks
+/// about `event`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct NewFaultPlan {
+    /// `POST /refunds`, `/refunds/{id}`, or `*`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub route: Option<String>,
+    /// A type of event, or `*`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event: Option<String>,
+    /// `reply_lost`, `503`, `webhook_twice`, …
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+    /// How long a delay is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<i64>,
+    /// It acts on the first so many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first: Option<i64>,
+    /// It acts on each one of so many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every: Option<i64>,
+    /// It acts on so many of a hundred, by chance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub percent: Option<i64>,
+    /// Makes the chance the same each time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<i64>,
+    /// It acts on no more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<i64>,
+}

@@ -41,7 +41,12 @@ pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) 
             p { a href={ "/console/deliveries?before=" (last.id) } { "Older deliveries" } }
         }
     };
-    Ok(layout::page("Webhooks", Some(Section::Webhooks), &body))
+    Ok(layout::page(
+        &visitor,
+        "Webhooks",
+        Some(Section::Webhooks),
+        &body,
+    ))
 }
 
 /// Deliveries, each with a button that makes it due, unless it was delivered.

@@ -47,6 +47,7 @@ pub(super) fn below(problem: Option<Problem>, field: &str) -> Markup {
 const FORM_MAX_BYTES: usize = 4096;
 
 /// The fields of a form. Of a field that is sent twice, the last one counts.
+#[derive(Default)]
 pub(super) struct Form(HashMap<String, String>);
 
 impl Form {

@@ -47,7 +47,12 @@ pub(super) async fn show(server: Asked, visitor: Visitor) -> Page {
             (table("Keys in flight", &columns, &rows))
         }
     };
-    Ok(layout::page("In flight", Some(Section::InFlight), &body))
+    Ok(layout::page(
+        &visitor,
+        "In flight",
+        Some(Section::InFlight),
+        &body,
+    ))
 }
 
 fn row(key: &str, request: &KnownRequest, why: &str, now: DateTime<Utc>) -> Markup {

@@ -35,7 +35,7 @@ pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) 
         div #live data-live=[live] { (told(&key, &story)) }
     };
     let section = Some(Section::Requests);
-    Ok(layout::page("The story of a key", section, &body))
+    Ok(layout::page(&visitor, "The story of a key", section, &body))
 }
 
 /// What the page tells, for the script that keeps it current.

@@ -16,7 +16,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use maud::{DOCTYPE, Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::{Kind, noun::Noun};
+use super::{Kind, noun::Noun, visitor::Visitor};
 
 /// Nothing but this service's own files, and forms to itself only.
 const POLICY: &str = "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; \
@@ -57,6 +57,8 @@ pub(super) enum Section {
     Workflows,
     /// Keys that have no outcome yet.
     InFlight,
+    /// What is wrong with the client, for accounts on which faults act.
+    Report,
 }
 
 impl Section {
@@ -68,6 +70,7 @@ impl Section {
         Self::Webhooks,
         Self::Workflows,
         Self::InFlight,
+        Self::Report,
     ];
 
     fn link(self) -> (&'static str, &'static str) {
@@ -79,6 +82,7 @@ impl Section {
             Self::Webhooks => ("Webhooks", "/console/deliveries"),
             Self::Workflows => ("Workflows", "/console/workflows"),
             Self::InFlight => ("In flight", "/console/in-flight"),
+            Self::Report => ("Report", "/console/report"),
         }
     }
 
@@ -92,7 +96,8 @@ impl Section {
             | Self::Requests
             | Self::Webhooks
             | Self::Workflows
-            | Self::InFlight => None,
+            | Self::InFlight
+            | Self::Report => None,
         }
     }
 }
@@ -116,23 +121,30 @@ fn kinds(current: Kind) -> Markup {
     }
 }
 
-/// A page of a session; `section` is the link that leads to it.
-pub(super) fn page(title: &str, section: Option<Section>, body: &Markup) -> HttpResponse {
-    page_with_status(StatusCode::OK, title, section, body)
+/// A page for a visitor; `section` is the link that leads to it.
+pub(super) fn page(
+    visitor: &Visitor,
+    title: &str,
+    section: Option<Section>,
+    body: &Markup,
+) -> HttpResponse {
+    page_with_status(visitor, StatusCode::OK, title, section, body)
 }
 
 /// As [`page`], with another status.
 pub(super) fn page_with_status(
+    visitor: &Visitor,
     status: StatusCode,
     title: &str,
     section: Option<Section>,
     body: &Markup,
 ) -> HttpResponse {
     let current = section.map(|section| section.link().1);
+    let is_linked = |one: &&Section| visitor.may_lose_replies || **one != Section::Report;
     let bar = html! {
         nav aria-label="Console" {
             ul {
-                @for one in Section::BAR {
+                @for one in Section::BAR.iter().filter(is_linked) {
                     @let (name, path) = one.link();
                     li { a href=(path) aria-current=[(current == Some(path)).then_some("page")] { (name) } }
                 }
@@ -288,9 +300,13 @@ pub(super) fn state(word: &str) -> Markup {
 pub(super) fn mood(word: &str) -> &'static str {
     match word {
         "executed" | "replayed" | "succeeded" | "paid" | "completed" | "done" | "enabled" => "good",
-        "failed" | "reused" | "in_doubt" | "unanswered" | "lost" | "requires_payment_method" => {
-            "bad"
-        }
+        "failed"
+        | "reused"
+        | "in_doubt"
+        | "unanswered"
+        | "lost"
+        | "critical"
+        | "requires_payment_method" => "bad",
         "refused"
         | "declined"
         | "in_use"
@@ -300,6 +316,7 @@ pub(super) fn mood(word: &str) -> &'static str {
         | "authorized"
         | "processing"
         | "disabled"
+        | "warning"
         | "requires_action"
         | "requires_capture"
         | "requires_confirmation" => "warn",

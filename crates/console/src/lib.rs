@@ -12,6 +12,7 @@ mod members;
 mod noun;
 mod objects;
 mod playground;
+mod report;
 mod requests;
 mod server;
 mod session;
@@ -87,6 +88,15 @@ pub fn routes(config: &mut ServiceConfig, allow: fn(&'static str, &'static str) 
             allow("/console/playground", "GET, HEAD, POST")
                 .route(web::post().to(playground::act))
                 .route(get().to(playground::show)),
+        )
+        .service(
+            allow("/console/report", "GET, HEAD, POST")
+                .route(web::post().to(report::add))
+                .route(get().to(report::show)),
+        )
+        .service(
+            allow("/console/report/plans/{id}/delete", "POST")
+                .route(web::post().to(report::delete)),
         )
         .service(
             allow("/console/sign-in", "GET, HEAD, POST")

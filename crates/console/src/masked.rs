@@ -91,7 +91,20 @@ impl Shown {
     }
 
     pub(super) fn text(&self, name: &str) -> Option<&str> {
-        match self.member(name)? {
+        self.member(name)?.as_text()
+    }
+
+    /// The elements of a member that is a list.
+    pub(super) fn list(&self, name: &str) -> &[Self] {
+        let Some(Self::List(elements)) = self.member(name) else {
+            return &[];
+        };
+        elements
+    }
+
+    /// Itself, if it is a text.
+    pub(super) fn as_text(&self) -> Option<&str> {
+        match self {
             Self::Text(text) => Some(text),
             Self::Null | Self::Truth(_) | Self::Number(_) | Self::List(_) | Self::Object(_) => None,
         }

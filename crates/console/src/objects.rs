@@ -62,7 +62,12 @@ pub(super) async fn list(
             p { a href={ (path) "?after=" (encoded(&last.id)) } { "More" } }
         }
     };
-    Ok(layout::page(title, Some(Section::Objects(kind)), &body))
+    Ok(layout::page(
+        &visitor,
+        title,
+        Some(Section::Objects(kind)),
+        &body,
+    ))
 }
 
 /// What makes one, where there is none.
@@ -137,5 +142,5 @@ pub(super) async fn one(kind: Kind, server: Asked, visitor: Visitor, request: Ht
         p { a href=(noun.swagger_ui()) { "Retrieve it in Swagger UI" } }
         @if let Some(json) = object.pretty() { (folded("JSON", &json)) }
     };
-    Ok(layout::page(&id, Some(section), &body))
+    Ok(layout::page(&visitor, &id, Some(section), &body))
 }

@@ -14,6 +14,7 @@ use charge_once_service::http_client::{TlsError, http_client_builder};
 use charge_once_strict_params::card_numbers::holds_card_number;
 use futures_util::future::join_all;
 use maud::{Markup, html};
+use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
@@ -46,7 +47,8 @@ pub(super) const RACER_WAIT: &str = "wait=10";
 pub(super) struct Playground {
     http: reqwest::Client,
     host: String,
-    charges: String,
+    /// Where the API is.
+    api: String,
     /// Where a person's own client reaches it.
     public_url: String,
     free: Semaphore,
@@ -77,7 +79,7 @@ impl Playground {
         Ok(Self {
             http,
             host: host.to_owned(),
-            charges: format!("http://{}/charges", SocketAddr::new(ip, address.port())),
+            api: format!("http://{}", SocketAddr::new(ip, address.port())),
             public_url: public_url.to_owned(),
             free: Semaphore::new(ACTIONS_MAX),
             cards,
@@ -273,30 +275,56 @@ impl Playground {
         fault: Option<&'static str>,
     ) -> Result<Received, reqwest::Error> {
         let mut request = self
-            .http
-            .post(&self.charges)
-            .header("host", &self.host)
-            .bearer_auth(api_key)
-            .header("content-type", "application/json")
+            .to(api_key, Method::POST, "/charges")
             .header("idempotency-key", key)
             .header("prefer", RACER_WAIT)
             .body(body.to_string());
         if let Some(fault) = fault {
             request = request.header("fault", fault);
         }
-        let response = request.send().await?;
-        let header = |name: &str| {
-            let value = response.headers().get(name);
-            let value = value.and_then(|value| value.to_str().ok());
-            value.unwrap_or_default()
-        };
-        Ok(Received {
-            status: response.status().as_u16(),
-            is_replay: header("idempotent-replayed") == "true",
-            original: header("original-request").to_owned(),
-            body: response.bytes().await?.to_vec(),
-        })
+        received(request).await
     }
+
+    /// What the API answers to a request without duplicates.
+    pub(super) async fn ask(
+        &self,
+        api_key: &str,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<Received, reqwest::Error> {
+        let mut request = self.to(api_key, method, path);
+        if let Some(body) = body {
+            let key = format!("console-{}", Uuid::new_v4());
+            request = request
+                .header("idempotency-key", key)
+                .body(body.to_string());
+        }
+        received(request).await
+    }
+
+    fn to(&self, api_key: &str, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.http
+            .request(method, format!("{}{path}", self.api))
+            .header("host", &self.host)
+            .bearer_auth(api_key)
+            .header("content-type", "application/json")
+    }
+}
+
+async fn received(request: reqwest::RequestBuilder) -> Result<Received, reqwest::Error> {
+    let response = request.send().await?;
+    let header = |name: &str| {
+        let value = response.headers().get(name);
+        let value = value.and_then(|value| value.to_str().ok());
+        value.unwrap_or_default()
+    };
+    Ok(Received {
+        status: response.status().as_u16(),
+        is_replay: header("idempotent-replayed") == "true",
+        original: header("original-request").to_owned(),
+        body: response.bytes().await?.to_vec(),
+    })
 }
 
 fn page(
@@ -338,7 +366,13 @@ fn page(
         }
         (results)
     };
-    layout::page_with_status(status, "Playground", Some(Section::Playground), &body)
+    layout::page_with_status(
+        visitor,
+        status,
+        "Playground",
+        Some(Section::Playground),
+        &body,
+    )
 }
 
 /// The fields; the one at fault says so, and has what it must be below it.

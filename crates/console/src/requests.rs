@@ -147,7 +147,9 @@ pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) 
         }
     };
     let section = Some(Section::Requests);
-    Ok(layout::page_with_status(status, "Requests", section, &body))
+    Ok(layout::page_with_status(
+        &visitor, status, "Requests", section, &body,
+    ))
 }
 
 /// The first page's rows, for the script that keeps them current.

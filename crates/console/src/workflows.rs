@@ -53,7 +53,7 @@ pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) 
         @if let Some(found) = found { (found) }
     };
     let section = Some(Section::Workflows);
-    let page = layout::page_with_status(status, "Workflows", section, &body);
+    let page = layout::page_with_status(&visitor, status, "Workflows", section, &body);
     Ok(page)
 }
 

@@ -1,11 +1,14 @@
 #![doc = include_str!("../README.md")]
 
 pub mod amount;
+pub mod audit;
 pub mod completions;
+pub mod faults;
 pub mod feed;
 pub mod healthcheck;
 pub mod listen;
 pub mod pay;
+pub mod report;
 pub mod seed;
 pub mod service;
 mod terminal;

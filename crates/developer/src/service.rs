@@ -37,6 +37,11 @@ pub fn api_key() -> Result<String, Error> {
 }
 
 impl Service {
+    /// The one at this URL.
+    pub fn at(url: String) -> Self {
+        Self { url }
+    }
+
     /// Its URL, as it was given.
     pub fn url(&self) -> &str {
         &self.url
@@ -44,7 +49,12 @@ impl Service {
 
     /// A client that says when it tries again, and gives up `deadline` after a call began.
     pub fn client(&self, deadline: Duration) -> Result<Client, BoxError> {
-        let builder = self.builder(deadline)?.on_retry(|retry| {
+        self.client_with(api_key()?, deadline)
+    }
+
+    /// As [`Service::client`], with this API key.
+    pub fn client_with(&self, api_key: String, deadline: Duration) -> Result<Client, BoxError> {
+        let builder = self.builder_with(api_key, deadline).on_retry(|retry| {
             let (failure, pause) = (&retry.failure, retry.pause.as_millis());
             say(&format!("{failure}; again in {pause} ms"));
         });
@@ -53,11 +63,15 @@ impl Service {
 
     /// What makes a client that gives up `deadline` after a call began.
     pub(crate) fn builder(&self, deadline: Duration) -> Result<ClientBuilder, Error> {
+        Ok(self.builder_with(api_key()?, deadline))
+    }
+
+    fn builder_with(&self, api_key: String, deadline: Duration) -> ClientBuilder {
         let policy = RetryPolicy {
             deadline,
             ..RetryPolicy::default()
         };
-        Ok(Client::builder(&self.url, api_key()?).retry_policy(policy))
+        Client::builder(&self.url, api_key).retry_policy(policy)
     }
 
     /// The error for the person at the terminal, with the remedy where it is a setting.
@@ -66,6 +80,12 @@ impl Service {
         if let Error::Unauthenticated(refusal) = &error {
             let name = API_KEY_VARIABLE;
             return format!("the service at {url} refuses the API key in {name}: {refusal}").into();
+        }
+        if let Error::Invalid(refusal) = &error
+            && refusal.code == "route_not_found"
+        {
+            return format!("the service at {url} does not have that: start it with FAULTS=true")
+                .into();
         }
         if let Error::GaveUp(gave_up) = &error
             && !gave_up.sent

@@ -30,6 +30,22 @@ pub fn print_document(text: &str) -> Result<(), BoxError> {
     write(&lines.join("\n"))
 }
 
+/// Rows as lines, their cells one below the other.
+pub(crate) fn aligned<const N: usize>(rows: &[[String; N]]) -> impl Iterator<Item = String> {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(move |row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: [usize; N] = std::array::from_fn(width);
+    rows.iter().map(move |row| {
+        let cells = row.iter().zip(widths);
+        let cells: Vec<_> = cells
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        cells.join("  ").trim_end().to_owned()
+    })
+}
+
 fn write(shown: &str) -> Result<(), BoxError> {
     match writeln!(std::io::stdout(), "{shown}") {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),

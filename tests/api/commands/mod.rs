@@ -1,6 +1,8 @@
 //! The commands that are clients of a running service, as a person runs them, and
 //! `charge-once webhooks retry`, which works on the database.
 
+mod audit;
+mod faults;
 mod listen;
 mod retry;
 mod seed;
@@ -17,7 +19,8 @@ fn url_of(server: &TestServer) -> String {
 }
 
 /// Every command that needs nothing but a service and an API key.
-const CLIENTS: [&[&str]; 3] = [
+const CLIENTS: [&[&str]; 4] = [
+    &["faults", "list"],
     &["trigger", "charge.succeeded"],
     &["seed"],
     &["webhooks", "listen", "--forward-to", "http://127.0.0.1:9/"],
@@ -25,7 +28,7 @@ const CLIENTS: [&[&str]; 3] = [
 
 #[tokio::test]
 async fn a_missing_or_wrong_api_key_ends_a_client_and_names_the_variable() {
-    let server = TestServer::start().await;
+    let server = TestServer::start_with(&[FAULTS]).await;
     for arguments in CLIENTS {
         let mut wrong = command(&url_of(&server), arguments);
         wrong.env("CHARGE_ONCE_API_KEY", "sk_test_wrong");
@@ -60,6 +63,9 @@ fn each_command_s_help_lists_the_variables_that_it_reads_and_no_others() {
         (&["seed"], key, url),
         (&["webhooks", "listen"], key, url),
         (&["webhooks", "retry"], url, key),
+        (&["faults", "add"], key, url),
+        (&["report"], key, url),
+        (&["audit"], url, "PROCESSOR_URL"),
     ] {
         let help = printed_by(&[name, &["--help"]].concat(), &[]);
         help.must_have(&[reads]);

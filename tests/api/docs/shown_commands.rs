@@ -1,7 +1,7 @@
 //! The commands that documents show run, and answer as shown.
 
 use super::layers::rust_files;
-use crate::support::{documents::block, prelude::*};
+use crate::support::prelude::*;
 
 const SHOWN_ADDRESS: &str = "127.0.0.1:8080";
 
@@ -198,23 +198,4 @@ async fn the_commands_about_tests_of_retries_answer_as_shown() {
     let statuses = ["201", "503", "201", "200"];
     assert_answers_as_shown(&server, "docs/testing.md", &statuses).await;
     assert_eq!(server.database.charges().await, 1);
-}
-
-#[tokio::test]
-async fn the_recipe_for_a_test_of_retries_passes_for_its_client_and_finds_one_that_charges_twice() {
-    let server = TestServer::start_with(&[FAULTS]).await;
-    let recipe = block("docs/testing.md", "bash");
-    let output = printed(&server, "bash", &recipe).await;
-    assert_eq!(output.matches("one charge after: ").count(), 8, "{output}");
-    assert_eq!(server.database.charges().await, 8);
-
-    // A new key for each attempt.
-    let key = "Idempotency-Key: $2\"";
-    let wrong = recipe.replace(key, "Idempotency-Key: $2-$BASHPID-$RANDOM\"");
-    assert_ne!(wrong, recipe);
-    let found = format!("({wrong}) 2>&1 || true");
-    let output = printed(&server, "bash", &found).await;
-    assert_eq!(output, "no answer after: reply_lost\n");
-    let charges = server.database.charges().await;
-    assert_eq!(charges, 16, "eight attempts, eight charges");
 }

@@ -231,8 +231,8 @@ async fn a_client_that_keeps_its_key_and_waits_has_a_clean_report() {
         .unwrap();
     let report = client.get("/test/report").await.json();
     assert_eq!(report["findings"], json!([]), "{report}");
-    // Two plans were made, and each request was sent twice.
-    assert_eq!(report["summary"], "Nothing found in 6 requests, 2 faults.");
+    // Each request was sent twice. What plans the faults is not the client's.
+    assert_eq!(report["summary"], "Nothing found in 4 requests, 2 faults.");
 }
 
 #[tokio::test]

@@ -1,0 +1,171 @@
+//! `charge-once audit`: finds the double charge in a program that can't be changed.
+//!
+//! Promise: the program has a test account of its own, and its replies are lost by plan: the same
+//! ones in each run that sends the same. What it says and how it ends is no finding. If nothing of
+//! it arrived, nothing is known.
+
+use std::{ffi::OsString, time::Duration};
+
+use charge_once_client::NewFaultPlan;
+use tokio::process::Command;
+
+use super::{
+    BoxError,
+    faults::{PlanArguments, show},
+    print,
+    report::Output,
+    say,
+    service::Service,
+};
+
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// What is run, and against what.
+#[derive(Debug, clap::Args)]
+pub struct AuditArguments {
+    /// A service that runs with FAULTS. CHARGE_ONCE_API_KEY must have its DEV_API_KEY. Without it,
+    /// a sandbox is started, which ends with the program.
+    #[arg(long, env = "CHARGE_ONCE_URL")]
+    url: Option<String>,
+    #[command(flatten)]
+    plan: PlanArguments,
+    #[command(flatten)]
+    output: Output,
+    /// The program, with its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+impl AuditArguments {
+    /// The service that runs, if one was named.
+    pub fn url(&self) -> Option<&str> {
+        self.url.as_deref()
+    }
+
+    /// What was asked for. By default, a reply is lost in almost every operation of a program that
+    /// does one after the other, and one that tries three times gets through.
+    fn plans(&self) -> Vec<NewFaultPlan> {
+        let asked = self.plan.plan();
+        if asked.fault.is_some() {
+            return vec![asked];
+        }
+        let of_all = |fault: &str, first, every| NewFaultPlan {
+            route: Some("*".to_owned()),
+            fault: Some(fault.to_owned()),
+            first,
+            every,
+            ..NewFaultPlan::default()
+        };
+        vec![
+            of_all("reply_lost", Some(1), None),
+            of_all("reply_lost", None, Some(3)),
+            of_all("503", None, Some(5)),
+        ]
+    }
+}
+
+/// Runs the program against the service at `url`, prints what is wrong with it, and returns the
+/// exit code. `dev_key` is the service's `DEV_API_KEY`; `kinds` are the types of findings.
+pub async fn audit(
+    arguments: &AuditArguments,
+    url: &str,
+    dev_key: String,
+    kinds: &[&str],
+) -> Result<u8, BoxError> {
+    let service = Service::at(url.to_owned());
+    let explain = |error| service.explain(error);
+    let maker = service.client_with(dev_key, DEADLINE)?;
+    let account = maker.create_test_account()?.send().await;
+    let account = account.map_err(explain)?;
+    let client = service.client_with(account.api_key.clone(), DEADLINE)?;
+    for plan in arguments.plans() {
+        client
+            .create_fault_plan(&plan)?
+            .send()
+            .await
+            .map_err(explain)?;
+    }
+    let [program, rest @ ..] = &*arguments.command else {
+        return Err("COMMAND is missing".into());
+    };
+    let name = program.display();
+    let mut command = Command::new(program);
+    command.args(rest).envs(variables(url, &account.api_key)?);
+    let ended = command.kill_on_drop(true).status().await;
+    let ended = ended.map_err(|error| format!("{name} can't be started: {error}"))?;
+    if !ended.success() {
+        say(&format!("{name} ended with {ended}"));
+    }
+    let plans = client.list_fault_plans().await.map_err(explain)?.data;
+    let report = client.retrieve_report(None).await.map_err(explain)?;
+    if report.requests == 0 {
+        return Err(format!(
+            "{name} sent nothing to {url}: see docs/audit.md for ways to point a program here"
+        )
+        .into());
+    }
+    show(&plans)?;
+    if report.faults == 0 {
+        say("no fault acted: run more of the program, or plan others");
+    }
+    print("")?;
+    arguments.output.tell(&report, kinds)
+}
+
+/// What the program finds the service by: the names that charge-once and programs for Stripe read.
+fn variables(url: &str, api_key: &str) -> Result<[(&'static str, String); 8], BoxError> {
+    let base = url.trim_end_matches('/').trim_end_matches("/v1");
+    let (scheme, rest) = base.split_once("://").ok_or("--url must be a whole URL")?;
+    let authority = rest.split('/').next().unwrap_or_default();
+    let default_port = if scheme == "https" { "443" } else { "80" };
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    let parts = authority.rsplit_once(':').filter(|(_, port)| is_port(port));
+    let (host, port) = parts.unwrap_or((authority, default_port));
+    Ok([
+        ("CHARGE_ONCE_URL", url.to_owned()),
+        ("CHARGE_ONCE_API_KEY", api_key.to_owned()),
+        ("STRIPE_API_KEY", api_key.to_owned()),
+        ("STRIPE_SECRET_KEY", api_key.to_owned()),
+        ("STRIPE_API_BASE", base.to_owned()),
+        ("STRIPE_API_HOST", host.to_owned()),
+        ("STRIPE_API_PORT", port.to_owned()),
+        ("STRIPE_API_PROTOCOL", scheme.to_owned()),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_told_host_port_and_scheme_of_any_url() {
+        for (url, base, host, port) in [
+            (
+                "http://127.0.0.1:8080",
+                "http://127.0.0.1:8080",
+                "127.0.0.1",
+                "8080",
+            ),
+            (
+                "https://pay.example/v1/",
+                "https://pay.example",
+                "pay.example",
+                "443",
+            ),
+            ("http://[::1]", "http://[::1]", "[::1]", "80"),
+        ] {
+            let told = variables(url, "sk_test_1").unwrap();
+            let value = |name| {
+                told.iter()
+                    .find(|(known, _)| *known == name)
+                    .unwrap()
+                    .1
+                    .clone()
+            };
+            assert_eq!(value("STRIPE_API_BASE"), base);
+            assert_eq!(value("STRIPE_API_HOST"), host);
+            assert_eq!(value("STRIPE_API_PORT"), port);
+            assert_eq!(value("CHARGE_ONCE_URL"), url);
+        }
+    }
+}

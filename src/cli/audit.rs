@@ -1,0 +1,145 @@
+//! `charge-once audit`: a sandbox for the program that is audited, if it has none.
+//!
+//! Promise: the sandbox listens on this machine only, and ends with the program. It takes its
+//! database from the environment, and no other setting but the logs and `DEV_API_KEY`: another
+//! value than the database had before would revoke that.
+
+use std::{
+    net::SocketAddr,
+    process::{ExitCode, Stdio},
+    time::{Duration, Instant},
+};
+
+use charge_once_developer::{
+    audit::{AuditArguments, audit},
+    healthcheck,
+    report::ended,
+    service::api_key,
+    stop_signal,
+};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    process::{Child, ChildStdout, Command},
+    time::timeout,
+};
+
+use super::{BoxError, finding_kinds, help, say};
+use crate::config::{Config, VARIABLES};
+
+/// How long a new private PostgreSQL may take.
+const READY_WITHIN: Duration = Duration::from_secs(120);
+
+const ASK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How long the sandbox may take to end, with its PostgreSQL.
+const ENDS_WITHIN: Duration = Duration::from_secs(60);
+
+pub(super) fn run(arguments: &AuditArguments) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    ended(match runtime {
+        Ok(runtime) => runtime.block_on(work(arguments)),
+        Err(error) => Err(error.into()),
+    })
+}
+
+async fn work(arguments: &AuditArguments) -> Result<u8, BoxError> {
+    let (stop, kinds) = (stop_signal()?, finding_kinds());
+    let stopped = || Err("stopped before it was done".into());
+    if let Some(url) = arguments.url() {
+        return tokio::select! {
+            code = audit(arguments, url, api_key()?, &kinds) => code,
+            () = stop => stopped(),
+        };
+    }
+    let mut sandbox = Sandbox::start()?;
+    let code = tokio::select! {
+        code = async {
+            let url = sandbox.ready().await?;
+            audit(arguments, &url, sandbox.dev_key.clone(), &kinds).await
+        } => code,
+        () = stop => stopped(),
+    };
+    sandbox.end().await;
+    code
+}
+
+struct Sandbox {
+    process: Child,
+    banner: BufReader<ChildStdout>,
+    dev_key: String,
+}
+
+impl Sandbox {
+    fn start() -> Result<Self, BoxError> {
+        let fresh = || format!("sk_test_{}", hex::encode(rand::random::<[u8; 16]>()));
+        let dev_key = Config::from_env()?.dev_api_key.unwrap_or_else(fresh);
+        let mut command = Command::new(std::env::current_exe()?);
+        for variable in VARIABLES {
+            if !help::reads("audit", variable.name) {
+                command.env_remove(variable.name);
+            }
+        }
+        if std::env::var_os("RUST_LOG").is_none() {
+            command.env("RUST_LOG", "error");
+        }
+        command
+            .arg("serve")
+            .env("BIND_ADDRESS", "127.0.0.1:0")
+            .env("DEV_API_KEY", &dev_key)
+            .env("EMPTY_LISTS", "true")
+            .env("FAULTS", "true")
+            .env("KEYS", "/v1=assign")
+            .env("WEBHOOK_ALLOW_PRIVATE", "true")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        let mut process = command.spawn()?;
+        let banner = process.stdout.take().ok_or("the sandbox has no output")?;
+        Ok(Self {
+            process,
+            banner: BufReader::new(banner),
+            dev_key,
+        })
+    }
+
+    /// Its URL, once it can serve. Its own complaints are on standard error.
+    async fn ready(&mut self) -> Result<String, BoxError> {
+        let until = Instant::now() + READY_WITHIN;
+        let mut line = String::new();
+        let read = timeout(READY_WITHIN, self.banner.read_line(&mut line)).await;
+        read.map_err(|_| "the sandbox does not start")??;
+        // `charge-once … serves http://127.0.0.1:49152`
+        let url = line.trim_end().rsplit(' ').next().unwrap_or_default();
+        let address = url.strip_prefix("http://");
+        let address: Option<SocketAddr> = address.and_then(|address| address.parse().ok());
+        let address = address.ok_or("the sandbox ended before it was ready: see above")?;
+        loop {
+            let ask = move || healthcheck::check(address, &address.to_string());
+            match tokio::task::spawn_blocking(ask).await? {
+                Ok(()) => return Ok(url.to_owned()),
+                Err(error) if Instant::now() > until || self.process.try_wait()?.is_some() => {
+                    return Err(format!("the sandbox does not become ready: {error}").into());
+                }
+                Err(_) => tokio::time::sleep(ASK_INTERVAL).await,
+            }
+        }
+    }
+
+    /// Lets it stop its PostgreSQL.
+    async fn end(mut self) {
+        let id = self.process.id().and_then(|id| i32::try_from(id).ok());
+        if let Some(id) = id {
+            // If it is gone, there is nothing to end.
+            let _ = kill(Pid::from_raw(id), Signal::SIGTERM);
+        }
+        if timeout(ENDS_WITHIN, self.process.wait()).await.is_err() {
+            say("the sandbox does not end, and is killed");
+            let _ = self.process.kill().await;
+        }
+    }
+}
