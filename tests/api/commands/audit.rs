@@ -104,16 +104,19 @@ async fn a_program_that_sends_nothing_or_can_t_be_started_is_no_success() {
 }
 
 #[tokio::test]
-async fn a_signal_ends_the_program_and_its_sandbox() {
+async fn a_signal_ends_the_program_and_its_sandbox_and_there_is_a_report() {
     let database = TestDatabase::create_unsharded().await;
-    let mut command = in_sandbox(&database, &[], "echo $CHARGE_ONCE_URL; exec cat");
+    let script = "pay order-1; echo $CHARGE_ONCE_URL; exec cat";
+    let mut command = in_sandbox(&database, &[], script);
     let mut audit = command.stdin(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(audit.stdout.take().unwrap()).lines();
     let url = lines.next().unwrap().unwrap();
     let address: SocketAddr = url.strip_prefix("http://").unwrap().parse().unwrap();
     assert!(TcpStream::connect(address).await.is_ok());
     signal(&audit, Signal::SIGINT);
-    assert_eq!(exit_code(&mut audit).await, Some(2));
+    assert_eq!(exit_code(&mut audit).await, Some(1));
     assert!(TcpStream::connect(address).await.is_err());
-    assert!(lines.next().is_none(), "no process has the output");
+    let told: Vec<_> = lines.map(Result::unwrap).collect();
+    told.join("\n")
+        .must_have(&["1 found in 1 requests, 1 faults."]);
 }
