@@ -11,10 +11,10 @@ use super::prelude::*;
 fn words(kind: FindingKind) -> [&'static str; 3] {
     match kind {
         FindingKind::DoubleEffect => [
-            "One wish was fulfilled twice, under two keys.",
+            "One operation was done twice, under two keys.",
             "The first reply was lost, and the client asked again with another key. So the server saw \
              a new request, and money moved twice.",
-            "Make one key for each wish, store it with the order before the first request, and send \
+            "Make one key for each operation, store it with the order before the first request, and send \
              each retry with it.",
         ],
         FindingKind::WebhookActedOnTwice => [

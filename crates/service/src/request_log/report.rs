@@ -58,13 +58,13 @@ pub struct Redelivered {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum FindingKind {
-    /// Two effects of one wish, under two keys, after a reply that did not come.
+    /// Two effects of one operation, under two keys, after a reply that did not come.
     DoubleEffect,
     /// Two effects of one webhook that came twice.
     WebhookActedOnTwice,
     /// An effect that the client never learned of.
     LostEffect,
-    /// Another key for a wish whose first request had no answer.
+    /// Another key for an operation whose first request had no answer.
     NewKeyAfterFailure,
     /// Requests without a key.
     NoKey,
