@@ -162,10 +162,23 @@ async function checkForm(page) {
   await look(page, 'console-filter', SCREENSHOTS);
 }
 
+// The double refund is the first that the report tells, and a plan is made and deleted by its form.
+async function checkReport(page) {
+  await page.goto(`${url}/console/report`);
+  await page.getByText('One operation was done twice, under two keys.').waitFor();
+  await page.getByText('refund-of-tuesday').first().waitFor();
+  await look(page, 'console-report', SCREENSHOTS);
+}
+
 // Some of everything, and the paths of their pages.
 async function fill() {
   const { id: charge } = await send('/charges', randomUUID(), { amount: 14250, currency: 'usd' });
   await send('/refunds', randomUUID(), { charge, amount: 1200 });
+  // A shop that loses the reply to a refund, and orders it again with another key.
+  await send('/test/faults', randomUUID(), { route: 'POST /refunds', fault: 'reply_lost' });
+  const again = { charge, amount: 700 };
+  await assert.rejects(send('/refunds', 'refund-of-monday', again));
+  await send('/refunds', 'refund-of-tuesday', again);
   const order = { currency: 'usd', items: [{ quantity: 2, unit_amount: 900, sku: 'mug' }] };
   const { id: ordered } = await send('/orders', randomUUID(), order, { workflow: 'order-7' });
   await send('/charges', randomUUID(), { amount: 4200, currency: 'usd', source: 'tok_chargeDeclined' });
@@ -221,7 +234,6 @@ async function fill() {
     endpoint: `/console/webhook_endpoints/${endpoint.id}`,
     workflows: '/console/workflows?name=order-7',
     'in-flight': '/console/in-flight',
-    report: '/console/report',
     missing: '/console/charges/unknown',
   };
   return { pages, secrets: [apiKey, endpoint.secret] };
@@ -256,6 +268,9 @@ try {
     await look(page, `console-${what}`, SCREENSHOTS);
     await assertKeepsSecrets(page, what, secrets);
   }
+  await checkReport(page);
+  await assertKeepsSecrets(page, 'report', secrets);
+  await page.goto(`${url}/console/charges/unknown`);
   await page.getByRole('link', { name: 'Back to the console' }).click();
   await page.getByRole('button', { name: 'Sign out' }).click();
   await page.getByRole('heading', { name: 'Sign in' }).waitFor();
