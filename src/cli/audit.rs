@@ -6,12 +6,13 @@
 
 use std::{
     net::SocketAddr,
+    path::PathBuf,
     process::{ExitCode, Stdio},
     time::{Duration, Instant},
 };
 
 use charge_once_developer::{
-    audit::{AuditArguments, audit},
+    audit::{AuditArguments, Audited, audit},
     healthcheck,
     report::ended,
     service::api_key,
@@ -49,24 +50,63 @@ pub(super) fn run(arguments: &AuditArguments) -> ExitCode {
 }
 
 async fn work(arguments: &AuditArguments) -> Result<u8, BoxError> {
-    let (stop, kinds) = (stop_signal()?, finding_kinds());
-    let stopped = || Err("stopped before it was done".into());
+    let mut stop = stop_signal()?;
+    let kinds = finding_kinds();
+    let redirect = Redirect::write()?;
+    let with = |url, dev_key, variables| Audited {
+        url,
+        dev_key,
+        kinds: &kinds,
+        variables,
+    };
     if let Some(url) = arguments.url() {
-        return tokio::select! {
-            code = audit(arguments, url, api_key()?, &kinds) => code,
-            () = stop => stopped(),
-        };
+        let variables = redirect.variables(url);
+        return audit(arguments, with(url, api_key()?, &variables), &mut stop).await;
     }
     let mut sandbox = Sandbox::start()?;
-    let code = tokio::select! {
-        code = async {
-            let url = sandbox.ready().await?;
-            audit(arguments, &url, sandbox.dev_key.clone(), &kinds).await
-        } => code,
-        () = stop => stopped(),
+    let ready = tokio::select! {
+        ready = sandbox.ready() => ready,
+        () = &mut stop => Err("stopped before it was done".into()),
+    };
+    let code = match ready {
+        Ok(url) => {
+            let variables = redirect.variables(&url);
+            let audited = with(&url, sandbox.dev_key.clone(), &variables);
+            audit(arguments, audited, &mut stop).await
+        }
+        Err(error) => Err(error),
     };
     sandbox.end().await;
     code
+}
+
+/// The file that leads programs for Node here which send to Stripe, while it is there.
+struct Redirect(PathBuf);
+
+impl Redirect {
+    fn write() -> Result<Self, BoxError> {
+        let name = format!("charge-once-redirect-{}.cjs", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let told = |error| format!("{} can't be written: {error}", path.display());
+        std::fs::write(&path, include_str!("../../examples/stripe_redirect.cjs")).map_err(told)?;
+        Ok(Self(path))
+    }
+
+    /// What lets Node read it, beside the options that the environment has.
+    fn variables(&self, url: &str) -> [(&'static str, String); 2] {
+        const NODE_OPTIONS: &str = "NODE_OPTIONS";
+        let options = std::env::var(NODE_OPTIONS).unwrap_or_default();
+        let options = format!("{options} --require=\"{}\"", self.0.display());
+        let base = url.trim_end_matches('/').trim_end_matches("/v1");
+        [("STRIPE_BASE", base.to_owned()), (NODE_OPTIONS, options)]
+    }
+}
+
+impl Drop for Redirect {
+    fn drop(&mut self) {
+        // In the folder for what may be left behind.
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 struct Sandbox {
@@ -97,7 +137,9 @@ impl Sandbox {
             .env("KEYS", "/v1=assign")
             .env("WEBHOOK_ALLOW_PRIVATE", "true")
             .stdin(Stdio::null())
-            .stdout(Stdio::piped());
+            .stdout(Stdio::piped())
+            // Ctrl-C in a terminal is for the program: the report needs the sandbox.
+            .process_group(0);
         let mut process = command.spawn()?;
         let banner = process.stdout.take().ok_or("the sandbox has no output")?;
         Ok(Self {

@@ -269,7 +269,10 @@ impl MutatingRequest {
             tree = Err(Error::invalid(None, "It may not be stored."));
         }
         let testing = testing(app, request, account, &key).await?;
-        request_log::is_tested(request, testing, &fingerprint);
+        if testing.is_allowed {
+            let fault = testing.fault.map(|fault| fault.kind.as_str());
+            request_log::is_tested(request, &fingerprint, fault);
+        }
         let mut params = Params::new(encoding, refuse_query(query).map_or(tree, Err));
         params.not_offered(not_offered::parameters(resource(request)));
         params.grant(LOST_REPLIES, testing.is_allowed);

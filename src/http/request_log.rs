@@ -9,7 +9,7 @@ use charge_once_service::request_log::{Entry, LoggedOutcome};
 use charge_once_strict_params::card_numbers::holds_card_number;
 use percent_encoding::percent_decode_str;
 
-use super::{app::App, request::Testing};
+use super::app::App;
 use crate::{
     domain::{
         api_key::holds_secret,
@@ -47,11 +47,12 @@ pub(super) fn has_key(request: &HttpRequest, key: &IdempotencyKey) {
 }
 
 /// The request is one of a test: the report on its client compares what requests ask for.
-pub(super) fn is_tested(request: &HttpRequest, testing: Testing, fingerprint: &Fingerprint) {
-    if let Some(entry) = request.extensions().get::<Entry>()
-        && testing.is_allowed
-    {
-        let fault = testing.fault.map(|fault| fault.kind.as_str());
+pub(super) fn is_tested(
+    request: &HttpRequest,
+    fingerprint: &Fingerprint,
+    fault: Option<&'static str>,
+) {
+    if let Some(entry) = request.extensions().get::<Entry>() {
         entry.is_tested(fingerprint.bytes(), fault);
     }
 }

@@ -7,7 +7,7 @@
 use std::{ffi::OsString, time::Duration};
 
 use charge_once_client::NewFaultPlan;
-use tokio::process::Command;
+use tokio::{process::Command, time::timeout};
 
 use super::{
     BoxError,
@@ -15,10 +15,13 @@ use super::{
     print,
     report::Output,
     say,
-    service::Service,
+    service::{Service, Stop},
 };
 
 const DEADLINE: Duration = Duration::from_secs(30);
+
+/// How long the program may take to end once the audit is told to stop.
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
 /// What is run, and against what.
 #[derive(Debug, clap::Args)]
@@ -64,17 +67,30 @@ impl AuditArguments {
     }
 }
 
-/// Runs the program against the service at `url`, prints what is wrong with it, and returns the
-/// exit code. `dev_key` is the service's `DEV_API_KEY`; `kinds` are the types of findings.
+/// What the caller of an audit knows.
+#[derive(Debug)]
+pub struct Audited<'a> {
+    /// Where the service is.
+    pub url: &'a str,
+    /// Its `DEV_API_KEY`.
+    pub dev_key: String,
+    /// The types of findings.
+    pub kinds: &'a [&'a str],
+    /// Variables that the program gets besides.
+    pub variables: &'a [(&'a str, String)],
+}
+
+/// Runs the program until its end or `stop`, prints what is wrong with it, and returns the exit
+/// code.
 pub async fn audit(
     arguments: &AuditArguments,
-    url: &str,
-    dev_key: String,
-    kinds: &[&str],
+    audited: Audited<'_>,
+    stop: &mut Stop,
 ) -> Result<u8, BoxError> {
+    let url = audited.url;
     let service = Service::at(url.to_owned());
     let explain = |error| service.explain(error);
-    let maker = service.client_with(dev_key, DEADLINE)?;
+    let maker = service.client_with(audited.dev_key, DEADLINE)?;
     let account = maker.create_test_account()?.send().await;
     let account = account.map_err(explain)?;
     let client = service.client_with(account.api_key.clone(), DEADLINE)?;
@@ -91,8 +107,20 @@ pub async fn audit(
     let name = program.display();
     let mut command = Command::new(program);
     command.args(rest).envs(variables(url, &account.api_key)?);
-    let ended = command.kill_on_drop(true).status().await;
-    let ended = ended.map_err(|error| format!("{name} can't be started: {error}"))?;
+    command.envs(audited.variables.iter().cloned());
+    let started = command.kill_on_drop(true).spawn();
+    let mut process = started.map_err(|error| format!("{name} can't be started: {error}"))?;
+    let ended = tokio::select! {
+        ended = process.wait() => ended?,
+        // A terminal has told the program, too.
+        () = stop => match timeout(ENDS_WITHIN, process.wait()).await {
+            Ok(ended) => ended?,
+            Err(_) => {
+                process.kill().await?;
+                process.wait().await?
+            }
+        },
+    };
     if !ended.success() {
         say(&format!("{name} ended with {ended}"));
     }
@@ -109,7 +137,7 @@ pub async fn audit(
         say("no fault acted: run more of the program, or plan others");
     }
     print("")?;
-    arguments.output.tell(&report, kinds)
+    arguments.output.tell(&report, audited.kinds)
 }
 
 /// What the program finds the service by: the names that charge-once and programs for Stripe read.

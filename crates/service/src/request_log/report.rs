@@ -261,9 +261,9 @@ fn about_effects<'a>(tested: &'a Tested, by_key: &ByKey<'a>) -> Vec<Finding<'a>>
             findings.push(double(kind, first, second, Some(event)));
         }
     }
-    let asked = Asked::of(tested);
+    let learned = Learned::of(tested);
     for lost in made.iter().filter(|made| !made.is_answered()) {
-        let is_told = tested.told.contains(key(lost.by)) || asked.has(lost);
+        let is_told = tested.told.contains(key(lost.by)) || learned.has(lost);
         if !explained.contains(key(lost.by)) && !is_told {
             findings.push(Finding {
                 objects: vec![&lost.effect.object],
@@ -389,14 +389,14 @@ fn doubles_of_webhooks<'m, 'a>(
 }
 
 /// What the client has asked for, each with the last request that was answered.
-struct Asked<'a> {
+struct Learned<'a> {
     /// By segments of paths, of which some are ids.
     named: HashMap<&'a str, Uuid>,
     /// By paths that were read.
     read: HashMap<&'a str, Uuid>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> Learned<'a> {
     fn of(tested: &'a Tested) -> Self {
         let (mut named, mut read) = (HashMap::new(), HashMap::new());
         for request in tested.requests.iter().filter(|request| is_success(request)) {
