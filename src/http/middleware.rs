@@ -146,7 +146,7 @@ fn echoes(method: &Method, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)
 /// Whether a request changes something under a key. A DELETE does so only where it has one.
 fn is_mutating(method: &Method, headers: &HeaderMap) -> bool {
     [Method::POST, Method::PUT, Method::PATCH].contains(method)
-        || (*method == Method::DELETE && headers.contains_key(IDEMPOTENCY_KEY))
+        || ([Method::DELETE].contains(method) && headers.contains_key(IDEMPOTENCY_KEY))
 }
 
 /// `Prefer: wait=N`, at most [`PREFER_WAIT_MAX`].

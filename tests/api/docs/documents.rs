@@ -124,7 +124,7 @@ fn as_form(body: &Value, encoding: &Value) -> String {
 
 #[tokio::test]
 async fn every_documented_example_request_works_in_both_encodings_and_dialects() {
-    let server = TestServer::start().await;
+    let server = TestServer::start_with(&[FAULTS]).await;
     // What the example of a checkout sells.
     stock(&server.client, "mug", 100).await;
     let document = document();
