@@ -93,17 +93,17 @@ WITH rights (role, tables, verb, columns, but) AS (
     ('app', '{request_log}', 'UPDATE', '{path}', NULL),
     -- The steps of a checkout go with it.
     ('app', '{checkout_steps,last_check}', 'INSERT, UPDATE', NULL, NULL),
-    ('app', '{charges,checkouts,customers,idempotency_keys,idempotency_leases,inventory,operations,orders,
-              payment_intents,payment_methods,refunds,setup_intents,webhook_deliveries,webhook_endpoints}',
+    ('app', '{charges,checkouts,customers,fault_plans,idempotency_keys,idempotency_leases,inventory,
+              operations,orders,payment_intents,payment_methods,refunds,setup_intents,webhook_deliveries,
+              webhook_endpoints}',
      'INSERT, UPDATE, DELETE', NULL, NULL),
     -- Of several databases, each knows which one it is.
     ('app', '{shard,shard_migrations}', 'SELECT', NULL, NULL),
     ('sweeper', '{shard,shard_migrations}', 'SELECT', NULL, NULL),
     ('reader', '{shard,shard_migrations}', 'SELECT', NULL, NULL),
     ('app', '{accounts,api_keys,charges,checkout_steps,checkouts,customers,events,events_without_secrets,
-              idempotency_keys,
-              idempotency_leases,inventory,last_check,manual_resolutions,operations,orders,payment_intents,
-              payment_methods,refunds,request_log,setup_intents,webhook_deliveries,webhook_endpoints,
+              fault_plans,idempotency_keys,idempotency_leases,inventory,last_check,manual_resolutions,
+              operations,orders,payment_intents,payment_methods,refunds,request_log,setup_intents,webhook_deliveries,webhook_endpoints,
               _sqlx_migrations,api_keys_migrations,idempotency_migrations,
               request_log_migrations,webhooks_migrations}', 'SELECT', NULL, NULL),
 
@@ -121,7 +121,7 @@ WITH rights (role, tables, verb, columns, but) AS (
     ('sweeper', '{checkouts}', 'SELECT', '{account_id,id,status}', NULL),
     ('sweeper', '{events,idempotency_keys,operations,request_log,webhook_deliveries}', 'DELETE', NULL, NULL),
 
-    ('reader', '{accounts,charges,checkout_steps,checkouts,customers,events_without_secrets,
+    ('reader', '{accounts,charges,checkout_steps,checkouts,customers,events_without_secrets,fault_plans,
                  idempotency_leases,inventory,last_check,manual_resolutions,operations,orders,payment_methods,
                  refunds,request_log,webhook_deliveries,_sqlx_migrations,api_keys_migrations,
                  idempotency_migrations,request_log_migrations,

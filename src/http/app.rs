@@ -52,7 +52,7 @@ pub struct App {
     pub checkouts: CheckoutPhases,
     /// Wakes this replica's delivery of webhooks, after each COMMIT that may have written an event.
     pub wake_webhooks: Arc<Notify>,
-    /// Where requests are logged, while the console is on.
+    /// Where requests are logged, for the console and for reports on clients.
     pub request_log: Option<RequestLog>,
     /// What the databases have in common; its members are read as the `App`'s own.
     pub shared: Arc<Shared>,

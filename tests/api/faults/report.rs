@@ -2,11 +2,7 @@
 
 use charge_once_client::{NewCharge, NewRefund};
 
-use crate::support::{
-    accounts::client_of_test_account,
-    prelude::*,
-    webhooks::{quick_but, told},
-};
+use crate::support::{accounts::client_of_test_account, prelude::*, webhooks::quick_but};
 
 /// A client of a test account for which these faults are planned.
 async fn tested(plans: &[Value]) -> (TestServer, Client) {
@@ -248,8 +244,10 @@ async fn a_retry_at_once_is_found() {
 #[tokio::test]
 async fn a_webhook_that_is_acted_on_twice_is_found_and_one_that_is_remembered_is_not() {
     for (remembers, expected) in [(false, &["webhook_acted_on_twice"][..]), (true, &[])] {
-        let (server, mut receiver, endpoint) = told(&quick_but(&[FAULTS])).await;
-        let client = &server.client;
+        let server = TestServer::start_with(&quick_but(&[FAULTS])).await;
+        let (client, mut receiver) = (&server.client, Receiver::start().await);
+        let sales = json!({"url": receiver.url(), "enabled_events": ["charge.succeeded"]});
+        let endpoint = Endpoint::with(client, &sales).await;
         let twice = json!({"event": "charge.succeeded", "fault": "webhook_twice"});
         assert_eq!(client.post_new("/test/faults", &twice).await.status, 201);
         client.charge("key-1").await;

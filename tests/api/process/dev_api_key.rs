@@ -100,7 +100,7 @@ async fn beyond_this_machine_the_public_key_has_to_be_allowed() {
 
 #[tokio::test]
 async fn any_test_key_opens_the_dev_account_where_that_is_switched_on_and_no_other() {
-    let database = TestDatabase::create().await;
+    let database = TestDatabase::create_unsharded().await;
     let own = ("DEV_API_KEY", API_KEY);
     let server = ServerProcess::start(&database, &[own, ("ANY_TEST_KEY", "true")]);
     let client = &server.client;
