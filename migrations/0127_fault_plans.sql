@@ -3,7 +3,7 @@ SET LOCAL lock_timeout = '2s';
 -- Faults that a test account has act on requests and webhooks which don't ask for any. They are
 -- counted here, so all replicas count together.
 CREATE TABLE fault_plans (
-    account_id   uuid        NOT NULL REFERENCES accounts,
+    account_id   uuid        NOT NULL,
     id           uuid        NOT NULL,
     target       text        NOT NULL,
     fault        text        NOT NULL,

@@ -175,6 +175,7 @@ app checkouts: SELECT, INSERT, UPDATE, DELETE
 app customers: SELECT, INSERT, UPDATE, DELETE
 app events: SELECT, INSERT, UPDATE (traceparent), DELETE
 app events_without_secrets: SELECT
+app fault_plans: SELECT, INSERT, UPDATE, DELETE
 app idempotency_keys: SELECT, INSERT, UPDATE, DELETE
 app idempotency_leases: SELECT, INSERT, UPDATE, DELETE
 app idempotency_migrations: SELECT
@@ -203,6 +204,7 @@ reader customers: SELECT
 reader events: SELECT (account_id id type request_id idempotency_key created_at traceparent api_version \
 object_version)
 reader events_without_secrets: SELECT
+reader fault_plans: SELECT
 reader idempotency_keys: SELECT (account_id key fingerprint_version fingerprint method path request_id label \
 created_at expires_at status resource_id)
 reader idempotency_leases: SELECT

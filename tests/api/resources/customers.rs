@@ -576,7 +576,7 @@ async fn a_search_for_anything_but_an_address_is_refused_and_told_what_is_offere
         query=-email:'a@b.c'                parameter_invalid query
         query=name:'Jenny'                  parameter_invalid query
         query=email:'a'%20OR%20email:'b'    parameter_invalid query
-        query=email:'a@b.c'&page=2          parameter_invalid page
+        query=email:'a@b.c'&page=2          resource_missing  page
         query=email:'a@b.c'&page=           parameter_invalid page
         query=email:'a@b.c'&limit=101       parameter_invalid limit
         query=email:'a@b.c'&expand[]=name   parameter_invalid expand[0]

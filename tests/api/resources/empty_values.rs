@@ -196,7 +196,7 @@ const ABOUT_MONEY: &str = "source payment_method charge payment_intent capture_m
 
 #[tokio::test]
 async fn no_amount_quantity_boolean_or_id_of_what_is_charged_is_empty() {
-    let server = TestServer::start().await;
+    let server = TestServer::start_with(&[FAULTS]).await;
     let document = document();
     let mut count = 0;
     for (pattern, method, operation) in operations(&document) {
@@ -234,7 +234,7 @@ async fn no_amount_quantity_boolean_or_id_of_what_is_charged_is_empty() {
 
 #[tokio::test]
 async fn on_a_create_empty_text_and_objects_are_absent() {
-    let server = TestServer::start().await;
+    let server = TestServer::start_with(&[FAULTS]).await;
     let form = "amount=2000&currency=usd&description=&customer=&metadata=&receipt_email=&shipping=\
                 &setup_future_usage=&payment_method_data=&payment_method_options=&return_url=\
                 &payment_method_types=";
@@ -287,7 +287,7 @@ async fn a_confirmation_and_a_capture_unset_what_an_update_does() {
 
 #[tokio::test]
 async fn an_empty_filter_is_refused_and_lists_no_more_than_was_asked_for() {
-    let server = TestServer::start().await;
+    let server = TestServer::start_with(&[FAULTS]).await;
     let customer = customer(&server.client).await;
     let document = document();
     let mut count = 0;

@@ -223,7 +223,7 @@ async fn an_unknown_order_and_another_accounts_order_are_the_same_404() {
     let id = order_with(&server.client, &[]).await.id();
     let other = client_of_account(&server, "other").await;
     let theirs = other.get(&format!("/orders/{id}")).await;
-    let unknown = server.client.get("/v1/orders/or_1").await;
+    let unknown = server.client.get("/orders/or_1").await;
     assert_eq!(error(&theirs), (404, "resource_missing".into()));
     assert_eq!(theirs.body, unknown.body);
 }

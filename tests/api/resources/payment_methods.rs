@@ -497,7 +497,7 @@ async fn the_methods_of_a_customer_are_listed_in_pages() {
         let (path, query) = list.split_once('?').unwrap();
         let wrong = format!(
             "{query}&limit=0               parameter_invalid limit
-             {query}&starting_after=pm_1   parameter_invalid starting_after
+             {query}&starting_after=pm_1   resource_missing  starting_after
              {query}&expand[]=data.card    parameter_invalid expand[0]
              {query}&email=a@b.c           parameter_unknown email"
         );

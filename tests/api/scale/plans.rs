@@ -14,7 +14,7 @@ const READ_MAX: u64 = 1_000;
 
 /// Statements of the console's search for requests, which reads the rows one after the other, and
 /// their bound. A person runs them.
-const SEARCHES: [&str; 2] = ["LIMIT 20000", "OFFSET 19999"];
+const SEARCHES: [&str; 3] = ["LIMIT 20000", "OFFSET 19999", "LIMIT 5000"];
 
 /// Pages of tables and indexes that a statement may look at, beside [`PAGES_PER_ROW_MAX`] for each
 /// row. A page counts each time that it is looked at.
