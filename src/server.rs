@@ -319,6 +319,7 @@ async fn apps(
         hosts: Hosts::of(address, &config.allowed_hosts),
         readiness: names.zip(readiness).collect(),
         public_url: config.public_url(address).into(),
+        known_routes: http::known_routes(),
         faults: faults(&databases, config).await?,
         failing_workers: supervisor.failing(),
         stopping: stopping.subscribe(),

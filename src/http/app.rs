@@ -4,6 +4,7 @@ use std::{ops::Deref, sync::Arc, time::Duration};
 
 use actix_web::web::Data;
 use charge_once_service::connections::Hosts;
+use charge_once_service::edge::KnownRoutes;
 use charge_once_service::request_log::RequestLog;
 use charge_once_service::supervisor::Failing;
 use charge_once_strict_params::Expansion;
@@ -68,6 +69,8 @@ pub struct Shared {
     pub readiness: Vec<(Arc<str>, Readiness)>,
     /// What the addresses of pages begin with, without a slash at its end.
     pub public_url: Arc<str>,
+    /// The routes of the API, without those for tests.
+    pub known_routes: &'static KnownRoutes,
     /// Faults on demand, where they are allowed.
     pub faults: Option<Faults>,
     /// For probes: what does not work beside requests.

@@ -1,6 +1,6 @@
 //! `/test/faults`: faults for programs that can't ask for any, on servers with `FAULTS`.
 
-use super::{faults::must_be_allowed, not_found::KNOWN_ROUTES, prelude::*, request::Tester};
+use super::{faults::must_be_allowed, prelude::*, request::Tester};
 use crate::{
     wire::fault_plans::{CreateFaultPlanParams, DeletedFaultPlanView, FaultPlanView},
     work::{CreateFaultPlan, DeleteFaultPlan},
@@ -23,7 +23,7 @@ use crate::{
 pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     must_be_allowed(request.testing.is_allowed)?;
     run(&app, request, |request, origin, params| {
-        let routes = &KNOWN_ROUTES;
+        let routes = app.known_routes;
         let command = CreateFaultPlan {
             origin,
             params,

@@ -47,7 +47,7 @@ use actix_web::{
     HttpResponse, Resource, Route, guard,
     web::{self, ServiceConfig, delete, post, put},
 };
-use charge_once_service::openapi::served::show;
+use charge_once_service::{edge::KnownRoutes, openapi::served::show};
 
 pub use self::app::{App, Apps, Shared};
 use self::error::HttpError;
@@ -77,6 +77,11 @@ macro_rules! resources {
                 $(.route($verbs().to($more)))*
         );)+
     };
+}
+
+/// The routes of the API, without those for tests, as the OpenAPI document has them.
+pub fn known_routes() -> &'static KnownRoutes {
+    &not_found::KNOWN_ROUTES
 }
 
 /// Every route but the console's. The API is served twice, at the root and under `/v1`, by the same

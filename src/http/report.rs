@@ -21,8 +21,8 @@ parameters! {
 /// Report on a client
 ///
 /// Looks for what charges twice, or would, in the last 20,000 requests of the account: keys that
-/// change from attempt to attempt, lost replies that nothing asks for again, webhooks that are acted
-/// on twice. Each finding names its requests.
+/// change from attempt to attempt, lost replies that nothing asks for again, webhooks that are
+/// acted on twice. Each finding names its requests.
 #[utoipa::path(
     get, path = "/test/report", tag = "Test", operation_id = "retrieveReport",
     params(ReportQuery),

@@ -102,8 +102,8 @@ views! {
         objects: Vec<String> = finding.objects.iter().map(ToString::to_string).collect();
         /// The requests that show it, the oldest first: ten at most.
         requests: Vec<SentView> = finding.requests.iter().copied().map(SentView::from).collect();
-        /// critical: money moved twice, or is lost; warning: it will, when a reply is lost at another
-        /// moment; note: it costs time.
+        /// critical: money moved twice, or is lost; warning: it will, when a reply is lost at
+        /// another moment; note: it costs time.
         severity: &'static str = finding.kind.severity().as_str();
         /// What it is, in one sentence.
         title: &'static str = title;
