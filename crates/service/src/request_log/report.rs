@@ -13,8 +13,8 @@ use uuid::Uuid;
 
 use crate::request_log::{LoggedOutcome, LoggedRequest};
 
-/// A retry that comes sooner finds the server as it was. Chance may choose so short a pause once, but
-/// hardly for two retries in a row.
+/// A retry that comes sooner finds the server as it was. Chance may choose so short a pause once,
+/// but hardly for two retries in a row.
 const PAUSE_MIN: Duration = Duration::from_millis(30);
 
 /// So long after a webhook, what the client does is taken for its answer.
