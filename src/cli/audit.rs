@@ -1,10 +1,12 @@
 //! `charge-once audit`: a sandbox for the program that is audited, if it has none.
 //!
-//! Promise: the sandbox listens on this machine only, and ends with the program. It takes its
-//! database from the environment, and no other setting but the logs and `DEV_API_KEY`: another
-//! value than the database had before would revoke that.
+//! Promise: the sandbox listens on this machine only, and ends with the program. It has a private
+//! PostgreSQL, and never the database that `DATABASE_URL` names: in the environment of a shop, that
+//! is the shop's.
 
 use std::{
+    fs::File,
+    io::Write,
     net::SocketAddr,
     path::PathBuf,
     process::{ExitCode, Stdio},
@@ -29,10 +31,13 @@ use tokio::{
 };
 
 use super::{BoxError, finding_kinds, help, say};
-use crate::config::{Config, VARIABLES};
+use crate::config::VARIABLES;
 
 /// How long a new private PostgreSQL may take.
 const READY_WITHIN: Duration = Duration::from_secs(120);
+
+/// The data of the private PostgreSQL, apart from that of `make run`.
+const DATA_DIR: &str = "./.charge-once-audit";
 
 const ASK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -63,7 +68,7 @@ async fn work(arguments: &AuditArguments) -> Result<u8, BoxError> {
         let variables = redirect.variables(url);
         return audit(arguments, with(url, api_key()?, &variables), &mut stop).await;
     }
-    let mut sandbox = Sandbox::start()?;
+    let mut sandbox = Sandbox::start(arguments.database_url())?;
     let ready = tokio::select! {
         ready = sandbox.ready() => ready,
         () = &mut stop => Err("stopped before it was done".into()),
@@ -84,11 +89,15 @@ async fn work(arguments: &AuditArguments) -> Result<u8, BoxError> {
 struct Redirect(PathBuf);
 
 impl Redirect {
+    /// Others may write in that folder, so the file has a name that they can't know, and is new.
     fn write() -> Result<Self, BoxError> {
-        let name = format!("charge-once-redirect-{}.cjs", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let random = hex::encode(rand::random::<[u8; 16]>());
+        let path = std::env::temp_dir().join(format!("charge-once-redirect-{random}.cjs"));
         let told = |error| format!("{} can't be written: {error}", path.display());
-        std::fs::write(&path, include_str!("../../examples/stripe_redirect.cjs")).map_err(told)?;
+        let created = File::create_new(&path).and_then(|mut file| {
+            file.write_all(include_bytes!("../../examples/stripe_redirect.cjs"))
+        });
+        created.map_err(told)?;
         Ok(Self(path))
     }
 
@@ -116,9 +125,8 @@ struct Sandbox {
 }
 
 impl Sandbox {
-    fn start() -> Result<Self, BoxError> {
-        let fresh = || format!("sk_test_{}", hex::encode(rand::random::<[u8; 16]>()));
-        let dev_key = Config::from_env()?.dev_api_key.unwrap_or_else(fresh);
+    fn start(database_url: Option<&str>) -> Result<Self, BoxError> {
+        let dev_key = format!("sk_test_{}", hex::encode(rand::random::<[u8; 16]>()));
         let mut command = Command::new(std::env::current_exe()?);
         for variable in VARIABLES {
             if !help::reads("audit", variable.name) {
@@ -128,6 +136,10 @@ impl Sandbox {
         if std::env::var_os("RUST_LOG").is_none() {
             command.env("RUST_LOG", "error");
         }
+        match database_url {
+            Some(url) => command.env("DATABASE_URL", url),
+            None => command.env("DATA_DIR", DATA_DIR),
+        };
         command
             .arg("serve")
             .env("BIND_ADDRESS", "127.0.0.1:0")

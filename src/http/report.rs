@@ -1,11 +1,15 @@
 //! `/test/report`: what is wrong with the client that uses a test account.
 
-use charge_once_service::request_log::{LoggedRequest, report::findings};
+use actix_web::web;
+use charge_once_service::request_log::{
+    LoggedRequest,
+    report::{Tested, findings},
+};
 use uuid::Uuid;
 
 use super::{prelude::*, request::Tester};
 use crate::{
-    idempotency::IdempotencyKey,
+    idempotency::{Failure, IdempotencyKey},
     store::report::{self, REQUESTS_MAX},
     wire::report::ReportView,
 };
@@ -46,7 +50,13 @@ pub async fn read(
     let tested = app.snapshot(account, move |connection| {
         Box::pin(report::read(connection, account, below))
     });
-    let mut tested = tested.await?;
+    let tested = tested.await?;
+    // It looks at thousands of requests, and waits for nothing.
+    let viewed = web::block(move || view(tested)).await;
+    viewed.map_err(|error| HttpError::failed_without_key(Failure::internal(error)))
+}
+
+fn view(mut tested: Tested) -> ReportView {
     let is_whole = i64::try_from(tested.requests.len()).unwrap_or(i64::MAX) < REQUESTS_MAX;
     let oldest = tested.requests.first().map(|request| RequestId(request.id));
     // What the test itself asked for is not its client's.
@@ -55,15 +65,10 @@ pub async fn read(
     let is_assigned =
         |key: &str| IdempotencyKey::parse(key.as_bytes()).is_ok_and(|key| key.is_assigned());
     let findings = findings(&tested, is_assigned);
-    let faults = tested
+    let faulty = tested
         .requests
         .iter()
-        .filter(|request| request.fault.is_some())
-        .count();
-    Ok(ReportView::of(
-        &tested,
-        &findings,
-        faults,
-        oldest.filter(|_| !is_whole),
-    ))
+        .filter(|request| request.fault.is_some());
+    let (faults, next) = (faulty.count(), oldest.filter(|_| !is_whole));
+    ReportView::of(&tested, &findings, faults, next)
 }

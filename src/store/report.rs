@@ -148,8 +148,11 @@ async fn webhooks(
             let at = taken
                 .iter()
                 .map(|at| Duration::from_secs(at.unsigned_abs()));
-            let (event, at) = (row.id, at.collect());
-            tested.redelivered.push(Redelivered { event, at });
+            tested.redelivered.push(Redelivered {
+                event: row.id,
+                key: row.idempotency_key.clone(),
+                at: at.collect(),
+            });
         }
         tested.told.insert(row.idempotency_key);
     }

@@ -20,7 +20,7 @@ parameters! {
     /// Which faults act on which of the account's requests, or of its webhooks. Give `route` or
     /// `event`, and at most one of `first`, `every` and `percent`; without any, `first` is 1.
     pub struct CreateFaultPlanParams as "CreateFaultPlan" {
-        /// Requests that change something: `POST /refunds`, `/refunds/{id}`, or `*` for all.
+        /// Requests with a key, also an assigned one: `POST /refunds`, `/refunds/{id}`, or `*` for all.
         route: Option<Text<255>>,
         /// Webhooks: a type of event, or `*` for all.
         event: Option<EnabledEvent>,

@@ -13,7 +13,7 @@ fn words(kind: FindingKind) -> [&'static str; 3] {
         FindingKind::DoubleEffect => [
             "One operation was done twice, under two keys.",
             "The first reply was lost, and the client asked again with another key. So the server saw \
-             a new request, and money moved twice.",
+             a new request, and did it again: a second payment, or a second refund.",
             "Make one key for each operation, store it with the order before the first request, and send \
              each retry with it.",
         ],

@@ -30,6 +30,10 @@ pub struct AuditArguments {
     /// a sandbox is started, which ends with the program.
     #[arg(long, env = "CHARGE_ONCE_URL")]
     url: Option<String>,
+    /// The database of the sandbox: one for tests, whose DEV_API_KEY is replaced. Without it, the
+    /// sandbox has a private PostgreSQL in ./.charge-once-audit.
+    #[arg(long, conflicts_with = "url")]
+    database_url: Option<String>,
     #[command(flatten)]
     plan: PlanArguments,
     #[command(flatten)]
@@ -43,6 +47,11 @@ impl AuditArguments {
     /// The service that runs, if one was named.
     pub fn url(&self) -> Option<&str> {
         self.url.as_deref()
+    }
+
+    /// The database of the sandbox, if one was named.
+    pub fn database_url(&self) -> Option<&str> {
+        self.database_url.as_deref()
     }
 
     /// What was asked for. By default, a reply is lost in almost every operation of a program that

@@ -27,7 +27,7 @@ const CODES: &str = "\
 Exit codes:
   0  nothing was found, or notes only
   1  a critical finding, or a warning
-  2  not known: there is no report";
+  2  not known: there is no report, or it is about a part of the requests";
 
 /// Of which account, and where to.
 #[derive(Debug, clap::Args)]
@@ -92,7 +92,12 @@ impl Output {
             std::fs::write(path, junit(report, kinds)).map_err(told)?;
         }
         let is_bad = report.findings.iter().any(is_more_than_a_note);
-        Ok(if is_bad { FOUND } else { 0 })
+        // What is older was not looked at.
+        Ok(match report.next {
+            _ if is_bad => FOUND,
+            Some(_) => NOT_KNOWN,
+            None => 0,
+        })
     }
 }
 

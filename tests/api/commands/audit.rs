@@ -12,9 +12,13 @@ const PAY: &str = r#"pay() {
 /// Audits a shell's commands in a sandbox on this database.
 fn in_sandbox(database: &TestDatabase, options: &[&str], script: &str) -> Command {
     let script = format!("{PAY}{script}");
-    let arguments = [&["audit"], options, &["--", "sh", "-c", &script]].concat();
-    let variables = [("DATABASE_URL", &*database.url), ("DEV_API_KEY", API_KEY)];
-    let mut command = program(&arguments, &variables);
+    let sandbox = ["audit", "--database-url", &database.url];
+    let arguments = [&sandbox, options, &["--", "sh", "-c", &script]].concat();
+    // The shop's own is left alone.
+    let mut command = program(
+        &arguments,
+        &[("DATABASE_URL", "postgres://shop.invalid/shop")],
+    );
     command.env_remove("CHARGE_ONCE_URL");
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
@@ -91,10 +95,8 @@ async fn a_program_that_sends_nothing_or_can_t_be_started_is_no_success() {
         .await
         .failed(2);
     told.must_have(&["start it with FAULTS=true"]);
-    let mut broken = program(
-        &["audit", "--", "true"],
-        &[("DATABASE_URL", "mysql://host/db")],
-    );
+    let of_others = ["audit", "--database-url", "mysql://host/db", "--", "true"];
+    let mut broken = program(&of_others, &[]);
     broken.env_remove("CHARGE_ONCE_URL");
     broken.stdout(Stdio::piped()).stderr(Stdio::piped());
     run_to_end(broken)

