@@ -58,15 +58,15 @@ async fn work(arguments: &AuditArguments) -> Result<u8, BoxError> {
     let mut stop = stop_signal()?;
     let kinds = finding_kinds();
     let redirect = Redirect::write()?;
-    let with = |url, dev_key, variables| Audited {
+    let variables = [redirect.variable()];
+    let with = |url, dev_key| Audited {
         url,
         dev_key,
         kinds: &kinds,
-        variables,
+        variables: &variables,
     };
     if let Some(url) = arguments.url() {
-        let variables = redirect.variables(url);
-        return audit(arguments, with(url, api_key()?, &variables), &mut stop).await;
+        return audit(arguments, with(url, api_key()?), &mut stop).await;
     }
     let mut sandbox = Sandbox::start(arguments.database_url())?;
     let ready = tokio::select! {
@@ -75,8 +75,7 @@ async fn work(arguments: &AuditArguments) -> Result<u8, BoxError> {
     };
     let code = match ready {
         Ok(url) => {
-            let variables = redirect.variables(&url);
-            let audited = with(&url, sandbox.dev_key.clone(), &variables);
+            let audited = with(&url, sandbox.dev_key.clone());
             audit(arguments, audited, &mut stop).await
         }
         Err(error) => Err(error),
@@ -85,7 +84,8 @@ async fn work(arguments: &AuditArguments) -> Result<u8, BoxError> {
     code
 }
 
-/// The file that leads programs for Node here which send to Stripe, while it is there.
+/// A temporary file that redirects here what programs for Node send to Stripe. Dropping this
+/// removes it.
 struct Redirect(PathBuf);
 
 impl Redirect {
@@ -101,19 +101,18 @@ impl Redirect {
         Ok(Self(path))
     }
 
-    /// What lets Node read it, beside the options that the environment has.
-    fn variables(&self, url: &str) -> [(&'static str, String); 2] {
+    /// The variable that has Node load it, with the options that it has already.
+    fn variable(&self) -> (&'static str, String) {
         const NODE_OPTIONS: &str = "NODE_OPTIONS";
         let options = std::env::var(NODE_OPTIONS).unwrap_or_default();
         let options = format!("{options} --require=\"{}\"", self.0.display());
-        let base = url.trim_end_matches('/').trim_end_matches("/v1");
-        [("STRIPE_BASE", base.to_owned()), (NODE_OPTIONS, options)]
+        (NODE_OPTIONS, options)
     }
 }
 
 impl Drop for Redirect {
     fn drop(&mut self) {
-        // In the folder for what may be left behind.
+        // If it stays, the system clears its folder for temporary files.
         let _ = std::fs::remove_file(&self.0);
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn reads(command: &str, variable: &str) -> bool {
         "processor" => is_about(SIMULATOR) || is_in(SIMULATOR_TOO) || is_about(LOGS),
         "migrate" | "keys" => is_of_database_without_migration,
         "api-key" => is_of_database,
-        // Its database is none that the environment of a shop may name.
+        // Not DATABASE_URL: in the environment of a shop, that is the database of the shop.
         "audit" => is_about(LOGS) || variable == "PG_BIN_DIR",
         "webhooks" => command == "webhooks retry" && is_of_database,
         "sweep" => is_of_database || variable.ends_with("_RETENTION"),

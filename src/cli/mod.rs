@@ -100,10 +100,11 @@ pub enum Command {
     Report(report::ReportArguments),
     /// Runs a program against a sandbox that loses its replies, and tells whether it charges twice.
     ///
-    /// The exit code is that of `charge-once report`: 0, 1 if money moved twice, was lost, or will
-    /// be, and 2 if that is not known. The program finds the sandbox by CHARGE_ONCE_URL,
-    /// CHARGE_ONCE_API_KEY, STRIPE_API_KEY, STRIPE_SECRET_KEY, STRIPE_API_BASE, STRIPE_API_HOST,
-    /// STRIPE_API_PORT and STRIPE_API_PROTOCOL; see docs/audit.md.
+    /// The exit code is that of `charge-once report`: 1 after a critical finding or a warning, 0
+    /// after neither, and 2 if there is no report, or it leaves out older requests. The program
+    /// finds the sandbox by CHARGE_ONCE_URL, CHARGE_ONCE_API_KEY, STRIPE_API_KEY,
+    /// STRIPE_SECRET_KEY, STRIPE_API_BASE, STRIPE_API_HOST, STRIPE_API_PORT and
+    /// STRIPE_API_PROTOCOL; see docs/audit.md.
     Audit(AuditArguments),
 }
 

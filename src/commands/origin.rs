@@ -22,8 +22,8 @@ pub struct Origin {
     /// The trace in which it runs, as W3C Trace Context writes it: the request's, or that of its
     /// recovery. `None` while nothing is traced.
     pub traceparent: Option<String>,
-    /// The text in the place of the path's id, for the refusal of what is none. Empty where there
-    /// is no such place, and in a recovery, which refuses nothing.
+    /// The text in the place of the path's id. Empty where there is no such place, in a recovery,
+    /// and in a DELETE without a key.
     pub path_id: String,
 }
 

@@ -11,7 +11,7 @@ use super::variables::{DEV_API_KEY, PG_BIN_DIR, SHARD_URLS};
 /// The key that the account of a private PostgreSQL has unless `DEV_API_KEY` sets another.
 pub const DEFAULT_DEV_API_KEY: &str = "sk_test_ChargeOnceDevelopmentKey00";
 
-/// That of releases until 0.2. Everyone knows it too.
+/// The default key of releases up to 0.2. Everyone knows it too.
 pub const FORMER_DEV_API_KEY: &str = "sk_test_charge_once_dev";
 
 /// At `url`, or a private one in `data_dir`.

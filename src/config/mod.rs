@@ -134,9 +134,7 @@ impl Config {
 
     /// The API keys that everyone knows, where strangers would reach the server with them.
     pub fn refused_keys(&self) -> &'static [&'static str] {
-        let is_for_strangers =
-            !self.values.allow_public_dev_key && !is_loopback_address(self.values.bind_address);
-        match is_for_strangers {
+        match is_for_strangers(&self.values) {
             true => &[DEFAULT_DEV_API_KEY, FORMER_DEV_API_KEY],
             false => &[],
         }
@@ -197,13 +195,16 @@ fn check_faults(source: &Source<'_>, are_allowed: bool) {
     }
 }
 
-/// It opens one account, to all who can reach the server.
+/// Whether strangers may reach the server, and no setting allows them a public key.
+fn is_for_strangers(values: &Values) -> bool {
+    !values.allow_public_dev_key && !is_loopback_address(values.bind_address)
+}
+
+/// Refuses `ANY_TEST_KEY` without an account that it opens, and where strangers could open it.
 fn check_any_test_key(source: &Source<'_>, values: &Values) {
-    let is_for_strangers =
-        !values.allow_public_dev_key && !is_loopback_address(values.bind_address);
     let expected = match (values.any_test_key, source.text(DEV_API_KEY.name)) {
         (true, None) => "false where DEV_API_KEY is unset: the account of that key is opened",
-        (true, Some(_)) if is_for_strangers => {
+        (true, Some(_)) if is_for_strangers(values) => {
             "false where BIND_ADDRESS is more than this machine's and ALLOW_PUBLIC_DEV_KEY isn't true"
         }
         (true | false, _) => return,

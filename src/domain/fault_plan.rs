@@ -5,16 +5,16 @@ use sha2::{Digest, Sha256};
 use super::prelude::*;
 
 /// Most plans of one account.
-pub const PLANS_MAX: usize = 32;
+pub const PLANS_MAX: i64 = 32;
 
-/// What a plan is about where it is about every request.
+/// The target of a plan about every request.
 pub const EVERY_REQUEST: &str = "*";
 
-/// What the target of a plan begins with that is about webhooks; the type of event follows, or `*`.
+/// What the target of a plan about webhooks begins with. The type of event follows, or `*`.
 pub const EVENT: &str = "event ";
 
 named! {
-    /// What happens to a request, as the header `Fault` says it too, or to a webhook.
+    /// What happens to a request, by the names of the header `Fault`, or to a webhook.
     pub enum PlannedFault {
         /// The work is done, and its reply does not reach the client.
         ReplyLost,
@@ -37,9 +37,9 @@ named! {
         WebhookTwice,
         /// The webhook is sent later.
         WebhookLate,
-        /// The webhook is sent behind those that happen meanwhile: put off as `WebhookLate` is.
+        /// The webhook is sent after later ones: it is delayed as by `WebhookLate`.
         WebhookOutOfOrder,
-        /// The webhook counts as delivered, and never came.
+        /// The webhook is never sent, and counts as delivered.
         WebhookLost,
     }
 }
@@ -60,13 +60,13 @@ pub struct FaultPlan {
     pub target: String,
     /// What happens.
     pub fault: PlannedFault,
-    /// How long a delay is.
+    /// How long a delay is, in seconds.
     pub seconds: i64,
-    /// It acts on the first so many.
+    /// It acts on the first N.
     pub first: Option<i64>,
-    /// It acts on each so-and-so-manieth.
+    /// It acts on every Nth.
     pub every: Option<i64>,
-    /// It acts on so many of a hundred, by chance.
+    /// The chance that it acts, in percent.
     pub percent: Option<i64>,
     /// Makes the chance the same each time.
     pub seed: i64,
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_acts_on_the_first_or_on_each_so_and_so_manieth() {
+    fn a_plan_acts_on_the_first_or_on_every_nth() {
         assert_eq!(acted(plan(Some(2), None, None), 9, 100), [1, 2]);
         assert_eq!(acted(plan(None, Some(3), None), 9, 100), [3, 6, 9]);
         assert_eq!(acted(plan(None, Some(3), None), 9, 2), [3, 6]);

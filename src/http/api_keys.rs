@@ -41,8 +41,8 @@ pub struct ApiKeys {
 
 impl ApiKeys {
     /// Looks API keys and pages up in all `databases`. Without a `rate_limit` for accounts,
-    /// requests with unknown ones have no limit either. With a `stand_in`, any key of test mode is
-    /// as good as that one. Panics outside a Tokio runtime.
+    /// requests with unknown ones have no limit either. With a `stand_in`, an unknown key of test
+    /// mode opens that key's account. Panics outside a Tokio runtime.
     pub fn of(
         databases: Vec<Database>,
         rate_limit: Option<NonZeroU32>,

@@ -127,10 +127,9 @@ parameters! {
 pub async fn delete(app: Data<App>, request: HttpRequest, deletion: Deletion) -> HttpResult {
     let caller = match deletion {
         Deletion::WithKey(with_key) => {
-            let id = request.match_info().query("id").to_owned();
             let by = |request, origin, params| {
-                let command = DeleteCustomer { origin, id, params };
-                app.idempotency.run(request, command)
+                app.idempotency
+                    .run(request, DeleteCustomer { origin, params })
             };
             return run(&app, *with_key, by).await;
         }

@@ -8,9 +8,9 @@ use crate::{
 
 /// Plan faults
 ///
-/// From now on, they act on requests of the account that don't ask for any, or on its webhooks. Use
-/// it for a program that you can't change. All replicas count together. A request to `/test` is
-/// never acted on.
+/// From now on, the fault acts on requests of the account without the header `Fault`, or on its
+/// webhooks. Use it for a program that you can't change. All replicas count together. Requests to
+/// `/test` are left alone.
 #[utoipa::path(
     post, path = "/test/faults", tag = "Test", operation_id = "createFaultPlan",
     params(MutatingHeaders),
@@ -23,11 +23,10 @@ use crate::{
 pub async fn create(app: Data<App>, request: MutatingRequest) -> HttpResult {
     must_be_allowed(request.testing.is_allowed)?;
     run(&app, request, |request, origin, params| {
-        let routes = app.known_routes;
         let command = CreateFaultPlan {
             origin,
             params,
-            routes,
+            routes: app.known_routes,
         };
         app.idempotency.run(request, command)
     })
@@ -58,7 +57,7 @@ pub async fn list(app: Data<App>, Tester(caller): Tester, request: HttpRequest) 
 
 /// Delete a fault plan
 ///
-/// Its faults act no more. An idempotency key is optional: a retry with it gets the first answer.
+/// Its fault acts no more. An idempotency key is optional: a retry with it gets the first answer.
 #[utoipa::path(
     delete, path = "/test/faults/{id}", tag = "Test", operation_id = "deleteFaultPlan",
     params(("id" = String, Path, description = "The plan's id: flt_…"), DeletionHeaders),
@@ -70,10 +69,9 @@ pub async fn list(app: Data<App>, Tester(caller): Tester, request: HttpRequest) 
 pub async fn delete(app: Data<App>, request: HttpRequest, deletion: Deletion) -> HttpResult {
     let caller = match deletion {
         Deletion::WithKey(with_key) => {
-            let id = request.match_info().query("id").to_owned();
             let by = |request, origin, params| {
-                let command = DeleteFaultPlan { origin, id, params };
-                app.idempotency.run(request, command)
+                app.idempotency
+                    .run(request, DeleteFaultPlan { origin, params })
             };
             return run(&app, *with_key, by).await;
         }

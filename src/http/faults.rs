@@ -31,7 +31,7 @@ pub async fn before_the_work(
     stopping: &watch::Receiver<bool>,
 ) -> Result<Option<HttpResponse>, HttpError> {
     let name = fault.kind.as_str();
-    tracing::info!(fault = name, "the client asked for a fault");
+    tracing::info!(fault = name, "a fault acts");
     if fault.kind == FaultKind::Delay {
         let seat = idempotency.seat(account);
         let _seat = seat.ok_or_else(|| HttpError::failed(FailureKind::Unavailable))?;

@@ -139,7 +139,7 @@ impl FromRequest for Tester {
             must_be_allowed(faults.is_some_and(|faults| faults.act_on(account)))?;
             Ok(Self(Caller {
                 account: account.id,
-                dialect: Dialect::of_path(routed_path(&request)),
+                dialect: dialect_of(&request),
             }))
         })
     }
@@ -345,18 +345,15 @@ async fn testing(
 ) -> Result<Testing, HttpError> {
     let faults = app.faults.as_ref();
     let is_allowed = faults.is_some_and(|faults| faults.act_on(account));
-    let fault = match faults {
-        Some(faults) => match faults.of_request(request.headers(), account, key)? {
-            None => {
-                let route = request.match_pattern().unwrap_or_default();
-                let method = request.method().as_str();
-                app.planned_fault(account, method, below_prefix(&route))
-                    .await?
-            }
-            asked => asked,
-        },
+    let mut fault = match faults {
+        Some(faults) => faults.of_request(request.headers(), account, key)?,
         None => None,
     };
+    if is_allowed && fault.is_none() {
+        let route = request.match_pattern().unwrap_or_default();
+        let (method, route) = (request.method().as_str(), below_prefix(&route));
+        fault = app.planned_fault(account.id, method, route).await?;
+    }
     Ok(Testing {
         is_allowed,
         expires_keys: is_allowed || account.is_test,

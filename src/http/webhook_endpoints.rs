@@ -81,10 +81,9 @@ pub async fn update(app: Data<App>, id: Path<String>, request: MutatingRequest) 
 pub async fn delete(app: Data<App>, request: HttpRequest, deletion: Deletion) -> HttpResult {
     let caller = match deletion {
         Deletion::WithKey(with_key) => {
-            let id = request.match_info().query("id").to_owned();
             let by = |request, origin, params| {
-                let command = DeleteWebhookEndpoint { origin, id, params };
-                app.idempotency.run(request, command)
+                app.idempotency
+                    .run(request, DeleteWebhookEndpoint { origin, params })
             };
             return run(&app, *with_key, by).await;
         }

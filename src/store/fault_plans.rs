@@ -40,7 +40,7 @@ pub async fn insert(
         "#,
         account_id.0,
         json(plan)?,
-        i64::try_from(PLANS_MAX).unwrap_or(i64::MAX),
+        PLANS_MAX,
     )
     .fetch_optional(tx)
     .await?;
@@ -61,8 +61,8 @@ pub async fn delete(
     Ok(deleted.execute(tx).await?.rows_affected() > 0)
 }
 
-/// Counts one request or attempt for each plan of these targets, and returns the oldest one that
-/// acts on it, which counts that as well. Locks these plans, in the order of their ids, so that
+/// Counts one request or delivery for each plan of these targets, and returns the oldest one that
+/// acts on it, whose `acted` grows too. Locks these plans, in the order of their ids, so that
 /// those who count wait for each other.
 pub async fn count(
     tx: &mut PgConnection,

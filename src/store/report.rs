@@ -24,7 +24,7 @@ pub async fn read(
     let listed = request_log::list(connection, account, &filter, below, REQUESTS_MAX);
     let mut requests = listed.await?;
     requests.reverse();
-    // What is answered tells itself whether it made something.
+    // A replay, a refusal and a read make nothing.
     let may_have_made = requests.iter().filter(|request| {
         request.fingerprint.is_some()
             && matches!(
@@ -67,12 +67,7 @@ async fn effects(
     )
     .fetch_all(&mut *connection)
     .await?;
-    let mut ids = Vec::new();
-    for row in &made {
-        ids.extend(ChargeId::parse(&row.object).map(|id| id.0));
-        ids.extend(RefundId::parse(&row.object).map(|id| id.0));
-        ids.extend(PaymentIntentId::parse(&row.object).map(|id| id.0));
-    }
+    let ids: Vec<_> = made.iter().filter_map(|row| id_of(&row.object)).collect();
     let subjects = sqlx::query!(
         r#"
         SELECT id AS "id!", concat_ws(' ', 'refund', charge_id, amount) AS "subject!"
@@ -97,14 +92,19 @@ async fn effects(
         .map(|row| (row.id, row.subject))
         .collect();
     let effects = made.into_iter().map(|row| {
-        let id = ChargeId::parse(&row.object).map(|id| id.0);
-        let id = id.or_else(|| RefundId::parse(&row.object).map(|id| id.0));
-        let id = id.or_else(|| PaymentIntentId::parse(&row.object).map(|id| id.0));
-        let subject = id.and_then(|id| subjects.get(&id).cloned());
+        let subject = id_of(&row.object).and_then(|id| subjects.get(&id).cloned());
         let object = row.object;
         (row.key, Effect { object, subject })
     });
     Ok(effects.collect())
+}
+
+/// The id of a charge, a refund or a payment intent.
+fn id_of(object: &str) -> Option<Uuid> {
+    let charge = ChargeId::parse(object).map(|id| id.0);
+    let refund = || RefundId::parse(object).map(|id| id.0);
+    let intent = || PaymentIntentId::parse(object).map(|id| id.0);
+    charge.or_else(refund).or_else(intent)
 }
 
 /// Adds which requests a webhook told of, and which webhooks came more than once, of the newest
@@ -140,10 +140,7 @@ async fn webhooks(
     .fetch_all(connection)
     .await?;
     for row in sent {
-        let taken = row.taken.unwrap_or_default();
-        if taken.is_empty() {
-            continue;
-        }
+        let Some(taken) = row.taken else { continue };
         if taken.len() > 1 {
             let at = taken
                 .iter()

@@ -7,20 +7,21 @@ use charge_once_service::edge::{KnownRoute, KnownRoutes};
 use super::{dialect::Dialect, prelude::*, webhook_endpoints::EnabledEvent};
 use crate::domain::fault_plan::{EVENT, EVERY_REQUEST, FaultPlan, PLANS_MAX, PlannedFault};
 
-/// Most requests or attempts that one plan acts on, and what it counts in one way.
+/// Largest `first`, `every`, `seed` and `requests`.
 const COUNT_MAX: i64 = 10_000;
 
 /// Longest delay, in seconds.
 const SECONDS_MAX: i64 = 30;
 
-/// How long what is late waits, in seconds, unless the plan says.
+/// Default delay, in seconds.
 const SECONDS: i64 = 2;
 
 parameters! {
     /// Which faults act on which of the account's requests, or of its webhooks. Give `route` or
     /// `event`, and at most one of `first`, `every` and `percent`; without any, `first` is 1.
     pub struct CreateFaultPlanParams as "CreateFaultPlan" {
-        /// Requests with a key, also an assigned one: `POST /refunds`, `/refunds/{id}`, or `*` for all.
+        /// Requests with a key, an assigned one too: `POST /refunds`, `/refunds/{id}`, or `*` for
+        /// all.
         route: Option<Text<255>>,
         /// Webhooks: a type of event, or `*` for all.
         event: Option<EnabledEvent>,
@@ -29,15 +30,15 @@ parameters! {
         fault: PlannedFault,
         /// How long `delay`, `webhook_late` and `webhook_out_of_order` wait. Default: 2.
         seconds: Option<Integer<0, SECONDS_MAX>>,
-        /// It acts on the first so many.
+        /// It acts on the first N.
         first: Option<Integer<1, COUNT_MAX>>,
-        /// It acts on each one of so many: with 3, on the third, the sixth …
+        /// It acts on every Nth: with 3, on the third, the sixth …
         every: Option<Integer<1, COUNT_MAX>>,
-        /// It acts on so many of a hundred, by chance.
+        /// The chance that it acts, in percent.
         percent: Option<Integer<1, 100>>,
-        /// Makes the chance the same each time. Default: 0.
+        /// The same seed acts on the same requests each time. Default: 0.
         seed: Option<Integer<0, COUNT_MAX>>,
-        /// It acts on no more than these. Default: 10,000.
+        /// It acts at most this often. Default: 10,000.
         requests: Option<Integer<1, COUNT_MAX>>,
     }
     example {"route": "POST /v1/refunds", "fault": "reply_lost", "first": 1}
@@ -92,18 +93,18 @@ impl CreateFaultPlanParams {
                 return Err(ApiError::invalid(param, message));
             }
         };
-        let given = [self.first, self.every, self.percent];
-        if given.iter().flatten().count() > 1 {
+        let ways = [self.first, self.every, self.percent];
+        let ways = ways.iter().flatten().count();
+        if ways > 1 {
             let message = "At most one of first, every and percent can be given.";
             return Err(ApiError::invalid("first", message));
         }
-        let is_first = given.iter().flatten().count() == 0;
         Ok(FaultPlan {
             id,
             target,
             fault: self.fault,
             seconds: self.seconds.unwrap_or(SECONDS),
-            first: self.first.or(is_first.then_some(1)),
+            first: self.first.or((ways == 0).then_some(1)),
             every: self.every,
             percent: self.percent,
             seed: self.seed.unwrap_or(0),
@@ -165,23 +166,23 @@ views! {
         created = plan.created_at.timestamp();
         /// The type of event that it is about.
         maybe event: String = event.clone();
-        /// It acts on each one of so many.
+        /// It acts on every Nth.
         maybe every: i64 = plan.every;
         /// What happens.
         fault: &'static str [example = "reply_lost"] = plan.fault.as_str();
-        /// It acts on the first so many.
+        /// It acts on the first N.
         maybe first: i64 = plan.first;
-        /// Requests or attempts that it was about, so far.
+        /// Requests or deliveries of webhooks that it was about, so far.
         matched: i64 = plan.matched;
-        /// It acts on so many of a hundred.
+        /// The chance that it acts, in percent.
         maybe percent: i64 = plan.percent;
-        /// It acts on no more.
+        /// It acts at most this often.
         requests: i64 = plan.acts_at_most;
         /// The route that it is about.
         maybe route: String = event.is_none().then(|| plan.target.clone());
         /// How long a delay is.
         seconds: i64 = plan.seconds;
-        /// Of the chance.
+        /// The seed of the chance.
         seed: i64 = plan.seed;
     }
 

@@ -34,25 +34,26 @@ fn words(kind: FindingKind) -> [&'static str; 3] {
             "After a failure, the client asked again with another key.",
             "This time nothing had been done before. If only the reply is lost, the same code makes \
              two payments.",
-            "Keep the key until there is an answer that is final: a 2xx or a 4xx, but for 409 and 429.",
+            "Keep the key until there is an answer that is final: a 2xx, or a 4xx other than 408, 409 and \
+             429.",
         ],
         FindingKind::NoKey => [
             "Requests without an Idempotency-Key.",
-            "A retry of such a request is a new request to the server. The sandbox made a key for \
-             each; elsewhere nothing keeps a retry from paying twice.",
-            "Send a key with each request that changes something. In stripe-php, \
-             Stripe::setMaxNetworkRetries(2) does.",
+            "A retry of such a request is a new request to the server, and does its work again. This \
+             server accepted each under a key that it made itself, which no retry can send.",
+            "Send a key with each request that changes something. stripe-php makes \
+             one after Stripe::setMaxNetworkRetries(2).",
         ],
         FindingKind::RetryOfFinalAnswer => [
             "The client repeated a request after a final refusal.",
             "A 4xx is stored with its key, so each retry gets the same answer.",
-            "Retry after 409, 429, 5xx and no answer only. A corrected request needs a new key.",
+            "Retry only after 408, 409, 429, 5xx and no answer. A corrected request needs a new key.",
         ],
         FindingKind::RetryWithoutWaiting => [
             "The client tried again twice in a row without waiting.",
-            "Many clients that do so at once keep a server down that is in trouble.",
-            "Wait for half a second before the first retry, twice as long before each one after it, \
-             and vary the pause.",
+            "Many such clients at once keep an overloaded server down.",
+            "Wait half a second before the first retry, double the pause for each further one, and \
+             add jitter.",
         ],
     }
 }
@@ -60,11 +61,12 @@ fn words(kind: FindingKind) -> [&'static str; 3] {
 views! {
     /// What is wrong with a client that uses the account, and the requests that show it.
     pub struct ReportView as Report
-        of(tested: &Tested, findings: &[Finding<'_>], faults: usize, next: Option<RequestId>)
+        of(tested: &Tested, findings: &[Finding<'_>], next: Option<RequestId>)
     where {
         let at = |request: Option<&LoggedRequest>| request.map(|one| began(one).as_secs());
         let (from, to) = (at(tested.requests.first()), at(tested.requests.last()));
         let (requests, count) = (tested.requests.len(), findings.len());
+        let faults = tested.requests.iter().filter(|one| one.fault.is_some()).count();
         let found = if count == 0 { "Nothing".to_owned() } else { count.to_string() };
     } {
         /// Always `report`.
@@ -75,7 +77,7 @@ views! {
         findings: Vec<FindingView> = findings.iter().map(FindingView::from).collect();
         /// When the first request of the window came, in unix seconds.
         maybe from: u64 = from;
-        /// There are older requests: `before` for the next report.
+        /// There may be older requests: `before` for the next report.
         maybe next: String = next.map(|id| id.to_string());
         /// How many requests the report is about.
         requests: usize = requests;

@@ -28,10 +28,8 @@ use crate::{
 
 /// Deletes a customer under an idempotency key.
 pub struct DeleteCustomer {
-    /// The request's origin.
+    /// The request's origin. Its path names the customer.
     pub origin: Origin,
-    /// The customer, as the path names it.
-    pub id: String,
     /// As decoded; there may be none, and that refusal is stored.
     pub params: Params,
 }
@@ -39,11 +37,11 @@ pub struct DeleteCustomer {
 impl Command for DeleteCustomer {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         checked::<()>(&self.params)?;
-        let id = CustomerId::parse(&self.id);
+        let id = CustomerId::parse(&self.origin.path_id);
         let gone = || self.origin.missing("id", id);
         let id = id.ok_or_else(gone)?;
         if !delete_customer(&self.origin, tx, id).await? {
-            return Err(self.origin.missing("id", Some(id)).into());
+            return Err(gone().into());
         }
         let view = DeletedCustomerView::of(id);
         self.origin.reply(OK, "customers", id.to_string(), &view)

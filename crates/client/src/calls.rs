@@ -482,7 +482,8 @@ impl Client {
         self.change("/test/accounts".to_owned(), &serde_json::Map::new())
     }
 
-    /// Has a fault act on requests of this test account that ask for none, or on its webhooks.
+    /// Makes a fault act on requests of this test account without the header `Fault`, or on its
+    /// webhooks.
     pub fn create_fault_plan(&self, plan: &NewFaultPlan) -> Result<Request<FaultPlan>> {
         self.change("/test/faults".to_owned(), plan)
     }

@@ -523,19 +523,19 @@ pub struct FaultPlan {
     pub acted: i64,
     /// The type of event that it is about.
     pub event: Option<String>,
-    /// It acts on each one of so many.
+    /// It acts on every Nth.
     pub every: Option<i64>,
     /// `reply_lost`, `503`, …
     pub fault: String,
-    /// It acts on the first so many.
+    /// It acts on the first N.
     pub first: Option<i64>,
     /// How many it was about.
     pub matched: i64,
-    /// It acts on so many of a hundred.
+    /// The chance that it acts, in percent.
     pub percent: Option<i64>,
     /// The route that it is about.
     pub route: Option<String>,
-    /// Of the chance.
+    /// The seed of the chance.
     pub seed: i64,
 }
 
@@ -546,7 +546,7 @@ pub struct Report {
     pub faults: usize,
     /// The worst first.
     pub findings: Vec<Finding>,
-    /// There are older requests than this one: `before` of the next report.
+    /// There may be older requests than this one: `before` of the next report.
     pub next: Option<String>,
     /// How many requests it is about.
     pub requests: usize,

@@ -547,19 +547,19 @@ pub struct NewFaultPlan {
     /// How long a delay is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<i64>,
-    /// It acts on the first so many.
+    /// It acts on the first N.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first: Option<i64>,
-    /// It acts on each one of so many.
+    /// It acts on every Nth.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every: Option<i64>,
-    /// It acts on so many of a hundred, by chance.
+    /// The chance that it acts, in percent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percent: Option<i64>,
     /// Makes the chance the same each time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<i64>,
-    /// It acts on no more.
+    /// It acts at most this often.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<i64>,
 }

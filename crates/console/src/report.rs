@@ -36,9 +36,9 @@ const FAULTS: [&str; 11] = [
 
 /// How a plan chooses, as the API names it, and as the form does.
 const OFTEN: [(&str, &str); 3] = [
-    ("first", "the first so many"),
-    ("every", "each one of so many"),
-    ("percent", "so many of a hundred"),
+    ("first", "the first N"),
+    ("every", "every Nth"),
+    ("percent", "N percent, by chance"),
 ];
 
 pub(super) async fn show(console: web::Data<Console>, visitor: Visitor) -> Page {
@@ -233,7 +233,7 @@ fn fields(form: &Form, problem: Option<&str>) -> Markup {
                     }
                 }
                 div {
-                    label for="count" { "So many" }
+                    label for="count" { "N" }
                     input #count name="count" inputmode="numeric" required maxlength="5"
                         value=(if form.field("count").is_empty() { "1" } else { form.field("count") });
                 }

@@ -1,8 +1,8 @@
 //! `charge-once audit`: finds the double charge in a program that can't be changed.
 //!
 //! Promise: the program has a test account of its own, and its replies are lost by plan: the same
-//! ones in each run that sends the same. What it says and how it ends is no finding. If nothing of
-//! it arrived, nothing is known.
+//! ones in each run that sends the same requests. The program's output and exit code are no
+//! finding. If none of its requests arrived, nothing is known.
 
 use std::{ffi::OsString, time::Duration};
 
@@ -26,8 +26,8 @@ const ENDS_WITHIN: Duration = Duration::from_secs(5);
 /// What is run, and against what.
 #[derive(Debug, clap::Args)]
 pub struct AuditArguments {
-    /// A service that runs with FAULTS. CHARGE_ONCE_API_KEY must have its DEV_API_KEY. Without it,
-    /// a sandbox is started, which ends with the program.
+    /// A service that runs with FAULTS; CHARGE_ONCE_API_KEY must be its DEV_API_KEY. Default: a
+    /// sandbox is started, which ends with the program.
     #[arg(long, env = "CHARGE_ONCE_URL")]
     url: Option<String>,
     /// The database of the sandbox: one for tests, whose DEV_API_KEY is replaced. Without it, the
@@ -54,8 +54,8 @@ impl AuditArguments {
         self.database_url.as_deref()
     }
 
-    /// What was asked for. By default, a reply is lost in almost every operation of a program that
-    /// does one after the other, and one that tries three times gets through.
+    /// What was asked for. By default, most operations of a program that does one after the other
+    /// meet a fault, and one that tries three times gets through.
     fn plans(&self) -> Vec<NewFaultPlan> {
         let asked = self.plan.plan();
         if asked.fault.is_some() {
@@ -150,7 +150,7 @@ pub async fn audit(
 }
 
 /// What the program finds the service by: the names that charge-once and programs for Stripe read.
-fn variables(url: &str, api_key: &str) -> Result<[(&'static str, String); 8], BoxError> {
+fn variables(url: &str, api_key: &str) -> Result<[(&'static str, String); 9], BoxError> {
     let base = url.trim_end_matches('/').trim_end_matches("/v1");
     let (scheme, rest) = base.split_once("://").ok_or("--url must be a whole URL")?;
     let authority = rest.split('/').next().unwrap_or_default();
@@ -167,6 +167,7 @@ fn variables(url: &str, api_key: &str) -> Result<[(&'static str, String); 8], Bo
         ("STRIPE_API_HOST", host.to_owned()),
         ("STRIPE_API_PORT", port.to_owned()),
         ("STRIPE_API_PROTOCOL", scheme.to_owned()),
+        ("STRIPE_BASE", base.to_owned()),
     ])
 }
 

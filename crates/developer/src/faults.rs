@@ -51,28 +51,28 @@ pub struct PlanArguments {
     /// webhook_twice, webhook_late, webhook_out_of_order or webhook_lost.
     #[arg(long)]
     fault: Option<String>,
-    /// To which requests: "POST /v1/refunds", /v1/refunds, or * for all that change something.
+    /// To which requests with a key: "POST /v1/refunds", /v1/refunds, or * for all.
     #[arg(long, requires = "fault")]
     route: Option<String>,
     /// To which webhooks: a type of event, or * for all.
     #[arg(long, requires = "fault")]
     event: Option<String>,
-    /// How long a delay is.
+    /// How long a delay is, in seconds.
     #[arg(long, requires = "fault")]
     seconds: Option<i64>,
-    /// It acts on the first so many.
+    /// It acts on the first COUNT.
     #[arg(long, requires = "fault", value_name = "COUNT")]
     first: Option<i64>,
-    /// It acts on each one of so many.
+    /// It acts on every COUNTth: with 3, on the third, the sixth …
     #[arg(long, requires = "fault", value_name = "COUNT")]
     every: Option<i64>,
-    /// It acts on so many of a hundred, by chance.
+    /// The chance that it acts, in percent.
     #[arg(long, requires = "fault")]
     percent: Option<i64>,
     /// Makes the chance the same each time.
     #[arg(long, requires = "fault")]
     seed: Option<i64>,
-    /// It acts on no more than so many.
+    /// It acts on at most COUNT.
     #[arg(long, requires = "fault", value_name = "COUNT")]
     requests: Option<i64>,
 }

@@ -1,7 +1,7 @@
 //! `charge-once report`: what is wrong with the client that uses a test account.
 //!
-//! Promise: the exit code is 1 if money moved twice, was lost, or will be, and 0 only if that was
-//! looked for. Text of a client stays text, on the terminal and in the XML.
+//! Promise: the exit code is 1 after a critical finding or a warning, and 0 only if all
+//! requests were looked at. Text of a client stays text, on the terminal and in the XML.
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
@@ -84,7 +84,7 @@ impl Output {
         }
         if let Some(next) = &report.next {
             say(&format!(
-                "there are older requests: charge-once report --before {next}"
+                "there may be older requests: charge-once report --before {next}"
             ));
         }
         if let Some(path) = self.junit.as_deref() {

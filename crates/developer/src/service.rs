@@ -84,8 +84,10 @@ impl Service {
         if let Error::Invalid(refusal) = &error
             && refusal.code == "route_not_found"
         {
-            return format!("the service at {url} does not have that: start it with FAULTS=true")
-                .into();
+            return format!(
+                "the service at {url} does not have that route: faults and reports need FAULTS=true"
+            )
+            .into();
         }
         if let Error::GaveUp(gave_up) = &error
             && !gave_up.sent

@@ -81,7 +81,7 @@ impl Attempt {
         }
     }
 
-    /// Not made at `at` either, but taken for a receipt.
+    /// Not made: a fault lost it at `at`. It counts as received.
     pub(crate) fn lost(at: i64) -> Self {
         Self {
             response_status: Some(200),

@@ -27,7 +27,7 @@ use crate::{
 pub type Body = fn(&Event) -> serde_json::Result<Vec<u8>>;
 
 /// A claim lives this many times as long as an attempt may take. A living process loses its claim
-/// only if marking takes twice as long as sending, or as long where there is an [`Interference`].
+/// only if marking takes twice as long as sending; with an [`Interference`], if it takes as long.
 const LEASE_TIMEOUTS: u32 = 3;
 
 /// Endpoints that are looked for in one statement: ten milliseconds or so.
@@ -444,7 +444,7 @@ impl Worker {
         (Some(attempt), again)
     }
 
-    /// The fault that acts on this attempt. Nothing is asked for another one than the first.
+    /// The fault that acts on this attempt. Only a first attempt can have one.
     async fn fault(&self, delivery: &Claimed) -> Option<DeliveryFault> {
         let interference = self.interference.as_ref().filter(|_| delivery.is_first)?;
         let asked = interference.fault(delivery);

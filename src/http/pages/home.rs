@@ -8,8 +8,8 @@ use serde_json::json;
 use super::layout::{LAYOUT, framed};
 use crate::http::{app::App, health::readiness};
 
-/// By this header, test suites of Stripe's SDKs know stripe-mock, and whether it is new enough for
-/// them. This version is for all of them.
+/// Test suites of Stripe's SDKs look for this header of stripe-mock, and for a version that is new
+/// enough. `master` always is.
 const MOCK: (&str, &str) = ("stripe-mock-version", "master");
 
 /// HTML where the request accepts it, which browsers do; JSON for everything else.

@@ -48,10 +48,8 @@ impl Command for CreateFaultPlan {
 
 /// Deletes a fault plan under an idempotency key.
 pub struct DeleteFaultPlan {
-    /// The request's origin: a test account, or the dev account.
+    /// The request's origin. Its path names the plan.
     pub origin: Origin,
-    /// The plan, as the path names it.
-    pub id: String,
     /// As decoded; there may be none, and that refusal is stored.
     pub params: Params,
 }
@@ -59,7 +57,7 @@ pub struct DeleteFaultPlan {
 impl Command for DeleteFaultPlan {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         checked::<()>(&self.params)?;
-        let id = FaultPlanId::parse(&self.id);
+        let id = FaultPlanId::parse(&self.origin.path_id);
         let gone = || self.origin.missing("id", id);
         let found = id.ok_or_else(gone)?;
         if !fault_plans::delete(tx, self.origin.account, found).await? {

@@ -21,10 +21,8 @@ use crate::{
 
 /// Deletes a webhook endpoint under an idempotency key.
 pub struct DeleteWebhookEndpoint {
-    /// The request's origin.
+    /// The request's origin. Its path names the endpoint.
     pub origin: Origin,
-    /// The endpoint, as the path names it.
-    pub id: String,
     /// As decoded; there may be none, and that refusal is stored.
     pub params: Params,
 }
@@ -32,11 +30,11 @@ pub struct DeleteWebhookEndpoint {
 impl Command for DeleteWebhookEndpoint {
     async fn execute(&self, tx: &mut PgConnection) -> Result<Reply, Rejection> {
         checked::<()>(&self.params)?;
-        let id = WebhookEndpointId::parse(&self.id);
+        let id = WebhookEndpointId::parse(&self.origin.path_id);
         let gone = || self.origin.missing("id", id);
         let id = id.ok_or_else(gone)?;
         if !endpoints::delete(tx, self.origin.account.0, id.0).await? {
-            return Err(self.origin.missing("id", Some(id)).into());
+            return Err(gone().into());
         }
         let view = DeletedWebhookEndpointView::of(id.to_string());
         self.origin

@@ -1,7 +1,8 @@
 //! What the log tells of a client: where a retry does something twice, or would.
 //!
-//! Promise: no finding without the requests that show it. What may be two buyers who ask for the
-//! same is no finding: the client must have been left without an answer.
+//! Promise: no finding without the requests that show it. Two equal requests alone are no finding:
+//! they may be two buyers. The first must have had no answer, or both follow one webhook that came
+//! twice.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -13,11 +14,11 @@ use uuid::Uuid;
 
 use crate::request_log::{LoggedOutcome, LoggedRequest};
 
-/// A retry that comes sooner finds the server as it was. Chance may choose so short a pause once,
+/// A retry that comes sooner finds the server as it was. Jitter may choose so short a pause once,
 /// but hardly for two retries in a row.
 const PAUSE_MIN: Duration = Duration::from_millis(30);
 
-/// So long after a webhook, what the client does is taken for its answer.
+/// What the client does within this time after a webhook is taken for its answer.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Requests that a finding names.
@@ -72,7 +73,7 @@ pub enum FindingKind {
     NoKey,
     /// The same request again, after an answer that is final.
     RetryOfFinalAnswer,
-    /// Two retries at once.
+    /// Two retries in a row, each without a pause.
     RetryWithoutWaiting,
 }
 
@@ -123,7 +124,7 @@ pub struct Finding<'a> {
     pub requests: Vec<&'a LoggedRequest>,
     /// How many there are.
     pub count: usize,
-    /// The objects that it made.
+    /// The objects that these requests made.
     pub objects: Vec<&'a str>,
     /// The webhook that it answered.
     pub event: Option<Uuid>,
@@ -248,8 +249,8 @@ fn is_final_again(pair: &[&LoggedRequest]) -> bool {
         && again.outcome == LoggedOutcome::Replayed)
 }
 
-/// What is wrong with what was made, or with keys that should not have changed. Each effect is in
-/// one finding.
+/// What is wrong with what was made, or with keys that should not have changed. What was made twice
+/// is not reported again as lost.
 fn about_effects<'a>(tested: &'a Tested, by_key: &ByKey<'a>) -> Vec<Finding<'a>> {
     let made = made(tested, by_key);
     let (mut findings, mut explained) = (Vec::new(), HashSet::new());
@@ -310,7 +311,7 @@ fn double<'a>(
 }
 
 /// Each effect with the requests of its key, the oldest first.
-fn made<'a>(tested: &'a Tested, by_key: &HashMap<&str, Vec<&'a LoggedRequest>>) -> Vec<Made<'a>> {
+fn made<'a>(tested: &'a Tested, by_key: &ByKey<'a>) -> Vec<Made<'a>> {
     let found = tested.effects.iter().filter_map(|(key, effect)| {
         let requests = by_key.get(&**key)?;
         let executed = |one: &&&LoggedRequest| one.outcome == LoggedOutcome::Executed;
@@ -340,9 +341,8 @@ fn alike<'m, 'a>(made: &'m [Made<'a>]) -> impl Iterator<Item = Vec<&'m Made<'a>>
     groups.into_values()
 }
 
-/// Two effects that ask for the same, where the client was left without an answer to the first,
-/// never asked again with its key, and did not look at what it had made. Each lost answer explains
-/// one effect.
+/// Two effects of equal requests, of which the client never got the first one's answer, nor read
+/// what it had made. Each lost answer explains one effect.
 fn doubles<'m, 'a>(
     made: &'m [Made<'a>],
     learned: &Learned<'_>,
@@ -408,7 +408,7 @@ fn doubles_of_webhooks<'m, 'a>(
 struct Learned<'a> {
     /// By segments of paths, of which some are ids: all requests, the oldest first.
     named: HashMap<&'a str, Vec<Uuid>>,
-    /// By paths that were read.
+    /// By routes that were read.
     read: HashMap<&'a str, Uuid>,
 }
 
