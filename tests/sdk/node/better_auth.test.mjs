@@ -15,7 +15,7 @@ async function customersByEmail(stripe, email) {
     const query = `email:"${email}" AND -metadata["customerType"]:"organization"`;
     return (await stripe.customers.search({ query, limit: 1 })).data;
   } catch (error) {
-    assert.deepEqual([error.statusCode, error.code], [404, 'route_not_found']);
+    assert.deepEqual([error.statusCode, error.code], [400, 'parameter_invalid']);
     return (await stripe.customers.list({ email, limit: 100 })).data;
   }
 }
