@@ -172,6 +172,10 @@ def call_all():
 
     call("createTestAccount")
     call("expireKeys")
+    plan = call("createFaultPlan", body={"route": "/orders"})
+    assert [one.id for one in call("listFaultPlans").data] == [plan.id], plan
+    call("deleteFaultPlan", plan.id)
+    assert call("retrieveReport").requests > 0
 
 
 call_all()
