@@ -94,7 +94,7 @@ async fn a_program_that_sends_nothing_or_can_t_be_started_is_no_success() {
     let told = run(&url_of(&without), &["audit", "--", "true"])
         .await
         .failed(2);
-    told.must_have(&["start it with FAULTS=true"]);
+    told.must_have(&["reports need FAULTS=true"]);
     let of_others = ["audit", "--database-url", "mysql://host/db", "--", "true"];
     let mut broken = program(&of_others, &[]);
     broken.env_remove("CHARGE_ONCE_URL");

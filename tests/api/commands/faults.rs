@@ -151,7 +151,7 @@ async fn without_a_report_the_code_is_2_and_the_reason_is_said() {
     let told = run_as(&with, &other, &["report"]).await.failed(2);
     told.must_have(&["refused: HTTP 400"]);
     let told = run_as(&without, API_KEY, &["report"]).await.failed(2);
-    told.must_have(&["start it with FAULTS=true"]);
+    told.must_have(&["reports need FAULTS=true"]);
     let away = RefusedAddress::reserve();
     let told = run(&away.url(), &["report"]).await.failed(2);
     told.must_have(&["can't be reached"]);
