@@ -1,4 +1,8 @@
-"""dj-stripe, unmodified, in a Django: it copies an account by requests and by webhooks."""
+"""dj-stripe, unmodified, in a Django: it copies an account by requests and by webhooks.
+
+Its command `djstripe_sync_models` is not walked: it asks for a list of accounts, which isn't offered, and its
+AccountV2 asks Stripe itself.
+"""
 
 import os
 import threading
