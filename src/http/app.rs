@@ -146,13 +146,14 @@ impl App {
         if route.starts_with("/test/") {
             return Ok(None);
         }
+        let targets = targets_of_request(method, route);
         let plans = self.read(id, move |connection| {
             Box::pin(fault_plans::list(connection, id))
         });
-        if plans.await?.is_empty() {
+        let plans = plans.await?;
+        if !plans.iter().any(|plan| targets.contains(&plan.target)) {
             return Ok(None);
         }
-        let targets = targets_of_request(method, route);
         let counted = self.write(id, move |tx| {
             Box::pin(async move { fault_plans::count(tx, id, &targets).await })
         });
