@@ -16,7 +16,7 @@ use actix_web::{
     middleware::Next,
     web,
 };
-use charge_once_service::connections::NoReply;
+use charge_once_service::connections::{NoReply, left_at};
 use charge_once_service::edge;
 use charge_once_service::request_log::LoggedOutcome;
 use charge_once_strict_params::card_numbers::holds_card_number;
@@ -95,7 +95,10 @@ pub async fn outermost<B: MessageBody + 'static>(
     // The entry of a request that gets no reply is dropped with the request, and says so.
     let is_sent = !response.response().extensions().contains::<NoReply>();
     if let Some(entry) = entry.filter(|_| is_sent) {
-        request_log::answered(&entry, response.response(), outcome);
+        match left_at(response.request()) {
+            Some(at) => entry.left(at),
+            None => request_log::answered(&entry, response.response(), outcome),
+        }
     }
     if let Some(AssignedKey(key)) = response.request().extensions().get()
         && let Ok(value) = HeaderValue::try_from(key.as_str())

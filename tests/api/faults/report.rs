@@ -84,6 +84,22 @@ async fn a_refund_that_is_repeated_with_another_key_is_found_with_its_evidence()
 }
 
 #[tokio::test]
+async fn a_client_that_gives_up_before_the_server_has_ended_is_found_too() {
+    for (retry, expected) in [("key-2", &["double_effect"][..]), ("key-1", &[])] {
+        let slow = json!({"route": "/charges", "fault": "delay", "seconds": 1, "first": 1});
+        let (_server, client) = tested(&[slow]).await;
+        let request = client
+            .request(Method::POST, "/charges")
+            .header("idempotency-key", "key-1");
+        let request = request.json(&charge()).timeout(Duration::from_millis(200));
+        assert!(request.send().await.unwrap_err().is_timeout());
+        // It is still delayed. With its own key, the client waits for it.
+        assert_eq!(client.charge(retry).await.status, 201);
+        eventually(retry, async || found(&client).await == expected).await;
+    }
+}
+
+#[tokio::test]
 async fn two_refunds_of_one_charge_are_one_too_many_even_if_they_say_different_things() {
     let (_server, client) = tested(&[lost("/refunds", 1)]).await;
     let charge = client.charge("charge-1").await.id();

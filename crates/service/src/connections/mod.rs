@@ -108,7 +108,7 @@ use stream::Connection;
 
 pub use capacity::{Files, connections_per_worker};
 pub use hosts::{Hosts, is_loopback_address, parse_host, parse_hosts};
-pub use replies::NoReply;
+pub use replies::{NoReply, left_at};
 pub use url::Host;
 
 /// How long the dispatcher waits for a client that it has told to close the connection.

@@ -14,9 +14,11 @@ use std::{
 };
 
 use actix_web::{
+    HttpRequest,
     body::{BodySize, BoxBody, MessageBody},
     web::Bytes,
 };
+use tokio::time::Instant;
 
 /// Largest piece of a body that the dispatcher gets at once, in bytes. It copies each piece into
 /// its buffer, where a slow reader would keep all of a large file.
@@ -26,6 +28,12 @@ const PIECE_MAX: usize = 32 * 1024;
 /// reads the end of the stream, or a reset, as if the network had lost the reply.
 #[derive(Debug, Clone, Copy)]
 pub struct NoReply;
+
+/// When the client of a request closed its half of the connection, if it has done so: one that gave
+/// up does, as `curl --max-time`. A few close it as soon as they have sent, and still read.
+pub fn left_at(request: &HttpRequest) -> Option<Instant> {
+    request.conn_data::<Replies>()?.0.left_at.get()
+}
 
 /// What a connection and its requests tell each other; they live on one thread.
 #[derive(Debug, Clone, Default)]
@@ -39,6 +47,8 @@ struct Shared {
     is_cut: Cell<bool>,
     /// No request follows the one at hand.
     is_last: Cell<bool>,
+    /// When the client closed its half.
+    left_at: Cell<Option<Instant>>,
 }
 
 impl Replies {
@@ -50,6 +60,13 @@ impl Replies {
     /// Lets the next reply say that no other request is answered on the connection.
     pub(super) fn end_with_next(&self) {
         self.0.is_last.set(true);
+    }
+
+    /// The client sends no more.
+    pub(super) fn client_leaves(&self) {
+        if self.0.left_at.get().is_none() {
+            self.0.left_at.set(Some(Instant::now()));
+        }
     }
 
     pub(super) fn are_cut(&self) -> bool {

@@ -167,6 +167,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         let mut room = buf.take(HEAD_MAX.saturating_sub(self.held.len()));
         ready!(Pin::new(&mut self.socket).poll_read(cx, &mut room))?;
         self.is_ended = room.filled().is_empty();
+        if self.is_ended {
+            self.replies.client_leaves();
+        }
         self.held.extend_from_slice(room.filled());
         Poll::Ready(Ok(()))
     }

@@ -94,6 +94,13 @@ impl Entry {
         });
     }
 
+    /// The client left then, before its reply.
+    pub fn left(&self, at: Instant) {
+        let mut unwritten = self.lock();
+        let waited = at.saturating_duration_since(unwritten.began);
+        unwritten.end(|request| request.duration = waited);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Unwritten> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -102,8 +109,8 @@ impl Entry {
 impl Unwritten {
     fn end(&mut self, how: impl FnOnce(&mut LoggedRequest)) {
         if let Some(mut request) = self.request.take() {
-            how(&mut request);
             request.duration = self.began.elapsed();
+            how(&mut request);
             self.log.add(request);
         }
     }

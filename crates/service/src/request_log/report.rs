@@ -21,6 +21,9 @@ const PAUSE_MIN: Duration = Duration::from_millis(30);
 /// What the client does within this time after a webhook is taken for its answer.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
+/// The server may notice that late that a client has left, when that client asks again at once.
+const NOTICED_WITHIN: Duration = Duration::from_millis(250);
+
 /// Requests that a finding names.
 const NAMED_MAX: usize = 10;
 
@@ -148,6 +151,17 @@ fn is_unclear(request: &LoggedRequest) -> bool {
         request.outcome,
         LoggedOutcome::Unanswered | LoggedOutcome::Failed
     )
+}
+
+/// Whether its client knew how it had ended, or had left, before the other one came.
+fn is_over_before(request: &LoggedRequest, other: &LoggedRequest) -> bool {
+    let has_left = request.outcome == LoggedOutcome::Unanswered;
+    let tolerance = if has_left {
+        NOTICED_WITHIN
+    } else {
+        Duration::ZERO
+    };
+    ended(request) <= began(other) + tolerance
 }
 
 /// Whether its client is to send it again.
@@ -352,7 +366,7 @@ fn doubles<'m, 'a>(
         let mut unanswered = Vec::<&Made<'_>>::new();
         for second in group {
             let earlier = unanswered.iter().rposition(|first| {
-                ended(first.by) <= began(second.by)
+                is_over_before(first.by, second.by)
                     && first.effect.object != second.effect.object
                     && !learned.has_seen(first, second)
             });
@@ -461,7 +475,7 @@ fn new_keys<'a>(
         if is_to_be_retried(first)
             && is_last
             && key(first) != key(again)
-            && ended(first) <= began(again)
+            && is_over_before(first, again)
         {
             found.push((first, again));
         }
