@@ -576,8 +576,11 @@ fn deliver(
     let mut worker = Worker::new(pool, worker_settings(config), body)?
         .observed_by(Arc::new(metrics.clone()))
         .woken_by(Arc::clone(&app.wake_webhooks));
-    if config.values.faults {
-        worker = worker.interfered_by(Arc::new(WebhookFaults(app.database.clone())));
+    if let Some(faults) = &app.faults {
+        worker = worker.interfered_by(Arc::new(WebhookFaults {
+            database: app.database.clone(),
+            dev_account: faults.dev_account,
+        }));
     }
     let (database, stopping) = (app.database.clone(), app.stopping.clone());
     Ok(supervisor.spawn("webhooks", move || {

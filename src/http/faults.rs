@@ -58,7 +58,8 @@ pub fn lost(mut reply: HttpResponse) -> HttpResponse {
 /// are this process's own.
 #[derive(Clone)]
 pub struct Faults {
-    dev_account: Option<AccountId>,
+    /// The account of DEV_API_KEY, if faults act on it.
+    pub dev_account: Option<AccountId>,
     counted: faults::Faults<(AccountId, IdempotencyKey)>,
 }
 

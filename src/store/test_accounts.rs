@@ -26,6 +26,18 @@ impl Ended {
     };
 }
 
+/// Whether the account is for tests. Takes no lock.
+pub async fn is_one(
+    connection: &mut PgConnection,
+    account_id: AccountId,
+) -> Result<bool, sqlx::Error> {
+    let is_test = sqlx::query_scalar!(
+        r#"SELECT (test_until IS NOT NULL) AS "is_test!" FROM accounts WHERE id = $1"#,
+        account_id.0,
+    );
+    Ok(is_test.fetch_optional(connection).await?.unwrap_or(false))
+}
+
 /// Test accounts that are to be closed, in the order in which they ended, behind one of them. They
 /// ended ten minutes ago: what their last requests wrote is there. Takes no lock.
 pub async fn list_ended(

@@ -15,7 +15,7 @@ use crate::{
         ids::{AccountId, EventId, WebhookDeliveryId, WebhookEndpointId},
     },
     idempotency::acknowledged,
-    store::fault_plans,
+    store::{fault_plans, test_accounts},
     telemetry::{
         metrics::Metrics,
         traces::{self, TARGET},
@@ -118,18 +118,29 @@ impl Observer for Metrics {
     }
 }
 
-/// Has the fault plans of this database act on the webhooks of their accounts.
-pub struct WebhookFaults(pub Database);
+/// Has the fault plans of a database act on the webhooks of test accounts, and on those of
+/// `dev_account`.
+pub struct WebhookFaults {
+    /// Which database.
+    pub database: Database,
+    /// The account of DEV_API_KEY.
+    pub dev_account: Option<AccountId>,
+}
 
 impl WebhookFaults {
     /// The plan that acts on the delivery, which is counted. Nothing is locked where there is none.
     async fn plan(&self, delivery: &Claimed) -> Result<Option<FaultPlan>, BoxDynError> {
         let account = AccountId(delivery.account_id);
         let targets = targets_of_event(&delivery.event.event_type);
-        let database = self.0.of(account.0);
+        let database = self.database.of(account.0);
         let list = database.read(move |tx| Box::pin(fault_plans::list(tx, account)));
         let plans = list.await?;
         if !plans.iter().any(|plan| targets.contains(&plan.target)) {
+            return Ok(None);
+        }
+        // DEV_API_KEY may have been another account's when the plan was made.
+        let is_test = database.read(move |tx| Box::pin(test_accounts::is_one(tx, account)));
+        if self.dev_account != Some(account) && !is_test.await? {
             return Ok(None);
         }
         let counted = database.write(move |tx| {

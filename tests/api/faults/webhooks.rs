@@ -142,6 +142,12 @@ async fn a_plan_acts_on_no_other_account_and_on_no_other_event() {
     own.newest_succeeds(&test).await;
     assert_eq!(counts(&test).await, (1, 1));
     assert_eq!(receiver.connections(), 1);
+    // Nor on an account that is for tests no longer.
+    let statement = "UPDATE accounts SET test_until = NULL";
+    let updated = sqlx::query(statement).execute(&server.database.pool).await;
+    updated.unwrap();
+    test.charge("key-2").await;
+    receiver.next().await.answer(200).await;
 }
 
 #[tokio::test]
