@@ -16,8 +16,9 @@ use actix_web::{
 };
 pub use charge_once_console::PlaygroundError;
 use charge_once_console::{
-    Account, Answer, Console, Delivery, Happened, InFlight, Kind, Line, Listed, Logged, Object,
-    Refusal, Searched, Server, Story, Wanted, WantedOutcome, WebhookEndpoint, routes,
+    Account, Answer, CardGroup, Console, Delivery, Happened, InFlight, Kind, Line, Listed, Logged,
+    Object, Refusal, Searched, Server, Story, TestCard, Wanted, WantedOutcome, WebhookEndpoint,
+    routes,
 };
 use charge_once_service::edge::read_body;
 use charge_once_service::request_log::{
@@ -35,11 +36,12 @@ use crate::{
         ids::*,
         inventory::{Inventory, sku},
         money::{Currency, Money},
-        test_cards::TEST_CARDS,
+        test_cards::{self, Authentication, Decision, TEST_CARDS},
     },
     http::{
         App, Apps, allow,
         error::HttpError,
+        openapi::answer,
         request::{authenticate, before_work},
     },
     idempotency::{FailureKind, IdempotencyKey, Steps, WorkflowName},
@@ -82,8 +84,7 @@ impl Pages {
         host: &str,
         public_url: &str,
     ) -> Result<Self, PlaygroundError> {
-        let tokens = TEST_CARDS.iter().flat_map(|card| card.tokens);
-        let console = Console::new(address, host, public_url, tokens.copied().collect())?;
+        let console = Console::new(address, host, public_url, card_groups())?;
         let server: Arc<dyn Server> = Arc::new(AccountPages(apps));
         Ok(Self {
             console: Data::new(console),
@@ -98,6 +99,32 @@ impl Pages {
             .app_data(self.server.clone());
         routes(services, allow);
     }
+}
+
+/// The test cards, by what they do.
+fn card_groups() -> Vec<CardGroup> {
+    let group = |card: &test_cards::TestCard| match (card.authentication, card.decision) {
+        (Authentication::Never, Decision::Approve) => "Charged",
+        (Authentication::Never, Decision::Decline(_)) => "Declined",
+        (Authentication::Never, Decision::ApproveSlowly | Decision::Outage) => "Slow, or down",
+        (_, _) => "Holder authenticates, for a payment intent",
+    };
+    let mut groups = Vec::<CardGroup>::new();
+    for card in TEST_CARDS {
+        let (name, says) = (group(card), answer(card));
+        let choice = TestCard {
+            source: card.token(),
+            says,
+        };
+        match groups.iter_mut().find(|group| group.name == name) {
+            Some(group) => group.cards.push(choice),
+            None => groups.push(CardGroup {
+                name,
+                cards: vec![choice],
+            }),
+        }
+    }
+    groups
 }
 
 impl From<HttpError> for Refusal {

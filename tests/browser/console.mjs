@@ -68,7 +68,7 @@ async function play(page) {
   await page.getByRole('link', { name: 'Console', exact: true }).first().click();
   await signIn(page);
   await page.getByRole('link', { name: 'Playground', exact: true }).click();
-  await press(page, 'Send a charge', 'Executed: 1 charge.');
+  await press(page, 'Send a payment', 'Executed: 1 charge.');
   await paste(page, '201');
   await press(page, 'Retry it with the same key', 'the stored reply came back');
   await press(page, 'Change the amount, same key', 'the key belongs to another request');
@@ -76,13 +76,28 @@ async function play(page) {
   await page.getByRole('link', { name: 'The story of this key' }).click();
   await page.locator('.says', { hasText: 'Executed once. 2 retries' }).waitFor();
   await page.getByRole('link', { name: 'Playground', exact: true }).click();
-  await press(page, 'Lose the reply, and retry', 'The first reply was lost.');
+  await press(page, 'Fail once, and retry', 'The first reply was lost.');
   // A replay is not lost.
   await paste(page, '201', '201');
   await press(page, 'Race 20 duplicates', '1 charge, 20 replies, all the same bytes');
   assert.equal(await page.locator('.race .winner').count(), 1);
   assert.equal(await page.locator('.race tbody tr').count(), 20);
   await paste(page, ...Array(20).fill('201'));
+}
+
+// A payment intent asks its holder on a page of its own, which leads back to the story.
+async function playWithHolder(page) {
+  await page.getByRole('link', { name: 'Playground', exact: true }).click();
+  await page.getByLabel('Pay with').selectOption('intent');
+  await page.getByLabel('Test card').selectOption('tok_threeDSecure2Required');
+  await press(page, 'Send a payment', 'Executed: 1 payment intent.');
+  await look(page, 'console-holder', SCREENSHOTS);
+  const opened = page.waitForEvent('popup');
+  await page.getByRole('link', { name: "open the holder's page" }).click();
+  const holder = await opened;
+  await holder.getByRole('button', { name: 'Complete' }).click();
+  await holder.getByText('payment_intent.succeeded').first().waitFor();
+  await holder.close();
 }
 
 // Runs what the page says does the same, as a person who pastes it. Each request of it reached the server.
@@ -152,7 +167,7 @@ async function checkLive(page) {
 async function checkForm(page) {
   await page.goto(`${url}/console/playground`);
   await page.getByLabel('Amount in minor units').fill('abc');
-  await page.getByRole('button', { name: 'Send a charge' }).click();
+  await page.getByRole('button', { name: 'Send a payment' }).click();
   await page.getByRole('alert').waitFor();
   assert.equal(await page.getByLabel('Amount in minor units').inputValue(), 'abc');
   await look(page, 'console-form', SCREENSHOTS);
@@ -252,12 +267,13 @@ try {
   await page.getByRole('link', { name: 'The story of this key' }).click();
   await look(page, 'console-race-story', SCREENSHOTS);
   await page.getByRole('link', { name: 'Playground', exact: true }).click();
-  await press(page, 'Lose the reply, and retry', 'The first reply was lost.');
+  await press(page, 'Fail once, and retry', 'The first reply was lost.');
   await press(page, 'Retry it with the same key', 'the stored reply came back');
   await press(page, 'Change the amount, same key', 'the key belongs to another request');
   await page.getByRole('link', { name: 'The story of this key' }).click();
   await page.getByText('and its reply was').waitFor();
   await look(page, 'console-story', SCREENSHOTS);
+  await playWithHolder(page);
   await checkKeyboard(page);
   await checkLive(page);
   await checkRunningStory(page);

@@ -5,13 +5,14 @@
 
 use std::collections::BTreeSet;
 
+use charge_once_service::faults::FaultKind;
 use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{
     layout::{key_path, mood, state},
     masked,
-    playground::{Action, LOST, RACER_WAIT, RACERS},
+    playground::{Action, PaidBy, RACER_WAIT, RACERS},
     timeline::{Axis, Span, milliseconds},
 };
 
@@ -34,6 +35,7 @@ pub(super) struct Received {
 
 pub(super) struct Sent<'a> {
     pub(super) action: Action,
+    pub(super) kind: PaidBy,
     pub(super) public_url: &'a str,
     pub(super) key: &'a str,
     pub(super) body: &'a Value,
@@ -56,38 +58,52 @@ impl Exchange {
 }
 
 impl Received {
-    /// The charge: the object itself, or the one that a decline names.
-    fn charge_id(&self) -> Option<String> {
+    /// What was made: the object itself, or the charge that a decline names.
+    fn made(&self) -> Option<String> {
         let body: Value = serde_json::from_slice(&self.body).ok()?;
         let id = body.get("id").or_else(|| body.get("error")?.get("charge"));
         id.and_then(Value::as_str).map(str::to_owned)
     }
+
+    /// Where an intent's holder authenticates.
+    fn holder_page(&self) -> Option<String> {
+        let body: Value = serde_json::from_slice(&self.body).ok()?;
+        let page = body.pointer("/next_action/redirect_to_url/url")?;
+        let page = page.as_str().filter(|page| page.starts_with("http"));
+        page.map(str::to_owned)
+    }
 }
 
 /// What happened, in one sentence, and whether that is good news.
-fn sentence(action: Action, exchanges: &[Exchange]) -> (String, &'static str) {
+fn sentence(sent: &Sent<'_>, exchanges: &[Exchange]) -> (String, &'static str) {
     let replies = exchanges.iter().filter_map(|one| one.reply.as_ref());
     let replies: Vec<_> = replies.collect();
-    let Some(first) = replies.first() else {
+    // After a fault, that of the retry.
+    let Some(reply) = replies.last() else {
         let says = "No reply came. A retry with the same key is safe.";
         return (says.to_owned(), "warn");
     };
     let charged = replies.iter().filter(|one| one.status == 201);
-    let made: BTreeSet<_> = charged.filter_map(|one| one.charge_id()).collect();
+    let made: BTreeSet<_> = charged.filter_map(|one| one.made()).collect();
+    let noun = sent.kind.noun();
     let charges = match made.len() {
-        1 => "1 charge".to_owned(),
-        count => format!("{count} charges"),
+        1 => format!("1 {noun}"),
+        count => format!("{count} {noun}s"),
     };
-    let (says, mood) = match (action, first.status, first.is_replay) {
+    let (says, mood) = match (sent.action, reply.status, reply.is_replay) {
         (Action::Race, _, _) => return race_sentence(&charges, made.is_empty(), &replies),
-        (Action::Lose, 201, true) => {
+        (Action::Fail(FaultKind::ReplyLost), 201, true) => {
             let says = "The first reply was lost. The retry got it, and nothing was executed again";
             return (format!("{says}: {charges}."), "good");
         }
-        (Action::Lose, _, true) => (
+        (Action::Fail(FaultKind::ReplyLost), _, true) => (
             "The first reply was lost. The retry got it, and nothing was charged.",
             "warn",
         ),
+        (Action::Fail(_), 201, false) => {
+            let says = "The first request was not executed. The retry was";
+            return (format!("{says}: {charges}."), "good");
+        }
         (_, 201, false) => return (format!("Executed: {charges}."), "good"),
         (_, _, true) => (
             "Nothing was executed again: the stored reply came back.",
@@ -134,10 +150,17 @@ fn race_sentence(charges: &str, is_nothing: bool, replies: &[&Received]) -> (Str
 }
 
 pub(super) fn results(sent: &Sent<'_>, exchanges: &[Exchange]) -> Markup {
-    let (says, mood) = sentence(sent.action, exchanges);
+    let (says, mood) = sentence(sent, exchanges);
     html! {
         h2 #result { "What happened" }
         p class={ "says " (mood) } role="status" { (says) }
+        @if let Some(page) = exchanges.iter().find_map(|one| one.reply.as_ref()?.holder_page()) {
+            p {
+                "Its holder is asked to authenticate: "
+                a href=(page) target="_blank" rel="noopener" { "open the holder's page" }
+                ", and come back here by the story of the key."
+            }
+        }
         p { a href=(key_path(sent.key)) { "The story of this key" } }
         (picture(exchanges))
         @for (reply, count) in distinct(exchanges) {
@@ -215,7 +238,7 @@ fn curl(sent: &Sent<'_>) -> String {
     let once = |more: &str| {
         format!(
             "curl -sS -i -w '\\n' {} \\\n  -H \"Authorization: Bearer ${API_KEY_VARIABLE}\" \\\n{}{}{more}  -d {}",
-            quoted(&format!("{}/charges", sent.public_url)),
+            quoted(&format!("{}{}", sent.public_url, sent.kind.path())),
             header("Content-Type: application/json"),
             header(&format!("Idempotency-Key: {}", sent.key)),
             quoted(&sent.body.to_string()),
@@ -230,8 +253,8 @@ fn curl(sent: &Sent<'_>) -> String {
                 once(&waiting)
             )
         }
-        Action::Lose => {
-            let fault = header(&format!("Fault: {LOST}"));
+        Action::Fail(fault) => {
+            let fault = header(&format!("Fault: {}", fault.as_str()));
             format!("{}\n{}", once(&fault), once(""))
         }
     }
@@ -240,6 +263,16 @@ fn curl(sent: &Sent<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn sent(action: Action, key: &str) -> Sent<'_> {
+        Sent {
+            action,
+            kind: PaidBy::Charge,
+            public_url: "http://localhost:8080",
+            key,
+            body: &Value::Null,
+        }
+    }
 
     fn race(status: u16, body: &str) -> (String, &'static str) {
         let exchange = |is_replay| Exchange {
@@ -251,7 +284,10 @@ mod tests {
             }),
             span: (0, 1),
         };
-        sentence(Action::Race, &[exchange(false), exchange(true)])
+        sentence(
+            &sent(Action::Race, "key-1"),
+            &[exchange(false), exchange(true)],
+        )
     }
 
     #[test]
@@ -273,12 +309,7 @@ mod tests {
 
     #[test]
     fn what_the_shell_gets_stays_in_its_quotes() {
-        let shown = curl(&Sent {
-            action: Action::Send,
-            public_url: "http://localhost:8080",
-            key: "a';id;'",
-            body: &Value::Null,
-        });
+        let shown = curl(&sent(Action::Send, "a';id;'"));
         let quoted = r"'Idempotency-Key: a'\'';id;'\'''";
         assert!(shown.contains(quoted), "{shown}");
     }

@@ -32,7 +32,7 @@ use percent_encoding::percent_decode_str;
 
 use self::{error::ConsoleError, noun::Noun, playground::Playground, session::Sessions};
 pub use self::{
-    playground::PlaygroundError,
+    playground::{CardGroup, PlaygroundError, TestCard},
     server::{
         Account, Answer, Delivery, Happened, InFlight, Kind, Line, Listed, Logged, OUTCOMES,
         Object, Refusal, Searched, Server, Story, Wanted, WantedOutcome, WebhookEndpoint,
@@ -59,7 +59,7 @@ impl Console {
         address: SocketAddr,
         host: &str,
         public_url: &str,
-        cards: Vec<&'static str>,
+        cards: Vec<CardGroup>,
     ) -> Result<Self, PlaygroundError> {
         Ok(Self {
             sessions: Sessions::default(),

@@ -1,5 +1,7 @@
 //! The playground: real requests to this server, and what each of them got.
 //!
+//! It pays with a charge, or as shops do, with a payment intent that is confirmed at once.
+//!
 //! Promise: it sends with the session's own API key, over loopback, through the whole API. Requests
 //! at once and their time are bounded.
 
@@ -10,6 +12,7 @@ use std::{
 
 use actix_web::{HttpResponse, http::StatusCode, web};
 use charge_once_idempotency::IdempotencyKey;
+use charge_once_service::faults::FaultKind;
 use charge_once_service::http_client::{TlsError, http_client_builder};
 use charge_once_strict_params::card_numbers::holds_card_number;
 use futures_util::future::join_all;
@@ -24,7 +27,7 @@ use super::{
     error::ConsoleError,
     exchanges::{Exchange, Received, Sent, results},
     form::{Form, Problem, below, described_by, invalid},
-    layout::{self, Section},
+    layout::{self, Section, key_path},
     visitor::Visitor,
 };
 
@@ -36,9 +39,6 @@ const ACTIONS_MAX: usize = 4;
 
 /// Longest time for one request, longer than the API takes for one.
 const EXCHANGE_LIMIT: Duration = Duration::from_secs(20);
-
-/// The fault by which the first reply of a new charge gets lost.
-pub(super) const LOST: &str = "reply_lost";
 
 /// How long a racer waits for the first one's reply instead of getting 409.
 pub(super) const RACER_WAIT: &str = "wait=10";
@@ -52,8 +52,25 @@ pub(super) struct Playground {
     /// Where a person's own client reaches it.
     public_url: String,
     free: Semaphore,
-    /// The tokens of all test cards.
-    cards: Vec<&'static str>,
+    cards: Vec<CardGroup>,
+}
+
+/// Test cards that do alike.
+#[derive(Debug)]
+pub struct CardGroup {
+    /// What they do, as a heading.
+    pub name: &'static str,
+    /// Them.
+    pub cards: Vec<TestCard>,
+}
+
+/// A test card.
+#[derive(Debug)]
+pub struct TestCard {
+    /// Its token.
+    pub source: &'static str,
+    /// What it does.
+    pub says: String,
 }
 
 impl Playground {
@@ -63,7 +80,7 @@ impl Playground {
         address: SocketAddr,
         host: &str,
         public_url: &str,
-        cards: Vec<&'static str>,
+        cards: Vec<CardGroup>,
     ) -> Result<Self, PlaygroundError> {
         // What listens everywhere listens on loopback.
         let ip = match address.ip() {
@@ -100,40 +117,74 @@ pub enum PlaygroundError {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
-    /// A new charge, with a fresh key.
+    /// A new payment, with a fresh key.
     Send,
-    /// The same charge again, with its key.
+    /// The same payment again, with its key.
     Retry,
     /// Another amount, with the same key.
     Change,
-    /// A new charge, sent many times at once.
+    /// A new payment, sent many times at once.
     Race,
-    /// A new charge whose reply gets lost, and its retry.
-    Lose,
+    /// A new payment on whose first request a fault acts, and its retry.
+    Fail(FaultKind),
 }
 
 impl Action {
-    fn parse(name: &str) -> Option<Self> {
-        match name {
+    fn of_form(form: &Form) -> Option<Self> {
+        match form.field("action") {
             "send" => Some(Self::Send),
             "retry" => Some(Self::Retry),
             "change" => Some(Self::Change),
             "race" => Some(Self::Race),
-            "lose" => Some(Self::Lose),
+            "fail" => form.field("fault").parse().ok().map(Self::Fail),
             _ => None,
         }
     }
 }
 
-/// The charge that a form describes. Only `amount`, `currency` and `source` are taken from it.
-struct Charge {
-    amount: i64,
-    currency: String,
-    source: &'static str,
+/// What a payment is made with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PaidBy {
+    Charge,
+    Intent,
 }
 
-impl Charge {
-    fn of_form(form: &Form, cards: &[&'static str]) -> Result<Self, Problem> {
+impl PaidBy {
+    pub(super) const ALL: [Self; 2] = [Self::Charge, Self::Intent];
+
+    /// Its name in the form.
+    fn value(self) -> &'static str {
+        match self {
+            Self::Charge => "charge",
+            Self::Intent => "intent",
+        }
+    }
+
+    pub(super) fn noun(self) -> &'static str {
+        match self {
+            Self::Charge => "charge",
+            Self::Intent => "payment intent",
+        }
+    }
+
+    pub(super) fn path(self) -> &'static str {
+        match self {
+            Self::Charge => "/charges",
+            Self::Intent => "/payment_intents",
+        }
+    }
+}
+
+/// The payment that a form describes. Nothing but these is taken from it.
+struct Payment<'a> {
+    kind: PaidBy,
+    amount: i64,
+    currency: String,
+    card: &'a TestCard,
+}
+
+impl<'a> Payment<'a> {
+    fn of_form(form: &Form, groups: &'a [CardGroup]) -> Result<Self, Problem> {
         const AMOUNT: &str = "The amount must be a whole number of minor units, such as 2000.";
         const CURRENCY: &str = "The currency must be three letters, such as usd.";
         let digits = form.field("amount");
@@ -143,22 +194,39 @@ impl Charge {
             return Err(("currency", CURRENCY));
         }
         let source = form.field("source");
-        let source = cards.iter().copied().find(|known| *known == source);
+        let mut cards = groups.iter().flat_map(|group| &group.cards);
+        let card = cards.find(|card| card.source == source);
+        let kind = form.field("kind");
+        let kind = PaidBy::ALL.into_iter().find(|known| known.value() == kind);
         Ok(Self {
+            kind: kind.ok_or(("kind", "Choose a charge or a payment intent."))?,
             amount: amount.ok_or(("amount", AMOUNT))?,
             currency,
-            source: source.ok_or(("source", "Choose one of the test cards."))?,
+            card: card.ok_or(("source", "Choose one of the test cards."))?,
         })
     }
 
-    /// With so many minor units more.
-    fn body(&self, more: i64) -> Value {
+    /// With so many minor units more. A holder who has authenticated is sent to `story`.
+    fn body(&self, more: i64, story: &str) -> Value {
         let amount = self.amount.saturating_add(more);
-        json!({"amount": amount, "currency": self.currency, "source": self.source})
+        match self.kind {
+            PaidBy::Charge => {
+                json!({"amount": amount, "currency": self.currency, "source": self.card.source})
+            }
+            PaidBy::Intent => json!({
+                "amount": amount,
+                "currency": self.currency,
+                "payment_method_data": {"type": "card", "card": {"token": self.card.source}},
+                "confirm": true,
+                "return_url": story,
+            }),
+        }
     }
 }
 
 struct Filled {
+    kind: String,
+    fault: String,
     amount: String,
     currency: String,
     source: String,
@@ -174,6 +242,8 @@ impl Filled {
             field.unwrap_or_default().to_owned()
         };
         Self {
+            kind: text("kind"),
+            fault: text("fault"),
             amount: text("amount"),
             currency: text("currency"),
             source: text("source"),
@@ -185,6 +255,8 @@ impl Filled {
 
 pub(super) async fn show(console: web::Data<Console>, visitor: Visitor) -> HttpResponse {
     let first = Filled {
+        kind: String::new(),
+        fault: String::new(),
         amount: "2000".to_owned(),
         currency: "usd".to_owned(),
         source: "tok_visa".to_owned(),
@@ -197,11 +269,11 @@ pub(super) async fn show(console: web::Data<Console>, visitor: Visitor) -> HttpR
 
 pub(super) async fn act(console: web::Data<Console>, visitor: Visitor, form: Form) -> Page {
     let unknown = ConsoleError::Unreadable("The playground knows no such action.");
-    let action = Action::parse(form.field("action")).ok_or(unknown)?;
+    let action = Action::of_form(&form).ok_or(unknown)?;
     let playground = &console.playground;
     let mut filled = Filled::of(&form);
-    let charge = match Charge::of_form(&form, &playground.cards) {
-        Ok(charge) => charge,
+    let payment = match Payment::of_form(&form, &playground.cards) {
+        Ok(payment) => payment,
         Err(problem) => {
             filled.problem = Some(problem);
             let status = StatusCode::BAD_REQUEST;
@@ -209,27 +281,30 @@ pub(super) async fn act(console: web::Data<Console>, visitor: Visitor, form: For
         }
     };
     let key = match action {
-        Action::Lose if !visitor.may_lose_replies => {
+        Action::Fail(_) if !visitor.may_lose_replies => {
             return Err(ConsoleError::Unreadable(
-                "Replies get lost only with FAULTS=true, for test accounts and the account of DEV_API_KEY.",
+                "Faults act only with FAULTS=true, for test accounts and the account of DEV_API_KEY.",
             ));
         }
-        Action::Send | Action::Race | Action::Lose => format!("playground-{}", Uuid::new_v4()),
+        Action::Send | Action::Race | Action::Fail(_) => format!("playground-{}", Uuid::new_v4()),
         Action::Retry | Action::Change => sent_key(&form)?,
     };
     let more = i64::from(action == Action::Change);
-    let body = charge.body(more);
+    let story = format!("{}{}", playground.public_url, key_path(&key));
+    let body = payment.body(more, &story);
+    let path = payment.kind.path();
     let place = playground.free.try_acquire();
     let _place = place.map_err(|_| ConsoleError::Busy)?;
     let first = Instant::now();
-    let send = |fault| playground.send(&visitor.api_key, &key, &body, fault, first);
+    let send = |fault| playground.send(&visitor.api_key, (path, &key), &body, fault, first);
     let exchanges = match action {
         Action::Send | Action::Retry | Action::Change => vec![send(None).await],
         Action::Race => join_all((0..RACERS).map(|_| send(None))).await,
-        Action::Lose => vec![send(Some(LOST)).await, send(None).await],
+        Action::Fail(fault) => vec![send(Some(fault)).await, send(None).await],
     };
     let sent = Sent {
         action,
+        kind: payment.kind,
         public_url: &playground.public_url,
         key: &key,
         body: &body,
@@ -242,7 +317,7 @@ pub(super) async fn act(console: web::Data<Console>, visitor: Visitor, form: For
 fn sent_key(form: &Form) -> Result<String, ConsoleError> {
     let key = IdempotencyKey::parse(form.field("key").as_bytes()).ok();
     let key = key.filter(|key| !holds_card_number(key.as_str()));
-    let no_key = ConsoleError::Unreadable("Send a charge first, and then retry it.");
+    let no_key = ConsoleError::Unreadable("Send a payment first, and then retry it.");
     key.map(|key| key.as_str().to_owned()).ok_or(no_key)
 }
 
@@ -250,14 +325,14 @@ impl Playground {
     async fn send(
         &self,
         api_key: &str,
-        key: &str,
+        to: (&str, &str),
         body: &Value,
-        fault: Option<&'static str>,
+        fault: Option<FaultKind>,
         first: Instant,
     ) -> Exchange {
         let since = || i64::try_from(first.elapsed().as_micros()).unwrap_or(i64::MAX);
         let began = since();
-        let reply = self.exchange(api_key, key, body, fault).await;
+        let reply = self.exchange(api_key, to, body, fault).await;
         if let (Err(error), None) = (&reply, fault) {
             tracing::warn!(error = %error.to_string(), "the playground got no reply from this server");
         }
@@ -270,17 +345,17 @@ impl Playground {
     async fn exchange(
         &self,
         api_key: &str,
-        key: &str,
+        (path, key): (&str, &str),
         body: &Value,
-        fault: Option<&'static str>,
+        fault: Option<FaultKind>,
     ) -> Result<Received, reqwest::Error> {
         let mut request = self
-            .to(api_key, Method::POST, "/charges")
+            .to(api_key, Method::POST, path)
             .header("idempotency-key", key)
             .header("prefer", RACER_WAIT)
             .body(body.to_string());
         if let Some(fault) = fault {
-            request = request.header("fault", fault);
+            request = request.header("fault", fault.as_str());
         }
         received(request).await
     }
@@ -338,7 +413,8 @@ fn page(
         h1 { "Playground" }
         p {
             "Each button sends real requests to this server, with your API key and an "
-            code { "Idempotency-Key" } ". Charge a card, and try to charge it twice."
+            code { "Idempotency-Key" } ". Charge a card, and try to charge it twice. A payment intent is what shops "
+            "use: its holder can be asked to authenticate."
         }
         form method="post" action="/console/playground" data-progress="Sending…" {
             (fields(playground, filled))
@@ -347,7 +423,7 @@ fn page(
                 p { "Key: " code { (filled.key) } }
             }
             div .actions {
-                button type="submit" name="action" value="send" { "Send a charge" }
+                button type="submit" name="action" value="send" { "Send a payment" }
                 @if !filled.key.is_empty() {
                     button type="submit" name="action" value="retry" .quiet { "Retry it with the same key" }
                     button type="submit" name="action" value="change" .quiet {
@@ -357,10 +433,16 @@ fn page(
                 button type="submit" name="action" value="race" .quiet {
                     "Race " (RACERS) " duplicates"
                 }
-                @if visitor.may_lose_replies {
-                    button type="submit" name="action" value="lose" .quiet {
-                        "Lose the reply, and retry"
+            }
+            @if visitor.may_lose_replies {
+                div .actions {
+                    label for="fault" { "Fault" }
+                    select #fault name="fault" {
+                        @for fault in FaultKind::ALL.iter().map(|fault| fault.as_str()) {
+                            option value=(fault) selected[fault == filled.fault] { (fault) }
+                        }
                     }
+                    button type="submit" name="action" value="fail" .quiet { "Fail once, and retry" }
                 }
             }
         }
@@ -381,6 +463,15 @@ fn fields(playground: &Playground, filled: &Filled) -> Markup {
     html! {
         div .fields {
             div {
+                label for="kind" { "Pay with" }
+                select #kind name="kind" {
+                    @for kind in PaidBy::ALL {
+                        option value=(kind.value()) selected[kind.value() == filled.kind] { "a " (kind.noun()) }
+                    }
+                }
+                (below(problem, "kind"))
+            }
+            div {
                 label for="amount" { "Amount in minor units" }
                 input #amount name="amount" inputmode="numeric" required maxlength="12" value=(filled.amount)
                     aria-invalid=[invalid(problem, "amount")]
@@ -397,8 +488,14 @@ fn fields(playground: &Playground, filled: &Filled) -> Markup {
             div {
                 label for="source" { "Test card" }
                 select #source name="source" {
-                    @for source in &playground.cards {
-                        option value=(source) selected[*source == filled.source] { (source) }
+                    @for group in &playground.cards {
+                        optgroup label=(group.name) {
+                            @for card in &group.cards {
+                                option value=(card.source) selected[card.source == filled.source] {
+                                    (card.source) ": " (card.says)
+                                }
+                            }
+                        }
                     }
                 }
                 (below(problem, "source"))

@@ -4,6 +4,7 @@
 //! session's own API key, and its forms change what the API lets them change.
 
 use actix_web::{HttpRequest, HttpResponse, http::StatusCode, web};
+use charge_once_service::faults::FaultKind;
 use chrono::DateTime;
 use maud::{Markup, html};
 use reqwest::Method;
@@ -20,14 +21,8 @@ use super::{
 
 const PLANS: &str = "/test/faults";
 
-const FAULTS: [&str; 11] = [
-    "reply_lost",
-    "request_lost",
-    "delay",
-    "500",
-    "503",
-    "429",
-    "in_use",
+/// The faults of webhooks; those of requests are [`FaultKind`]s.
+const OF_WEBHOOKS: [&str; 4] = [
     "webhook_twice",
     "webhook_late",
     "webhook_out_of_order",
@@ -218,7 +213,7 @@ fn fields(form: &Form, problem: Option<&str>) -> Markup {
                 div {
                     label for="fault" { "Fault" }
                     select #fault name="fault" {
-                        @for fault in FAULTS { (option("fault", fault, fault)) }
+                        @for fault in FaultKind::ALL.iter().map(|fault| fault.as_str()).chain(OF_WEBHOOKS) { (option("fault", fault, fault)) }
                     }
                 }
                 div {

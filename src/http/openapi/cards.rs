@@ -46,7 +46,8 @@ fn example(card: &TestCard, mut body: Value) -> Example {
         .build()
 }
 
-fn answer(card: &TestCard) -> String {
+/// What a charge of the card gets, in words.
+pub fn answer(card: &TestCard) -> String {
     if card.authentication != Authentication::Never {
         return format!("402 {}", DeclineCode::AuthenticationRequired.as_str());
     }

@@ -7,6 +7,8 @@ mod cards;
 mod headers;
 mod webhooks;
 
+pub use cards::answer;
+
 use std::{io, sync::LazyLock};
 
 use charge_once_service::openapi::{

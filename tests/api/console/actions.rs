@@ -1,7 +1,9 @@
 //! What a page does, and not only shows: webhooks that are retried now, and the playground.
 
+use charge_once_service::faults::FaultKind;
+
 use super::*;
-use crate::support::webhooks::told;
+use crate::support::{holder_pages::press, webhooks::told};
 
 #[tokio::test]
 async fn endpoints_are_shown_with_their_state_and_what_is_never_sent_there() {
@@ -118,6 +120,8 @@ async fn pasted(page: &str) -> String {
 fn fields<'a>(changes: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
     let mut fields = vec![
         ("action", "retry"),
+        ("kind", "charge"),
+        ("fault", "reply_lost"),
         ("amount", "2000"),
         ("currency", "usd"),
         ("source", "tok_visa"),
@@ -192,6 +196,7 @@ async fn the_playground_sends_nothing_that_its_form_does_not_have() {
     let (server, visit) = visited().await;
     for (name, wrong) in [
         ("action", "steal"),
+        ("kind", "gift"),
         ("amount", "4242424242424242"),
         ("amount", "two"),
         ("currency", "<b>"),
@@ -221,6 +226,7 @@ async fn a_wrong_field_keeps_the_form_and_is_named() {
         ("amount", "abc", "The amount must be a whole number"),
         ("currency", "dollars", "The currency must be three letters"),
         ("source", "tok_gold", "Choose one of the test cards."),
+        ("kind", "gift", "Choose a charge or a payment intent."),
     ] {
         let right = [
             ("amount", "777"),
@@ -250,6 +256,7 @@ async fn a_race_in_which_the_card_is_declined_is_no_success() {
     // A form without a key.
     let fields = [
         ("action", "race"),
+        ("kind", "charge"),
         ("amount", "2000"),
         ("currency", "usd"),
         ("source", "tok_chargeDeclined"),
@@ -266,9 +273,9 @@ async fn a_race_in_which_the_card_is_declined_is_no_success() {
 async fn the_playground_loses_a_reply_and_its_retry_charges_nothing_again() {
     let server = TestServer::start_with(&[CONSOLE, FAULTS]).await;
     let visit = Visit::begin(&server).await;
-    let button = "Lose the reply, and retry";
+    let button = "Fail once, and retry";
     visit.page("/console/playground").await.must_have(&[button]);
-    let lost = play(&visit, "lose", "").await;
+    let lost = play(&visit, "fail", "").await;
     let says =
         "The first reply was lost. The retry got it, and nothing was executed again: 1 charge.";
     lost.must_have(&[says, ">lost<", "<td>none</td>"]);
@@ -278,11 +285,50 @@ async fn the_playground_loses_a_reply_and_its_retry_charges_nothing_again() {
 }
 
 #[tokio::test]
+async fn every_fault_is_followed_by_a_retry_that_pays_once() {
+    let server = TestServer::start_with(&[CONSOLE, FAULTS]).await;
+    let visit = Visit::begin(&server).await;
+    for fault in FaultKind::ALL.iter().map(|fault| fault.as_str()) {
+        let fields = fields(&[("action", "fail"), ("kind", "intent"), ("fault", fault)]);
+        let answer = visit.post("/console/playground", &fields).await;
+        let page = text(&answer.body);
+        page.must_have(&[": 1 payment intent.", &format!("Fault: {fault}")]);
+    }
+    assert_eq!(server.database.charges().await, 7);
+    let wrong = fields(&[("action", "fail"), ("fault", "flood")]);
+    let refused = visit.post("/console/playground", &wrong).await;
+    assert_eq!(refused.status, 400, "{refused:?}");
+}
+
+#[tokio::test]
+async fn an_intent_leads_to_its_holder_s_page_and_back_to_the_story_of_its_key() {
+    let (server, visit) = visited().await;
+    let card = ("source", "tok_threeDSecure2Required");
+    let fields = fields(&[("action", "send"), ("kind", "intent"), card]);
+    let sent = visit.post("/console/playground", &fields).await;
+    let sent = text(&sent.body);
+    sent.must_have(&["Executed: 1 payment intent.", "requires_action"]);
+    let page = sent.between("authenticate: <a href=\"", "\"");
+    let back = press(page, "complete").await;
+    let address = server.client.address;
+    let story = format!("http://{address}/console/keys/{}?", key_of(&sent));
+    assert!(
+        back.header("location").unwrap().starts_with(&story),
+        "{back:?}"
+    );
+    assert_eq!(server.database.charges().await, 1);
+    // The commands are of the same payment, so they get its stored reply.
+    pasted(&sent)
+        .await
+        .must_have(&["HTTP/1.1 201", "requires_action"]);
+}
+
+#[tokio::test]
 async fn without_faults_the_playground_loses_no_reply() {
     let (server, visit) = visited().await;
     let page = visit.page("/console/playground").await;
-    page.must_lack(&["Lose the reply"]);
-    let fields = fields(&[("action", "lose"), ("key", "")]);
+    page.must_lack(&["Fail once"]);
+    let fields = fields(&[("action", "fail"), ("key", "")]);
     let refused = visit.post("/console/playground", &fields).await;
     assert_eq!(refused.status, 400, "{refused:?}");
     assert_eq!(server.database.charges().await, 0);

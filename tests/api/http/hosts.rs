@@ -74,6 +74,7 @@ async fn behind_allowed_hosts_the_server_still_asks_itself() {
         ("amount", "2000"),
         ("currency", "usd"),
         ("source", "tok_visa"),
+        ("kind", "charge"),
         ("action", "send"),
     ];
     let sent = visit.post("/console/playground", &fields).await;

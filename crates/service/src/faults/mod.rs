@@ -64,7 +64,7 @@ use std::{
 };
 
 use moka::{policy::EvictionPolicy, sync::Cache};
-use strum::{EnumString, IntoStaticStr};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 use tokio::{
     sync::watch,
     time::{Instant, sleep},
@@ -84,7 +84,7 @@ const COUNTED_MAX: u64 = 10_000;
 const COUNTED_FOR: Duration = Duration::from_secs(3600);
 
 /// What happens to a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum FaultKind {
     /// The work is done, and its reply does not reach the client.
@@ -107,6 +107,9 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
+    /// All of them.
+    pub const ALL: &'static [Self] = <Self as VariantArray>::VARIANTS;
+
     /// As the header names it.
     pub fn as_str(self) -> &'static str {
         self.into()
