@@ -218,25 +218,12 @@ fn is_domain_backwards(scheme: &str) -> bool {
     })
 }
 
-/// Whether Stripe.js carries out what a card's holder has to do. It can't.
+/// Stripe.js would carry out what a card's holder has to do.
 pub struct UseStripeSdk;
 
-impl ValueKind for UseStripeSdk {
-    type Value = ();
-    const EMPTY_IS_NONE: bool = false;
-
-    fn read(field: &mut Field<'_, '_>) -> Result<Option<()>, Error> {
-        match field.fields.boolean(field.name)? {
-            Some(true) => Err(field.invalid(
-                "Stripe.js can't be pointed at this service. Open next_action.redirect_to_url.url.",
-            )),
-            given => Ok(given.map(|_| ())),
-        }
-    }
-
-    fn schema() -> RefOr<Schema> {
-        <bool as ValueKind>::schema()
-    }
+impl NeverTrue for UseStripeSdk {
+    const WHY: &'static str =
+        "Stripe.js can't be pointed at this service. Open next_action.redirect_to_url.url.";
 }
 
 #[cfg(test)]

@@ -63,6 +63,31 @@ fn is_latin_letter(c: char) -> bool {
         || matches!(c, '\u{c0}'..='\u{d6}' | '\u{d8}'..='\u{f6}' | '\u{f8}'..='\u{24f}')
 }
 
+/// Says why a flag can't be `true` here.
+pub trait NeverTrue {
+    /// The message of the refusal.
+    const WHY: &'static str;
+}
+
+/// A flag of Stripe's that may be given, but only as `false`.
+pub struct OnlyFalse<N>(PhantomData<N>);
+
+impl<N: NeverTrue> ValueKind for OnlyFalse<N> {
+    type Value = ();
+    const EMPTY_IS_NONE: bool = false;
+
+    fn read(field: &mut Field<'_, '_>) -> Result<Option<()>, Error> {
+        match field.fields.boolean(field.name)? {
+            Some(true) => Err(field.invalid(N::WHY)),
+            given => Ok(given.map(|_| ())),
+        }
+    }
+
+    fn schema() -> RefOr<Schema> {
+        <bool as ValueKind>::schema()
+    }
+}
+
 /// An amount in minor units, from `LEAST` to [`AMOUNT_MAX`].
 pub struct Amount<const LEAST: i64 = 1>;
 

@@ -73,7 +73,7 @@ parameters! {
         /// is attached to them.
         setup_future_usage: Option<FutureUsage>,
         statement_descriptor: Option<NoStatementDescriptor>,
-        use_stripe_sdk: Option<UseStripeSdk>,
+        use_stripe_sdk: Option<OnlyFalse<UseStripeSdk>>,
         expand: Expand<ExpandPaymentIntent>,
     }
     example {"amount": 2000, "currency": "usd", "metadata": {"order_id": "6735"}}
@@ -129,7 +129,7 @@ parameters! {
         setup_future_usage: Change<FutureUsage>,
         /// Where the goods go.
         shipping: Change<Nested<ParcelParams>>,
-        use_stripe_sdk: Option<UseStripeSdk>,
+        use_stripe_sdk: Option<OnlyFalse<UseStripeSdk>>,
         expand: Expand<ExpandPaymentIntent>,
     }
     example {"payment_method": "pm_card_visa", "return_url": "https://example.com/done"}

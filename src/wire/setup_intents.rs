@@ -38,7 +38,7 @@ parameters! {
         /// What the method is for: off_session or on_session. Default: off_session.
         usage: Option<FutureUsage>,
         /// Always false.
-        use_stripe_sdk: Option<UseStripeSdk>,
+        use_stripe_sdk: Option<OnlyFalse<UseStripeSdk>>,
         expand: Expand<ExpandSetupIntent>,
     }
     example {
@@ -70,7 +70,7 @@ parameters! {
         /// Where the card's holder returns to: an http or https URL, or the URL of an app.
         return_url: Option<ReturnUrl>,
         /// Always false.
-        use_stripe_sdk: Option<UseStripeSdk>,
+        use_stripe_sdk: Option<OnlyFalse<UseStripeSdk>>,
         expand: Expand<ExpandSetupIntent>,
     }
     example {"payment_method": "pm_card_visa", "return_url": "https://example.com/return"}

@@ -34,6 +34,8 @@ parameters! {
         /// The version of Stripe's API that events name there, for good. Without it, they name the
         /// version of the request that made them happen.
         api_version: Option<ApiVersion>,
+        /// Whether events of connected accounts are sent there: there are none.
+        connect: Option<OnlyFalse<Connect>>,
         /// For people.
         description: Option<Description>,
         metadata: MetadataParam,
@@ -99,6 +101,13 @@ impl ValueKind for EndpointUrl {
             .format(Some(SchemaFormat::Custom("uri".to_owned())));
         with_example(url, "https://example.com/webhooks").into()
     }
+}
+
+/// Events of connected accounts would be sent.
+pub struct Connect;
+
+impl NeverTrue for Connect {
+    const WHY: &'static str = "charge-once doesn't offer connected accounts.";
 }
 
 /// The name of a type of event, or `*`.

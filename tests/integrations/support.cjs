@@ -13,7 +13,7 @@ const { CHARGE_ONCE_URL, DEV_API_KEY } = process.env;
 // Any wait for a delivery ends here, as a failure.
 const PATIENCE_MS = 30_000;
 
-/** The requests of the step that runs, each with its `response` if one came. `fetch` isn't among them. */
+/** The requests of the step that runs, each with its `response` if one came. */
 let requests = [];
 let count = 0;
 diagnostics.subscribe('http.client.request.start', ({ request }) => {
@@ -26,6 +26,21 @@ diagnostics.subscribe('http.client.response.finish', ({ request, response }) => 
   const sent = requests.find((each) => each.request === request);
   if (sent) sent.response = response;
 });
+
+// Of those by `fetch`, what a program sends to Stripe, and not what is asked below.
+const { fetch } = globalThis;
+globalThis.fetch = async (input, init) => {
+  const { hostname, pathname, search } = new URL(input?.url ?? input);
+  if (hostname !== 'api.stripe.com') return fetch(input, init);
+  const { method = 'GET', headers } = init ?? input;
+  const getHeader = (name) => new Headers(headers).get(name);
+  const sent = { request: { method, path: pathname + search, getHeader } };
+  requests.push(sent);
+  count += 1;
+  const response = await fetch(input, init);
+  sent.response = { statusCode: response.status };
+  return response;
+};
 
 /** Plans that the replies to requests of this route are lost, for good. Returns what ends it. */
 async function loseReplies(apiKey, route) {
@@ -82,7 +97,10 @@ async function ask(method, path, apiKey, parameters) {
 const get = (...given) => ask('GET', ...given);
 const post = (...given) => ask('POST', ...given);
 
-/** An account of the walk's own: its API key, the secret of its endpoint, and what arrives there. */
+/**
+ * An account of the walk's own: its API key, the secret of its endpoint, and what arrives there. Without types of
+ * events, the program makes the endpoint, below `origin`.
+ */
 async function account(...eventTypes) {
   const { api_key: apiKey } = await post('/test/accounts', DEV_API_KEY, {});
   const deliveries = [];
@@ -91,16 +109,15 @@ async function account(...eventTypes) {
     const parts = [];
     for await (const part of request) parts.push(part);
     const body = Buffer.concat(parts);
-    deliveries.push({ body, headers: request.headers, event: JSON.parse(body) });
+    deliveries.push({ url: request.url, body, headers: request.headers, event: JSON.parse(body) });
     response.end();
     arrivals.emit('delivery');
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
-  const { secret: webhookSecret } = await post('/v1/webhook_endpoints', apiKey, {
-    url: `http://127.0.0.1:${server.address().port}/hook`,
-    enabled_events: eventTypes,
-  });
+  const origin = `http://127.0.0.1:${server.address().port}`;
+  const endpoint = { url: `${origin}/hook`, enabled_events: eventTypes };
+  const { secret: webhookSecret } = eventTypes.length > 0 ? await post('/v1/webhook_endpoints', apiKey, endpoint) : {};
 
   /** Waits for the event of this type about this object, as it was delivered. */
   async function delivery(type, id) {
@@ -114,7 +131,7 @@ async function account(...eventTypes) {
       });
     }
   }
-  return { apiKey, webhookSecret, delivery };
+  return { apiKey, origin, webhookSecret, delivery };
 }
 
 /** What the customer's bank would answer, on the page that an intent leads to. */
@@ -128,4 +145,4 @@ async function authenticate(intent, outcome) {
   return new URL(reply.headers.get('location'));
 }
 
-module.exports = { account, authenticate, get, loseReplies, step, walk };
+module.exports = { account, authenticate, get, loseReplies, post, step, walk };

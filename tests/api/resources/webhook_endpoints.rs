@@ -57,7 +57,7 @@ async fn an_endpoint_is_created_retrieved_and_listed_as_stripe_shows_it() {
 async fn a_form_with_repeated_events_creates_an_endpoint_too() {
     let (_server, client) = TestServer::with_client(&[]).await;
     let body = b"url=https%3A%2F%2Fexample.com%2Fhook&enabled_events[]=charge.failed\
-                 &enabled_events[]=order.paid";
+                 &enabled_events[]=order.paid&connect=False";
     let created = client.post_raw("/webhook_endpoints", "key-1", FORM, body);
     let created = created.await;
     assert_eq!(created.status, 201);
@@ -107,6 +107,7 @@ async fn wrong_parameters_are_stored_refusals_that_name_the_field() {
         [{"url": url, "enabled_events": ["charge.succeeded", "charge.stolen"]},
          "parameter_invalid", "enabled_events[1]"],
         [{"url": url, "enabled_events": ["*"], "secret": "mine"}, "parameter_unknown", "secret"],
+        [{"url": url, "enabled_events": ["*"], "connect": true}, "parameter_invalid", "connect"],
     ]);
     assert_stores_refusals(&server.client, "/webhook_endpoints", cases).await;
     assert_eq!(server.database.count_of("webhook_endpoints").await, 0);
