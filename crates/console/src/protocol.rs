@@ -160,11 +160,11 @@ fn body(scenario: &Scenario, step: usize) -> Option<Markup> {
         }
         h2 { "All steps" }
         ol .both {
+            li { strong { "Step" } @for side in [&left, &right] { p { strong { (side.design.title) } } } }
             @for number in 0..=scenario.steps.len() {
                 li {
-                    a href=(scenario.address(number)) aria-current=[(number == step).then_some("step")] {
-                        (number) span .hidden { " of " (scenario.steps.len()) }
-                    }
+                    a href=(scenario.address(number)) aria-label={ "Step " (number) }
+                        aria-current=[(number == step).then_some("step")] { (number) }
                     p { (left.says(number)) }
                     p { (right.says(number)) }
                 }
@@ -214,32 +214,33 @@ fn controls(scenario: &Scenario, step: usize) -> Markup {
             } @else {
                 a href=(scenario.address(0)) { "Again" }
             }
-            span .quiet { "The arrow keys do this too." }
+            // The script makes it true.
+            span .quiet data-keys hidden { "The arrow keys do this too." }
         }
     }
 }
 
-/// A design after a step: what just happened, the way there, and the rows.
+/// A design after a step: what just happened, the rows, and the way there.
 fn side(side: &Side<'_>, mood: &str, label: &str, step: usize) -> Markup {
-    let (design, effects) = (side.design, side.effects(step));
+    let (design, effects, is_settled) = (side.design, side.effects(step), side.is_over(step));
     let verdict = match effects {
-        0 => "No charge yet.".to_owned(),
-        1 => "1 charge.".to_owned(),
-        many => format!("{many} charges: the customer paid twice."),
+        0 => "No charge yet",
+        1 if is_settled => "1 charge: the customer paid once",
+        1 => "1 charge",
+        _ => "2 charges: the customer paid twice",
     };
-    let is_settled = side.is_over(step);
+    let mood = if is_settled { mood } else { "" };
     html! {
         section .card aria-labelledby=(design.name) {
-            p .quiet { (label) }
-            h3 id=(design.name) { (design.title) }
-            p { (design.how) }
-            p .now { (side.says(step)) }
-            p class={ "says " (if is_settled || effects > 1 { mood } else { "" }) } { (verdict) }
-            @if is_settled { p { (design.why) } }
-            (timeline(side, step))
+            h3 id=(design.name) { span .quiet { (label) ": " } (design.title) }
+            p .now { (if step == 0 { &design.how } else { side.says(step) }) }
+            p class={ "says " (mood) } { (verdict) }
+            p { @if is_settled { (design.why) } }
             div .tables {
                 @for (index, name) in design.tables.iter().enumerate() { (table(side, index, name, step)) }
             }
+            (timeline(side, step))
+            p .quiet { @if step > 0 { (design.how) } }
         }
     }
 }
@@ -277,13 +278,14 @@ fn timeline(side: &Side<'_>, step: usize) -> Markup {
     let done = done.filter_map(|(index, done)| done.map(|done| (index, done)));
     html! {
         svg .lanes viewBox={ "0 0 " (WIDTH) " " (height) } aria-hidden="true" {
+            @if step > 0 { rect .row y=(HEAD + (step - 1) * ROW) width=(WIDTH) height=(ROW) {} }
             @for lane in lanes.chars() {
                 line .lane x1=(at(lane)) x2=(at(lane)) y1=(HEAD) y2=(height) {}
                 text x=(at(lane)) y="14" text-anchor="middle" { (lane_name(lane)) }
             }
             @for (index, Step(through, _, _, effects)) in done {
                 @let is_bad = through.ends_with('!') || *effects > side.effects(index).max(1);
-                g .bad[is_bad] .now[index + 1 == step] { (hops(through, HEAD + index * ROW + 8, &at)) }
+                g .bad[is_bad] .now[index + 1 == step] { (hops(through, HEAD + index * ROW + 10, &at)) }
             }
         }
     }
