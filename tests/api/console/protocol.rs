@@ -19,10 +19,17 @@ async fn each_step_is_a_link_that_needs_no_session_and_the_last_one_shows_the_do
     let server = TestServer::start_with(&[CONSOLE]).await;
     let visit = Visit::signed_out(&server.client);
     let first = visit.page(PATH).await;
-    first.must_have(&["<strong>Step 0 of ", "No charge yet", "no row", "rel=\"next\""]);
+    first.must_have(&[
+        "<strong>Step 0 of ",
+        "No charge yet",
+        "no row",
+        "rel=\"next\"",
+    ]);
     first.must_lack(&["rel=\"prev\"", "Sign out"]);
     let beginnings = links(&first).into_iter();
-    let beginnings: Vec<_> = beginnings.filter(|link| link.ends_with("&step=0")).collect();
+    let beginnings: Vec<_> = beginnings
+        .filter(|link| link.ends_with("&step=0"))
+        .collect();
     assert!(beginnings.len() > 8, "{beginnings:?}");
     for beginning in beginnings {
         let scenario = beginning.strip_suffix('0').unwrap();
@@ -48,7 +55,10 @@ async fn each_step_is_a_link_that_needs_no_session_and_the_last_one_shows_the_do
 async fn a_scenario_or_step_that_is_not_there_is_a_mistake_of_the_address() {
     let (_server, visit) = visited().await;
     let page = visit.page(PATH).await;
-    page.must_have(&["Sign out", "href=\"/console/protocol\" aria-current=\"page\""]);
+    page.must_have(&[
+        "Sign out",
+        "href=\"/console/protocol\" aria-current=\"page\"",
+    ]);
     for wrong in [
         "scenario=unknown",
         "scenario=%3Cscript%3Ealert",

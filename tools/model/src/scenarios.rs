@@ -2,7 +2,7 @@
 //! protocol's own.
 //!
 //! Each step is an action of a model, and what is told of it is made from the model's state. The
-//! console shows it (`crates/console/src/protocol.json`).
+//! console shows it (`crates/console/src/protocol.json`), and `docs/retries.md` draws some of it.
 
 use std::fmt::Debug;
 
@@ -52,6 +52,11 @@ pub(crate) trait Told: Model<Action: Clone + Debug + PartialEq> {
     /// The lanes that a step goes through, and what happens.
     fn tell(&self, before: &Self::State, action: &Self::Action) -> (String, String);
 
+    /// Whose line of a drawing has a step, and under which name. `None`: it is not drawn.
+    fn short(&self, _: &Self::State, _: &Self::Action) -> Option<(usize, &'static str)> {
+        None
+    }
+
     /// The rows of each table.
     fn tables(&self, state: &Self::State) -> Vec<Vec<Row>>;
 
@@ -92,11 +97,25 @@ struct Scenario {
     right: Right,
 }
 
+impl Scenario {
+    /// The steps of both sides.
+    fn play(&self) -> Result<[Vec<Vec<Step>>; 2], String> {
+        let (event, design, bounds) = (self.event, self.design, Bounds::of(3, 2));
+        let left = play(&Naive { design, event }, self.left)?;
+        let right = match self.right {
+            Right::Transaction(script) => play(&Claims::within(bounds, None), script)?,
+            Right::Operation(script) => play(&PhasesModel::within(bounds, None), script)?,
+        };
+        Ok([left, right])
+    }
+}
+
 /// A step, as it is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Step {
     lanes: String,
     says: String,
+    short: Option<(usize, &'static str)>,
     tables: Vec<Vec<Row>>,
     effects: u8,
 }
@@ -109,6 +128,7 @@ fn play<M: Told>(model: &M, script: Script<M::Action>) -> Result<Vec<Vec<Step>>,
     for part in script {
         let mut steps = Vec::new();
         for scripted in *part {
+            let mut short = None;
             let (lanes, says) = match scripted {
                 Scripted::Does(action) => {
                     let mut possible = Vec::new();
@@ -117,11 +137,13 @@ fn play<M: Told>(model: &M, script: Script<M::Action>) -> Result<Vec<Vec<Step>>,
                     let next = model.next_state(&state, action.clone()).filter(|_| can);
                     let next = next.ok_or_else(|| format!("the model can't do {action:?}"))?;
                     let told = model.tell(&state, action);
+                    short = model.short(&state, action);
                     state = next;
                     told
                 }
                 Scripted::Waits(process) if model.is_waiting(&state, *process) => {
                     let lane = LANES[*process].0;
+                    short = Some((*process, "waits"));
                     let says = "inserts the same key, and waits: the row of server A is there.";
                     (format!("{lane}D"), format!("Server {lane} {says}"))
                 }
@@ -131,6 +153,7 @@ fn play<M: Told>(model: &M, script: Script<M::Action>) -> Result<Vec<Vec<Step>>,
             steps.push(Step {
                 lanes,
                 says,
+                short,
                 tables: model.tables(&state),
                 effects: M::effects(&state),
             });
@@ -305,14 +328,8 @@ pub fn json() -> Result<String, String> {
     let mut designs: Vec<Words> = Vec::new();
     let mut scenarios = Vec::new();
     for scenario in SCENARIOS {
-        let (event, design) = (scenario.event, scenario.design);
-        let left = play(&Naive { design, event }, scenario.left)?;
-        let bounds = Bounds::of(3, 2);
-        let right = match scenario.right {
-            Right::Transaction(script) => play(&Claims::within(bounds, None), script)?,
-            Right::Operation(script) => play(&PhasesModel::within(bounds, None), script)?,
-        };
-        let sides = [design.words(), scenario.right.words()];
+        let [left, right] = scenario.play()?;
+        let sides = [scenario.design.words(), scenario.right.words()];
         for words in sides {
             if !designs.contains(&words) {
                 designs.push(words);
@@ -322,7 +339,7 @@ pub fn json() -> Result<String, String> {
         let rows: Vec<String> = side_by_side(left, right).iter().map(row_json).collect();
         scenarios.push(format!(
             "{{\"event\": {:?}, \"designs\": [{left_name:?}, {right_name:?}], \"steps\": [\n{}\n]}}",
-            event.words()[0],
+            scenario.event.words()[0],
             rows.join(",\n"),
         ));
     }
@@ -334,6 +351,45 @@ pub fn json() -> Result<String, String> {
         designs.join(",\n"),
         scenarios.join(",\n"),
     ))
+}
+
+/// The drawings of `docs/retries.md`: each side of three scenarios. An error as of [`json`].
+pub fn drawings() -> Result<Vec<String>, String> {
+    let drawn = SCENARIOS.iter().filter(|one| {
+        let own = (one.event, one.design);
+        own == (Event::SecondClick, Design::CheckThenAct)
+            || own == (Event::LeaseEndsEarly, Design::Lease)
+            || own == (Event::CrashBeforeCommit, Design::TwoTransactions)
+    });
+    let sides: Result<Vec<_>, _> = drawn.map(Scenario::play).collect();
+    Ok(sides?.iter().flatten().map(|side| drawing(side)).collect())
+}
+
+/// A line for each process. What is further to the right is later.
+fn drawing(side: &[Vec<Step>]) -> String {
+    let mut lines = LANES.map(|(process, _)| process.to_owned());
+    let (mut at, mut effects) = (4, 0);
+    for step in side.iter().flatten() {
+        effects = step.effects;
+        let Some((process, name)) = step.short else {
+            continue;
+        };
+        let line = &mut lines[process];
+        let length = line.chars().count();
+        match length {
+            1 => line.extend(std::iter::repeat_n(' ', at - length)),
+            _ => {
+                let dashes = "─".repeat(at - length - 3);
+                line.extend([" ", dashes.as_str(), "▶ "]);
+            }
+        }
+        line.push_str(name);
+        at = line.chars().count() + 4;
+    }
+    let [a, b] = lines;
+    let space = " ".repeat(at - b.chars().count());
+    let count = if effects == 1 { "one charge" } else { "two charges" };
+    format!("{a}\n{b}{space}{count}\n")
 }
 
 /// The event and the design of each scenario.

@@ -137,3 +137,13 @@ fn the_console_shows_what_the_models_do() {
         "crates/console/src/protocol.json"
     );
 }
+
+/// The drawings of the essay are paths of the models.
+#[test]
+fn the_essay_draws_what_the_models_do() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/retries.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    for drawing in scenarios::drawings().unwrap() {
+        assert!(page.contains(&drawing), "docs/retries.md lacks:\n{drawing}");
+    }
+}

@@ -48,6 +48,37 @@ impl Told for Claims {
         }
     }
 
+    fn short(&self, before: &ClaimsState, action: &ClaimsAction) -> Option<(usize, &'static str)> {
+        let is_taken = before.rows[0].is_some();
+        match *action {
+            ClaimsAction::Statement(of) => {
+                let Worker::Running(tx) = before.workers[of] else {
+                    return None;
+                };
+                let name = match (tx.has(MemberState::ToInsert), tx.has(MemberState::ToRead)) {
+                    (true, _) if is_taken => "taken",
+                    (true, _) => "INSERT key",
+                    (false, true) => "replay",
+                    (false, false) => "charge",
+                };
+                Some((of, name))
+            }
+            ClaimsAction::Commits(of) => Some((of, "COMMIT")),
+            ClaimsAction::Crashes(of) => Some((of, "✗ killed")),
+            ClaimsAction::OrphanRollsBack(of) => Some((of, "undone")),
+            ClaimsAction::Tick => Some((0, "(sleeps)")),
+            ClaimsAction::Arrives(..)
+            | ClaimsAction::Acknowledged(_)
+            | ClaimsAction::Batch(..)
+            | ClaimsAction::LockTimeout(_)
+            | ClaimsAction::LosesAcknowledgment(_)
+            | ClaimsAction::OrphanCommits(_)
+            | ClaimsAction::SweepLocks(_)
+            | ClaimsAction::SweepCommits
+            | ClaimsAction::SweepDies => None,
+        }
+    }
+
     fn tables(&self, state: &ClaimsState) -> Vec<Vec<Row>> {
         let of_process = |worker: &Worker| match worker {
             Worker::Running(tx) => Some((*tx, false)),

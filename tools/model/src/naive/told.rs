@@ -14,16 +14,34 @@ impl Told for Naive {
                 return (lanes, format!("Server {lane} {says}"));
             }
             NaiveAction::Strikes(_) => self.strike(),
-            NaiveAction::LeaseEnds => match self.event {
-                Event::LeaseEndsEarly => (
-                    "A!",
-                    "Server A sleeps, for a pause of its machine. Its lease ends meanwhile.",
-                ),
-                _ => ("C", "The lease of the dead server ends."),
-            },
+            NaiveAction::LeaseEnds if self.event == Event::LeaseEndsEarly => (
+                "A!",
+                "Server A sleeps, for a pause of its machine. Its lease ends meanwhile.",
+            ),
+            NaiveAction::LeaseEnds => ("C", "The lease of the dead server ends."),
             NaiveAction::CacheForgets => ("C!", "The cache is started again, and is empty."),
         };
         (lanes.to_owned(), says.to_owned())
+    }
+
+    fn short(&self, before: &NaiveState, action: &NaiveAction) -> Option<(usize, &'static str)> {
+        let of = match *action {
+            NaiveAction::Arrives(_) | NaiveAction::CacheForgets => return None,
+            NaiveAction::LeaseEnds => return Some((0, "(sleeps)")),
+            NaiveAction::Strikes(of) => return Some((of, "✗ killed")),
+            NaiveAction::Step(of) => of,
+        };
+        let name = match self.statement(before, of)?.0 {
+            Statement::Look | Statement::LookInCache => "look: nothing",
+            Statement::TakeLease => "lease",
+            Statement::ClaimAndCharge if before.key.is_some() => "no reply: charge",
+            Statement::ClaimAndCharge => "key and charge",
+            Statement::Charge => "charge",
+            Statement::Call | Statement::Save | Statement::SaveInCache | Statement::Reply => {
+                return None;
+            }
+        };
+        Some((of, name))
     }
 
     fn tables(&self, state: &NaiveState) -> Vec<Vec<Row>> {
