@@ -148,7 +148,8 @@ fn body(scenario: &Scenario, step: usize) -> Option<Markup> {
         p {
             "A customer pays 20.00 once. Their request comes twice, from client A and from client B: they \
              clicked again, or heard nothing. Both requests carry the key " code { "order-7" } ". On the left is \
-             a design that looks right, and on the right is this service. Choose what happens:"
+             a design that looks right, and on the right is this service. Choose what happens. Beside each \
+             event are the designs that charge twice after it."
         }
         (choices(scenario))
         h2 #step { (title) }

@@ -231,9 +231,9 @@ impl Model for Naive {
 
     fn actions(&self, state: &NaiveState, actions: &mut Vec<NaiveAction>) {
         let is_at_work = |server: usize| state.servers[server].is_some();
-        // The second one is a retry of a client that waited for the first.
-        let comes_meanwhile = matches!(self.event, Event::SecondClick | Event::LeaseEndsEarly);
-        let may_retry = state.has_arrived[0] && (comes_meanwhile || !is_at_work(0));
+        // A client sends its request again after the event, or is the event.
+        let is_the_event = self.event == Event::SecondClick && state.has_arrived[0];
+        let may_retry = is_the_event || state.has_happened;
         for (server, may_arrive) in [(0, true), (1, may_retry)] {
             if may_arrive && !state.has_arrived[server] {
                 actions.push(NaiveAction::Arrives(server));
