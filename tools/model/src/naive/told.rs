@@ -63,7 +63,7 @@ impl Told for Naive {
             }
             Design::ProviderKey => {
                 let calls = 1..=state.charges_at_provider;
-                let calls = calls.map(|number| row(&format!("call-{number}"), "charged"));
+                let calls = calls.map(|number| row(&format!("call_{number}"), "charged"));
                 vec![charges, calls.collect()]
             }
         }

@@ -16,7 +16,7 @@ impl Told for PhasesModel {
             }
             PhasesAction::Calls(at) => {
                 let lane = LANES[at].0;
-                let says = format!("Server {lane} asks the provider to charge, under op-1.");
+                let says = format!("Server {lane} asks the provider to charge, under op_1.");
                 return (format!("{lane}P"), says);
             }
             PhasesAction::Delivered(message, _, is_lost) => {
@@ -31,12 +31,12 @@ impl Told for PhasesModel {
             PhasesAction::Dies(at) => {
                 let lane = LANES[at].0;
                 let left = match before.rows[0].is_some_and(|row| row.is_in_flight()) {
-                    true => "The key and op-1 are committed, and the outcome is not.",
+                    true => "The key and op_1 are committed, and the outcome is not.",
                     false => "Everything is committed, and client A hears nothing.",
                 };
                 return (format!("{lane}!"), format!("Server {lane} dies. {left}"));
             }
-            PhasesAction::TimeGoesOn => ("D", "Time goes on, and the lease of op-1 with it."),
+            PhasesAction::TimeGoesOn => ("D", "Time goes on, and the lease of op_1 with it."),
             PhasesAction::ClaimsAgain(_)
             | PhasesAction::CannotSend(_)
             | PhasesAction::MessageLost(_)
@@ -56,9 +56,9 @@ impl Told for PhasesModel {
         if let Some(key) = state.rows[0] {
             let ch = charge(key.operation + 1);
             let (says, paid) = match key.state {
-                RowState::InFlight { left: 0, .. } => ("op-1, lease over", "pending"),
-                RowState::InFlight { token: 1, .. } => ("op-1, lease 1", "pending"),
-                RowState::InFlight { .. } => ("op-1, lease 2", "pending"),
+                RowState::InFlight { left: 0, .. } => ("op_1, lease over", "pending"),
+                RowState::InFlight { token: 1, .. } => ("op_1, lease 1", "pending"),
+                RowState::InFlight { .. } => ("op_1, lease 2", "pending"),
                 RowState::Completed { .. } => ("201", ch.1.as_str()),
             };
             keys.push(row(KEY, says));
@@ -66,7 +66,7 @@ impl Told for PhasesModel {
         }
         let at_provider = (1..).zip(state.operations.iter().flatten());
         let at_provider = at_provider.filter(|(_, begun)| begun.had_effect());
-        let at_provider = at_provider.map(|(number, _)| row(&format!("op-{number}"), "charged"));
+        let at_provider = at_provider.map(|(number, _)| row(&format!("op_{number}"), "charged"));
         vec![keys, charges, at_provider.collect()]
     }
 
@@ -84,9 +84,9 @@ impl Told for PhasesModel {
 fn claim(found: Option<KeyRow>, process: usize) -> (String, String) {
     let (lane, client) = LANES[process];
     let says = match found.map(|row| row.state) {
-        None => "commits the key, and an operation with a name of its own: op-1.",
+        None => "commits the key, and an operation with a name of its own: op_1.",
         Some(RowState::Completed { .. }) => "finds the reply, and sends it: the same 201.",
-        Some(RowState::InFlight { left: 0, .. }) => "takes over op-1. It makes no other.",
+        Some(RowState::InFlight { left: 0, .. }) => "takes over op_1. It makes no other.",
         Some(RowState::InFlight { .. }) => "finds it in flight, and answers 409: try again.",
     };
     let answers = match found {
@@ -102,9 +102,9 @@ fn delivery(state: &PhasesState, message: usize, is_lost: bool) -> (String, Stri
     let begun = sent.and_then(|sent| state.operations[usize::from(sent.asks_under)]);
     let is_new = |begun: BegunOperation| begun.at_processor == AtProcessor::Unknown;
     let says = match (begun.is_some_and(is_new), is_lost) {
-        (true, false) => "The provider charges under op-1, and says so.",
-        (true, true) => "The provider charges under op-1, and its answer gets lost.",
-        (false, _) => "The provider knows op-1. It says what it did, and does nothing.",
+        (true, false) => "The provider charges under op_1, and says so.",
+        (true, true) => "The provider charges under op_1, and its answer gets lost.",
+        (false, _) => "The provider knows op_1. It says what it did, and does nothing.",
     };
     let by = sent.and_then(|sent| sent.awaited_by).map_or(0, usize::from);
     let lost = if is_lost { "!" } else { "" };
@@ -125,7 +125,7 @@ fn completion(state: &PhasesState, process: usize, is_lost: bool) -> (String, St
         ),
         _ => (
             format!("{lane}D{lane}{client}"),
-            format!("Server {lane} keeps op-1, gives its lease back, and answers 503: not known."),
+            format!("Server {lane} keeps op_1, gives its lease back, and answers 503: not known."),
         ),
     }
 }
