@@ -185,6 +185,27 @@ async function checkReport(page) {
   await look(page, 'console-report', SCREENSHOTS);
 }
 
+// The arrow keys lead to the second charge on the left, and each step has an address. A stranger needs no API key.
+async function checkProtocol() {
+  const page = await open({ viewport: DESK });
+  await page.goto(url);
+  await page.getByRole('link', { name: 'Protocol', exact: true }).click();
+  await page.getByRole('link', { name: 'A lease in a cache' }).first().click();
+  const sides = page.locator('.sides section');
+  let step = 0;
+  while ((await page.locator('a[rel=next]').count()) > 0) {
+    step += 1;
+    await page.keyboard.press('ArrowRight');
+    await page.waitForURL(`**step=${step}#step`);
+  }
+  await sides.first().getByText('2 charges: the customer paid twice').waitFor();
+  await sides.last().getByText('1 charge: the customer paid once').waitFor();
+  await page.keyboard.press('ArrowLeft');
+  await page.waitForURL(`**step=${step - 1}#step`);
+  assert.equal(await page.locator('[aria-current=step]').textContent(), String(step - 1));
+  await page.context().close();
+}
+
 // Some of everything, and the paths of their pages.
 async function fill() {
   const { id: charge } = await send('/charges', randomUUID(), { amount: 14250, currency: 'usd' });
@@ -231,6 +252,7 @@ async function fill() {
     'story-of-events': `/console/keys/${told}`,
     'story-of-checkout': `/console/keys/${sold}`,
     playground: '/console/playground',
+    protocol: '/console/protocol?scenario=provider-timeout.provider-key&step=7',
     charges: '/console/charges',
     charge: `/console/charges/${charge}`,
     'payment-intents': '/console/payment_intents',
@@ -278,6 +300,7 @@ try {
   await checkLive(page);
   await checkRunningStory(page);
   await checkForm(page);
+  await checkProtocol();
   const { pages, secrets } = await fill();
   for (const [what, path] of Object.entries(pages)) {
     await page.goto(url + path);

@@ -57,6 +57,8 @@ pub(super) enum Section {
     Workflows,
     /// Keys that have no outcome yet.
     InFlight,
+    /// What the protocol does, step by step.
+    Protocol,
     /// What is wrong with the client, for accounts on which faults act.
     Report,
 }
@@ -71,6 +73,7 @@ impl Section {
         Self::Workflows,
         Self::InFlight,
         Self::Report,
+        Self::Protocol,
     ];
 
     fn link(self) -> (&'static str, &'static str) {
@@ -83,6 +86,7 @@ impl Section {
             Self::Workflows => ("Workflows", "/console/workflows"),
             Self::InFlight => ("In flight", "/console/in-flight"),
             Self::Report => ("Report", "/console/report"),
+            Self::Protocol => ("Protocol", "/console/protocol"),
         }
     }
 
@@ -97,7 +101,8 @@ impl Section {
             | Self::Webhooks
             | Self::Workflows
             | Self::InFlight
-            | Self::Report => None,
+            | Self::Report
+            | Self::Protocol => None,
         }
     }
 }

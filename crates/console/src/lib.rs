@@ -12,6 +12,7 @@ mod members;
 mod noun;
 mod objects;
 mod playground;
+mod protocol;
 mod report;
 mod requests;
 mod server;
@@ -89,6 +90,7 @@ pub fn routes(config: &mut ServiceConfig, allow: fn(&'static str, &'static str) 
                 .route(web::post().to(playground::act))
                 .route(get().to(playground::show)),
         )
+        .service(allow("/console/protocol", READ).route(get().to(protocol::show)))
         .service(
             allow("/console/report", "GET, HEAD, POST")
                 .route(web::post().to(report::add))

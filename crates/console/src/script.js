@@ -75,3 +75,11 @@ for (const form of document.querySelectorAll('form[data-progress]')) {
     });
   });
 }
+
+// The arrow keys follow the links to the step before and to the next one, where they do nothing else.
+document.querySelector('[data-keys]')?.removeAttribute('hidden');
+document.addEventListener('keydown', (event) => {
+  const rel = { ArrowLeft: 'prev', ArrowRight: 'next' }[event.key];
+  const isElse = event.altKey || event.ctrlKey || event.metaKey || event.shiftKey || event.target.closest('input, nav');
+  if (rel && !isElse) document.querySelector(`a[rel='${rel}']`)?.click();
+});

@@ -34,6 +34,7 @@ pub(in crate::http) async fn show(app: web::Data<App>, request: HttpRequest) -> 
         ul .cards {
             @if app.values.console {
                 li { a href="/console/playground" { "Playground" } p { "Charge a card, and try to charge it twice." } }
+                li { a href="/console/protocol" { "Protocol" } p { "See why other designs charge twice, step by step." } }
                 li { a href="/console" { "Console" } p { "What became of each request, and of each key." } }
             }
             li { a href="/swagger-ui/" { "Swagger UI" } p { "Try every endpoint from the browser." } }

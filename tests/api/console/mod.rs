@@ -2,6 +2,7 @@
 
 mod actions;
 mod pages;
+mod protocol;
 mod report;
 mod request_log;
 mod sign_in;

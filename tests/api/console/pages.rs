@@ -24,6 +24,7 @@ const PAGES: &[&str] = &[
     "/console/deliveries",
     "/console/in-flight",
     "/console/playground",
+    "/console/protocol?step=6",
 ];
 
 #[tokio::test]

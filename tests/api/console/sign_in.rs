@@ -11,7 +11,7 @@ async fn first_page(server: &TestServer) -> String {
 async fn without_the_variable_nothing_of_the_console_can_be_reached() {
     let server = TestServer::start().await;
     let mut visit = Visit::signed_out(&server.client);
-    let below = "live sign-in style.css script.js keys/key-1 charges playground";
+    let below = "live sign-in style.css script.js keys/key-1 charges playground protocol";
     let below = below.split(' ').map(|path| format!("/console/{path}"));
     for path in below.chain(["/console".to_owned(), "/console/".to_owned()]) {
         let refused = error(&visit.get(&path).await);

@@ -5,6 +5,8 @@
 //! PostgreSQL does what it promises: an insert waits for another transaction's row of the same key,
 //! each statement sees what is committed when it begins, and a COMMIT is whole or nothing.
 
+mod told;
+
 use stateright::{Model, Property};
 
 use crate::{

@@ -7,6 +7,9 @@
 //! - [`phases`]: an effect at a processor, with leases, takeovers, and a person who resolves;
 //! - [`replay_cache`]: answers from memory, judged by clocks that err.
 //!
+//! [`naive`] is four designs that don't hold, and [`scenarios`] tells what happens to them and to
+//! the protocol after the same event.
+//!
 //! Each model can be built without one of the protocol's guards. The tests show that every guard is
 //! needed: without it, the checker finds steps that break a property. Names are those of the code.
 //! `docs/model.md` says what is left out.
@@ -17,8 +20,10 @@
 
 pub mod claims;
 pub mod decisions;
+pub mod naive;
 pub mod phases;
 pub mod replay_cache;
+pub mod scenarios;
 
 use std::{
     fmt::{self, Debug, Display, Write as _},

@@ -1,11 +1,11 @@
 //! Explores the models and prints what it found: `[--wide] [GUARD…]`. With guards, it prints the
-//! steps that break a property without each of them.
+//! steps that break a property without each of them. `--scenarios` prints what the console shows.
 
 use std::process::ExitCode;
 
 use charge_once_idempotency_model::{
     Protocol, claims::Claims, counterexample, decisions::Decisions, explore, phases::PhasesModel,
-    replay_cache::ReplayCacheModel,
+    replay_cache::ReplayCacheModel, scenarios,
 };
 
 /// On as many cores as CI has.
@@ -13,6 +13,18 @@ const THREADS: usize = 2;
 
 fn main() -> ExitCode {
     let mut guards: Vec<String> = std::env::args().skip(1).collect();
+    if guards.first().is_some_and(|first| first == "--scenarios") {
+        return match scenarios::json() {
+            Ok(json) => {
+                print!("{json}");
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                eprintln!("{error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let is_wide = guards.first().is_some_and(|first| first == "--wide");
     guards.drain(..usize::from(is_wide));
     let runs = [

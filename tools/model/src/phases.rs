@@ -6,6 +6,8 @@
 //! left matters. The processor executes an operation at most once, and may forget it long
 //! afterwards.
 
+mod told;
+
 use stateright::{Model, Property};
 
 use crate::{Bounds, Guarded, KEYS, NAMES, Protocol, arrivals, key_name, request_name};

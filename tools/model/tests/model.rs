@@ -8,9 +8,17 @@
 use std::path::Path;
 
 use charge_once_idempotency_model::{
-    Protocol, claims::Claims, counterexample, decisions::Decisions, explore, phases::PhasesModel,
+    Protocol,
+    claims::Claims,
+    counterexample,
+    decisions::Decisions,
+    explore,
+    naive::{Design, Event, Naive},
+    phases::PhasesModel,
     replay_cache::ReplayCacheModel,
+    scenarios,
 };
+use stateright::{Checker, Model};
 
 /// Explores a model whole.
 fn holds<P: Protocol>() {
@@ -95,5 +103,47 @@ fn the_page_shows_what_the_checker_finds() {
             page.contains(&format!("`{name}`")),
             "docs/model.md lacks {name}"
         );
+    }
+}
+
+/// The checker finds two charges where a scenario shows them, and nowhere else.
+#[test]
+fn each_design_that_looks_right_charges_twice_after_the_events_that_are_shown() {
+    let mut found = Vec::new();
+    for event in Event::ALL {
+        for design in Design::ALL {
+            let checker = Naive { design, event }.checker().spawn_bfs().join();
+            if checker.discovery("one charge").is_some() {
+                found.push((event, design));
+            }
+        }
+        assert_eq!(
+            found.last().map(|last| last.0),
+            Some(event),
+            "it hurts none"
+        );
+    }
+    assert_eq!(found, scenarios::doubles().collect::<Vec<_>>());
+}
+
+/// Each step of both sides is what a model does, and the right side charges once.
+#[test]
+fn the_console_shows_what_the_models_do() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/console/src/protocol.json");
+    let json = scenarios::json().unwrap();
+    assert!(
+        std::fs::read_to_string(&file).unwrap_or_default() == json,
+        "run: cargo run --package charge-once-idempotency-model -- --scenarios > {}",
+        "crates/console/src/protocol.json"
+    );
+}
+
+/// The drawings of the essay are paths of the models.
+#[test]
+fn the_essay_draws_what_the_models_do() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/retries.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    for drawing in scenarios::drawings().unwrap() {
+        assert!(page.contains(&drawing), "docs/retries.md lacks:\n{drawing}");
     }
 }
