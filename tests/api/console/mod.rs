@@ -1,9 +1,11 @@
 //! The console, and the log of requests behind it.
 
 mod actions;
+mod overview;
 mod pages;
 mod report;
 mod request_log;
+mod search;
 mod sign_in;
 mod story;
 pub mod visit;
