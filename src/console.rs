@@ -1,7 +1,7 @@
 //! What the pages of the console are made of; `crates/console` shows them.
 //!
 //! Promise: the console exists only with `CONSOLE=true`. Each answer is about the account that is
-//! asked for.
+//! asked for, but for the last check.
 
 use std::{
     collections::HashSet,

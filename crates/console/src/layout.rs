@@ -158,7 +158,7 @@ pub(super) fn page_with_status(
         }
         form .search method="get" action="/console/search" {
             input name="q" type="search" aria-label="Search" aria-keyshortcuts="/" required
-                maxlength=(SOUGHT_MAX) placeholder="Key, id, order, e-mail" spellcheck="false" autocomplete="off";
+                maxlength=(SOUGHT_MAX) placeholder="Key, id, e-mail" spellcheck="false" autocomplete="off";
         }
         form method="post" action="/console/sign-out" {
             button type="submit" .quiet { "Sign out" }

@@ -3,7 +3,7 @@
 //! Promise: what it reads does not grow with the number of requests: the log's counts of each
 //! minute, and the newest rows of other tables.
 
-use std::{collections::HashMap, time::Duration};
+use std::time::Duration;
 
 use actix_web::HttpRequest;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -38,31 +38,31 @@ const SEEN: i64 = 3;
 
 /// How far back, in parts of so many minutes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Span {
+struct Period {
     name: &'static str,
     parts: i64,
     minutes: i64,
 }
 
-const SPANS: [Span; 2] = [
-    Span {
+const PERIODS: [Period; 2] = [
+    Period {
         name: "hour",
         parts: 60,
         minutes: 1,
     },
-    Span {
+    Period {
         name: "day",
         parts: 48,
         minutes: 30,
     },
 ];
 
-impl Span {
+impl Period {
     fn of(request: &HttpRequest) -> Result<Self, ConsoleError> {
         let name = query_value(request, "span");
-        let named = |span: &Self| name.as_ref().is_none_or(|name| *name == span.name);
+        let named = |period: &Self| name.as_ref().is_none_or(|name| *name == period.name);
         let unknown = ConsoleError::Unreadable("The span is an hour or a day.");
-        SPANS.into_iter().find(named).ok_or(unknown)
+        PERIODS.into_iter().find(named).ok_or(unknown)
     }
 
     /// When its first part began. Its last one is the one that has begun at `now`.
@@ -78,20 +78,21 @@ pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) 
     if let Some(list) = requests::moved(&request) {
         return Ok(layout::redirect(&list));
     }
-    let span = Span::of(&request)?;
-    let figures = figures(&server, &visitor, span).await?;
+    let period = Period::of(&request)?;
+    let figures = figures(&server, &visitor, period).await?;
     let body = html! {
         h1 { "Overview" }
+        p { "What became of this account's requests, but for reads. The log may miss some, because none waits for it." }
         ul .spans {
-            @for one in SPANS {
+            @for one in PERIODS {
                 li {
-                    a href={ "/console?span=" (one.name) } aria-current=[(one == span).then_some("true")] {
+                    a href={ "/console?span=" (one.name) } aria-current=[(one == period).then_some("true")] {
                         "The last " (one.name)
                     }
                 }
             }
         }
-        div #live data-live={ "/console/live/overview?span=" (span.name) } { (figures) }
+        div #live data-live={ "/console/live/overview?span=" (period.name) } { (figures) }
     };
     let section = Some(Section::Overview);
     Ok(layout::page(&visitor, "Overview", section, &body))
@@ -99,19 +100,19 @@ pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) 
 
 /// The figures, for the script that keeps them current.
 pub(super) async fn live(server: Asked, visitor: Visitor, request: HttpRequest) -> Page {
-    let figures = figures(&server, &visitor, Span::of(&request)?).await?;
+    let figures = figures(&server, &visitor, Period::of(&request)?).await?;
     Ok(layout::fragment(figures))
 }
 
-async fn figures(server: &Asked, visitor: &Visitor, span: Span) -> Result<Markup, ConsoleError> {
+async fn figures(server: &Asked, visitor: &Visitor, period: Period) -> Result<Markup, ConsoleError> {
     let account = visitor.account;
-    let begins = span.begins(Utc::now());
+    let begins = period.begins(Utc::now());
     let minutes = server.minutes(account, begins).await?;
     let check = server.last_check(account).await?;
     let second_effects: i64 = minutes.iter().map(|minute| minute.second_effects).sum();
     let durations = (percentile(&minutes, 50), percentile(&minutes, 99));
     Ok(html! {
-        (picture(&parts(&minutes, span, begins), span, begins))
+        (picture(&parts(&minutes, period, begins), period, begins))
         dl {
             dt { "Retries" }
             dd { (second_effects) " that would have been second effects" }
@@ -170,7 +171,7 @@ async fn failing(server: &Asked, visitor: &Visitor) -> Result<Markup, ConsoleErr
 
 fn checked(check: LastCheck) -> Markup {
     html! {
-        (second(check.ended_at)) ": "
+        (second(check.ended_at)) " " span .zone { "(UTC)" } ": "
         @match check.violations {
             0 => (state("succeeded")),
             count => { (state("failed")) ", " (count) " violations" }
@@ -203,29 +204,30 @@ fn percentile(minutes: &[Minute], percent: i64) -> Option<String> {
     None
 }
 
-/// How many requests of each part of the span ended in which way, in the order of [`SERIES`].
-fn parts(minutes: &[Minute], span: Span, begins: DateTime<Utc>) -> Vec<[i64; 4]> {
-    let mut parts = HashMap::<i64, [i64; 4]>::new();
+/// How many requests of each part of the period ended in which way, in the order of [`SERIES`].
+fn parts(minutes: &[Minute], period: Period, begins: DateTime<Utc>) -> Vec<[i64; 4]> {
+    let mut parts: Vec<_> = (0..period.parts).map(|_| [0; 4]).collect();
     for minute in minutes {
-        let place = (minute.at - begins).num_minutes().div_euclid(span.minutes);
-        let part = parts.entry(place).or_default();
+        let place = (minute.at - begins).num_minutes().div_euclid(period.minutes);
+        // What a clock that is ahead has made lies behind the last part.
+        let place = usize::try_from(place).ok();
+        let Some(part) = place.and_then(|place| parts.get_mut(place)) else {
+            continue;
+        };
         for (sum, (_, outcomes)) in part.iter_mut().zip(SERIES) {
             let ended = minute.ended.iter();
             let ended = ended.filter(|(name, _)| outcomes.contains(name));
             *sum += ended.map(|(_, count)| count).sum::<i64>();
         }
     }
-    // What a clock that is ahead has made lies behind the last part.
-    let places = 0..span.parts;
-    let part = |place| parts.remove(&place).unwrap_or_default();
-    places.map(part).collect()
+    parts
 }
 
-fn picture(parts: &[[i64; 4]], span: Span, begins: DateTime<Utc>) -> Markup {
+fn picture(parts: &[[i64; 4]], period: Period, begins: DateTime<Utc>) -> Markup {
     let sums = parts.iter().map(|part| part.iter().sum::<i64>());
     let most = sums.max().unwrap_or(0).max(1);
-    let start = |place: i64| begins + TimeDelta::minutes(span.minutes * place);
-    let (from, to) = (start(0), start(span.parts));
+    let start = |place: i64| begins + TimeDelta::minutes(period.minutes * place);
+    let (from, to) = (start(0), start(period.parts));
     let heads = html! {
         (head("From (UTC)"))
         @for (name, _) in SERIES { th .number scope="col" { (name) } }
@@ -238,7 +240,7 @@ fn picture(parts: &[[i64; 4]], span: Span, begins: DateTime<Utc>) -> Markup {
     let view = format!(
         "0 {} {} {}",
         -4 * SEEN,
-        WIDTH * span.parts,
+        WIDTH * period.parts,
         HEIGHT + 4 * SEEN
     );
     html! {
@@ -246,7 +248,13 @@ fn picture(parts: &[[i64; 4]], span: Span, begins: DateTime<Utc>) -> Markup {
             aria-label="Requests over time by how they ended. The table below has the numbers." {
             @for (part, place) in parts.iter().zip(0..) { (bars(part, place, most)) }
         }
-        div .axis .quiet { (second(from)) (second(to)) }
+        div .axis .quiet { span { (second(from)) " " span .zone { "(UTC)" } } (second(to)) }
+        @if parts.iter().flatten().all(|count| *count == 0) {
+            p {
+                "No request came in this time, but for reads. " a href="/console/playground" { "Send one" }
+                ", and it is counted here."
+            }
+        }
         ul .legend {
             @for (place, (name, _)) in SERIES.into_iter().enumerate() {
                 li {
@@ -296,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_minute_lies_in_its_part_and_reads_lie_in_none() {
-        let [_, day] = SPANS;
+        let [_, day] = PERIODS;
         let now = DateTime::from_timestamp(86_400 * 20_000 + 5 * 60, 0).unwrap_or_default();
         let begins = day.begins(now);
         let at = |minutes| begins + TimeDelta::minutes(minutes);

@@ -1,5 +1,7 @@
 -- What the log has of each minute, so that a page about a day reads 1,440 rows and not millions. The worker that
 -- writes the log adds to them in the same transaction. They begin with this migration, and go with the log's rows.
+SET LOCAL lock_timeout = '2s';
+
 CREATE TABLE request_counts (
     account_id     uuid        NOT NULL,
     minute         timestamptz NOT NULL,

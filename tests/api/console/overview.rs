@@ -23,6 +23,7 @@ async fn the_first_page_has_how_requests_ended_and_what_retries_did_not_do_again
     let none = visit.page("/console").await;
     assert_eq!(legend(&none), [0; 4]);
     assert_eq!(figure(&none, "Duration"), "none yet");
+    none.must_have(&["No request came in this time"]);
     none.must_lack(&["Last check", "<rect class=\"executed\" x="]);
     let client = &server.client;
     for _ in 0..3 {
