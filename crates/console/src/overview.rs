@@ -104,7 +104,11 @@ pub(super) async fn live(server: Asked, visitor: Visitor, request: HttpRequest) 
     Ok(layout::fragment(figures))
 }
 
-async fn figures(server: &Asked, visitor: &Visitor, period: Period) -> Result<Markup, ConsoleError> {
+async fn figures(
+    server: &Asked,
+    visitor: &Visitor,
+    period: Period,
+) -> Result<Markup, ConsoleError> {
     let account = visitor.account;
     let begins = period.begins(Utc::now());
     let minutes = server.minutes(account, begins).await?;
@@ -208,7 +212,9 @@ fn percentile(minutes: &[Minute], percent: i64) -> Option<String> {
 fn parts(minutes: &[Minute], period: Period, begins: DateTime<Utc>) -> Vec<[i64; 4]> {
     let mut parts: Vec<_> = (0..period.parts).map(|_| [0; 4]).collect();
     for minute in minutes {
-        let place = (minute.at - begins).num_minutes().div_euclid(period.minutes);
+        let place = (minute.at - begins)
+            .num_minutes()
+            .div_euclid(period.minutes);
         // What a clock that is ahead has made lies behind the last part.
         let place = usize::try_from(place).ok();
         let Some(part) = place.and_then(|place| parts.get_mut(place)) else {
