@@ -1,12 +1,13 @@
 //! What the pages of the console are made of; `crates/console` shows them.
 //!
 //! Promise: the console exists only with `CONSOLE=true`. Each answer is about the account that is
-//! asked for.
+//! asked for, but for the last check.
 
 use std::{
     collections::HashSet,
     net::{IpAddr, SocketAddr},
     sync::Arc,
+    time::Duration,
 };
 
 use actix_web::{
@@ -16,13 +17,14 @@ use actix_web::{
 };
 pub use charge_once_console::PlaygroundError;
 use charge_once_console::{
-    Account, Answer, CardGroup, Console, Delivery, Happened, InFlight, Kind, Line, Listed, Logged,
-    Object, Refusal, Searched, Server, Story, TestCard, Wanted, WantedOutcome, WebhookEndpoint,
-    routes,
+    Account, Answer, CardGroup, Console, Delivery, Found, Happened, InFlight, Kind, LastCheck,
+    Line, Listed, Logged, Minute, Object, Refusal, Searched, Server, Story, TestCard, Wanted,
+    WantedOutcome, WebhookEndpoint, routes,
 };
 use charge_once_service::edge::read_body;
 use charge_once_service::request_log::{
-    self as request_log, COUNTED_MAX, LoggedOutcome, LoggedRequest, RequestFilter, count_replays,
+    self as request_log, COUNTED_MAX, DURATION_BOUNDS, LoggedOutcome, LoggedRequest, RequestFilter,
+    count_replays,
 };
 use charge_once_strict_params::pages::{Cursor, NamePage, Page};
 use chrono::{DateTime, Utc};
@@ -44,7 +46,7 @@ use crate::{
         openapi::answer,
         request::{authenticate, before_work},
     },
-    idempotency::{FailureKind, IdempotencyKey, Steps, WorkflowName},
+    idempotency::{FailureKind, IdempotencyKey, Inspected, Steps, WorkflowName},
     store::{
         self,
         key_story::{self, KeyStory},
@@ -67,6 +69,9 @@ use crate::{
 
 /// Deliveries of a story, an event or an endpoint that are shown.
 const STORY_DELIVERIES_MAX: i64 = 200;
+
+/// Customers with one e-mail address that a search finds.
+const CUSTOMERS_MAX: i64 = 10;
 
 /// The pages of a server. Cheap to clone.
 #[derive(Clone)]
@@ -236,6 +241,52 @@ impl Server for AccountPages {
                 Box::pin(search(connection, account, filter, below, limit))
             });
             Ok(Some(found.await?))
+        })
+    }
+
+    fn minutes(&self, account: Uuid, since: DateTime<Utc>) -> Answer<'_, Vec<Minute>> {
+        Box::pin(async move {
+            let from = since.timestamp().div_euclid(60);
+            let app = self.of(AccountId(account)).await?;
+            let reading = app.read(AccountId(account), move |connection| {
+                Box::pin(request_log::minutes_since(connection, account, from))
+            });
+            Ok(reading.await?.into_iter().map(minute).collect())
+        })
+    }
+
+    fn last_check(&self, account: Uuid) -> Answer<'_, Option<LastCheck>> {
+        let account = AccountId(account);
+        Box::pin(async move {
+            let reading = self.of(account).await?.read(account, |connection| {
+                Box::pin(store::last_check::find(connection))
+            });
+            let found = reading.await?.map(|check| {
+                let since = Duration::try_from_secs_f64(check.finished_at).unwrap_or_default();
+                LastCheck {
+                    violations: check.violations,
+                    ended_at: DateTime::UNIX_EPOCH + since,
+                }
+            });
+            Ok(found)
+        })
+    }
+
+    fn look_up<'a>(&'a self, account: Uuid, name: &'a str) -> Answer<'a, Vec<Found>> {
+        let account = AccountId(account);
+        Box::pin(async move {
+            let app = self.of(account).await?;
+            let mut is_key = false;
+            if let Ok(key) = IdempotencyKey::parse(name.as_bytes()) {
+                let found = app.idempotency.inspect(account.0, key).await;
+                let found = found.map_err(HttpError::failed_without_key)?;
+                is_key = !matches!(found, Inspected::Nothing);
+            }
+            let name = name.to_owned();
+            let found = app.snapshot(account, move |connection| {
+                Box::pin(async move { look_up(connection, account, name, is_key).await })
+            });
+            Ok(found.await?)
         })
     }
 
@@ -496,6 +547,63 @@ async fn search(
     })
 }
 
+/// What has this name, each found by an index. `is_key`: a key is recorded or in flight.
+async fn look_up(
+    connection: &mut PgConnection,
+    account: AccountId,
+    name: String,
+    is_key: bool,
+) -> Result<Vec<Found>, sqlx::Error> {
+    let mut found = Vec::new();
+    let logged = request_log::list_of_key(&mut *connection, account.0, &name, 1).await?;
+    if is_key || !logged.is_empty() {
+        found.push(Found::Key(name.clone()));
+    }
+    let mut kinds = Kind::ALL.iter();
+    if let Some((kind, id)) = kinds.find_map(|kind| Some((*kind, parse(*kind, &name)?)))
+        && find(&mut *connection, account, kind, id).await?.is_some()
+    {
+        found.push(Found::Object(kind, name.clone()));
+    }
+    if let Some(id) = uuid::<RequestId>(&name) {
+        let (all, behind) = (RequestFilter::default(), next(id));
+        let first = request_log::list(&mut *connection, account.0, &all, behind, 1).await?;
+        let request = first.into_iter().find(|request| request.id == id);
+        found.extend(request.map(|request| match request.idempotency_key {
+            Some(key) => Found::Key(key),
+            None => Found::Request {
+                before: RequestId(behind).to_string(),
+            },
+        }));
+    }
+    if let Some(id) = uuid::<WebhookDeliveryId>(&name) {
+        let first = deliveries::list_of_account(&mut *connection, account.0, next(id), 1).await?;
+        let delivery = first.into_iter().find(|delivery| delivery.id == id);
+        let event = delivery.map(|delivery| EventId(delivery.event_id).to_string());
+        found.extend(event.map(|event| Found::Object(Kind::Events, event)));
+    }
+    let orders = store::orders::named(&mut *connection, &[(account, name.clone())]).await?;
+    let orders = orders.into_iter().map(|(_, order)| order.id.to_string());
+    found.extend(orders.map(|id| Found::Object(Kind::Orders, id)));
+    if name.contains('@') {
+        let page = Page {
+            limit: CUSTOMERS_MAX,
+            cursor: Cursor::Start,
+            created_from: None,
+            created_before: None,
+        };
+        let customers = store::customers::list(connection, account, &page, Some(name)).await?;
+        let ids = customers.data.iter().map(|one| one.id.to_string());
+        found.extend(ids.map(|id| Found::Object(Kind::Customers, id)));
+    }
+    Ok(found)
+}
+
+/// The id behind this one.
+fn next(id: Uuid) -> Uuid {
+    Uuid::from_u128(id.as_u128().saturating_add(1))
+}
+
 /// The deliveries of events that happened one after the other, the oldest first: among the last
 /// ones of the account when the last of these events happened. A delivery's id begins with the
 /// millisecond of its event's.
@@ -695,6 +803,18 @@ fn logged(request: LoggedRequest, replays: i64) -> Logged {
         duration: request.duration,
         resource_id: request.resource_id,
         replays: format!("{replays}{more}"),
+    }
+}
+
+fn minute(counted: request_log::Minute) -> Minute {
+    let ended = |outcome: &LoggedOutcome| (outcome.as_str(), counted.ended(*outcome));
+    let bounds = DURATION_BOUNDS.map(|bound| Some(Duration::from_micros(bound)));
+    let bounds = bounds.into_iter().chain([None]);
+    Minute {
+        at: DateTime::from_timestamp(counted.minute * 60, 0).unwrap_or_default(),
+        ended: LoggedOutcome::ALL.iter().map(ended).collect(),
+        took: bounds.zip(counted.durations).collect(),
+        second_effects: counted.second_effects,
     }
 }
 

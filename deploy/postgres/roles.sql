@@ -94,8 +94,8 @@ WITH rights (role, tables, verb, columns, but) AS (
     -- The steps of a checkout go with it.
     ('app', '{checkout_steps,last_check}', 'INSERT, UPDATE', NULL, NULL),
     ('app', '{charges,checkouts,customers,fault_plans,idempotency_keys,idempotency_leases,inventory,
-              operations,orders,payment_intents,payment_methods,refunds,setup_intents,webhook_deliveries,
-              webhook_endpoints}',
+              operations,orders,payment_intents,payment_methods,refunds,request_counts,setup_intents,
+              webhook_deliveries,webhook_endpoints}',
      'INSERT, UPDATE, DELETE', NULL, NULL),
     -- Of several databases, each knows which one it is.
     ('app', '{shard,shard_migrations}', 'SELECT', NULL, NULL),
@@ -103,7 +103,8 @@ WITH rights (role, tables, verb, columns, but) AS (
     ('reader', '{shard,shard_migrations}', 'SELECT', NULL, NULL),
     ('app', '{accounts,api_keys,charges,checkout_steps,checkouts,customers,events,events_without_secrets,
               fault_plans,idempotency_keys,idempotency_leases,inventory,last_check,manual_resolutions,
-              operations,orders,payment_intents,payment_methods,refunds,request_log,setup_intents,webhook_deliveries,webhook_endpoints,
+              operations,orders,payment_intents,payment_methods,refunds,request_counts,request_log,setup_intents,
+              webhook_deliveries,webhook_endpoints,
               _sqlx_migrations,api_keys_migrations,idempotency_migrations,
               request_log_migrations,webhooks_migrations}', 'SELECT', NULL, NULL),
 
@@ -113,17 +114,19 @@ WITH rights (role, tables, verb, columns, but) AS (
     ('sweeper', '{idempotency_keys}', 'SELECT', '{ctid,account_id,key,status,expires_at}', NULL),
     ('sweeper', '{idempotency_keys}', 'UPDATE', '{expires_at}', NULL),
     ('sweeper', '{events,request_log}', 'SELECT', '{account_id,id,created_at}', NULL),
+    ('sweeper', '{request_counts}', 'SELECT', '{account_id,minute}', NULL),
     ('sweeper', '{events}', 'UPDATE', '{traceparent}', NULL),
     ('sweeper', '{request_log}', 'UPDATE', '{path}', NULL),
     ('sweeper', '{operations}', 'SELECT', '{account_id,id,checkout_id,created_at,completed_at}', NULL),
     ('sweeper', '{operations}', 'UPDATE', '{request_id}', NULL),
     ('sweeper', '{webhook_deliveries}', 'SELECT', '{account_id,event_id,status}', NULL),
     ('sweeper', '{checkouts}', 'SELECT', '{account_id,id,status}', NULL),
-    ('sweeper', '{events,idempotency_keys,operations,request_log,webhook_deliveries}', 'DELETE', NULL, NULL),
+    ('sweeper', '{events,idempotency_keys,operations,request_counts,request_log,webhook_deliveries}', 'DELETE',
+     NULL, NULL),
 
     ('reader', '{accounts,charges,checkout_steps,checkouts,customers,events_without_secrets,fault_plans,
                  idempotency_leases,inventory,last_check,manual_resolutions,operations,orders,payment_methods,
-                 refunds,request_log,webhook_deliveries,_sqlx_migrations,api_keys_migrations,
+                 refunds,request_counts,request_log,webhook_deliveries,_sqlx_migrations,api_keys_migrations,
                  idempotency_migrations,request_log_migrations,
                  webhooks_migrations}', 'SELECT', NULL, NULL),
     -- A client secret, or the address of a holder's page, is all that it takes to complete a payment.

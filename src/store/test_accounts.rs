@@ -173,6 +173,7 @@ pub async fn delete_batch(
     delete!("customers", "id", "500");
     delete!("inventory", "sku", "500");
     delete!("request_log", "id", "500");
+    delete!("request_counts", "minute", "500");
     delete!("fault_plans", "id", "500");
     Ok(0)
 }

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use charge_once_service::request_log::delete_requests;
+use charge_once_service::request_log::{delete_minutes, delete_requests};
 pub use charge_once_service::retention::Round;
 use charge_once_service::retention::{Batch, Rows, Walk};
 use sqlx::{Connection, PgConnection};
@@ -138,7 +138,11 @@ impl Rows for AgedRows<'_> {
                 webhooks::old_events(&mut tx, account.0, after, age.below, &age.kept).await?,
             ),
             Table::Operations => operations::find_old(&mut tx, account, after, age).await?,
-            Table::RequestLog => OldRows::of_request_log(&mut tx, account, after, age).await?,
+            Table::RequestLog => {
+                // They are fewer than their requests, so one batch for each of those is enough.
+                delete_minutes(&mut tx, account.0, &age.kept).await?;
+                OldRows::of_request_log(&mut tx, account, after, age).await?
+            }
         };
         let (ready, removed) = (&old.ready, &mut *self.removed);
         let rows = match table {

@@ -54,7 +54,7 @@ async function signIn(page) {
   assert.equal(new URL(page.url()).pathname, '/console/sign-in');
   await page.getByLabel('API key').fill(apiKey);
   await page.getByRole('button', { name: 'Sign in' }).click();
-  await page.getByRole('heading', { name: 'Requests', level: 1 }).waitFor();
+  await page.getByRole('heading', { name: 'Overview', level: 1 }).waitFor();
 }
 
 async function press(page, name, says) {
@@ -153,10 +153,26 @@ async function checkKeyboard(page) {
   assert.ok(bar.height < 64, `the bar is ${bar.height} pixels high`);
 }
 
+// A slash leads to the search, and is text there. A name leads to what it names.
+async function checkSearch(page, key) {
+  await page.goto(`${url}/console`);
+  await page.keyboard.press('/');
+  const field = page.getByLabel('Search', { exact: true });
+  assert.ok(await field.evaluate((field) => field === document.activeElement));
+  await page.keyboard.type('no/key');
+  assert.equal(await field.inputValue(), 'no/key');
+  await field.press('Enter');
+  await page.locator('.says', { hasText: 'nothing that is called no/key' }).waitFor();
+  await field.fill(key);
+  await field.press('Enter');
+  await page.getByRole('heading', { name: 'The story of' }).waitFor();
+  assert.equal(new URL(page.url()).pathname, `/console/keys/${key}`);
+}
+
 // New requests appear by themselves, in the time of the person, until the person stops that.
 async function checkLive(page) {
   const key = `live-${randomUUID()}`;
-  await page.goto(`${url}/console?key=live-`);
+  await page.goto(`${url}/console/requests?key=live-`);
   await send('/charges', key, { amount: 1200, currency: 'eur' });
   const row = page.locator('tr', { has: page.getByTitle(key) });
   await row.locator('time[title]').waitFor();
@@ -171,7 +187,7 @@ async function checkForm(page) {
   await page.getByRole('alert').waitFor();
   assert.equal(await page.getByLabel('Amount in minor units').inputValue(), 'abc');
   await look(page, 'console-form', SCREENSHOTS);
-  await page.goto(`${url}/console?status=9xx&key=order`);
+  await page.goto(`${url}/console/requests?status=9xx&key=order`);
   await page.getByRole('alert').waitFor();
   assert.equal(await page.getByLabel('Key').inputValue(), 'order');
   await look(page, 'console-filter', SCREENSHOTS);
@@ -247,8 +263,11 @@ async function fill() {
   const [canceled] = await list('/checkouts?limit=1');
   const [event] = await list('/events?limit=1');
   const pages = {
-    requests: '/console',
-    'requests-none': '/console?status=402&path=/orders',
+    overview: '/console',
+    'overview-day': '/console?span=day',
+    requests: '/console/requests',
+    'requests-none': '/console/requests?status=402&path=/orders',
+    search: '/console/search?q=unknown',
     'story-of-events': `/console/keys/${told}`,
     'story-of-checkout': `/console/keys/${sold}`,
     playground: '/console/playground',
@@ -309,6 +328,7 @@ try {
   }
   await checkReport(page);
   await assertKeepsSecrets(page, 'report', secrets);
+  await checkSearch(page, 'refund-of-tuesday');
   await page.goto(`${url}/console/charges/unknown`);
   await page.getByRole('link', { name: 'Back to the console' }).click();
   await page.getByRole('button', { name: 'Sign out' }).click();

@@ -12,7 +12,7 @@ use super::{
 };
 
 /// Keys that are shown of each kind.
-const KEYS_MAX: usize = 100;
+pub(super) const KEYS_MAX: usize = 100;
 
 pub(super) async fn show(server: Asked, visitor: Visitor) -> Page {
     let (mut here, leased) = server.in_flight(visitor.account, KEYS_MAX).await?;

@@ -16,7 +16,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use maud::{DOCTYPE, Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::{Kind, noun::Noun, visitor::Visitor};
+use super::{Kind, noun::Noun, requests::SOUGHT_MAX, visitor::Visitor};
 
 /// Nothing but this service's own files, and forms to itself only.
 const POLICY: &str = "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; \
@@ -45,6 +45,8 @@ const TAIL: usize = 8;
 /// The pages that every page links to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Section {
+    /// What became of the last requests, in numbers.
+    Overview,
     /// The page that sends requests.
     Playground,
     /// The requests that came, the newest first.
@@ -65,6 +67,7 @@ pub(super) enum Section {
 
 impl Section {
     const BAR: &'static [Self] = &[
+        Self::Overview,
         Self::Playground,
         Self::Requests,
         Self::Objects(Kind::Charges),
@@ -78,8 +81,9 @@ impl Section {
 
     fn link(self) -> (&'static str, &'static str) {
         match self {
+            Self::Overview => ("Overview", "/console"),
             Self::Playground => ("Playground", "/console/playground"),
-            Self::Requests => ("Requests", "/console"),
+            Self::Requests => ("Requests", "/console/requests"),
             Self::Objects(Kind::Events) => ("Events", "/console/events"),
             Self::Objects(_) => ("Objects", "/console/charges"),
             Self::Webhooks => ("Webhooks", "/console/deliveries"),
@@ -96,7 +100,8 @@ impl Section {
             Self::Objects(Kind::Events) => None,
             Self::Objects(Kind::PaymentMethods) => Some(Kind::Customers),
             Self::Objects(kind) => Some(kind),
-            Self::Playground
+            Self::Overview
+            | Self::Playground
             | Self::Requests
             | Self::Webhooks
             | Self::Workflows
@@ -155,6 +160,10 @@ pub(super) fn page_with_status(
                 }
                 li { a href="/swagger-ui/" { "Swagger UI" } }
             }
+        }
+        form .search method="get" action="/console/search" {
+            input name="q" type="search" aria-label="Search" aria-keyshortcuts="/" required
+                maxlength=(SOUGHT_MAX) placeholder="Key, id, e-mail" spellcheck="false" autocomplete="off";
         }
         form method="post" action="/console/sign-out" {
             button type="submit" .quiet { "Sign out" }

@@ -11,10 +11,12 @@ mod masked;
 mod members;
 mod noun;
 mod objects;
+mod overview;
 mod playground;
 mod protocol;
 mod report;
 mod requests;
+mod search;
 mod server;
 mod session;
 mod sign_in;
@@ -35,8 +37,9 @@ use self::{error::ConsoleError, noun::Noun, playground::Playground, session::Ses
 pub use self::{
     playground::{CardGroup, PlaygroundError, TestCard},
     server::{
-        Account, Answer, Delivery, Happened, InFlight, Kind, Line, Listed, Logged, OUTCOMES,
-        Object, Refusal, Searched, Server, Story, Wanted, WantedOutcome, WebhookEndpoint,
+        Account, Answer, Delivery, Found, Happened, InFlight, Kind, LastCheck, Line, Listed,
+        Logged, Minute, OUTCOMES, Object, Refusal, Searched, Server, Story, Wanted, WantedOutcome,
+        WebhookEndpoint,
     },
 };
 
@@ -74,7 +77,10 @@ impl Console {
 pub fn routes(config: &mut ServiceConfig, allow: fn(&'static str, &'static str) -> Resource) {
     const READ: &str = "GET, HEAD";
     config
-        .service(allow("/console", READ).route(get().to(requests::show)))
+        .service(allow("/console", READ).route(get().to(overview::show)))
+        .service(allow("/console/live/overview", READ).route(get().to(overview::live)))
+        .service(allow("/console/search", READ).route(get().to(search::show)))
+        .service(allow("/console/requests", READ).route(get().to(requests::show)))
         .service(allow("/console/live", READ).route(get().to(requests::live)))
         .service(allow("/console/live/keys/{key}", READ).route(get().to(keys::live)))
         .service(allow("/console/keys/{key}", READ).route(get().to(keys::show)))

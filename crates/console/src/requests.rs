@@ -16,7 +16,16 @@ use super::{
 const PAGE_ROWS: usize = 50;
 
 /// Longest text that is looked for, in bytes.
-const SOUGHT_MAX: usize = 255;
+pub(super) const SOUGHT_MAX: usize = 255;
+
+pub(super) const SOUGHT_MUST_BE: &str = "It has at most 255 bytes, and no NUL.";
+
+/// Whether a text can be looked for.
+pub(super) fn is_sought(text: &str) -> bool {
+    text.len() <= SOUGHT_MAX && !text.contains('\0')
+}
+
+const PATH: &str = "/console/requests";
 
 /// The form, as the address has it.
 struct Filter {
@@ -66,8 +75,8 @@ impl Filter {
             ("key", &self.key),
             ("object", &self.object),
         ] {
-            if text.len() > SOUGHT_MAX || text.contains('\0') {
-                return Err((field, "It has at most 255 bytes, and no NUL."));
+            if !is_sought(text) {
+                return Err((field, SOUGHT_MUST_BE));
             }
         }
         Ok(Wanted {
@@ -117,6 +126,13 @@ fn statuses(text: &str) -> Option<(u16, u16)> {
     Some((status, status))
 }
 
+/// Where the list is, for an address of the time when it was the first page.
+pub(super) fn moved(request: &HttpRequest) -> Option<String> {
+    let before = query_value(request, "before");
+    let address = Filter::of(request).address(PATH, before.as_deref());
+    (address != PATH).then_some(address)
+}
+
 /// A page of requests, before the one that the address names.
 pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) -> Page {
     let before = query_value(&request, "before");
@@ -140,7 +156,7 @@ pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) 
                 div #live data-live=(filter.address("/console/live", None)) { (rows) }
             }
             Some(rows) => {
-                p { a href=(filter.address("/console", None)) { "Back to the newest" } }
+                p { a href=(filter.address(PATH, None)) { "Back to the newest" } }
                 (rows)
             }
             None => {}
@@ -176,7 +192,7 @@ fn form(filter: &Filter, problem: Option<Problem>) -> Markup {
         }
     };
     html! {
-        form .filter method="get" action="/console" role="search" {
+        form .filter method="get" action=(PATH) role="search" {
             div {
                 label for="outcome" { "Outcome" }
                 select #outcome name="outcome"
@@ -198,7 +214,7 @@ fn form(filter: &Filter, problem: Option<Problem>) -> Markup {
             (text("object", "Object", &filter.object, "ch_…"))
             div .actions {
                 button type="submit" { "Filter" }
-                @if !filter.is_empty() { a href="/console" { "Show all" } }
+                @if !filter.is_empty() { a href=(PATH) { "Show all" } }
             }
         }
     }
@@ -241,7 +257,7 @@ async fn rows(
             p { "No request fits, among those that were searched. Reads are found only if you ask for them." }
         }
         @if let Some(last) = last.or(ended_at.as_deref()) {
-            p { a href=(filter.address("/console", Some(last))) { "Older requests" } }
+            p { a href=(filter.address(PATH, Some(last))) { "Older requests" } }
         }
     })
 }

@@ -28,6 +28,15 @@ for (const link of document.querySelectorAll('nav a[aria-current]')) {
   link.scrollIntoView({ block: 'nearest', inline: 'center' });
 }
 
+// A slash leads to the search, unless it is written into a field.
+const search = document.querySelector('header [name=q]');
+document.addEventListener('keydown', (event) => {
+  const isWritten = event.target.matches?.('input, select, textarea');
+  if (!search || isWritten || event.key !== '/' || event.ctrlKey || event.metaKey || event.altKey) return;
+  event.preventDefault();
+  search.focus();
+});
+
 const live = document.querySelector('[data-live]');
 
 if (live) {

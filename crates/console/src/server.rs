@@ -39,6 +39,15 @@ pub trait Server: Send + Sync {
         limit: usize,
     ) -> Answer<'a, Option<Searched>>;
 
+    /// The minutes in which requests came, from the one of this moment on.
+    fn minutes(&self, account: Uuid, since: DateTime<Utc>) -> Answer<'_, Vec<Minute>>;
+
+    /// The last check of the database that has the account, with those of others.
+    fn last_check(&self, account: Uuid) -> Answer<'_, Option<LastCheck>>;
+
+    /// What has this name: a key, an id, or what the account itself calls something.
+    fn look_up<'a>(&'a self, account: Uuid, name: &'a str) -> Answer<'a, Vec<Found>>;
+
     /// All that is known of a key, with its last requests.
     fn story(&self, account: Uuid, key: IdempotencyKey, requests_max: usize) -> Answer<'_, Story>;
 
@@ -175,6 +184,43 @@ pub struct Logged {
     pub resource_id: Option<String>,
     /// How many requests with its key were replays, as a page shows it.
     pub replays: String,
+}
+
+/// An account's requests that came in one minute.
+#[derive(Debug)]
+pub struct Minute {
+    /// When it began.
+    pub at: DateTime<Utc>,
+    /// How many ended so, one of [`OUTCOMES`].
+    pub ended: Vec<(&'static str, i64)>,
+    /// How many were answered in less than this, and not in less than the one before; `None`: all
+    /// others. Reads are left out.
+    pub took: Vec<(Option<Duration>, i64)>,
+    /// How many were replays of what had executed.
+    pub second_effects: i64,
+}
+
+/// A check that the tables agree with each other.
+#[derive(Debug, Clone, Copy)]
+pub struct LastCheck {
+    /// Where they don't.
+    pub violations: i32,
+    /// When it ended.
+    pub ended_at: DateTime<Utc>,
+}
+
+/// What has a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// A key.
+    Key(String),
+    /// An object, by its id.
+    Object(Kind, String),
+    /// A request without a key, in the list of those before this id.
+    Request {
+        /// The next id.
+        before: String,
+    },
 }
 
 /// All that is known of a key.

@@ -125,7 +125,7 @@ impl Axis {
 }
 
 /// Microseconds as a person says how long something took.
-fn duration(micros: i64) -> String {
+pub(super) fn duration(micros: i64) -> String {
     match micros / 1_000_000 {
         0 => format!("{} ms", milliseconds(micros)),
         seconds => lasted(seconds),

@@ -5,8 +5,9 @@
 use std::time::Duration;
 
 use charge_once_service::request_log::{
-    LoggedOutcome, PATH_MAX_BYTES, RequestFilter, RequestLog, SEARCHED_MAX, Writing, count_replays,
-    delete_requests, list, list_of_key, migrate, old_requests, searched_to, start,
+    DURATION_BOUNDS, LoggedOutcome, MINUTES_MAX, Minute, PATH_MAX_BYTES, RequestFilter, RequestLog,
+    SEARCHED_MAX, Writing, count_replays, delete_minutes, delete_requests, list, list_of_key,
+    migrate, minutes_since, old_requests, searched_to, start,
 };
 use sqlx::{PgPool, postgres::types::PgInterval};
 use tokio::time::Instant;
@@ -232,4 +233,125 @@ async fn rows_go_by_age_and_500_at_a_time(pool: PgPool) {
     let mut connection = pool.acquire().await.unwrap();
     let left = list(&mut connection, ACCOUNT, &ALL, Uuid::max(), 1000).await;
     assert_eq!(left.unwrap().len(), 100);
+}
+
+/// The id of a request that came in this minute.
+fn id_in(minute: u128, number: u128) -> Uuid {
+    Uuid::from_u128((minute * 60_000) << 80 | number)
+}
+
+async fn minutes(pool: &PgPool, account: Uuid, from: i64) -> Vec<Minute> {
+    let mut connection = pool.acquire().await.unwrap();
+    let found = minutes_since(&mut connection, account, from).await;
+    found.unwrap()
+}
+
+#[sqlx::test(migrations = false)]
+async fn each_request_is_counted_in_its_minute_by_two_replicas_at_once(pool: PgPool) {
+    migrate(&mut pool.acquire().await.unwrap()).await.unwrap();
+    let (executed, replayed) = (LoggedOutcome::Executed, LoggedOutcome::Replayed);
+    let ends = [
+        Some((201, executed)),
+        Some((201, replayed)),
+        Some((402, replayed)),
+        Some((200, LoggedOutcome::Read)),
+        None,
+    ];
+    let another = Uuid::from_u128(8);
+    let replicas = [0, 1000].map(|first| {
+        let pool = pool.clone();
+        async move {
+            let (log, writing) = start(pool, PATIENCE, |worker| tokio::spawn(worker.run()));
+            // The greater account first, and more than one batch.
+            for number in first..first + 600 {
+                for account in [another, ACCOUNT] {
+                    let entry = log.begin(id_in(7 + number % 2, number));
+                    entry.authenticated(account, "PUT", "/seats".to_owned(), None);
+                    let end = ends.get(usize::try_from(number % 5).unwrap()).unwrap();
+                    if let Some((status, outcome)) = *end {
+                        entry.end(status, outcome, None);
+                    }
+                }
+            }
+            writing.end(Instant::now() + PATIENCE).await;
+        }
+    });
+    let [one, other] = replicas.map(tokio::spawn);
+    one.await.unwrap();
+    other.await.unwrap();
+    for account in [ACCOUNT, another] {
+        let found = minutes(&pool, account, 7).await;
+        assert_eq!(
+            found.iter().map(|one| one.minute).collect::<Vec<_>>(),
+            [8, 7]
+        );
+        for minute in &found {
+            let unanswered = minute.ended(LoggedOutcome::Unanswered);
+            let counts = [executed, replayed, LoggedOutcome::Read].map(|it| minute.ended(it));
+            assert_eq!((counts, unanswered), ([120, 240, 120], 120));
+            assert_eq!(minute.ended(LoggedOutcome::Failed), 0);
+            assert_eq!(minute.second_effects, 120);
+            assert_eq!(minute.durations.len(), DURATION_BOUNDS.len() + 1);
+            assert_eq!(minute.durations.iter().sum::<i64>(), 360);
+        }
+        assert_eq!(minutes(&pool, account, 8).await, found.get(..1).unwrap());
+    }
+    assert_eq!(minutes(&pool, Uuid::nil(), 0).await, []);
+}
+
+#[sqlx::test(migrations = false)]
+async fn a_batch_that_is_not_written_is_not_counted(pool: PgPool) {
+    migrate(&mut pool.acquire().await.unwrap()).await.unwrap();
+    for refuse in ["request_counts", "request_log"] {
+        let refuse = format!("ALTER TABLE {refuse} ADD CONSTRAINT none CHECK (false)");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(refuse))
+            .execute(&pool)
+            .await
+            .unwrap();
+        let (log, writing) = start(pool.clone(), PATIENCE, |worker| tokio::spawn(worker.run()));
+        let entry = log.begin(Uuid::now_v7());
+        entry.authenticated(ACCOUNT, "PUT", "/seats".to_owned(), None);
+        entry.end(200, LoggedOutcome::Executed, None);
+        writing.end(Instant::now() + PATIENCE).await;
+        assert_eq!(minutes(&pool, ACCOUNT, 0).await, []);
+        let mut connection = pool.acquire().await.unwrap();
+        let all = list(&mut connection, ACCOUNT, &ALL, Uuid::max(), 1).await;
+        assert_eq!(all.unwrap(), []);
+        sqlx::raw_sql("ALTER TABLE request_counts DROP CONSTRAINT none")
+            .execute(&pool)
+            .await
+            .unwrap();
+    }
+}
+
+#[sqlx::test(migrations = false)]
+async fn minutes_of_a_day_are_read_and_go_by_age_and_500_at_a_time(pool: PgPool) {
+    migrate(&mut pool.acquire().await.unwrap()).await.unwrap();
+    // Of a release with other outcomes, fewer and more.
+    sqlx::raw_sql(
+        "INSERT INTO request_counts (account_id, minute, outcomes, durations, second_effects)
+         SELECT '00000000-0000-0000-0000-000000000007', date_trunc('minute', now()) - n * interval '1 minute',
+                CASE WHEN n % 2 = 0 THEN '{1}' ELSE '{1,0,0,0,0,0,0,0,5}' END::bigint[], '{}', 0
+           FROM generate_series(0, 2099) AS n",
+    )
+    .execute(&pool)
+    .await
+    .unwrap();
+    let found = minutes(&pool, ACCOUNT, 0).await;
+    assert_eq!(i64::try_from(found.len()).unwrap(), MINUTES_MAX);
+    assert!(
+        found
+            .iter()
+            .all(|one| one.ended(LoggedOutcome::Executed) == 1)
+    );
+    let hour = PgInterval::try_from(Duration::from_secs(3600)).unwrap();
+    for left in [1441, 1100, 600, 100, 60] {
+        let mut tx = pool.begin().await.unwrap();
+        delete_minutes(&mut tx, ACCOUNT, &hour).await.unwrap();
+        delete_minutes(&mut tx, Uuid::nil(), &hour).await.unwrap();
+        tx.commit().await.unwrap();
+        let found = minutes(&pool, ACCOUNT, 0).await;
+        // The minute an hour ago has ended, or ends meanwhile.
+        assert!(found.len().abs_diff(left) <= 1, "{} {left}", found.len());
+    }
 }

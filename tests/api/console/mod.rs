@@ -1,10 +1,12 @@
 //! The console, and the log of requests behind it.
 
 mod actions;
+mod overview;
 mod pages;
 mod protocol;
 mod report;
 mod request_log;
+mod search;
 mod sign_in;
 mod story;
 pub mod visit;

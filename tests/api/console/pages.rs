@@ -3,11 +3,16 @@
 use super::*;
 
 /// A page without a session, and one that is refused.
-const MORE_PAGES: &[&str] = &["/console/sign-in", "/console?before=x"];
+const MORE_PAGES: &[&str] = &["/console/sign-in", "/console/requests?before=x"];
 
 const PAGES: &[&str] = &[
     "/console",
+    "/console?span=day",
+    "/console/live/overview",
+    "/console/requests",
     "/console/live",
+    "/console/search",
+    "/console/search?q=nothing",
     "/console/keys/dev-1",
     "/console/charges",
     "/console/payment_intents",
@@ -20,7 +25,7 @@ const PAGES: &[&str] = &[
     "/console/events",
     "/console/workflows",
     "/console/workflows?name=order-7",
-    "/console?outcome=any&status=2xx&path=/charges&key=dev&object=ch_1",
+    "/console/requests?outcome=any&status=2xx&path=/charges&key=dev&object=ch_1",
     "/console/deliveries",
     "/console/in-flight",
     "/console/playground",
@@ -30,7 +35,10 @@ const PAGES: &[&str] = &[
 #[tokio::test]
 async fn requests_are_listed_the_newest_first_with_the_replays_of_their_keys() {
     let (server, visit) = visited().await;
-    visit.page("/console").await.must_have(&["No request yet"]);
+    visit
+        .page("/console/requests")
+        .await
+        .must_have(&["No request yet"]);
     for _ in 0..3 {
         server.client.charge("key/1?").await;
     }
@@ -38,9 +46,9 @@ async fn requests_are_listed_the_newest_first_with_the_replays_of_their_keys() {
     log_holds(&server.database, 4).await;
     // Reads are shown to who asks for them: a terminal that listens for webhooks sends many.
     for (path, reads) in [
-        ("/console", 0),
+        ("/console/requests", 0),
         ("/console/live", 0),
-        ("/console?outcome=any", 1),
+        ("/console/requests?outcome=any", 1),
         ("/console/live?outcome=any", 1),
     ] {
         let page = visit.page(path).await;
@@ -80,25 +88,27 @@ async fn the_address_says_which_requests_are_shown() {
         ("outcome=executed&status=2xx&path=/charges", &[long]),
         ("outcome=replayed", &[]),
     ] {
-        for path in ["/console", "/console/live"] {
+        for path in ["/console/requests", "/console/live"] {
             let page = visit.page(&format!("{path}?{query}")).await;
             let stories = page.split("href=\"/console/keys/").skip(1);
             let shown = stories.map(|rest| rest.split('"').next().unwrap());
             assert_eq!(shown.collect::<Vec<_>>(), keys, "{query}: {page}");
         }
     }
-    let page = visit.page("/console?status=4xx&path=%2Forders").await;
+    let page = visit
+        .page("/console/requests?status=4xx&path=%2Forders")
+        .await;
     page.must_have(&[
         "name=\"status\" value=\"4xx\"",
         "name=\"path\" value=\"/orders\"",
         "data-live=\"/console/live?status=4xx&amp;path=%2Forders\"",
-        "href=\"/console\">Show all</a>",
+        "href=\"/console/requests\">Show all</a>",
     ]);
     // A declined card is no success, and a long key is one line.
-    let page = visit.page("/console").await;
+    let page = visit.page("/console/requests").await;
     let link = format!("title=\"{long}\">checkout-0193f…abcdef-7</a>");
     page.must_have(&["<span class=\"state warn\">declined</span> 402", &link]);
-    let none = visit.page("/console?outcome=replayed").await;
+    let none = visit.page("/console/requests?outcome=replayed").await;
     none.must_have(&["No request fits"]);
     // What is wrong is named, and the form keeps the rest.
     for (field, wrong) in [
@@ -108,7 +118,9 @@ async fn the_address_says_which_requests_are_shown() {
         ("path", "path=%00"),
         ("object", "object=%00"),
     ] {
-        let answer = visit.get(&format!("/console?{wrong}&key=key-7")).await;
+        let answer = visit
+            .get(&format!("/console/requests?{wrong}&key=key-7"))
+            .await;
         assert_eq!(answer.status, 400, "{wrong}");
         let page = text(&answer.body);
         page.must_have(&[
@@ -132,14 +144,16 @@ async fn older_requests_are_a_page_away() {
         server.client.charge(&format!("key-{number}")).await;
     }
     log_holds(&server.database, 60).await;
-    let first = visit.page("/console").await;
+    let first = visit.page("/console/requests").await;
     first.must_have(&["key-59", ">key-10<"]);
     first.must_lack(&[">key-9<"]);
-    let older = first.between("href=\"/console?before=", "\"");
-    let second = visit.page(&format!("/console?before={older}")).await;
+    let older = first.between("href=\"/console/requests?before=", "\"");
+    let second = visit
+        .page(&format!("/console/requests?before={older}"))
+        .await;
     second.must_have(&[">key-9<"]);
     second.must_lack(&[">key-10<", "data-live", "?before="]);
-    assert_eq!(visit.get("/console?before=ch_1").await.status, 400);
+    assert_eq!(visit.get("/console/requests?before=ch_1").await.status, 400);
 }
 
 #[tokio::test]
@@ -162,7 +176,7 @@ async fn what_clients_write_is_text_and_never_markup() {
     let body = json!({"amount": 0});
     server.client.post("/charges", key, &body).await;
     log_holds(&server.database, 1).await;
-    let page = visit.page("/console").await;
+    let page = visit.page("/console/requests").await;
     page.must_have(&["&lt;script&gt;alert(1)"]);
     page.must_lack(&[key]);
 }

@@ -129,7 +129,11 @@ async fn an_api_key_in_a_path_is_neither_kept_nor_shown() {
                  WHERE path ILIKE '%pasted%'";
     assert_eq!(server.database.count(kept).await, 0);
     let visit = Visit::begin(&server).await;
-    for page in ["/console", "/console/keys/key-1", "/console/keys/key-2"] {
+    for page in [
+        "/console/requests",
+        "/console/keys/key-1",
+        "/console/keys/key-2",
+    ] {
         let page = visit.page(page).await;
         page.must_have(&["/charges/{id}/capture"]);
         page.must_lack(&["pasted"]);
@@ -199,6 +203,13 @@ async fn rows_go_when_they_are_older_than_they_are_kept() {
                '/charges', 200, 'read', 1, now() - interval '25 hours'
           FROM (SELECT account_id FROM request_log LIMIT 1) AS account, generate_series(1, 1200) AS n";
     database.execute(old).await;
+    let minutes = "
+        INSERT INTO request_counts (account_id, minute, outcomes, durations, second_effects)
+        SELECT account_id, now() - interval '25 hours' - n * interval '1 minute', '{1}', '{1}', 0
+          FROM (SELECT account_id FROM request_log LIMIT 1) AS account, generate_series(1, 1200) AS n";
+    let counted = database.count_of("request_counts").await;
+    assert!(counted > 0, "the charges are counted");
+    database.execute(minutes).await;
     for (kept, left) in [("0s", 1203), ("24h", 3)] {
         let variables = [("REQUEST_LOG_RETENTION", kept)];
         let connected = database.connect(&variables).await;
@@ -207,5 +218,7 @@ async fn rows_go_when_they_are_older_than_they_are_kept() {
         let removed = sweep.old_rows(until).await.unwrap();
         assert_eq!(i64::try_from(removed.requests).unwrap(), 1203 - left);
         assert_eq!(database.count_of("request_log").await, left);
+        let minutes = left - 3 + counted;
+        assert_eq!(database.count_of("request_counts").await, minutes);
     }
 }

@@ -23,7 +23,8 @@ const ROWS: &str = "
         UNION ALL SELECT account_id FROM payment_intents
         UNION ALL SELECT account_id FROM setup_intents
         UNION ALL SELECT account_id FROM inventory UNION ALL SELECT account_id FROM request_log
-        UNION ALL SELECT account_id FROM fault_plans) AS rows
+        UNION ALL SELECT account_id FROM fault_plans
+        UNION ALL SELECT account_id FROM request_counts) AS rows
       JOIN accounts ON accounts.id = rows.account_id
      WHERE accounts.test_until IS NOT NULL";
 
@@ -85,7 +86,9 @@ async fn fill(client: &Client, database: &TestDatabase) {
          INSERT INTO manual_resolutions (account_id, operation_id, resolution, resolved_by, operation)
          SELECT account_id, id, 'done', 'Ada', '{}' FROM operations;
          INSERT INTO request_log (account_id, id, method, route, status, outcome, duration_us)
-         SELECT account_id, id, 'POST', '/charges', 201, 'executed', 1 FROM charges";
+         SELECT account_id, id, 'POST', '/charges', 201, 'executed', 1 FROM charges;
+         INSERT INTO request_counts (account_id, minute, outcomes, durations, second_effects)
+         SELECT account_id, min(created_at), '{1}', '{1}', 0 FROM charges GROUP BY account_id";
     database.execute(sql).await;
 }
 

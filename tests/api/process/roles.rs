@@ -187,6 +187,7 @@ app orders: SELECT, INSERT, UPDATE, DELETE
 app payment_intents: SELECT, INSERT, UPDATE, DELETE
 app payment_methods: SELECT, INSERT, UPDATE, DELETE
 app refunds: SELECT, INSERT, UPDATE, DELETE
+app request_counts: SELECT, INSERT, UPDATE, DELETE
 app request_log: SELECT, INSERT, UPDATE (path), DELETE
 app request_log_migrations: SELECT
 app setup_intents: SELECT, INSERT, UPDATE, DELETE
@@ -221,6 +222,7 @@ receipt_email released request_three_d_secure return_url setup_future_usage ship
 status status_before version details)
 reader payment_methods: SELECT
 reader refunds: SELECT
+reader request_counts: SELECT
 reader request_log: SELECT
 reader request_log_migrations: SELECT
 reader setup_intents: SELECT (account_id id automatic_payment_methods cancellation_reason created_at \
@@ -237,6 +239,7 @@ sweeper events: SELECT (account_id id created_at), UPDATE (traceparent), DELETE
 sweeper idempotency_keys: SELECT (ctid account_id key expires_at status), UPDATE (expires_at), DELETE
 sweeper idempotency_migrations: SELECT
 sweeper operations: SELECT (account_id id checkout_id created_at completed_at), UPDATE (request_id), DELETE
+sweeper request_counts: SELECT (account_id minute), DELETE
 sweeper request_log: SELECT (account_id id created_at), UPDATE (path), DELETE
 sweeper request_log_migrations: SELECT
 sweeper webhook_deliveries: SELECT (account_id event_id status), DELETE

@@ -19,7 +19,7 @@ const SECONDS_APART: i64 = 10;
 /// Tables that grow with the number of requests. No statement may read one of them whole.
 pub const GROWING: &str = "accounts idempotency_keys charges orders refunds events \
      webhook_deliveries checkouts checkout_steps operations webhook_endpoints request_log \
-     idempotency_leases inventory manual_resolutions customers payment_methods payment_intents \
+     request_counts idempotency_leases inventory manual_resolutions customers payment_methods payment_intents \
      setup_intents";
 
 /// Makes the ids and times of row `n`. Nine of ten rows are the first account's, the others are
@@ -40,7 +40,7 @@ const NUMBERS: &str = "
       FROM generate_series(1, ROWS) AS n;";
 
 /// What fills each table. Half of the rows are of one customer, and a few are in every rare state.
-const FILLED: [&str; 20] = [
+const FILLED: [&str; 21] = [
     "INSERT INTO accounts (id, name)
      SELECT DISTINCT account, 'account ' || account FROM numbers",
     // Test accounts that were closed, and one in a thousand that is still to be closed.
@@ -118,6 +118,9 @@ const FILLED: [&str; 20] = [
      SELECT account, id, 'POST', '/charges', '/charges',
             'key-' || CASE WHEN n % 4 = 1 THEN ROWS / 2 + 1 ELSE n END, 201, 'replayed', 1000, made_at
        FROM numbers",
+    // None is a whole minute, since an account has each of them once.
+    "INSERT INTO request_counts (account_id, minute, outcomes, durations, second_effects)
+     SELECT account, made_at, '{1}', '{1}', 0 FROM numbers",
     // Every 20th key is in flight. The holders of some are dead.
     "INSERT INTO idempotency_leases (account_id, key, kind, operation, token, leased_until, recover_after,
             in_doubt)

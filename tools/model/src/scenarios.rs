@@ -388,7 +388,11 @@ fn drawing(side: &[Vec<Step>]) -> String {
     }
     let [a, b] = lines;
     let space = " ".repeat(at - b.chars().count());
-    let count = if effects == 1 { "one charge" } else { "two charges" };
+    let count = if effects == 1 {
+        "one charge"
+    } else {
+        "two charges"
+    };
     format!("{a}\n{b}{space}{count}\n")
 }
 

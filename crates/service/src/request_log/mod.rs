@@ -36,14 +36,16 @@
 //! - Only authenticated requests are logged. Pass no path and no key that may hold a secret, and no
 //!   query string.
 //! - A client that leaves is logged as `Unanswered`.
-//! - `migrate` creates the table, apart from your migrations, and returns its schema for
+//! - `migrate` creates the tables, apart from your migrations, and returns its schema for
 //!   `search_path`.
 //! - `list` looks at 20,000 requests. `searched_to` says where the next search begins.
 //! - `report` finds what is wrong with the retries of a client in a test.
-//! - `old_requests` and `delete_requests` remove old rows, in one transaction.
+//! - `minutes_since` has counts of each minute, by outcome and duration.
+//! - `old_requests`, `delete_requests` and `delete_minutes` remove old rows.
 // In the order of a request: `entry` gathers what is known of it, `worker` writes many at once, and
-// `table` has the SQL.
+// `table` and `counts` have the SQL.
 
+mod counts;
 mod entry;
 mod logged;
 pub mod report;
@@ -57,6 +59,7 @@ use sqlx::{
     migrate::{Migrate, MigrateError, Migrator},
 };
 
+pub use counts::{DURATION_BOUNDS, MINUTES_MAX, Minute, delete_minutes, minutes_since};
 pub use entry::{Entry, PATH_MAX_BYTES};
 pub use logged::{LoggedOutcome, LoggedRequest};
 pub use table::{
@@ -68,7 +71,7 @@ pub use worker::{BATCH_ROWS, QUEUED_MAX, RequestLog, Worker, Writing, start};
 /// Where the migrations of this crate are counted, apart from the application's.
 pub const MIGRATIONS_TABLE: &str = "request_log_migrations";
 
-/// The table.
+/// The tables.
 pub static MIGRATIONS: LazyLock<Migrator> = LazyLock::new(|| {
     let mut migrator = sqlx::migrate!();
     migrator.dangerous_set_table_name(MIGRATIONS_TABLE);

@@ -19,7 +19,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use crate::request_log::{LoggedRequest, table};
+use crate::request_log::{LoggedRequest, counts, table};
 
 /// Requests that may wait to be written: about a megabyte, and a second of a busy process.
 pub const QUEUED_MAX: usize = 4096;
@@ -174,6 +174,8 @@ impl Worker {
             };
             let mut tx = connection.begin().await?;
             table::insert(&mut tx, batch).await?;
+            // At last: other replicas wait for these rows until the commit.
+            counts::add(&mut tx, batch).await?;
             tx.commit().await?;
             Ok::<_, sqlx::Error>(connection)
         };
