@@ -116,10 +116,14 @@ impl TextKind for CustomerQuery {
                 return None;
             }
             let after = after.trim();
-            let and = || after.strip_prefix("AND")?.strip_prefix(char::is_whitespace);
-            rest = match after {
-                "" => None,
-                _ => Some(and()?),
+            rest = if after.is_empty() {
+                None
+            } else {
+                Some(
+                    after
+                        .strip_prefix("AND")?
+                        .strip_prefix(char::is_whitespace)?,
+                )
             };
         }
         let email = email?;
@@ -127,7 +131,7 @@ impl TextKind for CustomerQuery {
     }
 
     fn schema() -> ObjectBuilder {
-        const QUERY: &str = r#"^(name:('[^'\\]+'|"[^"\\]+") AND )?email:('[^'\\]+'|"[^"\\]+")( AND name:('[^'\\]+'|"[^"\\]+"))?$"#;
+        const QUERY: &str = r#"^(email:('[^'\\]+'|"[^"\\]+")( AND name:('[^'\\]+'|"[^"\\]+"))?|name:('[^'\\]+'|"[^"\\]+") AND email:('[^'\\]+'|"[^"\\]+"))$"#;
         let query = text()
             .max_length(Some(Self::MAX_CHARS))
             .pattern(Some(QUERY));
