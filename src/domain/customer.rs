@@ -46,3 +46,20 @@ pub struct Customer {
     #[serde(rename = "deleted_at", with = "columns::happened")]
     pub deleted: bool,
 }
+
+/// Which customers are asked for: by their whole e-mail address and, if one is given, their whole
+/// name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CustomersWith {
+    /// Theirs.
+    pub email: String,
+    /// Theirs, too.
+    pub name: Option<String>,
+}
+
+impl CustomersWith {
+    /// All that have this e-mail address.
+    pub fn email(email: String) -> Self {
+        Self { email, name: None }
+    }
+}

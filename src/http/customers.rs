@@ -8,11 +8,11 @@ use charge_once_strict_params::{
 use super::prelude::*;
 use crate::{
     commands::{CreateCustomer, Update},
-    domain::customer::Customer,
+    domain::customer::{Customer, CustomersWith},
     wire::{
         customers::{
-            AnyCustomerView, CreateCustomerParams, CustomerView, DeletedCustomerView, EmailQuery,
-            UpdateCustomerParams,
+            AnyCustomerView, CreateCustomerParams, CustomerQuery, CustomerView,
+            DeletedCustomerView, UpdateCustomerParams,
         },
         list::SearchResult,
         people::PERSON_EMAIL_MAX_CHARS,
@@ -49,7 +49,7 @@ endpoints! { "Customers", CustomerView;
     ///
     /// Without those who were deleted.
     page list "listCustomers": "/customers" of CustomerId (ListCustomersQuery) [],
-        query => query.email,
+        query => query.email.map(CustomersWith::email),
         store::customers::list;
 }
 
@@ -57,7 +57,7 @@ errors! { SearchCustomersErrors: Reading [ParameterMissing] }
 
 /// Search customers
 ///
-/// By e-mail address. Also finds what was written right before.
+/// By e-mail address, and perhaps name. Also finds what was written right before.
 #[utoipa::path(
     get, path = "/customers/search", tag = "Customers", operation_id = "searchCustomers",
     params(SearchCustomersQuery),
@@ -79,10 +79,10 @@ pub async fn search(app: Data<App>, caller: Caller, request: HttpRequest) -> Htt
         created_from: None,
         created_before: None,
     };
-    let (email, expand) = (Some(query.query), query.expand);
+    let (asked, expand) = (Some(query.query), query.expand);
     let found = app.snapshot(caller.account, move |connection| {
         Box::pin(async move {
-            let found = store::customers::list(&mut *connection, caller.account, &page, email);
+            let found = store::customers::list(&mut *connection, caller.account, &page, asked);
             let Listed { data, has_more } = found.await?;
             let last = data.last().filter(|_| has_more);
             Ok(SearchResult {
@@ -106,8 +106,8 @@ parameters! {
         page: Kept<CustomerId>,
         /// `data.invoice_settings.default_payment_method` shows the whole payment method in each.
         expand: Expand<ExpandCustomers>,
-        /// Their whole e-mail address, in this case.
-        query: EmailQuery,
+        /// Their whole e-mail address, and perhaps name, in this case.
+        query: CustomerQuery,
     }
 }
 

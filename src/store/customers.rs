@@ -1,7 +1,7 @@
 //! The table `customers`.
 
 use super::rows::{self, *};
-use crate::domain::customer::Customer;
+use crate::domain::customer::{Customer, CustomersWith};
 
 table! {
     Customer by CustomerId in "customers" as "to_json(customers)";
@@ -36,15 +36,14 @@ pub async fn delete(
     Ok(deleted.map(|row| row.0))
 }
 
-/// One page of the account's customers that exist, those with exactly this e-mail address if one is
-/// given. Takes no lock.
+/// One page of the account's customers that exist, or of those that are asked for. Takes no lock.
 pub async fn list(
     connection: &mut PgConnection,
     account_id: AccountId,
     page: &Page,
-    email: Option<String>,
+    asked: Option<CustomersWith>,
 ) -> Result<Listed<Customer>, sqlx::Error> {
-    let email = email.as_deref();
+    let asked = asked.map(|CustomersWith { email, name }| (email, name));
     let rows = page! {
         connection, account_id, page,
         r#"SELECT to_json(customers) AS "row!: Json<Customer>"
@@ -53,9 +52,10 @@ pub async fn list(
               AND ($4::timestamptz IS NULL OR created_at >= $4)
               AND ($5::timestamptz IS NULL OR created_at < $5)
               AND deleted_at IS NULL"#,
-        match email {
+        match asked {
             None => "";
-            Some(email) => "AND email = $7", email;
+            Some((email, None)) => "AND email = $7", email;
+            Some((email, Some(name))) => "AND email = $7 AND details->>'name' = $8", email, name;
         }
     };
     Ok(listed(page, rows))

@@ -2,7 +2,7 @@
 
 pub use super::views::customers::{AnyCustomerView, CustomerView, DeletedCustomerView};
 use super::{payment_methods::MethodReference, prelude::*};
-use crate::domain::customer::CustomerDetails;
+use crate::domain::customer::{CustomerDetails, CustomersWith};
 
 /// More languages than people have.
 const LOCALES_MAX: usize = 20;
@@ -88,26 +88,50 @@ pub fn not_their_method() -> ApiError {
     ApiError::invalid("invoice_settings[default_payment_method]", message)
 }
 
-/// What customers are searched by: their whole e-mail address, in one of two kinds of quotes.
-pub struct EmailQuery;
+/// What customers are searched by: their whole e-mail address and perhaps name, in one of two kinds
+/// of quotes.
+pub struct CustomerQuery;
 
-impl TextKind for EmailQuery {
-    type Value = String;
+impl TextKind for CustomerQuery {
+    type Value = CustomersWith;
     /// With as much room for blanks as for the words.
-    const MAX_CHARS: usize = PERSON_EMAIL_MAX_CHARS + 16;
-    const MUST_BE: &'static str = "Must be email:'jenny@example.com': customers are searched by their whole e-mail address alone.";
+    const MAX_CHARS: usize = PERSON_EMAIL_MAX_CHARS + PersonName::MAX_CHARS + 48;
+    const MUST_BE: &'static str = "Must be email:'jenny@example.com', alone or with AND name:'Jenny Rosen': customers are searched by their whole e-mail address and name.";
 
-    fn parse(text: &str) -> Option<String> {
-        let value = text.trim().strip_prefix("email")?.trim_start();
-        let value = value.strip_prefix(':')?.trim_start();
-        let quote = value.chars().next().filter(|c| ['\'', '"'].contains(c))?;
-        let email = value.strip_prefix(quote)?.strip_suffix(quote)?;
-        let is_whole = !email.is_empty() && !email.contains([quote, '\\']);
-        is_whole.then(|| email.to_owned())
+    fn parse(text: &str) -> Option<CustomersWith> {
+        let (mut email, mut name) = (None, None);
+        let mut rest = Some(text);
+        while let Some(clause) = rest {
+            let (field, quoted) = clause.split_once(':')?;
+            let asked = match field.trim() {
+                "email" => &mut email,
+                "name" => &mut name,
+                _ => return None,
+            };
+            let quoted = quoted.trim_start();
+            let quote = quoted.chars().next().filter(|c| ['\'', '"'].contains(c))?;
+            let (value, after) = quoted.strip_prefix(quote)?.split_once(quote)?;
+            let is_whole = !value.is_empty() && !value.contains('\\');
+            if !is_whole || asked.replace(value.to_owned()).is_some() {
+                return None;
+            }
+            let after = after.trim();
+            rest = if after.is_empty() {
+                None
+            } else {
+                Some(
+                    after
+                        .strip_prefix("AND")?
+                        .strip_prefix(char::is_whitespace)?,
+                )
+            };
+        }
+        let email = email?;
+        Some(CustomersWith { email, name })
     }
 
     fn schema() -> ObjectBuilder {
-        const QUERY: &str = r#"^email:('[^'\\]+'|"[^"\\]+")$"#;
+        const QUERY: &str = r#"^(email:('[^'\\]+'|"[^"\\]+")( AND name:('[^'\\]+'|"[^"\\]+"))?|name:('[^'\\]+'|"[^"\\]+") AND email:('[^'\\]+'|"[^"\\]+"))$"#;
         let query = text()
             .max_length(Some(Self::MAX_CHARS))
             .pattern(Some(QUERY));

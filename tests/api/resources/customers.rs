@@ -562,6 +562,29 @@ async fn customers_are_searched_by_their_address_page_by_page() {
 }
 
 #[tokio::test]
+async fn customers_are_searched_by_their_address_and_name() {
+    let (_server, client) = TestServer::with_client(&[]).await;
+    let mut made = Vec::new();
+    for (email, name) in [("a@b.c", "Al O'B"), ("a@b.c", "Al"), ("b@b.c", "Al O'B")] {
+        let body = json!({"email": email, "name": name});
+        made.push(client.post_new("/customers", &body).await.json());
+    }
+    for (query, found) in [
+        ("name:%22Al%20O'B%22%20AND%20email:'a@b.c'", Some(&made[0])),
+        (
+            "email:'a@b.c'%20AND%20%20name%20:%20'Al'%20",
+            Some(&made[1]),
+        ),
+        ("name:'al'%20AND%20email:'a@b.c'", None),
+        ("name:'Al'%20AND%20email:'b@b.c'", None),
+    ] {
+        let path = format!("/v1/customers/search?query={query}");
+        let data = client.get(&path).await.json()["data"].take();
+        assert_eq!(data, json!(Vec::from_iter(found)), "{query}");
+    }
+}
+
+#[tokio::test]
 async fn a_search_for_anything_but_an_address_is_refused_and_told_what_is_offered() {
     let (_server, client) = TestServer::with_client(&[]).await;
     let wrong = "
@@ -576,6 +599,12 @@ async fn a_search_for_anything_but_an_address_is_refused_and_told_what_is_offere
         query=-email:'a@b.c'                parameter_invalid query
         query=name:'Jenny'                  parameter_invalid query
         query=email:'a'%20OR%20email:'b'    parameter_invalid query
+        query=email:'a'%20AND%20email:'b'   parameter_invalid query
+        query=email:'a'%20name:'b'          parameter_invalid query
+        query=email:'a'%20ANDname:'b'       parameter_invalid query
+        query=email:'a'%20AND%20            parameter_invalid query
+        query=email:'a'%20AND%20name:''     parameter_invalid query
+        query=email:'a'%20AND%20phone:'1'   parameter_invalid query
         query=email:'a@b.c'&page=2          resource_missing  page
         query=email:'a@b.c'&page=           parameter_invalid page
         query=email:'a@b.c'&limit=101       parameter_invalid limit
