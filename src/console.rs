@@ -35,6 +35,7 @@ use uuid::Uuid;
 use crate::{
     database::PgConnection,
     domain::{
+        customer::CustomersWith,
         ids::*,
         inventory::{Inventory, sku},
         money::{Currency, Money},
@@ -592,7 +593,8 @@ async fn look_up(
             created_from: None,
             created_before: None,
         };
-        let customers = store::customers::list(connection, account, &page, Some(name)).await?;
+        let asked = Some(CustomersWith::email(name));
+        let customers = store::customers::list(connection, account, &page, asked).await?;
         let ids = customers.data.iter().map(|one| one.id.to_string());
         found.extend(ids.map(|id| Found::Object(Kind::Customers, id)));
     }
