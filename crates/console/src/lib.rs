@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod deliveries;
+mod endpoints;
 mod error;
 mod exchanges;
 mod form;
@@ -34,8 +35,9 @@ use self::{error::ConsoleError, noun::Noun, playground::Playground, session::Ses
 pub use self::{
     playground::PlaygroundError,
     server::{
-        Account, Answer, Delivery, Happened, InFlight, Kind, Line, Listed, Logged, OUTCOMES,
-        Object, Refusal, Searched, Server, Story, Wanted, WantedOutcome, WebhookEndpoint,
+        Account, Answer, Attempted, Delivery, FoundDeliveries, Happened, InFlight, Kind, Line,
+        Listed, Logged, OUTCOMES, Object, Refusal, Searched, Server, Story, Wanted,
+        WantedDeliveries, WantedOutcome, WebhookEndpoint,
     },
 };
 
@@ -81,6 +83,24 @@ pub fn routes(config: &mut ServiceConfig, allow: fn(&'static str, &'static str) 
         .service(
             allow("/console/deliveries/{id}/retry", "POST")
                 .route(web::post().to(deliveries::retry)),
+        )
+        .service(allow("/console/deliveries/{id}", READ).route(get().to(deliveries::one)))
+        .service(
+            allow("/console/webhook_endpoints/new", "GET, HEAD, POST")
+                .route(web::post().to(endpoints::make))
+                .route(get().to(endpoints::new)),
+        )
+        .service(
+            allow("/console/webhook_endpoints/{id}/pause", "POST")
+                .route(web::post().to(endpoints::pause)),
+        )
+        .service(
+            allow("/console/webhook_endpoints/{id}/test", "POST")
+                .route(web::post().to(endpoints::test)),
+        )
+        .service(
+            allow("/console/webhook_endpoints/{id}/retry", "POST")
+                .route(web::post().to(endpoints::retry)),
         )
         .service(allow("/console/workflows", READ).route(get().to(workflows::show)))
         .service(allow("/console/in-flight", READ).route(get().to(in_flight::show)))

@@ -23,6 +23,7 @@ const ROWS: &str = "
         UNION ALL SELECT account_id FROM payment_intents
         UNION ALL SELECT account_id FROM setup_intents
         UNION ALL SELECT account_id FROM inventory UNION ALL SELECT account_id FROM request_log
+        UNION ALL SELECT account_id FROM webhook_replies
         UNION ALL SELECT account_id FROM fault_plans) AS rows
       JOIN accounts ON accounts.id = rows.account_id
      WHERE accounts.test_until IS NOT NULL";
