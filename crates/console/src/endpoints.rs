@@ -122,7 +122,7 @@ fn fields(form: &Form, key: &str, problem: Option<&str>) -> Markup {
         form method="post" action="/console/webhook_endpoints/new" {
             input type="hidden" name="key" value=(key);
             div .fields {
-                (text("url", "URL", form.field("url"), "https:// and where to send events"))
+                (text("url", "URL", form.field("url"), "where events are sent"))
                 (text("events", "Events, or * for all", events, "charge.succeeded, charge.refunded"))
                 (text("description", "Description", form.field("description"), ""))
             }

@@ -7,6 +7,7 @@ mod request_log;
 mod sign_in;
 mod story;
 pub mod visit;
+mod webhooks;
 
 use self::visit::{CONSOLE, Visit, log_holds, visited};
 use crate::support::prelude::*;

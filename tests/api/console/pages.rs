@@ -22,6 +22,8 @@ const PAGES: &[&str] = &[
     "/console/workflows?name=order-7",
     "/console?outcome=any&status=2xx&path=/charges&key=dev&object=ch_1",
     "/console/deliveries",
+    "/console/deliveries?status=failed",
+    "/console/webhook_endpoints/new",
     "/console/in-flight",
     "/console/playground",
 ];

@@ -86,7 +86,9 @@ async fn fill(client: &Client, database: &TestDatabase) {
          INSERT INTO manual_resolutions (account_id, operation_id, resolution, resolved_by, operation)
          SELECT account_id, id, 'done', 'Ada', '{}' FROM operations;
          INSERT INTO request_log (account_id, id, method, route, status, outcome, duration_us)
-         SELECT account_id, id, 'POST', '/charges', 201, 'executed', 1 FROM charges";
+         SELECT account_id, id, 'POST', '/charges', 201, 'executed', 1 FROM charges;
+         INSERT INTO webhook_replies (account_id, delivery_id, number, reply)
+         SELECT account_id, id, 1, 'ok' FROM charges";
     database.execute(sql).await;
 }
 
