@@ -3,9 +3,12 @@
 //! Promise: the console exists only with `CONSOLE=true`. Each answer is about the account that is
 //! asked for, but for the last check.
 
+mod webhook_pages;
+
 use std::{
     collections::HashSet,
     net::{IpAddr, SocketAddr},
+    ops::Range,
     sync::Arc,
     time::Duration,
 };
@@ -17,8 +20,9 @@ use actix_web::{
 };
 pub use charge_once_console::PlaygroundError;
 use charge_once_console::{
-    Account, Answer, CardGroup, Console, Delivery, Found, Happened, InFlight, Kind, LastCheck,
-    Line, Listed, Logged, Minute, Object, Refusal, Searched, Server, Story, TestCard, Wanted,
+    Account, Answer, Attempted, CardGroup, Console, Delivery, Found, FoundDeliveries, Happened,
+    InFlight, Kind, LastCheck, Line, Listed, Logged, Minute, Object, Refusal, Searched, Server,
+    Story, TestCard, Wanted, WantedDeliveries,
     WantedOutcome, WebhookEndpoint, routes,
 };
 use charge_once_service::edge::read_body;
@@ -52,7 +56,11 @@ use crate::{
         self,
         key_story::{self, KeyStory},
     },
-    webhooks::{self, Slice, deliveries, endpoints, events},
+    webhooks::{
+        self, Slice,
+        deliveries::{self, DeliveryFilter},
+        endpoints, events,
+    },
     wire::{
         charges::ChargeView,
         checkouts::CheckoutView,
@@ -64,7 +72,7 @@ use crate::{
         payment_methods::PaymentMethodView,
         refunds::RefundView,
         setup_intents::SetupIntentView,
-        webhook_endpoints::{ENDPOINTS_MAX, WebhookEndpointView},
+        webhook_endpoints::WebhookEndpointView,
     },
 };
 
@@ -410,31 +418,23 @@ impl Server for AccountPages {
     fn deliveries<'a>(
         &'a self,
         account: Uuid,
+        wanted: &'a WantedDeliveries,
         before: Option<&'a str>,
         limit: usize,
-    ) -> Answer<'a, Option<Vec<Delivery>>> {
-        let account = AccountId(account);
-        Box::pin(async move {
-            let Some(below) = below::<WebhookDeliveryId>(before) else {
-                return Ok(None);
-            };
-            let reading = self.of(account).await?.read(account, move |connection| {
-                let (id, limit) = (account.0, rows(limit));
-                Box::pin(deliveries::list_of_account(connection, id, below, limit))
-            });
-            Ok(Some(reading.await?.into_iter().map(delivery).collect()))
-        })
+    ) -> Answer<'a, Option<FoundDeliveries>> {
+        Box::pin(self.searched_deliveries(AccountId(account), wanted, before, limit))
+    }
+
+    fn delivery<'a>(
+        &'a self,
+        account: Uuid,
+        id: &'a str,
+    ) -> Answer<'a, Option<(Delivery, Vec<Attempted>)>> {
+        Box::pin(self.attempted_delivery(AccountId(account), id))
     }
 
     fn webhook_endpoints(&self, account: Uuid) -> Answer<'_, Vec<WebhookEndpoint>> {
-        let account = AccountId(account);
-        Box::pin(async move {
-            let reading = self.of(account).await?.read(account, move |connection| {
-                let all = Slice::newest(ENDPOINTS_MAX);
-                Box::pin(async move { endpoints::list(connection, account.0, &all).await })
-            });
-            Ok(reading.await?.iter().map(webhook_endpoint).collect())
-        })
+        Box::pin(self.tallied_endpoints(AccountId(account)))
     }
 
     fn retry_delivery<'a>(&'a self, account: Uuid, id: &'a str) -> Answer<'a, Option<bool>> {
@@ -453,6 +453,16 @@ impl Server for AccountPages {
             }
             Ok(is_due)
         })
+    }
+
+    fn retry_failed<'a>(
+        &'a self,
+        account: Uuid,
+        endpoint: &'a str,
+        made: Range<Option<DateTime<Utc>>>,
+        limit: usize,
+    ) -> Answer<'a, Option<u64>> {
+        Box::pin(self.retried_deliveries(AccountId(account), endpoint, made, limit))
     }
 }
 
@@ -577,11 +587,10 @@ async fn look_up(
             },
         }));
     }
-    if let Some(id) = uuid::<WebhookDeliveryId>(&name) {
-        let first = deliveries::list_of_account(&mut *connection, account.0, next(id), 1).await?;
-        let delivery = first.into_iter().find(|delivery| delivery.id == id);
-        let event = delivery.map(|delivery| EventId(delivery.event_id).to_string());
-        found.extend(event.map(|event| Found::Object(Kind::Events, event)));
+    if let Some(id) = uuid::<WebhookDeliveryId>(&name)
+        && deliveries::find(&mut *connection, account.0, id).await?.is_some()
+    {
+        found.push(Found::Delivery(name.clone()));
     }
     let orders = store::orders::named(&mut *connection, &[(account, name.clone())]).await?;
     let orders = orders.into_iter().map(|(_, order)| order.id.to_string());
@@ -619,8 +628,8 @@ async fn deliveries_of(
     };
     // Greater than each id of this millisecond.
     let below = Uuid::from_u128(last.as_u128() | (u128::MAX >> 48));
-    let found = deliveries::list_of_account(connection, account.0, below, STORY_DELIVERIES_MAX);
-    let mut found = found.await?;
+    let (all, max) = (DeliveryFilter::default(), STORY_DELIVERIES_MAX);
+    let mut found = deliveries::search(connection, account.0, all, below, max).await?;
     found.retain(|delivery| events.contains(&delivery.event_id));
     found.reverse();
     Ok(found.into_iter().map(delivery).collect())
@@ -827,17 +836,6 @@ fn happened(event: events::Happened) -> Happened {
         object_id: event.object_id,
         idempotency_key: key_of_client(event.idempotency_key),
         created_at: event.created_at,
-    }
-}
-
-fn webhook_endpoint(endpoint: &webhooks::Endpoint) -> WebhookEndpoint {
-    let view = WebhookEndpointView::from(endpoint);
-    WebhookEndpoint {
-        id: view.id,
-        url: view.url,
-        enabled_events: view.enabled_events,
-        never_sent: view.never_sent,
-        status: view.status,
     }
 }
 

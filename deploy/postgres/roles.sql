@@ -88,7 +88,7 @@ WITH rights (role, tables, verb, columns, but) AS (
     ('app', '{accounts}', 'UPDATE', '{closed_at}', NULL),
     ('app', '{api_keys}', 'UPDATE', '{revoked_at,from_dev_api_key}', NULL),
     -- What was told and what a person decided stays as it was written.
-    ('app', '{events,manual_resolutions,request_log}', 'INSERT, DELETE', NULL, NULL),
+    ('app', '{events,manual_resolutions,request_log,webhook_replies}', 'INSERT, DELETE', NULL, NULL),
     ('app', '{events}', 'UPDATE', '{traceparent}', NULL),
     ('app', '{request_log}', 'UPDATE', '{path}', NULL),
     -- The steps of a checkout go with it.
@@ -104,7 +104,7 @@ WITH rights (role, tables, verb, columns, but) AS (
     ('app', '{accounts,api_keys,charges,checkout_steps,checkouts,customers,events,events_without_secrets,
               fault_plans,idempotency_keys,idempotency_leases,inventory,last_check,manual_resolutions,
               operations,orders,payment_intents,payment_methods,refunds,request_counts,request_log,setup_intents,
-              webhook_deliveries,webhook_endpoints,
+              webhook_deliveries,webhook_endpoints,webhook_replies,
               _sqlx_migrations,api_keys_migrations,idempotency_migrations,
               request_log_migrations,webhooks_migrations}', 'SELECT', NULL, NULL),
 
@@ -120,8 +120,9 @@ WITH rights (role, tables, verb, columns, but) AS (
     ('sweeper', '{operations}', 'SELECT', '{account_id,id,checkout_id,created_at,completed_at}', NULL),
     ('sweeper', '{operations}', 'UPDATE', '{request_id}', NULL),
     ('sweeper', '{webhook_deliveries}', 'SELECT', '{account_id,event_id,status}', NULL),
+    ('sweeper', '{webhook_replies}', 'SELECT', '{account_id,delivery_id,created_at}', NULL),
     ('sweeper', '{checkouts}', 'SELECT', '{account_id,id,status}', NULL),
-    ('sweeper', '{events,idempotency_keys,operations,request_counts,request_log,webhook_deliveries}', 'DELETE',
+    ('sweeper', '{events,idempotency_keys,operations,request_counts,request_log,webhook_deliveries,webhook_replies}', 'DELETE',
      NULL, NULL),
 
     ('reader', '{accounts,charges,checkout_steps,checkouts,customers,events_without_secrets,fault_plans,
@@ -137,6 +138,7 @@ WITH rights (role, tables, verb, columns, but) AS (
     ('reader', '{api_keys}', 'SELECT', NULL, '{hash}'),
     ('reader', '{idempotency_keys}', 'SELECT', NULL, '{headers,body}'),
     ('reader', '{webhook_endpoints}', 'SELECT', NULL, '{secret}'),
+    ('reader', '{webhook_replies}', 'SELECT', NULL, '{reply}'),
     -- The result of a check, which the servers show among their metrics.
     ('reader', '{last_check}', 'INSERT, UPDATE', NULL, NULL)
 )

@@ -97,7 +97,7 @@ pub(super) async fn listed<T: Shown + 'static>(
 }
 
 /// The page, as the lists of `crates/webhooks` are read.
-pub(super) fn slice(page: &Page) -> Slice {
+pub(crate) fn slice(page: &Page) -> Slice {
     Slice {
         below: page.below(),
         above: page.above(),

@@ -30,7 +30,7 @@ pub struct Sweepable {
     pub events: i64,
     /// Operations that have their answer, and belong to no checkout in progress.
     pub operations: i64,
-    /// Rows of the request log.
+    /// Rows of the request log, and replies of receivers of webhooks.
     pub requests: i64,
 }
 
@@ -59,6 +59,9 @@ const COUNT: &str = "
                                   AND checkout.status = 'in_progress')) AS operations,
            (SELECT count(*)
               FROM request_log
+             WHERE created_at < now() - $3::interval)
+         + (SELECT count(*)
+              FROM webhook_replies
              WHERE created_at < now() - $3::interval) AS requests";
 
 /// Counts what would be removed at this moment. Takes no lock. Fails if a time is none that

@@ -128,6 +128,7 @@ pub async fn delete_batch(
             ))
         };
     }
+    delete!("webhook_replies", "delivery_id", "500");
     delete!("webhook_deliveries", "id", "500");
     delete!("events", "id", "500");
     delete!("webhook_endpoints", "id", "500");

@@ -1,5 +1,5 @@
-//! Removes events with their deliveries, operations that have their answer, and logged requests,
-//! when they are older than they are kept.
+//! Removes events with their deliveries, operations that have their answer, logged requests, and
+//! replies of receivers of webhooks, when they are older than they are kept.
 //!
 //! Promise: what is still at work stays, an event with a pending delivery or an operation without
 //! an answer. Charges, orders, refunds and checkouts with their steps are never removed. No account
@@ -25,7 +25,7 @@ use crate::{
         old_rows::{Age, OldRows},
         operations,
     },
-    webhooks,
+    webhooks::{self, deliveries},
 };
 
 /// What was removed.
@@ -35,7 +35,7 @@ pub struct Removed {
     pub events: u64,
     /// Operations.
     pub operations: u64,
-    /// Rows of the request log.
+    /// Rows of the request log, and replies of receivers of webhooks.
     pub requests: u64,
     /// What became of the round.
     pub round: Round,
@@ -88,6 +88,7 @@ enum Table {
     Events,
     Operations,
     RequestLog,
+    WebhookReplies,
 }
 
 /// Rows of all accounts that are older than they are kept.
@@ -116,6 +117,7 @@ impl Rows for AgedRows<'_> {
             (Table::Events, self.kept.events),
             (Table::Operations, self.kept.operations),
             (Table::RequestLog, self.kept.request_log),
+            (Table::WebhookReplies, self.kept.request_log),
         ];
         let kept = kept
             .into_iter()
@@ -143,6 +145,11 @@ impl Rows for AgedRows<'_> {
                 delete_minutes(&mut tx, account.0, &age.kept).await?;
                 OldRows::of_request_log(&mut tx, account, after, age).await?
             }
+            Table::WebhookReplies => {
+                let (below, kept) = (age.below, &age.kept);
+                let old = deliveries::old_replies(&mut tx, account.0, after, below, kept).await?;
+                OldRows::of(old.into_iter().map(|id| (id, true)).collect())
+            }
         };
         let (ready, removed) = (&old.ready, &mut *self.removed);
         let rows = match table {
@@ -150,12 +157,15 @@ impl Rows for AgedRows<'_> {
             Table::Events => webhooks::delete_events(&mut tx, account.0, ready).await?,
             Table::Operations => operations::delete_all(&mut tx, account, ready).await?,
             Table::RequestLog => delete_requests(&mut tx, account.0, ready).await?,
+            Table::WebhookReplies => {
+                deliveries::delete_replies(&mut tx, account.0, ready, &age.kept).await?
+            }
         };
         tx.commit().await?;
         *match table {
             Table::Events => &mut removed.events,
             Table::Operations => &mut removed.operations,
-            Table::RequestLog => &mut removed.requests,
+            Table::RequestLog | Table::WebhookReplies => &mut removed.requests,
         } += rows;
         let next = old.next;
         Ok(Batch { rows, next })

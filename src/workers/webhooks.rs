@@ -55,6 +55,8 @@ pub fn worker_settings(config: &Config) -> Settings {
         },
         poll_interval: values.webhook_poll_interval,
         database_deadline: values.database_deadline,
+        // Only the console shows them.
+        keeps_replies: values.console,
         ..sender_settings()
     }
 }

@@ -288,6 +288,7 @@ async function fill() {
     event: `/console/events/${event.id}`,
     webhooks: '/console/deliveries',
     endpoint: `/console/webhook_endpoints/${endpoint.id}`,
+    'new-endpoint': '/console/webhook_endpoints/new',
     workflows: '/console/workflows?name=order-7',
     'in-flight': '/console/in-flight',
     missing: '/console/charges/unknown',

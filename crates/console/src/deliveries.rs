@@ -1,45 +1,92 @@
-//! Deliveries of webhooks, and sending one again now.
+//! Deliveries of webhooks with their attempts, and sending one again now.
 
 use actix_web::HttpRequest;
 use maud::{Markup, html};
 
 use super::{
-    Asked, Delivery, Page, WebhookEndpoint,
+    Asked, Delivery, FoundDeliveries, Page, WantedDeliveries, WebhookEndpoint,
     error::ConsoleError,
     form::Form,
-    layout::{self, Section, resource, shortened, state, table, time},
-    query_value,
+    layout::{self, Section, folded, heading, resource, second, shortened, state, table, time},
+    masked, query_value,
     visitor::Visitor,
 };
 
 const PAGE_ROWS: usize = 50;
 
+const STATUSES: [&str; 3] = ["pending", "failed", "succeeded"];
+
+/// Which deliveries an address asks for.
+struct Filter {
+    status: String,
+    endpoint: String,
+}
+
+impl Filter {
+    fn wanted(&self) -> Result<WantedDeliveries, ConsoleError> {
+        let sought = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        if !self.status.is_empty() && !STATUSES.contains(&&*self.status) {
+            return Err(ConsoleError::Unreadable("A delivery has no such state."));
+        }
+        Ok(WantedDeliveries {
+            status: sought(&self.status),
+            endpoint: sought(&self.endpoint),
+        })
+    }
+
+    fn address(&self, before: &str) -> String {
+        let members = [
+            ("status", &*self.status),
+            ("endpoint", &self.endpoint),
+            ("before", before),
+        ];
+        let used = members.iter().filter(|(_, value)| !value.is_empty());
+        let query = form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(used)
+            .finish();
+        format!("/console/deliveries?{query}")
+    }
+}
+
 /// A page of deliveries, the newest first.
 pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) -> Page {
-    let before = query_value(&request, "before");
-    let found = server.deliveries(visitor.account, before.as_deref(), PAGE_ROWS + 1);
-    let unknown = ConsoleError::Unreadable("No delivery has such an id.");
-    let deliveries = found.await?.ok_or(unknown)?;
-    let endpoints = match before {
-        None => server.webhook_endpoints(visitor.account).await?,
-        Some(_) => Vec::new(),
-    };
-    let older = deliveries.len() > PAGE_ROWS;
+    let value = |name| query_value(&request, name).unwrap_or_default();
+    let (before, filter) = (
+        query_value(&request, "before"),
+        Filter {
+            status: value("status"),
+            endpoint: value("endpoint"),
+        },
+    );
+    let wanted = filter.wanted()?;
+    let (account, rows) = (visitor.account, PAGE_ROWS + 1);
+    let found = server.deliveries(account, &wanted, before.as_deref(), rows);
+    let unknown = ConsoleError::Unreadable("No delivery, or no endpoint, has such an id.");
+    let FoundDeliveries {
+        deliveries,
+        ended_at,
+    } = found.await?.ok_or(unknown)?;
+    let endpoints = server.webhook_endpoints(account).await?;
     let shown = deliveries.get(..PAGE_ROWS).unwrap_or(&deliveries);
+    let last = shown.last().filter(|_| deliveries.len() > PAGE_ROWS);
+    let last = last.map(|last| &last.id).or(ended_at.as_ref());
+    let is_filtered = wanted.status.is_some() || wanted.endpoint.is_some();
     let body = html! {
         h1 { "Webhooks" }
         @if let Some(problem) = retried(&request) { p .says role="status" { (problem) } }
-        @if !endpoints.is_empty() {
+        @if before.is_none() {
             h2 { "Endpoints" }
-            (table("Webhook endpoints", &["Endpoint", "URL", "State", "Events"], &html! {
-                @for one in &endpoints { (endpoint(one)) }
-            }))
+            @if !endpoints.is_empty() { (endpoints_table(&endpoints)) }
+            p { a href="/console/webhook_endpoints/new" { "Make an endpoint" } }
         }
         h2 { "Deliveries" }
-        (deliveries_table(shown))
-        @if let (true, Some(last)) = (older, shown.last()) {
-            p { a href={ "/console/deliveries?before=" (last.id) } { "Older deliveries" } }
+        (filter_form(&filter, &endpoints))
+        @if shown.is_empty() && (is_filtered || last.is_some()) {
+            p { "No delivery fits, among those that were searched." }
+        } @else {
+            (deliveries_table(shown))
         }
+        @if let Some(last) = last { p { a href=(filter.address(last)) { "Older deliveries" } } }
     };
     Ok(layout::page(
         &visitor,
@@ -47,6 +94,78 @@ pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) 
         Some(Section::Webhooks),
         &body,
     ))
+}
+
+fn filter_form(filter: &Filter, endpoints: &[WebhookEndpoint]) -> Markup {
+    html! {
+        form .filter method="get" action="/console/deliveries" role="search" {
+            div {
+                label for="status" { "State" }
+                select #status name="status" {
+                    option value="" { "all" }
+                    @for status in STATUSES {
+                        option value=(status) selected[filter.status == status] { (status) }
+                    }
+                }
+            }
+            div {
+                label for="endpoint" { "Endpoint" }
+                select #endpoint name="endpoint" {
+                    option value="" { "all" }
+                    @for one in endpoints {
+                        option value=(one.id) selected[filter.endpoint == one.id] { (one.url) }
+                    }
+                }
+            }
+            div .actions {
+                button type="submit" { "Filter" }
+                a href="/console/deliveries?status=failed" { "Failed" }
+                a href="/console/deliveries?status=pending" { "Pending" }
+            }
+        }
+    }
+}
+
+/// One delivery, with all of its attempts.
+pub(super) async fn one(server: Asked, visitor: Visitor, request: HttpRequest) -> Page {
+    let id = request.match_info().query("id");
+    let found = server.delivery(visitor.account, id).await?;
+    let (delivery, attempts) = found.ok_or(ConsoleError::Missing)?;
+    let columns = ["#", "Time (UTC)", "State", "Answer", "ms", "Reply"];
+    let rows = html! {
+        @for (attempt, number) in attempts.iter().zip(1..) {
+            tr {
+                td .number { (number) }
+                td { (second(attempt.at)) }
+                td { (state(if attempt.succeeded { "succeeded" } else { "failed" })) }
+                td .wide { (attempt.answer) }
+                td .number { (attempt.milliseconds) }
+                td .wide {
+                    @if let Some(reply) = &attempt.reply {
+                        (folded(&format!("Reply {number}"), &masked::reply(reply)))
+                    }
+                }
+            }
+        }
+    };
+    let body = html! {
+        h1 { "Delivery of " (delivery.event_type) " " (state(delivery.status)) }
+        p { code { (delivery.id) } }
+        dl {
+            dt { "Event" } dd { (resource(&delivery.event)) }
+            dt { "Endpoint" } dd { (resource(&delivery.endpoint)) }
+            dt { (heading("Created (UTC)")) } dd { (time(delivery.created_at)) }
+            @if let Some(at) = delivery.next_attempt_at {
+                dt { (heading("Next attempt (UTC)")) } dd { (time(at)) }
+            }
+        }
+        (retry_form(&delivery))
+        h2 { "Attempts" }
+        @if attempts.is_empty() { p { "None has ended yet." } } @else { (table("Attempts", &columns, &rows)) }
+        p { "Of a reply, the first KiB is shown, as long as the log of requests is kept." }
+    };
+    let section = Some(Section::Webhooks);
+    Ok(layout::page(&visitor, &delivery.id, section, &body))
 }
 
 /// Deliveries, each with a button that makes it due, unless it was delivered.
@@ -63,7 +182,7 @@ pub(super) fn deliveries_table(deliveries: &[Delivery]) -> Markup {
     html! {
         @if deliveries.is_empty() {
             p {
-                "There is none. Make a webhook endpoint with " code { "POST /webhook_endpoints" }
+                "There is none. " a href="/console/webhook_endpoints/new" { "Make a webhook endpoint" }
                 ", and events are sent to it from then on. Or let "
                 code { "charge-once webhooks listen" } " show them in a terminal."
             }
@@ -103,17 +222,51 @@ fn retried(request: &HttpRequest) -> Option<&'static str> {
     }
 }
 
-fn endpoint(endpoint: &WebhookEndpoint) -> Markup {
-    html! {
-        tr {
-            td { (resource(&endpoint.id)) }
-            td .wide { (endpoint.url) }
-            td { (state(endpoint.status)) }
-            td .wide {
-                (endpoint.enabled_events.join(", "))
-                @if !endpoint.never_sent.is_empty() {
-                    br; "Never sent here: " (endpoint.never_sent.join(", "))
+fn endpoints_table(endpoints: &[WebhookEndpoint]) -> Markup {
+    let columns = ["Endpoint", "URL", "State", "Acknowledged", "Events"];
+    let rows = html! {
+        @for one in endpoints {
+            tr {
+                td { (resource(&one.id)) }
+                td .wide { (one.url) }
+                td { (state(health(one))) }
+                td { a href={ "/console/deliveries?endpoint=" (one.id) } { (rate(one)) } }
+                td .wide {
+                    (one.enabled_events.join(", "))
+                    @if !one.never_sent.is_empty() {
+                        br; "Never sent here: " (one.never_sent.join(", "))
+                    }
                 }
+            }
+        }
+    };
+    table("Webhook endpoints", &columns, &rows)
+}
+
+/// How an endpoint is, in a word. One that acknowledges nothing is not well.
+pub(super) fn health(endpoint: &WebhookEndpoint) -> &'static str {
+    match endpoint.attempts - endpoint.succeeded {
+        _ if endpoint.status == "disabled" => "disabled",
+        0 => endpoint.status,
+        _ if endpoint.succeeded == 0 => "all_fail",
+        _ => "some_fail",
+    }
+}
+
+/// How many of the newest attempts were acknowledged.
+pub(super) fn rate(endpoint: &WebhookEndpoint) -> String {
+    let (of, all) = (endpoint.succeeded, endpoint.attempts);
+    match all {
+        0 => "no attempt yet".to_owned(),
+        _ => format!("{of} of {all}, {} %", of * 100 / all),
+    }
+}
+
+fn retry_form(delivery: &Delivery) -> Markup {
+    html! {
+        @if delivery.status != "succeeded" {
+            form method="post" action={ "/console/deliveries/" (delivery.id) "/retry" } {
+                button type="submit" .quiet aria-label={ "Retry now: " (delivery.id) } { "Retry now" }
             }
         }
     }
@@ -125,19 +278,13 @@ fn row(delivery: &Delivery) -> Markup {
     };
     html! {
         tr {
-            td { (time(delivery.created_at)) }
+            td { (link("deliveries", &delivery.id, time(delivery.created_at))) }
             td { (link("events", &delivery.event, html! { (delivery.event_type) })) }
             td .mono { (link("webhook_endpoints", &delivery.endpoint, html! { (shortened(&delivery.endpoint)) })) }
             td { (state(delivery.status)) }
             td .wide { (answers(delivery)) }
             td { @if let Some(at) = delivery.next_attempt_at { (time(at)) } }
-            td {
-                @if delivery.status != "succeeded" {
-                    form method="post" action={ "/console/deliveries/" (delivery.id) "/retry" } {
-                        button type="submit" .quiet aria-label={ "Retry now: " (delivery.id) } { "Retry now" }
-                    }
-                }
-            }
+            td { (retry_form(delivery)) }
         }
     }
 }

@@ -167,8 +167,15 @@ pub(super) fn results(sent: &Sent<'_>, exchanges: &[Exchange]) -> Markup {
             (shown(reply, count, exchanges.len() == 1))
         }
         h2 { "The same with curl" }
+        (command(&curl(sent)))
+    }
+}
+
+/// A command that needs an API key.
+pub(super) fn command(command: &str) -> Markup {
+    html! {
         p { "Set " code { (API_KEY_VARIABLE) } " to the API key that you signed in with." }
-        pre role="group" tabindex="0" aria-label="The same with curl" { (curl(sent)) }
+        pre role="group" tabindex="0" aria-label="The same with curl" { (command) }
     }
 }
 
@@ -231,19 +238,28 @@ fn shown(reply: &Received, count: usize, is_open: bool) -> Markup {
     }
 }
 
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+fn header(text: &str) -> String {
+    format!("  -H {} \\\n", quoted(text))
+}
+
+/// A POST with curl, with more headers. A failure is told, and replies stand on lines of their own.
+pub(super) fn post_with_curl(url: &str, key: &str, body: &Value, more: &str) -> String {
+    format!(
+        "curl -sS -i -w '\\n' {} \\\n  -H \"Authorization: Bearer ${API_KEY_VARIABLE}\" \\\n{}{}{more}  -d {}",
+        quoted(url),
+        header("Content-Type: application/json"),
+        header(&format!("Idempotency-Key: {key}")),
+        quoted(&body.to_string()),
+    )
+}
+
 fn curl(sent: &Sent<'_>) -> String {
-    let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
-    let header = |text: &str| format!("  -H {} \\\n", quoted(text));
-    // A failure is told, and replies stand on lines of their own.
-    let once = |more: &str| {
-        format!(
-            "curl -sS -i -w '\\n' {} \\\n  -H \"Authorization: Bearer ${API_KEY_VARIABLE}\" \\\n{}{}{more}  -d {}",
-            quoted(&format!("{}{}", sent.public_url, sent.kind.path())),
-            header("Content-Type: application/json"),
-            header(&format!("Idempotency-Key: {}", sent.key)),
-            quoted(&sent.body.to_string()),
-        )
-    };
+    let url = format!("{}{}", sent.public_url, sent.kind.path());
+    let once = |more: &str| post_with_curl(&url, sent.key, sent.body, more);
     match sent.action {
         Action::Send | Action::Retry | Action::Change => once(""),
         Action::Race => {

@@ -51,6 +51,12 @@ const FORM_MAX_BYTES: usize = 4096;
 pub(super) struct Form(HashMap<String, String>);
 
 impl Form {
+    /// What the address of a page fills in.
+    pub(super) fn of_query(request: &HttpRequest) -> Self {
+        let query = form_urlencoded::parse(request.query_string().as_bytes());
+        Self(query.into_owned().collect())
+    }
+
     /// What a field holds, without spaces around it; nothing if it isn't sent.
     pub(super) fn field(&self, name: &str) -> &str {
         self.0.get(name).map_or("", |value| value.trim())

@@ -320,6 +320,7 @@ pub(super) fn mood(word: &str) -> &'static str {
         | "unanswered"
         | "lost"
         | "critical"
+        | "all_fail"
         | "requires_payment_method" => "bad",
         "refused"
         | "declined"
@@ -330,6 +331,7 @@ pub(super) fn mood(word: &str) -> &'static str {
         | "authorized"
         | "processing"
         | "disabled"
+        | "some_fail"
         | "warning"
         | "requires_action"
         | "requires_capture"

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod deliveries;
+mod endpoints;
 mod error;
 mod exchanges;
 mod form;
@@ -37,9 +38,9 @@ use self::{error::ConsoleError, noun::Noun, playground::Playground, session::Ses
 pub use self::{
     playground::{CardGroup, PlaygroundError, TestCard},
     server::{
-        Account, Answer, Delivery, Found, Happened, InFlight, Kind, LastCheck, Line, Listed,
-        Logged, Minute, OUTCOMES, Object, Refusal, Searched, Server, Story, Wanted, WantedOutcome,
-        WebhookEndpoint,
+        Account, Answer, Attempted, Delivery, Found, FoundDeliveries, Happened, InFlight, Kind,
+        LastCheck, Line, Listed, Logged, Minute, OUTCOMES, Object, Refusal, Searched, Server,
+        Story, Wanted, WantedDeliveries, WantedOutcome, WebhookEndpoint,
     },
 };
 
@@ -88,6 +89,24 @@ pub fn routes(config: &mut ServiceConfig, allow: fn(&'static str, &'static str) 
         .service(
             allow("/console/deliveries/{id}/retry", "POST")
                 .route(web::post().to(deliveries::retry)),
+        )
+        .service(allow("/console/deliveries/{id}", READ).route(get().to(deliveries::one)))
+        .service(
+            allow("/console/webhook_endpoints/new", "GET, HEAD, POST")
+                .route(web::post().to(endpoints::make))
+                .route(get().to(endpoints::new)),
+        )
+        .service(
+            allow("/console/webhook_endpoints/{id}/pause", "POST")
+                .route(web::post().to(endpoints::pause)),
+        )
+        .service(
+            allow("/console/webhook_endpoints/{id}/test", "POST")
+                .route(web::post().to(endpoints::test)),
+        )
+        .service(
+            allow("/console/webhook_endpoints/{id}/retry", "POST")
+                .route(web::post().to(endpoints::retry)),
         )
         .service(allow("/console/workflows", READ).route(get().to(workflows::show)))
         .service(allow("/console/in-flight", READ).route(get().to(in_flight::show)))

@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use charge_once_strict_params::card_numbers::holds_card_number;
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{MapAccess, Visitor},
@@ -52,6 +53,49 @@ pub(super) fn text(text: &str) -> String {
         shown.push_str(MASK);
     }
     shown + rest
+}
+
+/// What a receiver of webhooks answered: any text, whose end is cut off where it is long. What
+/// looks like a secret of this service is masked in it, whether or not it is JSON.
+pub(super) fn reply(answered: &str) -> String {
+    const PREFIXES: [&str; 4] = ["whsec_", "sk_test_", "sk_live_", "rk_test_"];
+    if holds_card_number(answered) {
+        return "Not shown: it may hold the number of a card.".to_owned();
+    }
+    let is_part = |letter: char| !letter.is_whitespace() && !"\"'\\&,;<>}".contains(letter);
+    // Behind the name of a member, and what stands before its value.
+    let value_in = |lower: &str, name: &str| {
+        let mut names = lower.match_indices(name);
+        names.find_map(|(at, _)| {
+            let rest = lower.get(at + name.len()..)?;
+            let value = rest.trim_start_matches(['"', '\'', '\\', ' ', '\n', ':', '=']);
+            let (before, _) = rest.split_at_checked(rest.len() - value.len())?;
+            before
+                .contains([':', '='])
+                .then_some(lower.len() - value.len())
+        })
+    };
+    let (mut shown, mut rest) = (String::new(), answered);
+    loop {
+        let lower = rest.to_ascii_lowercase();
+        let prefixed = PREFIXES.iter().filter_map(|prefix| {
+            let at = lower.find(prefix)?;
+            Some(at + prefix.len())
+        });
+        let named = SECRETS.iter().filter_map(|name| value_in(&lower, name));
+        let Some((before, hidden)) = prefixed
+            .chain(named)
+            .min()
+            .and_then(|at| rest.split_at_checked(at))
+        else {
+            break;
+        };
+        shown.push_str(before);
+        shown.push_str(MASK);
+        rest = hidden.trim_start_matches(is_part);
+    }
+    let shown = text(&(shown + rest));
+    pretty(shown.as_bytes()).unwrap_or(shown)
 }
 
 /// A JSON value whose members keep their order.
@@ -194,6 +238,30 @@ mod tests {
             (plain.clone(), plain),
         ] {
             assert_eq!(text(&told), shown.replace("MASK", MASK));
+        }
+    }
+
+    #[test]
+    fn a_reply_of_a_receiver_is_masked_even_where_it_is_cut_off() {
+        for (told, shown) in [
+            ("ok", "ok"),
+            (r#"{"got": 1}"#, "{\n  \"got\": 1\n}"),
+            (
+                r#"{"secret": "a b", "x": "whsec_abc", "cli"#,
+                r#"{"secret": "MASK b", "x": "whsec_MASK", "cli"#,
+            ),
+            (r#"{"api_key":"sk_te"#, r#"{"api_key":"MASK"#),
+            (
+                r#"{\"client_secret\":\"x\"} Secret=y&a=sk_test_9."#,
+                r#"{\"client_secret\":\"MASK\"} Secret=MASK&a=sk_test_MASK"#,
+            ),
+            ("a secret is kept", "a secret is kept"),
+            (
+                "card 4242424242424242",
+                "Not shown: it may hold the number of a card.",
+            ),
+        ] {
+            assert_eq!(reply(told), shown.replace("MASK", MASK), "{told}");
         }
     }
 

@@ -5,7 +5,8 @@ use maud::{Markup, html};
 
 use super::{
     Asked, Kind, Listed, Object, Page,
-    deliveries::deliveries_table,
+    deliveries::{deliveries_table, health},
+    endpoints,
     error::ConsoleError,
     keys::happened_table,
     last_segment,
@@ -113,12 +114,17 @@ pub(super) async fn one(kind: Kind, server: Asked, visitor: Visitor, request: Ht
         true => Section::Webhooks,
         false => Section::Objects(kind),
     };
+    let endpoint = match is_endpoint {
+        true => Some(endpoints::find(&server, &visitor, &id).await?),
+        false => None,
+    };
+    let status = endpoint.as_ref().map(health).or(object.text("status"));
     let body = html! {
         h1 {
             (noun.one)
             @if let Some(amount) = &amount { " of " (amount) }
             @if let (Kind::Events, Some(event_type)) = (kind, object.text("type")) { " " (event_type) }
-            @if let Some(status) = object.text("status") { " " (state(status)) }
+            @if let Some(status) = status { " " (state(status)) }
         }
         p { code { (id) } }
         @if let Some(key) = key {
@@ -126,6 +132,7 @@ pub(super) async fn one(kind: Kind, server: Asked, visitor: Visitor, request: Ht
         }
         (steps::line(&object, &events))
         (members.of(&object))
+        @if let Some(endpoint) = &endpoint { (endpoints::forms(endpoint, &visitor, &request)) }
         @if is_endpoint || !deliveries.is_empty() {
             h2 { "Deliveries" }
             (deliveries_table(&deliveries))

@@ -10,7 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use maud::{Markup, html};
 
 use super::{
-    Asked, Delivery, LastCheck, Minute, Page,
+    Asked, LastCheck, Minute, Page, WebhookEndpoint,
     error::ConsoleError,
     in_flight::KEYS_MAX,
     layout::{self, Section, head, resource, second, state, table_with_heads},
@@ -152,23 +152,16 @@ async fn in_flight(server: &Asked, visitor: &Visitor) -> Result<String, ConsoleE
 
 /// The endpoints to which deliveries failed, among the newest of all.
 async fn failing(server: &Asked, visitor: &Visitor) -> Result<Markup, ConsoleError> {
-    let newest = server.deliveries(visitor.account, None, DELIVERIES_MAX);
-    let newest = newest.await?.unwrap_or_default();
-    // What was deleted fails no more.
     let endpoints = server.webhook_endpoints(visitor.account).await?;
-    let failed = |one: &&Delivery| one.attempts > 0 && one.status != "succeeded";
-    let failing: Vec<_> = endpoints
-        .iter()
-        .filter_map(|endpoint| {
-            let to_it = newest.iter().filter(|one| one.endpoint == endpoint.id);
-            let failed = to_it.filter(failed).count();
-            (failed > 0).then_some((endpoint, failed))
-        })
-        .collect();
+    let fails = |endpoint: &&WebhookEndpoint| endpoint.succeeded < endpoint.attempts;
+    let failing: Vec<_> = endpoints.iter().filter(fails).collect();
     Ok(html! {
         @if failing.is_empty() { "none" }
-        @for (endpoint, failed) in failing {
-            p { (resource(&endpoint.id)) " " (endpoint.url) ": " (failed) " of the newest deliveries" }
+        @for endpoint in failing {
+            p {
+                (resource(&endpoint.id)) " " (endpoint.url) ": " (endpoint.attempts - endpoint.succeeded) " of "
+                (endpoint.attempts) " attempts of its newest deliveries"
+            }
         }
     })
 }

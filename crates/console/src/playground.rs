@@ -23,11 +23,12 @@ use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use super::{
-    Console, Page,
+    Console, Page, Refusal,
     error::ConsoleError,
     exchanges::{Exchange, Received, Sent, results},
     form::{Form, Problem, below, described_by, invalid},
     layout::{self, Section, key_path},
+    masked::Shown,
     visitor::Visitor,
 };
 
@@ -360,22 +361,32 @@ impl Playground {
         received(request).await
     }
 
-    /// What the API answers to a request without duplicates.
+    /// What the API answers to a request of a page of the console. A body is sent under a key.
     pub(super) async fn ask(
         &self,
         api_key: &str,
         method: Method,
         path: &str,
-        body: Option<Value>,
-    ) -> Result<Received, reqwest::Error> {
+        body: Option<(String, Value)>,
+    ) -> Result<(StatusCode, Shown), ConsoleError> {
         let mut request = self.to(api_key, method, path);
-        if let Some(body) = body {
-            let key = format!("console-{}", Uuid::new_v4());
+        if let Some((key, body)) = body {
             request = request
                 .header("idempotency-key", key)
                 .body(body.to_string());
         }
-        received(request).await
+        let reply = received(request).await.map_err(|error| {
+            tracing::warn!(error = %error.to_string(), "the console got no reply from this server");
+            Refusal(StatusCode::SERVICE_UNAVAILABLE)
+        })?;
+        let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::BAD_GATEWAY);
+        let json = Shown::parse(&reply.body).ok_or(Refusal(StatusCode::BAD_GATEWAY))?;
+        Ok((status, json))
+    }
+
+    /// Where a person's own client reaches a path of the API.
+    pub(super) fn public(&self, path: &str) -> String {
+        format!("{}{path}", self.public_url)
     }
 
     fn to(&self, api_key: &str, method: Method, path: &str) -> reqwest::RequestBuilder {
@@ -385,6 +396,11 @@ impl Playground {
             .bearer_auth(api_key)
             .header("content-type", "application/json")
     }
+}
+
+/// A key for a request of a page of the console.
+pub(super) fn fresh_key() -> String {
+    format!("console-{}", Uuid::new_v4())
 }
 
 async fn received(request: reqwest::RequestBuilder) -> Result<Received, reqwest::Error> {

@@ -16,6 +16,7 @@ use super::{
     form::Form,
     layout::{self, Section, key_link, resource, short, state, table, time},
     masked::Shown,
+    playground::fresh_key,
     visitor::Visitor,
 };
 
@@ -36,8 +37,13 @@ const OFTEN: [(&str, &str); 3] = [
     ("percent", "N percent, by chance"),
 ];
 
-pub(super) async fn show(console: web::Data<Console>, visitor: Visitor) -> Page {
-    page(&console, &visitor, &Form::default(), None).await
+/// The address may fill in the form.
+pub(super) async fn show(
+    console: web::Data<Console>,
+    visitor: Visitor,
+    request: HttpRequest,
+) -> Page {
+    page(&console, &visitor, &Form::of_query(&request), None).await
 }
 
 /// Plans the fault that a form describes.
@@ -99,14 +105,9 @@ async fn ask(
     if !visitor.may_lose_replies {
         return Err(ConsoleError::Missing);
     }
+    let body = body.map(|body| (fresh_key(), body));
     let asked = console.playground.ask(&visitor.api_key, method, path, body);
-    let reply = asked.await.map_err(|error| {
-        tracing::warn!(error = %error.to_string(), "the console got no reply from this server");
-        Refusal(StatusCode::SERVICE_UNAVAILABLE)
-    })?;
-    let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::BAD_GATEWAY);
-    let json = Shown::parse(&reply.body).ok_or(Refusal(StatusCode::BAD_GATEWAY))?;
-    Ok((status, json))
+    asked.await
 }
 
 async fn read(console: &Console, visitor: &Visitor, path: &str) -> Result<Shown, ConsoleError> {

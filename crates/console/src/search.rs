@@ -55,6 +55,7 @@ fn address(found: &Found) -> String {
     match found {
         Found::Key(key) => key_path(key),
         Found::Object(kind, id) => format!("/console/{}/{}", Noun::of(*kind).path, encoded(id)),
+        Found::Delivery(id) => format!("/console/deliveries/{}", encoded(id)),
         Found::Request { before } => {
             format!("/console/requests?outcome=any&before={before}")
         }
@@ -65,13 +66,14 @@ fn what(found: &Found) -> &'static str {
     match found {
         Found::Key(_) => "Key",
         Found::Object(kind, _) => Noun::of(*kind).one,
+        Found::Delivery(_) => "Delivery",
         Found::Request { .. } => "Request",
     }
 }
 
 fn text(found: &Found) -> &str {
     match found {
-        Found::Key(name) | Found::Object(_, name) => name,
+        Found::Key(name) | Found::Object(_, name) | Found::Delivery(name) => name,
         Found::Request { .. } => "without a key",
     }
 }

@@ -1,6 +1,6 @@
 //! What the console asks of the server whose pages it shows.
 
-use std::{net::IpAddr, time::Duration};
+use std::{net::IpAddr, ops::Range, time::Duration};
 
 use actix_web::{
     http::{StatusCode, header::HeaderMap},
@@ -81,14 +81,22 @@ pub trait Server: Send + Sync {
     /// One object, if the account has it.
     fn object<'a>(&'a self, account: Uuid, kind: Kind, id: &'a str) -> Answer<'a, Option<Object>>;
 
-    /// Deliveries before the one with this id, the newest first. `None`: no delivery has such an
-    /// id.
+    /// Deliveries before the one with this id that are wanted, the newest first. `None`: no
+    /// delivery, or no endpoint, has such an id.
     fn deliveries<'a>(
         &'a self,
         account: Uuid,
+        wanted: &'a WantedDeliveries,
         before: Option<&'a str>,
         limit: usize,
-    ) -> Answer<'a, Option<Vec<Delivery>>>;
+    ) -> Answer<'a, Option<FoundDeliveries>>;
+
+    /// One delivery with its attempts, the oldest first, if the account has it.
+    fn delivery<'a>(
+        &'a self,
+        account: Uuid,
+        id: &'a str,
+    ) -> Answer<'a, Option<(Delivery, Vec<Attempted>)>>;
 
     /// Webhook endpoints of the account, the newest first.
     fn webhook_endpoints(&self, account: Uuid) -> Answer<'_, Vec<WebhookEndpoint>>;
@@ -96,6 +104,16 @@ pub trait Server: Send + Sync {
     /// Makes a delivery due. `None`: the account has no such delivery. `false`: it is left as it
     /// was.
     fn retry_delivery<'a>(&'a self, account: Uuid, id: &'a str) -> Answer<'a, Option<bool>>;
+
+    /// Makes deliveries to an endpoint due that failed, of those that were made in this time the
+    /// newest, at most `limit`, and says how many. `None`: the account has no such endpoint.
+    fn retry_failed<'a>(
+        &'a self,
+        account: Uuid,
+        endpoint: &'a str,
+        made: Range<Option<DateTime<Utc>>>,
+        limit: usize,
+    ) -> Answer<'a, Option<u64>>;
 }
 
 /// Keys that this process works on, and keys with leases.
@@ -216,6 +234,8 @@ pub enum Found {
     Key(String),
     /// An object, by its id.
     Object(Kind, String),
+    /// A delivery, by its id.
+    Delivery(String),
     /// A request without a key, in the list of those before this id.
     Request {
         /// The next id.
@@ -341,6 +361,44 @@ pub struct WebhookEndpoint {
     pub never_sent: Vec<String>,
     /// `enabled` or `disabled`.
     pub status: &'static str,
+    /// How many attempts its newest deliveries had.
+    pub attempts: i64,
+    /// How many of them were acknowledged.
+    pub succeeded: i64,
+}
+
+/// Which deliveries are looked for. What is `None` excludes none.
+#[derive(Debug, Clone, Default)]
+pub struct WantedDeliveries {
+    /// `pending`, `succeeded` or `failed`.
+    pub status: Option<String>,
+    /// `we_…`
+    pub endpoint: Option<String>,
+}
+
+/// What a search of the deliveries found.
+#[derive(Debug)]
+pub struct FoundDeliveries {
+    /// The newest first.
+    pub deliveries: Vec<Delivery>,
+    /// Where the search ended before it had found as many as were asked for, if older deliveries
+    /// are left.
+    pub ended_at: Option<String>,
+}
+
+/// An attempt to deliver an event that has ended.
+#[derive(Debug)]
+pub struct Attempted {
+    /// When it began.
+    pub at: DateTime<Utc>,
+    /// Whether the receiver acknowledged the event.
+    pub succeeded: bool,
+    /// The status, or what happened in place of one.
+    pub answer: String,
+    /// Until the answer.
+    pub milliseconds: i64,
+    /// The beginning of what the receiver said, if it said something that is still kept.
+    pub reply: Option<String>,
 }
 
 /// The delivery of an event to a webhook endpoint.

@@ -66,6 +66,10 @@ pub struct Attempt {
     /// the time of the next attempt is.
     #[serde(skip)]
     pub retry_after: Option<Duration>,
+    /// The beginning of what the reply said, harmless to show. Stored in a table of its own, and
+    /// for less long.
+    #[serde(skip)]
+    pub reply: Option<String>,
 }
 
 impl Attempt {
@@ -78,6 +82,7 @@ impl Attempt {
             duration_ms: 0,
             is_refused: false,
             retry_after: None,
+            reply: None,
         }
     }
 

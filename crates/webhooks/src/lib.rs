@@ -39,7 +39,7 @@ pub use observer::Observer;
 pub use public_addresses::is_public;
 pub use queue::{
     Claimed, ReadyEndpoint, Turn, claim, count_due, longest_due, make_ready, ready_endpoints,
-    retry_now,
+    retry_failed, retry_now,
 };
 pub use secret::Secret;
 pub use sender::{Message, Sender, TlsError};

@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use sqlx::{PgConnection, error::BoxDynError, postgres::types::PgInterval, types::Json};
 use uuid::Uuid;
 
-use crate::{Attempt, DeliveryStatus, Event, Secret, events::text};
+use crate::{Attempt, DeliveryStatus, Event, Secret, Slice, events::text};
 
 /// An endpoint that has something ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -333,7 +333,8 @@ impl Ended {
 }
 
 /// Stores how attempts ended, and returns how many it stored. An attempt whose claim has expired is
-/// left out if another worker has claimed the delivery since. Locks the rows, and waits for them.
+/// left out if another worker has claimed the delivery since. What a reply said is stored under the
+/// attempt's number. Locks the deliveries, and waits for them.
 pub(crate) async fn finish(tx: &mut PgConnection, ended: &[Ended]) -> sqlx::Result<u64> {
     let (mut statuses, mut pauses) = (Vec::new(), Vec::new());
     for one in ended {
@@ -345,34 +346,45 @@ pub(crate) async fn finish(tx: &mut PgConnection, ended: &[Ended]) -> sqlx::Resu
         statuses.push(status.as_str().to_owned());
         pauses.push(pause);
     }
-    let finished = sqlx::query!(
-        "
-        UPDATE webhook_deliveries AS delivery
-           SET attempts = delivery.attempts || ended.attempt,
-               status = CASE WHEN ended.status = 'pending' AND endpoint.deleted_at IS NOT NULL
-                             THEN 'failed' ELSE ended.status END,
-               ready = false,
-               next_attempt_at = CASE WHEN endpoint.deleted_at IS NULL
-                                      THEN now() + ended.pause END,
-               delivered_at = CASE WHEN ended.status = 'succeeded' THEN now() END,
-               claim = NULL
-          FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::jsonb[], $5::text[], $6::interval[])
-               AS ended (account_id, id, claim, attempt, status, pause),
-               webhook_endpoints AS endpoint
-         WHERE delivery.account_id = ended.account_id AND delivery.id = ended.id
-           AND delivery.claim = ended.claim
-           AND endpoint.account_id = delivery.account_id AND endpoint.id = delivery.endpoint_id
-        ",
+    let finished = sqlx::query_scalar!(
+        r#"
+        WITH finished AS (
+            UPDATE webhook_deliveries AS delivery
+               SET attempts = delivery.attempts || ended.attempt,
+                   status = CASE WHEN ended.status = 'pending' AND endpoint.deleted_at IS NOT NULL
+                                 THEN 'failed' ELSE ended.status END,
+                   ready = false,
+                   next_attempt_at = CASE WHEN endpoint.deleted_at IS NULL
+                                          THEN now() + ended.pause END,
+                   delivered_at = CASE WHEN ended.status = 'succeeded' THEN now() END,
+                   claim = NULL
+              FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::jsonb[], $5::text[],
+                          $6::interval[], $7::text[])
+                   AS ended (account_id, id, claim, attempt, status, pause, reply),
+                   webhook_endpoints AS endpoint
+             WHERE delivery.account_id = ended.account_id AND delivery.id = ended.id
+               AND delivery.claim = ended.claim
+               AND endpoint.account_id = delivery.account_id AND endpoint.id = delivery.endpoint_id
+            RETURNING delivery.account_id, delivery.id,
+                      jsonb_array_length(delivery.attempts) AS number, ended.reply
+        ), replied AS (
+            INSERT INTO webhook_replies (account_id, delivery_id, number, reply)
+            SELECT account_id, id, number, reply FROM finished WHERE reply IS NOT NULL
+            ON CONFLICT DO NOTHING
+        )
+        SELECT count(*) AS "finished!" FROM finished
+        "#,
         &column(ended, |one| one.account_id),
         &column(ended, |one| one.id),
         &column(ended, |one| one.claim),
         &column(ended, |one| Json(one.attempt.as_slice())) as _,
         &statuses,
         &pauses as _,
+        &column(ended, |one| one.attempt.as_ref()?.reply.as_deref()) as _,
     )
-    .execute(tx)
+    .fetch_one(tx)
     .await?;
-    Ok(finished.rows_affected())
+    Ok(finished.unsigned_abs())
 }
 
 /// Disables the endpoints that are gone, by the word of these attempts. One whose URL has changed
@@ -564,6 +576,74 @@ pub async fn retry_now(
     )
     .fetch_optional(tx)
     .await
+}
+
+/// Makes deliveries to an endpoint due now that have failed, with the attempts that they had, and
+/// returns how many: up to the slice's rows of its newest 20,000 deliveries there, the newest ones.
+/// None if the endpoint is deleted. What another call has made due is no longer failed. Locks as
+/// [`retry_now`] does, in the order of the deliveries.
+pub async fn retry_failed(
+    tx: &mut PgConnection,
+    account_id: Uuid,
+    endpoint_id: Uuid,
+    slice: &Slice,
+) -> sqlx::Result<u64> {
+    let due = sqlx::query_scalar!(
+        r#"
+        WITH failed AS MATERIALIZED (
+            SELECT id, event_id
+              FROM (SELECT id, event_id, status
+                      FROM webhook_deliveries
+                     WHERE account_id = $1
+                       AND endpoint_id = $2
+                       AND id < $3
+                       AND id > $4
+                       AND ($5::timestamptz IS NULL OR created_at >= $5)
+                       AND ($6::timestamptz IS NULL OR created_at < $6)
+                     ORDER BY id DESC
+                     LIMIT 20000) AS newest
+             WHERE status = 'failed'
+             ORDER BY id DESC
+             LIMIT $7
+        ), kept AS MATERIALIZED (
+            SELECT failed.id
+              FROM failed
+             CROSS JOIN LATERAL (
+                   SELECT
+                     FROM events
+                    WHERE account_id = $1 AND id = failed.event_id
+                    LIMIT 1
+                      FOR KEY SHARE) AS event
+        ), found AS MATERIALIZED (
+            SELECT delivery.id
+              FROM kept
+             CROSS JOIN LATERAL (
+                   SELECT id
+                     FROM webhook_deliveries
+                    WHERE account_id = $1 AND id = kept.id AND status = 'failed'
+                    LIMIT 1
+                      FOR UPDATE) AS delivery
+        ), due AS (
+            UPDATE webhook_deliveries AS delivery
+               SET status = 'pending', ready = true, next_attempt_at = now()
+              FROM found, webhook_endpoints AS endpoint
+             WHERE delivery.account_id = $1 AND delivery.id = found.id
+               AND endpoint.account_id = $1 AND endpoint.id = $2 AND endpoint.deleted_at IS NULL
+            RETURNING delivery.id
+        )
+        SELECT count(*) AS "due!" FROM due
+        "#,
+        account_id,
+        endpoint_id,
+        slice.below,
+        slice.above,
+        slice.created_from,
+        slice.created_before,
+        slice.rows,
+    )
+    .fetch_one(tx)
+    .await?;
+    Ok(due.unsigned_abs())
 }
 
 /// What `unnest` makes a column of again.

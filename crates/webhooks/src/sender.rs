@@ -1,8 +1,8 @@
 //! Makes one attempt to deliver a webhook.
 //!
 //! Promise: it connects only to checked addresses, follows no redirect, ends within its time limit,
-//! and reads only the head of the reply, of which it reads no more than its limit. A receiver
-//! decides about none of this.
+//! and reads of the reply no more than its limits. A receiver decides about none of this, and
+//! nothing that happens to the body of a reply changes what its status says.
 
 use std::{
     error::Error,
@@ -17,11 +17,11 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
-use futures_util::future::{BoxFuture, Either, select};
-use http_body_util::Full;
+use futures_util::future::{BoxFuture, Either, OptionFuture, select};
+use http_body_util::{BodyExt, Full};
 use hyper::{
     Request, Uri,
-    body::Bytes,
+    body::{Bytes, Incoming},
     client::conn::http1,
     header::{CONNECTION, CONTENT_TYPE, HOST, HeaderMap, RETRY_AFTER, USER_AGENT},
     http::request::Builder,
@@ -47,6 +47,12 @@ use crate::{
 /// Bytes that are read before the final status: of a TLS handshake, of informational replies, of
 /// which HTTP allows any number, and of the head of the reply.
 const READ_MAX: usize = 64 * 1024;
+
+/// Bytes that are kept of a reply's body.
+const REPLY_MAX: usize = 1024;
+
+/// How long the body is waited for after the head: most bodies come with it.
+const REPLY_WAIT: Duration = Duration::from_millis(250);
 
 /// What an account sees of a host that is not connected to.
 const NO_PUBLIC_ADDRESS: &str = "the host has no public address";
@@ -107,6 +113,9 @@ pub struct Message<'a> {
 struct Answer {
     status: u16,
     retry_after: Option<Duration>,
+    came_at: Instant,
+    /// The beginning of the body.
+    reply: Vec<u8>,
 }
 
 impl Answer {
@@ -127,6 +136,8 @@ impl Answer {
                 let seconds = text.parse().map(Duration::from_secs);
                 seconds.ok().or_else(|| until(text))
             }),
+            came_at: Instant::now(),
+            reply: Vec::new(),
         }
     }
 }
@@ -162,28 +173,36 @@ impl Sender {
 
     /// Sends a message once.
     pub async fn send(&self, message: Message<'_>) -> Attempt {
-        let (began, at) = (Instant::now(), message.at);
-        let posted = tokio::time::timeout(self.settings.timeout, self.post(message));
-        let posted = posted.await.unwrap_or(Err("timed out".into()));
-        let is_refused = posted.as_ref().is_err_and(|failed| failed.is_refused);
-        let (answer, error) = match posted {
-            Ok(answer) if (300..400).contains(&answer.status) => {
-                (Some(answer), Some("redirects are not followed"))
-            }
-            Ok(answer) => (Some(answer), None),
-            Err(failed) => (None, Some(failed.told)),
+        let (began, at, mut answer) = (Instant::now(), message.at, None);
+        let posted = self.post(message, &mut answer);
+        let posted = tokio::time::timeout(self.settings.timeout, posted).await;
+        let failed = posted.unwrap_or(Err("timed out".into())).err();
+        // Where there is an answer, only its body failed.
+        let failed = failed.filter(|_| answer.is_none());
+        let error = match &answer {
+            Some(Answer {
+                status: 300..400, ..
+            }) => Some("redirects are not followed"),
+            Some(_) => None,
+            None => failed.map(|failed| failed.told),
         };
+        let took = answer
+            .as_ref()
+            .map_or_else(Instant::now, |answer| answer.came_at)
+            - began;
         Attempt {
             at,
             response_status: answer.as_ref().map(|answer| answer.status),
             error: error.map(str::to_owned),
-            duration_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
-            is_refused,
-            retry_after: answer.and_then(|answer| answer.retry_after),
+            duration_ms: i64::try_from(took.as_millis()).unwrap_or(i64::MAX),
+            is_refused: failed.is_some_and(|failed| failed.is_refused),
+            retry_after: answer.as_ref().and_then(|answer| answer.retry_after),
+            reply: answer.and_then(|answer| harmless(&answer.reply)),
         }
     }
 
-    async fn post(&self, message: Message<'_>) -> Result<Answer, Failed> {
+    /// Fills `answer` in as soon as its head is there.
+    async fn post(&self, message: Message<'_>, answer: &mut Option<Answer>) -> Result<(), Failed> {
         const UNREADABLE: &str = "the URL can't be read";
         let url = Url::parse(message.url).map_err(|_| UNREADABLE)?;
         // An address is never resolved, and the setting may have changed since the endpoint was
@@ -220,14 +239,15 @@ impl Sender {
             inner: stream.into_inner(),
             left: READ_MAX,
         };
+        let keeps_reply = self.settings.keeps_replies;
         if url.scheme() != "https" {
-            return Ok(answer_to(stream, request).await?);
+            return Ok(answer_to(stream, request, answer, keeps_reply).await?);
         }
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(host.to_owned()).map_err(|_| UNREADABLE)?;
         let stream = self.tls.connect(name, stream).await;
         let stream = stream.map_err(|error| explain_connecting(&error))?;
-        Ok(answer_to(stream, request).await?)
+        Ok(answer_to(stream, request, answer, keeps_reply).await?)
     }
 
     fn signed(
@@ -281,22 +301,67 @@ fn causes<'a>(
     std::iter::successors(Some(error), |&error| error.source())
 }
 
-/// Sends the request, and reads the head of the reply. The rest is dropped unread.
+/// Sends the request, and reads the head of the reply, and the beginning of its body if that is
+/// kept. The rest is dropped unread.
 async fn answer_to(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send,
     request: Request<Full<Bytes>>,
-) -> Result<Answer, &'static str> {
+    answer: &mut Option<Answer>,
+    keeps_reply: bool,
+) -> Result<(), &'static str> {
     let (mut requests, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|error| explain_exchange(&error))?;
-    let response = pin!(requests.send_request(request));
+    let (response, connection) = (pin!(requests.send_request(request)), pin!(connection));
     // The connection is what reads and writes. Where it ends first, the response knows why.
-    let response = match select(response, pin!(connection)).await {
-        Either::Left((response, _)) => response,
-        Either::Right((_, response)) => response.await,
+    let (response, connection) = match select(response, connection).await {
+        Either::Left((response, connection)) => (response, Some(connection)),
+        Either::Right((_, response)) => (response.await, None),
     };
     let response = response.map_err(|error| explain_exchange(&error))?;
-    Ok(Answer::of(response.status().as_u16(), response.headers()))
+    let (status, headers) = (response.status().as_u16(), response.headers());
+    let answer = answer.insert(Answer::of(status, headers));
+    if keeps_reply {
+        let reading = pin!(read_beginning(response.into_body(), &mut answer.reply));
+        let reading = async {
+            let connection = OptionFuture::from(connection);
+            if let Either::Right((_, reading)) = select(reading, connection).await {
+                reading.await;
+            }
+        };
+        // What has come until then is kept.
+        let _ = tokio::time::timeout(REPLY_WAIT, reading).await;
+    }
+    Ok(())
+}
+
+async fn read_beginning(mut body: Incoming, into: &mut Vec<u8>) {
+    while into.len() < REPLY_MAX
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        let data = frame.data_ref().map_or(&[][..], |data| data);
+        into.extend(data.iter().take(REPLY_MAX - into.len()));
+    }
+}
+
+/// Bytes as a text without what would act on a screen or can't be stored. `None`: there is none.
+fn harmless(bytes: &[u8]) -> Option<String> {
+    let is_harmful = |one: char| {
+        (one.is_control() && !matches!(one, '\n' | '\t'))
+            // They have no width, or turn the direction of what follows.
+            || matches!(one, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')
+            || matches!(one, '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    let text = String::from_utf8_lossy(bytes);
+    let text = text.chars().filter(|one| *one != '\r');
+    let mut text: String = text
+        .map(|one| match is_harmful(one) {
+            true => char::REPLACEMENT_CHARACTER,
+            false => one,
+        })
+        .collect();
+    text.truncate(text.floor_char_boundary(REPLY_MAX));
+    (!text.trim().is_empty()).then_some(text)
 }
 
 /// Why there is no connection, as the account may see it. The libraries' messages would reveal the
@@ -407,5 +472,30 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Limited<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_is_kept_without_what_acts_on_a_screen_and_within_its_limit() {
+        for (bytes, kept) in [
+            (&b""[..], None),
+            (b" \r\n", None),
+            (b"{\"ok\": true}\r\n", Some("{\"ok\": true}\n")),
+            (
+                b"a\0b\x1b[31mc\tdone",
+                Some("a\u{fffd}b\u{fffd}[31mc\tdone"),
+            ),
+            ("\u{202e}drow".as_bytes(), Some("\u{fffd}drow")),
+            (b"caf\xc3", Some("caf\u{fffd}")),
+        ] {
+            assert_eq!(harmless(bytes).as_deref(), kept, "{bytes:?}");
+        }
+        // Three bytes for each of one.
+        let kept = harmless(&[0xff; REPLY_MAX]).unwrap_or_default();
+        assert_eq!(kept.len(), REPLY_MAX / 3 * 3);
     }
 }

@@ -14,7 +14,7 @@ use std::{
 use charge_once_webhooks::{
     Claimed, DeliveryFault, EVERY_EVENT, Endpoint, Event, Interference, NewEndpoint, NewEvent,
     Pauses, Secret, Settings, Slice, Worker, deliveries, emit, endpoints, events, migrate,
-    retry_now,
+    retry_failed, retry_now,
 };
 use futures_util::future::BoxFuture;
 use sqlx::{Connection, PgConnection, PgPool};
@@ -63,13 +63,19 @@ async fn insert(pool: &PgPool, url: String) -> Endpoint {
 
 /// Answers the next webhook with `status`, and returns the request.
 async fn receive(listener: &TcpListener, status: &str) -> String {
+    receive_and_say(listener, status, "").await
+}
+
+/// As [`receive`], with a body.
+async fn receive_and_say(listener: &TcpListener, status: &str, body: &str) -> String {
     let receiving = async {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut request = Vec::new();
         while !request.ends_with(b"}") {
             assert!(stream.read_buf(&mut request).await.unwrap() > 0);
         }
-        let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
+        let length = body.len();
+        let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{body}");
         stream.write_all(answer.as_bytes()).await.unwrap();
         String::from_utf8(request).unwrap()
     };
@@ -118,6 +124,7 @@ const LOCAL: Settings = Settings {
     },
     poll_interval: Duration::from_secs(3600),
     database_deadline: Duration::from_secs(5),
+    keeps_replies: true,
     user_agent: "test",
     signature_header: "outbox-signature",
     standard_id: |event| event.id.to_string(),
@@ -285,6 +292,47 @@ async fn what_is_taken_is_sent_once_more_where_the_fault_is_twice(pool: PgPool) 
     receive(&listener, "200 OK").await;
     eventually(&pool, &[("succeeded", 3)]).await;
     assert_eq!(acts.asked(), 1);
+}
+
+#[sqlx::test(migrations = false)]
+async fn what_a_receiver_says_is_kept_apart_and_what_failed_is_made_due_in_batches(pool: PgPool) {
+    let listener = endpoint(&pool).await;
+    let seats: Vec<_> = ["1A", "1B", "1C"].map(booked).into();
+    commit(&pool, &seats).await;
+    // Gone for good, so that each fails at once.
+    let receiver = tokio::spawn(async move {
+        for _ in 0..3 {
+            receive_and_say(&listener, "410 Gone", "no such\0seat").await;
+        }
+        listener
+    });
+    let (wake, stop, working) = start(&pool, LOCAL);
+    wake.notify_one();
+    eventually(&pool, &[("failed", 1), ("failed", 1), ("failed", 1)]).await;
+    stop.send_replace(true);
+    working.await.unwrap();
+    let _listener = receiver.await.unwrap();
+    let mut connection = pool.acquire().await.unwrap();
+    let ids = "SELECT id, endpoint_id FROM webhook_deliveries ORDER BY id";
+    let ids: Vec<(Uuid, Uuid)> = sqlx::query_as(ids).fetch_all(&pool).await.unwrap();
+    for (id, _) in &ids {
+        let replies = deliveries::replies(&mut connection, ACCOUNT, *id).await;
+        let kept = "no such\u{fffd}seat".to_owned();
+        assert_eq!(replies.unwrap(), [(1, kept)]);
+    }
+    let endpoint = ids.first().unwrap().1;
+    let tallies = deliveries::tallies(&mut connection, ACCOUNT, &[endpoint]).await;
+    let tally = tallies.unwrap().remove(0);
+    assert_eq!((tally.attempts, tally.succeeded), (3, 0));
+    for (account, rows, due) in [
+        (Uuid::nil(), 2, 0),
+        (ACCOUNT, 2, 2),
+        (ACCOUNT, 2, 1),
+        (ACCOUNT, 2, 0),
+    ] {
+        let retried = retry_failed(&mut connection, account, endpoint, &Slice::newest(rows)).await;
+        assert_eq!(retried.unwrap(), due);
+    }
 }
 
 #[sqlx::test(migrations = false)]

@@ -103,7 +103,7 @@ async fn only_its_own_account_s_forms_retry_a_delivery_and_none_a_deleted_endpoi
 }
 
 /// What the commands print that a page shows, run as a person runs them.
-async fn pasted(page: &str) -> String {
+pub(super) async fn pasted(page: &str) -> String {
     let commands = page
         .between("aria-label=\"The same with curl\">", "</pre>")
         .replace("&quot;", "\"")

@@ -10,6 +10,7 @@ mod search;
 mod sign_in;
 mod story;
 pub mod visit;
+mod webhooks;
 
 use self::visit::{CONSOLE, Visit, log_holds, visited};
 use crate::support::prelude::*;

@@ -174,7 +174,7 @@ async fn an_endpoint_that_fails_is_named_until_it_is_deleted() {
     );
     failing()
         .await
-        .must_have(&[&link, ": 1 of the newest deliveries"]);
+        .must_have(&[&link, ": 1 of 1 attempts of its newest deliveries"]);
     delete(client, &endpoint.id).await;
     assert_eq!(failing().await, "none");
 }

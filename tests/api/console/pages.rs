@@ -27,6 +27,8 @@ const PAGES: &[&str] = &[
     "/console/workflows?name=order-7",
     "/console/requests?outcome=any&status=2xx&path=/charges&key=dev&object=ch_1",
     "/console/deliveries",
+    "/console/deliveries?status=failed",
+    "/console/webhook_endpoints/new",
     "/console/in-flight",
     "/console/playground",
     "/console/protocol?step=6",

@@ -32,6 +32,12 @@ async fn a_planned_fault_acts_its_finding_is_shown_and_the_plan_can_be_deleted()
         "Nothing found in 0 requests",
         "aria-current=\"page\">Report<",
     ]);
+    let filled = format!("{REPORT}?target=*&count=3&fault=webhook_twice");
+    visit.page(&filled).await.must_have(&[
+        "value=\"*\"",
+        "value=\"3\"",
+        "value=\"webhook_twice\" selected",
+    ]);
     let planned = visit
         .post(REPORT, &plan("reply_lost", "POST /charges", "1"))
         .await;

@@ -24,6 +24,7 @@ const ROWS: &str = "
         UNION ALL SELECT account_id FROM setup_intents
         UNION ALL SELECT account_id FROM inventory UNION ALL SELECT account_id FROM request_log
         UNION ALL SELECT account_id FROM fault_plans
+        UNION ALL SELECT account_id FROM webhook_replies
         UNION ALL SELECT account_id FROM request_counts) AS rows
       JOIN accounts ON accounts.id = rows.account_id
      WHERE accounts.test_until IS NOT NULL";
@@ -87,6 +88,8 @@ async fn fill(client: &Client, database: &TestDatabase) {
          SELECT account_id, id, 'done', 'Ada', '{}' FROM operations;
          INSERT INTO request_log (account_id, id, method, route, status, outcome, duration_us)
          SELECT account_id, id, 'POST', '/charges', 201, 'executed', 1 FROM charges;
+         INSERT INTO webhook_replies (account_id, delivery_id, number, reply)
+         SELECT account_id, id, 1, 'ok' FROM charges;
          INSERT INTO request_counts (account_id, minute, outcomes, durations, second_effects)
          SELECT account_id, min(created_at), '{1}', '{1}', 0 FROM charges GROUP BY account_id";
     database.execute(sql).await;

@@ -193,6 +193,7 @@ app request_log_migrations: SELECT
 app setup_intents: SELECT, INSERT, UPDATE, DELETE
 app webhook_deliveries: SELECT, INSERT, UPDATE, DELETE
 app webhook_endpoints: SELECT, INSERT, UPDATE, DELETE
+app webhook_replies: SELECT, INSERT, DELETE
 app webhooks_migrations: SELECT
 reader _sqlx_migrations: SELECT
 reader accounts: SELECT
@@ -230,6 +231,7 @@ customer_id description last_setup_error metadata payment_method_id return_url s
 reader webhook_deliveries: SELECT
 reader webhook_endpoints: SELECT (account_id id url enabled_events description metadata created_at deleted_at \
 disabled canceled_at api_version standard_webhooks)
+reader webhook_replies: SELECT (account_id delivery_id number created_at)
 reader webhooks_migrations: SELECT
 sweeper _sqlx_migrations: SELECT
 sweeper accounts: SELECT (id closed_at)
@@ -243,6 +245,7 @@ sweeper request_counts: SELECT (account_id minute), DELETE
 sweeper request_log: SELECT (account_id id created_at), UPDATE (path), DELETE
 sweeper request_log_migrations: SELECT
 sweeper webhook_deliveries: SELECT (account_id event_id status), DELETE
+sweeper webhook_replies: SELECT (account_id delivery_id created_at), DELETE
 sweeper webhooks_migrations: SELECT";
 
 #[tokio::test]

@@ -19,8 +19,8 @@ const SECONDS_APART: i64 = 10;
 /// Tables that grow with the number of requests. No statement may read one of them whole.
 pub const GROWING: &str = "accounts idempotency_keys charges orders refunds events \
      webhook_deliveries checkouts checkout_steps operations webhook_endpoints request_log \
-     request_counts idempotency_leases inventory manual_resolutions customers payment_methods payment_intents \
-     setup_intents";
+     request_counts idempotency_leases inventory manual_resolutions customers payment_methods \
+     payment_intents setup_intents webhook_replies";
 
 /// Makes the ids and times of row `n`. Nine of ten rows are the first account's, the others are
 /// spread over 200 accounts.
@@ -40,7 +40,7 @@ const NUMBERS: &str = "
       FROM generate_series(1, ROWS) AS n;";
 
 /// What fills each table. Half of the rows are of one customer, and a few are in every rare state.
-const FILLED: [&str; 21] = [
+const FILLED: [&str; 22] = [
     "INSERT INTO accounts (id, name)
      SELECT DISTINCT account, 'account ' || account FROM numbers",
     // Test accounts that were closed, and one in a thousand that is still to be closed.
@@ -93,6 +93,8 @@ const FILLED: [&str; 21] = [
             CASE WHEN n % 2 = 1 THEN made_at WHEN n % 50 = 2 THEN at(2 * ROWS - n) END, made_at,
             CASE WHEN n % 2 = 0 AND n % 50 <> 2 THEN made_at END
        FROM numbers",
+    "INSERT INTO webhook_replies (account_id, delivery_id, number, reply, created_at)
+     SELECT account, id, 1, 'ok', made_at FROM numbers",
     "INSERT INTO checkouts (account_id, id, amount, currency, items, customer, metadata, card_token,
             card_exp_month, card_exp_year, status, order_id, dialect, request_id, idempotency_key,
             created_at)

@@ -113,14 +113,26 @@ impl Received {
         &self.headers["stripe-signature"]
     }
 
+    /// A part of an answer.
+    pub async fn write(&mut self, part: &[u8]) {
+        self.stream.write_all(part).await.unwrap();
+    }
+
     /// Answers, and returns when the sender has seen it: it closes the connection then.
     pub async fn answer(self, status: u16) {
         self.answer_with(status, "").await;
     }
 
     /// Answers with more headers, each ended by CR LF.
-    pub async fn answer_with(mut self, status: u16, headers: &str) {
-        let answer = format!("HTTP/1.1 {status} Whatever\r\n{headers}Content-Length: 2\r\n\r\nok");
+    pub async fn answer_with(self, status: u16, headers: &str) {
+        self.say(status, headers, "ok").await;
+    }
+
+    /// As [`Self::answer_with`], with this body.
+    pub async fn say(mut self, status: u16, headers: &str, body: &str) {
+        let length = body.len();
+        let head = format!("HTTP/1.1 {status} Whatever\r\n{headers}Content-Length: {length}");
+        let answer = format!("{head}\r\n\r\n{body}");
         self.stream.write_all(answer.as_bytes()).await.unwrap();
         let mut rest = Vec::new();
         // A reset is an end like any other.

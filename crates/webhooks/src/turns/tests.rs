@@ -24,6 +24,7 @@ const fn after(status: u16, duration_ms: i64) -> Attempt {
         duration_ms,
         is_refused: false,
         retry_after: None,
+        reply: None,
     }
 }
 
