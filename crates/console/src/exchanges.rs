@@ -145,7 +145,7 @@ pub(super) fn results(sent: &Sent<'_>, exchanges: &[Exchange]) -> Markup {
         }
         h2 { "The same with curl" }
         p { "Set " code { (API_KEY_VARIABLE) } " to the API key that you signed in with." }
-        pre role="group" tabindex="0" aria-label="The same with curl" { (curl(sent)) }
+        pre data-copy role="group" tabindex="0" aria-label="The same with curl" { (curl(sent)) }
     }
 }
 

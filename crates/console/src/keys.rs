@@ -31,7 +31,7 @@ pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) 
     let (key, story) = read(&server, &visitor, &request).await?;
     let live = (!has_ended(&story)).then(|| format!("/console/live/keys/{}", encoded(&key)));
     let body = html! {
-        h1 { "The story of " code { (key) } }
+        h1 { "The story of " code data-copy { (key) } }
         div #live data-live=[live] { (told(&key, &story)) }
     };
     let section = Some(Section::Requests);

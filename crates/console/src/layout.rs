@@ -109,7 +109,7 @@ fn kinds(current: Kind) -> Markup {
             ul {
                 @for kind in Kind::ALL {
                     @let noun = Noun::of(*kind);
-                    @if noun.about.is_some() && *kind != Kind::Events {
+                    @if noun.has_list() && *kind != Kind::Events {
                         li {
                             a href={ "/console/" (noun.path) }
                                 aria-current=[(*kind == current).then_some("page")] { (noun.many) }
@@ -151,6 +151,8 @@ pub(super) fn page_with_status(
                 li { a href="/swagger-ui/" { "Swagger UI" } }
             }
         }
+        span .account title=(visitor.name) { (visitor.name) }
+        @if visitor.is_test { strong .test { "test data" } }
         form method="post" action="/console/sign-out" {
             button type="submit" .quiet { "Sign out" }
         }
@@ -290,6 +292,17 @@ pub(super) fn second(at: DateTime<Utc>) -> Markup {
     html! {
         time datetime=(at.to_rfc3339_opts(SecondsFormat::Secs, true)) { (at.format("%Y-%m-%d %H:%M:%S")) }
     }
+}
+
+/// How long ago a moment was, behind its time. The script keeps it current.
+pub(super) fn age(at: DateTime<Utc>) -> Markup {
+    let ago = match (Utc::now() - at).num_seconds().max(0) {
+        seconds @ ..60 => format!("{seconds} s ago"),
+        seconds @ ..3600 => format!("{} min ago", seconds / 60),
+        seconds @ ..86_400 => format!("{} h ago", seconds / 3600),
+        seconds => format!("{} d ago", seconds / 86_400),
+    };
+    html! { small .age { (ago) } }
 }
 
 /// A word for a state, colored by whether it is good news. The word says it as well.

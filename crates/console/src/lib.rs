@@ -34,8 +34,8 @@ use self::{error::ConsoleError, noun::Noun, playground::Playground, session::Ses
 pub use self::{
     playground::PlaygroundError,
     server::{
-        Account, Answer, Delivery, Happened, InFlight, Kind, Line, Listed, Logged, OUTCOMES,
-        Object, Refusal, Searched, Server, Story, Wanted, WantedOutcome, WebhookEndpoint,
+        Account, Answer, Delivery, Happened, InFlight, Kind, Listed, Logged, OUTCOMES, Object,
+        Refusal, Searched, Server, Story, Wanted, WantedOutcome, WebhookEndpoint,
     },
 };
 
@@ -108,7 +108,7 @@ pub fn routes(config: &mut ServiceConfig, allow: fn(&'static str, &'static str) 
         .service(allow("/console/script.js", READ).route(get().to(layout::script)));
     for (kind, list, one) in &*OF_KINDS {
         let kind = *kind;
-        if Noun::of(kind).about.is_some() {
+        if Noun::of(kind).has_list() {
             let show =
                 move |server, visitor, request| objects::list(kind, server, visitor, request);
             config.service(allow(list, READ).route(get().to(show)));

@@ -1,6 +1,7 @@
 //! The console, and the log of requests behind it.
 
 mod actions;
+mod lists;
 mod pages;
 mod report;
 mod request_log;
