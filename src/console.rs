@@ -47,7 +47,9 @@ use crate::{
         error::HttpError,
         request::{authenticate, before_work},
     },
-    idempotency::{FailureKind, IdempotencyKey, Steps, WorkflowName},
+    idempotency::{
+        FailureKind, IdempotencyKey, Inspected, Steps, WantedKeys, WorkflowName, list_leased_keys,
+    },
     store::{
         self,
         key_story::{self, KeyStory},
@@ -234,20 +236,30 @@ impl Server for AccountPages {
             let found = app.idempotency.inspect(account.0, key).await;
             let found = found.map_err(HttpError::failed_without_key)?;
             let first = found.request();
+            let wanted = matches!(found, Inspected::InFlight(_)).then(|| WantedKeys {
+                account_id: Some(account.0),
+                key: Some(text.clone()),
+                in_doubt: false,
+            });
             let reading = app.snapshot(account, move |connection| {
                 Box::pin(async move {
+                    let leased = match wanted {
+                        Some(wanted) => list_leased_keys(&mut *connection, &wanted, 1).await?.pop(),
+                        None => None,
+                    };
                     let executed = first.as_ref().map(|first| &*first.request_id);
                     let max = rows(requests_max);
                     let story =
                         key_story::read(&mut *connection, account, &text, executed, max).await?;
                     let events: Vec<_> = story.events.iter().map(|event| event.id).collect();
                     let deliveries = deliveries_of(connection, account, &events).await?;
-                    Ok((story, deliveries))
+                    Ok((leased, story, deliveries))
                 })
             });
-            let (KeyStory { requests, events }, deliveries) = reading.await?;
+            let (leased, KeyStory { requests, events }, deliveries) = reading.await?;
             Ok(Story {
                 found,
+                leased,
                 requests: requests.into_iter().map(|one| logged(one, 0)).collect(),
                 events: events.into_iter().map(happened).collect(),
                 deliveries,

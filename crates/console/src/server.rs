@@ -188,6 +188,8 @@ pub struct Logged {
 pub struct Story {
     /// What is stored, or at work.
     pub found: Inspected,
+    /// Its lease, while it takes several transactions.
+    pub leased: Option<LeasedKey>,
     /// Requests with it, the oldest first.
     pub requests: Vec<Logged>,
     /// What happened under it.

@@ -60,7 +60,9 @@ async fn a_story_has_the_first_request_the_replay_the_reuse_the_reply_and_the_ev
     let id = first.id();
     let request = first.header("original-request").unwrap();
     page.must_have(&[
-        "Executed once. 1 retry got the stored reply again. 1 reuse of the key was refused.</p>",
+        "<p class=\"says good\" data-ended>Executed once. 1 retry got the stored reply again. 1 reuse of the \
+         key was refused.</p>",
+        "What their bodies held is never kept.",
         &format!("POST /charges, <code>{request}</code>"),
         &link("charges", &id),
         "<a href=\"/console/workflows?name=workflow-1\">workflow-1</a>",
@@ -117,6 +119,33 @@ async fn a_story_shows_who_waited_and_whose_reply_was_lost() {
         "waited, then <span class=\"state good\">replayed<",
         "<rect class=\"waited\"",
     ]);
+}
+
+#[tokio::test]
+async fn a_pause_in_a_story_is_labeled_with_its_length() {
+    let (server, visit) = visited().await;
+    for _ in 0..3 {
+        server.client.charge("key-1").await;
+    }
+    log_holds(&server.database, 3).await;
+    visit
+        .object("keys", "key-1")
+        .await
+        .must_lack(&["without a request"]);
+    // The last one came two minutes later: its id begins with the millisecond.
+    let last = "
+        UPDATE request_log
+           SET id = overlay(replace(id::text, '-', '') placing
+                            lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint + 125000), 12, '0')
+                            from 1 for 12)::uuid
+         WHERE id = (SELECT max(id::text)::uuid FROM request_log)";
+    server.database.execute(last).await;
+    let page = visit.object("keys", "key-1").await;
+    let rows: Vec<_> = page.split("<tr>").collect();
+    let is_label = |row: &&str| row.contains("2 min ") && row.contains(" s without a request");
+    let place = rows.iter().position(is_label).unwrap();
+    assert!(rows[place + 1].contains("replayed"), "{page}");
+    assert_eq!(page.matches("without a request").count(), 1, "{page}");
 }
 
 #[tokio::test]
@@ -298,7 +327,7 @@ async fn a_key_in_flight_says_so_and_is_listed_with_its_time() {
     let live = "/console/live/keys/key-1";
     let page = visit.object("keys", "key-1").await;
     page.must_have(&[
-        "In flight: there is no outcome yet.",
+        "<p class=\"says warn\">In flight: there is no outcome yet. Its request is POST /charges. ",
         "None has been answered yet.",
         "<td>nothing yet</td>",
         "No event yet.",
@@ -343,7 +372,12 @@ async fn a_key_in_doubt_says_why() {
         "Taken over 2 times",
     ]);
     let page = visit.object("keys", "doubt-1").await;
-    page.must_have(&["In doubt: an attempt may have been executed", in_doubt]);
+    page.must_have(&[
+        "<p class=\"says bad\">In doubt: the processor may have charged. Its request is POST /charges. The \
+         reconciler asks for its answer at <time ",
+        "A retry with this key is safe.</p>",
+        in_doubt,
+    ]);
     let looked_up = server.client.get("/idempotency-keys/doubt-1").await;
     assert_eq!(looked_up.json()["status"], "in_doubt");
 }
