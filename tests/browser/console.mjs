@@ -149,7 +149,9 @@ async function checkLive(page) {
 }
 
 // The whole line of a list leads where its id does, its other links lead elsewhere, and times are UTC's on demand.
-async function checkLists(page, charge, customer) {
+async function checkLists(charge, customer) {
+  const page = await open({ viewport: DESK, timezoneId: 'Asia/Kolkata', permissions: ['clipboard-read', 'clipboard-write'] });
+  await signIn(page);
   await page.goto(`${url}/console/charges`);
   await page.getByLabel('UTC', { exact: true }).check();
   await page.locator('.zone', { hasText: '(UTC)' }).first().waitFor();
@@ -163,10 +165,10 @@ async function checkLists(page, charge, customer) {
   const { x, y, height } = await line.getByText('Two mugs').boundingBox();
   await page.mouse.click(x + 4, y + height / 2);
   await page.waitForURL(`**/console/charges/${charge}`);
-  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
   await page.getByRole('button', { name: 'Copy' }).first().click();
   await page.getByRole('button', { name: 'Copied' }).waitFor();
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), charge);
+  await page.context().close();
 }
 
 // A wrong amount stays in its field, which is named.
@@ -267,7 +269,7 @@ async function fill() {
 let page;
 try {
   await playPlain();
-  page = await open({ colorScheme: 'light', viewport: DESK, timezoneId: 'Asia/Kolkata' });
+  page = await open({ colorScheme: 'light', viewport: DESK });
   for (const [what, path] of Object.entries({ home: '/', errors: '/errors', 'sign-in': '/console/sign-in' })) {
     await page.goto(url + path);
     await look(page, what, SCREENSHOTS);
@@ -288,7 +290,7 @@ try {
   await checkRunningStory(page);
   await checkForm(page);
   const { pages, secrets, listed, customer } = await fill();
-  await checkLists(page, listed, customer);
+  await checkLists(listed, customer);
   for (const [what, path] of Object.entries(pages)) {
     await page.goto(url + path);
     await look(page, `console-${what}`, SCREENSHOTS);

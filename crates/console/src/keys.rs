@@ -327,7 +327,7 @@ fn facts(found: &Inspected) -> Markup {
         h2 { "The key" }
         dl {
             dt { "First request" }
-            dd { (first.method) " " (first.path) ", " code { (first.request_id) } }
+            dd { (first.method) " " (first.path) ", " code data-copy { (first.request_id) } }
             @if let Some(at) = first.created_at { dt { (heading("First use (UTC)")) } dd { (time(at)) } }
             @if let Some(outcome) = first.outcome {
                 dt { (heading("Expires (UTC)")) } dd { (time(outcome.expires_at)) }

@@ -63,7 +63,7 @@ async fn a_story_has_the_first_request_the_replay_the_reuse_the_reply_and_the_ev
         "<p class=\"says good\" data-ended>Executed once. 1 retry got the stored reply again. 1 reuse of the \
          key was refused.</p>",
         "What their bodies held is never kept.",
-        &format!("POST /charges, <code>{request}</code>"),
+        &format!("POST /charges, <code data-copy>{request}</code>"),
         &link("charges", &id),
         "<a href=\"/console/workflows?name=workflow-1\">workflow-1</a>",
         "HTTP 201\n",
