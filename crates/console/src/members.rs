@@ -22,6 +22,15 @@ const LEFT_OUT: [&str; 3] = ["id", "object", "livemode"];
 /// The member whose own members a client has named.
 const METADATA: &str = "metadata";
 
+/// Members that hold what a client wrote, of any length.
+const OF_CLIENTS: [&str; 5] = [
+    "client_order_id",
+    "customer",
+    "description",
+    "email",
+    "name",
+];
+
 /// Longest list in a table, in rows.
 const ROWS_MAX: usize = 100;
 
@@ -123,10 +132,13 @@ impl Members<'_> {
             @for (head, paths) in columns {
                 td .number[is_number(head)] {
                     @if let Some((of, name, value)) = object.and_then(|object| first(object, paths)) {
-                        @match value {
-                            Shown::Text(text) if !is_id(text) && !is_word(name) => (short(text)),
-                            Shown::Text(_) if name == "status" => (state(standing(of).unwrap_or_default())),
-                            _ => (self.value(name, value, of.text("currency"))),
+                        @let own = value.as_text().filter(|text| OF_CLIENTS.contains(&name) && !is_id(text));
+                        @if name == "status" {
+                            (state(standing(of).unwrap_or_default()))
+                        } @else if let Some(own) = own {
+                            (short(own))
+                        } @else {
+                            (self.value(name, value, of.text("currency")))
                         }
                         @if let Some(at) = moment(name, value) { " " (age(at)) }
                     }
@@ -147,7 +159,7 @@ impl Members<'_> {
             },
             Shown::Truth(truth) => html! { (if *truth { "yes" } else { "no" }) },
             Shown::Text(text) if name == "idempotency_key" => key_link(text),
-            Shown::Text(text) if is_word(name) => state(text),
+            Shown::Text(text) if matches!(name, "status" | "state") => state(text),
             Shown::Text(text) if is_id(text) => resource(text),
             Shown::Text(text) => html! { (text) },
             Shown::Number(number) => {
@@ -196,17 +208,13 @@ pub(super) fn standing(object: &Shown) -> Option<&str> {
     })
 }
 
-/// Whether such a member is one of a few words.
-fn is_word(name: &str) -> bool {
-    matches!(name, "status" | "state")
-}
-
 /// The moment that such a member holds.
 fn moment(name: &str, value: &Shown) -> Option<DateTime<Utc>> {
-    match value {
-        Shown::Number(seconds) if is_time(name) => DateTime::from_timestamp(seconds.as_i64()?, 0),
-        _ => None,
-    }
+    let Shown::Number(seconds) = value else {
+        return None;
+    };
+    let seconds = seconds.as_i64().filter(|_| is_time(name));
+    DateTime::from_timestamp(seconds?, 0)
 }
 
 /// Names and values as a client wrote them, but for secrets. Nothing is read into them.
