@@ -121,7 +121,8 @@ sheet.replaceSync(`
   /* A word in code is a chip, and must cover no line above or below it. */
   .swagger-ui .markdown p, .swagger-ui .renderedMarkdown p { line-height: 1.5; }
   .swagger-ui .markdown code, .swagger-ui .renderedMarkdown code {
-    padding: 0 0.25em; line-height: 1.2; overflow-wrap: anywhere; box-decoration-break: clone; -webkit-box-decoration-break: clone;
+    padding: 0 0.25em; line-height: 1.2; overflow-wrap: anywhere;
+    box-decoration-break: clone; -webkit-box-decoration-break: clone;
   }
   .swagger-ui .replayed { padding: 0.1rem 0.6rem; border-radius: 1rem; background: #0a6330; color: #fff; }
   html.dark-mode body { background: #1c2022; }
