@@ -6,7 +6,7 @@
 mod webhook_pages;
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     net::{IpAddr, SocketAddr},
     ops::Range,
     sync::Arc,
@@ -21,27 +21,32 @@ use actix_web::{
 pub use charge_once_console::PlaygroundError;
 use charge_once_console::{
     Account, Answer, Attempted, CardGroup, Console, Delivery, Found, FoundDeliveries, Happened,
-    InFlight, Kind, LastCheck, Line, Listed, Logged, Minute, Object, Refusal, Searched, Server,
+    InFlight, Kind, LastCheck, Listed, Logged, Minute, Object, Refusal, Searched, Server,
     Story, TestCard, Wanted, WantedDeliveries,
     WantedOutcome, WebhookEndpoint, routes,
 };
+use charge_once_postgres::api_keys::names_of_accounts;
 use charge_once_service::edge::read_body;
 use charge_once_service::request_log::{
     self as request_log, COUNTED_MAX, DURATION_BOUNDS, LoggedOutcome, LoggedRequest, RequestFilter,
     count_replays,
 };
-use charge_once_strict_params::pages::{Cursor, NamePage, Page};
-use chrono::{DateTime, Utc};
+use charge_once_strict_params::{
+    Expansion,
+    pages::{Cursor, NamePage, Page},
+};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::{
     database::PgConnection,
     domain::{
+        api_key::is_of_test_mode,
+        checkout::Checkout,
         customer::CustomersWith,
         ids::*,
-        inventory::{Inventory, sku},
+        inventory::sku,
         money::{Currency, Money},
         test_cards::{self, Authentication, Decision, TEST_CARDS},
     },
@@ -51,7 +56,9 @@ use crate::{
         openapi::answer,
         request::{authenticate, before_work},
     },
-    idempotency::{FailureKind, IdempotencyKey, Inspected, Steps, WorkflowName},
+    idempotency::{
+        FailureKind, IdempotencyKey, Inspected, Steps, WantedKeys, WorkflowName, list_leased_keys,
+    },
     store::{
         self,
         key_story::{self, KeyStory},
@@ -65,6 +72,7 @@ use crate::{
         charges::ChargeView,
         checkouts::CheckoutView,
         customers::AnyCustomerView,
+        dialect::Dialect,
         events::{EventView, key_of_client},
         inventory::InventoryView,
         orders::OrderView,
@@ -74,6 +82,7 @@ use crate::{
         setup_intents::SetupIntentView,
         webhook_endpoints::WebhookEndpointView,
     },
+    work::expansions::{Audience, Shown},
 };
 
 /// Deliveries of a story, an event or an endpoint that are shown.
@@ -184,13 +193,12 @@ impl AccountPages {
             Some(name) => Cursor::StartingAfter(name.to_owned()),
         };
         let page = NamePage { limit, cursor };
-        let listed = self.of(account).await?.read(account, move |connection| {
+        let reading = self.of(account).await?.read(account, move |connection| {
             Box::pin(async move { store::inventory::list(connection, account, &page).await })
         });
-        let found = listed.await?;
-        let has_more = found.has_more;
-        let lines = found.data.iter().map(level).collect();
-        Ok(Some(Listed { lines, has_more }))
+        let found = reading.await?;
+        let views: Vec<_> = found.data.iter().map(InventoryView::from).collect();
+        Ok(Some(listed(&views, found.has_more)))
     }
 
     async fn level(&self, account: AccountId, name: &str) -> Result<Option<Object>, Refusal> {
@@ -213,9 +221,17 @@ impl Server for AccountPages {
         Box::pin(async move {
             let app = self.any()?;
             let account = authenticate(app, api_key, client).await?;
-            let faults = app.faults.as_ref();
+            let (faults, id) = (app.faults.as_ref(), account.id.0);
+            let naming = self
+                .of(account.id)
+                .await?
+                .read(account.id, move |connection| {
+                    Box::pin(async move { names_of_accounts(connection, &[id]).await })
+                });
             Ok(Account {
-                id: account.id.0,
+                id,
+                name: naming.await?.remove(&id).unwrap_or_default(),
+                is_test: is_of_test_mode(api_key),
                 may_lose_replies: faults.is_some_and(|faults| faults.act_on(account)),
             })
         })
@@ -307,20 +323,30 @@ impl Server for AccountPages {
             let found = app.idempotency.inspect(account.0, key).await;
             let found = found.map_err(HttpError::failed_without_key)?;
             let first = found.request();
+            let wanted = matches!(found, Inspected::InFlight(_)).then(|| WantedKeys {
+                account_id: Some(account.0),
+                key: Some(text.clone()),
+                in_doubt: false,
+            });
             let reading = app.snapshot(account, move |connection| {
                 Box::pin(async move {
+                    let leased = match wanted {
+                        Some(wanted) => list_leased_keys(&mut *connection, &wanted, 1).await?.pop(),
+                        None => None,
+                    };
                     let executed = first.as_ref().map(|first| &*first.request_id);
                     let max = rows(requests_max);
                     let story =
                         key_story::read(&mut *connection, account, &text, executed, max).await?;
                     let events: Vec<_> = story.events.iter().map(|event| event.id).collect();
                     let deliveries = deliveries_of(connection, account, &events).await?;
-                    Ok((story, deliveries))
+                    Ok((leased, story, deliveries))
                 })
             });
-            let (KeyStory { requests, events }, deliveries) = reading.await?;
+            let (leased, KeyStory { requests, events }, deliveries) = reading.await?;
             Ok(Story {
                 found,
+                leased,
                 requests: requests.into_iter().map(|one| logged(one, 0)).collect(),
                 events: events.into_iter().map(happened).collect(),
                 deliveries,
@@ -538,15 +564,15 @@ async fn search(
     below: Uuid,
     limit: usize,
 ) -> Result<Searched, sqlx::Error> {
-    let account = account.0;
-    let log = request_log::list(&mut *connection, account, &filter, below, rows(limit)).await?;
+    let log = request_log::list(&mut *connection, account.0, &filter, below, rows(limit)).await?;
     let ended_at = match log.len() < limit {
-        true => request_log::searched_to(&mut *connection, account, below).await?,
+        true => request_log::searched_to(&mut *connection, account.0, below).await?,
         false => None,
     };
     let keys = log.iter().filter_map(|one| one.idempotency_key.clone());
     let keys: Vec<_> = keys.collect::<HashSet<_>>().into_iter().collect();
-    let replays = count_replays(connection, account, &keys).await?;
+    let replays = count_replays(&mut *connection, account.0, &keys).await?;
+    let payments = payments(connection, account, &log).await?;
     let requests = log.into_iter().map(|one| {
         let key = one.idempotency_key.as_ref();
         let count = key.and_then(|key| replays.get(key)).copied();
@@ -555,6 +581,7 @@ async fn search(
     Ok(Searched {
         requests: requests.collect(),
         ended_at: ended_at.map(|id| RequestId(id).to_string()),
+        payments,
     })
 }
 
@@ -677,81 +704,98 @@ async fn list(
     kind: Kind,
     page: &Page,
 ) -> Result<Option<Listed>, sqlx::Error> {
-    // `all!(refunds: amount)` reads the page of `store::refunds`, and makes a line of each with its
-    // `amount`; `all!(customers, |one| …)` makes a line by the closure.
+    // `all!(refunds)` reads the page of `store::refunds`, and shows each.
     macro_rules! all {
-        ($store:ident, $line:expr) => {{
-            let found = store::$store::list(connection, account, page, Default::default()).await?;
-            Some(Listed {
-                lines: found.data.iter().map($line).collect(),
-                has_more: found.has_more,
-            })
+        ($store:ident) => {{
+            let found = store::$store::list(&mut *connection, account, page, Default::default());
+            let found = found.await?;
+            let views = views(connection, account, &found.data).await?;
+            Some(listed(&views, found.has_more))
         }};
-        ($store:ident: $($amount:ident).+) => {
-            all!($store, |one| {
-                line(one.id, one.created_at, one.$($amount).+, one.status.as_str())
-            })
-        };
     }
     Ok(match kind {
-        Kind::Charges => all!(charges, |one| {
-            let state = match one.amount_refunded {
-                1.. => "refunded",
-                _ => one.status.as_str(),
-            };
-            line(one.id, one.created_at, one.amount, state)
-        }),
-        Kind::PaymentIntents => all!(payment_intents: terms.amount),
-        Kind::Customers => all!(customers, |one| {
-            let about = one.email.clone().unwrap_or_default();
-            line(one.id, one.created_at, about, "exists")
-        }),
+        Kind::Charges => all!(charges),
+        Kind::PaymentIntents => all!(payment_intents),
+        Kind::Customers => all!(customers),
         Kind::Events => {
             let slice = Slice {
                 below: page.below(),
                 ..Slice::newest(page.rows())
             };
             let found = page.cut(events::list(connection, account.0, &slice, None).await?);
-            let has_more = found.has_more;
-            let lines = found.data.into_iter().map(event_line).collect();
-            Some(Listed { lines, has_more })
+            let views: Vec<_> = found.data.into_iter().map(EventView::from).collect();
+            Some(listed(&views, found.has_more))
         }
         // Payment methods are listed by customer, and here through their customers' events;
         // endpoints with their deliveries, and levels of the inventory by name.
         Kind::PaymentMethods | Kind::WebhookEndpoints | Kind::Inventory => None,
-        Kind::SetupIntents => all!(setup_intents, |one| {
-            let usage = one.terms.usage.as_str();
-            line(one.id, one.created_at, usage, one.status.as_str())
-        }),
-        Kind::Orders => all!(orders: terms.amount),
-        Kind::Refunds => all!(refunds: amount),
-        Kind::Checkouts => all!(checkouts: terms.amount),
+        Kind::SetupIntents => all!(setup_intents),
+        Kind::Orders => all!(orders),
+        Kind::Refunds => all!(refunds),
+        Kind::Checkouts => {
+            let found =
+                store::checkouts::list(connection, account, page, Default::default()).await?;
+            let views: Vec<_> = found.data.iter().map(with_card).collect();
+            Some(listed(&views, found.has_more))
+        }
     })
 }
 
-fn event_line(event: webhooks::Event) -> Line {
-    let object: Value = serde_json::from_str(&event.object).unwrap_or_default();
-    let about = object.get("id").and_then(Value::as_str).unwrap_or_default();
-    let id = EventId(event.id);
-    line(id, event.created_at, about, &event.event_type)
-}
-
-fn level(inventory: &Inventory) -> Line {
-    let state = match inventory.quantity {
-        1.. => "in stock",
-        _ => "sold out",
-    };
-    let quantity = inventory.quantity;
-    line(&inventory.sku, inventory.updated_at, quantity, state)
-}
-
-fn line(id: impl ToString, created_at: DateTime<Utc>, about: impl ToString, state: &str) -> Line {
-    Line {
-        id: id.to_string(),
-        created_at,
-        about: about.to_string(),
-        state: state.to_owned(),
+/// A checkout, which has no place for its card.
+fn with_card(checkout: &Checkout) -> Value {
+    let mut view = json!(CheckoutView::from(checkout));
+    if let Some(members) = view.as_object_mut() {
+        let card = checkout.card.test_card;
+        let card = json!({"brand": card.brand, "last4": card.last4});
+        members.insert("card".to_owned(), card);
     }
+    view
+}
+
+fn listed(views: &[impl Serialize], has_more: bool) -> Listed {
+    Listed {
+        objects: views.iter().map(json).collect(),
+        has_more,
+    }
+}
+
+/// The charges and payment intents that requests are about, by their ids.
+async fn payments(
+    connection: &mut PgConnection,
+    account: AccountId,
+    log: &[LoggedRequest],
+) -> Result<HashMap<String, Vec<u8>>, sqlx::Error> {
+    let about = log.iter().filter_map(|one| one.resource_id.as_deref());
+    let mut shown = HashMap::new();
+    // `show!(charges, ChargeId)` shows those of `store::charges`.
+    macro_rules! show {
+        ($store:ident, $id:ident) => {
+            let ids: Vec<_> = about.clone().filter_map($id::parse).collect();
+            if !ids.is_empty() {
+                let found = store::$store::find_all(&mut *connection, account, &ids).await?;
+                let found: Vec<_> = found.into_values().collect();
+                let views = views(&mut *connection, account, &found).await?;
+                shown.extend(views.iter().map(|view| (view.id.clone(), json(view))));
+            }
+        };
+    }
+    show!(charges, ChargeId);
+    show!(payment_intents, PaymentIntentId);
+    Ok(shown)
+}
+
+/// What a list shows of objects. What has their cards is whole.
+async fn views<T: Shown>(
+    connection: &mut PgConnection,
+    account: AccountId,
+    objects: &[T],
+) -> Result<Vec<T::View>, sqlx::Error> {
+    let audience = Audience {
+        account,
+        dialect: Dialect::Ietf,
+    };
+    let expand = Expansion(["charge", "payment_method"].map(str::to_owned).to_vec());
+    T::views(connection, audience, objects, &expand).await
 }
 
 /// An object as the API shows it. Of one that takes several steps, the key of its request too.

@@ -18,20 +18,48 @@ pub struct Money {
     pub currency: Currency,
 }
 
-/// As people write it: 20.00 USD.
+/// As people write it: $1,234.50, or CHF 1,234.50.
 impl fmt::Display for Money {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let decimals = self.currency.decimals();
         let sign = if self.minor_units < 0 { "-" } else { "" };
         let units = self.minor_units.unsigned_abs();
         let mut digits = format!("{units:0>width$}", width = decimals + 1);
+        let whole = digits.len() - decimals;
         if decimals > 0 {
-            digits.insert(digits.len() - decimals, '.');
+            digits.insert(whole, '.');
         }
-        let code = self.currency.to_string().to_uppercase();
-        write!(f, "{sign}{digits} {code}")
+        for place in (1..whole).rev().filter(|at| (whole - at).is_multiple_of(3)) {
+            digits.insert(place, ',');
+        }
+        let code = self.currency.0.code();
+        match SYMBOLS.iter().find(|(of, _)| *of == code) {
+            Some((_, symbol)) => write!(f, "{sign}{symbol}{digits}"),
+            None => write!(f, "{sign}{code}\u{a0}{digits}"),
+        }
     }
 }
+
+/// The symbols by which people who read English tell currencies apart, as CLDR lists them. Any
+/// other currency is written with its code.
+const SYMBOLS: [(&str, &str); 16] = [
+    ("AUD", "A$"),
+    ("BRL", "R$"),
+    ("CAD", "CA$"),
+    ("CNY", "CN¥"),
+    ("EUR", "€"),
+    ("GBP", "£"),
+    ("HKD", "HK$"),
+    ("ILS", "₪"),
+    ("INR", "₹"),
+    ("JPY", "¥"),
+    ("KRW", "₩"),
+    ("MXN", "MX$"),
+    ("NZD", "NZ$"),
+    ("TWD", "NT$"),
+    ("USD", "$"),
+    ("VND", "₫"),
+];
 
 /// An ISO 4217 currency, shown as three lower-case letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,13 +135,18 @@ mod tests {
     }
 
     #[test]
-    fn an_amount_has_the_decimals_of_its_currency() {
+    fn an_amount_has_the_symbol_and_the_decimals_of_its_currency() {
         for (minor_units, currency, expected) in [
-            (2000, "usd", "20.00 USD"),
-            (5, "eur", "0.05 EUR"),
-            (-5, "eur", "-0.05 EUR"),
-            (2000, "jpy", "2000 JPY"),
-            (1, "kwd", "0.001 KWD"),
+            (2000, "usd", "$20.00"),
+            (123_450, "usd", "$1,234.50"),
+            (5, "eur", "€0.05"),
+            (-5, "eur", "-€0.05"),
+            (-100_000, "cad", "-CA$1,000.00"),
+            (999, "jpy", "¥999"),
+            (1_234_567, "jpy", "¥1,234,567"),
+            (1, "kwd", "KWD\u{a0}0.001"),
+            (1_234_567, "kwd", "KWD\u{a0}1,234.567"),
+            (99_999_999, "chf", "CHF\u{a0}999,999.99"),
         ] {
             let currency = Currency::parse(currency).unwrap();
             let amount = Money {

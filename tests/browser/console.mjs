@@ -179,6 +179,31 @@ async function checkLive(page) {
   await page.getByLabel('Update every two seconds').uncheck();
 }
 
+// The whole line of a list leads where its id does, its other links lead elsewhere, and times are UTC's on demand.
+async function checkLists(charge, customer) {
+  const permissions = ['clipboard-read', 'clipboard-write'];
+  const page = await open({ viewport: DESK, timezoneId: 'Asia/Kolkata', permissions });
+  await signIn(page);
+  await page.goto(`${url}/console/charges`);
+  await page.getByLabel('UTC', { exact: true }).check();
+  await page.locator('.zone', { hasText: '(UTC)' }).first().waitFor();
+  const line = page.locator('.lines tr', { has: page.getByRole('link', { name: charge }) });
+  const time = line.locator('time');
+  const [utc, text] = [await time.getAttribute('datetime'), await time.textContent()];
+  assert.ok(text.endsWith(utc.slice(11, 19)), `${text} is not ${utc}`);
+  await page.getByLabel('UTC', { exact: true }).uncheck();
+  await line.getByRole('link', { name: customer }).click();
+  await page.waitForURL(`**/console/customers/${customer}`);
+  await page.goBack();
+  const { x, y, height } = await line.getByText('Two mugs').boundingBox();
+  await page.mouse.click(x + 4, y + height / 2);
+  await page.waitForURL(`**/console/charges/${charge}`);
+  await page.getByRole('button', { name: 'Copy' }).first().click();
+  await page.getByRole('button', { name: 'Copied' }).waitFor();
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), charge);
+  await page.context().close();
+}
+
 // A wrong amount stays in its field, which is named.
 async function checkForm(page) {
   await page.goto(`${url}/console/playground`);
@@ -247,6 +272,8 @@ async function fill() {
   await send('/checkouts', sold, { currency: 'usd', items }, { workflow: 'order-7' });
   const ann = { email: 'ann@shop.test', payment_method: 'pm_card_visa' };
   const { id: customer } = await send('/customers', randomUUID(), ann);
+  const mugs = { amount: 123_450, currency: 'usd', customer, description: 'Two mugs' };
+  const { id: listed } = await send('/charges', randomUUID(), mugs);
   // Its holder is to authenticate.
   const confirmed = {
     confirm: true,
@@ -274,6 +301,8 @@ async function fill() {
     protocol: '/console/protocol?scenario=provider-timeout.provider-key&step=7',
     charges: '/console/charges',
     charge: `/console/charges/${charge}`,
+    customers: '/console/customers',
+    orders: '/console/orders',
     'payment-intents': '/console/payment_intents',
     'payment-intent': `/console/payment_intents/${intent}`,
     customer: `/console/customers/${customer}`,
@@ -293,7 +322,7 @@ async function fill() {
     'in-flight': '/console/in-flight',
     missing: '/console/charges/unknown',
   };
-  return { pages, secrets: [apiKey, endpoint.secret] };
+  return { pages, secrets: [apiKey, endpoint.secret], listed, customer };
 }
 
 let page;
@@ -321,7 +350,8 @@ try {
   await checkRunningStory(page);
   await checkForm(page);
   await checkProtocol();
-  const { pages, secrets } = await fill();
+  const { pages, secrets, listed, customer } = await fill();
+  await checkLists(listed, customer);
   for (const [what, path] of Object.entries(pages)) {
     await page.goto(url + path);
     await look(page, `console-${what}`, SCREENSHOTS);

@@ -25,10 +25,23 @@ page.on('request', (request) => {
   if (!isInlined && new URL(request.url()).origin !== url) elsewhere.push(request.url());
 });
 
-// What the browser keeps for this origin beyond the page.
-async function kept() {
-  const stored = () => JSON.stringify([{ ...localStorage }, { ...sessionStorage }]);
-  return (await page.evaluate(stored)) + JSON.stringify(await page.context().cookies());
+// What the browser keeps for this origin beyond the page, in one of its stores or in cookies.
+async function kept(store) {
+  const stored = (store) => JSON.stringify({ ...globalThis[store] });
+  return (await page.evaluate(stored, store)) + JSON.stringify(await page.context().cookies());
+}
+
+// Fails on a button that lies on the text that it copies, or can't be pressed.
+async function assertCopies(block, what) {
+  const covering = (block) => {
+    const box = (element) => element.getBoundingClientRect();
+    return [...block.querySelectorAll('.copy-to-clipboard, .download-contents')].filter((button) => {
+      const text = button.parentElement.querySelector('pre');
+      const { width, height, bottom } = box(button);
+      return width < 24 || height < 24 || (text && bottom > box(text).top);
+    }).length;
+  };
+  assert.equal(await block.evaluate(covering), 0, `buttons on text: ${what}`);
 }
 
 // Opens a tag, which shows its operations.
@@ -121,6 +134,10 @@ try {
   // Its headers say so below the fold, and a badge above the reply.
   await charges.locator('.replayed').scrollIntoViewIfNeeded();
   await page.screenshot({ path: SCREENSHOT });
+  await page.setViewportSize(PHONE);
+  await assertCopies(charges, 'a reply on a phone');
+  await assertFits(page, 'a reply on a phone');
+  await page.setViewportSize(TALL);
 
   // Another card is another operation: choosing one makes a fresh key, by itself.
   await card.selectOption('tok_mastercard');
@@ -169,17 +186,22 @@ try {
   await visit.locator('#operations-Charges-retrieveCharge.is-open').waitFor();
   await visit.close();
 
-  // The API key is in the page alone, and what an earlier Swagger UI has kept of it is removed.
-  assert.ok(!(await kept()).includes(apiKey), 'the API key is kept');
+  // The API key stays in this tab, and what an earlier Swagger UI has kept of it is removed.
+  assert.ok((await kept('sessionStorage')).includes(apiKey), 'the API key is not kept');
   await page.evaluate((key) => localStorage.setItem('authorized', JSON.stringify({ key })), apiKey);
 
-  // A page that is loaded again has fresh keys: a colleague's charge is never replayed.
+  // A page that is loaded again is still authorized, and has fresh keys: a colleague's charge is never replayed.
   await page.reload();
-  await page.locator('.auth-wrapper .authorize.unlocked').waitFor();
-  assert.ok(!(await kept()).includes(apiKey), 'the API key is still kept');
+  await page.locator('.auth-wrapper .authorize.locked').waitFor();
+  assert.ok(!(await kept('localStorage')).includes(apiKey), 'the API key outlives the visit');
   await open('Charges');
   await tryOut('Charges-createCharge');
   assert.notEqual(await key.inputValue(), firstKey);
+
+  // Who logs out leaves nothing.
+  await page.locator('.auth-wrapper .authorize').click();
+  await page.getByRole('button', { name: 'Remove authorization' }).click();
+  assert.ok(!(await kept('sessionStorage')).includes(apiKey), 'the API key is kept after a logout');
 
   assert.deepEqual(elsewhere, [], 'requests to other hosts');
   assert.deepEqual(errors, [], 'errors on the page');

@@ -175,7 +175,7 @@ pub(super) fn results(sent: &Sent<'_>, exchanges: &[Exchange]) -> Markup {
 pub(super) fn command(command: &str) -> Markup {
     html! {
         p { "Set " code { (API_KEY_VARIABLE) } " to the API key that you signed in with." }
-        pre role="group" tabindex="0" aria-label="The same with curl" { (command) }
+        pre data-copy role="group" tabindex="0" aria-label="The same with curl" { (command) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! One key's story: its requests as bars in time, and what was committed under it.
 
 use actix_web::HttpRequest;
-use charge_once_idempotency::{IdempotencyKey, Inspected, Record, Reply};
+use charge_once_idempotency::{IdempotencyKey, Inspected, LeasedKey, Record, Reply};
 use chrono::{DateTime, TimeDelta, Utc};
 use maud::{Markup, html};
 
@@ -10,7 +10,7 @@ use super::{
     deliveries::answers,
     error::ConsoleError,
     last_segment,
-    layout::{self, Section, encoded, folded, heading, mood, resource, short, state, table, time},
+    layout::{self, Section, encoded, heading, mood, resource, short, state, table, time},
     masked,
     requests::{outcome, took},
     timeline::{Axis, Span},
@@ -31,7 +31,7 @@ pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) 
     let (key, story) = read(&server, &visitor, &request).await?;
     let live = (!has_ended(&story)).then(|| format!("/console/live/keys/{}", encoded(&key)));
     let body = html! {
-        h1 { "The story of " code { (key) } }
+        h1 { "The story of " code data-copy { (key) } }
         div #live data-live=[live] { (told(&key, &story)) }
     };
     let section = Some(Section::Requests);
@@ -81,7 +81,7 @@ fn told(key: &str, story: &Story) -> Markup {
         }
     };
     html! {
-        p .says data-ended[has_ended(story)] { (summary(found, requests)) }
+        (headline(story))
         @if is_assigned {
             p { "The request came without a key, and the server assigned this one. A retry of it is another "
                 "request, which does the work again." }
@@ -91,6 +91,7 @@ fn told(key: &str, story: &Story) -> Markup {
             p { (nothing) }
         } @else {
             (picture(requests, leader.as_deref()))
+            p .quiet { "What their bodies held is never kept." }
         }
         h2 { "Committed under this key" }
         (committed(story, key))
@@ -109,8 +110,12 @@ fn picture(requests: &[Logged], leader: Option<&str>) -> Markup {
     let axis = Axis::of(&spans);
     let led = requests.iter().find(|one| Some(one.id.as_str()) == leader);
     let led = led.map(span);
+    let begun_before = |place: usize| spans.get(place.checked_sub(1)?).map(|span| span.0);
     let rows = html! {
-        @for (request, span) in requests.iter().zip(spans) {
+        @for (place, (request, span)) in requests.iter().zip(spans.iter().copied()).enumerate() {
+            @if begun_before(place) != Some(span.0) && let Some(pause) = axis.pause_before(span.0) {
+                tr { td .quiet colspan="7" { (pause) " without a request" } }
+            }
             @let is_leader = Some(request.id.as_str()) == leader;
             @let waited = led.filter(|led| !is_leader && waits(request, span, *led)).map(|led| led.1);
             tr {
@@ -147,20 +152,66 @@ fn role(request: &Logged, is_leader: bool, waited: bool) -> Markup {
     }
 }
 
-fn summary(found: &Inspected, requests: &[Logged]) -> String {
-    match found {
-        Inspected::Completed(record) => format!("{}{}", ended(&record.reply), counts(requests)),
-        Inspected::InFlight(Some(first)) if first.in_doubt => {
-            "In doubt: an attempt may have been executed, and its answer is not known. A retry with this \
-             key is safe: it asks for that answer."
-                .to_owned()
+/// The state of the key, and whether it is good news.
+fn headline(story: &Story) -> Markup {
+    let (mood, says) = match &story.found {
+        Inspected::Completed(record) => {
+            let (mood, says) = ended(&record.reply);
+            (mood, html! { (says) (counts(&story.requests)) })
         }
-        Inspected::InFlight(_) => {
-            "In flight: there is no outcome yet. A retry with this key is safe.".to_owned()
+        Inspected::InFlight(Some(first)) => {
+            let state = match first.in_doubt {
+                true => {
+                    html! { "In doubt: the processor may have " (may_have_done(&first.path)) "." }
+                }
+                false => html! { "In flight: there is no outcome yet." },
+            };
+            let says = html! {
+                (state) " Its request is " (first.method) " " (first.path) ". "
+                @if let Some(leased) = &story.leased { (asked_again(leased)) }
+                "A retry with this key is safe."
+            };
+            (if first.in_doubt { "bad" } else { "warn" }, says)
         }
-        Inspected::Nothing => {
-            "No outcome is stored now. That does not mean that a new key is safe: retry with this one."
-                .to_owned()
+        Inspected::InFlight(None) => (
+            "warn",
+            html! { "In flight: there is no outcome yet. A retry with this key is safe." },
+        ),
+        Inspected::Nothing => (
+            "warn",
+            html! {
+                "No outcome is stored now. That does not mean that a new key is safe: retry with this one."
+            },
+        ),
+    };
+    html! { p class={ "says " (mood) } data-ended[has_ended(story)] { (says) } }
+}
+
+/// What a processor that was asked by a request to this path may have done.
+fn may_have_done(path: &str) -> &'static str {
+    match path.rsplit('/').next() {
+        Some("refunds") => "given money back",
+        Some("capture") => "taken the money",
+        Some("cancel") => "released the money",
+        Some("checkouts") => "charged, or given the charge back",
+        Some(_) | None => "charged",
+    }
+}
+
+/// Who goes on with a request that takes several transactions, and when.
+fn asked_again(leased: &LeasedKey) -> Markup {
+    let at = leased.recover_after;
+    let asks = match leased.request.in_doubt {
+        true => "asks for its answer",
+        false => "goes on with it",
+    };
+    html! {
+        @if leased.is_held {
+            "A process " (asks) " now. "
+        } @else if at > Utc::now() {
+            "The reconciler " (asks) " at " (time(at)) " " span .zone { "(UTC)" } ". "
+        } @else {
+            "The reconciler " (asks) " next. "
         }
     }
 }
@@ -196,17 +247,18 @@ fn counts(requests: &[Logged]) -> String {
     told.concat()
 }
 
-/// What the stored reply says of the execution.
-fn ended(reply: &Reply) -> &'static str {
-    match (reply.status, &reply.resource_id) {
-        (200..300, _) => "Executed once.",
+/// What the stored reply says of the execution, and whether that is good news.
+fn ended(reply: &Reply) -> (&'static str, &'static str) {
+    let says = match (reply.status, &reply.resource_id) {
+        (200..300, _) => return ("good", "Executed once."),
         (402, Some(_)) => "Executed once, and declined: nothing was charged. The answer is stored.",
         // A checkout that could not be completed.
         (_, Some(_)) => {
             "Executed once, and refused at the end: what was charged was given back. The answer is stored."
         }
         (_, None) => "Refused: nothing was executed, and nothing charged. The answer is stored.",
-    }
+    };
+    ("warn", says)
 }
 
 /// The key with its reply, what it is about, and what was told of that, in one list.
@@ -275,7 +327,7 @@ fn facts(found: &Inspected) -> Markup {
         h2 { "The key" }
         dl {
             dt { "First request" }
-            dd { (first.method) " " (first.path) ", " code { (first.request_id) } }
+            dd { (first.method) " " (first.path) ", " code data-copy { (first.request_id) } }
             @if let Some(at) = first.created_at { dt { (heading("First use (UTC)")) } dd { (time(at)) } }
             @if let Some(outcome) = first.outcome {
                 dt { (heading("Expires (UTC)")) } dd { (time(outcome.expires_at)) }
@@ -303,7 +355,9 @@ fn stored_reply(record: &Record) -> Markup {
             @for (name, value) in &reply.headers { "\n" (name) ": " (masked::text(value)) }
         }
         @match masked::pretty(&reply.body) {
-            Some(body) => (folded("Body of the stored reply", &body)),
+            Some(body) => {
+                pre data-copy role="group" tabindex="0" aria-label="Body of the stored reply" { (body) }
+            },
             None => { p { (reply.body.len()) " bytes that are not JSON, and not shown." } }
         }
     }

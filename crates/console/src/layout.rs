@@ -119,7 +119,7 @@ fn kinds(current: Kind) -> Markup {
             ul {
                 @for kind in Kind::ALL {
                     @let noun = Noun::of(*kind);
-                    @if noun.about.is_some() && *kind != Kind::Events {
+                    @if noun.has_list() && *kind != Kind::Events {
                         li {
                             a href={ "/console/" (noun.path) }
                                 aria-current=[(*kind == current).then_some("page")] { (noun.many) }
@@ -165,6 +165,8 @@ pub(super) fn page_with_status(
             input name="q" type="search" aria-label="Search" aria-keyshortcuts="/" required
                 maxlength=(SOUGHT_MAX) placeholder="Key, id, e-mail" spellcheck="false" autocomplete="off";
         }
+        span .account title=(visitor.name) { (visitor.name) }
+        @if visitor.is_test { strong .test { "test data" } }
         form method="post" action="/console/sign-out" {
             button type="submit" .quiet { "Sign out" }
         }
@@ -304,6 +306,17 @@ pub(super) fn second(at: DateTime<Utc>) -> Markup {
     html! {
         time datetime=(at.to_rfc3339_opts(SecondsFormat::Secs, true)) { (at.format("%Y-%m-%d %H:%M:%S")) }
     }
+}
+
+/// How long ago a moment was, behind its time. The script keeps it current.
+pub(super) fn age(at: DateTime<Utc>) -> Markup {
+    let ago = match (Utc::now() - at).num_seconds().max(0) {
+        seconds @ ..60 => format!("{seconds} s ago"),
+        seconds @ ..3600 => format!("{} min ago", seconds / 60),
+        seconds @ ..86_400 => format!("{} h ago", seconds / 3600),
+        seconds => format!("{} d ago", seconds / 86_400),
+    };
+    html! { small .age { (ago) } }
 }
 
 /// A word for a state, colored by whether it is good news. The word says it as well.

@@ -39,8 +39,8 @@ pub use self::{
     playground::{CardGroup, PlaygroundError, TestCard},
     server::{
         Account, Answer, Attempted, Delivery, Found, FoundDeliveries, Happened, InFlight, Kind,
-        LastCheck, Line, Listed, Logged, Minute, OUTCOMES, Object, Refusal, Searched, Server,
-        Story, Wanted, WantedDeliveries, WantedOutcome, WebhookEndpoint,
+        LastCheck, Listed, Logged, Minute, OUTCOMES, Object, Refusal, Searched, Server, Story,
+        Wanted, WantedDeliveries, WantedOutcome, WebhookEndpoint,
     },
 };
 
@@ -135,7 +135,7 @@ pub fn routes(config: &mut ServiceConfig, allow: fn(&'static str, &'static str) 
         .service(allow("/console/script.js", READ).route(get().to(layout::script)));
     for (kind, list, one) in &*OF_KINDS {
         let kind = *kind;
-        if Noun::of(kind).about.is_some() {
+        if Noun::of(kind).has_list() {
             let show =
                 move |server, visitor, request| objects::list(kind, server, visitor, request);
             config.service(allow(list, READ).route(get().to(show)));

@@ -138,6 +138,16 @@ impl Shown {
         self.member(name)?.as_text()
     }
 
+    /// The member at the end of a path such as `charge.customer`: the object that has it, its name,
+    /// and itself.
+    pub(super) fn at<'a>(&'a self, path: &'a str) -> Option<(&'a Self, &'a str, &'a Self)> {
+        let (of, name) = match path.rsplit_once('.') {
+            Some((before, name)) => (self.at(before)?.2, name),
+            None => (self, path),
+        };
+        Some((of, name, of.member(name)?))
+    }
+
     /// The elements of a member that is a list.
     pub(super) fn list(&self, name: &str) -> &[Self] {
         let Some(Self::List(elements)) = self.member(name) else {

@@ -3,13 +3,14 @@
 //! Promise: what is empty and what is secret is left out, and the JSON beside it has the rest. What
 //! a client named keeps its name.
 
-use chrono::DateTime;
+use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 
 use super::{
     Server,
-    layout::{UTC, heading, is_number, key_link, resource, second, state, table},
+    layout::{UTC, age, heading, is_number, key_link, resource, second, short, state, table},
     masked::{Shown, is_secret},
+    noun::Column,
 };
 
 /// Members that hold a moment, in unix seconds, beside those that end with `_at`.
@@ -20,6 +21,15 @@ const LEFT_OUT: [&str; 3] = ["id", "object", "livemode"];
 
 /// The member whose own members a client has named.
 const METADATA: &str = "metadata";
+
+/// Members that hold what a client wrote, of any length.
+const OF_CLIENTS: [&str; 5] = [
+    "client_order_id",
+    "customer",
+    "description",
+    "email",
+    "name",
+];
 
 /// Longest list in a table, in rows.
 const ROWS_MAX: usize = 100;
@@ -68,7 +78,7 @@ impl Members<'_> {
                 @match elements(value) {
                     _ if name == METADATA => {
                         h2 { (title) }
-                        dl { @for (name, text) in of_client(value) { dt { (name) } dd { (text) } } }
+                        dl .written { @for (name, text) in of_client(value) { dt { (name) } dd { (text) } } }
                     }
                     Some(elements) => (self.list(&title, elements, currency)),
                     None => (self.section(&title, value, currency)),
@@ -116,20 +126,46 @@ impl Members<'_> {
         }
     }
 
+    /// What a line of a list shows of an object, in these columns.
+    pub(super) fn cells(&self, columns: &[Column], object: Option<&Shown>) -> Markup {
+        html! {
+            @for (head, paths) in columns {
+                td .number[is_number(head)] {
+                    @if let Some((of, name, value)) = object.and_then(|object| first(object, paths)) {
+                        @let own = value.as_text().filter(|text| OF_CLIENTS.contains(&name) && !is_id(text));
+                        @if name == "status" {
+                            (state(standing(of).unwrap_or_default()))
+                        } @else if let Some(own) = own {
+                            (short(own))
+                        } @else {
+                            (self.value(name, value, of.text("currency")))
+                        }
+                        @if let Some(at) = moment(name, value) { " " (age(at)) }
+                    }
+                }
+            }
+        }
+    }
+
     fn value(&self, name: &str, value: &Shown, currency: Option<&str>) -> Markup {
         match value {
-            Shown::Null | Shown::Object(_) => html! {},
+            Shown::Null => html! {},
+            Shown::Object(_) => match (value.text("last4"), value.text("id")) {
+                (Some(last4), _) => {
+                    html! { (value.text("brand").unwrap_or_default()) " •••• " (last4) }
+                }
+                (None, Some(id)) => resource(id),
+                (None, None) => html! {},
+            },
             Shown::Truth(truth) => html! { (if *truth { "yes" } else { "no" }) },
-            Shown::Text(text) if name == "status" || name == "state" => state(text),
             Shown::Text(text) if name == "idempotency_key" => key_link(text),
+            Shown::Text(text) if matches!(name, "status" | "state") => state(text),
             Shown::Text(text) if is_id(text) => resource(text),
             Shown::Text(text) => html! { (text) },
             Shown::Number(number) => {
                 let whole = number.as_i64();
-                let moment = whole.filter(|_| is_time(name));
-                let moment = moment.and_then(|seconds| DateTime::from_timestamp(seconds, 0));
                 let read = whole.and_then(|value| self.server.number(name, value, currency));
-                match (moment, read) {
+                match (moment(name, value), read) {
                     (Some(moment), _) => second(moment),
                     (None, Some(read)) => html! { (read) },
                     (None, None) => html! { (number) },
@@ -143,6 +179,42 @@ impl Members<'_> {
             },
         }
     }
+}
+
+/// The columns in which one of these objects has something.
+pub(super) fn used<'a>(
+    columns: &[Column],
+    objects: impl Iterator<Item = &'a Shown> + Clone,
+) -> Vec<Column> {
+    let is_used = |(_, paths): &&Column| objects.clone().any(|one| first(one, paths).is_some());
+    columns.iter().filter(is_used).copied().collect()
+}
+
+/// The first of these members that an object has.
+fn first<'a>(object: &'a Shown, paths: &'a str) -> Option<(&'a Shown, &'a str, &'a Shown)> {
+    let mut found = paths.split('|').filter_map(|path| object.at(path));
+    found.find(|(_, _, value)| !is_empty(value))
+}
+
+/// Where an object stands: of a charge, also that its money was only promised, or went back.
+pub(super) fn standing(object: &Shown) -> Option<&str> {
+    let status = object.text("status")?;
+    let is = |name| matches!(object.member(name), Some(Shown::Truth(true)));
+    Some(match object.number("amount_refunded") {
+        Some(1..) if is("refunded") => "refunded",
+        Some(1..) => "partly_refunded",
+        Some(_) if status == "succeeded" && !is("captured") => "authorized",
+        Some(_) | None => status,
+    })
+}
+
+/// The moment that such a member holds.
+fn moment(name: &str, value: &Shown) -> Option<DateTime<Utc>> {
+    let Shown::Number(seconds) = value else {
+        return None;
+    };
+    let seconds = seconds.as_i64().filter(|_| is_time(name));
+    DateTime::from_timestamp(seconds?, 0)
 }
 
 /// Names and values as a client wrote them, but for secrets. Nothing is read into them.

@@ -10,9 +10,9 @@ use super::{
     error::ConsoleError,
     keys::happened_table,
     last_segment,
-    layout::{self, Section, encoded, folded, is_number, key_link, resource, state, table, time},
+    layout::{self, Section, encoded, folded, head, key_link, state, table_with_heads},
     masked::Shown,
-    members::Members,
+    members::{Members, standing, used},
     noun::Noun,
     query_value, steps,
     visitor::Visitor,
@@ -28,39 +28,42 @@ pub(super) async fn list(
 ) -> Page {
     let after = query_value(&request, "after");
     let listed = server.objects(visitor.account, kind, after.as_deref(), PAGE_ROWS);
-    let Listed { lines, has_more } = listed.await?.ok_or(ConsoleError::Unreadable(
+    let Listed { objects, has_more } = listed.await?.ok_or(ConsoleError::Unreadable(
         "The list has no object with such an id.",
     ))?;
     let noun = Noun::of(kind);
     let (title, path) = (noun.many, format!("/console/{}", noun.path));
-    let (moment, named) = match kind == Kind::Inventory {
-        true => ("Changed (UTC)", "Sku"),
-        false => ("Created (UTC)", "Id"),
+    let objects: Vec<_> = objects
+        .iter()
+        .filter_map(|json| Shown::parse(json))
+        .collect();
+    let columns = used(noun.columns, objects.iter());
+    let members = Members {
+        server: &**server,
+        elsewhere: &[],
     };
-    let is_event = kind == Kind::Events;
-    let word = if is_event { "Type" } else { "State" };
+    let heads = html! {
+        (head(if kind == Kind::Inventory { "Sku" } else { "Id" }))
+        @for (name, _) in &columns { (head(name)) }
+    };
     let rows = html! {
-        @for line in &lines {
+        @for one in &objects {
+            @let id = name_of(one);
             tr {
-                td { (time(line.created_at)) }
-                td .number[is_number(noun.about.unwrap_or_default())] {
-                    @if is_event { (resource(&line.about)) } @else { (line.about) }
-                }
-                td { @if is_event { (line.state) } @else { (state(&line.state)) } }
-                td { a .mono href={ (path) "/" (encoded(&line.id)) } { (line.id) } }
+                td { a .mono href={ (path) "/" (encoded(id)) } { (id) } }
+                (members.cells(&columns, Some(one)))
             }
         }
     };
-    let columns = [moment, noun.about.unwrap_or_default(), word, named];
     let body = html! {
         h1 { (title) }
-        @if lines.is_empty() {
+        @if objects.is_empty() {
             (nothing(kind))
         } @else {
-            (table(title, &columns, &rows))
+            (table_with_heads(title, Some("lines"), &heads, &rows))
         }
-        @if let (true, Some(last)) = (has_more, lines.last()) {
-            p { a href={ (path) "?after=" (encoded(&last.id)) } { "More" } }
+        @if let (true, Some(last)) = (has_more, objects.last()) {
+            p { a href={ (path) "?after=" (encoded(name_of(last))) } { "More" } }
         }
     };
     Ok(layout::page(
@@ -69,6 +72,12 @@ pub(super) async fn list(
         Some(Section::Objects(kind)),
         &body,
     ))
+}
+
+/// An object's id, or the name of a level of the inventory.
+fn name_of(object: &Shown) -> &str {
+    let id = object.text("id").or_else(|| object.text("sku"));
+    id.unwrap_or_default()
 }
 
 /// What makes one, where there is none.
@@ -124,9 +133,9 @@ pub(super) async fn one(kind: Kind, server: Asked, visitor: Visitor, request: Ht
             (noun.one)
             @if let Some(amount) = &amount { " of " (amount) }
             @if let (Kind::Events, Some(event_type)) = (kind, object.text("type")) { " " (event_type) }
-            @if let Some(status) = status { " " (state(status)) }
+            @if let Some(standing) = standing(&object) { " " (state(standing)) }
         }
-        p { code { (id) } }
+        p { code data-copy { (id) } }
         @if let Some(key) = key {
             p { "Made or first changed under the key " (key_link(key)) "." }
         }

@@ -28,9 +28,6 @@ const SERIES: [(&str, &[&str]); 4] = [
     ("failed", &["failed", "unanswered"]),
 ];
 
-/// Deliveries that are looked at, the newest.
-const DELIVERIES_MAX: usize = 200;
-
 /// A part of the picture is so wide and high, in its own units, and the smallest bar so high.
 const WIDTH: i64 = 10;
 const HEIGHT: i64 = 200;

@@ -436,7 +436,7 @@ fn page(
             (fields(playground, filled))
             @if !filled.key.is_empty() {
                 input type="hidden" name="key" value=(filled.key);
-                p { "Key: " code { (filled.key) } }
+                p { "Key: " code data-copy { (filled.key) } }
             }
             div .actions {
                 button type="submit" name="action" value="send" { "Send a payment" }

@@ -7,7 +7,10 @@ use super::{
     Asked, Logged, OUTCOMES, Page, Searched, Wanted, WantedOutcome,
     error::ConsoleError,
     form::{Problem, below, described_by, invalid},
-    layout::{self, Section, key_link, resource, short, state, table, time},
+    layout::{self, Section, age, head, key_link, resource, short, state, table_with_heads, time},
+    masked::Shown,
+    members::{Members, used},
+    noun::OF_PAYMENT,
     query_value,
     timeline::milliseconds,
     visitor::Visitor,
@@ -228,26 +231,40 @@ async fn rows(
     before: Option<&str>,
 ) -> Result<Markup, ConsoleError> {
     let found = server.requests(visitor.account, wanted, before, PAGE_ROWS + 1);
-    let Searched { requests, ended_at } = found
+    let Searched {
+        requests,
+        ended_at,
+        payments,
+    } = found
         .await?
         .ok_or(ConsoleError::Unreadable("No request has such an id."))?;
     let shown = requests.get(..PAGE_ROWS).unwrap_or(&requests);
     let is_full = requests.len() > PAGE_ROWS;
     let last = shown.last().filter(|_| is_full);
     let last = last.map(|last| last.id.as_str());
-    let rows = html! { @for request in shown { (row(request)) } };
-    let columns = [
-        "Time (UTC)",
-        "Outcome",
-        "Request",
-        "Key",
-        "Replays",
-        "About",
-        "ms",
-    ];
+    let payment = |one: &Logged| {
+        let json = payments.get(one.resource_id.as_deref()?)?;
+        Shown::parse(json)
+    };
+    let payments: Vec<_> = shown.iter().map(payment).collect();
+    let columns = used(OF_PAYMENT, payments.iter().flatten());
+    let members = Members {
+        server: &***server,
+        elsewhere: &[],
+    };
+    let heads = html! {
+        @for name in ["Key", "Time (UTC)", "Outcome", "Request", "About"] { (head(name)) }
+        @for (name, _) in &columns { (head(name)) }
+        @for name in ["Replays", "ms"] { (head(name)) }
+    };
+    let rows = html! {
+        @for (request, payment) in shown.iter().zip(&payments) {
+            (row(request, &members.cells(&columns, payment.as_ref())))
+        }
+    };
     Ok(html! {
         @if !shown.is_empty() {
-            (table("Requests", &columns, &rows))
+            (table_with_heads("Requests", Some("lines"), &heads, &rows))
         } @else if filter.is_empty() && ended_at.is_none() {
             p {
                 "No request yet, but for reads. " a href="/console/playground" { "Send one" }
@@ -262,16 +279,18 @@ async fn rows(
     })
 }
 
-fn row(request: &Logged) -> Markup {
+/// A line; `payment` has the cells of the payment that the request is about.
+fn row(request: &Logged, payment: &Markup) -> Markup {
     let key = request.idempotency_key.as_deref();
     html! {
         tr {
-            td { (time(request.came_at)) }
+            td { @if let Some(key) = key { (key_link(key)) } }
+            td { (time(request.came_at)) " " (age(request.came_at)) }
             td { (state(outcome(request))) @if let Some(status) = request.status { " " (status) } }
             td { (request.method) " " (short(&request.path)) }
-            td { @if let Some(key) = key { (key_link(key)) } }
-            td .number { @if key.is_some() && request.replays != "0" { (request.replays) } }
             td { @if let Some(id) = &request.resource_id { (resource(id)) } }
+            (payment)
+            td .number { @if key.is_some() && request.replays != "0" { (request.replays) } }
             td .number { (took(request)) }
         }
     }

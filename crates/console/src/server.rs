@@ -1,6 +1,6 @@
 //! What the console asks of the server whose pages it shows.
 
-use std::{net::IpAddr, ops::Range, time::Duration};
+use std::{collections::HashMap, net::IpAddr, ops::Range, time::Duration};
 
 use actix_web::{
     http::{StatusCode, header::HeaderMap},
@@ -125,10 +125,14 @@ pub type InFlight = (Vec<(String, KnownRequest)>, Vec<LeasedKey>);
 pub struct Refusal(pub StatusCode);
 
 /// Whose pages are shown.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Account {
     /// Which one.
     pub id: Uuid,
+    /// What people call it.
+    pub name: String,
+    /// Whether its API key moves no real money.
+    pub is_test: bool,
     /// Whether faults act on it, so that a reply can be lost.
     pub may_lose_replies: bool,
 }
@@ -177,6 +181,8 @@ pub struct Searched {
     /// Where the search ended before it had found as many as were asked for, if older requests are
     /// left.
     pub ended_at: Option<String>,
+    /// Payments that they are about, as the API shows them, by their ids.
+    pub payments: HashMap<String, Vec<u8>>,
 }
 
 /// A request of the log.
@@ -248,6 +254,8 @@ pub enum Found {
 pub struct Story {
     /// What is stored, or at work.
     pub found: Inspected,
+    /// Its lease, while it takes several transactions.
+    pub leased: Option<LeasedKey>,
     /// Requests with it, the oldest first.
     pub requests: Vec<Logged>,
     /// What happened under it.
@@ -318,23 +326,10 @@ impl Kind {
 /// A part of a list.
 #[derive(Debug)]
 pub struct Listed {
-    /// The objects.
-    pub lines: Vec<Line>,
+    /// The objects, as the API shows them, with their cards.
+    pub objects: Vec<Vec<u8>>,
     /// Whether there are older ones.
     pub has_more: bool,
-}
-
-/// An object in a list.
-#[derive(Debug)]
-pub struct Line {
-    /// `ch_…`, `or_…` …, or a name.
-    pub id: String,
-    /// When it was made, or last changed.
-    pub created_at: DateTime<Utc>,
-    /// What it is about: money, an e-mail address, an id …
-    pub about: String,
-    /// A word.
-    pub state: String,
 }
 
 /// An object by itself.

@@ -72,6 +72,14 @@ impl Axis {
             })
     }
 
+    /// How long nothing happened before a moment at which something began, if that was a second or
+    /// more.
+    pub(super) fn pause_before(&self, from: i64) -> Option<String> {
+        let mut pairs = self.busy.iter().zip(self.busy.iter().skip(1));
+        let (((_, before), _), _) = pairs.find(|(_, ((start, _), _))| *start == from)?;
+        (from - before >= 1_000_000).then(|| duration(from - before))
+    }
+
     /// A table whose second column has the bars, between the `first` and the other `columns`.
     pub(super) fn table(
         &self,
@@ -167,6 +175,9 @@ mod tests {
         let places = [0, 100, 86_400_000_000].map(|moment| axis.at(moment));
         assert_eq!(places, [0, 400, 600]);
         assert_eq!(axis.cuts().collect::<Vec<_>>(), [(500, 86_399_999_900)]);
+        let pause = axis.pause_before(86_400_000_000);
+        assert_eq!(pause.as_deref(), Some("23 h 59 min"));
+        assert_eq!(axis.pause_before(0), None);
         let legend = axis.legend().into_string();
         assert!(legend.ends_with(": 23 h 59 min.</p>"), "{legend}");
         let axis = Axis::of(&[(0, 100), (110, 200)]);

@@ -23,6 +23,10 @@ pub(super) const COOKIE_NAME: &str = "charge_once_console";
 pub(super) struct Visitor {
     /// Whose pages they see.
     pub(super) account: Uuid,
+    /// What people call that account.
+    pub(super) name: String,
+    /// Whether its API key moves no real money.
+    pub(super) is_test: bool,
     pub(super) api_key: Arc<str>,
     /// Whether faults act on the account, so that a reply of it can be lost.
     pub(super) may_lose_replies: bool,
@@ -47,6 +51,8 @@ impl FromRequest for Visitor {
             let account = server.account_of(&api_key, client_of(&request)).await?;
             Ok(Self {
                 account: account.id,
+                name: account.name,
+                is_test: account.is_test,
                 api_key,
                 may_lose_replies: account.may_lose_replies,
             })

@@ -72,6 +72,23 @@ const FreshKeys = () => ({
   },
 });
 
+// The API key stays over a reload, in this tab alone: what Swagger UI offers is localStorage, which would outlive the
+// visit and be read by every tab.
+const KeyOfTab = () => ({
+  statePlugins: {
+    auth: {
+      wrapActions: {
+        // It is called whenever a key comes or goes.
+        persistAuthorizationIfNeeded: (original, system) => () => {
+          const keys = system.authSelectors.authorized();
+          if (keys.isEmpty()) sessionStorage.removeItem('authorized');
+          else sessionStorage.setItem('authorized', JSON.stringify(keys));
+        },
+      },
+    },
+  },
+});
+
 // Above each reply: whether it is a replay, which its headers say far below, and what became of its key, in the
 // console. The reply names the key of its own request, while the form may hold another one by now. Only a stored
 // outcome names the request that executed, and only a stored outcome has a story for sure.
@@ -103,7 +120,10 @@ sheet.replaceSync(`
   .swagger-ui .became { display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; overflow-wrap: anywhere; }
   /* A word in code is a chip, and must cover no line above or below it. */
   .swagger-ui .markdown p, .swagger-ui .renderedMarkdown p { line-height: 1.5; }
-  .swagger-ui .markdown code, .swagger-ui .renderedMarkdown code { padding-block: 0; line-height: 1.2; }
+  .swagger-ui .markdown code, .swagger-ui .renderedMarkdown code {
+    padding: 0 0.25em; line-height: 1.2; overflow-wrap: anywhere;
+    box-decoration-break: clone; -webkit-box-decoration-break: clone;
+  }
   .swagger-ui .replayed { padding: 0.1rem 0.6rem; border-radius: 1rem; background: #0a6330; color: #fff; }
   html.dark-mode body { background: #1c2022; }
   .to-console { margin: 0; padding: 0.75rem 1rem; font-family: sans-serif; }
@@ -113,6 +133,18 @@ sheet.replaceSync(`
     .swagger-ui .wrapper { padding: 0 0.5rem; }
     .swagger-ui .opblock-tag, .swagger-ui .opblock-summary-path { overflow-wrap: anywhere; }
     .swagger-ui table { display: block; overflow-x: auto; }
+    /* Nothing hovers over a phone, and a button must cover no text. */
+    .swagger-ui .opblock .opblock-summary .view-line-link.copy-to-clipboard {
+      width: 26px; margin: 0 4px; transition: none;
+    }
+    .swagger-ui :is(.highlight-code, .curl-command) { display: flex; flex-wrap: wrap; justify-content: flex-end; gap: 0.25rem; }
+    .swagger-ui :is(.highlight-code, .curl-command) :is(.copy-to-clipboard, .download-contents) {
+      position: static; width: auto; min-width: 30px; height: 30px;
+    }
+    .swagger-ui :is(.highlight-code, .curl-command) > :is(h4, div:has(> pre), pre) { flex: 1 0 100%; min-width: 0; }
+    .swagger-ui :is(.highlight-code, .curl-command) > :is(.copy-to-clipboard, .download-contents) { order: -1; }
+    .swagger-ui .curl-command > h4 { order: -2; }
+    .swagger-ui .curl-command code { white-space: pre-wrap !important; overflow-wrap: anywhere; }
   }
 `);
 document.adoptedStyleSheets = [sheet];
@@ -142,17 +174,18 @@ window.onload = async () => {
     // Without the bar in which another document could be opened.
     layout: 'BaseLayout',
     presets: [SwaggerUIBundle.presets.apis],
-    plugins: [FreshKeys, Stories],
+    plugins: [FreshKeys, KeyOfTab, Stories],
     deepLinking: true,
     docExpansion: 'none',
     defaultModelsExpandDepth: 0,
     displayRequestDuration: true,
-    // An API key in localStorage would outlive the visit, and every script of this origin could read
-    // it. So the key is gone when the page is loaded again.
+    // In localStorage; KeyOfTab does it.
     persistAuthorization: false,
     // The badge would send the document to a server elsewhere.
     validatorUrl: 'none',
   });
   // Where Swagger UI keeps the API key while `persistAuthorization` is on, as it once was.
   localStorage.removeItem('authorized');
+  const authorized = JSON.parse(sessionStorage.getItem('authorized') ?? 'null');
+  if (authorized) window.ui.authActions.restoreAuthorization({ authorized });
 };

@@ -1,6 +1,7 @@
 //! The console, and the log of requests behind it.
 
 mod actions;
+mod lists;
 mod overview;
 mod pages;
 mod protocol;

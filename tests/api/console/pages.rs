@@ -208,5 +208,6 @@ async fn pages_load_and_send_nothing_elsewhere_and_are_kept_by_no_cache() {
         let file = visit.get(&format!("/console/{path}")).await;
         assert!(file.header("content-type").unwrap().starts_with(kind));
         assert_eq!(file.header("cache-control"), Some("public, max-age=3600"));
+        assert!(file.body.len() < 30_000, "{path}");
     }
 }

@@ -53,12 +53,11 @@ async fn fill(server: &TestServer) -> Vec<(String, String)> {
     let deliveries = format!("/webhook_endpoints/{endpoint}/deliveries");
     let deliveries = client.get(&deliveries).await.json();
     let delivery = &deliveries["data"][0];
-    let [delivery, delivered] = ["id", "event"].map(|name| delivery[name].as_str().unwrap());
+    let delivery = delivery["id"].as_str().unwrap().to_owned();
     let of = |list: &str, id: &str| (id.to_owned(), format!("/console/{list}/{id}"));
     vec![
         ("key/1".to_owned(), "/console/keys/key%2F1".to_owned()),
         (request, "/console/keys/key%2F1".to_owned()),
-        (delivery.to_owned(), format!("/console/events/{delivered}")),
         (
             "shop order-7".to_owned(),
             format!("/console/orders/{order}"),
@@ -67,6 +66,7 @@ async fn fill(server: &TestServer) -> Vec<(String, String)> {
             "ann+1@shop.test".to_owned(),
             format!("/console/customers/{customer}"),
         ),
+        of("deliveries", &delivery),
         of("charges", &charge),
         of("refunds", &refund.id()),
         of("orders", &order),

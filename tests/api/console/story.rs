@@ -60,8 +60,10 @@ async fn a_story_has_the_first_request_the_replay_the_reuse_the_reply_and_the_ev
     let id = first.id();
     let request = first.header("original-request").unwrap();
     page.must_have(&[
-        "Executed once. 1 retry got the stored reply again. 1 reuse of the key was refused.</p>",
-        &format!("POST /charges, <code>{request}</code>"),
+        "<p class=\"says good\" data-ended>Executed once. 1 retry got the stored reply again. 1 reuse of the \
+         key was refused.</p>",
+        "What their bodies held is never kept.",
+        &format!("POST /charges, <code data-copy>{request}</code>"),
         &link("charges", &id),
         "<a href=\"/console/workflows?name=workflow-1\">workflow-1</a>",
         "HTTP 201\n",
@@ -120,6 +122,33 @@ async fn a_story_shows_who_waited_and_whose_reply_was_lost() {
 }
 
 #[tokio::test]
+async fn a_pause_in_a_story_is_labeled_with_its_length() {
+    let (server, visit) = visited().await;
+    for _ in 0..3 {
+        server.client.charge("key-1").await;
+    }
+    log_holds(&server.database, 3).await;
+    visit
+        .object("keys", "key-1")
+        .await
+        .must_lack(&["without a request"]);
+    // The last one came two minutes later: its id begins with the millisecond.
+    let last = "
+        UPDATE request_log
+           SET id = overlay(replace(id::text, '-', '') placing
+                            lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint + 125000), 12, '0')
+                            from 1 for 12)::uuid
+         WHERE id = (SELECT max(id::text)::uuid FROM request_log)";
+    server.database.execute(last).await;
+    let page = visit.object("keys", "key-1").await;
+    let rows: Vec<_> = page.split("<tr>").collect();
+    let is_label = |row: &&str| row.contains("2 min ") && row.contains(" s without a request");
+    let place = rows.iter().position(is_label).unwrap();
+    assert!(rows[place + 1].contains("replayed"), "{page}");
+    assert_eq!(page.matches("without a request").count(), 1, "{page}");
+}
+
+#[tokio::test]
 async fn a_story_lists_what_was_committed_with_the_key() {
     let (server, visit) = visited().await;
     let client = &server.client;
@@ -145,7 +174,7 @@ async fn a_story_lists_what_was_committed_with_the_key() {
     one.must_have(&[
         "Event charge.succeeded",
         "Data: Object",
-        "20.00 USD",
+        "$20.00",
         &link("keys", "key-1"),
         "Retry now",
     ]);
@@ -194,23 +223,23 @@ async fn an_object_is_a_page_with_money_and_links_and_a_checkout_a_line_of_steps
     let text = |name: &str| made[name].as_str().unwrap().to_owned();
     let page = visit.object("checkouts", &text("id")).await;
     page.must_have(&[
-        "Checkout of 24.00 USD",
+        "Checkout of $24.00",
         &link("charges", &text("charge")),
         &link("orders", &text("order")),
         "<strong>allocate inventory</strong>: <span class=\"state warn\">refused<",
         "<strong>create refund</strong> undoes what was done, <span class=\"state good\">done<",
         "<strong>cancel order</strong> undoes what was done, ",
         // The lines, with what each costs.
-        "<td class=\"number\">12.00 USD</td>",
+        "<td class=\"number\">$12.00</td>",
         "<details><summary>JSON</summary>",
     ]);
     // Each step that made something says when.
     let steps = page.between("<ol class=\"steps\">", "</ol>");
     assert_eq!(steps.matches("<time ").count(), 4, "{steps}");
     let charge = visit.object("charges", &text("charge")).await;
-    charge.must_have(&["<dt>Amount refunded</dt><dd>24.00 USD</dd>"]);
+    charge.must_have(&["<dt>Amount refunded</dt><dd>$24.00</dd>"]);
     let list = visit.page("/console/charges").await;
-    list.must_have(&["<td class=\"number\">24.00 USD</td>"]);
+    list.must_have(&["<td class=\"number\">$24.00</td>"]);
     let level = "<a class=\"mono\" href=\"/console/inventory/mug%2F1\">mug/1</a>";
     visit.page("/console/inventory").await.must_have(&[level]);
     let level = visit.object("inventory", "mug%2F1").await;
@@ -298,7 +327,7 @@ async fn a_key_in_flight_says_so_and_is_listed_with_its_time() {
     let live = "/console/live/keys/key-1";
     let page = visit.object("keys", "key-1").await;
     page.must_have(&[
-        "In flight: there is no outcome yet.",
+        "<p class=\"says warn\">In flight: there is no outcome yet. Its request is POST /charges. ",
         "None has been answered yet.",
         "<td>nothing yet</td>",
         "No event yet.",
@@ -343,7 +372,12 @@ async fn a_key_in_doubt_says_why() {
         "Taken over 2 times",
     ]);
     let page = visit.object("keys", "doubt-1").await;
-    page.must_have(&["In doubt: an attempt may have been executed", in_doubt]);
+    page.must_have(&[
+        "<p class=\"says bad\">In doubt: the processor may have charged. Its request is POST /charges. The \
+         reconciler asks for its answer at <time ",
+        "A retry with this key is safe.</p>",
+        in_doubt,
+    ]);
     let looked_up = server.client.get("/idempotency-keys/doubt-1").await;
     assert_eq!(looked_up.json()["status"], "in_doubt");
 }
@@ -379,7 +413,7 @@ async fn every_object_has_a_page_with_its_state_and_its_events() {
     assert_eq!(checkout.status, 201, "{}", checkout.json());
     let openapi = client.get("/openapi.json").await.json();
     for (noun, id, state, event) in [
-        ("charge", &charge, "refunded", "charge.succeeded"),
+        ("charge", &charge, "partly refunded", "charge.succeeded"),
         ("refund", &refund, "succeeded", "refund.created"),
         ("order", &order, "open", "order.created"),
         ("checkout", &checkout.id(), "completed", "checkout."),
