@@ -22,7 +22,7 @@ use tokio::process::Command;
 use crate::{
     checks::{ENDLESS, Flaw, quoted, unknown},
     config::{Config, ConfigError, Count, Template, addresses_of, fill, unique},
-    history::{self, History},
+    history::History,
 };
 
 /// Where the service runs.
@@ -73,6 +73,15 @@ impl Ask {
     /// Empty if it has none.
     pub(crate) fn key(&self) -> &str {
         self.keys.first().map_or("", String::as_str)
+    }
+
+    /// Its method and its path, without what may hold a secret.
+    pub(crate) fn asked(&self) -> String {
+        let method = self.template.method.as_deref().unwrap_or("POST");
+        let path = self.template.path.as_deref().unwrap_or("/");
+        let path = path.split('?').next().unwrap_or_default();
+        let path = fill(path, self.number, "{{credential}}");
+        format!("{method} {path}")
     }
 
     pub(crate) fn with_keys(self, keys: Vec<String>) -> Self {
@@ -305,8 +314,8 @@ impl Api {
                     "{attempts} retries within {seconds} s got no answer that stays, the last one: \
                      {last}"
                 );
-                let why = history::lines(&self.history.of(ask.key()));
-                return Err(Flaw::violated(what).costing(ENDLESS).because(why));
+                let attempts = self.history.of(ask.key());
+                return Err(Flaw::violated(what).costing(ENDLESS).because(attempts));
             }
             tokio::time::sleep(BETWEEN_RETRIES).await;
         }
@@ -345,7 +354,7 @@ impl Api {
         // After a flaw, effects that are missing are not waited for.
         let awaited = if seen.is_ok() { expected } else { 0 };
         let made = tally.made_by_first(awaited).await;
-        let miscounted = |made| Flaw::miscounted(made, expected, &self.history.of(ask.key()));
+        let miscounted = |made| Flaw::miscounted(made, expected, self.history.of(ask.key()));
         if let Ok(Some(made)) = made
             && made > expected
         {
@@ -376,8 +385,7 @@ impl Api {
                     "an effect of {} came after its check: {now} now, and {right} is right",
                     unique(ask.number)
                 );
-                let why = history::lines(&self.history.of(ask.key()));
-                return Err(Flaw::violated(what).because(why));
+                return Err(Flaw::violated(what).because(self.history.of(ask.key())));
             }
         }
         Ok(counted.len())

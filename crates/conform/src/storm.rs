@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use crate::{
     api::{Api, Ask, Crash, Reply, UNCOUNTED, shell},
     checks::{DIFFERS, ENDLESS, Flaw, Seen, same, unknown},
-    history::{Attempt, lines},
+    history::Attempt,
     proxy::{CutAt, Proxy},
 };
 
@@ -130,26 +130,30 @@ fn judge(api: &Api, keys: &[Vec<Ask>], made: Option<Vec<u64>>) -> Result<(), Fla
         let key_made: Vec<u64> = of_each.by_ref().take(key.len()).copied().collect();
         let made: &[u64] = if is_of_one { &key_made } else { &[] };
         let attempts = api.history.of(key.first().map_or("", Ask::key));
-        judge_key(api, key, made, &attempts)?;
+        judge_key(api, key, made, attempts)?;
     }
     match made {
         None => unknown(UNCOUNTED),
         // It counts all effects, whichever request they are of.
         Some(made) if !is_of_one && made.first() != Some(&(keys.len() as u64)) => {
             let (made, keys) = (made.first().copied().unwrap_or_default(), keys.len() as u64);
-            Err(Flaw::miscounted(made, keys, &[]))
+            Err(Flaw::miscounted(made, keys, Vec::new()))
         }
         Some(_) => Ok(()),
     }
 }
 
 /// `made`: the effects of each request, or nothing where all effects are counted together.
-fn judge_key(api: &Api, key: &[Ask], made: &[u64], attempts: &[Attempt]) -> Result<(), Flaw> {
+fn judge_key(api: &Api, key: &[Ask], made: &[u64], attempts: Vec<Attempt>) -> Result<(), Flaw> {
     let sum: u64 = made.iter().sum();
     if sum > 1 {
         return Err(Flaw::miscounted(sum, 1, attempts));
     }
-    let flaw = |what: &str| Flaw::violated(what).because(lines(attempts));
+    let seen = judge_answers(api, key, made, &attempts);
+    seen.map_err(|flaw| flaw.because(attempts))
+}
+
+fn judge_answers(api: &Api, key: &[Ask], made: &[u64], attempts: &[Attempt]) -> Result<(), Flaw> {
     let mut winner: Option<(u32, &Reply)> = None;
     for attempt in attempts {
         let Ok(answer) = &attempt.told else { continue };
@@ -159,22 +163,22 @@ fn judge_key(api: &Api, key: &[Ask], made: &[u64], attempts: &[Attempt]) -> Resu
         }
         if !answer.is_success() {
             let what = format!("a request that succeeds under a new key got {answer}");
-            return Err(flaw(&what).costing(DIFFERS));
+            return Err(Flaw::violated(what).costing(DIFFERS));
         }
         match winner {
             None => winner = Some((attempt.number, answer)),
             Some((first, _)) if first != attempt.number => {
-                return Err(flaw("two requests have succeeded under one key"));
+                return Err(Flaw::violated("two requests have succeeded under one key"));
             }
-            Some((_, first)) => same(first, answer).map_err(|it| it.because(lines(attempts)))?,
+            Some((_, first)) => same(first, answer)?,
         }
     }
     let Some((winner, _)) = winner else {
-        return Err(flaw("no request has succeeded").costing(ENDLESS));
+        return Err(Flaw::violated("no request has succeeded").costing(ENDLESS));
     };
     let of_winner = key.iter().zip(made).find(|(ask, _)| ask.number == winner);
     match of_winner {
-        Some((_, 0)) => Err(Flaw::miscounted(0, 1, attempts)),
+        Some((_, 0)) => Err(Flaw::miscounted(0, 1, Vec::new())),
         _ => Ok(()),
     }
 }

@@ -7,7 +7,7 @@
 )]
 
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, ErrorKind},
     net::TcpListener,
     path::PathBuf,
     process::{Child, Command, Stdio},
@@ -125,7 +125,12 @@ async fn a_lease_that_is_shorter_than_the_work_is_found_in_flight_and_the_report
     let cost = "the effect happens again: a customer pays twice";
     assert_eq!(found.cost, Some(cost));
     let mend = found.mend.unwrap();
-    assert!(mend.starts_with("hold the claim"), "{found:?}");
+    assert!(mend.words.starts_with("hold the claim"), "{found:?}");
+    // No file of this repository: the API may be of any language.
+    assert!(
+        mend.code.contains("UPDATE keys SET held_until"),
+        "{found:?}"
+    );
     // The interleaving: a duplicate was let in while the first request was at work.
     let interleaving = "the request of 0 ms was at work until";
     assert!(found.why[0].starts_with(interleaving), "{found:?}");
@@ -139,6 +144,14 @@ async fn a_lease_that_is_shorter_than_the_work_is_found_in_flight_and_the_report
     assert!(begins[0].ends_with("checks: in_flight"), "{table}");
     let worst = "in_flight          VIOLATES A MUST";
     assert!(begins[1].starts_with(worst), "{table}");
+    // The page draws the first request as long as it took, and each duplicate.
+    let page = report.html();
+    let drawn = page.split_once("<section class=\"must\">").unwrap().1;
+    let drawn = drawn.split_once("</section>").unwrap().0;
+    assert!(drawn.contains("<code>POST /effects</code>"), "{page}");
+    assert!(drawn.contains(interleaving), "{page}");
+    assert!(drawn.contains(r#"<rect class="made" x="0" "#), "{page}");
+    assert!(drawn.contains(r#"<rect class="refused" "#), "{page}");
 }
 
 #[tokio::test]
@@ -179,7 +192,9 @@ async fn a_scope_of_api_keys_is_found_by_a_rotated_credential() {
 fn the_program_says_in_its_exit_code_what_it_found() {
     let server = Wrong::start("no-fingerprint", "127.0.0.1:0");
     let config = concat!(env!("CARGO_MANIFEST_DIR"), "/wrong/api.toml");
-    let junit = std::env::temp_dir().join(format!("conform-{}.xml", server.process.id()));
+    let file = format!("conform-{}", server.process.id());
+    let junit = std::env::temp_dir().join(&file).with_extension("xml");
+    let html = junit.with_extension("html");
     let conform = |url: &str, arguments: &[&str]| {
         let mut program = Command::new(env!("CARGO_BIN_EXE_charge-once-conform"));
         program.args([url, "--config", config]).args(arguments);
@@ -191,15 +206,43 @@ fn the_program_says_in_its_exit_code_what_it_found() {
     let (code, table, _) = conform(&server.url, &["--only", "key_required"]);
     assert_eq!(code, Some(0), "{table}");
 
-    let junit_path = junit.to_str().unwrap();
-    let options = ["--only", "reuse_body", "--json", "--junit", junit_path];
+    let [junit_path, html_path] = [&junit, &html].map(|path| path.to_str().unwrap());
+    let options = [
+        "--only",
+        "reuse_body",
+        "--json",
+        "--junit",
+        junit_path,
+        "--html",
+        html_path,
+    ];
     let (code, json, _) = conform(&server.url, &options);
     let report: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(code, Some(1), "{json}");
     assert_eq!(report["findings"][0]["outcome"], "violates_must", "{json}");
     let xml = std::fs::read_to_string(&junit).unwrap();
     assert!(xml.contains(r#"failures="1""#), "{xml}");
-    std::fs::remove_file(junit).unwrap();
+    let page = std::fs::read_to_string(&html).unwrap();
+    let found = "<section class=\"must\">\n<h2><code>reuse_body</code> VIOLATES A MUST</h2>";
+    assert!(page.contains(found), "{page}");
+    for path in [junit, html] {
+        std::fs::remove_file(path).unwrap();
+    }
+
+    // Before the first request: a service that is never asked sees no connection.
+    let unasked = TcpListener::bind("127.0.0.1:0").unwrap();
+    unasked.set_nonblocking(true).unwrap();
+    let url = format!("http://{}", unasked.local_addr().unwrap());
+    for option in ["--html", "--junit"] {
+        let (code, _, error) = conform(&url, &[option, "/no/such/folder/report"]);
+        assert_eq!(code, Some(2), "{error}");
+        assert!(
+            error.contains("/no/such/folder/report: No such file"),
+            "{error}"
+        );
+        let asked = unasked.accept().map_err(|error| error.kind());
+        assert_eq!(asked.unwrap_err(), ErrorKind::WouldBlock);
+    }
 
     let elsewhere = format!("{}/elsewhere", server.url);
     for (url, arguments, complaint) in [

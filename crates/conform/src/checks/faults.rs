@@ -9,7 +9,7 @@ use futures_util::{
 };
 use tokio::{io::AsyncWriteExt, net::TcpStream, sync::watch};
 
-use super::{ENDLESS, Flaw, LOST, Seen, same, succeeded, unknown};
+use super::{AT_ONCE, ENDLESS, Flaw, LOST, RETRY_AFTER, Seen, same, succeeded, unknown};
 use crate::{
     api::{Api, Ask, Reply, given},
     config::InFlight,
@@ -123,7 +123,7 @@ async fn overlap(api: &Api, ask: &Ask) -> Seen {
         return Err(Flaw::lesser(
             "409 without Retry-After",
             "a client has to guess when to come again: too often, or too late",
-            "send Retry-After with 409: crates/idempotency/src/http.rs",
+            RETRY_AFTER,
         ));
     }
     let first = duplicates.first().and_then(|first| first.as_ref().ok());
@@ -131,7 +131,7 @@ async fn overlap(api: &Api, ask: &Ask) -> Seen {
         return Err(Flaw::lesser(
             "a duplicate waited for the first answer, and 409 is promised",
             "a client that expects 409 at once holds a connection for as long as the work takes",
-            "answer 409 at once, or set promises.in_flight to waits",
+            AT_ONCE,
         ));
     }
     let got = match conflicts.first() {
@@ -250,7 +250,7 @@ pub(super) async fn expiry(api: &Api) -> Seen {
     seen.map_err(|flaw| match flaw {
         // The old outcome was replayed.
         Flaw::Wrong(fault) if fault.cost == Some(LOST) => {
-            Flaw::violated(fault.seen).because(fault.why)
+            Flaw::violated(fault.seen).because(fault.attempts)
         }
         Flaw::Wrong(_) | Flaw::Unknown(_) => flaw,
     })?;

@@ -4,6 +4,7 @@
 
 mod faults;
 mod key;
+mod mend;
 mod replay;
 
 use futures_util::future::LocalBoxFuture;
@@ -11,9 +12,11 @@ use serde::Serialize;
 
 use crate::{
     api::{Api, Ask, Reply},
-    history::{Attempt, interleaving, lines},
+    history::{Attempt, interleaving},
     storm,
 };
+
+use mend::*;
 
 /// How much a rule weighs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -38,11 +41,22 @@ pub(crate) enum Flaw {
 #[derive(Debug, Default)]
 pub(crate) struct Fault {
     pub(crate) seen: String,
-    /// Which requests led to it. Without it, those under the key that was used last.
-    pub(crate) why: Vec<String>,
+    /// How two requests came to do the work of one.
+    pub(crate) how: Option<String>,
+    /// Which requests led to it. Without them, those under the key that was used last.
+    pub(crate) attempts: Vec<Attempt>,
     pub(crate) severity: Option<Severity>,
     pub(crate) cost: Option<&'static str>,
-    pub(crate) mend: Option<&'static str>,
+    pub(crate) mend: Option<Mend>,
+}
+
+/// How to mend what was found, in terms of no framework.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Mend {
+    /// In words.
+    pub words: &'static str,
+    /// As SQL or pseudo-code.
+    pub code: &'static str,
 }
 
 impl Flaw {
@@ -54,23 +68,22 @@ impl Flaw {
     }
 
     /// What matters holds, and a detail is not as promised.
-    pub(crate) fn lesser(seen: impl Into<String>, cost: &'static str, mend: &'static str) -> Self {
+    pub(crate) fn lesser(seen: impl Into<String>, cost: &'static str, mend: Mend) -> Self {
         let flaw = Self::violated(seen).costing(cost).mended_by(mend);
         flaw.changed(|fault| fault.severity = Some(Severity::Should))
     }
 
     /// More effects than are right, or fewer than clients were told of.
-    pub(crate) fn miscounted(made: u64, right: u64, attempts: &[Attempt]) -> Self {
+    pub(crate) fn miscounted(made: u64, right: u64, attempts: Vec<Attempt>) -> Self {
         let flaw = Self::violated(format!("{made} effects, and {right} is right"));
-        if made > right {
-            let mut why = vec![interleaving(attempts)];
-            why.extend(lines(attempts));
-            flaw.costing(REPEATED).because(why)
+        let flaw = if made > right {
+            let how = interleaving(&attempts);
+            let flaw = flaw.costing(REPEATED);
+            flaw.changed(|fault| fault.how = Some(how))
         } else {
-            flaw.costing(LOST)
-                .mended_by(ONE_TRANSACTION)
-                .because(lines(attempts))
-        }
+            flaw.costing(LOST).mended_by(ONE_TRANSACTION)
+        };
+        flaw.because(attempts)
     }
 
     fn changed(mut self, change: impl FnOnce(&mut Fault)) -> Self {
@@ -84,12 +97,12 @@ impl Flaw {
         self.changed(|fault| fault.cost = Some(cost))
     }
 
-    pub(crate) fn mended_by(self, mend: &'static str) -> Self {
+    pub(crate) fn mended_by(self, mend: Mend) -> Self {
         self.changed(|fault| fault.mend = Some(mend))
     }
 
-    pub(crate) fn because(self, why: Vec<String>) -> Self {
-        self.changed(|fault| fault.why = why)
+    pub(crate) fn because(self, attempts: Vec<Attempt>) -> Self {
+        self.changed(|fault| fault.attempts = attempts)
     }
 }
 
@@ -111,7 +124,7 @@ pub struct Check {
     #[serde(skip)]
     pub(crate) cost: &'static str,
     #[serde(skip)]
-    pub(crate) mend: &'static str,
+    pub(crate) mend: Mend,
     #[serde(skip)]
     pub(crate) run: fn(&Api) -> LocalBoxFuture<'_, Seen>,
 }
@@ -123,24 +136,7 @@ pub(crate) const ENDLESS: &str =
     "the client never learns the outcome, and gives up, or has the effect again with a new key";
 pub(crate) const DIFFERS: &str = "the client takes an error, or another object, for the outcome";
 
-const ONE_TRANSACTION: &str = "commit the key's record, its reply and the effect in one transaction, in a task that a \
-     disconnect can't cancel: crates/idempotency/examples/smallest.rs";
-const CLAIM: &str = "claim the key before the work, in its transaction, with a unique index: INSERT … ON CONFLICT DO \
-     NOTHING, and never by looking first: crates/idempotency/src/claim.rs";
-const LEASE: &str = "hold the claim for as long as its request works: in the transaction of the work, or by a lease that \
-     is renewed, and whose loss undoes the work: crates/idempotency/src/claim.rs";
-const SHARED: &str = "keep keys in the database of the effects, where every process and the next one finds them: \
-     crates/idempotency/migrations";
-const MARK: &str = "add Idempotent-Replayed: true to replays: crates/idempotency/src/http.rs";
-const PARSE: &str = "parse the header once, before everything else: crates/idempotency/src/key.rs";
-const FINGERPRINT: &str = "store a digest of the request with the key and compare it on every use: \
-     crates/idempotency/src/fingerprint.rs";
-const STORED_REPLY: &str =
-    "store status, headers and bytes, and send them again: crates/idempotency/src/reply.rs";
-const ACCOUNT: &str =
-    "make the account that the credential belongs to part of the record's key: docs/contract.md";
-
-/// Writes the table. `Must key_empty (key::empty), "draft 5": "rule"; "cost"; "how to mend it";`
+/// Writes the table. `Must key_empty (key::empty), "draft 5": "rule"; "cost"; MEND;`
 /// makes `Check { name: "key_empty", rule: "rule", source: "draft 5", … }`, whose severity is
 /// `Must`, and whose `run` is `|api| Box::pin(key::empty(api))`.
 macro_rules! checks {
@@ -227,12 +223,11 @@ checks! {
     Must refusal_before_key (replay::refusal_before_key), "Stripe":
         "a request that is refused before it executes does not use up its key";
         "a client that sends the right secret at last gets the old 401, or another account's";
-        "check credentials, rates and sizes before the claim: src/http/request.rs";
+        REFUSE_FIRST;
     Must server_error (replay::server_error), "ACP 6.5, charge-once":
         "a 5xx is not kept: the retry executes, once";
         "an outage of a second fails its requests for as long as keys are kept";
-        "roll back the claim with the work, and store definite outcomes only: \
-                  crates/idempotency/src/transaction.rs";
+        ROLL_BACK;
     Must racers (faults::racers), "draft 2.6, Stripe, ACP 6.4":
         "many requests at once with one key have one effect and one answer, without 5xx";
         DIFFERS;
@@ -248,7 +243,7 @@ checks! {
     Must cut_request (faults::cut_request), "draft 1, charge-once":
         "half of a request has no effect, and its key can still be used";
         "a connection that ends in the middle of a body leaves a key that can't be used";
-        "read the whole body before the claim: src/http/request.rs";
+        WHOLE_BODY;
     Must disconnect (faults::disconnect), "draft 1, charge-once":
         "clients that send and go leave one effect and a definite answer";
         DIFFERS;
@@ -260,7 +255,7 @@ checks! {
     Must expiry (faults::expiry), "draft 2.3, Stripe, ACP 6.6":
         "an expired key is new at once, and racers for it have one effect";
         "a new request gets the outcome of an old one";
-        "take an expired record over in the statement that claims: crates/idempotency/src/claim.rs";
+        TAKE_OVER;
     Must storm (storm::calm), "draft 2.6, charge-once":
         "many clients, keys, lost replies and reused keys: one effect and one answer per key";
         DIFFERS;

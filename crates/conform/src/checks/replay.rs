@@ -1,6 +1,6 @@
 //! What a retry gets, and what is a retry.
 
-use super::{Flaw, MARK, Seen, promised, refused, replayed, same, succeeded, unknown};
+use super::{Flaw, MARK, PROMISED, Seen, promised, refused, replayed, same, succeeded, unknown};
 use crate::{
     api::{Api, Ask, Reply, given},
     config::{Difference, fill_from},
@@ -107,7 +107,7 @@ pub(super) async fn reuse_body(api: &Api) -> Seen {
     Err(Flaw::lesser(
         format!("refused, but {promised:?} is promised: {reply}"),
         "a client that knows the promised status takes the refusal for another one",
-        "answer with the promised status, or change promises.reuse",
+        PROMISED,
     ))
 }
 
