@@ -119,11 +119,6 @@ impl Reply {
     pub(crate) fn is_same_outcome(&self, other: &Self) -> bool {
         self.status == other.status && self.body == other.body
     }
-
-    /// Neither "try again" nor "in use": an answer that stays.
-    pub(crate) fn is_definite(&self) -> bool {
-        self.status < 500 && !matches!(self.status, 408 | 409 | 425 | 429)
-    }
 }
 
 impl std::fmt::Display for Reply {
@@ -304,7 +299,9 @@ impl Api {
         let began = Instant::now();
         for (attempts, url) in (1..).zip(self.each_url()) {
             let last = match self.attempt(ask, url).await {
-                Ok(reply) if reply.is_definite() || self.is_marked(&reply) => return Ok(reply),
+                Ok(reply) if self.is_definite(&reply) || self.is_marked(&reply) => {
+                    return Ok(reply);
+                }
                 Ok(reply) => reply.to_string(),
                 Err(error) => error,
             };
@@ -320,6 +317,17 @@ impl Api {
             tokio::time::sleep(BETWEEN_RETRIES).await;
         }
         unknown("there is no URL")
+    }
+
+    pub(crate) fn is_in_progress(&self, reply: &Reply) -> bool {
+        self.config.promises.in_progress.contains(&reply.status)
+    }
+
+    /// Neither "try again" nor "in progress": an answer that stays.
+    pub(crate) fn is_definite(&self, reply: &Reply) -> bool {
+        reply.status < 500
+            && !matches!(reply.status, 408 | 425 | 429)
+            && !self.is_in_progress(reply)
     }
 
     pub(crate) fn is_marked(&self, reply: &Reply) -> bool {

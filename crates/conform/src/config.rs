@@ -115,7 +115,7 @@ pub(crate) enum Difference {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum InFlight {
     Conflict,
-    /// The answer of the first request. 409 if that takes long.
+    /// The answer of the first request. "In progress" if that takes long.
     Waits,
 }
 
@@ -134,6 +134,8 @@ pub(crate) struct Promises {
     pub(crate) other_query: Difference,
     pub(crate) other_spelling: Difference,
     pub(crate) in_flight: InFlight,
+    /// Statuses that say "in progress: come again".
+    pub(crate) in_progress: Vec<u16>,
     pub(crate) refusal_stored: bool,
     /// Whether a retry after 5xx executes. Otherwise the 5xx is replayed.
     pub(crate) server_error_retried: bool,
@@ -156,6 +158,7 @@ impl Default for Promises {
             other_query: Difference::Open,
             other_spelling: Difference::Open,
             in_flight: InFlight::Conflict,
+            in_progress: vec![409, 423],
             refusal_stored: true,
             server_error_retried: true,
             replay_header: None,
@@ -233,6 +236,8 @@ impl Config {
         require(is_name, "promises.key_header: no name of a header")?;
         let are_refusals = promises.reuse.iter().all(|s| (400..500).contains(s));
         require(are_refusals, "promises.reuse: statuses from 400 to 499")?;
+        let are_errors = promises.in_progress.iter().all(|s| (400..600).contains(s));
+        require(are_errors, "promises.in_progress: statuses from 400 to 599")?;
         if let Some(Count::List { items, unique, .. }) = &self.count {
             let mut pointers = [Some(items), unique.as_ref()].into_iter().flatten();
             let are_pointers = pointers.all(|one| one.is_empty() || one.starts_with('/'));
@@ -432,6 +437,10 @@ mod tests {
             ("[effect]\npath = '/x'\n[other]", "other: it needs a body"),
             ("[effect]\npath = '/{{env.NO_SUCH}}'", "no NO_SUCH"),
             ("[effect]\npath = '/x'\n[load]\nkeys = 1", "load.keys: 2 to"),
+            (
+                "[effect]\npath = '/x'\n[promises]\nin_progress = [202]",
+                "statuses from 400 to 599",
+            ),
         ] {
             let error = Config::from_toml(text).unwrap_err().to_string();
             assert!(error.contains(named), "{text}: {error}");

@@ -37,7 +37,9 @@ const VISITS: [usize; 2] = [4, 2];
 async fn storm(api: &Api, crash: Option<&Crash>) -> Seen {
     let load = &api.config.load;
     // A status that also means "in use" would not tell the loser from one that waits.
-    let fights = !api.config.promises.reuse.contains(&409) && api.config.other.is_some();
+    let promises = &api.config.promises;
+    let tells = |status: &u16| promises.in_progress.contains(status);
+    let fights = !promises.reuse.iter().any(tells) && api.config.other.is_some();
     let mut keys = Vec::new();
     let mut plan = Vec::new();
     for number in 0..load.keys {
@@ -158,7 +160,7 @@ fn judge_answers(api: &Api, key: &[Ask], made: &[u64], attempts: &[Attempt]) -> 
     for attempt in attempts {
         let Ok(answer) = &attempt.told else { continue };
         let is_reuse = api.config.promises.reuse.contains(&answer.status) && key.len() > 1;
-        if is_reuse || !(answer.is_definite() || api.is_marked(answer)) {
+        if is_reuse || !(api.is_definite(answer) || api.is_marked(answer)) {
             continue;
         }
         if !answer.is_success() {

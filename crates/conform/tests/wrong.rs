@@ -68,13 +68,22 @@ async fn report_on(mistake: &str) -> Report {
     run(config(), service, &[], |_, _, _| {}).await.unwrap()
 }
 
-#[tokio::test]
-async fn no_check_fires_on_a_right_server() {
-    let report = report_on("none").await;
+async fn is_right(kind: &str) {
+    let report = report_on(kind).await;
     let (violated, table) = (report.names(Grade::is_violation), report.table());
     assert!(violated.is_empty(), "{violated:?}: {table}");
     let unknown = report.names(|grade| grade == Grade::NotKnown);
     assert_eq!(unknown, ["crash"], "{table}");
+}
+
+#[tokio::test]
+async fn no_check_fires_on_a_right_server() {
+    is_right("none").await;
+}
+
+#[tokio::test]
+async fn a_key_in_progress_may_be_told_with_423() {
+    is_right("locked").await;
 }
 
 /// Expects the check that is meant for the mistake, and no others than those in which it shows too.

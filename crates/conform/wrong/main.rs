@@ -1,5 +1,5 @@
-//! A server that makes one of nine mistakes with idempotency keys, or none, to try
-//! `charge-once-conform` on. It keeps everything in memory.
+//! A server that makes one of nine mistakes with idempotency keys, or none in one of several ways, to
+//! try `charge-once-conform` on. It keeps everything in memory.
 //!
 //! ```sh
 //! cargo run --example wrong -- check-then-act
@@ -18,7 +18,7 @@ use axum::{
     Router,
     body::{Body, Bytes},
     extract::{Path, State},
-    http::{HeaderMap, Response, Uri},
+    http::{HeaderMap, Response, StatusCode, Uri},
     routing::{get, post},
 };
 use clap::ValueEnum;
@@ -47,6 +47,8 @@ enum Mistake {
     RenderedAfresh,
     /// Takes the API key for the account.
     ScopeByApiKey,
+    /// No mistake: says 423 where others say 409.
+    Locked,
 }
 
 /// What one key has come to.
@@ -94,6 +96,9 @@ const WINDOW: Duration = Duration::from_millis(200);
 const SLOW: Duration = Duration::from_millis(1500);
 /// How long a key is in use where its lease is too short.
 const LEASE: Duration = Duration::from_millis(500);
+
+/// Says that the key is in use.
+const IN_USE: u16 = 409;
 
 /// A reply, and whether it is a replay.
 type Answer = (u16, Value, bool);
@@ -209,7 +214,7 @@ impl Server {
 }
 
 fn in_use() -> Answer {
-    refusal(409, "key_in_use")
+    refusal(IN_USE, "key_in_use")
 }
 
 /// Frees the key when its request ends without an outcome: it failed, or its client has gone.
@@ -256,7 +261,7 @@ fn render((status, body, is_replay): Answer) -> Response<Body> {
     if is_replay {
         response = response.header("idempotent-replayed", "true");
     }
-    if status == 409 {
+    if status == IN_USE {
         response = response.header("retry-after", "1");
     }
     response
@@ -301,6 +306,9 @@ async fn create(
     let mut response = render(answer.unwrap_or_else(|_| refusal(500, "internal")));
     if mistake == Mistake::NoRetryAfter {
         response.headers_mut().remove("retry-after");
+    }
+    if mistake == Mistake::Locked && response.status().as_u16() == IN_USE {
+        *response.status_mut() = StatusCode::LOCKED;
     }
     response
 }

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Sends the request from all clients at once, to each replica in turn. Each gets the one answer,
-/// or is told to come again and gets it later. Returns how many got 409.
+/// or is told to come again and gets it later. Returns how many were told so.
 async fn race(api: &Api, ask: &Ask) -> Result<usize, Flaw> {
     let targets = api.each_url().take(api.config.load.clients);
     let attempts = join_all(targets.map(|url| api.attempt(ask, url))).await;
@@ -25,7 +25,7 @@ async fn race(api: &Api, ask: &Ask) -> Result<usize, Flaw> {
     let mut conflicts = 0;
     for attempt in attempts {
         match attempt {
-            Ok(reply) if reply.status == 409 => conflicts += 1,
+            Ok(reply) if api.is_in_progress(&reply) => conflicts += 1,
             Ok(reply) if reply.status == 429 => {}
             Ok(reply) => same(&answer, &reply)?,
             Err(error) => return Err(unanswered("a racer", &error)),
@@ -49,7 +49,7 @@ pub(super) async fn racers(api: &Api) -> Seen {
     }
     let clients = api.config.load.clients;
     Ok(format!(
-        "{KEYS} times {clients} requests: one effect each; {conflicts} got 409 first"
+        "{KEYS} times {clients} requests: one effect each; {conflicts} came again"
     ))
 }
 
@@ -104,7 +104,7 @@ async fn overlap(api: &Api, ask: &Ask) -> Seen {
             return unknown(format!("[slow] was not slow: {first} after {took_ms} ms"));
         }
         Ok(first) if first.is_success() => first,
-        Ok(first) if first.is_definite() => return unknown(format!("[slow] got {first}")),
+        Ok(first) if api.is_definite(&first) => return unknown(format!("[slow] got {first}")),
         // It failed, or gave way to a duplicate. The answer is that of a retry.
         Ok(_) | Err(_) => api.settle(ask).await?,
     };
@@ -112,16 +112,17 @@ async fn overlap(api: &Api, ask: &Ask) -> Seen {
     let mut conflicts = Vec::new();
     for duplicate in &duplicates {
         match duplicate {
-            Ok(reply) if reply.status == 409 => conflicts.push(reply.header("retry-after")),
+            Ok(reply) if api.is_in_progress(reply) => conflicts.push(reply),
             Ok(reply) if reply.status == 429 => {}
             Ok(reply) => same(&answer, reply)?,
             Err(error) => return Err(unanswered("a duplicate", error)),
         }
     }
     same(&answer, &api.send(ask).await?)?;
-    if conflicts.contains(&None) {
+    let retry_after = |reply: &Reply| reply.header("retry-after").map(str::to_owned);
+    if let Some(without) = conflicts.iter().find(|one| retry_after(one).is_none()) {
         return Err(Flaw::lesser(
-            "409 without Retry-After",
+            format!("{} without Retry-After", without.status),
             "a client has to guess when to come again: too often, or too late",
             RETRY_AFTER,
         ));
@@ -129,14 +130,17 @@ async fn overlap(api: &Api, ask: &Ask) -> Seen {
     let first = duplicates.first().and_then(|first| first.as_ref().ok());
     if first.is_some_and(Reply::is_success) && api.config.promises.in_flight == InFlight::Conflict {
         return Err(Flaw::lesser(
-            "a duplicate waited for the first answer, and 409 is promised",
-            "a client that expects 409 at once holds a connection for as long as the work takes",
+            "a duplicate waited for the first answer, and \"in progress\" is promised",
+            "a client that expects \"in progress\" at once holds a connection for as long as the work takes",
             AT_ONCE,
         ));
     }
     let got = match conflicts.first() {
-        Some(Some(seconds)) => format!("409, Retry-After: {seconds}"),
-        _ => "the first answer".to_owned(),
+        Some(reply) => {
+            let seconds = retry_after(reply).unwrap_or_default();
+            format!("{}, Retry-After: {seconds}", reply.status)
+        }
+        None => "the first answer".to_owned(),
     };
     let sent = duplicates.len();
     Ok(format!(

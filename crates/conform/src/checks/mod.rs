@@ -233,7 +233,7 @@ checks! {
         DIFFERS;
         CLAIM;
     Must in_flight (faults::in_flight), "draft 2.6, 2.7, Stripe, ACP 6.4":
-        "while a slow request works, and after it, each duplicate gets 409 or the first answer";
+        "while a slow request works, and after it, each duplicate gets \"in progress\" or the first answer";
         DIFFERS;
         LEASE;
     Must lost_reply (faults::lost_reply), "draft 1, Stripe, ACP 6.3":
