@@ -149,7 +149,7 @@ impl Default for Promises {
     fn default() -> Self {
         Self {
             key_header: "Idempotency-Key".to_owned(),
-            key_required: true,
+            key_required: false,
             key_length_max: 255,
             key_quoted: true,
             reuse: vec![422],

@@ -52,12 +52,18 @@ impl Drop for Wrong {
     }
 }
 
+const CONFIG: &str = include_str!("../wrong/api.toml");
+
 fn config() -> Config {
-    Config::from_toml(include_str!("../wrong/api.toml")).unwrap()
+    Config::from_toml(CONFIG).unwrap()
 }
 
 /// Runs all checks, with a second address of the same server as its replica.
 async fn report_on(mistake: &str) -> Report {
+    report_with(config(), mistake).await
+}
+
+async fn report_with(config: Config, mistake: &str) -> Report {
     let server = Wrong::start(mistake, "127.0.0.1:0");
     let replica = server.url.replace("127.0.0.1", "localhost");
     let service = Service {
@@ -65,25 +71,34 @@ async fn report_on(mistake: &str) -> Report {
         replicas: vec![Url::parse(&replica).unwrap()],
         crash: None,
     };
-    run(config(), service, &[], |_, _, _| {}).await.unwrap()
+    run(config, service, &[], |_, _, _| {}).await.unwrap()
 }
 
-async fn is_right(kind: &str) {
-    let report = report_on(kind).await;
+/// Expects no violation, and says what is not known.
+async fn is_right(config: Config, kind: &str, not_known: &[&str]) {
+    let report = report_with(config, kind).await;
     let (violated, table) = (report.names(Grade::is_violation), report.table());
     assert!(violated.is_empty(), "{violated:?}: {table}");
     let unknown = report.names(|grade| grade == Grade::NotKnown);
-    assert_eq!(unknown, ["crash"], "{table}");
+    assert_eq!(unknown, not_known, "{table}");
 }
 
 #[tokio::test]
 async fn no_check_fires_on_a_right_server() {
-    is_right("none").await;
+    is_right(config(), "none", &["crash"]).await;
+}
+
+#[tokio::test]
+async fn a_key_may_be_optional_unless_it_is_promised_to_be_required() {
+    let unsaid = CONFIG.replace("key_required = true\n", "");
+    let unsaid = Config::from_toml(&unsaid).unwrap();
+    is_right(unsaid, "key-optional", &["key_required", "crash"]).await;
+    is_found("key-optional", "key_required", &[]).await;
 }
 
 #[tokio::test]
 async fn a_key_in_progress_may_be_told_with_423() {
-    is_right("locked").await;
+    is_right(config(), "locked", &["crash"]).await;
 }
 
 /// Expects the check that is meant for the mistake, and no others than those in which it shows too.
