@@ -331,9 +331,16 @@ impl Api {
     }
 
     pub(crate) fn is_marked(&self, reply: &Reply) -> bool {
-        let name = self.config.promises.replay_header.as_deref();
-        name.and_then(|name| reply.header(name))
-            .is_some_and(|value| value.eq_ignore_ascii_case("true"))
+        let Some((name, promised)) = self.config.promises.marker() else {
+            return false;
+        };
+        reply.header(name).is_some_and(|value| {
+            let is = |other: &&str| value.eq_ignore_ascii_case(other);
+            match promised {
+                Some(promised) => is(&promised),
+                None => !["false", "no", "0", "miss"].iter().any(is),
+            }
+        })
     }
 
     pub(crate) async fn tally<'a>(&'a self, asks: &[&Ask]) -> Result<Tally<'a>, Flaw> {

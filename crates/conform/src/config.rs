@@ -139,10 +139,22 @@ pub(crate) struct Promises {
     pub(crate) refusal_stored: bool,
     /// Whether a retry after 5xx executes. Otherwise the 5xx is replayed.
     pub(crate) server_error_retried: bool,
+    /// `name` or `name: value`.
     pub(crate) replay_header: Option<String>,
     /// Headers that differ from delivery to delivery, besides those of HTTP itself.
     pub(crate) delivery_headers: Vec<String>,
     pub(crate) retention_seconds: u64,
+}
+
+impl Promises {
+    /// The name of the header that marks replays, and its value if that is promised, too.
+    pub(crate) fn marker(&self) -> Option<(&str, Option<&str>)> {
+        let header = self.replay_header.as_deref()?;
+        Some(match header.split_once(':') {
+            Some((name, value)) => (name.trim(), Some(value.trim())),
+            None => (header.trim(), None),
+        })
+    }
 }
 
 impl Default for Promises {
@@ -234,6 +246,9 @@ impl Config {
         require(is_bound, "promises.key_length_max: 40 to 8000")?;
         let is_name = HeaderName::try_from(&promises.key_header).is_ok();
         require(is_name, "promises.key_header: no name of a header")?;
+        let marker = promises.marker();
+        let is_name = marker.is_none_or(|(name, _)| HeaderName::try_from(name).is_ok());
+        require(is_name, "promises.replay_header: no name of a header")?;
         let are_refusals = promises.reuse.iter().all(|s| (400..500).contains(s));
         require(are_refusals, "promises.reuse: statuses from 400 to 499")?;
         let are_errors = promises.in_progress.iter().all(|s| (400..600).contains(s));

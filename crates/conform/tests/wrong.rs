@@ -97,6 +97,26 @@ async fn a_key_may_be_optional_unless_it_is_promised_to_be_required() {
 }
 
 #[tokio::test]
+async fn a_replay_may_be_marked_by_a_header_of_any_name() {
+    let promised = "replay_header = \"Idempotent-Replayed\"\n";
+    assert!(CONFIG.contains(promised));
+    for other in ["", "replay_header = \"Key-Status: Replayed\"\n"] {
+        let config = Config::from_toml(&CONFIG.replace(promised, other)).unwrap();
+        is_right(config, "marked-otherwise", &["crash"]).await;
+    }
+    let both = ["replay_headers", "refusal_stored"];
+    let report = report_on("marked-otherwise").await;
+    let violated = report.names(Grade::is_violation);
+    assert!(violated.contains(&"replay_marked"), "{violated:?}");
+    assert!(!report.violates_a_must(), "{}", report.table());
+    assert!(
+        violated
+            .iter()
+            .all(|name| *name == "replay_marked" || both.contains(name))
+    );
+}
+
+#[tokio::test]
 async fn a_key_in_progress_may_be_told_with_423() {
     is_right(config(), "locked", &["crash"]).await;
 }

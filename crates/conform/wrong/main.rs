@@ -18,7 +18,7 @@ use axum::{
     Router,
     body::{Body, Bytes},
     extract::{Path, State},
-    http::{HeaderMap, Response, StatusCode, Uri},
+    http::{HeaderMap, HeaderValue, Response, StatusCode, Uri},
     routing::{get, post},
 };
 use clap::ValueEnum;
@@ -49,6 +49,8 @@ enum Mistake {
     ScopeByApiKey,
     /// No mistake: executes requests without a key.
     KeyOptional,
+    /// No mistake: marks replays by a header of another name.
+    MarkedOtherwise,
     /// No mistake: says 423 where others say 409.
     Locked,
 }
@@ -314,6 +316,15 @@ async fn create(
     let mut response = render(answer.unwrap_or_else(|_| refusal(500, "internal")));
     if mistake == Mistake::NoRetryAfter {
         response.headers_mut().remove("retry-after");
+    }
+    if mistake == Mistake::MarkedOtherwise
+        && response
+            .headers_mut()
+            .remove("idempotent-replayed")
+            .is_some()
+    {
+        let replayed = HeaderValue::from_static("replayed");
+        response.headers_mut().insert("key-status", replayed);
     }
     if mistake == Mistake::Locked && response.status().as_u16() == IN_USE {
         *response.status_mut() = StatusCode::LOCKED;

@@ -46,6 +46,12 @@ pub(super) async fn headers(api: &Api) -> Seen {
     let ask = api.effect();
     let first = lasting_headers(api, &api.executed(&ask).await?);
     let retry = lasting_headers(api, &api.send(&ask).await?);
+    if let Some((name, value)) = unpromised_marker(api, &first, &retry) {
+        return Ok(format!(
+            "{} headers, twice, and {name}: {value} marks the retry",
+            first.len()
+        ));
+    }
     let differing = |these: &[(String, String)], those: &[(String, String)]| {
         let missing = these.iter().filter(|header| !those.contains(header));
         let shown = missing.map(|(name, value)| format!("{name}: {value}"));
@@ -61,6 +67,18 @@ pub(super) async fn headers(api: &Api) -> Seen {
     )))
 }
 
+/// The one header that only the retry has, where the name of the marker is not promised.
+fn unpromised_marker<'a>(
+    api: &Api,
+    first: &[(String, String)],
+    retry: &'a [(String, String)],
+) -> Option<&'a (String, String)> {
+    let is_more = |header: &&(String, String)| !first.contains(header);
+    let more = retry.iter().find(is_more)?;
+    let is_one = retry.len() == first.len() + 1 && retry.iter().filter(is_more).count() == 1;
+    (is_one && api.config.promises.replay_header.is_none()).then_some(more)
+}
+
 fn lasting_headers(api: &Api, reply: &Reply) -> Vec<(String, String)> {
     let promises = &api.config.promises;
     let is_lasting = |name: &str| {
@@ -69,7 +87,7 @@ fn lasting_headers(api: &Api, reply: &Reply) -> Vec<(String, String)> {
         !DELIVERY_HEADERS.iter().any(|header| is(header))
             && !of_api.any(is)
             && !is(&promises.key_header)
-            && !promises.replay_header.as_deref().is_some_and(is)
+            && !promises.marker().is_some_and(|(name, _)| is(name))
             && !name.contains("ratelimit")
     };
     let headers = reply.headers.iter().map(|(name, value)| {
@@ -82,16 +100,21 @@ fn lasting_headers(api: &Api, reply: &Reply) -> Vec<(String, String)> {
 }
 
 pub(super) async fn marked(api: &Api) -> Seen {
+    let ask = api.effect();
+    let (first, retry) = (api.executed(&ask).await?, api.send(&ask).await?);
+    let [first_has, retry_has] = [&first, &retry].map(|reply| lasting_headers(api, reply));
+    if let Some((name, value)) = unpromised_marker(api, &first_has, &retry_has) {
+        return Ok(format!("{name}: {value} on the replay only"));
+    }
     let name = api.config.promises.replay_header.as_ref();
     let name = given(name, "promises.replay_header")?;
-    let ask = api.effect();
-    if api.is_marked(&api.executed(&ask).await?) {
-        return Err(Flaw::violated(format!("{name}: true on the first reply")));
+    if api.is_marked(&first) {
+        return Err(Flaw::violated(format!("{name} on the first reply")));
     }
-    if !api.is_marked(&api.send(&ask).await?) {
-        return Err(Flaw::violated(format!("no {name}: true on a replay")));
+    if !api.is_marked(&retry) {
+        return Err(Flaw::violated(format!("no {name} on a replay")));
     }
-    Ok(format!("{name}: true on the replay only"))
+    Ok(format!("{name} on the replay only"))
 }
 
 pub(super) async fn reuse_body(api: &Api) -> Seen {
