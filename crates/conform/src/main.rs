@@ -1,6 +1,6 @@
 //! `charge-once-conform URL --config api.toml`: tells whether the retries of an API are safe.
 //!
-//! Exits with 0 if no MUST is violated, 1 if one is, and 2 if nothing could be checked.
+//! Exits with 0 if nothing unsafe was found, 1 if something was, and 2 if nothing could be checked.
 
 use std::{
     fs::File,
@@ -18,7 +18,7 @@ use clap::Parser;
 #[derive(Debug, Parser)]
 #[command(
     version,
-    after_help = "Exit codes: 0 no MUST is violated, 1 one is, 2 nothing could be checked."
+    after_help = "Exit codes: 0 nothing unsafe was found, 1 something was, 2 nothing could be checked."
 )]
 struct Arguments {
     /// Where the service listens, such as http://127.0.0.1:8080/v1. Plain HTTP lets all checks run
@@ -133,7 +133,7 @@ async fn conform(arguments: Arguments) -> Result<ExitCode, ConfigError> {
     } else {
         print(&report.table())?;
     }
-    Ok(ExitCode::from(u8::from(report.violates_a_must())))
+    Ok(ExitCode::from(u8::from(report.is_unsafe())))
 }
 
 fn about(file: &Path, error: &std::io::Error) -> ConfigError {

@@ -32,8 +32,8 @@ fn shown(text: &str) -> String {
 
 fn class(grade: Grade) -> &'static str {
     match grade {
-        Grade::ViolatesMust => "must",
-        Grade::ViolatesShould => "should",
+        Grade::Unsafe => "unsafe",
+        Grade::Unclear => "unclear",
         Grade::NotKnown => "unknown",
         Grade::Holds => "holds",
     }
@@ -241,8 +241,8 @@ mod tests {
         }
         // The verdict, what is wrong, and then all checks with the worst first.
         let places = [
-            "<h1 class=\"must\">NOT SAFE",
-            "<section class=\"must\">\n<h2><code>racers",
+            "<h1 class=\"unsafe\">NOT SAFE",
+            "<section class=\"unsafe\">\n<h2><code>racers",
             "<table>",
         ];
         let places = places.map(|part| page.find(part).unwrap());

@@ -14,9 +14,9 @@ use crate::{
 #[serde(rename_all = "snake_case")]
 pub enum Grade {
     /// An effect can happen twice, be lost, or be of another client.
-    ViolatesMust,
+    Unsafe,
     /// Clients can't know what happened, or a mistake of theirs stays hidden.
-    ViolatesShould,
+    Unclear,
     /// The config doesn't have what the check needs, or the API promises nothing.
     NotKnown,
     /// The rule holds, as far as it was tried.
@@ -27,8 +27,8 @@ impl Grade {
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Holds => "holds",
-            Self::ViolatesMust => "VIOLATES A MUST",
-            Self::ViolatesShould => "violates a SHOULD",
+            Self::Unsafe => "UNSAFE",
+            Self::Unclear => "unclear",
             Self::NotKnown => "not known",
         }
     }
@@ -36,7 +36,7 @@ impl Grade {
     /// Whether the rule is broken.
     #[must_use]
     pub fn is_violation(self) -> bool {
-        matches!(self, Self::ViolatesMust | Self::ViolatesShould)
+        matches!(self, Self::Unsafe | Self::Unclear)
     }
 }
 
@@ -89,8 +89,8 @@ impl Finding {
             Err(Flaw::Unknown(seen)) => finding(Grade::NotKnown, seen),
             Err(Flaw::Wrong(fault)) => {
                 let outcome = match fault.severity.unwrap_or(check.severity) {
-                    Severity::Must => Grade::ViolatesMust,
-                    Severity::Should => Grade::ViolatesShould,
+                    Severity::Unsafe => Grade::Unsafe,
+                    Severity::Unclear => Grade::Unclear,
                 };
                 let attempts = match fault.attempts.is_empty() {
                     true => last(),
@@ -163,24 +163,23 @@ impl Report {
         ended.map(|finding| finding.check.name).collect()
     }
 
-    /// Whether a MUST is violated.
+    /// Whether a check found something unsafe.
     #[must_use]
-    pub fn violates_a_must(&self) -> bool {
-        self.count(Grade::ViolatesMust) > 0
+    pub fn is_unsafe(&self) -> bool {
+        self.count(Grade::Unsafe) > 0
     }
 
     pub(crate) fn verdict(&self) -> String {
         let all = self.findings.len();
-        let violated = self.names(|grade| grade == Grade::ViolatesMust);
+        let violated = self.names(|grade| grade == Grade::Unsafe);
         if !violated.is_empty() {
             let (count, names) = (violated.len(), violated.join(", "));
-            return format!(
-                "NOT SAFE TO RETRY: a MUST is violated in {count} of {all} checks: {names}"
-            );
+            return format!("NOT SAFE TO RETRY: unsafe in {count} of {all} checks: {names}");
         }
         let unknown = self.names(|grade| grade == Grade::NotKnown);
         let ran = all - unknown.len();
-        let mut verdict = format!("No MUST is violated, as far as {ran} of {all} checks can see");
+        let mut verdict =
+            format!("Nothing unsafe was found, as far as {ran} of {all} checks can see");
         if !unknown.is_empty() {
             verdict.push_str(". Not known: ");
             verdict.push_str(&unknown.join(", "));
@@ -197,12 +196,10 @@ impl Report {
 
     /// How many checks ended how.
     pub(crate) fn sum(&self) -> String {
-        let musts = self.count(Grade::ViolatesMust);
-        let shoulds = self.count(Grade::ViolatesShould);
+        let not_safe = self.count(Grade::Unsafe);
+        let unclear = self.count(Grade::Unclear);
         let (unknown, holds) = (self.count(Grade::NotKnown), self.count(Grade::Holds));
-        format!(
-            "{musts} violate a MUST, {shoulds} violate a SHOULD, {unknown} not known, {holds} hold"
-        )
+        format!("{not_safe} unsafe, {unclear} unclear, {unknown} not known, {holds} hold")
     }
 
     /// A verdict, a line for each check, and then what is wrong and why, what it can cost, and how
@@ -215,7 +212,7 @@ impl Report {
             let seen = finding.seen.lines().next().unwrap_or_default();
             let seen: String = seen.chars().take(100).collect();
             let (name, outcome) = (finding.check.name, finding.outcome.words());
-            let _ = writeln!(text, "{name:<18} {outcome:<17} {seen}");
+            let _ = writeln!(text, "{name:<18} {outcome:<10} {seen}");
         }
         let violated = findings.iter().filter(|one| one.outcome.is_violation());
         for finding in violated.clone() {
@@ -236,15 +233,15 @@ impl Report {
         serde_json::to_string_pretty(self)
     }
 
-    /// The findings as JUnit XML: a violated MUST is a failure, and what is not known is skipped. A
-    /// violated SHOULD passes, with what was seen as its output.
+    /// The findings as JUnit XML: what is unsafe is a failure, and what is not known is skipped.
+    /// What is unclear passes, with what was seen as its output.
     #[must_use]
     pub fn junit(&self) -> String {
         let mut xml = format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuite name=\"charge-once-conform\" \
              tests=\"{}\" failures=\"{}\" skipped=\"{}\">\n",
             self.findings.len(),
-            self.count(Grade::ViolatesMust),
+            self.count(Grade::Unsafe),
             self.count(Grade::NotKnown)
         );
         for finding in &self.findings {
@@ -252,8 +249,8 @@ impl Report {
             let (rule, seen) = (escape(check.rule), escape(&finding.seen));
             let story = escape(&finding.story());
             let body = match outcome {
-                Grade::ViolatesMust => format!("<failure message=\"{rule}\">{story}</failure>"),
-                Grade::ViolatesShould => format!("<system-out>{story}</system-out>"),
+                Grade::Unsafe => format!("<failure message=\"{rule}\">{story}</failure>"),
+                Grade::Unclear => format!("<system-out>{story}</system-out>"),
                 Grade::NotKnown => format!("<skipped message=\"{seen}\"/>"),
                 Grade::Holds => format!("<system-out>holds: {seen}</system-out>"),
             };

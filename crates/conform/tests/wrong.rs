@@ -108,7 +108,7 @@ async fn a_replay_may_be_marked_by_a_header_of_any_name() {
     let report = report_on("marked-otherwise").await;
     let violated = report.names(Grade::is_violation);
     assert!(violated.contains(&"replay_marked"), "{violated:?}");
-    assert!(!report.violates_a_must(), "{}", report.table());
+    assert!(!report.is_unsafe(), "{}", report.table());
     assert!(
         violated
             .iter()
@@ -126,7 +126,7 @@ async fn is_found(mistake: &str, meant: &str, others: &[&str]) -> Report {
     let report = report_on(mistake).await;
     let (violated, table) = (report.names(Grade::is_violation), report.table());
     let is_detail = mistake == "no-retry-after";
-    assert_eq!(report.violates_a_must(), !is_detail, "{table}");
+    assert_eq!(report.is_unsafe(), !is_detail, "{table}");
     assert!(violated.contains(&meant), "{table}");
     let is_strange = |name: &&&str| **name != meant && !others.contains(name);
     let strange: Vec<_> = violated.iter().filter(is_strange).collect();
@@ -183,14 +183,14 @@ async fn a_lease_that_is_shorter_than_the_work_is_found_in_flight_and_the_report
     // The verdict is the first line, and the worst finding the first below it.
     let table = report.table();
     let begins: Vec<_> = table.lines().step_by(2).take(2).collect();
-    let verdict = "NOT SAFE TO RETRY: a MUST is";
+    let verdict = "NOT SAFE TO RETRY: unsafe in 1";
     assert!(begins[0].starts_with(verdict), "{table}");
     assert!(begins[0].ends_with("checks: in_flight"), "{table}");
-    let worst = "in_flight          VIOLATES A MUST";
+    let worst = "in_flight          UNSAFE     2 effects";
     assert!(begins[1].starts_with(worst), "{table}");
     // The page draws the first request as long as it took, and each duplicate.
     let page = report.html();
-    let drawn = page.split_once("<section class=\"must\">").unwrap().1;
+    let drawn = page.split_once("<section class=\"unsafe\">").unwrap().1;
     let drawn = drawn.split_once("</section>").unwrap().0;
     assert!(drawn.contains("<code>POST /effects</code>"), "{page}");
     assert!(drawn.contains(interleaving), "{page}");
@@ -199,11 +199,11 @@ async fn a_lease_that_is_shorter_than_the_work_is_found_in_flight_and_the_report
 }
 
 #[tokio::test]
-async fn a_409_without_retry_after_is_a_should_and_costs_no_second_effect() {
+async fn a_409_without_retry_after_is_unclear_and_costs_no_second_effect() {
     let report = is_found("no-retry-after", "in_flight", &[]).await;
     let table = report.table();
-    assert!(table.starts_with("No MUST is violated"), "{table}");
-    assert!(table.contains("\nin_flight violates a SHOULD"), "{table}");
+    assert!(table.starts_with("Nothing unsafe was found"), "{table}");
+    assert!(table.contains("\nin_flight unclear"), "{table}");
     assert!(
         table.contains("  cost    a client has to guess when"),
         "{table}"
@@ -263,11 +263,11 @@ fn the_program_says_in_its_exit_code_what_it_found() {
     let (code, json, _) = conform(&server.url, &options);
     let report: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(code, Some(1), "{json}");
-    assert_eq!(report["findings"][0]["outcome"], "violates_must", "{json}");
+    assert_eq!(report["findings"][0]["outcome"], "unsafe", "{json}");
     let xml = std::fs::read_to_string(&junit).unwrap();
     assert!(xml.contains(r#"failures="1""#), "{xml}");
     let page = std::fs::read_to_string(&html).unwrap();
-    let found = "<section class=\"must\">\n<h2><code>reuse_body</code> VIOLATES A MUST</h2>";
+    let found = "<section class=\"unsafe\">\n<h2><code>reuse_body</code> UNSAFE</h2>";
     assert!(page.contains(found), "{page}");
     for path in [junit, html] {
         std::fs::remove_file(path).unwrap();

@@ -18,15 +18,14 @@ use crate::{
 
 use mend::*;
 
-/// How much a rule weighs.
+/// How much a rule weighs. The grades are those of this program: a source may weigh it less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Without it, an effect can happen twice, be lost, or be of another client.
-    #[serde(rename = "MUST")]
-    Must,
+    Unsafe,
     /// Without it, clients can't know what happened, or a mistake of theirs stays hidden.
-    #[serde(rename = "SHOULD")]
-    Should,
+    Unclear,
 }
 
 /// Why a check did not hold.
@@ -70,7 +69,7 @@ impl Flaw {
     /// What matters holds, and a detail is not as promised.
     pub(crate) fn lesser(seen: impl Into<String>, cost: &'static str, mend: Mend) -> Self {
         let flaw = Self::violated(seen).costing(cost).mended_by(mend);
-        flaw.changed(|fault| fault.severity = Some(Severity::Should))
+        flaw.changed(|fault| fault.severity = Some(Severity::Unclear))
     }
 
     /// More effects than are right, or fewer than clients were told of.
@@ -136,9 +135,9 @@ pub(crate) const ENDLESS: &str =
     "the client never learns the outcome, and gives up, or has the effect again with a new key";
 pub(crate) const DIFFERS: &str = "the client takes an error, or another object, for the outcome";
 
-/// Writes the table. `Must key_empty (key::empty), "draft 5": "rule"; "cost"; MEND;`
+/// Writes the table. `Unsafe key_empty (key::empty), "draft 5": "rule"; "cost"; MEND;`
 /// makes `Check { name: "key_empty", rule: "rule", source: "draft 5", … }`, whose severity is
-/// `Must`, and whose `run` is `|api| Box::pin(key::empty(api))`.
+/// `Unsafe`, and whose `run` is `|api| Box::pin(key::empty(api))`.
 macro_rules! checks {
     ($($severity:ident $name:ident ($function:path), $source:literal: $rule:literal; $cost:expr;
         $mend:expr;)*) => {
@@ -156,115 +155,115 @@ macro_rules! checks {
 }
 
 checks! {
-    Must key_required (key::required), "draft 2.7, ACP 6.1":
+    Unsafe key_required (key::required), "draft 2.7, ACP 6.1":
         "a request without a key is refused with 400 and has no effect";
         "the client that forgets the key is the one that charges twice";
         PARSE;
-    Should key_malformed (key::malformed), "draft 2.1, 5":
+    Unclear key_malformed (key::malformed), "draft 2.1, 5":
         "a key that is not a string of RFC 8941 is refused";
         "two parts of a system read one header as two different keys";
         PARSE;
-    Must key_empty (key::empty), "draft 5":
+    Unsafe key_empty (key::empty), "draft 5":
         "an empty key is refused";
         "all requests of a client whose key is empty are taken for one, or none is protected";
         PARSE;
-    Should key_too_long (key::too_long), "draft 5, Stripe, ACP 6.1":
+    Unclear key_too_long (key::too_long), "draft 5, Stripe, ACP 6.1":
         "the longest key works, and a longer one is refused";
         "a key that is cut off silently is equal to another one";
         PARSE;
-    Should key_twice (key::twice), "draft 2.1":
+    Unclear key_twice (key::twice), "draft 2.1":
         "two keys in one request are refused";
         "a proxy that keeps another one of the two makes a retry a new request";
         PARSE;
-    Should key_quoted (key::quoted), "draft 2.1, charge-once":
+    Unclear key_quoted (key::quoted), "draft 2.1, charge-once":
         "\"key\" and key are one key";
         "a client library that begins to quote repeats what it did before";
         PARSE;
-    Must replay_equal (replay::equal), "draft 2.6, Stripe, ACP 6.3":
+    Unsafe replay_equal (replay::equal), "draft 2.6, Stripe, ACP 6.3":
         "a retry gets the first status and the first bytes, and has no effect";
         "a retry sees the object as it is now, or an error, and the client acts on it";
         STORED_REPLY;
-    Should replay_headers (replay::headers), "draft 2.6, charge-once":
+    Unclear replay_headers (replay::headers), "draft 2.6, charge-once":
         "a retry gets the first reply's end-to-end headers";
         "Location, ETag or a media type is missing from exactly those replies that matter";
         STORED_REPLY;
-    Should replay_marked (replay::marked), "ACP 6.3, Stripe":
+    Unclear replay_marked (replay::marked), "ACP 6.3, Stripe":
         "a replay is marked, and the first reply is not";
         "support sees two replies and cannot tell whether there was one effect or two";
         MARK;
-    Must reuse_body (replay::reuse_body), "draft 2.2, 2.7, Stripe, ACP 6.4":
+    Unsafe reuse_body (replay::reuse_body), "draft 2.2, 2.7, Stripe, ACP 6.4":
         "a key that was used for another body is refused and has no effect";
         "a client with a mistake in its keys takes another order's payment for its own";
         FINGERPRINT;
-    Should reuse_path (replay::reuse_path), "ACP 6.1, charge-once":
+    Unclear reuse_path (replay::reuse_path), "ACP 6.1, charge-once":
         "a key that was used on another path is treated as promised";
         "a refund is answered with a charge";
         FINGERPRINT;
-    Should reuse_query (replay::reuse_query), "charge-once":
+    Unclear reuse_query (replay::reuse_query), "charge-once":
         "a key that was used with another query is treated as promised";
         "a request with another meaning gets the answer of the first one";
         FINGERPRINT;
-    Should respelled (replay::respelled), "draft 2.4, ACP 6.2":
+    Unclear respelled (replay::respelled), "draft 2.4, ACP 6.2":
         "JSON in another order of members is treated as promised";
         "a client that serializes its request again for a retry is refused";
         FINGERPRINT;
-    Must two_accounts (replay::two_accounts), "draft 5, ACP 6.1":
+    Unsafe two_accounts (replay::two_accounts), "draft 5, ACP 6.1":
         "one key of two accounts is two keys";
         "a stranger's reply is shown to a client that guesses or shares a key";
         ACCOUNT;
-    Must rotated_credential (replay::rotated_credential), "ACP 6.1, charge-once":
+    Unsafe rotated_credential (replay::rotated_credential), "ACP 6.1, charge-once":
         "a retry with the account's new credential is the same request";
         "every retry that waits while a secret is rotated has its effect again";
         ACCOUNT;
-    Must refusal_stored (replay::refusal_stored), "draft 2.6, Stripe, ACP 6.3":
+    Unsafe refusal_stored (replay::refusal_stored), "draft 2.6, Stripe, ACP 6.3":
         "a refusal is replayed like a success";
         "a customer is told that a payment was declined, and the retry takes it";
         STORED_REPLY;
-    Must refusal_before_key (replay::refusal_before_key), "Stripe":
+    Unsafe refusal_before_key (replay::refusal_before_key), "Stripe":
         "a request that is refused before it executes does not use up its key";
         "a client that sends the right secret at last gets the old 401, or another account's";
         REFUSE_FIRST;
-    Must server_error (replay::server_error), "ACP 6.5, charge-once":
+    Unsafe server_error (replay::server_error), "ACP 6.5, charge-once":
         "a 5xx is not kept: the retry executes, once";
         "an outage of a second fails its requests for as long as keys are kept";
         ROLL_BACK;
-    Must racers (faults::racers), "draft 2.6, Stripe, ACP 6.4":
+    Unsafe racers (faults::racers), "draft 2.6, Stripe, ACP 6.4":
         "many requests at once with one key have one effect and one answer, without 5xx";
         DIFFERS;
         CLAIM;
-    Must in_flight (faults::in_flight), "draft 2.6, 2.7, Stripe, ACP 6.4":
+    Unsafe in_flight (faults::in_flight), "draft 2.6, 2.7, Stripe, ACP 6.4":
         "while a slow request works, and after it, each duplicate gets \"in progress\" or the first answer";
         DIFFERS;
         LEASE;
-    Must lost_reply (faults::lost_reply), "draft 1, Stripe, ACP 6.3":
+    Unsafe lost_reply (faults::lost_reply), "draft 1, Stripe, ACP 6.3":
         "after lost replies, a retry gets a definite answer, and there is one effect";
         DIFFERS;
         ONE_TRANSACTION;
-    Must cut_request (faults::cut_request), "draft 1, charge-once":
+    Unsafe cut_request (faults::cut_request), "draft 1, charge-once":
         "half of a request has no effect, and its key can still be used";
         "a connection that ends in the middle of a body leaves a key that can't be used";
         WHOLE_BODY;
-    Must disconnect (faults::disconnect), "draft 1, charge-once":
+    Unsafe disconnect (faults::disconnect), "draft 1, charge-once":
         "clients that send and go leave one effect and a definite answer";
         DIFFERS;
         ONE_TRANSACTION;
-    Must second_replica (faults::second_replica), "charge-once":
+    Unsafe second_replica (faults::second_replica), "charge-once":
         "two replicas know the same keys, also while requests race";
         DIFFERS;
         SHARED;
-    Must expiry (faults::expiry), "draft 2.3, Stripe, ACP 6.6":
+    Unsafe expiry (faults::expiry), "draft 2.3, Stripe, ACP 6.6":
         "an expired key is new at once, and racers for it have one effect";
         "a new request gets the outcome of an old one";
         TAKE_OVER;
-    Must storm (storm::calm), "draft 2.6, charge-once":
+    Unsafe storm (storm::calm), "draft 2.6, charge-once":
         "many clients, keys, lost replies and reused keys: one effect and one answer per key";
         DIFFERS;
         ONE_TRANSACTION;
-    Must crash (storm::with_crashes), "charge-once":
+    Unsafe crash (storm::with_crashes), "charge-once":
         "killed and started again under load: one effect per key, nothing acknowledged is lost";
         DIFFERS;
         SHARED;
-    Must late_effects (faults::late_effects), "draft 2.6, charge-once":
+    Unsafe late_effects (faults::late_effects), "draft 2.6, charge-once":
         "no effect of an earlier check comes after its requests were answered";
         "a request that its client has given up does its work after the retry has done it";
         CLAIM;
