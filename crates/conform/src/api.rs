@@ -20,7 +20,7 @@ use serde_json::Value;
 use tokio::process::Command;
 
 use crate::{
-    checks::{ENDLESS, Flaw, quoted, unknown},
+    checks::{ENDLESS, Flaw, REPEATED, Seen, quoted, unknown},
     config::{Config, ConfigError, Count, Template, addresses_of, fill, unique},
     history::History,
 };
@@ -54,6 +54,8 @@ pub(crate) struct Api {
     numbers: AtomicU32,
     /// Requests whose effects were as many as is right, with what is counted then.
     counted: Mutex<Vec<(Ask, u64)>>,
+    /// The checks that have found something, and what it costs.
+    found: Mutex<Vec<(&'static str, &'static str)>>,
 }
 
 /// A request under a key. Every attempt sends the same.
@@ -147,6 +149,7 @@ impl Api {
             http,
             numbers: AtomicU32::new(rand::random::<u32>() >> 1),
             counted: Mutex::default(),
+            found: Mutex::default(),
         })
     }
 
@@ -390,6 +393,30 @@ impl Api {
         }
     }
 
+    pub(crate) fn has_found(&self, check: &'static str, cost: &'static str) {
+        lock(&self.found).push((check, cost));
+    }
+
+    pub(crate) fn is_found_by(&self, check: &str) -> bool {
+        lock(&self.found).iter().any(|(name, _)| *name == check)
+    }
+
+    /// What a check saw that does many things at once. A fault that an earlier check has found is
+    /// seen here too, and is one fault.
+    pub(crate) fn unless_echo(&self, seen: Seen) -> Seen {
+        let Err(Flaw::Wrong(fault)) = &seen else {
+            return seen;
+        };
+        let found = lock(&self.found);
+        match found.iter().find(|(_, cost)| fault.cost == Some(cost)) {
+            Some((name, _)) => unknown(format!(
+                "{}; that can be an echo of {name}: mend it, and ask again",
+                fault.seen
+            )),
+            None => seen,
+        }
+    }
+
     /// Counts the effects of earlier checks' requests again. Returns how many requests that were.
     pub(crate) async fn recount(&self) -> Result<usize, Flaw> {
         let counted = std::mem::take(&mut *lock(&self.counted));
@@ -400,7 +427,8 @@ impl Api {
                     "an effect of {} came after its check: {now} now, and {right} is right",
                     unique(ask.number)
                 );
-                return Err(Flaw::violated(what).because(self.history.of(ask.key())));
+                let flaw = Flaw::violated(what).costing(REPEATED);
+                return Err(flaw.because(self.history.of(ask.key())));
             }
         }
         Ok(counted.len())

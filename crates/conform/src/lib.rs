@@ -60,7 +60,11 @@ pub async fn run(
         let seen = tokio::time::timeout(CHECK_LIMIT, (check.run)(&api)).await;
         let seen = seen.unwrap_or_else(|_| unknown("the check did not end in time"));
         let last = || api.history.of_last_key();
-        findings.push(Finding::new(check, seen, began.elapsed(), last));
+        let finding = Finding::new(check, seen, began.elapsed(), last);
+        if let Some(cost) = finding.cost {
+            api.has_found(check.name, cost);
+        }
+        findings.push(finding);
     }
     let mut service = api.url().clone();
     // A URL of HTTP can be without them.

@@ -20,13 +20,13 @@ use crate::{
 };
 
 pub(crate) async fn calm(api: &Api) -> Seen {
-    storm(api, None).await
+    api.unless_echo(storm(api, None).await)
 }
 
 /// With `--kill` and `--start`, twice.
 pub(crate) async fn with_crashes(api: &Api) -> Seen {
     match &api.service.crash {
-        Some(crash) => storm(api, Some(crash)).await,
+        Some(crash) => api.unless_echo(storm(api, Some(crash)).await),
         None => unknown("no commands: --kill and --start"),
     }
 }
@@ -39,7 +39,9 @@ async fn storm(api: &Api, crash: Option<&Crash>) -> Seen {
     // A status that also means "in use" would not tell the loser from one that waits.
     let promises = &api.config.promises;
     let tells = |status: &u16| promises.in_progress.contains(status);
-    let fights = !promises.reuse.iter().any(tells) && api.config.other.is_some();
+    let fights = !promises.reuse.iter().any(tells)
+        && api.config.other.is_some()
+        && !api.is_found_by("reuse_body");
     let mut keys = Vec::new();
     let mut plan = Vec::new();
     for number in 0..load.keys {
@@ -170,7 +172,8 @@ fn judge_answers(api: &Api, key: &[Ask], made: &[u64], attempts: &[Attempt]) -> 
         match winner {
             None => winner = Some((attempt.number, answer)),
             Some((first, _)) if first != attempt.number => {
-                return Err(Flaw::violated("two requests have succeeded under one key"));
+                let flaw = Flaw::violated("two requests have succeeded under one key");
+                return Err(flaw.costing(DIFFERS));
             }
             Some((_, first)) => same(first, answer)?,
         }

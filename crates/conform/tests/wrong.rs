@@ -142,20 +142,26 @@ async fn check_then_act_is_found_by_racers() {
         "disconnect",
         "second_replica",
         "expiry",
-        "storm",
-        "late_effects",
     ];
-    is_found("check-then-act", "racers", &others).await;
+    let report = is_found("check-then-act", "racers", &others).await;
+    // What does everything at once sees it, too. It is one fault.
+    let storm = report.findings.iter().find(|one| one.check.name == "storm");
+    let storm = storm.unwrap();
+    let echo = "that can be an echo of racers";
+    assert!(
+        storm.outcome == Grade::NotKnown && storm.seen.contains(echo),
+        "{storm:?}"
+    );
 }
 
 #[tokio::test]
 async fn a_second_transaction_is_found_by_lost_replies() {
-    is_found("second-transaction", "lost_reply", &["disconnect", "storm"]).await;
+    is_found("second-transaction", "lost_reply", &["disconnect"]).await;
 }
 
 #[tokio::test]
 async fn a_lease_as_long_as_the_retention_is_found_by_lost_replies() {
-    let others = ["disconnect", "storm", "server_error"];
+    let others = ["disconnect", "server_error"];
     is_found("lease-as-long-as-retention", "lost_reply", &others).await;
 }
 
@@ -218,8 +224,10 @@ async fn frozen_statuses_are_found_by_a_server_error() {
 
 #[tokio::test]
 async fn a_missing_fingerprint_is_found_by_reuse() {
-    let others = ["reuse_query", "storm"];
-    is_found("no-fingerprint", "reuse_body", &others).await;
+    let report = is_found("no-fingerprint", "reuse_body", &["reuse_query"]).await;
+    // Its keys have one request each then.
+    let holds = report.names(|grade| grade == Grade::Holds);
+    assert!(holds.contains(&"storm"), "{}", report.table());
 }
 
 #[tokio::test]

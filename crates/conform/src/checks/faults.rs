@@ -262,10 +262,12 @@ pub(super) async fn expiry(api: &Api) -> Seen {
 }
 
 pub(super) async fn late_effects(api: &Api) -> Seen {
-    match api.recount().await? {
-        0 => unknown("no effects of single requests were counted"),
-        requests => Ok(format!(
+    let seen = match api.recount().await {
+        Ok(0) => unknown("no effects of single requests were counted"),
+        Ok(requests) => Ok(format!(
             "{requests} requests have as many effects as before"
         )),
-    }
+        Err(flaw) => Err(flaw),
+    };
+    api.unless_echo(seen)
 }

@@ -128,7 +128,7 @@ pub struct Check {
     pub(crate) run: fn(&Api) -> LocalBoxFuture<'_, Seen>,
 }
 
-const REPEATED: &str = "the effect happens again: a customer pays twice";
+pub(crate) const REPEATED: &str = "the effect happens again: a customer pays twice";
 const LOST: &str =
     "a client was told of an effect that there isn't: goods are sent that nobody has paid";
 pub(crate) const ENDLESS: &str =
@@ -265,7 +265,7 @@ checks! {
         SHARED;
     Unsafe late_effects (faults::late_effects), "draft 2.6, charge-once":
         "no effect of an earlier check comes after its requests were answered";
-        "a request that its client has given up does its work after the retry has done it";
+        REPEATED;
         CLAIM;
 }
 
