@@ -139,7 +139,7 @@ impl Api {
             // A connection for each request: one that an earlier check has cut must fail no later
             // one.
             .pool_max_idle_per_host(0)
-            .timeout(config.load.patience() + Duration::from_secs(5))
+            .timeout(config.patience() + Duration::from_secs(5))
             .build()
             .map_err(|error| ConfigError(error.to_string()))?;
         Ok(Self {
@@ -308,8 +308,8 @@ impl Api {
                 Ok(reply) => reply.to_string(),
                 Err(error) => error,
             };
-            if began.elapsed() > self.config.load.patience() {
-                let seconds = self.config.load.patience_seconds;
+            if began.elapsed() > self.config.patience() {
+                let seconds = self.config.patience().as_secs();
                 let what = format!(
                     "{attempts} retries within {seconds} s got no answer that stays, the last one: \
                      {last}"
@@ -527,6 +527,18 @@ impl Tally<'_> {
     /// The effects of each request since. `None`: they can't be counted. A list may lag, so as long
     /// as there are fewer than these, they are counted again.
     pub(crate) async fn made(&self, expected: u64) -> Result<Option<Vec<u64>>, Flaw> {
+        self.made_at_last(expected, BETWEEN_RETRIES).await
+    }
+
+    /// Returns as soon as the first request's effect is counted.
+    pub(crate) async fn begins(&self) -> Result<bool, Flaw> {
+        /// Short, so that what follows the effect has not happened yet.
+        const BETWEEN_COUNTS: Duration = Duration::from_millis(10);
+        let made = self.made_at_last(1, BETWEEN_COUNTS).await?;
+        Ok(made.and_then(|made| made.first().copied()) > Some(0))
+    }
+
+    async fn made_at_last(&self, expected: u64, pause: Duration) -> Result<Option<Vec<u64>>, Flaw> {
         let Some(before) = &self.before else {
             return Ok(None);
         };
@@ -536,10 +548,10 @@ impl Tally<'_> {
             let pairs = now.into_iter().zip(before);
             let made: Vec<u64> = pairs.map(|(now, b)| now.saturating_sub(*b)).collect();
             let lacks = made.iter().sum::<u64>() < expected;
-            if !lacks || began.elapsed() > self.api.config.load.patience() {
+            if !lacks || began.elapsed() > self.api.config.patience() {
                 return Ok(Some(made));
             }
-            tokio::time::sleep(BETWEEN_RETRIES).await;
+            tokio::time::sleep(pause).await;
         }
     }
 

@@ -144,6 +144,9 @@ pub(crate) struct Promises {
     /// Headers that differ from delivery to delivery, besides those of HTTP itself.
     pub(crate) delivery_headers: Vec<String>,
     pub(crate) retention_seconds: u64,
+    /// How long a key may stay in use after the process that works for it has died. 0: its
+    /// transaction ends with the process.
+    pub(crate) lease_seconds: u64,
 }
 
 impl Promises {
@@ -176,6 +179,7 @@ impl Default for Promises {
             replay_header: None,
             delivery_headers: Vec::new(),
             retention_seconds: 86_400,
+            lease_seconds: 30,
         }
     }
 }
@@ -187,7 +191,7 @@ pub(crate) struct Load {
     pub(crate) clients: usize,
     /// Keys of the storm.
     pub(crate) keys: usize,
-    /// How long a retry may go on without a definite answer.
+    /// How long a retry may go on without a definite answer, once no lease is left.
     pub(crate) patience_seconds: u64,
 }
 
@@ -198,12 +202,6 @@ impl Default for Load {
             keys: 40,
             patience_seconds: 15,
         }
-    }
-}
-
-impl Load {
-    pub(crate) fn patience(&self) -> Duration {
-        Duration::from_secs(self.patience_seconds)
     }
 }
 
@@ -232,6 +230,11 @@ impl Config {
         Ok(config)
     }
 
+    /// How long a retry is repeated: longer than a lease.
+    pub(crate) fn patience(&self) -> Duration {
+        Duration::from_secs(self.load.patience_seconds + self.promises.lease_seconds)
+    }
+
     fn validate(&self) -> Result<(), ConfigError> {
         let (load, promises) = (&self.load, &self.promises);
         let require = |holds: bool, what: &str| match holds {
@@ -242,6 +245,8 @@ impl Config {
         require((2..=1000).contains(&load.keys), "load.keys: 2 to 1000")?;
         let is_bound = (1..=300).contains(&load.patience_seconds);
         require(is_bound, "load.patience_seconds: 1 to 300")?;
+        let is_bound = promises.lease_seconds <= 300;
+        require(is_bound, "promises.lease_seconds: 0 to 300")?;
         let is_bound = (40..=8000).contains(&promises.key_length_max);
         require(is_bound, "promises.key_length_max: 40 to 8000")?;
         let is_name = HeaderName::try_from(&promises.key_header).is_ok();

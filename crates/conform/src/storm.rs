@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::{
     api::{Api, Ask, Crash, Reply, UNCOUNTED, shell},
-    checks::{DIFFERS, ENDLESS, Flaw, Seen, same, unknown},
+    checks::{DIFFERS, ENDLESS, Flaw, Seen, same, succeeded, unknown},
     history::Attempt,
     proxy::{CutAt, Proxy},
 };
@@ -23,12 +23,56 @@ pub(crate) async fn calm(api: &Api) -> Seen {
     api.unless_echo(storm(api, None).await)
 }
 
-/// With `--kill` and `--start`, twice.
+/// With `--kill` and `--start`, each time that an effect is there, and twice in a storm.
 pub(crate) async fn with_crashes(api: &Api) -> Seen {
     match &api.service.crash {
-        Some(crash) => api.unless_echo(storm(api, Some(crash)).await),
+        Some(crash) => {
+            let at_effects = crashes_at_effects(api, crash).await?;
+            let stormy = api.unless_echo(storm(api, Some(crash)).await)?;
+            Ok(format!(
+                "{at_effects} crashes right after an effect; {stormy}"
+            ))
+        }
         None => unknown("no commands: --kill and --start"),
     }
+}
+
+/// Kills the service as soon as an effect is counted: that is before its request is answered, if
+/// that takes a moment. Returns how often.
+async fn crashes_at_effects(api: &Api, crash: &Crash) -> Result<usize, Flaw> {
+    /// Of each kind of request.
+    const ROUNDS: usize = 2;
+    if api.config.count.is_none() {
+        return Ok(0);
+    }
+    let kinds = api.config.slow.iter().chain([&api.config.effect]);
+    let mut crashes = 0;
+    for template in kinds.flat_map(|kind| std::iter::repeat_n(kind, ROUNDS)) {
+        let ask = api.ask(template);
+        let round = async {
+            let tally = api.tally(&[&ask]).await?;
+            let killing = async {
+                let has_effect = tally.begins().await?;
+                shell(&crash.kill, false).await.map_err(Flaw::Unknown)?;
+                Ok::<bool, Flaw>(has_effect)
+            };
+            let (told, has_effect) = join(api.attempt(&ask, api.url()), killing).await;
+            let has_effect = has_effect?;
+            shell(&crash.start, false).await.map_err(Flaw::Unknown)?;
+            if !has_effect {
+                return unknown("a request had no effect before the crash");
+            }
+            let answer = api.settle(&ask).await?;
+            succeeded("a retry after a crash", &answer)?;
+            match told {
+                Ok(told) if told.is_success() => same(&told, &answer),
+                Ok(_) | Err(_) => Ok(()),
+            }
+        };
+        api.with_effects(&ask, 1, round).await?;
+        crashes += 1;
+    }
+    Ok(crashes)
 }
 
 /// Visits of a key's first request, and of its second one.
@@ -77,7 +121,7 @@ async fn storm(api: &Api, crash: Option<&Crash>) -> Seen {
             let reached = plan.len() * third / 3;
             let waiting = progress.wait_for(|done| *done >= reached);
             // A client that gives up ends the storm, and then no crash is waited for.
-            let waiting = tokio::time::timeout(load.patience() * 4, waiting);
+            let waiting = tokio::time::timeout(api.config.patience() * 4, waiting);
             if let Some(crash) = crash
                 && waiting.await.is_ok()
             {

@@ -308,6 +308,32 @@ fn the_program_says_in_its_exit_code_what_it_found() {
     }
 }
 
+/// Under load at random moments, nothing is to be seen: only a crash right after an effect shows it,
+/// and only a retry after the lease of the dead process.
+#[tokio::test]
+async fn work_that_is_repeated_after_a_crash_is_found_by_a_crash_right_after_the_effect() {
+    let asked = async |kind: &str| {
+        let server = Wrong::start(kind, "127.0.0.1:0");
+        let kill = format!("curl --fail --silent --request POST {}/crash", server.url);
+        let service = Service {
+            url: Url::parse(&server.url).unwrap(),
+            replicas: Vec::new(),
+            crash: Some(Crash {
+                kill,
+                start: "true".to_owned(),
+            }),
+        };
+        let only = ["crash".to_owned()];
+        let report = run(config(), service, &only, |_, _, _| {}).await.unwrap();
+        report.findings.into_iter().next().unwrap()
+    };
+    let right = asked("none").await;
+    assert_eq!(right.outcome, Grade::Holds, "{right:?}");
+    let wrong = asked("freed-after-crash").await;
+    assert_eq!(wrong.outcome, Grade::Unsafe, "{wrong:?}");
+    assert_eq!(wrong.seen, "2 effects, and 1 is right", "{wrong:?}");
+}
+
 /// It is right in all else, and keeps its keys in memory.
 #[tokio::test]
 async fn a_memory_that_a_crash_empties_is_found() {

@@ -47,6 +47,9 @@ enum Mistake {
     RenderedAfresh,
     /// Takes the API key for the account.
     ScopeByApiKey,
+    /// Makes the effect of a slow request, and stores its reply when all its work is done. After a
+    /// crash between these, its key is in use for a while and then free.
+    FreedAfterCrash,
     /// No mistake: executes requests without a key.
     KeyOptional,
     /// No mistake: marks replays by a header of another name.
@@ -63,6 +66,8 @@ struct Record {
     /// `None`: in flight.
     reply: Option<(u16, Value)>,
     claimed: Instant,
+    /// When the process died that worked for it.
+    orphaned: Option<Instant>,
 }
 
 impl Record {
@@ -72,6 +77,7 @@ impl Record {
             body,
             reply,
             claimed,
+            orphaned: None,
         }
     }
 }
@@ -92,6 +98,8 @@ struct Server {
     database: Arc<Mutex<Database>>,
     /// How many requests have got between two steps that ought to be one.
     arrivals: watch::Sender<usize>,
+    /// How often it has crashed.
+    crashes: watch::Sender<usize>,
 }
 
 /// How long a request stays between two steps, unless another one gets there. Wide, so that the
@@ -100,6 +108,8 @@ const WINDOW: Duration = Duration::from_millis(200);
 const SLOW: Duration = Duration::from_millis(1500);
 /// How long a key is in use where its lease is too short.
 const LEASE: Duration = Duration::from_millis(500);
+/// How long a key is in use after a crash.
+const LEASE_OF_THE_DEAD: Duration = Duration::from_millis(2500);
 
 /// Says that the key is in use.
 const IN_USE: u16 = 409;
@@ -140,10 +150,15 @@ impl Server {
         if self.mistake == Mistake::LeaseAsLongAsRetention {
             self.window().await;
         }
-        if body.pointer("/slow").is_some() {
+        let is_slow = body.pointer("/slow").is_some();
+        let works_first = self.mistake == Mistake::FreedAfterCrash;
+        if is_slow && !works_first {
             tokio::time::sleep(SLOW).await;
         }
         let (status, reply) = self.work(account, &body);
+        if is_slow && works_first {
+            tokio::time::sleep(SLOW).await;
+        }
         if self.mistake == Mistake::SecondTransaction {
             self.window().await;
         }
@@ -174,7 +189,10 @@ impl Server {
     /// Whether the lease of a key in flight is over.
     fn has_lapsed(&self, record: &Record) -> bool {
         let is_short = self.mistake == Mistake::LeaseShorterThanWork;
-        is_short && record.reply.is_none() && record.claimed.elapsed() > LEASE
+        let is_over = is_short && record.claimed.elapsed() > LEASE;
+        let died = record.orphaned;
+        let is_dead = died.is_some_and(|died| died.elapsed() > LEASE_OF_THE_DEAD);
+        record.reply.is_none() && (is_over || is_dead)
     }
 
     /// Makes the effect, unless the request asks for something else.
@@ -231,7 +249,7 @@ impl Drop for Claim {
     fn drop(&mut self) {
         let mut database = self.server.database();
         let record = database.records.get(&self.scope);
-        let is_open = record.is_some_and(|record| record.reply.is_none());
+        let is_open = record.is_some_and(|it| it.reply.is_none() && it.orphaned.is_none());
         if is_open && self.server.mistake != Mistake::LeaseAsLongAsRetention {
             database.records.remove(&self.scope);
         }
@@ -304,7 +322,7 @@ async fn create(
         return render(refusal(400, "body_invalid"));
     };
     let mistake = server.mistake;
-    let answering = server.answer(account, (tenant, key), body);
+    let answering = server.clone().answer(account, (tenant, key), body);
     let is_canceled_with_its_client = matches!(
         mistake,
         Mistake::SecondTransaction | Mistake::LeaseAsLongAsRetention
@@ -312,7 +330,15 @@ async fn create(
     if is_canceled_with_its_client {
         return render(answering.await);
     }
-    let answer = tokio::spawn(answering).await;
+    let mut crashes = server.crashes.subscribe();
+    let mut working = tokio::spawn(answering);
+    let answer = tokio::select! {
+        answer = &mut working => answer,
+        _ = crashes.changed() => {
+            working.abort();
+            return no_reply();
+        }
+    };
     let mut response = render(answer.unwrap_or_else(|_| refusal(500, "internal")));
     if mistake == Mistake::NoRetryAfter {
         response.headers_mut().remove("retry-after");
@@ -330,6 +356,22 @@ async fn create(
         *response.status_mut() = StatusCode::LOCKED;
     }
     response
+}
+
+/// The connection ends in the middle.
+fn no_reply() -> Response<Body> {
+    let ended = Err::<Bytes, _>(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
+    Response::new(Body::from_stream(futures_util::stream::iter([ended])))
+}
+
+/// What a crash does: work under way ends without an answer. What was committed stays.
+async fn crash(State(server): State<Server>) {
+    if server.mistake == Mistake::FreedAfterCrash {
+        for record in server.database().records.values_mut() {
+            record.orphaned = Some(Instant::now());
+        }
+    }
+    server.crashes.send_modify(|crashes| *crashes += 1);
 }
 
 async fn list(State(server): State<Server>, headers: HeaderMap) -> Response<Body> {
@@ -365,11 +407,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         mistake,
         database: Arc::default(),
         arrivals: watch::Sender::new(0),
+        crashes: watch::Sender::new(0),
     };
     let app = Router::new()
         .route("/effects", get(list).post(create))
         .route("/effects/{id}/change", post(change))
         .route("/expire", post(expire))
+        .route("/crash", post(crash))
         .with_state(server);
     let listener = TcpListener::bind(address).await?;
     println!("listening on http://{}", listener.local_addr()?);

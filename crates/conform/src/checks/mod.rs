@@ -330,7 +330,7 @@ async fn replayed(api: &Api, ask: &Ask, retry: &Ask) -> Result<(), Flaw> {
 }
 
 /// Expects the answer to a request that succeeds under a new key.
-fn succeeded(what: &str, answer: &Reply) -> Result<(), Flaw> {
+pub(crate) fn succeeded(what: &str, answer: &Reply) -> Result<(), Flaw> {
     if answer.is_success() {
         return Ok(());
     }
