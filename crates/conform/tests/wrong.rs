@@ -204,6 +204,23 @@ async fn a_lease_that_is_shorter_than_the_work_is_found_in_flight_and_the_report
     assert!(drawn.contains(r#"<rect class="refused" "#), "{page}");
 }
 
+/// While the duplicates of `in_flight` come, it looks right.
+#[tokio::test]
+async fn a_lease_that_only_duplicates_renew_is_found_by_one_late_retry() {
+    let report = is_found("lease-renewed-by-duplicates", "lease", &[]).await;
+    let found = report.findings.iter().find(|one| one.check.name == "lease");
+    let found = found.unwrap();
+    assert_eq!(found.seen, "2 effects, and 1 is right", "{found:?}");
+}
+
+/// 1500 ms are too short to say anything about a lease of two seconds.
+#[tokio::test]
+async fn slow_work_that_is_shorter_than_the_lease_says_nothing_about_it() {
+    let config = CONFIG.replace("lease_seconds = 1\n", "lease_seconds = 2\n");
+    let config = Config::from_toml(&config).unwrap();
+    is_right(config, "none", &["lease", "crash"]).await;
+}
+
 #[tokio::test]
 async fn a_409_without_retry_after_is_unclear_and_costs_no_second_effect() {
     let report = is_found("no-retry-after", "in_flight", &[]).await;

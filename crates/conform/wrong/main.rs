@@ -1,4 +1,4 @@
-//! A server that makes one of nine mistakes with idempotency keys, or none in one of several ways, to
+//! A server that makes one of eleven mistakes with idempotency keys, or none in one of several ways, to
 //! try `charge-once-conform` on. It keeps everything in memory.
 //!
 //! ```sh
@@ -37,6 +37,8 @@ enum Mistake {
     /// A key is in use for half a second, as with `SET key … NX PX 500` in Redis, however long its
     /// request works.
     LeaseShorterThanWork,
+    /// A lease that is shorter than the work, too, but each duplicate renews it.
+    LeaseRenewedByDuplicates,
     /// Sends 409 without `Retry-After`: a detail, and no effect happens twice.
     NoRetryAfter,
     /// Stores 5xx.
@@ -108,6 +110,8 @@ const WINDOW: Duration = Duration::from_millis(200);
 const SLOW: Duration = Duration::from_millis(1500);
 /// How long a key is in use where its lease is too short.
 const LEASE: Duration = Duration::from_millis(500);
+/// How long it is in use after a duplicate, where duplicates renew the lease.
+const RENEWED_LEASE: Duration = Duration::from_millis(800);
 /// How long a key is in use after a crash.
 const LEASE_OF_THE_DEAD: Duration = Duration::from_millis(2500);
 
@@ -189,7 +193,9 @@ impl Server {
     /// Whether the lease of a key in flight is over.
     fn has_lapsed(&self, record: &Record) -> bool {
         let is_short = self.mistake == Mistake::LeaseShorterThanWork;
-        let is_over = is_short && record.claimed.elapsed() > LEASE;
+        let is_renewed = self.mistake == Mistake::LeaseRenewedByDuplicates;
+        let held = record.claimed.elapsed();
+        let is_over = is_short && held > LEASE || is_renewed && held > RENEWED_LEASE;
         let died = record.orphaned;
         let is_dead = died.is_some_and(|died| died.elapsed() > LEASE_OF_THE_DEAD);
         record.reply.is_none() && (is_over || is_dead)
@@ -215,9 +221,12 @@ impl Server {
 
     /// What is known of the key, if anything is.
     fn known(&self, scope: &(String, String), body: &Value) -> Option<Answer> {
-        let database = self.database();
-        let record = database.records.get(scope);
+        let mut database = self.database();
+        let record = database.records.get_mut(scope);
         let record = record.filter(|record| !self.has_lapsed(record))?;
+        if self.mistake == Mistake::LeaseRenewedByDuplicates {
+            record.claimed = Instant::now();
+        }
         if record.body != *body && self.mistake != Mistake::NoFingerprint {
             return Some(refusal(422, "key_reused"));
         }

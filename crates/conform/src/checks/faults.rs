@@ -148,6 +148,51 @@ async fn overlap(api: &Api, ask: &Ask) -> Seen {
     ))
 }
 
+/// A lease that `in_flight` has found too short is one fault.
+pub(super) async fn lease(api: &Api) -> Seen {
+    api.unless_echo(late_retry(api).await)
+}
+
+/// One retry after a silence. Duplicates before it can keep a lease alive that the work does not.
+async fn late_retry(api: &Api) -> Seen {
+    /// Shorter work leaves no time in which a retry comes surely.
+    const SLOW_MIN: Duration = Duration::from_millis(600);
+    let slow = given(api.config.slow.as_ref(), "[slow]")?;
+    let began = Instant::now();
+    let alone = api.send(&api.ask(slow)).await?;
+    let (took, lease) = (began.elapsed(), api.config.promises.lease_seconds);
+    if !alone.is_success() || took < SLOW_MIN {
+        let took_ms = took.as_millis();
+        return unknown(format!("[slow] got {alone} after {took_ms} ms"));
+    }
+    let silence = took * 3 / 4;
+    let silence_ms = silence.as_millis();
+    let ask = api.ask(slow);
+    let overlapping = async {
+        let retrying = async {
+            tokio::time::sleep(silence).await;
+            api.settle(&ask).await
+        };
+        let (first, answer) = join(api.attempt(&ask, api.url()), retrying).await;
+        let answer = answer?;
+        succeeded("a retry of [slow]", &answer)?;
+        match first {
+            Ok(first) if api.is_definite(&first) => same(&first, &answer),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    };
+    api.with_effects(&ask, 1, overlapping).await?;
+    if silence <= Duration::from_secs(lease) {
+        return unknown(format!(
+            "no effect of a retry at {silence_ms} ms, but the lease is of {lease} s: let [slow] work for {} s",
+            lease * 4 / 3 + 1
+        ));
+    }
+    Ok(format!(
+        "no effect of a retry at {silence_ms} ms, and the lease is of {lease} s"
+    ))
+}
+
 pub(super) async fn lost_reply(api: &Api) -> Seen {
     let target = api.plain_address().await?;
     let ms = Duration::from_millis;

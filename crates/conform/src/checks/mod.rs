@@ -235,6 +235,10 @@ checks! {
         "while a slow request works, and after it, each duplicate gets \"in progress\" or the first answer";
         DIFFERS;
         LEASE;
+    Unsafe lease (faults::lease), "draft 2.6, Stripe, charge-once":
+        "a retry late in the work of a slow request, without another one before, has no effect";
+        DIFFERS;
+        LEASE;
     Unsafe lost_reply (faults::lost_reply), "draft 1, Stripe, ACP 6.3":
         "after lost replies, a retry gets a definite answer, and there is one effect";
         DIFFERS;
