@@ -20,7 +20,7 @@ use serde_json::Value;
 use tokio::process::Command;
 
 use crate::{
-    checks::{ENDLESS, Flaw, REPEATED, Seen, quoted, unknown},
+    checks::{ENDLESS, FREE, Flaw, REPEATED, Seen, quoted, unknown},
     config::{Config, ConfigError, Count, Template, addresses_of, fill, unique},
     history::History,
 };
@@ -315,7 +315,8 @@ impl Api {
                      {last}"
                 );
                 let attempts = self.history.of(ask.key());
-                return Err(Flaw::violated(what).costing(ENDLESS).because(attempts));
+                let flaw = Flaw::violated(what).costing(ENDLESS).mended_by(FREE);
+                return Err(flaw.because(attempts));
             }
             tokio::time::sleep(BETWEEN_RETRIES).await;
         }

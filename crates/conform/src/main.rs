@@ -18,7 +18,7 @@ use clap::Parser;
 #[derive(Debug, Parser)]
 #[command(
     version,
-    after_help = "Exit codes: 0 nothing unsafe was found, 1 something was, 2 nothing could be checked."
+    after_help = "Exit codes: 0 nothing unsafe was found, 1 something was, 2 nothing was checked."
 )]
 struct Arguments {
     /// Where the service listens, such as http://127.0.0.1:8080/v1. Plain HTTP lets all checks run

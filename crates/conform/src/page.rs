@@ -66,7 +66,8 @@ impl Report {
             let seen = shown(&finding.seen);
             let _ = writeln!(
                 page,
-                "<tr><th scope=\"row\"><code>{name}</code><br><span class=\"{class}\">{outcome}</span></th>\
+                "<tr><th scope=\"row\"><code>{name}</code><br>\
+                 <span class=\"{class}\">{outcome}</span></th>\
                  <td>{rule}<br><span class=\"quiet\">{seen}</span></td></tr>"
             );
         }
@@ -94,7 +95,8 @@ fn section(finding: &Finding) -> String {
     format!(
         "<section class=\"{class}\">\n<h2><code>{name}</code> {outcome}</h2>\n<p>{rule}</p>\n\
          <h3>Seen</h3>\n<p>{seen}</p>\n{drawing}<h3>Cost</h3>\n<p>{cost}</p>\n\
-         <h3>Mend</h3>\n<p>{words}</p>\n<pre>{code}</pre>\n<p class=\"quiet\">{source}</p>\n</section>\n"
+         <h3>Mend</h3>\n<p>{words}</p>\n<pre>{code}</pre>\n\
+         <p class=\"quiet\">{source}</p>\n</section>\n"
     )
 }
 
@@ -112,8 +114,9 @@ fn drawing(finding: &Finding) -> String {
     let mut told = how.map_or(String::new(), |how| format!("<p>{how}</p>\n"));
     let _ = write!(
         told,
-        "<p class=\"quiet\"><code>{asked}</code> under one key: a bar is a request, from when it was sent until \
-         its answer</p>\n<p class=\"axis\"><span>0</span><span>{} ms</span></p>\n<ol>\n",
+        "<p class=\"quiet\"><code>{asked}</code> under one key: a bar is a request, from \
+         when it was sent until its answer</p>\n\
+         <p class=\"axis\"><span>0</span><span>{} ms</span></p>\n<ol>\n",
         length.as_millis()
     );
     for group in &groups {

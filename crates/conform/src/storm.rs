@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::{
     api::{Api, Ask, Crash, Reply, UNCOUNTED, shell},
-    checks::{DIFFERS, ENDLESS, Flaw, Seen, same, succeeded, unknown},
+    checks::{ENDLESS, FAILED, Flaw, ONE_TRANSACTION, REPEATED, Seen, same, succeeded, unknown},
     history::Attempt,
     proxy::{CutAt, Proxy},
 };
@@ -69,7 +69,8 @@ async fn crashes_at_effects(api: &Api, crash: &Crash) -> Result<usize, Flaw> {
                 Ok(_) | Err(_) => Ok(()),
             }
         };
-        api.with_effects(&ask, 1, round).await?;
+        let seen = api.with_effects(&ask, 1, round).await;
+        seen.map_err(|flaw| flaw.mended_where(REPEATED, ONE_TRANSACTION))?;
         crashes += 1;
     }
     Ok(crashes)
@@ -211,13 +212,13 @@ fn judge_answers(api: &Api, key: &[Ask], made: &[u64], attempts: &[Attempt]) -> 
         }
         if !answer.is_success() {
             let what = format!("a request that succeeds under a new key got {answer}");
-            return Err(Flaw::violated(what).costing(DIFFERS));
+            return Err(Flaw::violated(what).costing(FAILED));
         }
         match winner {
             None => winner = Some((attempt.number, answer)),
             Some((first, _)) if first != attempt.number => {
                 let flaw = Flaw::violated("two requests have succeeded under one key");
-                return Err(flaw.costing(DIFFERS));
+                return Err(flaw.costing(REPEATED));
             }
             Some((_, first)) => same(first, answer)?,
         }

@@ -134,6 +134,43 @@ async fn is_found(mistake: &str, meant: &str, others: &[&str]) -> Report {
     report
 }
 
+/// Expects what a finding costs and how it is mended, by how they begin.
+fn says(report: &Report, check: &str, cost: &str, mend: &str) {
+    let found = report.findings.iter().find(|one| one.check.name == check);
+    let found = found.unwrap();
+    let [told_cost, told_mend] = [found.cost.unwrap(), found.mend.unwrap().words];
+    assert!(told_cost.starts_with(cost), "{found:?}");
+    assert!(told_mend.starts_with(mend), "{found:?}");
+}
+
+#[tokio::test]
+async fn keys_of_all_accounts_in_one_set_cost_a_strangers_reply_and_no_lost_effect() {
+    // No reply is marked, so that only effects tell it.
+    let unmarked = CONFIG.replace("replay_header = \"Idempotent-Replayed\"\n", "");
+    let config = Config::from_toml(&unmarked).unwrap();
+    let report = report_with(config, "shared-by-accounts").await;
+    let (violated, table) = (report.names(Grade::is_violation), report.table());
+    assert_eq!(violated, ["two_accounts"], "{table}");
+    says(
+        &report,
+        "two_accounts",
+        "a stranger's reply",
+        "make the account",
+    );
+}
+
+#[tokio::test]
+async fn work_that_is_repeated_is_mended_by_a_claim_and_not_by_a_stored_reply() {
+    let report = report_on("keys-ignored").await;
+    assert!(report.is_unsafe());
+    says(
+        &report,
+        "replay_equal",
+        "what a client asked for once",
+        "claim the key",
+    );
+}
+
 #[tokio::test]
 async fn check_then_act_is_found_by_racers() {
     let others = [
@@ -162,7 +199,13 @@ async fn a_second_transaction_is_found_by_lost_replies() {
 #[tokio::test]
 async fn a_lease_as_long_as_the_retention_is_found_by_lost_replies() {
     let others = ["disconnect", "server_error"];
-    is_found("lease-as-long-as-retention", "lost_reply", &others).await;
+    let report = is_found("lease-as-long-as-retention", "lost_reply", &others).await;
+    says(
+        &report,
+        "lost_reply",
+        "the client never learns",
+        "free the key",
+    );
 }
 
 #[tokio::test]
@@ -172,7 +215,8 @@ async fn a_lease_that_is_shorter_than_the_work_is_found_in_flight_and_the_report
     let found = findings.iter().find(|one| one.check.name == "in_flight");
     let found = found.unwrap();
     assert!(found.seen.ends_with("effects, and 1 is right"), "{found:?}");
-    let cost = "the effect happens again: a customer pays twice";
+    let cost =
+        "what a client asked for once is done again: two payments, two orders or two messages";
     assert_eq!(found.cost, Some(cost));
     let mend = found.mend.unwrap();
     assert!(mend.words.starts_with("hold the claim"), "{found:?}");
@@ -231,7 +275,7 @@ async fn a_409_without_retry_after_is_unclear_and_costs_no_second_effect() {
         table.contains("  cost    a client has to guess when"),
         "{table}"
     );
-    assert!(!table.contains("the effect happens again"), "{table}");
+    assert!(!table.contains("is done again"), "{table}");
 }
 
 #[tokio::test]
@@ -325,8 +369,8 @@ fn the_program_says_in_its_exit_code_what_it_found() {
     }
 }
 
-/// Under load at random moments, nothing is to be seen: only a crash right after an effect shows it,
-/// and only a retry after the lease of the dead process.
+/// Under load at random moments, nothing is to be seen: only a crash right after an effect shows
+/// it, and only a retry after the lease of the dead process.
 #[tokio::test]
 async fn work_that_is_repeated_after_a_crash_is_found_by_a_crash_right_after_the_effect() {
     let asked = async |kind: &str| {

@@ -1,5 +1,5 @@
-//! A server that makes one of eleven mistakes with idempotency keys, or none in one of several ways, to
-//! try `charge-once-conform` on. It keeps everything in memory.
+//! A server that makes one of thirteen mistakes with idempotency keys, or none in one of several
+//! ways, to try `charge-once-conform` on. It keeps everything in memory.
 //!
 //! ```sh
 //! cargo run --example wrong -- check-then-act
@@ -52,6 +52,10 @@ enum Mistake {
     /// Makes the effect of a slow request, and stores its reply when all its work is done. After a
     /// crash between these, its key is in use for a while and then free.
     FreedAfterCrash,
+    /// Has one set of keys for all accounts.
+    SharedByAccounts,
+    /// Reads no keys.
+    KeysIgnored,
     /// No mistake: executes requests without a key.
     KeyOptional,
     /// No mistake: marks replays by a header of another name.
@@ -310,7 +314,8 @@ async fn create(
         return render(refusal(401, "secret_invalid"));
     };
     let has_none = !headers.contains_key("idempotency-key");
-    let key = match has_none && server.mistake == Mistake::KeyOptional {
+    let is_optional = has_none && server.mistake == Mistake::KeyOptional;
+    let key = match is_optional || server.mistake == Mistake::KeysIgnored {
         // No other request has it.
         true => Some(format!("none-{}", server.database().effects.len())),
         false => key(&headers),
@@ -318,9 +323,12 @@ async fn create(
     let Some(key) = key else {
         return render(refusal(400, "key_invalid"));
     };
-    let tenant = match server.mistake == Mistake::ScopeByApiKey {
-        true => secret,
-        false => account.clone(),
+    let tenant = if server.mistake == Mistake::ScopeByApiKey {
+        secret
+    } else if server.mistake == Mistake::SharedByAccounts {
+        String::new()
+    } else {
+        account.clone()
     };
     // The query is part of what a key is for.
     let body = match uri.query() {

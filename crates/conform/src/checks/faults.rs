@@ -9,7 +9,7 @@ use futures_util::{
 };
 use tokio::{io::AsyncWriteExt, net::TcpStream, sync::watch};
 
-use super::{AT_ONCE, ENDLESS, Flaw, LOST, RETRY_AFTER, Seen, same, succeeded, unknown};
+use super::{AT_ONCE, ENDLESS, Flaw, RETRY_AFTER, Seen, same, succeeded, unknown};
 use crate::{
     api::{Api, Ask, Reply, given},
     config::InFlight,
@@ -119,8 +119,8 @@ async fn overlap(api: &Api, ask: &Ask) -> Seen {
         }
     }
     same(&answer, &api.send(ask).await?)?;
-    let retry_after = |reply: &Reply| reply.header("retry-after").map(str::to_owned);
-    if let Some(without) = conflicts.iter().find(|one| retry_after(one).is_none()) {
+    let lacks = |reply: &&&Reply| reply.header("retry-after").is_none();
+    if let Some(without) = conflicts.iter().find(lacks) {
         return Err(Flaw::lesser(
             format!("{} without Retry-After", without.status),
             "a client has to guess when to come again: too often, or too late",
@@ -131,18 +131,15 @@ async fn overlap(api: &Api, ask: &Ask) -> Seen {
     if first.is_some_and(Reply::is_success) && api.config.promises.in_flight == InFlight::Conflict {
         return Err(Flaw::lesser(
             "a duplicate waited for the first answer, and \"in progress\" is promised",
-            "a client that expects \"in progress\" at once holds a connection for as long as the work takes",
+            "a client that expects \"in progress\" holds a connection while the work lasts",
             AT_ONCE,
         ));
     }
+    let sent = duplicates.len();
     let got = match conflicts.first() {
-        Some(reply) => {
-            let seconds = retry_after(reply).unwrap_or_default();
-            format!("{}, Retry-After: {seconds}", reply.status)
-        }
+        Some(reply) => format!("{}, with Retry-After", reply.status),
         None => "the first answer".to_owned(),
     };
-    let sent = duplicates.len();
     Ok(format!(
         "{sent} duplicates in the {took_ms} ms of its work got {got}"
     ))
@@ -184,7 +181,8 @@ async fn late_retry(api: &Api) -> Seen {
     api.with_effects(&ask, 1, overlapping).await?;
     if silence <= Duration::from_secs(lease) {
         return unknown(format!(
-            "no effect of a retry at {silence_ms} ms, but the lease is of {lease} s: let [slow] work for {} s",
+            "no effect of a retry at {silence_ms} ms, but the lease is of {lease} s: let [slow] \
+             work for {} s",
             lease * 4 / 3 + 1
         ));
     }
@@ -296,13 +294,8 @@ pub(super) async fn expiry(api: &Api) -> Seen {
         race(api, &ask).await
     };
     let seen = api.with_effects(&ask, 2, sending).await;
-    seen.map_err(|flaw| match flaw {
-        // The old outcome was replayed.
-        Flaw::Wrong(fault) if fault.cost == Some(LOST) => {
-            Flaw::violated(fault.seen).because(fault.attempts)
-        }
-        Flaw::Wrong(_) | Flaw::Unknown(_) => flaw,
-    })?;
+    // The old outcome was replayed.
+    seen.map_err(Flaw::unless_lost)?;
     Ok("one effect before, one after".to_owned())
 }
 

@@ -2,7 +2,7 @@
 
 use super::Mend;
 
-pub(super) const ONE_TRANSACTION: Mend = Mend {
+pub(crate) const ONE_TRANSACTION: Mend = Mend {
     words: "commit the key's record, its reply and the effect in one transaction, in a task that a \
             disconnect can't cancel",
     code: "\
@@ -15,8 +15,8 @@ COMMIT;  -- only now answer",
 };
 
 pub(super) const CLAIM: Mend = Mend {
-    words: "claim the key before the work with a unique index, in the transaction of the work, and never by \
-            looking first",
+    words: "claim the key before the work with a unique index, in the transaction of the work, and \
+            never by looking first",
     code: "\
 CREATE TABLE keys (account text, key text, …, PRIMARY KEY (account, key));
 
@@ -27,11 +27,12 @@ INSERT INTO keys (account, key, digest) VALUES ($1, $2, $3) ON CONFLICT DO NOTHI
 };
 
 pub(super) const LEASE: Mend = Mend {
-    words: "hold the claim for as long as its request works: in the transaction of the work, or by a lease that \
-            is renewed, and whose loss undoes the work",
+    words: "hold the claim for as long as its request works: in the transaction of the work, or by \
+            a lease that is renewed, and whose loss undoes the work",
     code: "\
 -- while the work goes on, each third of the lease:
-UPDATE keys SET held_until = now() + interval '30 seconds' WHERE account = $1 AND key = $2 AND owner = $3;
+UPDATE keys SET held_until = now() + interval '30 seconds'
+  WHERE account = $1 AND key = $2 AND owner = $3;
 
 -- at the end, in the transaction of the effect:
 UPDATE keys SET status = $4, body = $5 WHERE account = $1 AND key = $2 AND owner = $3;
@@ -39,7 +40,8 @@ UPDATE keys SET status = $4, body = $5 WHERE account = $1 AND key = $2 AND owner
 };
 
 pub(super) const SHARED: Mend = Mend {
-    words: "keep keys in the database of the effects, where every process and the next one finds them",
+    words: "keep keys in the database of the effects, where every process and the next one finds \
+            them",
     code: "\
 -- beside the tables of the effects, and written in the same transaction:
 CREATE TABLE keys (
@@ -48,6 +50,19 @@ CREATE TABLE keys (
   expires_at timestamptz NOT NULL,
   PRIMARY KEY (account, key)
 );",
+};
+
+pub(crate) const FREE: Mend = Mend {
+    words: "free the key when its request fails or its process dies: with its transaction, or by a \
+            lease that ends before clients give up",
+    code: "\
+INSERT INTO keys (account, key, digest, held_until)
+VALUES ($1, $2, $3, now() + interval '30 seconds')
+ON CONFLICT (account, key) DO UPDATE SET held_until = excluded.held_until
+  WHERE keys.status IS NULL AND keys.held_until < now();  -- 1 row: claimed, or taken over
+
+-- when the request fails, or its client has gone and the work stops:
+DELETE FROM keys WHERE account = $1 AND key = $2 AND status IS NULL;",
 };
 
 pub(super) const MARK: Mend = Mend {

@@ -17,6 +17,7 @@ use crate::{
 };
 
 use mend::*;
+pub(crate) use mend::{FREE, ONE_TRANSACTION};
 
 /// How much a rule weighs. The grades are those of this program: a source may weigh it less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -100,6 +101,23 @@ impl Flaw {
         self.changed(|fault| fault.mend = Some(mend))
     }
 
+    /// Says how to mend it if it costs that.
+    pub(crate) fn mended_where(self, cost: &str, mend: Mend) -> Self {
+        let is_it = |fault: &Fault| fault.cost == Some(cost);
+        self.changed(|fault| fault.mend = if is_it(fault) { Some(mend) } else { fault.mend })
+    }
+
+    /// An effect that is missing because its request was taken for another one: what the check says
+    /// is true of it.
+    fn unless_lost(self) -> Self {
+        match self {
+            Self::Wrong(fault) if fault.cost == Some(LOST) => {
+                Self::violated(fault.seen).because(fault.attempts)
+            }
+            Self::Wrong(_) | Self::Unknown(_) => self,
+        }
+    }
+
     pub(crate) fn because(self, attempts: Vec<Attempt>) -> Self {
         self.changed(|fault| fault.attempts = attempts)
     }
@@ -128,12 +146,18 @@ pub struct Check {
     pub(crate) run: fn(&Api) -> LocalBoxFuture<'_, Seen>,
 }
 
-pub(crate) const REPEATED: &str = "the effect happens again: a customer pays twice";
+pub(crate) const REPEATED: &str =
+    "what a client asked for once is done again: two payments, two orders or two messages";
 const LOST: &str =
-    "a client was told of an effect that there isn't: goods are sent that nobody has paid";
+    "a client was told of an effect that there isn't, and builds on it: it ships, or says \"paid\"";
 pub(crate) const ENDLESS: &str =
     "the client never learns the outcome, and gives up, or has the effect again with a new key";
-pub(crate) const DIFFERS: &str = "the client takes an error, or another object, for the outcome";
+/// A success that is another one than before.
+const CHANGED: &str =
+    "the client takes another answer for the outcome of its request, and acts on it";
+/// No success where there is one.
+pub(crate) const FAILED: &str =
+    "the client is told that its request failed, and asks again with a new key: it is done twice";
 
 /// Writes the table. `Unsafe key_empty (key::empty), "draft 5": "rule"; "cost"; MEND;`
 /// makes `Check { name: "key_empty", rule: "rule", source: "draft 5", … }`, whose severity is
@@ -157,7 +181,7 @@ macro_rules! checks {
 checks! {
     Unsafe key_required (key::required), "draft 2.7, ACP 6.1":
         "a request without a key is refused with 400 and has no effect";
-        "the client that forgets the key is the one that charges twice";
+        "the client that forgets the key is the one whose retries do the work twice";
         PARSE;
     Unclear key_malformed (key::malformed), "draft 2.1, 5":
         "a key that is not a string of RFC 8941 is refused";
@@ -193,11 +217,11 @@ checks! {
         MARK;
     Unsafe reuse_body (replay::reuse_body), "draft 2.2, 2.7, Stripe, ACP 6.4":
         "a key that was used for another body is refused and has no effect";
-        "a client with a mistake in its keys takes another order's payment for its own";
+        "a client with a mistake in its keys takes another request's outcome for its own";
         FINGERPRINT;
     Unclear reuse_path (replay::reuse_path), "ACP 6.1, charge-once":
         "a key that was used on another path is treated as promised";
-        "a refund is answered with a charge";
+        "the answer to one kind of request is taken for that to another kind";
         FINGERPRINT;
     Unclear reuse_query (replay::reuse_query), "charge-once":
         "a key that was used with another query is treated as promised";
@@ -217,7 +241,7 @@ checks! {
         ACCOUNT;
     Unsafe refusal_stored (replay::refusal_stored), "draft 2.6, Stripe, ACP 6.3":
         "a refusal is replayed like a success";
-        "a customer is told that a payment was declined, and the retry takes it";
+        "a client says \"refused\" to its customer, and the retry does the work";
         STORED_REPLY;
     Unsafe refusal_before_key (replay::refusal_before_key), "Stripe":
         "a request that is refused before it executes does not use up its key";
@@ -229,19 +253,20 @@ checks! {
         ROLL_BACK;
     Unsafe racers (faults::racers), "draft 2.6, Stripe, ACP 6.4":
         "many requests at once with one key have one effect and one answer, without 5xx";
-        DIFFERS;
+        FAILED;
         CLAIM;
     Unsafe in_flight (faults::in_flight), "draft 2.6, 2.7, Stripe, ACP 6.4":
-        "while a slow request works, and after it, each duplicate gets \"in progress\" or the first answer";
-        DIFFERS;
+        "while a slow request works, and after it, each duplicate gets \"in progress\" or the \
+         first answer";
+        FAILED;
         LEASE;
     Unsafe lease (faults::lease), "draft 2.6, Stripe, charge-once":
         "a retry late in the work of a slow request, without another one before, has no effect";
-        DIFFERS;
+        FAILED;
         LEASE;
     Unsafe lost_reply (faults::lost_reply), "draft 1, Stripe, ACP 6.3":
         "after lost replies, a retry gets a definite answer, and there is one effect";
-        DIFFERS;
+        FAILED;
         ONE_TRANSACTION;
     Unsafe cut_request (faults::cut_request), "draft 1, charge-once":
         "half of a request has no effect, and its key can still be used";
@@ -249,11 +274,11 @@ checks! {
         WHOLE_BODY;
     Unsafe disconnect (faults::disconnect), "draft 1, charge-once":
         "clients that send and go leave one effect and a definite answer";
-        DIFFERS;
+        FAILED;
         ONE_TRANSACTION;
     Unsafe second_replica (faults::second_replica), "charge-once":
         "two replicas know the same keys, also while requests race";
-        DIFFERS;
+        FAILED;
         SHARED;
     Unsafe expiry (faults::expiry), "draft 2.3, Stripe, ACP 6.6":
         "an expired key is new at once, and racers for it have one effect";
@@ -261,11 +286,11 @@ checks! {
         TAKE_OVER;
     Unsafe storm (storm::calm), "draft 2.6, charge-once":
         "many clients, keys, lost replies and reused keys: one effect and one answer per key";
-        DIFFERS;
+        FAILED;
         ONE_TRANSACTION;
     Unsafe crash (storm::with_crashes), "charge-once":
         "killed and started again under load: one effect per key, nothing acknowledged is lost";
-        DIFFERS;
+        FAILED;
         SHARED;
     Unsafe late_effects (faults::late_effects), "draft 2.6, charge-once":
         "no effect of an earlier check comes after its requests were answered";
@@ -308,7 +333,7 @@ async fn refused(api: &Api, ask: &Ask) -> Result<Reply, Flaw> {
         None | Some(0) => Ok(reply),
         Some(made) => {
             let flaw = Flaw::violated(format!("{made} effects, and {reply}"));
-            Err(flaw.costing(DIFFERS).mended_by(ONE_TRANSACTION))
+            Err(flaw.costing(FAILED).mended_by(ONE_TRANSACTION))
         }
     }
 }
@@ -317,10 +342,11 @@ pub(crate) fn same(first: &Reply, retry: &Reply) -> Result<(), Flaw> {
     if first.is_same_outcome(retry) {
         return Ok(());
     }
-    let flaw = Flaw::violated(format!("first {first}, then {retry}")).costing(DIFFERS);
+    let flaw = Flaw::violated(format!("first {first}, then {retry}"));
     Err(match first.status == retry.status {
-        true => flaw.mended_by(STORED_REPLY),
-        false => flaw,
+        true => flaw.costing(CHANGED).mended_by(STORED_REPLY),
+        false if first.is_success() && retry.is_success() => flaw.costing(CHANGED),
+        false => flaw.costing(FAILED),
     })
 }
 
@@ -338,5 +364,5 @@ pub(crate) fn succeeded(what: &str, answer: &Reply) -> Result<(), Flaw> {
     if answer.is_success() {
         return Ok(());
     }
-    Err(Flaw::violated(format!("{what} got {answer}")).costing(DIFFERS))
+    Err(Flaw::violated(format!("{what} got {answer}")).costing(FAILED))
 }

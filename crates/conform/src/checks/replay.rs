@@ -1,6 +1,9 @@
 //! What a retry gets, and what is a retry.
 
-use super::{Flaw, MARK, PROMISED, Seen, promised, refused, replayed, same, succeeded, unknown};
+use super::{
+    CLAIM, Flaw, MARK, PROMISED, REPEATED, Seen, promised, refused, replayed, same, succeeded,
+    unknown,
+};
 use crate::{
     api::{Api, Ask, Reply, given},
     config::{Difference, fill_from},
@@ -21,7 +24,8 @@ pub(super) async fn equal(api: &Api) -> Seen {
         }
         Ok(seen)
     };
-    api.with_effects(&ask, 1, twice).await
+    let seen = api.with_effects(&ask, 1, twice).await;
+    seen.map_err(|flaw| flaw.mended_where(REPEATED, CLAIM))
 }
 
 /// Headers about a delivery or a connection, not about the outcome.
@@ -192,7 +196,9 @@ pub(super) async fn two_accounts(api: &Api) -> Seen {
         }
         succeeded("the other account", &reply)
     };
-    api.with_effects(&of_other, 1, sending).await?;
+    let seen = api.with_effects(&of_other, 1, sending).await;
+    // The reply of the first account was shown.
+    seen.map_err(Flaw::unless_lost)?;
     Ok("an effect of its own".to_owned())
 }
 
