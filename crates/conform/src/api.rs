@@ -23,6 +23,7 @@ use crate::{
     checks::{ENDLESS, FREE, Flaw, REPEATED, Seen, quoted, unknown},
     config::{Config, ConfigError, Count, Template, addresses_of, fill, unique},
     history::History,
+    report::{Finding, Grade},
 };
 
 /// Where the service runs.
@@ -54,8 +55,8 @@ pub(crate) struct Api {
     numbers: AtomicU32,
     /// Requests whose effects were as many as is right, with what is counted then.
     counted: Mutex<Vec<(Ask, u64)>>,
-    /// The checks that have found something, and what it costs.
-    found: Mutex<Vec<(&'static str, &'static str)>>,
+    /// The checks that have found something, and what it costs if it is unsafe.
+    found: Mutex<Vec<(&'static str, Option<&'static str>)>>,
 }
 
 /// A request under a key. Every attempt sends the same.
@@ -394,8 +395,12 @@ impl Api {
         }
     }
 
-    pub(crate) fn has_found(&self, check: &'static str, cost: &'static str) {
-        lock(&self.found).push((check, cost));
+    pub(crate) fn keep(&self, finding: &Finding) {
+        if finding.outcome.is_violation() {
+            let is_unsafe = finding.outcome == Grade::Unsafe;
+            let cost = finding.cost.filter(|_| is_unsafe);
+            lock(&self.found).push((finding.check.name, cost));
+        }
     }
 
     pub(crate) fn is_found_by(&self, check: &str) -> bool {
@@ -409,7 +414,8 @@ impl Api {
             return seen;
         };
         let found = lock(&self.found);
-        match found.iter().find(|(_, cost)| fault.cost == Some(cost)) {
+        let is_known = |(_, cost): &&(_, Option<_>)| cost.is_some() && *cost == fault.cost;
+        match found.iter().find(is_known) {
             Some((name, _)) => unknown(format!(
                 "{}; that can be an echo of {name}: mend it, and ask again",
                 fault.seen

@@ -61,9 +61,7 @@ pub async fn run(
         let seen = seen.unwrap_or_else(|_| unknown("the check did not end in time"));
         let last = || api.history.of_last_key();
         let finding = Finding::new(check, seen, began.elapsed(), last);
-        if let Some(cost) = finding.cost {
-            api.has_found(check.name, cost);
-        }
+        api.keep(&finding);
         findings.push(finding);
     }
     let mut service = api.url().clone();

@@ -78,7 +78,8 @@ async fn conform(arguments: Arguments) -> Result<ExitCode, ConfigError> {
     if arguments.list {
         let lines = CHECKS.iter().map(|check| {
             let (name, rule, source) = (check.name, check.rule, check.source);
-            format!("{name:<18} {:?}: {rule} ({source})\n", check.severity)
+            let otherwise = format!("{:?}", check.severity).to_lowercase();
+            format!("{name:<18} {rule} (otherwise {otherwise}; {source})\n")
         });
         return print(&lines.collect::<String>()).map(|()| ExitCode::SUCCESS);
     }

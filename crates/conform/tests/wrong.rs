@@ -236,7 +236,7 @@ async fn a_lease_that_is_shorter_than_the_work_is_found_in_flight_and_the_report
     let verdict = "NOT SAFE TO RETRY: unsafe in 1";
     assert!(begins[0].starts_with(verdict), "{table}");
     assert!(begins[0].ends_with("checks: in_flight"), "{table}");
-    let worst = "in_flight          UNSAFE     2 effects";
+    let worst = "in_flight          UNSAFE     ";
     assert!(begins[1].starts_with(worst), "{table}");
     // The page draws the first request as long as it took, and each duplicate.
     let page = report.html();

@@ -289,7 +289,7 @@ checks! {
         FAILED;
         ONE_TRANSACTION;
     Unsafe crash (storm::with_crashes), "charge-once":
-        "killed and started again under load: one effect per key, nothing acknowledged is lost";
+        "killed after an effect, and under load: one effect per key, nothing acknowledged is lost";
         FAILED;
         SHARED;
     Unsafe late_effects (faults::late_effects), "draft 2.6, charge-once":
