@@ -110,11 +110,15 @@ fn drawing(finding: &Finding) -> String {
     let ends = groups.iter().map(|group| group.span(first.sent)[1]);
     let length = ends.max().unwrap_or_default();
     let asked = shown(&first.asked);
+    let key = match first.key.is_empty() {
+        true => "without a key",
+        false => "under one key",
+    };
     let how = finding.how.as_deref().map(shown);
     let mut told = how.map_or(String::new(), |how| format!("<p>{how}</p>\n"));
     let _ = write!(
         told,
-        "<p class=\"quiet\"><code>{asked}</code> under one key: a bar is a request, from \
+        "<p class=\"quiet\"><code>{asked}</code> {key}: a bar is a request, from \
          when it was sent until its answer</p>\n\
          <p class=\"axis\"><span>0</span><span>{} ms</span></p>\n<ol>\n",
         length.as_millis()

@@ -56,13 +56,14 @@ pub(crate) const FREE: Mend = Mend {
     words: "free the key when its request fails or its process dies: with its transaction, or by a \
             lease that ends before clients give up",
     code: "\
-INSERT INTO keys (account, key, digest, held_until)
-VALUES ($1, $2, $3, now() + interval '30 seconds')
-ON CONFLICT (account, key) DO UPDATE SET held_until = excluded.held_until
-  WHERE keys.status IS NULL AND keys.held_until < now();  -- 1 row: claimed, or taken over
+INSERT INTO keys (account, key, digest, owner, held_until)
+VALUES ($1, $2, $3, $4, now() + interval '30 seconds')
+ON CONFLICT (account, key) DO UPDATE SET owner = excluded.owner, held_until = excluded.held_until
+  WHERE keys.status IS NULL AND keys.held_until < now() AND keys.digest = excluded.digest;
+  -- 1 row: claimed, or taken over
 
--- when the request fails, or its client has gone and the work stops:
-DELETE FROM keys WHERE account = $1 AND key = $2 AND status IS NULL;",
+-- when the work has stopped without an effect:
+DELETE FROM keys WHERE account = $1 AND key = $2 AND owner = $4 AND status IS NULL;",
 };
 
 pub(super) const MARK: Mend = Mend {
