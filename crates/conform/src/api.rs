@@ -20,9 +20,10 @@ use serde_json::Value;
 use tokio::process::Command;
 
 use crate::{
-    checks::{ENDLESS, Flaw, quoted, unknown},
+    checks::{ENDLESS, FREE, Flaw, REPEATED, Seen, quoted, unknown},
     config::{Config, ConfigError, Count, Template, addresses_of, fill, unique},
-    history::{self, History},
+    history::History,
+    report::{Finding, Grade},
 };
 
 /// Where the service runs.
@@ -54,6 +55,8 @@ pub(crate) struct Api {
     numbers: AtomicU32,
     /// Requests whose effects were as many as is right, with what is counted then.
     counted: Mutex<Vec<(Ask, u64)>>,
+    /// The checks that have found something, and what it costs if it is unsafe.
+    found: Mutex<Vec<(&'static str, Option<&'static str>)>>,
 }
 
 /// A request under a key. Every attempt sends the same.
@@ -73,6 +76,15 @@ impl Ask {
     /// Empty if it has none.
     pub(crate) fn key(&self) -> &str {
         self.keys.first().map_or("", String::as_str)
+    }
+
+    /// Its method and its path, without what may hold a secret.
+    pub(crate) fn asked(&self) -> String {
+        let method = self.template.method.as_deref().unwrap_or("POST");
+        let path = self.template.path.as_deref().unwrap_or("/");
+        let path = path.split('?').next().unwrap_or_default();
+        let path = fill(path, self.number, "{{credential}}");
+        format!("{method} {path}")
     }
 
     pub(crate) fn with_keys(self, keys: Vec<String>) -> Self {
@@ -110,11 +122,6 @@ impl Reply {
     pub(crate) fn is_same_outcome(&self, other: &Self) -> bool {
         self.status == other.status && self.body == other.body
     }
-
-    /// Neither "try again" nor "in use": an answer that stays.
-    pub(crate) fn is_definite(&self) -> bool {
-        self.status < 500 && !matches!(self.status, 408 | 409 | 425 | 429)
-    }
 }
 
 impl std::fmt::Display for Reply {
@@ -133,7 +140,7 @@ impl Api {
             // A connection for each request: one that an earlier check has cut must fail no later
             // one.
             .pool_max_idle_per_host(0)
-            .timeout(config.load.patience() + Duration::from_secs(5))
+            .timeout(config.patience() + Duration::from_secs(5))
             .build()
             .map_err(|error| ConfigError(error.to_string()))?;
         Ok(Self {
@@ -143,6 +150,7 @@ impl Api {
             http,
             numbers: AtomicU32::new(rand::random::<u32>() >> 1),
             counted: Mutex::default(),
+            found: Mutex::default(),
         })
     }
 
@@ -295,28 +303,49 @@ impl Api {
         let began = Instant::now();
         for (attempts, url) in (1..).zip(self.each_url()) {
             let last = match self.attempt(ask, url).await {
-                Ok(reply) if reply.is_definite() || self.is_marked(&reply) => return Ok(reply),
+                Ok(reply) if self.is_definite(&reply) || self.is_marked(&reply) => {
+                    return Ok(reply);
+                }
                 Ok(reply) => reply.to_string(),
                 Err(error) => error,
             };
-            if began.elapsed() > self.config.load.patience() {
-                let seconds = self.config.load.patience_seconds;
+            if began.elapsed() > self.config.patience() {
+                let seconds = self.config.patience().as_secs();
                 let what = format!(
                     "{attempts} retries within {seconds} s got no answer that stays, the last one: \
                      {last}"
                 );
-                let why = history::lines(&self.history.of(ask.key()));
-                return Err(Flaw::violated(what).costing(ENDLESS).because(why));
+                let attempts = self.history.of(ask.key());
+                let flaw = Flaw::violated(what).costing(ENDLESS).mended_by(FREE);
+                return Err(flaw.because(attempts));
             }
             tokio::time::sleep(BETWEEN_RETRIES).await;
         }
         unknown("there is no URL")
     }
 
+    pub(crate) fn is_in_progress(&self, reply: &Reply) -> bool {
+        self.config.promises.in_progress.contains(&reply.status)
+    }
+
+    /// Neither "try again" nor "in progress": an answer that stays.
+    pub(crate) fn is_definite(&self, reply: &Reply) -> bool {
+        reply.status < 500
+            && !matches!(reply.status, 408 | 425 | 429)
+            && !self.is_in_progress(reply)
+    }
+
     pub(crate) fn is_marked(&self, reply: &Reply) -> bool {
-        let name = self.config.promises.replay_header.as_deref();
-        name.and_then(|name| reply.header(name))
-            .is_some_and(|value| value.eq_ignore_ascii_case("true"))
+        let Some((name, promised)) = self.config.promises.marker() else {
+            return false;
+        };
+        reply.header(name).is_some_and(|value| {
+            let is = |other: &&str| value.eq_ignore_ascii_case(other);
+            match promised {
+                Some(promised) => is(&promised),
+                None => !["false", "no", "0", "miss"].iter().any(is),
+            }
+        })
     }
 
     pub(crate) async fn tally<'a>(&'a self, asks: &[&Ask]) -> Result<Tally<'a>, Flaw> {
@@ -345,7 +374,7 @@ impl Api {
         // After a flaw, effects that are missing are not waited for.
         let awaited = if seen.is_ok() { expected } else { 0 };
         let made = tally.made_by_first(awaited).await;
-        let miscounted = |made| Flaw::miscounted(made, expected, &self.history.of(ask.key()));
+        let miscounted = |made| Flaw::miscounted(made, expected, self.history.of(ask.key()));
         if let Ok(Some(made)) = made
             && made > expected
         {
@@ -366,6 +395,35 @@ impl Api {
         }
     }
 
+    pub(crate) fn keep(&self, finding: &Finding) {
+        if finding.outcome.is_violation() {
+            let is_unsafe = finding.outcome == Grade::Unsafe;
+            let cost = finding.cost.filter(|_| is_unsafe);
+            lock(&self.found).push((finding.check.name, cost));
+        }
+    }
+
+    pub(crate) fn is_found_by(&self, check: &str) -> bool {
+        lock(&self.found).iter().any(|(name, _)| *name == check)
+    }
+
+    /// What a check saw that does many things at once. A fault that an earlier check has found is
+    /// seen here too, and is one fault.
+    pub(crate) fn unless_echo(&self, seen: Seen) -> Seen {
+        let Err(Flaw::Wrong(fault)) = &seen else {
+            return seen;
+        };
+        let found = lock(&self.found);
+        let is_known = |(_, cost): &&(_, Option<_>)| cost.is_some() && *cost == fault.cost;
+        match found.iter().find(is_known) {
+            Some((name, _)) => unknown(format!(
+                "{}; that can be an echo of {name}: mend it, and ask again",
+                fault.seen
+            )),
+            None => seen,
+        }
+    }
+
     /// Counts the effects of earlier checks' requests again. Returns how many requests that were.
     pub(crate) async fn recount(&self) -> Result<usize, Flaw> {
         let counted = std::mem::take(&mut *lock(&self.counted));
@@ -376,8 +434,8 @@ impl Api {
                     "an effect of {} came after its check: {now} now, and {right} is right",
                     unique(ask.number)
                 );
-                let why = history::lines(&self.history.of(ask.key()));
-                return Err(Flaw::violated(what).because(why));
+                let flaw = Flaw::violated(what).costing(REPEATED);
+                return Err(flaw.because(self.history.of(ask.key())));
             }
         }
         Ok(counted.len())
@@ -476,6 +534,18 @@ impl Tally<'_> {
     /// The effects of each request since. `None`: they can't be counted. A list may lag, so as long
     /// as there are fewer than these, they are counted again.
     pub(crate) async fn made(&self, expected: u64) -> Result<Option<Vec<u64>>, Flaw> {
+        self.made_at_last(expected, BETWEEN_RETRIES).await
+    }
+
+    /// Returns as soon as the first request's effect is counted.
+    pub(crate) async fn begins(&self) -> Result<bool, Flaw> {
+        /// Short, so that what follows the effect has not happened yet.
+        const BETWEEN_COUNTS: Duration = Duration::from_millis(10);
+        let made = self.made_at_last(1, BETWEEN_COUNTS).await?;
+        Ok(made.and_then(|made| made.first().copied()) > Some(0))
+    }
+
+    async fn made_at_last(&self, expected: u64, pause: Duration) -> Result<Option<Vec<u64>>, Flaw> {
         let Some(before) = &self.before else {
             return Ok(None);
         };
@@ -485,10 +555,10 @@ impl Tally<'_> {
             let pairs = now.into_iter().zip(before);
             let made: Vec<u64> = pairs.map(|(now, b)| now.saturating_sub(*b)).collect();
             let lacks = made.iter().sum::<u64>() < expected;
-            if !lacks || began.elapsed() > self.api.config.load.patience() {
+            if !lacks || began.elapsed() > self.api.config.patience() {
                 return Ok(Some(made));
             }
-            tokio::time::sleep(BETWEEN_RETRIES).await;
+            tokio::time::sleep(pause).await;
         }
     }
 

@@ -115,7 +115,7 @@ pub(crate) enum Difference {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum InFlight {
     Conflict,
-    /// The answer of the first request. 409 if that takes long.
+    /// The answer of the first request. "In progress" if that takes long.
     Waits,
 }
 
@@ -134,20 +134,37 @@ pub(crate) struct Promises {
     pub(crate) other_query: Difference,
     pub(crate) other_spelling: Difference,
     pub(crate) in_flight: InFlight,
+    /// Statuses that say "in progress: come again".
+    pub(crate) in_progress: Vec<u16>,
     pub(crate) refusal_stored: bool,
     /// Whether a retry after 5xx executes. Otherwise the 5xx is replayed.
     pub(crate) server_error_retried: bool,
+    /// `name` or `name: value`.
     pub(crate) replay_header: Option<String>,
     /// Headers that differ from delivery to delivery, besides those of HTTP itself.
     pub(crate) delivery_headers: Vec<String>,
     pub(crate) retention_seconds: u64,
+    /// How long a key may stay in use after the process that works for it has died. 0: its
+    /// transaction ends with the process.
+    pub(crate) lease_seconds: u64,
+}
+
+impl Promises {
+    /// The name of the header that marks replays, and its value if that is promised, too.
+    pub(crate) fn marker(&self) -> Option<(&str, Option<&str>)> {
+        let header = self.replay_header.as_deref()?;
+        Some(match header.split_once(':') {
+            Some((name, value)) => (name.trim(), Some(value.trim())),
+            None => (header.trim(), None),
+        })
+    }
 }
 
 impl Default for Promises {
     fn default() -> Self {
         Self {
             key_header: "Idempotency-Key".to_owned(),
-            key_required: true,
+            key_required: false,
             key_length_max: 255,
             key_quoted: true,
             reuse: vec![422],
@@ -156,11 +173,13 @@ impl Default for Promises {
             other_query: Difference::Open,
             other_spelling: Difference::Open,
             in_flight: InFlight::Conflict,
+            in_progress: vec![409, 423],
             refusal_stored: true,
             server_error_retried: true,
             replay_header: None,
             delivery_headers: Vec::new(),
             retention_seconds: 86_400,
+            lease_seconds: 30,
         }
     }
 }
@@ -172,7 +191,7 @@ pub(crate) struct Load {
     pub(crate) clients: usize,
     /// Keys of the storm.
     pub(crate) keys: usize,
-    /// How long a retry may go on without a definite answer.
+    /// How long a retry may go on without a definite answer, once no lease is left.
     pub(crate) patience_seconds: u64,
 }
 
@@ -183,12 +202,6 @@ impl Default for Load {
             keys: 40,
             patience_seconds: 15,
         }
-    }
-}
-
-impl Load {
-    pub(crate) fn patience(&self) -> Duration {
-        Duration::from_secs(self.patience_seconds)
     }
 }
 
@@ -217,6 +230,11 @@ impl Config {
         Ok(config)
     }
 
+    /// How long a retry is repeated: longer than a lease.
+    pub(crate) fn patience(&self) -> Duration {
+        Duration::from_secs(self.load.patience_seconds + self.promises.lease_seconds)
+    }
+
     fn validate(&self) -> Result<(), ConfigError> {
         let (load, promises) = (&self.load, &self.promises);
         let require = |holds: bool, what: &str| match holds {
@@ -227,12 +245,19 @@ impl Config {
         require((2..=1000).contains(&load.keys), "load.keys: 2 to 1000")?;
         let is_bound = (1..=300).contains(&load.patience_seconds);
         require(is_bound, "load.patience_seconds: 1 to 300")?;
+        let is_bound = promises.lease_seconds <= 300;
+        require(is_bound, "promises.lease_seconds: 0 to 300")?;
         let is_bound = (40..=8000).contains(&promises.key_length_max);
         require(is_bound, "promises.key_length_max: 40 to 8000")?;
         let is_name = HeaderName::try_from(&promises.key_header).is_ok();
         require(is_name, "promises.key_header: no name of a header")?;
+        let marker = promises.marker();
+        let is_name = marker.is_none_or(|(name, _)| HeaderName::try_from(name).is_ok());
+        require(is_name, "promises.replay_header: no name of a header")?;
         let are_refusals = promises.reuse.iter().all(|s| (400..500).contains(s));
         require(are_refusals, "promises.reuse: statuses from 400 to 499")?;
+        let are_errors = promises.in_progress.iter().all(|s| (400..600).contains(s));
+        require(are_errors, "promises.in_progress: statuses from 400 to 599")?;
         if let Some(Count::List { items, unique, .. }) = &self.count {
             let mut pointers = [Some(items), unique.as_ref()].into_iter().flatten();
             let are_pointers = pointers.all(|one| one.is_empty() || one.starts_with('/'));
@@ -432,6 +457,10 @@ mod tests {
             ("[effect]\npath = '/x'\n[other]", "other: it needs a body"),
             ("[effect]\npath = '/{{env.NO_SUCH}}'", "no NO_SUCH"),
             ("[effect]\npath = '/x'\n[load]\nkeys = 1", "load.keys: 2 to"),
+            (
+                "[effect]\npath = '/x'\n[promises]\nin_progress = [202]",
+                "statuses from 400 to 599",
+            ),
         ] {
             let error = Config::from_toml(text).unwrap_err().to_string();
             assert!(error.contains(named), "{text}: {error}");

@@ -9,11 +9,14 @@ use crate::api::{Ask, Reply, lock};
 
 #[derive(Debug, Clone)]
 pub(crate) struct Attempt {
-    key: String,
+    pub(crate) key: String,
     /// Of its `Ask`: two requests under one key have two.
     pub(crate) number: u32,
-    sent: Duration,
-    ended: Duration,
+    pub(crate) credential: String,
+    /// Its method and its path.
+    pub(crate) asked: String,
+    pub(crate) sent: Duration,
+    pub(crate) ended: Duration,
     /// The reply, or why there was none.
     pub(crate) told: Result<Reply, String>,
 }
@@ -44,6 +47,8 @@ impl History {
         lock(&self.attempts).push(Attempt {
             key: ask.key().to_owned(),
             number: ask.number,
+            credential: ask.credential.clone(),
+            asked: ask.asked(),
             sent,
             ended: self.began.elapsed(),
             told: told.clone(),
@@ -98,40 +103,63 @@ pub(crate) fn interleaving(attempts: &[Attempt]) -> String {
     }
 }
 
-/// A line for each attempt. Equal ones in a row are one line.
-pub(crate) fn lines(attempts: &[Attempt]) -> Vec<String> {
-    /// A long series of retries is cut.
+/// Equal attempts, one after the other, and what came back. Never empty.
+pub(crate) struct Group<'a> {
+    pub(crate) attempts: Vec<&'a Attempt>,
+    pub(crate) told: String,
+}
+
+impl Group<'_> {
+    /// From when to when, since `began`.
+    pub(crate) fn span(&self, began: Duration) -> [Duration; 2] {
+        let sent = self.attempts.iter().map(|attempt| attempt.sent).min();
+        let ended = self.attempts.iter().map(|attempt| attempt.ended).max();
+        [sent, ended].map(|time| time.unwrap_or_default().saturating_sub(began))
+    }
+
+    /// A line of text.
+    pub(crate) fn line(&self, began: Duration) -> String {
+        let [sent, ended] = self.span(began).map(|time| time.as_millis());
+        let times = match self.attempts.len() {
+            1 => String::new(),
+            times => format!(", {times} times"),
+        };
+        format!("{sent} to {ended} ms: {}{times}", self.told)
+    }
+}
+
+/// The attempts in groups, and how many groups are left out: a long series of retries is cut.
+pub(crate) fn groups(attempts: &[Attempt]) -> (Vec<Group<'_>>, usize) {
     const SHOWN: usize = 24;
-    let Some(first) = attempts.first() else {
-        return Vec::new();
-    };
-    let mut groups: Vec<(Duration, Duration, usize, String)> = Vec::new();
+    let mut groups: Vec<Group<'_>> = Vec::new();
     for attempt in attempts {
-        let other = match attempt.number == first.number {
-            true => "",
-            false => "another request: ",
+        let other = match attempts.first() {
+            Some(first) if attempt.number != first.number => "another request: ",
+            Some(first) if attempt.credential != first.credential => "with another credential: ",
+            _ => "",
         };
         let told = match &attempt.told {
             Ok(reply) => format!("{other}{reply}"),
             Err(why) => format!("{other}no reply: {why}"),
         };
         match groups.last_mut() {
-            Some((_, ended, times, last)) if *last == told => {
-                *ended = attempt.ended.max(*ended);
-                *times += 1;
-            }
-            _ => groups.push((attempt.sent, attempt.ended, 1, told)),
+            Some(group) if group.told == told => group.attempts.push(attempt),
+            _ => groups.push(Group {
+                attempts: vec![attempt],
+                told,
+            }),
         }
     }
-    let shown = groups.iter().take(SHOWN).map(|(sent, ended, times, told)| {
-        let times = match times {
-            1 => String::new(),
-            times => format!(", {times} times"),
-        };
-        let span = |time: &Duration| (*time - first.sent).as_millis();
-        format!("{} to {} ms: {told}{times}", span(sent), span(ended))
-    });
     let cut = groups.len().saturating_sub(SHOWN);
+    groups.truncate(SHOWN);
+    (groups, cut)
+}
+
+/// A line for each group.
+pub(crate) fn lines(attempts: &[Attempt]) -> Vec<String> {
+    let began = attempts.first().map_or(Duration::ZERO, |first| first.sent);
+    let (groups, cut) = groups(attempts);
+    let shown = groups.iter().map(|group| group.line(began));
     let rest = (cut > 0).then(|| format!("and {cut} lines more"));
     shown.chain(rest).collect()
 }

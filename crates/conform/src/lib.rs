@@ -8,6 +8,7 @@
 //! checks/     the table of checks; each is a short function that reads like its rule
 //! storm.rs    many clients at once, and what must hold of all that they were told
 //! report.rs   a table for people, JSON, JUnit XML
+//! page.rs     a page, with what was sent and told drawn on an axis of time
 //! ```
 //!
 //! A check says *holds*, *violated*, or *not known* if the config doesn't have what it needs.
@@ -16,6 +17,7 @@ mod api;
 mod checks;
 mod config;
 mod history;
+mod page;
 mod proxy;
 mod report;
 mod storm;
@@ -23,9 +25,9 @@ mod storm;
 use std::time::{Duration, Instant};
 
 pub use api::{Crash, Service};
-pub use checks::{CHECKS, Check, Severity};
+pub use checks::{CHECKS, Check, Mend, Severity};
 pub use config::{Config, ConfigError, init, target};
-pub use report::{Finding, Grade, Report};
+pub use report::{Finding, Grade, Report, harmless};
 pub use reqwest::Url;
 
 use api::Api;
@@ -57,13 +59,17 @@ pub async fn run(
         let began = Instant::now();
         let seen = tokio::time::timeout(CHECK_LIMIT, (check.run)(&api)).await;
         let seen = seen.unwrap_or_else(|_| unknown("the check did not end in time"));
-        let mut finding = Finding::new(check, seen, began.elapsed());
-        if finding.outcome.is_violation() && finding.why.is_empty() {
-            finding.why = history::lines(&api.history.of_last_key());
-        }
+        let last = || api.history.of_last_key();
+        let finding = Finding::new(check, seen, began.elapsed(), last);
+        api.keep(&finding);
         findings.push(finding);
     }
-    Ok(Report { findings })
+    let mut service = api.url().clone();
+    // A URL of HTTP can be without them.
+    let _ = (service.set_username(""), service.set_password(None));
+    service.set_query(None);
+    let service = service.to_string();
+    Ok(Report { service, findings })
 }
 
 /// Whether the config describes an API that works at all.

@@ -1,21 +1,24 @@
 //! `charge-once-conform URL --config api.toml`: tells whether the retries of an API are safe.
 //!
-//! Exits with 0 if no MUST is violated, 1 if one is, and 2 if nothing could be checked.
+//! Exits with 0 if nothing unsafe was found, 1 if something was, and 2 if nothing could be checked.
 
 use std::{
+    fs::File,
     io::{IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use charge_once_conform::{CHECKS, Config, ConfigError, Crash, Service, init, run, target};
+use charge_once_conform::{
+    CHECKS, Config, ConfigError, Crash, Service, harmless, init, run, target,
+};
 use clap::Parser;
 
 /// Tries to make an HTTP API do the same thing twice under one idempotency key.
 #[derive(Debug, Parser)]
 #[command(
     version,
-    after_help = "Exit codes: 0 no MUST is violated, 1 one is, 2 nothing could be checked."
+    after_help = "Exit codes: 0 nothing unsafe was found, 1 something was, 2 nothing was checked."
 )]
 struct Arguments {
     /// Where the service listens, such as http://127.0.0.1:8080/v1. Plain HTTP lets all checks run
@@ -48,6 +51,9 @@ struct Arguments {
     /// Print JSON in place of the table
     #[arg(long)]
     json: bool,
+    /// Write a page with the verdict, and with each finding drawn, to this file, too
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Write JUnit XML to this file, too
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
@@ -72,7 +78,8 @@ async fn conform(arguments: Arguments) -> Result<ExitCode, ConfigError> {
     if arguments.list {
         let lines = CHECKS.iter().map(|check| {
             let (name, rule, source) = (check.name, check.rule, check.source);
-            format!("{name:<18} {:?}: {rule} ({source})\n", check.severity)
+            let otherwise = format!("{:?}", check.severity).to_lowercase();
+            format!("{name:<18} {rule} (otherwise {otherwise}; {source})\n")
         });
         return print(&lines.collect::<String>()).map(|()| ExitCode::SUCCESS);
     }
@@ -92,6 +99,16 @@ async fn conform(arguments: Arguments) -> Result<ExitCode, ConfigError> {
         crash: commands.map(|(kill, start)| Crash { kill, start }),
     };
 
+    // Before the first request. What an earlier run has written is no report on this one.
+    let create = |path: Option<PathBuf>| match path {
+        Some(path) => match File::create(&path) {
+            Ok(file) => Ok(Some((path, file))),
+            Err(error) => Err(about(&path, &error)),
+        },
+        None => Ok(None),
+    };
+    let (html, junit) = (create(arguments.html)?, create(arguments.junit)?);
+
     let shows_progress = std::io::stderr().is_terminal();
     let progress = |shown: &str| {
         if shows_progress {
@@ -103,8 +120,12 @@ async fn conform(arguments: Arguments) -> Result<ExitCode, ConfigError> {
     });
     let report = report.await?;
     progress("");
-    if let Some(path) = arguments.junit {
-        std::fs::write(&path, report.junit()).map_err(|error| about(&path, &error))?;
+    let files = [(html, report.html()), (junit, report.junit())];
+    for (file, text) in files {
+        if let Some((path, mut file)) = file {
+            let written = file.write_all(text.as_bytes());
+            written.map_err(|error| about(&path, &error))?;
+        }
     }
     if arguments.json {
         let json = report.json();
@@ -113,23 +134,11 @@ async fn conform(arguments: Arguments) -> Result<ExitCode, ConfigError> {
     } else {
         print(&report.table())?;
     }
-    Ok(ExitCode::from(u8::from(report.violates_a_must())))
+    Ok(ExitCode::from(u8::from(report.is_unsafe())))
 }
 
 fn about(file: &Path, error: &std::io::Error) -> ConfigError {
     ConfigError(format!("{}: {error}", file.display()))
-}
-
-/// A report without control characters, which would change the terminal: it quotes what the server
-/// has sent.
-fn harmless(text: &str) -> String {
-    let shown = text.chars().map(|letter| match letter {
-        '\n' => letter,
-        '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' => '\u{fffd}',
-        _ if letter.is_control() => '\u{fffd}',
-        _ => letter,
-    });
-    shown.collect()
 }
 
 fn print(text: &str) -> Result<(), ConfigError> {
@@ -137,14 +146,4 @@ fn print(text: &str) -> Result<(), ConfigError> {
     let text = harmless(text);
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     written.map_err(|error| ConfigError(format!("nothing can be printed: {error}")))
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn what_a_server_sends_does_not_change_the_terminal() {
-        let told = "holds\n\u{1b}[2J\r\u{9b}1A\u{202e}x\n";
-        let shown = "holds\n\u{fffd}[2J\u{fffd}\u{fffd}1A\u{fffd}x\n";
-        assert_eq!(super::harmless(told), shown);
-    }
 }

@@ -14,21 +14,66 @@ use tokio::sync::watch;
 
 use crate::{
     api::{Api, Ask, Crash, Reply, UNCOUNTED, shell},
-    checks::{DIFFERS, ENDLESS, Flaw, Seen, same, unknown},
-    history::{Attempt, lines},
+    checks::{ENDLESS, FAILED, Flaw, ONE_TRANSACTION, REPEATED, Seen, same, succeeded, unknown},
+    history::Attempt,
     proxy::{CutAt, Proxy},
 };
 
 pub(crate) async fn calm(api: &Api) -> Seen {
-    storm(api, None).await
+    api.unless_echo(storm(api, None).await)
 }
 
-/// With `--kill` and `--start`, twice.
+/// With `--kill` and `--start`, each time that an effect is there, and twice in a storm.
 pub(crate) async fn with_crashes(api: &Api) -> Seen {
     match &api.service.crash {
-        Some(crash) => storm(api, Some(crash)).await,
+        Some(crash) => {
+            let at_effects = crashes_at_effects(api, crash).await?;
+            let stormy = api.unless_echo(storm(api, Some(crash)).await)?;
+            Ok(format!(
+                "{at_effects} crashes right after an effect; {stormy}"
+            ))
+        }
         None => unknown("no commands: --kill and --start"),
     }
+}
+
+/// Kills the service as soon as an effect is counted: that is before its request is answered, if
+/// that takes a moment. Returns how often.
+async fn crashes_at_effects(api: &Api, crash: &Crash) -> Result<usize, Flaw> {
+    /// Of each kind of request.
+    const ROUNDS: usize = 2;
+    if api.config.count.is_none() {
+        return Ok(0);
+    }
+    let kinds = api.config.slow.iter().chain([&api.config.effect]);
+    let mut crashes = 0;
+    for template in kinds.flat_map(|kind| std::iter::repeat_n(kind, ROUNDS)) {
+        let ask = api.ask(template);
+        let round = async {
+            let tally = api.tally(&[&ask]).await?;
+            let killing = async {
+                let has_effect = tally.begins().await?;
+                shell(&crash.kill, false).await.map_err(Flaw::Unknown)?;
+                Ok::<bool, Flaw>(has_effect)
+            };
+            let (told, has_effect) = join(api.attempt(&ask, api.url()), killing).await;
+            let has_effect = has_effect?;
+            shell(&crash.start, false).await.map_err(Flaw::Unknown)?;
+            if !has_effect {
+                return unknown("a request had no effect before the crash");
+            }
+            let answer = api.settle(&ask).await?;
+            succeeded("a retry after a crash", &answer)?;
+            match told {
+                Ok(told) if told.is_success() => same(&told, &answer),
+                Ok(_) | Err(_) => Ok(()),
+            }
+        };
+        let seen = api.with_effects(&ask, 1, round).await;
+        seen.map_err(|flaw| flaw.mended_where(REPEATED, ONE_TRANSACTION))?;
+        crashes += 1;
+    }
+    Ok(crashes)
 }
 
 /// Visits of a key's first request, and of its second one.
@@ -37,7 +82,11 @@ const VISITS: [usize; 2] = [4, 2];
 async fn storm(api: &Api, crash: Option<&Crash>) -> Seen {
     let load = &api.config.load;
     // A status that also means "in use" would not tell the loser from one that waits.
-    let fights = !api.config.promises.reuse.contains(&409) && api.config.other.is_some();
+    let promises = &api.config.promises;
+    let tells = |status: &u16| promises.in_progress.contains(status);
+    let fights = !promises.reuse.iter().any(tells)
+        && api.config.other.is_some()
+        && !api.is_found_by("reuse_body");
     let mut keys = Vec::new();
     let mut plan = Vec::new();
     for number in 0..load.keys {
@@ -73,7 +122,7 @@ async fn storm(api: &Api, crash: Option<&Crash>) -> Seen {
             let reached = plan.len() * third / 3;
             let waiting = progress.wait_for(|done| *done >= reached);
             // A client that gives up ends the storm, and then no crash is waited for.
-            let waiting = tokio::time::timeout(load.patience() * 4, waiting);
+            let waiting = tokio::time::timeout(api.config.patience() * 4, waiting);
             if let Some(crash) = crash
                 && waiting.await.is_ok()
             {
@@ -130,51 +179,56 @@ fn judge(api: &Api, keys: &[Vec<Ask>], made: Option<Vec<u64>>) -> Result<(), Fla
         let key_made: Vec<u64> = of_each.by_ref().take(key.len()).copied().collect();
         let made: &[u64] = if is_of_one { &key_made } else { &[] };
         let attempts = api.history.of(key.first().map_or("", Ask::key));
-        judge_key(api, key, made, &attempts)?;
+        judge_key(api, key, made, attempts)?;
     }
     match made {
         None => unknown(UNCOUNTED),
         // It counts all effects, whichever request they are of.
         Some(made) if !is_of_one && made.first() != Some(&(keys.len() as u64)) => {
             let (made, keys) = (made.first().copied().unwrap_or_default(), keys.len() as u64);
-            Err(Flaw::miscounted(made, keys, &[]))
+            Err(Flaw::miscounted(made, keys, Vec::new()))
         }
         Some(_) => Ok(()),
     }
 }
 
 /// `made`: the effects of each request, or nothing where all effects are counted together.
-fn judge_key(api: &Api, key: &[Ask], made: &[u64], attempts: &[Attempt]) -> Result<(), Flaw> {
+fn judge_key(api: &Api, key: &[Ask], made: &[u64], attempts: Vec<Attempt>) -> Result<(), Flaw> {
     let sum: u64 = made.iter().sum();
     if sum > 1 {
         return Err(Flaw::miscounted(sum, 1, attempts));
     }
-    let flaw = |what: &str| Flaw::violated(what).because(lines(attempts));
+    let seen = judge_answers(api, key, made, &attempts);
+    seen.map_err(|flaw| flaw.because(attempts))
+}
+
+fn judge_answers(api: &Api, key: &[Ask], made: &[u64], attempts: &[Attempt]) -> Result<(), Flaw> {
     let mut winner: Option<(u32, &Reply)> = None;
     for attempt in attempts {
         let Ok(answer) = &attempt.told else { continue };
         let is_reuse = api.config.promises.reuse.contains(&answer.status) && key.len() > 1;
-        if is_reuse || !(answer.is_definite() || api.is_marked(answer)) {
+        if is_reuse || !(api.is_definite(answer) || api.is_marked(answer)) {
             continue;
         }
         if !answer.is_success() {
             let what = format!("a request that succeeds under a new key got {answer}");
-            return Err(flaw(&what).costing(DIFFERS));
+            return Err(Flaw::violated(what).costing(FAILED));
         }
         match winner {
             None => winner = Some((attempt.number, answer)),
             Some((first, _)) if first != attempt.number => {
-                return Err(flaw("two requests have succeeded under one key"));
+                let flaw = Flaw::violated("two requests have succeeded under one key");
+                return Err(flaw.costing(REPEATED));
             }
-            Some((_, first)) => same(first, answer).map_err(|it| it.because(lines(attempts)))?,
+            Some((_, first)) => same(first, answer)?,
         }
     }
     let Some((winner, _)) = winner else {
-        return Err(flaw("no request has succeeded").costing(ENDLESS));
+        return Err(Flaw::violated("no request has succeeded").costing(ENDLESS));
     };
     let of_winner = key.iter().zip(made).find(|(ask, _)| ask.number == winner);
     match of_winner {
-        Some((_, 0)) => Err(Flaw::miscounted(0, 1, attempts)),
+        Some((_, 0)) => Err(Flaw::miscounted(0, 1, Vec::new())),
         _ => Ok(()),
     }
 }

@@ -1,5 +1,5 @@
-//! A server that makes one of nine mistakes with idempotency keys, or none, to try
-//! `charge-once-conform` on. It keeps everything in memory.
+//! A server that makes one of thirteen mistakes with idempotency keys, or none in one of several
+//! ways, to try `charge-once-conform` on. It keeps everything in memory.
 //!
 //! ```sh
 //! cargo run --example wrong -- check-then-act
@@ -18,7 +18,7 @@ use axum::{
     Router,
     body::{Body, Bytes},
     extract::{Path, State},
-    http::{HeaderMap, Response, Uri},
+    http::{HeaderMap, HeaderValue, Response, StatusCode, Uri},
     routing::{get, post},
 };
 use clap::ValueEnum;
@@ -37,6 +37,8 @@ enum Mistake {
     /// A key is in use for half a second, as with `SET key … NX PX 500` in Redis, however long its
     /// request works.
     LeaseShorterThanWork,
+    /// A lease that is shorter than the work, too, but each duplicate renews it.
+    LeaseRenewedByDuplicates,
     /// Sends 409 without `Retry-After`: a detail, and no effect happens twice.
     NoRetryAfter,
     /// Stores 5xx.
@@ -47,6 +49,19 @@ enum Mistake {
     RenderedAfresh,
     /// Takes the API key for the account.
     ScopeByApiKey,
+    /// Makes the effect of a slow request, and stores its reply when all its work is done. After a
+    /// crash between these, its key is in use for a while and then free.
+    FreedAfterCrash,
+    /// Has one set of keys for all accounts.
+    SharedByAccounts,
+    /// Reads no keys.
+    KeysIgnored,
+    /// No mistake: executes requests without a key.
+    KeyOptional,
+    /// No mistake: marks replays by a header of another name.
+    MarkedOtherwise,
+    /// No mistake: says 423 where others say 409.
+    Locked,
 }
 
 /// What one key has come to.
@@ -57,6 +72,8 @@ struct Record {
     /// `None`: in flight.
     reply: Option<(u16, Value)>,
     claimed: Instant,
+    /// When the process died that worked for it.
+    orphaned: Option<Instant>,
 }
 
 impl Record {
@@ -66,6 +83,7 @@ impl Record {
             body,
             reply,
             claimed,
+            orphaned: None,
         }
     }
 }
@@ -86,6 +104,8 @@ struct Server {
     database: Arc<Mutex<Database>>,
     /// How many requests have got between two steps that ought to be one.
     arrivals: watch::Sender<usize>,
+    /// How often it has crashed.
+    crashes: watch::Sender<usize>,
 }
 
 /// How long a request stays between two steps, unless another one gets there. Wide, so that the
@@ -94,6 +114,13 @@ const WINDOW: Duration = Duration::from_millis(200);
 const SLOW: Duration = Duration::from_millis(1500);
 /// How long a key is in use where its lease is too short.
 const LEASE: Duration = Duration::from_millis(500);
+/// How long it is in use after a duplicate, where duplicates renew the lease.
+const RENEWED_LEASE: Duration = Duration::from_millis(800);
+/// How long a key is in use after a crash.
+const LEASE_OF_THE_DEAD: Duration = Duration::from_millis(2500);
+
+/// Says that the key is in use.
+const IN_USE: u16 = 409;
 
 /// A reply, and whether it is a replay.
 type Answer = (u16, Value, bool);
@@ -131,10 +158,15 @@ impl Server {
         if self.mistake == Mistake::LeaseAsLongAsRetention {
             self.window().await;
         }
-        if body.pointer("/slow").is_some() {
+        let is_slow = body.pointer("/slow").is_some();
+        let works_first = self.mistake == Mistake::FreedAfterCrash;
+        if is_slow && !works_first {
             tokio::time::sleep(SLOW).await;
         }
         let (status, reply) = self.work(account, &body);
+        if is_slow && works_first {
+            tokio::time::sleep(SLOW).await;
+        }
         if self.mistake == Mistake::SecondTransaction {
             self.window().await;
         }
@@ -165,7 +197,12 @@ impl Server {
     /// Whether the lease of a key in flight is over.
     fn has_lapsed(&self, record: &Record) -> bool {
         let is_short = self.mistake == Mistake::LeaseShorterThanWork;
-        is_short && record.reply.is_none() && record.claimed.elapsed() > LEASE
+        let is_renewed = self.mistake == Mistake::LeaseRenewedByDuplicates;
+        let held = record.claimed.elapsed();
+        let is_over = is_short && held > LEASE || is_renewed && held > RENEWED_LEASE;
+        let died = record.orphaned;
+        let is_dead = died.is_some_and(|died| died.elapsed() > LEASE_OF_THE_DEAD);
+        record.reply.is_none() && (is_over || is_dead)
     }
 
     /// Makes the effect, unless the request asks for something else.
@@ -188,9 +225,12 @@ impl Server {
 
     /// What is known of the key, if anything is.
     fn known(&self, scope: &(String, String), body: &Value) -> Option<Answer> {
-        let database = self.database();
-        let record = database.records.get(scope);
+        let mut database = self.database();
+        let record = database.records.get_mut(scope);
         let record = record.filter(|record| !self.has_lapsed(record))?;
+        if self.mistake == Mistake::LeaseRenewedByDuplicates {
+            record.claimed = Instant::now();
+        }
         if record.body != *body && self.mistake != Mistake::NoFingerprint {
             return Some(refusal(422, "key_reused"));
         }
@@ -209,7 +249,7 @@ impl Server {
 }
 
 fn in_use() -> Answer {
-    refusal(409, "key_in_use")
+    refusal(IN_USE, "key_in_use")
 }
 
 /// Frees the key when its request ends without an outcome: it failed, or its client has gone.
@@ -222,7 +262,7 @@ impl Drop for Claim {
     fn drop(&mut self) {
         let mut database = self.server.database();
         let record = database.records.get(&self.scope);
-        let is_open = record.is_some_and(|record| record.reply.is_none());
+        let is_open = record.is_some_and(|it| it.reply.is_none() && it.orphaned.is_none());
         if is_open && self.server.mistake != Mistake::LeaseAsLongAsRetention {
             database.records.remove(&self.scope);
         }
@@ -256,7 +296,7 @@ fn render((status, body, is_replay): Answer) -> Response<Body> {
     if is_replay {
         response = response.header("idempotent-replayed", "true");
     }
-    if status == 409 {
+    if status == IN_USE {
         response = response.header("retry-after", "1");
     }
     response
@@ -273,12 +313,22 @@ async fn create(
     let Some((account, secret)) = account(&headers) else {
         return render(refusal(401, "secret_invalid"));
     };
-    let Some(key) = key(&headers) else {
+    let has_none = !headers.contains_key("idempotency-key");
+    let is_optional = has_none && server.mistake == Mistake::KeyOptional;
+    let key = match is_optional || server.mistake == Mistake::KeysIgnored {
+        // No other request has it.
+        true => Some(format!("none-{}", server.database().effects.len())),
+        false => key(&headers),
+    };
+    let Some(key) = key else {
         return render(refusal(400, "key_invalid"));
     };
-    let tenant = match server.mistake == Mistake::ScopeByApiKey {
-        true => secret,
-        false => account.clone(),
+    let tenant = if server.mistake == Mistake::ScopeByApiKey {
+        secret
+    } else if server.mistake == Mistake::SharedByAccounts {
+        String::new()
+    } else {
+        account.clone()
     };
     // The query is part of what a key is for.
     let body = match uri.query() {
@@ -289,7 +339,7 @@ async fn create(
         return render(refusal(400, "body_invalid"));
     };
     let mistake = server.mistake;
-    let answering = server.answer(account, (tenant, key), body);
+    let answering = server.clone().answer(account, (tenant, key), body);
     let is_canceled_with_its_client = matches!(
         mistake,
         Mistake::SecondTransaction | Mistake::LeaseAsLongAsRetention
@@ -297,12 +347,48 @@ async fn create(
     if is_canceled_with_its_client {
         return render(answering.await);
     }
-    let answer = tokio::spawn(answering).await;
+    let mut crashes = server.crashes.subscribe();
+    let mut working = tokio::spawn(answering);
+    let answer = tokio::select! {
+        answer = &mut working => answer,
+        _ = crashes.changed() => {
+            working.abort();
+            return no_reply();
+        }
+    };
     let mut response = render(answer.unwrap_or_else(|_| refusal(500, "internal")));
     if mistake == Mistake::NoRetryAfter {
         response.headers_mut().remove("retry-after");
     }
+    if mistake == Mistake::MarkedOtherwise
+        && response
+            .headers_mut()
+            .remove("idempotent-replayed")
+            .is_some()
+    {
+        let replayed = HeaderValue::from_static("replayed");
+        response.headers_mut().insert("key-status", replayed);
+    }
+    if mistake == Mistake::Locked && response.status().as_u16() == IN_USE {
+        *response.status_mut() = StatusCode::LOCKED;
+    }
     response
+}
+
+/// The connection ends in the middle.
+fn no_reply() -> Response<Body> {
+    let ended = Err::<Bytes, _>(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
+    Response::new(Body::from_stream(futures_util::stream::iter([ended])))
+}
+
+/// What a crash does: work under way ends without an answer. What was committed stays.
+async fn crash(State(server): State<Server>) {
+    if server.mistake == Mistake::FreedAfterCrash {
+        for record in server.database().records.values_mut() {
+            record.orphaned = Some(Instant::now());
+        }
+    }
+    server.crashes.send_modify(|crashes| *crashes += 1);
 }
 
 async fn list(State(server): State<Server>, headers: HeaderMap) -> Response<Body> {
@@ -338,11 +424,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         mistake,
         database: Arc::default(),
         arrivals: watch::Sender::new(0),
+        crashes: watch::Sender::new(0),
     };
     let app = Router::new()
         .route("/effects", get(list).post(create))
         .route("/effects/{id}/change", post(change))
         .route("/expire", post(expire))
+        .route("/crash", post(crash))
         .with_state(server);
     let listener = TcpListener::bind(address).await?;
     println!("listening on http://{}", listener.local_addr()?);

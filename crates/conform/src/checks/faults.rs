@@ -9,7 +9,7 @@ use futures_util::{
 };
 use tokio::{io::AsyncWriteExt, net::TcpStream, sync::watch};
 
-use super::{ENDLESS, Flaw, LOST, Seen, same, succeeded, unknown};
+use super::{AT_ONCE, ENDLESS, Flaw, RETRY_AFTER, Seen, same, succeeded, unknown};
 use crate::{
     api::{Api, Ask, Reply, given},
     config::InFlight,
@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Sends the request from all clients at once, to each replica in turn. Each gets the one answer,
-/// or is told to come again and gets it later. Returns how many got 409.
+/// or is told to come again and gets it later. Returns how many were told so.
 async fn race(api: &Api, ask: &Ask) -> Result<usize, Flaw> {
     let targets = api.each_url().take(api.config.load.clients);
     let attempts = join_all(targets.map(|url| api.attempt(ask, url))).await;
@@ -25,7 +25,7 @@ async fn race(api: &Api, ask: &Ask) -> Result<usize, Flaw> {
     let mut conflicts = 0;
     for attempt in attempts {
         match attempt {
-            Ok(reply) if reply.status == 409 => conflicts += 1,
+            Ok(reply) if api.is_in_progress(&reply) => conflicts += 1,
             Ok(reply) if reply.status == 429 => {}
             Ok(reply) => same(&answer, &reply)?,
             Err(error) => return Err(unanswered("a racer", &error)),
@@ -49,7 +49,7 @@ pub(super) async fn racers(api: &Api) -> Seen {
     }
     let clients = api.config.load.clients;
     Ok(format!(
-        "{KEYS} times {clients} requests: one effect each; {conflicts} got 409 first"
+        "{KEYS} times {clients} requests: one effect each; {conflicts} came again"
     ))
 }
 
@@ -104,7 +104,7 @@ async fn overlap(api: &Api, ask: &Ask) -> Seen {
             return unknown(format!("[slow] was not slow: {first} after {took_ms} ms"));
         }
         Ok(first) if first.is_success() => first,
-        Ok(first) if first.is_definite() => return unknown(format!("[slow] got {first}")),
+        Ok(first) if api.is_definite(&first) => return unknown(format!("[slow] got {first}")),
         // It failed, or gave way to a duplicate. The answer is that of a retry.
         Ok(_) | Err(_) => api.settle(ask).await?,
     };
@@ -112,35 +112,82 @@ async fn overlap(api: &Api, ask: &Ask) -> Seen {
     let mut conflicts = Vec::new();
     for duplicate in &duplicates {
         match duplicate {
-            Ok(reply) if reply.status == 409 => conflicts.push(reply.header("retry-after")),
+            Ok(reply) if api.is_in_progress(reply) => conflicts.push(reply),
             Ok(reply) if reply.status == 429 => {}
             Ok(reply) => same(&answer, reply)?,
             Err(error) => return Err(unanswered("a duplicate", error)),
         }
     }
     same(&answer, &api.send(ask).await?)?;
-    if conflicts.contains(&None) {
+    let lacks = |reply: &&&Reply| reply.header("retry-after").is_none();
+    if let Some(without) = conflicts.iter().find(lacks) {
         return Err(Flaw::lesser(
-            "409 without Retry-After",
+            format!("{} without Retry-After", without.status),
             "a client has to guess when to come again: too often, or too late",
-            "send Retry-After with 409: crates/idempotency/src/http.rs",
+            RETRY_AFTER,
         ));
     }
     let first = duplicates.first().and_then(|first| first.as_ref().ok());
     if first.is_some_and(Reply::is_success) && api.config.promises.in_flight == InFlight::Conflict {
         return Err(Flaw::lesser(
-            "a duplicate waited for the first answer, and 409 is promised",
-            "a client that expects 409 at once holds a connection for as long as the work takes",
-            "answer 409 at once, or set promises.in_flight to waits",
+            "a duplicate waited for the first answer, and \"in progress\" is promised",
+            "a client that expects \"in progress\" holds a connection while the work lasts",
+            AT_ONCE,
         ));
     }
-    let got = match conflicts.first() {
-        Some(Some(seconds)) => format!("409, Retry-After: {seconds}"),
-        _ => "the first answer".to_owned(),
-    };
     let sent = duplicates.len();
+    let got = match conflicts.first() {
+        Some(reply) => format!("{}, with Retry-After", reply.status),
+        None => "the first answer".to_owned(),
+    };
     Ok(format!(
         "{sent} duplicates in the {took_ms} ms of its work got {got}"
+    ))
+}
+
+/// A lease that `in_flight` has found too short is one fault.
+pub(super) async fn lease(api: &Api) -> Seen {
+    api.unless_echo(late_retry(api).await)
+}
+
+/// One retry after a silence. Duplicates before it can keep a lease alive that the work does not.
+async fn late_retry(api: &Api) -> Seen {
+    /// Shorter work leaves no time in which a retry comes surely.
+    const SLOW_MIN: Duration = Duration::from_millis(600);
+    let slow = given(api.config.slow.as_ref(), "[slow]")?;
+    let began = Instant::now();
+    let alone = api.send(&api.ask(slow)).await?;
+    let (took, lease) = (began.elapsed(), api.config.promises.lease_seconds);
+    if !alone.is_success() || took < SLOW_MIN {
+        let took_ms = took.as_millis();
+        return unknown(format!("[slow] got {alone} after {took_ms} ms"));
+    }
+    let silence = took * 3 / 4;
+    let silence_ms = silence.as_millis();
+    let ask = api.ask(slow);
+    let overlapping = async {
+        let retrying = async {
+            tokio::time::sleep(silence).await;
+            api.settle(&ask).await
+        };
+        let (first, answer) = join(api.attempt(&ask, api.url()), retrying).await;
+        let answer = answer?;
+        succeeded("a retry of [slow]", &answer)?;
+        match first {
+            Ok(first) if api.is_definite(&first) => same(&first, &answer),
+            Ok(_) | Err(_) => Ok(()),
+        }
+    };
+    api.with_effects(&ask, 1, overlapping).await?;
+    if silence <= Duration::from_secs(lease) {
+        return unknown(format!(
+            "no effect of a retry at {silence_ms} ms, but the lease is of {lease} s: let [slow] \
+             work for {} s",
+            lease * 4 / 3 + 1
+        ));
+    }
+    Ok(format!(
+        "no effect of a retry at {silence_ms} ms, and the lease is of {lease} s"
     ))
 }
 
@@ -247,21 +294,18 @@ pub(super) async fn expiry(api: &Api) -> Seen {
         race(api, &ask).await
     };
     let seen = api.with_effects(&ask, 2, sending).await;
-    seen.map_err(|flaw| match flaw {
-        // The old outcome was replayed.
-        Flaw::Wrong(fault) if fault.cost == Some(LOST) => {
-            Flaw::violated(fault.seen).because(fault.why)
-        }
-        Flaw::Wrong(_) | Flaw::Unknown(_) => flaw,
-    })?;
+    // The old outcome was replayed.
+    seen.map_err(Flaw::unless_lost)?;
     Ok("one effect before, one after".to_owned())
 }
 
 pub(super) async fn late_effects(api: &Api) -> Seen {
-    match api.recount().await? {
-        0 => unknown("no effects of single requests were counted"),
-        requests => Ok(format!(
+    let seen = match api.recount().await {
+        Ok(0) => unknown("no effects of single requests were counted"),
+        Ok(requests) => Ok(format!(
             "{requests} requests have as many effects as before"
         )),
-    }
+        Err(flaw) => Err(flaw),
+    };
+    api.unless_echo(seen)
 }

@@ -4,6 +4,7 @@
 
 mod faults;
 mod key;
+mod mend;
 mod replay;
 
 use futures_util::future::LocalBoxFuture;
@@ -11,19 +12,21 @@ use serde::Serialize;
 
 use crate::{
     api::{Api, Ask, Reply},
-    history::{Attempt, interleaving, lines},
+    history::{Attempt, interleaving},
     storm,
 };
 
-/// How much a rule weighs.
+use mend::*;
+pub(crate) use mend::{FREE, ONE_TRANSACTION};
+
+/// How much a rule weighs. The grades are those of this program: a source may weigh it less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Without it, an effect can happen twice, be lost, or be of another client.
-    #[serde(rename = "MUST")]
-    Must,
+    Unsafe,
     /// Without it, clients can't know what happened, or a mistake of theirs stays hidden.
-    #[serde(rename = "SHOULD")]
-    Should,
+    Unclear,
 }
 
 /// Why a check did not hold.
@@ -38,11 +41,22 @@ pub(crate) enum Flaw {
 #[derive(Debug, Default)]
 pub(crate) struct Fault {
     pub(crate) seen: String,
-    /// Which requests led to it. Without it, those under the key that was used last.
-    pub(crate) why: Vec<String>,
+    /// How two requests came to do the work of one.
+    pub(crate) how: Option<String>,
+    /// Which requests led to it. Without them, those under the key that was used last.
+    pub(crate) attempts: Vec<Attempt>,
     pub(crate) severity: Option<Severity>,
     pub(crate) cost: Option<&'static str>,
-    pub(crate) mend: Option<&'static str>,
+    pub(crate) mend: Option<Mend>,
+}
+
+/// How to mend what was found, in terms of no framework.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Mend {
+    /// In words.
+    pub words: &'static str,
+    /// As SQL or pseudo-code.
+    pub code: &'static str,
 }
 
 impl Flaw {
@@ -54,23 +68,22 @@ impl Flaw {
     }
 
     /// What matters holds, and a detail is not as promised.
-    pub(crate) fn lesser(seen: impl Into<String>, cost: &'static str, mend: &'static str) -> Self {
+    pub(crate) fn lesser(seen: impl Into<String>, cost: &'static str, mend: Mend) -> Self {
         let flaw = Self::violated(seen).costing(cost).mended_by(mend);
-        flaw.changed(|fault| fault.severity = Some(Severity::Should))
+        flaw.changed(|fault| fault.severity = Some(Severity::Unclear))
     }
 
     /// More effects than are right, or fewer than clients were told of.
-    pub(crate) fn miscounted(made: u64, right: u64, attempts: &[Attempt]) -> Self {
+    pub(crate) fn miscounted(made: u64, right: u64, attempts: Vec<Attempt>) -> Self {
         let flaw = Self::violated(format!("{made} effects, and {right} is right"));
-        if made > right {
-            let mut why = vec![interleaving(attempts)];
-            why.extend(lines(attempts));
-            flaw.costing(REPEATED).because(why)
+        let flaw = if made > right {
+            let how = interleaving(&attempts);
+            let flaw = flaw.costing(REPEATED);
+            flaw.changed(|fault| fault.how = Some(how))
         } else {
-            flaw.costing(LOST)
-                .mended_by(ONE_TRANSACTION)
-                .because(lines(attempts))
-        }
+            flaw.costing(LOST).mended_by(ONE_TRANSACTION)
+        };
+        flaw.because(attempts)
     }
 
     fn changed(mut self, change: impl FnOnce(&mut Fault)) -> Self {
@@ -84,12 +97,29 @@ impl Flaw {
         self.changed(|fault| fault.cost = Some(cost))
     }
 
-    pub(crate) fn mended_by(self, mend: &'static str) -> Self {
+    pub(crate) fn mended_by(self, mend: Mend) -> Self {
         self.changed(|fault| fault.mend = Some(mend))
     }
 
-    pub(crate) fn because(self, why: Vec<String>) -> Self {
-        self.changed(|fault| fault.why = why)
+    /// Says how to mend it if it costs that.
+    pub(crate) fn mended_where(self, cost: &str, mend: Mend) -> Self {
+        let is_it = |fault: &Fault| fault.cost == Some(cost);
+        self.changed(|fault| fault.mend = if is_it(fault) { Some(mend) } else { fault.mend })
+    }
+
+    /// An effect that is missing because its request was taken for another one: what the check says
+    /// is true of it.
+    fn unless_lost(self) -> Self {
+        match self {
+            Self::Wrong(fault) if fault.cost == Some(LOST) => {
+                Self::violated(fault.seen).because(fault.attempts)
+            }
+            Self::Wrong(_) | Self::Unknown(_) => self,
+        }
+    }
+
+    pub(crate) fn because(self, attempts: Vec<Attempt>) -> Self {
+        self.changed(|fault| fault.attempts = attempts)
     }
 }
 
@@ -111,38 +141,27 @@ pub struct Check {
     #[serde(skip)]
     pub(crate) cost: &'static str,
     #[serde(skip)]
-    pub(crate) mend: &'static str,
+    pub(crate) mend: Mend,
     #[serde(skip)]
     pub(crate) run: fn(&Api) -> LocalBoxFuture<'_, Seen>,
 }
 
-const REPEATED: &str = "the effect happens again: a customer pays twice";
+pub(crate) const REPEATED: &str =
+    "what a client asked for once is done again: two payments, two orders or two messages";
 const LOST: &str =
-    "a client was told of an effect that there isn't: goods are sent that nobody has paid";
+    "a client was told of an effect that there isn't, and builds on it: it ships, or says \"paid\"";
 pub(crate) const ENDLESS: &str =
     "the client never learns the outcome, and gives up, or has the effect again with a new key";
-pub(crate) const DIFFERS: &str = "the client takes an error, or another object, for the outcome";
+/// A success that is another one than before.
+const CHANGED: &str =
+    "the client takes another answer for the outcome of its request, and acts on it";
+/// No success where there is one.
+pub(crate) const FAILED: &str =
+    "the client is told that its request failed, and asks again with a new key: it is done twice";
 
-const ONE_TRANSACTION: &str = "commit the key's record, its reply and the effect in one transaction, in a task that a \
-     disconnect can't cancel: crates/idempotency/examples/smallest.rs";
-const CLAIM: &str = "claim the key before the work, in its transaction, with a unique index: INSERT … ON CONFLICT DO \
-     NOTHING, and never by looking first: crates/idempotency/src/claim.rs";
-const LEASE: &str = "hold the claim for as long as its request works: in the transaction of the work, or by a lease that \
-     is renewed, and whose loss undoes the work: crates/idempotency/src/claim.rs";
-const SHARED: &str = "keep keys in the database of the effects, where every process and the next one finds them: \
-     crates/idempotency/migrations";
-const MARK: &str = "add Idempotent-Replayed: true to replays: crates/idempotency/src/http.rs";
-const PARSE: &str = "parse the header once, before everything else: crates/idempotency/src/key.rs";
-const FINGERPRINT: &str = "store a digest of the request with the key and compare it on every use: \
-     crates/idempotency/src/fingerprint.rs";
-const STORED_REPLY: &str =
-    "store status, headers and bytes, and send them again: crates/idempotency/src/reply.rs";
-const ACCOUNT: &str =
-    "make the account that the credential belongs to part of the record's key: docs/contract.md";
-
-/// Writes the table. `Must key_empty (key::empty), "draft 5": "rule"; "cost"; "how to mend it";`
+/// Writes the table. `Unsafe key_empty (key::empty), "draft 5": "rule"; "cost"; MEND;`
 /// makes `Check { name: "key_empty", rule: "rule", source: "draft 5", … }`, whose severity is
-/// `Must`, and whose `run` is `|api| Box::pin(key::empty(api))`.
+/// `Unsafe`, and whose `run` is `|api| Box::pin(key::empty(api))`.
 macro_rules! checks {
     ($($severity:ident $name:ident ($function:path), $source:literal: $rule:literal; $cost:expr;
         $mend:expr;)*) => {
@@ -160,118 +179,122 @@ macro_rules! checks {
 }
 
 checks! {
-    Must key_required (key::required), "draft 2.7, ACP 6.1":
+    Unsafe key_required (key::required), "draft 2.7, ACP 6.1":
         "a request without a key is refused with 400 and has no effect";
-        "the client that forgets the key is the one that charges twice";
+        "the client that forgets the key is the one whose retries do the work twice";
         PARSE;
-    Should key_malformed (key::malformed), "draft 2.1, 5":
+    Unclear key_malformed (key::malformed), "draft 2.1, 5":
         "a key that is not a string of RFC 8941 is refused";
         "two parts of a system read one header as two different keys";
         PARSE;
-    Must key_empty (key::empty), "draft 5":
+    Unsafe key_empty (key::empty), "draft 5":
         "an empty key is refused";
         "all requests of a client whose key is empty are taken for one, or none is protected";
         PARSE;
-    Should key_too_long (key::too_long), "draft 5, Stripe, ACP 6.1":
+    Unclear key_too_long (key::too_long), "draft 5, Stripe, ACP 6.1":
         "the longest key works, and a longer one is refused";
         "a key that is cut off silently is equal to another one";
         PARSE;
-    Should key_twice (key::twice), "draft 2.1":
+    Unclear key_twice (key::twice), "draft 2.1":
         "two keys in one request are refused";
         "a proxy that keeps another one of the two makes a retry a new request";
         PARSE;
-    Should key_quoted (key::quoted), "draft 2.1, charge-once":
+    Unclear key_quoted (key::quoted), "draft 2.1, charge-once":
         "\"key\" and key are one key";
         "a client library that begins to quote repeats what it did before";
         PARSE;
-    Must replay_equal (replay::equal), "draft 2.6, Stripe, ACP 6.3":
+    Unsafe replay_equal (replay::equal), "draft 2.6, Stripe, ACP 6.3":
         "a retry gets the first status and the first bytes, and has no effect";
         "a retry sees the object as it is now, or an error, and the client acts on it";
         STORED_REPLY;
-    Should replay_headers (replay::headers), "draft 2.6, charge-once":
+    Unclear replay_headers (replay::headers), "draft 2.6, charge-once":
         "a retry gets the first reply's end-to-end headers";
         "Location, ETag or a media type is missing from exactly those replies that matter";
         STORED_REPLY;
-    Should replay_marked (replay::marked), "ACP 6.3, Stripe":
+    Unclear replay_marked (replay::marked), "ACP 6.3, Stripe":
         "a replay is marked, and the first reply is not";
         "support sees two replies and cannot tell whether there was one effect or two";
         MARK;
-    Must reuse_body (replay::reuse_body), "draft 2.2, 2.7, Stripe, ACP 6.4":
+    Unsafe reuse_body (replay::reuse_body), "draft 2.2, 2.7, Stripe, ACP 6.4":
         "a key that was used for another body is refused and has no effect";
-        "a client with a mistake in its keys takes another order's payment for its own";
+        "a client with a mistake in its keys takes another request's outcome for its own";
         FINGERPRINT;
-    Should reuse_path (replay::reuse_path), "ACP 6.1, charge-once":
+    Unclear reuse_path (replay::reuse_path), "ACP 6.1, charge-once":
         "a key that was used on another path is treated as promised";
-        "a refund is answered with a charge";
+        "the answer to one kind of request is taken for that to another kind";
         FINGERPRINT;
-    Should reuse_query (replay::reuse_query), "charge-once":
+    Unclear reuse_query (replay::reuse_query), "charge-once":
         "a key that was used with another query is treated as promised";
         "a request with another meaning gets the answer of the first one";
         FINGERPRINT;
-    Should respelled (replay::respelled), "draft 2.4, ACP 6.2":
+    Unclear respelled (replay::respelled), "draft 2.4, ACP 6.2":
         "JSON in another order of members is treated as promised";
         "a client that serializes its request again for a retry is refused";
         FINGERPRINT;
-    Must two_accounts (replay::two_accounts), "draft 5, ACP 6.1":
+    Unsafe two_accounts (replay::two_accounts), "draft 5, ACP 6.1":
         "one key of two accounts is two keys";
         "a stranger's reply is shown to a client that guesses or shares a key";
         ACCOUNT;
-    Must rotated_credential (replay::rotated_credential), "ACP 6.1, charge-once":
+    Unsafe rotated_credential (replay::rotated_credential), "ACP 6.1, charge-once":
         "a retry with the account's new credential is the same request";
         "every retry that waits while a secret is rotated has its effect again";
         ACCOUNT;
-    Must refusal_stored (replay::refusal_stored), "draft 2.6, Stripe, ACP 6.3":
+    Unsafe refusal_stored (replay::refusal_stored), "draft 2.6, Stripe, ACP 6.3":
         "a refusal is replayed like a success";
-        "a customer is told that a payment was declined, and the retry takes it";
+        "a client says \"refused\" to its customer, and the retry does the work";
         STORED_REPLY;
-    Must refusal_before_key (replay::refusal_before_key), "Stripe":
+    Unsafe refusal_before_key (replay::refusal_before_key), "Stripe":
         "a request that is refused before it executes does not use up its key";
         "a client that sends the right secret at last gets the old 401, or another account's";
-        "check credentials, rates and sizes before the claim: src/http/request.rs";
-    Must server_error (replay::server_error), "ACP 6.5, charge-once":
+        REFUSE_FIRST;
+    Unsafe server_error (replay::server_error), "ACP 6.5, charge-once":
         "a 5xx is not kept: the retry executes, once";
         "an outage of a second fails its requests for as long as keys are kept";
-        "roll back the claim with the work, and store definite outcomes only: \
-                  crates/idempotency/src/transaction.rs";
-    Must racers (faults::racers), "draft 2.6, Stripe, ACP 6.4":
+        ROLL_BACK;
+    Unsafe racers (faults::racers), "draft 2.6, Stripe, ACP 6.4":
         "many requests at once with one key have one effect and one answer, without 5xx";
-        DIFFERS;
+        FAILED;
         CLAIM;
-    Must in_flight (faults::in_flight), "draft 2.6, 2.7, Stripe, ACP 6.4":
-        "while a slow request works, and after it, each duplicate gets 409 or the first answer";
-        DIFFERS;
+    Unsafe in_flight (faults::in_flight), "draft 2.6, 2.7, Stripe, ACP 6.4":
+        "while a slow request works, and after it, each duplicate gets \"in progress\" or the \
+         first answer";
+        FAILED;
         LEASE;
-    Must lost_reply (faults::lost_reply), "draft 1, Stripe, ACP 6.3":
+    Unsafe lease (faults::lease), "draft 2.6, Stripe, charge-once":
+        "a retry late in the work of a slow request, without another one before, has no effect";
+        FAILED;
+        LEASE;
+    Unsafe lost_reply (faults::lost_reply), "draft 1, Stripe, ACP 6.3":
         "after lost replies, a retry gets a definite answer, and there is one effect";
-        DIFFERS;
+        FAILED;
         ONE_TRANSACTION;
-    Must cut_request (faults::cut_request), "draft 1, charge-once":
+    Unsafe cut_request (faults::cut_request), "draft 1, charge-once":
         "half of a request has no effect, and its key can still be used";
         "a connection that ends in the middle of a body leaves a key that can't be used";
-        "read the whole body before the claim: src/http/request.rs";
-    Must disconnect (faults::disconnect), "draft 1, charge-once":
+        WHOLE_BODY;
+    Unsafe disconnect (faults::disconnect), "draft 1, charge-once":
         "clients that send and go leave one effect and a definite answer";
-        DIFFERS;
+        FAILED;
         ONE_TRANSACTION;
-    Must second_replica (faults::second_replica), "charge-once":
+    Unsafe second_replica (faults::second_replica), "charge-once":
         "two replicas know the same keys, also while requests race";
-        DIFFERS;
+        FAILED;
         SHARED;
-    Must expiry (faults::expiry), "draft 2.3, Stripe, ACP 6.6":
+    Unsafe expiry (faults::expiry), "draft 2.3, Stripe, ACP 6.6":
         "an expired key is new at once, and racers for it have one effect";
         "a new request gets the outcome of an old one";
-        "take an expired record over in the statement that claims: crates/idempotency/src/claim.rs";
-    Must storm (storm::calm), "draft 2.6, charge-once":
+        TAKE_OVER;
+    Unsafe storm (storm::calm), "draft 2.6, charge-once":
         "many clients, keys, lost replies and reused keys: one effect and one answer per key";
-        DIFFERS;
+        FAILED;
         ONE_TRANSACTION;
-    Must crash (storm::with_crashes), "charge-once":
-        "killed and started again under load: one effect per key, nothing acknowledged is lost";
-        DIFFERS;
+    Unsafe crash (storm::with_crashes), "charge-once":
+        "killed after an effect, and under load: one effect per key, nothing acknowledged is lost";
+        FAILED;
         SHARED;
-    Must late_effects (faults::late_effects), "draft 2.6, charge-once":
+    Unsafe late_effects (faults::late_effects), "draft 2.6, charge-once":
         "no effect of an earlier check comes after its requests were answered";
-        "a request that its client has given up does its work after the retry has done it";
+        REPEATED;
         CLAIM;
 }
 
@@ -310,7 +333,7 @@ async fn refused(api: &Api, ask: &Ask) -> Result<Reply, Flaw> {
         None | Some(0) => Ok(reply),
         Some(made) => {
             let flaw = Flaw::violated(format!("{made} effects, and {reply}"));
-            Err(flaw.costing(DIFFERS).mended_by(ONE_TRANSACTION))
+            Err(flaw.costing(FAILED).mended_by(ONE_TRANSACTION))
         }
     }
 }
@@ -319,10 +342,11 @@ pub(crate) fn same(first: &Reply, retry: &Reply) -> Result<(), Flaw> {
     if first.is_same_outcome(retry) {
         return Ok(());
     }
-    let flaw = Flaw::violated(format!("first {first}, then {retry}")).costing(DIFFERS);
+    let flaw = Flaw::violated(format!("first {first}, then {retry}"));
     Err(match first.status == retry.status {
-        true => flaw.mended_by(STORED_REPLY),
-        false => flaw,
+        true => flaw.costing(CHANGED).mended_by(STORED_REPLY),
+        false if first.is_success() && retry.is_success() => flaw.costing(CHANGED),
+        false => flaw.costing(FAILED),
     })
 }
 
@@ -336,9 +360,9 @@ async fn replayed(api: &Api, ask: &Ask, retry: &Ask) -> Result<(), Flaw> {
 }
 
 /// Expects the answer to a request that succeeds under a new key.
-fn succeeded(what: &str, answer: &Reply) -> Result<(), Flaw> {
+pub(crate) fn succeeded(what: &str, answer: &Reply) -> Result<(), Flaw> {
     if answer.is_success() {
         return Ok(());
     }
-    Err(Flaw::violated(format!("{what} got {answer}")).costing(DIFFERS))
+    Err(Flaw::violated(format!("{what} got {answer}")).costing(FAILED))
 }

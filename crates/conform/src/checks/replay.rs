@@ -1,6 +1,9 @@
 //! What a retry gets, and what is a retry.
 
-use super::{Flaw, MARK, Seen, promised, refused, replayed, same, succeeded, unknown};
+use super::{
+    CLAIM, Flaw, MARK, PROMISED, REPEATED, Seen, promised, refused, replayed, same, succeeded,
+    unknown,
+};
 use crate::{
     api::{Api, Ask, Reply, given},
     config::{Difference, fill_from},
@@ -21,7 +24,8 @@ pub(super) async fn equal(api: &Api) -> Seen {
         }
         Ok(seen)
     };
-    api.with_effects(&ask, 1, twice).await
+    let seen = api.with_effects(&ask, 1, twice).await;
+    seen.map_err(|flaw| flaw.mended_where(REPEATED, CLAIM))
 }
 
 /// Headers about a delivery or a connection, not about the outcome.
@@ -46,6 +50,12 @@ pub(super) async fn headers(api: &Api) -> Seen {
     let ask = api.effect();
     let first = lasting_headers(api, &api.executed(&ask).await?);
     let retry = lasting_headers(api, &api.send(&ask).await?);
+    if let Some((name, value)) = unpromised_marker(api, &first, &retry) {
+        return Ok(format!(
+            "{} headers, twice, and {name}: {value} marks the retry",
+            first.len()
+        ));
+    }
     let differing = |these: &[(String, String)], those: &[(String, String)]| {
         let missing = these.iter().filter(|header| !those.contains(header));
         let shown = missing.map(|(name, value)| format!("{name}: {value}"));
@@ -61,6 +71,18 @@ pub(super) async fn headers(api: &Api) -> Seen {
     )))
 }
 
+/// The one header that only the retry has, where the name of the marker is not promised.
+fn unpromised_marker<'a>(
+    api: &Api,
+    first: &[(String, String)],
+    retry: &'a [(String, String)],
+) -> Option<&'a (String, String)> {
+    let is_more = |header: &&(String, String)| !first.contains(header);
+    let more = retry.iter().find(is_more)?;
+    let is_one = retry.len() == first.len() + 1 && retry.iter().filter(is_more).count() == 1;
+    (is_one && api.config.promises.replay_header.is_none()).then_some(more)
+}
+
 fn lasting_headers(api: &Api, reply: &Reply) -> Vec<(String, String)> {
     let promises = &api.config.promises;
     let is_lasting = |name: &str| {
@@ -69,7 +91,7 @@ fn lasting_headers(api: &Api, reply: &Reply) -> Vec<(String, String)> {
         !DELIVERY_HEADERS.iter().any(|header| is(header))
             && !of_api.any(is)
             && !is(&promises.key_header)
-            && !promises.replay_header.as_deref().is_some_and(is)
+            && !promises.marker().is_some_and(|(name, _)| is(name))
             && !name.contains("ratelimit")
     };
     let headers = reply.headers.iter().map(|(name, value)| {
@@ -82,16 +104,21 @@ fn lasting_headers(api: &Api, reply: &Reply) -> Vec<(String, String)> {
 }
 
 pub(super) async fn marked(api: &Api) -> Seen {
+    let ask = api.effect();
+    let (first, retry) = (api.executed(&ask).await?, api.send(&ask).await?);
+    let [first_has, retry_has] = [&first, &retry].map(|reply| lasting_headers(api, reply));
+    if let Some((name, value)) = unpromised_marker(api, &first_has, &retry_has) {
+        return Ok(format!("{name}: {value} on the replay only"));
+    }
     let name = api.config.promises.replay_header.as_ref();
     let name = given(name, "promises.replay_header")?;
-    let ask = api.effect();
-    if api.is_marked(&api.executed(&ask).await?) {
-        return Err(Flaw::violated(format!("{name}: true on the first reply")));
+    if api.is_marked(&first) {
+        return Err(Flaw::violated(format!("{name} on the first reply")));
     }
-    if !api.is_marked(&api.send(&ask).await?) {
-        return Err(Flaw::violated(format!("no {name}: true on a replay")));
+    if !api.is_marked(&retry) {
+        return Err(Flaw::violated(format!("no {name} on a replay")));
     }
-    Ok(format!("{name}: true on the replay only"))
+    Ok(format!("{name} on the replay only"))
 }
 
 pub(super) async fn reuse_body(api: &Api) -> Seen {
@@ -107,7 +134,7 @@ pub(super) async fn reuse_body(api: &Api) -> Seen {
     Err(Flaw::lesser(
         format!("refused, but {promised:?} is promised: {reply}"),
         "a client that knows the promised status takes the refusal for another one",
-        "answer with the promised status, or change promises.reuse",
+        PROMISED,
     ))
 }
 
@@ -169,7 +196,9 @@ pub(super) async fn two_accounts(api: &Api) -> Seen {
         }
         succeeded("the other account", &reply)
     };
-    api.with_effects(&of_other, 1, sending).await?;
+    let seen = api.with_effects(&of_other, 1, sending).await;
+    // The reply of the first account was shown.
+    seen.map_err(Flaw::unless_lost)?;
     Ok("an effect of its own".to_owned())
 }
 
