@@ -21,9 +21,8 @@ use actix_web::{
 pub use charge_once_console::PlaygroundError;
 use charge_once_console::{
     Account, Answer, Attempted, CardGroup, Console, Delivery, Found, FoundDeliveries, Happened,
-    InFlight, Kind, LastCheck, Listed, Logged, Minute, Object, Refusal, Searched, Server,
-    Story, TestCard, Wanted, WantedDeliveries,
-    WantedOutcome, WebhookEndpoint, routes,
+    InFlight, Kind, LastCheck, Listed, Logged, Minute, Object, Refusal, Searched, Server, Story,
+    TestCard, Wanted, WantedDeliveries, WantedOutcome, WebhookEndpoint, routes,
 };
 use charge_once_postgres::api_keys::names_of_accounts;
 use charge_once_service::edge::read_body;
@@ -35,6 +34,7 @@ use charge_once_strict_params::{
     Expansion,
     pages::{Cursor, NamePage, Page},
 };
+use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -615,7 +615,9 @@ async fn look_up(
         }));
     }
     if let Some(id) = uuid::<WebhookDeliveryId>(&name)
-        && deliveries::find(&mut *connection, account.0, id).await?.is_some()
+        && deliveries::find(&mut *connection, account.0, id)
+            .await?
+            .is_some()
     {
         found.push(Found::Delivery(name.clone()));
     }

@@ -31,7 +31,7 @@ pub use report::{Finding, Grade, Report, harmless};
 pub use reqwest::Url;
 
 use api::Api;
-use checks::{Fault, Flaw, unknown};
+use checks::{Flaw, unknown};
 
 /// No check takes longer. With the bounds of the load it ends long before.
 const CHECK_LIMIT: Duration = Duration::from_secs(900);
@@ -86,7 +86,10 @@ async fn probe(api: &Api) -> Result<(), ConfigError> {
         }
     };
     seen.await.map_err(|flaw: Flaw| {
-        let (Flaw::Unknown(what) | Flaw::Wrong(Fault { seen: what, .. })) = flaw;
+        let what = match flaw {
+            Flaw::Unknown(what) => what,
+            Flaw::Wrong(fault) => fault.seen,
+        };
         ConfigError(format!("the request of [effect] does not work: {what}"))
     })
 }

@@ -127,13 +127,13 @@ pub(super) async fn one(kind: Kind, server: Asked, visitor: Visitor, request: Ht
         true => Some(endpoints::find(&server, &visitor, &id).await?),
         false => None,
     };
-    let status = endpoint.as_ref().map(health).or(object.text("status"));
+    let standing = endpoint.as_ref().map(health).or_else(|| standing(&object));
     let body = html! {
         h1 {
             (noun.one)
             @if let Some(amount) = &amount { " of " (amount) }
             @if let (Kind::Events, Some(event_type)) = (kind, object.text("type")) { " " (event_type) }
-            @if let Some(standing) = standing(&object) { " " (state(standing)) }
+            @if let Some(standing) = standing { " " (state(standing)) }
         }
         p { code data-copy { (id) } }
         @if let Some(key) = key {

@@ -32,7 +32,7 @@ pub enum Severity {
 /// Why a check did not hold.
 #[derive(Debug)]
 pub(crate) enum Flaw {
-    Wrong(Fault),
+    Wrong(Box<Fault>),
     /// It can't be said, and why.
     Unknown(String),
 }
@@ -61,10 +61,10 @@ pub struct Mend {
 
 impl Flaw {
     pub(crate) fn violated(seen: impl Into<String>) -> Self {
-        Self::Wrong(Fault {
+        Self::Wrong(Box::new(Fault {
             seen: seen.into(),
             ..Fault::default()
-        })
+        }))
     }
 
     /// What matters holds, and a detail is not as promised.
