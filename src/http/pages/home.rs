@@ -20,12 +20,16 @@ pub(in crate::http) async fn show(app: web::Data<App>, request: HttpRequest) -> 
         if app.values.any_test_key {
             reply.insert_header(MOCK);
         }
-        return reply.json(json!({
+        let mut reply = reply.json(json!({
             "name": "charge-once",
             "documentation": "/swagger-ui/",
             "openapi": "/openapi.json",
             "errors": "/errors",
         }));
+        // stripe-php's suite compares the name's capitals too.
+        let capitals = app.values.any_test_key;
+        reply.head_mut().set_camel_case_headers(capitals);
+        return reply;
     }
     let status = readiness(&app).await;
     let body = html! {

@@ -146,6 +146,9 @@ async fn any_test_key_opens_the_dev_account_where_that_is_switched_on_and_no_oth
             (200, Some("master"))
         );
     }
+    let head = b"HEAD / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let root = send_raw(client, head).await;
+    assert_has(&root, "\r\nStripe-Mock-Version: master\r\n");
 
     let server = ServerProcess::start(&database, &[own]);
     let stranger = server.client.with_api_key("sk_test_123");
