@@ -17,12 +17,12 @@ const PAGE_ROWS: usize = 50;
 const STATUSES: [&str; 3] = ["pending", "failed", "succeeded"];
 
 /// Which deliveries an address asks for.
-struct Filter {
+struct Sought {
     status: String,
     endpoint: String,
 }
 
-impl Filter {
+impl Sought {
     fn wanted(&self) -> Result<WantedDeliveries, ConsoleError> {
         let sought = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         if !self.status.is_empty() && !STATUSES.contains(&&*self.status) {
@@ -53,7 +53,7 @@ pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) 
     let value = |name| query_value(&request, name).unwrap_or_default();
     let (before, filter) = (
         query_value(&request, "before"),
-        Filter {
+        Sought {
             status: value("status"),
             endpoint: value("endpoint"),
         },
@@ -96,7 +96,7 @@ pub(super) async fn show(server: Asked, visitor: Visitor, request: HttpRequest) 
     ))
 }
 
-fn filter_form(filter: &Filter, endpoints: &[WebhookEndpoint]) -> Markup {
+fn filter_form(filter: &Sought, endpoints: &[WebhookEndpoint]) -> Markup {
     html! {
         form .filter method="get" action="/console/deliveries" role="search" {
             div {

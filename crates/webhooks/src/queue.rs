@@ -592,17 +592,14 @@ pub async fn retry_failed(
         r#"
         WITH failed AS MATERIALIZED (
             SELECT id, event_id
-              FROM (SELECT id, event_id, status
+              FROM (SELECT id, event_id, status, created_at
                       FROM webhook_deliveries
-                     WHERE account_id = $1
-                       AND endpoint_id = $2
-                       AND id < $3
-                       AND id > $4
-                       AND ($5::timestamptz IS NULL OR created_at >= $5)
-                       AND ($6::timestamptz IS NULL OR created_at < $6)
+                     WHERE account_id = $1 AND endpoint_id = $2 AND id < $3 AND id > $4
                      ORDER BY id DESC
                      LIMIT 20000) AS newest
              WHERE status = 'failed'
+               AND ($5::timestamptz IS NULL OR created_at >= $5)
+               AND ($6::timestamptz IS NULL OR created_at < $6)
              ORDER BY id DESC
              LIMIT $7
         ), kept AS MATERIALIZED (

@@ -28,7 +28,7 @@ async fn a_line_says_who_was_to_pay_what_with_which_card_for_what_and_why_not() 
             format!("<td><a class=\"mono\" href=\"/console/charges/{id}\">{id}</a></td>"),
         ),
         (
-            visit.page("/console").await,
+            visit.page("/console/requests").await,
             "<td><a class=\"mono\" href=\"/console/keys/key-1\">key-1</a></td>".to_owned(),
         ),
     ];
@@ -111,7 +111,7 @@ async fn every_page_names_its_account_and_says_that_its_data_is_for_tests() {
     let alice = Visit::begin_with(&server.client, &alice).await;
     server.client.charge("key-1").await;
     for path in [
-        "/console",
+        "/console/requests",
         "/console/charges",
         "/console/keys/key-1",
         "/console/playground",
@@ -142,6 +142,7 @@ async fn what_is_copied_is_marked_for_the_script_and_is_there_without_it() {
         ("currency", "usd"),
         ("source", "tok_visa"),
         ("action", "send"),
+        ("kind", "charge"),
         ("key", ""),
     ];
     let sent = visit.post("/console/playground", &form).await;

@@ -99,7 +99,7 @@ const ROOMS: &str = "\
 cli: config database domain http idempotency processor server store telemetry webhooks work workers
 commands: domain idempotency webhooks wire
 config: database domain idempotency
-console: database domain http idempotency store webhooks wire
+console: database domain http idempotency store webhooks wire work
 database: config idempotency webhooks
 domain:
 http: commands config database domain idempotency store telemetry webhooks wire work
