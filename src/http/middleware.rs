@@ -95,10 +95,8 @@ pub async fn outermost<B: MessageBody + 'static>(
     // The entry of a request that gets no reply is dropped with the request, and says so.
     let is_sent = !response.response().extensions().contains::<NoReply>();
     if let Some(entry) = entry.filter(|_| is_sent) {
-        match left_at(response.request()) {
-            Some(at) => entry.left(at),
-            None => request_log::answered(&entry, response.response(), outcome),
-        }
+        let left_at = left_at(response.request());
+        request_log::answered(&entry, response.response(), outcome, left_at);
     }
     if let Some(AssignedKey(key)) = response.request().extensions().get()
         && let Ok(value) = HeaderValue::try_from(key.as_str())

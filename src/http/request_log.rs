@@ -8,6 +8,7 @@ use actix_web::{HttpMessage, HttpRequest, HttpResponse, dev::ServiceRequest, web
 use charge_once_service::request_log::{Entry, LoggedOutcome};
 use charge_once_strict_params::card_numbers::holds_card_number;
 use percent_encoding::percent_decode_str;
+use tokio::time::Instant;
 
 use super::app::App;
 use crate::{
@@ -63,13 +64,20 @@ fn is_loggable(path: &str) -> bool {
     !holds_card_number(path) && !holds_card_number(&decoded) && !holds_secret(&decoded)
 }
 
-/// The request has its reply, which says this outcome.
-pub(super) fn answered<B>(entry: &Entry, response: &HttpResponse<B>, outcome: LoggedOutcome) {
+/// The request has its reply, which says this outcome. `left_at`: its client left before.
+pub(super) fn answered<B>(
+    entry: &Entry,
+    response: &HttpResponse<B>,
+    outcome: LoggedOutcome,
+    left_at: Option<Instant>,
+) {
     let extensions = response.extensions();
-    let about = extensions
-        .get::<AboutResource>()
-        .map(|about| about.0.clone());
-    entry.end(response.status().as_u16(), outcome, about);
+    let about = extensions.get::<AboutResource>();
+    let about = about.map(|about| about.0.clone());
+    match left_at {
+        Some(at) => entry.left(at, about),
+        None => entry.end(response.status().as_u16(), outcome, about),
+    }
 }
 
 /// How a request ended that has this reply. A declined card counts as executed: the failed charge

@@ -37,7 +37,7 @@ pub async fn delete(
 }
 
 /// One page of the account's customers that exist, or of those that are asked for: by name, of the
-/// newest 20,000 with the address. Takes no lock.
+/// newest 1,000 with the address. Takes no lock.
 pub async fn list(
     connection: &mut PgConnection,
     account_id: AccountId,
@@ -56,14 +56,14 @@ pub async fn list(
         match asked {
             None => "";
             Some((email, None)) => "AND email = $7", email;
-            // No index has the name, so it is compared with 20,000 rows at most.
+            // No index has the name, so it is compared with 1,000 rows at most.
             Some((email, Some(name))) =>
                 "AND email = $7 AND details->>'name' = $8
-                 AND id > coalesce((SELECT id
+                 AND id >= coalesce((SELECT id
                                       FROM customers
                                      WHERE account_id = $1 AND email = $7 AND deleted_at IS NULL
                                      ORDER BY id DESC
-                                    OFFSET 19999
+                                    OFFSET 999
                                      LIMIT 1), '00000000-0000-0000-0000-000000000000')",
                 email, name;
         }

@@ -148,7 +148,7 @@ impl Rows for AgedRows<'_> {
             Table::WebhookReplies => {
                 let (below, kept) = (age.below, &age.kept);
                 let old = deliveries::old_replies(&mut tx, account.0, after, below, kept).await?;
-                OldRows::of(old.into_iter().map(|id| (id, true)).collect())
+                OldRows::of(old)
             }
         };
         let (ready, removed) = (&old.ready, &mut *self.removed);

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use charge_once_strict_params::card_numbers::holds_card_number;
 use futures_util::future::BoxFuture;
 use sqlx::error::BoxDynError;
 use tracing::{Span, field::Empty};
@@ -56,7 +57,7 @@ pub fn worker_settings(config: &Config) -> Settings {
         poll_interval: values.webhook_poll_interval,
         database_deadline: values.database_deadline,
         // Only the console shows them.
-        keeps_replies: values.console,
+        keeps_replies: values.console.then_some(|reply| !holds_card_number(reply)),
         ..sender_settings()
     }
 }

@@ -24,6 +24,9 @@ pub struct ConfigError(pub String);
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
+    /// What the environment filled in. No report shows it.
+    #[serde(skip)]
+    pub(crate) secrets: Vec<String>,
     pub(crate) effect: Template,
     // Each says what differs from `effect`.
     pub(crate) other: Option<Template>,
@@ -224,8 +227,9 @@ impl Config {
     /// Reads a file. `{{env.NAME}}` is replaced by a variable of the environment first. The message
     /// of an error names the place.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        let text = with_environment(text)?;
+        let (text, secrets) = with_environment(text)?;
         let config: Self = toml::from_str(&text).map_err(|error| ConfigError(error.to_string()))?;
+        let config = Self { secrets, ..config };
         config.validate()?;
         Ok(config)
     }
@@ -357,9 +361,9 @@ pub(crate) fn unique(number: u32) -> String {
     format!("conform-{number}")
 }
 
-/// Replaces `{{env.NAME}}`, except in comments.
-fn with_environment(text: &str) -> Result<String, ConfigError> {
-    let mut filled = String::new();
+/// Replaces `{{env.NAME}}`, except in comments, and returns what it filled in as well.
+fn with_environment(text: &str) -> Result<(String, Vec<String>), ConfigError> {
+    let (mut filled, mut secrets) = (String::new(), Vec::new());
     for line in text.lines() {
         let mut rest = line;
         while let Some((before, name, after)) = placeholder(rest, "{{env.")
@@ -374,12 +378,13 @@ fn with_environment(text: &str) -> Result<String, ConfigError> {
             }
             filled.push_str(before);
             filled.push_str(&value);
+            secrets.push(value);
             rest = after;
         }
         filled.push_str(rest);
         filled.push('\n');
     }
-    Ok(filled)
+    Ok((filled, secrets))
 }
 
 /// What is before a placeholder, its name, and what is after it.

@@ -25,13 +25,16 @@ pub(crate) struct Attempt {
 #[derive(Debug)]
 pub(crate) struct History {
     began: Instant,
+    /// What no report shows.
+    secrets: Vec<String>,
     attempts: Mutex<Vec<Attempt>>,
 }
 
 impl History {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn without(secrets: Vec<String>) -> Self {
         Self {
             began: Instant::now(),
+            secrets,
             attempts: Mutex::default(),
         }
     }
@@ -48,7 +51,10 @@ impl History {
             key: ask.key().to_owned(),
             number: ask.number,
             credential: ask.credential.clone(),
-            asked: ask.asked(),
+            asked: self
+                .secrets
+                .iter()
+                .fold(ask.asked(), |asked, secret| asked.replace(secret, "…")),
             sent,
             ended: self.began.elapsed(),
             told: told.clone(),

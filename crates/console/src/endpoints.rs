@@ -5,7 +5,7 @@
 
 use actix_web::{HttpRequest, HttpResponse, http::StatusCode, web};
 use charge_once_idempotency::IdempotencyKey;
-use chrono::{DateTime, NaiveDateTime, Utc};
+use chrono::{DateTime, Datelike as _, NaiveDateTime, Utc};
 use maud::{Markup, html};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -76,8 +76,11 @@ pub(super) async fn make(console: web::Data<Console>, visitor: Visitor, form: Fo
         None => {
             let error = reply.member("error");
             let told = error.and_then(|error| error.text("message"));
-            // The key belongs to what was refused.
-            let again = fields(&form, &fresh_key(), Some(told.unwrap_or_default()));
+            // A refusal that stays uses the key up. After any other answer, the first request may
+            // have made the endpoint.
+            let may_change = matches!(status.as_u16(), 408 | 409 | 429 | 500..);
+            let next = if may_change { key } else { fresh_key() };
+            let again = fields(&form, &next, Some(told.unwrap_or_default()));
             (StatusCode::BAD_REQUEST, again)
         }
     };
@@ -119,7 +122,7 @@ fn fields(form: &Form, key: &str, problem: Option<&str>) -> Markup {
         events => events,
     };
     html! {
-        form method="post" action="/console/webhook_endpoints/new" {
+        form method="post" action="/console/webhook_endpoints/new" data-progress="Making…" {
             input type="hidden" name="key" value=(key);
             div .fields {
                 (text("url", "URL", form.field("url"), "where events are sent"))
@@ -243,6 +246,7 @@ fn moment(text: &str) -> Result<Option<DateTime<Utc>>, ConsoleError> {
     let formats = ["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"];
     let mut read = formats.iter();
     let read = read.find_map(|format| NaiveDateTime::parse_from_str(text, format).ok());
+    let read = read.filter(|at| (1970..=9999).contains(&at.year()));
     let unreadable = ConsoleError::Unreadable("A time is written as 2026-11-29T12:00, in UTC.");
     Ok(Some(read.ok_or(unreadable)?.and_utc()))
 }

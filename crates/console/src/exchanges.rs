@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{
     layout::{key_path, mood, state},
     masked,
-    playground::{Action, PaidBy, RACER_WAIT, RACERS},
+    playground::{Action, PaidBy, RACER_WAIT, RACERS, asking_for},
     timeline::{Axis, Span, milliseconds},
 };
 
@@ -92,6 +92,21 @@ fn sentence(sent: &Sent<'_>, exchanges: &[Exchange]) -> (String, &'static str) {
     };
     let (says, mood) = match (sent.action, reply.status, reply.is_replay) {
         (Action::Race, _, _) => return race_sentence(&charges, made.is_empty(), &replies),
+        (_, 409, false) => (
+            "Not known yet: the key or a row is in use. Retry with the same key.",
+            "warn",
+        ),
+        (_, 201, _) if reply.holder_page().is_some() => {
+            let says = "Nothing is charged until its holder authenticates.";
+            return (format!("Executed: {charges}. {says}"), "warn");
+        }
+        (Action::Fail(FaultKind::Delay), 201, true) => {
+            let says = "The first request was executed late. The retry got its reply";
+            return (
+                format!("{says}, and nothing was executed again: {charges}."),
+                "good",
+            );
+        }
         (Action::Fail(FaultKind::ReplyLost), 201, true) => {
             let says = "The first reply was lost. The retry got it, and nothing was executed again";
             return (format!("{says}: {charges}."), "good");
@@ -140,7 +155,9 @@ fn race_sentence(charges: &str, is_nothing: bool, replies: &[&Received]) -> (Str
     };
     let count = replies.len();
     if !is_nothing {
-        return (format!("{charges}, {count} replies, {same}"), "good");
+        let waits = replies.iter().any(|one| one.holder_page().is_some());
+        let mood = if waits { "warn" } else { "good" };
+        return (format!("{charges}, {count} replies, {same}"), mood);
     }
     let statuses: BTreeSet<_> = replies.iter().map(|one| one.status).collect();
     let statuses: Vec<_> = statuses.iter().map(u16::to_string).collect();
@@ -270,7 +287,7 @@ fn curl(sent: &Sent<'_>) -> String {
             )
         }
         Action::Fail(fault) => {
-            let fault = header(&format!("Fault: {}", fault.as_str()));
+            let fault = header(&format!("Fault: {}", asking_for(fault)));
             format!("{}\n{}", once(&fault), once(""))
         }
     }

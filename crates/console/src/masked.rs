@@ -58,10 +58,13 @@ pub(super) fn text(text: &str) -> String {
 /// What a receiver of webhooks answered: any text, whose end is cut off where it is long. What
 /// looks like a secret of this service is masked in it, whether or not it is JSON.
 pub(super) fn reply(answered: &str) -> String {
-    const PREFIXES: [&str; 4] = ["whsec_", "sk_test_", "sk_live_", "rk_test_"];
+    const PREFIXES: [&str; 5] = ["whsec_", "sk_test_", "sk_live_", "rk_test_", "rk_live_"];
     if holds_card_number(answered) {
         return "Not shown: it may hold the number of a card.".to_owned();
     }
+    // JSON is masked at any depth. What follows finds secrets in other texts.
+    let parsed = pretty(answered.as_bytes());
+    let answered = parsed.as_deref().unwrap_or(answered);
     let is_part = |letter: char| !letter.is_whitespace() && !"\"'\\&,;<>}".contains(letter);
     // Behind the name of a member, and what stands before its value.
     let value_in = |lower: &str, name: &str| {

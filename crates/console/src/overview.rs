@@ -252,12 +252,14 @@ fn picture(parts: &[[i64; 4]], period: Period, begins: DateTime<Utc>) -> Markup 
             }
         }
         ul .legend {
-            @for (place, (name, _)) in SERIES.into_iter().enumerate() {
+            @for (place, (name, outcomes)) in SERIES.into_iter().enumerate() {
                 li {
                     svg .swatch viewBox="0 0 1 1" aria-hidden="true" { rect class=(name) width="1" height="1" {} }
                     " "
-                    a href={ "/console/requests?outcome=" (name) } { (name) }
-                    " " (parts.iter().filter_map(|part| part.get(place)).sum::<i64>())
+                    @for outcome in outcomes {
+                        a href={ "/console/requests?outcome=" (outcome) } { (outcome.replace('_', " ")) } " "
+                    }
+                    (parts.iter().filter_map(|part| part.get(place)).sum::<i64>())
                 }
             }
         }

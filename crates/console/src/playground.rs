@@ -137,10 +137,24 @@ impl Action {
             "retry" => Some(Self::Retry),
             "change" => Some(Self::Change),
             "race" => Some(Self::Race),
-            "fail" => form.field("fault").parse().ok().map(Self::Fail),
+            "fail" => {
+                let fault = form.field("fault").parse().ok();
+                fault.filter(is_played).map(Self::Fail)
+            }
             _ => None,
         }
     }
+}
+
+/// A retry at once would meet a key that is in use for seconds.
+fn is_played(fault: &FaultKind) -> bool {
+    *fault != FaultKind::InUse
+}
+
+/// The header that asks for a fault.
+pub(super) fn asking_for(fault: FaultKind) -> String {
+    let lasts = fault == FaultKind::Delay;
+    fault.as_str().to_owned() + if lasts { "; seconds=1" } else { "" }
 }
 
 /// What a payment is made with.
@@ -356,7 +370,7 @@ impl Playground {
             .header("prefer", RACER_WAIT)
             .body(body.to_string());
         if let Some(fault) = fault {
-            request = request.header("fault", fault.as_str());
+            request = request.header("fault", asking_for(fault));
         }
         received(request).await
     }
@@ -454,7 +468,7 @@ fn page(
                 div .actions {
                     label for="fault" { "Fault" }
                     select #fault name="fault" {
-                        @for fault in FaultKind::ALL.iter().map(|fault| fault.as_str()) {
+                        @for fault in FaultKind::ALL.iter().filter(|fault| is_played(fault)).map(|fault| fault.as_str()) {
                             option value=(fault) selected[fault == filled.fault] { (fault) }
                         }
                     }

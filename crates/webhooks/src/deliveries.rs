@@ -278,31 +278,32 @@ pub async fn replies(
         .collect())
 }
 
-/// The deliveries of the account's oldest 500 replies, behind `after` and before `below`, that are
-/// older than `kept`. Takes no lock.
+/// The deliveries of the account's oldest 500 replies, behind `after` and before `below`, and
+/// whether each reply is older than `kept`. Takes no lock.
 pub async fn old_replies(
     connection: &mut PgConnection,
     account_id: Uuid,
     after: Uuid,
     below: Uuid,
     kept: &PgInterval,
-) -> sqlx::Result<Vec<Uuid>> {
-    sqlx::query_scalar!(
-        "
-        SELECT delivery_id
+) -> sqlx::Result<Vec<(Uuid, bool)>> {
+    let replies = sqlx::query!(
+        r#"
+        SELECT delivery_id, created_at < now() - $4::interval AS "is_old!"
           FROM webhook_replies
          WHERE account_id = $1 AND delivery_id > $2 AND delivery_id < $3
-           AND created_at < now() - $4::interval
          ORDER BY delivery_id
          LIMIT 500
-        ",
+        "#,
         account_id,
         after,
         below,
         kept,
     )
     .fetch_all(connection)
-    .await
+    .await?;
+    let replies = replies.into_iter().map(|row| (row.delivery_id, row.is_old));
+    Ok(replies.collect())
 }
 
 /// Deletes the replies of these deliveries that are older than `kept`, and returns how many went.

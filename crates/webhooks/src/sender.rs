@@ -197,7 +197,13 @@ impl Sender {
             duration_ms: i64::try_from(took.as_millis()).unwrap_or(i64::MAX),
             is_refused: failed.is_some_and(|failed| failed.is_refused),
             retry_after: answer.as_ref().and_then(|answer| answer.retry_after),
-            reply: answer.and_then(|answer| harmless(&answer.reply)),
+            reply: answer
+                .and_then(|answer| harmless(&answer.reply))
+                .filter(|reply| {
+                    self.settings
+                        .keeps_replies
+                        .is_some_and(|keeps| keeps(reply))
+                }),
         }
     }
 
@@ -239,7 +245,7 @@ impl Sender {
             inner: stream.into_inner(),
             left: READ_MAX,
         };
-        let keeps_reply = self.settings.keeps_replies;
+        let keeps_reply = self.settings.keeps_replies.is_some();
         if url.scheme() != "https" {
             return Ok(answer_to(stream, request, answer, keeps_reply).await?);
         }
@@ -361,6 +367,11 @@ fn harmless(bytes: &[u8]) -> Option<String> {
         })
         .collect();
     text.truncate(text.floor_char_boundary(REPLY_MAX));
+    if bytes.len() >= REPLY_MAX {
+        // Half of a number is recognized as none, of a card for example.
+        let is_of_number = |one: char| one.is_ascii_digit() || matches!(one, ' ' | '-');
+        text.truncate(text.trim_end_matches(is_of_number).len());
+    }
     (!text.trim().is_empty()).then_some(text)
 }
 

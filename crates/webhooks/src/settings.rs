@@ -25,9 +25,9 @@ pub struct Settings {
     pub poll_interval: Duration,
     /// The longest that the worker waits for the database to answer.
     pub database_deadline: Duration,
-    /// Whether the first KiB of each reply's body is read and stored, for people who look at
-    /// attempts. Otherwise no body is read.
-    pub keeps_replies: bool,
+    /// Which replies are stored, for people who look at attempts, by the first KiB of the body.
+    /// `None`: no body is read.
+    pub keeps_replies: Option<fn(&str) -> bool>,
     /// The value of `User-Agent`.
     pub user_agent: &'static str,
     /// The header that holds the signature `t=…,v1=…`, in lower case.
@@ -52,7 +52,7 @@ impl Default for Settings {
             },
             poll_interval: Duration::from_secs(1),
             database_deadline: Duration::from_secs(5),
-            keeps_replies: false,
+            keeps_replies: None,
             user_agent: "webhooks",
             signature_header: "stripe-signature",
             standard_id: |event| event.id.to_string(),

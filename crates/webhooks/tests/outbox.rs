@@ -124,7 +124,7 @@ const LOCAL: Settings = Settings {
     },
     poll_interval: Duration::from_secs(3600),
     database_deadline: Duration::from_secs(5),
-    keeps_replies: true,
+    keeps_replies: Some(|_| true),
     user_agent: "test",
     signature_header: "outbox-signature",
     standard_id: |event| event.id.to_string(),

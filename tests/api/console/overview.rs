@@ -5,7 +5,8 @@ use super::*;
 /// How many requests ended so, as the picture's legend has it.
 fn ended(page: &str, how: &str) -> i64 {
     let link = format!("href=\"/console/requests?outcome={how}\">{how}</a> ");
-    page.between(&link, "</li>").parse().unwrap()
+    let count = page.between(&link, "</li>").rsplit(' ').next();
+    count.unwrap().parse().unwrap()
 }
 
 /// All that the legend has: executed, replayed, refused, failed.

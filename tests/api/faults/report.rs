@@ -1,6 +1,7 @@
 //! The report on a client: each finding with a client that has the bug, and one that hasn't.
 
 use charge_once_client::{NewCharge, NewRefund};
+use futures_util::future::join_all;
 
 use crate::support::{accounts::client_of_test_account, prelude::*, webhooks::quick_but};
 
@@ -133,6 +134,16 @@ async fn two_buyers_who_ask_for_the_same_are_no_finding() {
     // The first one asks again with its key, so each has one.
     assert!(client.charge("buyer-1").await.is_replay());
     assert_eq!(found(&client).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn two_requests_at_once_are_no_retries_of_each_other() {
+    let (_server, client) = tested(&[lost("/charges", 1)]).await;
+    let slow = charge_by("tok_slow");
+    let buyers = ["buyer-1", "buyer-2"].map(|key| send(&client, "/charges", key, &slow));
+    let answers = join_all(buyers).await;
+    assert_eq!(answers.iter().flatten().count(), 1);
+    assert_eq!(found(&client).await, ["lost_effect"]);
 }
 
 #[tokio::test]

@@ -12,8 +12,8 @@ use crate::support::prelude::*;
 /// Rows that one node of a plan may read. A page and a batch of these tests have eleven.
 const READ_MAX: u64 = 1_000;
 
-/// Statements of the console's search for requests, and of its overview, which read the rows one
-/// after the other, and their bound. A person runs them.
+/// Statements of the console, which read rows one after the other, and their bound: its searches,
+/// its overview, and what retries the webhooks that failed. A person runs them.
 const SEARCHES: [&str; 4] = ["LIMIT 20000", "OFFSET 19999", "LIMIT 5000", "LIMIT 1441"];
 
 /// Pages of tables and indexes that a statement may look at, beside [`PAGES_PER_ROW_MAX`] for each

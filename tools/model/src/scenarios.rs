@@ -106,7 +106,10 @@ impl Scenario {
             Right::Transaction(script) => play(&Claims::within(bounds, None), script)?,
             Right::Operation(script) => play(&PhasesModel::within(bounds, None), script)?,
         };
-        Ok([left, right])
+        match left.len() == right.len() {
+            true => Ok([left, right]),
+            false => Err("the designs have different numbers of parts".to_owned()),
+        }
     }
 }
 

@@ -170,15 +170,23 @@ async fn late_retry(api: &Api) -> Seen {
             tokio::time::sleep(silence).await;
             api.settle(&ask).await
         };
-        let (first, answer) = join(api.attempt(&ask, api.url()), retrying).await;
+        let attempting = async {
+            let sent = Instant::now();
+            let first = api.attempt(&ask, api.url()).await;
+            (first, sent.elapsed())
+        };
+        let ((first, took), answer) = join(attempting, retrying).await;
         let answer = answer?;
         succeeded("a retry of [slow]", &answer)?;
         match first {
-            Ok(first) if api.is_definite(&first) => same(&first, &answer),
-            Ok(_) | Err(_) => Ok(()),
+            Ok(first) if api.is_definite(&first) => same(&first, &answer)?,
+            Ok(_) | Err(_) => {}
         }
+        Ok(took > silence)
     };
-    api.with_effects(&ask, 1, overlapping).await?;
+    if !api.with_effects(&ask, 1, overlapping).await? {
+        return unknown("[slow] had ended before its retry came");
+    }
     if silence <= Duration::from_secs(lease) {
         return unknown(format!(
             "no effect of a retry at {silence_ms} ms, but the lease is of {lease} s: let [slow] \

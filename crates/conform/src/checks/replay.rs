@@ -79,7 +79,10 @@ fn unpromised_marker<'a>(
 ) -> Option<&'a (String, String)> {
     let is_more = |header: &&(String, String)| !first.contains(header);
     let more = retry.iter().find(is_more)?;
-    let is_one = retry.len() == first.len() + 1 && retry.iter().filter(is_more).count() == 1;
+    // These are about the object.
+    let is_one = !["etag", "location"].contains(&&*more.0)
+        && retry.len() == first.len() + 1
+        && retry.iter().filter(is_more).count() == 1;
     (is_one && api.config.promises.replay_header.is_none()).then_some(more)
 }
 
@@ -108,7 +111,14 @@ pub(super) async fn marked(api: &Api) -> Seen {
     let (first, retry) = (api.executed(&ask).await?, api.send(&ask).await?);
     let [first_has, retry_has] = [&first, &retry].map(|reply| lasting_headers(api, reply));
     if let Some((name, value)) = unpromised_marker(api, &first_has, &retry_has) {
-        return Ok(format!("{name}: {value} on the replay only"));
+        let (again, other) = (api.send(&ask).await?, api.executed(&api.effect()).await?);
+        let has = |reply: &Reply| reply.headers.contains_key(name);
+        return match has(&again) && !has(&other) {
+            true => Ok(format!("{name}: {value} on replays only")),
+            false => unknown(format!(
+                "{name} is on some replies, and no marker is promised"
+            )),
+        };
     }
     let name = api.config.promises.replay_header.as_ref();
     let name = given(name, "promises.replay_header")?;

@@ -94,11 +94,14 @@ impl Entry {
         });
     }
 
-    /// The client left then, before its reply.
-    pub fn left(&self, at: Instant) {
+    /// The client left then, before its reply, which is about `resource_id`.
+    pub fn left(&self, at: Instant, resource_id: Option<String>) {
         let mut unwritten = self.lock();
         let waited = at.saturating_duration_since(unwritten.began);
-        unwritten.end(|request| request.duration = waited);
+        unwritten.end(|request| {
+            request.duration = waited;
+            request.resource_id = resource_id;
+        });
     }
 
     fn lock(&self) -> MutexGuard<'_, Unwritten> {

@@ -155,7 +155,12 @@ fn is_unclear(request: &LoggedRequest) -> bool {
 
 /// Whether its client knew how it had ended, or had left, before the other one came.
 fn is_over_before(request: &LoggedRequest, other: &LoggedRequest) -> bool {
-    let has_left = request.outcome == LoggedOutcome::Unanswered;
+    // Where a fault has cut the reply, the moment is known.
+    let is_cut = matches!(
+        request.fault.as_deref(),
+        Some("reply_lost" | "request_lost")
+    );
+    let has_left = request.outcome == LoggedOutcome::Unanswered && !is_cut;
     let tolerance = if has_left {
         NOTICED_WITHIN
     } else {

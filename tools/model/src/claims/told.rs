@@ -35,7 +35,7 @@ impl Told for Claims {
             ),
             ClaimsAction::Tick => (
                 "A!".to_owned(),
-                "Server A sleeps, for a pause of its machine. Its row stays: it has no lease."
+                "Server A sleeps, for a pause of its machine. Its row stays: a transaction needs no lease."
                     .to_owned(),
             ),
             ClaimsAction::Batch(..)
